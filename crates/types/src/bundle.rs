@@ -1,0 +1,378 @@
+//! Bundles: consecutive requests of one client under one authenticator.
+//!
+//! A bundle is the unit of authentication, deduplication, retransmission, pooling and reply. Its digest covers
+//! the content and not the authenticator, so the same bundle may be retransmitted under another one.
+//!
+//! ```text
+//! content = kind u8 | client [32] | session (u64, u32) | number u64 | count u32 | count x (length u32, bytes)
+//! ```
+
+use crate::codec::{DecodeError, Reader, Wire, put_bytes, put_length};
+use crate::digest::{Digest, context};
+use crate::genesis::BodyLimits;
+use crate::ids::{BundleDigest, BundleNo, ClientId, PublicKey, SessionId, Signature};
+use crate::limits::REGISTER_KEYS_MAX;
+use std::sync::Arc;
+
+/// Bytes of a content before its requests.
+pub const BUNDLE_HEADER_BYTES: usize = 1 + 32 + 12 + 8 + 4;
+
+/// What a bundle asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BundleKind {
+    /// Requests to the application, inside a session.
+    Requests,
+    /// Opens a session for a registered client. `session` is zero and `number` is the client's own nonce,
+    /// new for each run: the same nonce always names the same session.
+    Open,
+    /// The admin client registers client keys, one in each request, inside its session.
+    Register,
+}
+
+impl BundleKind {
+    fn tag(self) -> u8 {
+        match self {
+            Self::Requests => 0,
+            Self::Open => 1,
+            Self::Register => 2,
+        }
+    }
+}
+
+/// What proves that a bundle comes from its client.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Authenticator {
+    /// Nothing: client authentication `none`.
+    None,
+    /// Ed25519 over the digest of the bundle (`quorate_crypto::bundle_preimage`).
+    Signature(Signature),
+}
+
+impl Wire for Authenticator {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::None => out.push(0),
+            Self::Signature(signature) => {
+                out.push(1);
+                signature.encode(out);
+            }
+        }
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        match reader.u8()? {
+            0 => Ok(Self::None),
+            1 => Signature::decode(reader).map(Self::Signature),
+            _ => Err(DecodeError::Tag("authenticator")),
+        }
+    }
+}
+
+/// A bundle whose form was checked; whether its authenticator holds is the intake's question.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Bundle {
+    digest: BundleDigest,
+    kind: BundleKind,
+    client: ClientId,
+    session: SessionId,
+    number: BundleNo,
+    requests: u32,
+    content: Arc<[u8]>,
+    authenticator: Authenticator,
+}
+
+impl std::fmt::Debug for Bundle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{:?}({:?} {:?}#{} x{})",
+            self.kind, self.digest, self.session, self.number, self.requests
+        )
+    }
+}
+
+impl Bundle {
+    /// Checks the form of `content` against `limits`, hashes it once and copies it once.
+    ///
+    /// # Errors
+    /// When the content is not canonical, exceeds a limit, or contradicts its kind.
+    pub fn parse(
+        content: &[u8],
+        authenticator: Authenticator,
+        limits: &BodyLimits,
+    ) -> Result<Self, DecodeError> {
+        let digest = BundleDigest(Digest::of(context::BUNDLE, content));
+        Self::with_digest(content, authenticator, limits, digest)
+    }
+
+    /// As [`Bundle::parse`], for content whose digest is already known to be `digest` (it was computed by this
+    /// replica before and lay on its own checksummed disk).
+    ///
+    /// # Errors
+    /// As [`Bundle::parse`].
+    pub fn with_digest(
+        content: &[u8],
+        authenticator: Authenticator,
+        limits: &BodyLimits,
+        digest: BundleDigest,
+    ) -> Result<Self, DecodeError> {
+        let limit = |what, value: usize, most: u32| {
+            let (length, limit) = (u64::try_from(value).unwrap_or(u64::MAX), u64::from(most));
+            if length > limit {
+                Err(DecodeError::TooLong { what, length, limit })
+            } else {
+                Ok(())
+            }
+        };
+        limit("bundle", content.len(), limits.bundle_bytes_max)?;
+        let mut reader = Reader::new(content);
+        let kind = match reader.u8()? {
+            0 => BundleKind::Requests,
+            1 => BundleKind::Open,
+            2 => BundleKind::Register,
+            _ => return Err(DecodeError::Tag("bundle kind")),
+        };
+        let client = PublicKey::decode(&mut reader)?;
+        let session = SessionId::decode(&mut reader)?;
+        let number = BundleNo::decode(&mut reader)?;
+        let requests = reader.u32()?;
+        limit(
+            "requests in a bundle",
+            usize::try_from(requests).unwrap_or(usize::MAX),
+            limits.bundle_requests_max,
+        )?;
+        for _ in 0..requests {
+            let length = reader.u32()?;
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            limit("request", length, limits.request_bytes_max)?;
+            reader.take(length)?;
+        }
+        reader.finish()?;
+        let bundle = Self {
+            digest,
+            kind,
+            client,
+            session,
+            number,
+            requests,
+            content: Arc::from(content),
+            authenticator,
+        };
+        bundle.fits_its_kind()?;
+        Ok(bundle)
+    }
+
+    fn fits_its_kind(&self) -> Result<(), DecodeError> {
+        let in_session = self.session != SessionId::default();
+        let fits = match self.kind {
+            BundleKind::Requests => in_session && self.number.0 > 0 && self.requests > 0,
+            BundleKind::Open => !in_session && self.requests == 0,
+            BundleKind::Register => {
+                let keys = usize::try_from(self.requests).unwrap_or(usize::MAX);
+                let all_keys = self.requests().all(|request| request.len() == 32);
+                in_session && self.number.0 > 0 && (1..=REGISTER_KEYS_MAX).contains(&keys) && all_keys
+            }
+        };
+        if fits {
+            Ok(())
+        } else {
+            Err(DecodeError::Value("bundle"))
+        }
+    }
+
+    /// The digest of the content.
+    #[must_use]
+    pub fn digest(&self) -> BundleDigest {
+        self.digest
+    }
+    /// What it asks for.
+    #[must_use]
+    pub fn kind(&self) -> BundleKind {
+        self.kind
+    }
+    /// Whose it says it is.
+    #[must_use]
+    pub fn client(&self) -> ClientId {
+        self.client
+    }
+    /// In which session; zero for [`BundleKind::Open`].
+    #[must_use]
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+    /// Its number in the session, or the nonce of [`BundleKind::Open`].
+    #[must_use]
+    pub fn number(&self) -> BundleNo {
+        self.number
+    }
+    /// How many requests it has.
+    #[must_use]
+    pub fn request_count(&self) -> u32 {
+        self.requests
+    }
+    /// The encoded content, shared.
+    #[must_use]
+    pub fn content(&self) -> &Arc<[u8]> {
+        &self.content
+    }
+    /// What vouches for it.
+    #[must_use]
+    pub fn authenticator(&self) -> &Authenticator {
+        &self.authenticator
+    }
+    /// Bytes that it counts for in every limit.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.content.len()
+    }
+
+    /// The requests in order.
+    pub fn requests(&self) -> impl Iterator<Item = &[u8]> {
+        let mut reader = Reader::new(self.content.get(BUNDLE_HEADER_BYTES..).unwrap_or_default());
+        std::iter::from_fn(move || reader.bytes("request", usize::MAX).ok())
+    }
+}
+
+/// Builds the content of a bundle: the client's side of [`Bundle::parse`].
+#[derive(Clone, Debug)]
+pub struct BundleBuilder {
+    content: Vec<u8>,
+    count: u32,
+}
+
+impl BundleBuilder {
+    /// Starts a bundle.
+    #[must_use]
+    pub fn new(kind: BundleKind, client: ClientId, session: SessionId, number: BundleNo) -> Self {
+        let mut content = Vec::with_capacity(256);
+        content.push(kind.tag());
+        client.encode(&mut content);
+        session.encode(&mut content);
+        number.encode(&mut content);
+        put_length(&mut content, 0);
+        Self { content, count: 0 }
+    }
+
+    /// Adds a request.
+    pub fn push(&mut self, request: &[u8]) -> &mut Self {
+        put_bytes(&mut self.content, request);
+        self.count = self.count.saturating_add(1);
+        self
+    }
+
+    /// Requests so far.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Bytes so far.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.content.len()
+    }
+
+    /// The finished content.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<u8> {
+        let at = BUNDLE_HEADER_BYTES.saturating_sub(4);
+        if let Some(count) = self.content.get_mut(at..BUNDLE_HEADER_BYTES) {
+            count.copy_from_slice(&self.count.to_le_bytes());
+        }
+        self.content
+    }
+}
+
+/// The digest of a bundle's content.
+#[must_use]
+pub fn bundle_digest(content: &[u8]) -> BundleDigest {
+    BundleDigest(Digest::of(context::BUNDLE, content))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Height;
+
+    const SESSION: SessionId = SessionId {
+        height: Height(3),
+        index: 1,
+    };
+
+    fn parse(content: &[u8]) -> Result<Bundle, DecodeError> {
+        Bundle::parse(content, Authenticator::None, &BodyLimits::default())
+    }
+
+    #[test]
+    fn requests_round_trip() {
+        let mut builder = BundleBuilder::new(BundleKind::Requests, PublicKey([7; 32]), SESSION, BundleNo(9));
+        builder.push(b"one").push(b"").push(b"three");
+        let bundle = parse(&builder.finish()).unwrap();
+        assert_eq!(
+            bundle.requests().collect::<Vec<_>>(),
+            [b"one" as &[u8], b"", b"three"]
+        );
+        assert_eq!(
+            (bundle.session(), bundle.number(), bundle.request_count()),
+            (SESSION, BundleNo(9), 3)
+        );
+        assert_eq!(bundle.digest(), bundle_digest(bundle.content()));
+    }
+
+    #[test]
+    fn refuses_what_contradicts_its_kind() {
+        let build = |kind, session, number, requests: &[&[u8]]| {
+            let mut builder = BundleBuilder::new(kind, PublicKey([7; 32]), session, BundleNo(number));
+            for request in requests {
+                builder.push(request);
+            }
+            parse(&builder.finish())
+        };
+        assert!(build(BundleKind::Open, SessionId::default(), 77, &[]).is_ok());
+        assert!(build(BundleKind::Register, SESSION, 1, &[&[1; 32]]).is_ok());
+        for wrong in [
+            build(BundleKind::Requests, SessionId::default(), 1, &[b"x"]),
+            build(BundleKind::Requests, SESSION, 0, &[b"x"]),
+            build(BundleKind::Requests, SESSION, 1, &[]),
+            build(BundleKind::Open, SESSION, 1, &[]),
+            build(BundleKind::Open, SessionId::default(), 1, &[b"x"]),
+            build(BundleKind::Register, SESSION, 1, &[&[1; 31]]),
+            build(BundleKind::Register, SESSION, 1, &[]),
+        ] {
+            assert_eq!(wrong, Err(DecodeError::Value("bundle")));
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_too_large_or_not_canonical() {
+        let limits = BodyLimits {
+            request_bytes_max: 4,
+            bundle_requests_max: 2,
+            ..BodyLimits::default()
+        };
+        let build = |requests: &[&[u8]]| {
+            let mut builder =
+                BundleBuilder::new(BundleKind::Requests, PublicKey([7; 32]), SESSION, BundleNo(1));
+            for request in requests {
+                builder.push(request);
+            }
+            builder.finish()
+        };
+        let parse = |content: &[u8]| Bundle::parse(content, Authenticator::None, &limits);
+        assert!(parse(&build(&[b"1234"])).is_ok());
+        assert!(matches!(
+            parse(&build(&[b"12345"])),
+            Err(DecodeError::TooLong { what: "request", .. })
+        ));
+        assert!(matches!(
+            parse(&build(&[b"1", b"2", b"3"])),
+            Err(DecodeError::TooLong { .. })
+        ));
+        let mut trailing = build(&[b"1"]);
+        trailing.push(0);
+        assert_eq!(parse(&trailing), Err(DecodeError::Trailing));
+        let whole = build(&[b"1234"]);
+        for cut in 0..whole.len() {
+            assert!(parse(&whole[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+}

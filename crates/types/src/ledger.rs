@@ -1,0 +1,108 @@
+//! The cost ledger: counters per unit of work. Every rule of the hot path has one, `status` shows them and
+//! tests assert them.
+
+macro_rules! ledger {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// What the work so far has cost. Parts of a node count for themselves; the node adds them up.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct Ledger {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Ledger {
+            /// Name and value of every counter.
+            #[must_use]
+            pub fn entries(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name)),*]
+            }
+
+            /// Adds another part's counters.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$name = self.$name.wrapping_add(other.$name);)*
+            }
+
+            /// What was added since `earlier`.
+            #[must_use]
+            pub fn since(&self, earlier: &Self) -> Self {
+                Self { $($name: self.$name.wrapping_sub(earlier.$name)),* }
+            }
+        }
+    };
+}
+
+ledger! {
+    /// Requests executed.
+    requests,
+    /// Bundles executed.
+    bundles,
+    /// Blocks executed.
+    blocks,
+    /// Passes of the loop.
+    turns,
+    /// Returns from the poll that the loop sleeps in.
+    wakeups,
+    /// Reads from sockets.
+    reads,
+    /// Writes to sockets.
+    writes,
+    /// Writes to the log.
+    log_writes,
+    /// Synchronisations of the log with the disk.
+    syncs,
+    /// The most syncs that one turn ever made.
+    turn_syncs_max,
+    /// Bytes read from sockets.
+    bytes_in,
+    /// Bytes written to sockets.
+    bytes_out,
+    /// Bytes written to the log.
+    log_bytes,
+    /// Bytes of bodies hashed.
+    body_bytes_hashed,
+    /// Bytes of bodies copied in user space after the TLS library has handed out plain text.
+    body_bytes_copied,
+    /// Bytes of bodies that were new here.
+    body_bytes_new,
+    /// Signatures made.
+    signatures_made,
+    /// Signatures checked one by one.
+    signatures_single,
+    /// Signatures checked in batches.
+    signatures_batched,
+    /// Batches checked.
+    batches,
+    /// Signatures that did not hold.
+    signatures_bad,
+    /// Checks saved because the certificate or bundle was known.
+    cache_hits,
+    /// Allocations of the heap on the thread of the loop.
+    allocations,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adds_and_subtracts() {
+        let mut sum = Ledger {
+            syncs: 2,
+            ..Ledger::default()
+        };
+        let before = sum;
+        sum.add(&Ledger {
+            syncs: 3,
+            reads: 1,
+            ..Ledger::default()
+        });
+        assert_eq!(
+            sum.since(&before),
+            Ledger {
+                syncs: 3,
+                reads: 1,
+                ..Ledger::default()
+            }
+        );
+        assert!(sum.entries().contains(&("syncs", 5)));
+    }
+}

@@ -1,0 +1,42 @@
+//! # quorate-types
+//!
+//! The words that all other crates share: ids, digests, blocks, bundles, replies, the committee, quorum
+//! sizes, the canonical codec and the limits. Plain data without behaviour of its own: no I/O, no clock, no
+//! randomness, nothing of Quorate's below it, so that tools and foreign clients can use it alone.
+//!
+//! * Encoding: [`codec`]; little-endian, fixed width, no trailing bytes, canonical.
+//! * Everything a peer can make grow has a named bound in [`limits`].
+//! * Quorum sizes are functions in [`quorum`] and nowhere else.
+
+pub mod block;
+pub mod bundle;
+pub mod codec;
+pub mod committee;
+pub mod digest;
+pub mod entry;
+pub mod executed;
+pub mod genesis;
+pub mod ids;
+pub mod ledger;
+pub mod limits;
+pub mod quorum;
+pub mod reply;
+pub mod rng;
+pub mod statement;
+pub mod wire;
+
+pub use block::{Block, FullBlock, Payload};
+pub use bundle::{Authenticator, Bundle, BundleKind};
+pub use codec::{DecodeError, Reader, Wire};
+pub use committee::{Committee, Member, ReplicaSet};
+pub use digest::{Digest, DigestWriter};
+pub use entry::{Floors, LogEntry, Mark};
+pub use executed::{Executed, ExecutedBundle};
+pub use genesis::{BodyLimits, ClientAuth, Genesis};
+pub use ids::{
+    BlockId, BundleDigest, BundleNo, ClientId, ClusterId, Epoch, Height, Incarnation, Kind, PayloadId,
+    ProtocolId, PublicKey, ReplicaId, SessionId, Signature, Time, View,
+};
+pub use ledger::Ledger;
+pub use reply::{Outcome, ReplyBundle};
+pub use statement::{Domain, Slot, Statement};

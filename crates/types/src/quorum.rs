@@ -1,0 +1,88 @@
+//! Quorum sizes, by the name of what each is for. No other file computes one.
+
+/// Faulty replicas that `n` tolerate under partial synchrony: the largest f with n >= 3f + 1.
+#[must_use]
+pub const fn byzantine_faults(n: usize) -> usize {
+    n.saturating_sub(1) / 3
+}
+
+/// Faulty replicas that `n` tolerate under synchrony: the largest f with n >= 2f + 1.
+#[must_use]
+pub const fn synchronous_faults(n: usize) -> usize {
+    n.saturating_sub(1) / 2
+}
+
+/// ceil((n + f + 1) / 2): any two such quorums share an honest replica (`protocols/pbft.md` 1). Equals
+/// 2f + 1 when n = 3f + 1; for larger n a plain 2f + 1 would not intersect.
+#[must_use]
+pub const fn byzantine(n: usize, f: usize) -> usize {
+    n.saturating_add(f).saturating_add(2) / 2
+}
+
+/// f + 1: at least one of them is honest.
+#[must_use]
+pub const fn weak(f: usize) -> usize {
+    f.saturating_add(1)
+}
+
+/// n - f: as many as can be waited for, because f may never answer.
+#[must_use]
+pub const fn all_honest(n: usize, f: usize) -> usize {
+    n.saturating_sub(f)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All subsets of n replicas of exactly `size`, as bit masks.
+    fn subsets(n: usize, size: usize) -> Vec<u32> {
+        (0u32..1 << n)
+            .filter(|set| usize::try_from(set.count_ones()).unwrap() == size)
+            .collect()
+    }
+
+    /// By brute force: any two quorums share more than f replicas, hence an honest one; one less does not do;
+    /// and n - f honest replicas can form one.
+    #[test]
+    fn byzantine_quorums_intersect_in_an_honest_replica() {
+        for n in 1..=13usize {
+            for f in 0..=byzantine_faults(n) {
+                let smallest = |size: usize| {
+                    let sets = subsets(n, size);
+                    // By symmetry the first set stands for all of its size.
+                    let first = sets[0];
+                    sets.iter().map(|set| (first & set).count_ones()).min().unwrap()
+                };
+                let size = byzantine(n, f);
+                assert!(smallest(size) > u32::try_from(f).unwrap(), "n={n} f={f} q={size}");
+                assert!(size <= all_honest(n, f), "n={n} f={f}: not reachable");
+                if size > 1 {
+                    assert!(
+                        smallest(size - 1) <= u32::try_from(f).unwrap(),
+                        "n={n} f={f}: larger than needed"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_weak_quorum_has_an_honest_replica() {
+        for f in 0..=4usize {
+            let faulty = (1u32 << f) - 1;
+            for set in subsets(3 * f + 1, weak(f)) {
+                assert_ne!(set & !faulty, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn the_usual_sizes() {
+        for f in 0..40 {
+            assert_eq!(byzantine(3 * f + 1, f), 2 * f + 1);
+            assert_eq!(byzantine_faults(3 * f + 1), f);
+            assert_eq!(synchronous_faults(2 * f + 1), f);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Replies: what one replica says a bundle resulted in. A client believes f + 1 equal result digests.
+
+use crate::codec::{DecodeError, Reader, Wire, put_bytes};
+use crate::digest::{Digest, context};
+use crate::ids::{BundleDigest, BundleNo, ReplicaId, SessionId, View};
+use crate::limits::{BUNDLE_REQUESTS_CEILING, REPLY_BYTES_CEILING};
+use std::sync::Arc;
+
+/// What became of a bundle. The encoded outcome is what the result digest covers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Executed; one result for each request.
+    Done(Vec<Vec<u8>>),
+    /// The session is unknown or was evicted, or belongs to another client: nothing was executed.
+    NoSession,
+    /// A session was opened.
+    Opened(SessionId),
+    /// The client is not registered: no session was opened.
+    NotRegistered,
+    /// This many keys are newly registered.
+    Registered(u32),
+    /// Only the admin client registers keys, and only while there is room.
+    NotAllowed,
+    /// Executed before, and the results are no longer kept.
+    Forgotten,
+    /// Another bundle was ordered under this number before; this one was not executed.
+    Superseded,
+    /// The number lies too far above the floor of the session; not executed.
+    OutOfWindow,
+    /// Executed, and the results exceed the limit on replies.
+    TooLarge,
+}
+
+impl Wire for Outcome {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Done(results) => {
+                out.push(0);
+                crate::codec::put_length(out, results.len());
+                for result in results {
+                    put_bytes(out, result);
+                }
+            }
+            Self::NoSession => out.push(1),
+            Self::Opened(session) => {
+                out.push(2);
+                session.encode(out);
+            }
+            Self::NotRegistered => out.push(3),
+            Self::Registered(count) => {
+                out.push(4);
+                count.encode(out);
+            }
+            Self::NotAllowed => out.push(5),
+            Self::Forgotten => out.push(6),
+            Self::Superseded => out.push(7),
+            Self::OutOfWindow => out.push(8),
+            Self::TooLarge => out.push(9),
+        }
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let bytes = usize::try_from(REPLY_BYTES_CEILING).unwrap_or(usize::MAX);
+        let count = usize::try_from(BUNDLE_REQUESTS_CEILING).unwrap_or(usize::MAX);
+        Ok(match reader.u8()? {
+            0 => Self::Done(reader.list("results", count, 4, |r| {
+                r.bytes("result", bytes).map(<[u8]>::to_vec)
+            })?),
+            1 => Self::NoSession,
+            2 => Self::Opened(SessionId::decode(reader)?),
+            3 => Self::NotRegistered,
+            4 => Self::Registered(reader.u32()?),
+            5 => Self::NotAllowed,
+            6 => Self::Forgotten,
+            7 => Self::Superseded,
+            8 => Self::OutOfWindow,
+            9 => Self::TooLarge,
+            _ => return Err(DecodeError::Tag("outcome")),
+        })
+    }
+}
+
+/// The reply of one replica to one bundle. View and leader stand outside the digest: the client believes the
+/// highest view that f + 1 replies reach.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReplyBundle {
+    /// Session of the bundle; zero for one that opens a session.
+    pub session: SessionId,
+    /// Number of the bundle, or the nonce of one that opens a session.
+    pub number: BundleNo,
+    /// Which content it answers.
+    pub bundle: BundleDigest,
+    /// Digest of `outcome`.
+    pub result: Digest,
+    /// An encoded [`Outcome`], shared with the session that keeps it for retransmissions.
+    pub outcome: Arc<[u8]>,
+    /// The replica's view.
+    pub view: View,
+    /// The leader of that view.
+    pub leader: ReplicaId,
+}
+
+impl ReplyBundle {
+    /// The digest that clients compare.
+    #[must_use]
+    pub fn result_digest(outcome: &[u8]) -> Digest {
+        Digest::of(context::RESULT, outcome)
+    }
+}
+
+impl Wire for ReplyBundle {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.session.encode(out);
+        self.number.encode(out);
+        self.bundle.encode(out);
+        self.result.encode(out);
+        self.view.encode(out);
+        self.leader.encode(out);
+        put_bytes(out, &self.outcome);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let session = SessionId::decode(reader)?;
+        let number = BundleNo::decode(reader)?;
+        let bundle = BundleDigest::decode(reader)?;
+        let result = Digest::decode(reader)?;
+        let view = View::decode(reader)?;
+        let leader = ReplicaId::decode(reader)?;
+        let limit = usize::try_from(REPLY_BYTES_CEILING).unwrap_or(usize::MAX);
+        let outcome = Arc::from(reader.bytes("outcome", limit)?);
+        Ok(Self {
+            session,
+            number,
+            bundle,
+            result,
+            outcome,
+            view,
+            leader,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Height;
+
+    #[test]
+    fn outcomes_round_trip() {
+        for outcome in [
+            Outcome::Done(vec![vec![1, 2], vec![]]),
+            Outcome::NoSession,
+            Outcome::Opened(SessionId {
+                height: Height(1),
+                index: 2,
+            }),
+            Outcome::NotRegistered,
+            Outcome::Registered(3),
+            Outcome::NotAllowed,
+            Outcome::Forgotten,
+            Outcome::Superseded,
+            Outcome::OutOfWindow,
+            Outcome::TooLarge,
+        ] {
+            assert_eq!(Outcome::from_bytes(&outcome.to_bytes()), Ok(outcome));
+        }
+        assert_eq!(Outcome::from_bytes(&[10]), Err(DecodeError::Tag("outcome")));
+    }
+}
