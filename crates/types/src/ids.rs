@@ -177,7 +177,7 @@ macro_rules! name16 {
             /// When the name is empty, longer than 16 bytes or not printable ASCII. Meant for constants, where
             /// that stops the compiler.
             #[must_use]
-            #[expect(clippy::panic, clippy::indexing_slicing, reason = "meant for constants: stops the compiler")]
+            #[allow(clippy::panic, clippy::indexing_slicing, reason = "meant for constants: stops the compiler")]
             pub const fn new(name: &str) -> Self {
                 let bytes = name.as_bytes();
                 if bytes.is_empty() || bytes.len() > 16 {

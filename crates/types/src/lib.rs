@@ -8,6 +8,8 @@
 //! * Everything a peer can make grow has a named bound in [`limits`].
 //! * Quorum sizes are functions in [`quorum`] and nowhere else.
 
+#![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
+
 pub mod block;
 pub mod bundle;
 pub mod codec;
