@@ -1,1 +1,42 @@
-//! Being built.
+//! # quorate-app
+//!
+//! What a replicated service is made of: the [`Application`] trait, the [`BucketMap`] from which applications
+//! are built, [`Execution`] (sessions and application under one digest and one snapshot), and the key-value
+//! store [`Kv`].
+//!
+//! Pure: no I/O, no clock, no randomness. An application is written against this crate alone.
+//!
+//! * Deliberately not here: which block is executed next (`quorate-replica`), where snapshots lie
+//!   (`quorate-storage`), and how clients count replies (`quorate-client`).
+//! * Equal inputs in equal order give equal states, digests, replies and evictions at every replica.
+//! * A bundle that is ordered twice changes the state once.
+//!
+//! ```
+//! use quorate_app::{Application, At, Kv, KvOp, KvResult};
+//! use quorate_types::Wire;
+//!
+//! let mut store = Kv::new();
+//! let mut reply = Vec::new();
+//! store.apply(&At::default(), &KvOp::Increment { key: b"hits", by: 2 }.to_bytes(), &mut reply);
+//! assert_eq!(KvResult::from_bytes(&reply), Ok(KvResult::Number(2)));
+//! ```
+
+#![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
+
+mod application;
+mod bucket_map;
+mod buckets;
+mod execution;
+mod kv;
+mod sessions;
+mod snapshot;
+mod window;
+
+pub use application::{Application, At};
+pub use bucket_map::BucketMap;
+pub use execution::{Execution, WrongApplication};
+pub use kv::{
+    ECHO_BYTES_MAX, KEY_BYTES_MAX, Kv, KvError, KvOp, KvResult, SCAN_ENTRIES_MAX, prefix_end, successor,
+};
+pub use sessions::{Kept, SessionView};
+pub use snapshot::{Chunk, RestoreError, Snapshot};

@@ -1,0 +1,439 @@
+//! Who may ask, and what each run of a client has already had executed.
+//!
+//! Registered keys and open sessions are state: equal at every replica, hashed, part of the snapshot. So
+//! exactly-once holds across restarts, view changes and state transfer.
+//!
+//! * A session keeps its newest outcomes within [`allowance`] bytes, which depends on the state alone.
+//! * When a client has too many sessions its own least recently executed one goes; when all have too many, the
+//!   least recently executed of all.
+
+use crate::buckets::{Bucket, Buckets};
+use crate::snapshot::{Chunk, RestoreError, Snapshot};
+use crate::window::Window;
+use quorate_types::codec::{put_bytes, put_length};
+use quorate_types::limits::{
+    KEPT_BYTES_TOTAL, KEPT_OVERHEAD_BYTES, KEPT_SESSION_BYTES_MAX, KEPT_SESSION_BYTES_MIN, KEYS_MAX,
+    REPLY_BYTES_CEILING, SESSIONS_PER_CLIENT_MAX,
+};
+use quorate_types::{
+    BundleDigest, BundleNo, ClientId, DecodeError, Digest, DigestWriter, PublicKey, Reader, ReplyBundle,
+    SessionId, Wire,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+const KEY_BUCKETS: usize = 256;
+const SESSION_BUCKETS: usize = 1_024;
+
+/// The outcome of a bundle that was executed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Kept {
+    /// Which content was executed.
+    pub bundle: BundleDigest,
+    /// Digest of `outcome`.
+    pub result: Digest,
+    /// The encoded [`quorate_types::Outcome`].
+    pub outcome: Arc<[u8]>,
+}
+
+impl Kept {
+    fn charge(&self) -> usize {
+        self.outcome.len().saturating_add(KEPT_OVERHEAD_BYTES)
+    }
+}
+
+/// What anybody may know about a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SessionView {
+    /// Whose it is.
+    pub owner: ClientId,
+    /// All numbers up to this one were executed.
+    pub floor: BundleNo,
+    /// The largest number that would be executed now.
+    pub ceiling: BundleNo,
+}
+
+/// Bytes of outcomes that a session may keep while `open` sessions are open.
+fn allowance(open: usize) -> usize {
+    KEPT_BYTES_TOTAL
+        .checked_div(open)
+        .unwrap_or(KEPT_SESSION_BYTES_MAX)
+        .clamp(KEPT_SESSION_BYTES_MIN, KEPT_SESSION_BYTES_MAX)
+}
+
+/// One run of a client.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Session {
+    owner: ClientId,
+    nonce: BundleNo,
+    /// Value of `Sessions::clock` when it last executed something.
+    last: u64,
+    window: Window,
+    kept: BTreeMap<BundleNo, Kept>,
+    /// Keys of `kept` in order of execution: the first goes first.
+    order: VecDeque<BundleNo>,
+    /// Sum of the charges of `kept`.
+    kept_bytes: usize,
+}
+
+impl Session {
+    fn new(owner: ClientId, nonce: BundleNo, last: u64) -> Self {
+        Self {
+            owner,
+            nonce,
+            last,
+            window: Window::new(),
+            kept: BTreeMap::new(),
+            order: VecDeque::new(),
+            kept_bytes: 0,
+        }
+    }
+
+    fn keep(&mut self, number: BundleNo, kept: Kept) {
+        self.kept_bytes = self.kept_bytes.saturating_add(kept.charge());
+        self.kept.insert(number, kept);
+        self.order.push_back(number);
+    }
+
+    fn forget_beyond(&mut self, bytes: usize) {
+        while self.kept_bytes > bytes {
+            let Some(number) = self.order.pop_front() else {
+                break;
+            };
+            if let Some(gone) = self.kept.remove(&number) {
+                self.kept_bytes = self.kept_bytes.saturating_sub(gone.charge());
+            }
+        }
+    }
+}
+
+impl Wire for Session {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.owner.encode(out);
+        self.nonce.encode(out);
+        self.last.encode(out);
+        self.window.encode(out);
+        put_length(out, self.order.len());
+        for number in &self.order {
+            if let Some(kept) = self.kept.get(number) {
+                number.encode(out);
+                kept.bundle.encode(out);
+                put_bytes(out, &kept.outcome);
+            }
+        }
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let mut session = Self::new(
+            PublicKey::decode(reader)?,
+            BundleNo::decode(reader)?,
+            reader.u64()?,
+        );
+        session.window = Window::decode(reader)?;
+        let bytes = usize::try_from(REPLY_BYTES_CEILING).unwrap_or(usize::MAX);
+        for _ in 0..reader.length("kept outcomes", usize::MAX)? {
+            let number = BundleNo::decode(reader)?;
+            let bundle = BundleDigest::decode(reader)?;
+            let outcome: Arc<[u8]> = Arc::from(reader.bytes("outcome", bytes)?);
+            let result = ReplyBundle::result_digest(&outcome);
+            if session.kept.contains_key(&number) || !session.window.contains(number) {
+                return Err(DecodeError::Value("session"));
+            }
+            session.keep(
+                number,
+                Kept {
+                    bundle,
+                    result,
+                    outcome,
+                },
+            );
+        }
+        Ok(session)
+    }
+}
+
+#[derive(Clone, Default)]
+struct SessionBucket(BTreeMap<SessionId, Session>);
+
+fn session_bucket(id: SessionId) -> usize {
+    let sum = id.height.0.wrapping_add(u64::from(id.index));
+    usize::try_from(sum % 1_024).unwrap_or_default()
+}
+
+impl Chunk for SessionBucket {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_length(out, self.0.len());
+        for (id, session) in &self.0 {
+            id.encode(out);
+            session.encode(out);
+        }
+    }
+}
+
+impl Bucket for SessionBucket {
+    fn decode(reader: &mut Reader<'_>, index: usize) -> Result<Self, DecodeError> {
+        let mut sessions = BTreeMap::new();
+        for _ in 0..reader.length("sessions of a bucket", usize::MAX)? {
+            let id = SessionId::decode(reader)?;
+            let ascending = sessions.last_key_value().is_none_or(|(last, _)| *last < id);
+            if !ascending || session_bucket(id) != index {
+                return Err(DecodeError::Value("sessions"));
+            }
+            sessions.insert(id, Session::decode(reader)?);
+        }
+        Ok(Self(sessions))
+    }
+}
+
+#[derive(Clone, Default)]
+struct KeyBucket(BTreeSet<ClientId>);
+
+fn key_bucket(key: &ClientId) -> usize {
+    usize::from(key.0[0])
+}
+
+impl Chunk for KeyBucket {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_length(out, self.0.len());
+        for key in &self.0 {
+            key.encode(out);
+        }
+    }
+}
+
+impl Bucket for KeyBucket {
+    fn decode(reader: &mut Reader<'_>, index: usize) -> Result<Self, DecodeError> {
+        let keys = reader.list("keys", KEYS_MAX, 32, PublicKey::decode)?;
+        let ascending = keys.is_sorted_by(|a, b| a < b);
+        if !ascending || keys.iter().any(|key| key_bucket(key) != index) {
+            return Err(DecodeError::Value("keys"));
+        }
+        Ok(Self(keys.into_iter().collect()))
+    }
+}
+
+/// What a bundle's place in its session says about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// Unknown session, or another client's.
+    NoSession,
+    /// Too far above the floor.
+    OutOfWindow,
+    /// Not executed yet: it is to be executed now.
+    Fresh,
+    /// Executed before, with this outcome.
+    Kept(Kept),
+    /// Another bundle was executed under the number.
+    Superseded,
+    /// Something was executed under the number; what is no longer known.
+    Forgotten,
+}
+
+/// Registered keys and open sessions.
+pub(crate) struct Sessions {
+    clients_max: usize,
+    client_window: u64,
+    keys: Buckets<KeyBucket>,
+    sessions: Buckets<SessionBucket>,
+    /// Counts openings and executed bundles: the age of sessions.
+    clock: u64,
+    // Derived from the above.
+    key_count: usize,
+    by_client: BTreeMap<(ClientId, BundleNo), SessionId>,
+    by_age: BTreeMap<u64, SessionId>,
+}
+
+impl Sessions {
+    pub(crate) fn new(clients_max: u32, client_window: u32) -> Self {
+        Self {
+            clients_max: usize::try_from(clients_max).unwrap_or(usize::MAX).max(1),
+            client_window: u64::from(client_window),
+            keys: Buckets::new(KEY_BUCKETS),
+            sessions: Buckets::new(SESSION_BUCKETS),
+            clock: 0,
+            key_count: 0,
+            by_client: BTreeMap::new(),
+            by_age: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn registered(&self, key: &ClientId) -> bool {
+        self.keys.get(key_bucket(key)).0.contains(key)
+    }
+
+    /// Registers keys and says how many are new; `None`, and none is registered, when there is no room for all.
+    pub(crate) fn register(&mut self, keys: &[ClientId]) -> Option<u32> {
+        let new: BTreeSet<&ClientId> = keys.iter().filter(|key| !self.registered(key)).collect();
+        let count = self.key_count.saturating_add(new.len());
+        if count > KEYS_MAX {
+            return None;
+        }
+        for key in &new {
+            self.keys.get_mut(key_bucket(key)).0.insert(**key);
+        }
+        self.key_count = count;
+        u32::try_from(new.len()).ok()
+    }
+
+    /// The session that a client's nonce names.
+    pub(crate) fn opened(&self, client: &ClientId, nonce: BundleNo) -> Option<SessionId> {
+        self.by_client.get(&(*client, nonce)).copied()
+    }
+
+    /// Opens a session. Sessions that had to go are added to `evicted`.
+    pub(crate) fn open(
+        &mut self,
+        client: ClientId,
+        nonce: BundleNo,
+        id: SessionId,
+        evicted: &mut Vec<SessionId>,
+    ) {
+        let own = || {
+            self.by_client
+                .range((client, BundleNo::ZERO)..=(client, BundleNo::MAX))
+        };
+        let oldest_own = (own().count() >= SESSIONS_PER_CLIENT_MAX)
+            .then(|| own().min_by_key(|(_, id)| self.get(**id).map(|session| session.last)))
+            .flatten()
+            .map(|(_, id)| *id);
+        let oldest = (self.len() >= self.clients_max)
+            .then(|| self.by_age.first_key_value().map(|(_, id)| *id))
+            .flatten();
+        if let Some(gone) = oldest_own.or(oldest) {
+            self.evict(gone);
+            evicted.push(gone);
+        }
+        self.clock = self.clock.saturating_add(1);
+        let session = Session::new(client, nonce, self.clock);
+        self.index(id, client, nonce, self.clock);
+        self.sessions.get_mut(session_bucket(id)).0.insert(id, session);
+    }
+
+    fn index(&mut self, id: SessionId, client: ClientId, nonce: BundleNo, last: u64) {
+        self.by_client.insert((client, nonce), id);
+        self.by_age.insert(last, id);
+    }
+
+    fn evict(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(session_bucket(id)).0.remove(&id) {
+            self.by_client.remove(&(session.owner, session.nonce));
+            self.by_age.remove(&session.last);
+        }
+    }
+
+    /// How many sessions are open.
+    pub(crate) fn len(&self) -> usize {
+        self.by_age.len()
+    }
+
+    fn get(&self, id: SessionId) -> Option<&Session> {
+        self.sessions.get(session_bucket(id)).0.get(&id)
+    }
+
+    pub(crate) fn view(&self, id: SessionId) -> Option<SessionView> {
+        self.get(id).map(|session| {
+            let floor = session.window.floor();
+            SessionView {
+                owner: session.owner,
+                floor,
+                ceiling: floor.plus(self.client_window),
+            }
+        })
+    }
+
+    pub(crate) fn kept(&self, id: SessionId, number: BundleNo) -> Option<&Kept> {
+        self.get(id)?.kept.get(&number)
+    }
+
+    pub(crate) fn executed(&self, id: SessionId, number: BundleNo) -> bool {
+        self.get(id)
+            .is_some_and(|session| session.window.contains(number))
+    }
+
+    pub(crate) fn standing(
+        &self,
+        client: &ClientId,
+        id: SessionId,
+        number: BundleNo,
+        bundle: BundleDigest,
+    ) -> Standing {
+        let Some(session) = self.get(id).filter(|session| session.owner == *client) else {
+            return Standing::NoSession;
+        };
+        if session.window.contains(number) {
+            return match session.kept.get(&number) {
+                Some(kept) if kept.bundle == bundle => Standing::Kept(kept.clone()),
+                Some(_) => Standing::Superseded,
+                None => Standing::Forgotten,
+            };
+        }
+        if number.since(session.window.floor()) > self.client_window {
+            Standing::OutOfWindow
+        } else {
+            Standing::Fresh
+        }
+    }
+
+    /// Notes that a bundle was executed. Its standing was `Fresh`.
+    pub(crate) fn record(&mut self, id: SessionId, number: BundleNo, kept: Kept) {
+        let allowance = allowance(self.len());
+        let Some(session) = self.sessions.get_mut(session_bucket(id)).0.get_mut(&id) else {
+            return;
+        };
+        self.clock = self.clock.saturating_add(1);
+        self.by_age.remove(&session.last);
+        self.by_age.insert(self.clock, id);
+        session.last = self.clock;
+        session.window.insert(number);
+        session.keep(number, kept);
+        session.forget_beyond(allowance);
+    }
+
+    /// Adds everything here to the digest of the state.
+    pub(crate) fn digest(&mut self, writer: &mut DigestWriter) {
+        writer
+            .update(&self.clock.to_le_bytes())
+            .update(&self.keys.digest().0)
+            .update(&self.sessions.digest().0);
+    }
+
+    /// Adds the chunks to a snapshot; the clock goes into its header.
+    pub(crate) fn snapshot(&mut self, into: &mut Snapshot) -> u64 {
+        self.keys.snapshot(into);
+        self.sessions.snapshot(into);
+        self.clock
+    }
+
+    /// The sessions of a snapshot, under the rules of `self`.
+    pub(crate) fn restore(
+        &self,
+        clock: u64,
+        chunks: &mut dyn Iterator<Item = Vec<u8>>,
+    ) -> Result<Self, RestoreError> {
+        let keys = Buckets::<KeyBucket>::restore(KEY_BUCKETS, chunks)?;
+        let sessions = Buckets::<SessionBucket>::restore(SESSION_BUCKETS, chunks)?;
+        let index: Vec<_> = sessions
+            .iter()
+            .flat_map(|bucket| &bucket.0)
+            .map(|(id, session)| (*id, session.owner, session.nonce, session.last))
+            .collect();
+        let mut restored = Self {
+            clients_max: self.clients_max,
+            client_window: self.client_window,
+            key_count: keys.iter().map(|bucket| bucket.0.len()).sum(),
+            keys,
+            sessions,
+            clock,
+            by_client: BTreeMap::new(),
+            by_age: BTreeMap::new(),
+        };
+        let count = index.len();
+        for (id, client, nonce, last) in index {
+            restored.index(id, client, nonce, last);
+        }
+        // Two sessions of one nonce or one age can come from no execution.
+        if restored.by_client.len() != count || restored.by_age.len() != count {
+            return Err(DecodeError::Value("sessions").into());
+        }
+        Ok(restored)
+    }
+}
