@@ -23,12 +23,16 @@ pub mod context {
     pub const STATE: &str = "quorate state v1";
     /// One bucket of a bucket map.
     pub const BUCKET: &str = "quorate bucket v1";
+    /// List of the digests of all buckets of a map.
+    pub const BUCKETS: &str = "quorate buckets v1";
     /// A checkpoint.
     pub const CHECKPOINT: &str = "quorate checkpoint v1";
     /// The shared configuration of a cluster.
     pub const GENESIS: &str = "quorate genesis v1";
     /// What a replica's key signs.
     pub const STATEMENT: &str = "quorate statement v1";
+    /// Coefficients of a batch of signature checks.
+    pub const BATCH: &str = "quorate batch coefficients v1";
     /// A certificate, as the key of the cache of checked ones.
     pub const CERTIFICATE: &str = "quorate certificate v1";
     /// A protocol's own composite objects: the first field names the protocol and the object.

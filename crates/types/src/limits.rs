@@ -30,6 +30,17 @@ pub const WINDOW_CEILING: u32 = 1 << 20;
 pub const REGISTER_KEYS_MAX: usize = 1_000;
 /// Client keys registered in all at most.
 pub const KEYS_MAX: usize = 1 << 20;
+/// Sessions that one client may have open: opening more evicts its own, not those of others.
+pub const SESSIONS_PER_CLIENT_MAX: usize = 256;
+
+/// Bytes of outcomes kept for retransmissions, shared among the open sessions.
+pub const KEPT_BYTES_TOTAL: usize = 16 << 20;
+/// Share of one session in [`KEPT_BYTES_TOTAL`] at least, however many sessions are open.
+pub const KEPT_SESSION_BYTES_MIN: usize = 16 << 10;
+/// Share of one session in [`KEPT_BYTES_TOTAL`] at most, however few sessions are open.
+pub const KEPT_SESSION_BYTES_MAX: usize = 2 << 20;
+/// Bytes that a kept outcome counts for beyond its own.
+pub const KEPT_OVERHEAD_BYTES: usize = 128;
 
 /// Bytes of bundles that wait in the pool at most; beyond it clients hear `Busy`.
 pub const POOL_BYTES_MAX: usize = 64 << 20;

@@ -97,7 +97,7 @@ impl Rng {
         let mantissa = bits.checked_shl(zeros).unwrap_or(0) << 1;
         let fraction = u128::from(u64::MAX - mantissa);
         let log2 = (u128::from(zeros.min(22)) << 64) | fraction;
-        let scaled = (log2 >> 32) * 0xb172_17f7 >> 32; // ln 2 in 32 bits; result has 32 fraction bits.
+        let scaled = ((log2 >> 32) * 0xb172_17f7) >> 32; // ln 2 in 32 bits; result has 32 fraction bits.
         u64::try_from(scaled.saturating_mul(u128::from(mean_ns)) >> 32)
             .unwrap_or(u64::MAX)
             .min(mean_ns.saturating_mul(16))
