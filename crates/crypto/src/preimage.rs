@@ -1,0 +1,29 @@
+//! What a key signs. Both functions hash fixed-width fields under a context of their own, so that no bytes
+//! are ever two things.
+
+use quorate_types::digest::context;
+use quorate_types::{BundleDigest, ClusterId, DigestWriter, Domain, Statement};
+
+/// What a replica's key signs, and all that it ever signs: a statement in its domain.
+#[must_use]
+pub fn statement_preimage(domain: &Domain, statement: &Statement) -> [u8; 32] {
+    let mut writer = DigestWriter::new(context::STATEMENT);
+    writer
+        .update(&domain.cluster.0.0)
+        .update(&domain.protocol.0)
+        .update(&domain.epoch.0.to_le_bytes())
+        .update(&statement.kind.0)
+        .update(&statement.view.0.to_le_bytes())
+        .update(&statement.height.0.to_le_bytes())
+        .update(&statement.scope.0)
+        .update(&statement.subject.0);
+    writer.finish().0
+}
+
+/// What a client's key signs for a bundle: its digest, in this cluster only.
+#[must_use]
+pub fn bundle_preimage(cluster: ClusterId, bundle: BundleDigest) -> [u8; 32] {
+    let mut writer = DigestWriter::new(context::BUNDLE_SIGNATURE);
+    writer.update(&cluster.0.0).update(&bundle.0.0);
+    writer.finish().0
+}
