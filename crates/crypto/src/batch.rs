@@ -145,7 +145,7 @@ impl<'a> Batch<'a> {
             }
             // Equal keys side by side: one term for each distinct key, and the bad signatures of one
             // signer in one piece.
-            entries.sort_unstable_by(|a, b| (a.slot, a.key.public()).cmp(&(b.slot, b.key.public())));
+            entries.sort_unstable_by_key(|entry| (entry.slot, entry.key.public()));
             draw_coefficients(entries);
             let mut bisection = Bisection {
                 sum_of: &sum_of,
