@@ -7,8 +7,9 @@
 //!
 //! The hash of a key is part of the state's digest and never changes: 64 bits, begun with the length, each
 //! eight bytes (little-endian, the last padded with zeros) xored in, multiplied by 0x9e37_79b9_7f4a_7c15 and
-//! folded (`h ^= h >> 32`); the bucket is the upper 12 bits. It spreads keys that nobody chose. Whoever
-//! chooses keys can fill one bucket, which makes digests and copies of that bucket slower and nothing else.
+//! folded (`h ^= h >> 32`); the bucket is the upper 12 bits of one more product with the same number. It spreads
+//! keys that nobody chose. Whoever chooses keys can fill one bucket, which makes digests and copies of that
+//! bucket slower and nothing else.
 
 use crate::buckets::{Bucket, Buckets};
 use crate::snapshot::{Chunk, RestoreError, Snapshot};
