@@ -17,6 +17,8 @@ use std::sync::Arc;
 /// Bytes of a content before its requests.
 pub const BUNDLE_HEADER_BYTES: usize = 1 + 32 + 12 + 8 + 4;
 
+const SESSION_AND_NUMBER_BYTES: usize = 12 + 8;
+
 /// What a bundle asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BundleKind {
@@ -252,6 +254,18 @@ impl BundleBuilder {
         Self { content, count: 0 }
     }
 
+    /// Says anew where the bundle belongs: a client that collects requests learns session and number only
+    /// when it sends.
+    pub fn address(&mut self, session: SessionId, number: BundleNo) {
+        let mut header = Vec::with_capacity(SESSION_AND_NUMBER_BYTES);
+        session.encode(&mut header);
+        number.encode(&mut header);
+        let from = 1 + 32;
+        if let Some(place) = self.content.get_mut(from..from + SESSION_AND_NUMBER_BYTES) {
+            place.copy_from_slice(&header);
+        }
+    }
+
     /// Adds a request.
     pub fn push(&mut self, request: &[u8]) -> &mut Self {
         put_bytes(&mut self.content, request);
@@ -316,6 +330,17 @@ mod tests {
             (SESSION, BundleNo(9), 3)
         );
         assert_eq!(bundle.digest(), bundle_digest(bundle.content()));
+    }
+
+    #[test]
+    fn a_bundle_can_be_addressed_late() {
+        let key = PublicKey([7; 32]);
+        let mut early = BundleBuilder::new(BundleKind::Requests, key, SESSION, BundleNo(9));
+        let mut late = BundleBuilder::new(BundleKind::Requests, key, SessionId::default(), BundleNo(0));
+        early.push(b"one").push(b"two");
+        late.push(b"one").push(b"two");
+        late.address(SESSION, BundleNo(9));
+        assert_eq!(late.finish(), early.finish());
     }
 
     #[test]

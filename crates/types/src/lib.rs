@@ -40,5 +40,5 @@ pub use ids::{
     ProtocolId, PublicKey, ReplicaId, SessionId, Signature, Time, View,
 };
 pub use ledger::Ledger;
-pub use reply::{Outcome, ReplyBundle};
+pub use reply::{Outcome, ReplyBundle, Results};
 pub use statement::{Domain, Slot, Statement};

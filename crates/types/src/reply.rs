@@ -31,6 +31,50 @@ pub enum Outcome {
     TooLarge,
 }
 
+impl Outcome {
+    /// The results inside an encoded [`Outcome::Done`], without copying them; `None` when `encoded` is
+    /// anything else or malformed.
+    #[must_use]
+    pub fn results(encoded: &[u8]) -> Option<Results<'_>> {
+        let (0, rest) = encoded.split_first().map(|(tag, rest)| (*tag, rest))? else {
+            return None;
+        };
+        let mut reader = Reader::new(rest);
+        let count = usize::try_from(reader.u32().ok()?).ok()?;
+        let results = Results {
+            reader: reader.clone(),
+            left: count,
+        };
+        for _ in 0..count {
+            reader.bytes("result", usize::MAX).ok()?;
+        }
+        reader.finish().ok()?;
+        Some(results)
+    }
+}
+
+/// The results of one bundle, in the order of its requests. Made by [`Outcome::results`].
+#[derive(Clone, Debug)]
+pub struct Results<'a> {
+    reader: Reader<'a>,
+    left: usize,
+}
+
+impl<'a> Iterator for Results<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.left = self.left.checked_sub(1)?;
+        self.reader.bytes("result", usize::MAX).ok()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Results<'_> {}
+
 impl Wire for Outcome {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
@@ -142,6 +186,21 @@ impl Wire for ReplyBundle {
 mod tests {
     use super::*;
     use crate::ids::Height;
+
+    #[test]
+    fn results_are_read_in_place() {
+        let whole = Outcome::Done(vec![b"one".to_vec(), vec![], b"three".to_vec()]).to_bytes();
+        let results = Outcome::results(&whole).unwrap();
+        assert_eq!(results.len(), 3);
+        assert_eq!(results.collect::<Vec<_>>(), [b"one" as &[u8], b"", b"three"]);
+        for cut in 0..whole.len() {
+            assert!(Outcome::results(&whole[..cut]).is_none(), "cut at {cut}");
+        }
+        assert!(Outcome::results(&[&whole[..], b"x"].concat()).is_none());
+        assert!(Outcome::results(&Outcome::NoSession.to_bytes()).is_none());
+        let many = [&[0u8][..], &u32::MAX.to_le_bytes()].concat();
+        assert!(Outcome::results(&many).is_none(), "a count is not believed");
+    }
 
     #[test]
     fn outcomes_round_trip() {
