@@ -7,6 +7,7 @@
     clippy::disallowed_methods,
     clippy::disallowed_types,
     clippy::unwrap_used,
+    clippy::panic,
     clippy::indexing_slicing,
     clippy::as_conversions,
     reason = "measures the time of a library that has no clock, with data of its own"

@@ -659,3 +659,34 @@ fn the_store_is_executed_and_queried() {
     execution.query(&get, &mut reply);
     assert_eq!(KvResult::from_bytes(&reply), Ok(KvResult::Value(b"v".to_vec())));
 }
+
+/// One long result does not cost the bundle its others: the application is told how much room is left.
+#[test]
+fn operations_hear_how_much_room_the_reply_has() {
+    let mut genesis = Genesis {
+        application: "kv 1".to_owned(),
+        ..genesis()
+    };
+    genesis.bodies.reply_bytes_max = 1_000;
+    let execution = &mut Execution::new(&genesis, Box::new(Kv::new())).unwrap();
+    let session = session_of(execution, ALICE, 1);
+    let echo = |reply_bytes| {
+        KvOp::Echo {
+            reply_bytes,
+            padding: b"",
+        }
+        .to_bytes()
+    };
+    // Before the third: 5 bytes, and 4 before each of the results, of which the second is an error of 2 bytes.
+    let left = 1_000 - 5 - (4 + 600) - (4 + 2) - 4;
+    let requests = [echo(600), echo(600), echo(left)];
+    let requests: Vec<&[u8]> = requests.iter().map(|request| &request[..]).collect();
+    let results = [
+        KvResult::Padding(600),
+        KvResult::Error(crate::kv::KvError::NoRoom),
+        KvResult::Padding(left),
+    ];
+    let results = results.map(|result| result.to_bytes()).to_vec();
+    let bundle = bundle(BundleKind::Requests, ALICE, session, 1, &requests);
+    assert_eq!(run(execution, &bundle), Outcome::Done(results));
+}
