@@ -1,1 +1,363 @@
-//! Being built.
+//! # quorate-replica
+//!
+//! Everything a replica is, minus I/O: the front door, the pool, bodies, promises, order, checkpoints and
+//! catching up, around one protocol that it knows only as `dyn AnyProtocol`.
+//!
+//! ```text
+//! bytes ─▶ Intake ─▶ Input ─▶ Replica::handle ─▶ Output ─▶ log, links, executor
+//!          decode,            pool · bodies · protocol · outbox · sequencer · checkpoints
+//!          window,
+//!          signatures
+//! ```
+//!
+//! * Where a message is checked: [`intake`]. Nothing unchecked gets past it.
+//! * Where a promise is held: `outbox.rs`. Nothing that binds leaves before its mark is durable.
+//! * Where order is decided: `sequencer.rs`, and in no other file.
+//!
+//! A replica is a pure function of its inputs: no clock, no randomness, no I/O. The driver gives inputs with
+//! their time, drains [`Replica::poll`], and sleeps until [`Replica::deadline`].
+
+#![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
+
+mod bodies;
+mod checkpoint;
+mod clients;
+mod decided;
+mod host;
+mod host_message;
+mod input;
+pub mod intake;
+mod outbox;
+mod output;
+mod past;
+mod peers;
+mod pool;
+mod sequencer;
+mod status;
+mod step;
+
+pub use clients::{Admission, Admit};
+pub use host_message::{Heights, HostMessage};
+pub use input::{Checked, CheckedMessage, Input};
+pub use intake::{Intake, Passed, Refused, Source};
+pub use output::{ConnId, Output, Ticket, Unsealed};
+pub use past::{BadPast, Past};
+pub use status::{ReplicaStatus, State};
+
+use checkpoint::Checkpoints;
+use decided::Decided;
+use host::Host;
+use intake::WindowCell;
+use outbox::Outbox;
+use quorate_consensus::parts::block_tree::BlockTree;
+use quorate_consensus::{Alarm, AnyProtocol, Effect, Entry, Env, OpenError, RawPast, Spec, Status};
+use quorate_types::{BlockId, Committee, Genesis, Height, Incarnation, LogEntry, ReplicaId, Time};
+use sequencer::Sequencer;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// What a replica is opened with, beside its past.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Who this replica is.
+    pub me: ReplicaId,
+    /// The committee.
+    pub committee: Arc<Committee>,
+    /// The shared configuration.
+    pub genesis: Arc<Genesis>,
+    /// Parameters of the protocol: those of genesis and the local ones.
+    pub params: toml::Table,
+    /// Wall-clock nanoseconds at `Time(0)`.
+    pub wall_offset_ns: u64,
+}
+
+/// One replica.
+pub struct Replica {
+    entry: Entry,
+    protocol: Box<dyn AnyProtocol>,
+    setup: Setup,
+    others: Vec<ReplicaId>,
+    incarnation: Incarnation,
+    blocks: BlockTree,
+    host: Host,
+    outbox: Outbox,
+    sequencer: Sequencer,
+    decided: Decided,
+    checkpoints: Checkpoints,
+    /// Mark of a stable proof that waits to be durable.
+    proof_mark: Option<quorate_types::Mark>,
+    ask_proof_at: Time,
+    /// When peers are told how far this replica is.
+    announce_at: Option<Time>,
+    kept: Height,
+    /// Blocks whose header and payload are in the log.
+    logged: BTreeSet<BlockId>,
+    effects: Vec<Effect>,
+    out: VecDeque<Output>,
+    pending_changed: bool,
+    last: Status,
+    window: Arc<WindowCell>,
+    now: Time,
+    stopped: Option<Alarm>,
+    contradictions: u64,
+}
+
+impl std::fmt::Debug for Replica {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.status())
+    }
+}
+
+impl Replica {
+    /// Opens a replica on what its log kept. Its first outputs write the new incarnation: the host makes them
+    /// durable before it opens any link, or sequence numbers of two incarnations could be confused.
+    ///
+    /// # Errors
+    /// When parameters or committee do not suit the protocol, or the past contradicts itself.
+    pub fn open(entry: &Entry, setup: Setup, past: Past) -> Result<Self, OpenError> {
+        let committee = Arc::clone(&setup.committee);
+        let (n, f) = (committee.n(), committee.f);
+        let others: Vec<ReplicaId> = committee.others(setup.me).collect();
+        let checkpoint_quorum = (entry.spec.checkpoint_quorum)(n, f);
+        let incarnation = past.incarnation.next();
+        let Past {
+            records,
+            guard,
+            floors,
+            stable,
+            blocks: kept_blocks,
+            decided,
+            bodies,
+            executed,
+            kept,
+            ..
+        } = past;
+        let stable_height = stable.checkpoint.height;
+
+        let mut blocks = BlockTree::default();
+        let mut host = Host::new(&setup);
+        for bundle in bodies {
+            host.pool.add_from_peer(Time::ZERO, &bundle, false);
+        }
+        let mut logged = BTreeSet::new();
+        let mut headers = Vec::new();
+        blocks.set_root(stable.checkpoint.block);
+        for (id, (block, payload)) in kept_blocks {
+            if block.height > stable_height {
+                host.bodies.add_own_payload(payload);
+                headers.push((*block).clone());
+                blocks.insert((*block).clone());
+                logged.insert(id);
+            }
+        }
+        let mut out = VecDeque::new();
+        let raw = RawPast {
+            records: records.values().cloned().collect(),
+            checkpoint: stable.clone(),
+            blocks: headers,
+            executed,
+            decided: decided
+                .range(stable_height.next()..)
+                .map(|(h, id)| (*h, *id))
+                .collect(),
+            incarnation,
+            window: setup.genesis.window,
+            checkpoint_every: setup.genesis.checkpoint_every,
+        };
+        host.note_executed(
+            raw.decided
+                .iter()
+                .filter(|(height, _)| *height <= executed)
+                .map(|(_, id)| *id),
+        );
+        for id in blocks.take_fresh() {
+            host.bodies.watch(&host.pool, &blocks, id);
+        }
+        let mut outbox = Outbox::restore(guard, floors, records);
+        outbox.persist(LogEntry::Incarnation(incarnation), &mut out);
+        out.push_back(Output::Sync(outbox.appended()));
+        let sequencer = Sequencer::restore(executed, raw.decided.iter().copied());
+
+        let mut effects = Vec::new();
+        let mut env = Env {
+            now: Time::ZERO,
+            me: setup.me,
+            committee: &committee,
+            blocks: &mut blocks,
+            host: &mut host,
+            effects: &mut effects,
+        };
+        let protocol = (entry.open)(&mut env, &setup.params, raw)?;
+        let mut replica = Self {
+            entry: *entry,
+            last: Status::default(),
+            window: Arc::new(WindowCell::default()),
+            protocol,
+            others,
+            incarnation,
+            blocks,
+            host,
+            outbox,
+            sequencer,
+            decided: Decided::new(committee.weak()),
+            checkpoints: Checkpoints::new(stable, setup.genesis.window, checkpoint_quorum),
+            proof_mark: None,
+            ask_proof_at: Time::ZERO,
+            announce_at: None,
+            kept,
+            logged,
+            effects,
+            out,
+            pending_changed: false,
+            now: Time::ZERO,
+            stopped: None,
+            contradictions: 0,
+            setup,
+        };
+        replica.settle();
+        Ok(replica)
+    }
+
+    /// Takes an event in. Never fires timers.
+    pub fn handle(&mut self, now: Time, input: Input) {
+        if self.stopped.is_some() {
+            return;
+        }
+        self.now = self.now.max(now);
+        match input {
+            Input::Peer(checked) => self.on_peer(checked),
+            Input::Client(conn, bundle) => self.on_client(conn, bundle),
+            Input::Bundle {
+                from,
+                bundle,
+                pending,
+            } => self.on_bundle(from, bundle, pending),
+            Input::Payload(from, payload) => {
+                self.host
+                    .bodies
+                    .add_payload(&self.host.pool, &self.blocks, from, payload);
+            }
+            Input::Own(ticket, signature) => self.on_own(ticket, signature),
+            Input::Durable(mark) => self.on_durable(mark),
+            Input::Executed(executed) => self.on_executed(executed),
+            Input::Link(peer, event) => self.on_link(peer, event),
+            Input::Stored(to, id, block) => self.on_stored(to, id, block),
+            Input::StoredIds(to, from, ids) => self.on_stored_ids(to, from, ids),
+            Input::Kept(height) => self.kept = height,
+            Input::Rolled => self.write_base(),
+        }
+        self.settle();
+    }
+
+    /// Fires what is due, in the order of (time, timer). The driver calls it only when everything that had
+    /// arrived by `due` was handled.
+    pub fn tick(&mut self, due: Time) {
+        if self.stopped.is_some() {
+            return;
+        }
+        self.now = self.now.max(due);
+        while self.stopped.is_none() && self.protocol.deadline().is_some_and(|at| at <= due) {
+            self.call(|protocol, env| protocol.fire(env, due));
+            self.settle();
+        }
+        self.tick_host();
+        self.settle();
+    }
+
+    /// The next thing that the host must do; `None` when there is nothing more.
+    pub fn poll(&mut self) -> Option<Output> {
+        // Proposing waits for the end of what the driver has handed in, so that blocks fill by themselves.
+        if self.pending_changed && self.stopped.is_none() {
+            self.pending_changed = false;
+            self.call(|protocol, env| protocol.on_pending(env));
+            self.settle();
+        }
+        self.out.pop_front()
+    }
+
+    /// When [`Replica::tick`] has something to do.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        if self.stopped.is_some() {
+            return None;
+        }
+        let deadlines = [
+            self.protocol.deadline(),
+            self.host.bodies.deadline(),
+            self.host.pool.deadline(),
+            self.outbox.deadline(),
+            self.decided.deadline(),
+            self.announce_at,
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// The front door for this replica: checks what its inputs are made of.
+    #[must_use]
+    pub fn intake(&self, scheme: quorate_crypto::Scheme) -> Intake {
+        Intake::new(&self.entry, &self.setup, scheme, Arc::clone(&self.window))
+    }
+
+    /// Whether a body is here already: the intake need not check it again.
+    #[must_use]
+    pub fn knows(&self, bundle: &quorate_types::BundleDigest) -> bool {
+        self.host.pool.contains(bundle)
+    }
+
+    /// What it is doing.
+    #[must_use]
+    pub fn status(&self) -> ReplicaStatus {
+        let next = self.sequencer.contiguous().next();
+        let state = if self.stopped.is_some() {
+            State::Stopped
+        } else if self.is_out() {
+            State::Out
+        } else if self.decided.vouched() > next {
+            State::CatchingUp
+        } else {
+            State::Current
+        };
+        ReplicaStatus {
+            id: self.setup.me,
+            incarnation: self.incarnation,
+            state,
+            view: self.last.view,
+            leader: self.last.leader,
+            normal: self.last.normal,
+            last_view_change: self.last.last_view_change,
+            decided: self.sequencer.contiguous(),
+            executed: self.sequencer.executed(),
+            stable: self.checkpoints.height(),
+            kept: self.kept,
+            pool: self.host.pool.size(),
+            outbox: self.outbox.size(),
+            blocks: self.blocks.len(),
+            timers: self.protocol.timers(),
+            alarm: self.stopped.map(|alarm| alarm.to_string()),
+            contradictions: self.contradictions,
+        }
+    }
+
+    /// The protocol's properties.
+    #[must_use]
+    pub fn spec(&self) -> &Spec {
+        &self.entry.spec
+    }
+
+    /// Number of this opening.
+    #[must_use]
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// The newest stable checkpoint.
+    #[must_use]
+    pub fn stable(&self) -> &quorate_consensus::CheckpointProof {
+        self.checkpoints.stable()
+    }
+
+    /// Whether the next height is kept by no peer any more.
+    fn is_out(&self) -> bool {
+        self.decided.is_out(self.sequencer.contiguous().next())
+    }
+}

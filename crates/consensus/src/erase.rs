@@ -1,0 +1,252 @@
+//! The one generic seam: a protocol behind a trait object. Generics stop here.
+
+use crate::context::{Cx, Env, Ready};
+use crate::message::{Message, Seal, Verified};
+use crate::parts::certificate::{Checkpoint, CheckpointProof};
+use crate::protocol::{
+    Healed, LinkEvent, OpenError, Past, Protocol, Record, Spec, Status, Synchrony, Window,
+};
+use crate::reject::Reject;
+use crate::timers::Timers;
+use quorate_types::{Block, BlockId, Committee, DecodeError, Floors, Height, Incarnation, ReplicaId, Time};
+use std::any::Any;
+
+/// A timer's due time and name, for status.
+pub type Timed = (Time, String);
+
+/// A protocol whose types are erased. One box and one virtual call per message.
+pub trait AnyProtocol: Send {
+    /// See [`Protocol::on_message`].
+    ///
+    /// # Errors
+    /// As the protocol says.
+    fn on_message(
+        &mut self,
+        env: &mut Env<'_>,
+        link: ReplicaId,
+        seal: Seal,
+        message: Box<dyn Message>,
+    ) -> Result<(), Reject>;
+    /// Fires one timer that is due, in the order of (time, timer). False when none is.
+    fn fire(&mut self, env: &mut Env<'_>, due: Time) -> bool;
+    /// See [`Protocol::on_ready`].
+    fn on_ready(&mut self, env: &mut Env<'_>, block: BlockId, how: Ready);
+    /// See [`Protocol::on_pending`].
+    fn on_pending(&mut self, env: &mut Env<'_>);
+    /// See [`Protocol::on_executed`].
+    fn on_executed(&mut self, env: &mut Env<'_>, height: Height, fresh: u32);
+    /// See [`Protocol::on_decided`].
+    fn on_decided(&mut self, env: &mut Env<'_>, height: Height, block: BlockId);
+    /// See [`Protocol::on_checkpoint`].
+    fn on_checkpoint(&mut self, env: &mut Env<'_>, stable: &Checkpoint);
+    /// See [`Protocol::on_link`].
+    fn on_link(&mut self, env: &mut Env<'_>, peer: ReplicaId, what: LinkEvent);
+    /// See [`Protocol::on_sound`].
+    fn on_sound(&mut self, env: &mut Env<'_>);
+    /// When the next timer fires.
+    fn deadline(&self) -> Option<Time>;
+    /// The timers that are set, for status.
+    fn timers(&self) -> Vec<Timed>;
+    /// See [`Protocol::window`].
+    fn window(&self) -> Window;
+    /// See [`Protocol::floors`].
+    fn floors(&self) -> Floors;
+    /// See [`Protocol::status`].
+    fn status(&self) -> Status;
+}
+
+struct Erased<P: Protocol> {
+    protocol: P,
+    timers: Timers<P::Timer>,
+}
+
+impl<P: Protocol> AnyProtocol for Erased<P> {
+    fn on_message(
+        &mut self,
+        env: &mut Env<'_>,
+        link: ReplicaId,
+        seal: Seal,
+        message: Box<dyn Message>,
+    ) -> Result<(), Reject> {
+        let any: Box<dyn Any> = message;
+        // The host decodes with this entry's own function, so another type never gets here.
+        let Ok(message) = any.downcast::<P::Message>() else {
+            return Err(Reject::Invalid("type"));
+        };
+        let mut cx = Cx::new(env, &mut self.timers);
+        self.protocol
+            .on_message(&mut cx, Verified::new(*message, link, seal))
+    }
+    fn fire(&mut self, env: &mut Env<'_>, due: Time) -> bool {
+        let Some(timer) = self.timers.pop_due(due) else {
+            return false;
+        };
+        self.protocol.on_timer(&mut Cx::new(env, &mut self.timers), timer);
+        true
+    }
+    fn on_ready(&mut self, env: &mut Env<'_>, block: BlockId, how: Ready) {
+        self.protocol
+            .on_ready(&mut Cx::new(env, &mut self.timers), block, how);
+    }
+    fn on_pending(&mut self, env: &mut Env<'_>) {
+        self.protocol.on_pending(&mut Cx::new(env, &mut self.timers));
+    }
+    fn on_executed(&mut self, env: &mut Env<'_>, height: Height, fresh: u32) {
+        self.protocol
+            .on_executed(&mut Cx::new(env, &mut self.timers), height, fresh);
+    }
+    fn on_decided(&mut self, env: &mut Env<'_>, height: Height, block: BlockId) {
+        self.protocol
+            .on_decided(&mut Cx::new(env, &mut self.timers), height, block);
+    }
+    fn on_checkpoint(&mut self, env: &mut Env<'_>, stable: &Checkpoint) {
+        self.protocol
+            .on_checkpoint(&mut Cx::new(env, &mut self.timers), stable);
+    }
+    fn on_link(&mut self, env: &mut Env<'_>, peer: ReplicaId, what: LinkEvent) {
+        self.protocol
+            .on_link(&mut Cx::new(env, &mut self.timers), peer, what);
+    }
+    fn on_sound(&mut self, env: &mut Env<'_>) {
+        self.protocol.on_sound(&mut Cx::new(env, &mut self.timers));
+    }
+    fn deadline(&self) -> Option<Time> {
+        self.timers.deadline()
+    }
+    fn timers(&self) -> Vec<Timed> {
+        self.timers
+            .entries()
+            .into_iter()
+            .map(|(time, timer)| (time, format!("{timer:?}")))
+            .collect()
+    }
+    fn window(&self) -> Window {
+        self.protocol.window()
+    }
+    fn floors(&self) -> Floors {
+        self.protocol.floors()
+    }
+    fn status(&self) -> Status {
+        self.protocol.status()
+    }
+}
+
+/// What a protocol is opened with, before its types are known.
+#[derive(Clone, Debug)]
+pub struct RawPast {
+    /// The newest record of every key that is still alive, encoded, in the order of their keys.
+    pub records: Vec<Vec<u8>>,
+    /// The newest stable checkpoint.
+    pub checkpoint: CheckpointProof,
+    /// Blocks above it.
+    pub blocks: Vec<Block>,
+    /// The last height that was executed.
+    pub executed: Height,
+    /// What was decided above the checkpoint.
+    pub decided: Vec<(Height, BlockId)>,
+    /// Number of this opening, from 1.
+    pub incarnation: Incarnation,
+    /// L: heights above the stable checkpoint that may be in use. From genesis.
+    pub window: u64,
+    /// K: heights between two checkpoints. From genesis.
+    pub checkpoint_every: u64,
+}
+
+type OpenFn = fn(&mut Env<'_>, &toml::Table, RawPast) -> Result<Box<dyn AnyProtocol>, OpenError>;
+type DecodeFn = fn(&[u8]) -> Result<Box<dyn Message>, DecodeError>;
+
+/// A protocol in the registry.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its properties.
+    pub spec: Spec,
+    /// Opens it; parameters that are missing have their defaults, unknown ones are refused.
+    pub open: OpenFn,
+    /// Decodes one of its messages.
+    pub decode: DecodeFn,
+    /// Its parameters with their defaults.
+    pub params: fn() -> Result<toml::Table, OpenError>,
+    /// See [`Protocol::recovery`].
+    pub recovery: fn(&toml::Table, &Committee, &Healed) -> Result<Time, OpenError>,
+    /// See [`Protocol::exam_params`].
+    pub exam_params: fn(delta_ns: u64, guarded: bool) -> Result<toml::Table, OpenError>,
+    /// See [`Protocol::synchrony`].
+    pub synchrony: fn(&toml::Table) -> Result<Option<Synchrony>, OpenError>,
+}
+
+impl Entry {
+    /// The entry of a protocol.
+    #[must_use]
+    pub const fn of<P: Protocol>() -> Self {
+        Self {
+            spec: P::SPEC,
+            open: open::<P>,
+            decode: decode::<P>,
+            params: || table(&P::Params::default()),
+            recovery: |params, committee, healed| Ok(P::recovery(&read::<P>(params)?, committee, healed)),
+            exam_params: |delta_ns, guarded| table(&P::exam_params(delta_ns, guarded)),
+            synchrony: |params| Ok(P::synchrony(&read::<P>(params)?)),
+        }
+    }
+}
+
+fn bad_params(error: &impl ToString) -> OpenError {
+    OpenError::Params {
+        name: "(table)".to_owned(),
+        expected: error.to_string(),
+    }
+}
+
+fn table<T: serde::Serialize>(params: &T) -> Result<toml::Table, OpenError> {
+    toml::Table::try_from(params).map_err(|error| bad_params(&error))
+}
+
+fn read<P: Protocol>(given: &toml::Table) -> Result<P::Params, OpenError> {
+    let mut merged = table(&P::Params::default())?;
+    for (name, value) in given {
+        match merged.get_mut(name) {
+            Some(slot) => *slot = value.clone(),
+            None => {
+                let known: Vec<&str> = merged.keys().map(String::as_str).collect();
+                let expected = format!("unknown; {} has {}", P::SPEC.name, known.join(", "));
+                return Err(OpenError::Params {
+                    name: name.clone(),
+                    expected,
+                });
+            }
+        }
+    }
+    merged.try_into().map_err(|error| bad_params(&error))
+}
+
+fn open<P: Protocol>(
+    env: &mut Env<'_>,
+    params: &toml::Table,
+    past: RawPast,
+) -> Result<Box<dyn AnyProtocol>, OpenError> {
+    let params = read::<P>(params)?;
+    let records: Result<Vec<P::Record>, DecodeError> = past
+        .records
+        .iter()
+        .map(|bytes| P::Record::decode(bytes))
+        .collect();
+    let records = records.map_err(|error| OpenError::Past(error.to_string()))?;
+    let past = Past {
+        records,
+        checkpoint: past.checkpoint,
+        blocks: past.blocks,
+        executed: past.executed,
+        decided: past.decided,
+        incarnation: past.incarnation,
+        window: past.window,
+        checkpoint_every: past.checkpoint_every,
+    };
+    let mut timers = Timers::default();
+    let protocol = P::open(&mut Cx::new(env, &mut timers), params, past)?;
+    Ok(Box::new(Erased { protocol, timers }))
+}
+
+fn decode<P: Protocol>(bytes: &[u8]) -> Result<Box<dyn Message>, DecodeError> {
+    let message = P::Message::decode(bytes)?;
+    Ok(Box::new(message))
+}

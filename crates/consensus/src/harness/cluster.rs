@@ -1,0 +1,237 @@
+//! A few harnesses and the messages between them.
+
+use super::{Harness, Setup, words};
+use crate::effect::{Commit, To};
+use crate::message::Message;
+use crate::protocol::{OpenError, Protocol};
+use quorate_types::{BlockId, Height, ReplicaId, ReplicaSet, quorum};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Replicas that run the same protocol, joined by a queue that delivers in order. What the host does for every
+/// protocol is done in its simplest form: a wanted block is copied from the peer, decided blocks execute in
+/// order, and a checkpoint is stable when a quorum has executed its height. Two replicas that decide
+/// differently stop the test.
+pub struct Cluster<P: Protocol> {
+    setup: Setup,
+    replicas: Vec<Harness<P>>,
+    down: ReplicaSet,
+    network: VecDeque<(ReplicaId, ReplicaId, P::Message)>,
+    /// What each replica knows to be decided, and what any of them ever decided.
+    decided: Vec<BTreeMap<Height, BlockId>>,
+    ever: BTreeMap<Height, BlockId>,
+    executed: Vec<Height>,
+    stable: Vec<Height>,
+    trace: Vec<String>,
+}
+
+impl<P: Protocol> Cluster<P> {
+    /// Opens all replicas.
+    ///
+    /// # Errors
+    /// What the protocol says.
+    pub fn open(setup: Setup, params: &P::Params) -> Result<Self, OpenError> {
+        let ids = setup.committee::<P>().ids();
+        let replicas: Vec<Harness<P>> = ids
+            .map(|id| Harness::open(id, setup, params))
+            .collect::<Result<_, _>>()?;
+        let n = replicas.len();
+        Ok(Self {
+            setup,
+            replicas,
+            down: ReplicaSet::EMPTY,
+            network: VecDeque::new(),
+            decided: vec![BTreeMap::new(); n],
+            ever: BTreeMap::new(),
+            executed: vec![Height::ZERO; n],
+            stable: vec![Height::ZERO; n],
+            trace: Vec::new(),
+        })
+    }
+
+    /// One replica.
+    ///
+    /// # Panics
+    /// When there is no such replica.
+    pub fn at(&mut self, id: ReplicaId) -> &mut Harness<P> {
+        self.replicas.get_mut(id.index()).expect("a member")
+    }
+
+    /// From here on the replica neither sends nor receives.
+    pub fn stop(&mut self, id: ReplicaId) {
+        self.down.insert(id);
+        self.network.retain(|(from, to, _)| *from != id && *to != id);
+    }
+
+    /// The replica starts (again) with what its disk had at the last sync.
+    ///
+    /// # Errors
+    /// What the protocol says.
+    pub fn restart(&mut self, id: ReplicaId) -> Result<(), OpenError> {
+        self.stop(id);
+        self.down.remove(id);
+        let replica = self.at(id);
+        replica.crash()?;
+        let (executed, logged) = (replica.written.executed, replica.written.decided.clone());
+        if let Some(known) = self.decided.get_mut(id.index()) {
+            known.retain(|height, _| *height <= executed);
+            known.extend(logged);
+        }
+        if let Some(height) = self.executed.get_mut(id.index()) {
+            *height = executed;
+        }
+        Ok(())
+    }
+
+    /// Delivers until nothing moves any more.
+    pub fn run(&mut self) {
+        self.run_where(|_, _, _| true);
+    }
+
+    /// Delivers until nothing moves any more; what `keep` (from, to, message) refuses is lost.
+    pub fn run_where(&mut self, mut keep: impl FnMut(ReplicaId, ReplicaId, &P::Message) -> bool) {
+        loop {
+            self.settle();
+            let Some((from, to, message)) = self.network.pop_front() else {
+                break;
+            };
+            if !keep(from, to, &message) {
+                self.trace.push(format!("{from} -x {to}  {}", words(&message)));
+                continue;
+            }
+            if self.at(to).window().admits(&message.place()) {
+                self.trace.push(format!("{from} -> {to}  {}", words(&message)));
+                let refused = self.at(to).deliver(from, message).err();
+                self.trace
+                    .extend(refused.map(|reject| format!("          refused: {reject}")));
+            } else {
+                self.trace.push(format!(
+                    "{from} -> {to}  {} (outside the window)",
+                    words(&message)
+                ));
+            }
+        }
+    }
+
+    /// Time passes at all replicas, then messages are delivered.
+    pub fn tick(&mut self, ns: u64) {
+        for id in self.up() {
+            self.at(id).advance(ns);
+        }
+        self.run();
+    }
+
+    fn up(&self) -> Vec<ReplicaId> {
+        self.replicas
+            .iter()
+            .map(Harness::me)
+            .filter(|id| !self.down.contains(*id))
+            .collect()
+    }
+
+    fn settle(&mut self) {
+        for id in self.up() {
+            self.at(id).settle();
+            self.serve_wants(id);
+            self.execute(id);
+            self.at(id).settle();
+            for (to, message) in self.at(id).sent() {
+                self.post(id, to, &message);
+            }
+        }
+    }
+
+    fn post(&mut self, from: ReplicaId, to: To, message: &P::Message) {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        for peer in self.up() {
+            let is_addressed = match to {
+                To::All => true,
+                To::One(one) => one == peer,
+                To::Some(set) => set.contains(peer),
+            };
+            if is_addressed && peer != from {
+                let copy = P::Message::decode(&bytes).expect("a message can be read back");
+                self.network.push_back((from, peer, copy));
+            }
+        }
+    }
+
+    fn serve_wants(&mut self, id: ReplicaId) {
+        for (wanted, peer) in self.at(id).wanted() {
+            let block = self.at(peer).block(wanted).cloned();
+            if let Some(block) = block.filter(|_| !self.down.contains(peer)) {
+                self.trace.push(format!("{id} fetches {wanted:?} from {peer}"));
+                self.at(id).fetched(block);
+            }
+        }
+    }
+
+    fn execute(&mut self, id: ReplicaId) {
+        for (what, _) in self.at(id).committed() {
+            let Commit::At(height, block) = what else { continue };
+            self.trace.push(format!("{id} decides h{height} {block:?}"));
+            self.at(id).log_decided(height, block);
+            let first = *self.ever.entry(height).or_insert(block);
+            assert!(
+                first == block,
+                "replica {id} decides {block:?} at height {height}, not {first:?}"
+            );
+            if let Some(decided) = self.decided.get_mut(id.index()) {
+                decided.insert(height, block);
+            }
+        }
+        while let Some(height) = self.next_to_execute(id) {
+            self.at(id).execute(height);
+            if let Some(executed) = self.executed.get_mut(id.index()) {
+                *executed = height;
+            }
+            if height.0.checked_rem(self.setup.checkpoint_every) == Some(0) {
+                self.stabilise(height);
+            }
+        }
+    }
+
+    fn next_to_execute(&mut self, id: ReplicaId) -> Option<Height> {
+        let height = self.executed.get(id.index())?.next();
+        let block = *self.decided.get(id.index())?.get(&height)?;
+        self.at(id).block(block).map(|_| height)
+    }
+
+    fn stabilise(&mut self, height: Height) {
+        let quorum = quorum::byzantine(self.setup.n, self.setup.f);
+        let done: Vec<ReplicaId> = self
+            .up()
+            .into_iter()
+            .filter(|id| self.executed(*id) >= height)
+            .collect();
+        if done.len() < quorum {
+            return;
+        }
+        for id in done {
+            if self.stable.get(id.index()).is_some_and(|stable| *stable < height) {
+                self.trace.push(format!("{id} stable h{height}"));
+                self.at(id).checkpoint(height);
+                if let Some(stable) = self.stable.get_mut(id.index()) {
+                    *stable = height;
+                }
+            }
+        }
+    }
+
+    /// The last height that a replica executed.
+    #[must_use]
+    pub fn executed(&self, id: ReplicaId) -> Height {
+        self.executed.get(id.index()).copied().unwrap_or_default()
+    }
+
+    /// What a replica's protocol decided, by height.
+    #[must_use]
+    pub fn decided(&self, id: ReplicaId) -> BTreeMap<Height, BlockId> {
+        self.decided.get(id.index()).cloned().unwrap_or_default()
+    }
+
+    /// What happened between the replicas since the last call, a line each.
+    pub fn trace(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.trace)
+    }
+}

@@ -1,0 +1,7 @@
+//! Structs that protocols call. None of them calls a protocol, and none is mandatory.
+//!
+//! Code moves here when the second protocol needs it, never for the first.
+
+pub mod block_tree;
+pub mod certificate;
+pub mod tally;

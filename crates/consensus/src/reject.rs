@@ -1,0 +1,67 @@
+//! Why a handler did not act, and what it must tell the world at once.
+
+use quorate_types::{BlockId, Height};
+
+/// Why a handler did nothing (more) with a message. Effects made before stand. Counted per peer and reason.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, thiserror::Error)]
+pub enum Reject {
+    /// The sender may not say this.
+    #[error("wrong sender")]
+    WrongSender,
+    /// Belongs to something that is over.
+    #[error("stale")]
+    Stale,
+    /// Belongs to something that has not begun; kept where the protocol says so.
+    #[error("early")]
+    Early,
+    /// Known already.
+    #[error("duplicate")]
+    Duplicate,
+    /// Contradicts what the same sender said before.
+    #[error("equivocation")]
+    Equivocation,
+    /// Not acceptable in the present state.
+    #[error("not now: {0}")]
+    NotNow(&'static str),
+    /// Breaks a rule of the protocol.
+    #[error("invalid: {0}")]
+    Invalid(&'static str),
+}
+
+impl Reject {
+    /// The reason as a name for counters.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::WrongSender => "wrong_sender",
+            Self::Stale => "stale",
+            Self::Early => "early",
+            Self::Duplicate => "duplicate",
+            Self::Equivocation => "equivocation",
+            Self::NotNow(why) | Self::Invalid(why) => why,
+        }
+    }
+}
+
+/// What must not go unnoticed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Alarm {
+    /// Two blocks were decided for one height. The replica stops and keeps the evidence.
+    #[error("safety is broken at height {height}: {first} and {second}")]
+    SafetyBroken {
+        /// Where.
+        height: Height,
+        /// What was decided or executed before.
+        first: BlockId,
+        /// What is decided now.
+        second: BlockId,
+    },
+    /// This replica's state differs from the one that a quorum has signed. It stops before it answers anyone.
+    #[error(
+        "the state after height {height} differs from the one that a quorum has signed: this replica's disk or memory is corrupt, or the application is not deterministic"
+    )]
+    StateDiverged {
+        /// After which height.
+        height: Height,
+    },
+}

@@ -1,0 +1,425 @@
+//! Bodies of blocks: what is ready, what is missing, and fetching it.
+//!
+//! A block is ready when it, its ancestors up to the root and all their bodies are here and checked. Protocols
+//! ask (`ready`), order a fetch (`want`) and hear the answer (`on_ready`); they never wait by parking the
+//! message that mentioned a body.
+
+use crate::pool::Pool;
+use quorate_consensus::Ready;
+use quorate_consensus::parts::block_tree::BlockTree;
+use quorate_types::limits::WANTED_MAX;
+use quorate_types::{
+    Block, BlockId, BodyLimits, Bundle, BundleDigest, FullBlock, Height, Payload, PayloadId, ReplicaId, Time,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// How long announced bodies may be on their way (or wait for their signatures to be checked) before they are
+/// asked for.
+const BODY_GRACE_NS: u64 = 100_000_000;
+/// How long one peer has to answer before another is asked as well.
+const ASK_AGAIN_NS: u64 = 250_000_000;
+/// Payloads of one peer that no known block names yet.
+const UNCLAIMED_PER_PEER_MAX: usize = 64;
+
+#[derive(Debug, Default)]
+struct Missing {
+    payload: bool,
+    bundles: usize,
+    parent: bool,
+}
+
+#[derive(Debug)]
+struct Want {
+    peers: Vec<ReplicaId>,
+    next: usize,
+    height: Height,
+    ask_at: Time,
+}
+
+/// A request for a block that is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ask {
+    pub(crate) block: BlockId,
+    pub(crate) height: Height,
+    pub(crate) peer: ReplicaId,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Bodies {
+    limits: BodyLimits,
+    payloads: BTreeMap<PayloadId, Arc<Payload>>,
+    ready: BTreeMap<BlockId, Ready>,
+    /// The bundles of ready blocks that are not executed. They outlive the pool: another block may execute
+    /// the same bundle first.
+    held: BTreeMap<BlockId, Vec<Arc<Bundle>>>,
+    missing: BTreeMap<BlockId, Missing>,
+    by_payload: BTreeMap<PayloadId, Vec<BlockId>>,
+    by_bundle: BTreeMap<BundleDigest, Vec<BlockId>>,
+    by_parent: BTreeMap<BlockId, Vec<BlockId>>,
+    wants: BTreeMap<BlockId, Want>,
+    announced: BTreeMap<PayloadId, Time>,
+    unclaimed: BTreeMap<ReplicaId, VecDeque<PayloadId>>,
+    /// Blocks that have become ready and whose protocol has not heard of it.
+    news: VecDeque<BlockId>,
+}
+
+impl Bodies {
+    pub(crate) fn new(limits: BodyLimits) -> Self {
+        let empty = Payload::default();
+        Self {
+            limits,
+            payloads: BTreeMap::from([(empty.id(), Arc::new(empty))]),
+            ready: BTreeMap::new(),
+            held: BTreeMap::new(),
+            missing: BTreeMap::new(),
+            by_payload: BTreeMap::new(),
+            by_bundle: BTreeMap::new(),
+            by_parent: BTreeMap::new(),
+            wants: BTreeMap::new(),
+            announced: BTreeMap::new(),
+            unclaimed: BTreeMap::new(),
+            news: VecDeque::new(),
+        }
+    }
+
+    /// How a block stands, `None` while something is missing.
+    pub(crate) fn ready(&self, pool: &Pool, blocks: &BlockTree, id: BlockId) -> Option<Ready> {
+        if let Some(ready) = self.ready.get(&id) {
+            return Some(*ready);
+        }
+        if self.missing.contains_key(&id) {
+            return None;
+        }
+        // Inserted a moment ago in the same handler: look.
+        let block = blocks.get(id)?;
+        let (missing, ready) = self.look(pool, blocks, block);
+        missing.is_none().then_some(ready)
+    }
+
+    fn is_attached(&self, blocks: &BlockTree, parent: BlockId) -> bool {
+        parent == BlockId::ZERO || parent == blocks.root() || self.ready.contains_key(&parent)
+    }
+
+    fn look(&self, pool: &Pool, blocks: &BlockTree, block: &Block) -> (Option<Missing>, Ready) {
+        let parent = !self.is_attached(blocks, block.parent);
+        let Some(payload) = self.payloads.get(&block.payload) else {
+            return (
+                Some(Missing {
+                    payload: true,
+                    bundles: 0,
+                    parent,
+                }),
+                Ready::Valid,
+            );
+        };
+        let bundles = payload
+            .bundles
+            .iter()
+            .filter(|digest| !pool.contains(digest))
+            .count();
+        if bundles > 0 || parent {
+            return (
+                Some(Missing {
+                    payload: false,
+                    bundles,
+                    parent,
+                }),
+                Ready::Valid,
+            );
+        }
+        (None, self.judge(pool, payload))
+    }
+
+    /// Whether a payload whose bundles are all here is valid: a pure function of their content, so the answer
+    /// is the same at every honest replica.
+    fn judge(&self, pool: &Pool, payload: &Payload) -> Ready {
+        let distinct: BTreeSet<&BundleDigest> = payload.bundles.iter().collect();
+        let bytes: usize = payload
+            .bundles
+            .iter()
+            .filter_map(|digest| pool.get(digest))
+            .map(|b| b.size())
+            .sum();
+        let count = payload.bundles.len();
+        let too_many = u32::try_from(count).is_err() || count > as_usize(self.limits.block_bundles_max);
+        let too_large = count > 1 && bytes > as_usize(self.limits.block_bytes_max);
+        if distinct.len() != count || too_many || too_large {
+            Ready::Invalid
+        } else {
+            Ready::Valid
+        }
+    }
+
+    /// A block is new in the tree: find out what is missing. True when it is ready at once.
+    pub(crate) fn watch(&mut self, pool: &Pool, blocks: &BlockTree, id: BlockId) -> bool {
+        if self.ready.contains_key(&id) || self.missing.contains_key(&id) {
+            return false;
+        }
+        let Some(block) = blocks.get(id) else { return false };
+        self.claim(block.payload);
+        match self.look(pool, blocks, block) {
+            (None, ready) => {
+                self.become_ready(pool, blocks, id, ready);
+                true
+            }
+            (Some(missing), _) => {
+                self.wait_for(pool, block, id, &missing);
+                self.missing.insert(id, missing);
+                false
+            }
+        }
+    }
+
+    fn wait_for(&mut self, pool: &Pool, block: &Block, id: BlockId, missing: &Missing) {
+        if missing.payload {
+            self.by_payload.entry(block.payload).or_default().push(id);
+        } else if missing.bundles > 0
+            && let Some(payload) = self.payloads.get(&block.payload)
+        {
+            for digest in payload.bundles.iter().filter(|digest| !pool.contains(digest)) {
+                self.by_bundle.entry(*digest).or_default().push(id);
+            }
+        }
+        if missing.parent {
+            self.by_parent.entry(block.parent).or_default().push(id);
+        }
+    }
+
+    /// A block is ready, and with it those of its children that waited for nothing else.
+    fn become_ready(&mut self, pool: &Pool, blocks: &BlockTree, id: BlockId, ready: Ready) {
+        let mut stack = vec![(id, ready)];
+        while let Some((id, ready)) = stack.pop() {
+            self.missing.remove(&id);
+            self.wants.remove(&id);
+            self.ready.insert(id, ready);
+            self.hold(pool, blocks, id);
+            self.news.push_back(id);
+            for child in self.by_parent.remove(&id).unwrap_or_default() {
+                let Some(missing) = self.missing.get_mut(&child) else {
+                    continue;
+                };
+                missing.parent = false;
+                if missing.payload || missing.bundles > 0 {
+                    continue;
+                }
+                // What extends an invalid block is invalid.
+                let judged = if ready == Ready::Invalid {
+                    Ready::Invalid
+                } else {
+                    self.judge_block(pool, blocks, child)
+                };
+                stack.push((child, judged));
+            }
+        }
+    }
+
+    fn hold(&mut self, pool: &Pool, blocks: &BlockTree, id: BlockId) {
+        let payload = blocks.get(id).and_then(|block| self.payloads.get(&block.payload));
+        let bundles = payload.map(|payload| {
+            payload
+                .bundles
+                .iter()
+                .filter_map(|b| pool.get(b).cloned())
+                .collect()
+        });
+        self.held.insert(id, bundles.unwrap_or_default());
+    }
+
+    fn judge_block(&self, pool: &Pool, blocks: &BlockTree, id: BlockId) -> Ready {
+        let payload = blocks.get(id).and_then(|block| self.payloads.get(&block.payload));
+        payload.map_or(Ready::Invalid, |payload| self.judge(pool, payload))
+    }
+
+    /// A block that has become ready since the last call.
+    pub(crate) fn next_news(&mut self) -> Option<(BlockId, Ready)> {
+        let id = self.news.pop_front()?;
+        self.ready.get(&id).map(|ready| (id, *ready))
+    }
+
+    /// A payload arrived. False when it is of no use.
+    pub(crate) fn add_payload(
+        &mut self,
+        pool: &Pool,
+        blocks: &BlockTree,
+        from: ReplicaId,
+        payload: Arc<Payload>,
+    ) -> bool {
+        let id = payload.id();
+        if self.payloads.contains_key(&id) || payload.bundles.len() > as_usize(self.limits.block_bundles_max)
+        {
+            return false;
+        }
+        self.payloads.insert(id, payload);
+        let waiting = self.by_payload.remove(&id).unwrap_or_default();
+        if waiting.is_empty() {
+            self.remember_unclaimed(from, id);
+        }
+        for block_id in waiting {
+            self.missing.remove(&block_id);
+            self.watch(pool, blocks, block_id);
+        }
+        true
+    }
+
+    /// A payload may come before the block that names it; a peer may have a few of those.
+    fn remember_unclaimed(&mut self, from: ReplicaId, id: PayloadId) {
+        let unclaimed = self.unclaimed.entry(from).or_default();
+        unclaimed.push_back(id);
+        if unclaimed.len() > UNCLAIMED_PER_PEER_MAX
+            && let Some(oldest) = unclaimed.pop_front()
+        {
+            self.payloads.remove(&oldest);
+        }
+    }
+
+    /// A block names this payload now.
+    fn claim(&mut self, payload: PayloadId) {
+        for unclaimed in self.unclaimed.values_mut() {
+            unclaimed.retain(|id| *id != payload);
+        }
+    }
+
+    /// A payload of this replica's own making.
+    pub(crate) fn add_own_payload(&mut self, payload: Arc<Payload>) {
+        self.payloads.insert(payload.id(), payload);
+    }
+
+    /// A bundle is in the pool now.
+    pub(crate) fn add_bundle(&mut self, pool: &Pool, blocks: &BlockTree, digest: BundleDigest) {
+        for id in self.by_bundle.remove(&digest).unwrap_or_default() {
+            let Some(missing) = self.missing.get_mut(&id) else {
+                continue;
+            };
+            missing.bundles = missing.bundles.saturating_sub(1);
+            if missing.bundles == 0 && !missing.parent && !missing.payload {
+                let ready = self.judge_block(pool, blocks, id);
+                self.become_ready(pool, blocks, id, ready);
+            }
+        }
+    }
+
+    /// These bodies travel beside a message that has just arrived.
+    pub(crate) fn announce(&mut self, now: Time, payload: PayloadId) {
+        self.announced.entry(payload).or_insert(now);
+    }
+
+    /// Fetch a block from a peer. Idempotent per block and peer; having asked one never suppresses another.
+    pub(crate) fn want(
+        &mut self,
+        now: Time,
+        blocks: &BlockTree,
+        id: BlockId,
+        height: Height,
+        peer: ReplicaId,
+    ) {
+        if self.ready.contains_key(&id) || (self.wants.len() >= WANTED_MAX && !self.wants.contains_key(&id)) {
+            return;
+        }
+        let block = blocks.get(id);
+        let announced = block.and_then(|block| self.announced.get(&block.payload));
+        let ask_at = announced.map_or(now, |since| since.plus(BODY_GRACE_NS)).max(now);
+        let height = block.map_or(height, |block| block.height.max(height));
+        let want = self.wants.entry(id).or_insert_with(|| Want {
+            peers: Vec::new(),
+            next: 0,
+            height,
+            ask_at,
+        });
+        if !want.peers.contains(&peer) {
+            want.peers.push(peer);
+        }
+    }
+
+    /// A peer does not have a block: ask the next one now.
+    pub(crate) fn refused(&mut self, now: Time, id: BlockId, peer: ReplicaId) {
+        if let Some(want) = self.wants.get_mut(&id)
+            && want.peers.contains(&peer)
+        {
+            want.ask_at = want.ask_at.min(now.plus(ASK_AGAIN_NS / 4));
+        }
+    }
+
+    /// Whether a block is being fetched.
+    pub(crate) fn is_wanted(&self, id: BlockId) -> bool {
+        self.wants.contains_key(&id)
+    }
+
+    /// When [`Bodies::asks`] has something to do.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.wants.values().map(|want| want.ask_at).min()
+    }
+
+    /// Requests that are due; each goes to the next of the peers that may have the block, then to all others
+    /// in turn (`others` are the replicas but this one).
+    pub(crate) fn asks(&mut self, now: Time, others: &[ReplicaId]) -> Vec<Ask> {
+        let mut asks = Vec::new();
+        for (id, want) in self.wants.iter_mut().filter(|(_, want)| want.ask_at <= now) {
+            let rest = others.iter().filter(|peer| !want.peers.contains(peer));
+            let order: Vec<ReplicaId> = want.peers.iter().chain(rest).copied().collect();
+            let Some(peer) = want.next.checked_rem(order.len()).and_then(|at| order.get(at)) else {
+                continue;
+            };
+            asks.push(Ask {
+                block: *id,
+                height: want.height,
+                peer: *peer,
+            });
+            want.next = want.next.wrapping_add(1);
+            want.ask_at = now.plus(ASK_AGAIN_NS);
+        }
+        asks
+    }
+
+    /// A payload that is here.
+    pub(crate) fn payload(&self, id: PayloadId) -> Option<&Arc<Payload>> {
+        self.payloads.get(&id)
+    }
+
+    /// A ready block that is not executed, with its bundles.
+    pub(crate) fn assemble(&self, block: &Block, id: BlockId) -> Option<FullBlock> {
+        let bundles = self.held.get(&id)?.clone();
+        Some(FullBlock {
+            height: block.height,
+            id,
+            block: Some(block.clone()),
+            bundles,
+        })
+    }
+
+    /// A height was executed: the bundles of its blocks are no longer held.
+    pub(crate) fn executed(&mut self, blocks: &BlockTree, height: Height) {
+        self.held
+            .retain(|id, _| blocks.get(*id).is_some_and(|block| block.height > height));
+    }
+
+    /// These blocks are settled (and gone from the tree): forget all about them.
+    pub(crate) fn prune(&mut self, blocks: &BlockTree, gone: &[BlockId], stable: Height) {
+        for id in gone {
+            self.ready.remove(id);
+            self.held.remove(id);
+            self.missing.remove(id);
+            self.wants.remove(id);
+            self.by_parent.remove(id);
+        }
+        self.wants
+            .retain(|_, want| want.height == Height::ZERO || want.height > stable);
+        let mut live: BTreeSet<PayloadId> = blocks.iter().map(|(_, block)| block.payload).collect();
+        self.announced.retain(|id, _| live.contains(id));
+        live.extend(self.unclaimed.values().flatten());
+        live.insert(Payload::default().id());
+        self.payloads.retain(|id, _| live.contains(id));
+        let missing = &self.missing;
+        let still_waits = |waiters: &mut Vec<BlockId>| {
+            waiters.retain(|id| missing.contains_key(id));
+            !waiters.is_empty()
+        };
+        self.by_bundle.retain(|_, waiters| still_waits(waiters));
+        self.by_payload.retain(|_, waiters| still_waits(waiters));
+    }
+}
+
+fn as_usize(value: u32) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}

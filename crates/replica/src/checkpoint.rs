@@ -1,0 +1,197 @@
+//! Checkpoints: one scheme for all protocols. Every K heights each replica signs its state; a quorum of equal
+//! signatures makes the checkpoint stable; then what lies below is pruned and the protocol's window moves.
+
+use quorate_consensus::{Certificate, Checkpoint, CheckpointProof};
+use quorate_crypto::AggregateSignature;
+use quorate_types::{Height, ReplicaId, ReplicaSet, Signature};
+use std::collections::BTreeMap;
+
+/// Checkpoints above the window that are remembered for one sender.
+const FAR_PER_SENDER: usize = 2;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Checkpoints {
+    stable: CheckpointProof,
+    /// A proof that is being made durable before it counts.
+    coming: Option<CheckpointProof>,
+    window: u64,
+    quorum: usize,
+    signed: BTreeMap<Height, BTreeMap<ReplicaId, (Checkpoint, Signature)>>,
+    /// Own checkpoints above the stable one.
+    own: BTreeMap<Height, Checkpoint>,
+}
+
+impl Checkpoints {
+    pub(crate) fn new(stable: CheckpointProof, window: u64, quorum: usize) -> Self {
+        Self {
+            stable,
+            coming: None,
+            window,
+            quorum,
+            signed: BTreeMap::new(),
+            own: BTreeMap::new(),
+        }
+    }
+
+    /// The newest stable checkpoint whose proof is durable.
+    pub(crate) fn stable(&self) -> &CheckpointProof {
+        &self.stable
+    }
+
+    /// Its height.
+    pub(crate) fn height(&self) -> Height {
+        self.stable.checkpoint.height
+    }
+
+    fn newest(&self) -> Height {
+        self.coming
+            .as_ref()
+            .map_or(self.height(), |proof| proof.checkpoint.height)
+    }
+
+    /// This replica has executed a checkpoint height.
+    pub(crate) fn note_own(&mut self, checkpoint: Checkpoint) {
+        if checkpoint.height > self.height() {
+            self.own.insert(checkpoint.height, checkpoint);
+        }
+    }
+
+    /// A signed checkpoint (the own copy too). Returns the proof when it becomes stable by it.
+    pub(crate) fn add(
+        &mut self,
+        by: ReplicaId,
+        checkpoint: Checkpoint,
+        signature: Signature,
+    ) -> Option<CheckpointProof> {
+        let height = checkpoint.height;
+        if height <= self.newest() {
+            return None;
+        }
+        self.signed
+            .entry(height)
+            .or_default()
+            .entry(by)
+            .or_insert((checkpoint, signature));
+        self.forget_far(by);
+        let votes = self.signed.get(&height)?;
+        let equal: Vec<(ReplicaId, Signature)> = votes
+            .iter()
+            .filter(|(_, (voted, _))| *voted == checkpoint)
+            .map(|(by, (_, signature))| (*by, *signature))
+            .collect();
+        (equal.len() >= self.quorum).then(|| CheckpointProof {
+            checkpoint,
+            certificate: Certificate {
+                statement: checkpoint.statement(),
+                signers: equal.iter().map(|(by, _)| *by).collect(),
+                proof: AggregateSignature::List(equal.into_iter().map(|(_, signature)| signature).collect()),
+            },
+        })
+    }
+
+    /// Keeps the newest few of a sender above the window, and those inside it.
+    fn forget_far(&mut self, by: ReplicaId) {
+        let edge = self.height().plus(self.window);
+        let far: Vec<Height> = self
+            .signed
+            .range(edge.next()..)
+            .filter(|(_, votes)| votes.contains_key(&by))
+            .map(|(height, _)| *height)
+            .collect();
+        for height in far.iter().rev().skip(FAR_PER_SENDER) {
+            if let Some(votes) = self.signed.get_mut(height) {
+                votes.remove(&by);
+            }
+        }
+        self.signed.retain(|_, votes| !votes.is_empty());
+    }
+
+    /// Replicas that have signed a checkpoint above the window: f + 1 of them say that we are far behind.
+    pub(crate) fn far_ahead(&self) -> ReplicaSet {
+        let edge = self.height().plus(self.window);
+        self.signed
+            .range(edge.next()..)
+            .flat_map(|(_, votes)| votes.keys().copied())
+            .collect()
+    }
+
+    /// A proof (checked) that should become the stable checkpoint once it is durable. False when it is not
+    /// newer than what we have.
+    pub(crate) fn prepare(&mut self, proof: CheckpointProof) -> bool {
+        let newer = proof.checkpoint.height > self.newest();
+        if newer {
+            self.coming = Some(proof);
+        }
+        newer
+    }
+
+    /// Whether this replica's own state contradicts a stable one.
+    pub(crate) fn diverged(&self, stable: &Checkpoint) -> Option<Checkpoint> {
+        self.own.get(&stable.height).copied().filter(|own| own != stable)
+    }
+
+    /// The proof is durable: it is the stable checkpoint now.
+    pub(crate) fn install(&mut self) -> Option<&CheckpointProof> {
+        let proof = self.coming.take()?;
+        let height = proof.checkpoint.height;
+        self.stable = proof;
+        self.signed.retain(|signed, _| *signed > height);
+        self.own.retain(|own, _| *own > height);
+        Some(&self.stable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate_types::{BlockId, Digest, View};
+
+    fn checkpoint(height: u64, state: u8) -> Checkpoint {
+        Checkpoint {
+            height: Height(height),
+            block: BlockId::ZERO,
+            view: View(0),
+            state: Digest([state; 32]),
+        }
+    }
+
+    fn sign(by: u16) -> (ReplicaId, Signature) {
+        (ReplicaId(by), Signature([1; 64]))
+    }
+
+    #[test]
+    fn a_quorum_of_equal_ones_is_stable() {
+        let mut checkpoints = Checkpoints::new(CheckpointProof::genesis(), 256, 3);
+        let add = |checkpoints: &mut Checkpoints, by: u16, state: u8| {
+            let (by, signature) = sign(by);
+            checkpoints.add(by, checkpoint(128, state), signature)
+        };
+        assert!(add(&mut checkpoints, 0, 1).is_none());
+        assert!(add(&mut checkpoints, 0, 1).is_none(), "a sender counts once");
+        assert!(
+            add(&mut checkpoints, 1, 2).is_none(),
+            "another state does not count"
+        );
+        assert!(add(&mut checkpoints, 2, 1).is_none());
+        let proof = add(&mut checkpoints, 3, 1).unwrap();
+        assert_eq!(proof.certificate.signers.len(), 3);
+        checkpoints.note_own(checkpoint(128, 2));
+        assert!(checkpoints.diverged(&proof.checkpoint).is_some());
+        assert!(checkpoints.prepare(proof.clone()) && !checkpoints.prepare(proof));
+        assert_eq!(checkpoints.height(), Height(0), "not before it is durable");
+        checkpoints.install();
+        assert_eq!(checkpoints.height(), Height(128));
+    }
+
+    #[test]
+    fn one_sender_cannot_fill_the_memory() {
+        let mut checkpoints = Checkpoints::new(CheckpointProof::genesis(), 256, 3);
+        for height in 0..10_000 {
+            let (by, signature) = sign(3);
+            checkpoints.add(by, checkpoint(1_000 + height, 0), signature);
+        }
+        assert!(checkpoints.signed.len() <= FAR_PER_SENDER);
+        assert_eq!(checkpoints.far_ahead().len(), 1);
+    }
+}

@@ -1,0 +1,199 @@
+//! Learning what was decided from f + 1 peers.
+//!
+//! A replica that has missed messages for good (it was down, cut off, or a link lost something) believes
+//! (height, block) when f + 1 distinct peers say so over their own links: one of them is honest. The block is
+//! accepted because its hash is right. Peers tell how far they are when a link comes up and after they have
+//! executed something; a replica that sees f + 1 of them ahead asks.
+
+use crate::host_message::Heights;
+use quorate_consensus::parts::tally::Tally;
+use quorate_types::limits::DECIDED_PER_ANSWER_MAX;
+use quorate_types::{BlockId, Height, ReplicaId, Time};
+use std::collections::BTreeMap;
+
+/// How long the ordinary way (the protocol's own messages) has to close a gap before peers are asked.
+const GRACE_NS: u64 = 300_000_000;
+/// How long peers have to answer before they are asked again.
+const AGAIN_NS: u64 = 500_000_000;
+/// Heights above the contiguous ones about which answers are counted.
+const AHEAD_MAX: u64 = 1_024;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    weak: usize,
+    peers: BTreeMap<ReplicaId, Heights>,
+    votes: BTreeMap<Height, Tally<BlockId>>,
+    ask_at: Option<Time>,
+    /// End of what was asked for.
+    asked_to: Height,
+    /// Nothing was learned yet since this replica was opened: ask without grace.
+    opening: bool,
+}
+
+impl Decided {
+    pub(crate) fn new(weak: usize) -> Self {
+        Self {
+            weak,
+            peers: BTreeMap::new(),
+            votes: BTreeMap::new(),
+            ask_at: None,
+            asked_to: Height::ZERO,
+            opening: true,
+        }
+    }
+
+    /// The height that f + 1 peers have executed at least.
+    pub(crate) fn vouched(&self) -> Height {
+        let mut heights: Vec<Height> = self.peers.values().map(|heights| heights.executed).collect();
+        heights.sort_unstable_by(|a, b| b.cmp(a));
+        heights
+            .get(self.weak.saturating_sub(1))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// A peer says how far it is.
+    pub(crate) fn on_heights(&mut self, now: Time, from: ReplicaId, heights: Heights, contiguous: Height) {
+        self.peers.insert(from, heights);
+        if self.vouched() > contiguous && self.ask_at.is_none() {
+            self.ask_at = Some(if self.opening { now } else { now.plus(GRACE_NS) });
+        }
+    }
+
+    /// Peers say what was decided from a height on. Returns what f + 1 of them have said by now.
+    pub(crate) fn on_answer(
+        &mut self,
+        from: ReplicaId,
+        start: Height,
+        ids: &[BlockId],
+        contiguous: Height,
+    ) -> Vec<(Height, BlockId)> {
+        let mut learned = Vec::new();
+        let mut height = start;
+        for id in ids.iter().take(DECIDED_PER_ANSWER_MAX) {
+            if height > contiguous && height.since(contiguous) <= AHEAD_MAX {
+                let votes = self.votes.entry(height).or_default();
+                votes.add(*id, from);
+                if let Some(id) = votes.reached(self.weak) {
+                    learned.push((height, id));
+                }
+            }
+            height = height.next();
+        }
+        learned
+    }
+
+    /// Who said that this was decided.
+    pub(crate) fn vouchers(&self, height: Height, id: BlockId) -> Vec<ReplicaId> {
+        self.votes
+            .get(&height)
+            .map(|votes| votes.voters(id).iter().collect())
+            .unwrap_or_default()
+    }
+
+    /// Everything up to `contiguous` is decided now.
+    pub(crate) fn advance(&mut self, now: Time, contiguous: Height) {
+        self.votes.retain(|height, _| *height > contiguous);
+        if self.vouched() <= contiguous {
+            self.ask_at = None;
+            self.opening = false;
+        } else if contiguous >= self.asked_to {
+            // The whole answer was of use: go on at once.
+            self.ask_at = self.ask_at.map(|_| now);
+        }
+    }
+
+    /// Whom to ask, from which height on, if it is time.
+    pub(crate) fn ask(&mut self, now: Time, contiguous: Height) -> Option<(Height, Vec<ReplicaId>)> {
+        if self.ask_at.is_none_or(|at| at > now) {
+            return None;
+        }
+        if self.vouched() <= contiguous {
+            self.ask_at = None;
+            return None;
+        }
+        self.ask_at = Some(now.plus(AGAIN_NS));
+        let next = contiguous.next();
+        let most = u64::try_from(DECIDED_PER_ANSWER_MAX).unwrap_or(u64::MAX);
+        self.asked_to = contiguous.plus(most).min(self.vouched());
+        let ahead = self.peers.iter().filter(|(_, heights)| heights.executed >= next);
+        Some((next, ahead.map(|(peer, _)| *peer).collect()))
+    }
+
+    /// When [`Decided::ask`] has something to do.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.ask_at
+    }
+
+    /// Whether f + 1 peers are past `next` and none of those ahead keeps it any more: without a transfer of
+    /// state this replica cannot go on.
+    pub(crate) fn is_out(&self, next: Height) -> bool {
+        if self.vouched() < next {
+            return false;
+        }
+        let mut ahead = self.peers.values().filter(|heights| heights.executed >= next);
+        ahead.all(|heights| heights.kept > next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(executed: u64, kept: u64) -> Heights {
+        Heights {
+            executed: Height(executed),
+            kept: Height(kept),
+            stable: Height(0),
+        }
+    }
+
+    fn id(number: u64) -> BlockId {
+        BlockId::null(Height(number))
+    }
+
+    #[test]
+    fn believes_f_plus_one_distinct_peers() {
+        let mut decided = Decided::new(2);
+        let learn = |decided: &mut Decided, by: u16, name: u64| {
+            decided.on_answer(ReplicaId(by), Height(1), &[id(name)], Height(0))
+        };
+        assert_eq!(learn(&mut decided, 1, 9), []);
+        assert_eq!(learn(&mut decided, 1, 9), [], "the same peer counts once");
+        assert_eq!(learn(&mut decided, 2, 7), [], "another block");
+        assert_eq!(learn(&mut decided, 3, 7), [(Height(1), id(7))]);
+    }
+
+    #[test]
+    fn one_liar_makes_nobody_ask() {
+        let mut decided = Decided::new(2);
+        decided.on_heights(Time(0), ReplicaId(1), at(1_000_000, 1), Height(5));
+        assert_eq!(decided.ask(Time(u64::MAX), Height(5)), None);
+        decided.on_heights(Time(0), ReplicaId(2), at(7, 1), Height(5));
+        assert_eq!(decided.vouched(), Height(7));
+        let (from, peers) = decided.ask(Time(0), Height(5)).unwrap();
+        assert_eq!((from, peers.len()), (Height(6), 2));
+        assert_eq!(decided.ask(Time(0), Height(5)), None, "not again at once");
+    }
+
+    #[test]
+    fn says_so_when_nobody_keeps_the_next_height() {
+        let mut decided = Decided::new(2);
+        decided.on_heights(Time(0), ReplicaId(1), at(100, 50), Height(5));
+        assert!(!decided.is_out(Height(6)), "one peer may lie");
+        decided.on_heights(Time(0), ReplicaId(2), at(100, 50), Height(5));
+        assert!(decided.is_out(Height(6)));
+        decided.on_heights(Time(0), ReplicaId(3), at(100, 6), Height(5));
+        assert!(!decided.is_out(Height(6)), "someone still keeps it");
+    }
+
+    #[test]
+    fn answers_far_above_are_not_kept() {
+        let mut decided = Decided::new(2);
+        for start in 0..100u64 {
+            decided.on_answer(ReplicaId(1), Height(start * 256), &vec![id(1); 256], Height(0));
+        }
+        assert!(decided.votes.len() <= 1_024);
+    }
+}

@@ -1,0 +1,300 @@
+//! What can happen to a replica: a closed set of plain data with an encoding, so that a recording of inputs
+//! replays a run.
+
+use crate::host_message::{Heights, HostMessage};
+use crate::output::{ConnId, Ticket};
+use quorate_consensus::{Entry, LinkEvent, Message, Seal};
+use quorate_types::codec::{DecodeError, Reader, Wire, put_bytes};
+use quorate_types::limits::{DECIDED_PER_ANSWER_MAX, FRAME_CONSENSUS_BYTES_MAX};
+use quorate_types::{
+    Authenticator, Block, BlockId, BodyLimits, Bundle, BundleDigest, BundleNo, Digest, Executed,
+    ExecutedBundle, FullBlock, Height, Mark, Payload, PublicKey, ReplicaId, SessionId, Signature,
+};
+use std::sync::Arc;
+
+/// A message of a peer whose form, window and signatures hold.
+#[derive(Debug)]
+pub struct Checked {
+    /// Who handed it over.
+    pub link: ReplicaId,
+    /// Whose word it is.
+    pub seal: Seal,
+    /// The message.
+    pub message: CheckedMessage,
+}
+
+/// What a checked message says.
+#[derive(Debug)]
+pub enum CheckedMessage {
+    /// To the protocol.
+    Protocol(Box<dyn Message>),
+    /// To the host.
+    Host(HostMessage),
+}
+
+/// One event.
+#[derive(Debug)]
+pub enum Input {
+    /// A message of a peer.
+    Peer(Checked),
+    /// A bundle that a client handed over itself; its authenticator holds.
+    Client(ConnId, Arc<Bundle>),
+    /// A bundle that a peer handed over; its authenticator holds.
+    Bundle {
+        /// Who handed it over.
+        from: ReplicaId,
+        /// The bundle.
+        bundle: Arc<Bundle>,
+        /// Whether it waits for execution, as far as the executor knows; else it is kept for a while because
+        /// a block may name it.
+        pending: bool,
+    },
+    /// A payload that a peer handed over.
+    Payload(ReplicaId, Arc<Payload>),
+    /// An own message was sealed and queued.
+    Own(Ticket, Option<Signature>),
+    /// Everything up to this mark is on disk.
+    Durable(Mark),
+    /// A block was executed.
+    Executed(Executed),
+    /// Something happened to a link.
+    Link(ReplicaId, LinkEvent),
+    /// A decided block as the log has it, for who asked; `None` when it is not kept.
+    Stored(ReplicaId, BlockId, Option<Box<FullBlock>>),
+    /// The ids of decided heights as the log has them, for who asked, and the first height that is kept.
+    StoredIds(ReplicaId, Height, Vec<BlockId>),
+    /// The first decided height that the log still keeps has changed.
+    Kept(Height),
+    /// The log has begun a new segment: everything that still binds must be written there again.
+    Rolled,
+}
+
+impl Input {
+    /// Appends the encoding.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Peer(checked) => encode_checked(checked, out),
+            Self::Client(conn, bundle) => {
+                out.push(2);
+                conn.0.encode(out);
+                encode_bundle(bundle, out);
+            }
+            Self::Bundle {
+                from,
+                bundle,
+                pending,
+            } => {
+                out.push(3);
+                from.encode(out);
+                pending.encode(out);
+                encode_bundle(bundle, out);
+            }
+            Self::Payload(from, payload) => {
+                out.push(4);
+                from.encode(out);
+                payload.encode(out);
+            }
+            Self::Own(ticket, signature) => {
+                out.push(5);
+                ticket.0.encode(out);
+                signature.encode(out);
+            }
+            Self::Durable(mark) => {
+                out.push(6);
+                mark.0.encode(out);
+            }
+            Self::Executed(executed) => {
+                out.push(7);
+                encode_executed(executed, out);
+            }
+            Self::Link(peer, event) => {
+                out.push(8);
+                peer.encode(out);
+                matches!(event, LinkEvent::Gap).encode(out);
+            }
+            Self::Stored(to, id, block) => {
+                out.push(9);
+                to.encode(out);
+                id.encode(out);
+                block.is_some().encode(out);
+                if let Some(block) = block {
+                    encode_full_block(block, out);
+                }
+            }
+            Self::StoredIds(to, from, ids) => {
+                out.push(10);
+                to.encode(out);
+                from.encode(out);
+                quorate_types::codec::put_list(out, ids);
+            }
+            Self::Kept(height) => {
+                out.push(11);
+                height.encode(out);
+            }
+            Self::Rolled => out.push(12),
+        }
+    }
+
+    /// Reads an input that fills `bytes`, as a replica of this protocol and these limits encoded it.
+    ///
+    /// # Errors
+    /// When the bytes are not an input.
+    pub fn decode(entry: &Entry, limits: &BodyLimits, bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let r = &mut reader;
+        let input = match r.u8()? {
+            tag @ (0 | 1) => Self::Peer(decode_checked(tag, entry, r)?),
+            2 => Self::Client(ConnId(r.u64()?), decode_bundle(limits, r)?),
+            3 => Self::Bundle {
+                from: ReplicaId::decode(r)?,
+                pending: r.bool()?,
+                bundle: decode_bundle(limits, r)?,
+            },
+            4 => Self::Payload(ReplicaId::decode(r)?, Arc::decode(r)?),
+            5 => Self::Own(Ticket(r.u64()?), Option::decode(r)?),
+            6 => Self::Durable(Mark(r.u64()?)),
+            7 => Self::Executed(decode_executed(r)?),
+            8 => {
+                let peer = ReplicaId::decode(r)?;
+                Self::Link(
+                    peer,
+                    if r.bool()? {
+                        LinkEvent::Gap
+                    } else {
+                        LinkEvent::Back
+                    },
+                )
+            }
+            9 => {
+                let (to, id) = (ReplicaId::decode(r)?, BlockId::decode(r)?);
+                let block = if r.bool()? {
+                    Some(Box::new(decode_full_block(limits, r)?))
+                } else {
+                    None
+                };
+                Self::Stored(to, id, block)
+            }
+            10 => Self::StoredIds(
+                ReplicaId::decode(r)?,
+                Height::decode(r)?,
+                r.list("ids", DECIDED_PER_ANSWER_MAX, 32, BlockId::decode)?,
+            ),
+            11 => Self::Kept(Height::decode(r)?),
+            12 => Self::Rolled,
+            _ => return Err(DecodeError::Tag("input")),
+        };
+        reader.finish()?;
+        Ok(input)
+    }
+}
+
+fn encode_checked(checked: &Checked, out: &mut Vec<u8>) {
+    let mut body = Vec::new();
+    match &checked.message {
+        CheckedMessage::Protocol(message) => {
+            out.push(0);
+            message.encode(&mut body);
+        }
+        CheckedMessage::Host(message) => {
+            out.push(1);
+            message.encode(&mut body);
+        }
+    }
+    checked.link.encode(out);
+    checked.seal.by.encode(out);
+    checked.seal.signature.encode(out);
+    put_bytes(out, &body);
+}
+
+fn decode_checked(tag: u8, entry: &Entry, r: &mut Reader<'_>) -> Result<Checked, DecodeError> {
+    let link = ReplicaId::decode(r)?;
+    let seal = Seal {
+        by: ReplicaId::decode(r)?,
+        signature: Option::decode(r)?,
+    };
+    let body = r.bytes("message", FRAME_CONSENSUS_BYTES_MAX)?;
+    let message = match tag {
+        0 => CheckedMessage::Protocol((entry.decode)(body)?),
+        _ => CheckedMessage::Host(HostMessage::from_bytes(body)?),
+    };
+    Ok(Checked { link, seal, message })
+}
+
+fn encode_bundle(bundle: &Bundle, out: &mut Vec<u8>) {
+    bundle.authenticator().encode(out);
+    put_bytes(out, bundle.content());
+}
+
+fn decode_bundle(limits: &BodyLimits, r: &mut Reader<'_>) -> Result<Arc<Bundle>, DecodeError> {
+    let authenticator = Authenticator::decode(r)?;
+    let content = r.bytes(
+        "bundle",
+        usize::try_from(limits.bundle_bytes_max).unwrap_or(usize::MAX),
+    )?;
+    Bundle::parse(content, authenticator, limits).map(Arc::new)
+}
+
+fn encode_full_block(block: &FullBlock, out: &mut Vec<u8>) {
+    block.height.encode(out);
+    block.id.encode(out);
+    block.block.encode(out);
+    quorate_types::codec::put_length(out, block.bundles.len());
+    for bundle in &block.bundles {
+        encode_bundle(bundle, out);
+    }
+}
+
+fn decode_full_block(limits: &BodyLimits, r: &mut Reader<'_>) -> Result<FullBlock, DecodeError> {
+    let most = usize::try_from(limits.block_bundles_max).unwrap_or(usize::MAX);
+    Ok(FullBlock {
+        height: Height::decode(r)?,
+        id: BlockId::decode(r)?,
+        block: Option::<Block>::decode(r)?,
+        bundles: r.list("bundles", most, 5, |r| decode_bundle(limits, r))?,
+    })
+}
+
+fn encode_executed(executed: &Executed, out: &mut Vec<u8>) {
+    executed.height.encode(out);
+    quorate_types::codec::put_length(out, executed.bundles.len());
+    for bundle in &executed.bundles {
+        bundle.client.encode(out);
+        bundle.session.encode(out);
+        bundle.number.encode(out);
+        bundle.bundle.encode(out);
+        bundle.result.encode(out);
+        put_bytes(out, &bundle.outcome);
+        bundle.applied.encode(out);
+    }
+    quorate_types::codec::put_list(out, &executed.evicted);
+    executed.state.encode(out);
+}
+
+fn decode_executed(r: &mut Reader<'_>) -> Result<Executed, DecodeError> {
+    let height = Height::decode(r)?;
+    let bundles = r.list("executed", usize::MAX, 128, |r| {
+        Ok(ExecutedBundle {
+            client: PublicKey::decode(r)?,
+            session: SessionId::decode(r)?,
+            number: BundleNo::decode(r)?,
+            bundle: BundleDigest::decode(r)?,
+            result: Digest::decode(r)?,
+            outcome: Arc::from(r.bytes("outcome", usize::MAX)?),
+            applied: r.u32()?,
+        })
+    })?;
+    let evicted = r.list("evicted", usize::MAX, 12, SessionId::decode)?;
+    Ok(Executed {
+        height,
+        bundles,
+        evicted,
+        state: Option::decode(r)?,
+    })
+}
+
+/// How far a replica is, as it tells its peers.
+impl From<Heights> for HostMessage {
+    fn from(heights: Heights) -> Self {
+        Self::Heights(heights)
+    }
+}

@@ -1,0 +1,554 @@
+//! The front door: decode → window → known? → signatures, in batches → [`Input`].
+//!
+//! The core never verifies, and nothing unchecked gets past this file. Consensus messages come first, bodies
+//! after them in slices. Whatever is refused is counted with its source and reason, and a client hears why.
+
+mod keys;
+mod window;
+
+pub use window::WindowCell;
+
+use crate::clients::{Admission, Admit};
+use crate::output::ConnId;
+use crate::{Checked, CheckedMessage, HostMessage, Input, Replica, Setup};
+use keys::ClientKeys;
+use quorate_consensus::{Auth, Claim, Claims, Entry, Seal};
+use quorate_crypto::{AggregateSignature, Batch, CommitteeKeys, Scheme, bundle_preimage, statement_preimage};
+use quorate_types::codec::Wire;
+use quorate_types::limits::{CERTIFICATES_REMEMBERED_MAX, INTAKE_CLIENT_BYTES_MAX, INTAKE_PEER_BYTES_MAX};
+use quorate_types::wire::{Refusal, frame};
+use quorate_types::{
+    Authenticator, Bundle, BundleDigest, ClientAuth, ClientId, Committee, Digest, Domain, Genesis, Ledger,
+    Payload, Reader, ReplicaId, ReplyBundle, Signature,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// Signatures of bundles in one batch at most: the sweet spot where four replicas share two cores.
+const BATCH_MAX: usize = 256;
+/// Size of the batches for clients that have sent a bad signature lately.
+const SUSPECT_BATCH_MAX: usize = 8;
+/// Good bundles after which a client is no longer suspected.
+const SUSPECT_PENANCE: u32 = 64;
+/// Clients that are suspected at most.
+const SUSPECTS_MAX: usize = 1_024;
+
+/// Who handed something over.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Source {
+    /// A replica.
+    Peer(ReplicaId),
+    /// A client's connection.
+    Client(ConnId),
+}
+
+/// Something was refused.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Refused {
+    /// Who handed it over.
+    pub source: Source,
+    /// Why, as a short constant name for counters.
+    pub reason: &'static str,
+    /// What its client hears, where it is a bundle.
+    pub answer: Option<(ClientId, BundleDigest, Refusal)>,
+}
+
+/// What a run of the intake leads to.
+#[derive(Debug, Default)]
+pub struct Passed {
+    /// Inputs for the replica.
+    pub inputs: Vec<Input>,
+    /// What was refused.
+    pub refused: Vec<Refused>,
+    /// Bundles that were executed before, with the reply that is kept.
+    pub replies: Vec<(ClientId, ReplyBundle)>,
+}
+
+struct WaitingMessage {
+    from: ReplicaId,
+    message: CheckedMessage,
+    signature: Option<Signature>,
+    /// What has to hold: signer, preimage, signature.
+    checks: Vec<(ReplicaId, [u8; 32], Signature)>,
+    /// Certificates that are known to hold once all checks do.
+    certificates: Vec<Digest>,
+}
+
+struct WaitingBundle {
+    source: Source,
+    bundle: Bundle,
+}
+
+/// See the module.
+pub struct Intake {
+    entry: Entry,
+    committee: Arc<Committee>,
+    genesis: Arc<Genesis>,
+    domain: Domain,
+    scheme: Scheme,
+    keys: Option<Arc<CommitteeKeys>>,
+    checkpoint_quorum: usize,
+    window: Arc<WindowCell>,
+    messages: VecDeque<WaitingMessage>,
+    bundles: VecDeque<WaitingBundle>,
+    /// Inputs that need no signature, in order of arrival.
+    plain: Vec<Input>,
+    refused: Vec<Refused>,
+    peer_bytes: BTreeMap<ReplicaId, usize>,
+    client_bytes: usize,
+    certificates: BTreeSet<Digest>,
+    client_keys: ClientKeys,
+    suspects: BTreeMap<ClientId, u32>,
+    urgent: Option<ReplicaId>,
+    ledger: Ledger,
+}
+
+impl std::fmt::Debug for Intake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Intake({} messages, {} bundles wait)",
+            self.messages.len(),
+            self.bundles.len()
+        )
+    }
+}
+
+impl Intake {
+    pub(crate) fn new(entry: &Entry, setup: &Setup, scheme: Scheme, window: Arc<WindowCell>) -> Self {
+        let committee = Arc::clone(&setup.committee);
+        Self {
+            entry: *entry,
+            domain: committee.domain(),
+            checkpoint_quorum: (entry.spec.checkpoint_quorum)(committee.n(), committee.f),
+            // A committee with a key that is none signs nothing that holds.
+            keys: CommitteeKeys::new(scheme, &committee).ok().map(Arc::new),
+            committee,
+            genesis: Arc::clone(&setup.genesis),
+            scheme,
+            window,
+            messages: VecDeque::new(),
+            bundles: VecDeque::new(),
+            plain: Vec::new(),
+            refused: Vec::new(),
+            peer_bytes: BTreeMap::new(),
+            client_bytes: 0,
+            certificates: BTreeSet::new(),
+            client_keys: ClientKeys::default(),
+            suspects: BTreeMap::new(),
+            urgent: None,
+            ledger: Ledger::default(),
+        }
+    }
+
+    /// What its work has cost.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Whose messages come first just now.
+    pub fn set_urgent(&mut self, peer: Option<ReplicaId>) {
+        self.urgent = peer;
+    }
+
+    /// Whether everything that was handed in has passed or was refused. Only then may timers fire.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.messages.is_empty() && self.bundles.is_empty() && self.plain.is_empty()
+    }
+
+    fn refuse(&mut self, source: Source, reason: &'static str) {
+        self.refused.push(Refused {
+            source,
+            reason,
+            answer: None,
+        });
+    }
+
+    /// Takes in the body of a frame of a peer.
+    pub fn peer_frame(&mut self, from: ReplicaId, frame_type: u8, body: &[u8]) {
+        let source = Source::Peer(from);
+        let result = match frame_type {
+            frame::PROTOCOL => self.protocol_frame(from, body),
+            frame::HOST => self.host_frame(from, body),
+            frame::BUNDLE => self.peer_bundle(from, body),
+            frame::PAYLOAD => match Payload::from_bytes(body) {
+                Ok(payload) => {
+                    self.plain.push(Input::Payload(from, Arc::new(payload)));
+                    Ok(())
+                }
+                Err(_) => Err("malformed payload"),
+            },
+            _ => Err("unknown frame type"),
+        };
+        if let Err(reason) = result {
+            self.refuse(source, reason);
+        }
+    }
+
+    fn protocol_frame(&mut self, from: ReplicaId, body: &[u8]) -> Result<(), &'static str> {
+        // The signature stands behind the message. Whether there is one, the message itself says.
+        let whole = (self.entry.decode)(body);
+        let (message, signature) = match whole {
+            Ok(message) if !message.auth().is_signed() => (message, None),
+            _ => {
+                let (message, signature) = split_signature(body).ok_or("malformed message")?;
+                let message = (self.entry.decode)(message).map_err(|_| "malformed message")?;
+                if !message.auth().is_signed() {
+                    return Err("malformed message");
+                }
+                (message, Some(signature))
+            }
+        };
+        self.window.check(&message.place())?;
+        let mut claims = Claims::new(&self.committee, self.checkpoint_quorum);
+        message.claims(&mut claims);
+        let claims = claims.finish()?;
+        let auth = message.auth();
+        self.wait(from, CheckedMessage::Protocol(message), auth, signature, claims);
+        Ok(())
+    }
+
+    fn host_frame(&mut self, from: ReplicaId, body: &[u8]) -> Result<(), &'static str> {
+        let mut reader = Reader::new(body);
+        let message = HostMessage::decode(&mut reader).map_err(|_| "malformed host message")?;
+        let auth = message.auth();
+        let signature = if auth.is_signed() {
+            Some(Signature::decode(&mut reader).map_err(|_| "malformed host message")?)
+        } else {
+            None
+        };
+        reader.finish().map_err(|_| "malformed host message")?;
+        let mut claims = Claims::new(&self.committee, self.checkpoint_quorum);
+        message.claims(&mut claims);
+        let claims = claims.finish()?;
+        self.wait(from, CheckedMessage::Host(message), auth, signature, claims);
+        Ok(())
+    }
+
+    /// Notes what has to hold before a message counts.
+    fn wait(
+        &mut self,
+        from: ReplicaId,
+        message: CheckedMessage,
+        auth: Auth,
+        signature: Option<Signature>,
+        claims: Vec<Claim>,
+    ) {
+        let (mut checks, mut certificates) = (Vec::new(), Vec::new());
+        // A direct frame must be signed by the peer of the link.
+        if let (Auth::Signed(statement), Some(signature)) = (auth, signature) {
+            checks.push((from, statement_preimage(&self.domain, &statement), signature));
+        }
+        for claim in claims {
+            match claim {
+                Claim::Signature {
+                    by,
+                    statement,
+                    signature,
+                } => {
+                    checks.push((by, statement_preimage(&self.domain, &statement), signature));
+                }
+                Claim::Certificate(certificate) => {
+                    let digest = certificate.digest();
+                    if self.certificates.contains(&digest) {
+                        self.ledger.cache_hits = self.ledger.cache_hits.saturating_add(1);
+                        continue;
+                    }
+                    let preimage = statement_preimage(&self.domain, &certificate.statement);
+                    let AggregateSignature::List(signatures) = &certificate.proof;
+                    for (by, signature) in certificate.signers.iter().zip(signatures) {
+                        checks.push((by, preimage, *signature));
+                    }
+                    certificates.push(digest);
+                }
+            }
+        }
+        self.messages.push_back(WaitingMessage {
+            from,
+            message,
+            signature,
+            checks,
+            certificates,
+        });
+    }
+
+    fn peer_bundle(&mut self, from: ReplicaId, body: &[u8]) -> Result<(), &'static str> {
+        let waiting = self.peer_bytes.entry(from).or_default();
+        if waiting.saturating_add(body.len()) > INTAKE_PEER_BYTES_MAX {
+            return Err("too many bodies");
+        }
+        *waiting = waiting.saturating_add(body.len());
+        let bundle = self.parse_bundle(body)?;
+        self.bundles.push_back(WaitingBundle {
+            source: Source::Peer(from),
+            bundle,
+        });
+        Ok(())
+    }
+
+    /// Takes in a bundle of a client: authenticator and content, as they stand in its frame.
+    pub fn client_bundle(&mut self, conn: ConnId, body: &[u8]) {
+        let source = Source::Client(conn);
+        match self.parse_bundle(body) {
+            Ok(bundle) if self.client_bytes.saturating_add(body.len()) > INTAKE_CLIENT_BYTES_MAX => {
+                self.answer(source, "busy", &bundle, Refusal::Busy);
+            }
+            Ok(bundle) => {
+                self.client_bytes = self.client_bytes.saturating_add(body.len());
+                self.bundles.push_back(WaitingBundle { source, bundle });
+            }
+            Err(reason) => {
+                let digest = quorate_types::bundle::bundle_digest(content_of(body));
+                let answer = Some((ClientId::default(), digest, Refusal::Malformed));
+                self.refused.push(Refused {
+                    source,
+                    reason,
+                    answer,
+                });
+            }
+        }
+    }
+
+    fn parse_bundle(&mut self, body: &[u8]) -> Result<Bundle, &'static str> {
+        let mut reader = Reader::new(body);
+        let authenticator = Authenticator::decode(&mut reader).map_err(|_| "malformed bundle")?;
+        let content = reader.take_rest();
+        let bundle =
+            Bundle::parse(content, authenticator, &self.genesis.bodies).map_err(|_| "malformed bundle")?;
+        let size = u64::try_from(content.len()).unwrap_or(0);
+        self.ledger.body_bytes_hashed = self.ledger.body_bytes_hashed.saturating_add(size);
+        self.ledger.body_bytes_copied = self.ledger.body_bytes_copied.saturating_add(size);
+        Ok(bundle)
+    }
+
+    fn answer(&mut self, source: Source, reason: &'static str, bundle: &Bundle, why: Refusal) {
+        let answer = matches!(source, Source::Client(_)).then(|| (bundle.client(), bundle.digest(), why));
+        self.refused.push(Refused {
+            source,
+            reason,
+            answer,
+        });
+    }
+
+    /// Checks what waits: all messages, then bundles as long as `more` says so (asked between batches).
+    pub fn run(
+        &mut self,
+        replica: &Replica,
+        admit: &dyn Admit,
+        more: &mut dyn FnMut() -> bool,
+        out: &mut Passed,
+    ) {
+        self.run_messages(out);
+        out.inputs.append(&mut self.plain);
+        while !self.bundles.is_empty() {
+            self.run_bundles(replica, admit, out);
+            if !more() {
+                break;
+            }
+        }
+        out.refused.append(&mut self.refused);
+    }
+
+    fn run_messages(&mut self, out: &mut Passed) {
+        if self.messages.is_empty() {
+            return;
+        }
+        let waiting = std::mem::take(&mut self.messages);
+        let checks = waiting.iter().flat_map(|waiting| &waiting.checks);
+        let claims = checks.map(|(by, preimage, signature)| (*by, preimage, signature));
+        let verdicts = match &self.keys {
+            Some(keys) => keys.check(claims, &mut self.ledger),
+            None => claims.map(|_| false).collect(),
+        };
+        let mut verdicts = verdicts.into_iter();
+        let mut passed = Vec::with_capacity(waiting.len());
+        for WaitingMessage {
+            from,
+            message,
+            signature,
+            checks,
+            certificates,
+        } in waiting
+        {
+            let good = verdicts
+                .by_ref()
+                .take(checks.len())
+                .fold(true, |all, holds| all && holds);
+            if good {
+                self.remember(certificates);
+                let seal = Seal { by: from, signature };
+                passed.push(Input::Peer(Checked {
+                    link: from,
+                    seal,
+                    message,
+                }));
+            } else {
+                self.refuse(Source::Peer(from), "bad signature");
+            }
+        }
+        if let Some(urgent) = self.urgent {
+            // Stable: the order inside each link stays.
+            passed.sort_by_key(|input| !matches!(input, Input::Peer(checked) if checked.link == urgent));
+        }
+        out.inputs.append(&mut passed);
+    }
+
+    fn remember(&mut self, certificates: Vec<Digest>) {
+        for digest in certificates {
+            if self.certificates.len() >= CERTIFICATES_REMEMBERED_MAX {
+                self.certificates.pop_first();
+            }
+            self.certificates.insert(digest);
+        }
+    }
+
+    /// Takes the next bundles that need their authenticator checked, and checks them.
+    fn run_bundles(&mut self, replica: &Replica, admit: &dyn Admit, out: &mut Passed) {
+        let mut batch: Vec<(WaitingBundle, bool)> = Vec::new();
+        let mut suspected = false;
+        while batch.len() < if suspected { SUSPECT_BATCH_MAX } else { BATCH_MAX } {
+            let Some(next) = self.bundles.front() else { break };
+            let suspect = self.suspects.contains_key(&next.bundle.client());
+            if !batch.is_empty() && suspect != suspected {
+                break;
+            }
+            suspected = suspect;
+            let Some(waiting) = self.bundles.pop_front() else {
+                break;
+            };
+            let size = waiting.bundle.size().saturating_add(1);
+            match waiting.source {
+                Source::Peer(from) => {
+                    let bytes = self.peer_bytes.entry(from).or_default();
+                    *bytes = bytes.saturating_sub(size);
+                    if self.bundles.is_empty() {
+                        *bytes = 0;
+                    }
+                }
+                Source::Client(_) => self.client_bytes = self.client_bytes.saturating_sub(size),
+            }
+            if let Some(pending) = self.admit(&waiting, replica, admit, out) {
+                batch.push((waiting, pending));
+            }
+        }
+        if self.bundles.is_empty() {
+            self.client_bytes = 0;
+        }
+        self.check_bundles(batch, out);
+    }
+
+    /// What needs no cryptography to decide about a bundle. `Some` when its authenticator must hold: whether
+    /// the bundle then counts as waiting.
+    fn admit(
+        &mut self,
+        waiting: &WaitingBundle,
+        replica: &Replica,
+        admit: &dyn Admit,
+        out: &mut Passed,
+    ) -> Option<bool> {
+        let WaitingBundle { source, bundle } = waiting;
+        if replica.knows(&bundle.digest()) {
+            self.ledger.cache_hits = self.ledger.cache_hits.saturating_add(1);
+            return None;
+        }
+        let size = u64::try_from(bundle.size()).unwrap_or(0);
+        let admission = admit.admit(bundle);
+        let is_new = admission == Admission::New;
+        if is_new || matches!(source, Source::Peer(_)) {
+            self.ledger.body_bytes_new = self.ledger.body_bytes_new.saturating_add(size);
+            // A block may name a body that counts for nothing here: peers may hand it over all the same.
+            return Some(is_new);
+        }
+        match admission {
+            Admission::Executed(reply) => out.replies.push((bundle.client(), *reply)),
+            Admission::Forgotten => self.answer(*source, "forgotten", bundle, Refusal::Forgotten),
+            Admission::OutOfWindow => self.answer(*source, "out of window", bundle, Refusal::OutOfWindow),
+            Admission::NoSession => self.answer(*source, "no session", bundle, Refusal::NoSession),
+            Admission::NotRegistered => {
+                self.answer(*source, "not registered", bundle, Refusal::NotRegistered)
+            }
+            Admission::New => {}
+        }
+        None
+    }
+
+    fn check_bundles(&mut self, batch: Vec<(WaitingBundle, bool)>, out: &mut Passed) {
+        let cluster = self.committee.cluster;
+        let verdicts = if self.genesis.client_auth == ClientAuth::None {
+            batch
+                .iter()
+                .map(|(waiting, _)| *waiting.bundle.authenticator() == Authenticator::None)
+                .collect()
+        } else {
+            let keys: Vec<_> = batch
+                .iter()
+                .map(|(waiting, _)| self.client_keys.get(self.scheme, waiting.bundle.client()))
+                .collect();
+            let mut signatures = Batch::with_capacity(batch.len());
+            let mut checked = Vec::with_capacity(batch.len());
+            for ((waiting, _), key) in batch.iter().zip(&keys) {
+                let signed = match (key, waiting.bundle.authenticator()) {
+                    (Some(key), Authenticator::Signature(signature)) => {
+                        signatures.push(key, &bundle_preimage(cluster, waiting.bundle.digest()), signature);
+                        true
+                    }
+                    _ => false,
+                };
+                checked.push(signed);
+            }
+            let mut holds = signatures.check(&mut self.ledger).into_iter();
+            checked
+                .into_iter()
+                .map(|signed| signed && holds.next().unwrap_or(false))
+                .collect::<Vec<bool>>()
+        };
+        for ((WaitingBundle { source, bundle }, pending), holds) in batch.into_iter().zip(verdicts) {
+            if !holds {
+                self.suspect(bundle.client());
+                self.answer(source, "bad signature", &bundle, Refusal::BadSignature);
+                continue;
+            }
+            self.forgive(bundle.client());
+            let bundle = Arc::new(bundle);
+            out.inputs.push(match source {
+                Source::Peer(from) => Input::Bundle {
+                    from,
+                    bundle,
+                    pending,
+                },
+                Source::Client(conn) => Input::Client(conn, bundle),
+            });
+        }
+    }
+
+    fn suspect(&mut self, client: ClientId) {
+        if self.suspects.len() < SUSPECTS_MAX || self.suspects.contains_key(&client) {
+            self.suspects.insert(client, SUSPECT_PENANCE);
+        }
+    }
+
+    fn forgive(&mut self, client: ClientId) {
+        if let Some(penance) = self.suspects.get_mut(&client) {
+            *penance = penance.saturating_sub(1);
+            if *penance == 0 {
+                self.suspects.remove(&client);
+            }
+        }
+    }
+}
+
+fn split_signature(body: &[u8]) -> Option<(&[u8], Signature)> {
+    let (message, signature) = body.split_last_chunk::<64>()?;
+    Some((message, Signature(*signature)))
+}
+
+/// The content behind the authenticator, as far as there is one.
+fn content_of(body: &[u8]) -> &[u8] {
+    let mut reader = Reader::new(body);
+    match Authenticator::decode(&mut reader) {
+        Ok(_) => reader.take_rest(),
+        Err(_) => body,
+    }
+}

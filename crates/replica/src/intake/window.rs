@@ -1,0 +1,47 @@
+//! What is worth verifying now, shared between replica and intake.
+
+use quorate_consensus::{Place, Window};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The protocol's window as the intake sees it. One thread writes; a reader that sees a mixture of two windows
+/// lets a message through or refuses it one moment early or late, and the protocol judges again.
+#[derive(Debug, Default)]
+pub struct WindowCell {
+    view_low: AtomicU64,
+    view_high: AtomicU64,
+    height_low: AtomicU64,
+    height_high: AtomicU64,
+}
+
+impl WindowCell {
+    pub(crate) fn set(&self, window: &Window) {
+        self.view_low.store(window.views.start.0, Ordering::Relaxed);
+        self.view_high.store(window.views.end.0, Ordering::Relaxed);
+        self.height_low.store(window.heights.start.0, Ordering::Relaxed);
+        self.height_high.store(window.heights.end.0, Ordering::Relaxed);
+    }
+
+    /// Whether a message is worth its signatures.
+    pub(crate) fn check(&self, place: &Place) -> Result<(), &'static str> {
+        if place.certified {
+            return Ok(()); // May lie above, and tells old news where it lies below: cheap for the protocol to see.
+        }
+        if place.view.0 < self.view_low.load(Ordering::Relaxed) {
+            return Err("stale view");
+        }
+        if place.view.0 >= self.view_high.load(Ordering::Relaxed) {
+            return Err("view above the window");
+        }
+        let height = place.height.0;
+        if height == 0 {
+            return Ok(());
+        }
+        if height < self.height_low.load(Ordering::Relaxed) {
+            return Err("stale height");
+        }
+        if height >= self.height_high.load(Ordering::Relaxed) {
+            return Err("height above the window");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,384 @@
+//! Where promises are held: the guard, the marks, the messages that wait for the disk, and the own copies.
+//!
+//! No promise leaves before its mark. Everything that a step records and the guard entries of what it sends
+//! are appended under one mark; a message that was held behind it leaves when `Durable(mark)` has come back.
+//! No slot of a message that may be said `once` is ever filled with a second subject, across restarts.
+
+use crate::host_message::HostMessage;
+use crate::output::{Output, Ticket, Unsealed};
+use quorate_consensus::{Auth, Hold, Message, RecordKey, To};
+use quorate_types::codec::Wire;
+use quorate_types::wire::Lane;
+use quorate_types::{Digest, Floors, Height, LogEntry, Mark, Signature, Slot, Statement, Time};
+use std::collections::{BTreeMap, VecDeque};
+
+/// How long a message that nobody waits for may wait for somebody else's sync.
+const LAZY_NS_MAX: u64 = 50_000_000;
+
+/// Own copies that may be on their way at most; what is older was lost by the host and is dropped.
+const COPIES_MAX: usize = 65_536;
+
+/// What comes back when an own message was queued.
+#[derive(Debug)]
+pub(crate) enum OwnCopy {
+    /// A protocol's message.
+    Protocol(Box<dyn Message>),
+    /// The host's.
+    Host(HostMessage),
+}
+
+/// Why a message was not sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unsent {
+    /// Its slot holds another subject. The protocol would have contradicted itself.
+    Contradiction(Slot, Digest),
+    /// Its slot lies below the floors.
+    Dead(Slot),
+}
+
+#[derive(Debug)]
+struct Held {
+    mark: Mark,
+    to: To,
+    lane: Lane,
+    frame: Unsealed,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    guard: BTreeMap<Slot, Digest>,
+    floors: Floors,
+    records: BTreeMap<RecordKey, Vec<u8>>,
+    /// The mark of what was appended last.
+    appended: Mark,
+    durable: Mark,
+    /// The mark that the host was asked to sync.
+    asked: Mark,
+    held: VecDeque<Held>,
+    /// A mark that something waits for without haste, and until when.
+    lazy: Option<(Mark, Time)>,
+    copies: BTreeMap<Ticket, OwnCopy>,
+    next_ticket: u64,
+    open_step: bool,
+}
+
+impl Outbox {
+    /// What the log kept.
+    pub(crate) fn restore(
+        guard: BTreeMap<Slot, Digest>,
+        floors: Floors,
+        records: BTreeMap<RecordKey, Vec<u8>>,
+    ) -> Self {
+        Self {
+            guard,
+            floors,
+            records,
+            ..Self::default()
+        }
+    }
+
+    /// A new step: what it appends has a mark of its own.
+    pub(crate) fn begin_step(&mut self) {
+        self.open_step = false;
+    }
+
+    fn mark(&mut self) -> Mark {
+        if !self.open_step {
+            self.open_step = true;
+            self.appended = Mark(self.appended.0.saturating_add(1));
+        }
+        self.appended
+    }
+
+    /// Appends an entry under the mark of this step.
+    pub(crate) fn persist(&mut self, entry: LogEntry, out: &mut VecDeque<Output>) {
+        let mark = self.mark();
+        out.push_back(Output::Persist { mark, entry });
+    }
+
+    /// The mark of what was appended last.
+    pub(crate) fn appended(&self) -> Mark {
+        self.appended
+    }
+
+    /// Whether a mark is on disk.
+    pub(crate) fn is_durable(&self, mark: Mark) -> bool {
+        mark <= self.durable
+    }
+
+    /// Appends a protocol's record; a later one with the same key replaces it.
+    pub(crate) fn record(&mut self, key: RecordKey, bytes: Vec<u8>, out: &mut VecDeque<Output>) {
+        if self.records.get(&key) == Some(&bytes) {
+            return; // The log has exactly this already, or will before anything held that follows leaves.
+        }
+        self.persist(LogEntry::Record(encode_record(key, &bytes)), out);
+        self.records.insert(key, bytes);
+    }
+
+    /// May this statement be made? Fills its slot if it is free.
+    fn guard(&mut self, statement: &Statement, out: &mut VecDeque<Output>) -> Result<(), Unsent> {
+        let slot = statement.slot();
+        if self.is_dead(&slot) {
+            return Err(Unsent::Dead(slot));
+        }
+        match self.guard.get(&slot) {
+            // The identical statement may always be made again.
+            Some(subject) if *subject == statement.subject => Ok(()),
+            Some(subject) => Err(Unsent::Contradiction(slot, *subject)),
+            None => {
+                self.guard.insert(slot, statement.subject);
+                self.persist(LogEntry::Guard(*statement), out);
+                Ok(())
+            }
+        }
+    }
+
+    fn is_dead(&self, slot: &Slot) -> bool {
+        let below = slot.height > Height::ZERO && slot.height < self.floors.height;
+        below
+            || self
+                .floors
+                .views
+                .iter()
+                .any(|(kind, view)| *kind == slot.kind && slot.view < *view)
+    }
+
+    /// Sends a protocol's message, now or when everything appended so far is durable.
+    pub(crate) fn send(
+        &mut self,
+        to: To,
+        hold: Hold,
+        message: Box<dyn Message>,
+        out: &mut VecDeque<Output>,
+    ) -> Result<(), Unsent> {
+        let auth = message.auth();
+        let statement = auth.statement();
+        if let Some(statement) = statement.filter(|_| message.once()) {
+            // §4.2: what may be said once is a promise, and a promise is held. A protocol that asks otherwise
+            // is wrong in a way that no peer can cause.
+            assert!(
+                hold == Hold::UntilDurable,
+                "{:?} may be said once and must be held",
+                message.kind()
+            );
+            self.guard(&statement, out)?;
+        }
+        let mut body = Vec::new();
+        message.encode(&mut body);
+        let sign = if auth.is_signed() { statement } else { None };
+        let own = statement.map(|_| self.keep_copy(OwnCopy::Protocol(message)));
+        self.queue(
+            to,
+            hold,
+            Lane::Consensus,
+            Unsealed::Protocol { body, sign, own },
+            out,
+        );
+        Ok(())
+    }
+
+    /// Sends a host message. One with a statement of its own is held, without haste.
+    pub(crate) fn send_host(
+        &mut self,
+        now: Time,
+        to: To,
+        message: HostMessage,
+        out: &mut VecDeque<Output>,
+    ) -> Result<(), Unsent> {
+        let lane = message.lane();
+        let Auth::Signed(statement) = message.auth() else {
+            self.queue(
+                to,
+                Hold::No,
+                lane,
+                Unsealed::Host {
+                    message,
+                    sign: None,
+                    own: None,
+                },
+                out,
+            );
+            return Ok(());
+        };
+        self.guard(&statement, out)?;
+        let own = self.keep_copy(OwnCopy::Host(message.clone()));
+        let frame = Unsealed::Host {
+            message,
+            sign: Some(statement),
+            own: Some(own),
+        };
+        let mark = self.appended;
+        if mark <= self.durable {
+            out.push_back(Output::Send { to, lane, frame });
+        } else {
+            self.held.push_back(Held {
+                mark,
+                to,
+                lane,
+                frame,
+            });
+            // Nobody waits for a checkpoint: it rides on the next sync, or on one of its own soon.
+            self.wait_lazily(mark, now);
+        }
+        Ok(())
+    }
+
+    /// Something waits for everything appended so far, without haste.
+    pub(crate) fn wait_lazily(&mut self, mark: Mark, now: Time) {
+        let until = self.lazy.map_or(now.plus(LAZY_NS_MAX), |(_, until)| until);
+        self.lazy = Some((mark, until));
+    }
+
+    fn keep_copy(&mut self, copy: OwnCopy) -> Ticket {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket = self.next_ticket.wrapping_add(1);
+        self.copies.insert(ticket, copy);
+        while self.copies.len() > COPIES_MAX {
+            self.copies.pop_first();
+        }
+        ticket
+    }
+
+    fn queue(&mut self, to: To, hold: Hold, lane: Lane, frame: Unsealed, out: &mut VecDeque<Output>) {
+        let mark = self.appended;
+        // Held messages keep their order: one never overtakes another that still waits.
+        if hold == Hold::No || (mark <= self.durable && self.held.is_empty()) {
+            out.push_back(Output::Send { to, lane, frame });
+        } else {
+            self.held.push_back(Held {
+                mark,
+                to,
+                lane,
+                frame,
+            });
+            if mark > self.asked {
+                self.asked = mark;
+                out.push_back(Output::Sync(mark));
+            }
+        }
+    }
+
+    /// Everything up to `mark` is on disk: what waited for it leaves, in order.
+    pub(crate) fn durable(&mut self, mark: Mark, out: &mut VecDeque<Output>) {
+        self.durable = self.durable.max(mark);
+        self.asked = self.asked.max(self.durable);
+        if self.lazy.is_some_and(|(mark, _)| mark <= self.durable) {
+            self.lazy = None;
+        }
+        while self.held.front().is_some_and(|held| held.mark <= self.durable) {
+            if let Some(Held { to, lane, frame, .. }) = self.held.pop_front() {
+                out.push_back(Output::Send { to, lane, frame });
+            }
+        }
+    }
+
+    /// When [`Outbox::tick`] has something to do.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.lazy.map(|(_, until)| until)
+    }
+
+    /// What waited without haste has waited long enough.
+    pub(crate) fn tick(&mut self, now: Time, out: &mut VecDeque<Output>) {
+        if let Some((mark, until)) = self.lazy
+            && until <= now
+        {
+            self.lazy = None;
+            if mark > self.asked {
+                self.asked = mark;
+                out.push_back(Output::Sync(mark));
+            }
+        }
+    }
+
+    /// The own copy of a message that was queued. `None` for one of an earlier incarnation.
+    pub(crate) fn own_copy(&mut self, ticket: Ticket) -> Option<OwnCopy> {
+        self.copies.remove(&ticket)
+    }
+
+    /// Raises the floors: dead slots and the records of settled heights are forgotten.
+    pub(crate) fn raise_floors(&mut self, floors: Floors, out: &mut VecDeque<Output>) {
+        let mut raised = self.floors.clone();
+        raised.height = raised.height.max(floors.height);
+        for (kind, view) in floors.views {
+            match raised.views.iter_mut().find(|(known, _)| *known == kind) {
+                Some((_, known)) => *known = view.max(*known),
+                None => raised.views.push((kind, view)),
+            }
+        }
+        if raised == self.floors {
+            return;
+        }
+        self.floors = raised;
+        self.persist(LogEntry::Floors(self.floors.clone()), out);
+        let dead: Vec<Slot> = self
+            .guard
+            .keys()
+            .filter(|slot| self.is_dead(slot))
+            .copied()
+            .collect();
+        for slot in dead {
+            self.guard.remove(&slot);
+        }
+    }
+
+    /// A checkpoint is stable: records about heights up to it are obsolete.
+    pub(crate) fn forget_records(&mut self, stable: Height) {
+        self.records
+            .retain(|key, _| key.height == Height::ZERO || key.height > stable);
+    }
+
+    /// Everything that still binds, once more: for a new segment of the log.
+    pub(crate) fn write_base(&mut self, out: &mut VecDeque<Output>) {
+        self.persist(LogEntry::Floors(self.floors.clone()), out);
+        let guard: Vec<Statement> = self
+            .guard
+            .iter()
+            .map(|(slot, subject)| Statement {
+                kind: slot.kind,
+                view: slot.view,
+                height: slot.height,
+                scope: slot.scope,
+                subject: *subject,
+            })
+            .collect();
+        for statement in guard {
+            self.persist(LogEntry::Guard(statement), out);
+        }
+        let records: Vec<Vec<u8>> = self
+            .records
+            .iter()
+            .map(|(key, bytes)| encode_record(*key, bytes))
+            .collect();
+        for record in records {
+            self.persist(LogEntry::Record(record), out);
+        }
+    }
+
+    /// Entries in guard and records: for status.
+    pub(crate) fn size(&self) -> (usize, usize, usize) {
+        (self.guard.len(), self.records.len(), self.held.len())
+    }
+}
+
+/// A record as it stands in the log: its key and its bytes.
+pub(crate) fn encode_record(key: RecordKey, bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len().saturating_add(41));
+    out.push(key.kind);
+    key.height.encode(&mut out);
+    key.scope.encode(&mut out);
+    out.extend_from_slice(bytes);
+    out
+}
+
+/// The other way round; `None` for what is too short to be a record.
+pub(crate) fn decode_record(entry: &[u8]) -> Option<(RecordKey, Vec<u8>)> {
+    let mut reader = quorate_types::Reader::new(entry);
+    let kind = reader.u8().ok()?;
+    let height = Height::decode(&mut reader).ok()?;
+    let scope = Digest::decode(&mut reader).ok()?;
+    Some((RecordKey { kind, height, scope }, reader.take_rest().to_vec()))
+}
+
+/// A signature that an own copy came back with.
+pub(crate) type OwnSignature = Option<Signature>;

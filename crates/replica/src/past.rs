@@ -1,0 +1,147 @@
+//! What the log kept of a replica: everything that its next opening must know.
+
+use crate::outbox::decode_record;
+use quorate_consensus::{CheckpointProof, RecordKey};
+use quorate_types::codec::Wire;
+use quorate_types::{
+    Block, BlockId, Bundle, BundleDigest, Digest, Floors, Height, Incarnation, LogEntry, Payload, Slot,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Why a log does not make sense.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the log holds a {0} that cannot be read: it was written by another version, or is damaged")]
+pub struct BadPast(pub &'static str);
+
+/// Built from the entries of the log, in their order; later ones win.
+#[derive(Clone, Debug)]
+pub struct Past {
+    pub(crate) incarnation: Incarnation,
+    pub(crate) records: BTreeMap<RecordKey, Vec<u8>>,
+    pub(crate) guard: BTreeMap<Slot, Digest>,
+    pub(crate) floors: Floors,
+    pub(crate) stable: CheckpointProof,
+    pub(crate) blocks: BTreeMap<BlockId, (Arc<Block>, Arc<Payload>)>,
+    pub(crate) decided: BTreeMap<Height, BlockId>,
+    pub(crate) bodies: Vec<Arc<Bundle>>,
+    pub(crate) executed: Height,
+    pub(crate) kept: Height,
+}
+
+impl Default for Past {
+    fn default() -> Self {
+        Self {
+            incarnation: Incarnation::ZERO,
+            records: BTreeMap::new(),
+            guard: BTreeMap::new(),
+            floors: Floors::default(),
+            stable: CheckpointProof::genesis(),
+            blocks: BTreeMap::new(),
+            decided: BTreeMap::new(),
+            bodies: Vec::new(),
+            executed: Height::ZERO,
+            kept: Height(1),
+        }
+    }
+}
+
+impl Past {
+    /// Takes in the next entry of the log.
+    ///
+    /// # Errors
+    /// [`BadPast`] when an entry is not what this version writes.
+    pub fn absorb(&mut self, entry: LogEntry) -> Result<(), BadPast> {
+        match entry {
+            LogEntry::Incarnation(incarnation) => self.incarnation = self.incarnation.max(incarnation),
+            LogEntry::Record(bytes) => {
+                let (key, bytes) = decode_record(&bytes).ok_or(BadPast("record"))?;
+                self.records.insert(key, bytes);
+            }
+            LogEntry::Guard(statement) => {
+                self.guard.insert(statement.slot(), statement.subject);
+            }
+            LogEntry::Floors(floors) => self.floors = floors,
+            LogEntry::Block(block, payload) => {
+                self.blocks.insert(block.id(), (block, payload));
+            }
+            LogEntry::Decided { height, id } => {
+                self.decided.insert(height, id);
+            }
+            LogEntry::Proof(bytes) => {
+                let proof = CheckpointProof::from_bytes(&bytes).map_err(|_| BadPast("checkpoint proof"))?;
+                if proof.checkpoint.height > self.stable.checkpoint.height {
+                    self.stable = proof;
+                    self.prune();
+                }
+            }
+            LogEntry::Body(_) | LogEntry::Certificate(_) | LogEntry::BaseBegin | LogEntry::BaseEnd => {}
+        }
+        Ok(())
+    }
+
+    /// What lies below the stable checkpoint is settled; the log may hold a gigabyte of it.
+    fn prune(&mut self) {
+        let stable = self.stable.checkpoint.height;
+        self.blocks.retain(|_, (block, _)| block.height > stable);
+        self.records
+            .retain(|key, _| key.height == Height::ZERO || key.height > stable);
+        // Above what was executed, decided heights below the checkpoint are still to be executed.
+        let floor = self
+            .decided
+            .keys()
+            .next_back()
+            .copied()
+            .unwrap_or_default()
+            .min(stable);
+        self.decided = self.decided.split_off(&floor.minus(1));
+    }
+
+    /// Last height that the log says is decided, without gaps above what is known.
+    #[must_use]
+    pub fn last_decided(&self) -> Height {
+        self.decided.keys().next_back().copied().unwrap_or_default()
+    }
+
+    /// The executor is at this height now (its snapshot, and the decided blocks of the log after it).
+    pub fn set_executed(&mut self, executed: Height) {
+        self.executed = executed;
+    }
+
+    /// The log keeps decided blocks from this height on.
+    pub fn set_kept(&mut self, kept: Height) {
+        self.kept = kept;
+    }
+
+    /// Bodies of blocks that are not executed: the host reads those that the log has.
+    #[must_use]
+    pub fn wanted_bodies(&self) -> Vec<BundleDigest> {
+        let open = self
+            .blocks
+            .values()
+            .filter(|(block, _)| block.height > self.executed);
+        let mut wanted: Vec<BundleDigest> = open
+            .flat_map(|(_, payload)| payload.bundles.iter().copied())
+            .collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        wanted
+    }
+
+    /// A body that the log has.
+    pub fn add_body(&mut self, bundle: Arc<Bundle>) {
+        self.bodies.push(bundle);
+    }
+
+    /// The number of the last opening; zero before the first.
+    #[must_use]
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// The newest stable checkpoint.
+    #[must_use]
+    pub fn stable(&self) -> &CheckpointProof {
+        &self.stable
+    }
+}

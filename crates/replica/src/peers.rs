@@ -1,0 +1,231 @@
+//! What hosts say to each other: how far they are, what was decided, and blocks that someone lacks.
+
+use crate::input::{Checked, CheckedMessage};
+use crate::output::{Output, Unsealed};
+use crate::{Heights, HostMessage, Replica};
+use quorate_consensus::{LinkEvent, To};
+use quorate_types::limits::{DECIDED_PER_ANSWER_MAX, FETCH_PER_PEER_MAX};
+use quorate_types::wire::Lane;
+use quorate_types::{BlockId, FullBlock, Height, Payload, ReplicaId};
+use std::sync::Arc;
+
+impl Replica {
+    /// A checked message of a peer.
+    pub(crate) fn on_peer(&mut self, checked: Checked) {
+        let Checked { link, seal, message } = checked;
+        match message {
+            CheckedMessage::Protocol(message) => {
+                let mut announced = Vec::new();
+                message.bodies(&mut announced);
+                for payload in announced {
+                    self.host.bodies.announce(self.now, payload);
+                }
+                let kind = message.kind();
+                if let Err(why) = self.deliver(link, seal, message) {
+                    self.out.push_back(Output::Rejected {
+                        from: link,
+                        kind,
+                        why,
+                    });
+                }
+            }
+            CheckedMessage::Host(message) => self.on_host_message(link, seal, message),
+        }
+    }
+
+    fn on_host_message(&mut self, from: ReplicaId, seal: quorate_consensus::Seal, message: HostMessage) {
+        match message {
+            HostMessage::Checkpoint(checkpoint) => {
+                if let Some(signature) = seal.signature {
+                    self.on_checkpoint(seal.by, checkpoint, signature);
+                }
+            }
+            HostMessage::Proof(proof) => self.learn_proof(*proof),
+            HostMessage::AskProof => {
+                let stable = self.checkpoints.stable().clone();
+                if !stable.is_genesis() {
+                    self.tell(To::One(from), HostMessage::Proof(Box::new(stable)));
+                }
+            }
+            HostMessage::Heights(heights) => {
+                self.decided
+                    .on_heights(self.now, from, heights, self.sequencer.contiguous());
+                self.ask_decided();
+            }
+            HostMessage::AskDecided(height) => self.answer_decided(from, height),
+            HostMessage::Decided(height, ids) => self.on_decided(from, height, &ids),
+            HostMessage::AskBlock(id, height) => self.answer_block(from, id, height),
+            HostMessage::Block(block) => {
+                if self.host.bodies.is_wanted(block.id()) {
+                    self.blocks.insert(block);
+                }
+            }
+            HostMessage::NoBlock(id) => self.host.bodies.refused(self.now, id, from),
+        }
+    }
+
+    pub(crate) fn tell(&mut self, to: To, message: HostMessage) {
+        // Nothing that is told here has a statement of its own, so nothing can be refused.
+        let _ = self.outbox.send_host(self.now, to, message, &mut self.out);
+    }
+
+    fn heights(&self) -> Heights {
+        Heights {
+            executed: self.sequencer.executed(),
+            kept: self.kept,
+            stable: self.checkpoints.height(),
+        }
+    }
+
+    /// Something happened to the link to a peer.
+    pub(crate) fn on_link(&mut self, peer: ReplicaId, event: LinkEvent) {
+        self.tell(To::One(peer), HostMessage::Heights(self.heights()));
+        self.call(|protocol, env| protocol.on_link(env, peer, event));
+    }
+
+    /// What is due of the host's own.
+    pub(crate) fn tick_host(&mut self) {
+        if self.announce_at.is_some_and(|at| at <= self.now) {
+            self.announce_at = None;
+            self.tell(To::All, HostMessage::Heights(self.heights()));
+        }
+        for bundle in self.host.pool.overdue(self.now) {
+            self.send_frame(To::All, Lane::Bodies, Unsealed::Bundle(bundle));
+        }
+        self.outbox.tick(self.now, &mut self.out);
+        self.ask_decided();
+        self.send_asks();
+    }
+
+    fn ask_decided(&mut self) {
+        if let Some((from, peers)) = self.decided.ask(self.now, self.sequencer.contiguous()) {
+            self.tell(
+                To::Some(peers.into_iter().collect()),
+                HostMessage::AskDecided(from),
+            );
+        }
+    }
+
+    /// Asks for blocks whose time has come.
+    pub(crate) fn send_asks(&mut self) {
+        for ask in self.host.bodies.asks(self.now, &self.others) {
+            self.tell(To::One(ask.peer), HostMessage::AskBlock(ask.block, ask.height));
+        }
+    }
+
+    /// A peer wants to know what was decided from a height on.
+    fn answer_decided(&mut self, to: ReplicaId, from: Height) {
+        if from > self.sequencer.executed() {
+            return;
+        }
+        if from < self.kept {
+            return self.tell(To::One(to), HostMessage::Heights(self.heights()));
+        }
+        let mut ids = Vec::new();
+        let mut height = from;
+        while ids.len() < DECIDED_PER_ANSWER_MAX && height <= self.sequencer.executed() {
+            let Some(id) = self.sequencer.decided(height) else {
+                break;
+            };
+            ids.push(id);
+            height = height.next();
+        }
+        if ids.is_empty() {
+            self.out.push_back(Output::LoadIds { to, from });
+        } else {
+            self.tell(To::One(to), HostMessage::Decided(from, ids));
+        }
+    }
+
+    /// The log's answer about decided ids, for a peer.
+    pub(crate) fn on_stored_ids(&mut self, to: ReplicaId, from: Height, mut ids: Vec<BlockId>) {
+        // Only what was executed counts as said by this replica.
+        let most = usize::try_from(self.sequencer.executed().next().since(from)).unwrap_or(0);
+        ids.truncate(most.min(DECIDED_PER_ANSWER_MAX));
+        if ids.is_empty() {
+            self.tell(To::One(to), HostMessage::Heights(self.heights()));
+        } else {
+            self.tell(To::One(to), HostMessage::Decided(from, ids));
+        }
+    }
+
+    /// A peer says what was decided. It counts when f + 1 say the same.
+    fn on_decided(&mut self, from: ReplicaId, start: Height, ids: &[BlockId]) {
+        let contiguous = self.sequencer.contiguous();
+        for (height, id) in self.decided.on_answer(from, start, ids, contiguous) {
+            if self.decide(height, id) {
+                self.call(|protocol, env| protocol.on_decided(env, height, id));
+            }
+        }
+        self.chase();
+        self.decided.advance(self.now, self.sequencer.contiguous());
+        self.ask_decided();
+    }
+
+    /// Fetches the next blocks that are decided and not here, from those who say that they were decided.
+    pub(crate) fn chase(&mut self) {
+        let missing: Vec<(Height, BlockId)> = self
+            .sequencer
+            .waiting()
+            .take(FETCH_PER_PEER_MAX)
+            .filter(|(height, id)| *id != BlockId::null(*height))
+            .filter(|(_, id)| {
+                self.host
+                    .bodies
+                    .ready(&self.host.pool, &self.blocks, *id)
+                    .is_none()
+            })
+            .filter(|(_, id)| !self.host.bodies.is_wanted(*id))
+            .collect();
+        for (height, id) in missing {
+            let vouchers = self.decided.vouchers(height, id);
+            // Different heights start with different peers, so that one slow peer does not slow all.
+            let start = usize::try_from(height.0 % 64)
+                .unwrap_or(0)
+                .checked_rem(vouchers.len().max(1))
+                .unwrap_or(0);
+            for peer in vouchers.iter().cycle().skip(start).take(vouchers.len()) {
+                self.host.bodies.want(self.now, &self.blocks, id, height, *peer);
+            }
+        }
+        self.send_asks();
+    }
+
+    /// A peer lacks a block.
+    fn answer_block(&mut self, to: ReplicaId, id: BlockId, height: Height) {
+        let known = self.blocks.get(id).cloned();
+        if let Some(full) = known
+            .as_ref()
+            .and_then(|block| self.host.bodies.assemble(block, id))
+        {
+            return self.send_block(to, &full);
+        }
+        let height = known.map_or(height, |block| block.height);
+        if height > Height::ZERO && height <= self.sequencer.executed() && height >= self.kept {
+            self.out.push_back(Output::Load { to, height, id });
+        } else {
+            self.tell(To::One(to), HostMessage::NoBlock(id));
+        }
+    }
+
+    /// The log's answer about a block, for a peer.
+    pub(crate) fn on_stored(&mut self, to: ReplicaId, id: BlockId, block: Option<Box<FullBlock>>) {
+        match block {
+            Some(full) if full.id == id => self.send_block(to, &full),
+            _ => self.tell(To::One(to), HostMessage::NoBlock(id)),
+        }
+    }
+
+    fn send_block(&mut self, to: ReplicaId, full: &FullBlock) {
+        let Some(block) = &full.block else { return };
+        let to = To::One(to);
+        self.tell(to, HostMessage::Block(block.clone()));
+        let payload = Payload {
+            bundles: full.bundles.iter().map(|bundle| bundle.digest()).collect(),
+        };
+        self.send_frame(to, Lane::CatchUp, Unsealed::Payload(Arc::new(payload)));
+        for bundle in &full.bundles {
+            self.send_frame(to, Lane::CatchUp, Unsealed::Bundle(Arc::clone(bundle)));
+        }
+    }
+}

@@ -1,0 +1,466 @@
+//! Bundles that wait, and the bodies of blocks that are not executed yet.
+//!
+//! Nothing leaves the pool before it is executed, so a block that dies takes nothing with it. What is proposed
+//! comes oldest first and fair over clients. Everything here is bounded in bytes and count.
+
+use quorate_consensus::Pending;
+use quorate_types::limits::{
+    POOL_BUNDLES_MAX, POOL_BYTES_MAX, POOL_CLIENT_BUNDLES_MAX, POOL_CLIENT_BYTES_MAX,
+};
+use quorate_types::{BodyLimits, Bundle, BundleDigest, BundleNo, ClientId, SessionId, Time};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// A bundle that pends longer than this goes to all replicas, again with doubling pauses.
+const SPREAD_AFTER_NS: u64 = 1_000_000_000;
+/// Longest pause between two rounds of spreading one bundle.
+const SPREAD_PAUSE_NS_MAX: u64 = 10_000_000_000;
+/// How long a body that counts for nothing (executed already, unknown session) is kept for a block that may
+/// still name it.
+const ORPHAN_NS_MAX: u64 = 30_000_000_000;
+
+/// What became of a bundle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Added {
+    /// It is in the pool now.
+    New,
+    /// It was there already.
+    Known,
+    /// Too much waits, of this client or in all.
+    Busy,
+    /// This client uses the number for another content.
+    NumberReused,
+}
+
+/// Whose bundle numbers: a session's, or a client's nonces before it has a session.
+type Numbered = (ClientId, SessionId, BundleNo);
+
+#[derive(Debug)]
+struct Held {
+    bundle: Arc<Bundle>,
+    since: Time,
+    /// Whether it counts as waiting; see `ORPHAN_NS_MAX`.
+    pending: bool,
+    /// Whether it stands in a block that this replica has proposed in the current view.
+    taken: bool,
+    /// Whether the log's entry of it belongs to no decided block yet.
+    logged: bool,
+    /// Whether this replica has sent it to all.
+    spread: bool,
+    spread_at: Time,
+    pause_ns: u64,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<BundleDigest>,
+    bundles: usize,
+    bytes: usize,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    held: BTreeMap<BundleDigest, Held>,
+    numbers: BTreeMap<Numbered, BundleDigest>,
+    clients: BTreeMap<ClientId, Queue>,
+    /// Clients with something to propose, in the order of their turns.
+    turns: VecDeque<ClientId>,
+    /// In the order of arrival; entries whose bundle is gone are skipped.
+    arrivals: VecDeque<(Time, BundleDigest)>,
+    pending: usize,
+    bytes: usize,
+    spread_check: Option<Time>,
+}
+
+fn numbered(bundle: &Bundle) -> Numbered {
+    (bundle.client(), bundle.session(), bundle.number())
+}
+
+impl Pool {
+    /// Whether a body is here.
+    pub(crate) fn contains(&self, digest: &BundleDigest) -> bool {
+        self.held.contains_key(digest)
+    }
+
+    /// A body that is here.
+    pub(crate) fn get(&self, digest: &BundleDigest) -> Option<&Arc<Bundle>> {
+        self.held.get(digest).map(|held| &held.bundle)
+    }
+
+    /// Whether clients should hear `Busy`.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes >= POOL_BYTES_MAX || self.held.len() >= POOL_BUNDLES_MAX
+    }
+
+    /// Adds what a client handed over itself.
+    pub(crate) fn add_from_client(&mut self, now: Time, bundle: &Arc<Bundle>) -> Added {
+        if self.contains(&bundle.digest()) {
+            return Added::Known;
+        }
+        if self.numbers.contains_key(&numbered(bundle)) {
+            return Added::NumberReused;
+        }
+        let full = self.clients.get(&bundle.client()).is_some_and(|queue| {
+            queue.bundles >= POOL_CLIENT_BUNDLES_MAX
+                || queue.bytes.saturating_add(bundle.size()) > POOL_CLIENT_BYTES_MAX
+        });
+        if full || self.is_full() {
+            return Added::Busy;
+        }
+        self.insert(now, bundle, true);
+        Added::New
+    }
+
+    /// Adds what a peer handed over. A block may need it, so it has twice the room of clients; `pending` is
+    /// false for what is executed already or belongs to no known session.
+    pub(crate) fn add_from_peer(&mut self, now: Time, bundle: &Arc<Bundle>, pending: bool) -> Added {
+        if self.contains(&bundle.digest()) {
+            return Added::Known;
+        }
+        let bytes = self.bytes.saturating_add(bundle.size());
+        if bytes > POOL_BYTES_MAX.saturating_mul(2) || self.held.len() >= POOL_BUNDLES_MAX.saturating_mul(2) {
+            return Added::Busy;
+        }
+        self.insert(now, bundle, pending);
+        Added::New
+    }
+
+    fn insert(&mut self, now: Time, bundle: &Arc<Bundle>, pending: bool) {
+        let (digest, size) = (bundle.digest(), bundle.size());
+        self.bytes = self.bytes.saturating_add(size);
+        self.arrivals.push_back((now, digest));
+        let spread_at = now.plus(SPREAD_AFTER_NS);
+        self.spread_check = Some(self.spread_check.map_or(spread_at, |at| at.min(spread_at)));
+        if pending {
+            self.pending = self.pending.saturating_add(1);
+            self.numbers.entry(numbered(bundle)).or_insert(digest);
+            self.queue_up(bundle.client(), digest, size);
+        }
+        let held = Held {
+            bundle: Arc::clone(bundle),
+            since: now,
+            pending,
+            taken: false,
+            logged: true,
+            spread: false,
+            spread_at,
+            pause_ns: SPREAD_AFTER_NS,
+        };
+        self.held.insert(digest, held);
+    }
+
+    fn queue_up(&mut self, client: ClientId, digest: BundleDigest, size: usize) {
+        let queue = self.clients.entry(client).or_default();
+        if queue.waiting.is_empty() {
+            self.turns.push_back(client);
+        }
+        queue.waiting.push_back(digest);
+        queue.bundles = queue.bundles.saturating_add(1);
+        queue.bytes = queue.bytes.saturating_add(size);
+    }
+
+    /// Takes bundles for a payload: one of each client in turn, within the limits of a block. They stay here,
+    /// marked as taken.
+    pub(crate) fn take(&mut self, limits: &BodyLimits) -> Vec<Arc<Bundle>> {
+        let most = usize::try_from(limits.block_bundles_max).unwrap_or(usize::MAX);
+        let room = usize::try_from(limits.block_bytes_max).unwrap_or(usize::MAX);
+        let (mut taken, mut bytes) = (Vec::new(), 0usize);
+        while taken.len() < most {
+            let Some(client) = self.turns.front().copied() else {
+                break;
+            };
+            let Some(queue) = self.clients.get_mut(&client) else {
+                self.turns.pop_front();
+                continue;
+            };
+            let next = queue.waiting.front().and_then(|digest| self.held.get_mut(digest));
+            if let Some(held) = next.filter(|held| !held.taken) {
+                let size = held.bundle.size();
+                if !taken.is_empty() && bytes.saturating_add(size) > room {
+                    break;
+                }
+                bytes = bytes.saturating_add(size);
+                held.taken = true;
+                taken.push(Arc::clone(&held.bundle));
+            }
+            queue.waiting.pop_front();
+            self.turns.pop_front();
+            if !queue.waiting.is_empty() {
+                self.turns.push_back(client);
+            }
+        }
+        taken
+    }
+
+    /// A block with this bundle is decided. False when the log needs the body once more, because its entry
+    /// belongs to an earlier block: two blocks may carry the same bundle.
+    pub(crate) fn settle(&mut self, digest: &BundleDigest) -> bool {
+        self.held
+            .get_mut(digest)
+            .is_some_and(|held| std::mem::take(&mut held.logged))
+    }
+
+    /// Notes that a bundle went to all; false when it had before.
+    pub(crate) fn mark_spread(&mut self, digest: &BundleDigest) -> bool {
+        match self.held.get_mut(digest) {
+            Some(held) if !held.spread => {
+                held.spread = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A bundle was executed: it leaves.
+    pub(crate) fn remove(&mut self, digest: &BundleDigest) {
+        let Some(held) = self.held.remove(digest) else {
+            return;
+        };
+        let bundle = &held.bundle;
+        self.bytes = self.bytes.saturating_sub(bundle.size());
+        if held.pending {
+            self.pending = self.pending.saturating_sub(1);
+            if self.numbers.get(&numbered(bundle)) == Some(digest) {
+                self.numbers.remove(&numbered(bundle));
+            }
+            if let Some(queue) = self.clients.get_mut(&bundle.client()) {
+                queue.bundles = queue.bundles.saturating_sub(1);
+                queue.bytes = queue.bytes.saturating_sub(bundle.size());
+                if queue.bundles == 0 {
+                    self.clients.remove(&bundle.client());
+                }
+            }
+        }
+        while self
+            .arrivals
+            .front()
+            .is_some_and(|(_, digest)| !self.held.contains_key(digest))
+        {
+            self.arrivals.pop_front();
+        }
+    }
+
+    /// Other bundles of the same number are superseded: once one is executed the others never will be, so
+    /// they no longer count as waiting.
+    pub(crate) fn supersede(&mut self, client: ClientId, session: SessionId, number: BundleNo) {
+        if let Some(digest) = self.numbers.get(&(client, session, number)).copied() {
+            self.remove(&digest);
+        }
+    }
+
+    /// The view has changed: what was proposed in the old one and is not executed waits again.
+    pub(crate) fn untake(&mut self) {
+        self.clients.clear();
+        self.turns.clear();
+        let again: Vec<(ClientId, BundleDigest, usize)> = self
+            .arrivals
+            .iter()
+            .filter_map(|(since, digest)| {
+                let held = self.held.get_mut(digest)?;
+                held.taken = false;
+                let counts = held.pending && held.since == *since;
+                counts.then(|| (held.bundle.client(), *digest, held.bundle.size()))
+            })
+            .collect();
+        for (client, digest, size) in again {
+            self.queue_up(client, digest, size);
+        }
+    }
+
+    /// Everything that counts as waiting, oldest first: for a new leader.
+    pub(crate) fn waiting(&self) -> Vec<Arc<Bundle>> {
+        let held = self
+            .arrivals
+            .iter()
+            .filter_map(|(_, digest)| self.held.get(digest));
+        held.filter(|held| held.pending)
+            .map(|held| Arc::clone(&held.bundle))
+            .collect()
+    }
+
+    /// Whether something waits that is not in a block of this replica.
+    pub(crate) fn has_untaken(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
+    /// What protocols may know.
+    pub(crate) fn summary(&self, overloaded: bool) -> Pending {
+        let oldest = self
+            .arrivals
+            .iter()
+            .find(|(_, digest)| self.held.get(digest).is_some_and(|held| held.pending))
+            .map(|(since, _)| *since);
+        Pending {
+            bundles: self.pending,
+            bytes: self.bytes,
+            oldest,
+            overloaded: overloaded || self.is_full(),
+        }
+    }
+
+    /// When [`Pool::overdue`] has something to do.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        if self.held.is_empty() {
+            None
+        } else {
+            self.spread_check
+        }
+    }
+
+    /// Bundles that have waited so long that they go to all replicas; drops bodies that no block has named.
+    pub(crate) fn overdue(&mut self, now: Time) -> Vec<Arc<Bundle>> {
+        let mut overdue = Vec::new();
+        if self.spread_check.is_none_or(|at| at > now) {
+            return overdue;
+        }
+        let mut orphans = Vec::new();
+        let mut next: Option<Time> = None;
+        for (digest, held) in &mut self.held {
+            if !held.pending {
+                if now.since(held.since) >= ORPHAN_NS_MAX {
+                    orphans.push(*digest);
+                    continue;
+                }
+                held.spread_at = held.since.plus(ORPHAN_NS_MAX);
+            } else if held.spread_at <= now {
+                held.pause_ns = held.pause_ns.saturating_mul(2).min(SPREAD_PAUSE_NS_MAX);
+                held.spread_at = now.plus(held.pause_ns);
+                held.spread = true;
+                overdue.push(Arc::clone(&held.bundle));
+            }
+            next = Some(next.map_or(held.spread_at, |at: Time| at.min(held.spread_at)));
+        }
+        // One look at all bodies costs time in proportion: at most ten in a second.
+        self.spread_check = next.map(|at| at.max(now.plus(100_000_000)));
+        for digest in orphans {
+            self.remove(&digest);
+        }
+        overdue.sort_by_key(|bundle| (bundle.session(), bundle.number()));
+        overdue
+    }
+
+    /// Bundles, bytes: for status.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        (self.held.len(), self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate_types::bundle::BundleBuilder;
+    use quorate_types::{Authenticator, BundleKind, Height, PublicKey};
+
+    fn bundle(client: u8, number: u64, op: &[u8]) -> Arc<Bundle> {
+        let session = SessionId {
+            height: Height(u64::from(client)),
+            index: 0,
+        };
+        let mut builder = BundleBuilder::new(
+            BundleKind::Requests,
+            PublicKey([client; 32]),
+            session,
+            BundleNo(number),
+        );
+        builder.push(op);
+        Arc::new(Bundle::parse(&builder.finish(), Authenticator::None, &BodyLimits::default()).unwrap())
+    }
+
+    fn names(bundles: &[Arc<Bundle>]) -> Vec<(u8, u64)> {
+        bundles.iter().map(|b| (b.client().0[0], b.number().0)).collect()
+    }
+
+    #[test]
+    fn takes_oldest_first_and_fair_over_clients() {
+        let mut pool = Pool::default();
+        for (client, number) in [(1, 1), (1, 2), (1, 3), (2, 1), (3, 1), (3, 2)] {
+            assert_eq!(
+                pool.add_from_client(Time(1), &bundle(client, number, b"x")),
+                Added::New
+            );
+        }
+        let limits = BodyLimits {
+            block_bundles_max: 4,
+            ..BodyLimits::default()
+        };
+        assert_eq!(names(&pool.take(&limits)), [(1, 1), (2, 1), (3, 1), (1, 2)]);
+        assert_eq!(names(&pool.take(&limits)), [(3, 2), (1, 3)]);
+        assert!(pool.take(&limits).is_empty());
+        assert_eq!(
+            pool.summary(false).bundles,
+            6,
+            "nothing leaves before it is executed"
+        );
+        pool.untake();
+        assert_eq!(pool.take(&BodyLimits::default()).len(), 6);
+    }
+
+    #[test]
+    fn a_block_respects_its_byte_limit_but_takes_one() {
+        let mut pool = Pool::default();
+        for number in 1..=3 {
+            pool.add_from_client(Time(1), &bundle(1, number, &[7; 100]));
+        }
+        let limits = BodyLimits {
+            block_bytes_max: 10,
+            ..BodyLimits::default()
+        };
+        assert_eq!(pool.take(&limits).len(), 1);
+        let limits = BodyLimits {
+            block_bytes_max: 330,
+            ..BodyLimits::default()
+        };
+        assert_eq!(pool.take(&limits).len(), 2);
+    }
+
+    #[test]
+    fn a_number_is_used_once_and_freed_by_execution() {
+        let mut pool = Pool::default();
+        let (first, second) = (bundle(1, 1, b"a"), bundle(1, 1, b"b"));
+        assert_eq!(pool.add_from_client(Time(1), &first), Added::New);
+        assert_eq!(pool.add_from_client(Time(1), &first), Added::Known);
+        assert_eq!(pool.add_from_client(Time(1), &second), Added::NumberReused);
+        assert_eq!(
+            pool.add_from_peer(Time(1), &second, true),
+            Added::New,
+            "a block may name either"
+        );
+        pool.remove(&second.digest());
+        pool.supersede(first.client(), first.session(), first.number());
+        assert_eq!(pool.summary(false), Pending::default());
+        assert_eq!(pool.size(), (0, 0));
+    }
+
+    #[test]
+    fn one_client_cannot_fill_the_pool() {
+        let mut pool = Pool::default();
+        let large = vec![0; 200 << 10];
+        let mut added = 0;
+        for number in 1..200 {
+            match pool.add_from_client(Time(1), &bundle(1, number, &large)) {
+                Added::New => added += 1,
+                other => assert_eq!(other, Added::Busy),
+            }
+        }
+        assert!(added * large.len() <= POOL_CLIENT_BYTES_MAX && added > 50);
+        assert_eq!(pool.add_from_client(Time(1), &bundle(2, 1, b"x")), Added::New);
+    }
+
+    #[test]
+    fn what_waits_long_goes_to_all_with_doubling_pauses() {
+        let mut pool = Pool::default();
+        pool.add_from_client(Time(0), &bundle(1, 1, b"x"));
+        let mut at = Vec::new();
+        for ms in (0..30_000u64).step_by(100) {
+            if !pool.overdue(Time(ms * 1_000_000)).is_empty() {
+                at.push(ms / 1_000);
+            }
+        }
+        assert_eq!(at, [1, 3, 7, 15, 25]);
+        pool.add_from_peer(Time(0), &bundle(1, 2, b"y"), false);
+        assert!(pool.overdue(Time(29_999_000_000)).is_empty());
+        pool.overdue(Time(31_000_000_000));
+        assert_eq!(pool.size().0, 1, "a body that counts for nothing is dropped");
+    }
+}

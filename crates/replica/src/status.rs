@@ -1,0 +1,87 @@
+//! What a replica is doing: one line for people, one record for tools.
+
+use quorate_consensus::Timed;
+use quorate_types::{Height, Incarnation, ReplicaId, View};
+use std::fmt;
+
+/// Whether a replica takes part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// It has what its peers have.
+    Current,
+    /// It is catching up from its peers' logs.
+    CatchingUp,
+    /// No peer keeps its next height any more: it waits for a transfer of state and counts among f.
+    Out,
+    /// It has stopped for safety's sake.
+    Stopped,
+}
+
+impl State {
+    /// For status and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Current => "current",
+            Self::CatchingUp => "catching up",
+            Self::Out => "behind: no peer keeps the next height, needs a transfer of state",
+            Self::Stopped => "stopped: safety is broken, see the log",
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ReplicaStatus {
+    /// Which replica.
+    pub id: ReplicaId,
+    /// Which opening of it.
+    pub incarnation: Incarnation,
+    /// Whether it takes part.
+    pub state: State,
+    /// Its view.
+    pub view: View,
+    /// The leader of that view.
+    pub leader: ReplicaId,
+    /// Whether the view is in normal operation.
+    pub normal: bool,
+    /// Why the last view change happened; empty before the first.
+    pub last_view_change: &'static str,
+    /// Up to here every height is decided.
+    pub decided: Height,
+    /// Last height executed.
+    pub executed: Height,
+    /// Stable checkpoint.
+    pub stable: Height,
+    /// First decided height whose block is kept.
+    pub kept: Height,
+    /// Bundles and bytes in the pool.
+    pub pool: (usize, usize),
+    /// Entries in the guard, records, and held messages.
+    pub outbox: (usize, usize, usize),
+    /// Blocks in the tree.
+    pub blocks: usize,
+    /// Timers that are set.
+    pub timers: Vec<Timed>,
+    /// What was raised for the first time.
+    pub alarm: Option<String>,
+    /// Own messages that the guard refused: a sign of a bug in the protocol.
+    pub contradictions: u64,
+}
+
+impl fmt::Display for ReplicaStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "replica {} {} view {} leader {} decided {} executed {} stable {} pool {}",
+            self.id,
+            self.state.name(),
+            self.view,
+            self.leader,
+            self.decided,
+            self.executed,
+            self.stable,
+            self.pool.0
+        )
+    }
+}

@@ -1,0 +1,451 @@
+//! One step: call the protocol, then do what it wants done until nothing is left to do.
+
+use crate::outbox::{OwnCopy, OwnSignature, Unsent};
+use crate::output::{ConnId, Output, Ticket, Unsealed};
+use crate::pool::Added;
+use crate::{HostMessage, Replica};
+use quorate_consensus::{
+    Alarm, AnyProtocol, Basis, Checkpoint, CheckpointProof, Commit, Effect, Env, Message, Note, Reject, Seal,
+    To,
+};
+use quorate_types::codec::Wire;
+use quorate_types::wire::{Lane, Refusal};
+use quorate_types::{BlockId, Bundle, Executed, FullBlock, Height, LogEntry, Mark, ReplyBundle, View};
+use std::sync::Arc;
+
+/// Peers hear how far this replica is at most this often, and once after the last height of a burst.
+const ANNOUNCE_NS: u64 = 1_000_000_000;
+
+impl Replica {
+    /// Calls the protocol; what it wants done is done by [`Replica::settle`].
+    pub(crate) fn call<R>(&mut self, f: impl FnOnce(&mut dyn AnyProtocol, &mut Env<'_>) -> R) -> R {
+        self.host.lag = self.sequencer.lag();
+        let mut env = Env {
+            now: self.now,
+            me: self.setup.me,
+            committee: &self.setup.committee,
+            blocks: &mut self.blocks,
+            host: &mut self.host,
+            effects: &mut self.effects,
+        };
+        f(self.protocol.as_mut(), &mut env)
+    }
+
+    /// Does everything that is to be done, in order, until nothing is left.
+    pub(crate) fn settle(&mut self) {
+        loop {
+            self.outbox.begin_step();
+            self.spread_proposed();
+            for id in self.blocks.take_fresh() {
+                self.host.bodies.watch(&self.host.pool, &self.blocks, id);
+                // Header and payload are in the log before any promise about the block that follows.
+                self.log_block(id);
+            }
+            let mut effects = std::mem::take(&mut self.effects);
+            for effect in effects.drain(..) {
+                self.apply(effect);
+            }
+            self.effects = effects;
+            self.execute_decided();
+            let Some((id, how)) = self.host.bodies.next_news() else {
+                break;
+            };
+            self.outbox.begin_step();
+            self.log_block(id);
+            self.call(|protocol, env| protocol.on_ready(env, id, how));
+        }
+        self.notice_changes();
+    }
+
+    fn spread_proposed(&mut self) {
+        for (payload, bundles) in std::mem::take(&mut self.host.proposed) {
+            for bundle in bundles {
+                self.spread(&bundle);
+            }
+            self.send_frame(To::All, Lane::Bodies, Unsealed::Payload(payload));
+        }
+    }
+
+    /// Sends a bundle's bytes to all, once.
+    fn spread(&mut self, bundle: &Arc<Bundle>) {
+        if self.host.pool.mark_spread(&bundle.digest()) {
+            self.send_frame(To::All, Lane::Bodies, Unsealed::Bundle(Arc::clone(bundle)));
+        }
+    }
+
+    pub(crate) fn send_frame(&mut self, to: To, lane: Lane, frame: Unsealed) {
+        self.out.push_back(Output::Send { to, lane, frame });
+    }
+
+    fn log_block(&mut self, id: BlockId) {
+        if self.logged.contains(&id)
+            || self
+                .host
+                .bodies
+                .ready(&self.host.pool, &self.blocks, id)
+                .is_none()
+        {
+            return;
+        }
+        let Some(block) = self.blocks.get(id).cloned() else {
+            return;
+        };
+        let Some(payload) = self.host.bodies.payload(block.payload).cloned() else {
+            return;
+        };
+        self.logged.insert(id);
+        self.outbox
+            .persist(LogEntry::Block(block, payload), &mut self.out);
+    }
+
+    fn apply(&mut self, effect: Effect) {
+        match effect {
+            Effect::Record { key, bytes } => self.outbox.record(key, bytes, &mut self.out),
+            Effect::Send { to, hold, message } => {
+                if let Err(Unsent::Contradiction(slot, _)) =
+                    self.outbox.send(to, hold, message, &mut self.out)
+                {
+                    self.contradictions = self.contradictions.saturating_add(1);
+                    let note = Note {
+                        what: "guard refused a second statement",
+                        view: slot.view,
+                        height: slot.height,
+                    };
+                    self.out.push_back(Output::Trace(note));
+                }
+            }
+            Effect::Commit(what, basis) => self.commit(what, basis),
+            Effect::Want(id, from) => {
+                self.host
+                    .bodies
+                    .want(self.now, &self.blocks, id, Height::ZERO, from);
+                self.send_asks();
+            }
+            Effect::CatchUp(proof) => self.learn_proof(*proof),
+            Effect::Urgent(peer) => self.out.push_back(Output::Urgent(peer)),
+            Effect::Accuse(evidence) => {
+                let (statement, _) = evidence.first;
+                let note = Note {
+                    what: "equivocation",
+                    view: statement.view,
+                    height: statement.height,
+                };
+                self.out.push_back(Output::Trace(note));
+            }
+            Effect::Alarm(alarm) => self.stop(alarm),
+            Effect::Note(note) => self.out.push_back(Output::Trace(note)),
+        }
+    }
+
+    fn commit(&mut self, what: Commit, _basis: Basis) {
+        match what {
+            Commit::At(height, id) => {
+                self.decide(height, id);
+            }
+            Commit::Chain(id) => {
+                let root = self.blocks.root();
+                let Ok(path) = self.blocks.path(id, root) else {
+                    return self
+                        .host
+                        .bodies
+                        .want(self.now, &self.blocks, id, Height::ZERO, self.last.leader);
+                };
+                for id in path {
+                    if let Some(height) = self.blocks.get(id).map(|block| block.height) {
+                        self.decide(height, id);
+                    }
+                }
+                self.blocks.set_root(id);
+            }
+        }
+    }
+
+    /// Something is decided; two decisions for one height stop the replica. True when it is news.
+    pub(crate) fn decide(&mut self, height: Height, id: BlockId) -> bool {
+        match self.sequencer.decide(height, id) {
+            Ok(news) => news,
+            Err(alarm) => {
+                self.stop(alarm);
+                false
+            }
+        }
+    }
+
+    pub(crate) fn stop(&mut self, alarm: Alarm) {
+        if self.stopped.is_none() {
+            self.stopped = Some(alarm);
+            self.out.push_back(Output::Stop(alarm));
+        }
+    }
+
+    /// Hands decided heights to the executor, in order, as far as their bodies are here.
+    fn execute_decided(&mut self) {
+        while self.stopped.is_none()
+            && let Some((height, id)) = self.sequencer.next()
+        {
+            let full = if id == BlockId::null(height) {
+                FullBlock::null(height)
+            } else {
+                let block = self.blocks.get(id);
+                let Some(full) = block.and_then(|block| self.host.bodies.assemble(block, id)) else {
+                    break;
+                };
+                full
+            };
+            self.outbox.begin_step();
+            self.log_block(id);
+            for bundle in &full.bundles {
+                if !self.host.pool.settle(&bundle.digest()) {
+                    self.outbox
+                        .persist(LogEntry::Body(Arc::clone(bundle)), &mut self.out);
+                }
+            }
+            self.outbox
+                .persist(LogEntry::Decided { height, id }, &mut self.out);
+            self.sequencer.issue(height);
+            self.out.push_back(Output::Execute(full));
+        }
+    }
+
+    /// The view or the leader may have changed, and with them the window and whom clients' bundles go to.
+    fn notice_changes(&mut self) {
+        let status = self.protocol.status();
+        self.window.set(&self.protocol.window());
+        let (old, me) = (std::mem::replace(&mut self.last, status), self.setup.me);
+        if status.view != old.view {
+            self.host.pool.untake();
+            self.outbox.raise_floors(self.protocol.floors(), &mut self.out);
+            self.pending_changed = true;
+        }
+        if status.leader != old.leader && status.leader != me {
+            for bundle in self.host.pool.waiting() {
+                self.send_frame(To::One(status.leader), Lane::Bodies, Unsealed::Bundle(bundle));
+            }
+        }
+    }
+
+    /// A client handed over a bundle whose authenticator holds.
+    pub(crate) fn on_client(&mut self, conn: ConnId, bundle: Arc<Bundle>) {
+        let (client, digest) = (bundle.client(), bundle.digest());
+        let why = match self.host.pool.add_from_client(self.now, &bundle) {
+            Added::New => {
+                self.take_in(&bundle);
+                if self.last.leader != self.setup.me {
+                    self.send_frame(To::One(self.last.leader), Lane::Bodies, Unsealed::Bundle(bundle));
+                }
+                return;
+            }
+            Added::Known => return,
+            Added::Busy => Refusal::Busy,
+            Added::NumberReused => Refusal::NumberReused,
+        };
+        self.out.push_back(Output::Refuse {
+            conn,
+            client,
+            bundle: digest,
+            why,
+        });
+    }
+
+    /// A peer handed over a bundle whose authenticator holds.
+    pub(crate) fn on_bundle(&mut self, _from: quorate_types::ReplicaId, bundle: Arc<Bundle>, pending: bool) {
+        if self.host.pool.add_from_peer(self.now, &bundle, pending) == Added::New {
+            self.take_in(&bundle);
+        }
+    }
+
+    fn take_in(&mut self, bundle: &Arc<Bundle>) {
+        self.outbox.begin_step();
+        // Bodies go to the log when they arrive, without a sync: the next promise's sync covers them.
+        self.outbox
+            .persist(LogEntry::Body(Arc::clone(bundle)), &mut self.out);
+        if self.last.leader == self.setup.me {
+            self.spread(bundle);
+        }
+        self.host
+            .bodies
+            .add_bundle(&self.host.pool, &self.blocks, bundle.digest());
+        self.pending_changed = true;
+    }
+
+    /// An own message was sealed and queued: the protocol hears it once, as the own copy.
+    pub(crate) fn on_own(&mut self, ticket: Ticket, signature: OwnSignature) {
+        let me = self.setup.me;
+        match self.outbox.own_copy(ticket) {
+            Some(OwnCopy::Protocol(message)) => {
+                let seal = Seal { by: me, signature };
+                // A refusal of one's own copy only says that it came too late to matter.
+                let _: Result<(), Reject> = self.deliver(me, seal, message);
+            }
+            Some(OwnCopy::Host(HostMessage::Checkpoint(checkpoint))) => {
+                if let Some(signature) = signature {
+                    self.on_checkpoint(me, checkpoint, signature);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn deliver(
+        &mut self,
+        link: quorate_types::ReplicaId,
+        seal: Seal,
+        message: Box<dyn Message>,
+    ) -> Result<(), Reject> {
+        self.call(|protocol, env| protocol.on_message(env, link, seal, message))
+    }
+
+    /// Everything up to a mark is on disk.
+    pub(crate) fn on_durable(&mut self, mark: Mark) {
+        self.outbox.durable(mark, &mut self.out);
+        if self.proof_mark.is_some_and(|mark| self.outbox.is_durable(mark)) {
+            self.proof_mark = None;
+            self.install_checkpoint();
+        }
+    }
+
+    /// A block was executed.
+    pub(crate) fn on_executed(&mut self, executed: Executed) {
+        let height = executed.height;
+        if height <= self.sequencer.executed() {
+            return; // Of an earlier incarnation, or replayed.
+        }
+        self.sequencer.executed_one(height);
+        let fresh = executed.fresh();
+        let (view, leader) = (self.last.view, self.last.leader);
+        for bundle in executed.bundles {
+            self.host.pool.remove(&bundle.bundle);
+            self.host
+                .pool
+                .supersede(bundle.client, bundle.session, bundle.number);
+            let reply = ReplyBundle {
+                session: bundle.session,
+                number: bundle.number,
+                bundle: bundle.bundle,
+                result: bundle.result,
+                outcome: bundle.outcome,
+                view,
+                leader,
+            };
+            self.out.push_back(Output::Reply {
+                client: bundle.client,
+                reply,
+            });
+        }
+        self.host.bodies.executed(&self.blocks, height);
+        let id = self.sequencer.decided(height).unwrap_or(BlockId::null(height));
+        self.host.note_executed([id]);
+        if let Some(state) = executed.state {
+            self.sign_checkpoint(height, id, state);
+        }
+        self.announce_at.get_or_insert(self.now.plus(ANNOUNCE_NS));
+        self.decided.advance(self.now, self.sequencer.contiguous());
+        self.chase();
+        self.call(|protocol, env| protocol.on_executed(env, height, fresh));
+    }
+
+    fn sign_checkpoint(&mut self, height: Height, block: BlockId, state: quorate_types::Digest) {
+        // The block's own view, not the one it was decided in: replicas may differ in that.
+        let view = self.blocks.get(block).map_or(View::ZERO, |block| block.view);
+        let checkpoint = Checkpoint {
+            height,
+            block,
+            view,
+            state,
+        };
+        self.checkpoints.note_own(checkpoint);
+        let stable = self.checkpoints.stable().checkpoint;
+        if stable.height == height && stable != checkpoint {
+            return self.stop(Alarm::StateDiverged { height });
+        }
+        // Refused only where the guard knows a signature about this height from before a restart.
+        let message = HostMessage::Checkpoint(checkpoint);
+        let _: Result<(), Unsent> = self.outbox.send_host(self.now, To::All, message, &mut self.out);
+    }
+
+    /// A replica signed a checkpoint.
+    pub(crate) fn on_checkpoint(
+        &mut self,
+        by: quorate_types::ReplicaId,
+        checkpoint: Checkpoint,
+        signature: quorate_types::Signature,
+    ) {
+        if let Some(proof) = self.checkpoints.add(by, checkpoint, signature) {
+            self.learn_proof(proof);
+        } else if self.checkpoints.far_ahead().len() >= self.setup.committee.weak()
+            && self.ask_proof_at <= self.now
+        {
+            self.ask_proof_at = self.now.plus(ANNOUNCE_NS);
+            let to = To::Some(self.checkpoints.far_ahead());
+            let _: Result<(), Unsent> =
+                self.outbox
+                    .send_host(self.now, to, HostMessage::AskProof, &mut self.out);
+        }
+    }
+
+    /// A checkpoint is stable. It counts when its proof is durable.
+    pub(crate) fn learn_proof(&mut self, proof: CheckpointProof) {
+        if let Some(own) = self.checkpoints.diverged(&proof.checkpoint) {
+            return self.stop(Alarm::StateDiverged { height: own.height });
+        }
+        let bytes = proof.to_bytes();
+        if self.checkpoints.prepare(proof) {
+            self.outbox.begin_step();
+            self.outbox.persist(LogEntry::Proof(bytes), &mut self.out);
+            let mark = self.outbox.appended();
+            self.proof_mark = Some(mark);
+            self.outbox.wait_lazily(mark, self.now);
+        }
+    }
+
+    fn install_checkpoint(&mut self) {
+        let Some(stable) = self.checkpoints.install().map(|proof| proof.checkpoint) else {
+            return;
+        };
+        // What is not executed is kept, also below the checkpoint: it is executed from here.
+        let settled = stable.height.min(self.sequencer.executed());
+        self.outbox.forget_records(stable.height);
+        self.sequencer.prune(stable.height);
+        if settled == stable.height {
+            self.blocks.set_root(stable.block);
+        }
+        let old = self.blocks.iter().filter(|(_, block)| block.height <= settled);
+        let gone: Vec<BlockId> = old.map(|(id, _)| *id).collect();
+        self.blocks.prune(settled);
+        for id in &gone {
+            self.logged.remove(id);
+        }
+        let (blocks, root) = (&self.blocks, self.blocks.root());
+        self.host.forget(|id| blocks.contains(*id) || *id == root);
+        self.host.bodies.prune(&self.blocks, &gone, settled);
+        self.call(|protocol, env| protocol.on_checkpoint(env, &stable));
+        self.outbox.begin_step();
+        self.outbox.raise_floors(self.protocol.floors(), &mut self.out);
+    }
+
+    /// The log has begun a new segment: everything that still binds stands there once more, so that older
+    /// segments are needed for decided blocks only.
+    pub(crate) fn write_base(&mut self) {
+        self.outbox.begin_step();
+        self.outbox.persist(LogEntry::BaseBegin, &mut self.out);
+        self.outbox
+            .persist(LogEntry::Incarnation(self.incarnation), &mut self.out);
+        let stable = self.checkpoints.stable();
+        if !stable.is_genesis() {
+            self.outbox
+                .persist(LogEntry::Proof(stable.to_bytes()), &mut self.out);
+        }
+        self.outbox.write_base(&mut self.out);
+        for id in &self.logged {
+            if let Some(block) = self.blocks.get(*id)
+                && let Some(payload) = self.host.bodies.payload(block.payload)
+                && !self.host.is_executed(id)
+            {
+                let entry = LogEntry::Block(Arc::clone(block), Arc::clone(payload));
+                self.outbox.persist(entry, &mut self.out);
+            }
+        }
+        self.outbox.persist(LogEntry::BaseEnd, &mut self.out);
+        self.outbox.wait_lazily(self.outbox.appended(), self.now);
+    }
+}
