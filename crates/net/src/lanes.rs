@@ -1,0 +1,412 @@
+//! The part of a link that survives its connections: three lanes with their sequence numbers, what is kept
+//! for sending again, and what was received.
+//!
+//! Numbers count the frames of one lane in one direction, from zero, for the whole life of the sender (its
+//! incarnation). The receiver takes each number once and in order. A frame is kept until it is acknowledged;
+//! when too much is kept, the oldest half goes, and if the other side turns out not to have it, both sides
+//! hear [`Loss`]: the sender when it skips the numbers, the receiver when it sees them skipped.
+
+use crate::frame::{HEADER_BYTES, Header, Refusal};
+use bytes::Bytes;
+use quorate_types::limits::{RESEND_BYTES_MAX, RESEND_FRAMES_MAX};
+use quorate_types::wire::{Lane, PeerHello};
+use quorate_types::{Incarnation, ReplicaId};
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+/// In which direction frames were lost.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Direction {
+    /// What the peer sent to us.
+    Incoming,
+    /// What we sent to the peer.
+    Outgoing,
+}
+
+/// Frames `from..to` of a lane are lost for good.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loss {
+    /// In which direction.
+    pub direction: Direction,
+    /// On which lane.
+    pub lane: Lane,
+    /// Number of the first frame that is lost.
+    pub from: u64,
+    /// Number of the first frame after the gap; [`u64::MAX`] when nobody knows, because the peer started a
+    /// new life.
+    pub to: u64,
+}
+
+/// The body is too large for its lane: no peer would take it. Always the caller's own mistake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a frame of {bytes} bytes does not fit on lane {lane:?}")]
+pub struct Oversize {
+    /// The lane.
+    pub lane: Lane,
+    /// Bytes of the body.
+    pub bytes: usize,
+}
+
+/// How much a lane keeps for sending again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ResendLimits {
+    /// Bytes at most.
+    pub bytes: usize,
+    /// Frames at most.
+    pub frames: usize,
+}
+
+impl Default for ResendLimits {
+    fn default() -> Self {
+        Self {
+            bytes: RESEND_BYTES_MAX,
+            frames: RESEND_FRAMES_MAX,
+        }
+    }
+}
+
+/// A body in shared pieces: cloning it for every peer of a broadcast copies no byte.
+#[derive(Clone, Debug)]
+enum Body {
+    One(Bytes),
+    Two([Bytes; 2]),
+    Many(Arc<[Bytes]>),
+}
+
+/// Pieces of one body at most; a body in more pieces is put together into one.
+const PIECES_MAX: usize = 16;
+
+impl Body {
+    fn new(parts: &[Bytes]) -> Self {
+        match parts {
+            [one] => Self::One(one.clone()),
+            [one, two] => Self::Two([one.clone(), two.clone()]),
+            _ if parts.len() <= PIECES_MAX => Self::Many(Arc::from(parts)),
+            _ => Self::One(parts.concat().into()),
+        }
+    }
+
+    fn pieces(&self) -> &[Bytes] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Two(two) => two,
+            Self::Many(many) => many,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Kept {
+    header: [u8; HEADER_BYTES],
+    body: Body,
+    bytes: usize,
+}
+
+/// One lane towards the peer.
+#[derive(Debug, Default)]
+struct Outgoing {
+    /// Frames `first..first + kept.len()`, without a gap.
+    kept: VecDeque<Kept>,
+    first: u64,
+    /// Number of the next frame that this connection sends; below `first` when frames in between are gone.
+    cursor: u64,
+    bytes: usize,
+}
+
+impl Outgoing {
+    fn next(&self) -> u64 {
+        self.first
+            .saturating_add(u64::try_from(self.kept.len()).unwrap_or(u64::MAX))
+    }
+
+    fn drop_first(&mut self) {
+        if let Some(frame) = self.kept.pop_front() {
+            self.bytes = self.bytes.saturating_sub(frame.bytes);
+            self.first = self.first.saturating_add(1);
+        }
+    }
+
+    fn drop_below(&mut self, number: u64) {
+        while self.first < number && !self.kept.is_empty() {
+            self.drop_first();
+        }
+    }
+
+    /// How many of the kept frames this connection has sent.
+    fn sent(&self) -> usize {
+        usize::try_from(self.cursor.saturating_sub(self.first)).unwrap_or(usize::MAX)
+    }
+}
+
+/// What a call to [`Lanes::gather`] collected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Gathered {
+    pub(crate) slices: usize,
+    pub(crate) bytes: usize,
+    frames: [u64; 3],
+}
+
+/// Sequence numbers, resend buffers and expectations towards one peer.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    limits: ResendLimits,
+    out: [Outgoing; 3],
+    expected: [u64; 3],
+    /// The life of the peer that `expected` counts; zero before the first.
+    heard: Incarnation,
+}
+
+impl Lanes {
+    pub(crate) fn new(limits: ResendLimits) -> Self {
+        Self {
+            limits,
+            out: Default::default(),
+            expected: [0; 3],
+            heard: Incarnation::ZERO,
+        }
+    }
+
+    fn out(&self, lane: Lane) -> &Outgoing {
+        let [consensus, bodies, catch_up] = &self.out;
+        match lane {
+            Lane::Consensus => consensus,
+            Lane::Bodies => bodies,
+            Lane::CatchUp => catch_up,
+        }
+    }
+
+    fn out_mut(&mut self, lane: Lane) -> &mut Outgoing {
+        let [consensus, bodies, catch_up] = &mut self.out;
+        match lane {
+            Lane::Consensus => consensus,
+            Lane::Bodies => bodies,
+            Lane::CatchUp => catch_up,
+        }
+    }
+
+    fn expected_mut(&mut self, lane: Lane) -> &mut u64 {
+        let [consensus, bodies, catch_up] = &mut self.expected;
+        match lane {
+            Lane::Consensus => consensus,
+            Lane::Bodies => bodies,
+            Lane::CatchUp => catch_up,
+        }
+    }
+
+    pub(crate) fn heard(&self) -> Incarnation {
+        self.heard
+    }
+
+    /// Number of the next frame that this connection sends on a lane.
+    pub(crate) fn cursor(&self, lane: Lane) -> u64 {
+        self.out(lane).cursor
+    }
+
+    /// The next numbers expected: what hello and acknowledgements say.
+    pub(crate) fn expected(&self) -> [u64; 3] {
+        self.expected
+    }
+
+    /// Bytes kept, and those of them that this connection has not sent.
+    pub(crate) fn backlog(&self) -> (usize, usize) {
+        self.out.iter().fold((0, 0), |(kept, unsent), lane| {
+            let sent: usize = lane.kept.iter().take(lane.sent()).map(|frame| frame.bytes).sum();
+            (
+                kept.saturating_add(lane.bytes),
+                unsent.saturating_add(lane.bytes.saturating_sub(sent)),
+            )
+        })
+    }
+
+    /// Puts a frame into its lane, and drops the oldest half of what the lane keeps if that is too much:
+    /// half, so that a peer that stays away is reported lost once in a while and not with every frame.
+    pub(crate) fn push(&mut self, lane: Lane, frame_type: u8, parts: &[Bytes]) -> Result<(), Oversize> {
+        let bytes = parts.iter().map(Bytes::len).fold(0, usize::saturating_add);
+        let limits = self.limits;
+        let out = self.out_mut(lane);
+        let number = out.next();
+        let header = Header {
+            lane,
+            number,
+            frame_type,
+        };
+        let header = header.encode(bytes).ok_or(Oversize { lane, bytes })?;
+        let bytes = bytes.saturating_add(HEADER_BYTES);
+        let full = out.bytes.saturating_add(bytes) > limits.bytes || out.kept.len() >= limits.frames;
+        while full && (out.bytes > limits.bytes / 2 || out.kept.len() > limits.frames / 2) {
+            out.drop_first();
+        }
+        out.bytes = out.bytes.saturating_add(bytes);
+        out.kept.push_back(Kept {
+            header,
+            body: Body::new(parts),
+            bytes,
+        });
+        Ok(())
+    }
+
+    /// Whether this connection has frames to send.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.out.iter().any(|lane| lane.cursor < lane.next())
+    }
+
+    /// Steps over frames that were dropped before this connection sent them, and reports them lost.
+    pub(crate) fn skip_gaps(&mut self, lost: &mut Vec<Loss>) {
+        for (lane, out) in Lane::ALL.into_iter().zip(&mut self.out) {
+            if out.cursor < out.first {
+                lost.push(Loss {
+                    direction: Direction::Outgoing,
+                    lane,
+                    from: out.cursor,
+                    to: out.first,
+                });
+                out.cursor = out.first;
+            }
+        }
+    }
+
+    /// Collects frames that this connection has not sent, lane by lane, until `slices` is full or `limit`
+    /// bytes are reached: at least one frame if there is one. Gaps must have been stepped over.
+    pub(crate) fn gather<'a>(&'a self, slices: &mut [IoSlice<'a>], limit: usize) -> Gathered {
+        let mut gathered = Gathered::default();
+        let mut free = slices.iter_mut();
+        for (lane, count) in Lane::ALL.into_iter().zip(&mut gathered.frames) {
+            let out = self.out(lane);
+            for frame in out.kept.range(out.sent().min(out.kept.len())..) {
+                let pieces = frame.body.pieces();
+                if gathered.bytes >= limit || free.len() <= pieces.len() {
+                    return gathered;
+                }
+                let whole = std::iter::once(&frame.header[..]).chain(pieces.iter().map(|piece| &piece[..]));
+                for (piece, slot) in whole.zip(&mut free) {
+                    *slot = IoSlice::new(piece);
+                    gathered.slices = gathered.slices.saturating_add(1);
+                }
+                gathered.bytes = gathered.bytes.saturating_add(frame.bytes);
+                *count = count.saturating_add(1);
+            }
+        }
+        gathered
+    }
+
+    /// Marks what was gathered as sent on this connection.
+    pub(crate) fn sent(&mut self, gathered: &Gathered) {
+        for (lane, count) in self.out.iter_mut().zip(gathered.frames) {
+            lane.cursor = lane.cursor.saturating_add(count);
+        }
+    }
+
+    /// Takes an acknowledgement: the numbers that the peer expects next.
+    pub(crate) fn acknowledge(&mut self, next: [u64; 3]) -> Result<(), Refusal> {
+        if self.out.iter().zip(next).any(|(lane, next)| next > lane.cursor) {
+            return Err(Refusal::NeverSent);
+        }
+        for (lane, next) in self.out.iter_mut().zip(next) {
+            lane.drop_below(next);
+        }
+        Ok(())
+    }
+
+    /// Takes the number of a frame that came, before the frame is handed out; the gap before it, if there is
+    /// one.
+    pub(crate) fn accept(&mut self, lane: Lane, number: u64) -> Result<Option<Loss>, Refusal> {
+        let gap = self.announced(lane, number)?;
+        *self.expected_mut(lane) = number.saturating_add(1);
+        Ok(gap)
+    }
+
+    /// The peer goes on with this number; the gap before it, if there is one.
+    pub(crate) fn announced(&mut self, lane: Lane, number: u64) -> Result<Option<Loss>, Refusal> {
+        let expected = self.expected_mut(lane);
+        let from = *expected;
+        if number < from || number == u64::MAX {
+            return Err(Refusal::Repeated);
+        }
+        *expected = number;
+        Ok((number > from).then_some(Loss {
+            direction: Direction::Incoming,
+            lane,
+            from,
+            to: number,
+        }))
+    }
+
+    /// Begins a connection: goes on where the peer says that it stopped hearing us, and reports what is lost.
+    /// When the peer started a new life, what was kept for the old one is dropped: it was addressed to
+    /// somebody who is gone. A hello that is refused changes nothing. Returns the lanes on which the peer
+    /// would not see a gap by itself, because no frame follows it.
+    pub(crate) fn resume(
+        &mut self,
+        me: Incarnation,
+        hello: &PeerHello,
+        lost: &mut Vec<Loss>,
+    ) -> Result<[bool; 3], Refusal> {
+        let knows_me = hello.heard == me;
+        if knows_me
+            && self
+                .out
+                .iter()
+                .zip(hello.next)
+                .any(|(lane, next)| next > lane.next())
+        {
+            return Err(Refusal::NeverSent);
+        }
+        let new_life = self.heard != Incarnation::ZERO && self.heard != hello.incarnation;
+        if new_life {
+            self.forget_old_life(lost);
+        }
+        self.heard = hello.incarnation;
+        let mut announce = [false; 3];
+        for ((lane, next), announce) in self.out.iter_mut().zip(hello.next).zip(&mut announce) {
+            let expects = if knows_me { next } else { 0 };
+            lane.drop_below(expects);
+            *announce = expects < lane.first && lane.kept.is_empty();
+            // What went to the old life was reported when it was forgotten.
+            lane.cursor = if new_life { lane.first } else { expects };
+        }
+        self.skip_gaps(lost);
+        Ok(announce)
+    }
+
+    fn forget_old_life(&mut self, lost: &mut Vec<Loss>) {
+        let lanes = Lane::ALL.into_iter().zip(&mut self.out).zip(&mut self.expected);
+        for ((lane, out), expected) in lanes {
+            lost.push(Loss {
+                direction: Direction::Incoming,
+                lane,
+                from: *expected,
+                to: u64::MAX,
+            });
+            *expected = 0;
+            if !out.kept.is_empty() {
+                lost.push(Loss {
+                    direction: Direction::Outgoing,
+                    lane,
+                    from: out.first,
+                    to: out.next(),
+                });
+            }
+            out.first = out.next();
+            out.kept.clear();
+            out.bytes = 0;
+        }
+    }
+}
+
+/// What a hello must agree on, and who it must come from.
+pub(crate) fn check_hello(ours: &PeerHello, theirs: &PeerHello, peer: ReplicaId) -> Result<(), Refusal> {
+    if theirs.cluster != ours.cluster {
+        Err(Refusal::OtherCluster)
+    } else if theirs.epoch != ours.epoch {
+        Err(Refusal::OtherEpoch)
+    } else if theirs.protocol != ours.protocol {
+        Err(Refusal::OtherProtocol)
+    } else if theirs.id != peer {
+        Err(Refusal::OtherReplica)
+    } else if theirs.incarnation == Incarnation::ZERO {
+        Err(Refusal::BadHello)
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,184 @@
+//! What lies between a socket and plain text: TLS, or nothing. Bytes in, bytes out; the sockets are the
+//! reactor's.
+
+use crate::frame::Refusal;
+use crate::tls;
+use quorate_types::PublicKey;
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+use std::fmt;
+use std::io::{self, BufRead, IoSlice, Write};
+use std::sync::Arc;
+
+/// One connection's session.
+pub struct Session(Kind);
+
+enum Kind {
+    /// What waits to be written, and how much of it was.
+    Plain {
+        out: Vec<u8>,
+        written: usize,
+    },
+    Tls(Box<Connection>),
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Kind::Plain { .. } => "Session(plain)",
+            Kind::Tls(_) => "Session(tls)",
+        })
+    }
+}
+
+impl Session {
+    /// No protection at all.
+    #[must_use]
+    pub fn plain() -> Self {
+        Self(Kind::Plain {
+            out: Vec::new(),
+            written: 0,
+        })
+    }
+
+    /// The side that dials.
+    ///
+    /// # Errors
+    /// When the TLS library refuses its configuration.
+    pub fn dial(config: &Arc<ClientConfig>) -> Result<Self, Refusal> {
+        let name = tls::server_name().map_err(|_| Refusal::Tls("no name to dial"))?;
+        let connection = ClientConnection::new(config.clone(), name).map_err(refusal)?;
+        Ok(Self::tls(Connection::from(connection)))
+    }
+
+    /// The side that is dialled.
+    ///
+    /// # Errors
+    /// When the TLS library refuses its configuration.
+    pub fn accept(config: &Arc<ServerConfig>) -> Result<Self, Refusal> {
+        let connection = ServerConnection::new(config.clone()).map_err(refusal)?;
+        Ok(Self::tls(Connection::from(connection)))
+    }
+
+    fn tls(mut connection: Connection) -> Self {
+        // What waits is counted by who hands it over.
+        connection.set_buffer_limit(None);
+        Self(Kind::Tls(Box::new(connection)))
+    }
+
+    /// Whether plain text cannot flow yet.
+    #[must_use]
+    pub fn is_handshaking(&self) -> bool {
+        match &self.0 {
+            Kind::Plain { .. } => false,
+            Kind::Tls(connection) => connection.is_handshaking(),
+        }
+    }
+
+    /// The key that the other side has proved to hold; `None` in plain text, and from clients.
+    #[must_use]
+    pub fn peer_key(&self) -> Option<PublicKey> {
+        match &self.0 {
+            Kind::Plain { .. } => None,
+            Kind::Tls(connection) => connection.peer_certificates()?.first().and_then(tls::key_of),
+        }
+    }
+
+    /// Takes what was read from the socket and hands out the plain text in it.
+    ///
+    /// # Errors
+    /// When the other side broke the rules of TLS, or what `sink` says. [`Refusal::Closed`] when the other
+    /// side has ended the session properly.
+    pub fn read(
+        &mut self,
+        mut bytes: &[u8],
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let Kind::Tls(connection) = &mut self.0 else {
+            return sink(bytes);
+        };
+        while !bytes.is_empty() {
+            // The library takes a few kB at a time, and must be emptied each time or it refuses more.
+            let taken = connection
+                .read_tls(&mut bytes)
+                .map_err(|_| Refusal::Tls("a TLS record is too large"))?;
+            connection.process_new_packets().map_err(refusal)?;
+            let mut reader = connection.reader();
+            loop {
+                match reader.fill_buf() {
+                    Ok([]) => return Err(Refusal::Closed),
+                    Ok(plain) => {
+                        sink(plain)?;
+                        let count = plain.len();
+                        reader.consume(count);
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(_) => return Err(Refusal::Tls("the TLS session ended early")),
+                }
+            }
+            if taken == 0 {
+                return Err(Refusal::Closed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes plain text. All of it: how much may wait is decided by who hands it over.
+    pub fn send(&mut self, slices: &[IoSlice<'_>]) {
+        match &mut self.0 {
+            Kind::Plain { out, .. } => slices.iter().for_each(|slice| out.extend_from_slice(slice)),
+            Kind::Tls(connection) => {
+                // Without a limit the library takes everything, or the session is broken and the next read
+                // or write says so.
+                let _ = connection.writer().write_vectored(slices);
+            }
+        }
+    }
+
+    /// Says that nothing more will be sent.
+    pub fn finish(&mut self) {
+        if let Kind::Tls(connection) = &mut self.0 {
+            connection.send_close_notify();
+        }
+    }
+
+    /// Whether something waits to be written to the socket.
+    #[must_use]
+    pub fn pending(&self) -> bool {
+        match &self.0 {
+            Kind::Plain { out, .. } => !out.is_empty(),
+            Kind::Tls(connection) => connection.wants_write(),
+        }
+    }
+
+    /// Writes to the socket once; returns how many bytes it took.
+    ///
+    /// # Errors
+    /// What the socket says.
+    pub fn write(&mut self, socket: &mut dyn Write) -> io::Result<usize> {
+        match &mut self.0 {
+            Kind::Plain { out, written } => {
+                let count = socket.write(out.get(*written..).unwrap_or_default())?;
+                *written = written.saturating_add(count);
+                if *written >= out.len() {
+                    out.clear();
+                    *written = 0;
+                    if out.capacity() > PLAIN_KEEP_BYTES {
+                        *out = Vec::new();
+                    }
+                }
+                Ok(count)
+            }
+            Kind::Tls(connection) => connection.write_tls(socket),
+        }
+    }
+}
+
+/// Memory that an idle plain session keeps for writing.
+const PLAIN_KEEP_BYTES: usize = 1 << 20;
+
+fn refusal(error: rustls::Error) -> Refusal {
+    Refusal::Tls(tls::reason(&error))
+}
+
+#[cfg(test)]
+mod tests;
