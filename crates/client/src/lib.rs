@@ -1,1 +1,8 @@
+//! # quorate-client
+//!
 //! Being built.
+
+#![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
+
+pub mod cluster;
+pub mod core;

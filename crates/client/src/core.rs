@@ -1,0 +1,394 @@
+//! One client as a pure state machine: one key, one session at a time, bundles in flight.
+//!
+//! It takes operations, replies, link changes and the time, and says what to send and what became of the
+//! operations. It owns no socket, clock or randomness, so the drivers and the simulator run the same code.
+//!
+//! * The content of a bundle never changes after it was sent: what is sent again is the same bytes.
+//! * A result is believed when f + 1 distinct replicas report it for exactly this content and it hashes to
+//!   what they report.
+//! * What one replica says about itself (view, refusals) is advice: it moves retries, never results.
+//! * After the loss of a session nothing is executed a second time behind the caller's back: what was sent
+//!   fails with an unknown fate, what was not sent waits for the next session.
+//!
+//! Not here: sockets and reconnects (`driver`, `asynchronous`), keys from files, random nonces.
+
+mod draft;
+mod event;
+mod flight;
+mod leader;
+mod opening;
+mod replies;
+#[cfg(test)]
+mod tests;
+
+pub use draft::{Prepared, SubmitError, Ticket};
+pub use event::{Answer, BundleResults, Counters, Event, Failure, Fate, Output};
+
+use crate::cluster::ClusterInfo;
+use draft::Draft;
+use flight::Flight;
+use leader::LeaderGuess;
+use quorate_crypto::SigningKey;
+use quorate_types::wire::FromReplica;
+use quorate_types::{
+    BodyLimits, BundleDigest, BundleNo, ClientAuth, ClientId, ClusterId, ReplicaId, SessionId, Time, quorum,
+};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Settings of a client that are equal for all clients of a cluster, and its own bounds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Which cluster.
+    pub cluster: ClusterId,
+    /// How many replicas there are.
+    pub n: usize,
+    /// Faulty replicas tolerated.
+    pub f: usize,
+    /// How bundles prove where they come from.
+    pub client_auth: ClientAuth,
+    /// Limits on requests and bundles.
+    pub limits: BodyLimits,
+    /// `W_c`: bundle numbers above a session's floor that may be in use.
+    pub client_window: u32,
+    /// Bundles in flight at most. What is submitted meanwhile is collected into the next bundle, so a larger
+    /// number means smaller bundles.
+    pub in_flight_max: usize,
+    /// Bytes of operations that wait to be sent at most.
+    pub waiting_bytes_max: usize,
+    /// `Tc`: what has no answer after this many nanoseconds goes to all replicas.
+    pub retry_ns: u64,
+    /// The pause between retries doubles up to this many nanoseconds.
+    pub retry_ns_max: u64,
+    /// The leader of view 0.
+    pub first_leader: ReplicaId,
+}
+
+impl Settings {
+    /// The usual settings for a cluster.
+    #[must_use]
+    pub fn of(cluster: &ClusterInfo) -> Self {
+        Self {
+            cluster: cluster.cluster,
+            n: cluster.n(),
+            f: cluster.f,
+            client_auth: cluster.client_auth,
+            limits: cluster.limits,
+            client_window: cluster.client_window,
+            in_flight_max: 8,
+            waiting_bytes_max: 16 << 20,
+            retry_ns: 800_000_000,
+            retry_ns_max: 10_000_000_000,
+            first_leader: ReplicaId(0),
+        }
+    }
+}
+
+/// Whether a replica can be reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkState {
+    /// The connection stands: what is sent will arrive unless it breaks.
+    Up,
+    /// There is no connection, or it could not be made.
+    Down,
+}
+
+/// What holds a number of the session.
+#[derive(Debug)]
+enum Slot {
+    /// Given to a prepared bundle that was not submitted yet.
+    Reserved,
+    /// On its way.
+    Flying(Box<Flight>),
+    /// Answered.
+    Done,
+}
+
+#[derive(Debug)]
+enum Session {
+    Closed,
+    Opening(Box<Flight>, BundleNo),
+    Open(SessionId),
+}
+
+/// A client.
+///
+/// Call [`Core::poll`] until `None` after every other call, and [`Core::tick`] when [`Core::deadline`] has come.
+#[derive(Debug)]
+pub struct Core {
+    settings: Settings,
+    key: SigningKey,
+    now: Time,
+    session: Session,
+    /// Number of the first of `slots`: everything below it was answered.
+    first: BundleNo,
+    slots: VecDeque<Slot>,
+    /// Flights by content, for refusals, which name nothing else.
+    by_digest: BTreeMap<BundleDigest, BundleNo>,
+    waiting: VecDeque<Draft>,
+    waiting_bytes: usize,
+    next_ticket: u64,
+    leader: LeaderGuess,
+    /// `None` until the first attempt to connect has ended.
+    links: Vec<Option<LinkState>>,
+    /// Nothing is due before this; may be early.
+    wake: Time,
+    outputs: VecDeque<Output>,
+    counters: Counters,
+}
+
+impl Core {
+    /// A client without a session; operations may be submitted already and wait for [`Core::open`].
+    #[must_use]
+    pub fn new(settings: Settings, key: SigningKey) -> Self {
+        Self {
+            settings,
+            key,
+            now: Time::ZERO,
+            session: Session::Closed,
+            first: BundleNo(1),
+            slots: VecDeque::new(),
+            by_digest: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            next_ticket: 0,
+            leader: LeaderGuess::new(settings.n, quorum::weak(settings.f), settings.first_leader),
+            links: vec![None; settings.n],
+            wake: Time::MAX,
+            outputs: VecDeque::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Whose operations these are.
+    #[must_use]
+    pub fn client(&self) -> ClientId {
+        self.key.public()
+    }
+
+    /// The session, once it is open.
+    #[must_use]
+    pub fn session(&self) -> Option<SessionId> {
+        match self.session {
+            Session::Open(id) => Some(id),
+            Session::Closed | Session::Opening(..) => None,
+        }
+    }
+
+    /// Who probably leads.
+    #[must_use]
+    pub fn leader(&self) -> ReplicaId {
+        self.leader.get()
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Bundles without an answer: sent ones and waiting ones.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        let opening = usize::from(matches!(self.session, Session::Opening(..)));
+        let flying = self.by_digest.len().saturating_sub(opening);
+        flying.saturating_add(self.waiting.len())
+    }
+
+    /// A replica said something.
+    pub fn handle(&mut self, now: Time, from: ReplicaId, message: FromReplica) {
+        self.advance(now);
+        if from.index() >= self.settings.n {
+            return;
+        }
+        match message {
+            FromReplica::Reply(client, reply) if client == self.client() => self.on_reply(from, &reply),
+            FromReplica::Refused { client, bundle, why } if client == self.client() => {
+                self.on_refusal(from, bundle, why);
+            }
+            // Meant for other clients of the connection, or for the driver.
+            FromReplica::Reply(..)
+            | FromReplica::Refused { .. }
+            | FromReplica::Hello { .. }
+            | FromReplica::Status(_)
+            | FromReplica::Close(_) => {}
+        }
+    }
+
+    /// A connection was made, has ended, or could not be made.
+    pub fn link(&mut self, now: Time, replica: ReplicaId, state: LinkState) {
+        self.advance(now);
+        match self.links.get_mut(replica.index()) {
+            Some(link) if *link != Some(state) => *link = Some(state),
+            _ => return,
+        }
+        let is_leader = replica == self.leader.get();
+        match state {
+            LinkState::Up => {
+                // What was written to an earlier connection may be lost with it.
+                for flight in flights(&mut self.session, &mut self.slots) {
+                    if flight.everyone || is_leader {
+                        send(&mut self.outputs, replica, flight);
+                    }
+                }
+            }
+            LinkState::Down if is_leader => {
+                let mut out = Sender::new(&self.links, &mut self.outputs, &mut self.wake);
+                for flight in flights(&mut self.session, &mut self.slots).filter(|flight| !flight.everyone) {
+                    self.counters.repeats = self.counters.repeats.saturating_add(1);
+                    out.ask_all(self.now, &self.settings, flight);
+                }
+            }
+            LinkState::Down => {}
+        }
+    }
+
+    /// Sends again what has waited for its answer too long.
+    pub fn tick(&mut self, now: Time) {
+        self.advance(now);
+        if now < self.wake {
+            return;
+        }
+        self.wake = Time::MAX;
+        let leader = self.leader.get();
+        let mut out = Sender::new(&self.links, &mut self.outputs, &mut self.wake);
+        for flight in flights(&mut self.session, &mut self.slots) {
+            if flight.due() <= now {
+                flight.repeats = flight.repeats.saturating_add(1);
+                self.counters.repeats = self.counters.repeats.saturating_add(1);
+                if flight.retry_at <= now {
+                    out.ask_all(now, &self.settings, flight);
+                } else {
+                    flight.again_at = None;
+                    out.once_more(leader, flight);
+                }
+            }
+            out.wake_at(flight.due());
+        }
+    }
+
+    /// When [`Core::tick`] should be called; `None` while nothing is in flight. May be earlier than needed.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        (self.wake < Time::MAX).then_some(self.wake)
+    }
+
+    /// The next thing to send or to tell, until `None`. Operations that wait are put into bundles here, so
+    /// that what is submitted between two polls travels together.
+    pub fn poll(&mut self) -> Option<Output> {
+        if self.outputs.is_empty() {
+            self.depart();
+        }
+        self.outputs.pop_front()
+    }
+
+    fn advance(&mut self, now: Time) {
+        self.now = self.now.max(now);
+    }
+
+    fn event(&mut self, event: Event) {
+        self.outputs.push_back(Output::Event(event));
+    }
+
+    /// The position of a number among the slots.
+    fn position(&self, number: BundleNo) -> Option<usize> {
+        usize::try_from(number.0.checked_sub(self.first.0)?).ok()
+    }
+
+    /// Whether another bundle may be in flight.
+    fn has_room(&self) -> bool {
+        self.by_digest.len() < self.settings.in_flight_max
+    }
+
+    /// Whether a number lies in the window, as far as this client can know: the session's floor is at least
+    /// the end of what was answered without gaps.
+    fn in_window(&self, number: BundleNo) -> bool {
+        number.since(self.first) < u64::from(self.settings.client_window)
+    }
+
+    /// Sends a bundle for the first time: to the leader alone if it can be reached.
+    fn launch(&mut self, mut flight: Flight, number: BundleNo) -> Box<Flight> {
+        flight.sent = self.now;
+        flight.pause = self.settings.retry_ns;
+        flight.retry_at = self.now.plus(flight.pause);
+        self.by_digest.insert(flight.digest, number);
+        self.counters.bundles = self.counters.bundles.saturating_add(1);
+        let leader = self.leader.get();
+        let mut out = Sender::new(&self.links, &mut self.outputs, &mut self.wake);
+        match out.state(leader) {
+            Some(LinkState::Up) => send(out.outputs, leader, &flight),
+            Some(LinkState::Down) => out.ask_all(self.now, &self.settings, &mut flight),
+            // Its connection is being made: the bundle leaves when that has ended one way or the other.
+            None => {}
+        }
+        out.wake_at(flight.due());
+        Box::new(flight)
+    }
+}
+
+/// All that is in flight, in the order in which it was sent.
+fn flights<'a>(
+    session: &'a mut Session,
+    slots: &'a mut VecDeque<Slot>,
+) -> impl Iterator<Item = &'a mut Flight> {
+    let opening = match session {
+        Session::Opening(flight, _) => Some(&mut **flight),
+        Session::Closed | Session::Open(_) => None,
+    };
+    let flying = slots.iter_mut().filter_map(|slot| match slot {
+        Slot::Flying(flight) => Some(&mut **flight),
+        Slot::Reserved | Slot::Done => None,
+    });
+    opening.into_iter().chain(flying)
+}
+
+fn send(outputs: &mut VecDeque<Output>, to: ReplicaId, flight: &Flight) {
+    let frame = flight.frame.clone();
+    outputs.push_back(Output::Send { to, frame });
+}
+
+/// The parts of a core that sending needs, while its flights are borrowed.
+struct Sender<'a> {
+    links: &'a [Option<LinkState>],
+    outputs: &'a mut VecDeque<Output>,
+    wake: &'a mut Time,
+}
+
+impl<'a> Sender<'a> {
+    fn new(links: &'a [Option<LinkState>], outputs: &'a mut VecDeque<Output>, wake: &'a mut Time) -> Self {
+        Self { links, outputs, wake }
+    }
+
+    fn state(&self, replica: ReplicaId) -> Option<LinkState> {
+        self.links.get(replica.index()).copied().flatten()
+    }
+
+    fn wake_at(&mut self, time: Time) {
+        *self.wake = time.min(*self.wake);
+    }
+
+    /// To all that can be reached, and once more after a pause that doubles.
+    fn ask_all(&mut self, now: Time, settings: &Settings, flight: &mut Flight) {
+        flight.widen();
+        flight.again_at = None;
+        self.send_all(flight);
+        flight.retry_at = now.plus(flight.pause);
+        flight.pause = flight.pause.saturating_mul(2).min(settings.retry_ns_max);
+        self.wake_at(flight.retry_at);
+    }
+
+    fn once_more(&mut self, leader: ReplicaId, flight: &Flight) {
+        if flight.everyone {
+            self.send_all(flight);
+        } else if self.state(leader) == Some(LinkState::Up) {
+            send(self.outputs, leader, flight);
+        }
+    }
+
+    fn send_all(&mut self, flight: &Flight) {
+        for (index, link) in self.links.iter().enumerate() {
+            if let (Some(LinkState::Up), Ok(id)) = (link, u16::try_from(index)) {
+                send(self.outputs, ReplicaId(id), flight);
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! From operations to bundles.
+
+use super::flight::Flight;
+use super::{Core, Session, Slot};
+use bytes::Bytes;
+use quorate_crypto::bundle_preimage;
+use quorate_types::bundle::{BUNDLE_HEADER_BYTES, BundleBuilder, bundle_digest};
+use quorate_types::codec::Wire;
+use quorate_types::limits::REGISTER_KEYS_MAX;
+use quorate_types::wire::FromClient;
+use quorate_types::{
+    Authenticator, BundleDigest, BundleKind, BundleNo, ClientAuth, PublicKey, SessionId, Time,
+};
+
+/// Bytes of a message around the content of its bundle: two tags and a signature.
+const ENVELOPE_BYTES: usize = 1 + 1 + 64;
+
+/// Which bundle an operation travels in, and where in it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Ticket {
+    /// The bundle, as events name it.
+    pub bundle: u64,
+    /// The operation's place among the bundle's results.
+    pub index: u32,
+}
+
+/// Why an operation was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SubmitError {
+    /// Too much waits or is in flight already. Try again after the next event.
+    #[error("too much is waiting already")]
+    Full,
+    /// The operation or the bundle exceeds a limit of the cluster.
+    #[error("exceeds a limit of the cluster")]
+    TooLarge,
+    /// A bundle needs at least one operation.
+    #[error("a bundle without operations")]
+    Empty,
+    /// There is no open session, or not the one that the bundle was prepared for.
+    #[error("no such session is open")]
+    NoSession,
+}
+
+/// Operations that wait to be sent together.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    builder: BundleBuilder,
+    ticket: u64,
+    submitted: Time,
+    /// Whether more may be added.
+    open: bool,
+}
+
+/// A bundle that is built and signed, to be submitted later: load that is not to pay for signing.
+#[derive(Debug)]
+pub struct Prepared {
+    session: SessionId,
+    number: BundleNo,
+    ticket: u64,
+    requests: u32,
+    digest: BundleDigest,
+    frame: Bytes,
+}
+
+impl Core {
+    /// Adds one operation to the bundle that leaves next. It leaves with the next poll when fewer than
+    /// `Settings::in_flight_max` bundles are in flight.
+    ///
+    /// # Errors
+    /// [`SubmitError::Full`] and [`SubmitError::TooLarge`].
+    pub fn submit(&mut self, now: Time, op: &[u8]) -> Result<Ticket, SubmitError> {
+        self.advance(now);
+        let size = self.check_op(op)?;
+        let limits = self.settings.limits;
+        let fits = |draft: &Draft| {
+            draft.open
+                && draft.builder.count() < limits.bundle_requests_max
+                && draft.builder.size().saturating_add(size) <= at_most(limits.bundle_bytes_max)
+        };
+        if !self.waiting.back().is_some_and(fits) {
+            let draft = self.draft(BundleKind::Requests, true);
+            self.waiting_bytes = self.waiting_bytes.saturating_add(draft.builder.size());
+            self.waiting.push_back(draft);
+        }
+        let Some(draft) = self.waiting.back_mut() else {
+            return Err(SubmitError::Full);
+        };
+        let index = draft.builder.count();
+        draft.builder.push(op);
+        self.waiting_bytes = self.waiting_bytes.saturating_add(size);
+        Ok(Ticket {
+            bundle: draft.ticket,
+            index,
+        })
+    }
+
+    /// Makes a bundle of exactly these operations. The ticket's index is that of the first.
+    ///
+    /// # Errors
+    /// As [`Core::submit`], and [`SubmitError::Empty`].
+    pub fn submit_bundle<'o>(
+        &mut self,
+        now: Time,
+        ops: impl IntoIterator<Item = &'o [u8]>,
+    ) -> Result<Ticket, SubmitError> {
+        self.advance(now);
+        let mut draft = self.draft(BundleKind::Requests, false);
+        for op in ops {
+            self.check_op(op)?;
+            draft.builder.push(op);
+        }
+        self.enqueue(draft)
+    }
+
+    /// The admin client registers client keys: up to 1,000 in one bundle.
+    ///
+    /// # Errors
+    /// As [`Core::submit_bundle`].
+    pub fn submit_keys(
+        &mut self,
+        now: Time,
+        keys: impl IntoIterator<Item = PublicKey>,
+    ) -> Result<Ticket, SubmitError> {
+        self.advance(now);
+        let mut draft = self.draft(BundleKind::Register, false);
+        for key in keys {
+            draft.builder.push(&key.0);
+        }
+        if usize::try_from(draft.builder.count()).unwrap_or(usize::MAX) > REGISTER_KEYS_MAX {
+            return Err(SubmitError::TooLarge);
+        }
+        self.enqueue(draft)
+    }
+
+    /// Builds and signs a bundle now that [`Core::submit_prepared`] sends later. It takes the session's next
+    /// number: prepared bundles have to be submitted in the order in which they were made, and nothing else
+    /// gets far ahead of one that is not submitted.
+    ///
+    /// # Errors
+    /// [`SubmitError::NoSession`] before the session is open; otherwise as [`Core::submit_bundle`].
+    pub fn prepare<'o>(&mut self, ops: impl IntoIterator<Item = &'o [u8]>) -> Result<Prepared, SubmitError> {
+        let Session::Open(session) = self.session else {
+            return Err(SubmitError::NoSession);
+        };
+        let mut draft = self.draft(BundleKind::Requests, false);
+        for op in ops {
+            self.check_op(op)?;
+            draft.builder.push(op);
+        }
+        self.check_bundle(&draft)?;
+        let number = self
+            .first
+            .plus(u64::try_from(self.slots.len()).unwrap_or(u64::MAX));
+        self.slots.push_back(Slot::Reserved);
+        let requests = draft.builder.count();
+        let (digest, frame) = self.seal(draft.builder, session, number);
+        Ok(Prepared {
+            session,
+            number,
+            ticket: draft.ticket,
+            requests,
+            digest,
+            frame,
+        })
+    }
+
+    /// Sends a prepared bundle.
+    ///
+    /// # Errors
+    /// Gives the bundle back: [`SubmitError::Full`] while too much is in flight, and
+    /// [`SubmitError::NoSession`] when its session is gone.
+    pub fn submit_prepared(
+        &mut self,
+        now: Time,
+        prepared: Prepared,
+    ) -> Result<Ticket, (SubmitError, Prepared)> {
+        self.advance(now);
+        if self.session() != Some(prepared.session) {
+            return Err((SubmitError::NoSession, prepared));
+        }
+        if !self.has_room() || !self.in_window(prepared.number) {
+            return Err((SubmitError::Full, prepared));
+        }
+        let Prepared {
+            number,
+            ticket,
+            requests,
+            digest,
+            frame,
+            ..
+        } = prepared;
+        let flight = self.launch(Flight::new(ticket, requests, digest, frame, now), number);
+        if let Some(slot) = self.position(number).and_then(|at| self.slots.get_mut(at)) {
+            *slot = Slot::Flying(flight);
+        }
+        Ok(Ticket {
+            bundle: ticket,
+            index: 0,
+        })
+    }
+
+    /// Sends what waits, as far as the window and the bound on bundles in flight allow.
+    pub(super) fn depart(&mut self) {
+        let Session::Open(session) = self.session else {
+            return;
+        };
+        while self.has_room() {
+            let number = self
+                .first
+                .plus(u64::try_from(self.slots.len()).unwrap_or(u64::MAX));
+            if !self.in_window(number) {
+                return;
+            }
+            let Some(draft) = self.waiting.pop_front() else {
+                return;
+            };
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(draft.builder.size());
+            let requests = draft.builder.count();
+            let (digest, frame) = self.seal(draft.builder, session, number);
+            let flight = Flight::new(draft.ticket, requests, digest, frame, draft.submitted);
+            let flight = self.launch(flight, number);
+            self.slots.push_back(Slot::Flying(flight));
+        }
+    }
+
+    /// Finishes a bundle: its digest, and the message that carries it, signed where clients sign.
+    pub(super) fn seal(
+        &self,
+        mut builder: BundleBuilder,
+        session: SessionId,
+        number: BundleNo,
+    ) -> (BundleDigest, Bytes) {
+        builder.address(session, number);
+        let content = builder.finish();
+        let digest = bundle_digest(&content);
+        let authenticator = match self.settings.client_auth {
+            ClientAuth::None => Authenticator::None,
+            ClientAuth::Signature => {
+                let preimage = bundle_preimage(self.settings.cluster, digest);
+                Authenticator::Signature(self.key.sign(&preimage))
+            }
+        };
+        let mut frame = Vec::with_capacity(content.len().saturating_add(ENVELOPE_BYTES));
+        FromClient::Bundle {
+            authenticator,
+            content,
+        }
+        .encode(&mut frame);
+        (digest, Bytes::from(frame))
+    }
+
+    pub(super) fn take_ticket(&mut self) -> u64 {
+        let ticket = self.next_ticket;
+        self.next_ticket = ticket.saturating_add(1);
+        ticket
+    }
+
+    /// Gives up what was never sent.
+    pub(super) fn drop_drafts(&mut self) -> impl Iterator<Item = (u64, u32)> + use<> {
+        self.waiting_bytes = 0;
+        std::mem::take(&mut self.waiting)
+            .into_iter()
+            .map(|draft| (draft.ticket, draft.builder.count()))
+    }
+
+    fn draft(&mut self, kind: BundleKind, open: bool) -> Draft {
+        Draft {
+            builder: BundleBuilder::new(kind, self.client(), SessionId::default(), BundleNo::ZERO),
+            ticket: self.take_ticket(),
+            submitted: self.now,
+            open,
+        }
+    }
+
+    fn enqueue(&mut self, draft: Draft) -> Result<Ticket, SubmitError> {
+        self.check_bundle(&draft)?;
+        let bytes = self.waiting_bytes.saturating_add(draft.builder.size());
+        if bytes > self.settings.waiting_bytes_max {
+            return Err(SubmitError::Full);
+        }
+        let bundle = draft.ticket;
+        self.waiting_bytes = bytes;
+        self.waiting.push_back(draft);
+        Ok(Ticket { bundle, index: 0 })
+    }
+
+    /// The bytes that an operation takes in a bundle.
+    fn check_op(&self, op: &[u8]) -> Result<usize, SubmitError> {
+        let limits = &self.settings.limits;
+        let size = op.len().saturating_add(4);
+        if op.len() > at_most(limits.request_bytes_max)
+            || size.saturating_add(BUNDLE_HEADER_BYTES) > at_most(limits.bundle_bytes_max)
+        {
+            return Err(SubmitError::TooLarge);
+        }
+        let most = size.saturating_add(BUNDLE_HEADER_BYTES);
+        if self.waiting_bytes.saturating_add(most) > self.settings.waiting_bytes_max {
+            return Err(SubmitError::Full);
+        }
+        Ok(size)
+    }
+
+    fn check_bundle(&self, draft: &Draft) -> Result<(), SubmitError> {
+        let limits = &self.settings.limits;
+        match draft.builder.count() {
+            0 => Err(SubmitError::Empty),
+            count if count > limits.bundle_requests_max => Err(SubmitError::TooLarge),
+            _ if draft.builder.size() > at_most(limits.bundle_bytes_max) => Err(SubmitError::TooLarge),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn at_most(limit: u32) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}

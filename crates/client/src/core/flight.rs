@@ -1,0 +1,137 @@
+//! A bundle that was sent and has no believed answer yet.
+
+use bytes::Bytes;
+use quorate_types::wire::Refusal;
+use quorate_types::{BundleDigest, ReplicaId, ReplicaSet, ReplyBundle, Time};
+use std::sync::Arc;
+
+/// Different answers to one bundle that one replica may give: an honest one says in turn that the bundle is
+/// out of its window, what it resulted in, that this is forgotten, and that the session is gone.
+const ANSWERS_PER_REPLICA_MAX: usize = 4;
+
+/// One bundle on its way.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(crate) ticket: u64,
+    pub(crate) requests: u32,
+    pub(crate) digest: BundleDigest,
+    /// The encoded message, the same bytes each time it is sent.
+    pub(crate) frame: Bytes,
+    pub(crate) submitted: Time,
+    pub(crate) sent: Time,
+    /// How often it was sent again.
+    pub(crate) repeats: u32,
+    /// Whether it goes to all replicas by now, and not only to the one that may be the leader.
+    pub(crate) everyone: bool,
+    /// When it goes to all (again).
+    pub(crate) retry_at: Time,
+    /// Pause before the retry after that one.
+    pub(crate) pause: u64,
+    /// When it goes once more to whom it was addressed, because that replica was not able to take it.
+    pub(crate) again_at: Option<Time>,
+    /// How often it was put off like this.
+    pub(crate) put_off: u32,
+    answers: Vec<Answer>,
+    refusals: Vec<(ReplicaId, Refusal)>,
+}
+
+/// One result, and who reports it.
+#[derive(Debug)]
+struct Answer {
+    result: quorate_types::Digest,
+    outcome: Arc<[u8]>,
+    by: ReplicaSet,
+}
+
+/// What a reply changed.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Vote {
+    /// Not enough equal ones yet.
+    Counted,
+    /// The same replica said the same before, or too many different things.
+    Ignored,
+    /// The reply contradicts itself: its outcome does not have the digest that it names.
+    Lie,
+    /// Enough distinct replicas report this outcome.
+    Believed(Arc<[u8]>),
+}
+
+impl Flight {
+    pub(crate) fn new(
+        ticket: u64,
+        requests: u32,
+        digest: BundleDigest,
+        frame: Bytes,
+        submitted: Time,
+    ) -> Self {
+        Self {
+            ticket,
+            requests,
+            digest,
+            frame,
+            submitted,
+            sent: submitted,
+            repeats: 0,
+            everyone: false,
+            retry_at: Time::MAX,
+            pause: 0,
+            again_at: None,
+            put_off: 0,
+            answers: Vec::new(),
+            refusals: Vec::new(),
+        }
+    }
+
+    /// Counts a reply to this bundle; `needed` distinct replicas with the same result are believed.
+    ///
+    /// An outcome is hashed when its digest is named for the first time: once for each bundle, as long as
+    /// nobody lies. What is held has the digest that it is held under.
+    pub(crate) fn vote(&mut self, from: ReplicaId, reply: &ReplyBundle, needed: usize) -> Vote {
+        let known = self
+            .answers
+            .iter_mut()
+            .position(|answer| answer.result == reply.result);
+        let given = self
+            .answers
+            .iter()
+            .filter(|answer| answer.by.contains(from))
+            .count();
+        let answer = match known.and_then(|index| self.answers.get_mut(index)) {
+            Some(answer) if answer.by.contains(from) => return Vote::Ignored,
+            _ if given >= ANSWERS_PER_REPLICA_MAX => return Vote::Ignored,
+            Some(answer) => answer,
+            None if ReplyBundle::result_digest(&reply.outcome) != reply.result => return Vote::Lie,
+            None => {
+                let by = ReplicaSet::EMPTY;
+                let (result, outcome) = (reply.result, reply.outcome.clone());
+                self.answers.push_mut(Answer { result, outcome, by })
+            }
+        };
+        answer.by.insert(from);
+        if answer.by.len() >= needed {
+            Vote::Believed(answer.outcome.clone())
+        } else {
+            Vote::Counted
+        }
+    }
+
+    /// Notes a refusal and says how many distinct replicas refuse for this reason since the bundle was last
+    /// sent to all.
+    pub(crate) fn refuse(&mut self, from: ReplicaId, why: Refusal) -> usize {
+        self.refusals.retain(|(by, _)| *by != from);
+        self.refusals.push((from, why));
+        self.refusals.iter().filter(|(_, reason)| *reason == why).count()
+    }
+
+    /// From now on it goes to all; what they refused before does not count any more.
+    pub(crate) fn widen(&mut self) {
+        self.everyone = true;
+        self.refusals.clear();
+    }
+
+    /// When something has to be done for it.
+    pub(crate) fn due(&self) -> Time {
+        self.again_at
+            .map_or(self.retry_at, |again| again.min(self.retry_at))
+    }
+}

@@ -1,0 +1,210 @@
+//! What replicas say: replies, which count, and refusals, which are advice.
+
+use super::event::{Answer, BundleResults, Event, Failure};
+use super::flight::{Flight, Vote};
+use super::{Core, Sender, Session, Slot};
+use quorate_types::codec::Wire;
+use quorate_types::wire::Refusal;
+use quorate_types::{BundleDigest, BundleNo, Outcome, ReplicaId, ReplyBundle, SessionId, quorum};
+use std::sync::Arc;
+
+/// Pause before a bundle goes once more to a replica that has too much to do; doubles.
+const BUSY_PAUSE_NS: u64 = 20_000_000;
+/// Pause before a bundle goes once more to a replica that seems to lag behind; doubles.
+const LAG_PAUSE_NS: u64 = 2_000_000;
+
+impl Core {
+    pub(super) fn on_reply(&mut self, from: ReplicaId, reply: &ReplyBundle) {
+        self.leader.note(from, reply.view, reply.leader);
+        let needed = quorum::weak(self.settings.f);
+        let Some(flight) = self.flight(reply.session, reply.number) else {
+            return;
+        };
+        if flight.digest != reply.bundle {
+            self.counters.lies = self.counters.lies.saturating_add(1);
+            return;
+        }
+        match flight.vote(from, reply, needed) {
+            Vote::Counted | Vote::Ignored => {}
+            Vote::Lie => self.counters.lies = self.counters.lies.saturating_add(1),
+            Vote::Believed(outcome) => self.believe(reply.session, reply.number, outcome),
+        }
+    }
+
+    /// What is in flight under this number of this session.
+    fn flight(&mut self, session: SessionId, number: BundleNo) -> Option<&mut Flight> {
+        let at = self.position(number);
+        match &mut self.session {
+            Session::Opening(flight, nonce) if session == SessionId::default() && *nonce == number => {
+                Some(flight)
+            }
+            Session::Open(open) if session == *open => match self.slots.get_mut(at?)? {
+                Slot::Flying(flight) => Some(flight),
+                Slot::Reserved | Slot::Done => None,
+            },
+            Session::Closed | Session::Opening(..) | Session::Open(_) => None,
+        }
+    }
+
+    fn believe(&mut self, session: SessionId, number: BundleNo, outcome: Arc<[u8]>) {
+        self.counters.answered = self.counters.answered.saturating_add(1);
+        if session == SessionId::default() {
+            match Outcome::from_bytes(&outcome) {
+                Ok(Outcome::Opened(session)) => self.opened(session),
+                Ok(Outcome::NotRegistered) => self.open_failed(Failure::NotRegistered),
+                Ok(Outcome::Forgotten) => self.open_failed(Failure::Forgotten),
+                _ => self.open_failed(Failure::Impossible),
+            }
+            return;
+        }
+        let Some(flight) = self.land(number) else {
+            return;
+        };
+        let (bundle, requests) = (flight.ticket, flight.requests);
+        // Results are checked in place; every other outcome is a few bytes.
+        let answer = match BundleResults::of(outcome.clone(), requests) {
+            Some(results) => Ok(Answer::Results(results)),
+            None => match Outcome::from_bytes(&outcome) {
+                Ok(Outcome::Registered(count)) => Ok(Answer::Registered(count)),
+                Ok(Outcome::NoSession) => Err(Failure::SessionLost),
+                Ok(Outcome::Forgotten) => Err(Failure::Forgotten),
+                Ok(Outcome::Superseded) => Err(Failure::Superseded),
+                Ok(Outcome::OutOfWindow) => Err(Failure::OutOfWindow),
+                Ok(Outcome::TooLarge) => Err(Failure::TooLarge),
+                Ok(Outcome::NotAllowed) => Err(Failure::NotAllowed),
+                Ok(Outcome::NotRegistered) => Err(Failure::NotRegistered),
+                Ok(Outcome::Done(_) | Outcome::Opened(_)) | Err(_) => Err(Failure::Impossible),
+            },
+        };
+        match answer {
+            Ok(answer) => self.event(Event::Done {
+                bundle,
+                answer,
+                requests,
+                submitted: flight.submitted,
+                sent: flight.sent,
+                repeats: flight.repeats,
+            }),
+            Err(why) => {
+                self.event(Event::Failed {
+                    bundle,
+                    requests,
+                    why,
+                });
+                // The last two mean that numbers of this session are not ours alone, or have a hole.
+                if matches!(
+                    why,
+                    Failure::SessionLost | Failure::Superseded | Failure::OutOfWindow
+                ) {
+                    self.lose_session();
+                }
+            }
+        }
+    }
+
+    /// Takes a bundle out of flight.
+    fn land(&mut self, number: BundleNo) -> Option<Flight> {
+        let at = self.position(number)?;
+        let slot = self
+            .slots
+            .get_mut(at)
+            .filter(|slot| matches!(slot, Slot::Flying(_)))?;
+        let Slot::Flying(flight) = std::mem::replace(slot, Slot::Done) else {
+            return None;
+        };
+        while let Some(Slot::Done) = self.slots.front() {
+            self.slots.pop_front();
+            self.first = self.first.next();
+        }
+        self.by_digest.remove(&flight.digest);
+        Some(*flight)
+    }
+
+    pub(super) fn on_refusal(&mut self, from: ReplicaId, bundle: BundleDigest, why: Refusal) {
+        let number = self.by_digest.get(&bundle).copied();
+        let session = self.session().unwrap_or_default();
+        let everyone = quorum::all_honest(self.settings.n, self.settings.f);
+        let now = self.now;
+        match why {
+            Refusal::Busy => self.counters.busy = self.counters.busy.saturating_add(1),
+            _ => self.counters.refused = self.counters.refused.saturating_add(1),
+        }
+        let Some(flight) = number.and_then(|number| self.flight(session, number)) else {
+            return;
+        };
+        let refusing = flight.refuse(from, why);
+        if refusing >= everyone && why != Refusal::Busy {
+            self.give_up(session, number.unwrap_or_default(), why);
+            return;
+        }
+        match why {
+            Refusal::Busy | Refusal::NoSession | Refusal::OutOfWindow => {
+                // The replica has too much to do or has not executed yet what this builds upon.
+                let pause = if why == Refusal::Busy {
+                    BUSY_PAUSE_NS
+                } else {
+                    LAG_PAUSE_NS
+                };
+                let pause = pause.saturating_mul(1 << flight.put_off.min(16));
+                if flight.again_at.is_none() {
+                    flight.again_at = Some(now.plus(pause));
+                    flight.put_off = flight.put_off.saturating_add(1);
+                    let due = flight.due();
+                    self.wake = self.wake.min(due);
+                }
+            }
+            Refusal::BadSignature
+            | Refusal::Malformed
+            | Refusal::NumberReused
+            | Refusal::NotRegistered
+            | Refusal::Forgotten => {
+                // One replica may lie: the others are asked at once.
+                if !flight.everyone {
+                    self.ask_the_others(session, number.unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    fn ask_the_others(&mut self, session: SessionId, number: BundleNo) {
+        let at = self.position(number);
+        let flight = match &mut self.session {
+            Session::Opening(flight, _) if session == SessionId::default() => Some(flight),
+            Session::Open(_) => at.and_then(|at| match self.slots.get_mut(at) {
+                Some(Slot::Flying(flight)) => Some(flight),
+                _ => None,
+            }),
+            Session::Closed | Session::Opening(..) => None,
+        };
+        if let Some(flight) = flight {
+            let mut out = Sender::new(&self.links, &mut self.outputs, &mut self.wake);
+            out.ask_all(self.now, &self.settings, flight);
+        }
+    }
+
+    /// So many replicas refuse a bundle for the same reason that waiting for others is in vain.
+    fn give_up(&mut self, session: SessionId, number: BundleNo, why: Refusal) {
+        let failure = match why {
+            Refusal::NotRegistered => Failure::NotRegistered,
+            Refusal::Forgotten => Failure::Forgotten,
+            other => Failure::Refused(other),
+        };
+        if session == SessionId::default() {
+            self.open_failed(failure);
+            return;
+        }
+        if why != Refusal::NoSession
+            && let Some(flight) = self.land(number)
+        {
+            self.event(Event::Failed {
+                bundle: flight.ticket,
+                requests: flight.requests,
+                why: failure,
+            });
+        }
+        // Where the number was not executed it leaves a hole, and the window would come to a stop at it.
+        if why != Refusal::Forgotten {
+            self.lose_session();
+        }
+    }
+}

@@ -1,0 +1,410 @@
+use super::*;
+use proptest::prelude::*;
+use quorate_types::rng::Rng;
+
+#[test]
+fn a_result_needs_f_plus_1_distinct_replicas() {
+    let mut world = World::open(settings());
+    let (ticket, bundle) = world.send_one(b"op");
+    assert_eq!(bundle.requests().collect::<Vec<_>>(), [b"op"]);
+    assert_eq!((bundle.session(), bundle.number()), (SESSION, BundleNo(1)));
+    // One replica, however often, is not enough.
+    for _ in 0..5 {
+        world.reply(3, &bundle, &done(&[b"yes"]));
+    }
+    // Neither are two replicas that differ.
+    world.reply(1, &bundle, &done(&[b"no"]));
+    // Nor one that is not in the committee.
+    world.reply(4, &bundle, &done(&[b"no"]));
+    assert_eq!(world.take_events(), []);
+    world.now = world.now.plus(3 * MS);
+    world.reply(0, &bundle, &done(&[b"yes"]));
+    let events = world.take_events();
+    let [
+        Event::Done {
+            bundle: told,
+            answer: Answer::Results(results),
+            requests: 1,
+            submitted,
+            sent,
+            repeats: 0,
+        },
+    ] = &events[..]
+    else {
+        panic!("{events:?}");
+    };
+    assert_eq!(*told, ticket);
+    assert_eq!(results.get(0), Some(b"yes" as &[u8]));
+    assert_eq!(results.get(1), None);
+    assert_eq!((*submitted, *sent), (Time(5 * MS), Time(5 * MS)));
+    // Late replies change nothing.
+    world.reply(2, &bundle, &done(&[b"yes"]));
+    world.reply(1, &bundle, &done(&[b"no"]));
+    assert_eq!(world.take_events(), []);
+    assert_eq!(world.core.outstanding(), 0);
+    assert_eq!(world.core.deadline().map(|_| ()), Some(()), "may be early");
+    world.pass(10_000 * MS);
+    assert_eq!(world.core.deadline(), None);
+    assert_eq!(world.receivers(), [] as [u16; 0]);
+}
+
+/// A liar names the honest result but sends other bytes: these must not be handed out, nor must they hide the
+/// honest ones.
+#[test]
+fn an_outcome_that_does_not_hash_to_its_digest_is_a_lie() {
+    for order in [[3u16, 0, 1], [0, 3, 1], [0, 1, 3]] {
+        let mut world = World::open(settings());
+        let (_, bundle) = world.send_one(b"op");
+        let mut honest_seen = 0;
+        for from in order {
+            let mut message = reply(&bundle, &done(&[b"right"]), View(0), ReplicaId(0));
+            if from == 3
+                && let FromReplica::Reply(_, reply) = &mut message
+            {
+                reply.outcome = Arc::from(done(&[b"wrong"]).to_bytes());
+            }
+            honest_seen += usize::from(from != 3);
+            world.handle(from, message);
+            if honest_seen == 2 {
+                break;
+            }
+        }
+        let events = world.take_events();
+        let [
+            Event::Done {
+                answer: Answer::Results(results),
+                ..
+            },
+        ] = &events[..]
+        else {
+            panic!("{events:?}");
+        };
+        assert_eq!(results.get(0), Some(b"right" as &[u8]));
+    }
+}
+
+/// Replies about other content under the same number, other sessions, other clients or unknown numbers.
+#[test]
+fn only_replies_to_this_content_count() {
+    let mut world = World::open(settings());
+    let (_, bundle) = world.send_one(b"op");
+    for from in 0..4 {
+        for change in 0..5 {
+            let mut message = reply(&bundle, &done(&[b"x"]), View(0), ReplicaId(0));
+            let FromReplica::Reply(client, reply) = &mut message else {
+                unreachable!()
+            };
+            match change {
+                0 => reply.bundle = BundleDigest::ZERO,
+                1 => reply.session.index += 1,
+                2 => reply.session = SessionId::default(),
+                3 => reply.number = BundleNo(u64::MAX),
+                _ => *client = PublicKey([1; 32]),
+            }
+            world.handle(from, message);
+        }
+        world.handle(from, FromReplica::Status("{}".to_owned()));
+        world.handle(from, FromReplica::Close(String::new()));
+    }
+    assert_eq!(world.take_events(), []);
+    assert_eq!(world.core.counters().lies, 4);
+}
+
+/// The honest replicas first say that it is done, then (for a duplicate) that the result is forgotten, while
+/// their messages overtake each other: the result wins when f + 1 of them have said it.
+#[test]
+fn a_later_answer_does_not_take_back_an_earlier_one() {
+    let mut world = World::open(settings());
+    let (_, bundle) = world.send_one(b"op");
+    world.reply(0, &bundle, &done(&[b"r"]));
+    world.reply(0, &bundle, &Outcome::Forgotten);
+    world.reply(1, &bundle, &done(&[b"r"]));
+    assert!(matches!(world.take_events()[..], [Event::Done { .. }]));
+}
+
+#[test]
+fn a_replica_cannot_make_a_client_hold_many_outcomes() {
+    let mut world = World::open(settings());
+    let (_, bundle) = world.send_one(b"op");
+    for i in 0..1_000u32 {
+        world.reply(3, &bundle, &Outcome::Registered(i));
+    }
+    let held = Arc::from(Outcome::Registered(0).to_bytes());
+    let Slot::Flying(flight) = &mut world.core.slots[0] else {
+        panic!()
+    };
+    let FromReplica::Reply(_, mut reply) = reply(&bundle, &Outcome::Registered(0), View(0), ReplicaId(0))
+    else {
+        unreachable!()
+    };
+    // One of the first four is known: a second voice for it is believed without being hashed again.
+    reply.outcome = Arc::from([].as_slice());
+    assert_eq!(flight.vote(ReplicaId(1), &reply, 2), flight::Vote::Believed(held));
+    // The others were never held: what claims them is judged anew.
+    reply.result = ReplyBundle::result_digest(&Outcome::Registered(500).to_bytes());
+    assert_eq!(flight.vote(ReplicaId(1), &reply, 2), flight::Vote::Lie);
+    world.reply(0, &bundle, &done(&[b"r"]));
+    world.reply(1, &bundle, &done(&[b"r"]));
+    assert!(matches!(world.take_events()[..], [Event::Done { .. }]));
+}
+
+#[test]
+fn the_leader_guess_follows_f_plus_1_replicas() {
+    let mut world = World::open(settings());
+    let view = |view, leader| (View(view), ReplicaId(leader));
+    let tell = |world: &mut World, from: u16, (view, leader)| {
+        let (_, bundle) = world.send_one(b"x");
+        world.handle(from, reply(&bundle, &done(&[b""]), view, leader));
+        world.reply((from + 1) % 4, &bundle, &done(&[b""]));
+        world.take_events();
+    };
+    // One liar far ahead moves nothing.
+    let mut guess = LeaderGuess::new(4, 2, ReplicaId(0));
+    guess.note(ReplicaId(3), View(u64::MAX), ReplicaId(3));
+    guess.note(ReplicaId(0), View(5), ReplicaId(1));
+    assert_eq!(
+        guess.get(),
+        ReplicaId(1),
+        "f + 1 have reached view 5, and one names its leader"
+    );
+    guess.note(ReplicaId(1), View(5), ReplicaId(1));
+    // A liar in the right view with the wrong leader is outvoted; unknown leaders and voices are ignored.
+    guess.note(ReplicaId(3), View(5), ReplicaId(3));
+    assert_eq!(guess.get(), ReplicaId(1));
+    guess.note(ReplicaId(3), View(6), ReplicaId(9));
+    guess.note(ReplicaId(9), View(6), ReplicaId(2));
+    assert_eq!(guess.get(), ReplicaId(1));
+    guess.note(ReplicaId(0), View(6), ReplicaId(2));
+    guess.note(ReplicaId(1), View(6), ReplicaId(2));
+    assert_eq!(guess.get(), ReplicaId(2));
+    // Through the core: bundles go to the new leader.
+    tell(&mut world, 1, view(3, 3));
+    tell(&mut world, 2, view(3, 3));
+    assert_eq!(world.core.leader(), ReplicaId(3));
+    world.submit(b"y");
+    world.drain();
+    assert_eq!(world.receivers(), [3]);
+}
+
+#[test]
+fn busy_is_backed_off_from_and_counted() {
+    let mut world = World::open(settings());
+    let (_, bundle) = world.send_one(b"op");
+    let mut waited = Vec::new();
+    for _ in 0..4 {
+        world.refuse(0, &bundle, Refusal::Busy);
+        world.refuse(0, &bundle, Refusal::Busy); // Twice is the same.
+        let before = world.now;
+        while world.sent.is_empty() {
+            world.pass(MS);
+        }
+        assert_eq!(world.receivers(), [0]);
+        waited.push(world.now.since(before) / MS);
+    }
+    assert_eq!(waited, [20, 40, 80, 160]);
+    assert_eq!(world.core.counters().busy, 8);
+    // All replicas may say it: it is no result.
+    for from in 0..4 {
+        world.refuse(from, &bundle, Refusal::Busy);
+    }
+    assert_eq!(world.take_events(), []);
+    // The retry to all comes in its time all the same: one replica's word must not delay it.
+    world.pass(800 * MS);
+    assert!(world.receivers().contains(&1));
+}
+
+#[test]
+fn a_leader_that_lags_is_asked_again_soon() {
+    let mut world = World::open(settings());
+    let (_, bundle) = world.send_one(b"op");
+    world.refuse(0, &bundle, Refusal::NoSession);
+    world.pass(2 * MS);
+    assert_eq!(world.receivers(), [0]);
+    world.refuse(0, &bundle, Refusal::NoSession);
+    world.pass(4 * MS);
+    assert_eq!(world.receivers(), [0]);
+    assert_eq!(world.take_events(), []);
+}
+
+#[test]
+fn one_lying_refusal_changes_no_result() {
+    for why in [
+        Refusal::BadSignature,
+        Refusal::Malformed,
+        Refusal::NumberReused,
+        Refusal::NotRegistered,
+        Refusal::Forgotten,
+    ] {
+        let mut world = World::open(settings());
+        let (_, bundle) = world.send_one(b"op");
+        world.refuse(0, &bundle, why);
+        assert_eq!(world.receivers(), [0, 1, 2, 3], "the others are asked at once");
+        for _ in 0..9 {
+            world.refuse(0, &bundle, why);
+        }
+        assert_eq!(world.receivers(), []);
+        world.refuse(2, &bundle, why);
+        assert_eq!(world.take_events(), [], "two of four may be a liar and a laggard");
+        world.reply(1, &bundle, &done(&[b""]));
+        world.reply(3, &bundle, &done(&[b""]));
+        assert!(matches!(world.take_events()[..], [Event::Done { .. }]));
+    }
+}
+
+#[test]
+fn a_bundle_that_all_refuse_fails() {
+    let mut world = World::open(settings());
+    let (ticket, bundle) = world.send_one(b"op");
+    let (other, _) = world.send_one(b"other");
+    for from in [0, 1, 2, 3] {
+        world.refuse(from, &bundle, Refusal::BadSignature);
+    }
+    // The first refusal came before all were asked: three distinct ones after that decide.
+    let why = Failure::Refused(Refusal::BadSignature);
+    let events = world.take_events();
+    assert_eq!(
+        events,
+        [
+            Event::Failed {
+                bundle: ticket,
+                requests: 1,
+                why
+            },
+            Event::Failed {
+                bundle: other,
+                requests: 1,
+                why: Failure::SessionLost
+            },
+            Event::SessionLost,
+        ]
+    );
+    assert_eq!(why.fate(), Fate::Unknown);
+}
+
+#[test]
+fn every_outcome_has_its_failure() {
+    for (outcome, expected, fate, lost) in [
+        (Outcome::Forgotten, Failure::Forgotten, Fate::Unknown, false),
+        (Outcome::TooLarge, Failure::TooLarge, Fate::Executed, false),
+        (Outcome::NotAllowed, Failure::NotAllowed, Fate::NotExecuted, false),
+        (Outcome::Superseded, Failure::Superseded, Fate::NotExecuted, true),
+        (Outcome::OutOfWindow, Failure::OutOfWindow, Fate::Unknown, true),
+        (Outcome::NoSession, Failure::SessionLost, Fate::Unknown, true),
+        (
+            Outcome::Opened(SESSION),
+            Failure::Impossible,
+            Fate::Unknown,
+            false,
+        ),
+        (done(&[b"one", b"two"]), Failure::Impossible, Fate::Unknown, false),
+    ] {
+        let mut world = World::open(settings());
+        let (_, bundle) = world.send_one(b"op");
+        world.reply(0, &bundle, &outcome);
+        world.reply(1, &bundle, &outcome);
+        let events = world.take_events();
+        assert_eq!(failure(&events[0]), Some(expected));
+        assert_eq!(expected.fate(), fate);
+        assert_eq!(events.get(1) == Some(&Event::SessionLost), lost, "{outcome:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// f replicas say anything at any time, the others answer honestly in any order, links come and go: every
+    /// operation gets its own honest result exactly once.
+    #[test]
+    fn liars_change_no_result(seed in any::<u64>()) {
+        let mut rng = Rng::new(seed);
+        let f = 1 + rng.index(2);
+        let n = 3 * f + 1;
+        let mut world = World::open(Settings { n, f, client_window: 8, ..settings() });
+        let liars: Vec<u16> = (0..f).map(|i| (n - 1 - i) as u16).collect();
+        // What each honest replica will still say.
+        let mut honest: Vec<(u16, Bundle)> = Vec::new();
+        let mut seen: BTreeSet<(u16, BundleNo)> = BTreeSet::new();
+        let mut known: Vec<Bundle> = Vec::new();
+        let mut expected = BTreeMap::new();
+        let mut results = BTreeMap::new();
+        for step in 0..2_000u32 {
+            if expected.len() < 30 && rng.chance(200_000) {
+                let op = step.to_le_bytes();
+                let ticket = world.submit(&op);
+                expected.insert(ticket, op.to_vec());
+            }
+            world.drain();
+            for (to, frame) in world.take_sent() {
+                let bundle = world.parse(&frame);
+                known.push(bundle.clone());
+                // A replica passes on what it gets: all honest ones execute it, and answer once.
+                if !liars.contains(&to.0) {
+                    for id in (0..n as u16).filter(|id| !liars.contains(id)) {
+                        if seen.insert((id, bundle.number())) {
+                            honest.push((id, bundle.clone()));
+                        }
+                    }
+                }
+            }
+            if !honest.is_empty() && rng.chance(500_000) {
+                let (from, bundle) = honest.swap_remove(rng.index(honest.len()));
+                let echo: Vec<Vec<u8>> = bundle.requests().map(<[u8]>::to_vec).collect();
+                world.reply(from, &bundle, &Outcome::Done(echo));
+            }
+            if let Some(bundle) = rng.pick(&known).cloned() {
+                lie(&mut world, &mut rng, &liars, &bundle);
+            }
+            if rng.chance(5_000) {
+                let id = rng.index(n) as u16;
+                world.link(id, LinkState::Down);
+                world.link(id, LinkState::Up);
+            }
+            world.pass(rng.below(50 * MS));
+            for event in world.take_events() {
+                let Event::Done { bundle, answer: Answer::Results(told), requests, .. } = event else {
+                    panic!("seed {seed}: {event:?}");
+                };
+                for index in 0..requests {
+                    let again = results.insert(Ticket { bundle, index }, told.get(index).unwrap().to_vec());
+                    prop_assert_eq!(again, None, "told twice");
+                }
+            }
+        }
+        prop_assert_eq!(results, expected);
+    }
+}
+
+fn lie(world: &mut World, rng: &mut Rng, liars: &[u16], bundle: &Bundle) {
+    let from = *rng.pick(liars).unwrap();
+    let outcomes = [
+        done(&[b"false"]),
+        Outcome::NoSession,
+        Outcome::Superseded,
+        Outcome::Forgotten,
+        Outcome::Opened(SESSION),
+    ];
+    match rng.below(4) {
+        0 => world.reply(from, bundle, &outcomes[rng.index(outcomes.len())]),
+        1 => {
+            let view = View(rng.next_u64());
+            world.handle(from, reply(bundle, &done(&[b"false"]), view, ReplicaId(from)));
+        }
+        2 => {
+            let echo: Vec<Vec<u8>> = bundle.requests().map(<[u8]>::to_vec).collect();
+            let mut message = reply(bundle, &Outcome::Done(echo), View(0), ReplicaId(0));
+            if let FromReplica::Reply(_, reply) = &mut message {
+                reply.outcome = Arc::from(outcomes[rng.index(outcomes.len())].to_bytes());
+            }
+            world.handle(from, message);
+        }
+        _ => {
+            let reasons = [
+                Refusal::Busy,
+                Refusal::NoSession,
+                Refusal::BadSignature,
+                Refusal::Forgotten,
+            ];
+            world.refuse(from, bundle, reasons[rng.index(reasons.len())]);
+        }
+    }
+}
