@@ -1,0 +1,96 @@
+//! Everything that must be green before a change is merged, the same here as anywhere.
+
+use crate::tidy;
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Whether the tests are part of the run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tests {
+    Run,
+    HavePassed,
+}
+
+enum Done {
+    Passed,
+    Skipped(&'static str),
+}
+
+/// Runs all steps; the first red one ends the run.
+pub(crate) fn run(root: &Path, tests: Tests) -> Result<()> {
+    let start = Instant::now();
+    let mut report = Vec::new();
+    let mut step = |name: &str, work: &dyn Fn() -> Result<Done>| -> Result<()> {
+        println!("== {name}");
+        let start = Instant::now();
+        let done = work().with_context(|| format!("{name} failed after {}", minutes(start)))?;
+        let note = match done {
+            Done::Passed => String::new(),
+            Done::Skipped(why) => format!("  SKIPPED: {why}"),
+        };
+        report.push(format!("{name:<10} {}{note}", minutes(start)));
+        Ok(())
+    };
+    step("format", &|| cargo(root, &["fmt", "--all", "--check"]))?;
+    step("tidy", &|| tidy::run(root).map(|()| Done::Passed))?;
+    step("clippy", &|| {
+        let all = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+        cargo(root, &all)
+    })?;
+    if tests == Tests::Run {
+        step("test", &|| cargo(root, &["test", "--workspace"]))?;
+    }
+    step("doc", &|| doc(root))?;
+    step("licences", &|| licences(root))?;
+    for line in &report {
+        println!("{line}");
+    }
+    println!("{:<10} {}", "total", minutes(start));
+    Ok(())
+}
+
+fn minutes(start: Instant) -> String {
+    let tenths = start.elapsed().as_millis().div_ceil(100);
+    let (minutes, tenths) = (tenths / 600, tenths % 600);
+    format!("{minutes:>3} min {:>2}.{} s", tenths / 10, tenths % 10)
+}
+
+fn cargo(root: &Path, arguments: &[&str]) -> Result<Done> {
+    finish(Command::new(env!("CARGO")).args(arguments).current_dir(root))
+}
+
+fn doc(root: &Path) -> Result<Done> {
+    let mut command = Command::new(env!("CARGO"));
+    command
+        .args(["doc", "--workspace", "--no-deps"])
+        .current_dir(root);
+    finish(command.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// Licences, bans and sources need no network; advisories do, and are looked at by hand.
+fn licences(root: &Path) -> Result<Done> {
+    let mut probe = Command::new(env!("CARGO"));
+    probe
+        .args(["deny", "--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if !probe.status().is_ok_and(|status| status.success()) {
+        return Ok(Done::Skipped("cargo-deny is not installed"));
+    }
+    cargo(
+        root,
+        &["deny", "--offline", "check", "bans", "licenses", "sources"],
+    )
+}
+
+fn finish(command: &mut Command) -> Result<Done> {
+    let status = command
+        .status()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    if !status.success() {
+        bail!("{command:?}: {status}");
+    }
+    Ok(Done::Passed)
+}

@@ -1,0 +1,110 @@
+//! What compiler and clippy cannot see.
+//!
+//! Each rule is a function from the repository's text to findings, so that its tests give it a repository that
+//! breaks the rule. Exceptions stand in `tidy.toml`, each with its reason; one that is no longer needed is a
+//! finding too, so the list can only shrink.
+
+mod config;
+mod documents;
+mod protocols;
+mod rust;
+mod source;
+#[cfg(test)]
+mod tests;
+mod workspace;
+
+use anyhow::{Context, Result, bail};
+use config::Config;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The repository's text files by path from the root, with `/` between folders.
+pub(crate) struct Repository {
+    files: BTreeMap<String, String>,
+    /// Every file's path, also of those that are not read.
+    paths: Vec<String>,
+}
+
+impl Repository {
+    fn load(root: &Path) -> Result<Self> {
+        let mut repository = Self {
+            files: BTreeMap::new(),
+            paths: Vec::new(),
+        };
+        repository.walk(root, "")?;
+        Ok(repository)
+    }
+
+    fn walk(&mut self, folder: &Path, prefix: &str) -> Result<()> {
+        let entries = folder
+            .read_dir()
+            .with_context(|| format!("cannot list {}", folder.display()))?;
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let path = format!("{prefix}{name}");
+            let kind = entry.file_type()?;
+            // What is built, and what git keeps, is not the repository.
+            if kind.is_dir() && name != "target" && name != ".git" {
+                self.paths.push(path.clone());
+                self.walk(&entry.path(), &format!("{path}/"))?;
+            } else if kind.is_file() {
+                if [".rs", ".md", ".toml"]
+                    .iter()
+                    .any(|suffix| name.ends_with(suffix))
+                {
+                    let text = std::fs::read_to_string(entry.path())
+                        .with_context(|| format!("cannot read {path}"))?;
+                    self.files.insert(path.clone(), text);
+                }
+                self.paths.push(path);
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&self, path: &str) -> Option<&str> {
+        self.files.get(path).map(String::as_str)
+    }
+
+    /// Path and text of the files that end with `suffix`.
+    fn ending(&self, suffix: &str) -> impl Iterator<Item = (&str, &str)> {
+        let ends = move |(path, _): &(&str, &str)| path.ends_with(suffix);
+        self.files
+            .iter()
+            .map(|(path, text)| (path.as_str(), text.as_str()))
+            .filter(ends)
+    }
+
+    fn has(&self, path: &str) -> bool {
+        self.paths.iter().any(|other| other == path)
+    }
+}
+
+/// What is wrong, and where.
+pub(crate) type Findings = Vec<String>;
+
+fn check(repository: &Repository) -> Result<Findings> {
+    let text = repository.file("tidy.toml").context("tidy.toml is missing")?;
+    let config: Config = toml::from_str(text).context("tidy.toml")?;
+    let mut findings = Findings::new();
+    workspace::check(repository, &config, &mut findings);
+    rust::check(repository, &config, &mut findings);
+    protocols::check(repository, &mut findings);
+    documents::check(repository, &mut findings);
+    findings.sort();
+    findings.dedup();
+    Ok(findings)
+}
+
+/// Checks the repository at `root` and prints what is wrong.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let findings = check(&Repository::load(root)?)?;
+    for finding in &findings {
+        eprintln!("{finding}");
+    }
+    match findings.len() {
+        0 => Ok(()),
+        count => bail!("tidy: {count} findings"),
+    }
+}

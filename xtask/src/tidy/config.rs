@@ -1,0 +1,44 @@
+//! `tidy.toml`: what the rules are measured against, and their exceptions.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Config {
+    /// Folders of all workspace members. A new one wants an ADR.
+    pub(super) members: Vec<String>,
+    /// Crates without I/O, clock, threads and randomness: each carries the same `clippy.toml`.
+    pub(super) pure: Vec<String>,
+    /// Which of our crates each crate may depend on.
+    pub(super) edges: BTreeMap<String, Vec<String>>,
+    /// Further edges, for tests only.
+    #[serde(default)]
+    pub(super) test_edges: BTreeMap<String, Vec<String>>,
+    /// Crates that may contain `unsafe`, with the reason.
+    #[serde(default, rename = "unsafe")]
+    pub(super) unsafe_crates: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) long_functions: Vec<LongFunction>,
+    #[serde(default)]
+    pub(super) long_files: Vec<LongFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LongFunction {
+    pub(super) file: String,
+    pub(super) function: String,
+    /// It may not grow beyond this.
+    pub(super) lines: usize,
+    pub(super) reason: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LongFile {
+    pub(super) file: String,
+    /// It may not grow beyond this.
+    pub(super) lines: usize,
+    pub(super) reason: String,
+}

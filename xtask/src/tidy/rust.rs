@@ -1,0 +1,126 @@
+//! Rules for Rust files: lengths, reasons, `unsafe`, ignored tests, sleeps.
+
+use super::config::Config;
+use super::source::{blank, closing, functions, tokens};
+use super::{Findings, Repository};
+use std::collections::BTreeSet;
+
+const FUNCTION_LINES_MAX: usize = 70;
+const FILE_LINES_MAX: usize = 700;
+
+pub(super) fn check(repository: &Repository, config: &Config, findings: &mut Findings) {
+    let mut used = BTreeSet::new();
+    for (path, text) in repository.ending(".rs") {
+        let tokens = tokens(&blank(text));
+        lengths(path, text, &tokens, config, &mut used, findings);
+        attributes(path, &tokens, findings);
+        let name = crate_of(path);
+        let pure = config.pure.iter().any(|pure| pure == name);
+        for (i, (token, line)) in tokens.iter().enumerate() {
+            let called = tokens
+                .get(i.saturating_add(1))
+                .is_some_and(|(next, _)| next == "(");
+            if token == "unsafe" && !config.unsafe_crates.contains_key(name) {
+                findings.push(format!(
+                    "{path}:{line}: unsafe is for the crates listed under [unsafe] in tidy.toml"
+                ));
+            }
+            if token == "sleep" && called && pure {
+                findings.push(format!(
+                    "{path}:{line}: nothing in a pure crate sleeps, tests included"
+                ));
+            }
+        }
+    }
+    stale(config, &used, findings);
+}
+
+/// The folder under `crates/`, or the first folder.
+fn crate_of(path: &str) -> &str {
+    let inside = path.strip_prefix("crates/").unwrap_or(path);
+    inside.split('/').next().unwrap_or(inside)
+}
+
+fn lengths(
+    path: &str,
+    text: &str,
+    tokens: &[(String, usize)],
+    config: &Config,
+    used: &mut BTreeSet<(String, String)>,
+    findings: &mut Findings,
+) {
+    let lines = text.lines().count();
+    if lines > FILE_LINES_MAX {
+        let exception = config.long_files.iter().find(|exception| exception.file == path);
+        used.insert((path.to_owned(), String::new()));
+        if exception.is_none_or(|exception| lines > exception.lines) {
+            let most = exception.map_or(FILE_LINES_MAX, |exception| exception.lines);
+            findings.push(format!("{path}: {lines} lines; at most {most}"));
+        }
+    }
+    for function in functions(tokens).iter().filter(|f| f.lines > FUNCTION_LINES_MAX) {
+        let fits = |name: &str, file: &str| file == path && name == function.name;
+        let exception = config.long_functions.iter().find(|e| fits(&e.function, &e.file));
+        used.insert((path.to_owned(), function.name.clone()));
+        if exception.is_none_or(|exception| function.lines > exception.lines) {
+            let most = exception.map_or(FUNCTION_LINES_MAX, |exception| exception.lines);
+            let (name, line, lines) = (&function.name, function.line, function.lines);
+            findings.push(format!(
+                "{path}:{line}: function {name} has {lines} lines; at most {most}"
+            ));
+        }
+    }
+}
+
+fn stale(config: &Config, used: &BTreeSet<(String, String)>, findings: &mut Findings) {
+    let files = config.long_files.iter().map(|e| (&e.file, "", &e.reason));
+    let functions = config
+        .long_functions
+        .iter()
+        .map(|e| (&e.file, e.function.as_str(), &e.reason));
+    for (file, function, reason) in files.chain(functions) {
+        if !used.contains(&(file.clone(), function.to_owned())) {
+            findings.push(format!(
+                "tidy.toml: the exception for {file} {function} is no longer needed: take it out"
+            ));
+        }
+        if reason.trim().is_empty() {
+            findings.push(format!(
+                "tidy.toml: the exception for {file} {function} has no reason"
+            ));
+        }
+    }
+}
+
+/// `allow` and `expect` need a reason; no test is ignored.
+fn attributes(path: &str, tokens: &[(String, usize)], findings: &mut Findings) {
+    let is = |i: usize, text: &str| tokens.get(i).is_some_and(|(token, _)| token == text);
+    for i in 0..tokens.len() {
+        let inner = usize::from(is(i.saturating_add(1), "!"));
+        let open = i.saturating_add(1).saturating_add(inner);
+        if !is(i, "#") || !is(open, "[") {
+            continue;
+        }
+        let end = closing(tokens, open).unwrap_or(tokens.len());
+        for at in open..end {
+            let Some((token, line)) = tokens.get(at) else {
+                break;
+            };
+            let called = is(at.saturating_add(1), "(");
+            match token.as_str() {
+                "allow" | "expect" if called => {
+                    let close = closing(tokens, at.saturating_add(1)).unwrap_or(end);
+                    if !(at..close).any(|i| is(i, "reason") && is(i.saturating_add(1), "=")) {
+                        findings.push(format!("{path}:{line}: {token} without a reason"));
+                    }
+                }
+                "ignore" if !called => {
+                    findings.push(format!(
+                        "{path}:{line}: no test is ignored: mend it or take it out"
+                    ));
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,292 @@
+use super::source::{Function, blank, functions, tokens};
+use super::*;
+
+/// The rules hold here, whoever runs the tests.
+#[test]
+fn the_repository_is_tidy() {
+    let root = crate::root().unwrap();
+    let findings = check(&Repository::load(&root).unwrap()).unwrap();
+    assert!(findings.is_empty(), "\n{}", findings.join("\n"));
+}
+
+const WALLS: &str = "std::time::Instant std::time::SystemTime std::collections::HashMap std::thread::spawn";
+const PBFT: &str = "//! # PBFT
+//!
+//! | model | replicas | quorum | good-case latency | paper |
+//!
+//! ## Flow
+//! ## Rules
+//! ## Invariants
+//! ## What survives a crash
+//! ## Deviations from the paper
+//! ## Not here
+";
+
+/// A small repository in which all is well, and a change to it.
+fn findings(change: impl FnOnce(&mut BTreeMap<String, String>)) -> Findings {
+    let wire = "//! The wire.";
+    let hash = blake3::hash(wire.as_bytes()).to_hex();
+    let manifest = "[dependencies]\nquorate-types.workspace = true\n[lints]\nworkspace = true";
+    let registry = "pub const REGISTRY: &[Entry] = &[Entry::of::<pbft::Pbft>(), Entry::of::<echo::Echo>()];";
+    let tidy = "members = ['crates/types', 'crates/protocols']\npure = ['types', 'protocols']\n\
+                [edges]\ntypes = []\nprotocols = ['types']";
+    let mut files: BTreeMap<String, String> = [
+        ("tidy.toml", tidy),
+        (
+            "README.md",
+            "# Title\n[wire](docs/wire.md#the-frame) [self](#title)\n```\n# no title\n```",
+        ),
+        ("crates/types/Cargo.toml", "[lints]\nworkspace = true"),
+        ("crates/types/clippy.toml", WALLS),
+        ("crates/types/src/wire.rs", wire),
+        ("crates/protocols/Cargo.toml", manifest),
+        ("crates/protocols/clippy.toml", WALLS),
+        ("crates/protocols/src/lib.rs", registry),
+        ("crates/protocols/src/pbft/mod.rs", PBFT),
+        ("crates/protocols/src/echo/mod.rs", PBFT),
+    ]
+    .map(|(path, text)| (path.to_owned(), text.to_owned()))
+    .into();
+    let document = format!("# Wire\n\n## The frame\n\nBLAKE3 of `crates/types/src/wire.rs`: `{hash}`\n");
+    files.insert("docs/wire.md".to_owned(), document);
+    change(&mut files);
+    let paths = files.keys().cloned().collect();
+    check(&Repository { files, paths }).unwrap()
+}
+
+fn add(path: &str, text: &str) -> Findings {
+    findings(|files| {
+        files.entry(path.to_owned()).or_default().push_str(text);
+    })
+}
+
+#[track_caller]
+fn expect(findings: &Findings, part: &str) {
+    assert!(
+        findings.iter().any(|finding| finding.contains(part)),
+        "no {part:?} in {findings:#?}"
+    );
+}
+
+#[test]
+fn a_tidy_repository_has_no_findings() {
+    assert_eq!(findings(|_| ()), Findings::new());
+}
+
+#[test]
+fn members_are_listed() {
+    expect(
+        &add("crates/new/Cargo.toml", "[lints]\nworkspace = true"),
+        "wants an ADR",
+    );
+    expect(
+        &findings(|files| drop(files.remove("crates/types/Cargo.toml"))),
+        "member crates/types is not there",
+    );
+}
+
+#[test]
+fn edges_point_down() {
+    let upwards = "\n[dependencies]\nquorate-protocols.workspace = true";
+    expect(
+        &add("crates/types/Cargo.toml", upwards),
+        "types must not import protocols (dependencies)",
+    );
+    let in_tests = "\n[dev-dependencies]\nquorate-sim.workspace = true";
+    expect(
+        &add("crates/protocols/Cargo.toml", in_tests),
+        "must not import sim (dev-dependencies)",
+    );
+    let allowed = findings(|files| {
+        files
+            .get_mut("crates/protocols/Cargo.toml")
+            .unwrap()
+            .push_str(in_tests);
+        files
+            .get_mut("tidy.toml")
+            .unwrap()
+            .push_str("\n[test_edges]\nprotocols = ['sim']");
+    });
+    assert_eq!(allowed, Findings::new());
+}
+
+#[test]
+fn every_member_has_the_lints() {
+    let without = findings(|files| {
+        files.insert("crates/types/Cargo.toml".to_owned(), "[package]".to_owned());
+    });
+    expect(&without, "[lints] workspace = true is missing");
+}
+
+#[test]
+fn pure_crates_have_walls() {
+    let without = findings(|files| drop(files.remove("crates/protocols/clippy.toml")));
+    expect(&without, "crates/protocols: a pure crate has a clippy.toml");
+    expect(
+        &add("crates/protocols/clippy.toml", " more"),
+        "not the same as that of the other pure crates",
+    );
+    let holes = findings(|files| {
+        for name in ["types", "protocols"] {
+            files.insert(
+                format!("crates/{name}/clippy.toml"),
+                "std::thread::spawn".to_owned(),
+            );
+        }
+    });
+    expect(&holes, "does not forbid std::time::Instant");
+}
+
+#[test]
+fn unsafe_ignored_tests_and_sleeps_are_found() {
+    let file = "crates/types/src/x.rs";
+    expect(&add(file, "fn x() { unsafe { y() } }"), "x.rs:1: unsafe is for");
+    expect(
+        &add(file, "\n#[ignore = \"slow\"]\nfn x() {}"),
+        "x.rs:2: no test is ignored",
+    );
+    expect(
+        &add(file, "fn x() { std::thread::sleep(d) }"),
+        "nothing in a pure crate sleeps",
+    );
+    let harmless = "// unsafe sleep()\nfn x() { y(\"unsafe sleep( #[ignore]\"); let sleep = 'u'; }";
+    assert_eq!(add(file, harmless), Findings::new());
+    assert_eq!(
+        add("examples/x.rs", "fn x() { std::thread::sleep(d) }"),
+        Findings::new()
+    );
+}
+
+#[test]
+fn exceptions_have_reasons() {
+    let file = "crates/types/src/x.rs";
+    for attribute in [
+        "#[allow(clippy::x)]",
+        "#![allow(clippy::x)]",
+        "#[expect(dead_code)]",
+        "#[cfg_attr(test, allow(clippy::x))]",
+        "#[allow(\n    clippy::x\n)]",
+    ] {
+        expect(&add(file, attribute), "without a reason");
+    }
+    for attribute in [
+        "#[allow(clippy::x, reason = \"because\")]",
+        "#![cfg_attr(test, allow(clippy::x, reason = \"test data\"))]",
+        "fn x() { a.expect(\"text\"); }",
+    ] {
+        assert_eq!(add(file, attribute), Findings::new());
+    }
+    let mute = "\n[unsafe]\ntypes = ' '";
+    expect(&add("tidy.toml", mute), "unsafe in types has no reason");
+}
+
+#[test]
+fn long_functions_and_files_are_found() {
+    let file = "crates/types/src/x.rs";
+    let function = |lines: usize| format!("fn long(\n) {{{}}}\n", "\n".repeat(lines - 2));
+    assert_eq!(add(file, &function(70)), Findings::new());
+    expect(
+        &add(file, &function(71)),
+        "x.rs:1: function long has 71 lines; at most 70",
+    );
+    assert_eq!(add(file, &"//\n".repeat(700)), Findings::new());
+    expect(&add(file, &"//\n".repeat(701)), "x.rs: 701 lines; at most 700");
+    let excepted = |actual: usize, allowed: usize| {
+        findings(|files| {
+            files.insert(file.to_owned(), function(actual));
+            let entry = format!(
+                "\n[[long_functions]]\nfile = '{file}'\nfunction = 'long'\nlines = {allowed}\nreason = 'one table'"
+            );
+            files.get_mut("tidy.toml").unwrap().push_str(&entry);
+        })
+    };
+    assert_eq!(excepted(80, 80), Findings::new());
+    expect(&excepted(81, 80), "81 lines; at most 80");
+    expect(&excepted(70, 80), "no longer needed");
+}
+
+#[test]
+fn protocols_are_registered_documented_and_apart() {
+    let folder = "crates/protocols/src/";
+    expect(&add(&format!("{folder}new/mod.rs"), PBFT), "new: not in REGISTRY");
+    let gone = findings(|files| drop(files.remove(&format!("{folder}echo/mod.rs"))));
+    expect(&gone, "REGISTRY names echo, which has no folder");
+    for line in [
+        "use crate::echo;",
+        "use crate::{echo::Echo};",
+        "use super::super::echo::X;",
+    ] {
+        let found = add(&format!("{folder}pbft/normal.rs"), line);
+        expect(&found, "pbft reaches into echo");
+    }
+    let own = add(
+        &format!("{folder}pbft/normal.rs"),
+        "use crate::pbft::Pbft; fn f() { let echo = 1; }",
+    );
+    assert_eq!(own, Findings::new());
+    let undocumented = findings(|files| {
+        let text = files.get_mut(&format!("{folder}pbft/mod.rs")).unwrap();
+        *text = text.replace("//! ## Not here\n", "").replace("# PBFT", "PBFT");
+    });
+    expect(&undocumented, "`## Not here` is missing");
+    expect(&undocumented, "begins with the protocol's name");
+}
+
+#[test]
+fn documents_have_one_title_and_sound_links() {
+    expect(&add("README.md", "\n# Second"), "README.md: 2 titles");
+    expect(&add("docs/x.md", "## No title"), "docs/x.md: 0 titles");
+    expect(
+        &add("README.md", "\n[x](docs/none.md)"),
+        "link to docs/none.md: there is no such file",
+    );
+    expect(
+        &add("README.md", "\n[x](docs/wire.md#none)"),
+        "there is no such heading",
+    );
+    expect(
+        &add("docs/wire.md", "\n[x](wire.md/../README.md) [y](none.md)"),
+        "docs/wire.md:7: link to none.md",
+    );
+    let sound = "\n[a](../README.md) [b](https://example.org/) `[c](none.md)`\n```\n[d](none.md)\n```";
+    assert_eq!(add("docs/wire.md", sound), Findings::new());
+}
+
+#[test]
+fn the_wire_page_follows_the_wire() {
+    expect(
+        &add("crates/types/src/wire.rs", " Changed."),
+        "has changed. Read the page again",
+    );
+}
+
+#[test]
+fn literals_and_comments_are_blanked() {
+    for (source, expected) in [
+        (r#"a("x \" }") b"#, r#"a("      ") b"#),
+        ("a // {\nb", "a     \nb"),
+        ("a /* /* */ } */ b", "a               b"),
+        (r###"r#"}"# x"###, r###"r#" "# x"###),
+        ("'{' '\\'' 'a: &'a", "' ' '  ' 'a: &'a"),
+        (r##"br"}" b'}' b"}" r#type"##, r##"br" " b' ' b" " r#type"##),
+        ("for_r\"}\"", "for_r\" \""),
+    ] {
+        assert_eq!(
+            blank(source).into_iter().collect::<String>(),
+            expected,
+            "{source}"
+        );
+    }
+}
+
+#[test]
+fn functions_are_measured() {
+    let source = "trait T { fn none(&self); }\nfn a<const N: usize>(x: [u8; 2]) -> fn(u8) where X: Y {\n\n    fn b() {}\n}";
+    let function = |name: &str, line, lines| Function {
+        name: name.to_owned(),
+        line,
+        lines,
+    };
+    let found = functions(&tokens(&blank(source)));
+    assert_eq!(found, [function("a", 2, 4), function("b", 4, 1)]);
+}
