@@ -51,7 +51,7 @@ use intake::WindowCell;
 use outbox::Outbox;
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::{Alarm, AnyProtocol, Effect, Entry, Env, OpenError, RawPast, Spec, Status};
-use quorate_types::{BlockId, Committee, Genesis, Height, Incarnation, LogEntry, ReplicaId, Time};
+use quorate_types::{BlockId, Committee, Genesis, Height, Incarnation, LogEntry, ReplicaId, Time, View};
 use sequencer::Sequencer;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -336,6 +336,12 @@ impl Replica {
             alarm: self.stopped.map(|alarm| alarm.to_string()),
             contradictions: self.contradictions,
         }
+    }
+
+    /// Its view and the leader of that view.
+    #[must_use]
+    pub fn leader(&self) -> (View, ReplicaId) {
+        (self.last.view, self.last.leader)
     }
 
     /// The protocol's properties.

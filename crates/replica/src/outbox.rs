@@ -382,3 +382,7 @@ pub(crate) fn decode_record(entry: &[u8]) -> Option<(RecordKey, Vec<u8>)> {
 
 /// A signature that an own copy came back with.
 pub(crate) type OwnSignature = Option<Signature>;
+
+#[cfg(test)]
+#[path = "outbox_tests.rs"]
+mod tests;

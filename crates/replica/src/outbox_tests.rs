@@ -1,0 +1,243 @@
+use super::*;
+use quorate_consensus::{CHECKPOINT_KIND, Checkpoint, Place};
+use quorate_types::{DecodeError, Kind, View};
+
+const VOTE: Kind = Kind::new("vote");
+
+#[derive(Clone, Debug)]
+struct Vote {
+    view: u64,
+    height: u64,
+    subject: u8,
+    once: bool,
+}
+
+impl Vote {
+    fn statement(&self) -> Statement {
+        Statement::new(VOTE, View(self.view), Height(self.height), Digest([self.subject; 32]))
+    }
+}
+
+impl Message for Vote {
+    fn kind(&self) -> Kind {
+        VOTE
+    }
+    fn place(&self) -> Place {
+        Place { view: View(self.view), height: Height(self.height), certified: false }
+    }
+    fn auth(&self) -> Auth {
+        Auth::Linked(Some(self.statement()))
+    }
+    fn once(&self) -> bool {
+        self.once
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.statement().encode(out);
+    }
+    fn decode(_: &[u8]) -> Result<Self, DecodeError> {
+        Err(DecodeError::Truncated)
+    }
+}
+
+fn vote(height: u64, subject: u8) -> Box<dyn Message> {
+    Box::new(Vote { view: 0, height, subject, once: true })
+}
+
+#[derive(Default)]
+struct Rig {
+    outbox: Outbox,
+    out: VecDeque<Output>,
+}
+
+impl Rig {
+    fn send(&mut self, message: Box<dyn Message>) -> Result<(), Unsent> {
+        self.outbox.begin_step();
+        self.outbox.send(To::All, Hold::UntilDurable, message, &mut self.out)
+    }
+
+    /// Short names of what came out.
+    fn drain(&mut self) -> Vec<String> {
+        let name = |output: Output| match output {
+            Output::Persist { mark, entry } => match entry {
+                LogEntry::Guard(statement) => format!("guard {} @{}", statement.height, mark.0),
+                LogEntry::Record(_) => format!("record @{}", mark.0),
+                LogEntry::Floors(_) => format!("floors @{}", mark.0),
+                other => format!("{other:?} @{}", mark.0),
+            },
+            Output::Sync(mark) => format!("sync {}", mark.0),
+            Output::Send { frame: Unsealed::Protocol { body, own, .. }, .. } => {
+                let statement = Statement::from_bytes(&body).unwrap();
+                assert!(own.is_some(), "a message with a statement comes back");
+                format!("send {}", statement.height)
+            }
+            Output::Send { .. } => "send host".to_owned(),
+            other => format!("{other:?}"),
+        };
+        self.out.drain(..).map(name).collect()
+    }
+}
+
+fn key(kind: u8, height: u64) -> RecordKey {
+    RecordKey { kind, height: Height(height), scope: Digest::ZERO }
+}
+
+/// §4.4 "persist before send": record and guard entry share a mark, and the message leaves after it.
+#[test]
+fn a_promise_leaves_when_its_mark_is_durable_and_not_before() {
+    let mut rig = Rig::default();
+    rig.outbox.begin_step();
+    rig.outbox.record(key(1, 5), vec![1], &mut rig.out);
+    rig.outbox.send(To::All, Hold::UntilDurable, vote(5, 1), &mut rig.out).unwrap();
+    assert_eq!(rig.drain(), ["record @1", "guard 5 @1", "sync 1"]);
+    rig.outbox.durable(Mark(0), &mut rig.out);
+    assert!(rig.drain().is_empty());
+    rig.outbox.durable(Mark(1), &mut rig.out);
+    assert_eq!(rig.drain(), ["send 5"]);
+}
+
+#[test]
+fn one_sync_serves_many_and_order_stays() {
+    let mut rig = Rig::default();
+    for height in 1..=3 {
+        rig.send(vote(height, 1)).unwrap();
+    }
+    assert_eq!(rig.drain(), ["guard 1 @1", "sync 1", "guard 2 @2", "sync 2", "guard 3 @3", "sync 3"]);
+    rig.outbox.durable(Mark(2), &mut rig.out);
+    assert_eq!(rig.drain(), ["send 1", "send 2"]);
+    // A repetition promises nothing new, but does not overtake what still waits.
+    rig.send(vote(1, 1)).unwrap();
+    assert!(rig.drain().is_empty());
+    rig.outbox.durable(Mark(3), &mut rig.out);
+    assert_eq!(rig.drain(), ["send 3", "send 1"]);
+}
+
+#[test]
+fn unheld_messages_overtake_held_ones() {
+    let mut rig = Rig::default();
+    rig.send(vote(1, 1)).unwrap();
+    rig.drain();
+    let free = Box::new(Vote { view: 0, height: 9, subject: 1, once: false });
+    rig.outbox.send(To::All, Hold::No, free, &mut rig.out).unwrap();
+    assert_eq!(rig.drain(), ["send 9"]);
+}
+
+#[test]
+#[should_panic(expected = "must be held")]
+fn what_may_be_said_once_is_never_sent_unheld() {
+    let mut rig = Rig::default();
+    let _ = rig.outbox.send(To::All, Hold::No, vote(1, 1), &mut rig.out);
+}
+
+/// DESIGN 1.7: never two statements for one slot, the identical one always.
+#[test]
+fn the_guard_refuses_a_second_subject() {
+    let mut rig = Rig::default();
+    rig.send(vote(1, 1)).unwrap();
+    let slot = Vote { view: 0, height: 1, subject: 1, once: true }.statement().slot();
+    assert_eq!(rig.send(vote(1, 2)), Err(Unsent::Contradiction(slot, Digest([1; 32]))));
+    assert_eq!(rig.send(vote(1, 1)), Ok(()));
+    assert_eq!(rig.drain().iter().filter(|line| line.starts_with("guard")).count(), 1);
+    // What may be said again is not guarded.
+    for subject in 1..3 {
+        rig.send(Box::new(Vote { view: 0, height: 7, subject, once: false })).unwrap();
+    }
+}
+
+#[test]
+fn the_guard_survives_a_restart() {
+    let statement = Vote { view: 0, height: 1, subject: 1, once: true }.statement();
+    let guard = BTreeMap::from([(statement.slot(), statement.subject)]);
+    let mut rig = Rig { outbox: Outbox::restore(guard, Floors::default(), BTreeMap::new()), out: VecDeque::new() };
+    assert!(matches!(rig.send(vote(1, 2)), Err(Unsent::Contradiction(..))));
+    assert_eq!(rig.send(vote(1, 1)), Ok(()));
+    assert_eq!(rig.drain(), ["send 1"], "everything that the log kept is durable");
+}
+
+#[test]
+fn slots_below_the_floors_are_dead_for_ever() {
+    let mut rig = Rig::default();
+    for height in [3, 4] {
+        rig.send(vote(height, 1)).unwrap();
+    }
+    let floors = Floors { height: Height(4), views: vec![(VOTE, View(0))] };
+    rig.outbox.raise_floors(floors, &mut rig.out);
+    assert_eq!(rig.outbox.size().0, 1, "dead entries go");
+    assert!(matches!(rig.send(vote(3, 2)), Err(Unsent::Dead(_))));
+    assert!(matches!(rig.send(vote(3, 1)), Err(Unsent::Dead(_))), "also for what was said before");
+    assert!(matches!(rig.send(vote(4, 2)), Err(Unsent::Contradiction(..))));
+    rig.outbox.raise_floors(Floors { height: Height(2), views: vec![(VOTE, View(1))] }, &mut rig.out);
+    assert!(matches!(rig.send(vote(3, 1)), Err(Unsent::Dead(_))), "floors never sink");
+    assert!(matches!(rig.send(vote(9, 1)), Err(Unsent::Dead(_))), "view 0 lies below the floor of its kind");
+    let later = Box::new(Vote { view: 1, height: 9, subject: 1, once: true });
+    assert_eq!(rig.send(later), Ok(()));
+}
+
+#[test]
+fn a_base_holds_everything_that_binds() {
+    let mut rig = Rig::default();
+    rig.outbox.record(key(1, 5), vec![1], &mut rig.out);
+    rig.outbox.record(key(1, 5), vec![2], &mut rig.out);
+    rig.outbox.record(key(2, 0), vec![3], &mut rig.out);
+    rig.outbox.record(key(1, 9), vec![4], &mut rig.out);
+    rig.send(vote(9, 1)).unwrap();
+    rig.outbox.forget_records(Height(5));
+    rig.drain();
+    rig.outbox.begin_step();
+    rig.outbox.write_base(&mut rig.out);
+    let mut records = Vec::new();
+    let mut guards = 0;
+    for output in rig.out.drain(..) {
+        match output {
+            Output::Persist { entry: LogEntry::Record(bytes), .. } => {
+                let (key, bytes) = decode_record(&bytes).unwrap();
+                records.push((key.kind, key.height.0, bytes));
+            }
+            Output::Persist { entry: LogEntry::Guard(_), .. } => guards += 1,
+            _ => {}
+        }
+    }
+    assert_eq!(records, [(1, 9, vec![4]), (2, 0, vec![3])]);
+    assert_eq!(guards, 1);
+}
+
+#[test]
+fn a_repeated_record_is_not_written_again() {
+    let mut rig = Rig::default();
+    rig.outbox.record(key(1, 5), vec![1], &mut rig.out);
+    rig.outbox.record(key(1, 5), vec![1], &mut rig.out);
+    assert_eq!(rig.drain().len(), 1);
+}
+
+/// A checkpoint rides on the next sync; if there is none it asks for one of its own soon.
+#[test]
+fn a_checkpoint_waits_without_haste() {
+    let mut rig = Rig::default();
+    let checkpoint = Checkpoint { height: Height(128), ..Checkpoint::GENESIS };
+    rig.outbox.begin_step();
+    rig.outbox.send_host(Time(0), To::All, HostMessage::Checkpoint(checkpoint), &mut rig.out).unwrap();
+    assert_eq!(rig.drain(), ["guard 128 @1"]);
+    rig.outbox.tick(Time(1), &mut rig.out);
+    assert!(rig.drain().is_empty());
+    let until = rig.outbox.deadline().unwrap();
+    rig.outbox.tick(until, &mut rig.out);
+    assert_eq!(rig.drain(), ["sync 1"]);
+    rig.outbox.durable(Mark(1), &mut rig.out);
+    assert_eq!(rig.drain(), ["send host"]);
+    let other = Checkpoint { view: View(3), ..checkpoint };
+    assert_eq!(other.statement().kind, CHECKPOINT_KIND);
+    let sent = rig.outbox.send_host(Time(0), To::All, HostMessage::Checkpoint(other), &mut rig.out);
+    assert!(matches!(sent, Err(Unsent::Contradiction(..))), "one state for one height");
+}
+
+#[test]
+fn own_copies_come_back_once() {
+    let mut rig = Rig::default();
+    rig.send(vote(1, 1)).unwrap();
+    rig.outbox.durable(Mark(1), &mut rig.out);
+    let ticket = rig.out.iter().find_map(|output| match output {
+        Output::Send { frame: Unsealed::Protocol { own, .. }, .. } => *own,
+        _ => None,
+    });
+    assert!(rig.outbox.own_copy(ticket.unwrap()).is_some());
+    assert!(rig.outbox.own_copy(ticket.unwrap()).is_none());
+}
