@@ -18,6 +18,9 @@ pub(super) struct Config {
     /// Crates that may contain `unsafe`, with the reason.
     #[serde(default, rename = "unsafe")]
     pub(super) unsafe_crates: BTreeMap<String, String>,
+    /// External crates that are no direct dependency of ours, with the reason.
+    #[serde(default)]
+    pub(super) banned: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) long_functions: Vec<LongFunction>,
     #[serde(default)]

@@ -111,6 +111,19 @@ fn edges_point_down() {
 }
 
 #[test]
+fn banned_crates_are_found() {
+    let banned = findings(|files| {
+        let manifest = files.get_mut("crates/types/Cargo.toml").unwrap();
+        manifest.push_str("\n[dev-dependencies]\nonce_cell = '1'");
+        files
+            .get_mut("tidy.toml")
+            .unwrap()
+            .push_str("\n[banned]\nonce_cell = 'std does it'");
+    });
+    expect(&banned, "no direct dependency on once_cell: std does it");
+}
+
+#[test]
 fn every_member_has_the_lints() {
     let without = findings(|files| {
         files.insert("crates/types/Cargo.toml".to_owned(), "[package]".to_owned());

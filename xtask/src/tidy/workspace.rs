@@ -1,4 +1,4 @@
-//! Rules for the workspace: members, who depends on whom, lints, pure crates.
+//! Rules for the workspace: members, who depends on whom and on what, lints, pure crates.
 
 use super::config::Config;
 use super::{Findings, Repository};
@@ -16,6 +16,7 @@ pub(super) fn check(repository: &Repository, config: &Config, findings: &mut Fin
             Ok(manifest) => {
                 edges(folder, &manifest, config, findings);
                 lints(folder, &manifest, config, findings);
+                banned(folder, &manifest, config, findings);
             }
             Err(error) => findings.push(format!("{folder}/Cargo.toml: {error}")),
         }
@@ -67,6 +68,19 @@ fn edges(folder: &str, manifest: &Table, config: &Config, findings: &mut Finding
             if other != name && !all.any(|allowed| allowed == other) {
                 findings.push(format!(
                     "{folder}/Cargo.toml: {name} must not import {other} ({section}): ARCHITECTURE.md says why"
+                ));
+            }
+        }
+    }
+}
+
+fn banned(folder: &str, manifest: &Table, config: &Config, findings: &mut Findings) {
+    for section in ["dependencies", "build-dependencies", "dev-dependencies"] {
+        let names = manifest.get(section).and_then(toml::Value::as_table);
+        for name in names.into_iter().flat_map(Table::keys) {
+            if let Some(reason) = config.banned.get(name) {
+                findings.push(format!(
+                    "{folder}/Cargo.toml: no direct dependency on {name}: {reason}"
                 ));
             }
         }
