@@ -22,6 +22,9 @@ use quorate_types::{
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+#[cfg(test)]
+mod tests;
+
 const KEY_BUCKETS: usize = 256;
 const SESSION_BUCKETS: usize = 1_024;
 
