@@ -19,11 +19,15 @@
 pub mod frame;
 pub mod lanes;
 pub mod link;
+pub mod reactor;
 pub mod session;
 pub mod tls;
 
 pub use frame::Refusal;
 pub use lanes::{Direction, Loss, Oversize, ResendLimits};
 pub use link::{Greeter, Identity, Link, LinkEvent};
+pub use reactor::{
+    ConnId, Event, NetConfig, NetFault, PeerConfig, PeerStatus, Reactor, Security, SendError, Who,
+};
 pub use session::Session;
 pub use tls::LinkKey;

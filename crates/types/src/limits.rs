@@ -51,6 +51,8 @@ pub const POOL_CLIENT_BYTES_MAX: usize = 16 << 20;
 /// Bundles that one client may have waiting in the pool.
 pub const POOL_CLIENT_BUNDLES_MAX: usize = 16_384;
 
+/// Heights that one STATUS of PBFT names as missing at most; the lowest come first.
+pub const STATUS_HEIGHTS_MAX: usize = 64;
 /// Blocks that are decided and not yet executed, at which the leader stops proposing.
 pub const EXECUTE_LAG_MAX: u64 = 32;
 /// Undecided blocks whose headers a replica keeps for one peer at most.
@@ -84,6 +86,10 @@ pub const ATTACHED_PER_CONNECTION_MAX: usize = 16_384;
 pub const CONNECTIONS_PER_CLIENT_MAX: usize = 4;
 /// Bytes that wait to be written to one client's connection; a client that does not read is cut off.
 pub const CLIENT_OUTGOING_BYTES_MAX: usize = 64 << 20;
+/// Bytes that wait to be written to all clients' connections; beyond it the one with most is cut off.
+pub const CLIENTS_OUTGOING_BYTES_MAX: usize = 256 << 20;
+/// Bytes of frames that clients have begun and not finished; beyond it the one with most is cut off.
+pub const CLIENTS_UNFINISHED_BYTES_MAX: usize = 64 << 20;
 /// Time that a connection has for its handshake and first frame.
 pub const HANDSHAKE_NS_MAX: u64 = 10_000_000_000;
 /// Status requests that one client connection may make in a second.

@@ -1,0 +1,601 @@
+//! Reactors in one process, driven by hand over loopback. Time is a number that the test moves; a test that
+//! waits for something gives up after a number of passes.
+
+#![allow(
+    clippy::disallowed_types,
+    reason = "strangers and clients are played with plain sockets"
+)]
+
+use super::*;
+use crate::lanes::{Direction, ResendLimits};
+use crate::link::Identity;
+use crate::tls::LinkKey;
+use quorate_types::wire::frame;
+use quorate_types::{ClusterId, Epoch, Incarnation, ProtocolId, PublicKey};
+use std::net::{SocketAddr, TcpListener};
+
+#[path = "tests_clients.rs"]
+mod clients;
+
+/// Passes of the loop before a test gives up. A pass takes microseconds.
+const PASSES_MAX: usize = 400_000;
+
+const NO_CLOCK: u64 = 50_000;
+
+/// An event with a body of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Seen {
+    Peer(u16, Lane, Vec<u8>),
+    Up(u16),
+    Down(u16),
+    Lost(u16, Direction, Lane, u64, u64),
+    ClientUp(ConnId),
+    Client(ConnId, Vec<u8>),
+    ClientDown(ConnId),
+    Refused(Who, String),
+}
+
+fn own(event: Event<'_>) -> Seen {
+    match event {
+        Event::Peer { from, lane, body, .. } => Seen::Peer(from.0, lane, body.to_vec()),
+        Event::PeerUp(id) => Seen::Up(id.0),
+        Event::PeerDown(id) => Seen::Down(id.0),
+        Event::Lost {
+            peer,
+            direction,
+            lane,
+            from,
+            to,
+        } => Seen::Lost(peer.0, direction, lane, from, to),
+        Event::ClientUp(conn) => Seen::ClientUp(conn),
+        Event::Client { conn, body } => Seen::Client(conn, body.to_vec()),
+        Event::ClientDown(conn) => Seen::ClientDown(conn),
+        Event::Refused { who, reason } => Seen::Refused(who, reason.to_owned()),
+    }
+}
+
+/// Who plays: addresses and keys are fixed before anybody starts, so that anybody can start again.
+pub(super) struct Stage {
+    pub(super) tls: bool,
+    pub(super) peers: Vec<PeerConfig>,
+    listeners: Vec<TcpListener>,
+    pub(super) now: Time,
+}
+
+pub(super) struct Node {
+    pub(super) reactor: Reactor,
+    pub(super) seen: Vec<Seen>,
+    pub(super) clients: Option<SocketAddr>,
+}
+
+pub(super) fn key(seed: u8) -> LinkKey {
+    LinkKey::from_pkcs8(&LinkKey::pkcs8_of_seed(&[seed; 32])).unwrap()
+}
+
+fn loopback() -> TcpListener {
+    bind("127.0.0.1:0".parse().unwrap()).unwrap()
+}
+
+impl Stage {
+    pub(super) fn new(n: u8, tls: bool) -> Self {
+        let listeners: Vec<TcpListener> = (0..n).map(|_| loopback()).collect();
+        let peers = listeners.iter().zip(0..n).map(|(listener, seed)| PeerConfig {
+            key: key(seed).public(),
+            address: listener.local_addr().unwrap(),
+        });
+        Self {
+            tls,
+            peers: peers.collect(),
+            listeners,
+            now: Time(1),
+        }
+    }
+
+    pub(super) fn config(&self, me: u16, incarnation: u64) -> NetConfig {
+        let identity = Identity {
+            cluster: ClusterId::ZERO,
+            epoch: Epoch(0),
+            protocol: ProtocolId::new("echo"),
+            me: ReplicaId(me),
+            incarnation: Incarnation(incarnation),
+        };
+        let security = if self.tls {
+            Security::Tls(key(me as u8))
+        } else {
+            Security::Plain
+        };
+        let listener = self.listeners[usize::from(me)].try_clone().unwrap();
+        NetConfig::new(identity, self.peers.clone(), security, listener)
+    }
+
+    pub(super) fn start(&self, me: u16) -> Node {
+        Node::new(self.config(me, 1))
+    }
+
+    /// One pass of the loop of everybody.
+    pub(super) fn pass(&mut self, nodes: &mut [&mut Node]) {
+        self.now = self.now.plus(NO_CLOCK);
+        for node in nodes {
+            node.pass(self.now);
+        }
+    }
+
+    /// Passes until `done`.
+    pub(super) fn until(&mut self, nodes: &mut [&mut Node], done: impl Fn(&[&mut Node]) -> bool) {
+        for _ in 0..PASSES_MAX {
+            if done(nodes) {
+                return;
+            }
+            self.pass(nodes);
+        }
+        for node in nodes {
+            println!("{}: {:?} {:?}", node.reactor.me, node.seen, node.reactor.peers());
+        }
+        panic!("what the test waits for has not come");
+    }
+
+    /// Passes until all links are up.
+    pub(super) fn connect(&mut self, nodes: &mut [&mut Node]) {
+        self.until(nodes, |nodes| nodes.iter().all(|node| node.all_up(nodes.len())));
+    }
+
+    /// Passes until nothing wants to be done any more.
+    fn settle(&mut self, nodes: &mut [&mut Node]) {
+        self.until(nodes, |nodes| {
+            nodes.iter().all(|node| {
+                let peers = node.reactor.peers();
+                let quiet = |peer: &PeerStatus| peer.queued_bytes == 0 && peer.resend_bytes == 0;
+                node.reactor.deadline().is_none() && peers.iter().all(quiet)
+            })
+        });
+    }
+}
+
+impl Node {
+    pub(super) fn new(config: NetConfig) -> Self {
+        let clients = config
+            .listen_clients
+            .as_ref()
+            .map(|listener| listener.local_addr().unwrap());
+        Self {
+            reactor: Reactor::new(config).unwrap(),
+            seen: Vec::new(),
+            clients,
+        }
+    }
+
+    pub(super) fn pass(&mut self, now: Time) {
+        self.reactor.wait(Some(Duration::ZERO)).unwrap();
+        if self.reactor.deadline().is_some_and(|due| due <= now) {
+            self.reactor.tick(now);
+        }
+        let seen = &mut self.seen;
+        self.reactor
+            .read_ready(now, 1 << 20, &mut |event| seen.push(own(event)));
+        self.reactor.flush(now);
+    }
+
+    fn all_up(&self, n: usize) -> bool {
+        let up = self.reactor.peers().iter().filter(|peer| peer.connected).count();
+        up + 1 >= n
+    }
+
+    fn say(&mut self, to: u16, lane: Lane, body: &str) {
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        self.reactor
+            .send_peer(ReplicaId(to), lane, frame::PROTOCOL, &[body])
+            .unwrap();
+    }
+
+    fn from(&self, id: u16) -> Vec<String> {
+        let text = |seen: &Seen| match seen {
+            Seen::Peer(from, _, body) if *from == id => Some(String::from_utf8(body.clone()).unwrap()),
+            _ => None,
+        };
+        self.seen.iter().filter_map(text).collect()
+    }
+
+    pub(super) fn refusals(&self) -> Vec<(Who, &str)> {
+        let refusal = |seen| match seen {
+            &Seen::Refused(who, ref reason) => Some((who, reason.as_str())),
+            _ => None,
+        };
+        self.seen.iter().filter_map(refusal).collect()
+    }
+
+    fn is_refused(&self, reason: &str) -> bool {
+        self.refusals().iter().any(|(_, said)| *said == reason)
+    }
+}
+
+#[test]
+fn everybody_hears_a_broadcast_in_the_order_of_each_lane() {
+    for tls in [true, false] {
+        let mut stage = Stage::new(3, tls);
+        let (mut a, mut b, mut c) = (stage.start(0), stage.start(1), stage.start(2));
+        // Before anybody is connected: it waits.
+        for i in 0..50 {
+            for lane in Lane::ALL {
+                let body = Bytes::from(format!("{i}"));
+                b.reactor.broadcast(lane, frame::BUNDLE, &[body]).unwrap();
+            }
+        }
+        let nodes = &mut [&mut a, &mut b, &mut c];
+        stage.connect(nodes);
+        stage.until(nodes, |nodes| {
+            [0, 2].iter().all(|id: &usize| nodes[*id].from(1).len() == 150)
+        });
+        for node in [&a, &c] {
+            for lane in Lane::ALL {
+                let bodies = node.seen.iter().filter_map(|seen| match seen {
+                    Seen::Peer(1, on, body) if *on == lane => Some(String::from_utf8(body.clone()).unwrap()),
+                    _ => None,
+                });
+                assert!(bodies.eq((0..50).map(|i| i.to_string())), "{lane:?}, tls: {tls}");
+            }
+        }
+        assert_eq!(
+            b.from(0).len() + b.from(1).len() + b.from(2).len(),
+            0,
+            "not to oneself"
+        );
+        for node in [&a, &b, &c] {
+            assert_eq!(node.refusals(), []);
+            assert!(!node.seen.iter().any(|seen| matches!(seen, Seen::Lost(..))));
+        }
+    }
+}
+
+#[test]
+fn nothing_is_lost_doubled_or_reordered_across_cut_connections() {
+    const COUNT: usize = 600;
+    let mut stage = Stage::new(2, true);
+    let (mut a, mut b) = (stage.start(0), stage.start(1));
+    stage.connect(&mut [&mut a, &mut b]);
+    let mut rng = Rng::new(5);
+    let mut sent = 0;
+    while sent < COUNT {
+        for _ in 0..rng.between(1, 20) {
+            a.say(1, Lane::Consensus, &format!("{sent}"));
+            b.say(0, Lane::Consensus, &format!("{sent}"));
+            sent += 1;
+        }
+        for _ in 0..rng.below(6) {
+            stage.pass(&mut [&mut a, &mut b]);
+        }
+        if rng.chance(300_000) {
+            let cutter = if rng.chance(500_000) { &mut a } else { &mut b };
+            let other = ReplicaId(1 - cutter.reactor.me.0);
+            cutter.reactor.disconnect(other);
+            stage.pass(&mut [&mut a, &mut b]);
+            stage.connect(&mut [&mut a, &mut b]);
+        }
+    }
+    stage.until(&mut [&mut a, &mut b], |nodes| {
+        nodes[0].from(1).len() >= sent && nodes[1].from(0).len() >= sent
+    });
+    let all: Vec<String> = (0..sent).map(|i| i.to_string()).collect();
+    assert_eq!(a.from(1), all);
+    assert_eq!(b.from(0), all);
+    let downs = a.seen.iter().filter(|seen| **seen == Seen::Down(1)).count();
+    assert!(downs >= 5, "the connection was cut {downs} times");
+    assert_eq!(
+        a.seen.iter().filter(|seen| **seen == Seen::Up(1)).count(),
+        downs + 1
+    );
+    assert!(
+        !a.seen
+            .iter()
+            .chain(&b.seen)
+            .any(|seen| matches!(seen, Seen::Lost(..)))
+    );
+}
+
+#[test]
+fn a_restarted_replica_is_a_new_life_for_both_sides() {
+    let mut stage = Stage::new(2, true);
+    let (mut a, mut b) = (stage.start(0), stage.start(1));
+    stage.connect(&mut [&mut a, &mut b]);
+    b.say(0, Lane::Bodies, "from the first life");
+    stage.until(&mut [&mut a, &mut b], |nodes| nodes[0].from(1).len() == 1);
+    drop(b);
+    stage.until(&mut [&mut a], |nodes| nodes[0].seen.contains(&Seen::Down(1)));
+    a.say(1, Lane::Consensus, "to nobody");
+    let mut b = Node::new(stage.config(1, 2));
+    stage.connect(&mut [&mut a, &mut b]);
+    b.say(0, Lane::Bodies, "from the second life");
+    stage.until(&mut [&mut a, &mut b], |nodes| nodes[0].from(1).len() == 2);
+    assert!(
+        a.seen
+            .contains(&Seen::Lost(1, Direction::Incoming, Lane::Bodies, 1, u64::MAX))
+    );
+    assert!(
+        a.seen
+            .contains(&Seen::Lost(1, Direction::Outgoing, Lane::Consensus, 0, 1))
+    );
+    assert!(
+        b.seen
+            .contains(&Seen::Lost(0, Direction::Incoming, Lane::Consensus, 0, 1))
+    );
+    assert_eq!(b.from(0), Vec::<String>::new());
+}
+
+#[test]
+fn overflow_while_a_replica_is_away_is_told_to_both() {
+    let mut stage = Stage::new(2, true);
+    let (mut a, mut b) = (stage.start(0), {
+        let mut config = stage.config(1, 1);
+        config.resend = ResendLimits {
+            bytes: 1_000,
+            frames: 1_000,
+        };
+        Node::new(config)
+    });
+    for i in 0..100 {
+        b.say(0, Lane::Consensus, &format!("{i} and some more words"));
+    }
+    stage.connect(&mut [&mut a, &mut b]);
+    stage.until(&mut [&mut a, &mut b], |nodes| {
+        nodes[0].from(1).last().is_some_and(|last| last.starts_with("99"))
+    });
+    let gap = |node: &Node| {
+        let mut lost = node.seen.iter().filter_map(|seen| match seen {
+            Seen::Lost(_, direction, Lane::Consensus, from, to) => Some((*direction, *from, *to)),
+            _ => None,
+        });
+        let gap = lost.next().unwrap();
+        assert_eq!(lost.next(), None, "one gap, told once");
+        gap
+    };
+    let (at_a, at_b) = (gap(&a), gap(&b));
+    assert_eq!((at_a.0, at_b.0), (Direction::Incoming, Direction::Outgoing));
+    assert_eq!((at_a.1, at_a.2), (at_b.1, at_b.2));
+    assert_eq!(a.from(1).len() as u64, 100 - at_a.2);
+}
+
+#[test]
+fn a_replica_with_another_key_is_refused_in_both_directions() {
+    let wrong = "the certificate does not carry the expected link key";
+    let told = "the other side refused the TLS handshake";
+    // An impostor that dials: it has the id, the address and the name, but not the key.
+    let mut stage = Stage::new(2, true);
+    let mut a = stage.start(0);
+    let impostor = |stage: &Stage, me: u16| {
+        let mut config = stage.config(me, 1);
+        config.security = Security::Tls(key(99));
+        config.peers[usize::from(me)].key = key(99).public();
+        Node::new(config)
+    };
+    let mut b = impostor(&stage, 1);
+    stage.until(&mut [&mut a, &mut b], |nodes| {
+        nodes[0].is_refused(wrong) && nodes[1].is_refused(told)
+    });
+    assert!(
+        matches!(a.refusals()[0].0, Who::Address(_)),
+        "it has not proved to be anybody"
+    );
+    // An impostor that is dialled.
+    let mut stage = Stage::new(2, true);
+    let mut a = impostor(&stage, 0);
+    let mut b = stage.start(1);
+    stage.until(&mut [&mut a, &mut b], |nodes| {
+        nodes[0].is_refused(told) && nodes[1].is_refused(wrong)
+    });
+    assert_eq!(b.refusals()[0].0, Who::Replica(ReplicaId(0)));
+    assert_eq!(b.reactor.peers()[0].last_refusal, wrong);
+    for node in [&a, &b] {
+        assert!(!node.seen.iter().any(|seen| matches!(seen, Seen::Up(_))));
+    }
+    // Our own mistake is found before anybody is dialled.
+    let mut config = stage.config(1, 1);
+    config.security = Security::Tls(key(99));
+    assert!(matches!(Reactor::new(config), Err(NetFault::Configuration(_))));
+}
+
+#[test]
+fn who_differs_is_told_why_and_comes_back() {
+    type Change = fn(&mut Identity);
+    let cases: [(Change, &str); 3] = [
+        (|identity| identity.cluster.0.0[0] = 1, "another cluster"),
+        (|identity| identity.epoch = Epoch(4), "another epoch"),
+        (
+            |identity| identity.protocol = ProtocolId::new("pbft"),
+            "another protocol",
+        ),
+    ];
+    for (change, reason) in cases {
+        let mut stage = Stage::new(2, true);
+        let mut a = stage.start(0);
+        let mut config = stage.config(1, 1);
+        change(&mut config.identity);
+        let mut b = Node::new(config);
+        stage.until(&mut [&mut a, &mut b], |nodes| {
+            nodes.iter().all(|node| node.is_refused(reason))
+        });
+        // It goes on trying, and is let in as soon as it agrees.
+        drop(b);
+        let mut b = Node::new(stage.config(1, 2));
+        stage.connect(&mut [&mut a, &mut b]);
+    }
+    // In plain text anybody may say to be anybody; only the right end of a link may.
+    let mut stage = Stage::new(3, false);
+    let mut a = stage.start(1);
+    let mut config = stage.config(2, 1);
+    config.identity.me = ReplicaId(2);
+    config.peers.swap(0, 1);
+    let mut b = Node::new(config);
+    // Replica 2 dials where it believes replica 0 to be, and finds replica 1.
+    stage.until(&mut [&mut a, &mut b], |nodes| {
+        nodes[1].is_refused("not the replica that belongs to this link")
+    });
+}
+
+#[test]
+fn every_connection_has_nodelay_on_both_ends() {
+    let mut stage = Stage::new(2, true);
+    let (mut a, mut b) = (stage.start(0), stage.start(1));
+    stage.connect(&mut [&mut a, &mut b]);
+    for node in [&a, &b] {
+        let sockets: Vec<_> = node.reactor.sockets.iter().collect();
+        assert_eq!(sockets.len(), 1);
+        assert!(sockets.iter().all(|(_, socket)| socket.stream.nodelay().unwrap()));
+    }
+}
+
+#[test]
+fn settled_links_want_nothing_and_traffic_carries_its_acknowledgements() {
+    let mut stage = Stage::new(2, true);
+    let (mut a, mut b) = (stage.start(0), stage.start(1));
+    stage.connect(&mut [&mut a, &mut b]);
+    stage.settle(&mut [&mut a, &mut b]);
+    let before = [*a.reactor.ledger(), *b.reactor.ledger()];
+    const ROUNDS: usize = 200;
+    for round in 0..ROUNDS {
+        a.say(1, Lane::Consensus, "ping");
+        stage.until(&mut [&mut a, &mut b], |nodes| nodes[1].from(0).len() == round + 1);
+        b.say(0, Lane::Consensus, "pong");
+        stage.until(&mut [&mut a, &mut b], |nodes| nodes[0].from(1).len() == round + 1);
+    }
+    let after = [*a.reactor.ledger(), *b.reactor.ledger()];
+    for (after, before) in after.iter().zip(&before) {
+        let cost = after.since(before);
+        assert_eq!(cost.writes, ROUNDS as u64, "acknowledgements ride along");
+        assert_eq!(cost.reads, ROUNDS as u64, "a short read is the last one");
+    }
+    stage.settle(&mut [&mut a, &mut b]);
+    for (node, after) in [&a, &b].into_iter().zip(&after) {
+        assert!(
+            node.reactor.ledger().since(after).writes <= 1,
+            "one acknowledgement to end with"
+        );
+        assert_eq!(node.reactor.deadline(), None);
+        assert!(!node.reactor.left_over(), "the next wait sleeps");
+    }
+}
+
+#[test]
+fn many_frames_leave_in_one_write_and_arrive_in_one_read() {
+    let mut stage = Stage::new(2, true);
+    let (mut a, mut b) = (stage.start(0), stage.start(1));
+    stage.connect(&mut [&mut a, &mut b]);
+    stage.settle(&mut [&mut a, &mut b]);
+    let (at_a, at_b) = (*a.reactor.ledger(), *b.reactor.ledger());
+    for i in 0..500 {
+        a.say(1, Lane::Bodies, &format!("{i:0100}"));
+    }
+    a.reactor.flush(stage.now);
+    assert_eq!(a.reactor.ledger().since(&at_a).writes, 1);
+    stage.until(&mut [&mut b], |nodes| nodes[0].from(0).len() == 500);
+    assert_eq!(b.reactor.ledger().since(&at_b).reads, 1);
+}
+
+#[test]
+fn what_the_budget_cuts_off_is_read_without_sleeping() {
+    let mut stage = Stage::new(3, false);
+    let (mut a, mut b, mut c) = (stage.start(0), stage.start(1), stage.start(2));
+    stage.connect(&mut [&mut a, &mut b, &mut c]);
+    for node in [&mut b, &mut c] {
+        for _ in 0..2_000 {
+            node.say(0, Lane::Bodies, &"x".repeat(1_000));
+        }
+        node.reactor.flush(stage.now);
+    }
+    // Whoever is urgent is read first, however often.
+    a.reactor.urgent(Some(ReplicaId(2)));
+    a.reactor.wait(Some(Duration::ZERO)).unwrap();
+    let mut first = None;
+    let drained = a.reactor.read_ready(stage.now, 1, &mut |event| {
+        if let Event::Peer { from, .. } = event {
+            first.get_or_insert(from);
+        }
+    });
+    assert!(!drained);
+    assert_eq!(first, Some(ReplicaId(2)));
+    a.reactor.urgent(None);
+    let mut total = 0;
+    for _ in 0..PASSES_MAX {
+        // No timeout: would sleep for ever if the rest had been forgotten.
+        a.reactor.wait(None).unwrap();
+        let drained = a.reactor.read_ready(stage.now, 10_000, &mut |event| {
+            total += usize::from(matches!(event, Event::Peer { .. }));
+        });
+        b.pass(stage.now);
+        c.pass(stage.now);
+        if drained && total > 3_600 {
+            return;
+        }
+    }
+    panic!("read {total} of 4000 frames");
+}
+
+#[test]
+fn dialling_again_backs_off_with_jitter_to_a_bound() {
+    let mut stage = Stage::new(2, true);
+    // Nobody listens there.
+    stage.peers[0].address = loopback().local_addr().unwrap();
+    let mut b = stage.start(1);
+    let mut pauses = Vec::new();
+    for _ in 0..20 {
+        let due = b.reactor.deadline().unwrap();
+        pauses.push(due.since(stage.now));
+        stage.now = stage.now.max(due);
+        b.reactor.tick(stage.now);
+        for _ in 0..PASSES_MAX {
+            if b.reactor.peers()[0].connections == 0 && b.reactor.peer(ReplicaId(0)).unwrap().socket.is_none()
+            {
+                break;
+            }
+            b.pass(stage.now);
+        }
+    }
+    let [_, early @ .., last] = &pauses[..] else {
+        panic!()
+    };
+    assert!(early[0] >= 10_000_000 && early[0] <= 20_000_000, "{pauses:?}");
+    assert!(*last >= 1_000_000_000 && *last <= 2_000_000_000, "{pauses:?}");
+    assert_eq!(b.refusals(), [], "nobody has refused us");
+}
+
+#[test]
+fn another_thread_wakes_the_wait() {
+    let stage = Stage::new(1, true);
+    let mut a = stage.start(0);
+    a.pass(stage.now);
+    let waker = a.reactor.waker();
+    std::thread::scope(|scope| {
+        scope.spawn(move || waker.wake().unwrap());
+        // Sleeps until then, for ever if it must.
+        a.reactor.wait(None).unwrap();
+    });
+}
+
+#[test]
+fn a_large_frame_crosses_in_pieces() {
+    for tls in [true, false] {
+        let mut stage = Stage::new(2, tls);
+        let (mut a, mut b) = (stage.start(0), stage.start(1));
+        stage.connect(&mut [&mut a, &mut b]);
+        let body = "0123456789abcdef".repeat((16 << 20) / 16 - 1);
+        a.say(1, Lane::Consensus, &body);
+        a.say(1, Lane::Consensus, "after it");
+        stage.until(&mut [&mut a, &mut b], |nodes| nodes[1].from(0).len() == 2);
+        assert_eq!(b.from(0), [body, "after it".to_owned()]);
+    }
+}
+
+#[test]
+fn configurations_that_contradict_themselves_are_refused() {
+    let stage = Stage::new(1, true);
+    let mut config = stage.config(0, 1);
+    config.identity.me = ReplicaId(1);
+    assert!(matches!(Reactor::new(config), Err(NetFault::Configuration(_))));
+    let mut config = stage.config(0, 1);
+    config.peers[0].key = PublicKey([1; 32]);
+    assert!(matches!(Reactor::new(config), Err(NetFault::Configuration(_))));
+    let mut config = stage.config(0, 1);
+    config.peers = vec![stage.peers[0]; 257];
+    assert!(matches!(Reactor::new(config), Err(NetFault::Configuration(_))));
+    let taken = loopback().local_addr().unwrap();
+    let _held = bind(taken).unwrap();
+    assert!(matches!(bind(taken), Err(NetFault::Listen(_))));
+}

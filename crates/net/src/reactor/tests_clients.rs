@@ -1,0 +1,502 @@
+//! Clients and strangers.
+
+use super::*;
+use crate::frame::{Assembler, client_frame_bytes};
+use crate::session::Session;
+use crate::tls;
+use quorate_types::Wire;
+use quorate_types::limits::{CLIENT_OUTGOING_BYTES_MAX, FRAME_BYTES_MAX, HANDSHAKE_NS_MAX};
+use quorate_types::wire::FromReplica;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+/// A client, or whoever comes through the clients' port.
+struct Guest {
+    stream: TcpStream,
+    session: Session,
+    assembler: Assembler<4>,
+    heard: Vec<Vec<u8>>,
+    closed: bool,
+}
+
+impl Guest {
+    fn dial(stage: &Stage, node: &Node) -> Self {
+        let session = if stage.tls {
+            let replica = usize::from(node.reactor.me.0);
+            Session::dial(&tls::dial_replica(stage.peers[replica].key).unwrap()).unwrap()
+        } else {
+            Session::plain()
+        };
+        Self::with(node.clients.unwrap(), session)
+    }
+
+    fn with(address: SocketAddr, session: Session) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        Self {
+            stream,
+            session,
+            assembler: Assembler::new(client_frame_bytes, 0),
+            heard: Vec::new(),
+            closed: false,
+        }
+    }
+
+    fn say(&mut self, body: &[u8]) {
+        let header = client_header(body.len()).unwrap();
+        self.raw(&[&header[..], body].concat());
+    }
+
+    fn raw(&mut self, bytes: &[u8]) {
+        self.session.send(&[std::io::IoSlice::new(bytes)]);
+        self.pass();
+    }
+
+    fn pass(&mut self) {
+        while self.session.pending() && self.session.write(&mut self.stream).is_ok() {}
+        let mut buffer = [0; 65_536];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => self.closed = true,
+            Ok(count) => {
+                let (assembler, heard) = (&mut self.assembler, &mut self.heard);
+                let read = self.session.read(&buffer[..count], &mut |plain| {
+                    assembler.feed(plain, &mut |_, body| {
+                        heard.push(body.to_vec());
+                        Ok(())
+                    })
+                });
+                self.closed |= read.is_err();
+            }
+            Err(error) => self.closed |= error.kind() != ErrorKind::WouldBlock,
+        }
+    }
+
+    fn farewell(&self) -> Option<String> {
+        match FromReplica::from_bytes(self.heard.last()?) {
+            Ok(FromReplica::Close(reason)) => Some(reason),
+            _ => None,
+        }
+    }
+}
+
+use crate::frame::client_header;
+
+fn serve(stage: &Stage, change: impl FnOnce(&mut NetConfig)) -> Node {
+    let mut config = stage.config(0, 1);
+    config.listen_clients = Some(loopback());
+    change(&mut config);
+    Node::new(config)
+}
+
+/// Passes of a node and its guests until `done`.
+fn until(
+    stage: &mut Stage,
+    node: &mut Node,
+    guests: &mut [&mut Guest],
+    done: impl Fn(&Node, &[&mut Guest]) -> bool,
+) {
+    for _ in 0..PASSES_MAX {
+        if done(node, guests) {
+            return;
+        }
+        stage.pass(&mut [node]);
+        guests.iter_mut().for_each(|guest| guest.pass());
+    }
+    panic!("what the test waits for has not come: {:?}", node.seen);
+}
+
+fn conns(node: &Node) -> Vec<ConnId> {
+    let up = |seen: &Seen| match seen {
+        Seen::ClientUp(conn) => Some(*conn),
+        _ => None,
+    };
+    node.seen.iter().filter_map(up).collect()
+}
+
+fn is_refused(node: &Node, reason: &str) -> bool {
+    node.refusals()
+        .iter()
+        .any(|(who, said)| matches!(who, Who::Address(_)) && *said == reason)
+}
+
+#[test]
+fn clients_ask_and_replies_of_a_pass_are_one_write() {
+    for tls in [true, false] {
+        let mut stage = Stage::new(1, tls);
+        let mut node = serve(&stage, |_| ());
+        let (mut ann, mut bob) = (Guest::dial(&stage, &node), Guest::dial(&stage, &node));
+        for i in 0..100u8 {
+            ann.say(&[b'a', i]);
+            bob.say(&[b'b', i]);
+        }
+        until(&mut stage, &mut node, &mut [&mut ann, &mut bob], |node, _| {
+            let asked = |seen: &&Seen| matches!(seen, Seen::Client(..));
+            node.seen.iter().filter(asked).count() == 200
+        });
+        assert!(
+            node.reactor
+                .sockets
+                .iter()
+                .all(|(_, socket)| socket.stream.nodelay().unwrap())
+        );
+        let before = *node.reactor.ledger();
+        let mut asked = std::collections::BTreeMap::<ConnId, Vec<Vec<u8>>>::new();
+        for seen in std::mem::take(&mut node.seen) {
+            if let Seen::Client(conn, body) = seen {
+                asked.entry(conn).or_default().push(body);
+            }
+        }
+        for (conn, bodies) in &asked {
+            for body in bodies {
+                node.reactor.send_client(*conn, body.clone().into()).unwrap();
+            }
+        }
+        node.reactor.flush(stage.now);
+        assert_eq!(
+            node.reactor.ledger().since(&before).writes,
+            2,
+            "one for each connection"
+        );
+        until(&mut stage, &mut node, &mut [&mut ann, &mut bob], |_, guests| {
+            guests.iter().all(|guest| guest.heard.len() == 100)
+        });
+        for (guest, name) in [(&ann, b'a'), (&bob, b'b')] {
+            assert!(
+                guest
+                    .heard
+                    .iter()
+                    .eq((0..100).map(|i| vec![name, i]).collect::<Vec<_>>().iter())
+            );
+        }
+        drop(ann);
+        until(&mut stage, &mut node, &mut [&mut bob], |node, _| {
+            node.reactor.clients() == 1
+        });
+        let gone = node.seen.iter().find_map(|seen| match seen {
+            Seen::ClientDown(conn) => Some(*conn),
+            _ => None,
+        });
+        let gone = gone.unwrap();
+        assert_eq!(node.reactor.send_client(gone, Bytes::new()), Err(SendError::Gone));
+        node.reactor.close_client(gone, "twice");
+        assert!(!node.reactor.status_allowed(gone, stage.now));
+        let settled = node.reactor.deadline();
+        assert_eq!(settled, None, "clients that wait cost nothing");
+    }
+}
+
+#[test]
+fn a_client_that_is_closed_hears_its_replies_and_the_reason() {
+    let mut stage = Stage::new(1, true);
+    let mut node = serve(&stage, |_| ());
+    let mut guest = Guest::dial(&stage, &node);
+    guest.say(b"hello");
+    until(&mut stage, &mut node, &mut [&mut guest], |node, _| {
+        conns(node).len() == 1
+    });
+    let conn = conns(&node)[0];
+    let reply = Bytes::from(vec![7; 900_000]);
+    for _ in 0..3 {
+        node.reactor.send_client(conn, reply.clone()).unwrap();
+    }
+    node.reactor.close_client(conn, "another cluster");
+    until(&mut stage, &mut node, &mut [&mut guest], |_, guests| {
+        guests[0].closed
+    });
+    assert_eq!(guest.farewell().as_deref(), Some("another cluster"));
+    assert_eq!(guest.heard.len(), 4);
+    assert!(guest.heard[..3].iter().all(|body| *body == reply));
+    assert!(node.seen.contains(&Seen::ClientDown(conn)));
+    drop(guest);
+    until(&mut stage, &mut node, &mut [], |node, _| {
+        node.reactor.sockets.iter().count() == 0
+    });
+}
+
+#[test]
+fn oversize_frames_and_garbage_are_refused_with_the_reason() {
+    for tls in [true, false] {
+        let mut stage = Stage::new(1, tls);
+        let mut node = serve(&stage, |_| ());
+        let mut guest = Guest::dial(&stage, &node);
+        let header = u32::try_from(FRAME_BYTES_MAX + 1).unwrap().to_le_bytes();
+        guest.raw(&header);
+        until(&mut stage, &mut node, &mut [&mut guest], |_, guests| {
+            guests[0].closed
+        });
+        assert_eq!(guest.farewell().as_deref(), Some("frame too large"));
+        assert!(is_refused(&node, "frame too large"));
+        let mut guest = Guest::dial(&stage, &node);
+        guest.raw(&[0; 4]);
+        until(&mut stage, &mut node, &mut [&mut guest], |_, guests| {
+            guests[0].closed
+        });
+        assert_eq!(guest.farewell().as_deref(), Some("frame shorter than its header"));
+        assert_eq!(node.reactor.clients(), 0);
+    }
+    let mut stage = Stage::new(1, true);
+    let mut node = serve(&stage, |_| ());
+    let mut garbage = Guest::with(node.clients.unwrap(), Session::plain());
+    garbage.raw(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    until(&mut stage, &mut node, &mut [&mut garbage], |_, guests| {
+        guests[0].closed
+    });
+    assert!(is_refused(&node, "what arrived is not TLS"));
+    assert_eq!(conns(&node), [], "it was never a client");
+}
+
+#[test]
+fn strangers_on_the_port_of_peers_are_refused_with_the_reason() {
+    let mut stage = Stage::new(2, false);
+    let mut node = stage.start(0);
+    let address = stage.peers[0].address;
+    let mut odd = u32::MAX.to_le_bytes().to_vec();
+    odd.extend_from_slice(&[0; 20]);
+    for (bytes, reason) in [
+        (odd, "frame too large"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), "unknown lane"),
+    ] {
+        let mut stranger = Guest::with(address, Session::plain());
+        stranger.raw(&bytes);
+        until(&mut stage, &mut node, &mut [&mut stranger], |_, guests| {
+            guests[0].closed
+        });
+        assert!(is_refused(&node, reason), "{:?}", node.refusals());
+    }
+}
+
+#[test]
+fn who_says_nothing_in_time_is_closed() {
+    for tls in [true, false] {
+        let mut stage = Stage::new(2, tls);
+        let mut node = serve(&stage, |_| ());
+        let peers = stage.peers[0].address;
+        let mut silent = Guest::with(node.clients.unwrap(), Session::plain());
+        let mut drip = Guest::dial(&stage, &node);
+        let mut half_open = Guest::with(peers, Session::plain());
+        let mut spoke = Guest::dial(&stage, &node);
+        drip.raw(&[9, 0]);
+        spoke.say(b"in time");
+        until(
+            &mut stage,
+            &mut node,
+            &mut [&mut silent, &mut drip, &mut half_open, &mut spoke],
+            |node, _| {
+                let spoke = node.seen.iter().any(|seen| matches!(seen, Seen::Client(..)));
+                spoke && node.reactor.sockets.iter().count() == 4
+            },
+        );
+        let due = node.reactor.deadline().unwrap();
+        assert!(due.0 <= HANDSHAKE_NS_MAX + stage.now.0);
+        stage.now = stage.now.plus(HANDSHAKE_NS_MAX);
+        until(
+            &mut stage,
+            &mut node,
+            &mut [&mut silent, &mut drip, &mut half_open],
+            |_, guests| guests.iter().all(|guest| guest.closed),
+        );
+        let slow = Refusal::TooSlow.reason();
+        assert_eq!(
+            node.refusals().iter().filter(|(_, said)| *said == slow).count(),
+            3
+        );
+        assert_eq!(drip.farewell().as_deref(), Some(slow));
+        spoke.say(b"still here");
+        until(&mut stage, &mut node, &mut [&mut spoke], |node, _| {
+            let frames = |seen: &&Seen| matches!(seen, Seen::Client(..));
+            node.seen.iter().filter(frames).count() == 2
+        });
+    }
+}
+
+#[test]
+fn when_all_places_are_taken_the_silent_make_room_and_the_others_stay() {
+    let mut stage = Stage::new(1, true);
+    let mut node = serve(&stage, |config| config.client_connections_max = 4);
+    let mut guests: Vec<Guest> = Vec::new();
+    for i in 0..3u8 {
+        let mut guest = Guest::dial(&stage, &node);
+        guest.say(&[i]);
+        guests.push(guest);
+    }
+    until(
+        &mut stage,
+        &mut node,
+        &mut guests.iter_mut().collect::<Vec<_>>(),
+        |node, _| {
+            node.seen
+                .iter()
+                .filter(|seen| matches!(seen, Seen::Client(..)))
+                .count()
+                == 3
+        },
+    );
+    let mut silent = Guest::dial(&stage, &node);
+    until(&mut stage, &mut node, &mut [&mut silent], |node, _| {
+        node.reactor.clients() == 4
+    });
+    let mut fifth = Guest::dial(&stage, &node);
+    fifth.say(b"room for me");
+    until(
+        &mut stage,
+        &mut node,
+        &mut [&mut silent, &mut fifth],
+        |node, guests| {
+            guests[0].closed
+                && node
+                    .seen
+                    .iter()
+                    .any(|seen| matches!(seen, Seen::Client(_, body) if body == b"room for me"))
+        },
+    );
+    let mut sixth = Guest::dial(&stage, &node);
+    until(&mut stage, &mut node, &mut [&mut sixth], |_, guests| {
+        guests[0].closed
+    });
+    assert!(is_refused(&node, "too many connections"));
+    assert_eq!(node.reactor.clients(), 4);
+    guests[0].say(b"still here");
+    until(&mut stage, &mut node, &mut [&mut guests[0]], |node, _| {
+        node.seen
+            .iter()
+            .any(|seen| matches!(seen, Seen::Client(_, body) if body == b"still here"))
+    });
+}
+
+#[test]
+fn a_client_that_does_not_read_is_cut_off_and_holds_no_more() {
+    let mut stage = Stage::new(1, false);
+    let mut node = serve(&stage, |_| ());
+    let mut guest = Guest::dial(&stage, &node);
+    guest.say(b"send me much");
+    until(&mut stage, &mut node, &mut [&mut guest], |node, _| {
+        conns(node).len() == 1
+    });
+    let conn = conns(&node)[0];
+    let reply = Bytes::from(vec![7; 1 << 20]);
+    let mut sent = 0usize;
+    while node.reactor.send_client(conn, reply.clone()).is_ok() {
+        sent += reply.len();
+        node.reactor.flush(stage.now);
+        assert!(sent < 2 * CLIENT_OUTGOING_BYTES_MAX);
+    }
+    assert!(sent >= CLIENT_OUTGOING_BYTES_MAX - (2 << 20));
+    assert_eq!(node.reactor.send_client(conn, reply), Err(SendError::Gone));
+    stage.pass(&mut [&mut node]);
+    assert!(is_refused(&node, "does not read its replies"));
+    assert!(node.seen.contains(&Seen::ClientDown(conn)));
+    assert_eq!(node.reactor.clients(), 0);
+    let too_large = Bytes::from(vec![0; FRAME_BYTES_MAX + 1]);
+    assert_eq!(
+        node.reactor.send_client(conn, too_large),
+        Err(SendError::Oversize)
+    );
+}
+
+#[test]
+fn clients_together_cannot_fill_the_memory_with_unfinished_frames() {
+    let mut stage = Stage::new(1, false);
+    let mut node = serve(&stage, |_| ());
+    let mut honest = Guest::dial(&stage, &node);
+    honest.say(b"honest");
+    let header = client_header(FRAME_BYTES_MAX).unwrap();
+    let rest = vec![0; FRAME_BYTES_MAX - 1];
+    let mut hoarders = Vec::new();
+    for _ in 0..18 {
+        let mut guest = Guest::dial(&stage, &node);
+        guest.say(b"begins");
+        guest.raw(&[&header[..], &rest].concat());
+        hoarders.push(guest);
+    }
+    until(
+        &mut stage,
+        &mut node,
+        &mut hoarders.iter_mut().collect::<Vec<_>>(),
+        |node, _| {
+            node.refusals()
+                .iter()
+                .filter(|(_, said)| *said == "too much unfinished")
+                .count()
+                >= 2
+        },
+    );
+    honest.say(b"still here");
+    until(&mut stage, &mut node, &mut [&mut honest], |node, _| {
+        node.seen
+            .iter()
+            .any(|seen| matches!(seen, Seen::Client(_, body) if body == b"still here"))
+    });
+}
+
+#[test]
+fn a_flood_of_connections_does_not_stop_the_others() {
+    let mut stage = Stage::new(2, true);
+    let mut a = serve(&stage, |_| ());
+    let mut b = stage.start(1);
+    stage.connect(&mut [&mut a, &mut b]);
+    let mut honest = Guest::dial(&stage, &a);
+    honest.say(b"before");
+    let mut flood = Vec::new();
+    for round in 0..60usize {
+        for address in [stage.peers[0].address, a.clients.unwrap()] {
+            for _ in 0..4 {
+                let mut stranger = TcpStream::connect(address).unwrap();
+                let _ = stranger.write(&[round as u8; 300]);
+                flood.push(stranger);
+            }
+        }
+        b.say(0, Lane::Consensus, &format!("{round}"));
+        a.say(1, Lane::Consensus, &format!("{round}"));
+        // A few passes each: the frames are not held up by the strangers in front of them.
+        for _ in 0..8 {
+            stage.pass(&mut [&mut a, &mut b]);
+            honest.pass();
+        }
+    }
+    stage.until(&mut [&mut a, &mut b], |nodes| {
+        nodes[0].from(1).len() == 60 && nodes[1].from(0).len() == 60
+    });
+    honest.say(b"after");
+    until(&mut stage, &mut a, &mut [&mut honest], |node, _| {
+        node.seen
+            .iter()
+            .any(|seen| matches!(seen, Seen::Client(_, body) if body == b"after"))
+    });
+    assert!(!a.seen.contains(&Seen::Down(1)));
+    drop(flood);
+    stage.now = stage.now.plus(2 * HANDSHAKE_NS_MAX);
+    until(&mut stage, &mut a, &mut [&mut honest], |node, _| {
+        node.reactor.sockets.iter().count() <= 2
+    });
+}
+
+#[test]
+fn half_open_strangers_make_room_for_a_replica() {
+    let mut stage = Stage::new(2, true);
+    let mut a = stage.start(0);
+    let strangers: Vec<TcpStream> = (0..200)
+        .map(|_| TcpStream::connect(stage.peers[0].address).unwrap())
+        .collect();
+    stage.until(&mut [&mut a], |nodes| {
+        nodes[0].refusals().len() >= 100 && nodes[0].reactor.guests.len() <= 70
+    });
+    let mut b = stage.start(1);
+    stage.connect(&mut [&mut a, &mut b]);
+    drop(strangers);
+}
+
+#[test]
+fn the_status_is_given_ten_times_a_second() {
+    let mut stage = Stage::new(1, false);
+    let mut node = serve(&stage, |_| ());
+    let mut guest = Guest::dial(&stage, &node);
+    guest.say(b"hello");
+    until(&mut stage, &mut node, &mut [&mut guest], |node, _| {
+        conns(node).len() == 1
+    });
+    let conn = conns(&node)[0];
+    for start in [0, 1_000_000_000, 5_000_000_000] {
+        let allowed = (0..50u64).filter(|i| node.reactor.status_allowed(conn, Time(start + i)));
+        assert_eq!(allowed.count(), 10);
+    }
+}
