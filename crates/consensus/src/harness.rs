@@ -469,6 +469,12 @@ impl<P: Protocol> Harness<P> {
         self.written.guard.retain(|slot, _| is_live(slot));
     }
 
+    /// The disk loses all blocks: damage that no honest disk does.
+    pub fn lose_blocks(&mut self) {
+        self.written.blocks.clear();
+        self.synced.blocks.clear();
+    }
+
     /// Something happened to a link.
     pub fn link(&mut self, peer: ReplicaId, what: LinkEvent) {
         self.step(|protocol, cx| protocol.on_link(cx, peer, what));

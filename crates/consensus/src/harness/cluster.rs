@@ -4,7 +4,7 @@ use super::{Harness, Setup, words};
 use crate::effect::{Commit, To};
 use crate::message::Message;
 use crate::protocol::{OpenError, Protocol};
-use quorate_types::{BlockId, Height, ReplicaId, ReplicaSet, quorum};
+use quorate_types::{Block, BlockId, Height, ReplicaId, ReplicaSet, quorum};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Replicas that run the same protocol, joined by a queue that delivers in order. What the host does for every
@@ -19,6 +19,8 @@ pub struct Cluster<P: Protocol> {
     /// What each replica knows to be decided, and what any of them ever decided.
     decided: Vec<BTreeMap<Height, BlockId>>,
     ever: BTreeMap<Height, BlockId>,
+    /// Blocks that were executed: what peers keep in their logs for laggards.
+    kept: BTreeMap<BlockId, Block>,
     executed: Vec<Height>,
     stable: Vec<Height>,
     trace: Vec<String>,
@@ -42,6 +44,7 @@ impl<P: Protocol> Cluster<P> {
             network: VecDeque::new(),
             decided: vec![BTreeMap::new(); n],
             ever: BTreeMap::new(),
+            kept: BTreeMap::new(),
             executed: vec![Height::ZERO; n],
             stable: vec![Height::ZERO; n],
             trace: Vec::new(),
@@ -130,10 +133,14 @@ impl<P: Protocol> Cluster<P> {
 
     fn settle(&mut self) {
         for id in self.up() {
-            self.at(id).settle();
-            self.serve_wants(id);
-            self.execute(id);
-            self.at(id).settle();
+            // What is executed or fetched may let the protocol go on.
+            loop {
+                self.at(id).settle();
+                let fetched = self.serve_wants(id);
+                if self.execute(id) + fetched == 0 {
+                    break;
+                }
+            }
             for (to, message) in self.at(id).sent() {
                 self.post(id, to, &message);
             }
@@ -156,17 +163,25 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    fn serve_wants(&mut self, id: ReplicaId) {
+    fn serve_wants(&mut self, id: ReplicaId) -> usize {
+        let mut fetched: usize = 0;
         for (wanted, peer) in self.at(id).wanted() {
-            let block = self.at(peer).block(wanted).cloned();
+            let block = self
+                .at(peer)
+                .block(wanted)
+                .cloned()
+                .or_else(|| self.kept.get(&wanted).cloned());
             if let Some(block) = block.filter(|_| !self.down.contains(peer)) {
                 self.trace.push(format!("{id} fetches {wanted:?} from {peer}"));
                 self.at(id).fetched(block);
+                fetched = fetched.saturating_add(1);
             }
         }
+        fetched
     }
 
-    fn execute(&mut self, id: ReplicaId) {
+    fn execute(&mut self, id: ReplicaId) -> usize {
+        let mut count: usize = 0;
         for (what, _) in self.at(id).committed() {
             let Commit::At(height, block) = what else { continue };
             self.trace.push(format!("{id} decides h{height} {block:?}"));
@@ -180,7 +195,8 @@ impl<P: Protocol> Cluster<P> {
                 decided.insert(height, block);
             }
         }
-        while let Some(height) = self.next_to_execute(id) {
+        while let Some((height, block)) = self.next_to_execute(id) {
+            self.kept.insert(block.id(), block);
             self.at(id).execute(height);
             if let Some(executed) = self.executed.get_mut(id.index()) {
                 *executed = height;
@@ -188,13 +204,51 @@ impl<P: Protocol> Cluster<P> {
             if height.0.checked_rem(self.setup.checkpoint_every) == Some(0) {
                 self.stabilise(height);
             }
+            count = count.saturating_add(1);
         }
+        count
     }
 
-    fn next_to_execute(&mut self, id: ReplicaId) -> Option<Height> {
+    fn next_to_execute(&mut self, id: ReplicaId) -> Option<(Height, Block)> {
         let height = self.executed.get(id.index())?.next();
-        let block = *self.decided.get(id.index())?.get(&height)?;
-        self.at(id).block(block).map(|_| height)
+        let decided = *self.decided.get(id.index())?.get(&height)?;
+        let block = self
+            .at(id)
+            .block(decided)
+            .cloned()
+            .or_else(|| self.kept.get(&decided).cloned())?;
+        Some((height, block))
+    }
+
+    /// What the host does for a laggard (`Decided`): heights that others have settled by a checkpoint, and of
+    /// which no protocol message speaks any more, are learned from f + 1 of them.
+    pub fn serve_laggards(&mut self) {
+        let settled = self.stable.iter().max().copied().unwrap_or_default();
+        for id in self.up() {
+            while self.executed(id) < settled {
+                let height = self.executed(id).next();
+                let who_knows = self
+                    .up()
+                    .into_iter()
+                    .filter(|other| self.executed(*other) >= height)
+                    .count();
+                let Some(block) = self
+                    .ever
+                    .get(&height)
+                    .copied()
+                    .filter(|_| who_knows > self.setup.f)
+                else {
+                    break;
+                };
+                self.trace
+                    .push(format!("{id} learns that h{height} {block:?} is decided"));
+                if let Some(decided) = self.decided.get_mut(id.index()) {
+                    decided.insert(height, block);
+                }
+                self.at(id).decide(height, block);
+                self.execute(id);
+            }
+        }
     }
 
     fn stabilise(&mut self, height: Height) {

@@ -1,0 +1,415 @@
+//! # Echo
+//!
+//! The teaching protocol: a fixed leader proposes one block after the other, everybody votes once for each,
+//! and a quorum of equal votes decides. Copy this folder to start a protocol of your own;
+//! `docs/adding-a-protocol.md` walks through it.
+//!
+//! | model | replicas | quorum | good-case latency | paper |
+//! |---|---|---|---|---|
+//! | asynchrony for safety; a live leader for progress | n ≥ 3f + 1 | `quorum::byzantine` | 2 δ | none: Bracha's echo (1987) with a fixed leader is the nearest |
+//!
+//! It is marked [`Model::Teaching`]: no fault is ever a danger to agreement, but a leader that stops or lies
+//! stops the cluster, because nobody takes its place.
+//!
+//! ## Flow
+//! ```text
+//! leader   propose ──┬─────────── vote ──┬── decide
+//! backup             └─▶ (ready) ─ vote ─┼── decide      a vote goes to all
+//! backup             └─▶ (ready) ─ vote ─┴── decide
+//! every `ask_ms`: "I have not decided height h" to all; whoever said something about h says it again
+//! ```
+//! Golden trace: `scripts/01-good-case.txt`. Serial syncs: 2 (the leader before it proposes and votes, a
+//! backup before it votes).
+//!
+//! ## Rules
+//! | id | says | handler | test |
+//! |---|---|---|---|
+//! | E1 | only the leader proposes, and a block that fits | `on_propose` | `e1_only_the_leader_proposes` |
+//! | E2 | the first proposal of a height is the only one | `on_propose` | `e2_the_first_proposal_of_a_height_counts` |
+//! | E3 | vote only for what is ready and valid | `on_ready` | `e3_votes_when_ready_and_valid` |
+//! | E4 | the record stands before the vote | `stand_by` | `e4_the_record_stands_before_the_vote` |
+//! | E5 | exactly a quorum of equal votes of distinct replicas decides | `on_vote` | `e5_a_quorum_of_equal_votes_decides` |
+//! | E6 | after a restart nothing else is said than before | `open` | `e6_restart_says_the_same_again` |
+//! | E7 | lost messages are said again to whoever asks | `on_ask` | `e7_survives_the_loss_of_any_message` |
+//! | E8 | nothing outside the window | `check_window` | `e8_nothing_outside_the_window` |
+//!
+//! ## Invariants
+//! I1: no two blocks are decided at one height. Two quorums share an honest replica, and that one votes once
+//! per height: kept by E4 and by the host's guard, watched by the agreement oracle.
+//!
+//! ## What survives a crash
+//! [`StoodBy`] · before the proposal or vote leaves · else the replica would forget what it promised: it could
+//! never speak about that height again, and a leader could never go on.
+//!
+//! ## Deviations from the paper
+//! - Bracha's ready phase is missing: decided blocks reach laggards by asking and by the host's `Decided`.
+//!
+//! ## Not here
+//! Bodies, the order of execution, checkpoints, client replies: see `quorate-replica`.
+
+mod message;
+mod record;
+#[cfg(test)]
+mod tests;
+
+pub use message::EchoMessage;
+pub use record::StoodBy;
+
+use quorate_consensus::parts::tally::{Tally, Vote};
+use quorate_consensus::{
+    Basis, Checkpoint, Commit, Cx, Healed, Model, OpenError, Past, Protocol, Ready, Reject, Spec, Status, To,
+    Verified, Window,
+};
+use quorate_types::{
+    Block, BlockId, Committee, Digest, Floors, Height, ProtocolId, ReplicaId, Time, View, quorum,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Who proposes.
+const LEADER: ReplicaId = ReplicaId(0);
+
+/// What a node may set.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct EchoParams {
+    /// Milliseconds between two questions about what is not decided yet; 10 to 60,000.
+    pub ask_ms: u64,
+}
+
+impl Default for EchoParams {
+    fn default() -> Self {
+        Self { ask_ms: 1_000 }
+    }
+}
+
+/// The only timer: time to ask.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Timer {
+    /// Ask about the first height that is not decided here.
+    Ask,
+}
+
+/// What this replica knows of one height.
+#[derive(Debug, Default)]
+struct Progress {
+    /// The leader's first proposal.
+    proposed: Option<BlockId>,
+    /// What this replica stands by; recorded.
+    stood_by: Option<BlockId>,
+    votes: Tally<BlockId>,
+    is_decided: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Echo {
+    ask_ns: u64,
+    /// L of the cluster's genesis.
+    window: u64,
+    /// The last stable checkpoint: everything up to here is settled.
+    stable: Height,
+    /// Up to here every height is decided.
+    decided: Height,
+    /// Heights above `stable`. Bounded by the window.
+    heights: BTreeMap<Height, Progress>,
+}
+
+impl Protocol for Echo {
+    const SPEC: Spec = Spec {
+        name: ProtocolId::new("echo"),
+        summary: "fixed leader, one vote; for teaching: a silent leader stops it",
+        model: Model::Teaching,
+        faults: quorum::byzantine_faults,
+        checkpoint_quorum: quorum::byzantine,
+        replies: |_, f| quorum::weak(f),
+        votes_are_durable: true,
+        local_validity: false,
+        replaces_leader: false,
+        shared_params: &[],
+    };
+    type Message = EchoMessage;
+    type Timer = Timer;
+    type Record = StoodBy;
+    type Params = EchoParams;
+
+    fn open(cx: &mut Cx<'_, Self>, params: EchoParams, past: Past<StoodBy>) -> Result<Self, OpenError> {
+        let (n, f) = (cx.committee().n(), cx.committee().f);
+        if f > quorum::byzantine_faults(n) {
+            return Err(OpenError::Committee(format!(
+                "echo needs n >= 3f + 1, not n = {n}, f = {f}"
+            )));
+        }
+        if !(10..=60_000).contains(&params.ask_ms) {
+            return Err(OpenError::Params {
+                name: "ask_ms".to_owned(),
+                expected: "10 to 60000".to_owned(),
+            });
+        }
+        let stable = past.checkpoint.checkpoint.height;
+        let mut echo = Self {
+            ask_ns: params.ask_ms.saturating_mul(1_000_000),
+            window: past.window,
+            stable,
+            decided: stable.max(past.executed),
+            heights: BTreeMap::new(),
+        };
+        for (height, _) in past.decided {
+            echo.heights.entry(height).or_default().is_decided = true;
+        }
+        echo.advance();
+        // E6: what was said before the crash and is not decided is said again, in the same words. The own
+        // copies bring the own votes back into the count.
+        for StoodBy { height, block } in past.records {
+            echo.heights.entry(height).or_default().stood_by = Some(block);
+            if height > echo.decided {
+                echo.say_again(cx, To::All, height);
+            }
+        }
+        echo.arm(cx);
+        Ok(echo)
+    }
+
+    fn on_message(&mut self, cx: &mut Cx<'_, Self>, message: Verified<EchoMessage>) -> Result<(), Reject> {
+        // `seal.by` is the author. A message of our own comes back here too, once it is durable and sent.
+        let (message, seal) = message.into_parts();
+        match message {
+            EchoMessage::Propose(block) => self.on_propose(cx, seal.by, block),
+            EchoMessage::Vote { height, block } => self.on_vote(cx, seal.by, height, block),
+            EchoMessage::Ask { height } => self.on_ask(cx, seal.by, height),
+        }
+    }
+
+    fn on_timer(&mut self, cx: &mut Cx<'_, Self>, Timer::Ask: Timer) {
+        // A question promises nothing, so it need not wait for the disk.
+        cx.send_unheld(
+            To::All,
+            EchoMessage::Ask {
+                height: self.decided.next(),
+            },
+        );
+        self.arm(cx);
+    }
+
+    fn on_ready(&mut self, cx: &mut Cx<'_, Self>, block: BlockId, how: Ready) {
+        let Some(height) = cx.blocks().get(block).map(|block| block.height) else {
+            return;
+        };
+        let Some(progress) = self.heights.get(&height) else {
+            return;
+        };
+        // E3: an invalid block is invalid at every honest replica, so it never gets a quorum.
+        if how == Ready::Valid && progress.proposed == Some(block) && progress.stood_by.is_none() {
+            self.stand_by(cx, height, block);
+        }
+    }
+
+    fn on_pending(&mut self, cx: &mut Cx<'_, Self>) {
+        self.propose(cx);
+    }
+
+    fn on_executed(&mut self, cx: &mut Cx<'_, Self>, _height: Height, _fresh: u32) {
+        // The host gives no payload while execution lags, so ask again when it has gone on.
+        self.propose(cx);
+    }
+
+    fn on_decided(&mut self, cx: &mut Cx<'_, Self>, height: Height, _block: BlockId) {
+        if height > self.stable {
+            self.heights.entry(height).or_default().is_decided = true;
+            self.advance();
+            self.propose(cx);
+        }
+    }
+
+    fn on_checkpoint(&mut self, cx: &mut Cx<'_, Self>, stable: &Checkpoint) {
+        self.stable = self.stable.max(stable.height);
+        self.heights = self.heights.split_off(&self.stable.next());
+        self.advance();
+        self.propose(cx);
+    }
+
+    fn recovery(params: &EchoParams, _committee: &Committee, healed: &Healed) -> Time {
+        // The client's retry, a question for the proposal, one for the votes, one that came too early.
+        let asks = params.ask_ms.saturating_mul(1_000_000).saturating_mul(4);
+        let trips = healed.delta_ns.saturating_mul(12);
+        Time(
+            healed
+                .client_retry_ns
+                .saturating_add(asks)
+                .saturating_add(trips)
+                .saturating_add(healed.fetch_ns),
+        )
+    }
+
+    fn exam_params(delta_ns: u64, _guarded: bool) -> EchoParams {
+        EchoParams {
+            ask_ms: (delta_ns / 125_000).clamp(50, 2_000),
+        }
+    }
+
+    fn window(&self) -> Window {
+        Window {
+            views: View::ZERO..View(1),
+            heights: self.stable.next()..self.stable.plus(self.window).next(),
+        }
+    }
+
+    fn floors(&self) -> Floors {
+        Floors {
+            height: self.stable.next(),
+            views: Vec::new(),
+        }
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            leader: LEADER,
+            normal: true,
+            committed: self.decided,
+            ..Status::default()
+        }
+    }
+}
+
+impl Echo {
+    /// The leader proposes the next height when the one before is decided.
+    fn propose(&mut self, cx: &mut Cx<'_, Self>) {
+        let height = self.decided.next();
+        let is_free = self
+            .heights
+            .get(&height)
+            .is_none_or(|progress| progress.stood_by.is_none());
+        if cx.me() != LEADER || !is_free || self.check_window(height).is_err() {
+            return;
+        }
+        // Nothing waits: nothing is proposed, and `on_pending` comes when that changes.
+        let Some(payload) = cx.payload_after(BlockId::ZERO) else {
+            return;
+        };
+        let block = Block {
+            parent: BlockId::ZERO,
+            height,
+            view: View::ZERO,
+            proposer: LEADER,
+            time_ns: payload.time_ns,
+            payload: payload.id,
+            extra: Digest::ZERO,
+        };
+        let id = block.id();
+        cx.blocks().insert(block.clone());
+        self.heights.entry(height).or_default().proposed = Some(id);
+        // Both wait for the record that `stand_by` writes: what is held leaves in order, after all of it.
+        self.stand_by(cx, height, id);
+    }
+
+    /// Votes, and the leader proposes as well.
+    fn stand_by(&mut self, cx: &mut Cx<'_, Self>, height: Height, block: BlockId) {
+        self.heights.entry(height).or_default().stood_by = Some(block);
+        // E4: the record first; what is sent after it is held until the disk has it.
+        cx.record(&StoodBy { height, block });
+        self.say_again(cx, To::All, height);
+    }
+
+    /// Everything that this replica said about a height. Identical statements may be made any number of times.
+    fn say_again(&self, cx: &mut Cx<'_, Self>, to: To, height: Height) {
+        let Some(block) = self.heights.get(&height).and_then(|progress| progress.stood_by) else {
+            return;
+        };
+        if cx.me() == LEADER
+            && let Some(header) = cx.blocks().get(block).map(|block| Block::clone(block))
+        {
+            cx.send(to, EchoMessage::Propose(header));
+        }
+        cx.send(to, EchoMessage::Vote { height, block });
+    }
+
+    fn on_propose(&mut self, cx: &mut Cx<'_, Self>, by: ReplicaId, block: Block) -> Result<(), Reject> {
+        // E1. Checks come first, cheap ones before others.
+        if by != LEADER {
+            return Err(Reject::WrongSender);
+        }
+        if by == cx.me() {
+            return Ok(()); // The own copy: `propose` did everything.
+        }
+        self.check_window(block.height)?;
+        let fits = block.parent == BlockId::ZERO && block.view == View::ZERO && block.extra.is_zero();
+        if !fits || block.proposer != LEADER {
+            return Err(Reject::Invalid("block"));
+        }
+        let id = block.id();
+        let progress = self.heights.entry(block.height).or_default();
+        // E2: a replica that restarted knows from its record what the first one was.
+        match progress.proposed.or(progress.stood_by) {
+            Some(first) if first != id => return Err(Reject::Equivocation),
+            _ if progress.proposed.is_some() => return Err(Reject::Duplicate),
+            _ => progress.proposed = Some(id),
+        }
+        cx.blocks().insert(block);
+        match cx.ready(id) {
+            Some(how) => self.on_ready(cx, id, how),
+            None => cx.want(id, by), // Answered by `on_ready`.
+        }
+        Ok(())
+    }
+
+    fn on_vote(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        by: ReplicaId,
+        height: Height,
+        block: BlockId,
+    ) -> Result<(), Reject> {
+        self.check_window(height)?;
+        let quorum = cx.committee().quorum();
+        let progress = self.heights.entry(height).or_default();
+        match progress.votes.add(block, by) {
+            // E5: the tally counts each replica once, for the first value it votes for.
+            Vote::Counted(votes) if votes >= quorum && !progress.is_decided => {
+                progress.is_decided = true;
+                cx.commit(Commit::At(height, block), Basis::Quorum);
+                if cx.ready(block).is_none() {
+                    cx.want(block, by);
+                }
+                self.advance();
+                self.propose(cx);
+                Ok(())
+            }
+            Vote::Counted(_) => Ok(()),
+            Vote::Again if by == cx.me() => Ok(()), // Said again for somebody's sake.
+            Vote::Again => Err(Reject::Duplicate),
+            Vote::Conflict(_) => Err(Reject::Equivocation),
+        }
+    }
+
+    /// E7: at most two messages for one question, and nothing is remembered of it.
+    fn on_ask(&mut self, cx: &mut Cx<'_, Self>, by: ReplicaId, height: Height) -> Result<(), Reject> {
+        self.say_again(cx, To::One(by), height);
+        Ok(())
+    }
+
+    /// E8. The intake has compared the place already; a handler does not rely on it.
+    fn check_window(&self, height: Height) -> Result<(), Reject> {
+        if height <= self.stable {
+            Err(Reject::Stale)
+        } else if height.since(self.stable) > self.window {
+            Err(Reject::Early)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn advance(&mut self) {
+        self.decided = self.decided.max(self.stable);
+        while self
+            .heights
+            .get(&self.decided.next())
+            .is_some_and(|progress| progress.is_decided)
+        {
+            self.decided = self.decided.next();
+        }
+    }
+
+    fn arm(&self, cx: &mut Cx<'_, Self>) {
+        let at = cx.now().plus(self.ask_ns);
+        cx.timers().set(Timer::Ask, at);
+    }
+}

@@ -1,0 +1,286 @@
+//! The normal case (§6): PRE-PREPARE, PREPARE, COMMIT.
+//!
+//! Checks come first, cheap before expensive. Records precede the messages that rest on them in the same step:
+//! the host writes both under one mark and lets the message leave when that is durable.
+
+use super::votes::Added;
+use super::{Pbft, PbftMessage, VIEWS_AHEAD, Vote, noted};
+use quorate_consensus::{Alarm, Basis, Commit, Cx, PayloadRef, Ready, Reject, To};
+use quorate_types::{Block, BlockId, Digest, Height, ReplicaId, View};
+
+impl Pbft {
+    /// The leader proposes while a place in the pipeline is free and clients want something.
+    pub(super) fn try_propose(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.leader != cx.me() {
+            return;
+        }
+        loop {
+            self.next = self.next.max(self.decided.next());
+            while self.is_taken(self.next) {
+                self.next = self.next.next();
+            }
+            // P11, P3: at most W blocks above the decided ones, and none outside the window.
+            let in_flight = self.next.since(self.decided);
+            if in_flight > self.params.blocks_in_flight || self.check_window(self.next).is_err() {
+                return;
+            }
+            // No timer: what waits now goes into one block, and later requests into the next.
+            let Some(payload) = cx.payload_after(BlockId::ZERO) else {
+                return;
+            };
+            self.propose(cx, self.next, payload);
+        }
+    }
+
+    /// Whether something is decided or proposed by this replica at a height.
+    fn is_taken(&self, height: Height) -> bool {
+        self.instances
+            .get(&height)
+            .is_some_and(|known| known.decided.is_some() || known.pre_prepared_in(self.view).is_some())
+    }
+
+    fn propose(&mut self, cx: &mut Cx<'_, Self>, height: Height, payload: PayloadRef) {
+        let view = self.view;
+        let block = Block {
+            parent: BlockId::ZERO,
+            height,
+            view,
+            proposer: cx.me(),
+            time_ns: payload.time_ns,
+            payload: payload.id,
+            extra: Digest::ZERO,
+        };
+        let id = block.id();
+        cx.blocks().insert(block.clone());
+        // Q1. §4: Q is durable before the PRE-PREPARE leaves, or a restarted leader could propose another.
+        let record = self.instance(height).pre_prepare(height, id, view);
+        cx.record(&record);
+        // P9: the proposal counts from its own copy, in `on_pre_prepare`.
+        cx.send(To::All, PbftMessage::PrePrepare { view, block });
+        self.note(cx, noted::PROPOSED, height);
+        self.heard_of(cx, height);
+    }
+
+    pub(super) fn on_pre_prepare(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        by: ReplicaId,
+        view: View,
+        block: Block,
+    ) -> Result<(), Reject> {
+        let height = block.height;
+        self.check_window(height)?;
+        self.check_current(view)?;
+        // P2. The time is never judged; all other fields are what the leader of this view must write.
+        if by != cx.committee().rotate(view.0) {
+            return Err(Reject::WrongSender);
+        }
+        let is_new = block.parent == BlockId::ZERO && block.extra.is_zero();
+        if block.view != view || block.proposer != by || !is_new {
+            return Err(Reject::Invalid("block"));
+        }
+        let id = block.id();
+        let is_own = by == cx.me();
+        let instance = self.instance(height);
+        // P1. §4.2: the first one of a view and height is the only one. What this replica has pre-prepared in
+        // the view stands in `proposal` again after a restart.
+        if let Some((_, first)) = instance.proposal.filter(|(known, _)| *known == view) {
+            return match first == id {
+                false => Err(Reject::Equivocation),
+                true if is_own => Ok(()), // Said again for somebody's sake.
+                true => Err(Reject::Duplicate),
+            };
+        }
+        instance.proposal = Some((view, id));
+        if is_own {
+            self.check_prepared(cx, height);
+            return Ok(());
+        }
+        instance.asked = Some(by);
+        cx.blocks().insert(block);
+        self.heard_of(cx, height);
+        match cx.ready(id) {
+            Some(how) => self.consider(cx, height, id, how),
+            None => cx.want(id, by), // Nothing is parked: answered by `on_ready`.
+        }
+        Ok(())
+    }
+
+    /// The current view is the only one in which anything is accepted.
+    fn check_current(&self, view: View) -> Result<(), Reject> {
+        match view.cmp(&self.view) {
+            std::cmp::Ordering::Less => Err(Reject::Stale),
+            std::cmp::Ordering::Equal => Ok(()),
+            std::cmp::Ordering::Greater => Err(Reject::Early),
+        }
+    }
+
+    /// A block is here and checked: PREPARE, if it is the one that was proposed at its height.
+    pub(super) fn consider(&mut self, cx: &mut Cx<'_, Self>, height: Height, block: BlockId, how: Ready) {
+        let view = self.view;
+        let (leader, weak) = (self.leader, cx.committee().weak());
+        let Some(instance) = self.instances.get_mut(&height) else {
+            return;
+        };
+        if leader == cx.me()
+            || instance.proposal != Some((view, block))
+            || instance.is_pre_prepared(block, view)
+        {
+            return;
+        }
+        let accepted = match how {
+            Ready::Valid => true,
+            // P4: the same answer everywhere, so the leader is faulty.
+            Ready::Invalid => {
+                self.note(cx, noted::INVALID, height);
+                return;
+            }
+            // P5. §18: f + 1 replicas, the leader among them, have spoken for it, so one honest replica found
+            // its own entries good.
+            Ready::Unvouched => {
+                let mut vouchers = instance.prepares.voters(block);
+                vouchers.insert(leader);
+                vouchers.len() >= weak
+            }
+        };
+        if !accepted {
+            return;
+        }
+        // Q1. §4: Q is durable before the PREPARE leaves.
+        let record = instance.pre_prepare(height, block, view);
+        cx.record(&record);
+        cx.send(To::All, PbftMessage::Prepare(Vote { view, height, block }));
+        self.note(cx, noted::PRE_PREPARED, height);
+        self.check_prepared(cx, height);
+    }
+
+    pub(super) fn on_prepare(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        by: ReplicaId,
+        vote: Vote,
+    ) -> Result<(), Reject> {
+        let Vote { view, height, block } = vote;
+        self.check_window(height)?;
+        if view < self.view {
+            return Err(Reject::Stale);
+        }
+        self.check_not_ahead(view)?;
+        // P7. §4.2: the PRE-PREPARE is the leader's vote; a PREPARE of its own would count it twice.
+        if by == cx.committee().rotate(view.0) {
+            return Err(Reject::WrongSender);
+        }
+        // P9: the own PREPARE comes here as its own copy and is counted like any other.
+        let added = self.instance(height).prepares.add(by, view, block);
+        is_news(added, by == cx.me())?;
+        self.heard_of(cx, height);
+        // §18: another replica vouches for the block, which may be all that it lacked.
+        let is_waiting = self.instances.get(&height).is_some_and(|instance| {
+            instance.proposal == Some((self.view, block)) && !instance.is_pre_prepared(block, self.view)
+        });
+        if is_waiting && let Some(how) = cx.ready(block) {
+            self.consider(cx, height, block, how);
+        }
+        self.check_prepared(cx, height);
+        Ok(())
+    }
+
+    fn check_not_ahead(&self, view: View) -> Result<(), Reject> {
+        if view.since(self.view) > VIEWS_AHEAD {
+            Err(Reject::Early)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Prepared in this view? Then COMMIT, once.
+    fn check_prepared(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
+        let view = self.view;
+        let quorum = cx.committee().quorum();
+        let Some(instance) = self.instances.get_mut(&height) else {
+            return;
+        };
+        // P6. §4.2: the PRE-PREPARE, the block accepted here (it stands in Q) …
+        let Some((_, block)) = instance.proposal.filter(|(proposed_in, _)| *proposed_in == view) else {
+            return;
+        };
+        if !instance.is_pre_prepared(block, view)
+            || instance.prepared.is_some_and(|(_, latest)| latest == view)
+        {
+            return;
+        }
+        // … and Q - 1 matching PREPAREs, which `on_prepare` takes from backups only.
+        if instance.prepares.count(view, block).saturating_add(1) < quorum {
+            return;
+        }
+        // Q2. §4: P is durable before the COMMIT leaves, or a later view could lose what this one decides.
+        let record = instance.prepare(height, block, view);
+        cx.record(&record);
+        cx.send(To::All, PbftMessage::Commit(Vote { view, height, block }));
+        self.note(cx, noted::PREPARED, height);
+    }
+
+    pub(super) fn on_commit(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        by: ReplicaId,
+        vote: Vote,
+    ) -> Result<(), Reject> {
+        let Vote { view, height, block } = vote;
+        self.check_window(height)?;
+        // P8: older views count as well, as far back as P and Q reach.
+        if view < self.low_view {
+            return Err(Reject::Stale);
+        }
+        self.check_not_ahead(view)?;
+        // P9: the own COMMIT comes here as its own copy.
+        let added = self.instance(height).commits.add(by, view, block);
+        is_news(added, by == cx.me())?;
+        self.heard_of(cx, height);
+        self.check_committed(cx, vote);
+        Ok(())
+    }
+
+    /// Decided? The PRE-PREPARE, the block and its bodies may be missing: f + 1 honest replicas prepared it.
+    fn check_committed(&mut self, cx: &mut Cx<'_, Self>, vote: Vote) {
+        let Vote { view, height, block } = vote;
+        let quorum = cx.committee().quorum();
+        let Some(instance) = self.instances.get_mut(&height) else {
+            return;
+        };
+        // P8. §6: Q COMMITs of one view.
+        if instance.commits.count(view, block) < quorum {
+            return;
+        }
+        match instance.decided {
+            Some(first) if first == block => {}
+            // I2.
+            Some(first) => cx.alarm(Alarm::SafetyBroken {
+                height,
+                first,
+                second: block,
+            }),
+            None => {
+                instance.decided = Some(block);
+                self.committed = self.committed.max(height);
+                cx.commit(Commit::At(height, block), Basis::Quorum);
+                self.note(cx, noted::COMMITTED, height);
+                self.want_next(cx, height);
+                self.advance();
+                self.try_propose(cx);
+            }
+        }
+    }
+}
+
+/// Whether a vote is worth going on with.
+fn is_news(added: Added, is_own: bool) -> Result<(), Reject> {
+    match added {
+        Added::Counted => Ok(()),
+        // An own vote that was said again for somebody's sake comes back again.
+        Added::Again if is_own => Ok(()),
+        Added::Again => Err(Reject::Duplicate),
+        Added::Conflict => Err(Reject::Equivocation),
+        Added::Old => Err(Reject::Stale),
+    }
+}

@@ -1,0 +1,131 @@
+//! What must survive a crash (§4), and what a view change reads: the sets Q and P.
+
+use super::{Instance, Pbft};
+use quorate_consensus::{Record, RecordKey};
+use quorate_types::codec::{DecodeError, Reader, Wire};
+use quorate_types::{BlockId, Digest, Height, View};
+
+/// A fact that is written down before a message that rests on it leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PbftRecord {
+    /// An entry of Q: the latest view in which this block was pre-prepared here. Before PRE-PREPARE and PREPARE.
+    PrePrepared {
+        /// At which height.
+        height: Height,
+        /// Which block.
+        block: BlockId,
+        /// In which view, the latest.
+        view: View,
+    },
+    /// The entry of P: what prepared here in the latest view in which anything did. Before COMMIT.
+    Prepared {
+        /// At which height.
+        height: Height,
+        /// Which block.
+        block: BlockId,
+        /// In which view, the latest.
+        view: View,
+    },
+}
+
+const PRE_PREPARED: u8 = 1;
+const PREPARED: u8 = 2;
+
+impl Record for PbftRecord {
+    fn key(&self) -> RecordKey {
+        match self {
+            // Q has an entry for each block, P one for each height.
+            Self::PrePrepared { height, block, .. } => RecordKey {
+                kind: PRE_PREPARED,
+                height: *height,
+                scope: block.0,
+            },
+            Self::Prepared { height, .. } => RecordKey {
+                kind: PREPARED,
+                height: *height,
+                scope: Digest::ZERO,
+            },
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        let (Self::PrePrepared { height, block, view } | Self::Prepared { height, block, view }) = self;
+        out.push(self.key().kind);
+        height.encode(out);
+        block.encode(out);
+        view.encode(out);
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let kind = reader.u8()?;
+        let height = Height::decode(&mut reader)?;
+        let block = BlockId::decode(&mut reader)?;
+        let view = View::decode(&mut reader)?;
+        reader.finish()?;
+        match kind {
+            PRE_PREPARED => Ok(Self::PrePrepared { height, block, view }),
+            PREPARED => Ok(Self::Prepared { height, block, view }),
+            _ => Err(DecodeError::Tag("pbft record")),
+        }
+    }
+}
+
+impl Instance {
+    /// Whether Q says that this block was pre-prepared here in this view.
+    pub(super) fn is_pre_prepared(&self, block: BlockId, view: View) -> bool {
+        self.pre_prepared.contains(&(block, view))
+    }
+
+    /// What Q says was pre-prepared here in this view.
+    pub(super) fn pre_prepared_in(&self, view: View) -> Option<BlockId> {
+        self.pre_prepared
+            .iter()
+            .find(|(_, latest)| *latest == view)
+            .map(|(block, _)| *block)
+    }
+
+    /// Enters a block into Q and says what to write down.
+    pub(super) fn pre_prepare(&mut self, height: Height, block: BlockId, view: View) -> PbftRecord {
+        match self.pre_prepared.iter_mut().find(|(known, _)| *known == block) {
+            Some((_, latest)) => *latest = view,
+            None => self.pre_prepared.push((block, view)),
+        }
+        PbftRecord::PrePrepared { height, block, view }
+    }
+
+    /// Enters a block into P and says what to write down.
+    pub(super) fn prepare(&mut self, height: Height, block: BlockId, view: View) -> PbftRecord {
+        self.prepared = Some((block, view));
+        PbftRecord::Prepared { height, block, view }
+    }
+}
+
+impl Pbft {
+    /// Takes Q and P back from the log.
+    pub(super) fn restore(&mut self, records: Vec<PbftRecord>) {
+        for record in records {
+            match record {
+                PbftRecord::PrePrepared { height, block, view } => {
+                    self.instance(height).pre_prepared.push((block, view));
+                }
+                PbftRecord::Prepared { height, block, view } => {
+                    self.instance(height).prepared = Some((block, view));
+                }
+            }
+        }
+        self.low_view = self.lowest_view();
+    }
+
+    /// The lowest view that P or Q names above the stable checkpoint, or the current one (§2: window, floors).
+    pub(super) fn lowest_view(&self) -> View {
+        let named = self.instances.values().flat_map(|instance| {
+            instance
+                .pre_prepared
+                .iter()
+                .map(|(_, view)| *view)
+                .chain(instance.prepared.map(|(_, view)| view))
+        });
+        named.min().unwrap_or(self.view).min(self.view)
+    }
+}

@@ -1,0 +1,274 @@
+//! STATUS and saying again (§11, §15).
+//!
+//! Links lose nothing while both sides live, so all of this is for restarts, gaps and lies. A vote convinces
+//! only when its author says it, so everybody repeats own words alone: the identical statements, held like the
+//! first time. Nothing here decides anything, and nothing is remembered of a question but when it was answered.
+
+use super::message::{Missing, PbftMessage, Standing, Vote};
+use super::{Instance, Pbft, Timer};
+use quorate_consensus::{Cx, OpenError, Reject, To};
+use quorate_types::limits::STATUS_HEIGHTS_MAX;
+use quorate_types::{Block, Height, ReplicaId, ReplicaSet, View};
+
+const MS: u64 = 1_000_000;
+
+/// Which own words to say again.
+#[derive(Clone, Copy, Debug)]
+struct Words {
+    proposal: bool,
+    prepare: bool,
+    commit: bool,
+}
+
+impl Words {
+    const ALL: Self = Self {
+        proposal: true,
+        prepare: true,
+        commit: true,
+    };
+}
+
+impl Pbft {
+    /// Goes on after a restart (§15).
+    pub(super) fn resume(&mut self, cx: &mut Cx<'_, Self>) -> Result<(), OpenError> {
+        let (view, is_leader) = (self.view, self.leader == cx.me());
+        self.known = self
+            .instances
+            .keys()
+            .next_back()
+            .map_or(self.known, |last| self.known.max(*last));
+        // All of it was undecided before the crash: ask at once.
+        self.stalled = self.known;
+        for (height, instance) in &mut self.instances {
+            let Some(block) = instance.pre_prepared_in(view) else {
+                continue;
+            };
+            if !is_leader {
+                instance.proposal = Some((view, block));
+            } else if instance.decided.is_none() && !cx.blocks().contains(block) {
+                // The log keeps blocks before the records that name them, so this is damage.
+                return Err(OpenError::Past(format!(
+                    "the own proposal at height {height} is missing"
+                )));
+            }
+        }
+        // Q3: identical statements, from Q and P. The own copies bring the own votes back into the count.
+        for height in self.undecided() {
+            self.say_again(cx, To::All, height, Words::ALL);
+        }
+        self.send_status(cx);
+        self.arm_status(cx);
+        Ok(())
+    }
+
+    /// Heights that are not decided here, of those that this replica has heard of.
+    fn undecided(&self) -> Vec<Height> {
+        let open = self.instances.range(self.decided.next()..);
+        open.filter(|(_, instance)| instance.decided.is_none())
+            .map(|(height, _)| *height)
+            .collect()
+    }
+
+    /// Says again what this replica said about a height.
+    fn say_again(&self, cx: &mut Cx<'_, Self>, to: To, height: Height, words: Words) {
+        let Some(instance) = self.instances.get(&height) else {
+            return;
+        };
+        let view = self.view;
+        if let Some(block) = instance.pre_prepared_in(view) {
+            if self.leader != cx.me() {
+                if words.prepare {
+                    cx.send(to, PbftMessage::Prepare(Vote { view, height, block }));
+                }
+            } else if words.proposal
+                && let Some(header) = cx.blocks().get(block).map(|header| Block::clone(header))
+            {
+                cx.send(to, PbftMessage::PrePrepare { view, block: header });
+            }
+        }
+        // Any view: somebody may still be there, and COMMITs of any view count.
+        if words.commit
+            && let Some((block, view)) = instance.prepared
+        {
+            cx.send(to, PbftMessage::Commit(Vote { view, height, block }));
+        }
+    }
+
+    /// R3: something was lost for good on the link to a peer.
+    pub(super) fn on_gap(&mut self, cx: &mut Cx<'_, Self>, peer: ReplicaId) {
+        for height in self.undecided() {
+            self.say_again(cx, To::One(peer), height, Words::ALL);
+        }
+    }
+
+    /// Something happens at this height: STATUS every `status_ms` until it is decided.
+    pub(super) fn heard_of(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
+        if height > self.known {
+            self.known = height;
+            let soon = cx.now().plus(self.params.status_ms.saturating_mul(MS));
+            if cx.timers().get(Timer::Status).is_none_or(|at| at > soon) {
+                cx.timers().set(Timer::Status, soon);
+            }
+        }
+    }
+
+    pub(super) fn on_status_timer(&mut self, cx: &mut Cx<'_, Self>) {
+        self.send_status(cx);
+        let stalled: Vec<Height> = self
+            .instances
+            .range(self.executed.next()..)
+            .map(|(height, _)| *height)
+            .take_while(|height| *height <= self.stalled)
+            .take(STATUS_HEIGHTS_MAX)
+            .collect();
+        for height in stalled {
+            self.want_next(cx, height);
+        }
+        // What is known now and still undecided at the next STATUS has waited for a whole period.
+        self.stalled = self.known;
+        self.arm_status(cx);
+    }
+
+    fn arm_status(&self, cx: &mut Cx<'_, Self>) {
+        // §11: idle when nothing is undecided or unexecuted.
+        let is_idle = self.executed >= self.known;
+        let pause_ms = if is_idle {
+            self.params.idle_status_ms
+        } else {
+            self.params.status_ms
+        };
+        let at = cx.now().plus(pause_ms.saturating_mul(MS));
+        cx.timers().set(Timer::Status, at);
+    }
+
+    fn send_status(&self, cx: &mut Cx<'_, Self>) {
+        let standing = Standing {
+            view: self.view,
+            normal: true,
+            stable: self.stable,
+            executed: self.executed,
+            missing: self.missing(cx),
+        };
+        cx.send_unheld(To::All, PbftMessage::Status(standing));
+    }
+
+    /// What this replica lacks to decide heights that have been undecided for a while.
+    fn missing(&self, cx: &Cx<'_, Self>) -> Vec<Missing> {
+        let me = cx.me();
+        let others: ReplicaSet = cx.committee().others(me).collect();
+        let nothing = Instance::default();
+        let mut missing = Vec::new();
+        let mut height = self.decided.next();
+        while height <= self.stalled && missing.len() < STATUS_HEIGHTS_MAX {
+            let instance = self.instances.get(&height).unwrap_or(&nothing);
+            if instance.decided.is_none() {
+                missing.push(self.missing_at(height, instance, me, others));
+            }
+            height = height.next();
+        }
+        missing
+    }
+
+    fn missing_at(&self, height: Height, instance: &Instance, me: ReplicaId, others: ReplicaSet) -> Missing {
+        let view = self.view;
+        let is_prepared = instance.prepared.is_some_and(|(_, latest)| latest == view);
+        let mut prepares = if is_prepared { ReplicaSet::EMPTY } else { others };
+        prepares.remove(self.leader);
+        Missing {
+            height,
+            proposal: self.leader != me && instance.proposal.is_none_or(|(known, _)| known != view),
+            prepares: without(prepares, instance.prepares.voted_in(view)),
+            commits: without(others, instance.commits.voted_in(view)),
+        }
+    }
+
+    /// R1: a peer says where it stands and what it lacks.
+    pub(super) fn on_status(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        by: ReplicaId,
+        standing: &Standing,
+    ) -> Result<(), Reject> {
+        if by == cx.me() {
+            return Err(Reject::WrongSender);
+        }
+        // What the peer has executed or lacks exists. Lies about it cost a longer STATUS, bounded by the window.
+        let lacked = standing.missing.iter().map(|missing| missing.height);
+        let top = lacked.chain([standing.executed]).max().unwrap_or_default();
+        let top = top.min(self.stable.plus(self.window));
+        self.heard_of(cx, top);
+        self.stalled = self.stalled.max(top);
+        if standing.missing.is_empty() {
+            return Ok(());
+        }
+        // One answer to a peer in half a period, each bounded by the length of the list.
+        let pause = self.params.status_ms.saturating_mul(MS) / 2;
+        let now = cx.now();
+        if self
+            .answered
+            .get(&by)
+            .is_some_and(|last| now.since(*last) < pause)
+        {
+            return Err(Reject::NotNow("status_too_soon"));
+        }
+        self.answered.insert(by, now);
+        for missing in &standing.missing {
+            self.help(cx, by, standing.view, missing);
+        }
+        Ok(())
+    }
+
+    fn help(&self, cx: &mut Cx<'_, Self>, peer: ReplicaId, view: View, missing: &Missing) {
+        // Proposals and PREPAREs count in the peer's view only.
+        let same_view = view == self.view;
+        let words = Words {
+            proposal: same_view && missing.proposal,
+            prepare: same_view && missing.prepares.contains(cx.me()),
+            commit: missing.commits.contains(cx.me()),
+        };
+        self.say_again(cx, To::One(peer), missing.height, words);
+    }
+
+    /// R4: asks the next replica that has spoken for a block that is needed and not here.
+    pub(super) fn want_next(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
+        let (view, leader) = (self.view, self.leader);
+        let Some(instance) = self.instances.get_mut(&height) else {
+            return;
+        };
+        let proposed = instance
+            .proposal
+            .filter(|(known, _)| *known == view)
+            .map(|(_, block)| block);
+        let Some(block) = instance
+            .decided
+            .or(proposed)
+            .filter(|block| cx.ready(*block).is_none())
+        else {
+            return;
+        };
+        let mut voters: ReplicaSet = instance
+            .commits
+            .voters(block)
+            .iter()
+            .chain(instance.prepares.voters(block).iter())
+            .collect();
+        if proposed == Some(block) {
+            voters.insert(leader);
+        }
+        voters.remove(cx.me());
+        let later = voters
+            .iter()
+            .find(|voter| instance.asked.is_some_and(|asked| *voter > asked));
+        if let Some(voter) = later.or_else(|| voters.iter().next()) {
+            instance.asked = Some(voter);
+            cx.want(block, voter);
+        }
+    }
+}
+
+fn without(mut set: ReplicaSet, gone: ReplicaSet) -> ReplicaSet {
+    for id in gone.iter() {
+        set.remove(id);
+    }
+    set
+}

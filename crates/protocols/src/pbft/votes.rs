@@ -1,0 +1,91 @@
+//! PREPAREs or COMMITs for one height, of all views that still matter.
+
+use quorate_types::{BlockId, ReplicaId, ReplicaSet, View};
+
+/// Votes: per replica and view the first one counts, and only the newest two views of a replica are kept. So
+/// a replica takes the room of two votes, whatever it sends.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Votes {
+    // At most two entries for each member of the committee: a list beats a tree.
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    by: ReplicaId,
+    view: View,
+    block: BlockId,
+}
+
+/// What became of a vote.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Added {
+    /// It counts.
+    Counted,
+    /// It was counted before.
+    Again,
+    /// The replica voted for another block in this view before; only that one counts.
+    Conflict,
+    /// The replica has voted in two later views.
+    Old,
+}
+
+/// Views of one replica for which votes are kept.
+const VIEWS_KEPT: usize = 2;
+
+impl Votes {
+    pub(super) fn add(&mut self, by: ReplicaId, view: View, block: BlockId) -> Added {
+        let own = || {
+            self.entries
+                .iter()
+                .enumerate()
+                .filter(|(_, entry)| entry.by == by)
+        };
+        if let Some((_, known)) = own().find(|(_, entry)| entry.view == view) {
+            return if known.block == block {
+                Added::Again
+            } else {
+                Added::Conflict
+            };
+        }
+        let entry = Entry { by, view, block };
+        if own().count() < VIEWS_KEPT {
+            self.entries.push(entry);
+            return Added::Counted;
+        }
+        let oldest = own().min_by_key(|(_, entry)| entry.view).map(|(at, _)| at);
+        match oldest.and_then(|at| self.entries.get_mut(at)) {
+            Some(oldest) if oldest.view < view => {
+                *oldest = entry;
+                Added::Counted
+            }
+            _ => Added::Old,
+        }
+    }
+
+    /// Distinct replicas that voted for a block in a view.
+    pub(super) fn count(&self, view: View, block: BlockId) -> usize {
+        self.entries
+            .iter()
+            .filter(|entry| entry.view == view && entry.block == block)
+            .count()
+    }
+
+    /// Who voted for a block, in whatever view.
+    pub(super) fn voters(&self, block: BlockId) -> ReplicaSet {
+        self.entries
+            .iter()
+            .filter(|entry| entry.block == block)
+            .map(|entry| entry.by)
+            .collect()
+    }
+
+    /// Who voted in a view, for whatever block.
+    pub(super) fn voted_in(&self, view: View) -> ReplicaSet {
+        self.entries
+            .iter()
+            .filter(|entry| entry.view == view)
+            .map(|entry| entry.by)
+            .collect()
+    }
+}
