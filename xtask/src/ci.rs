@@ -69,7 +69,8 @@ fn doc(root: &Path) -> Result<Done> {
     finish(command.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Licences, bans and sources need no network; advisories do, and are looked at by hand.
+/// Licences, bans and sources need no network once all crates are fetched; advisories do, and are looked at by
+/// hand.
 fn licences(root: &Path) -> Result<Done> {
     let mut probe = Command::new(env!("CARGO"));
     probe
