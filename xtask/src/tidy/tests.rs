@@ -162,6 +162,11 @@ fn unsafe_ignored_tests_and_sleeps_are_found() {
         &add(file, "fn x() { std::thread::sleep(d) }"),
         "nothing in a pure crate sleeps",
     );
+    expect(
+        &add(file, "use std::thread::sleep; fn x() { sleep(d) }"),
+        "nothing in a pure crate sleeps",
+    );
+    assert_eq!(add(file, "fn sleep(&self) { self.sleep(d) }"), Findings::new());
     let harmless = "// unsafe sleep()\nfn x() { y(\"unsafe sleep( #[ignore]\"); let sleep = 'u'; }";
     assert_eq!(add(file, harmless), Findings::new());
     assert_eq!(
