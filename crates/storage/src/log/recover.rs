@@ -1,0 +1,315 @@
+//! Opening a log: what of it holds, where it ends, and whether it ends there rightly.
+
+use super::record::{self, Found, Location, Start};
+use super::{Log, PageBuffer};
+use crate::disk::Disk;
+use crate::fault::Fault;
+use crate::number::{to_u32, to_usize};
+use quorate_types::{Ledger, Wire};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What a log must know from outside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogConfig {
+    /// Unknown to clients, and the same at each opening.
+    pub(crate) salt: u64,
+    /// Segments at most.
+    pub(crate) segments_max: u32,
+    /// Segments that are to be there, and filled with zeros, before the log is used.
+    pub(crate) segments_prepared: u32,
+}
+
+/// One record of a log that is being opened: its kind, where it lies and its data.
+pub(crate) type Each<'a> = dyn FnMut(u8, Location, &[u8]) -> Result<(), Fault> + 'a;
+
+/// The start of the segment in each slot, where there is one that holds.
+struct Inventory {
+    starts: Vec<Option<(u32, u64, Start)>>,
+    slots: BTreeMap<u32, u32>,
+    /// Generations below this were released.
+    floor: u32,
+}
+
+/// Where the log ends.
+struct Tail {
+    /// The last generation of which something holds; 0 when nothing does.
+    generation: u32,
+    /// The first byte there that does not hold.
+    offset: usize,
+    /// Whether that is inside a write.
+    inside: bool,
+    /// The sync number that must come here.
+    sync: u64,
+    /// What the last segment's start says.
+    start: Option<Start>,
+}
+
+impl<D: Disk> Log<D> {
+    /// Opens the log: gives every record in order to `each`, cuts a torn tail off and makes that durable.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`] when something before the tail does not hold; nothing was written then. What `each`
+    /// returns. What the disk returns.
+    pub(crate) fn open(disk: D, config: LogConfig, each: &mut Each<'_>) -> Result<Self, Fault> {
+        let seed = crc32c::crc32c(&config.salt.to_le_bytes());
+        let inventory = take_inventory(&disk, seed)?;
+        let mut segment = vec![0; to_usize(disk.segment_bytes())];
+        let tail = walk(&disk, seed, &inventory, &mut segment, each)?;
+        refuse_damage(&disk, seed, &inventory, &tail, &mut segment)?;
+        drop(segment);
+        let mut log = Self::resume(disk, seed, config.segments_max, &inventory, &tail)?;
+        if tail.generation == 0 {
+            log.roll()?;
+        }
+        // Ends the sync number in progress: whatever is stale beyond the tail has this one or a lower one.
+        log.end_sync()?;
+        log.prepare_segments(config.segments_prepared)?;
+        log.ledger = Ledger::default();
+        Ok(log)
+    }
+
+    /// The log as it was when it ended at `tail`.
+    fn resume(
+        disk: D,
+        seed: u32,
+        segments_max: u32,
+        inventory: &Inventory,
+        tail: &Tail,
+    ) -> Result<Self, Fault> {
+        let page_bytes = disk.page_bytes();
+        let segment_bytes = to_usize(disk.segment_bytes());
+        let mut log = Self {
+            disk,
+            seed,
+            segment_bytes,
+            page_bytes,
+            live: VecDeque::new(),
+            oldest: inventory.floor,
+            released: Vec::new(),
+            declared: Vec::new(),
+            free: VecDeque::new(),
+            segments_max,
+            position: tail.offset,
+            buffer: PageBuffer::new(page_bytes),
+            sync: tail.sync,
+            dirty: true,
+            note: tail.start.map_or([0; 2], |start| start.note),
+            appended_bytes: 0,
+            stopped: false,
+            scratch: Vec::new(),
+            ledger: Ledger::default(),
+        };
+        let declared = tail.start.map_or(0, |start| start.oldest);
+        let mut begun = VecDeque::new();
+        for (generation, slot) in &inventory.slots {
+            if *generation > tail.generation {
+                // Begun and never synced. Its generation will be given again, perhaps to another slot.
+                log.disk.write(*slot, 0, &vec![0; page_bytes])?;
+                begun.push_back(*slot);
+            } else if *generation >= inventory.floor {
+                log.live.push_back(*slot);
+            } else if *generation >= declared {
+                log.released.push(*slot);
+            } else {
+                log.free.push_back(*slot);
+            }
+        }
+        let unused = (0..).zip(&inventory.starts).filter(|(_, start)| start.is_none());
+        log.free.extend(unused.map(|(slot, _)| slot));
+        // These come first: before the zeros are synced, no other slot may get a generation that stands in them.
+        begun.append(&mut log.free);
+        log.free = begun;
+        if tail.inside {
+            // The write that was cut is ended where it was cut, so its last page is written once more.
+            let page = tail.offset.saturating_sub(1) / page_bytes * page_bytes;
+            let mut prefix = vec![0; tail.offset - page];
+            let slot = log.live.back().copied().unwrap_or_default();
+            log.disk.read(slot, to_u32(page), &mut prefix)?;
+            log.buffer.extend(&prefix);
+            log.position = page;
+        }
+        Ok(log)
+    }
+}
+
+fn take_inventory<D: Disk>(disk: &D, seed: u32) -> Result<Inventory, Fault> {
+    let mut inventory = Inventory {
+        starts: Vec::new(),
+        slots: BTreeMap::new(),
+        floor: 1,
+    };
+    let mut page = vec![0; disk.page_bytes()];
+    let mut unreadable = None;
+    for slot in 0..disk.segments() {
+        disk.read(slot, 0, &mut page)?;
+        let found = write_start(seed, 0, &page).filter(|found| found.kind == record::START);
+        let start = found.and_then(|found| Some((found, Start::from_bytes(found.data).ok()?)));
+        let Some((found, start)) = start else {
+            inventory.starts.push(None);
+            if page.iter().any(|byte| *byte != 0) {
+                unreadable = Some(slot);
+            }
+            continue;
+        };
+        check_geometry(disk, &start)?;
+        inventory.starts.push(Some((found.generation, found.sync, start)));
+        inventory.floor = inventory.floor.max(start.oldest);
+        if let Some(other) = inventory.slots.insert(found.generation, slot) {
+            return Err(Fault::Damaged {
+                generation: found.generation,
+                offset: 0,
+                why: format!("it stands twice, in slots {other} and {slot}"),
+            });
+        }
+    }
+    match unreadable {
+        // The first start of a log fits into one sector: it is there or it is not.
+        Some(slot) if inventory.slots.is_empty() => Err(Fault::Damaged {
+            generation: 1,
+            offset: 0,
+            why: format!("slot {slot} has content and no segment can be read; is the FORMAT file another log's?"),
+        }),
+        _ => Ok(inventory),
+    }
+}
+
+fn check_geometry<D: Disk>(disk: &D, start: &Start) -> Result<(), Fault> {
+    let sizes = |segment: u32, page: u32| format!("segments of {segment} bytes and pages of {page}");
+    let found = sizes(start.segment_bytes, start.page_bytes);
+    let expected = sizes(disk.segment_bytes(), to_u32(disk.page_bytes()));
+    if found == expected {
+        Ok(())
+    } else {
+        Err(Fault::Geometry { found, expected })
+    }
+}
+
+/// The record that begins a write at the page that `page` begins with.
+fn write_start(seed: u32, offset: usize, page: &[u8]) -> Option<Found<'_>> {
+    // Both kinds are short: whatever length stands here, no more than this is looked at.
+    let found = record::parse(seed, offset, page.get(..record::START_BYTES)?)?;
+    matches!(found.kind, record::START | record::BEGIN).then_some(found)
+}
+
+/// Reads the log from its oldest segment to the first byte that does not hold.
+fn walk<D: Disk>(
+    disk: &D,
+    seed: u32,
+    inventory: &Inventory,
+    segment: &mut [u8],
+    each: &mut Each<'_>,
+) -> Result<Tail, Fault> {
+    let mut tail = Tail {
+        generation: 0,
+        offset: segment.len(),
+        inside: false,
+        sync: 1,
+        start: None,
+    };
+    let mut generation = inventory.floor;
+    while let Some(slot) = inventory.slots.get(&generation) {
+        let start = inventory.starts.get(to_usize(*slot)).copied().flatten();
+        let sync = start.map_or(0, |(_, sync, _)| sync);
+        if tail.generation == 0 {
+            tail.sync = sync;
+        }
+        if sync != tail.sync {
+            break;
+        }
+        disk.read(*slot, 0, segment)?;
+        tail.generation = generation;
+        if !walk_segment(disk.page_bytes(), seed, &mut tail, segment, each)? {
+            break;
+        }
+        generation += 1;
+    }
+    Ok(tail)
+}
+
+/// Reads one segment; false when the log ends in it.
+fn walk_segment(
+    page_bytes: usize,
+    seed: u32,
+    tail: &mut Tail,
+    segment: &[u8],
+    each: &mut Each<'_>,
+) -> Result<bool, Fault> {
+    tail.offset = 0;
+    tail.inside = false;
+    while tail.offset < segment.len() {
+        let rest = segment.get(tail.offset..).unwrap_or_default();
+        let found = record::parse(seed, tail.offset, rest);
+        let expected = |found: &Found<'_>| found.generation == tail.generation && found.sync == tail.sync;
+        let Some(found) = found.filter(expected) else {
+            return Ok(false);
+        };
+        let after = tail.offset + found.size;
+        match (found.kind, tail.inside) {
+            (record::START, false) if tail.offset == 0 => {
+                tail.start = Start::from_bytes(found.data).ok();
+                tail.inside = true;
+                each(found.kind, Location::default(), found.data)?;
+            }
+            (record::BEGIN, false) => tail.inside = true,
+            (record::START | record::BEGIN, true) | (_, false) => return Ok(false),
+            (record::WRITE_END | record::SYNC_END, true) => {
+                tail.inside = false;
+                tail.sync += u64::from(found.kind == record::SYNC_END);
+                tail.offset = after.next_multiple_of(page_bytes);
+                continue;
+            }
+            (record::SEGMENT_END, true) => {
+                tail.inside = false;
+                tail.offset = segment.len();
+                return Ok(true);
+            }
+            (kind, true) => {
+                let location = Location {
+                    generation: tail.generation,
+                    offset: to_u32(tail.offset),
+                    length: to_u32(found.data.len()),
+                };
+                each(kind, location, found.data)?;
+            }
+        }
+        tail.offset = after;
+    }
+    Ok(!tail.inside)
+}
+
+/// What does not hold at the tail is damage if anything was written after it had been synced.
+fn refuse_damage<D: Disk>(
+    disk: &D,
+    seed: u32,
+    inventory: &Inventory,
+    tail: &Tail,
+    segment: &mut [u8],
+) -> Result<(), Fault> {
+    // Where nothing holds, anything that holds elsewhere proves damage.
+    let sync = if tail.generation == 0 { 0 } else { tail.sync };
+    for (slot, start) in (0..).zip(&inventory.starts) {
+        let from = match start {
+            Some((generation, ..)) if *generation == tail.generation => {
+                tail.offset.next_multiple_of(disk.page_bytes())
+            }
+            Some((generation, ..)) if (inventory.floor..tail.generation).contains(generation) => continue,
+            _ => 0,
+        };
+        disk.read(slot, 0, segment)?;
+        for at in (from..segment.len()).step_by(disk.page_bytes()) {
+            let later = segment.get(at..).and_then(|rest| write_start(seed, at, rest));
+            let later = later.filter(|found| found.generation >= tail.generation && found.sync > sync);
+            if let Some(later) = later {
+                return Err(Fault::Damaged {
+                    generation: tail.generation.max(inventory.floor),
+                    offset: to_u32(tail.offset),
+                    why: format!(
+                        "what must stand there was synced, for segment {} goes on at byte {at}",
+                        later.generation
+                    ),
+                });
+            }
+        }
+    }
+    Ok(())
+}

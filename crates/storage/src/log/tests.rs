@@ -1,0 +1,489 @@
+use super::recover::LogConfig;
+use super::*;
+use crate::mem_disk::{Keep, MemDisk};
+use quorate_types::rng::Rng;
+
+const KIND: u8 = record::FIRST_FREE;
+const SEGMENT: u32 = 4096;
+const PAGE: usize = 512;
+
+const CONFIG: LogConfig = LogConfig {
+    salt: 7,
+    segments_max: 64,
+    segments_prepared: 0,
+};
+
+type Records = Vec<Vec<u8>>;
+
+fn open(disk: MemDisk) -> Result<(Log<MemDisk>, Records), Fault> {
+    let mut records = Vec::new();
+    let log = Log::open(disk, CONFIG, &mut |kind, location, data| {
+        if kind == KIND {
+            assert_eq!(location.length as usize, data.len());
+            records.push(data.to_vec());
+        }
+        Ok(())
+    })?;
+    Ok((log, records))
+}
+
+/// The n-th record of every test: says which one it is, and has `length` bytes.
+fn content(n: usize, length: usize) -> Vec<u8> {
+    let mut bytes = format!("record {n:05} ").into_bytes();
+    bytes.resize(length.max(bytes.len()), n as u8);
+    bytes
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Append(usize),
+    Sync,
+    /// Releases all segments but the newest ones.
+    KeepSegments(u32),
+}
+use Step::{Append, KeepSegments, Sync};
+
+/// What a run has done by the time it ended or the power went.
+#[derive(Default, Clone, Debug)]
+struct Ran {
+    /// Everything that was appended.
+    appended: Records,
+    /// How many of them were synced.
+    synced: usize,
+    /// How many of the first ones may be gone because their segment was released.
+    released: usize,
+}
+
+/// Runs the steps until one fails; the records go on from what `ran` has.
+fn run(log: &mut Log<MemDisk>, steps: &[Step], ran: &mut Ran) -> Result<(), Fault> {
+    let mut generations: Vec<u32> = Vec::new();
+    let before = ran.appended.len();
+    for step in steps {
+        match *step {
+            Append(length) => {
+                let bytes = content(ran.appended.len(), length);
+                ran.appended.push(bytes.clone());
+                let location = log.append(KIND, &[&bytes[..5], &bytes[5..]])?;
+                generations.push(location.generation);
+            }
+            Sync => {
+                log.write_and_sync()?;
+                ran.synced = ran.appended.len();
+            }
+            KeepSegments(count) => {
+                let oldest = (log.generation() + 1).saturating_sub(count);
+                log.release(oldest);
+                let gone = generations.iter().filter(|generation| **generation < oldest).count();
+                ran.released = ran.released.max(if gone > 0 { before + gone } else { 0 });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks what came back against what was done, and returns what has been done from the log's view.
+fn check_survivors(found: &Records, ran: &Ran, what: &str) -> Ran {
+    let first = match found.first() {
+        Some(first) => ran.appended.iter().position(|bytes| bytes == first),
+        None => Some(ran.appended.len().min(ran.released.max(ran.synced))),
+    };
+    let first = first.unwrap_or_else(|| panic!("{what}: a record that was never appended"));
+    assert!(first <= ran.released, "{what}: begins at {first}: {ran:?}");
+    let last = first + found.len();
+    assert!(last >= ran.synced, "{what}: ends at {last}, synced {}", ran.synced);
+    assert_eq!(found[..], ran.appended[first..last], "{what}");
+    Ran {
+        appended: ran.appended[..last].to_vec(),
+        synced: last,
+        released: ran.released,
+    }
+}
+
+fn small_steps() -> Vec<Step> {
+    vec![
+        Append(20), Append(100), Sync, Append(700), Sync, Append(0), Append(467), Sync,
+        Append(1500), Append(1500), Append(1500), Append(30), Sync, Append(3000), Sync,
+        Append(8), Sync, Append(2500), Append(2500), Append(2500), Sync, Append(1), Sync,
+    ]
+}
+
+fn recycling_steps() -> Vec<Step> {
+    let mut steps = Vec::new();
+    for round in 0..14 {
+        steps.extend([Append(900), Append(40 + round * 13), Sync, Append(1400), KeepSegments(2), Append(900)]);
+        if round % 3 != 1 {
+            steps.push(Sync);
+        }
+    }
+    steps.push(Sync);
+    steps
+}
+
+#[test]
+fn all_that_was_synced_comes_back() {
+    let (mut log, found) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
+    assert!(found.is_empty());
+    let mut ran = Ran::default();
+    run(&mut log, &small_steps(), &mut ran).unwrap();
+    let mut disk = log.into_disk();
+    for _ in 0..40 {
+        disk.crash(Keep::Nothing);
+        let (mut log, found) = open(disk).unwrap();
+        assert_eq!(found, ran.appended);
+        run(&mut log, &[Append(33), Sync], &mut ran).unwrap();
+        disk = log.into_disk();
+    }
+}
+
+#[test]
+fn a_record_is_read_where_it_lies() {
+    let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
+    let mut placed = Vec::new();
+    for n in 0..40 {
+        let bytes = content(n, n * 37);
+        placed.push((log.append(KIND, &[&bytes]).unwrap(), bytes));
+        if n % 5 == 4 {
+            log.write_and_sync().unwrap();
+        }
+        for (location, bytes) in &placed {
+            assert_eq!(log.read(*location).unwrap(), Some(bytes.as_slice()));
+        }
+    }
+    log.release(3);
+    assert_eq!(log.read(placed[0].0).unwrap(), None);
+    assert_eq!(log.oldest(), 3);
+}
+
+/// One write and one sync serve everything since the last ones.
+#[test]
+fn one_write_and_one_sync() {
+    let (mut log, _) = open(MemDisk::new(1 << 20, 4096)).unwrap();
+    assert_eq!(log.ledger().syncs, 0);
+    for _ in 0..10 {
+        log.append(KIND, &[&[1; 300]]).unwrap();
+    }
+    assert!(log.write_and_sync().unwrap());
+    assert!(!log.write_and_sync().unwrap(), "nothing to do");
+    let ledger = *log.ledger();
+    assert_eq!((ledger.log_writes, ledger.syncs, ledger.log_bytes), (1, 1, 4096));
+}
+
+/// The power goes at every single operation, and what was not synced survives in every way.
+fn cut_everywhere(steps: &[Step]) {
+    let mut seeds = Rng::new(11);
+    let mut cuts = 0;
+    for cut in 1.. {
+        let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
+        log.disk_mut().cut_power_after(cut);
+        let mut ran = Ran::default();
+        let ended = run(&mut log, steps, &mut ran);
+        for keep in 0..8 {
+            let mut disk = log.disk().clone();
+            let mut rng = seeds.fork();
+            disk.crash(match keep {
+                0 => Keep::Nothing,
+                1 => Keep::Everything,
+                _ => Keep::Sectors(&mut rng),
+            });
+            let what = format!("cut at {cut}, kept by {keep}");
+            let (again, found) = open(disk).unwrap_or_else(|fault| panic!("{what}: {fault}"));
+            let left = check_survivors(&found, &ran, &what);
+            cuts += 1;
+            go_on_and_cut_again(again, left, &mut rng, &what);
+        }
+        if ended.is_ok() {
+            break;
+        }
+    }
+    assert!(cuts > 200, "{cuts}");
+}
+
+/// After a crash the log is used on, loses power again somewhere, and still holds both.
+fn go_on_and_cut_again(mut log: Log<MemDisk>, mut ran: Ran, rng: &mut Rng, what: &str) {
+    log.disk_mut().cut_power_after(rng.between(1, 12));
+    let steps = [Append(600), Append(60), Sync, Append(1800), Sync, Append(900), Sync];
+    let _ = run(&mut log, &steps, &mut ran);
+    let mut disk = log.into_disk();
+    disk.crash(Keep::Sectors(rng));
+    let (_, found) = open(disk).unwrap_or_else(|fault| panic!("{what}, again: {fault}"));
+    check_survivors(&found, &ran, what);
+}
+
+#[test]
+fn power_may_go_at_every_operation() {
+    cut_everywhere(&small_steps());
+}
+
+#[test]
+fn power_may_go_at_every_operation_while_segments_are_used_again() {
+    cut_everywhere(&recycling_steps());
+}
+
+/// Opening writes too: the power goes at each of its operations, again and again.
+#[test]
+fn power_may_go_while_the_log_is_opened() {
+    let mut rng = Rng::new(5);
+    for cut in 1..120 {
+        let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
+        log.disk_mut().cut_power_after(cut);
+        let mut ran = Ran::default();
+        let _ = run(&mut log, &recycling_steps(), &mut ran);
+        let mut disk = log.into_disk();
+        disk.crash(Keep::Sectors(&mut rng));
+        for opening in 1..8 {
+            let mut attempt = disk.clone();
+            attempt.cut_power_after(opening);
+            // The disk is gone with the failed log: the same is done to a copy, by a shared handle.
+            let shared = Shared::new(attempt);
+            let _ = Log::open(shared.clone(), CONFIG, &mut |_, _, _| Ok(()));
+            let mut attempt = shared.take();
+            attempt.crash(Keep::Sectors(&mut rng));
+            let what = format!("cut at {cut}, opening cut at {opening}");
+            let (log, found) = open(attempt.clone()).unwrap_or_else(|fault| panic!("{what}: {fault}"));
+            let left = check_survivors(&found, &ran, &what);
+            go_on_and_cut_again(log, left, &mut rng, &what);
+            disk = attempt;
+        }
+    }
+}
+
+#[test]
+fn segments_are_used_again() {
+    let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
+    let mut ran = Ran::default();
+    for _ in 0..20 {
+        run(&mut log, &recycling_steps(), &mut ran).unwrap();
+        let disk = log.into_disk();
+        assert!(disk.segments() <= 6, "{}", disk.segments());
+        let (again, found) = open(disk).unwrap();
+        assert_eq!(found.last(), ran.appended.last());
+        log = again;
+    }
+    assert!(log.generation() > 100);
+}
+
+/// Every single bit of a small log is flipped. What was synced before the last sync is never lost silently, and
+/// nothing is ever made up.
+#[test]
+fn every_bit_flip_is_refused_or_harmless_or_a_tail() {
+    let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
+    let mut ran = Ran::default();
+    let mut steps = vec![Append(20), Append(100), Sync, Append(480), Append(0), Sync, Append(3000), Sync];
+    steps.extend([Append(1200), Append(40), Sync]);
+    run(&mut log, &steps, &mut ran).unwrap();
+    let before_last = ran.appended.len() - 2;
+    let disk = log.into_disk();
+    let (mut refused, mut harmless, mut cut) = (0, 0, 0);
+    for slot in 0..disk.segments() {
+        for byte in 0..SEGMENT {
+            for bit in 0..8 {
+                let mut damaged = disk.clone();
+                assert!(damaged.flip(slot, byte, bit));
+                match open(damaged) {
+                    Err(Fault::Damaged { .. }) => refused += 1,
+                    Ok((_, found)) if found == ran.appended => harmless += 1,
+                    Ok((_, found)) => {
+                        assert!(found.len() >= before_last, "{slot}/{byte}/{bit} lost a synced record");
+                        assert_eq!(found[..], ran.appended[..found.len()], "{slot}/{byte}/{bit}");
+                        cut += 1;
+                    }
+                    Err(fault) => panic!("{slot}/{byte}/{bit}: {fault}"),
+                }
+            }
+        }
+    }
+    assert!(refused > 8 * 3600 && harmless > 0 && cut > 8 * 1200, "{refused} {harmless} {cut}");
+}
+
+/// A damaged byte before the tail is refused wherever it is, also when it stands in a length.
+#[test]
+fn damage_before_the_last_sync_is_refused() {
+    let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
+    let mut ran = Ran::default();
+    run(&mut log, &small_steps(), &mut ran).unwrap();
+    let first = log.append(KIND, &[b"more"]).unwrap();
+    log.write_and_sync().unwrap();
+    let disk = log.into_disk();
+    for slot in 0..first.generation - 1 {
+        for byte in 0..record::START_BYTES as u32 {
+            let mut damaged = disk.clone();
+            damaged.flip(slot, byte, 3);
+            let refused = open(damaged).err();
+            // Only what pads the start to eight bytes belongs to nobody.
+            let padding = byte as usize >= record::HEADER_BYTES + record::Start::DATA_BYTES;
+            assert_eq!(matches!(refused, Some(Fault::Damaged { .. })), !padding, "{slot}/{byte}: {refused:?}");
+        }
+    }
+}
+
+#[test]
+fn another_salt_or_another_size_opens_nothing() {
+    let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
+    log.append(KIND, &[b"x"]).unwrap();
+    log.write_and_sync().unwrap();
+    let disk = log.into_disk();
+    let other = LogConfig { salt: 8, ..CONFIG };
+    let refused = Log::open(disk.clone(), other, &mut |_, _, _| Ok(())).err();
+    assert!(matches!(refused, Some(Fault::Damaged { .. })), "{refused:?}");
+
+    let mut larger = MemDisk::new(2 * SEGMENT, PAGE);
+    larger.grow().unwrap();
+    let mut first = vec![0; SEGMENT as usize];
+    disk.read(0, 0, &mut first).unwrap();
+    larger.write(0, 0, &first).unwrap();
+    let refused = Log::open(larger, CONFIG, &mut |_, _, _| Ok(())).err();
+    assert!(matches!(refused, Some(Fault::Geometry { .. })), "{refused:?}");
+}
+
+/// A body may consist of bytes that look like the start of a later write, on every page. Without the salt that
+/// proves nothing, also when its own record is torn.
+#[test]
+fn a_body_cannot_pretend_to_be_a_later_write() {
+    let forged = |offset: usize| {
+        let mut buffer = PageBuffer::new(PAGE);
+        let seed = crc32c::crc32c(&0u64.to_le_bytes());
+        record::push(&mut buffer, seed, offset, (1, 99, record::BEGIN), &[]);
+        buffer.as_slice().to_vec()
+    };
+    let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
+    run(&mut log, &[Append(20), Sync], &mut Ran::default()).unwrap();
+    let at = log.position + record::EMPTY_BYTES + record::HEADER_BYTES;
+    let mut body = vec![1; 2000];
+    for page in (0..SEGMENT as usize).step_by(PAGE) {
+        let forged = forged(page);
+        if let Some(place) = page.checked_sub(at).and_then(|from| body.get_mut(from..from + forged.len())) {
+            place.copy_from_slice(&forged);
+        }
+    }
+    log.append(KIND, &[&body]).unwrap();
+    log.write_and_sync().unwrap();
+    let offset = log.position as u32 - 1024;
+    let mut disk = log.into_disk();
+    disk.flip(0, offset, 0);
+    let (_, found) = open(disk).unwrap();
+    assert_eq!(found.len(), 1);
+}
+
+#[test]
+fn a_full_disk_stops_the_log_and_loses_nothing() {
+    let mut disk = MemDisk::new(SEGMENT, PAGE);
+    disk.set_capacity(u64::from(SEGMENT) * 3);
+    let (mut log, _) = open(disk).unwrap();
+    let mut ran = Ran::default();
+    let steps = [Append(1000), Sync].repeat(20);
+    assert_eq!(
+        run(&mut log, &steps, &mut ran),
+        Err(Fault::Full {
+            doing: "adding a segment to the log"
+        })
+    );
+    assert_eq!(log.write_and_sync(), Err(Fault::Stopped));
+    assert_eq!(log.append(KIND, &[b"x"]), Err(Fault::Stopped));
+    let mut disk = log.into_disk();
+    disk.crash(Keep::Nothing);
+    disk.set_capacity(u64::MAX);
+    let (mut log, found) = open(disk).unwrap();
+    check_survivors(&found, &ran, "full disk");
+    assert!(found.len() > 5);
+    run(&mut log, &[Append(1000), Sync], &mut ran).unwrap();
+}
+
+#[test]
+fn a_failed_write_or_sync_stops_the_log() {
+    for failing_sync in [false, true] {
+        let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
+        let mut ran = Ran::default();
+        run(&mut log, &[Append(10), Sync, Append(20)], &mut ran).unwrap();
+        log.disk_mut().fail_writes(!failing_sync);
+        log.disk_mut().fail_syncs(failing_sync);
+        assert!(matches!(log.write_and_sync(), Err(Fault::Io { .. })));
+        log.disk_mut().fail_writes(false);
+        log.disk_mut().fail_syncs(false);
+        assert_eq!(log.write_and_sync(), Err(Fault::Stopped), "a failed sync is never tried again");
+        let mut disk = log.into_disk();
+        disk.crash(Keep::Nothing);
+        assert_eq!(open(disk).unwrap().1, ran.appended[..1]);
+    }
+}
+
+#[test]
+fn a_record_larger_than_a_segment_is_refused() {
+    let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
+    let most = log.record_bytes_max();
+    let refused = log.append(KIND, &[&vec![1; most + 1]]);
+    assert!(matches!(refused, Err(Fault::TooLarge { .. })));
+    log.append(KIND, &[&vec![1; most]]).unwrap();
+    log.append(KIND, &[&vec![2; most]]).unwrap();
+    log.write_and_sync().unwrap();
+    let (_, found) = open(log.into_disk()).unwrap();
+    assert_eq!(found, [vec![1; most], vec![2; most]]);
+}
+
+#[test]
+fn the_limit_on_segments_is_kept() {
+    let config = LogConfig {
+        segments_max: 2,
+        ..CONFIG
+    };
+    let mut log = Log::open(MemDisk::new(SEGMENT, PAGE), config, &mut |_, _, _| Ok(())).unwrap();
+    let filled = (0..20).try_for_each(|_| log.append(KIND, &[&[0; 1000]]).map(|_| ()));
+    assert_eq!(filled, Err(Fault::Budget { limit: 8192 }));
+}
+
+/// A disk that a test can take back after the log that owned it has failed.
+#[derive(Clone)]
+struct Shared(std::sync::Arc<std::sync::Mutex<MemDisk>>);
+
+impl Shared {
+    fn new(disk: MemDisk) -> Self {
+        Self(std::sync::Arc::new(std::sync::Mutex::new(disk)))
+    }
+    fn take(&self) -> MemDisk {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Disk for Shared {
+    fn page_bytes(&self) -> usize {
+        PAGE
+    }
+    fn segment_bytes(&self) -> u32 {
+        SEGMENT
+    }
+    fn segments(&self) -> u32 {
+        self.0.lock().unwrap().segments()
+    }
+    fn grow(&mut self) -> Result<u32, Fault> {
+        self.0.lock().unwrap().grow()
+    }
+    fn prepare(&mut self) -> Result<bool, Fault> {
+        Ok(false)
+    }
+    fn write(&mut self, slot: u32, offset: u32, pages: &[u8]) -> Result<(), Fault> {
+        self.0.lock().unwrap().write(slot, offset, pages)
+    }
+    fn sync(&mut self) -> Result<(), Fault> {
+        self.0.lock().unwrap().sync()
+    }
+    fn read(&self, slot: u32, offset: u32, into: &mut [u8]) -> Result<(), Fault> {
+        self.0.lock().unwrap().read(slot, offset, into)
+    }
+    fn blob_begin(&mut self, _: &str) -> Result<(), Fault> {
+        unreachable!()
+    }
+    fn blob_append(&mut self, _: &[u8]) -> Result<(), Fault> {
+        unreachable!()
+    }
+    fn blob_commit(&mut self) -> Result<(), Fault> {
+        unreachable!()
+    }
+    fn blobs(&self) -> Result<Vec<(String, u64)>, Fault> {
+        unreachable!()
+    }
+    fn blob_read(&self, _: &str, _: u64, _: &mut [u8]) -> Result<(), Fault> {
+        unreachable!()
+    }
+    fn blob_delete(&mut self, _: &str) -> Result<(), Fault> {
+        unreachable!()
+    }
+}

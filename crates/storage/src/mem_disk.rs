@@ -1,0 +1,386 @@
+//! A disk in memory, for the simulator and for running without durability.
+//!
+//! It tells apart what was written and what was synced, so that a crash can lose the difference, wholly or in
+//! sectors of 512 bytes. Every fault is a method that the caller chooses to call: nothing here is random.
+
+use crate::disk::Disk;
+use crate::fault::Fault;
+use crate::number::{to_u32, to_u64, to_usize};
+use quorate_types::rng::Rng;
+use std::collections::BTreeMap;
+
+const SECTOR: usize = 512;
+
+/// What of the unsynced writes a crash leaves.
+#[derive(Debug)]
+pub enum Keep<'a> {
+    /// Nothing.
+    Nothing,
+    /// All of it, as when only the process dies.
+    Everything,
+    /// Some sectors, each with one chance in two.
+    Sectors(&'a mut Rng),
+}
+
+/// What a blob operation that was cut off by a power failure would have done.
+#[derive(Clone, Debug)]
+enum Unsure {
+    Commit(String, Vec<u8>),
+    Delete(String),
+}
+
+/// A disk in memory.
+#[derive(Clone, Debug)]
+pub struct MemDisk {
+    segment_bytes: u32,
+    page_bytes: usize,
+    segments: Vec<Vec<u8>>,
+    /// How many of `segments` the disk would still have after a crash.
+    segments_synced: usize,
+    /// What stood in each sector that was written since the last sync.
+    before: BTreeMap<(u32, u32), [u8; SECTOR]>,
+    blobs: BTreeMap<String, Vec<u8>>,
+    unfinished: Option<(String, Vec<u8>)>,
+    unsure: Option<Unsure>,
+    crashes: bool,
+    capacity_bytes: u64,
+    operations: u64,
+    power_lasts: u64,
+    failing_writes: bool,
+    failing_syncs: bool,
+    unsynced_bytes: u64,
+    synced_bytes: u64,
+    syncs: u64,
+}
+
+impl MemDisk {
+    /// An empty disk with segments of `segment_bytes`, a multiple of `page_bytes`, which is a power of two and
+    /// at least 512.
+    #[must_use]
+    pub fn new(segment_bytes: u32, page_bytes: usize) -> Self {
+        assert!(page_bytes.is_power_of_two() && page_bytes >= SECTOR);
+        assert!(segment_bytes > 0 && to_usize(segment_bytes).is_multiple_of(page_bytes));
+        Self {
+            segment_bytes,
+            page_bytes,
+            segments: Vec::new(),
+            segments_synced: 0,
+            before: BTreeMap::new(),
+            blobs: BTreeMap::new(),
+            unfinished: None,
+            unsure: None,
+            crashes: true,
+            capacity_bytes: u64::MAX,
+            operations: 0,
+            power_lasts: u64::MAX,
+            failing_writes: false,
+            failing_syncs: false,
+            unsynced_bytes: 0,
+            synced_bytes: 0,
+            syncs: 0,
+        }
+    }
+
+    /// A disk that does not remember what was unsynced, for running without durability: faster, and
+    /// [`MemDisk::crash`] loses nothing.
+    #[must_use]
+    pub fn volatile(segment_bytes: u32, page_bytes: usize) -> Self {
+        Self {
+            crashes: false,
+            ..Self::new(segment_bytes, page_bytes)
+        }
+    }
+
+    /// From now on the disk is full when segments and blobs together have this many bytes.
+    pub fn set_capacity(&mut self, bytes: u64) {
+        self.capacity_bytes = bytes;
+    }
+
+    /// Lets every write fail, or no longer.
+    pub fn fail_writes(&mut self, failing: bool) {
+        self.failing_writes = failing;
+    }
+
+    /// Lets every sync fail, or no longer. Of what was written since the last one a crash decides.
+    pub fn fail_syncs(&mut self, failing: bool) {
+        self.failing_syncs = failing;
+    }
+
+    /// Cuts the power during the `operations`-th operation from now that changes something: it and all later
+    /// ones fail until [`MemDisk::crash`], which also decides what it still did.
+    pub fn cut_power_after(&mut self, operations: u64) {
+        self.power_lasts = self.operations.saturating_add(operations);
+    }
+
+    /// Operations so far that change something: writes, syncs, new segments, and all that is done to blobs.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    /// Loses power, or the process, and comes back.
+    pub fn crash(&mut self, mut keep: Keep<'_>) {
+        let mut kept = |keep: &mut Keep<'_>| match keep {
+            Keep::Nothing => false,
+            Keep::Everything => true,
+            Keep::Sectors(rng) => rng.below(2) == 1,
+        };
+        // From the last segment: a file that grew keeps a beginning of what was added.
+        while self.crashes && self.segments.len() > self.segments_synced && !kept(&mut keep) {
+            self.segments.pop();
+        }
+        for ((slot, sector), content) in std::mem::take(&mut self.before) {
+            if kept(&mut keep) {
+                continue;
+            }
+            let at = to_usize(sector) * SECTOR;
+            let segment = self.segments.get_mut(to_usize(slot));
+            if let Some(target) = segment.and_then(|bytes| bytes.get_mut(at..at + SECTOR)) {
+                target.copy_from_slice(&content);
+            }
+        }
+        match self.unsure.take() {
+            Some(Unsure::Commit(name, bytes)) if kept(&mut keep) => {
+                self.blobs.insert(name, bytes);
+            }
+            Some(Unsure::Delete(name)) if kept(&mut keep) => {
+                self.blobs.remove(&name);
+            }
+            _ => {}
+        }
+        self.unfinished = None;
+        self.segments_synced = self.segments.len();
+        self.unsynced_bytes = 0;
+        self.power_lasts = u64::MAX;
+    }
+
+    /// Flips one bit of a segment: bit rot. False when there is no such byte.
+    pub fn flip(&mut self, slot: u32, byte: u32, bit: u8) -> bool {
+        let target = self
+            .segments
+            .get_mut(to_usize(slot))
+            .and_then(|bytes| bytes.get_mut(to_usize(byte)));
+        flip(target, bit)
+    }
+
+    /// Flips one bit of a blob: bit rot. False when there is no such byte.
+    pub fn flip_blob(&mut self, name: &str, byte: usize, bit: u8) -> bool {
+        flip(
+            self.blobs.get_mut(name).and_then(|bytes| bytes.get_mut(byte)),
+            bit,
+        )
+    }
+
+    /// Bytes written to segments that no sync has covered yet.
+    #[must_use]
+    pub fn unsynced_bytes(&self) -> u64 {
+        self.unsynced_bytes
+    }
+
+    /// Bytes written to segments that a sync has covered, since the disk was made.
+    #[must_use]
+    pub fn synced_bytes(&self) -> u64 {
+        self.synced_bytes
+    }
+
+    /// Completed syncs since the disk was made.
+    #[must_use]
+    pub fn syncs(&self) -> u64 {
+        self.syncs
+    }
+
+    /// Bytes of segments and blobs.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        let segments = to_u64(self.segments.len()).saturating_mul(u64::from(self.segment_bytes));
+        let unfinished = self.unfinished.as_ref().map_or(0, |(_, bytes)| bytes.len());
+        let blobs: usize = self.blobs.values().map(Vec::len).sum();
+        segments.saturating_add(to_u64(blobs + unfinished))
+    }
+
+    /// Counts an operation. `Err` when there is no power; `Ok(false)` when the power goes during this one.
+    fn operate(&mut self, doing: &'static str) -> Result<bool, Fault> {
+        if self.operations >= self.power_lasts {
+            return Err(no_power(doing));
+        }
+        self.operations += 1;
+        Ok(self.operations < self.power_lasts)
+    }
+
+    fn room_for(&self, bytes: u64, doing: &'static str) -> Result<(), Fault> {
+        if self.used_bytes().saturating_add(bytes) > self.capacity_bytes {
+            Err(Fault::Full { doing })
+        } else {
+            Ok(())
+        }
+    }
+
+    fn remember(&mut self, slot: u32, offset: u32, length: usize) {
+        let Some(segment) = self.segments.get(to_usize(slot)) else {
+            return;
+        };
+        let first = to_usize(offset) / SECTOR;
+        for (i, content) in segment.chunks_exact(SECTOR).enumerate().skip(first).take(length / SECTOR) {
+            let mut sector = [0; SECTOR];
+            sector.copy_from_slice(content);
+            self.before.entry((slot, to_u32(i))).or_insert(sector);
+        }
+    }
+}
+
+fn flip(target: Option<&mut u8>, bit: u8) -> bool {
+    match target {
+        Some(byte) => {
+            *byte ^= 1 << (bit % 8);
+            true
+        }
+        None => false,
+    }
+}
+
+fn no_power(doing: &'static str) -> Fault {
+    Fault::Io {
+        doing,
+        error: "no power".to_owned(),
+    }
+}
+
+fn made_to_fail(doing: &'static str) -> Fault {
+    Fault::Io {
+        doing,
+        error: "made to fail".to_owned(),
+    }
+}
+
+fn outside(doing: &'static str) -> Fault {
+    Fault::Io {
+        doing,
+        error: "outside of the disk".to_owned(),
+    }
+}
+
+impl Disk for MemDisk {
+    fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    fn segment_bytes(&self) -> u32 {
+        self.segment_bytes
+    }
+
+    fn segments(&self) -> u32 {
+        to_u32(self.segments.len())
+    }
+
+    fn grow(&mut self) -> Result<u32, Fault> {
+        let doing = "adding a segment to the log";
+        let powered = self.operate(doing)?;
+        self.room_for(u64::from(self.segment_bytes), doing)?;
+        let slot = self.segments();
+        self.segments.push(vec![0; to_usize(self.segment_bytes)]);
+        if powered { Ok(slot) } else { Err(no_power(doing)) }
+    }
+
+    fn prepare(&mut self) -> Result<bool, Fault> {
+        Ok(false)
+    }
+
+    fn write(&mut self, slot: u32, offset: u32, pages: &[u8]) -> Result<(), Fault> {
+        let doing = "writing the log";
+        let powered = self.operate(doing)?;
+        if self.failing_writes {
+            return Err(made_to_fail(doing));
+        }
+        assert!(pages.len().is_multiple_of(self.page_bytes) && to_usize(offset).is_multiple_of(self.page_bytes));
+        if self.crashes {
+            self.remember(slot, offset, pages.len());
+        }
+        let at = to_usize(offset);
+        let segment = self.segments.get_mut(to_usize(slot));
+        let target = segment.and_then(|bytes| bytes.get_mut(at..at.saturating_add(pages.len())));
+        target.ok_or_else(|| outside(doing))?.copy_from_slice(pages);
+        self.unsynced_bytes = self.unsynced_bytes.saturating_add(to_u64(pages.len()));
+        if powered { Ok(()) } else { Err(no_power(doing)) }
+    }
+
+    fn sync(&mut self) -> Result<(), Fault> {
+        let doing = "syncing the log";
+        if !self.operate(doing)? {
+            return Err(no_power(doing));
+        }
+        if self.failing_syncs {
+            return Err(made_to_fail(doing));
+        }
+        self.before.clear();
+        self.segments_synced = self.segments.len();
+        self.synced_bytes = self.synced_bytes.saturating_add(self.unsynced_bytes);
+        self.unsynced_bytes = 0;
+        self.syncs += 1;
+        Ok(())
+    }
+
+    fn read(&self, slot: u32, offset: u32, into: &mut [u8]) -> Result<(), Fault> {
+        let at = to_usize(offset);
+        let segment = self.segments.get(to_usize(slot));
+        let source = segment.and_then(|bytes| bytes.get(at..at.saturating_add(into.len())));
+        into.copy_from_slice(source.ok_or_else(|| outside("reading the log"))?);
+        Ok(())
+    }
+
+    fn blob_begin(&mut self, name: &str) -> Result<(), Fault> {
+        let doing = "beginning a snapshot file";
+        let powered = self.operate(doing)?;
+        self.unfinished = Some((name.to_owned(), Vec::new()));
+        if powered { Ok(()) } else { Err(no_power(doing)) }
+    }
+
+    fn blob_append(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        let doing = "writing a snapshot file";
+        let powered = self.operate(doing)?;
+        if self.failing_writes {
+            return Err(made_to_fail(doing));
+        }
+        self.room_for(to_u64(bytes.len()), doing)?;
+        let (_, blob) = self.unfinished.as_mut().ok_or_else(|| outside(doing))?;
+        blob.extend_from_slice(bytes);
+        if powered { Ok(()) } else { Err(no_power(doing)) }
+    }
+
+    fn blob_commit(&mut self) -> Result<(), Fault> {
+        let doing = "finishing a snapshot file";
+        let powered = self.operate(doing)?;
+        if self.failing_syncs {
+            return Err(made_to_fail(doing));
+        }
+        let (name, bytes) = self.unfinished.take().ok_or_else(|| outside(doing))?;
+        if !powered {
+            self.unsure = Some(Unsure::Commit(name, bytes));
+            return Err(no_power(doing));
+        }
+        self.blobs.insert(name, bytes);
+        Ok(())
+    }
+
+    fn blobs(&self) -> Result<Vec<(String, u64)>, Fault> {
+        let sized = |(name, bytes): (&String, &Vec<u8>)| (name.clone(), to_u64(bytes.len()));
+        Ok(self.blobs.iter().map(sized).collect())
+    }
+
+    fn blob_read(&self, name: &str, offset: u64, into: &mut [u8]) -> Result<(), Fault> {
+        let at = usize::try_from(offset).unwrap_or(usize::MAX);
+        let blob = self.blobs.get(name);
+        let source = blob.and_then(|bytes| bytes.get(at..at.saturating_add(into.len())));
+        into.copy_from_slice(source.ok_or_else(|| outside("reading a snapshot file"))?);
+        Ok(())
+    }
+
+    fn blob_delete(&mut self, name: &str) -> Result<(), Fault> {
+        let doing = "deleting a snapshot file";
+        if !self.operate(doing)? {
+            self.unsure = Some(Unsure::Delete(name.to_owned()));
+            return Err(no_power(doing));
+        }
+        self.blobs.remove(name);
+        Ok(())
+    }
+}
