@@ -1,0 +1,22 @@
+//! Configuration: `cluster.toml`, equal at every node and client, and `node.toml`, one for each node.
+//!
+//! * Every field is documented where it is read ([`cluster`], [`node`]); the comments of generated files are
+//!   the same words.
+//! * Every field must be there, unknown ones are refused, and every error is one line that names file, line and
+//!   field, what was expected, and what to do.
+//! * `cluster.toml` decides; `node.toml` holds only what may differ between nodes.
+
+mod cluster;
+mod error;
+mod node;
+mod number;
+mod params;
+mod reader;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use cluster::{ClusterConfig, LinkAuth, ReplicaAddresses, application_name, client_auth_name};
+pub use error::ConfigError;
+pub use node::{Durability, NodeConfig, NodeKeys, Placement};
+pub use number::{parse_size, show_size};

@@ -1,0 +1,409 @@
+//! `node.toml`: what may differ between nodes.
+
+use super::cluster::{ClusterConfig, LinkAuth, name_of};
+use super::error::ConfigError;
+use super::params::{self, Kind};
+use super::reader::{Field, Origin, Source};
+use super::writer::Writer;
+use crate::keys;
+use quorate_crypto::SigningKey;
+use quorate_types::{ClientAuth, Genesis, PublicKey, ReplicaId};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// What a promise waits for before it leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Durability {
+    /// The disk has it.
+    #[default]
+    Fsync,
+    /// The operating system has it: survives a crash of the process, not of the machine.
+    Os,
+    /// Nothing is written: for tests.
+    None,
+}
+
+impl Durability {
+    /// All with their names.
+    pub const NAMES: [(&'static str, Self); 3] = [("fsync", Self::Fsync), ("os", Self::Os), ("none", Self::None)];
+
+    /// The name in files and on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        name_of(&Self::NAMES, self)
+    }
+}
+
+/// What runs on which thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Placement {
+    /// Everything on one thread.
+    #[default]
+    Inline,
+}
+
+impl Placement {
+    /// All with their names.
+    pub const NAMES: [(&'static str, Self); 1] = [("inline", Self::Inline)];
+
+    /// The name in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        name_of(&Self::NAMES, self)
+    }
+}
+
+const LOG_LEVELS: [(&str, tracing::Level); 5] = [
+    ("error", tracing::Level::ERROR),
+    ("warn", tracing::Level::WARN),
+    ("info", tracing::Level::INFO),
+    ("debug", tracing::Level::DEBUG),
+    ("trace", tracing::Level::TRACE),
+];
+
+/// What a node may use of its disk at least beyond what it keeps for laggards: snapshots and segments in use.
+const DISK_RESERVE_BYTES: u64 = 256 << 20;
+const KEEP_BYTES_MIN: u64 = 16 << 20;
+const DISK_BYTES_CEILING: u64 = 64 << 40;
+
+/// `node.toml` with the `cluster.toml` that it names, read and checked.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// What is equal everywhere.
+    pub cluster: ClusterConfig,
+    /// Which replica this is.
+    pub id: ReplicaId,
+    /// Path of `cluster.toml` as the file says it; relative paths begin at the folder of the file.
+    pub cluster_file: PathBuf,
+    /// Log and snapshots.
+    pub data_dir: PathBuf,
+    /// Where other replicas are listened for.
+    pub listen_peers: SocketAddr,
+    /// Where clients are listened for.
+    pub listen_clients: SocketAddr,
+    /// The file of the key that signs statements.
+    pub replica_key: PathBuf,
+    /// The file of the key that is shown on connections.
+    pub link_key: PathBuf,
+    /// What a promise waits for.
+    pub durability: Durability,
+    /// What runs on which thread.
+    pub placement: Placement,
+    /// Bytes of disk that may be used.
+    pub disk_bytes_max: u64,
+    /// Bytes of decided blocks that are kept for laggards.
+    pub keep_bytes: u64,
+    /// Whether inputs are recorded.
+    pub record: bool,
+    /// What is logged.
+    pub log: tracing::Level,
+    /// Local parameters of the protocol that the file sets.
+    pub local_params: toml::Table,
+    origin: Option<Origin>,
+}
+
+/// The private keys of a node.
+#[derive(Clone, Debug)]
+pub struct NodeKeys {
+    /// Signs statements and nothing else.
+    pub replica: SigningKey,
+    /// Is shown on connections.
+    pub link: SigningKey,
+}
+
+const ID: Field = Field {
+    name: "id",
+    about: "Which replica of cluster.toml this is.",
+    example: "0",
+};
+const CLUSTER: Field = Field {
+    name: "cluster",
+    about: "The file that all nodes share. Relative paths begin at the folder of this file.",
+    example: "\"../cluster.toml\"",
+};
+const DATA_DIR: Field = Field {
+    name: "data_dir",
+    about: "Log and snapshots. Made by `quorate testnet`; belongs to this replica alone.",
+    example: "\"data\"",
+};
+const LISTEN_PEERS: Field = Field {
+    name: "listen_peers",
+    about: "Where this node listens for other replicas.",
+    example: "\"127.0.0.1:4000\"",
+};
+const LISTEN_CLIENTS: Field = Field {
+    name: "listen_clients",
+    about: "Where this node listens for clients.",
+    example: "\"127.0.0.1:4001\"",
+};
+const REPLICA_KEY: Field = Field {
+    name: "replica_key",
+    about: "Private key that signs statements. Readable by its owner only.",
+    example: "\"replica.key\"",
+};
+const LINK_KEY: Field = Field {
+    name: "link_key",
+    about: "Private key that is shown on connections. Readable by its owner only.",
+    example: "\"link.key\"",
+};
+const DURABILITY: Field = Field {
+    name: "durability",
+    about: "What a promise waits for: \"fsync\" (the disk has it), \"os\" (the operating system has it: a power cut can\n\
+            break the promise), \"none\" (nothing is written; tests only, nodes start with --insecure alone).",
+    example: "\"fsync\"",
+};
+const PLACEMENT: Field = Field {
+    name: "placement",
+    about: "What runs on which thread: \"inline\" is everything on one.",
+    example: "\"inline\"",
+};
+const DISK_BYTES: Field = Field {
+    name: "disk_bytes_max",
+    about: "Disk that may be used in all; at least keep_bytes and 256MiB.",
+    example: "\"8GiB\"",
+};
+const KEEP_BYTES: Field = Field {
+    name: "keep_bytes",
+    about: "Decided blocks kept for replicas that were away. Who was away for longer cannot catch up.",
+    example: "\"1GiB\"",
+};
+const RECORD: Field = Field {
+    name: "record",
+    about: "Whether inputs are recorded for a replay. Not part of this version: false.",
+    example: "false",
+};
+const LOG: Field = Field {
+    name: "log",
+    about: "What is logged on the error stream: \"error\", \"warn\", \"info\", \"debug\" or \"trace\".",
+    example: "\"info\"",
+};
+
+impl NodeConfig {
+    /// The configuration of a new node whose files lie in one folder: keys, data, and `cluster.toml` above it.
+    #[must_use]
+    pub fn new(cluster: ClusterConfig, id: ReplicaId, listen: (SocketAddr, SocketAddr)) -> Self {
+        Self {
+            cluster,
+            id,
+            cluster_file: "../cluster.toml".into(),
+            data_dir: "data".into(),
+            listen_peers: listen.0,
+            listen_clients: listen.1,
+            replica_key: "replica.key".into(),
+            link_key: "link.key".into(),
+            durability: Durability::default(),
+            placement: Placement::default(),
+            disk_bytes_max: 8 << 30,
+            keep_bytes: 1 << 30,
+            record: false,
+            log: tracing::Level::INFO,
+            local_params: toml::Table::new(),
+            origin: None,
+        }
+    }
+
+    /// Reads and checks a `node.toml` and the `cluster.toml` that it names. Paths in the result are relative to
+    /// the current folder, or absolute.
+    ///
+    /// # Errors
+    /// The first thing that is wrong in either file.
+    pub fn load(file: &Path) -> Result<Self, ConfigError> {
+        let source = Source::read(file)?;
+        let mut root = source.parse()?;
+        let mut origin = source.origin();
+        let id: u16 = root.number(&ID, 0..=u64::from(u16::MAX))?;
+        let cluster_file = origin.resolve(&root.path(&CLUSTER)?);
+        let mut config = Self {
+            cluster: ClusterConfig::load(&cluster_file)?,
+            id: ReplicaId(id),
+            cluster_file,
+            data_dir: origin.resolve(&root.path(&DATA_DIR)?),
+            listen_peers: root.address(&LISTEN_PEERS)?,
+            listen_clients: root.address(&LISTEN_CLIENTS)?,
+            replica_key: origin.resolve(&root.path(&REPLICA_KEY)?),
+            link_key: origin.resolve(&root.path(&LINK_KEY)?),
+            durability: root.choice(&DURABILITY, &Durability::NAMES)?,
+            placement: root.choice(&PLACEMENT, &Placement::NAMES)?,
+            disk_bytes_max: root.size(&DISK_BYTES, KEEP_BYTES_MIN.saturating_add(DISK_RESERVE_BYTES)..=DISK_BYTES_CEILING)?,
+            keep_bytes: root.size(&KEEP_BYTES, KEEP_BYTES_MIN..=DISK_BYTES_CEILING)?,
+            record: root.value(&RECORD, "false", |value| value.as_bool().filter(|record| !record))?,
+            log: root.choice(&LOG, &LOG_LEVELS)?,
+            local_params: toml::Table::new(),
+            origin: None,
+        };
+        let (params, lines) = params::read(&source, &mut root, config.cluster.entry, Kind::Local)?;
+        config.local_params = params;
+        origin.add(lines);
+        origin.add(root.finish()?);
+        config.origin = Some(origin);
+        config.check()?;
+        Ok(config)
+    }
+
+    /// All parameters of the protocol that are set, shared and local.
+    #[must_use]
+    pub fn params(&self) -> toml::Table {
+        let mut params = self.cluster.params.clone();
+        params.extend(self.local_params.clone());
+        params
+    }
+
+    /// Genesis, which decides.
+    #[must_use]
+    pub fn genesis(&self) -> &Genesis {
+        &self.cluster.genesis
+    }
+
+    /// An error about a parameter of the protocol, which only the protocol can judge.
+    #[must_use]
+    pub fn params_error(&self, name: &str, expected: &str) -> ConfigError {
+        let field = format!("{}.{name}", params::table_path(self.cluster.entry));
+        let problem = format!("expected {expected}; correct it");
+        if self.cluster.params.contains_key(name) {
+            self.cluster.error(&field, problem)
+        } else {
+            self.error(&field, problem)
+        }
+    }
+
+    /// Reads the private keys, which must be the listed ones.
+    ///
+    /// # Errors
+    /// When a file cannot be read, is readable by others, or holds another key than `cluster.toml` lists.
+    pub fn keys(&self) -> Result<NodeKeys, ConfigError> {
+        let member = self.genesis().members.get(self.id.index());
+        let member = member.ok_or_else(|| self.error(ID.name, "not a replica of this cluster"))?;
+        Ok(NodeKeys {
+            replica: self.key(&REPLICA_KEY, &self.replica_key, "sign", member.sign)?,
+            link: self.key(&LINK_KEY, &self.link_key, "link", member.link)?,
+        })
+    }
+
+    fn key(&self, field: &Field, file: &Path, listed_as: &str, listed: PublicKey) -> Result<SigningKey, ConfigError> {
+        let key = keys::read_private(file).map_err(|error| self.error(field.name, error.to_string()))?;
+        if key.public() == listed {
+            return Ok(key);
+        }
+        let problem = format!(
+            "{} holds the key {}, but cluster.toml lists {listed} as replicas[{}].{listed_as}; use that replica's own key file",
+            file.display(),
+            key.public(),
+            self.id
+        );
+        Err(self.error(field.name, problem))
+    }
+
+    /// What of this configuration is for benchmarks and tests only: a node with any of it starts only when told
+    /// that this is meant.
+    #[must_use]
+    pub fn insecure(&self) -> Option<ConfigError> {
+        if self.genesis().client_auth == ClientAuth::None {
+            let problem = "\"none\" lets anybody act for any client; make a cluster with \"signature\", or start with --insecure for a benchmark";
+            return Some(self.cluster.error("genesis.client_auth", problem));
+        }
+        if self.cluster.link_auth == LinkAuth::Plain {
+            let problem = "\"plain\" lets anybody act for any replica; write link_auth = \"tls\", or start with --insecure for a benchmark";
+            return Some(self.cluster.error("link_auth", problem));
+        }
+        if self.durability == Durability::None {
+            let problem = "\"none\" forgets promises at every restart; write durability = \"fsync\", or start with --insecure for a test";
+            return Some(self.error(DURABILITY.name, problem));
+        }
+        None
+    }
+
+    /// An error about a field of this file.
+    #[must_use]
+    pub fn error(&self, field: &str, problem: impl Into<String>) -> ConfigError {
+        match &self.origin {
+            Some(origin) => origin.error(field, problem),
+            None => ConfigError {
+                file: "node.toml".into(),
+                line: None,
+                field: field.to_owned(),
+                problem: problem.into(),
+            },
+        }
+    }
+
+    /// The file that this was read from.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        self.origin.as_ref().map(Origin::file)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let n = self.cluster.n();
+        if self.id.index() >= n {
+            let problem = format!(
+                "expected a whole number from 0 to {}, since {} lists {n} replicas; correct it",
+                n.saturating_sub(1),
+                self.cluster_file.display()
+            );
+            return Err(self.error(ID.name, problem));
+        }
+        if same_socket(self.listen_peers, self.listen_clients) {
+            let problem = "is the address of listen_peers too; peers and clients need a port each";
+            return Err(self.error(LISTEN_CLIENTS.name, problem));
+        }
+        if self.disk_bytes_max < self.keep_bytes.saturating_add(DISK_RESERVE_BYTES) {
+            let problem = "expected at least keep_bytes and 256MiB; raise it, or lower keep_bytes";
+            return Err(self.error(DISK_BYTES.name, problem));
+        }
+        // What has the right type may still be out of the range of the protocol's own numbers.
+        if let Err(error) = (self.cluster.entry.synchrony)(&self.params()) {
+            return Err(self.error(&params::table_path(self.cluster.entry), format!("{error}; correct it")));
+        }
+        Ok(())
+    }
+
+    /// The file, with every field explained.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let mut out = Writer::new();
+        let cluster = self.cluster.cluster_id();
+        out.comment(&format!("Node of replica {} in Quorate cluster {cluster}.", self.id));
+        out.gap();
+        out.value(&ID, self.id);
+        out.text(&CLUSTER, self.cluster_file.display());
+        out.text(&DATA_DIR, self.data_dir.display());
+        out.text(&LISTEN_PEERS, self.listen_peers);
+        out.text(&LISTEN_CLIENTS, self.listen_clients);
+        out.text(&REPLICA_KEY, self.replica_key.display());
+        out.text(&LINK_KEY, self.link_key.display());
+        out.text(&DURABILITY, self.durability.name());
+        out.text(&PLACEMENT, self.placement.name());
+        out.size(&DISK_BYTES, self.disk_bytes_max);
+        out.size(&KEEP_BYTES, self.keep_bytes);
+        out.value(&RECORD, self.record);
+        out.text(&LOG, name_of(&LOG_LEVELS, self.log));
+        self.write_params(&mut out);
+        out.finish()
+    }
+
+    /// What is set, and as comments the defaults of the rest.
+    fn write_params(&self, out: &mut Writer) {
+        let spec = &self.cluster.entry.spec;
+        let defaults = (self.cluster.entry.params)().unwrap_or_default();
+        let local: Vec<(&String, &toml::Value)> =
+            defaults.iter().filter(|(name, _)| !spec.shared_params.contains(&name.as_str())).collect();
+        if local.is_empty() {
+            return;
+        }
+        out.gap();
+        out.comment("Parameters of the protocol that each node may choose. What is not set has its default.");
+        out.header(&params::table_path(self.cluster.entry));
+        for (name, default) in local {
+            match self.local_params.get(name) {
+                Some(value) => out.raw(&format!("{name} = {value}")),
+                None => out.comment(&format!("{name} = {default}")),
+            }
+        }
+    }
+}
+
+/// Whether two listeners would collide.
+fn same_socket(a: SocketAddr, b: SocketAddr) -> bool {
+    let any = |ip: IpAddr| ip.is_unspecified();
+    a.port() == b.port() && (a.ip() == b.ip() || any(a.ip()) || any(b.ip()))
+}

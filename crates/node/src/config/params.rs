@@ -1,0 +1,97 @@
+//! `[protocol.<name>]`: the parameters of the protocol, shared ones in `cluster.toml`, local ones in `node.toml`.
+
+use super::error::ConfigError;
+use super::reader::{Section, Source};
+use quorate_consensus::Entry;
+use std::collections::BTreeMap;
+
+/// Which of a protocol's parameters may stand in a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Those that must be equal everywhere, all of them: the identity of the cluster must not depend on the
+    /// defaults of a version.
+    Shared,
+    /// The others; those that are missing have their defaults.
+    Local,
+}
+
+/// Path of the table of a protocol's parameters.
+pub(super) fn table_path(entry: &Entry) -> String {
+    format!("protocol.{}", entry.spec.name)
+}
+
+/// Reads the parameters of one kind out of the file's `[protocol.<name>]`.
+pub(super) fn read(
+    source: &Source,
+    root: &mut Section<'_>,
+    entry: &Entry,
+    kind: Kind,
+) -> Result<(toml::Table, BTreeMap<String, usize>), ConfigError> {
+    let name = entry.spec.name.as_str();
+    let (mut lines, mut taken) = (BTreeMap::new(), toml::Table::new());
+    let defaults = (entry.params)().unwrap_or_default();
+    let is_shared = |name: &str| entry.spec.shared_params.contains(&name);
+    let wanted = |param: &str| is_shared(param) == (kind == Kind::Shared);
+    let mut found = Vec::new();
+    if let Some(mut protocols) = root.optional("protocol")? {
+        for other in protocols.names().iter().filter(|other| *other != name) {
+            let problem = format!("parameters of another protocol; this cluster runs {name}; remove this table");
+            return Err(protocols.error_at(other, problem));
+        }
+        if let Some(mut section) = protocols.section_named(name)? {
+            let given = values(source, name);
+            for param in section.names() {
+                let default = defaults.get(&param).filter(|_| wanted(&param));
+                let default = default.ok_or_else(|| section.error_at(&param, unknown(&param, &defaults, &is_shared, kind)))?;
+                let value = given.get(&param).filter(|value| value.same_type(default)).ok_or_else(|| {
+                    let problem = format!("expected {}; write, for example, {param} = {default}", article(default));
+                    section.error_at(&param, problem)
+                })?;
+                taken.insert(param.clone(), value.clone());
+                found.push(param.clone());
+                section.skip(&param);
+            }
+            lines.append(&mut section.finish()?);
+        }
+        lines.append(&mut protocols.finish()?);
+    }
+    if kind == Kind::Shared {
+        if let Some((param, default)) = defaults.iter().find(|(param, _)| wanted(param) && !found.contains(param)) {
+            let problem = format!("missing in [protocol.{name}]; expected {}; add, for example, {param} = {default}", article(default));
+            return Err(root.error_at("protocol", problem));
+        }
+    }
+    Ok((taken, lines))
+}
+
+/// The values as they are; the sections know only where they stand.
+fn values(source: &Source, name: &str) -> toml::Table {
+    let root: toml::Table = source.text().parse().unwrap_or_default();
+    let table = root.get("protocol").and_then(|protocols| protocols.get(name)).and_then(toml::Value::as_table);
+    table.cloned().unwrap_or_default()
+}
+
+fn unknown(param: &str, defaults: &toml::Table, is_shared: &dyn Fn(&str) -> bool, kind: Kind) -> String {
+    match (defaults.contains_key(param), kind) {
+        (true, Kind::Shared) => "a value of each node; move it to [protocol] of node.toml".to_owned(),
+        (true, Kind::Local) => "must be equal at all nodes; remove it here, cluster.toml has it".to_owned(),
+        (false, _) => {
+            let allowed = defaults.keys().filter(|name| is_shared(name) == (kind == Kind::Shared));
+            let allowed: Vec<&str> = allowed.map(String::as_str).collect();
+            let allowed = if allowed.is_empty() { "nothing".to_owned() } else { format!("one of {}", allowed.join(", ")) };
+            format!("unknown field; expected {allowed}; correct its name or remove it")
+        }
+    }
+}
+
+fn article(value: &toml::Value) -> &'static str {
+    match value {
+        toml::Value::Integer(_) => "a whole number",
+        toml::Value::Float(_) => "a number with a decimal point",
+        toml::Value::Boolean(_) => "true or false",
+        toml::Value::String(_) => "a text",
+        toml::Value::Array(_) => "a list",
+        toml::Value::Table(_) => "a table",
+        toml::Value::Datetime(_) => "a date",
+    }
+}
