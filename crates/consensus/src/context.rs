@@ -154,26 +154,15 @@ impl<'a, P: Protocol> Cx<'a, P> {
     pub fn record(&mut self, record: &P::Record) {
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
-        self.effects.push(Effect::Record {
-            key: record.key(),
-            bytes,
-        });
+        self.effects.push(Effect::Record { key: record.key(), bytes });
     }
     /// Sends when everything recorded so far is durable. The message comes back once as the own copy.
     pub fn send(&mut self, to: To, message: P::Message) {
-        self.effects.push(Effect::Send {
-            to,
-            hold: Hold::UntilDurable,
-            message: Box::new(message),
-        });
+        self.effects.push(Effect::Send { to, hold: Hold::UntilDurable, message: Box::new(message) });
     }
     /// Sends at once: relays, evidence, forwards, suspicions. Refused by the host for what may be said `once`.
     pub fn send_unheld(&mut self, to: To, message: P::Message) {
-        self.effects.push(Effect::Send {
-            to,
-            hold: Hold::No,
-            message: Box::new(message),
-        });
+        self.effects.push(Effect::Send { to, hold: Hold::No, message: Box::new(message) });
     }
     /// Something is decided.
     pub fn commit(&mut self, what: Commit, basis: Basis) {

@@ -74,8 +74,7 @@ impl<P: Protocol> AnyProtocol for Erased<P> {
             return Err(Reject::Invalid("type"));
         };
         let mut cx = Cx::new(env, &mut self.timers);
-        self.protocol
-            .on_message(&mut cx, Verified::new(*message, link, seal))
+        self.protocol.on_message(&mut cx, Verified::new(*message, link, seal))
     }
     fn fire(&mut self, env: &mut Env<'_>, due: Time) -> bool {
         let Some(timer) = self.timers.pop_due(due) else {
@@ -85,27 +84,22 @@ impl<P: Protocol> AnyProtocol for Erased<P> {
         true
     }
     fn on_ready(&mut self, env: &mut Env<'_>, block: BlockId, how: Ready) {
-        self.protocol
-            .on_ready(&mut Cx::new(env, &mut self.timers), block, how);
+        self.protocol.on_ready(&mut Cx::new(env, &mut self.timers), block, how);
     }
     fn on_pending(&mut self, env: &mut Env<'_>) {
         self.protocol.on_pending(&mut Cx::new(env, &mut self.timers));
     }
     fn on_executed(&mut self, env: &mut Env<'_>, height: Height, fresh: u32) {
-        self.protocol
-            .on_executed(&mut Cx::new(env, &mut self.timers), height, fresh);
+        self.protocol.on_executed(&mut Cx::new(env, &mut self.timers), height, fresh);
     }
     fn on_decided(&mut self, env: &mut Env<'_>, height: Height, block: BlockId) {
-        self.protocol
-            .on_decided(&mut Cx::new(env, &mut self.timers), height, block);
+        self.protocol.on_decided(&mut Cx::new(env, &mut self.timers), height, block);
     }
     fn on_checkpoint(&mut self, env: &mut Env<'_>, stable: &Checkpoint) {
-        self.protocol
-            .on_checkpoint(&mut Cx::new(env, &mut self.timers), stable);
+        self.protocol.on_checkpoint(&mut Cx::new(env, &mut self.timers), stable);
     }
     fn on_link(&mut self, env: &mut Env<'_>, peer: ReplicaId, what: LinkEvent) {
-        self.protocol
-            .on_link(&mut Cx::new(env, &mut self.timers), peer, what);
+        self.protocol.on_link(&mut Cx::new(env, &mut self.timers), peer, what);
     }
     fn on_sound(&mut self, env: &mut Env<'_>) {
         self.protocol.on_sound(&mut Cx::new(env, &mut self.timers));
@@ -114,11 +108,7 @@ impl<P: Protocol> AnyProtocol for Erased<P> {
         self.timers.deadline()
     }
     fn timers(&self) -> Vec<Timed> {
-        self.timers
-            .entries()
-            .into_iter()
-            .map(|(time, timer)| (time, format!("{timer:?}")))
-            .collect()
+        self.timers.entries().into_iter().map(|(time, timer)| (time, format!("{timer:?}"))).collect()
     }
     fn window(&self) -> Window {
         self.protocol.window()
@@ -191,10 +181,7 @@ impl Entry {
 }
 
 fn bad_params(error: &impl ToString) -> OpenError {
-    OpenError::Params {
-        name: "(table)".to_owned(),
-        expected: error.to_string(),
-    }
+    OpenError::Params { name: "(table)".to_owned(), expected: error.to_string() }
 }
 
 fn table<T: serde::Serialize>(params: &T) -> Result<toml::Table, OpenError> {
@@ -209,10 +196,7 @@ fn read<P: Protocol>(given: &toml::Table) -> Result<P::Params, OpenError> {
             None => {
                 let known: Vec<&str> = merged.keys().map(String::as_str).collect();
                 let expected = format!("unknown; {} has {}", P::SPEC.name, known.join(", "));
-                return Err(OpenError::Params {
-                    name: name.clone(),
-                    expected,
-                });
+                return Err(OpenError::Params { name: name.clone(), expected });
             }
         }
     }
@@ -225,11 +209,8 @@ fn open<P: Protocol>(
     past: RawPast,
 ) -> Result<Box<dyn AnyProtocol>, OpenError> {
     let params = read::<P>(params)?;
-    let records: Result<Vec<P::Record>, DecodeError> = past
-        .records
-        .iter()
-        .map(|bytes| P::Record::decode(bytes))
-        .collect();
+    let records: Result<Vec<P::Record>, DecodeError> =
+        past.records.iter().map(|bytes| P::Record::decode(bytes)).collect();
     let records = records.map_err(|error| OpenError::Past(error.to_string()))?;
     let past = Past {
         records,

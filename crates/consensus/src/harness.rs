@@ -10,10 +10,7 @@
 //!
 //! This is deliberately not the simulator: no faults but those a test makes, no delays, no oracles.
 
-#![allow(
-    clippy::expect_used,
-    reason = "test support: a failed expectation is a failed test"
-)]
+#![allow(clippy::expect_used, reason = "test support: a failed expectation is a failed test")]
 
 mod cluster;
 
@@ -52,12 +49,7 @@ impl Setup {
     /// `n` replicas that tolerate as many faults as the protocol says, K = 8 and L = 16.
     #[must_use]
     pub fn of<P: Protocol>(n: usize) -> Self {
-        Self {
-            n,
-            f: (P::SPEC.faults)(n),
-            window: 16,
-            checkpoint_every: 8,
-        }
+        Self { n, f: (P::SPEC.faults)(n), window: 16, checkpoint_every: 8 }
     }
 
     /// The committee, with keys that nobody has.
@@ -71,12 +63,7 @@ impl Setup {
             protocol: P::SPEC.name,
             epoch: Epoch(0),
             f: self.f,
-            members: (0..self.n)
-                .map(|id| Member {
-                    sign: key("sign", id),
-                    link: key("link", id),
-                })
-                .collect(),
+            members: (0..self.n).map(|id| Member { sign: key("sign", id), link: key("link", id) }).collect(),
         }
     }
 }
@@ -100,20 +87,11 @@ impl HostView for Table {
             return *answer;
         }
         let known = blocks.get(block)?;
-        if self.own.contains(&known.payload) {
-            Some(Ready::Valid)
-        } else {
-            self.otherwise
-        }
+        if self.own.contains(&known.payload) { Some(Ready::Valid) } else { self.otherwise }
     }
     fn pending(&self) -> Pending {
         let bundles = self.payloads.len();
-        Pending {
-            bundles,
-            bytes: bundles,
-            oldest: None,
-            overloaded: false,
-        }
+        Pending { bundles, bytes: bundles, oldest: None, overloaded: false }
     }
     fn payload_after(&mut self, _now: Time, _blocks: &BlockTree, _parent: BlockId) -> Option<PayloadRef> {
         let payload = self.payloads.pop_front()?;
@@ -129,12 +107,7 @@ impl HostView for Table {
 #[must_use]
 pub fn payload(number: u64) -> PayloadRef {
     let id = PayloadId(Digest::of(context::PAYLOAD, &number.to_le_bytes()));
-    PayloadRef {
-        id,
-        requests: 1,
-        bytes: 100,
-        time_ns: number,
-    }
+    PayloadRef { id, requests: 1, bytes: 100, time_ns: number }
 }
 
 /// What survives a crash.
@@ -251,41 +224,19 @@ impl<P: Protocol> Harness<P> {
         for block in self.written.blocks.values() {
             self.world.blocks.insert(block.clone());
         }
-        let records = self
-            .written
-            .records
-            .values()
-            .map(|bytes| P::Record::decode(bytes));
+        let records = self.written.records.values().map(|bytes| P::Record::decode(bytes));
         let past = Past {
-            records: records
-                .collect::<Result<_, _>>()
-                .expect("a record can be read back"),
-            checkpoint: self
-                .written
-                .stable
-                .map_or_else(CheckpointProof::genesis, unsigned_proof),
+            records: records.collect::<Result<_, _>>().expect("a record can be read back"),
+            checkpoint: self.written.stable.map_or_else(CheckpointProof::genesis, unsigned_proof),
             blocks: self.written.blocks.values().cloned().collect(),
             executed: self.written.executed,
-            decided: self
-                .written
-                .decided
-                .iter()
-                .map(|(height, id)| (*height, *id))
-                .collect(),
+            decided: self.written.decided.iter().map(|(height, id)| (*height, *id)).collect(),
             incarnation: self.incarnation,
             window: self.setup.window,
             checkpoint_every: self.setup.checkpoint_every,
         };
-        let params = self
-            .params
-            .clone()
-            .try_into()
-            .expect("parameters can be read back");
-        let opened = P::open(
-            &mut Cx::new(&mut self.world.env(), &mut self.timers),
-            params,
-            past,
-        );
+        let params = self.params.clone().try_into().expect("parameters can be read back");
+        let opened = P::open(&mut Cx::new(&mut self.world.env(), &mut self.timers), params, past);
         self.protocol = Some(opened?);
         self.absorb();
         Ok(())
@@ -301,19 +252,13 @@ impl<P: Protocol> Harness<P> {
 
     fn absorb(&mut self) {
         for (id, block) in self.world.blocks.iter() {
-            self.written
-                .blocks
-                .entry(*id)
-                .or_insert_with(|| Block::clone(block));
+            self.written.blocks.entry(*id).or_insert_with(|| Block::clone(block));
         }
         for effect in std::mem::take(&mut self.world.effects) {
             self.lines.push(line(&effect));
             match effect {
                 Effect::Record { key, bytes } => {
-                    assert!(
-                        P::Record::decode(&bytes).is_ok(),
-                        "a record that cannot be read back: {key:?}"
-                    );
+                    assert!(P::Record::decode(&bytes).is_ok(), "a record that cannot be read back: {key:?}");
                     self.written.records.insert(key, bytes);
                 }
                 Effect::Send { to, hold, message } => self.queue(to, hold, &*message),
@@ -328,19 +273,9 @@ impl<P: Protocol> Harness<P> {
     fn queue(&mut self, to: To, hold: Hold, message: &dyn Message) {
         let statement = message.auth().statement();
         if let Some(statement) = statement.filter(|_| message.once()) {
-            assert!(
-                hold == Hold::UntilDurable,
-                "{message:?} may be said once and must be held"
-            );
-            let subject = *self
-                .written
-                .guard
-                .entry(statement.slot())
-                .or_insert(statement.subject);
-            assert!(
-                subject == statement.subject,
-                "two statements for one slot: {message:?}"
-            );
+            assert!(hold == Hold::UntilDurable, "{message:?} may be said once and must be held");
+            let subject = *self.written.guard.entry(statement.slot()).or_insert(statement.subject);
+            assert!(subject == statement.subject, "two statements for one slot: {message:?}");
         }
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
@@ -359,10 +294,7 @@ impl<P: Protocol> Harness<P> {
             let is_stated = copy.auth().statement().is_some();
             self.left.push((to, read::<P>(&bytes)));
             if is_stated {
-                let seal = Seal {
-                    by: self.world.me,
-                    signature,
-                };
+                let seal = Seal { by: self.world.me, signature };
                 let verified = Verified::new(copy, self.world.me, seal);
                 let result = self.step(|protocol, cx| protocol.on_message(cx, verified));
                 if let Err(reject) = result {
@@ -437,33 +369,18 @@ impl<P: Protocol> Harness<P> {
 
     /// A checkpoint is stable: the host forgets what lies at or below it, then tells the protocol.
     pub fn checkpoint(&mut self, height: Height) {
-        let block = self
-            .written
-            .decided
-            .get(&height)
-            .copied()
-            .unwrap_or(BlockId::ZERO);
-        let stable = Checkpoint {
-            height,
-            block,
-            view: View::ZERO,
-            state: Digest::ZERO,
-        };
+        let block = self.written.decided.get(&height).copied().unwrap_or(BlockId::ZERO);
+        let stable = Checkpoint { height, block, view: View::ZERO, state: Digest::ZERO };
         self.written.stable = Some(stable);
-        self.written
-            .records
-            .retain(|key, _| key.height == Height::ZERO || key.height > height);
+        self.written.records.retain(|key, _| key.height == Height::ZERO || key.height > height);
         self.written.blocks.retain(|_, block| block.height > height);
         self.written.decided.retain(|decided, _| *decided > height);
         self.world.blocks.prune(height);
         self.step(|protocol, cx| protocol.on_checkpoint(cx, &stable));
         let floors = self.floors();
         let is_live = |slot: &Slot| {
-            let view = floors
-                .views
-                .iter()
-                .find(|(kind, _)| *kind == slot.kind)
-                .map_or(View::ZERO, |floor| floor.1);
+            let view =
+                floors.views.iter().find(|(kind, _)| *kind == slot.kind).map_or(View::ZERO, |floor| floor.1);
             slot.view >= view && (slot.height == Height::ZERO || slot.height >= floors.height)
         };
         self.written.guard.retain(|slot, _| is_live(slot));
@@ -578,10 +495,7 @@ fn unsigned_proof(checkpoint: Checkpoint) -> CheckpointProof {
     let statement = checkpoint.statement();
     CheckpointProof {
         checkpoint,
-        certificate: Certificate {
-            statement,
-            ..Certificate::genesis(CHECKPOINT_KIND)
-        },
+        certificate: Certificate { statement, ..Certificate::genesis(CHECKPOINT_KIND) },
     }
 }
 
@@ -601,23 +515,13 @@ pub fn words(message: &dyn Message) -> String {
 fn line(effect: &Effect) -> String {
     match effect {
         Effect::Record { key, .. } => {
-            let scope = if key.scope.is_zero() {
-                String::new()
-            } else {
-                format!(" {:?}", key.scope)
-            };
+            let scope = if key.scope.is_zero() { String::new() } else { format!(" {:?}", key.scope) };
             format!("record {} h{}{scope}", key.kind, key.height)
         }
-        Effect::Send {
-            to,
-            hold: Hold::UntilDurable,
-            message,
-        } => format!("hold {to:?}: {}", words(&**message)),
-        Effect::Send {
-            to,
-            hold: Hold::No,
-            message,
-        } => format!("send {to:?}: {}", words(&**message)),
+        Effect::Send { to, hold: Hold::UntilDurable, message } => {
+            format!("hold {to:?}: {}", words(&**message))
+        }
+        Effect::Send { to, hold: Hold::No, message } => format!("send {to:?}: {}", words(&**message)),
         Effect::Commit(Commit::At(height, id), basis) => format!("commit h{height} {id:?} {basis:?}"),
         Effect::Commit(Commit::Chain(id), basis) => format!("commit chain {id:?} {basis:?}"),
         Effect::Want(block, from) => format!("want {block:?} from {from}"),

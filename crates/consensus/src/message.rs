@@ -55,11 +55,7 @@ pub struct Place {
 impl Place {
     /// Inside every window: for messages that bind to no view and no height, such as "this is where I stand".
     /// They must reach a handler from whoever is behind, or nobody would help.
-    pub const ANYWHERE: Self = Self {
-        view: View::MAX,
-        height: Height::ZERO,
-        certified: true,
-    };
+    pub const ANYWHERE: Self = Self { view: View::MAX, height: Height::ZERO, certified: true };
 }
 
 /// What of a message is the sender's own word.
@@ -132,13 +128,7 @@ impl<'a> Claims<'a> {
     /// Starts collecting. `checkpoint_quorum` is what the protocol's `Spec` asks of checkpoint proofs.
     #[must_use]
     pub fn new(committee: &'a Committee, checkpoint_quorum: usize) -> Self {
-        Self {
-            committee,
-            checkpoint_quorum,
-            claims: Vec::new(),
-            refused: None,
-            weight: 0,
-        }
+        Self { committee, checkpoint_quorum, claims: Vec::new(), refused: None, weight: 0 }
     }
 
     /// The committee that the claims are about.
@@ -153,11 +143,7 @@ impl<'a> Claims<'a> {
             return self.refuse("signer is not a member");
         }
         self.weigh(1);
-        self.claims.push(Claim::Signature {
-            by,
-            statement,
-            signature: *signature,
-        });
+        self.claims.push(Claim::Signature { by, statement, signature: *signature });
     }
 
     /// Claims that at least `at_least` distinct members have signed the certificate's statement. The genesis

@@ -37,10 +37,7 @@ impl<K: Copy + Ord> Timers<K> {
     /// When a timer fires, `None` when it is not set.
     #[must_use]
     pub fn get(&self, timer: K) -> Option<Time> {
-        self.due
-            .iter()
-            .find(|(_, known)| *known == timer)
-            .map(|(time, _)| *time)
+        self.due.iter().find(|(_, known)| *known == timer).map(|(time, _)| *time)
     }
 
     /// When the next timer fires.

@@ -105,29 +105,11 @@ impl Bodies {
     fn look(&self, pool: &Pool, blocks: &BlockTree, block: &Block) -> (Option<Missing>, Ready) {
         let parent = !self.is_attached(blocks, block.parent);
         let Some(payload) = self.payloads.get(&block.payload) else {
-            return (
-                Some(Missing {
-                    payload: true,
-                    bundles: 0,
-                    parent,
-                }),
-                Ready::Valid,
-            );
+            return (Some(Missing { payload: true, bundles: 0, parent }), Ready::Valid);
         };
-        let bundles = payload
-            .bundles
-            .iter()
-            .filter(|digest| !pool.contains(digest))
-            .count();
+        let bundles = payload.bundles.iter().filter(|digest| !pool.contains(digest)).count();
         if bundles > 0 || parent {
-            return (
-                Some(Missing {
-                    payload: false,
-                    bundles,
-                    parent,
-                }),
-                Ready::Valid,
-            );
+            return (Some(Missing { payload: false, bundles, parent }), Ready::Valid);
         }
         (None, self.judge(pool, payload))
     }
@@ -136,20 +118,12 @@ impl Bodies {
     /// is the same at every honest replica.
     fn judge(&self, pool: &Pool, payload: &Payload) -> Ready {
         let distinct: BTreeSet<&BundleDigest> = payload.bundles.iter().collect();
-        let bytes: usize = payload
-            .bundles
-            .iter()
-            .filter_map(|digest| pool.get(digest))
-            .map(|b| b.size())
-            .sum();
+        let bytes: usize =
+            payload.bundles.iter().filter_map(|digest| pool.get(digest)).map(|b| b.size()).sum();
         let count = payload.bundles.len();
         let too_many = u32::try_from(count).is_err() || count > as_usize(self.limits.block_bundles_max);
         let too_large = count > 1 && bytes > as_usize(self.limits.block_bytes_max);
-        if distinct.len() != count || too_many || too_large {
-            Ready::Invalid
-        } else {
-            Ready::Valid
-        }
+        if distinct.len() != count || too_many || too_large { Ready::Invalid } else { Ready::Valid }
     }
 
     /// A block is new in the tree: find out what is missing. True when it is ready at once.
@@ -217,13 +191,8 @@ impl Bodies {
 
     fn hold(&mut self, pool: &Pool, blocks: &BlockTree, id: BlockId) {
         let payload = blocks.get(id).and_then(|block| self.payloads.get(&block.payload));
-        let bundles = payload.map(|payload| {
-            payload
-                .bundles
-                .iter()
-                .filter_map(|b| pool.get(b).cloned())
-                .collect()
-        });
+        let bundles =
+            payload.map(|payload| payload.bundles.iter().filter_map(|b| pool.get(b).cloned()).collect());
         self.held.insert(id, bundles.unwrap_or_default());
     }
 
@@ -321,12 +290,8 @@ impl Bodies {
         let announced = block.and_then(|block| self.announced.get(&block.payload));
         let ask_at = announced.map_or(now, |since| since.plus(BODY_GRACE_NS)).max(now);
         let height = block.map_or(height, |block| block.height.max(height));
-        let want = self.wants.entry(id).or_insert_with(|| Want {
-            peers: Vec::new(),
-            next: 0,
-            height,
-            ask_at,
-        });
+        let want =
+            self.wants.entry(id).or_insert_with(|| Want { peers: Vec::new(), next: 0, height, ask_at });
         if !want.peers.contains(&peer) {
             want.peers.push(peer);
         }
@@ -361,11 +326,7 @@ impl Bodies {
             let Some(peer) = want.next.checked_rem(order.len()).and_then(|at| order.get(at)) else {
                 continue;
             };
-            asks.push(Ask {
-                block: *id,
-                height: want.height,
-                peer: *peer,
-            });
+            asks.push(Ask { block: *id, height: want.height, peer: *peer });
             want.next = want.next.wrapping_add(1);
             want.ask_at = now.plus(ASK_AGAIN_NS);
         }
@@ -380,18 +341,12 @@ impl Bodies {
     /// A ready block that is not executed, with its bundles.
     pub(crate) fn assemble(&self, block: &Block, id: BlockId) -> Option<FullBlock> {
         let bundles = self.held.get(&id)?.clone();
-        Some(FullBlock {
-            height: block.height,
-            id,
-            block: Some(block.clone()),
-            bundles,
-        })
+        Some(FullBlock { height: block.height, id, block: Some(block.clone()), bundles })
     }
 
     /// A height was executed: the bundles of its blocks are no longer held.
     pub(crate) fn executed(&mut self, blocks: &BlockTree, height: Height) {
-        self.held
-            .retain(|id, _| blocks.get(*id).is_some_and(|block| block.height > height));
+        self.held.retain(|id, _| blocks.get(*id).is_some_and(|block| block.height > height));
     }
 
     /// These blocks are settled (and gone from the tree): forget all about them.
@@ -403,8 +358,7 @@ impl Bodies {
             self.wants.remove(id);
             self.by_parent.remove(id);
         }
-        self.wants
-            .retain(|_, want| want.height == Height::ZERO || want.height > stable);
+        self.wants.retain(|_, want| want.height == Height::ZERO || want.height > stable);
         let mut live: BTreeSet<PayloadId> = blocks.iter().map(|(_, block)| block.payload).collect();
         self.announced.retain(|id, _| live.contains(id));
         live.extend(self.unclaimed.values().flatten());

@@ -24,14 +24,7 @@ pub(crate) struct Checkpoints {
 
 impl Checkpoints {
     pub(crate) fn new(stable: CheckpointProof, window: u64, quorum: usize) -> Self {
-        Self {
-            stable,
-            coming: None,
-            window,
-            quorum,
-            signed: BTreeMap::new(),
-            own: BTreeMap::new(),
-        }
+        Self { stable, coming: None, window, quorum, signed: BTreeMap::new(), own: BTreeMap::new() }
     }
 
     /// The newest stable checkpoint whose proof is durable.
@@ -45,9 +38,7 @@ impl Checkpoints {
     }
 
     fn newest(&self) -> Height {
-        self.coming
-            .as_ref()
-            .map_or(self.height(), |proof| proof.checkpoint.height)
+        self.coming.as_ref().map_or(self.height(), |proof| proof.checkpoint.height)
     }
 
     /// This replica has executed a checkpoint height.
@@ -68,11 +59,7 @@ impl Checkpoints {
         if height <= self.newest() {
             return None;
         }
-        self.signed
-            .entry(height)
-            .or_default()
-            .entry(by)
-            .or_insert((checkpoint, signature));
+        self.signed.entry(height).or_default().entry(by).or_insert((checkpoint, signature));
         self.forget_far(by);
         let votes = self.signed.get(&height)?;
         let equal: Vec<(ReplicaId, Signature)> = votes
@@ -110,10 +97,7 @@ impl Checkpoints {
     /// Replicas that have signed a checkpoint above the window: f + 1 of them say that we are far behind.
     pub(crate) fn far_ahead(&self) -> ReplicaSet {
         let edge = self.height().plus(self.window);
-        self.signed
-            .range(edge.next()..)
-            .flat_map(|(_, votes)| votes.keys().copied())
-            .collect()
+        self.signed.range(edge.next()..).flat_map(|(_, votes)| votes.keys().copied()).collect()
     }
 
     /// A proof (checked) that should become the stable checkpoint once it is durable. False when it is not
@@ -124,6 +108,16 @@ impl Checkpoints {
             self.coming = Some(proof);
         }
         newer
+    }
+
+    /// This replica's own checkpoints that are not stable yet, with its signatures.
+    pub(crate) fn own_signed(&self, me: ReplicaId) -> Vec<(Checkpoint, Signature)> {
+        self.signed.values().filter_map(|votes| votes.get(&me)).copied().collect()
+    }
+
+    /// Whether a checkpoint of this replica waits for the others.
+    pub(crate) fn waits(&self) -> bool {
+        self.own.keys().any(|height| *height > self.newest())
     }
 
     /// Whether this replica's own state contradicts a stable one.
@@ -148,12 +142,7 @@ mod tests {
     use quorate_types::{BlockId, Digest, View};
 
     fn checkpoint(height: u64, state: u8) -> Checkpoint {
-        Checkpoint {
-            height: Height(height),
-            block: BlockId::ZERO,
-            view: View(0),
-            state: Digest([state; 32]),
-        }
+        Checkpoint { height: Height(height), block: BlockId::ZERO, view: View(0), state: Digest([state; 32]) }
     }
 
     fn sign(by: u16) -> (ReplicaId, Signature) {
@@ -169,10 +158,7 @@ mod tests {
         };
         assert!(add(&mut checkpoints, 0, 1).is_none());
         assert!(add(&mut checkpoints, 0, 1).is_none(), "a sender counts once");
-        assert!(
-            add(&mut checkpoints, 1, 2).is_none(),
-            "another state does not count"
-        );
+        assert!(add(&mut checkpoints, 1, 2).is_none(), "another state does not count");
         assert!(add(&mut checkpoints, 2, 1).is_none());
         let proof = add(&mut checkpoints, 3, 1).unwrap();
         assert_eq!(proof.certificate.signers.len(), 3);

@@ -47,10 +47,7 @@ impl Decided {
     pub(crate) fn vouched(&self) -> Height {
         let mut heights: Vec<Height> = self.peers.values().map(|heights| heights.executed).collect();
         heights.sort_unstable_by(|a, b| b.cmp(a));
-        heights
-            .get(self.weak.saturating_sub(1))
-            .copied()
-            .unwrap_or_default()
+        heights.get(self.weak.saturating_sub(1)).copied().unwrap_or_default()
     }
 
     /// A peer says how far it is.
@@ -86,10 +83,7 @@ impl Decided {
 
     /// Who said that this was decided.
     pub(crate) fn vouchers(&self, height: Height, id: BlockId) -> Vec<ReplicaId> {
-        self.votes
-            .get(&height)
-            .map(|votes| votes.voters(id).iter().collect())
-            .unwrap_or_default()
+        self.votes.get(&height).map(|votes| votes.voters(id).iter().collect()).unwrap_or_default()
     }
 
     /// Everything up to `contiguous` is decided now.
@@ -142,11 +136,7 @@ mod tests {
     use super::*;
 
     fn at(executed: u64, kept: u64) -> Heights {
-        Heights {
-            executed: Height(executed),
-            kept: Height(kept),
-            stable: Height(0),
-        }
+        Heights { executed: Height(executed), kept: Height(kept), stable: Height(0) }
     }
 
     fn id(number: u64) -> BlockId {

@@ -75,13 +75,9 @@ impl HostView for Host {
         if bundles.is_empty() {
             return None;
         }
-        let requests = bundles
-            .iter()
-            .fold(0u32, |sum, bundle| sum.saturating_add(bundle.request_count()));
+        let requests = bundles.iter().fold(0u32, |sum, bundle| sum.saturating_add(bundle.request_count()));
         let bytes: usize = bundles.iter().map(|bundle| bundle.size()).sum();
-        let payload = Arc::new(Payload {
-            bundles: bundles.iter().map(|bundle| bundle.digest()).collect(),
-        });
+        let payload = Arc::new(Payload { bundles: bundles.iter().map(|bundle| bundle.digest()).collect() });
         let id = payload.id();
         self.bodies.add_own_payload(Arc::clone(&payload));
         self.proposed.push((payload, bundles));

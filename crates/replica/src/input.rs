@@ -79,11 +79,7 @@ impl Input {
                 conn.0.encode(out);
                 encode_bundle(bundle, out);
             }
-            Self::Bundle {
-                from,
-                bundle,
-                pending,
-            } => {
+            Self::Bundle { from, bundle, pending } => {
                 out.push(3);
                 from.encode(out);
                 pending.encode(out);
@@ -156,22 +152,11 @@ impl Input {
             7 => Self::Executed(decode_executed(r)?),
             8 => {
                 let peer = ReplicaId::decode(r)?;
-                Self::Link(
-                    peer,
-                    if r.bool()? {
-                        LinkEvent::Gap
-                    } else {
-                        LinkEvent::Back
-                    },
-                )
+                Self::Link(peer, if r.bool()? { LinkEvent::Gap } else { LinkEvent::Back })
             }
             9 => {
                 let (to, id) = (ReplicaId::decode(r)?, BlockId::decode(r)?);
-                let block = if r.bool()? {
-                    Some(Box::new(decode_full_block(limits, r)?))
-                } else {
-                    None
-                };
+                let block = if r.bool()? { Some(Box::new(decode_full_block(limits, r)?)) } else { None };
                 Self::Stored(to, id, block)
             }
             10 => Self::StoredIds(
@@ -208,10 +193,7 @@ fn encode_checked(checked: &Checked, out: &mut Vec<u8>) {
 
 fn decode_checked(tag: u8, entry: &Entry, r: &mut Reader<'_>) -> Result<Checked, DecodeError> {
     let link = ReplicaId::decode(r)?;
-    let seal = Seal {
-        by: ReplicaId::decode(r)?,
-        signature: Option::decode(r)?,
-    };
+    let seal = Seal { by: ReplicaId::decode(r)?, signature: Option::decode(r)? };
     let body = r.bytes("message", FRAME_CONSENSUS_BYTES_MAX)?;
     let message = match tag {
         0 => CheckedMessage::Protocol((entry.decode)(body)?),
@@ -227,10 +209,7 @@ fn encode_bundle(bundle: &Bundle, out: &mut Vec<u8>) {
 
 fn decode_bundle(limits: &BodyLimits, r: &mut Reader<'_>) -> Result<Arc<Bundle>, DecodeError> {
     let authenticator = Authenticator::decode(r)?;
-    let content = r.bytes(
-        "bundle",
-        usize::try_from(limits.bundle_bytes_max).unwrap_or(usize::MAX),
-    )?;
+    let content = r.bytes("bundle", usize::try_from(limits.bundle_bytes_max).unwrap_or(usize::MAX))?;
     Bundle::parse(content, authenticator, limits).map(Arc::new)
 }
 
@@ -284,12 +263,7 @@ fn decode_executed(r: &mut Reader<'_>) -> Result<Executed, DecodeError> {
         })
     })?;
     let evicted = r.list("evicted", usize::MAX, 12, SessionId::decode)?;
-    Ok(Executed {
-        height,
-        bundles,
-        evicted,
-        state: Option::decode(r)?,
-    })
+    Ok(Executed { height, bundles, evicted, state: Option::decode(r)? })
 }
 
 /// How far a replica is, as it tells its peers.

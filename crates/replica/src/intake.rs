@@ -60,8 +60,8 @@ pub struct Passed {
     pub inputs: Vec<Input>,
     /// What was refused.
     pub refused: Vec<Refused>,
-    /// Bundles that were executed before, with the reply that is kept.
-    pub replies: Vec<(ClientId, ReplyBundle)>,
+    /// Bundles that were executed before, with the reply that is kept, for the connection that asked.
+    pub replies: Vec<(ConnId, ClientId, ReplyBundle)>,
 }
 
 struct WaitingMessage {
@@ -77,6 +77,8 @@ struct WaitingMessage {
 struct WaitingBundle {
     source: Source,
     bundle: Bundle,
+    /// Bytes that its source is charged while it waits.
+    charge: usize,
 }
 
 /// See the module.
@@ -105,12 +107,7 @@ pub struct Intake {
 
 impl std::fmt::Debug for Intake {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "Intake({} messages, {} bundles wait)",
-            self.messages.len(),
-            self.bundles.len()
-        )
+        write!(f, "Intake({} messages, {} bundles wait)", self.messages.len(), self.bundles.len())
     }
 }
 
@@ -159,11 +156,7 @@ impl Intake {
     }
 
     fn refuse(&mut self, source: Source, reason: &'static str) {
-        self.refused.push(Refused {
-            source,
-            reason,
-            answer: None,
-        });
+        self.refused.push(Refused { source, reason, answer: None });
     }
 
     /// Takes in the body of a frame of a peer.
@@ -243,11 +236,7 @@ impl Intake {
         }
         for claim in claims {
             match claim {
-                Claim::Signature {
-                    by,
-                    statement,
-                    signature,
-                } => {
+                Claim::Signature { by, statement, signature } => {
                     checks.push((by, statement_preimage(&self.domain, &statement), signature));
                 }
                 Claim::Certificate(certificate) => {
@@ -265,26 +254,17 @@ impl Intake {
                 }
             }
         }
-        self.messages.push_back(WaitingMessage {
-            from,
-            message,
-            signature,
-            checks,
-            certificates,
-        });
+        self.messages.push_back(WaitingMessage { from, message, signature, checks, certificates });
     }
 
     fn peer_bundle(&mut self, from: ReplicaId, body: &[u8]) -> Result<(), &'static str> {
-        let waiting = self.peer_bytes.entry(from).or_default();
+        let waiting = self.peer_bytes.get(&from).copied().unwrap_or_default();
         if waiting.saturating_add(body.len()) > INTAKE_PEER_BYTES_MAX {
             return Err("too many bodies");
         }
-        *waiting = waiting.saturating_add(body.len());
         let bundle = self.parse_bundle(body)?;
-        self.bundles.push_back(WaitingBundle {
-            source: Source::Peer(from),
-            bundle,
-        });
+        self.peer_bytes.insert(from, waiting.saturating_add(body.len()));
+        self.bundles.push_back(WaitingBundle { source: Source::Peer(from), bundle, charge: body.len() });
         Ok(())
     }
 
@@ -297,16 +277,12 @@ impl Intake {
             }
             Ok(bundle) => {
                 self.client_bytes = self.client_bytes.saturating_add(body.len());
-                self.bundles.push_back(WaitingBundle { source, bundle });
+                self.bundles.push_back(WaitingBundle { source, bundle, charge: body.len() });
             }
             Err(reason) => {
                 let digest = quorate_types::bundle::bundle_digest(content_of(body));
                 let answer = Some((ClientId::default(), digest, Refusal::Malformed));
-                self.refused.push(Refused {
-                    source,
-                    reason,
-                    answer,
-                });
+                self.refused.push(Refused { source, reason, answer });
             }
         }
     }
@@ -325,11 +301,7 @@ impl Intake {
 
     fn answer(&mut self, source: Source, reason: &'static str, bundle: &Bundle, why: Refusal) {
         let answer = matches!(source, Source::Client(_)).then(|| (bundle.client(), bundle.digest(), why));
-        self.refused.push(Refused {
-            source,
-            reason,
-            answer,
-        });
+        self.refused.push(Refused { source, reason, answer });
     }
 
     /// Checks what waits: all messages, then bundles as long as `more` says so (asked between batches).
@@ -364,26 +336,12 @@ impl Intake {
         };
         let mut verdicts = verdicts.into_iter();
         let mut passed = Vec::with_capacity(waiting.len());
-        for WaitingMessage {
-            from,
-            message,
-            signature,
-            checks,
-            certificates,
-        } in waiting
-        {
-            let good = verdicts
-                .by_ref()
-                .take(checks.len())
-                .fold(true, |all, holds| all && holds);
+        for WaitingMessage { from, message, signature, checks, certificates } in waiting {
+            let good = verdicts.by_ref().take(checks.len()).fold(true, |all, holds| all && holds);
             if good {
                 self.remember(certificates);
                 let seal = Seal { by: from, signature };
-                passed.push(Input::Peer(Checked {
-                    link: from,
-                    seal,
-                    message,
-                }));
+                passed.push(Input::Peer(Checked { link: from, seal, message }));
             } else {
                 self.refuse(Source::Peer(from), "bad signature");
             }
@@ -418,23 +376,16 @@ impl Intake {
             let Some(waiting) = self.bundles.pop_front() else {
                 break;
             };
-            let size = waiting.bundle.size().saturating_add(1);
             match waiting.source {
                 Source::Peer(from) => {
                     let bytes = self.peer_bytes.entry(from).or_default();
-                    *bytes = bytes.saturating_sub(size);
-                    if self.bundles.is_empty() {
-                        *bytes = 0;
-                    }
+                    *bytes = bytes.saturating_sub(waiting.charge);
                 }
-                Source::Client(_) => self.client_bytes = self.client_bytes.saturating_sub(size),
+                Source::Client(_) => self.client_bytes = self.client_bytes.saturating_sub(waiting.charge),
             }
             if let Some(pending) = self.admit(&waiting, replica, admit, out) {
                 batch.push((waiting, pending));
             }
-        }
-        if self.bundles.is_empty() {
-            self.client_bytes = 0;
         }
         self.check_bundles(batch, out);
     }
@@ -448,7 +399,7 @@ impl Intake {
         admit: &dyn Admit,
         out: &mut Passed,
     ) -> Option<bool> {
-        let WaitingBundle { source, bundle } = waiting;
+        let WaitingBundle { source, bundle, .. } = waiting;
         if replica.knows(&bundle.digest()) {
             self.ledger.cache_hits = self.ledger.cache_hits.saturating_add(1);
             return None;
@@ -462,7 +413,11 @@ impl Intake {
             return Some(is_new);
         }
         match admission {
-            Admission::Executed(reply) => out.replies.push((bundle.client(), *reply)),
+            Admission::Executed(reply) => {
+                if let Source::Client(conn) = source {
+                    out.replies.push((*conn, bundle.client(), *reply));
+                }
+            }
             Admission::Forgotten => self.answer(*source, "forgotten", bundle, Refusal::Forgotten),
             Admission::OutOfWindow => self.answer(*source, "out of window", bundle, Refusal::OutOfWindow),
             Admission::NoSession => self.answer(*source, "no session", bundle, Refusal::NoSession),
@@ -477,10 +432,7 @@ impl Intake {
     fn check_bundles(&mut self, batch: Vec<(WaitingBundle, bool)>, out: &mut Passed) {
         let cluster = self.committee.cluster;
         let verdicts = if self.genesis.client_auth == ClientAuth::None {
-            batch
-                .iter()
-                .map(|(waiting, _)| *waiting.bundle.authenticator() == Authenticator::None)
-                .collect()
+            batch.iter().map(|(waiting, _)| *waiting.bundle.authenticator() == Authenticator::None).collect()
         } else {
             let keys: Vec<_> = batch
                 .iter()
@@ -499,12 +451,9 @@ impl Intake {
                 checked.push(signed);
             }
             let mut holds = signatures.check(&mut self.ledger).into_iter();
-            checked
-                .into_iter()
-                .map(|signed| signed && holds.next().unwrap_or(false))
-                .collect::<Vec<bool>>()
+            checked.into_iter().map(|signed| signed && holds.next().unwrap_or(false)).collect::<Vec<bool>>()
         };
-        for ((WaitingBundle { source, bundle }, pending), holds) in batch.into_iter().zip(verdicts) {
+        for ((WaitingBundle { source, bundle, .. }, pending), holds) in batch.into_iter().zip(verdicts) {
             if !holds {
                 self.suspect(bundle.client());
                 self.answer(source, "bad signature", &bundle, Refusal::BadSignature);
@@ -513,11 +462,7 @@ impl Intake {
             self.forgive(bundle.client());
             let bundle = Arc::new(bundle);
             out.inputs.push(match source {
-                Source::Peer(from) => Input::Bundle {
-                    from,
-                    bundle,
-                    pending,
-                },
+                Source::Peer(from) => Input::Bundle { from, bundle, pending },
                 Source::Client(conn) => Input::Client(conn, bundle),
             });
         }

@@ -116,67 +116,29 @@ impl Replica {
     /// When parameters or committee do not suit the protocol, or the past contradicts itself.
     pub fn open(entry: &Entry, setup: Setup, past: Past) -> Result<Self, OpenError> {
         let committee = Arc::clone(&setup.committee);
-        let (n, f) = (committee.n(), committee.f);
-        let others: Vec<ReplicaId> = committee.others(setup.me).collect();
-        let checkpoint_quorum = (entry.spec.checkpoint_quorum)(n, f);
+        let checkpoint_quorum = (entry.spec.checkpoint_quorum)(committee.n(), committee.f);
         let incarnation = past.incarnation.next();
-        let Past {
-            records,
-            guard,
-            floors,
-            stable,
-            blocks: kept_blocks,
-            decided,
-            bodies,
-            executed,
-            kept,
-            ..
-        } = past;
-        let stable_height = stable.checkpoint.height;
+        let (stable, executed) = (past.stable.clone(), past.executed);
+        let above = stable.checkpoint.height.next();
+        let decided: Vec<(Height, BlockId)> = past.decided.range(above..).map(|(h, id)| (*h, *id)).collect();
 
-        let mut blocks = BlockTree::default();
         let mut host = Host::new(&setup);
-        for bundle in bodies {
-            host.pool.add_from_peer(Time::ZERO, &bundle, false);
-        }
-        let mut logged = BTreeSet::new();
-        let mut headers = Vec::new();
-        blocks.set_root(stable.checkpoint.block);
-        for (id, (block, payload)) in kept_blocks {
-            if block.height > stable_height {
-                host.bodies.add_own_payload(payload);
-                headers.push((*block).clone());
-                blocks.insert((*block).clone());
-                logged.insert(id);
-            }
-        }
+        host.note_executed(decided.iter().filter(|(height, _)| *height <= executed).map(|(_, id)| *id));
+        let (mut blocks, logged) = restore_blocks(&past, &mut host);
         let mut out = VecDeque::new();
         let raw = RawPast {
-            records: records.values().cloned().collect(),
+            records: past.records.values().cloned().collect(),
             checkpoint: stable.clone(),
-            blocks: headers,
+            blocks: blocks.iter().map(|(_, block)| (**block).clone()).collect(),
             executed,
-            decided: decided
-                .range(stable_height.next()..)
-                .map(|(h, id)| (*h, *id))
-                .collect(),
+            decided: decided.clone(),
             incarnation,
             window: setup.genesis.window,
             checkpoint_every: setup.genesis.checkpoint_every,
         };
-        host.note_executed(
-            raw.decided
-                .iter()
-                .filter(|(height, _)| *height <= executed)
-                .map(|(_, id)| *id),
-        );
-        for id in blocks.take_fresh() {
-            host.bodies.watch(&host.pool, &blocks, id);
-        }
-        let mut outbox = Outbox::restore(guard, floors, records);
+        let mut outbox = Outbox::restore(past.guard, past.floors, past.records);
         outbox.persist(LogEntry::Incarnation(incarnation), &mut out);
         out.push_back(Output::Sync(outbox.appended()));
-        let sequencer = Sequencer::restore(executed, raw.decided.iter().copied());
 
         let mut effects = Vec::new();
         let mut env = Env {
@@ -193,18 +155,18 @@ impl Replica {
             last: Status::default(),
             window: Arc::new(WindowCell::default()),
             protocol,
-            others,
+            others: committee.others(setup.me).collect(),
             incarnation,
             blocks,
             host,
             outbox,
-            sequencer,
+            sequencer: Sequencer::restore(executed, decided),
             decided: Decided::new(committee.weak()),
             checkpoints: Checkpoints::new(stable, setup.genesis.window, checkpoint_quorum),
             proof_mark: None,
             ask_proof_at: Time::ZERO,
             announce_at: None,
-            kept,
+            kept: past.kept,
             logged,
             effects,
             out,
@@ -214,8 +176,18 @@ impl Replica {
             contradictions: 0,
             setup,
         };
+        replica.sign_again(&past.states, above);
         replica.settle();
         Ok(replica)
+    }
+
+    /// Own checkpoints that are not stable are signed again: the signatures may never have left.
+    fn sign_again(&mut self, states: &[(Height, quorate_types::Digest)], above: Height) {
+        for (height, state) in states {
+            if let Some(id) = self.sequencer.decided(*height).filter(|_| *height >= above) {
+                self.sign_checkpoint(*height, id, *state);
+            }
+        }
     }
 
     /// Takes an event in. Never fires timers.
@@ -227,15 +199,9 @@ impl Replica {
         match input {
             Input::Peer(checked) => self.on_peer(checked),
             Input::Client(conn, bundle) => self.on_client(conn, bundle),
-            Input::Bundle {
-                from,
-                bundle,
-                pending,
-            } => self.on_bundle(from, bundle, pending),
+            Input::Bundle { from, bundle, pending } => self.on_bundle(from, bundle, pending),
             Input::Payload(from, payload) => {
-                self.host
-                    .bodies
-                    .add_payload(&self.host.pool, &self.blocks, from, payload);
+                self.host.bodies.add_payload(&self.host.pool, &self.blocks, from, payload);
             }
             Input::Own(ticket, signature) => self.on_own(ticket, signature),
             Input::Durable(mark) => self.on_durable(mark),
@@ -366,4 +332,23 @@ impl Replica {
     fn is_out(&self) -> bool {
         self.decided.is_out(self.sequencer.contiguous().next())
     }
+}
+
+/// The blocks above the stable checkpoint and the bodies that the log has of them.
+fn restore_blocks(past: &Past, host: &mut Host) -> (BlockTree, BTreeSet<BlockId>) {
+    let stable = past.stable.checkpoint;
+    let (mut blocks, mut logged) = (BlockTree::default(), BTreeSet::new());
+    blocks.set_root(stable.block);
+    for bundle in &past.bodies {
+        host.pool.add_from_peer(Time::ZERO, bundle, false);
+    }
+    for (id, (block, payload)) in past.blocks.iter().filter(|(_, (block, _))| block.height > stable.height) {
+        host.bodies.add_own_payload(Arc::clone(payload));
+        blocks.insert((**block).clone());
+        logged.insert(*id);
+    }
+    for id in blocks.take_fresh() {
+        host.bodies.watch(&host.pool, &blocks, id);
+    }
+    (blocks, logged)
 }

@@ -70,12 +70,7 @@ impl Outbox {
         floors: Floors,
         records: BTreeMap<RecordKey, Vec<u8>>,
     ) -> Self {
-        Self {
-            guard,
-            floors,
-            records,
-            ..Self::default()
-        }
+        Self { guard, floors, records, ..Self::default() }
     }
 
     /// A new step: what it appends has a mark of its own.
@@ -136,12 +131,7 @@ impl Outbox {
 
     fn is_dead(&self, slot: &Slot) -> bool {
         let below = slot.height > Height::ZERO && slot.height < self.floors.height;
-        below
-            || self
-                .floors
-                .views
-                .iter()
-                .any(|(kind, view)| *kind == slot.kind && slot.view < *view)
+        below || self.floors.views.iter().any(|(kind, view)| *kind == slot.kind && slot.view < *view)
     }
 
     /// Sends a protocol's message, now or when everything appended so far is durable.
@@ -157,24 +147,14 @@ impl Outbox {
         if let Some(statement) = statement.filter(|_| message.once()) {
             // §4.2: what may be said once is a promise, and a promise is held. A protocol that asks otherwise
             // is wrong in a way that no peer can cause.
-            assert!(
-                hold == Hold::UntilDurable,
-                "{:?} may be said once and must be held",
-                message.kind()
-            );
+            assert!(hold == Hold::UntilDurable, "{:?} may be said once and must be held", message.kind());
             self.guard(&statement, out)?;
         }
         let mut body = Vec::new();
         message.encode(&mut body);
         let sign = if auth.is_signed() { statement } else { None };
         let own = statement.map(|_| self.keep_copy(OwnCopy::Protocol(message)));
-        self.queue(
-            to,
-            hold,
-            Lane::Consensus,
-            Unsealed::Protocol { body, sign, own },
-            out,
-        );
+        self.queue(to, hold, Lane::Consensus, Unsealed::Protocol { body, sign, own }, out);
         Ok(())
     }
 
@@ -188,36 +168,17 @@ impl Outbox {
     ) -> Result<(), Unsent> {
         let lane = message.lane();
         let Auth::Signed(statement) = message.auth() else {
-            self.queue(
-                to,
-                Hold::No,
-                lane,
-                Unsealed::Host {
-                    message,
-                    sign: None,
-                    own: None,
-                },
-                out,
-            );
+            self.queue(to, Hold::No, lane, Unsealed::Host { message, sign: None, own: None }, out);
             return Ok(());
         };
         self.guard(&statement, out)?;
         let own = self.keep_copy(OwnCopy::Host(message.clone()));
-        let frame = Unsealed::Host {
-            message,
-            sign: Some(statement),
-            own: Some(own),
-        };
+        let frame = Unsealed::Host { message, sign: Some(statement), own: Some(own) };
         let mark = self.appended;
         if mark <= self.durable {
             out.push_back(Output::Send { to, lane, frame });
         } else {
-            self.held.push_back(Held {
-                mark,
-                to,
-                lane,
-                frame,
-            });
+            self.held.push_back(Held { mark, to, lane, frame });
             // Nobody waits for a checkpoint: it rides on the next sync, or on one of its own soon.
             self.wait_lazily(mark, now);
         }
@@ -246,12 +207,7 @@ impl Outbox {
         if hold == Hold::No || (mark <= self.durable && self.held.is_empty()) {
             out.push_back(Output::Send { to, lane, frame });
         } else {
-            self.held.push_back(Held {
-                mark,
-                to,
-                lane,
-                frame,
-            });
+            self.held.push_back(Held { mark, to, lane, frame });
             if mark > self.asked {
                 self.asked = mark;
                 out.push_back(Output::Sync(mark));
@@ -311,12 +267,7 @@ impl Outbox {
         }
         self.floors = raised;
         self.persist(LogEntry::Floors(self.floors.clone()), out);
-        let dead: Vec<Slot> = self
-            .guard
-            .keys()
-            .filter(|slot| self.is_dead(slot))
-            .copied()
-            .collect();
+        let dead: Vec<Slot> = self.guard.keys().filter(|slot| self.is_dead(slot)).copied().collect();
         for slot in dead {
             self.guard.remove(&slot);
         }
@@ -324,8 +275,7 @@ impl Outbox {
 
     /// A checkpoint is stable: records about heights up to it are obsolete.
     pub(crate) fn forget_records(&mut self, stable: Height) {
-        self.records
-            .retain(|key, _| key.height == Height::ZERO || key.height > stable);
+        self.records.retain(|key, _| key.height == Height::ZERO || key.height > stable);
     }
 
     /// Everything that still binds, once more: for a new segment of the log.
@@ -345,11 +295,8 @@ impl Outbox {
         for statement in guard {
             self.persist(LogEntry::Guard(statement), out);
         }
-        let records: Vec<Vec<u8>> = self
-            .records
-            .iter()
-            .map(|(key, bytes)| encode_record(*key, bytes))
-            .collect();
+        let records: Vec<Vec<u8>> =
+            self.records.iter().map(|(key, bytes)| encode_record(*key, bytes)).collect();
         for record in records {
             self.persist(LogEntry::Record(record), out);
         }

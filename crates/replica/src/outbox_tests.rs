@@ -147,7 +147,8 @@ fn the_guard_refuses_a_second_subject() {
 fn the_guard_survives_a_restart() {
     let statement = Vote { view: 0, height: 1, subject: 1, once: true }.statement();
     let guard = BTreeMap::from([(statement.slot(), statement.subject)]);
-    let mut rig = Rig { outbox: Outbox::restore(guard, Floors::default(), BTreeMap::new()), out: VecDeque::new() };
+    let mut rig =
+        Rig { outbox: Outbox::restore(guard, Floors::default(), BTreeMap::new()), out: VecDeque::new() };
     assert!(matches!(rig.send(vote(1, 2)), Err(Unsent::Contradiction(..))));
     assert_eq!(rig.send(vote(1, 1)), Ok(()));
     assert_eq!(rig.drain(), ["send 1"], "everything that the log kept is durable");

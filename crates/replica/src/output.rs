@@ -124,84 +124,67 @@ impl Output {
     pub fn fingerprint(&self, out: &mut Vec<u8>) {
         match self {
             Self::Persist { mark, entry } => {
-                out.push(0);
-                mark.0.encode(out);
+                tagged(0, out, &mark.0);
                 fingerprint_entry(entry, out);
             }
-            Self::Sync(mark) => {
-                out.push(1);
-                mark.0.encode(out);
-            }
+            Self::Sync(mark) => tagged(1, out, &mark.0),
             Self::Send { to, lane, frame } => {
-                out.push(2);
-                match to {
-                    To::All => out.push(0),
-                    To::One(id) => {
-                        out.push(1);
-                        id.encode(out);
-                    }
-                    To::Some(set) => {
-                        out.push(2);
-                        set.encode(out);
-                    }
-                }
-                out.push(lane.tag());
+                tagged(2, out, &lane.tag());
+                fingerprint_to(*to, out);
                 fingerprint_frame(frame, out);
             }
             Self::Execute(block) => {
-                out.push(3);
-                block.height.encode(out);
+                tagged(3, out, &block.height);
                 block.id.encode(out);
             }
             Self::Reply { client, reply } => {
-                out.push(4);
-                client.encode(out);
+                tagged(4, out, client);
                 reply.encode(out);
             }
-            Self::Refuse {
-                conn,
-                client,
-                bundle,
-                why,
-            } => {
-                out.push(5);
-                conn.0.encode(out);
+            Self::Refuse { conn, client, bundle, why } => {
+                tagged(5, out, &conn.0);
                 client.encode(out);
                 bundle.encode(out);
                 why.encode(out);
             }
             Self::Load { to, height, id } => {
-                out.push(6);
-                to.encode(out);
+                tagged(6, out, to);
                 height.encode(out);
                 id.encode(out);
             }
             Self::LoadIds { to, from } => {
-                out.push(7);
-                to.encode(out);
+                tagged(7, out, to);
                 from.encode(out);
             }
-            Self::Urgent(peer) => {
-                out.push(8);
-                peer.encode(out);
-            }
+            Self::Urgent(peer) => tagged(8, out, peer),
             Self::Stop(alarm) => {
                 out.push(9);
                 put_bytes(out, alarm.to_string().as_bytes());
             }
+            Self::Trace(note) => {
+                tagged(10, out, &note.view);
+                note.height.encode(out);
+                put_bytes(out, note.what.as_bytes());
+            }
             Self::Rejected { from, kind, why } => {
-                out.push(11);
-                from.encode(out);
+                tagged(11, out, from);
                 kind.encode(out);
                 put_bytes(out, why.name().as_bytes());
             }
-            Self::Trace(note) => {
-                out.push(10);
-                put_bytes(out, note.what.as_bytes());
-                note.view.encode(out);
-                note.height.encode(out);
-            }
         }
+    }
+}
+
+fn tagged(tag: u8, out: &mut Vec<u8>, first: &impl Wire) {
+    out.push(tag);
+    first.encode(out);
+}
+
+fn fingerprint_to(to: To, out: &mut Vec<u8>) {
+    match to {
+        To::All => out.push(0),
+        To::One(id) => tagged(1, out, &id),
+        To::Some(set) => tagged(2, out, &set),
     }
 }
 

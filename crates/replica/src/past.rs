@@ -27,6 +27,7 @@ pub struct Past {
     pub(crate) bodies: Vec<Arc<Bundle>>,
     pub(crate) executed: Height,
     pub(crate) kept: Height,
+    pub(crate) states: Vec<(Height, Digest)>,
 }
 
 impl Default for Past {
@@ -42,6 +43,7 @@ impl Default for Past {
             bodies: Vec::new(),
             executed: Height::ZERO,
             kept: Height(1),
+            states: Vec::new(),
         }
     }
 }
@@ -84,16 +86,9 @@ impl Past {
     fn prune(&mut self) {
         let stable = self.stable.checkpoint.height;
         self.blocks.retain(|_, (block, _)| block.height > stable);
-        self.records
-            .retain(|key, _| key.height == Height::ZERO || key.height > stable);
+        self.records.retain(|key, _| key.height == Height::ZERO || key.height > stable);
         // Above what was executed, decided heights below the checkpoint are still to be executed.
-        let floor = self
-            .decided
-            .keys()
-            .next_back()
-            .copied()
-            .unwrap_or_default()
-            .min(stable);
+        let floor = self.decided.keys().next_back().copied().unwrap_or_default().min(stable);
         self.decided = self.decided.split_off(&floor.minus(1));
     }
 
@@ -108,6 +103,12 @@ impl Past {
         self.executed = executed;
     }
 
+    /// The state after a checkpoint's height, as executing the log again gave it. The replica signs it again,
+    /// because the signature may never have left.
+    pub fn add_state(&mut self, height: Height, state: Digest) {
+        self.states.push((height, state));
+    }
+
     /// The log keeps decided blocks from this height on.
     pub fn set_kept(&mut self, kept: Height) {
         self.kept = kept;
@@ -116,13 +117,9 @@ impl Past {
     /// Bodies of blocks that are not executed: the host reads those that the log has.
     #[must_use]
     pub fn wanted_bodies(&self) -> Vec<BundleDigest> {
-        let open = self
-            .blocks
-            .values()
-            .filter(|(block, _)| block.height > self.executed);
-        let mut wanted: Vec<BundleDigest> = open
-            .flat_map(|(_, payload)| payload.bundles.iter().copied())
-            .collect();
+        let open = self.blocks.values().filter(|(block, _)| block.height > self.executed);
+        let mut wanted: Vec<BundleDigest> =
+            open.flat_map(|(_, payload)| payload.bundles.iter().copied()).collect();
         wanted.sort_unstable();
         wanted.dedup();
         wanted

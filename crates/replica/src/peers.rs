@@ -2,6 +2,7 @@
 
 use crate::input::{Checked, CheckedMessage};
 use crate::output::{Output, Unsealed};
+use crate::step::ANNOUNCE_NS;
 use crate::{Heights, HostMessage, Replica};
 use quorate_consensus::{LinkEvent, To};
 use quorate_types::limits::{DECIDED_PER_ANSWER_MAX, FETCH_PER_PEER_MAX};
@@ -22,11 +23,7 @@ impl Replica {
                 }
                 let kind = message.kind();
                 if let Err(why) = self.deliver(link, seal, message) {
-                    self.out.push_back(Output::Rejected {
-                        from: link,
-                        kind,
-                        why,
-                    });
+                    self.out.push_back(Output::Rejected { from: link, kind, why });
                 }
             }
             CheckedMessage::Host(message) => self.on_host_message(link, seal, message),
@@ -48,8 +45,7 @@ impl Replica {
                 }
             }
             HostMessage::Heights(heights) => {
-                self.decided
-                    .on_heights(self.now, from, heights, self.sequencer.contiguous());
+                self.decided.on_heights(self.now, from, heights, self.sequencer.contiguous());
                 self.ask_decided();
             }
             HostMessage::AskDecided(height) => self.answer_decided(from, height),
@@ -64,17 +60,26 @@ impl Replica {
         }
     }
 
+    /// A peer whose stable checkpoint is older than ours lacks signatures, or the proof.
+    fn help_with_checkpoint(&mut self, peer: ReplicaId, stable: Height) {
+        if stable < self.checkpoints.height() {
+            let proof = self.checkpoints.stable().clone();
+            return self.tell(To::One(peer), HostMessage::Proof(Box::new(proof)));
+        }
+        for (checkpoint, _) in self.checkpoints.own_signed(self.setup.me) {
+            // The identical statement may always be made again.
+            let message = HostMessage::Checkpoint(checkpoint);
+            let _ = self.outbox.send_host(self.now, To::One(peer), message, &mut self.out);
+        }
+    }
+
     pub(crate) fn tell(&mut self, to: To, message: HostMessage) {
         // Nothing that is told here has a statement of its own, so nothing can be refused.
         let _ = self.outbox.send_host(self.now, to, message, &mut self.out);
     }
 
     fn heights(&self) -> Heights {
-        Heights {
-            executed: self.sequencer.executed(),
-            kept: self.kept,
-            stable: self.checkpoints.height(),
-        }
+        Heights { executed: self.sequencer.executed(), kept: self.kept, stable: self.checkpoints.height() }
     }
 
     /// Something happened to the link to a peer.
@@ -86,11 +91,15 @@ impl Replica {
     /// What is due of the host's own.
     pub(crate) fn tick_host(&mut self) {
         if self.announce_at.is_some_and(|at| at <= self.now) {
-            self.announce_at = None;
+            // As long as an own checkpoint waits for the others, they hear of it again.
+            self.announce_at = self.checkpoints.waits().then(|| self.now.plus(ANNOUNCE_NS));
             self.tell(To::All, HostMessage::Heights(self.heights()));
         }
         for bundle in self.host.pool.overdue(self.now) {
-            self.send_frame(To::All, Lane::Bodies, Unsealed::Bundle(bundle));
+            // The leader has spread its bodies already and proposes them itself.
+            if self.last.leader != self.setup.me {
+                self.send_frame(To::All, Lane::Bodies, Unsealed::Bundle(bundle));
+            }
         }
         self.outbox.tick(self.now, &mut self.out);
         self.ask_decided();
@@ -99,10 +108,7 @@ impl Replica {
 
     fn ask_decided(&mut self) {
         if let Some((from, peers)) = self.decided.ask(self.now, self.sequencer.contiguous()) {
-            self.tell(
-                To::Some(peers.into_iter().collect()),
-                HostMessage::AskDecided(from),
-            );
+            self.tell(To::Some(peers.into_iter().collect()), HostMessage::AskDecided(from));
         }
     }
 
@@ -169,21 +175,14 @@ impl Replica {
             .waiting()
             .take(FETCH_PER_PEER_MAX)
             .filter(|(height, id)| *id != BlockId::null(*height))
-            .filter(|(_, id)| {
-                self.host
-                    .bodies
-                    .ready(&self.host.pool, &self.blocks, *id)
-                    .is_none()
-            })
+            .filter(|(_, id)| self.host.bodies.ready(&self.host.pool, &self.blocks, *id).is_none())
             .filter(|(_, id)| !self.host.bodies.is_wanted(*id))
             .collect();
         for (height, id) in missing {
             let vouchers = self.decided.vouchers(height, id);
             // Different heights start with different peers, so that one slow peer does not slow all.
-            let start = usize::try_from(height.0 % 64)
-                .unwrap_or(0)
-                .checked_rem(vouchers.len().max(1))
-                .unwrap_or(0);
+            let start =
+                usize::try_from(height.0 % 64).unwrap_or(0).checked_rem(vouchers.len().max(1)).unwrap_or(0);
             for peer in vouchers.iter().cycle().skip(start).take(vouchers.len()) {
                 self.host.bodies.want(self.now, &self.blocks, id, height, *peer);
             }
@@ -194,10 +193,7 @@ impl Replica {
     /// A peer lacks a block.
     fn answer_block(&mut self, to: ReplicaId, id: BlockId, height: Height) {
         let known = self.blocks.get(id).cloned();
-        if let Some(full) = known
-            .as_ref()
-            .and_then(|block| self.host.bodies.assemble(block, id))
-        {
+        if let Some(full) = known.as_ref().and_then(|block| self.host.bodies.assemble(block, id)) {
             return self.send_block(to, &full);
         }
         let height = known.map_or(height, |block| block.height);
@@ -220,9 +216,7 @@ impl Replica {
         let Some(block) = &full.block else { return };
         let to = To::One(to);
         self.tell(to, HostMessage::Block(block.clone()));
-        let payload = Payload {
-            bundles: full.bundles.iter().map(|bundle| bundle.digest()).collect(),
-        };
+        let payload = Payload { bundles: full.bundles.iter().map(|bundle| bundle.digest()).collect() };
         self.send_frame(to, Lane::CatchUp, Unsealed::Payload(Arc::new(payload)));
         for bundle in &full.bundles {
             self.send_frame(to, Lane::CatchUp, Unsealed::Bundle(Arc::clone(bundle)));

@@ -19,6 +19,11 @@ const SPREAD_PAUSE_NS_MAX: u64 = 10_000_000_000;
 /// still name it.
 const ORPHAN_NS_MAX: u64 = 30_000_000_000;
 
+/// Bundles that go to all in one round at most: an overloaded replica must not make more load.
+const SPREAD_ROUND_MAX: usize = 64;
+/// Entries of bundles that are gone which the list of arrivals may hold.
+const ARRIVALS_SLACK: usize = 1_024;
+
 /// What became of a bundle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Added {
@@ -41,6 +46,8 @@ struct Held {
     since: Time,
     /// Whether it counts as waiting; see `ORPHAN_NS_MAX`.
     pending: bool,
+    /// Whether a client handed it over itself: then other replicas may not have it.
+    direct: bool,
     /// Whether it stands in a block that this replica has proposed in the current view.
     taken: bool,
     /// Whether the log's entry of it belongs to no decided block yet.
@@ -108,7 +115,7 @@ impl Pool {
         if full || self.is_full() {
             return Added::Busy;
         }
-        self.insert(now, bundle, true);
+        self.insert(now, bundle, true, true);
         Added::New
     }
 
@@ -122,11 +129,11 @@ impl Pool {
         if bytes > POOL_BYTES_MAX.saturating_mul(2) || self.held.len() >= POOL_BUNDLES_MAX.saturating_mul(2) {
             return Added::Busy;
         }
-        self.insert(now, bundle, pending);
+        self.insert(now, bundle, pending, false);
         Added::New
     }
 
-    fn insert(&mut self, now: Time, bundle: &Arc<Bundle>, pending: bool) {
+    fn insert(&mut self, now: Time, bundle: &Arc<Bundle>, pending: bool, direct: bool) {
         let (digest, size) = (bundle.digest(), bundle.size());
         self.bytes = self.bytes.saturating_add(size);
         self.arrivals.push_back((now, digest));
@@ -141,6 +148,7 @@ impl Pool {
             bundle: Arc::clone(bundle),
             since: now,
             pending,
+            direct,
             taken: false,
             logged: true,
             spread: false,
@@ -196,9 +204,7 @@ impl Pool {
     /// A block with this bundle is decided. False when the log needs the body once more, because its entry
     /// belongs to an earlier block: two blocks may carry the same bundle.
     pub(crate) fn settle(&mut self, digest: &BundleDigest) -> bool {
-        self.held
-            .get_mut(digest)
-            .is_some_and(|held| std::mem::take(&mut held.logged))
+        self.held.get_mut(digest).is_some_and(|held| std::mem::take(&mut held.logged))
     }
 
     /// Notes that a bundle went to all; false when it had before.
@@ -232,11 +238,7 @@ impl Pool {
                 }
             }
         }
-        while self
-            .arrivals
-            .front()
-            .is_some_and(|(_, digest)| !self.held.contains_key(digest))
-        {
+        while self.arrivals.front().is_some_and(|(_, digest)| !self.held.contains_key(digest)) {
             self.arrivals.pop_front();
         }
     }
@@ -270,13 +272,8 @@ impl Pool {
 
     /// Everything that counts as waiting, oldest first: for a new leader.
     pub(crate) fn waiting(&self) -> Vec<Arc<Bundle>> {
-        let held = self
-            .arrivals
-            .iter()
-            .filter_map(|(_, digest)| self.held.get(digest));
-        held.filter(|held| held.pending)
-            .map(|held| Arc::clone(&held.bundle))
-            .collect()
+        let held = self.arrivals.iter().filter_map(|(_, digest)| self.held.get(digest));
+        held.filter(|held| held.pending).map(|held| Arc::clone(&held.bundle)).collect()
     }
 
     /// Whether something waits that is not in a block of this replica.
@@ -291,24 +288,16 @@ impl Pool {
             .iter()
             .find(|(_, digest)| self.held.get(digest).is_some_and(|held| held.pending))
             .map(|(since, _)| *since);
-        Pending {
-            bundles: self.pending,
-            bytes: self.bytes,
-            oldest,
-            overloaded: overloaded || self.is_full(),
-        }
+        Pending { bundles: self.pending, bytes: self.bytes, oldest, overloaded: overloaded || self.is_full() }
     }
 
     /// When [`Pool::overdue`] has something to do.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        if self.held.is_empty() {
-            None
-        } else {
-            self.spread_check
-        }
+        if self.held.is_empty() { None } else { self.spread_check }
     }
 
-    /// Bundles that have waited so long that they go to all replicas; drops bodies that no block has named.
+    /// Bundles of clients that have waited so long that they go to all replicas; drops bodies that no block has
+    /// named.
     pub(crate) fn overdue(&mut self, now: Time) -> Vec<Arc<Bundle>> {
         let mut overdue = Vec::new();
         if self.spread_check.is_none_or(|at| at > now) {
@@ -323,6 +312,9 @@ impl Pool {
                     continue;
                 }
                 held.spread_at = held.since.plus(ORPHAN_NS_MAX);
+            } else if !held.direct || overdue.len() >= SPREAD_ROUND_MAX {
+                // What a peer handed over, it hands over to all.
+                continue;
             } else if held.spread_at <= now {
                 held.pause_ns = held.pause_ns.saturating_mul(2).min(SPREAD_PAUSE_NS_MAX);
                 held.spread_at = now.plus(held.pause_ns);
@@ -353,16 +345,9 @@ mod tests {
     use quorate_types::{Authenticator, BundleKind, Height, PublicKey};
 
     fn bundle(client: u8, number: u64, op: &[u8]) -> Arc<Bundle> {
-        let session = SessionId {
-            height: Height(u64::from(client)),
-            index: 0,
-        };
-        let mut builder = BundleBuilder::new(
-            BundleKind::Requests,
-            PublicKey([client; 32]),
-            session,
-            BundleNo(number),
-        );
+        let session = SessionId { height: Height(u64::from(client)), index: 0 };
+        let mut builder =
+            BundleBuilder::new(BundleKind::Requests, PublicKey([client; 32]), session, BundleNo(number));
         builder.push(op);
         Arc::new(Bundle::parse(&builder.finish(), Authenticator::None, &BodyLimits::default()).unwrap())
     }
@@ -375,23 +360,13 @@ mod tests {
     fn takes_oldest_first_and_fair_over_clients() {
         let mut pool = Pool::default();
         for (client, number) in [(1, 1), (1, 2), (1, 3), (2, 1), (3, 1), (3, 2)] {
-            assert_eq!(
-                pool.add_from_client(Time(1), &bundle(client, number, b"x")),
-                Added::New
-            );
+            assert_eq!(pool.add_from_client(Time(1), &bundle(client, number, b"x")), Added::New);
         }
-        let limits = BodyLimits {
-            block_bundles_max: 4,
-            ..BodyLimits::default()
-        };
+        let limits = BodyLimits { block_bundles_max: 4, ..BodyLimits::default() };
         assert_eq!(names(&pool.take(&limits)), [(1, 1), (2, 1), (3, 1), (1, 2)]);
         assert_eq!(names(&pool.take(&limits)), [(3, 2), (1, 3)]);
         assert!(pool.take(&limits).is_empty());
-        assert_eq!(
-            pool.summary(false).bundles,
-            6,
-            "nothing leaves before it is executed"
-        );
+        assert_eq!(pool.summary(false).bundles, 6, "nothing leaves before it is executed");
         pool.untake();
         assert_eq!(pool.take(&BodyLimits::default()).len(), 6);
     }
@@ -402,15 +377,9 @@ mod tests {
         for number in 1..=3 {
             pool.add_from_client(Time(1), &bundle(1, number, &[7; 100]));
         }
-        let limits = BodyLimits {
-            block_bytes_max: 10,
-            ..BodyLimits::default()
-        };
+        let limits = BodyLimits { block_bytes_max: 10, ..BodyLimits::default() };
         assert_eq!(pool.take(&limits).len(), 1);
-        let limits = BodyLimits {
-            block_bytes_max: 330,
-            ..BodyLimits::default()
-        };
+        let limits = BodyLimits { block_bytes_max: 330, ..BodyLimits::default() };
         assert_eq!(pool.take(&limits).len(), 2);
     }
 
@@ -421,11 +390,7 @@ mod tests {
         assert_eq!(pool.add_from_client(Time(1), &first), Added::New);
         assert_eq!(pool.add_from_client(Time(1), &first), Added::Known);
         assert_eq!(pool.add_from_client(Time(1), &second), Added::NumberReused);
-        assert_eq!(
-            pool.add_from_peer(Time(1), &second, true),
-            Added::New,
-            "a block may name either"
-        );
+        assert_eq!(pool.add_from_peer(Time(1), &second, true), Added::New, "a block may name either");
         pool.remove(&second.digest());
         pool.supersede(first.client(), first.session(), first.number());
         assert_eq!(pool.summary(false), Pending::default());

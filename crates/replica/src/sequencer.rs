@@ -20,12 +20,8 @@ pub(crate) struct Sequencer {
 impl Sequencer {
     /// Starts after what was executed and decided before.
     pub(crate) fn restore(executed: Height, decided: impl IntoIterator<Item = (Height, BlockId)>) -> Self {
-        let mut sequencer = Self {
-            executed,
-            issued: executed,
-            decided: decided.into_iter().collect(),
-            contiguous: executed,
-        };
+        let mut sequencer =
+            Self { executed, issued: executed, decided: decided.into_iter().collect(), contiguous: executed };
         sequencer.advance();
         sequencer
     }
@@ -37,11 +33,7 @@ impl Sequencer {
     pub(crate) fn decide(&mut self, height: Height, id: BlockId) -> Result<bool, Alarm> {
         match self.decided.get(&height) {
             Some(known) if *known == id => Ok(false),
-            Some(known) => Err(Alarm::SafetyBroken {
-                height,
-                first: *known,
-                second: id,
-            }),
+            Some(known) => Err(Alarm::SafetyBroken { height, first: *known, second: id }),
             // Below the stable checkpoint the checkpoint has settled it; nothing is compared or executed again.
             None if height <= self.executed => Ok(false),
             None => {
@@ -72,10 +64,7 @@ impl Sequencer {
 
     /// A height was executed.
     pub(crate) fn executed_one(&mut self, height: Height) {
-        assert!(
-            height == self.executed.next() && height <= self.issued,
-            "the executor answers in order"
-        );
+        assert!(height == self.executed.next() && height <= self.issued, "the executor answers in order");
         self.executed = height;
     }
 
@@ -96,9 +85,7 @@ impl Sequencer {
 
     /// Decided heights that are not executed, lowest first.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (Height, BlockId)> {
-        self.decided
-            .range(self.issued.next()..)
-            .map(|(height, id)| (*height, *id))
+        self.decided.range(self.issued.next()..).map(|(height, id)| (*height, *id))
     }
 
     /// Blocks decided and not executed.
@@ -144,37 +131,20 @@ mod tests {
     fn two_decisions_for_one_height_raise_the_alarm() {
         let mut sequencer = Sequencer::default();
         sequencer.decide(Height(1), id(1)).unwrap();
-        let alarm = Alarm::SafetyBroken {
-            height: Height(1),
-            first: id(1),
-            second: id(9),
-        };
+        let alarm = Alarm::SafetyBroken { height: Height(1), first: id(1), second: id(9) };
         assert_eq!(sequencer.decide(Height(1), id(9)), Err(alarm));
         sequencer.issue(Height(1));
         sequencer.executed_one(Height(1));
-        assert_eq!(
-            sequencer.decide(Height(1), id(9)),
-            Err(alarm),
-            "also after it was executed"
-        );
+        assert_eq!(sequencer.decide(Height(1), id(9)), Err(alarm), "also after it was executed");
         sequencer.prune(Height(1));
-        assert_eq!(
-            sequencer.decide(Height(1), id(9)),
-            Ok(false),
-            "settled by the checkpoint"
-        );
+        assert_eq!(sequencer.decide(Height(1), id(9)), Ok(false), "settled by the checkpoint");
     }
 
     #[test]
     fn continues_after_a_restart() {
-        let sequencer = Sequencer::restore(
-            Height(4),
-            [(Height(4), id(4)), (Height(5), id(5)), (Height(7), id(7))],
-        );
-        assert_eq!(
-            (sequencer.executed(), sequencer.contiguous()),
-            (Height(4), Height(5))
-        );
+        let sequencer =
+            Sequencer::restore(Height(4), [(Height(4), id(4)), (Height(5), id(5)), (Height(7), id(7))]);
+        assert_eq!((sequencer.executed(), sequencer.contiguous()), (Height(4), Height(5)));
         assert_eq!(sequencer.next(), Some((Height(5), id(5))));
     }
 }

@@ -14,7 +14,7 @@ use quorate_types::{BlockId, Bundle, Executed, FullBlock, Height, LogEntry, Mark
 use std::sync::Arc;
 
 /// Peers hear how far this replica is at most this often, and once after the last height of a burst.
-const ANNOUNCE_NS: u64 = 1_000_000_000;
+pub(crate) const ANNOUNCE_NS: u64 = 1_000_000_000;
 
 impl Replica {
     /// Calls the protocol; what it wants done is done by [`Replica::settle`].
@@ -78,13 +78,7 @@ impl Replica {
     }
 
     fn log_block(&mut self, id: BlockId) {
-        if self.logged.contains(&id)
-            || self
-                .host
-                .bodies
-                .ready(&self.host.pool, &self.blocks, id)
-                .is_none()
-        {
+        if self.logged.contains(&id) || self.host.bodies.ready(&self.host.pool, &self.blocks, id).is_none() {
             return;
         }
         let Some(block) = self.blocks.get(id).cloned() else {
@@ -94,8 +88,7 @@ impl Replica {
             return;
         };
         self.logged.insert(id);
-        self.outbox
-            .persist(LogEntry::Block(block, payload), &mut self.out);
+        self.outbox.persist(LogEntry::Block(block, payload), &mut self.out);
     }
 
     fn apply(&mut self, effect: Effect) {
@@ -116,20 +109,14 @@ impl Replica {
             }
             Effect::Commit(what, basis) => self.commit(what, basis),
             Effect::Want(id, from) => {
-                self.host
-                    .bodies
-                    .want(self.now, &self.blocks, id, Height::ZERO, from);
+                self.host.bodies.want(self.now, &self.blocks, id, Height::ZERO, from);
                 self.send_asks();
             }
             Effect::CatchUp(proof) => self.learn_proof(*proof),
             Effect::Urgent(peer) => self.out.push_back(Output::Urgent(peer)),
             Effect::Accuse(evidence) => {
                 let (statement, _) = evidence.first;
-                let note = Note {
-                    what: "equivocation",
-                    view: statement.view,
-                    height: statement.height,
-                };
+                let note = Note { what: "equivocation", view: statement.view, height: statement.height };
                 self.out.push_back(Output::Trace(note));
             }
             Effect::Alarm(alarm) => self.stop(alarm),
@@ -145,10 +132,7 @@ impl Replica {
             Commit::Chain(id) => {
                 let root = self.blocks.root();
                 let Ok(path) = self.blocks.path(id, root) else {
-                    return self
-                        .host
-                        .bodies
-                        .want(self.now, &self.blocks, id, Height::ZERO, self.last.leader);
+                    return self.host.bodies.want(self.now, &self.blocks, id, Height::ZERO, self.last.leader);
                 };
                 for id in path {
                     if let Some(height) = self.blocks.get(id).map(|block| block.height) {
@@ -196,12 +180,10 @@ impl Replica {
             self.log_block(id);
             for bundle in &full.bundles {
                 if !self.host.pool.settle(&bundle.digest()) {
-                    self.outbox
-                        .persist(LogEntry::Body(Arc::clone(bundle)), &mut self.out);
+                    self.outbox.persist(LogEntry::Body(Arc::clone(bundle)), &mut self.out);
                 }
             }
-            self.outbox
-                .persist(LogEntry::Decided { height, id }, &mut self.out);
+            self.outbox.persist(LogEntry::Decided { height, id }, &mut self.out);
             self.sequencer.issue(height);
             self.out.push_back(Output::Execute(full));
         }
@@ -239,12 +221,7 @@ impl Replica {
             Added::Busy => Refusal::Busy,
             Added::NumberReused => Refusal::NumberReused,
         };
-        self.out.push_back(Output::Refuse {
-            conn,
-            client,
-            bundle: digest,
-            why,
-        });
+        self.out.push_back(Output::Refuse { conn, client, bundle: digest, why });
     }
 
     /// A peer handed over a bundle whose authenticator holds.
@@ -257,14 +234,11 @@ impl Replica {
     fn take_in(&mut self, bundle: &Arc<Bundle>) {
         self.outbox.begin_step();
         // Bodies go to the log when they arrive, without a sync: the next promise's sync covers them.
-        self.outbox
-            .persist(LogEntry::Body(Arc::clone(bundle)), &mut self.out);
+        self.outbox.persist(LogEntry::Body(Arc::clone(bundle)), &mut self.out);
         if self.last.leader == self.setup.me {
             self.spread(bundle);
         }
-        self.host
-            .bodies
-            .add_bundle(&self.host.pool, &self.blocks, bundle.digest());
+        self.host.bodies.add_bundle(&self.host.pool, &self.blocks, bundle.digest());
         self.pending_changed = true;
     }
 
@@ -315,9 +289,7 @@ impl Replica {
         let (view, leader) = (self.last.view, self.last.leader);
         for bundle in executed.bundles {
             self.host.pool.remove(&bundle.bundle);
-            self.host
-                .pool
-                .supersede(bundle.client, bundle.session, bundle.number);
+            self.host.pool.supersede(bundle.client, bundle.session, bundle.number);
             let reply = ReplyBundle {
                 session: bundle.session,
                 number: bundle.number,
@@ -327,10 +299,7 @@ impl Replica {
                 view,
                 leader,
             };
-            self.out.push_back(Output::Reply {
-                client: bundle.client,
-                reply,
-            });
+            self.out.push_back(Output::Reply { client: bundle.client, reply });
         }
         self.host.bodies.executed(&self.blocks, height);
         let id = self.sequencer.decided(height).unwrap_or(BlockId::null(height));
@@ -344,15 +313,10 @@ impl Replica {
         self.call(|protocol, env| protocol.on_executed(env, height, fresh));
     }
 
-    fn sign_checkpoint(&mut self, height: Height, block: BlockId, state: quorate_types::Digest) {
+    pub(crate) fn sign_checkpoint(&mut self, height: Height, block: BlockId, state: quorate_types::Digest) {
         // The block's own view, not the one it was decided in: replicas may differ in that.
         let view = self.blocks.get(block).map_or(View::ZERO, |block| block.view);
-        let checkpoint = Checkpoint {
-            height,
-            block,
-            view,
-            state,
-        };
+        let checkpoint = Checkpoint { height, block, view, state };
         self.checkpoints.note_own(checkpoint);
         let stable = self.checkpoints.stable().checkpoint;
         if stable.height == height && stable != checkpoint {
@@ -378,8 +342,7 @@ impl Replica {
             self.ask_proof_at = self.now.plus(ANNOUNCE_NS);
             let to = To::Some(self.checkpoints.far_ahead());
             let _: Result<(), Unsent> =
-                self.outbox
-                    .send_host(self.now, to, HostMessage::AskProof, &mut self.out);
+                self.outbox.send_host(self.now, to, HostMessage::AskProof, &mut self.out);
         }
     }
 
@@ -428,12 +391,10 @@ impl Replica {
     pub(crate) fn write_base(&mut self) {
         self.outbox.begin_step();
         self.outbox.persist(LogEntry::BaseBegin, &mut self.out);
-        self.outbox
-            .persist(LogEntry::Incarnation(self.incarnation), &mut self.out);
+        self.outbox.persist(LogEntry::Incarnation(self.incarnation), &mut self.out);
         let stable = self.checkpoints.stable();
         if !stable.is_genesis() {
-            self.outbox
-                .persist(LogEntry::Proof(stable.to_bytes()), &mut self.out);
+            self.outbox.persist(LogEntry::Proof(stable.to_bytes()), &mut self.out);
         }
         self.outbox.write_base(&mut self.out);
         for id in &self.logged {

@@ -96,9 +96,7 @@ impl Wire for Payload {
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let limit = usize::try_from(BLOCK_BUNDLES_CEILING).unwrap_or(usize::MAX);
-        Ok(Self {
-            bundles: reader.list("payload", limit, 32, BundleDigest::decode)?,
-        })
+        Ok(Self { bundles: reader.list("payload", limit, 32, BundleDigest::decode)? })
     }
 }
 
@@ -119,12 +117,7 @@ impl FullBlock {
     /// The null block of a height.
     #[must_use]
     pub fn null(height: Height) -> Self {
-        Self {
-            height,
-            id: BlockId::null(height),
-            block: None,
-            bundles: Vec::new(),
-        }
+        Self { height, id: BlockId::null(height), block: None, bundles: Vec::new() }
     }
 }
 
@@ -148,34 +141,13 @@ mod tests {
     fn every_field_is_bound_by_the_id() {
         let base = block();
         let changed = [
-            Block {
-                parent: BlockId::null(Height(1)),
-                ..base.clone()
-            },
-            Block {
-                height: Height(5),
-                ..base.clone()
-            },
-            Block {
-                view: View(3),
-                ..base.clone()
-            },
-            Block {
-                proposer: ReplicaId(2),
-                ..base.clone()
-            },
-            Block {
-                time_ns: 100,
-                ..base.clone()
-            },
-            Block {
-                payload: PayloadId::ZERO,
-                ..base.clone()
-            },
-            Block {
-                extra: Digest([1; 32]),
-                ..base.clone()
-            },
+            Block { parent: BlockId::null(Height(1)), ..base.clone() },
+            Block { height: Height(5), ..base.clone() },
+            Block { view: View(3), ..base.clone() },
+            Block { proposer: ReplicaId(2), ..base.clone() },
+            Block { time_ns: 100, ..base.clone() },
+            Block { payload: PayloadId::ZERO, ..base.clone() },
+            Block { extra: Digest([1; 32]), ..base.clone() },
         ];
         for other in changed {
             assert_ne!(base.id(), other.id());

@@ -84,11 +84,7 @@ pub struct Bundle {
 
 impl std::fmt::Debug for Bundle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{:?}({:?} {:?}#{} x{})",
-            self.kind, self.digest, self.session, self.number, self.requests
-        )
+        write!(f, "{:?}({:?} {:?}#{} x{})", self.kind, self.digest, self.session, self.number, self.requests)
     }
 }
 
@@ -119,11 +115,7 @@ impl Bundle {
     ) -> Result<Self, DecodeError> {
         let limit = |what, value: usize, most: u32| {
             let (length, limit) = (u64::try_from(value).unwrap_or(u64::MAX), u64::from(most));
-            if length > limit {
-                Err(DecodeError::TooLong { what, length, limit })
-            } else {
-                Ok(())
-            }
+            if length > limit { Err(DecodeError::TooLong { what, length, limit }) } else { Ok(()) }
         };
         limit("bundle", content.len(), limits.bundle_bytes_max)?;
         let mut reader = Reader::new(content);
@@ -174,11 +166,7 @@ impl Bundle {
                 in_session && self.number.0 > 0 && (1..=REGISTER_KEYS_MAX).contains(&keys) && all_keys
             }
         };
-        if fits {
-            Ok(())
-        } else {
-            Err(DecodeError::Value("bundle"))
-        }
+        if fits { Ok(()) } else { Err(DecodeError::Value("bundle")) }
     }
 
     /// The digest of the content.
@@ -307,10 +295,7 @@ mod tests {
     use super::*;
     use crate::ids::Height;
 
-    const SESSION: SessionId = SessionId {
-        height: Height(3),
-        index: 1,
-    };
+    const SESSION: SessionId = SessionId { height: Height(3), index: 1 };
 
     fn parse(content: &[u8]) -> Result<Bundle, DecodeError> {
         Bundle::parse(content, Authenticator::None, &BodyLimits::default())
@@ -321,14 +306,8 @@ mod tests {
         let mut builder = BundleBuilder::new(BundleKind::Requests, PublicKey([7; 32]), SESSION, BundleNo(9));
         builder.push(b"one").push(b"").push(b"three");
         let bundle = parse(&builder.finish()).unwrap();
-        assert_eq!(
-            bundle.requests().collect::<Vec<_>>(),
-            [b"one" as &[u8], b"", b"three"]
-        );
-        assert_eq!(
-            (bundle.session(), bundle.number(), bundle.request_count()),
-            (SESSION, BundleNo(9), 3)
-        );
+        assert_eq!(bundle.requests().collect::<Vec<_>>(), [b"one" as &[u8], b"", b"three"]);
+        assert_eq!((bundle.session(), bundle.number(), bundle.request_count()), (SESSION, BundleNo(9), 3));
         assert_eq!(bundle.digest(), bundle_digest(bundle.content()));
     }
 
@@ -369,11 +348,7 @@ mod tests {
 
     #[test]
     fn refuses_what_is_too_large_or_not_canonical() {
-        let limits = BodyLimits {
-            request_bytes_max: 4,
-            bundle_requests_max: 2,
-            ..BodyLimits::default()
-        };
+        let limits = BodyLimits { request_bytes_max: 4, bundle_requests_max: 2, ..BodyLimits::default() };
         let build = |requests: &[&[u8]]| {
             let mut builder =
                 BundleBuilder::new(BundleKind::Requests, PublicKey([7; 32]), SESSION, BundleNo(1));
@@ -384,14 +359,8 @@ mod tests {
         };
         let parse = |content: &[u8]| Bundle::parse(content, Authenticator::None, &limits);
         assert!(parse(&build(&[b"1234"])).is_ok());
-        assert!(matches!(
-            parse(&build(&[b"12345"])),
-            Err(DecodeError::TooLong { what: "request", .. })
-        ));
-        assert!(matches!(
-            parse(&build(&[b"1", b"2", b"3"])),
-            Err(DecodeError::TooLong { .. })
-        ));
+        assert!(matches!(parse(&build(&[b"12345"])), Err(DecodeError::TooLong { what: "request", .. })));
+        assert!(matches!(parse(&build(&[b"1", b"2", b"3"])), Err(DecodeError::TooLong { .. })));
         let mut trailing = build(&[b"1"]);
         trailing.push(0);
         assert_eq!(parse(&trailing), Err(DecodeError::Trailing));

@@ -188,11 +188,7 @@ impl<'a> Reader<'a> {
             limit: u64::try_from(limit).unwrap_or(u64::MAX),
         };
         let length = usize::try_from(claimed).map_err(|_| too_long())?;
-        if length > limit {
-            Err(too_long())
-        } else {
-            Ok(length)
-        }
+        if length > limit { Err(too_long()) } else { Ok(length) }
     }
 
     /// A list of values after their `u32` count. Each value takes at least `least` bytes, so a count that the
@@ -223,11 +219,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// [`DecodeError::Trailing`] when bytes are left.
     pub fn finish(&self) -> Result<(), DecodeError> {
-        if self.rest.is_empty() {
-            Ok(())
-        } else {
-            Err(DecodeError::Trailing)
-        }
+        if self.rest.is_empty() { Ok(()) } else { Err(DecodeError::Trailing) }
     }
 }
 
@@ -283,11 +275,7 @@ impl<T: Wire> Wire for Option<T> {
         }
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        if reader.bool()? {
-            T::decode(reader).map(Some)
-        } else {
-            Ok(None)
-        }
+        if reader.bool()? { T::decode(reader).map(Some) } else { Ok(None) }
     }
 }
 
@@ -309,15 +297,9 @@ mod tests {
         let mut bytes = Vec::new();
         u32::MAX.encode(&mut bytes);
         let mut reader = Reader::new(&bytes);
-        assert_eq!(
-            reader.list("x", usize::MAX, 8, Reader::u64),
-            Err(DecodeError::Truncated)
-        );
+        assert_eq!(reader.list("x", usize::MAX, 8, Reader::u64), Err(DecodeError::Truncated));
         let mut reader = Reader::new(&bytes);
-        assert!(matches!(
-            reader.bytes("x", 10),
-            Err(DecodeError::TooLong { limit: 10, .. })
-        ));
+        assert!(matches!(reader.bytes("x", 10), Err(DecodeError::TooLong { limit: 10, .. })));
         let mut reader = Reader::new(&bytes);
         assert_eq!(reader.bytes("x", usize::MAX), Err(DecodeError::Truncated));
     }

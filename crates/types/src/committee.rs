@@ -82,11 +82,7 @@ impl Committee {
     /// Where this committee's statements are valid.
     #[must_use]
     pub fn domain(&self) -> Domain {
-        Domain {
-            cluster: self.cluster,
-            protocol: self.protocol,
-            epoch: self.epoch,
-        }
+        Domain { cluster: self.cluster, protocol: self.protocol, epoch: self.epoch }
     }
 }
 
@@ -138,10 +134,7 @@ impl ReplicaSet {
     /// How many are in the set.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.words
-            .iter()
-            .map(|word| usize::try_from(word.count_ones()).unwrap_or(0))
-            .sum()
+        self.words.iter().map(|word| usize::try_from(word.count_ones()).unwrap_or(0)).sum()
     }
 
     /// Whether nobody is in the set.
@@ -178,11 +171,7 @@ impl fmt::Debug for ReplicaSet {
 /// Encoded as the number of 64-bit words up to the last that is not zero, and the words.
 impl Wire for ReplicaSet {
     fn encode(&self, out: &mut Vec<u8>) {
-        let used = self
-            .words
-            .iter()
-            .rposition(|word| *word != 0)
-            .map_or(0, |last| last.saturating_add(1));
+        let used = self.words.iter().rposition(|word| *word != 0).map_or(0, |last| last.saturating_add(1));
         out.push(u8::try_from(used).unwrap_or(0));
         for word in self.words.iter().take(used) {
             word.encode(out);
@@ -200,11 +189,7 @@ impl Wire for ReplicaSet {
             last = *word;
         }
         // A last word of zero would be a second encoding of the same set.
-        if last == 0 {
-            Err(DecodeError::Value("replica set"))
-        } else {
-            Ok(Self { words })
-        }
+        if last == 0 { Err(DecodeError::Value("replica set")) } else { Ok(Self { words }) }
     }
 }
 
@@ -234,9 +219,6 @@ mod tests {
             ReplicaSet::from_bytes(&[1, 0, 0, 0, 0, 0, 0, 0, 0]),
             Err(DecodeError::Value("replica set"))
         );
-        assert_eq!(
-            ReplicaSet::from_bytes(&[5]),
-            Err(DecodeError::Value("replica set"))
-        );
+        assert_eq!(ReplicaSet::from_bytes(&[5]), Err(DecodeError::Value("replica set")));
     }
 }

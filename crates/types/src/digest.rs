@@ -95,20 +95,13 @@ pub fn hex(bytes: &[u8]) -> String {
 /// Bytes of a hexadecimal text, `None` when it is not one.
 #[must_use]
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> = text
-        .chars()
-        .map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok()))
-        .collect();
+    let digits: Option<Vec<u8>> =
+        text.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect();
     let digits = digits?;
     if digits.len() % 2 != 0 {
         return None;
     }
-    Some(
-        digits
-            .chunks_exact(2)
-            .map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit))
-            .collect(),
-    )
+    Some(digits.chunks_exact(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect())
 }
 
 /// A digest computed piece by piece.
@@ -163,10 +156,7 @@ mod tests {
 
     #[test]
     fn contexts_separate() {
-        assert_ne!(
-            Digest::of(context::BLOCK, b"x"),
-            Digest::of(context::BUNDLE, b"x")
-        );
+        assert_ne!(Digest::of(context::BLOCK, b"x"), Digest::of(context::BUNDLE, b"x"));
     }
 
     #[test]

@@ -37,9 +37,8 @@ impl Wire for Floors {
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let height = Height::decode(reader)?;
-        let views = reader.list("floors", FLOOR_KINDS_MAX, 24, |r| {
-            Ok((Kind::decode(r)?, View::decode(r)?))
-        })?;
+        let views =
+            reader.list("floors", FLOOR_KINDS_MAX, 24, |r| Ok((Kind::decode(r)?, View::decode(r)?)))?;
         Ok(Self { height, views })
     }
 }

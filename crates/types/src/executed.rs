@@ -40,8 +40,6 @@ impl Executed {
     /// Requests that were applied just now.
     #[must_use]
     pub fn fresh(&self) -> u32 {
-        self.bundles
-            .iter()
-            .fold(0, |sum: u32, bundle| sum.saturating_add(bundle.applied))
+        self.bundles.iter().fold(0, |sum: u32, bundle| sum.saturating_add(bundle.applied))
     }
 }

@@ -128,36 +128,12 @@ impl Genesis {
         }
         let bodies = &self.bodies;
         for (field, value, ceiling) in [
-            (
-                "request_bytes_max",
-                bodies.request_bytes_max,
-                limits::REQUEST_BYTES_CEILING,
-            ),
-            (
-                "bundle_requests_max",
-                bodies.bundle_requests_max,
-                limits::BUNDLE_REQUESTS_CEILING,
-            ),
-            (
-                "bundle_bytes_max",
-                bodies.bundle_bytes_max,
-                limits::BUNDLE_BYTES_CEILING,
-            ),
-            (
-                "block_bundles_max",
-                bodies.block_bundles_max,
-                limits::BLOCK_BUNDLES_CEILING,
-            ),
-            (
-                "block_bytes_max",
-                bodies.block_bytes_max,
-                limits::BLOCK_BYTES_CEILING,
-            ),
-            (
-                "reply_bytes_max",
-                bodies.reply_bytes_max,
-                limits::REPLY_BYTES_CEILING,
-            ),
+            ("request_bytes_max", bodies.request_bytes_max, limits::REQUEST_BYTES_CEILING),
+            ("bundle_requests_max", bodies.bundle_requests_max, limits::BUNDLE_REQUESTS_CEILING),
+            ("bundle_bytes_max", bodies.bundle_bytes_max, limits::BUNDLE_BYTES_CEILING),
+            ("block_bundles_max", bodies.block_bundles_max, limits::BLOCK_BUNDLES_CEILING),
+            ("block_bytes_max", bodies.block_bytes_max, limits::BLOCK_BYTES_CEILING),
+            ("reply_bytes_max", bodies.reply_bytes_max, limits::REPLY_BYTES_CEILING),
             ("client_window", self.client_window, limits::WINDOW_CEILING),
             ("clients_max", self.clients_max, limits::CLIENTS_CEILING),
         ] {
@@ -238,10 +214,7 @@ impl Wire for Genesis {
             protocol: ProtocolId::decode(reader)?,
             f: reader.u16()?,
             members: reader.list("members", limits::REPLICAS_MAX, 64, |r| {
-                Ok(Member {
-                    sign: PublicKey::decode(r)?,
-                    link: PublicKey::decode(r)?,
-                })
+                Ok(Member { sign: PublicKey::decode(r)?, link: PublicKey::decode(r)? })
             })?,
             client_auth: match reader.u8()? {
                 0 => ClientAuth::None,
@@ -271,12 +244,7 @@ mod tests {
         Genesis {
             protocol: ProtocolId::new("pbft"),
             f: 1,
-            members: (0..4)
-                .map(|i| Member {
-                    sign: key(i),
-                    link: key(10 + i),
-                })
-                .collect(),
+            members: (0..4).map(|i| Member { sign: key(i), link: key(10 + i) }).collect(),
             client_auth: ClientAuth::Signature,
             bodies: BodyLimits::default(),
             client_window: 16_384,
@@ -322,17 +290,8 @@ mod tests {
 
     #[test]
     fn the_window_holds_two_intervals() {
-        for (every, window, good) in [
-            (128, 256, true),
-            (128, 128, false),
-            (128, 300, false),
-            (1, 4, false),
-        ] {
-            let genesis = Genesis {
-                checkpoint_every: every,
-                window,
-                ..genesis()
-            };
+        for (every, window, good) in [(128, 256, true), (128, 128, false), (128, 300, false), (1, 4, false)] {
+            let genesis = Genesis { checkpoint_every: every, window, ..genesis() };
             assert_eq!(genesis.check().is_ok(), good, "K={every} L={window}");
         }
     }

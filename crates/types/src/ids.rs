@@ -309,10 +309,7 @@ impl Wire for SessionId {
         self.index.encode(out);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            height: Height::decode(reader)?,
-            index: reader.u32()?,
-        })
+        Ok(Self { height: Height::decode(reader)?, index: reader.u32()? })
     }
 }
 

@@ -85,24 +85,10 @@ mod tests {
 
     #[test]
     fn adds_and_subtracts() {
-        let mut sum = Ledger {
-            syncs: 2,
-            ..Ledger::default()
-        };
+        let mut sum = Ledger { syncs: 2, ..Ledger::default() };
         let before = sum;
-        sum.add(&Ledger {
-            syncs: 3,
-            reads: 1,
-            ..Ledger::default()
-        });
-        assert_eq!(
-            sum.since(&before),
-            Ledger {
-                syncs: 3,
-                reads: 1,
-                ..Ledger::default()
-            }
-        );
+        sum.add(&Ledger { syncs: 3, reads: 1, ..Ledger::default() });
+        assert_eq!(sum.since(&before), Ledger { syncs: 3, reads: 1, ..Ledger::default() });
         assert!(sum.entries().contains(&("syncs", 5)));
     }
 }

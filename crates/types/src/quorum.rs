@@ -37,9 +37,7 @@ mod tests {
 
     /// All subsets of n replicas of exactly `size`, as bit masks.
     fn subsets(n: usize, size: usize) -> Vec<u32> {
-        (0u32..1 << n)
-            .filter(|set| usize::try_from(set.count_ones()).unwrap() == size)
-            .collect()
+        (0u32..1 << n).filter(|set| usize::try_from(set.count_ones()).unwrap() == size).collect()
     }
 
     /// By brute force: any two quorums share more than f replicas, hence an honest one; one less does not do;

@@ -41,10 +41,7 @@ impl Outcome {
         };
         let mut reader = Reader::new(rest);
         let count = usize::try_from(reader.u32().ok()?).ok()?;
-        let results = Results {
-            reader: reader.clone(),
-            left: count,
-        };
+        let results = Results { reader: reader.clone(), left: count };
         for _ in 0..count {
             reader.bytes("result", usize::MAX).ok()?;
         }
@@ -106,9 +103,9 @@ impl Wire for Outcome {
         let bytes = usize::try_from(REPLY_BYTES_CEILING).unwrap_or(usize::MAX);
         let count = usize::try_from(BUNDLE_REQUESTS_CEILING).unwrap_or(usize::MAX);
         Ok(match reader.u8()? {
-            0 => Self::Done(reader.list("results", count, 4, |r| {
-                r.bytes("result", bytes).map(<[u8]>::to_vec)
-            })?),
+            0 => Self::Done(
+                reader.list("results", count, 4, |r| r.bytes("result", bytes).map(<[u8]>::to_vec))?,
+            ),
             1 => Self::NoSession,
             2 => Self::Opened(SessionId::decode(reader)?),
             3 => Self::NotRegistered,
@@ -170,15 +167,7 @@ impl Wire for ReplyBundle {
         let leader = ReplicaId::decode(reader)?;
         let limit = usize::try_from(REPLY_BYTES_CEILING).unwrap_or(usize::MAX);
         let outcome = Arc::from(reader.bytes("outcome", limit)?);
-        Ok(Self {
-            session,
-            number,
-            bundle,
-            result,
-            outcome,
-            view,
-            leader,
-        })
+        Ok(Self { session, number, bundle, result, outcome, view, leader })
     }
 }
 
@@ -207,10 +196,7 @@ mod tests {
         for outcome in [
             Outcome::Done(vec![vec![1, 2], vec![]]),
             Outcome::NoSession,
-            Outcome::Opened(SessionId {
-                height: Height(1),
-                index: 2,
-            }),
+            Outcome::Opened(SessionId { height: Height(1), index: 2 }),
             Outcome::NotRegistered,
             Outcome::Registered(3),
             Outcome::NotAllowed,

@@ -113,12 +113,8 @@ mod tests {
     fn the_stream_is_pinned() {
         let mut rng = Rng::new(1);
         let numbers: Vec<u64> = (0..4).map(|_| rng.next_u64()).collect();
-        let expected: Vec<u64> = vec![
-            0xcfc5_d07f_6f03_c29b,
-            0xbf42_4132_963f_e08d,
-            0x19a3_7d57_57aa_f520,
-            0xbf08_119f_05cd_56d6,
-        ];
+        let expected: Vec<u64> =
+            vec![0xcfc5_d07f_6f03_c29b, 0xbf42_4132_963f_e08d, 0x19a3_7d57_57aa_f520, 0xbf08_119f_05cd_56d6];
         assert_eq!(numbers, expected, "{numbers:x?}");
     }
 

@@ -47,24 +47,13 @@ impl Statement {
     /// A statement whose scope is zero.
     #[must_use]
     pub const fn new(kind: Kind, view: View, height: Height, subject: Digest) -> Self {
-        Self {
-            kind,
-            view,
-            height,
-            scope: Digest::ZERO,
-            subject,
-        }
+        Self { kind, view, height, scope: Digest::ZERO, subject }
     }
 
     /// The slot that this statement fills.
     #[must_use]
     pub const fn slot(&self) -> Slot {
-        Slot {
-            kind: self.kind,
-            view: self.view,
-            height: self.height,
-            scope: self.scope,
-        }
+        Slot { kind: self.kind, view: self.view, height: self.height, scope: self.scope }
     }
 }
 
@@ -106,18 +95,7 @@ impl Wire for Statement {
         self.subject.encode(out);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let Slot {
-            kind,
-            view,
-            height,
-            scope,
-        } = Slot::decode(reader)?;
-        Ok(Self {
-            kind,
-            view,
-            height,
-            scope,
-            subject: Digest::decode(reader)?,
-        })
+        let Slot { kind, view, height, scope } = Slot::decode(reader)?;
+        Ok(Self { kind, view, height, scope, subject: Digest::decode(reader)? })
     }
 }

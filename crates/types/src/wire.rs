@@ -160,10 +160,7 @@ impl Wire for FromClient {
                 out.push(1);
                 crate::codec::put_list(out, clients);
             }
-            Self::Bundle {
-                authenticator,
-                content,
-            } => {
+            Self::Bundle { authenticator, content } => {
                 out.push(CLIENT_BUNDLE_TAG);
                 authenticator.encode(out);
                 out.extend_from_slice(content);
@@ -173,10 +170,7 @@ impl Wire for FromClient {
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(match reader.u8()? {
-            0 => Self::Hello {
-                version: reader.u16()?,
-                cluster: ClusterId::decode(reader)?,
-            },
+            0 => Self::Hello { version: reader.u16()?, cluster: ClusterId::decode(reader)? },
             1 => Self::Attach(reader.list("clients", ATTACHED_PER_CONNECTION_MAX, 32, PublicKey::decode)?),
             CLIENT_BUNDLE_TAG => Self::Bundle {
                 authenticator: Authenticator::decode(reader)?,
@@ -224,10 +218,7 @@ impl Refusal {
 
 impl Wire for Refusal {
     fn encode(&self, out: &mut Vec<u8>) {
-        let tag = Self::ALL
-            .iter()
-            .position(|refusal| refusal == self)
-            .unwrap_or_default();
+        let tag = Self::ALL.iter().position(|refusal| refusal == self).unwrap_or_default();
         out.push(u8::try_from(tag).unwrap_or_default());
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -323,15 +314,9 @@ mod tests {
     #[test]
     fn client_messages_round_trip() {
         for message in [
-            FromClient::Hello {
-                version: VERSION,
-                cluster: ClusterId::ZERO,
-            },
+            FromClient::Hello { version: VERSION, cluster: ClusterId::ZERO },
             FromClient::Attach(vec![PublicKey([1; 32]), PublicKey([2; 32])]),
-            FromClient::Bundle {
-                authenticator: Authenticator::None,
-                content: vec![1, 2, 3],
-            },
+            FromClient::Bundle { authenticator: Authenticator::None, content: vec![1, 2, 3] },
             FromClient::Bundle {
                 authenticator: Authenticator::Signature(Signature([9; 64])),
                 content: vec![],

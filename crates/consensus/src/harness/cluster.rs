@@ -33,9 +33,8 @@ impl<P: Protocol> Cluster<P> {
     /// What the protocol says.
     pub fn open(setup: Setup, params: &P::Params) -> Result<Self, OpenError> {
         let ids = setup.committee::<P>().ids();
-        let replicas: Vec<Harness<P>> = ids
-            .map(|id| Harness::open(id, setup, params))
-            .collect::<Result<_, _>>()?;
+        let replicas: Vec<Harness<P>> =
+            ids.map(|id| Harness::open(id, setup, params)).collect::<Result<_, _>>()?;
         let n = replicas.len();
         Ok(Self {
             setup,
@@ -104,13 +103,9 @@ impl<P: Protocol> Cluster<P> {
             if self.at(to).window().admits(&message.place()) {
                 self.trace.push(format!("{from} -> {to}  {}", words(&message)));
                 let refused = self.at(to).deliver(from, message).err();
-                self.trace
-                    .extend(refused.map(|reject| format!("          refused: {reject}")));
+                self.trace.extend(refused.map(|reject| format!("          refused: {reject}")));
             } else {
-                self.trace.push(format!(
-                    "{from} -> {to}  {} (outside the window)",
-                    words(&message)
-                ));
+                self.trace.push(format!("{from} -> {to}  {} (outside the window)", words(&message)));
             }
         }
     }
@@ -124,11 +119,7 @@ impl<P: Protocol> Cluster<P> {
     }
 
     fn up(&self) -> Vec<ReplicaId> {
-        self.replicas
-            .iter()
-            .map(Harness::me)
-            .filter(|id| !self.down.contains(*id))
-            .collect()
+        self.replicas.iter().map(Harness::me).filter(|id| !self.down.contains(*id)).collect()
     }
 
     fn settle(&mut self) {
@@ -166,11 +157,7 @@ impl<P: Protocol> Cluster<P> {
     fn serve_wants(&mut self, id: ReplicaId) -> usize {
         let mut fetched: usize = 0;
         for (wanted, peer) in self.at(id).wanted() {
-            let block = self
-                .at(peer)
-                .block(wanted)
-                .cloned()
-                .or_else(|| self.kept.get(&wanted).cloned());
+            let block = self.at(peer).block(wanted).cloned().or_else(|| self.kept.get(&wanted).cloned());
             if let Some(block) = block.filter(|_| !self.down.contains(peer)) {
                 self.trace.push(format!("{id} fetches {wanted:?} from {peer}"));
                 self.at(id).fetched(block);
@@ -187,10 +174,7 @@ impl<P: Protocol> Cluster<P> {
             self.trace.push(format!("{id} decides h{height} {block:?}"));
             self.at(id).log_decided(height, block);
             let first = *self.ever.entry(height).or_insert(block);
-            assert!(
-                first == block,
-                "replica {id} decides {block:?} at height {height}, not {first:?}"
-            );
+            assert!(first == block, "replica {id} decides {block:?} at height {height}, not {first:?}");
             if let Some(decided) = self.decided.get_mut(id.index()) {
                 decided.insert(height, block);
             }
@@ -212,11 +196,7 @@ impl<P: Protocol> Cluster<P> {
     fn next_to_execute(&mut self, id: ReplicaId) -> Option<(Height, Block)> {
         let height = self.executed.get(id.index())?.next();
         let decided = *self.decided.get(id.index())?.get(&height)?;
-        let block = self
-            .at(id)
-            .block(decided)
-            .cloned()
-            .or_else(|| self.kept.get(&decided).cloned())?;
+        let block = self.at(id).block(decided).cloned().or_else(|| self.kept.get(&decided).cloned())?;
         Some((height, block))
     }
 
@@ -227,21 +207,11 @@ impl<P: Protocol> Cluster<P> {
         for id in self.up() {
             while self.executed(id) < settled {
                 let height = self.executed(id).next();
-                let who_knows = self
-                    .up()
-                    .into_iter()
-                    .filter(|other| self.executed(*other) >= height)
-                    .count();
-                let Some(block) = self
-                    .ever
-                    .get(&height)
-                    .copied()
-                    .filter(|_| who_knows > self.setup.f)
-                else {
+                let who_knows = self.up().into_iter().filter(|other| self.executed(*other) >= height).count();
+                let Some(block) = self.ever.get(&height).copied().filter(|_| who_knows > self.setup.f) else {
                     break;
                 };
-                self.trace
-                    .push(format!("{id} learns that h{height} {block:?} is decided"));
+                self.trace.push(format!("{id} learns that h{height} {block:?} is decided"));
                 if let Some(decided) = self.decided.get_mut(id.index()) {
                     decided.insert(height, block);
                 }
@@ -253,11 +223,7 @@ impl<P: Protocol> Cluster<P> {
 
     fn stabilise(&mut self, height: Height) {
         let quorum = quorum::byzantine(self.setup.n, self.setup.f);
-        let done: Vec<ReplicaId> = self
-            .up()
-            .into_iter()
-            .filter(|id| self.executed(*id) >= height)
-            .collect();
+        let done: Vec<ReplicaId> = self.up().into_iter().filter(|id| self.executed(*id) >= height).collect();
         if done.len() < quorum {
             return;
         }

@@ -120,8 +120,7 @@ impl BlockTree {
     /// Forgets all blocks at or below a height, but the root.
     pub fn prune(&mut self, height: Height) {
         let root = self.root;
-        self.blocks
-            .retain(|id, block| block.height > height || *id == root);
+        self.blocks.retain(|id, block| block.height > height || *id == root);
     }
 
     /// All blocks, in the order of their ids.

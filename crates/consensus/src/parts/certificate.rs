@@ -21,11 +21,7 @@ impl Certificate {
     #[must_use]
     pub fn genesis(kind: Kind) -> Self {
         let statement = Statement::new(kind, View::ZERO, Height::ZERO, Digest::ZERO);
-        Self {
-            statement,
-            signers: ReplicaSet::EMPTY,
-            proof: AggregateSignature::List(Vec::new()),
-        }
+        Self { statement, signers: ReplicaSet::EMPTY, proof: AggregateSignature::List(Vec::new()) }
     }
 
     /// Whether this is the certificate of the genesis block.
@@ -46,11 +42,7 @@ impl Certificate {
             return Err("too few signers");
         }
         let AggregateSignature::List(signatures) = &self.proof;
-        if signatures.len() == self.signers.len() {
-            Ok(())
-        } else {
-            Err("signatures and signers differ")
-        }
+        if signatures.len() == self.signers.len() { Ok(()) } else { Err("signatures and signers differ") }
     }
 
     /// Key in the cache of checked certificates: binds signers and proof, not only the statement.
@@ -94,12 +86,8 @@ pub struct Checkpoint {
 
 impl Checkpoint {
     /// The state before the first block.
-    pub const GENESIS: Self = Self {
-        height: Height::ZERO,
-        block: BlockId::ZERO,
-        view: View::ZERO,
-        state: Digest::ZERO,
-    };
+    pub const GENESIS: Self =
+        Self { height: Height::ZERO, block: BlockId::ZERO, view: View::ZERO, state: Digest::ZERO };
 
     /// What a replica signs about it.
     #[must_use]
@@ -139,10 +127,7 @@ impl CheckpointProof {
     /// The genesis state, stable by definition.
     #[must_use]
     pub fn genesis() -> Self {
-        Self {
-            checkpoint: Checkpoint::GENESIS,
-            certificate: Certificate::genesis(CHECKPOINT_KIND),
-        }
+        Self { checkpoint: Checkpoint::GENESIS, certificate: Certificate::genesis(CHECKPOINT_KIND) }
     }
 
     /// Whether this is the genesis state.
@@ -164,9 +149,6 @@ impl Wire for CheckpointProof {
         self.certificate.encode(out);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            checkpoint: Checkpoint::decode(reader)?,
-            certificate: Certificate::decode(reader)?,
-        })
+        Ok(Self { checkpoint: Checkpoint::decode(reader)?, certificate: Certificate::decode(reader)? })
     }
 }

@@ -34,9 +34,7 @@ pub enum Vote<K> {
 
 impl<K> Default for Tally<K> {
     fn default() -> Self {
-        Self {
-            first: BTreeMap::new(),
-        }
+        Self { first: BTreeMap::new() }
     }
 }
 
@@ -62,11 +60,7 @@ impl<K: Copy + Eq> Tally<K> {
     /// Who voted for a value.
     #[must_use]
     pub fn voters(&self, value: K) -> ReplicaSet {
-        self.first
-            .iter()
-            .filter(|(_, voted)| **voted == value)
-            .map(|(by, _)| *by)
-            .collect()
+        self.first.iter().filter(|(_, voted)| **voted == value).map(|(by, _)| *by).collect()
     }
 
     /// What a replica voted for.
@@ -78,9 +72,6 @@ impl<K: Copy + Eq> Tally<K> {
     /// A value that at least `quorum` distinct replicas voted for.
     #[must_use]
     pub fn reached(&self, quorum: usize) -> Option<K> {
-        self.first
-            .values()
-            .copied()
-            .find(|value| self.count(*value) >= quorum)
+        self.first.values().copied().find(|value| self.count(*value) >= quorum)
     }
 }
