@@ -46,6 +46,7 @@ impl Replica {
             }
             HostMessage::Heights(heights) => {
                 self.decided.on_heights(self.now, from, heights, self.sequencer.contiguous());
+                self.help_with_checkpoint(from, heights.stable);
                 self.ask_decided();
             }
             HostMessage::AskDecided(height) => self.answer_decided(from, height),

@@ -241,6 +241,11 @@ impl Pool {
         while self.arrivals.front().is_some_and(|(_, digest)| !self.held.contains_key(digest)) {
             self.arrivals.pop_front();
         }
+        // One bundle that stays must not keep the entries of all that came after it.
+        if self.arrivals.len() > self.held.len().saturating_mul(2).saturating_add(ARRIVALS_SLACK) {
+            let held = &self.held;
+            self.arrivals.retain(|(since, digest)| held.get(digest).is_some_and(|held| held.since == *since));
+        }
     }
 
     /// Other bundles of the same number are superseded: once one is executed the others never will be, so
@@ -395,6 +400,31 @@ mod tests {
         pool.supersede(first.client(), first.session(), first.number());
         assert_eq!(pool.summary(false), Pending::default());
         assert_eq!(pool.size(), (0, 0));
+    }
+
+    #[test]
+    fn one_bundle_that_stays_keeps_nothing_else() {
+        let mut pool = Pool::default();
+        pool.add_from_client(Time(1), &bundle(9, 1, b"stays"));
+        for number in 1..10_000 {
+            let passing = bundle(1, number, b"x");
+            pool.add_from_client(Time(number), &passing);
+            pool.remove(&passing.digest());
+        }
+        assert!(pool.arrivals.len() <= ARRIVALS_SLACK + 4, "{}", pool.arrivals.len());
+        assert_eq!(pool.summary(false).oldest, Some(Time(1)));
+    }
+
+    #[test]
+    fn what_a_peer_handed_over_is_not_spread_again() {
+        let mut pool = Pool::default();
+        pool.add_from_peer(Time(0), &bundle(1, 1, b"x"), true);
+        for number in 1..1_000 {
+            pool.add_from_client(Time(0), &bundle(2, number, b"y"));
+        }
+        let spread = pool.overdue(Time(2_000_000_000));
+        assert_eq!(spread.len(), SPREAD_ROUND_MAX, "an overloaded replica makes little more load");
+        assert!(spread.iter().all(|b| b.client() == PublicKey([2; 32])));
     }
 
     #[test]
