@@ -16,6 +16,12 @@ pub const CLIENT_HEADER_BYTES: usize = 4;
 /// Bytes that the length field of a frame between replicas counts beside the body.
 const COUNTED_HEADER_BYTES: usize = HEADER_BYTES - 4;
 
+/// Bytes of a body on this lane at most.
+#[must_use]
+pub const fn body_bytes_max(lane: Lane) -> usize {
+    lane.frame_bytes_max().saturating_sub(COUNTED_HEADER_BYTES)
+}
+
 /// Body of an acknowledgement: the next number expected, for each lane.
 pub(crate) const ACK_BYTES: usize = 24;
 
@@ -122,22 +128,7 @@ impl Header {
         let [l0, l1, l2, l3] = u32::try_from(length).ok()?.to_le_bytes();
         let [s0, s1, s2, s3, s4, s5, s6, s7] = self.number.to_le_bytes();
         let lane = self.lane.tag();
-        Some([
-            l0,
-            l1,
-            l2,
-            l3,
-            lane,
-            s0,
-            s1,
-            s2,
-            s3,
-            s4,
-            s5,
-            s6,
-            s7,
-            self.frame_type,
-        ])
+        Some([l0, l1, l2, l3, lane, s0, s1, s2, s3, s4, s5, s6, s7, self.frame_type])
     }
 
     /// Reads a header and says how many bytes the whole frame has.
@@ -148,9 +139,7 @@ impl Header {
         if length > lane.frame_bytes_max() {
             return Err(Refusal::TooLarge);
         }
-        let body = length
-            .checked_sub(COUNTED_HEADER_BYTES)
-            .ok_or(Refusal::TooShort)?;
+        let body = length.checked_sub(COUNTED_HEADER_BYTES).ok_or(Refusal::TooShort)?;
         let control_fits = match frame_type {
             frame::ACK => body == ACK_BYTES,
             frame::HELLO => body <= HELLO_BYTES_MAX,
@@ -161,22 +150,14 @@ impl Header {
             return Err(Refusal::BadControl);
         }
         let number = u64::from_le_bytes([s0, s1, s2, s3, s4, s5, s6, s7]);
-        let header = Self {
-            lane,
-            number,
-            frame_type,
-        };
+        let header = Self { lane, number, frame_type };
         Ok((header, body.saturating_add(HEADER_BYTES)))
     }
 }
 
 /// Appends a small frame that only links make: it is true at its moment and is not sent again.
 pub(crate) fn put_frame(out: &mut Vec<u8>, lane: Lane, number: u64, frame_type: u8, body: &[u8]) {
-    let header = Header {
-        lane,
-        number,
-        frame_type,
-    };
+    let header = Header { lane, number, frame_type };
     if let Some(header) = header.encode(body.len()) {
         out.extend_from_slice(&header);
         out.extend_from_slice(body);
@@ -238,11 +219,7 @@ impl<const HEADER: usize> Assembler<HEADER> {
     /// An assembler that keeps at most `keep` bytes of memory while nothing is unfinished.
     #[must_use]
     pub fn new(total: FrameBytes<HEADER>, keep: usize) -> Self {
-        Self {
-            total,
-            partial: Vec::new(),
-            keep,
-        }
+        Self { total, partial: Vec::new(), keep }
     }
 
     /// Bytes of an unfinished frame that are kept.
@@ -339,14 +316,8 @@ mod tests {
         let mut assembler = client_assembler();
         let length = u32::try_from(FRAME_BYTES_MAX).unwrap() + 1;
         let mut never = |_: &[u8; 4], _: &[u8]| panic!("no frame is complete");
-        assert_eq!(
-            assembler.feed(&length.to_le_bytes(), &mut never),
-            Err(Refusal::TooLarge)
-        );
-        assert_eq!(
-            assembler.feed(&[0, 0, 0, 0, 9], &mut never),
-            Err(Refusal::TooShort)
-        );
+        assert_eq!(assembler.feed(&length.to_le_bytes(), &mut never), Err(Refusal::TooLarge));
+        assert_eq!(assembler.feed(&[0, 0, 0, 0, 9], &mut never), Err(Refusal::TooShort));
         assert_eq!(assembler.partial.capacity(), 0);
     }
 
@@ -363,11 +334,7 @@ mod tests {
     #[test]
     fn each_lane_has_its_limit() {
         for lane in Lane::ALL {
-            let header = Header {
-                lane,
-                number: 7,
-                frame_type: frame::PROTOCOL,
-            };
+            let header = Header { lane, number: 7, frame_type: frame::PROTOCOL };
             let most = lane.frame_bytes_max() - COUNTED_HEADER_BYTES;
             assert_eq!(header.encode(most + 1), None, "{lane:?}");
             let mut bytes = header.encode(most).unwrap();

@@ -59,10 +59,7 @@ pub struct ResendLimits {
 
 impl Default for ResendLimits {
     fn default() -> Self {
-        Self {
-            bytes: RESEND_BYTES_MAX,
-            frames: RESEND_FRAMES_MAX,
-        }
+        Self { bytes: RESEND_BYTES_MAX, frames: RESEND_FRAMES_MAX }
     }
 }
 
@@ -116,8 +113,7 @@ struct Outgoing {
 
 impl Outgoing {
     fn next(&self) -> u64 {
-        self.first
-            .saturating_add(u64::try_from(self.kept.len()).unwrap_or(u64::MAX))
+        self.first.saturating_add(u64::try_from(self.kept.len()).unwrap_or(u64::MAX))
     }
 
     fn drop_first(&mut self) {
@@ -159,12 +155,7 @@ pub(crate) struct Lanes {
 
 impl Lanes {
     pub(crate) fn new(limits: ResendLimits) -> Self {
-        Self {
-            limits,
-            out: Default::default(),
-            expected: [0; 3],
-            heard: Incarnation::ZERO,
-        }
+        Self { limits, out: Default::default(), expected: [0; 3], heard: Incarnation::ZERO }
     }
 
     fn out(&self, lane: Lane) -> &Outgoing {
@@ -212,10 +203,7 @@ impl Lanes {
     pub(crate) fn backlog(&self) -> (usize, usize) {
         self.out.iter().fold((0, 0), |(kept, unsent), lane| {
             let sent: usize = lane.kept.iter().take(lane.sent()).map(|frame| frame.bytes).sum();
-            (
-                kept.saturating_add(lane.bytes),
-                unsent.saturating_add(lane.bytes.saturating_sub(sent)),
-            )
+            (kept.saturating_add(lane.bytes), unsent.saturating_add(lane.bytes.saturating_sub(sent)))
         })
     }
 
@@ -226,11 +214,7 @@ impl Lanes {
         let limits = self.limits;
         let out = self.out_mut(lane);
         let number = out.next();
-        let header = Header {
-            lane,
-            number,
-            frame_type,
-        };
+        let header = Header { lane, number, frame_type };
         let header = header.encode(bytes).ok_or(Oversize { lane, bytes })?;
         let bytes = bytes.saturating_add(HEADER_BYTES);
         let full = out.bytes.saturating_add(bytes) > limits.bytes || out.kept.len() >= limits.frames;
@@ -238,11 +222,7 @@ impl Lanes {
             out.drop_first();
         }
         out.bytes = out.bytes.saturating_add(bytes);
-        out.kept.push_back(Kept {
-            header,
-            body: Body::new(parts),
-            bytes,
-        });
+        out.kept.push_back(Kept { header, body: Body::new(parts), bytes });
         Ok(())
     }
 
@@ -255,12 +235,7 @@ impl Lanes {
     pub(crate) fn skip_gaps(&mut self, lost: &mut Vec<Loss>) {
         for (lane, out) in Lane::ALL.into_iter().zip(&mut self.out) {
             if out.cursor < out.first {
-                lost.push(Loss {
-                    direction: Direction::Outgoing,
-                    lane,
-                    from: out.cursor,
-                    to: out.first,
-                });
+                lost.push(Loss { direction: Direction::Outgoing, lane, from: out.cursor, to: out.first });
                 out.cursor = out.first;
             }
         }
@@ -324,12 +299,7 @@ impl Lanes {
             return Err(Refusal::Repeated);
         }
         *expected = number;
-        Ok((number > from).then_some(Loss {
-            direction: Direction::Incoming,
-            lane,
-            from,
-            to: number,
-        }))
+        Ok((number > from).then_some(Loss { direction: Direction::Incoming, lane, from, to: number }))
     }
 
     /// Begins a connection: goes on where the peer says that it stopped hearing us, and reports what is lost.
@@ -343,13 +313,7 @@ impl Lanes {
         lost: &mut Vec<Loss>,
     ) -> Result<[bool; 3], Refusal> {
         let knows_me = hello.heard == me;
-        if knows_me
-            && self
-                .out
-                .iter()
-                .zip(hello.next)
-                .any(|(lane, next)| next > lane.next())
-        {
+        if knows_me && self.out.iter().zip(hello.next).any(|(lane, next)| next > lane.next()) {
             return Err(Refusal::NeverSent);
         }
         let new_life = self.heard != Incarnation::ZERO && self.heard != hello.incarnation;
@@ -372,20 +336,10 @@ impl Lanes {
     fn forget_old_life(&mut self, lost: &mut Vec<Loss>) {
         let lanes = Lane::ALL.into_iter().zip(&mut self.out).zip(&mut self.expected);
         for ((lane, out), expected) in lanes {
-            lost.push(Loss {
-                direction: Direction::Incoming,
-                lane,
-                from: *expected,
-                to: u64::MAX,
-            });
+            lost.push(Loss { direction: Direction::Incoming, lane, from: *expected, to: u64::MAX });
             *expected = 0;
             if !out.kept.is_empty() {
-                lost.push(Loss {
-                    direction: Direction::Outgoing,
-                    lane,
-                    from: out.first,
-                    to: out.next(),
-                });
+                lost.push(Loss { direction: Direction::Outgoing, lane, from: out.first, to: out.next() });
             }
             out.first = out.next();
             out.kept.clear();

@@ -19,6 +19,7 @@
 pub mod frame;
 pub mod lanes;
 pub mod link;
+pub mod mesh;
 pub mod reactor;
 pub mod session;
 pub mod tls;

@@ -192,9 +192,7 @@ impl Link {
 
     fn begin(&mut self, now: Time) {
         self.disconnect();
-        self.core.phase = Phase::Greeting {
-            deadline: now.plus(HANDSHAKE_NS_MAX),
-        };
+        self.core.phase = Phase::Greeting { deadline: now.plus(HANDSHAKE_NS_MAX) };
     }
 
     /// A connection that the other end dialled is there, and its hello has been read (see [`Greeter`]). It
@@ -208,10 +206,7 @@ impl Link {
         sink: &mut dyn FnMut(LinkEvent<'_>),
     ) -> Result<(), Refusal> {
         check_hello(&self.core.hello(), hello, self.core.peer)?;
-        let announce = self
-            .core
-            .lanes
-            .resume(self.core.identity.incarnation, hello, &mut self.core.lost)?;
+        let announce = self.core.lanes.resume(self.core.identity.incarnation, hello, &mut self.core.lost)?;
         self.disconnect();
         self.core.up(announce, sink);
         Ok(())
@@ -248,8 +243,7 @@ impl Link {
         sink: &mut dyn FnMut(LinkEvent<'_>),
     ) -> Result<(), Refusal> {
         let core = &mut self.core;
-        self.assembler
-            .feed(bytes, &mut |header, body| core.frame(now, header, body, sink))
+        self.assembler.feed(bytes, &mut |header, body| core.frame(now, header, body, sink))
     }
 
     /// Whether there is something to write.
@@ -285,16 +279,13 @@ impl Link {
                 used = 1;
             }
             let gathered = if more {
-                core.lanes
-                    .gather(free.into_slice(), limit.saturating_sub(written))
+                core.lanes.gather(free.into_slice(), limit.saturating_sub(written))
             } else {
                 Default::default()
             };
             used = used.saturating_add(gathered.slices);
             take(slices.get(..used).unwrap_or_default());
-            written = written
-                .saturating_add(core.control.len())
-                .saturating_add(gathered.bytes);
+            written = written.saturating_add(core.control.len()).saturating_add(gathered.bytes);
             core.lanes.sent(&gathered);
             core.control.clear();
         }
@@ -418,9 +409,7 @@ impl Core {
             (kind::HELLO, Phase::Greeting { .. }) => {
                 let hello = decode_hello(body)?;
                 check_hello(&self.hello(), &hello, self.peer)?;
-                let announce = self
-                    .lanes
-                    .resume(self.identity.incarnation, &hello, &mut self.lost)?;
+                let announce = self.lanes.resume(self.identity.incarnation, &hello, &mut self.lost)?;
                 self.up(announce, sink);
                 Ok(())
             }
@@ -437,11 +426,7 @@ impl Core {
                     sink(LinkEvent::Lost(loss));
                 }
                 self.owe(now, total);
-                sink(LinkEvent::Frame {
-                    lane: header.lane,
-                    frame_type,
-                    body,
-                });
+                sink(LinkEvent::Frame { lane: header.lane, frame_type, body });
                 Ok(())
             }
         }
@@ -479,10 +464,7 @@ pub struct Greeter {
 
 impl Default for Greeter {
     fn default() -> Self {
-        Self {
-            assembler: Assembler::new(greeting_bytes, 0),
-            hello: None,
-        }
+        Self { assembler: Assembler::new(greeting_bytes, 0), hello: None }
     }
 }
 

@@ -111,10 +111,7 @@ impl Reactor {
             Security::Plain => (None, None),
             Security::Tls(key) => {
                 let committee: Vec<_> = config.peers.iter().map(|peer| peer.key).collect();
-                (
-                    Some(tls::listen_to_peers(key, &committee)?),
-                    Some(tls::listen_to_clients(key)?),
-                )
+                (Some(tls::listen_to_peers(key, &committee)?), Some(tls::listen_to_clients(key)?))
             }
         };
         let poll = Poll::new().map_err(NetFault::Poll)?;
@@ -122,10 +119,7 @@ impl Reactor {
         let waker = Waker::new(registry, WAKER).map_err(NetFault::Poll)?;
         let listen = |listener, token| Listener::new(listener, registry, token).map_err(NetFault::Listen);
         let peer_listener = listen(config.listen_peers, PEERS)?;
-        let client_listener = config
-            .listen_clients
-            .map(|listener| listen(listener, CLIENTS))
-            .transpose()?;
+        let client_listener = config.listen_clients.map(|listener| listen(listener, CLIENTS)).transpose()?;
         Ok(Self {
             me,
             events: Events::with_capacity(1_024),
@@ -161,11 +155,7 @@ impl Reactor {
     /// # Errors
     /// When the system's poll fails.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<(), NetFault> {
-        let timeout = if self.left_over() {
-            Some(Duration::ZERO)
-        } else {
-            timeout
-        };
+        let timeout = if self.left_over() { Some(Duration::ZERO) } else { timeout };
         let polled = self.poll.poll(&mut self.events, timeout);
         self.ledger.wakeups = self.ledger.wakeups.saturating_add(1);
         match polled {
@@ -345,10 +335,7 @@ impl Reactor {
                 Note::PeerDown(id) => Event::PeerDown(id),
                 Note::Lost(peer, loss) => config::lost(peer, loss),
                 Note::ClientDown(conn) => Event::ClientDown(conn),
-                Note::Refused(who, refusal) => Event::Refused {
-                    who,
-                    reason: refusal.reason(),
-                },
+                Note::Refused(who, refusal) => Event::Refused { who, reason: refusal.reason() },
             });
         }
     }
@@ -463,11 +450,7 @@ impl Reactor {
         let fronts = [&self.guests, &self.newcomers, &self.lingering];
         let peers = self.peers.iter().flatten().filter_map(Peer::deadline);
         peers
-            .chain(
-                fronts
-                    .into_iter()
-                    .filter_map(|queue| queue.front().map(|(due, _)| *due)),
-            )
+            .chain(fronts.into_iter().filter_map(|queue| queue.front().map(|(due, _)| *due)))
             .chain(listeners.into_iter().filter_map(Listener::deadline))
             .min()
     }
@@ -477,9 +460,7 @@ impl Reactor {
     pub fn tick(&mut self, now: Time) {
         self.now = now;
         self.peer_listener.tick(now);
-        self.client_listener
-            .iter_mut()
-            .for_each(|listener| listener.tick(now));
+        self.client_listener.iter_mut().for_each(|listener| listener.tick(now));
         self.tick_peers(now);
         while let Some(key) = pop_due(&mut self.guests, now) {
             if self.is_unsettled(key) {
@@ -507,26 +488,14 @@ impl Reactor {
 
     /// Deadlines of connections that have kept them would only wake us up.
     fn forget_settled(&mut self) {
-        while self
-            .guests
-            .front()
-            .is_some_and(|(_, key)| !self.is_unsettled(*key))
-        {
+        while self.guests.front().is_some_and(|(_, key)| !self.is_unsettled(*key)) {
             self.guests.pop_front();
         }
-        while self
-            .newcomers
-            .front()
-            .is_some_and(|(_, key)| !self.is_unsettled(*key))
-        {
+        while self.newcomers.front().is_some_and(|(_, key)| !self.is_unsettled(*key)) {
             self.newcomers.pop_front();
         }
         let sockets = &self.sockets;
-        while self
-            .lingering
-            .front()
-            .is_some_and(|(_, key)| sockets.get(*key).is_none())
-        {
+        while self.lingering.front().is_some_and(|(_, key)| sockets.get(*key).is_none()) {
             self.lingering.pop_front();
         }
     }

@@ -34,10 +34,7 @@ impl Session {
     /// No protection at all.
     #[must_use]
     pub fn plain() -> Self {
-        Self(Kind::Plain {
-            out: Vec::new(),
-            written: 0,
-        })
+        Self(Kind::Plain { out: Vec::new(), written: 0 })
     }
 
     /// The side that dials.
@@ -98,9 +95,8 @@ impl Session {
         };
         while !bytes.is_empty() {
             // The library takes a few kB at a time, and must be emptied each time or it refuses more.
-            let taken = connection
-                .read_tls(&mut bytes)
-                .map_err(|_| Refusal::Tls("a TLS record is too large"))?;
+            let taken =
+                connection.read_tls(&mut bytes).map_err(|_| Refusal::Tls("a TLS record is too large"))?;
             connection.process_new_packets().map_err(refusal)?;
             let mut reader = connection.reader();
             loop {

@@ -98,11 +98,7 @@ pub fn listen_to_peers(key: &LinkKey, committee: &[PublicKey]) -> Result<Arc<Ser
     let (chain, private) = key.chain();
     let config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
-        .and_then(|builder| {
-            builder
-                .with_client_cert_verifier(verifier)
-                .with_single_cert(chain, private)
-        });
+        .and_then(|builder| builder.with_client_cert_verifier(verifier).with_single_cert(chain, private));
     server(config)
 }
 
@@ -163,9 +159,7 @@ pub fn server_name() -> Result<ServerName<'static>, TlsError> {
 #[must_use]
 pub fn key_of(certificate: &CertificateDer<'_>) -> Option<PublicKey> {
     // RFC 8410, section 4: the only encoding of an Ed25519 key.
-    const PREFIX: [u8; 12] = [
-        0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
-    ];
+    const PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
     let parsed = ParsedCertificate::try_from(certificate).ok()?;
     let info = parsed.subject_public_key_info();
     let key = info.as_ref().strip_prefix(&PREFIX)?;
@@ -222,10 +216,7 @@ struct Expected {
 
 impl Expected {
     fn new(keys: Vec<PublicKey>) -> Self {
-        Self {
-            keys,
-            provider: provider(),
-        }
+        Self { keys, provider: provider() }
     }
 
     fn key(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
@@ -242,12 +233,7 @@ impl Expected {
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         self.key(certificate)?;
-        verify_tls13_signature(
-            message,
-            certificate,
-            signed,
-            &self.provider.signature_verification_algorithms,
-        )
+        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
     }
 }
 

@@ -34,10 +34,7 @@ struct End {
     wire: VecDeque<u8>,
 }
 
-const LIMITS: ResendLimits = ResendLimits {
-    bytes: 900,
-    frames: 12,
-};
+const LIMITS: ResendLimits = ResendLimits { bytes: 900, frames: 12 };
 
 impl End {
     fn new(me: u16, life: u64) -> Self {
@@ -69,11 +66,7 @@ impl End {
                 let lane = usize::from(lane.tag());
                 let number = |at: usize| u64::from_le_bytes(body[at..at + 8].try_into().unwrap());
                 assert_eq!(number(0), other_life, "a frame of a life that is over");
-                assert_eq!(
-                    number(8),
-                    self.expected[lane],
-                    "lane {lane}: order, duplicates, silent gaps"
-                );
+                assert_eq!(number(8), self.expected[lane], "lane {lane}: order, duplicates, silent gaps");
                 self.expected[lane] += 1;
             }
             Seen::Lost(loss) => {
@@ -172,26 +165,15 @@ impl Pair {
             self.run(&Step::Wait(ACK_DELAY_NS));
         }
         for (me, other) in [(0, 1), (1, 0)] {
-            assert_eq!(
-                self.ends[me].expected, self.ends[other].sent,
-                "all sent is seen or lost"
-            );
+            assert_eq!(self.ends[me].expected, self.ends[other].sent, "all sent is seen or lost");
             assert_eq!(self.ends[me].link.backlog(), (0, 0), "all is acknowledged");
-            assert_eq!(
-                self.ends[me].link.deadline(),
-                None,
-                "a settled link wants nothing"
-            );
+            assert_eq!(self.ends[me].link.deadline(), None, "a settled link wants nothing");
         }
     }
 }
 
 fn run(steps: &[Step]) -> Pair {
-    let mut pair = Pair {
-        ends: [End::new(0, 1), End::new(1, 1)],
-        now: NOW,
-        connected: false,
-    };
+    let mut pair = Pair { ends: [End::new(0, 1), End::new(1, 1)], now: NOW, connected: false };
     for step in steps {
         pair.run(step);
     }

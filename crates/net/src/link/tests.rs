@@ -31,11 +31,7 @@ enum Seen {
 fn seen(event: LinkEvent<'_>) -> Seen {
     match event {
         LinkEvent::Up => Seen::Up,
-        LinkEvent::Frame {
-            lane,
-            frame_type,
-            body,
-        } => Seen::Frame(lane, frame_type, body.to_vec()),
+        LinkEvent::Frame { lane, frame_type, body } => Seen::Frame(lane, frame_type, body.to_vec()),
         LinkEvent::Lost(loss) => Seen::Lost(loss),
         LinkEvent::Closed { reason } => Seen::Closed(String::from_utf8_lossy(reason).into_owned()),
     }
@@ -50,8 +46,7 @@ fn carry(now: Time, from: &mut Link, to: &mut Link) -> Result<Vec<Seen>, Refusal
 
 fn read(now: Time, to: &mut Link, bytes: &[u8]) -> Result<Vec<Seen>, Refusal> {
     let mut events = Vec::new();
-    to.read(now, bytes, &mut |event| events.push(seen(event)))
-        .map(|()| events)
+    to.read(now, bytes, &mut |event| events.push(seen(event))).map(|()| events)
 }
 
 fn connect(dialler: &mut Link, acceptor: &mut Link) -> (Vec<Seen>, Vec<Seen>) {
@@ -63,8 +58,7 @@ fn connect(dialler: &mut Link, acceptor: &mut Link) -> (Vec<Seen>, Vec<Seen>) {
 }
 
 fn say(link: &mut Link, lane: Lane, body: &'static [u8]) {
-    link.send(lane, kind::PROTOCOL, &[Bytes::from_static(body)])
-        .unwrap();
+    link.send(lane, kind::PROTOCOL, &[Bytes::from_static(body)]).unwrap();
 }
 
 fn raw(lane: u8, number: u64, frame_type: u8, body: &[u8]) -> Vec<u8> {
@@ -87,26 +81,10 @@ fn frames_flow_both_ways_in_the_order_of_the_lanes() {
     let frame = |lane, body: &[u8]| Seen::Frame(lane, kind::PROTOCOL, body.to_vec());
     assert_eq!(
         carry(NOW, &mut a, &mut b).unwrap(),
-        [
-            frame(Lane::Consensus, b"vote"),
-            frame(Lane::Bodies, b"body"),
-            frame(Lane::CatchUp, b"late")
-        ]
+        [frame(Lane::Consensus, b"vote"), frame(Lane::Bodies, b"body"), frame(Lane::CatchUp, b"late")]
     );
-    b.send(
-        Lane::Bodies,
-        9,
-        &[
-            Bytes::from_static(b"in "),
-            Bytes::from_static(b"two"),
-            Bytes::new(),
-        ],
-    )
-    .unwrap();
-    assert_eq!(
-        carry(NOW, &mut b, &mut a).unwrap(),
-        [Seen::Frame(Lane::Bodies, 9, b"in two".to_vec())]
-    );
+    b.send(Lane::Bodies, 9, &[Bytes::from_static(b"in "), Bytes::from_static(b"two"), Bytes::new()]).unwrap();
+    assert_eq!(carry(NOW, &mut b, &mut a).unwrap(), [Seen::Frame(Lane::Bodies, 9, b"in two".to_vec())]);
 }
 
 #[test]
@@ -116,10 +94,7 @@ fn a_body_in_very_many_pieces_arrives_whole() {
     for pieces in [0usize, 16, 17, 1_000] {
         let parts: Vec<Bytes> = (0..pieces).map(|i| Bytes::from(vec![i as u8; 3])).collect();
         a.send(Lane::Bodies, 3, &parts).unwrap();
-        assert_eq!(
-            carry(NOW, &mut a, &mut b).unwrap(),
-            [Seen::Frame(Lane::Bodies, 3, parts.concat())]
-        );
+        assert_eq!(carry(NOW, &mut a, &mut b).unwrap(), [Seen::Frame(Lane::Bodies, 3, parts.concat())]);
     }
 }
 
@@ -127,11 +102,7 @@ fn a_body_in_very_many_pieces_arrives_whole() {
 fn acknowledgements_ride_along_and_go_alone_only_after_a_while() {
     let (mut a, mut b) = (link(1, 0), link(0, 1));
     connect(&mut a, &mut b);
-    assert_eq!(
-        (a.deadline(), b.deadline()),
-        (None, None),
-        "idle links want nothing"
-    );
+    assert_eq!((a.deadline(), b.deadline()), (None, None), "idle links want nothing");
     say(&mut a, Lane::Consensus, b"ping");
     carry(NOW, &mut a, &mut b).unwrap();
     assert_ne!(a.backlog().0, 0, "kept until it is acknowledged");
@@ -147,11 +118,7 @@ fn acknowledgements_ride_along_and_go_alone_only_after_a_while() {
     assert!(!a.wants_write());
     a.tick(due).unwrap();
     assert!(a.wants_write());
-    assert_eq!(
-        carry(due, &mut a, &mut b).unwrap(),
-        [],
-        "an acknowledgement says nothing to the user"
-    );
+    assert_eq!(carry(due, &mut a, &mut b).unwrap(), [], "an acknowledgement says nothing to the user");
     assert_eq!(b.backlog(), (0, 0));
     assert_eq!((a.deadline(), b.deadline()), (None, None), "and is not answered");
 }
@@ -160,8 +127,7 @@ fn acknowledgements_ride_along_and_go_alone_only_after_a_while() {
 fn much_is_acknowledged_at_once() {
     let (mut a, mut b) = (link(1, 0), link(0, 1));
     connect(&mut a, &mut b);
-    a.send(Lane::Bodies, 3, &[vec![0; ACK_AFTER_BYTES].into()])
-        .unwrap();
+    a.send(Lane::Bodies, 3, &[vec![0; ACK_AFTER_BYTES].into()]).unwrap();
     carry(NOW, &mut a, &mut b).unwrap();
     assert!(b.wants_write());
     carry(NOW, &mut b, &mut a).unwrap();
@@ -183,21 +149,12 @@ fn what_was_in_flight_is_sent_again_once() {
     assert_eq!((at_a, at_b), (vec![Seen::Up], vec![Seen::Up]));
     let bodies: Vec<Seen> = carry(NOW, &mut a, &mut b).unwrap();
     let frame = |body: &[u8]| Seen::Frame(Lane::Consensus, kind::PROTOCOL, body.to_vec());
-    assert_eq!(
-        bodies,
-        [
-            frame(b"written, lost with the connection"),
-            frame(b"queued meanwhile")
-        ]
-    );
+    assert_eq!(bodies, [frame(b"written, lost with the connection"), frame(b"queued meanwhile")]);
 }
 
 #[test]
 fn overflow_is_told_to_both_sides_with_the_same_numbers() {
-    let limits = ResendLimits {
-        bytes: 1 << 20,
-        frames: 8,
-    };
+    let limits = ResendLimits { bytes: 1 << 20, frames: 8 };
     let mut a = Link::new(identity(1, 1), ReplicaId(0), limits);
     let mut b = link(0, 1);
     connect(&mut a, &mut b);
@@ -209,14 +166,7 @@ fn overflow_is_told_to_both_sides_with_the_same_numbers() {
         say(&mut a, Lane::Bodies, b"more");
     }
     // Nine frames, 0..9, and room for eight: when the ninth came, the oldest went until four were left.
-    let lost = |direction| {
-        Seen::Lost(Loss {
-            direction,
-            lane: Lane::Bodies,
-            from: 1,
-            to: 4,
-        })
-    };
+    let lost = |direction| Seen::Lost(Loss { direction, lane: Lane::Bodies, from: 1, to: 4 });
     let (at_a, at_b) = connect(&mut a, &mut b);
     assert_eq!(at_a, [lost(Direction::Outgoing), Seen::Up]);
     assert_eq!(at_b, [Seen::Up]);
@@ -227,10 +177,7 @@ fn overflow_is_told_to_both_sides_with_the_same_numbers() {
 
 #[test]
 fn overflow_of_a_live_connection_is_told_when_the_gap_is_sent() {
-    let limits = ResendLimits {
-        bytes: 200,
-        frames: 1_000,
-    };
+    let limits = ResendLimits { bytes: 200, frames: 1_000 };
     let mut a = Link::new(identity(1, 1), ReplicaId(0), limits);
     let mut b = link(0, 1);
     connect(&mut a, &mut b);
@@ -240,12 +187,8 @@ fn overflow_of_a_live_connection_is_told_when_the_gap_is_sent() {
     let at_b = carry(NOW, &mut a, &mut b).unwrap();
     let mut at_a = Vec::new();
     a.losses(&mut |event| at_a.push(seen(event)));
-    let Seen::Lost(outgoing) = at_a[0] else {
-        panic!("{at_a:?}")
-    };
-    let Seen::Lost(incoming) = at_b[0] else {
-        panic!("{at_b:?}")
-    };
+    let Seen::Lost(outgoing) = at_a[0] else { panic!("{at_a:?}") };
+    let Seen::Lost(incoming) = at_b[0] else { panic!("{at_b:?}") };
     assert_eq!((outgoing.from, outgoing.to), (incoming.from, incoming.to));
     assert_eq!((outgoing.direction, outgoing.from), (Direction::Outgoing, 0));
     assert_eq!(at_a.len(), 1, "one gap, told once");
@@ -264,20 +207,8 @@ fn a_new_life_of_the_peer_loses_on_both_sides_and_starts_clean() {
     a.disconnect();
     let mut b = Link::new(identity(0, 2), ReplicaId(1), ResendLimits::default());
     let (at_a, at_b) = connect(&mut a, &mut b);
-    let incoming = |lane, from| {
-        Seen::Lost(Loss {
-            direction: Direction::Incoming,
-            lane,
-            from,
-            to: u64::MAX,
-        })
-    };
-    let outgoing = Seen::Lost(Loss {
-        direction: Direction::Outgoing,
-        lane: Lane::Consensus,
-        from: 0,
-        to: 2,
-    });
+    let incoming = |lane, from| Seen::Lost(Loss { direction: Direction::Incoming, lane, from, to: u64::MAX });
+    let outgoing = Seen::Lost(Loss { direction: Direction::Outgoing, lane: Lane::Consensus, from: 0, to: 2 });
     assert_eq!(
         at_a,
         [
@@ -291,31 +222,18 @@ fn a_new_life_of_the_peer_loses_on_both_sides_and_starts_clean() {
     assert_eq!(at_b, [Seen::Up]);
     assert_eq!(
         carry(NOW, &mut a, &mut b).unwrap(),
-        [Seen::Lost(Loss {
-            direction: Direction::Incoming,
-            lane: Lane::Consensus,
-            from: 0,
-            to: 2
-        })],
+        [Seen::Lost(Loss { direction: Direction::Incoming, lane: Lane::Consensus, from: 0, to: 2 })],
         "said although no frame follows"
     );
     say(&mut a, Lane::Consensus, b"to the second life");
     say(&mut b, Lane::Bodies, b"from the second life");
     assert_eq!(
         carry(NOW, &mut a, &mut b).unwrap(),
-        [Seen::Frame(
-            Lane::Consensus,
-            kind::PROTOCOL,
-            b"to the second life".to_vec()
-        )]
+        [Seen::Frame(Lane::Consensus, kind::PROTOCOL, b"to the second life".to_vec())]
     );
     assert_eq!(
         carry(NOW, &mut b, &mut a).unwrap(),
-        [Seen::Frame(
-            Lane::Bodies,
-            kind::PROTOCOL,
-            b"from the second life".to_vec()
-        )]
+        [Seen::Frame(Lane::Bodies, kind::PROTOCOL, b"from the second life".to_vec())]
     );
 }
 
@@ -326,10 +244,7 @@ fn every_mismatch_of_the_hello_is_refused_by_name() {
         (|hello| hello.version = 2, Refusal::OtherVersion),
         (|hello| hello.cluster.0.0[0] = 1, Refusal::OtherCluster),
         (|hello| hello.epoch = Epoch(1), Refusal::OtherEpoch),
-        (
-            |hello| hello.protocol = ProtocolId::new("pbft"),
-            Refusal::OtherProtocol,
-        ),
+        (|hello| hello.protocol = ProtocolId::new("pbft"), Refusal::OtherProtocol),
         (|hello| hello.id = ReplicaId(2), Refusal::OtherReplica),
         (|hello| hello.incarnation = Incarnation(0), Refusal::BadHello),
         (
@@ -358,9 +273,8 @@ fn every_mismatch_of_the_hello_is_refused_by_name() {
         let (mut a, mut b) = (link(1, 0), link(0, 1));
         connect(&mut a, &mut b);
         let mut greeter = Greeter::default();
-        let refused = greeter
-            .read(&bytes)
-            .and_then(|()| b.accept_hello(greeter.hello().unwrap(), &mut |_| ()));
+        let refused =
+            greeter.read(&bytes).and_then(|()| b.accept_hello(greeter.hello().unwrap(), &mut |_| ()));
         assert_eq!(refused, Err(refusal), "{hello:?}");
         say(&mut a, Lane::Consensus, b"still here");
         assert_eq!(carry(NOW, &mut a, &mut b).unwrap().len(), 1);
@@ -385,14 +299,7 @@ fn a_newer_connection_takes_the_place_of_the_older() {
     b.accept_hello(greeter.hello().unwrap(), &mut |_| ()).unwrap();
     assert_eq!(
         carry(NOW, &mut b, &mut a).unwrap(),
-        [
-            Seen::Up,
-            Seen::Frame(
-                Lane::Consensus,
-                kind::PROTOCOL,
-                b"in flight on the older".to_vec()
-            )
-        ]
+        [Seen::Up, Seen::Frame(Lane::Consensus, kind::PROTOCOL, b"in flight on the older".to_vec())]
     );
 }
 
@@ -407,21 +314,12 @@ fn misbehaviour_on_a_link_is_refused_by_name() {
     for (bytes, refusal) in [
         (raw(3, 0, 1, b""), Refusal::UnknownLane),
         (vec![9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], Refusal::TooShort),
-        (
-            [raw(0, 0, 1, b"x"), raw(0, 0, 1, b"x")].concat(),
-            Refusal::Repeated,
-        ),
+        ([raw(0, 0, 1, b"x"), raw(0, 0, 1, b"x")].concat(), Refusal::Repeated),
         (raw(0, u64::MAX, 1, b"x"), Refusal::Repeated),
         (ack([0, 0, 1]), Refusal::NeverSent),
         (raw(0, 0, kind::ACK, &[0; 23]), Refusal::BadControl),
-        (
-            [raw(1, 0, 1, b"x"), raw(1, 0, kind::ACK, &[0; 24])].concat(),
-            Refusal::Repeated,
-        ),
-        (
-            raw(0, 0, kind::CLOSE, &[0; REASON_BYTES_MAX + 1]),
-            Refusal::BadControl,
-        ),
+        ([raw(1, 0, 1, b"x"), raw(1, 0, kind::ACK, &[0; 24])].concat(), Refusal::Repeated),
+        (raw(0, 0, kind::CLOSE, &[0; REASON_BYTES_MAX + 1]), Refusal::BadControl),
         (hello, Refusal::BadControl),
         (raw(0, 0, kind::CLOSE, b"bye"), Refusal::Closed),
     ] {
@@ -430,23 +328,13 @@ fn misbehaviour_on_a_link_is_refused_by_name() {
         assert_eq!(read(NOW, &mut b, &bytes), Err(refusal));
     }
     let mut b = link(0, 1);
-    assert_eq!(
-        read(NOW, &mut b, &raw(0, 0, 1, b"x")),
-        Err(Refusal::HelloExpected)
-    );
+    assert_eq!(read(NOW, &mut b, &raw(0, 0, 1, b"x")), Err(Refusal::HelloExpected));
     b.accept(NOW);
-    assert_eq!(
-        read(NOW, &mut b, &raw(0, 0, 1, b"x")),
-        Err(Refusal::HelloExpected)
-    );
+    assert_eq!(read(NOW, &mut b, &raw(0, 0, 1, b"x")), Err(Refusal::HelloExpected));
     let mut greeter = Greeter::default();
     let big = u32::try_from(FRAME_BYTES_MAX).unwrap().to_le_bytes();
     let header = [&big[..], &[0; 9], &[1]].concat();
-    assert_eq!(
-        greeter.read(&header),
-        Err(Refusal::HelloExpected),
-        "by its header"
-    );
+    assert_eq!(greeter.read(&header), Err(Refusal::HelloExpected), "by its header");
 }
 
 #[test]
@@ -459,12 +347,7 @@ fn the_reason_of_a_close_is_heard_and_cut_to_its_limit() {
         let mut events = Vec::new();
         let end = b.read(NOW, &bytes, &mut |event| events.push(seen(event)));
         assert_eq!(end, Err(Refusal::Closed));
-        assert_eq!(
-            events,
-            [Seen::Closed(
-                reason[..reason.len().min(REASON_BYTES_MAX)].to_owned()
-            )]
-        );
+        assert_eq!(events, [Seen::Closed(reason[..reason.len().min(REASON_BYTES_MAX)].to_owned())]);
     }
 }
 

@@ -33,12 +33,7 @@ pub(super) struct Totals {
 
 impl Totals {
     pub(super) fn new(connections_max: usize) -> Self {
-        Self {
-            connections_max,
-            connections: 0,
-            unfinished: 0,
-            outgoing: 0,
-        }
+        Self { connections_max, connections: 0, unfinished: 0, outgoing: 0 }
     }
 }
 
@@ -144,19 +139,13 @@ impl ConnId {
 impl Reactor {
     pub(super) fn accept_clients(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
         for _ in 0..ACCEPTS_PER_PASS {
-            let accepted = self
-                .client_listener
-                .as_mut()
-                .and_then(|listener| listener.accept(now));
+            let accepted = self.client_listener.as_mut().and_then(|listener| listener.accept(now));
             let Some((stream, address)) = accepted else {
                 return;
             };
             if !self.make_room() {
                 // Dropping the stream closes it. Saying why would cost a handshake, which is what a flood wants.
-                sink(Event::Refused {
-                    who: Who::Address(address),
-                    reason: Refusal::TooMany.reason(),
-                });
+                sink(Event::Refused { who: Who::Address(address), reason: Refusal::TooMany.reason() });
                 continue;
             }
             let session = match &self.client_tls {
@@ -226,11 +215,7 @@ impl Reactor {
             sink(Event::ClientUp(conn));
         }
         let after = client.assembler.unfinished();
-        self.clients.unfinished = self
-            .clients
-            .unfinished
-            .saturating_sub(before)
-            .saturating_add(after);
+        self.clients.unfinished = self.clients.unfinished.saturating_sub(before).saturating_add(after);
         read?;
         if self.clients.unfinished > CLIENTS_UNFINISHED_BYTES_MAX {
             self.cut_largest(|client| client.assembler.unfinished(), Refusal::Unfinished);
@@ -240,13 +225,10 @@ impl Reactor {
 
     /// Cuts the client that holds most: who grows is not always who has grown.
     fn cut_largest(&mut self, size: fn(&Client) -> usize, refusal: Refusal) {
-        let clients = self
-            .sockets
-            .iter()
-            .filter_map(|(key, socket)| match &socket.role {
-                Role::Client(client) => Some((size(client), key)),
-                _ => None,
-            });
+        let clients = self.sockets.iter().filter_map(|(key, socket)| match &socket.role {
+            Role::Client(client) => Some((size(client), key)),
+            _ => None,
+        });
         if let Some((_, key)) = clients.max() {
             self.cut(key, refusal);
         }

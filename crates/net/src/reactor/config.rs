@@ -183,13 +183,7 @@ pub enum Event<'a> {
 }
 
 pub(super) fn lost(peer: ReplicaId, loss: Loss) -> Event<'static> {
-    Event::Lost {
-        peer,
-        direction: loss.direction,
-        lane: loss.lane,
-        from: loss.from,
-        to: loss.to,
-    }
+    Event::Lost { peer, direction: loss.direction, lane: loss.lane, from: loss.from, to: loss.to }
 }
 
 /// Why something was not sent to a client.

@@ -50,10 +50,7 @@ struct Counts {
 
 impl Peer {
     pub(super) fn deadline(&self) -> Option<Time> {
-        [self.redial, self.due, self.link.deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        [self.redial, self.due, self.link.deadline()].into_iter().flatten().min()
     }
 
     /// Hands frames to the session; false when none wait.
@@ -61,9 +58,7 @@ impl Peer {
         if !self.link.wants_write() {
             return false;
         }
-        let count = self
-            .link
-            .transmit(WRITE_BYTES, &mut |slices| session.send(slices));
+        let count = self.link.transmit(WRITE_BYTES, &mut |slices| session.send(slices));
         self.status.bytes_out = self.status.bytes_out.saturating_add(wide(count));
         session.pending()
     }
@@ -81,9 +76,7 @@ pub(super) fn table(config: &NetConfig, rng: &mut Rng) -> Result<Vec<Option<Peer
     if let Security::Tls(key) = &config.security
         && key.public() != own.key
     {
-        return Err(NetFault::Configuration(
-            "the link key is not the one that the committee lists",
-        ));
+        return Err(NetFault::Configuration("the link key is not the one that the committee lists"));
     }
     let ids = (0..u16::MAX).map(ReplicaId);
     let peer = |(id, peer): (ReplicaId, &config::PeerConfig)| {
@@ -202,9 +195,7 @@ impl Reactor {
             return;
         };
         if Link::dials(me, id) {
-            let pause = BACKOFF_NS
-                .saturating_mul(1 << peer.attempts.min(16))
-                .min(BACKOFF_NS_MAX);
+            let pause = BACKOFF_NS.saturating_mul(1 << peer.attempts.min(16)).min(BACKOFF_NS_MAX);
             peer.attempts = peer.attempts.saturating_add(1);
             peer.redial = Some(now.plus(self.rng.between(pause / 2, pause)));
         }
@@ -262,9 +253,9 @@ impl Reactor {
         let was_handshaking = socket.session.is_handshaking();
         let (link, status) = (&mut peer.link, &mut peer.status);
         let was_up = link.is_up();
-        socket.session.read(bytes, &mut |plain| {
-            link.read(now, plain, &mut |event| forward(id, event, status, sink))
-        })?;
+        socket
+            .session
+            .read(bytes, &mut |plain| link.read(now, plain, &mut |event| forward(id, event, status, sink)))?;
         if was_handshaking && !socket.session.is_handshaking() {
             link.connect(now);
         }
@@ -302,10 +293,7 @@ impl Reactor {
             return;
         }
         let guests = std::mem::take(&mut self.guests);
-        self.guests = guests
-            .into_iter()
-            .filter(|(_, key)| self.is_unsettled(*key))
-            .collect();
+        self.guests = guests.into_iter().filter(|(_, key)| self.is_unsettled(*key)).collect();
         if self.guests.len() > GUESTS_MAX.saturating_add(self.peers.len())
             && let Some((_, oldest)) = self.guests.pop_front()
         {
@@ -409,27 +397,15 @@ impl Peer {
 fn forward(id: ReplicaId, event: LinkEvent<'_>, status: &mut Counts, sink: &mut dyn FnMut(Event<'_>)) {
     match event {
         LinkEvent::Up => sink(Event::PeerUp(id)),
-        LinkEvent::Frame {
-            lane,
-            frame_type,
-            body,
-        } => {
+        LinkEvent::Frame { lane, frame_type, body } => {
             status.frames_in = status.frames_in.saturating_add(1);
             status.bytes_in = status.bytes_in.saturating_add(wide(body.len()));
-            sink(Event::Peer {
-                from: id,
-                lane,
-                frame_type,
-                body,
-            });
+            sink(Event::Peer { from: id, lane, frame_type, body });
         }
         LinkEvent::Lost(loss) => sink(config::lost(id, loss)),
         LinkEvent::Closed { reason } => {
             status.last_refusal = printable(reason);
-            sink(Event::Refused {
-                who: Who::Replica(id),
-                reason: &status.last_refusal,
-            });
+            sink(Event::Refused { who: Who::Replica(id), reason: &status.last_refusal });
         }
     }
 }

@@ -74,9 +74,8 @@ pub(super) fn set_options(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
     // The other machine may vanish without a word. The kernel notices, and no timer of ours wakes up for it.
-    let keepalive = TcpKeepalive::new()
-        .with_time(Duration::from_secs(15))
-        .with_interval(Duration::from_secs(5));
+    let keepalive =
+        TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5));
     socket.set_tcp_keepalive(&keepalive)?;
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(Duration::from_secs(20)))?;
@@ -108,26 +107,16 @@ impl Table {
             .copied()
             .unwrap_or_else(|| u32::try_from(self.entries.len()).unwrap_or(u32::MAX));
         let entry = usize::try_from(slot).ok().and_then(|slot| self.entries.get(slot));
-        Key {
-            slot,
-            generation: entry.map_or(0, |entry| entry.generation),
-        }
+        Key { slot, generation: entry.map_or(0, |entry| entry.generation) }
     }
 
     /// Registers a connection with the poll and keeps it.
     pub(super) fn insert(&mut self, registry: &Registry, mut socket: Socket) -> io::Result<Key> {
         let key = self.next();
-        let token = Token(
-            usize::try_from(key.slot)
-                .unwrap_or(usize::MAX)
-                .saturating_add(FIRST_TOKEN),
-        );
+        let token = Token(usize::try_from(key.slot).unwrap_or(usize::MAX).saturating_add(FIRST_TOKEN));
         registry.register(&mut socket.stream, token, Interest::READABLE | Interest::WRITABLE)?;
         if self.free.pop().is_none() {
-            self.entries.push(Entry {
-                generation: 0,
-                socket: None,
-            });
+            self.entries.push(Entry { generation: 0, socket: None });
         }
         if let Some(entry) = self.entry(key.slot) {
             entry.socket = Some(socket);
@@ -141,10 +130,7 @@ impl Table {
 
     pub(super) fn get(&self, key: Key) -> Option<&Socket> {
         let entry = self.entries.get(usize::try_from(key.slot).ok()?)?;
-        entry
-            .socket
-            .as_ref()
-            .filter(|_| entry.generation == key.generation)
+        entry.socket.as_ref().filter(|_| entry.generation == key.generation)
     }
 
     pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Socket> {
@@ -158,10 +144,7 @@ impl Table {
         let slot = u32::try_from(token.0.checked_sub(FIRST_TOKEN)?).ok()?;
         let entry = self.entry(slot)?;
         let generation = entry.generation;
-        entry
-            .socket
-            .as_mut()
-            .map(|socket| (Key { slot, generation }, socket))
+        entry.socket.as_mut().map(|socket| (Key { slot, generation }, socket))
     }
 
     /// Closes a connection.
@@ -179,10 +162,7 @@ impl Table {
     pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &Socket)> {
         self.entries.iter().zip(0u32..).filter_map(|(entry, slot)| {
             let generation = entry.generation;
-            entry
-                .socket
-                .as_ref()
-                .map(|socket| (Key { slot, generation }, socket))
+            entry.socket.as_ref().map(|socket| (Key { slot, generation }, socket))
         })
     }
 }
@@ -208,11 +188,7 @@ impl Listener {
         listener.set_nonblocking(true)?;
         let mut listener = TcpListener::from_std(listener);
         registry.register(&mut listener, token, Interest::READABLE)?;
-        Ok(Self {
-            listener,
-            ready: true,
-            paused: None,
-        })
+        Ok(Self { listener, ready: true, paused: None })
     }
 
     /// The poll has news.
@@ -301,9 +277,6 @@ mod tests {
         let second = insert(&mut table);
         assert_eq!(first.slot, second.slot);
         assert!(table.get(first).is_none() && table.get_mut(first).is_none());
-        assert_eq!(
-            table.iter().map(|(key, _)| key).collect::<Vec<_>>(),
-            [second, other]
-        );
+        assert_eq!(table.iter().map(|(key, _)| key).collect::<Vec<_>>(), [second, other]);
     }
 }

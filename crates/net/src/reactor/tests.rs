@@ -1,10 +1,7 @@
 //! Reactors in one process, driven by hand over loopback. Time is a number that the test moves; a test that
 //! waits for something gives up after a number of passes.
 
-#![allow(
-    clippy::disallowed_types,
-    reason = "strangers and clients are played with plain sockets"
-)]
+#![allow(clippy::disallowed_types, reason = "strangers and clients are played with plain sockets")]
 
 use super::*;
 use crate::lanes::{Direction, ResendLimits};
@@ -40,13 +37,7 @@ fn own(event: Event<'_>) -> Seen {
         Event::Peer { from, lane, body, .. } => Seen::Peer(from.0, lane, body.to_vec()),
         Event::PeerUp(id) => Seen::Up(id.0),
         Event::PeerDown(id) => Seen::Down(id.0),
-        Event::Lost {
-            peer,
-            direction,
-            lane,
-            from,
-            to,
-        } => Seen::Lost(peer.0, direction, lane, from, to),
+        Event::Lost { peer, direction, lane, from, to } => Seen::Lost(peer.0, direction, lane, from, to),
         Event::ClientUp(conn) => Seen::ClientUp(conn),
         Event::Client { conn, body } => Seen::Client(conn, body.to_vec()),
         Event::ClientDown(conn) => Seen::ClientDown(conn),
@@ -83,12 +74,7 @@ impl Stage {
             key: key(seed).public(),
             address: listener.local_addr().unwrap(),
         });
-        Self {
-            tls,
-            peers: peers.collect(),
-            listeners,
-            now: Time(1),
-        }
+        Self { tls, peers: peers.collect(), listeners, now: Time(1) }
     }
 
     pub(super) fn config(&self, me: u16, incarnation: u64) -> NetConfig {
@@ -99,11 +85,7 @@ impl Stage {
             me: ReplicaId(me),
             incarnation: Incarnation(incarnation),
         };
-        let security = if self.tls {
-            Security::Tls(key(me as u8))
-        } else {
-            Security::Plain
-        };
+        let security = if self.tls { Security::Tls(key(me as u8)) } else { Security::Plain };
         let listener = self.listeners[usize::from(me)].try_clone().unwrap();
         NetConfig::new(identity, self.peers.clone(), security, listener)
     }
@@ -153,15 +135,8 @@ impl Stage {
 
 impl Node {
     pub(super) fn new(config: NetConfig) -> Self {
-        let clients = config
-            .listen_clients
-            .as_ref()
-            .map(|listener| listener.local_addr().unwrap());
-        Self {
-            reactor: Reactor::new(config).unwrap(),
-            seen: Vec::new(),
-            clients,
-        }
+        let clients = config.listen_clients.as_ref().map(|listener| listener.local_addr().unwrap());
+        Self { reactor: Reactor::new(config).unwrap(), seen: Vec::new(), clients }
     }
 
     pub(super) fn pass(&mut self, now: Time) {
@@ -170,8 +145,7 @@ impl Node {
             self.reactor.tick(now);
         }
         let seen = &mut self.seen;
-        self.reactor
-            .read_ready(now, 1 << 20, &mut |event| seen.push(own(event)));
+        self.reactor.read_ready(now, 1 << 20, &mut |event| seen.push(own(event)));
         self.reactor.flush(now);
     }
 
@@ -182,9 +156,7 @@ impl Node {
 
     fn say(&mut self, to: u16, lane: Lane, body: &str) {
         let body = Bytes::copy_from_slice(body.as_bytes());
-        self.reactor
-            .send_peer(ReplicaId(to), lane, frame::PROTOCOL, &[body])
-            .unwrap();
+        self.reactor.send_peer(ReplicaId(to), lane, frame::PROTOCOL, &[body]).unwrap();
     }
 
     fn from(&self, id: u16) -> Vec<String> {
@@ -222,9 +194,7 @@ fn everybody_hears_a_broadcast_in_the_order_of_each_lane() {
         }
         let nodes = &mut [&mut a, &mut b, &mut c];
         stage.connect(nodes);
-        stage.until(nodes, |nodes| {
-            [0, 2].iter().all(|id: &usize| nodes[*id].from(1).len() == 150)
-        });
+        stage.until(nodes, |nodes| [0, 2].iter().all(|id: &usize| nodes[*id].from(1).len() == 150));
         for node in [&a, &c] {
             for lane in Lane::ALL {
                 let bodies = node.seen.iter().filter_map(|seen| match seen {
@@ -234,11 +204,7 @@ fn everybody_hears_a_broadcast_in_the_order_of_each_lane() {
                 assert!(bodies.eq((0..50).map(|i| i.to_string())), "{lane:?}, tls: {tls}");
             }
         }
-        assert_eq!(
-            b.from(0).len() + b.from(1).len() + b.from(2).len(),
-            0,
-            "not to oneself"
-        );
+        assert_eq!(b.from(0).len() + b.from(1).len() + b.from(2).len(), 0, "not to oneself");
         for node in [&a, &b, &c] {
             assert_eq!(node.refusals(), []);
             assert!(!node.seen.iter().any(|seen| matches!(seen, Seen::Lost(..))));
@@ -279,16 +245,8 @@ fn nothing_is_lost_doubled_or_reordered_across_cut_connections() {
     assert_eq!(b.from(0), all);
     let downs = a.seen.iter().filter(|seen| **seen == Seen::Down(1)).count();
     assert!(downs >= 5, "the connection was cut {downs} times");
-    assert_eq!(
-        a.seen.iter().filter(|seen| **seen == Seen::Up(1)).count(),
-        downs + 1
-    );
-    assert!(
-        !a.seen
-            .iter()
-            .chain(&b.seen)
-            .any(|seen| matches!(seen, Seen::Lost(..)))
-    );
+    assert_eq!(a.seen.iter().filter(|seen| **seen == Seen::Up(1)).count(), downs + 1);
+    assert!(!a.seen.iter().chain(&b.seen).any(|seen| matches!(seen, Seen::Lost(..))));
 }
 
 #[test]
@@ -305,18 +263,9 @@ fn a_restarted_replica_is_a_new_life_for_both_sides() {
     stage.connect(&mut [&mut a, &mut b]);
     b.say(0, Lane::Bodies, "from the second life");
     stage.until(&mut [&mut a, &mut b], |nodes| nodes[0].from(1).len() == 2);
-    assert!(
-        a.seen
-            .contains(&Seen::Lost(1, Direction::Incoming, Lane::Bodies, 1, u64::MAX))
-    );
-    assert!(
-        a.seen
-            .contains(&Seen::Lost(1, Direction::Outgoing, Lane::Consensus, 0, 1))
-    );
-    assert!(
-        b.seen
-            .contains(&Seen::Lost(0, Direction::Incoming, Lane::Consensus, 0, 1))
-    );
+    assert!(a.seen.contains(&Seen::Lost(1, Direction::Incoming, Lane::Bodies, 1, u64::MAX)));
+    assert!(a.seen.contains(&Seen::Lost(1, Direction::Outgoing, Lane::Consensus, 0, 1)));
+    assert!(b.seen.contains(&Seen::Lost(0, Direction::Incoming, Lane::Consensus, 0, 1)));
     assert_eq!(b.from(0), Vec::<String>::new());
 }
 
@@ -325,10 +274,7 @@ fn overflow_while_a_replica_is_away_is_told_to_both() {
     let mut stage = Stage::new(2, true);
     let (mut a, mut b) = (stage.start(0), {
         let mut config = stage.config(1, 1);
-        config.resend = ResendLimits {
-            bytes: 1_000,
-            frames: 1_000,
-        };
+        config.resend = ResendLimits { bytes: 1_000, frames: 1_000 };
         Node::new(config)
     });
     for i in 0..100 {
@@ -367,20 +313,13 @@ fn a_replica_with_another_key_is_refused_in_both_directions() {
         Node::new(config)
     };
     let mut b = impostor(&stage, 1);
-    stage.until(&mut [&mut a, &mut b], |nodes| {
-        nodes[0].is_refused(wrong) && nodes[1].is_refused(told)
-    });
-    assert!(
-        matches!(a.refusals()[0].0, Who::Address(_)),
-        "it has not proved to be anybody"
-    );
+    stage.until(&mut [&mut a, &mut b], |nodes| nodes[0].is_refused(wrong) && nodes[1].is_refused(told));
+    assert!(matches!(a.refusals()[0].0, Who::Address(_)), "it has not proved to be anybody");
     // An impostor that is dialled.
     let mut stage = Stage::new(2, true);
     let mut a = impostor(&stage, 0);
     let mut b = stage.start(1);
-    stage.until(&mut [&mut a, &mut b], |nodes| {
-        nodes[0].is_refused(told) && nodes[1].is_refused(wrong)
-    });
+    stage.until(&mut [&mut a, &mut b], |nodes| nodes[0].is_refused(told) && nodes[1].is_refused(wrong));
     assert_eq!(b.refusals()[0].0, Who::Replica(ReplicaId(0)));
     assert_eq!(b.reactor.peers()[0].last_refusal, wrong);
     for node in [&a, &b] {
@@ -398,10 +337,7 @@ fn who_differs_is_told_why_and_comes_back() {
     let cases: [(Change, &str); 3] = [
         (|identity| identity.cluster.0.0[0] = 1, "another cluster"),
         (|identity| identity.epoch = Epoch(4), "another epoch"),
-        (
-            |identity| identity.protocol = ProtocolId::new("pbft"),
-            "another protocol",
-        ),
+        (|identity| identity.protocol = ProtocolId::new("pbft"), "another protocol"),
     ];
     for (change, reason) in cases {
         let mut stage = Stage::new(2, true);
@@ -409,9 +345,7 @@ fn who_differs_is_told_why_and_comes_back() {
         let mut config = stage.config(1, 1);
         change(&mut config.identity);
         let mut b = Node::new(config);
-        stage.until(&mut [&mut a, &mut b], |nodes| {
-            nodes.iter().all(|node| node.is_refused(reason))
-        });
+        stage.until(&mut [&mut a, &mut b], |nodes| nodes.iter().all(|node| node.is_refused(reason)));
         // It goes on trying, and is let in as soon as it agrees.
         drop(b);
         let mut b = Node::new(stage.config(1, 2));
@@ -464,10 +398,7 @@ fn settled_links_want_nothing_and_traffic_carries_its_acknowledgements() {
     }
     stage.settle(&mut [&mut a, &mut b]);
     for (node, after) in [&a, &b].into_iter().zip(&after) {
-        assert!(
-            node.reactor.ledger().since(after).writes <= 1,
-            "one acknowledgement to end with"
-        );
+        assert!(node.reactor.ledger().since(after).writes <= 1, "one acknowledgement to end with");
         assert_eq!(node.reactor.deadline(), None);
         assert!(!node.reactor.left_over(), "the next wait sleeps");
     }
@@ -548,9 +479,7 @@ fn dialling_again_backs_off_with_jitter_to_a_bound() {
             b.pass(stage.now);
         }
     }
-    let [_, early @ .., last] = &pauses[..] else {
-        panic!()
-    };
+    let [_, early @ .., last] = &pauses[..] else { panic!() };
     assert!(early[0] >= 10_000_000 && early[0] <= 20_000_000, "{pauses:?}");
     assert!(*last >= 1_000_000_000 && *last <= 2_000_000_000, "{pauses:?}");
     assert_eq!(b.refusals(), [], "nobody has refused us");

@@ -114,9 +114,7 @@ fn conns(node: &Node) -> Vec<ConnId> {
 }
 
 fn is_refused(node: &Node, reason: &str) -> bool {
-    node.refusals()
-        .iter()
-        .any(|(who, said)| matches!(who, Who::Address(_)) && *said == reason)
+    node.refusals().iter().any(|(who, said)| matches!(who, Who::Address(_)) && *said == reason)
 }
 
 #[test]
@@ -133,12 +131,7 @@ fn clients_ask_and_replies_of_a_pass_are_one_write() {
             let asked = |seen: &&Seen| matches!(seen, Seen::Client(..));
             node.seen.iter().filter(asked).count() == 200
         });
-        assert!(
-            node.reactor
-                .sockets
-                .iter()
-                .all(|(_, socket)| socket.stream.nodelay().unwrap())
-        );
+        assert!(node.reactor.sockets.iter().all(|(_, socket)| socket.stream.nodelay().unwrap()));
         let before = *node.reactor.ledger();
         let mut asked = std::collections::BTreeMap::<ConnId, Vec<Vec<u8>>>::new();
         for seen in std::mem::take(&mut node.seen) {
@@ -152,26 +145,15 @@ fn clients_ask_and_replies_of_a_pass_are_one_write() {
             }
         }
         node.reactor.flush(stage.now);
-        assert_eq!(
-            node.reactor.ledger().since(&before).writes,
-            2,
-            "one for each connection"
-        );
+        assert_eq!(node.reactor.ledger().since(&before).writes, 2, "one for each connection");
         until(&mut stage, &mut node, &mut [&mut ann, &mut bob], |_, guests| {
             guests.iter().all(|guest| guest.heard.len() == 100)
         });
         for (guest, name) in [(&ann, b'a'), (&bob, b'b')] {
-            assert!(
-                guest
-                    .heard
-                    .iter()
-                    .eq((0..100).map(|i| vec![name, i]).collect::<Vec<_>>().iter())
-            );
+            assert!(guest.heard.iter().eq((0..100).map(|i| vec![name, i]).collect::<Vec<_>>().iter()));
         }
         drop(ann);
-        until(&mut stage, &mut node, &mut [&mut bob], |node, _| {
-            node.reactor.clients() == 1
-        });
+        until(&mut stage, &mut node, &mut [&mut bob], |node, _| node.reactor.clients() == 1);
         let gone = node.seen.iter().find_map(|seen| match seen {
             Seen::ClientDown(conn) => Some(*conn),
             _ => None,
@@ -191,26 +173,20 @@ fn a_client_that_is_closed_hears_its_replies_and_the_reason() {
     let mut node = serve(&stage, |_| ());
     let mut guest = Guest::dial(&stage, &node);
     guest.say(b"hello");
-    until(&mut stage, &mut node, &mut [&mut guest], |node, _| {
-        conns(node).len() == 1
-    });
+    until(&mut stage, &mut node, &mut [&mut guest], |node, _| conns(node).len() == 1);
     let conn = conns(&node)[0];
     let reply = Bytes::from(vec![7; 900_000]);
     for _ in 0..3 {
         node.reactor.send_client(conn, reply.clone()).unwrap();
     }
     node.reactor.close_client(conn, "another cluster");
-    until(&mut stage, &mut node, &mut [&mut guest], |_, guests| {
-        guests[0].closed
-    });
+    until(&mut stage, &mut node, &mut [&mut guest], |_, guests| guests[0].closed);
     assert_eq!(guest.farewell().as_deref(), Some("another cluster"));
     assert_eq!(guest.heard.len(), 4);
     assert!(guest.heard[..3].iter().all(|body| *body == reply));
     assert!(node.seen.contains(&Seen::ClientDown(conn)));
     drop(guest);
-    until(&mut stage, &mut node, &mut [], |node, _| {
-        node.reactor.sockets.iter().count() == 0
-    });
+    until(&mut stage, &mut node, &mut [], |node, _| node.reactor.sockets.iter().count() == 0);
 }
 
 #[test]
@@ -221,16 +197,12 @@ fn oversize_frames_and_garbage_are_refused_with_the_reason() {
         let mut guest = Guest::dial(&stage, &node);
         let header = u32::try_from(FRAME_BYTES_MAX + 1).unwrap().to_le_bytes();
         guest.raw(&header);
-        until(&mut stage, &mut node, &mut [&mut guest], |_, guests| {
-            guests[0].closed
-        });
+        until(&mut stage, &mut node, &mut [&mut guest], |_, guests| guests[0].closed);
         assert_eq!(guest.farewell().as_deref(), Some("frame too large"));
         assert!(is_refused(&node, "frame too large"));
         let mut guest = Guest::dial(&stage, &node);
         guest.raw(&[0; 4]);
-        until(&mut stage, &mut node, &mut [&mut guest], |_, guests| {
-            guests[0].closed
-        });
+        until(&mut stage, &mut node, &mut [&mut guest], |_, guests| guests[0].closed);
         assert_eq!(guest.farewell().as_deref(), Some("frame shorter than its header"));
         assert_eq!(node.reactor.clients(), 0);
     }
@@ -238,9 +210,7 @@ fn oversize_frames_and_garbage_are_refused_with_the_reason() {
     let mut node = serve(&stage, |_| ());
     let mut garbage = Guest::with(node.clients.unwrap(), Session::plain());
     garbage.raw(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    until(&mut stage, &mut node, &mut [&mut garbage], |_, guests| {
-        guests[0].closed
-    });
+    until(&mut stage, &mut node, &mut [&mut garbage], |_, guests| guests[0].closed);
     assert!(is_refused(&node, "what arrived is not TLS"));
     assert_eq!(conns(&node), [], "it was never a client");
 }
@@ -252,15 +222,12 @@ fn strangers_on_the_port_of_peers_are_refused_with_the_reason() {
     let address = stage.peers[0].address;
     let mut odd = u32::MAX.to_le_bytes().to_vec();
     odd.extend_from_slice(&[0; 20]);
-    for (bytes, reason) in [
-        (odd, "frame too large"),
-        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), "unknown lane"),
-    ] {
+    for (bytes, reason) in
+        [(odd, "frame too large"), (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), "unknown lane")]
+    {
         let mut stranger = Guest::with(address, Session::plain());
         stranger.raw(&bytes);
-        until(&mut stage, &mut node, &mut [&mut stranger], |_, guests| {
-            guests[0].closed
-        });
+        until(&mut stage, &mut node, &mut [&mut stranger], |_, guests| guests[0].closed);
         assert!(is_refused(&node, reason), "{:?}", node.refusals());
     }
 }
@@ -277,29 +244,18 @@ fn who_says_nothing_in_time_is_closed() {
         let mut spoke = Guest::dial(&stage, &node);
         drip.raw(&[9, 0]);
         spoke.say(b"in time");
-        until(
-            &mut stage,
-            &mut node,
-            &mut [&mut silent, &mut drip, &mut half_open, &mut spoke],
-            |node, _| {
-                let spoke = node.seen.iter().any(|seen| matches!(seen, Seen::Client(..)));
-                spoke && node.reactor.sockets.iter().count() == 4
-            },
-        );
+        until(&mut stage, &mut node, &mut [&mut silent, &mut drip, &mut half_open, &mut spoke], |node, _| {
+            let spoke = node.seen.iter().any(|seen| matches!(seen, Seen::Client(..)));
+            spoke && node.reactor.sockets.iter().count() == 4
+        });
         let due = node.reactor.deadline().unwrap();
         assert!(due.0 <= HANDSHAKE_NS_MAX + stage.now.0);
         stage.now = stage.now.plus(HANDSHAKE_NS_MAX);
-        until(
-            &mut stage,
-            &mut node,
-            &mut [&mut silent, &mut drip, &mut half_open],
-            |_, guests| guests.iter().all(|guest| guest.closed),
-        );
+        until(&mut stage, &mut node, &mut [&mut silent, &mut drip, &mut half_open], |_, guests| {
+            guests.iter().all(|guest| guest.closed)
+        });
         let slow = Refusal::TooSlow.reason();
-        assert_eq!(
-            node.refusals().iter().filter(|(_, said)| *said == slow).count(),
-            3
-        );
+        assert_eq!(node.refusals().iter().filter(|(_, said)| *said == slow).count(), 3);
         assert_eq!(drip.farewell().as_deref(), Some(slow));
         spoke.say(b"still here");
         until(&mut stage, &mut node, &mut [&mut spoke], |node, _| {
@@ -319,47 +275,24 @@ fn when_all_places_are_taken_the_silent_make_room_and_the_others_stay() {
         guest.say(&[i]);
         guests.push(guest);
     }
-    until(
-        &mut stage,
-        &mut node,
-        &mut guests.iter_mut().collect::<Vec<_>>(),
-        |node, _| {
-            node.seen
-                .iter()
-                .filter(|seen| matches!(seen, Seen::Client(..)))
-                .count()
-                == 3
-        },
-    );
-    let mut silent = Guest::dial(&stage, &node);
-    until(&mut stage, &mut node, &mut [&mut silent], |node, _| {
-        node.reactor.clients() == 4
+    until(&mut stage, &mut node, &mut guests.iter_mut().collect::<Vec<_>>(), |node, _| {
+        node.seen.iter().filter(|seen| matches!(seen, Seen::Client(..))).count() == 3
     });
+    let mut silent = Guest::dial(&stage, &node);
+    until(&mut stage, &mut node, &mut [&mut silent], |node, _| node.reactor.clients() == 4);
     let mut fifth = Guest::dial(&stage, &node);
     fifth.say(b"room for me");
-    until(
-        &mut stage,
-        &mut node,
-        &mut [&mut silent, &mut fifth],
-        |node, guests| {
-            guests[0].closed
-                && node
-                    .seen
-                    .iter()
-                    .any(|seen| matches!(seen, Seen::Client(_, body) if body == b"room for me"))
-        },
-    );
-    let mut sixth = Guest::dial(&stage, &node);
-    until(&mut stage, &mut node, &mut [&mut sixth], |_, guests| {
+    until(&mut stage, &mut node, &mut [&mut silent, &mut fifth], |node, guests| {
         guests[0].closed
+            && node.seen.iter().any(|seen| matches!(seen, Seen::Client(_, body) if body == b"room for me"))
     });
+    let mut sixth = Guest::dial(&stage, &node);
+    until(&mut stage, &mut node, &mut [&mut sixth], |_, guests| guests[0].closed);
     assert!(is_refused(&node, "too many connections"));
     assert_eq!(node.reactor.clients(), 4);
     guests[0].say(b"still here");
     until(&mut stage, &mut node, &mut [&mut guests[0]], |node, _| {
-        node.seen
-            .iter()
-            .any(|seen| matches!(seen, Seen::Client(_, body) if body == b"still here"))
+        node.seen.iter().any(|seen| matches!(seen, Seen::Client(_, body) if body == b"still here"))
     });
 }
 
@@ -369,9 +302,7 @@ fn a_client_that_does_not_read_is_cut_off_and_holds_no_more() {
     let mut node = serve(&stage, |_| ());
     let mut guest = Guest::dial(&stage, &node);
     guest.say(b"send me much");
-    until(&mut stage, &mut node, &mut [&mut guest], |node, _| {
-        conns(node).len() == 1
-    });
+    until(&mut stage, &mut node, &mut [&mut guest], |node, _| conns(node).len() == 1);
     let conn = conns(&node)[0];
     let reply = Bytes::from(vec![7; 1 << 20]);
     let mut sent = 0usize;
@@ -387,10 +318,7 @@ fn a_client_that_does_not_read_is_cut_off_and_holds_no_more() {
     assert!(node.seen.contains(&Seen::ClientDown(conn)));
     assert_eq!(node.reactor.clients(), 0);
     let too_large = Bytes::from(vec![0; FRAME_BYTES_MAX + 1]);
-    assert_eq!(
-        node.reactor.send_client(conn, too_large),
-        Err(SendError::Oversize)
-    );
+    assert_eq!(node.reactor.send_client(conn, too_large), Err(SendError::Oversize));
 }
 
 #[test]
@@ -408,23 +336,12 @@ fn clients_together_cannot_fill_the_memory_with_unfinished_frames() {
         guest.raw(&[&header[..], &rest].concat());
         hoarders.push(guest);
     }
-    until(
-        &mut stage,
-        &mut node,
-        &mut hoarders.iter_mut().collect::<Vec<_>>(),
-        |node, _| {
-            node.refusals()
-                .iter()
-                .filter(|(_, said)| *said == "too much unfinished")
-                .count()
-                >= 2
-        },
-    );
+    until(&mut stage, &mut node, &mut hoarders.iter_mut().collect::<Vec<_>>(), |node, _| {
+        node.refusals().iter().filter(|(_, said)| *said == "too much unfinished").count() >= 2
+    });
     honest.say(b"still here");
     until(&mut stage, &mut node, &mut [&mut honest], |node, _| {
-        node.seen
-            .iter()
-            .any(|seen| matches!(seen, Seen::Client(_, body) if body == b"still here"))
+        node.seen.iter().any(|seen| matches!(seen, Seen::Client(_, body) if body == b"still here"))
     });
 }
 
@@ -453,30 +370,23 @@ fn a_flood_of_connections_does_not_stop_the_others() {
             honest.pass();
         }
     }
-    stage.until(&mut [&mut a, &mut b], |nodes| {
-        nodes[0].from(1).len() == 60 && nodes[1].from(0).len() == 60
-    });
+    stage.until(&mut [&mut a, &mut b], |nodes| nodes[0].from(1).len() == 60 && nodes[1].from(0).len() == 60);
     honest.say(b"after");
     until(&mut stage, &mut a, &mut [&mut honest], |node, _| {
-        node.seen
-            .iter()
-            .any(|seen| matches!(seen, Seen::Client(_, body) if body == b"after"))
+        node.seen.iter().any(|seen| matches!(seen, Seen::Client(_, body) if body == b"after"))
     });
     assert!(!a.seen.contains(&Seen::Down(1)));
     drop(flood);
     stage.now = stage.now.plus(2 * HANDSHAKE_NS_MAX);
-    until(&mut stage, &mut a, &mut [&mut honest], |node, _| {
-        node.reactor.sockets.iter().count() <= 2
-    });
+    until(&mut stage, &mut a, &mut [&mut honest], |node, _| node.reactor.sockets.iter().count() <= 2);
 }
 
 #[test]
 fn half_open_strangers_make_room_for_a_replica() {
     let mut stage = Stage::new(2, true);
     let mut a = stage.start(0);
-    let strangers: Vec<TcpStream> = (0..200)
-        .map(|_| TcpStream::connect(stage.peers[0].address).unwrap())
-        .collect();
+    let strangers: Vec<TcpStream> =
+        (0..200).map(|_| TcpStream::connect(stage.peers[0].address).unwrap()).collect();
     stage.until(&mut [&mut a], |nodes| {
         nodes[0].refusals().len() >= 100 && nodes[0].reactor.guests.len() <= 70
     });
@@ -491,9 +401,7 @@ fn the_status_is_given_ten_times_a_second() {
     let mut node = serve(&stage, |_| ());
     let mut guest = Guest::dial(&stage, &node);
     guest.say(b"hello");
-    until(&mut stage, &mut node, &mut [&mut guest], |node, _| {
-        conns(node).len() == 1
-    });
+    until(&mut stage, &mut node, &mut [&mut guest], |node, _| conns(node).len() == 1);
     let conn = conns(&node)[0];
     for start in [0, 1_000_000_000, 5_000_000_000] {
         let allowed = (0..50u64).filter(|i| node.reactor.status_allowed(conn, Time(start + i)));

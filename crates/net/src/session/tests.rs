@@ -52,10 +52,7 @@ fn committee_keys_find_each_other_and_text_flows() {
     assert!(!acceptor.pending(), "no tickets: a listener never writes unasked");
     let body = vec![9; 300_000];
     dialler.send(&[IoSlice::new(b"head"), IoSlice::new(&body)]);
-    assert_eq!(
-        carry(&mut dialler, &mut acceptor).unwrap(),
-        [&b"head"[..], &body].concat()
-    );
+    assert_eq!(carry(&mut dialler, &mut acceptor).unwrap(), [&b"head"[..], &body].concat());
     acceptor.finish();
     assert_eq!(carry(&mut acceptor, &mut dialler), Err(Refusal::Closed));
 }
@@ -112,10 +109,8 @@ fn a_recorded_handshake_gives_nothing_when_played_again() {
     }
     assert!(!acceptor.is_handshaking());
     let (_, mut again) = pair(&a, &b, &b, &[&a, &b]);
-    let replayed: Result<Vec<()>, Refusal> = recording
-        .iter()
-        .map(|bytes| again.read(bytes, &mut |_| Ok(())))
-        .collect();
+    let replayed: Result<Vec<()>, Refusal> =
+        recording.iter().map(|bytes| again.read(bytes, &mut |_| Ok(()))).collect();
     assert!(replayed.is_err());
     assert!(again.is_handshaking() || again.peer_key().is_none());
 }
@@ -144,14 +139,9 @@ fn keys_of_the_wrong_kind_are_refused() {
     assert_eq!(LinkKey::from_pkcs8(&der[..40]).unwrap_err(), TlsError::BadKey);
     // RFC 8032, section 7.1, test 1.
     let seed = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
-    let seed: Vec<u8> = (0..32)
-        .map(|i| u8::from_str_radix(&seed[2 * i..2 * i + 2], 16).unwrap())
-        .collect();
+    let seed: Vec<u8> = (0..32).map(|i| u8::from_str_radix(&seed[2 * i..2 * i + 2], 16).unwrap()).collect();
     let key = LinkKey::from_pkcs8(&LinkKey::pkcs8_of_seed(&seed.try_into().unwrap())).unwrap();
-    assert_eq!(
-        key.public().to_string(),
-        "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
-    );
+    assert_eq!(key.public().to_string(), "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a");
 }
 
 #[test]
