@@ -55,10 +55,7 @@ impl ClusterInfo {
             client_window: genesis.client_window,
             links,
             replicas: replicas
-                .map(|(member, address)| ReplicaInfo {
-                    link: member.link,
-                    address: *address,
-                })
+                .map(|(member, address)| ReplicaInfo { link: member.link, address: *address })
                 .collect(),
         })
     }

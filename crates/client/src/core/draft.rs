@@ -88,10 +88,7 @@ impl Core {
         let index = draft.builder.count();
         draft.builder.push(op);
         self.waiting_bytes = self.waiting_bytes.saturating_add(size);
-        Ok(Ticket {
-            bundle: draft.ticket,
-            index,
-        })
+        Ok(Ticket { bundle: draft.ticket, index })
     }
 
     /// Makes a bundle of exactly these operations. The ticket's index is that of the first.
@@ -148,20 +145,11 @@ impl Core {
             draft.builder.push(op);
         }
         self.check_bundle(&draft)?;
-        let number = self
-            .first
-            .plus(u64::try_from(self.slots.len()).unwrap_or(u64::MAX));
+        let number = self.first.plus(u64::try_from(self.slots.len()).unwrap_or(u64::MAX));
         self.slots.push_back(Slot::Reserved);
         let requests = draft.builder.count();
         let (digest, frame) = self.seal(draft.builder, session, number);
-        Ok(Prepared {
-            session,
-            number,
-            ticket: draft.ticket,
-            requests,
-            digest,
-            frame,
-        })
+        Ok(Prepared { session, number, ticket: draft.ticket, requests, digest, frame })
     }
 
     /// Sends a prepared bundle.
@@ -181,22 +169,12 @@ impl Core {
         if !self.has_room() || !self.in_window(prepared.number) {
             return Err((SubmitError::Full, prepared));
         }
-        let Prepared {
-            number,
-            ticket,
-            requests,
-            digest,
-            frame,
-            ..
-        } = prepared;
+        let Prepared { number, ticket, requests, digest, frame, .. } = prepared;
         let flight = self.launch(Flight::new(ticket, requests, digest, frame, now), number);
         if let Some(slot) = self.position(number).and_then(|at| self.slots.get_mut(at)) {
             *slot = Slot::Flying(flight);
         }
-        Ok(Ticket {
-            bundle: ticket,
-            index: 0,
-        })
+        Ok(Ticket { bundle: ticket, index: 0 })
     }
 
     /// Sends what waits, as far as the window and the bound on bundles in flight allow.
@@ -205,9 +183,7 @@ impl Core {
             return;
         };
         while self.has_room() {
-            let number = self
-                .first
-                .plus(u64::try_from(self.slots.len()).unwrap_or(u64::MAX));
+            let number = self.first.plus(u64::try_from(self.slots.len()).unwrap_or(u64::MAX));
             if !self.in_window(number) {
                 return;
             }
@@ -241,11 +217,7 @@ impl Core {
             }
         };
         let mut frame = Vec::with_capacity(content.len().saturating_add(ENVELOPE_BYTES));
-        FromClient::Bundle {
-            authenticator,
-            content,
-        }
-        .encode(&mut frame);
+        FromClient::Bundle { authenticator, content }.encode(&mut frame);
         (digest, Bytes::from(frame))
     }
 
@@ -258,9 +230,7 @@ impl Core {
     /// Gives up what was never sent.
     pub(super) fn drop_drafts(&mut self) -> impl Iterator<Item = (u64, u32)> + use<> {
         self.waiting_bytes = 0;
-        std::mem::take(&mut self.waiting)
-            .into_iter()
-            .map(|draft| (draft.ticket, draft.builder.count()))
+        std::mem::take(&mut self.waiting).into_iter().map(|draft| (draft.ticket, draft.builder.count()))
     }
 
     fn draft(&mut self, kind: BundleKind, open: bool) -> Draft {

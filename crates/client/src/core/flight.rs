@@ -87,15 +87,8 @@ impl Flight {
     /// An outcome is hashed when its digest is named for the first time: once for each bundle, as long as
     /// nobody lies. What is held has the digest that it is held under.
     pub(crate) fn vote(&mut self, from: ReplicaId, reply: &ReplyBundle, needed: usize) -> Vote {
-        let known = self
-            .answers
-            .iter_mut()
-            .position(|answer| answer.result == reply.result);
-        let given = self
-            .answers
-            .iter()
-            .filter(|answer| answer.by.contains(from))
-            .count();
+        let known = self.answers.iter_mut().position(|answer| answer.result == reply.result);
+        let given = self.answers.iter().filter(|answer| answer.by.contains(from)).count();
         let answer = match known.and_then(|index| self.answers.get_mut(index)) {
             Some(answer) if answer.by.contains(from) => return Vote::Ignored,
             _ if given >= ANSWERS_PER_REPLICA_MAX => return Vote::Ignored,
@@ -108,11 +101,7 @@ impl Flight {
             }
         };
         answer.by.insert(from);
-        if answer.by.len() >= needed {
-            Vote::Believed(answer.outcome.clone())
-        } else {
-            Vote::Counted
-        }
+        if answer.by.len() >= needed { Vote::Believed(answer.outcome.clone()) } else { Vote::Counted }
     }
 
     /// Notes a refusal and says how many distinct replicas refuse for this reason since the bundle was last
@@ -131,7 +120,6 @@ impl Flight {
 
     /// When something has to be done for it.
     pub(crate) fn due(&self) -> Time {
-        self.again_at
-            .map_or(self.retry_at, |again| again.min(self.retry_at))
+        self.again_at.map_or(self.retry_at, |again| again.min(self.retry_at))
     }
 }

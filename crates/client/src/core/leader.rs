@@ -14,11 +14,7 @@ pub(crate) struct LeaderGuess {
 
 impl LeaderGuess {
     pub(crate) fn new(n: usize, needed: usize, first: ReplicaId) -> Self {
-        Self {
-            claims: vec![None; n],
-            needed,
-            guess: first,
-        }
+        Self { claims: vec![None; n], needed, guess: first }
     }
 
     pub(crate) fn get(&self) -> ReplicaId {

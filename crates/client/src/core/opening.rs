@@ -27,11 +27,7 @@ impl Core {
     pub fn abandon(&mut self, now: Time) {
         self.advance(now);
         for (bundle, requests) in self.drop_drafts() {
-            self.event(Event::Failed {
-                bundle,
-                requests,
-                why: Failure::NotSent,
-            });
+            self.event(Event::Failed { bundle, requests, why: Failure::NotSent });
         }
     }
 

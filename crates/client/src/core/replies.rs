@@ -86,16 +86,9 @@ impl Core {
                 repeats: flight.repeats,
             }),
             Err(why) => {
-                self.event(Event::Failed {
-                    bundle,
-                    requests,
-                    why,
-                });
+                self.event(Event::Failed { bundle, requests, why });
                 // The last two mean that numbers of this session are not ours alone, or have a hole.
-                if matches!(
-                    why,
-                    Failure::SessionLost | Failure::Superseded | Failure::OutOfWindow
-                ) {
+                if matches!(why, Failure::SessionLost | Failure::Superseded | Failure::OutOfWindow) {
                     self.lose_session();
                 }
             }
@@ -105,10 +98,7 @@ impl Core {
     /// Takes a bundle out of flight.
     fn land(&mut self, number: BundleNo) -> Option<Flight> {
         let at = self.position(number)?;
-        let slot = self
-            .slots
-            .get_mut(at)
-            .filter(|slot| matches!(slot, Slot::Flying(_)))?;
+        let slot = self.slots.get_mut(at).filter(|slot| matches!(slot, Slot::Flying(_)))?;
         let Slot::Flying(flight) = std::mem::replace(slot, Slot::Done) else {
             return None;
         };
@@ -140,11 +130,7 @@ impl Core {
         match why {
             Refusal::Busy | Refusal::NoSession | Refusal::OutOfWindow => {
                 // The replica has too much to do or has not executed yet what this builds upon.
-                let pause = if why == Refusal::Busy {
-                    BUSY_PAUSE_NS
-                } else {
-                    LAG_PAUSE_NS
-                };
+                let pause = if why == Refusal::Busy { BUSY_PAUSE_NS } else { LAG_PAUSE_NS };
                 let pause = pause.saturating_mul(1 << flight.put_off.min(16));
                 if flight.again_at.is_none() {
                     flight.again_at = Some(now.plus(pause));
@@ -196,11 +182,7 @@ impl Core {
         if why != Refusal::NoSession
             && let Some(flight) = self.land(number)
         {
-            self.event(Event::Failed {
-                bundle: flight.ticket,
-                requests: flight.requests,
-                why: failure,
-            });
+            self.event(Event::Failed { bundle: flight.ticket, requests: flight.requests, why: failure });
         }
         // Where the number was not executed it leaves a hole, and the window would come to a stop at it.
         if why != Refusal::Forgotten {

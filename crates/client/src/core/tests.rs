@@ -15,10 +15,7 @@ mod sending;
 mod sessions;
 
 const MS: u64 = 1_000_000;
-const SESSION: SessionId = SessionId {
-    height: Height(7),
-    index: 2,
-};
+const SESSION: SessionId = SessionId { height: Height(7), index: 2 };
 const NONCE: u64 = 0xabcd;
 
 fn settings() -> Settings {
@@ -51,12 +48,7 @@ struct World {
 
 impl World {
     fn with(settings: Settings) -> Self {
-        Self {
-            core: Core::new(settings, key()),
-            now: Time(5 * MS),
-            sent: Vec::new(),
-            events: Vec::new(),
-        }
+        Self { core: Core::new(settings, key()), now: Time(5 * MS), sent: Vec::new(), events: Vec::new() }
     }
 
     /// All links up and the session open.
@@ -70,10 +62,7 @@ impl World {
         let open = world.take_sent();
         assert_eq!(open.len(), 1, "to the leader alone");
         let bundle = world.parse(&open[0].1);
-        assert_eq!(
-            (bundle.kind(), bundle.number()),
-            (BundleKind::Open, BundleNo(NONCE))
-        );
+        assert_eq!((bundle.kind(), bundle.number()), (BundleKind::Open, BundleNo(NONCE)));
         for id in 1..=settings.f as u16 + 1 {
             world.reply(id, &bundle, &Outcome::Opened(SESSION));
         }
@@ -117,11 +106,7 @@ impl World {
 
     /// What a replica makes of a message: its form, its digest and its signature are checked.
     fn parse(&self, frame: &Bytes) -> Bundle {
-        let Ok(FromClient::Bundle {
-            authenticator,
-            content,
-        }) = FromClient::from_bytes(frame)
-        else {
+        let Ok(FromClient::Bundle { authenticator, content }) = FromClient::from_bytes(frame) else {
             panic!("not a bundle");
         };
         let settings = &self.core.settings;

@@ -70,13 +70,7 @@ fn an_outcome_that_does_not_hash_to_its_digest_is_a_lie() {
             }
         }
         let events = world.take_events();
-        let [
-            Event::Done {
-                answer: Answer::Results(results),
-                ..
-            },
-        ] = &events[..]
-        else {
+        let [Event::Done { answer: Answer::Results(results), .. }] = &events[..] else {
             panic!("{events:?}");
         };
         assert_eq!(results.get(0), Some(b"right" as &[u8]));
@@ -91,9 +85,7 @@ fn only_replies_to_this_content_count() {
     for from in 0..4 {
         for change in 0..5 {
             let mut message = reply(&bundle, &done(&[b"x"]), View(0), ReplicaId(0));
-            let FromReplica::Reply(client, reply) = &mut message else {
-                unreachable!()
-            };
+            let FromReplica::Reply(client, reply) = &mut message else { unreachable!() };
             match change {
                 0 => reply.bundle = BundleDigest::ZERO,
                 1 => reply.session.index += 1,
@@ -130,9 +122,7 @@ fn a_replica_cannot_make_a_client_hold_many_outcomes() {
         world.reply(3, &bundle, &Outcome::Registered(i));
     }
     let held = Arc::from(Outcome::Registered(0).to_bytes());
-    let Slot::Flying(flight) = &mut world.core.slots[0] else {
-        panic!()
-    };
+    let Slot::Flying(flight) = &mut world.core.slots[0] else { panic!() };
     let FromReplica::Reply(_, mut reply) = reply(&bundle, &Outcome::Registered(0), View(0), ReplicaId(0))
     else {
         unreachable!()
@@ -162,11 +152,7 @@ fn the_leader_guess_follows_f_plus_1_replicas() {
     let mut guess = LeaderGuess::new(4, 2, ReplicaId(0));
     guess.note(ReplicaId(3), View(u64::MAX), ReplicaId(3));
     guess.note(ReplicaId(0), View(5), ReplicaId(1));
-    assert_eq!(
-        guess.get(),
-        ReplicaId(1),
-        "f + 1 have reached view 5, and one names its leader"
-    );
+    assert_eq!(guess.get(), ReplicaId(1), "f + 1 have reached view 5, and one names its leader");
     guess.note(ReplicaId(1), View(5), ReplicaId(1));
     // A liar in the right view with the wrong leader is outvoted; unknown leaders and voices are ignored.
     guess.note(ReplicaId(3), View(5), ReplicaId(3));
@@ -265,16 +251,8 @@ fn a_bundle_that_all_refuse_fails() {
     assert_eq!(
         events,
         [
-            Event::Failed {
-                bundle: ticket,
-                requests: 1,
-                why
-            },
-            Event::Failed {
-                bundle: other,
-                requests: 1,
-                why: Failure::SessionLost
-            },
+            Event::Failed { bundle: ticket, requests: 1, why },
+            Event::Failed { bundle: other, requests: 1, why: Failure::SessionLost },
             Event::SessionLost,
         ]
     );
@@ -290,12 +268,7 @@ fn every_outcome_has_its_failure() {
         (Outcome::Superseded, Failure::Superseded, Fate::NotExecuted, true),
         (Outcome::OutOfWindow, Failure::OutOfWindow, Fate::Unknown, true),
         (Outcome::NoSession, Failure::SessionLost, Fate::Unknown, true),
-        (
-            Outcome::Opened(SESSION),
-            Failure::Impossible,
-            Fate::Unknown,
-            false,
-        ),
+        (Outcome::Opened(SESSION), Failure::Impossible, Fate::Unknown, false),
         (done(&[b"one", b"two"]), Failure::Impossible, Fate::Unknown, false),
     ] {
         let mut world = World::open(settings());
@@ -398,12 +371,7 @@ fn lie(world: &mut World, rng: &mut Rng, liars: &[u16], bundle: &Bundle) {
             world.handle(from, message);
         }
         _ => {
-            let reasons = [
-                Refusal::Busy,
-                Refusal::NoSession,
-                Refusal::BadSignature,
-                Refusal::Forgotten,
-            ];
+            let reasons = [Refusal::Busy, Refusal::NoSession, Refusal::BadSignature, Refusal::Forgotten];
             world.refuse(from, bundle, reasons[rng.index(reasons.len())]);
         }
     }

@@ -7,12 +7,7 @@ fn what_waits_travels_together() {
     let (_, first) = world.send_one(b"a");
     assert_eq!(first.request_count(), 1);
     let tickets: Vec<Ticket> = (0..5u8).map(|i| world.submit(&[i])).collect();
-    assert!(
-        tickets
-            .iter()
-            .enumerate()
-            .all(|(i, t)| t.bundle == tickets[0].bundle && t.index == i as u32)
-    );
+    assert!(tickets.iter().enumerate().all(|(i, t)| t.bundle == tickets[0].bundle && t.index == i as u32));
     world.drain();
     let sent = world.take_sent();
     assert_eq!(sent.len(), 1);
@@ -42,30 +37,18 @@ fn limits_of_the_cluster_are_kept() {
     tight.limits.bundle_bytes_max = 300;
     tight.waiting_bytes_max = 2_000;
     let mut world = World::open(tight);
-    assert_eq!(
-        world.core.submit(world.now, &[0; 101]),
-        Err(SubmitError::TooLarge)
-    );
+    assert_eq!(world.core.submit(world.now, &[0; 101]), Err(SubmitError::TooLarge));
     let op: &[u8] = &[0; 90];
-    assert_eq!(
-        world.core.submit_bundle(world.now, [op; 3]),
-        Err(SubmitError::TooLarge)
-    );
-    assert_eq!(
-        world.core.submit_bundle(world.now, [&op[..1]; 4]),
-        Err(SubmitError::TooLarge)
-    );
+    assert_eq!(world.core.submit_bundle(world.now, [op; 3]), Err(SubmitError::TooLarge));
+    assert_eq!(world.core.submit_bundle(world.now, [&op[..1]; 4]), Err(SubmitError::TooLarge));
     assert_eq!(world.core.submit_bundle(world.now, []), Err(SubmitError::Empty));
     // Bytes and counts both close a bundle.
     for length in [90, 90, 90, 1, 1, 1] {
         world.submit(&vec![0; length]);
     }
     world.drain();
-    let counts: Vec<u32> = world
-        .take_sent()
-        .iter()
-        .map(|(_, frame)| world.parse(frame).request_count())
-        .collect();
+    let counts: Vec<u32> =
+        world.take_sent().iter().map(|(_, frame)| world.parse(frame).request_count()).collect();
     assert_eq!(counts, [2, 3, 1]);
     let mut taken = 0;
     while world.core.submit(world.now, op).is_ok() {
@@ -91,24 +74,15 @@ fn retries_go_to_all_with_the_same_bytes_and_doubling_pauses() {
             at.push(world.now.since(start) / MS);
             let to: Vec<u16> = sent.iter().map(|(to, _)| to.0).collect();
             assert_eq!(to, [0, 1, 2, 3]);
-            assert!(
-                sent.iter().all(|(_, frame)| *frame == first[0].1),
-                "byte for byte"
-            );
+            assert!(sent.iter().all(|(_, frame)| *frame == first[0].1), "byte for byte");
         }
     }
-    assert_eq!(
-        at,
-        [800, 1_600, 3_200, 6_400, 12_800, 22_800, 32_800, 42_800, 52_800]
-    );
+    assert_eq!(at, [800, 1_600, 3_200, 6_400, 12_800, 22_800, 32_800, 42_800, 52_800]);
 }
 
 #[test]
 fn without_authentication_retries_are_unsigned_too() {
-    let mut world = World::open(Settings {
-        client_auth: ClientAuth::None,
-        ..settings()
-    });
+    let mut world = World::open(Settings { client_auth: ClientAuth::None, ..settings() });
     world.submit(b"op");
     world.pass(800 * MS);
     world.drain();
@@ -128,11 +102,7 @@ fn a_closed_connection_to_the_leader_sends_everything_to_all() {
     world.link(2, LinkState::Down);
     assert_eq!(world.receivers(), [], "not the leader");
     world.link(0, LinkState::Down);
-    assert_eq!(
-        world.receivers(),
-        [1, 3, 1, 3],
-        "both bundles, at once, to who can be reached"
-    );
+    assert_eq!(world.receivers(), [1, 3, 1, 3], "both bundles, at once, to who can be reached");
     world.link(0, LinkState::Down);
     assert_eq!(world.receivers(), [], "once");
     // A new bundle does not wait for the dead leader either.

@@ -28,11 +28,7 @@ fn an_unregistered_client_hears_of_it_at_once() {
     world.drain();
     assert_eq!(
         world.take_events(),
-        [Event::Failed {
-            bundle: ticket.bundle,
-            requests: 1,
-            why: Failure::NotSent
-        }]
+        [Event::Failed { bundle: ticket.bundle, requests: 1, why: Failure::NotSent }]
     );
 }
 
@@ -52,11 +48,7 @@ fn a_lost_session_fails_what_was_sent_and_keeps_what_was_not() {
     let failed: BTreeSet<u64> = events
         .iter()
         .filter_map(|event| match event {
-            Event::Failed {
-                bundle,
-                why: Failure::SessionLost,
-                ..
-            } => Some(*bundle),
+            Event::Failed { bundle, why: Failure::SessionLost, .. } => Some(*bundle),
             _ => None,
         })
         .collect();
@@ -74,10 +66,7 @@ fn a_lost_session_fails_what_was_sent_and_keeps_what_was_not() {
     world.drain();
     let open = world.take_sent();
     let open = world.parse(&open[0].1);
-    let second = SessionId {
-        height: Height(90),
-        index: 0,
-    };
+    let second = SessionId { height: Height(90), index: 0 };
     world.reply(0, &open, &Outcome::Opened(second));
     world.reply(2, &open, &Outcome::Opened(second));
     assert_eq!(world.take_events(), [Event::Opened(second)]);
@@ -114,14 +103,10 @@ fn the_window_is_never_left() {
 #[test]
 fn prepared_bundles_are_sent_as_they_were_made() {
     let mut world = World::with(settings());
-    assert_eq!(
-        world.core.prepare([b"x" as &[u8]]).err(),
-        Some(SubmitError::NoSession)
-    );
+    assert_eq!(world.core.prepare([b"x" as &[u8]]).err(), Some(SubmitError::NoSession));
     let mut world = World::open(settings());
-    let mut prepared: VecDeque<Prepared> = (0..40u8)
-        .map(|i| world.core.prepare([&[i] as &[u8], b"second"]).unwrap())
-        .collect();
+    let mut prepared: VecDeque<Prepared> =
+        (0..40u8).map(|i| world.core.prepare([&[i] as &[u8], b"second"]).unwrap()).collect();
     assert_eq!(world.core.outstanding(), 0);
     let (mut answered, mut in_flight) = (0u8, VecDeque::new());
     while answered < 40 {
@@ -136,12 +121,7 @@ fn prepared_bundles_are_sent_as_they_were_made() {
             }
         }
         world.drain();
-        in_flight.extend(
-            world
-                .take_sent()
-                .into_iter()
-                .map(|(_, frame)| world.parse(&frame)),
-        );
+        in_flight.extend(world.take_sent().into_iter().map(|(_, frame)| world.parse(&frame)));
         assert!(in_flight.len() <= 4);
         let bundle: Bundle = in_flight.pop_front().unwrap();
         assert_eq!(bundle.number(), BundleNo(u64::from(answered) + 1));
@@ -157,10 +137,7 @@ fn prepared_bundles_are_sent_as_they_were_made() {
     world.reply(0, &bundle, &Outcome::NoSession);
     world.reply(1, &bundle, &Outcome::NoSession);
     assert_eq!(
-        world
-            .core
-            .submit_prepared(world.now, stale)
-            .map_err(|(why, _)| why),
+        world.core.submit_prepared(world.now, stale).map_err(|(why, _)| why),
         Err(SubmitError::NoSession)
     );
 }
@@ -174,25 +151,14 @@ fn the_admin_registers_keys() {
         PublicKey(key)
     });
     assert_eq!(
-        world
-            .core
-            .submit_keys(world.now, keys.clone().chain([PublicKey([1; 32])])),
+        world.core.submit_keys(world.now, keys.clone().chain([PublicKey([1; 32])])),
         Err(SubmitError::TooLarge)
     );
     world.core.submit_keys(world.now, keys).unwrap();
     world.drain();
     let bundle = world.parse(&world.sent[0].1.clone());
-    assert_eq!(
-        (bundle.kind(), bundle.request_count()),
-        (BundleKind::Register, 1_000)
-    );
+    assert_eq!((bundle.kind(), bundle.request_count()), (BundleKind::Register, 1_000));
     world.reply(0, &bundle, &Outcome::Registered(999));
     world.reply(2, &bundle, &Outcome::Registered(999));
-    assert!(matches!(
-        world.take_events()[..],
-        [Event::Done {
-            answer: Answer::Registered(999),
-            ..
-        }]
-    ));
+    assert!(matches!(world.take_events()[..], [Event::Done { answer: Answer::Registered(999), .. }]));
 }

@@ -1,0 +1,464 @@
+//! A client for programs that live in tokio: the same core, one task that owns it, and one task for each
+//! connection. The only place in the project with async functions.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the async driver: sockets and clock are the runtime's"
+)]
+
+#[cfg(test)]
+mod tests;
+
+use crate::cluster::ClusterInfo;
+use crate::conversation::{Conversation, Dial};
+use crate::core::{Answer, Core, Event, Failure, LinkState, Output, Settings};
+use crate::driver::{ClientError, Options, random_u64};
+use bytes::Bytes;
+use quorate_crypto::SigningKey;
+use quorate_types::limits::HANDSHAKE_NS_MAX;
+use quorate_types::rng::Rng;
+use quorate_types::wire::FromReplica;
+use quorate_types::{ClientId, ReplicaId, Time};
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+/// Calls and messages that wait for the task of the core at most; who has more waits.
+const INCOMING_MAX: usize = 1_024;
+/// Frames that wait for a connection at most; what is left out is sent again by the core.
+const FRAMES_MAX: usize = 4_096;
+/// Bytes read from a socket at once.
+const READ_BYTES: usize = 64 << 10;
+/// Pause before the first attempt to connect again; doubles, with jitter.
+const RECONNECT_NS: u64 = 50_000_000;
+/// Pause between attempts to connect at most.
+const RECONNECT_NS_MAX: u64 = 2_000_000_000;
+
+type Reply = oneshot::Sender<Result<Vec<u8>, ClientError>>;
+/// What is wrong with each connection.
+type Troubles = Arc<Mutex<Vec<Option<String>>>>;
+
+/// A client of a cluster. Clones share its session and its connections; when the last one is dropped, the
+/// tasks end.
+#[derive(Clone)]
+pub struct AsyncClient {
+    incoming: mpsc::Sender<Incoming>,
+    timeout: Duration,
+    troubles: Troubles,
+    _task: Arc<AbortOnDrop>,
+}
+
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        // The connections end when their queues of frames are dropped with the task.
+        self.0.abort();
+    }
+}
+
+enum Incoming {
+    Call(Vec<u8>, Reply),
+    Greeted(ReplicaId),
+    Gone(ReplicaId),
+    Message(ReplicaId, FromReplica),
+}
+
+impl AsyncClient {
+    /// Connects to a cluster and opens a session. Must be called inside a tokio runtime with I/O and time.
+    ///
+    /// May be cancelled: the tasks end, and a session that nobody uses may stay behind in the cluster.
+    ///
+    /// # Errors
+    /// When the key is not registered, the cluster gives no answer in time, or this machine refuses.
+    pub async fn connect(
+        cluster: ClusterInfo,
+        key: SigningKey,
+        options: Options,
+    ) -> Result<Self, ClientError> {
+        let (incoming, receiver) = mpsc::channel(INCOMING_MAX);
+        let (opened, session) = oneshot::channel();
+        let troubles = Arc::new(Mutex::new(vec![None; cluster.n()]));
+        let settings = options.settings(&cluster);
+        let client = key.public();
+        let cluster = Arc::new(cluster);
+        let mut frames = Vec::with_capacity(cluster.n());
+        for id in cluster.ids() {
+            let (sender, receiver) = mpsc::channel(FRAMES_MAX);
+            let line = Line {
+                dial: Dial::new(&cluster, id)?,
+                id,
+                client,
+                cluster: cluster.clone(),
+                frames: receiver,
+                incoming: incoming.downgrade(),
+                troubles: troubles.clone(),
+            };
+            tokio::spawn(line.keep_up(Rng::new(random_u64()?)));
+            frames.push(sender);
+        }
+        let driver = Driver::new(settings, key, frames, opened)?;
+        let client = Self {
+            incoming,
+            timeout: options.timeout,
+            troubles,
+            _task: Arc::new(AbortOnDrop(tokio::spawn(driver.run(receiver)))),
+        };
+        client.in_time(session).await?;
+        Ok(client)
+    }
+
+    /// Executes one operation and returns its result. Calls that run at the same time share bundles.
+    ///
+    /// May be cancelled: before the operation was handed to the task nothing happens; after that it is
+    /// executed, once at most, and its result is dropped.
+    ///
+    /// # Errors
+    /// [`ClientError::Failed`] says what is known of the operation's fate; after [`ClientError::Timeout`] it
+    /// may still be executed.
+    pub async fn call(&self, op: impl Into<Vec<u8>>) -> Result<Vec<u8>, ClientError> {
+        let (reply, result) = oneshot::channel();
+        let handed = self.incoming.send(Incoming::Call(op.into(), reply));
+        match timeout(self.timeout, handed).await {
+            Ok(Ok(())) => self.in_time(result).await,
+            Ok(Err(_)) => Err(ClientError::Closed),
+            Err(_) => Err(self.late()),
+        }
+    }
+
+    async fn in_time<T>(&self, answer: oneshot::Receiver<Result<T, ClientError>>) -> Result<T, ClientError> {
+        match timeout(self.timeout, answer).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(ClientError::Closed),
+            Err(_) => Err(self.late()),
+        }
+    }
+
+    fn late(&self) -> ClientError {
+        let troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = troubles.iter().enumerate().filter_map(|(id, trouble)| {
+            let trouble = trouble.as_ref()?;
+            Some(format!("replica {id}: {trouble}"))
+        });
+        let trouble = lines.collect::<Vec<_>>().join("; ");
+        ClientError::Timeout { waited: self.timeout, trouble }
+    }
+}
+
+/// The task that owns the core.
+struct Driver {
+    core: Core,
+    start: Instant,
+    frames: Vec<mpsc::Sender<Bytes>>,
+    /// Who waits for which operation of which bundle.
+    waiting: BTreeMap<u64, Vec<Reply>>,
+    opened: Option<oneshot::Sender<Result<(), ClientError>>>,
+    has_session: bool,
+}
+
+impl Driver {
+    fn new(
+        settings: Settings,
+        key: SigningKey,
+        frames: Vec<mpsc::Sender<Bytes>>,
+        opened: oneshot::Sender<Result<(), ClientError>>,
+    ) -> Result<Self, ClientError> {
+        let mut core = Core::new(settings, key);
+        core.open(Time::ZERO, random_u64()?);
+        Ok(Self {
+            core,
+            start: Instant::now(),
+            frames,
+            waiting: BTreeMap::new(),
+            opened: Some(opened),
+            has_session: true,
+        })
+    }
+
+    async fn run(mut self, mut incoming: mpsc::Receiver<Incoming>) {
+        loop {
+            self.settle();
+            let first = match self.core.deadline() {
+                Some(deadline) => {
+                    let due = self.start + Duration::from_nanos(deadline.0);
+                    timeout_at(due, incoming.recv()).await
+                }
+                None => Ok(incoming.recv().await),
+            };
+            let now = self.now();
+            match first {
+                Ok(Some(first)) => {
+                    self.take(now, first);
+                    // Everything that has come meanwhile: calls that waited together travel together.
+                    while let Ok(more) = incoming.try_recv() {
+                        self.take(now, more);
+                    }
+                }
+                Ok(None) => return,
+                Err(_) => {}
+            }
+            self.core.tick(now);
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn take(&mut self, now: Time, incoming: Incoming) {
+        match incoming {
+            // The caller has gone away before anything was done for it.
+            Incoming::Call(_, reply) if reply.is_closed() => {}
+            Incoming::Call(op, reply) => {
+                if !self.has_session {
+                    self.open(now);
+                }
+                match self.core.submit(now, &op) {
+                    Ok(ticket) => self.waiting.entry(ticket.bundle).or_default().push(reply),
+                    Err(why) => answer(reply, Err(why.into())),
+                }
+            }
+            Incoming::Greeted(id) => self.core.link(now, id, LinkState::Up),
+            Incoming::Gone(id) => self.core.link(now, id, LinkState::Down),
+            Incoming::Message(from, message) => self.core.handle(now, from, message),
+        }
+    }
+
+    fn open(&mut self, now: Time) {
+        // Without random bytes there is no session: calls then end in time.
+        if let Ok(nonce) = random_u64() {
+            self.core.open(now, nonce);
+            self.has_session = true;
+        }
+    }
+
+    /// Moves what the core says to the connections and to the callers.
+    fn settle(&mut self) {
+        while let Some(output) = self.core.poll() {
+            match output {
+                Output::Send { to, frame } => {
+                    if let Some(frames) = self.frames.get(to.index()) {
+                        // A queue that is full or closed: the core sends again.
+                        let _ = frames.try_send(frame);
+                    }
+                }
+                Output::Event(event) => self.tell(event),
+            }
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        match event {
+            Event::Opened(_) => {
+                if let Some(opened) = self.opened.take() {
+                    let _ = opened.send(Ok(()));
+                }
+            }
+            Event::OpenFailed(why) => {
+                self.has_session = false;
+                if let Some(opened) = self.opened.take() {
+                    let _ = opened.send(Err(why.into()));
+                }
+                self.core.abandon(self.now());
+            }
+            Event::SessionLost => self.open(self.now()),
+            Event::Done { bundle, answer: Answer::Results(results), .. } => {
+                let replies = self.waiting.remove(&bundle).unwrap_or_default();
+                for (reply, result) in replies.into_iter().zip(results.iter().into_iter().flatten()) {
+                    answer(reply, Ok(result.to_vec()));
+                }
+            }
+            Event::Done { bundle, .. } => self.fail(bundle, Failure::Impossible),
+            Event::Failed { bundle, why, .. } => self.fail(bundle, why),
+        }
+    }
+
+    fn fail(&mut self, bundle: u64, why: Failure) {
+        for reply in self.waiting.remove(&bundle).unwrap_or_default() {
+            answer(reply, Err(why.into()));
+        }
+    }
+}
+
+/// Tells a caller, who may have stopped waiting.
+fn answer(reply: Reply, result: Result<Vec<u8>, ClientError>) {
+    let _ = reply.send(result);
+}
+
+/// The connection to one replica, made again whenever it breaks.
+struct Line {
+    dial: Dial,
+    id: ReplicaId,
+    client: ClientId,
+    cluster: Arc<ClusterInfo>,
+    frames: mpsc::Receiver<Bytes>,
+    incoming: mpsc::WeakSender<Incoming>,
+    troubles: Troubles,
+}
+
+/// The client was dropped.
+struct Over;
+
+impl Line {
+    async fn keep_up(mut self, mut rng: Rng) {
+        let mut pause = RECONNECT_NS;
+        loop {
+            let greeted = match self.converse().await {
+                Ok((greeted, why)) => {
+                    self.trouble(Some(why));
+                    greeted
+                }
+                Err(Over) => return,
+            };
+            if self.report(Incoming::Gone(self.id)).await.is_err() {
+                return;
+            }
+            if greeted {
+                pause = RECONNECT_NS;
+            }
+            sleep(Duration::from_nanos(pause / 2 + rng.below(pause / 2))).await;
+            pause = pause.saturating_mul(2).min(RECONNECT_NS_MAX);
+        }
+    }
+
+    fn trouble(&self, trouble: Option<String>) {
+        let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = troubles.get_mut(self.id.index()) {
+            *place = trouble;
+        }
+    }
+
+    async fn report(&self, incoming: Incoming) -> Result<(), Over> {
+        let sender = self.incoming.upgrade().ok_or(Over)?;
+        sender.send(incoming).await.map_err(|_| Over)
+    }
+
+    /// One connection from beginning to end: whether the replica said hello, and why it ended.
+    async fn converse(&mut self) -> Result<(bool, String), Over> {
+        let patience = Instant::now() + Duration::from_nanos(HANDSHAKE_NS_MAX);
+        let Some(replica) = self.cluster.replicas.get(self.id.index()) else {
+            return Err(Over);
+        };
+        let socket = match timeout_at(patience, TcpStream::connect(replica.address)).await {
+            Ok(Ok(socket)) => socket,
+            Ok(Err(error)) => return Ok((false, error.to_string())),
+            Err(_) => return Ok((false, "no connection in time".to_owned())),
+        };
+        // Refused by some systems; without it only latency suffers.
+        let _ = socket.set_nodelay(true);
+        let mut conversation = match Conversation::new(&self.dial, &self.cluster, vec![self.client]) {
+            Ok(conversation) => conversation,
+            Err(why) => return Ok((false, why.reason().to_owned())),
+        };
+        let mut buffer = vec![0; READ_BYTES];
+        let mut inbox = Vec::new();
+        loop {
+            let was_greeted = conversation.is_greeted();
+            while was_greeted && let Ok(frame) = self.frames.try_recv() {
+                conversation.queue(&frame);
+            }
+            if let Err(error) = conversation.write(&mut NowOrNever(&socket)) {
+                return Ok((was_greeted, error.to_string()));
+            }
+            let woke = self.woken(&socket, &conversation);
+            let readable = if was_greeted {
+                woke.await
+            } else {
+                match timeout_at(patience, woke).await {
+                    Ok(woke) => woke,
+                    Err(_) => return Ok((false, "no hello in time".to_owned())),
+                }
+            };
+            let broken = match readable {
+                Wake::Frame(frame) => {
+                    conversation.queue(&frame);
+                    continue;
+                }
+                Wake::Over => return Err(Over),
+                Wake::Writable => continue,
+                Wake::Readable => read(&socket, &mut conversation, &mut buffer, &mut inbox),
+            };
+            if conversation.is_greeted() && !was_greeted {
+                // What is left from an earlier connection is sent again by the core where it matters.
+                while self.frames.try_recv().is_ok() {}
+                self.trouble(None);
+                self.report(Incoming::Greeted(self.id)).await?;
+            }
+            for message in inbox.drain(..) {
+                self.report(Incoming::Message(self.id, message)).await?;
+            }
+            if let Err(why) = broken {
+                return Ok((conversation.is_greeted(), why));
+            }
+        }
+    }
+
+    /// Waits until there is something to do.
+    async fn woken(&mut self, socket: &TcpStream, conversation: &Conversation) -> Wake {
+        poll_fn(|context| {
+            if socket.poll_read_ready(context).is_ready() {
+                return Poll::Ready(Wake::Readable);
+            }
+            if conversation.wants_write() && socket.poll_write_ready(context).is_ready() {
+                return Poll::Ready(Wake::Writable);
+            }
+            match self.frames.poll_recv(context) {
+                Poll::Ready(Some(frame)) => Poll::Ready(Wake::Frame(frame)),
+                Poll::Ready(None) => Poll::Ready(Wake::Over),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
+    }
+}
+
+enum Wake {
+    Readable,
+    Writable,
+    Frame(Bytes),
+    Over,
+}
+
+/// Reads what has come.
+fn read(
+    socket: &TcpStream,
+    conversation: &mut Conversation,
+    buffer: &mut [u8],
+    inbox: &mut Vec<FromReplica>,
+) -> Result<(), String> {
+    match socket.try_read(buffer) {
+        Ok(0) => Err("closed by the other side".to_owned()),
+        Ok(count) => {
+            let bytes = buffer.get(..count).unwrap_or_default();
+            let received = conversation.receive(bytes, &mut |_, message| inbox.push(message));
+            received.map_err(|why| why.to_string())
+        }
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+            Ok(())
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Writes as much as the socket takes now.
+struct NowOrNever<'a>(&'a TcpStream);
+
+impl Write for NowOrNever<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(slices)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,134 @@
+use super::*;
+use crate::cluster::LinkMode;
+use crate::driver::fake::{Behaviour, Fake, answer as expected, nobody};
+use quorate_crypto::Scheme;
+use std::future::Future;
+
+fn key(number: u8) -> SigningKey {
+    SigningKey::from_seed(Scheme::Ed25519, [number; 32])
+}
+
+fn options() -> Options {
+    Options { timeout: Duration::from_secs(60), ..Options::default() }
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(future)
+}
+
+#[test]
+fn calls_at_the_same_time_share_bundles_and_get_their_own_results() {
+    for links in [LinkMode::Tls, LinkMode::Plain] {
+        let fake = Fake::start(4, links);
+        fake.behave(3, Behaviour::Wrong);
+        run(async {
+            let client = AsyncClient::connect(fake.info.clone(), key(1), options()).await.unwrap();
+            assert_eq!(client.call(b"alone").await.unwrap(), expected(b"alone"));
+            let calls: Vec<_> = (0..500u32)
+                .map(|i| {
+                    let client = client.clone();
+                    tokio::spawn(async move { client.call(i.to_le_bytes()).await })
+                })
+                .collect();
+            for (i, call) in calls.into_iter().enumerate() {
+                assert_eq!(call.await.unwrap().unwrap(), expected(&(i as u32).to_le_bytes()));
+            }
+        });
+        assert_eq!(fake.state().executed.len(), 501);
+        assert!(fake.state().bundles < 250, "{} bundles", fake.state().bundles);
+    }
+}
+
+#[test]
+fn broken_connections_lose_nothing_and_double_nothing() {
+    let fake = Fake::start(4, LinkMode::Tls);
+    let mut info = fake.info.clone();
+    info.replicas[2].address = nobody();
+    run(async {
+        let client = AsyncClient::connect(info, key(1), options()).await.unwrap();
+        for i in 0..60u8 {
+            if i % 20 == 7 {
+                fake.cut();
+            }
+            assert_eq!(client.call([i]).await.unwrap(), expected(&[i]));
+        }
+    });
+    assert_eq!(fake.state().executed, (0..60u8).map(|i| vec![i]).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_lost_session_is_replaced_and_said() {
+    let fake = Fake::start(4, LinkMode::Tls);
+    run(async {
+        let client = AsyncClient::connect(fake.info.clone(), key(1), options()).await.unwrap();
+        fake.forget_sessions();
+        let lost = client.call(b"lost").await;
+        assert!(matches!(lost, Err(ClientError::Failed(Failure::SessionLost))), "{lost:?}");
+        assert_eq!(client.call(b"next").await.unwrap(), expected(b"next"));
+    });
+    assert_eq!(fake.state().executed, [b"next"]);
+}
+
+#[test]
+fn failures_to_connect_say_why() {
+    let fake = Fake::start(4, LinkMode::Tls);
+    fake.state().registered = Some(std::iter::empty().collect());
+    let mut unreachable = fake.info.clone();
+    for replica in &mut unreachable.replicas {
+        replica.address = nobody();
+    }
+    run(async {
+        let refused = AsyncClient::connect(fake.info.clone(), key(1), options()).await.err();
+        assert!(matches!(refused, Some(ClientError::Failed(Failure::NotRegistered))), "{refused:?}");
+        let short = Options { timeout: Duration::from_secs(1), ..options() };
+        let Some(ClientError::Timeout { trouble, .. }) =
+            AsyncClient::connect(unreachable, key(1), short).await.err()
+        else {
+            panic!("connected to nobody");
+        };
+        assert!(trouble.contains("replica 3") && trouble.contains("refused"), "{trouble}");
+    });
+}
+
+#[test]
+fn a_cancelled_call_harms_no_other() {
+    let fake = Fake::start(4, LinkMode::Plain);
+    run(async {
+        let client = AsyncClient::connect(fake.info.clone(), key(1), options()).await.unwrap();
+        for i in 0..100u8 {
+            let call = tokio::spawn({
+                let client = client.clone();
+                async move { client.call([i, 1]).await }
+            });
+            if i % 2 == 0 {
+                tokio::task::yield_now().await;
+            }
+            call.abort();
+            assert_eq!(client.call([i]).await.unwrap(), expected(&[i]));
+        }
+    });
+    let state = fake.state();
+    for i in 0..100u8 {
+        assert_eq!(state.executed.iter().filter(|op| **op == [i]).count(), 1);
+        assert!(state.executed.iter().filter(|op| **op == [i, 1]).count() <= 1);
+    }
+}
+
+/// When the last handle is gone the tasks end and the connections with them.
+#[test]
+fn dropping_the_client_closes_its_connections() {
+    let fake = Fake::start(4, LinkMode::Tls);
+    run(async {
+        let client = AsyncClient::connect(fake.info.clone(), key(1), options()).await.unwrap();
+        let other = client.clone();
+        drop(client);
+        assert_eq!(other.call(b"still").await.unwrap(), expected(b"still"));
+        drop(other);
+        let start = Instant::now();
+        while fake.open_connections() > 0 {
+            assert!(start.elapsed() < Duration::from_secs(60), "connections stay open");
+            tokio::task::yield_now().await;
+        }
+    });
+}

@@ -1,0 +1,266 @@
+//! One connection to one replica: what is said first, frames in and out. Bytes in, bytes out; sockets are the
+//! drivers'.
+
+use crate::cluster::{ClusterInfo, LinkMode};
+use quorate_net::{Session as Channel, tls};
+use quorate_types::codec::Wire;
+use quorate_types::limits::{CLIENT_OUTGOING_BYTES_MAX, FRAME_BYTES_MAX};
+use quorate_types::wire::{FromClient, FromReplica, VERSION};
+use quorate_types::{ClientId, ReplicaId};
+use rustls::ClientConfig;
+use std::io::{self, IoSlice, Write};
+use std::sync::Arc;
+
+/// Handed to the channel at once: large enough for full records, small enough that little is in flight twice.
+const HANDOVER_BYTES: usize = 256 << 10;
+/// Memory that an idle connection keeps for each direction.
+const KEEP_BYTES: usize = 1 << 20;
+/// Bytes of the length before each frame.
+const LENGTH_BYTES: usize = 4;
+
+/// Why a connection ended.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum Broken {
+    #[error("{}", .0.reason())]
+    Channel(quorate_net::Refusal),
+    #[error("a frame of {0} bytes")]
+    TooLong(u32),
+    #[error("a malformed message: {0}")]
+    Malformed(quorate_types::DecodeError),
+    #[error("it says that it is replica {0:?} of another cluster or version")]
+    Stranger(ReplicaId),
+    #[error("it spoke before it said who it is")]
+    NoHello,
+    #[error("it says: {0}")]
+    Closed(String),
+}
+
+/// How a replica is reached: made once, used for each connection.
+pub(crate) struct Dial {
+    id: ReplicaId,
+    tls: Option<Arc<ClientConfig>>,
+}
+
+impl Dial {
+    pub(crate) fn new(cluster: &ClusterInfo, id: ReplicaId) -> Result<Self, tls::TlsError> {
+        let replica = cluster.replicas.get(id.index());
+        let tls = match (cluster.links, replica) {
+            (LinkMode::Tls, Some(replica)) => Some(tls::dial_replica(replica.link)?),
+            (LinkMode::Plain, _) | (_, None) => None,
+        };
+        Ok(Self { id, tls })
+    }
+}
+
+/// One connection.
+pub(crate) struct Conversation {
+    id: ReplicaId,
+    channel: Channel,
+    /// The beginning of a frame whose rest has not come yet.
+    partial: Vec<u8>,
+    /// Frames that wait for the channel, gathered so that many share a record.
+    outgoing: Vec<u8>,
+    cluster: quorate_types::ClusterId,
+    greeted: bool,
+}
+
+impl Conversation {
+    /// Begins a conversation: says who is meant and for whom it is.
+    pub(crate) fn new(
+        dial: &Dial,
+        cluster: &ClusterInfo,
+        clients: Vec<ClientId>,
+    ) -> Result<Self, quorate_net::Refusal> {
+        let channel = match &dial.tls {
+            Some(config) => Channel::dial(config)?,
+            None => Channel::plain(),
+        };
+        let mut conversation = Self {
+            id: dial.id,
+            channel,
+            partial: Vec::new(),
+            outgoing: Vec::new(),
+            cluster: cluster.cluster,
+            greeted: false,
+        };
+        conversation.say(&FromClient::Hello { version: VERSION, cluster: cluster.cluster });
+        if !clients.is_empty() {
+            conversation.say(&FromClient::Attach(clients));
+        }
+        Ok(conversation)
+    }
+
+    /// Whether the replica has said who it is.
+    pub(crate) fn is_greeted(&self) -> bool {
+        self.greeted
+    }
+
+    pub(crate) fn say(&mut self, message: &FromClient) {
+        self.queue(&message.to_bytes());
+    }
+
+    /// Queues a frame; false when too much waits already and it was left out. What matters is sent again by
+    /// the core.
+    pub(crate) fn queue(&mut self, frame: &[u8]) -> bool {
+        let size = frame.len().saturating_add(LENGTH_BYTES);
+        let Ok(length) = u32::try_from(frame.len()) else {
+            return false;
+        };
+        if self.outgoing.len().saturating_add(size) > CLIENT_OUTGOING_BYTES_MAX {
+            return false;
+        }
+        length.encode(&mut self.outgoing);
+        self.outgoing.extend_from_slice(frame);
+        true
+    }
+
+    /// Takes what was read from the socket; messages go to `sink`.
+    pub(crate) fn receive(
+        &mut self,
+        bytes: &[u8],
+        sink: &mut dyn FnMut(ReplicaId, FromReplica),
+    ) -> Result<(), Broken> {
+        let (partial, greeted) = (&mut self.partial, &mut self.greeted);
+        let (id, cluster) = (self.id, self.cluster);
+        let mut broken = None;
+        let read = self.channel.read(bytes, &mut |plain| {
+            let result = frames(partial, plain, &mut |frame| {
+                let message = FromReplica::from_bytes(frame).map_err(Broken::Malformed)?;
+                match &message {
+                    FromReplica::Hello { version, cluster: theirs, id: claimed } => {
+                        if (*version, *theirs, *claimed) != (VERSION, cluster, id) {
+                            return Err(Broken::Stranger(*claimed));
+                        }
+                        *greeted = true;
+                    }
+                    FromReplica::Close(reason) => return Err(Broken::Closed(reason.clone())),
+                    _ if !*greeted => return Err(Broken::NoHello),
+                    _ => sink(id, message),
+                }
+                Ok(())
+            });
+            result.map_err(|why| {
+                broken = Some(why);
+                quorate_net::Refusal::Closed
+            })
+        });
+        read.map_err(|why| broken.unwrap_or(Broken::Channel(why)))
+    }
+
+    /// Whether something waits to be written.
+    pub(crate) fn wants_write(&self) -> bool {
+        !self.outgoing.is_empty() || self.channel.pending()
+    }
+
+    /// Writes until nothing waits or the socket takes no more.
+    pub(crate) fn write(&mut self, socket: &mut dyn Write) -> io::Result<()> {
+        loop {
+            while self.channel.pending() {
+                match self.channel.write(socket) {
+                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Ok(_) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            // Before the handshake is over the channel would only pile it up.
+            if self.outgoing.is_empty() || self.channel.is_handshaking() {
+                return Ok(());
+            }
+            let mut handed = 0;
+            for piece in self.outgoing.chunks(HANDOVER_BYTES).take(1) {
+                self.channel.send(&[IoSlice::new(piece)]);
+                handed = piece.len();
+            }
+            if handed == self.outgoing.len() {
+                self.outgoing.clear();
+                if self.outgoing.capacity() > KEEP_BYTES {
+                    self.outgoing = Vec::new();
+                }
+            } else {
+                self.outgoing.drain(..handed);
+            }
+        }
+    }
+}
+
+/// Takes whole frames out of `plain`, and out of `partial` what began earlier. A length is believed only as
+/// far as bytes have really come.
+fn frames(
+    partial: &mut Vec<u8>,
+    mut plain: &[u8],
+    each: &mut dyn FnMut(&[u8]) -> Result<(), Broken>,
+) -> Result<(), Broken> {
+    while !partial.is_empty() && !plain.is_empty() {
+        let wanted = match frame_size(partial)? {
+            Some(size) => size,
+            None => LENGTH_BYTES,
+        };
+        let missing = wanted.saturating_sub(partial.len());
+        let (taken, rest) = plain.split_at(missing.min(plain.len()));
+        partial.extend_from_slice(taken);
+        plain = rest;
+        if frame_size(partial)?.is_some_and(|size| size == partial.len()) {
+            let frame = std::mem::take(partial);
+            each(frame.get(LENGTH_BYTES..).unwrap_or_default())?;
+            if frame.capacity() <= KEEP_BYTES {
+                *partial = frame;
+                partial.clear();
+            }
+        }
+    }
+    while let Some(size) = frame_size(plain)?
+        && let Some((frame, rest)) = plain.split_at_checked(size)
+    {
+        each(frame.get(LENGTH_BYTES..).unwrap_or_default())?;
+        plain = rest;
+    }
+    partial.extend_from_slice(plain);
+    Ok(())
+}
+
+/// Bytes of the frame that begins here, its length included; `None` before its length has come.
+fn frame_size(bytes: &[u8]) -> Result<Option<usize>, Broken> {
+    let Some(length) = bytes.first_chunk::<LENGTH_BYTES>() else {
+        return Ok(None);
+    };
+    let length = u32::from_le_bytes(*length);
+    match usize::try_from(length) {
+        Ok(size) if size <= FRAME_BYTES_MAX => Ok(Some(size.saturating_add(LENGTH_BYTES))),
+        _ => Err(Broken::TooLong(length)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However the bytes are cut, the frames are the same; a length over the limit ends it.
+    #[test]
+    fn frames_survive_any_cut() {
+        let bodies: Vec<Vec<u8>> = [0usize, 1, 3, 70, 5_000, 0, 2].map(|n| vec![n as u8; n]).to_vec();
+        let mut stream = Vec::new();
+        for body in &bodies {
+            u32::try_from(body.len()).unwrap().encode(&mut stream);
+            stream.extend_from_slice(body);
+        }
+        for cut in [1, 2, 3, 4, 5, 7, 64, 4_999, 100_000] {
+            let (mut partial, mut seen) = (Vec::new(), Vec::new());
+            for piece in stream.chunks(cut) {
+                frames(&mut partial, piece, &mut |frame| {
+                    seen.push(frame.to_vec());
+                    Ok(())
+                })
+                .unwrap();
+                assert!(partial.len() <= 5_004);
+            }
+            assert_eq!(seen, bodies, "cut into {cut}");
+            assert!(partial.is_empty());
+        }
+        let mut partial = Vec::new();
+        let huge = u32::try_from(FRAME_BYTES_MAX).unwrap() + 1;
+        let result = frames(&mut partial, &huge.to_le_bytes(), &mut |_| Ok(()));
+        assert_eq!(result, Err(Broken::TooLong(huge)));
+    }
+}

@@ -1,0 +1,523 @@
+//! Many clients over one connection to each replica, driven by one readiness loop on the caller's thread.
+//!
+//! The pool owns sockets, reconnects and the clock; everything else is decided by the cores. It starts no
+//! thread: what is submitted leaves, and what has arrived is seen, when the caller polls.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the blocking driver: this is where the client's sockets and clock live"
+)]
+
+mod blocking;
+#[cfg(test)]
+pub(crate) mod fake;
+#[cfg(test)]
+mod tests;
+
+pub use blocking::{Client, Options, status};
+
+use crate::cluster::ClusterInfo;
+use crate::conversation::{Broken, Conversation, Dial};
+use crate::core::{Core, Event, Failure, LinkState, Output, Settings, SubmitError};
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use quorate_crypto::SigningKey;
+use quorate_types::limits::{ATTACHED_PER_CONNECTION_MAX, HANDSHAKE_NS_MAX};
+use quorate_types::rng::Rng;
+use quorate_types::wire::{FromClient, FromReplica};
+use quorate_types::{ClientId, ReplicaId, Time};
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::time::{Duration, Instant};
+
+/// Bytes read from a socket at once: one buffer for all connections.
+const READ_BYTES: usize = 256 << 10;
+/// Pause before the first attempt to connect again; doubles, with jitter.
+const RECONNECT_NS: u64 = 50_000_000;
+/// Pause between attempts to connect at most.
+const RECONNECT_NS_MAX: u64 = 2_000_000_000;
+
+/// What a client's driver can fail with.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// No answer in time. What was sent may still be executed, once at most.
+    #[error("no answer within {waited:?} ({trouble})")]
+    Timeout {
+        /// How long the caller waited.
+        waited: Duration,
+        /// What is wrong with the connections, as far as known.
+        trouble: String,
+    },
+    /// The cluster's answer is that there is no result.
+    #[error("{0}")]
+    Failed(#[from] Failure),
+    /// The operation was not taken.
+    #[error("{0}")]
+    Submit(#[from] SubmitError),
+    /// More clients than one connection may speak for.
+    #[error("more than {ATTACHED_PER_CONNECTION_MAX} clients on one connection")]
+    TooManyClients,
+    /// This machine refuses something.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The TLS library refuses its configuration.
+    #[error("{0}")]
+    Tls(#[from] quorate_net::tls::TlsError),
+    /// The driver has ended.
+    #[error("the client was shut down")]
+    Closed,
+}
+
+/// One of a pool's clients.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct CoreId(pub usize);
+
+/// What a pool has to tell.
+#[derive(Clone, PartialEq, Debug)]
+pub enum PoolEvent {
+    /// What became of a client's operations.
+    Client(CoreId, Event),
+    /// A replica's answer to [`ClientPool::ask_status`]: JSON.
+    Status(ReplicaId, String),
+}
+
+/// Clients that share one connection to each replica.
+pub struct ClientPool {
+    cluster: ClusterInfo,
+    start: Instant,
+    poll: Poll,
+    /// Reused for each poll; `None` only while it is being walked through.
+    events: Option<Events>,
+    buffer: Vec<u8>,
+    rng: Rng,
+    peers: Vec<Peer>,
+    cores: Vec<Core>,
+    by_client: BTreeMap<ClientId, CoreId>,
+    /// Cores that may have something to say.
+    touched: Vec<CoreId>,
+    /// No core is due before this.
+    wake: Time,
+    inbox: Vec<(ReplicaId, FromReplica)>,
+}
+
+/// One replica and the connection to it.
+struct Peer {
+    id: ReplicaId,
+    dial: Dial,
+    connection: Option<Connection>,
+    /// When to try to connect again.
+    retry_at: Time,
+    pause_ns: u64,
+    trouble: Option<String>,
+}
+
+struct Connection {
+    socket: TcpStream,
+    conversation: Conversation,
+    /// Ends unless the replica has said hello by then.
+    patience: Time,
+}
+
+impl ClientPool {
+    /// A pool without clients. Connections are made by the polls.
+    ///
+    /// # Errors
+    /// When the system or the TLS library refuses.
+    pub fn new(cluster: ClusterInfo) -> Result<Self, ClientError> {
+        let peers = cluster.ids().map(|id| {
+            Ok(Peer {
+                id,
+                dial: Dial::new(&cluster, id)?,
+                connection: None,
+                retry_at: Time::ZERO,
+                pause_ns: RECONNECT_NS,
+                trouble: None,
+            })
+        });
+        Ok(Self {
+            peers: peers.collect::<Result<_, ClientError>>()?,
+            start: Instant::now(),
+            poll: Poll::new()?,
+            events: Some(Events::with_capacity(256)),
+            buffer: vec![0; READ_BYTES],
+            rng: Rng::new(random_u64()?),
+            cores: Vec::new(),
+            by_client: BTreeMap::new(),
+            touched: Vec::new(),
+            wake: Time::MAX,
+            inbox: Vec::new(),
+            cluster,
+        })
+    }
+
+    /// Adds a client and asks for its session. Its operations may be submitted at once; they leave when the
+    /// session is open.
+    ///
+    /// # Errors
+    /// When there are too many clients, or the system has no random bytes for the session's nonce.
+    pub fn add(&mut self, key: SigningKey, settings: Settings) -> Result<CoreId, ClientError> {
+        if self.cores.len() >= ATTACHED_PER_CONNECTION_MAX {
+            return Err(ClientError::TooManyClients);
+        }
+        let nonce = random_u64()?;
+        let now = self.now();
+        let id = CoreId(self.cores.len());
+        let mut core = Core::new(settings, key);
+        for peer in &mut self.peers {
+            if let Some(state) = peer.state() {
+                core.link(now, peer.id, state);
+            }
+            if let Some(connection) = &mut peer.connection {
+                connection.conversation.say(&FromClient::Attach(vec![core.client()]));
+            }
+        }
+        core.open(now, nonce);
+        self.by_client.insert(core.client(), id);
+        self.cores.push(core);
+        self.touched.push(id);
+        Ok(id)
+    }
+
+    /// The usual settings for this pool's cluster.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        Settings::of(&self.cluster)
+    }
+
+    /// Nanoseconds since the pool was made: the time that its clients live in.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        Time(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// One of the clients, to submit to. What is submitted leaves with the next poll.
+    pub fn core(&mut self, id: CoreId) -> Option<&mut Core> {
+        self.touched.push(id);
+        self.cores.get_mut(id.0)
+    }
+
+    /// How many clients there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.cores.len()
+    }
+
+    /// Whether there is no client.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.cores.is_empty()
+    }
+
+    /// Asks for another session after a client has lost its own. Only for callers that can bear not to know
+    /// what became of the operations that failed with it.
+    ///
+    /// # Errors
+    /// When the system has no random bytes for the nonce.
+    pub fn reopen(&mut self, id: CoreId) -> Result<(), ClientError> {
+        let (nonce, now) = (random_u64()?, self.now());
+        if let Some(core) = self.core(id) {
+            core.open(now, nonce);
+        }
+        Ok(())
+    }
+
+    /// Asks a replica what it is doing; false when there is no connection to it now. Ten a second are
+    /// answered.
+    pub fn ask_status(&mut self, replica: ReplicaId) -> bool {
+        let connection = self.peers.get_mut(replica.index()).and_then(Peer::greeted);
+        connection.is_some_and(|connection| {
+            connection.conversation.say(&FromClient::Status);
+            true
+        })
+    }
+
+    /// Whether a replica is connected; `None` before the first attempt has ended.
+    #[must_use]
+    pub fn link(&self, replica: ReplicaId) -> Option<LinkState> {
+        self.peers.get(replica.index()).and_then(Peer::state)
+    }
+
+    /// What is wrong with the connections, for people.
+    #[must_use]
+    pub fn trouble(&self) -> String {
+        let troubled = self.peers.iter().filter_map(|peer| {
+            let trouble = peer.trouble.as_ref()?;
+            Some(format!("replica {}: {trouble}", peer.id))
+        });
+        let lines: Vec<String> = troubled.collect();
+        if lines.is_empty() { "all connections stand".to_owned() } else { lines.join("; ") }
+    }
+
+    /// What is wrong with the connection to one replica; empty when nothing is.
+    #[must_use]
+    pub fn trouble_with(&self, replica: ReplicaId) -> String {
+        let peer = self.peers.get(replica.index());
+        peer.and_then(|peer| peer.trouble.clone()).unwrap_or_default()
+    }
+
+    /// One pass: sends what waits, sleeps until something happens or `timeout` is over, and adds what
+    /// happened to `told`. With a timeout of zero it never sleeps.
+    ///
+    /// # Errors
+    /// When the readiness poll itself fails. Trouble with one connection is no error: it is made again.
+    pub fn poll(&mut self, timeout: Duration, told: &mut Vec<PoolEvent>) -> Result<(), ClientError> {
+        self.connect_due();
+        self.settle(told);
+        let timeout = if told.is_empty() { self.until_due(timeout) } else { Duration::ZERO };
+        let Some(mut events) = self.events.take() else {
+            return Ok(());
+        };
+        let polled = self.poll.poll(&mut events, Some(timeout));
+        if polled.is_ok() {
+            for event in &events {
+                self.serve(event.token().0, told);
+            }
+        }
+        self.events = Some(events);
+        match polled {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
+            _ => {}
+        }
+        self.tick();
+        self.settle(told);
+        Ok(())
+    }
+
+    /// Moves what the cores say to the connections and to `told`, and writes.
+    fn settle(&mut self, told: &mut Vec<PoolEvent>) {
+        while let Some(id) = self.touched.pop() {
+            let Some(core) = self.cores.get_mut(id.0) else {
+                continue;
+            };
+            while let Some(output) = core.poll() {
+                match output {
+                    Output::Send { to, frame } => {
+                        let peer = self.peers.get_mut(to.index());
+                        if let Some(connection) = peer.and_then(|peer| peer.connection.as_mut()) {
+                            connection.conversation.queue(&frame);
+                        }
+                    }
+                    Output::Event(event) => told.push(PoolEvent::Client(id, event)),
+                }
+            }
+            if let Some(deadline) = core.deadline() {
+                self.wake = self.wake.min(deadline);
+            }
+        }
+        for index in 0..self.peers.len() {
+            self.flush(index);
+        }
+        if !self.touched.is_empty() {
+            // A connection broke while it was written to; the cores answer to that.
+            self.settle(told);
+        }
+    }
+
+    fn flush(&mut self, index: usize) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        if let Some(connection) = &mut peer.connection
+            && connection.conversation.wants_write()
+            && let Err(error) = connection.conversation.write(&mut connection.socket)
+            && error.kind() != io::ErrorKind::NotConnected
+        {
+            self.close(index, error.to_string());
+        }
+    }
+
+    /// A socket is ready: reads all there is.
+    fn serve(&mut self, index: usize, told: &mut Vec<PoolEvent>) {
+        let Some(Peer { connection: Some(connection), .. }) = self.peers.get_mut(index) else {
+            return;
+        };
+        let was_greeted = connection.conversation.is_greeted();
+        let broken = read_all(connection, &mut self.buffer, &mut self.inbox);
+        let is_greeted = connection.conversation.is_greeted();
+        if is_greeted && !was_greeted {
+            self.greeted(index);
+        }
+        let now = self.now();
+        let mut inbox = std::mem::take(&mut self.inbox);
+        for (from, message) in inbox.drain(..) {
+            let client = match &message {
+                FromReplica::Reply(client, _) | FromReplica::Refused { client, .. } => client,
+                FromReplica::Status(json) => {
+                    told.push(PoolEvent::Status(from, json.clone()));
+                    continue;
+                }
+                FromReplica::Hello { .. } | FromReplica::Close(_) => continue,
+            };
+            let Some(id) = self.by_client.get(client).copied() else {
+                continue;
+            };
+            if let Some(core) = self.core(id) {
+                core.handle(now, from, message);
+            }
+        }
+        self.inbox = inbox;
+        if let Err(why) = broken {
+            self.close(index, why);
+        }
+    }
+
+    fn greeted(&mut self, index: usize) {
+        if let Some(peer) = self.peers.get_mut(index) {
+            peer.pause_ns = RECONNECT_NS;
+            peer.trouble = None;
+        }
+        self.tell_cores(index, LinkState::Up);
+    }
+
+    fn close(&mut self, index: usize, why: String) {
+        let now = self.now();
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        if let Some(mut connection) = peer.connection.take() {
+            // Already closed sockets may not be registered any more.
+            let _ = self.poll.registry().deregister(&mut connection.socket);
+        }
+        let half = peer.pause_ns / 2;
+        peer.retry_at = now.plus(half.saturating_add(self.rng.below(half.max(1))));
+        peer.pause_ns = peer.pause_ns.saturating_mul(2).min(RECONNECT_NS_MAX);
+        peer.trouble = Some(why);
+        self.tell_cores(index, LinkState::Down);
+    }
+
+    fn tell_cores(&mut self, index: usize, state: LinkState) {
+        let now = self.now();
+        let Some(replica) = self.peers.get(index).map(|peer| peer.id) else {
+            return;
+        };
+        for (index, core) in self.cores.iter_mut().enumerate() {
+            core.link(now, replica, state);
+            self.touched.push(CoreId(index));
+        }
+    }
+
+    /// Starts connections whose time has come, and ends those that take too long to say hello.
+    fn connect_due(&mut self) {
+        let now = self.now();
+        for index in 0..self.peers.len() {
+            let Some(peer) = self.peers.get_mut(index) else {
+                return;
+            };
+            let failed = match &peer.connection {
+                Some(connection) if connection.is_slow(now) => Err("no hello in time".to_owned()),
+                Some(_) => Ok(()),
+                None if peer.retry_at > now => Ok(()),
+                None => self.connect(index, now),
+            };
+            if let Err(why) = failed {
+                self.close(index, why);
+            }
+        }
+    }
+
+    fn connect(&mut self, index: usize, now: Time) -> Result<(), String> {
+        let clients = self.cores.iter().map(Core::client).collect();
+        let (Some(peer), Some(replica)) = (self.peers.get_mut(index), self.cluster.replicas.get(index))
+        else {
+            return Ok(());
+        };
+        let conversation =
+            Conversation::new(&peer.dial, &self.cluster, clients).map_err(|why| why.reason())?;
+        let mut socket = TcpStream::connect(replica.address).map_err(|error| error.to_string())?;
+        // Refused by some systems before the connection stands; without it only latency suffers.
+        let _ = socket.set_nodelay(true);
+        self.poll
+            .registry()
+            .register(&mut socket, Token(index), Interest::READABLE | Interest::WRITABLE)
+            .map_err(|error| error.to_string())?;
+        peer.connection = Some(Connection { socket, conversation, patience: now.plus(HANDSHAKE_NS_MAX) });
+        Ok(())
+    }
+
+    fn tick(&mut self) {
+        let now = self.now();
+        if now < self.wake {
+            return;
+        }
+        self.wake = Time::MAX;
+        for (index, core) in self.cores.iter_mut().enumerate() {
+            match core.deadline() {
+                Some(deadline) if deadline <= now => {
+                    core.tick(now);
+                    self.touched.push(CoreId(index));
+                }
+                Some(deadline) => self.wake = self.wake.min(deadline),
+                None => {}
+            }
+        }
+    }
+
+    /// How long the poll may sleep.
+    fn until_due(&self, timeout: Duration) -> Duration {
+        let now = self.now();
+        let peers = self.peers.iter().map(|peer| match &peer.connection {
+            Some(connection) if !connection.conversation.is_greeted() => connection.patience,
+            Some(_) => Time::MAX,
+            None => peer.retry_at,
+        });
+        let due = peers.fold(self.wake, Time::min);
+        timeout.min(Duration::from_nanos(due.since(now)))
+    }
+}
+
+impl Peer {
+    fn state(&self) -> Option<LinkState> {
+        match &self.connection {
+            Some(connection) if connection.conversation.is_greeted() => Some(LinkState::Up),
+            _ if self.trouble.is_some() => Some(LinkState::Down),
+            _ => None,
+        }
+    }
+
+    fn greeted(&mut self) -> Option<&mut Connection> {
+        self.connection.as_mut().filter(|connection| connection.conversation.is_greeted())
+    }
+}
+
+impl Connection {
+    fn is_slow(&self, now: Time) -> bool {
+        !self.conversation.is_greeted() && now >= self.patience
+    }
+}
+
+/// Reads until the socket has no more, as its readiness is told only once.
+fn read_all(
+    connection: &mut Connection,
+    buffer: &mut [u8],
+    inbox: &mut Vec<(ReplicaId, FromReplica)>,
+) -> Result<(), String> {
+    // How an attempt to connect ended is told by the socket's error.
+    match connection.socket.take_error() {
+        Ok(None) => {}
+        Ok(Some(error)) | Err(error) => return Err(error.to_string()),
+    }
+    loop {
+        let count = match connection.socket.read(buffer) {
+            Ok(0) => return Err("closed by the other side".to_owned()),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected) => {
+                return Ok(());
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        let bytes = buffer.get(..count).unwrap_or_default();
+        let mut sink = |from, message| inbox.push((from, message));
+        let received = connection.conversation.receive(bytes, &mut sink);
+        received.map_err(|why: Broken| why.to_string())?;
+        if count < buffer.len() {
+            return Ok(());
+        }
+    }
+}
+
+/// Random bits of the system: a session's nonce has to be new in each run.
+pub(crate) fn random_u64() -> Result<u64, ClientError> {
+    getrandom::u64().map_err(|error| ClientError::Io(io::Error::other(error)))
+}

@@ -1,0 +1,347 @@
+//! A cluster that only pretends: each replica is a listener, one shared state decides what they answer. What
+//! every replica says is up to the test.
+
+use crate::cluster::{ClusterInfo, LinkMode, ReplicaInfo};
+use quorate_crypto::{Scheme, VerifyKey, bundle_preimage};
+use quorate_net::{LinkKey, Session as Channel, tls};
+use quorate_types::codec::Wire;
+use quorate_types::wire::{FromClient, FromReplica, Refusal, VERSION};
+use quorate_types::{
+    Authenticator, BodyLimits, Bundle, BundleDigest, BundleKind, BundleNo, ClientAuth, ClientId, ClusterId,
+    Digest, Height, Outcome, PublicKey, ReplicaId, ReplyBundle, SessionId, View,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{IoSlice, Read};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// How a replica behaves.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Behaviour {
+    Honest,
+    /// Takes everything and says nothing but hello.
+    Silent,
+    /// Answers with wrong results that are consistent in themselves.
+    Wrong,
+    /// Names the right digest and sends other bytes.
+    WrongBytes,
+    /// Does not pass on what it gets, and says that it is busy.
+    Busy,
+    /// Says these bytes to whoever connects, instead of hello.
+    Says(Vec<u8>),
+}
+
+/// State of the pretended cluster.
+pub(crate) struct State {
+    pub(crate) behaviours: Vec<Behaviour>,
+    pub(crate) registered: Option<BTreeSet<PublicKey>>,
+    sessions: BTreeMap<(ClientId, BundleNo), SessionId>,
+    lost: BTreeSet<SessionId>,
+    outcomes: BTreeMap<BundleDigest, Vec<u8>>,
+    /// Bundles of operations that were executed.
+    pub(crate) bundles: usize,
+    /// Operations in the order of their execution.
+    pub(crate) executed: Vec<Vec<u8>>,
+    connections: Vec<Connection>,
+    /// Connections that were ever made, by replica.
+    pub(crate) accepted: Vec<usize>,
+    cluster: ClusterInfo,
+    over: bool,
+}
+
+struct Connection {
+    replica: usize,
+    channel: Channel,
+    socket: TcpStream,
+    partial: Vec<u8>,
+    attached: BTreeSet<ClientId>,
+    open: bool,
+}
+
+pub(crate) struct Fake {
+    pub(crate) info: ClusterInfo,
+    state: Arc<Mutex<State>>,
+}
+
+impl Fake {
+    /// `n` honest replicas; f = 1.
+    pub(crate) fn start(n: usize, links: LinkMode) -> Self {
+        let keys: Vec<LinkKey> = (0..n).map(|i| link_key(i as u8)).collect();
+        let listeners: Vec<TcpListener> = (0..n).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let replicas = keys.iter().zip(&listeners).map(|(key, listener)| ReplicaInfo {
+            link: key.public(),
+            address: listener.local_addr().unwrap(),
+        });
+        let info = ClusterInfo {
+            cluster: ClusterId(Digest([8; 32])),
+            f: 1,
+            client_auth: ClientAuth::Signature,
+            limits: BodyLimits::default(),
+            client_window: 1_000,
+            links,
+            replicas: replicas.collect(),
+        };
+        let state = Arc::new(Mutex::new(State {
+            behaviours: vec![Behaviour::Honest; n],
+            registered: None,
+            sessions: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            outcomes: BTreeMap::new(),
+            bundles: 0,
+            executed: Vec::new(),
+            connections: Vec::new(),
+            accepted: vec![0; n],
+            cluster: info.clone(),
+            over: false,
+        }));
+        for ((replica, key), listener) in keys.into_iter().enumerate().zip(listeners) {
+            let state = state.clone();
+            std::thread::spawn(move || listen(replica, &key, &listener, &state));
+        }
+        Self { info, state }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    pub(crate) fn behave(&self, replica: usize, behaviour: Behaviour) {
+        self.state().behaviours[replica] = behaviour;
+    }
+
+    /// Closes all connections; new ones are accepted.
+    pub(crate) fn cut(&self) {
+        for connection in &mut self.state().connections {
+            connection.close();
+        }
+    }
+
+    /// Connections that stand now.
+    pub(crate) fn open_connections(&self) -> usize {
+        self.state().connections.iter().filter(|connection| connection.open).count()
+    }
+
+    /// All sessions are evicted.
+    pub(crate) fn forget_sessions(&self) {
+        let mut state = self.state();
+        let open: Vec<SessionId> = state.sessions.values().copied().collect();
+        state.lost.extend(open);
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.state().over = true;
+        self.cut();
+        for replica in &self.info.replicas {
+            // Wakes the listener, so that it sees that it is over.
+            let _ = TcpStream::connect(replica.address);
+        }
+    }
+}
+
+/// The link key of a replica.
+pub(crate) fn link_key(number: u8) -> LinkKey {
+    LinkKey::from_pkcs8(&LinkKey::pkcs8_of_seed(&[number; 32])).unwrap()
+}
+
+/// An address at which nobody listens.
+pub(crate) fn nobody() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+fn listen(replica: usize, key: &LinkKey, listener: &TcpListener, state: &Arc<Mutex<State>>) {
+    let tls = tls::listen_to_clients(key).unwrap();
+    for socket in listener.incoming() {
+        let mut reading = socket.unwrap();
+        let mut state_now = state.lock().unwrap();
+        if state_now.over {
+            return;
+        }
+        reading.set_nodelay(true).unwrap();
+        let channel = match state_now.cluster.links {
+            LinkMode::Tls => Channel::accept(&tls).unwrap(),
+            LinkMode::Plain => Channel::plain(),
+        };
+        let index = state_now.connections.len();
+        state_now.accepted[replica] += 1;
+        state_now.connections.push(Connection {
+            replica,
+            channel,
+            socket: reading.try_clone().unwrap(),
+            partial: Vec::new(),
+            attached: BTreeSet::new(),
+            open: true,
+        });
+        drop(state_now);
+        let state = state.clone();
+        std::thread::spawn(move || {
+            let mut buffer = vec![0; 1 << 16];
+            while let Ok(count @ 1..) = reading.read(&mut buffer) {
+                state.lock().unwrap().receive(index, &buffer[..count]);
+            }
+            state.lock().unwrap().connections[index].close();
+        });
+    }
+}
+
+impl Connection {
+    fn close(&mut self) {
+        self.open = false;
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
+    fn say(&mut self, message: &FromReplica) {
+        let frame = message.to_bytes();
+        self.say_bytes(&[&(frame.len() as u32).to_le_bytes()[..], &frame].concat());
+    }
+
+    fn say_bytes(&mut self, bytes: &[u8]) {
+        self.channel.send(&[IoSlice::new(bytes)]);
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        while self.channel.pending() {
+            if self.channel.write(&mut self.socket).is_err() {
+                self.open = false;
+                return;
+            }
+        }
+    }
+}
+
+impl State {
+    fn receive(&mut self, index: usize, bytes: &[u8]) {
+        let connection = &mut self.connections[index];
+        let mut plain = std::mem::take(&mut connection.partial);
+        let read = connection.channel.read(bytes, &mut |text| {
+            plain.extend_from_slice(text);
+            Ok(())
+        });
+        connection.flush();
+        if read.is_err() {
+            connection.close();
+            return;
+        }
+        let mut rest = &plain[..];
+        while rest.len() >= 4 {
+            let size = u32::from_le_bytes(rest[..4].try_into().unwrap()) as usize;
+            if rest.len() < 4 + size {
+                break;
+            }
+            let message = FromClient::from_bytes(&rest[4..4 + size]).unwrap();
+            rest = &rest[4 + size..];
+            self.on_message(index, message);
+        }
+        self.connections[index].partial = rest.to_vec();
+    }
+
+    fn on_message(&mut self, index: usize, message: FromClient) {
+        let connection = &mut self.connections[index];
+        let replica = connection.replica;
+        let id = ReplicaId(replica as u16);
+        let cluster = self.cluster.cluster;
+        match message {
+            FromClient::Hello { version, cluster: meant } => {
+                assert_eq!((version, meant), (VERSION, cluster));
+                match &self.behaviours[replica] {
+                    Behaviour::Says(bytes) => connection.say_bytes(bytes),
+                    _ => connection.say(&FromReplica::Hello { version, cluster, id }),
+                }
+            }
+            FromClient::Attach(clients) => connection.attached.extend(clients),
+            FromClient::Status if self.behaviours[replica] == Behaviour::Silent => {}
+            FromClient::Status => connection.say(&FromReplica::Status(format!("{{\"id\":{replica}}}"))),
+            FromClient::Bundle { authenticator, content } => {
+                let bundle = Bundle::parse(&content, authenticator, &self.cluster.limits).unwrap();
+                assert!(connection.attached.contains(&bundle.client()), "attached before it speaks");
+                self.on_bundle(index, &bundle);
+            }
+        }
+    }
+
+    fn on_bundle(&mut self, index: usize, bundle: &Bundle) {
+        let replica = self.connections[index].replica;
+        let Authenticator::Signature(signature) = bundle.authenticator() else {
+            panic!("unsigned");
+        };
+        let key = VerifyKey::register(Scheme::Ed25519, bundle.client()).unwrap();
+        assert!(key.verify(&bundle_preimage(self.cluster.cluster, bundle.digest()), signature));
+        match self.behaviours[replica] {
+            Behaviour::Silent => return,
+            Behaviour::Busy => {
+                let (client, bundle) = (bundle.client(), bundle.digest());
+                let why = Refusal::Busy;
+                self.connections[index].say(&FromReplica::Refused { client, bundle, why });
+                return;
+            }
+            _ => {}
+        }
+        let outcome = match self.outcomes.get(&bundle.digest()) {
+            Some(outcome) => outcome.clone(),
+            None => {
+                let outcome = self.execute(bundle).to_bytes();
+                self.outcomes.insert(bundle.digest(), outcome.clone());
+                outcome
+            }
+        };
+        let right = ReplyBundle::result_digest(&outcome);
+        for connection in &mut self.connections {
+            if !connection.open || !connection.attached.contains(&bundle.client()) {
+                continue;
+            }
+            let wrong: Vec<u8> =
+                Outcome::Done(vec![b"wrong".to_vec(); bundle.request_count() as usize]).to_bytes();
+            let (result, outcome) = match self.behaviours[connection.replica] {
+                Behaviour::Honest => (right, &outcome),
+                Behaviour::Wrong => (ReplyBundle::result_digest(&wrong), &wrong),
+                Behaviour::WrongBytes => (right, &wrong),
+                _ => continue,
+            };
+            connection.say(&FromReplica::Reply(
+                bundle.client(),
+                ReplyBundle {
+                    session: bundle.session(),
+                    number: bundle.number(),
+                    bundle: bundle.digest(),
+                    result,
+                    outcome: Arc::from(outcome.as_slice()),
+                    view: View(0),
+                    leader: ReplicaId(0),
+                },
+            ));
+        }
+    }
+
+    fn execute(&mut self, bundle: &Bundle) -> Outcome {
+        let client = bundle.client();
+        let height = Height(self.outcomes.len() as u64 + 1);
+        let known = self.registered.as_ref().is_none_or(|keys| keys.contains(&client));
+        match bundle.kind() {
+            BundleKind::Open if !known => Outcome::NotRegistered,
+            BundleKind::Open => {
+                let fresh = SessionId { height, index: 0 };
+                Outcome::Opened(*self.sessions.entry((client, bundle.number())).or_insert(fresh))
+            }
+            _ if self.lost.contains(&bundle.session()) => Outcome::NoSession,
+            BundleKind::Register => {
+                let keys = self.registered.get_or_insert_default();
+                let before = keys.len();
+                keys.extend(bundle.requests().map(|key| PublicKey(key.try_into().unwrap())));
+                Outcome::Registered((keys.len() - before) as u32)
+            }
+            BundleKind::Requests => {
+                let ops: Vec<Vec<u8>> = bundle.requests().map(<[u8]>::to_vec).collect();
+                self.bundles += 1;
+                self.executed.extend(ops.iter().cloned());
+                Outcome::Done(ops.iter().map(|op| answer(op)).collect())
+            }
+        }
+    }
+}
+
+/// What the pretended application answers.
+pub(crate) fn answer(op: &[u8]) -> Vec<u8> {
+    [b"did ", op].concat()
+}

@@ -1,0 +1,312 @@
+use super::fake::{Behaviour, Fake, answer, link_key, nobody};
+use super::*;
+use crate::cluster::LinkMode;
+use crate::core::Answer;
+use quorate_crypto::Scheme;
+use quorate_types::codec::Wire;
+use quorate_types::wire::VERSION;
+use quorate_types::{ClusterId, PublicKey};
+
+/// No test waits longer than this for what must come.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// Longer than any test: what needs a retry to come about does not come about.
+const NEVER_NS: u64 = 3_600_000_000_000;
+
+fn key(number: u16) -> SigningKey {
+    let mut seed = [1; 32];
+    seed[..2].copy_from_slice(&number.to_le_bytes());
+    SigningKey::from_seed(Scheme::Ed25519, seed)
+}
+
+fn options() -> Options {
+    Options { timeout: DEADLINE, ..Options::default() }
+}
+
+fn client(fake: &Fake) -> Client {
+    Client::connect(fake.info.clone(), key(0), options()).unwrap()
+}
+
+/// Polls until `done` says so.
+fn until(pool: &mut ClientPool, mut done: impl FnMut(&mut ClientPool, PoolEvent) -> bool) {
+    let start = Instant::now();
+    let mut told = Vec::new();
+    loop {
+        assert!(start.elapsed() < DEADLINE, "too late: {}", pool.trouble());
+        pool.poll(Duration::from_secs(1), &mut told).unwrap();
+        for event in std::mem::take(&mut told) {
+            if done(pool, event) {
+                return;
+            }
+        }
+    }
+}
+
+fn until_open(pool: &mut ClientPool, mut count: usize) {
+    until(pool, |_, event| {
+        count -= usize::from(matches!(event, PoolEvent::Client(_, Event::Opened(_))));
+        count == 0
+    });
+}
+
+#[test]
+fn calls_return_their_results() {
+    for links in [LinkMode::Tls, LinkMode::Plain] {
+        let fake = Fake::start(4, links);
+        let mut client = client(&fake);
+        assert_eq!(client.call(b"one").unwrap(), answer(b"one"));
+        let ops: Vec<Vec<u8>> = (0..10_000u32).map(|i| i.to_le_bytes().to_vec()).collect();
+        let results = client.call_many(ops.iter().map(Vec::as_slice)).unwrap();
+        assert_eq!(results, ops.iter().map(|op| answer(op)).collect::<Vec<_>>());
+        assert_eq!(client.call_many([]).unwrap(), Vec::<Vec<u8>>::new());
+        assert_eq!(fake.state().executed.len(), 10_001, "each once");
+        // A large operation and one that is too large.
+        let large = vec![7; fake.info.limits.request_bytes_max as usize];
+        assert_eq!(client.call(&large).unwrap(), answer(&large));
+        let too_large = [&large[..], b"x"].concat();
+        assert!(matches!(client.call(&too_large), Err(ClientError::Submit(SubmitError::TooLarge))));
+        assert_eq!(client.call(b"after").unwrap(), answer(b"after"));
+    }
+}
+
+#[test]
+fn connections_do_not_wait_to_fill_packets() {
+    let fake = Fake::start(4, LinkMode::Tls);
+    let mut pool = ClientPool::new(fake.info.clone()).unwrap();
+    pool.add(key(0), pool.settings()).unwrap();
+    until_open(&mut pool, 1);
+    let mut sockets = pool.peers.iter().filter_map(|peer| peer.connection.as_ref());
+    assert!(sockets.all(|connection| connection.socket.nodelay().unwrap()));
+}
+
+#[test]
+fn one_faulty_replica_changes_nothing() {
+    let hello = |cluster, id| {
+        let version = VERSION;
+        let frame = FromReplica::Hello { version, cluster, id }.to_bytes();
+        [&(frame.len() as u32).to_le_bytes()[..], &frame].concat()
+    };
+    let malformed = [&5u32.to_le_bytes()[..], &[99; 5]].concat();
+    let early = {
+        let frame = FromReplica::Status("{}".to_owned()).to_bytes();
+        [&(frame.len() as u32).to_le_bytes()[..], &frame].concat()
+    };
+    for (behaviour, links, trouble) in [
+        (Behaviour::Wrong, LinkMode::Tls, None),
+        (Behaviour::WrongBytes, LinkMode::Tls, None),
+        (Behaviour::Silent, LinkMode::Plain, None),
+        (Behaviour::Says(vec![0xff; 64]), LinkMode::Tls, Some("a frame of")),
+        (Behaviour::Says(malformed), LinkMode::Tls, Some("malformed")),
+        (Behaviour::Says(early), LinkMode::Plain, Some("before")),
+        (Behaviour::Says(hello(ClusterId::ZERO, ReplicaId(2))), LinkMode::Tls, Some("another cluster")),
+        (
+            Behaviour::Says(hello(ClusterId(quorate_types::Digest([8; 32])), ReplicaId(3))),
+            LinkMode::Tls,
+            Some("replica 3"),
+        ),
+    ] {
+        let fake = Fake::start(4, links);
+        fake.behave(2, behaviour.clone());
+        let mut client = client(&fake);
+        for i in 0..50u8 {
+            assert_eq!(client.call(&[i]).unwrap(), answer(&[i]), "{behaviour:?}");
+        }
+        if let Some(trouble) = trouble {
+            let start = Instant::now();
+            while !client.pool.trouble_with(ReplicaId(2)).contains(trouble) {
+                assert!(start.elapsed() < DEADLINE, "{}", client.pool.trouble());
+                client.pool.poll(Duration::from_millis(20), &mut Vec::new()).unwrap();
+            }
+        }
+    }
+}
+
+/// Without the leader nothing would come about before the retry, which is never: that its connection cannot be
+/// made, or breaks, is what moves the bundles.
+#[test]
+fn a_leader_that_cannot_be_reached_costs_no_retry() {
+    let refused = |info: &mut ClusterInfo| info.replicas[0].address = nobody();
+    let other_key = |info: &mut ClusterInfo| info.replicas[0].link = link_key(77).public();
+    let changes: [&dyn Fn(&mut ClusterInfo); 2] = [&refused, &other_key];
+    for change in changes {
+        let fake = Fake::start(4, LinkMode::Tls);
+        let mut info = fake.info.clone();
+        change(&mut info);
+        let mut pool = ClientPool::new(info).unwrap();
+        let settings = Settings { retry_ns: NEVER_NS, ..pool.settings() };
+        pool.add(key(0), settings).unwrap();
+        until_open(&mut pool, 1);
+        assert_eq!(pool.link(ReplicaId(0)), Some(LinkState::Down));
+        assert!(!pool.trouble_with(ReplicaId(0)).is_empty());
+    }
+}
+
+#[test]
+fn a_server_with_another_key_is_refused() {
+    let fake = Fake::start(4, LinkMode::Tls);
+    let mut info = fake.info.clone();
+    for replica in &mut info.replicas {
+        replica.link = link_key(77).public();
+    }
+    let short = Options { timeout: Duration::from_secs(3), ..options() };
+    let Err(ClientError::Timeout { trouble, .. }) = Client::connect(info, key(0), short).map(|_| ()) else {
+        panic!("connected to servers with another key");
+    };
+    assert!(trouble.contains("replica 3") && trouble.contains("link key"), "{trouble}");
+    assert_eq!(fake.state().executed.len(), 0);
+}
+
+#[test]
+fn a_silent_leader_costs_one_retry() {
+    let fake = Fake::start(4, LinkMode::Tls);
+    fake.behave(0, Behaviour::Silent);
+    let mut pool = ClientPool::new(fake.info.clone()).unwrap();
+    let settings = Settings { retry_ns: 30_000_000, ..pool.settings() };
+    let id = pool.add(key(0), settings).unwrap();
+    until_open(&mut pool, 1);
+    let now = pool.now();
+    let op: &[u8] = b"op";
+    pool.core(id).unwrap().submit_bundle(now, [op]).unwrap();
+    until(&mut pool, |_, event| match event {
+        PoolEvent::Client(_, Event::Done { repeats, .. }) => {
+            assert!(repeats > 0);
+            true
+        }
+        _ => false,
+    });
+    assert_eq!(fake.state().executed, [b"op"]);
+}
+
+#[test]
+fn broken_connections_lose_nothing_and_double_nothing() {
+    for links in [LinkMode::Tls, LinkMode::Plain] {
+        let fake = Fake::start(4, links);
+        let mut client = client(&fake);
+        for round in 0..6u8 {
+            for i in 0..20u8 {
+                let op = [round, i];
+                if i == 7 {
+                    fake.cut();
+                }
+                assert_eq!(client.call(&op).unwrap(), answer(&op));
+            }
+        }
+        let state = fake.state();
+        let expected: Vec<Vec<u8>> =
+            (0..6u8).flat_map(|round| (0..20u8).map(move |i| vec![round, i])).collect();
+        assert_eq!(state.executed, expected);
+        assert!(state.accepted.iter().all(|count| *count >= 2), "{:?}", state.accepted);
+    }
+}
+
+#[test]
+fn a_lost_session_fails_the_call_and_only_that() {
+    let fake = Fake::start(4, LinkMode::Tls);
+    let mut client = client(&fake);
+    client.call(b"before").unwrap();
+    fake.forget_sessions();
+    let failed = client.call(b"lost");
+    assert!(matches!(failed, Err(ClientError::Failed(Failure::SessionLost))), "{failed:?}");
+    assert_eq!(client.call(b"after").unwrap(), answer(b"after"));
+    assert_eq!(fake.state().executed, [&b"before"[..], b"after"]);
+}
+
+#[test]
+fn strangers_get_no_session_until_they_are_registered() {
+    let fake = Fake::start(4, LinkMode::Tls);
+    fake.state().registered = Some([key(0).public()].into());
+    let refused = Client::connect(fake.info.clone(), key(1), options()).map(|_| ());
+    assert!(matches!(refused, Err(ClientError::Failed(Failure::NotRegistered))), "{refused:?}");
+    let mut admin = client(&fake);
+    let keys: Vec<PublicKey> = (0..2_500).map(|i| key(i).public()).collect();
+    assert_eq!(admin.register(&keys).unwrap(), 2_499, "one was there");
+    let mut other = Client::connect(fake.info.clone(), key(1), options()).unwrap();
+    assert_eq!(other.call(b"hello").unwrap(), answer(b"hello"));
+}
+
+#[test]
+fn a_call_ends_in_time_and_leaves_nothing_behind() {
+    let fake = Fake::start(4, LinkMode::Plain);
+    let short = Options { timeout: Duration::from_millis(200), in_flight_max: 1 };
+    let mut client = Client::connect(fake.info.clone(), key(0), options()).unwrap();
+    client.options = short;
+    for replica in 0..4 {
+        fake.behave(replica, Behaviour::Silent);
+    }
+    let late = client.call(b"sent");
+    assert!(matches!(late, Err(ClientError::Timeout { .. })), "{late:?}");
+    for replica in 0..4 {
+        fake.behave(replica, Behaviour::Honest);
+    }
+    client.options = options();
+    assert_eq!(client.call(b"next").unwrap(), answer(b"next"));
+    let executed = fake.state().executed.clone();
+    assert!(executed.iter().filter(|op| **op == b"next").count() == 1);
+    assert!(executed.iter().filter(|op| **op == b"sent").count() <= 1);
+}
+
+#[test]
+fn busy_replicas_are_asked_again() {
+    let fake = Fake::start(4, LinkMode::Tls);
+    let mut pool = ClientPool::new(fake.info.clone()).unwrap();
+    let settings = Settings { retry_ns: NEVER_NS, ..pool.settings() };
+    let id = pool.add(key(0), settings).unwrap();
+    until_open(&mut pool, 1);
+    fake.behave(0, Behaviour::Busy);
+    let now = pool.now();
+    pool.core(id).unwrap().submit(now, b"op").unwrap();
+    let start = Instant::now();
+    while pool.core(id).unwrap().counters().busy < 3 {
+        assert!(start.elapsed() < DEADLINE);
+        pool.poll(Duration::from_millis(100), &mut Vec::new()).unwrap();
+    }
+    fake.behave(0, Behaviour::Honest);
+    until(&mut pool, |_, event| matches!(event, PoolEvent::Client(_, Event::Done { .. })));
+}
+
+/// Many clients over one connection to each replica, each with bundles of its own in flight.
+#[test]
+fn many_clients_share_the_connections() {
+    const CLIENTS: u16 = 200;
+    const BUNDLES: usize = 10;
+    let fake = Fake::start(4, LinkMode::Tls);
+    let mut pool = ClientPool::new(fake.info.clone()).unwrap();
+    let settings = Settings { in_flight_max: 2, ..pool.settings() };
+    // Half of them before there is a connection, half of them when it stands.
+    let mut ids: Vec<CoreId> = (0..CLIENTS / 2).map(|i| pool.add(key(i), settings).unwrap()).collect();
+    until_open(&mut pool, ids.len());
+    let late: Vec<CoreId> = (CLIENTS / 2..CLIENTS).map(|i| pool.add(key(i), settings).unwrap()).collect();
+    until_open(&mut pool, late.len());
+    ids.extend(late);
+    for id in &ids {
+        for number in 0..BUNDLES as u32 {
+            let op = [&(id.0 as u32).to_le_bytes()[..], &number.to_le_bytes()].concat();
+            let now = pool.now();
+            let ops = [op.as_slice(), b"second"];
+            pool.core(*id).unwrap().submit_bundle(now, ops).unwrap();
+        }
+    }
+    let mut done = vec![0; ids.len()];
+    until(&mut pool, |_, event| {
+        if let PoolEvent::Client(id, Event::Done { answer: Answer::Results(results), .. }) = event {
+            let op = [&(id.0 as u32).to_le_bytes()[..], &(done[id.0] as u32).to_le_bytes()].concat();
+            assert_eq!(results.get(0), Some(&answer(&op)[..]), "its own, in its order");
+            done[id.0] += 1;
+        }
+        done.iter().all(|count| *count == BUNDLES)
+    });
+    assert_eq!(fake.state().accepted, [1, 1, 1, 1]);
+    assert_eq!(fake.state().executed.len(), usize::from(CLIENTS) * BUNDLES * 2);
+}
+
+#[test]
+fn status_is_asked_of_every_replica() {
+    let fake = Fake::start(4, LinkMode::Tls);
+    fake.behave(1, Behaviour::Silent);
+    let mut info = fake.info.clone();
+    info.replicas[3].address = nobody();
+    let answers = status(info, Duration::from_secs(3)).unwrap();
+    assert_eq!(answers[0], Ok("{\"id\":0}".to_owned()));
+    assert_eq!(answers[1], Err("no answer in time".to_owned()));
+    assert_eq!(answers[2], Ok("{\"id\":2}".to_owned()));
+    assert!(answers[3].as_ref().is_err_and(|why| why.contains("refused")), "{answers:?}");
+}
