@@ -16,6 +16,12 @@ pub trait Disk: Send {
     /// How many segments there are; their slots are `0..segments`.
     fn segments(&self) -> u32;
 
+    /// Known to this folder alone, and the same at each opening. Checksums begin with it, so that a client who
+    /// does not know it cannot make a body whose bytes would pass for a record of the log.
+    fn salt(&self) -> u64 {
+        0
+    }
+
     /// Adds a segment that reads as zeros and reserves its space, so that no write to it finds the disk full.
     ///
     /// # Errors

@@ -78,7 +78,9 @@ pub enum Fault {
         kept: String,
     },
     /// A height was decided whose block is not in the log: a mistake of the host.
-    #[error("height {height} is decided and its block {id} was never appended: this is a bug, please report it")]
+    #[error(
+        "height {height} is decided and its block {id} was never appended: this is a bug, please report it"
+    )]
     MissingBlock {
         /// The height.
         height: Height,
@@ -86,7 +88,9 @@ pub enum Fault {
         id: BlockId,
     },
     /// A height was decided of which a body is not in the log: a mistake of the host.
-    #[error("height {height} is decided and its body {body} is not in the log: this is a bug, please report it")]
+    #[error(
+        "height {height} is decided and its body {body} is not in the log: this is a bug, please report it"
+    )]
     MissingBody {
         /// The height.
         height: Height,

@@ -29,15 +29,24 @@
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 
 mod disk;
+mod entry;
 mod fault;
+mod file_disk;
+pub mod folder;
+mod index;
 mod log;
 mod mem_disk;
 mod number;
 mod page_buffer;
+mod snapshot;
+mod store;
 
 pub use disk::Disk;
 pub use fault::Fault;
+pub use file_disk::{Durability, FileDisk, FileDiskConfig, Mode};
 pub use mem_disk::{Keep, MemDisk};
+pub use snapshot::{SnapshotWriter, StoredSnapshot};
+pub use store::{Store, StoreConfig};
 
 /// Bytes of a segment of the log, unless a test asks for smaller ones.
 pub const SEGMENT_BYTES: u32 = 16 << 20;

@@ -34,6 +34,7 @@ enum Unsure {
 pub struct MemDisk {
     segment_bytes: u32,
     page_bytes: usize,
+    salt: u64,
     segments: Vec<Vec<u8>>,
     /// How many of `segments` the disk would still have after a crash.
     segments_synced: usize,
@@ -63,6 +64,7 @@ impl MemDisk {
         Self {
             segment_bytes,
             page_bytes,
+            salt: 0,
             segments: Vec::new(),
             segments_synced: 0,
             before: BTreeMap::new(),
@@ -85,10 +87,12 @@ impl MemDisk {
     /// [`MemDisk::crash`] loses nothing.
     #[must_use]
     pub fn volatile(segment_bytes: u32, page_bytes: usize) -> Self {
-        Self {
-            crashes: false,
-            ..Self::new(segment_bytes, page_bytes)
-        }
+        Self { crashes: false, ..Self::new(segment_bytes, page_bytes) }
+    }
+
+    /// Gives the disk a salt of its own; see [`Disk::salt`].
+    pub fn set_salt(&mut self, salt: u64) {
+        self.salt = salt;
     }
 
     /// From now on the disk is full when segments and blobs together have this many bytes.
@@ -120,7 +124,7 @@ impl MemDisk {
 
     /// Loses power, or the process, and comes back.
     pub fn crash(&mut self, mut keep: Keep<'_>) {
-        let mut kept = |keep: &mut Keep<'_>| match keep {
+        let kept = |keep: &mut Keep<'_>| match keep {
             Keep::Nothing => false,
             Keep::Everything => true,
             Keep::Sectors(rng) => rng.below(2) == 1,
@@ -156,19 +160,13 @@ impl MemDisk {
 
     /// Flips one bit of a segment: bit rot. False when there is no such byte.
     pub fn flip(&mut self, slot: u32, byte: u32, bit: u8) -> bool {
-        let target = self
-            .segments
-            .get_mut(to_usize(slot))
-            .and_then(|bytes| bytes.get_mut(to_usize(byte)));
+        let target = self.segments.get_mut(to_usize(slot)).and_then(|bytes| bytes.get_mut(to_usize(byte)));
         flip(target, bit)
     }
 
     /// Flips one bit of a blob: bit rot. False when there is no such byte.
     pub fn flip_blob(&mut self, name: &str, byte: usize, bit: u8) -> bool {
-        flip(
-            self.blobs.get_mut(name).and_then(|bytes| bytes.get_mut(byte)),
-            bit,
-        )
+        flip(self.blobs.get_mut(name).and_then(|bytes| bytes.get_mut(byte)), bit)
     }
 
     /// Bytes written to segments that no sync has covered yet.
@@ -239,24 +237,15 @@ fn flip(target: Option<&mut u8>, bit: u8) -> bool {
 }
 
 fn no_power(doing: &'static str) -> Fault {
-    Fault::Io {
-        doing,
-        error: "no power".to_owned(),
-    }
+    Fault::Io { doing, error: "no power".to_owned() }
 }
 
 fn made_to_fail(doing: &'static str) -> Fault {
-    Fault::Io {
-        doing,
-        error: "made to fail".to_owned(),
-    }
+    Fault::Io { doing, error: "made to fail".to_owned() }
 }
 
 fn outside(doing: &'static str) -> Fault {
-    Fault::Io {
-        doing,
-        error: "outside of the disk".to_owned(),
-    }
+    Fault::Io { doing, error: "outside of the disk".to_owned() }
 }
 
 impl Disk for MemDisk {
@@ -270,6 +259,10 @@ impl Disk for MemDisk {
 
     fn segments(&self) -> u32 {
         to_u32(self.segments.len())
+    }
+
+    fn salt(&self) -> u64 {
+        self.salt
     }
 
     fn grow(&mut self) -> Result<u32, Fault> {
@@ -291,7 +284,9 @@ impl Disk for MemDisk {
         if self.failing_writes {
             return Err(made_to_fail(doing));
         }
-        assert!(pages.len().is_multiple_of(self.page_bytes) && to_usize(offset).is_multiple_of(self.page_bytes));
+        assert!(
+            pages.len().is_multiple_of(self.page_bytes) && to_usize(offset).is_multiple_of(self.page_bytes)
+        );
         if self.crashes {
             self.remember(slot, offset, pages.len());
         }

@@ -14,11 +14,7 @@ pub(crate) struct PageBuffer {
 impl PageBuffer {
     /// An empty buffer for pages of this size.
     pub(crate) fn new(page: usize) -> Self {
-        Self {
-            bytes: Vec::new(),
-            start: 0,
-            page,
-        }
+        Self { bytes: Vec::new(), start: 0, page }
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -34,6 +34,15 @@ use std::collections::VecDeque;
 /// the memory of the log.
 const BUFFER_BYTES: usize = 1 << 20;
 
+/// How much of the disk a log may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Budget {
+    /// Segments at most.
+    pub(crate) segments: u32,
+    /// The setting that this follows from, for the text of the fault.
+    pub(crate) disk_bytes_max: u64,
+}
+
 /// A log over a disk.
 pub(crate) struct Log<D> {
     disk: D,
@@ -50,8 +59,7 @@ pub(crate) struct Log<D> {
     declared: Vec<u32>,
     /// Slots that may be written.
     free: VecDeque<u32>,
-    /// Segments on the disk at most.
-    segments_max: u32,
+    budget: Budget,
     /// Where in the last segment the buffer will be written.
     position: usize,
     buffer: PageBuffer,
@@ -59,8 +67,10 @@ pub(crate) struct Log<D> {
     sync: u64,
     /// Something was written and not synced.
     dirty: bool,
+    /// How much that is.
+    written_bytes: usize,
     /// What the next segment's start says.
-    note: [u64; 2],
+    note: u64,
     /// Bytes of records appended, ever growing.
     appended_bytes: u64,
     stopped: bool,
@@ -110,19 +120,24 @@ impl<D: Disk> Log<D> {
         self.sync
     }
 
+    /// Bytes that no sync has covered yet, in the buffer or on the disk.
+    pub(crate) fn unsynced_bytes(&self) -> usize {
+        self.buffer.len().saturating_add(self.written_bytes)
+    }
+
     /// Bytes of all records appended since the log was opened.
     pub(crate) fn appended_bytes(&self) -> u64 {
         self.appended_bytes
     }
 
     /// What the start of the next segment is to say.
-    pub(crate) fn set_note(&mut self, note: [u64; 2]) {
+    pub(crate) fn set_note(&mut self, note: u64) {
         self.note = note;
     }
 
-    /// The most segments that the log may have.
-    pub(crate) fn set_segments_max(&mut self, segments: u32) {
-        self.segments_max = segments;
+    /// Changes how much of the disk the log may take.
+    pub(crate) fn set_budget(&mut self, budget: Budget) {
+        self.budget = budget;
     }
 
     /// Appends a record to the buffer. Its data are `parts` one after the other.
@@ -130,10 +145,7 @@ impl<D: Disk> Log<D> {
         self.check_running()?;
         let length: usize = parts.iter().map(|part| part.len()).sum();
         if length > self.record_bytes_max() {
-            return Err(Fault::TooLarge {
-                bytes: length,
-                limit: self.record_bytes_max(),
-            });
+            return Err(Fault::TooLarge { bytes: length, limit: self.record_bytes_max() });
         }
         let begin = if self.buffer.is_empty() { record::EMPTY_BYTES } else { 0 };
         let end = self.position + self.buffer.len() + begin + record::size(length) + record::EMPTY_BYTES;
@@ -174,6 +186,7 @@ impl<D: Disk> Log<D> {
         self.or_stop(synced)?;
         self.ledger.syncs += 1;
         self.dirty = false;
+        self.written_bytes = 0;
         self.sync += 1;
         // The start that says that these segments are gone is durable.
         self.free.extend(self.declared.drain(..));
@@ -219,23 +232,13 @@ impl<D: Disk> Log<D> {
     /// nothing left to do.
     pub(crate) fn prepare(&mut self) -> Result<bool, Fault> {
         self.check_running()?;
-        if self.free.is_empty() && self.declared.is_empty() && self.disk.segments() < self.segments_max {
+        if self.free.is_empty() && self.declared.is_empty() && self.disk.segments() < self.budget.segments {
             let slot = self.disk.grow();
             let slot = self.or_stop(slot)?;
             self.free.push_back(slot);
         }
         let more = self.disk.prepare();
         self.or_stop(more)
-    }
-
-    /// Adds segments until there are this many, each filled with zeros.
-    fn prepare_segments(&mut self, segments: u32) -> Result<(), Fault> {
-        while self.disk.segments() < segments.min(self.segments_max) {
-            let slot = self.disk.grow()?;
-            self.free.push_back(slot);
-            while self.disk.prepare()? {}
-        }
-        Ok(())
     }
 
     fn slot(&self, generation: u32) -> Option<u32> {
@@ -260,6 +263,7 @@ impl<D: Disk> Log<D> {
         let written = self.disk.write(slot, to_u32(self.position), self.buffer.as_slice());
         self.or_stop(written)?;
         self.dirty = true;
+        self.written_bytes += self.buffer.len();
         self.ledger.log_writes += 1;
         self.ledger.log_bytes += to_u64(self.buffer.len());
         self.position += self.buffer.len();
@@ -274,8 +278,8 @@ impl<D: Disk> Log<D> {
         }
         let slot = match self.free.pop_front() {
             Some(slot) => slot,
-            None if self.disk.segments() >= self.segments_max => {
-                let limit = u64::from(self.segments_max).saturating_mul(to_u64(self.segment_bytes));
+            None if self.disk.segments() >= self.budget.segments => {
+                let limit = self.budget.disk_bytes_max;
                 return self.or_stop(Err(Fault::Budget { limit }));
             }
             None => {

@@ -60,11 +60,7 @@ impl Wire for Location {
         self.length.encode(out);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            generation: reader.u32()?,
-            offset: reader.u32()?,
-            length: reader.u32()?,
-        })
+        Ok(Self { generation: reader.u32()?, offset: reader.u32()?, length: reader.u32()? })
     }
 }
 
@@ -92,13 +88,7 @@ pub(crate) fn parse(seed: u32, offset: usize, bytes: &[u8]) -> Option<Found<'_>>
     if generation == 0 || kind == 0 || checksum != sum(seed, offset, length, covered) {
         return None;
     }
-    Some(Found {
-        generation,
-        sync,
-        kind,
-        data: covered.get(HEADER_BYTES - 8..)?,
-        size: size(length),
-    })
+    Some(Found { generation, sync, kind, data: covered.get(HEADER_BYTES - 8..)?, size: size(length) })
 }
 
 /// Appends a record whose data are `parts` one after the other. `offset` is where in the segment it will lie.
@@ -149,11 +139,11 @@ pub(crate) struct Start {
     /// synced, so a segment that is half overwritten is never taken for a damaged one.
     pub(crate) oldest: u32,
     /// What the user of the log wants to know even if all earlier segments are gone.
-    pub(crate) note: [u64; 2],
+    pub(crate) note: u64,
 }
 
 impl Start {
-    pub(crate) const DATA_BYTES: usize = 4 + 4 + 4 + 16;
+    pub(crate) const DATA_BYTES: usize = 4 + 4 + 4 + 8;
 }
 
 impl Wire for Start {
@@ -161,16 +151,14 @@ impl Wire for Start {
         self.segment_bytes.encode(out);
         self.page_bytes.encode(out);
         self.oldest.encode(out);
-        for value in self.note {
-            value.encode(out);
-        }
+        self.note.encode(out);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             segment_bytes: reader.u32()?,
             page_bytes: reader.u32()?,
             oldest: reader.u32()?,
-            note: [reader.u64()?, reader.u64()?],
+            note: reader.u64()?,
         })
     }
 }

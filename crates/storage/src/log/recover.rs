@@ -1,23 +1,12 @@
 //! Opening a log: what of it holds, where it ends, and whether it ends there rightly.
 
 use super::record::{self, Found, Location, Start};
-use super::{Log, PageBuffer};
+use super::{Budget, Log, PageBuffer};
 use crate::disk::Disk;
 use crate::fault::Fault;
 use crate::number::{to_u32, to_usize};
 use quorate_types::{Ledger, Wire};
 use std::collections::{BTreeMap, VecDeque};
-
-/// What a log must know from outside.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LogConfig {
-    /// Unknown to clients, and the same at each opening.
-    pub(crate) salt: u64,
-    /// Segments at most.
-    pub(crate) segments_max: u32,
-    /// Segments that are to be there, and filled with zeros, before the log is used.
-    pub(crate) segments_prepared: u32,
-}
 
 /// One record of a log that is being opened: its kind, where it lies and its data.
 pub(crate) type Each<'a> = dyn FnMut(u8, Location, &[u8]) -> Result<(), Fault> + 'a;
@@ -50,32 +39,25 @@ impl<D: Disk> Log<D> {
     /// # Errors
     /// [`Fault::Damaged`] when something before the tail does not hold; nothing was written then. What `each`
     /// returns. What the disk returns.
-    pub(crate) fn open(disk: D, config: LogConfig, each: &mut Each<'_>) -> Result<Self, Fault> {
-        let seed = crc32c::crc32c(&config.salt.to_le_bytes());
+    pub(crate) fn open(disk: D, budget: Budget, each: &mut Each<'_>) -> Result<Self, Fault> {
+        let seed = crc32c::crc32c(&disk.salt().to_le_bytes());
         let inventory = take_inventory(&disk, seed)?;
         let mut segment = vec![0; to_usize(disk.segment_bytes())];
         let tail = walk(&disk, seed, &inventory, &mut segment, each)?;
         refuse_damage(&disk, seed, &inventory, &tail, &mut segment)?;
         drop(segment);
-        let mut log = Self::resume(disk, seed, config.segments_max, &inventory, &tail)?;
+        let mut log = Self::resume(disk, seed, budget, &inventory, &tail)?;
         if tail.generation == 0 {
             log.roll()?;
         }
         // Ends the sync number in progress: whatever is stale beyond the tail has this one or a lower one.
         log.end_sync()?;
-        log.prepare_segments(config.segments_prepared)?;
         log.ledger = Ledger::default();
         Ok(log)
     }
 
     /// The log as it was when it ended at `tail`.
-    fn resume(
-        disk: D,
-        seed: u32,
-        segments_max: u32,
-        inventory: &Inventory,
-        tail: &Tail,
-    ) -> Result<Self, Fault> {
+    fn resume(disk: D, seed: u32, budget: Budget, inventory: &Inventory, tail: &Tail) -> Result<Self, Fault> {
         let page_bytes = disk.page_bytes();
         let segment_bytes = to_usize(disk.segment_bytes());
         let mut log = Self {
@@ -88,12 +70,13 @@ impl<D: Disk> Log<D> {
             released: Vec::new(),
             declared: Vec::new(),
             free: VecDeque::new(),
-            segments_max,
+            budget,
             position: tail.offset,
             buffer: PageBuffer::new(page_bytes),
             sync: tail.sync,
             dirty: true,
-            note: tail.start.map_or([0; 2], |start| start.note),
+            written_bytes: 0,
+            note: tail.start.map_or(0, |start| start.note),
             appended_bytes: 0,
             stopped: false,
             scratch: Vec::new(),
@@ -133,11 +116,7 @@ impl<D: Disk> Log<D> {
 }
 
 fn take_inventory<D: Disk>(disk: &D, seed: u32) -> Result<Inventory, Fault> {
-    let mut inventory = Inventory {
-        starts: Vec::new(),
-        slots: BTreeMap::new(),
-        floor: 1,
-    };
+    let mut inventory = Inventory { starts: Vec::new(), slots: BTreeMap::new(), floor: 1 };
     let mut page = vec![0; disk.page_bytes()];
     let mut unreadable = None;
     for slot in 0..disk.segments() {
@@ -167,7 +146,9 @@ fn take_inventory<D: Disk>(disk: &D, seed: u32) -> Result<Inventory, Fault> {
         Some(slot) if inventory.slots.is_empty() => Err(Fault::Damaged {
             generation: 1,
             offset: 0,
-            why: format!("slot {slot} has content and no segment can be read; is the FORMAT file another log's?"),
+            why: format!(
+                "slot {slot} has content and no segment can be read; is the FORMAT file another log's?"
+            ),
         }),
         _ => Ok(inventory),
     }
@@ -177,11 +158,7 @@ fn check_geometry<D: Disk>(disk: &D, start: &Start) -> Result<(), Fault> {
     let sizes = |segment: u32, page: u32| format!("segments of {segment} bytes and pages of {page}");
     let found = sizes(start.segment_bytes, start.page_bytes);
     let expected = sizes(disk.segment_bytes(), to_u32(disk.page_bytes()));
-    if found == expected {
-        Ok(())
-    } else {
-        Err(Fault::Geometry { found, expected })
-    }
+    if found == expected { Ok(()) } else { Err(Fault::Geometry { found, expected }) }
 }
 
 /// The record that begins a write at the page that `page` begins with.
@@ -199,13 +176,7 @@ fn walk<D: Disk>(
     segment: &mut [u8],
     each: &mut Each<'_>,
 ) -> Result<Tail, Fault> {
-    let mut tail = Tail {
-        generation: 0,
-        offset: segment.len(),
-        inside: false,
-        sync: 1,
-        start: None,
-    };
+    let mut tail = Tail { generation: 0, offset: segment.len(), inside: false, sync: 1, start: None };
     let mut generation = inventory.floor;
     while let Some(slot) = inventory.slots.get(&generation) {
         let start = inventory.starts.get(to_usize(*slot)).copied().flatten();

@@ -1,4 +1,3 @@
-use super::recover::LogConfig;
 use super::*;
 use crate::mem_disk::{Keep, MemDisk};
 use quorate_types::rng::Rng;
@@ -7,17 +6,13 @@ const KIND: u8 = record::FIRST_FREE;
 const SEGMENT: u32 = 4096;
 const PAGE: usize = 512;
 
-const CONFIG: LogConfig = LogConfig {
-    salt: 7,
-    segments_max: 64,
-    segments_prepared: 0,
-};
+const BUDGET: Budget = Budget { segments: 64, disk_bytes_max: 64 * 4096 };
 
 type Records = Vec<Vec<u8>>;
 
 fn open(disk: MemDisk) -> Result<(Log<MemDisk>, Records), Fault> {
     let mut records = Vec::new();
-    let log = Log::open(disk, CONFIG, &mut |kind, location, data| {
+    let log = Log::open(disk, BUDGET, &mut |kind, location, data| {
         if kind == KIND {
             assert_eq!(location.length as usize, data.len());
             records.push(data.to_vec());
@@ -92,25 +87,48 @@ fn check_survivors(found: &Records, ran: &Ran, what: &str) -> Ran {
     let last = first + found.len();
     assert!(last >= ran.synced, "{what}: ends at {last}, synced {}", ran.synced);
     assert_eq!(found[..], ran.appended[first..last], "{what}");
-    Ran {
-        appended: ran.appended[..last].to_vec(),
-        synced: last,
-        released: ran.released,
-    }
+    Ran { appended: ran.appended[..last].to_vec(), synced: last, released: ran.released }
 }
 
 fn small_steps() -> Vec<Step> {
     vec![
-        Append(20), Append(100), Sync, Append(700), Sync, Append(0), Append(467), Sync,
-        Append(1500), Append(1500), Append(1500), Append(30), Sync, Append(3000), Sync,
-        Append(8), Sync, Append(2500), Append(2500), Append(2500), Sync, Append(1), Sync,
+        Append(20),
+        Append(100),
+        Sync,
+        Append(700),
+        Sync,
+        Append(0),
+        Append(467),
+        Sync,
+        Append(1500),
+        Append(1500),
+        Append(1500),
+        Append(30),
+        Sync,
+        Append(3000),
+        Sync,
+        Append(8),
+        Sync,
+        Append(2500),
+        Append(2500),
+        Append(2500),
+        Sync,
+        Append(1),
+        Sync,
     ]
 }
 
 fn recycling_steps() -> Vec<Step> {
     let mut steps = Vec::new();
     for round in 0..14 {
-        steps.extend([Append(900), Append(40 + round * 13), Sync, Append(1400), KeepSegments(2), Append(900)]);
+        steps.extend([
+            Append(900),
+            Append(40 + round * 13),
+            Sync,
+            Append(1400),
+            KeepSegments(2),
+            Append(900),
+        ]);
         if round % 3 != 1 {
             steps.push(Sync);
         }
@@ -235,7 +253,7 @@ fn power_may_go_while_the_log_is_opened() {
             attempt.cut_power_after(opening);
             // The disk is gone with the failed log: the same is done to a copy, by a shared handle.
             let shared = Shared::new(attempt);
-            let _ = Log::open(shared.clone(), CONFIG, &mut |_, _, _| Ok(()));
+            let _ = Log::open(shared.clone(), BUDGET, &mut |_, _, _| Ok(()));
             let mut attempt = shared.take();
             attempt.crash(Keep::Sectors(&mut rng));
             let what = format!("cut at {cut}, opening cut at {opening}");
@@ -311,7 +329,11 @@ fn damage_before_the_last_sync_is_refused() {
             let refused = open(damaged).err();
             // Only what pads the start to eight bytes belongs to nobody.
             let padding = byte as usize >= record::HEADER_BYTES + record::Start::DATA_BYTES;
-            assert_eq!(matches!(refused, Some(Fault::Damaged { .. })), !padding, "{slot}/{byte}: {refused:?}");
+            assert_eq!(
+                matches!(refused, Some(Fault::Damaged { .. })),
+                !padding,
+                "{slot}/{byte}: {refused:?}"
+            );
         }
     }
 }
@@ -322,8 +344,9 @@ fn another_salt_or_another_size_opens_nothing() {
     log.append(KIND, &[b"x"]).unwrap();
     log.write_and_sync().unwrap();
     let disk = log.into_disk();
-    let other = LogConfig { salt: 8, ..CONFIG };
-    let refused = Log::open(disk.clone(), other, &mut |_, _, _| Ok(())).err();
+    let mut other = disk.clone();
+    other.set_salt(8);
+    let refused = open(other).err();
     assert!(matches!(refused, Some(Fault::Damaged { .. })), "{refused:?}");
 
     let mut larger = MemDisk::new(2 * SEGMENT, PAGE);
@@ -331,7 +354,7 @@ fn another_salt_or_another_size_opens_nothing() {
     let mut first = vec![0; SEGMENT as usize];
     disk.read(0, 0, &mut first).unwrap();
     larger.write(0, 0, &first).unwrap();
-    let refused = Log::open(larger, CONFIG, &mut |_, _, _| Ok(())).err();
+    let refused = Log::open(larger, BUDGET, &mut |_, _, _| Ok(())).err();
     assert!(matches!(refused, Some(Fault::Geometry { .. })), "{refused:?}");
 }
 
@@ -345,7 +368,9 @@ fn a_body_cannot_pretend_to_be_a_later_write() {
         record::push(&mut buffer, seed, offset, (1, 99, record::BEGIN), &[]);
         buffer.as_slice().to_vec()
     };
-    let (mut log, _) = open(MemDisk::new(SEGMENT, PAGE)).unwrap();
+    let mut disk = MemDisk::new(SEGMENT, PAGE);
+    disk.set_salt(1);
+    let (mut log, _) = open(disk).unwrap();
     run(&mut log, &[Append(20), Sync], &mut Ran::default()).unwrap();
     let at = log.position + record::EMPTY_BYTES + record::HEADER_BYTES;
     let mut body = vec![1; 2000];
@@ -371,12 +396,7 @@ fn a_full_disk_stops_the_log_and_loses_nothing() {
     let (mut log, _) = open(disk).unwrap();
     let mut ran = Ran::default();
     let steps = [Append(1000), Sync].repeat(20);
-    assert_eq!(
-        run(&mut log, &steps, &mut ran),
-        Err(Fault::Full {
-            doing: "adding a segment to the log"
-        })
-    );
+    assert_eq!(run(&mut log, &steps, &mut ran), Err(Fault::Full { doing: "adding a segment to the log" }));
     assert_eq!(log.write_and_sync(), Err(Fault::Stopped));
     assert_eq!(log.append(KIND, &[b"x"]), Err(Fault::Stopped));
     let mut disk = log.into_disk();
@@ -421,13 +441,10 @@ fn a_record_larger_than_a_segment_is_refused() {
 
 #[test]
 fn the_limit_on_segments_is_kept() {
-    let config = LogConfig {
-        segments_max: 2,
-        ..CONFIG
-    };
-    let mut log = Log::open(MemDisk::new(SEGMENT, PAGE), config, &mut |_, _, _| Ok(())).unwrap();
+    let two = Budget { segments: 2, disk_bytes_max: 9000 };
+    let mut log = Log::open(MemDisk::new(SEGMENT, PAGE), two, &mut |_, _, _| Ok(())).unwrap();
     let filled = (0..20).try_for_each(|_| log.append(KIND, &[&[0; 1000]]).map(|_| ()));
-    assert_eq!(filled, Err(Fault::Budget { limit: 8192 }));
+    assert_eq!(filled, Err(Fault::Budget { limit: 9000 }));
 }
 
 /// A disk that a test can take back after the log that owned it has failed.

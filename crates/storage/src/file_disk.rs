@@ -1,0 +1,370 @@
+//! Real files: one file for the segments of the log, one folder of files for snapshots.
+//!
+//! All segments lie in one file, so that one sync covers a write that reaches over the end of a segment. Writes go
+//! past the page cache where the file system takes that, and through it where it does not; which of them it is,
+//! [`FileDisk::mode`] says. Reads go through the cache.
+
+use crate::disk::Disk;
+use crate::fault::Fault;
+use crate::number::{to_u32, to_usize};
+use crate::page_buffer::PageBuffer;
+use crate::{PAGE_BYTES, SEGMENT_BYTES};
+use rustix::fs::{FallocateFlags, OFlags};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Name of the file with the log's segments.
+pub(crate) const LOG_FILE: &str = "log";
+const SNAPSHOTS_FOLDER: &str = "snapshots";
+/// Ending of the name of a file that is not visible yet.
+const UNFINISHED: &str = ".tmp";
+/// Bytes of zeros that are written at a time.
+const ZEROS_BYTES: usize = 1 << 20;
+/// Bytes of a snapshot after which they are synced, so that no single sync takes long.
+const BLOB_SYNC_BYTES: usize = 4 << 20;
+
+/// What survives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Durability {
+    /// Every sync reaches the device: what was durable survives a power cut.
+    #[default]
+    Fsync,
+    /// Nothing is synced: what was durable survives the death of the process, not that of the machine.
+    Os,
+}
+
+/// How the log is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Past the page cache.
+    Direct,
+    /// Through the page cache.
+    Buffered,
+}
+
+impl std::fmt::Display for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Direct => "direct",
+            Self::Buffered => "buffered",
+        })
+    }
+}
+
+/// What a disk of files is opened with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileDiskConfig {
+    /// What survives.
+    pub durability: Durability,
+    /// Whether direct I/O is tried. It is not without syncs, where the page cache is faster.
+    pub direct: bool,
+    /// Bytes of a segment, a multiple of [`PAGE_BYTES`]; the same at each opening.
+    pub segment_bytes: u32,
+    /// Bytes of segments that are made and filled with zeros at opening, if there are less. Segments that are
+    /// added later are reserved only, and cost more when they are written for the first time.
+    pub prepared_bytes: u64,
+    /// See [`Disk::salt`].
+    pub salt: u64,
+}
+
+impl Default for FileDiskConfig {
+    fn default() -> Self {
+        Self {
+            durability: Durability::default(),
+            direct: true,
+            segment_bytes: SEGMENT_BYTES,
+            prepared_bytes: u64::from(SEGMENT_BYTES),
+            salt: 0,
+        }
+    }
+}
+
+/// A snapshot file that is being written.
+#[derive(Debug)]
+struct Unfinished {
+    name: String,
+    file: File,
+    unsynced: usize,
+}
+
+/// A disk of real files in one folder.
+#[derive(Debug)]
+pub struct FileDisk {
+    folder: PathBuf,
+    config: FileDiskConfig,
+    /// Through the page cache: reads, and writes without direct I/O.
+    log: File,
+    /// Past the page cache.
+    direct: Option<File>,
+    segments: u32,
+    /// Segments from this slot on were reserved and not written yet; of the first one so many bytes are filled.
+    unfilled: (u32, usize),
+    zeros: PageBuffer,
+    unfinished: Option<Unfinished>,
+}
+
+impl FileDisk {
+    /// Opens the disk in a folder that [`crate::folder::format`] has made.
+    ///
+    /// # Errors
+    /// [`Fault::Io`], also when the log's file is gone; [`Fault::Full`] when the prepared segments do not fit.
+    pub fn open(folder: &Path, config: FileDiskConfig) -> Result<Self, Fault> {
+        assert!(to_usize(config.segment_bytes).is_multiple_of(PAGE_BYTES) && config.segment_bytes > 0);
+        let doing = "opening the log";
+        let path = folder.join(LOG_FILE);
+        let log = OpenOptions::new().read(true).write(true).open(&path);
+        let log = log.map_err(|error| failed(doing, &error))?;
+        let direct =
+            (config.direct && config.durability == Durability::Fsync).then(|| open_direct(&path)).flatten();
+        let length = log.metadata().map_err(|error| failed(doing, &error))?.len();
+        let segments = u32::try_from(length / u64::from(config.segment_bytes)).unwrap_or(u32::MAX);
+        let mut disk = Self {
+            folder: folder.to_owned(),
+            config,
+            log,
+            direct,
+            segments,
+            unfilled: (segments, 0),
+            zeros: PageBuffer::new(PAGE_BYTES),
+            unfinished: None,
+        };
+        disk.sweep()?;
+        let prepared = config.prepared_bytes.div_ceil(u64::from(config.segment_bytes));
+        while u64::from(disk.segments) < prepared {
+            disk.grow()?;
+        }
+        while disk.prepare()? {}
+        if disk.segments > segments {
+            disk.synced(File::sync_all, doing)?;
+        }
+        Ok(disk)
+    }
+
+    /// How the log is written.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        match self.direct {
+            Some(_) => Mode::Direct,
+            None => Mode::Buffered,
+        }
+    }
+
+    /// What survives.
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        self.config.durability
+    }
+
+    fn snapshots(&self) -> PathBuf {
+        self.folder.join(SNAPSHOTS_FOLDER)
+    }
+
+    /// Removes snapshot files that were never finished.
+    fn sweep(&self) -> Result<(), Fault> {
+        let doing = "reading the folder of snapshots";
+        let folder = self.snapshots();
+        fs::create_dir_all(&folder).map_err(|error| failed(doing, &error))?;
+        for entry in fs::read_dir(&folder).map_err(|error| failed(doing, &error))? {
+            let path = entry.map_err(|error| failed(doing, &error))?.path();
+            if path.to_string_lossy().ends_with(UNFINISHED) {
+                fs::remove_file(&path).map_err(|error| failed(doing, &error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn at(&self, slot: u32, offset: u32) -> u64 {
+        u64::from(slot) * u64::from(self.config.segment_bytes) + u64::from(offset)
+    }
+
+    fn write_at(&mut self, bytes: &[u8], at: u64, doing: &'static str) -> Result<(), Fault> {
+        if let Some(direct) = &self.direct {
+            match direct.write_all_at(bytes, at) {
+                Ok(()) => return Ok(()),
+                // The file system opens a file for direct I/O and then does not do it: never again.
+                Err(error) if error.kind() == ErrorKind::InvalidInput => self.direct = None,
+                Err(error) => return Err(failed(doing, &error)),
+            }
+        }
+        self.log.write_all_at(bytes, at).map_err(|error| failed(doing, &error))
+    }
+
+    fn synced(&self, sync: impl Fn(&File) -> io::Result<()>, doing: &'static str) -> Result<(), Fault> {
+        if self.config.durability == Durability::Os {
+            return Ok(());
+        }
+        sync(&self.log).map_err(|error| failed(doing, &error))
+    }
+
+    /// Makes what happened to names in the folder of snapshots durable.
+    fn sync_names(&self, doing: &'static str) -> Result<(), Fault> {
+        if self.config.durability == Durability::Os {
+            return Ok(());
+        }
+        let folder = File::open(self.snapshots()).map_err(|error| failed(doing, &error))?;
+        folder.sync_all().map_err(|error| failed(doing, &error))
+    }
+}
+
+fn open_direct(path: &Path) -> Option<File> {
+    let flags = i32::try_from(OFlags::DIRECT.bits()).ok()?;
+    OpenOptions::new().write(true).custom_flags(flags).open(path).ok()
+}
+
+fn failed(doing: &'static str, error: &io::Error) -> Fault {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Fault::Full { doing },
+        _ => Fault::Io { doing, error: error.to_string() },
+    }
+}
+
+impl Disk for FileDisk {
+    fn page_bytes(&self) -> usize {
+        PAGE_BYTES
+    }
+
+    fn segment_bytes(&self) -> u32 {
+        self.config.segment_bytes
+    }
+
+    fn segments(&self) -> u32 {
+        self.segments
+    }
+
+    fn salt(&self) -> u64 {
+        self.config.salt
+    }
+
+    fn grow(&mut self) -> Result<u32, Fault> {
+        let doing = "adding a segment to the log";
+        let (at, length) = (self.at(self.segments, 0), u64::from(self.config.segment_bytes));
+        match rustix::fs::fallocate(&self.log, FallocateFlags::empty(), at, length) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::OPNOTSUPP) => {
+                // Without reservation the file has to be written, or a later write could find the disk full.
+                self.zeros.clear();
+                self.zeros.extend(&vec![0; PAGE_BYTES]);
+                for page in (0..length).step_by(PAGE_BYTES) {
+                    let written = self.log.write_all_at(self.zeros.as_slice(), at + page);
+                    written.map_err(|error| failed(doing, &error))?;
+                }
+            }
+            Err(error) => {
+                // What was reserved in part would be taken for a segment's beginning.
+                let _ = self.log.set_len(at);
+                return Err(failed(doing, &error.into()));
+            }
+        }
+        let slot = self.segments;
+        self.segments += 1;
+        Ok(slot)
+    }
+
+    fn prepare(&mut self) -> Result<bool, Fault> {
+        let (slot, filled) = self.unfilled;
+        if slot >= self.segments {
+            return Ok(false);
+        }
+        let segment_bytes = to_usize(self.config.segment_bytes);
+        let length = ZEROS_BYTES.min(segment_bytes - filled);
+        let mut zeros = std::mem::replace(&mut self.zeros, PageBuffer::new(PAGE_BYTES));
+        if zeros.len() != length {
+            zeros.clear();
+            zeros.extend(&vec![0; length]);
+        }
+        let at = self.at(slot, to_u32(filled));
+        self.write_at(zeros.as_slice(), at, "filling a segment of the log with zeros")?;
+        let filled = filled + length;
+        self.unfilled = if filled == segment_bytes { (slot + 1, 0) } else { (slot, filled) };
+        let more = self.unfilled.0 < self.segments;
+        if more {
+            self.zeros = zeros;
+        }
+        Ok(more)
+    }
+
+    fn write(&mut self, slot: u32, offset: u32, pages: &[u8]) -> Result<(), Fault> {
+        // A segment that is written needs no zeros, and those before it were taken into use earlier.
+        if self.unfilled.0 <= slot {
+            self.unfilled = (slot + 1, 0);
+        }
+        let at = self.at(slot, offset);
+        self.write_at(pages, at, "writing the log")
+    }
+
+    fn sync(&mut self) -> Result<(), Fault> {
+        self.synced(File::sync_data, "syncing the log")
+    }
+
+    fn read(&self, slot: u32, offset: u32, into: &mut [u8]) -> Result<(), Fault> {
+        let read = self.log.read_exact_at(into, self.at(slot, offset));
+        read.map_err(|error| failed("reading the log", &error))
+    }
+
+    fn blob_begin(&mut self, name: &str) -> Result<(), Fault> {
+        let path = self.snapshots().join(format!("{name}{UNFINISHED}"));
+        let file = File::create(path).map_err(|error| failed("beginning a snapshot file", &error))?;
+        self.unfinished = Some(Unfinished { name: name.to_owned(), file, unsynced: 0 });
+        Ok(())
+    }
+
+    fn blob_append(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        let doing = "writing a snapshot file";
+        let durability = self.config.durability;
+        let Some(blob) = &mut self.unfinished else {
+            return Err(failed(doing, &ErrorKind::NotFound.into()));
+        };
+        io::Write::write_all(&mut blob.file, bytes).map_err(|error| failed(doing, &error))?;
+        blob.unsynced = blob.unsynced.saturating_add(bytes.len());
+        if blob.unsynced >= BLOB_SYNC_BYTES && durability == Durability::Fsync {
+            blob.file.sync_data().map_err(|error| failed(doing, &error))?;
+            blob.unsynced = 0;
+        }
+        Ok(())
+    }
+
+    fn blob_commit(&mut self) -> Result<(), Fault> {
+        let doing = "finishing a snapshot file";
+        let Some(blob) = self.unfinished.take() else {
+            return Err(failed(doing, &ErrorKind::NotFound.into()));
+        };
+        if self.config.durability == Durability::Fsync {
+            blob.file.sync_all().map_err(|error| failed(doing, &error))?;
+        }
+        let folder = self.snapshots();
+        let from = folder.join(format!("{}{UNFINISHED}", blob.name));
+        fs::rename(from, folder.join(&blob.name)).map_err(|error| failed(doing, &error))?;
+        self.sync_names(doing)
+    }
+
+    fn blobs(&self) -> Result<Vec<(String, u64)>, Fault> {
+        let doing = "reading the folder of snapshots";
+        let mut blobs = Vec::new();
+        for entry in fs::read_dir(self.snapshots()).map_err(|error| failed(doing, &error))? {
+            let entry = entry.map_err(|error| failed(doing, &error))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if !name.ends_with(UNFINISHED) {
+                let metadata = entry.metadata().map_err(|error| failed(doing, &error))?;
+                blobs.push((name, metadata.len()));
+            }
+        }
+        blobs.sort_unstable();
+        Ok(blobs)
+    }
+
+    fn blob_read(&self, name: &str, offset: u64, into: &mut [u8]) -> Result<(), Fault> {
+        let doing = "reading a snapshot file";
+        let file = File::open(self.snapshots().join(name)).map_err(|error| failed(doing, &error))?;
+        file.read_exact_at(into, offset).map_err(|error| failed(doing, &error))
+    }
+
+    fn blob_delete(&mut self, name: &str) -> Result<(), Fault> {
+        let deleted = fs::remove_file(self.snapshots().join(name));
+        deleted.map_err(|error| failed("deleting a snapshot file", &error))
+    }
+}
+
+#[cfg(test)]
+mod tests;

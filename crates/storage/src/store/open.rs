@@ -1,0 +1,97 @@
+//! Opening a store: reading the log into the index, and finding the snapshot that it goes on from.
+
+use super::base::Base;
+use super::{Store, StoreConfig, budget, damaged, undecodable};
+use crate::disk::Disk;
+use crate::entry::{self, DecidedRecord};
+use crate::fault::Fault;
+use crate::index::Index;
+use crate::log::Log;
+use crate::log::record::{self, Location, Start};
+use crate::snapshot::Snapshots;
+use quorate_types::{DecodeError, Height, LogEntry, Mark, Wire};
+
+impl<D: Disk> Store<D> {
+    /// Opens the store on a disk that is new or was used before. Gives every entry but bodies to `each`, in the
+    /// order in which they were appended; blocks that were written again come again. When this returns, all of
+    /// them are durable.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`] when something that was synced does not hold (nothing was changed then),
+    /// [`Fault::DamagedSnapshot`] and [`Fault::Gap`] when log and snapshots do not give a state,
+    /// [`Fault::TooLarge`] when a body that the limits allow would not fit into a segment, and whatever the disk
+    /// reports.
+    pub fn open(disk: D, config: StoreConfig, each: &mut dyn FnMut(LogEntry)) -> Result<Self, Fault> {
+        let mut index = Index::default();
+        let mut base = Base::default();
+        let snapshots = Snapshots::find(&disk)?;
+        let budget = budget(&config, snapshots.bytes(), disk.segment_bytes());
+        let log = Log::open(disk, budget, &mut |kind, location, data| {
+            let entry = absorb(&mut index, &mut base, kind, location, data);
+            if let Some(entry) = entry.map_err(|why| damaged(location, undecodable(why)))? {
+                each(entry);
+            }
+            Ok(())
+        })?;
+        let (bytes, limit) = (entry::bytes_max(&config.limits), log.record_bytes_max());
+        if bytes > limit {
+            return Err(Fault::TooLarge { bytes, limit });
+        }
+        index.forget_below(log.oldest());
+        base.reopened(log.generation());
+        let mut store = Self {
+            generation: log.generation(),
+            log,
+            config,
+            index,
+            base,
+            snapshots,
+            appended: Mark::default(),
+            durable: Mark::default(),
+            leaving: None,
+            scratch: Vec::new(),
+            decided: DecidedRecord::default(),
+        };
+        let newest = store.choose_snapshot()?;
+        store.release(newest)?;
+        store.log.set_note(store.index.last().0);
+        Ok(store)
+    }
+}
+
+/// Takes a record into the index. Returns the entry that it is for others.
+fn absorb(
+    index: &mut Index,
+    base: &mut Base,
+    kind: u8,
+    location: Location,
+    data: &[u8],
+) -> Result<Option<LogEntry>, DecodeError> {
+    match kind {
+        record::START => {
+            index.begin_after(Height(Start::from_bytes(data)?.note));
+        }
+        entry::JUMP => index.jump(Height::from_bytes(data)?),
+        entry::BODY => {
+            let digest = entry::body_digest(data)?;
+            index.insert_body(digest, location);
+        }
+        entry::BASE_BEGIN => base.begin(location.generation, 0),
+        entry::BASE_END => base.end(0, 0),
+        entry::DECIDED => {
+            let decided = DecidedRecord::from_bytes(data)?;
+            if decided.height > index.last() {
+                if decided.height != index.last().next() {
+                    return Err(DecodeError::Value("decided heights: one is missing"));
+                }
+                index.decide((decided.height, decided.id), location, decided.oldest());
+            }
+        }
+        _ => {}
+    }
+    let entry = entry::decode(kind, data)?;
+    if let Some(LogEntry::Block(block, payload)) = &entry {
+        index.insert_block((block.height, block.id()), location, payload);
+    }
+    Ok(entry)
+}
