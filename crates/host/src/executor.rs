@@ -1,0 +1,119 @@
+//! The application behind its queue: executes decided blocks in order and answers what it knows of bundles.
+
+use quorate_app::{Execution, Snapshot};
+use quorate_replica::{Admission, Admit};
+use quorate_types::{
+    Bundle, BundleKind, BundleNo, Executed, FullBlock, Height, ReplicaId, ReplyBundle, SessionId, View,
+};
+use std::collections::VecDeque;
+
+/// See the module.
+pub struct Executor {
+    execution: Execution,
+    waiting: VecDeque<FullBlock>,
+    /// The replica's view and leader, for replies that are given again.
+    pub(crate) view: View,
+    pub(crate) leader: ReplicaId,
+    requests: u64,
+    bundles: u64,
+    blocks: u64,
+}
+
+impl Executor {
+    pub(crate) fn new(execution: Execution) -> Self {
+        Self {
+            execution,
+            waiting: VecDeque::new(),
+            view: View::ZERO,
+            leader: ReplicaId(0),
+            requests: 0,
+            bundles: 0,
+            blocks: 0,
+        }
+    }
+
+    /// The application and its sessions.
+    #[must_use]
+    pub fn execution(&self) -> &Execution {
+        &self.execution
+    }
+
+    /// The application and its sessions, for digests.
+    pub fn execution_mut(&mut self) -> &mut Execution {
+        &mut self.execution
+    }
+
+    /// Requests, bundles and blocks executed since the start.
+    #[must_use]
+    pub fn counts(&self) -> (u64, u64, u64) {
+        (self.requests, self.bundles, self.blocks)
+    }
+
+    pub(crate) fn push(&mut self, block: FullBlock) {
+        self.waiting.push_back(block);
+    }
+
+    pub(crate) fn has_work(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Executes the next block that waits.
+    pub(crate) fn run_one(&mut self) -> Option<Executed> {
+        let block = self.waiting.pop_front()?;
+        let executed = self.execution.execute(&block);
+        self.requests = self.requests.wrapping_add(u64::from(executed.fresh()));
+        self.bundles = self.bundles.wrapping_add(u64::try_from(executed.bundles.len()).unwrap_or(0));
+        self.blocks = self.blocks.wrapping_add(1);
+        Some(executed)
+    }
+
+    pub(crate) fn height(&self) -> Height {
+        self.execution.height()
+    }
+
+    pub(crate) fn snapshot(&mut self) -> Snapshot {
+        self.execution.snapshot()
+    }
+
+    fn kept(&self, bundle: &Bundle, session: SessionId, number: BundleNo) -> Admission {
+        match self.execution.kept(session, number) {
+            Some(kept) => Admission::Executed(Box::new(ReplyBundle {
+                session: bundle.session(),
+                number: bundle.number(),
+                bundle: kept.bundle,
+                result: kept.result,
+                outcome: kept.outcome.clone(),
+                view: self.view,
+                leader: self.leader,
+            })),
+            None => Admission::Forgotten,
+        }
+    }
+}
+
+impl Admit for Executor {
+    fn admit(&self, bundle: &Bundle) -> Admission {
+        let client = bundle.client();
+        if bundle.kind() == BundleKind::Open {
+            // A session that is open already is answered by ordering the request again: it names the same one.
+            return if self.execution.registered(&client) {
+                Admission::New
+            } else {
+                Admission::NotRegistered
+            };
+        }
+        let (session, number) = (bundle.session(), bundle.number());
+        match self.execution.session(session) {
+            Some(view) if view.owner == client => {
+                if self.execution.executed(session, number) {
+                    self.kept(bundle, session, number)
+                } else if number > view.ceiling {
+                    Admission::OutOfWindow
+                } else {
+                    Admission::New
+                }
+            }
+            _ => Admission::NoSession,
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Where a turn's frames go, and how they are sealed.
+
+use bytes::Bytes;
+use quorate_consensus::{Note, To};
+use quorate_crypto::{SigningKey, statement_preimage};
+use quorate_replica::{ConnId, Source, Unsealed};
+use quorate_types::codec::Wire;
+use quorate_types::wire::{Lane, Refusal, frame};
+use quorate_types::{BundleDigest, ClientId, Domain, ReplyBundle, Signature, Statement};
+use std::sync::Arc;
+
+/// The network as a turn sees it. Nothing here waits; frames leave with [`Outgoing::flush`].
+pub trait Outgoing {
+    /// Queues a frame for replicas. The parts are one frame; they are shared, not copied.
+    fn peer(&mut self, to: To, lane: Lane, frame_type: u8, parts: &[Bytes]);
+    /// Queues a reply for whoever speaks for this client.
+    fn reply(&mut self, client: &ClientId, reply: &ReplyBundle);
+    /// Queues a reply for a connection that has asked again for what was executed before.
+    fn reply_to(&mut self, conn: ConnId, client: &ClientId, reply: &ReplyBundle);
+    /// A connection has handed over a bundle whose authenticator holds: it speaks for this client.
+    fn proven(&mut self, conn: ConnId, client: &ClientId);
+    /// Queues the answer that a bundle was not taken.
+    fn refuse(&mut self, conn: ConnId, client: &ClientId, bundle: BundleDigest, why: Refusal);
+    /// Lets everything that is queued leave: one write per connection.
+    fn flush(&mut self);
+    /// Something was refused: to be counted by source and reason.
+    fn rejected(&mut self, source: Source, reason: &'static str);
+    /// A transition of the protocol: for traces.
+    fn trace(&mut self, note: Note);
+}
+
+/// Bytes of a shared body without copying them.
+struct Shared(Arc<[u8]>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// A frame ready to be queued.
+pub(crate) struct Sealed {
+    pub(crate) frame_type: u8,
+    pub(crate) first: Bytes,
+    pub(crate) second: Option<Bytes>,
+    /// The signature that was made.
+    pub(crate) signature: Option<Signature>,
+}
+
+/// Signs a statement: the one place where the replica's key is used.
+fn sign(key: &SigningKey, domain: &Domain, statement: &Statement) -> Signature {
+    key.sign(&statement_preimage(domain, statement))
+}
+
+/// Seals a frame: appends the signature where the message is signed.
+pub(crate) fn seal(key: &SigningKey, domain: &Domain, frame: Unsealed) -> Sealed {
+    let signed = |frame_type, mut body: Vec<u8>, statement: Option<Statement>| {
+        let signature = statement.map(|statement| sign(key, domain, &statement));
+        if let Some(signature) = signature {
+            signature.encode(&mut body);
+        }
+        Sealed { frame_type, first: Bytes::from(body), second: None, signature }
+    };
+    match frame {
+        Unsealed::Protocol { body, sign, .. } => signed(frame::PROTOCOL, body, sign),
+        Unsealed::Host { message, sign, .. } => signed(frame::HOST, message.to_bytes(), sign),
+        Unsealed::Payload(payload) => signed(frame::PAYLOAD, payload.to_bytes(), None),
+        Unsealed::Bundle(bundle) => Sealed {
+            frame_type: frame::BUNDLE,
+            first: Bytes::from(bundle.authenticator().to_bytes()),
+            second: Some(Bytes::from_owner(Shared(Arc::clone(bundle.content())))),
+            signature: None,
+        },
+    }
+}

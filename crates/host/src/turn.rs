@@ -1,0 +1,324 @@
+//! One turn: from what has arrived to what leaves.
+
+use crate::executor::Executor;
+use crate::open::{OpenFault, SnapshotProgress};
+use crate::outgoing::{Outgoing, seal};
+use quorate_consensus::{Alarm, LinkEvent};
+use quorate_crypto::SigningKey;
+use quorate_replica::{ConnId, Input, Intake, Output, Passed, Replica, Source, Unsealed};
+use quorate_storage::{Disk, Store};
+use quorate_types::limits::DECIDED_PER_ANSWER_MAX;
+use quorate_types::{BlockId, Domain, Height, Ledger, Mark, ReplicaId, Time};
+use std::collections::VecDeque;
+
+/// Log bytes that may wait for a sync that nobody has asked for.
+const LOG_BUFFER_BYTES_MAX: usize = 4 << 20;
+/// Blocks read from the log for laggards in one turn: they must not hold up the others.
+const LOADS_PER_TURN: usize = 8;
+/// Reads for laggards that may wait; further ones are dropped, the asker asks again.
+const LOADS_MAX: usize = 1_024;
+
+/// What a turn asks for more time for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Work {
+    /// Another batch of body checks.
+    Check,
+    /// Another block to execute.
+    Execute,
+}
+
+/// Why a host must stop.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// The disk failed, is full, or holds what cannot be.
+    #[error(transparent)]
+    Storage(#[from] quorate_storage::Fault),
+    /// The replica has stopped for safety's sake.
+    #[error("{0}")]
+    Stopped(Alarm),
+    /// The host could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenFault),
+}
+
+/// How a turn has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TurnEnd {
+    /// Everything is done: sleep until something arrives or [`Host::deadline`].
+    Idle,
+    /// Something is left to do: look at the sockets and take another turn, without sleeping.
+    Owing,
+}
+
+enum Load {
+    Block { to: ReplicaId, height: Height, id: BlockId },
+    Ids { to: ReplicaId, from: Height },
+}
+
+/// See the crate.
+pub struct Host<D: Disk> {
+    pub(crate) replica: Replica,
+    pub(crate) intake: Intake,
+    pub(crate) store: Store<D>,
+    pub(crate) executor: Executor,
+    pub(crate) snapshots: SnapshotProgress,
+    pub(crate) key: SigningKey,
+    pub(crate) domain: Domain,
+    pub(crate) inputs: Vec<Input>,
+    pub(crate) passed: Passed,
+    pub(crate) sync_wanted: Mark,
+    loads: VecDeque<Load>,
+    kept: Height,
+    own: Ledger,
+}
+
+impl<D: Disk> Host<D> {
+    pub(crate) fn assemble(
+        replica: Replica,
+        intake: Intake,
+        store: Store<D>,
+        executor: Executor,
+        snapshots: SnapshotProgress,
+        key: SigningKey,
+        domain: Domain,
+    ) -> Self {
+        Self {
+            kept: store.kept().0,
+            replica,
+            intake,
+            store,
+            executor,
+            snapshots,
+            key,
+            domain,
+            inputs: Vec::new(),
+            passed: Passed::default(),
+            sync_wanted: Mark(0),
+            loads: VecDeque::new(),
+            own: Ledger::default(),
+        }
+    }
+
+    /// Takes in a frame of a peer. Nothing is sent while frames are handed in.
+    pub fn peer_frame(&mut self, from: ReplicaId, frame_type: u8, body: &[u8]) {
+        self.intake.peer_frame(from, frame_type, body);
+    }
+
+    /// Takes in a bundle of a client: authenticator and content, as they stand in its frame.
+    pub fn client_bundle(&mut self, conn: ConnId, body: &[u8]) {
+        self.intake.client_bundle(conn, body);
+    }
+
+    /// Something happened to a link.
+    pub fn link(&mut self, peer: ReplicaId, event: LinkEvent) {
+        self.inputs.push(Input::Link(peer, event));
+    }
+
+    /// When a turn is needed although nothing arrives.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        self.replica.deadline()
+    }
+
+    /// The replica inside.
+    #[must_use]
+    pub fn replica(&self) -> &Replica {
+        &self.replica
+    }
+
+    /// The application inside.
+    #[must_use]
+    pub fn executor(&self) -> &Executor {
+        &self.executor
+    }
+
+    /// The application inside, for digests.
+    pub fn executor_mut(&mut self) -> &mut Executor {
+        &mut self.executor
+    }
+
+    /// The log inside.
+    #[must_use]
+    pub fn store(&self) -> &Store<D> {
+        &self.store
+    }
+
+    /// Ends the host and gives its disk back: for restarts in the simulator.
+    pub fn into_disk(self) -> D {
+        self.store.into_disk()
+    }
+
+    /// What the work so far has cost, without the network's part.
+    #[must_use]
+    pub fn ledger(&self) -> Ledger {
+        let mut ledger = self.own;
+        ledger.add(self.intake.ledger());
+        ledger.add(self.store.ledger());
+        (ledger.requests, ledger.bundles, ledger.blocks) = self.executor.counts();
+        ledger
+    }
+
+    /// One turn. `due` is the time before which everything that had arrived was handed in, `None` when the
+    /// sockets were cut off: then timers do not fire, because what would have stopped them may lie unread.
+    /// `more` says whether there is time for more work of a kind; it is asked after each piece.
+    ///
+    /// # Errors
+    /// When the disk fails or the replica has stopped for safety's sake. Nothing may be sent after that.
+    pub fn turn(
+        &mut self,
+        now: Time,
+        due: Option<Time>,
+        more: &mut dyn FnMut(Work) -> bool,
+        out: &mut dyn Outgoing,
+    ) -> Result<TurnEnd, Fault> {
+        self.own.turns = self.own.turns.wrapping_add(1);
+        self.check(more, out);
+        let mut syncs = 0;
+        loop {
+            let mut inputs = std::mem::take(&mut self.inputs);
+            for input in inputs.drain(..) {
+                self.replica.handle(now, input);
+            }
+            self.inputs = inputs;
+            if let Some(due) = due.filter(|_| self.intake.is_drained()) {
+                // The tie rule: a timer fires only after everything that had arrived before it.
+                self.replica.tick(due);
+            }
+            self.route(out)?;
+            // What is not held leaves before the disk is asked.
+            out.flush();
+            if syncs == 0 && self.owes_sync() {
+                syncs = 1;
+                self.sync()?;
+            }
+            self.execute(more);
+            self.serve_laggards()?;
+            if self.inputs.is_empty() {
+                break;
+            }
+        }
+        self.own.turn_syncs_max = self.own.turn_syncs_max.max(syncs);
+        let snapshot_needs = self.snapshots.step(&mut self.store, &mut self.executor)?;
+        self.sync_wanted = self.sync_wanted.max(snapshot_needs);
+        out.flush();
+        let owing = self.owes_sync() || !self.intake.is_drained() || self.executor.has_work();
+        let owing = owing || !self.loads.is_empty() || self.snapshots.is_busy();
+        Ok(if owing { TurnEnd::Owing } else { TurnEnd::Idle })
+    }
+
+    /// Checks what was handed in; answers what needs no replica.
+    fn check(&mut self, more: &mut dyn FnMut(Work) -> bool, out: &mut dyn Outgoing) {
+        let mut passed = std::mem::take(&mut self.passed);
+        self.intake.run(&self.replica, &self.executor, &mut || more(Work::Check), &mut passed);
+        for input in &passed.inputs {
+            if let Input::Client(conn, bundle) = input {
+                out.proven(*conn, &bundle.client());
+            }
+        }
+        self.inputs.append(&mut passed.inputs);
+        for (conn, client, reply) in passed.replies.drain(..) {
+            out.reply_to(conn, &client, &reply);
+        }
+        for refused in passed.refused.drain(..) {
+            out.rejected(refused.source, refused.reason);
+            if let (Source::Client(conn), Some((client, bundle, why))) = (refused.source, refused.answer) {
+                out.refuse(conn, &client, bundle, why);
+            }
+        }
+        self.passed = passed;
+    }
+
+    fn owes_sync(&self) -> bool {
+        self.sync_wanted > self.store.durable() || self.store.buffered() > LOG_BUFFER_BYTES_MAX
+    }
+
+    fn sync(&mut self) -> Result<(), Fault> {
+        let mark = self.store.write_and_sync()?;
+        self.inputs.push(Input::Durable(mark));
+        Ok(())
+    }
+
+    /// Does what the replica wants done.
+    fn route(&mut self, out: &mut dyn Outgoing) -> Result<(), Fault> {
+        while let Some(output) = self.replica.poll() {
+            match output {
+                Output::Persist { mark, entry } => self.store.append(mark, &entry)?,
+                Output::Sync(mark) => self.sync_wanted = self.sync_wanted.max(mark),
+                Output::Send { to, lane, frame } => {
+                    let own = match &frame {
+                        Unsealed::Protocol { own, .. } | Unsealed::Host { own, .. } => *own,
+                        Unsealed::Bundle(_) | Unsealed::Payload(_) => None,
+                    };
+                    let sealed = seal(&self.key, &self.domain, frame);
+                    self.own.signatures_made =
+                        self.own.signatures_made.wrapping_add(u64::from(sealed.signature.is_some()));
+                    match &sealed.second {
+                        Some(second) => {
+                            out.peer(to, lane, sealed.frame_type, &[sealed.first.clone(), second.clone()]);
+                        }
+                        None => out.peer(to, lane, sealed.frame_type, std::slice::from_ref(&sealed.first)),
+                    }
+                    // The own copy comes back after its bytes are queued to the peers.
+                    if let Some(ticket) = own {
+                        self.inputs.push(Input::Own(ticket, sealed.signature));
+                    }
+                }
+                Output::Execute(block) => self.executor.push(block),
+                Output::Reply { client, reply } => out.reply(&client, &reply),
+                Output::Refuse { conn, client, bundle, why } => out.refuse(conn, &client, bundle, why),
+                Output::Load { to, height, id } => self.queue_load(Load::Block { to, height, id }),
+                Output::LoadIds { to, from } => self.queue_load(Load::Ids { to, from }),
+                Output::Rejected { from, why, .. } => out.rejected(Source::Peer(from), why.name()),
+                Output::Urgent(peer) => self.intake.set_urgent(peer),
+                // Whatever else it wanted to say stays unsaid.
+                Output::Stop(alarm) => return Err(Fault::Stopped(alarm)),
+                Output::Trace(note) => out.trace(note),
+            }
+        }
+        if self.store.rolled() {
+            self.inputs.push(Input::Rolled);
+        }
+        let kept = self.store.kept().0;
+        if kept != self.kept {
+            self.kept = kept;
+            self.inputs.push(Input::Kept(kept));
+        }
+        let status = self.replica.leader();
+        (self.executor.view, self.executor.leader) = status;
+        Ok(())
+    }
+
+    /// Executes what is decided: after the sends, so that others work while we execute.
+    fn execute(&mut self, more: &mut dyn FnMut(Work) -> bool) {
+        while let Some(executed) = self.executor.run_one() {
+            self.inputs.push(Input::Executed(executed));
+            if !more(Work::Execute) {
+                break;
+            }
+        }
+    }
+
+    fn queue_load(&mut self, load: Load) {
+        if self.loads.len() < LOADS_MAX {
+            self.loads.push_back(load);
+        }
+    }
+
+    /// Reads a few decided blocks for peers that lack them.
+    fn serve_laggards(&mut self) -> Result<(), Fault> {
+        for _ in 0..LOADS_PER_TURN {
+            match self.loads.pop_front() {
+                Some(Load::Block { to, height, id }) => {
+                    let block = self.store.load(height)?.map(Box::new);
+                    self.inputs.push(Input::Stored(to, id, block));
+                }
+                Some(Load::Ids { to, from }) => {
+                    let ids = self.store.decided_ids(from, DECIDED_PER_ANSWER_MAX)?;
+                    self.inputs.push(Input::StoredIds(to, from, ids));
+                }
+                None => break,
+            }
+        }
+        Ok(())
+    }
+}
