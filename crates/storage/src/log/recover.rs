@@ -8,8 +8,9 @@ use crate::number::{to_u32, to_usize};
 use quorate_types::{Ledger, Wire};
 use std::collections::{BTreeMap, VecDeque};
 
-/// One record of a log that is being opened: its kind, where it lies and its data.
-pub(crate) type Each<'a> = dyn FnMut(u8, Location, &[u8]) -> Result<(), Fault> + 'a;
+/// Takes one record of a log that is being opened (its kind, where it lies and its data), and returns what the
+/// start of a segment after it is to say.
+pub(crate) type Each<'a> = dyn FnMut(u8, Location, &[u8]) -> Result<u64, Fault> + 'a;
 
 /// The start of the segment in each slot, where there is one that holds.
 struct Inventory {
@@ -31,6 +32,8 @@ struct Tail {
     sync: u64,
     /// What the last segment's start says.
     start: Option<Start>,
+    /// What the next segment's start is to say.
+    note: u64,
 }
 
 impl<D: Disk> Log<D> {
@@ -76,7 +79,7 @@ impl<D: Disk> Log<D> {
             sync: tail.sync,
             dirty: true,
             written_bytes: 0,
-            note: tail.start.map_or(0, |start| start.note),
+            note: tail.note,
             appended_bytes: 0,
             stopped: false,
             scratch: Vec::new(),
@@ -176,7 +179,7 @@ fn walk<D: Disk>(
     segment: &mut [u8],
     each: &mut Each<'_>,
 ) -> Result<Tail, Fault> {
-    let mut tail = Tail { generation: 0, offset: segment.len(), inside: false, sync: 1, start: None };
+    let mut tail = Tail { generation: 0, offset: segment.len(), inside: false, sync: 1, start: None, note: 0 };
     let mut generation = inventory.floor;
     while let Some(slot) = inventory.slots.get(&generation) {
         let start = inventory.starts.get(to_usize(*slot)).copied().flatten();
@@ -219,7 +222,7 @@ fn walk_segment(
             (record::START, false) if tail.offset == 0 => {
                 tail.start = Start::from_bytes(found.data).ok();
                 tail.inside = true;
-                each(found.kind, Location::default(), found.data)?;
+                tail.note = each(found.kind, Location::default(), found.data)?;
             }
             (record::BEGIN, false) => tail.inside = true,
             (record::START | record::BEGIN, true) | (_, false) => return Ok(false),
@@ -240,7 +243,7 @@ fn walk_segment(
                     offset: to_u32(tail.offset),
                     length: to_u32(found.data.len()),
                 };
-                each(kind, location, found.data)?;
+                tail.note = each(kind, location, found.data)?;
             }
         }
         tail.offset = after;

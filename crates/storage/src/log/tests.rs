@@ -17,7 +17,7 @@ fn open(disk: MemDisk) -> Result<(Log<MemDisk>, Records), Fault> {
             assert_eq!(location.length as usize, data.len());
             records.push(data.to_vec());
         }
-        Ok(())
+        Ok(0)
     })?;
     Ok((log, records))
 }
@@ -253,7 +253,7 @@ fn power_may_go_while_the_log_is_opened() {
             attempt.cut_power_after(opening);
             // The disk is gone with the failed log: the same is done to a copy, by a shared handle.
             let shared = Shared::new(attempt);
-            let _ = Log::open(shared.clone(), BUDGET, &mut |_, _, _| Ok(()));
+            let _ = Log::open(shared.clone(), BUDGET, &mut |_, _, _| Ok(0));
             let mut attempt = shared.take();
             attempt.crash(Keep::Sectors(&mut rng));
             let what = format!("cut at {cut}, opening cut at {opening}");
@@ -354,7 +354,7 @@ fn another_salt_or_another_size_opens_nothing() {
     let mut first = vec![0; SEGMENT as usize];
     disk.read(0, 0, &mut first).unwrap();
     larger.write(0, 0, &first).unwrap();
-    let refused = Log::open(larger, BUDGET, &mut |_, _, _| Ok(())).err();
+    let refused = Log::open(larger, BUDGET, &mut |_, _, _| Ok(0)).err();
     assert!(matches!(refused, Some(Fault::Geometry { .. })), "{refused:?}");
 }
 
@@ -442,7 +442,7 @@ fn a_record_larger_than_a_segment_is_refused() {
 #[test]
 fn the_limit_on_segments_is_kept() {
     let two = Budget { segments: 2, disk_bytes_max: 9000 };
-    let mut log = Log::open(MemDisk::new(SEGMENT, PAGE), two, &mut |_, _, _| Ok(())).unwrap();
+    let mut log = Log::open(MemDisk::new(SEGMENT, PAGE), two, &mut |_, _, _| Ok(0)).unwrap();
     let filled = (0..20).try_for_each(|_| log.append(KIND, &[&[0; 1000]]).map(|_| ()));
     assert_eq!(filled, Err(Fault::Budget { limit: 9000 }));
 }

@@ -31,7 +31,7 @@ impl<D: Disk> Store<D> {
             if let Some(entry) = entry.map_err(|why| damaged(location, undecodable(why)))? {
                 each(entry);
             }
-            Ok(())
+            Ok(index.last().0)
         })?;
         let (bytes, limit) = (entry::bytes_max(&config.limits), log.record_bytes_max());
         if bytes > limit {
@@ -54,7 +54,6 @@ impl<D: Disk> Store<D> {
         };
         let newest = store.choose_snapshot()?;
         store.release(newest)?;
-        store.log.set_note(store.index.last().0);
         Ok(store)
     }
 }

@@ -1,0 +1,555 @@
+mod power;
+
+use super::*;
+use crate::mem_disk::{Keep, MemDisk};
+use quorate_types::bundle::{BundleBuilder, BundleKind};
+use quorate_types::{
+    Authenticator, BundleNo, Digest, Floors, Incarnation, Kind, PayloadId, PublicKey, ReplicaId, SessionId,
+    Signature, Slot, Statement, View,
+};
+
+pub(super) const PAGE: usize = 512;
+pub(super) const SEGMENT: u32 = 16 << 10;
+
+pub(super) fn config() -> StoreConfig {
+    StoreConfig {
+        limits: BodyLimits {
+            request_bytes_max: 4096,
+            bundle_bytes_max: 8192,
+            block_bundles_max: 64,
+            ..BodyLimits::default()
+        },
+        keep_bytes: 4 * u64::from(SEGMENT),
+        disk_bytes_max: 1 << 20,
+    }
+}
+
+pub(super) fn open(disk: MemDisk) -> Result<(Store<MemDisk>, Vec<LogEntry>), Fault> {
+    let mut entries = Vec::new();
+    let store = Store::open(disk, config(), &mut |entry| entries.push(entry))?;
+    Ok((store, entries))
+}
+
+pub(super) fn new() -> Store<MemDisk> {
+    open(MemDisk::new(SEGMENT, PAGE)).unwrap().0
+}
+
+/// The n-th bundle of every test, with `bytes` bytes of request.
+pub(super) fn bundle(n: u64, bytes: usize) -> Arc<Bundle> {
+    let session = SessionId {
+        height: Height(1),
+        index: 0,
+    };
+    let mut builder = BundleBuilder::new(BundleKind::Requests, PublicKey([3; 32]), session, BundleNo(n + 1));
+    builder.push(&vec![n as u8; bytes]);
+    let authenticator = if n.is_multiple_of(2) {
+        Authenticator::None
+    } else {
+        Authenticator::Signature(Signature([n as u8; 64]))
+    };
+    Arc::new(Bundle::parse(&builder.finish(), authenticator, &config().limits).unwrap())
+}
+
+pub(super) fn block(height: u64, view: u64, bundles: &[Arc<Bundle>]) -> (Arc<Block>, Arc<Payload>) {
+    let payload = Payload {
+        bundles: bundles.iter().map(|bundle| bundle.digest()).collect(),
+    };
+    let block = Block {
+        parent: BlockId::ZERO,
+        height: Height(height),
+        view: View(view),
+        proposer: ReplicaId(1),
+        time_ns: height * 1000,
+        payload: payload.id(),
+        extra: Digest::ZERO,
+    };
+    (Arc::new(block), Arc::new(payload))
+}
+
+fn append(store: &mut Store<MemDisk>, entry: &LogEntry) {
+    let mark = Mark(store.appended().0 + 1);
+    store.append(mark, entry).unwrap();
+}
+
+/// Appends bodies, block and decision, and returns what executing it needs.
+fn decide(store: &mut Store<MemDisk>, height: u64, bundles: &[Arc<Bundle>]) -> FullBlock {
+    let (block, payload) = block(height, 1, bundles);
+    for bundle in bundles {
+        append(store, &LogEntry::Body(Arc::clone(bundle)));
+    }
+    append(store, &LogEntry::Block(Arc::clone(&block), payload));
+    let id = block.id();
+    let height = Height(height);
+    append(store, &LogEntry::Decided { height, id });
+    FullBlock {
+        height,
+        id,
+        block: Some(Arc::unwrap_or_clone(block)),
+        bundles: bundles.to_vec(),
+    }
+}
+
+fn base(store: &mut Store<MemDisk>) {
+    for entry in [LogEntry::BaseBegin, LogEntry::Incarnation(Incarnation(1)), LogEntry::BaseEnd] {
+        append(store, &entry);
+    }
+}
+
+/// A snapshot with one chunk, durable.
+fn snapshot(store: &mut Store<MemDisk>, height: u64) {
+    let digest = Digest([height as u8; 32]);
+    let mut writer = store.begin_snapshot(Height(height), vec![1, 2], &[digest]).unwrap();
+    assert_eq!(writer.needed().iter().copied().collect::<Vec<_>>(), [0]);
+    store.write_chunk(&mut writer, 0, &height.to_le_bytes()).unwrap();
+    store.commit_snapshot(writer).unwrap();
+}
+
+#[test]
+fn every_kind_of_entry_comes_back_in_order() {
+    let mut store = new();
+    let statement = Statement::new(Kind::new("vote"), View(3), Height(4), Digest([5; 32]));
+    let (one, payload) = block(1, 1, &[bundle(1, 10)]);
+    let entries = [
+        LogEntry::Incarnation(Incarnation(7)),
+        LogEntry::Record(b"record".to_vec()),
+        LogEntry::Guard(statement),
+        LogEntry::Floors(Floors {
+            height: Height(2),
+            views: vec![(Kind::new("vote"), View(1))],
+        }),
+        LogEntry::Block(one.clone(), payload),
+        LogEntry::Body(bundle(1, 10)),
+        LogEntry::Decided {
+            height: Height(1),
+            id: one.id(),
+        },
+        LogEntry::Certificate(vec![1; 300]),
+        LogEntry::Proof(Vec::new()),
+        LogEntry::BaseBegin,
+        LogEntry::BaseEnd,
+    ];
+    for (n, entry) in (1..).zip(&entries) {
+        store.append(Mark(n), entry).unwrap();
+        assert_eq!((store.appended(), store.durable()), (Mark(n), Mark(0)));
+    }
+    assert!(store.buffered() > 0);
+    assert_eq!(store.write_and_sync().unwrap(), Mark(11));
+    assert_eq!((store.durable(), store.buffered()), (Mark(11), 0));
+    let (_, found) = open(store.into_disk()).unwrap();
+    let expected = entries.into_iter().filter(|entry| !matches!(entry, LogEntry::Body(_)));
+    assert_eq!(found, expected.collect::<Vec<_>>());
+    let _: Slot = statement.slot();
+}
+
+#[test]
+fn decided_blocks_are_loaded_whole_before_and_after_a_restart() {
+    let mut store = new();
+    let mut decided = Vec::new();
+    for height in 1..=20 {
+        let bundles: Vec<_> = (0..height % 4).map(|i| bundle(height * 10 + i, 100 * i as usize)).collect();
+        decided.push(decide(&mut store, height, &bundles));
+        if height % 3 == 0 {
+            store.write_and_sync().unwrap();
+        }
+    }
+    let id = BlockId::null(Height(21));
+    append(&mut store, &LogEntry::Decided { height: Height(21), id });
+    decided.push(FullBlock::null(Height(21)));
+    for restarted in [false, true] {
+        assert_eq!(store.kept(), (Height(1), Height(21)));
+        for full in &decided {
+            assert_eq!(store.load(full.height).unwrap().as_ref(), Some(full), "restarted: {restarted}");
+        }
+        assert_eq!(store.load(Height(22)).unwrap(), None);
+        assert_eq!(store.load(Height(0)).unwrap(), None);
+        let ids: Vec<BlockId> = decided.iter().map(|full| full.id).collect();
+        assert_eq!(store.decided_ids(Height(1), 100).unwrap(), ids);
+        assert_eq!(store.decided_ids(Height(5), 3).unwrap(), ids[4..7]);
+        assert!(store.decided_ids(Height(22), 3).unwrap().is_empty());
+        store.write_and_sync().unwrap();
+        store = open(store.into_disk()).unwrap().0;
+    }
+}
+
+#[test]
+fn a_body_is_copied_once_and_written_once() {
+    let mut store = new();
+    let body = bundle(1, 1000);
+    append(&mut store, &LogEntry::Body(Arc::clone(&body)));
+    append(&mut store, &LogEntry::Body(Arc::clone(&body)));
+    assert_eq!(store.ledger().body_bytes_copied, body.size() as u64);
+    assert_eq!(store.body(body.digest()).unwrap(), Some(Arc::clone(&body)));
+    store.write_and_sync().unwrap();
+    assert_eq!(store.body(body.digest()).unwrap(), Some(Arc::clone(&body)));
+    let ledger = *store.ledger();
+    assert_eq!((ledger.log_writes, ledger.syncs), (1, 1));
+    assert!(ledger.log_bytes <= 2048, "{}", ledger.log_bytes);
+    let (mut store, _) = open(store.into_disk()).unwrap();
+    assert_eq!(store.body(body.digest()).unwrap(), Some(body));
+    assert_eq!(store.body(bundle(2, 1).digest()).unwrap(), None);
+}
+
+#[test]
+fn the_same_bundle_in_two_blocks_is_found_in_both() {
+    let mut store = new();
+    let body = bundle(1, 50);
+    let first = decide(&mut store, 1, &[Arc::clone(&body)]);
+    // Not appended again: decided a moment ago.
+    let (again, payload) = block(2, 1, &[Arc::clone(&body)]);
+    append(&mut store, &LogEntry::Block(Arc::clone(&again), payload));
+    let id = again.id();
+    append(&mut store, &LogEntry::Decided { height: Height(2), id });
+    store.write_and_sync().unwrap();
+    let (mut store, _) = open(store.into_disk()).unwrap();
+    assert_eq!(store.load(Height(1)).unwrap(), Some(first));
+    assert_eq!(store.load(Height(2)).unwrap().unwrap().bundles, [body]);
+}
+
+#[test]
+fn contradictions_and_gaps_are_refused() {
+    let mut store = new();
+    let full = decide(&mut store, 1, &[bundle(1, 1)]);
+    let again = LogEntry::Decided {
+        height: Height(1),
+        id: full.id,
+    };
+    append(&mut store, &again);
+    let other = LogEntry::Decided {
+        height: Height(1),
+        id: BlockId::null(Height(1)),
+    };
+    let refused = store.append(Mark(99), &other);
+    assert!(matches!(refused, Err(Fault::Contradiction { .. })), "{refused:?}");
+    let gap = LogEntry::Decided {
+        height: Height(3),
+        id: BlockId::null(Height(3)),
+    };
+    assert!(matches!(store.append(Mark(99), &gap), Err(Fault::Contradiction { .. })));
+    let (second, payload) = block(2, 1, &[bundle(2, 1)]);
+    let decided = LogEntry::Decided {
+        height: Height(2),
+        id: second.id(),
+    };
+    assert!(matches!(store.append(Mark(99), &decided), Err(Fault::MissingBlock { .. })));
+    append(&mut store, &LogEntry::Block(second, payload));
+    assert!(matches!(store.append(Mark(99), &decided), Err(Fault::MissingBody { .. })));
+    append(&mut store, &LogEntry::Body(bundle(2, 1)));
+    append(&mut store, &decided);
+    assert_eq!(store.kept(), (Height(1), Height(2)));
+}
+
+#[test]
+fn a_damaged_body_is_never_served() {
+    let mut store = new();
+    let full = decide(&mut store, 1, &[bundle(1, 600)]);
+    store.write_and_sync().unwrap();
+    for height in 2..10 {
+        decide(&mut store, height, &[bundle(height, 10)]);
+        store.write_and_sync().unwrap();
+    }
+    let at = store.index.body(&full.bundles[0].digest()).unwrap();
+    assert!(store.disk_mut().flip(0, at.offset + 300, 4));
+    assert!(matches!(store.load(Height(1)), Err(Fault::Damaged { .. })));
+    assert!(matches!(store.body(full.bundles[0].digest()), Err(Fault::Damaged { .. })));
+    assert!(matches!(open(store.into_disk()), Err(Fault::Damaged { .. })));
+}
+
+/// Heights go on for ever inside a fixed number of segments, once snapshots and bases are written.
+#[test]
+fn segments_are_used_again_once_base_and_snapshot_allow_it() {
+    let mut store = new();
+    let (mut bases, mut kept_least) = (0, u64::MAX);
+    for height in 1..=2_000u64 {
+        decide(&mut store, height, &[bundle(height, 400)]);
+        if height % 2 == 0 {
+            store.write_and_sync().unwrap();
+        }
+        if height % 50 == 0 {
+            snapshot(&mut store, height);
+        }
+        if store.rolled() {
+            base(&mut store);
+            bases += 1;
+        }
+        if height > 500 {
+            let (first, last) = store.kept();
+            kept_least = kept_least.min(last.0 - first.0);
+        }
+        if height % 333 == 0 {
+            store.write_and_sync().unwrap();
+            store = open(store.into_disk()).unwrap().0;
+        }
+    }
+    assert!(store.disk().segments() <= 4 + 6, "{}", store.disk().segments());
+    assert!(bases >= 50, "{bases}");
+    // Each height takes less than a kilobyte of the four segments that are kept.
+    assert!(kept_least > 40, "{kept_least}");
+    let (first, last) = store.kept();
+    for height in first.0..=last.0 {
+        assert_eq!(store.load(Height(height)).unwrap().unwrap().bundles, [bundle(height, 400)]);
+    }
+    assert_eq!(store.load(first.minus(1)).unwrap(), None);
+}
+
+#[test]
+fn without_a_base_or_a_snapshot_nothing_is_let_go() {
+    for (with_base, with_snapshot) in [(false, true), (true, false)] {
+        let mut store = new();
+        for height in 1..=300u64 {
+            decide(&mut store, height, &[bundle(height, 400)]);
+            store.write_and_sync().unwrap();
+            if with_snapshot && height % 20 == 0 {
+                snapshot(&mut store, height);
+            }
+            if store.rolled() && with_base {
+                base(&mut store);
+            }
+        }
+        assert_eq!(store.kept(), (Height(1), Height(300)), "{with_base} {with_snapshot}");
+        let (mut store, _) = open(store.into_disk()).unwrap();
+        assert!(store.load(Height(1)).unwrap().is_some());
+    }
+}
+
+#[test]
+fn a_disk_that_may_not_grow_stops_the_store() {
+    let mut store = new();
+    let filled = (1..).find_map(|height| {
+        let body = LogEntry::Body(bundle(height, 4000));
+        store.append(Mark(height), &body).err()
+    });
+    assert_eq!(filled, Some(Fault::Budget { limit: 1 << 20 }));
+    assert_eq!(store.write_and_sync(), Err(Fault::Stopped));
+    assert!(store.disk().used_bytes() <= 1 << 20);
+}
+
+/// A body that waits for very long lives on, however often the segments are used again.
+#[test]
+fn what_is_undecided_is_moved_out_of_segments_that_go() {
+    let mut store = new();
+    let waiting = [bundle(50_000, 700), bundle(50_001, 300)];
+    let (far, far_payload) = block(5_000, 1, &waiting[1..]);
+    append(&mut store, &LogEntry::Body(Arc::clone(&waiting[0])));
+    append(&mut store, &LogEntry::Body(Arc::clone(&waiting[1])));
+    append(&mut store, &LogEntry::Block(Arc::clone(&far), far_payload));
+    for height in 1..=1_000u64 {
+        decide(&mut store, height, &[bundle(height, 500)]);
+        store.write_and_sync().unwrap();
+        if height % 25 == 0 {
+            snapshot(&mut store, height);
+        }
+        if store.rolled() {
+            base(&mut store);
+        }
+        if height % 100 == 99 {
+            let (again, entries) = open(store.into_disk()).unwrap();
+            store = again;
+            let found = entries.iter().any(|entry| matches!(entry, LogEntry::Block(block, _) if *block == far));
+            assert!(found, "the undecided block is gone at height {height}");
+        }
+    }
+    assert!(store.kept().0 > Height(500));
+    for body in &waiting {
+        assert_eq!(store.body(body.digest()).unwrap().as_ref(), Some(body));
+    }
+    // One of them is decided at last, where it is now.
+    let full = decide(&mut store, 1_001, &waiting[..1]);
+    store.write_and_sync().unwrap();
+    assert_eq!(store.load(Height(1_001)).unwrap(), Some(full));
+}
+
+#[test]
+fn a_base_is_asked_for_once_for_each_segment() {
+    let mut store = new();
+    assert!(!store.rolled(), "the first segment needs none");
+    let mut asked = 0;
+    let mut height = 0;
+    while store.log.generation() < 6 {
+        height += 1;
+        decide(&mut store, height, &[bundle(height, 900)]);
+        if store.rolled() {
+            asked += 1;
+            assert!(!store.rolled());
+            base(&mut store);
+        }
+    }
+    assert_eq!(asked, 5);
+    // A base that was not finished does not count after a restart.
+    append(&mut store, &LogEntry::BaseBegin);
+    store.write_and_sync().unwrap();
+    let (mut store, _) = open(store.into_disk()).unwrap();
+    assert!(!store.rolled(), "the base before it stands in this segment");
+    while store.log.generation() < 7 {
+        height += 1;
+        decide(&mut store, height, &[bundle(height, 900)]);
+    }
+    store.write_and_sync().unwrap();
+    let (mut store, _) = open(store.into_disk()).unwrap();
+    assert!(store.rolled(), "it was wanted before the restart");
+}
+
+/// Where a base is larger than a segment it is not written without end.
+#[test]
+fn a_large_base_is_not_written_again_and_again() {
+    let mut store = new();
+    let mut bases = 0;
+    let mut appended = 0u64;
+    for height in 1..=400u64 {
+        decide(&mut store, height, &[bundle(height, 900)]);
+        appended += 1_500;
+        while store.rolled() {
+            append(&mut store, &LogEntry::BaseBegin);
+            for _ in 0..40 {
+                append(&mut store, &LogEntry::Record(vec![1; 1000]));
+            }
+            append(&mut store, &LogEntry::BaseEnd);
+            bases += 1;
+        }
+        if height % 4 == 0 {
+            store.write_and_sync().unwrap();
+        }
+        if height % 20 == 0 {
+            snapshot(&mut store, height);
+        }
+    }
+    assert!(bases > 3 && bases <= 1 + appended / 40_000, "{bases} bases for {appended} bytes");
+}
+
+#[test]
+fn an_older_image_of_the_disk_is_an_older_state() {
+    let mut store = new();
+    decide(&mut store, 1, &[bundle(1, 10)]);
+    store.write_and_sync().unwrap();
+    let image = store.disk().clone();
+    for height in 2..100 {
+        decide(&mut store, height, &[bundle(height, 300)]);
+        store.write_and_sync().unwrap();
+    }
+    let (mut older, entries) = open(image).unwrap();
+    assert_eq!(entries.len(), 2);
+    assert_eq!(older.kept(), (Height(1), Height(1)));
+    decide(&mut older, 2, &[bundle(77, 10)]);
+    older.write_and_sync().unwrap();
+}
+
+#[test]
+fn limits_that_do_not_fit_into_a_segment_are_refused() {
+    let mut too_large = config();
+    too_large.limits.bundle_bytes_max = SEGMENT;
+    let refused = Store::open(MemDisk::new(SEGMENT, PAGE), too_large, &mut |_| {}).err();
+    assert!(matches!(refused, Some(Fault::TooLarge { .. })), "{refused:?}");
+}
+
+#[test]
+fn a_state_from_elsewhere_lets_the_heights_go_on_after_it() {
+    let mut store = new();
+    decide(&mut store, 1, &[bundle(1, 10)]);
+    let (dead, payload) = block(7, 1, &[bundle(2, 10)]);
+    append(&mut store, &LogEntry::Block(dead, payload));
+    snapshot(&mut store, 40);
+    assert_eq!(store.kept(), (Height(41), Height(40)));
+    assert_eq!(store.load(Height(1)).unwrap(), None);
+    let full = decide(&mut store, 41, &[bundle(41, 10)]);
+    store.write_and_sync().unwrap();
+    let (mut store, _) = open(store.into_disk()).unwrap();
+    assert_eq!(store.kept(), (Height(41), Height(41)));
+    assert_eq!(store.load(Height(41)).unwrap(), Some(full));
+    let _ = PayloadId::ZERO;
+}
+
+/// The snapshot is durable and the decided heights under it are not: it stands for them.
+#[test]
+fn a_snapshot_may_be_newer_than_the_log() {
+    let mut store = new();
+    decide(&mut store, 1, &[bundle(1, 10)]);
+    store.write_and_sync().unwrap();
+    decide(&mut store, 2, &[bundle(2, 10)]);
+    snapshot(&mut store, 2);
+    let mut disk = store.into_disk();
+    disk.crash(Keep::Nothing);
+    let (mut store, _) = open(disk).unwrap();
+    assert_eq!(store.kept().1, Height(2));
+    decide(&mut store, 3, &[bundle(3, 10)]);
+    store.write_and_sync().unwrap();
+    let (mut store, _) = open(store.into_disk()).unwrap();
+    assert_eq!(store.kept(), (Height(3), Height(3)));
+    assert!(store.load(Height(3)).unwrap().is_some());
+}
+
+fn damage_newest(disk: &mut MemDisk, prefix: &str) {
+    let names = disk.blobs().unwrap().into_iter().map(|(name, _)| name);
+    let newest = names.filter(|name| name.starts_with(prefix)).max().unwrap();
+    assert!(disk.flip_blob(&newest, 3, 1));
+}
+
+#[test]
+fn a_damaged_snapshot_is_passed_over_only_if_the_log_reaches_back() {
+    for damage in ["snapshot-", "chunks-"] {
+        // The log still has everything from the older one on.
+        let mut store = new();
+        for height in 1..=30 {
+            decide(&mut store, height, &[bundle(height, 10)]);
+            if height % 10 == 0 {
+                snapshot(&mut store, height);
+            }
+        }
+        store.write_and_sync().unwrap();
+        let mut disk = store.into_disk();
+        damage_newest(&mut disk, damage);
+        let (mut store, _) = open(disk).unwrap();
+        let newest = store.newest_snapshot().unwrap().unwrap();
+        assert_eq!(newest.height(), Height(20), "{damage}");
+        assert_eq!(store.snapshot_chunk(&newest, 0).unwrap(), 20u64.to_le_bytes());
+        assert!(store.load(Height(21)).unwrap().is_some());
+        // The next one takes the place of the damaged one, also at the same height.
+        snapshot(&mut store, 30);
+        let (store, _) = open(store.into_disk()).unwrap();
+        assert_eq!(store.newest_snapshot().unwrap().unwrap().height(), Height(30));
+
+        // Segments below the newest one have been used again.
+        let mut store = new();
+        for height in 1..=600 {
+            decide(&mut store, height, &[bundle(height, 500)]);
+            store.write_and_sync().unwrap();
+            if store.rolled() {
+                base(&mut store);
+            }
+            if height % 300 == 0 {
+                snapshot(&mut store, height);
+            }
+        }
+        for height in 601..=800 {
+            decide(&mut store, height, &[bundle(height, 500)]);
+            store.write_and_sync().unwrap();
+            if store.rolled() {
+                base(&mut store);
+            }
+        }
+        assert!(store.kept().0 > Height(301));
+        let mut disk = store.into_disk();
+        damage_newest(&mut disk, damage);
+        let refused = open(disk).err();
+        assert!(matches!(refused, Some(Fault::DamagedSnapshot { .. })), "{refused:?}");
+    }
+}
+
+#[test]
+fn snapshots_that_are_gone_are_noticed() {
+    let mut store = new();
+    for height in 1..=600 {
+        decide(&mut store, height, &[bundle(height, 500)]);
+        store.write_and_sync().unwrap();
+        if store.rolled() {
+            base(&mut store);
+        }
+        if height % 100 == 0 {
+            snapshot(&mut store, height);
+        }
+    }
+    assert!(store.kept().0 > Height(1));
+    let mut disk = store.into_disk();
+    for (name, _) in disk.blobs().unwrap() {
+        disk.blob_delete(&name).unwrap();
+    }
+    assert!(matches!(open(disk).err(), Some(Fault::Gap { .. })));
+}
