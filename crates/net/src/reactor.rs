@@ -22,6 +22,7 @@ pub use config::{
 
 use crate::frame::Refusal;
 use crate::lanes::{Loss, Oversize};
+use crate::session::Session;
 use crate::tls;
 use bytes::Bytes;
 use mio::{Events, Poll, Token, Waker};
@@ -111,6 +112,9 @@ impl Reactor {
             Security::Plain => (None, None),
             Security::Tls(key) => {
                 let committee: Vec<_> = config.peers.iter().map(|peer| peer.key).collect();
+                // The TLS library gathers entropy for its first random number, which takes many milliseconds:
+                // now, and not inside the loop.
+                drop(Session::dial(&tls::dial_replica(key.public())?));
                 (Some(tls::listen_to_peers(key, &committee)?), Some(tls::listen_to_clients(key)?))
             }
         };

@@ -332,6 +332,21 @@ fn a_replica_with_another_key_is_refused_in_both_directions() {
 }
 
 #[test]
+fn a_member_of_the_committee_cannot_speak_for_another() {
+    let mut stage = Stage::new(3, true);
+    let mut a = stage.start(0);
+    let mut config = stage.config(1, 1);
+    config.security = Security::Tls(key(2));
+    config.peers[1].key = key(2).public();
+    let mut two_as_one = Node::new(config);
+    stage.until(&mut [&mut a, &mut two_as_one], |nodes| {
+        let reason = Refusal::OtherReplica.reason();
+        nodes.iter().all(|node| node.is_refused(reason))
+    });
+    assert!(!a.seen.contains(&Seen::Up(1)));
+}
+
+#[test]
 fn who_differs_is_told_why_and_comes_back() {
     type Change = fn(&mut Identity);
     let cases: [(Change, &str); 3] = [

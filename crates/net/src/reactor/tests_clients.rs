@@ -1,12 +1,12 @@
 //! Clients and strangers.
 
 use super::*;
-use crate::frame::{Assembler, client_frame_bytes};
+use crate::frame::{Assembler, client_frame_bytes, client_header, put_control};
 use crate::session::Session;
 use crate::tls;
 use quorate_types::Wire;
 use quorate_types::limits::{CLIENT_OUTGOING_BYTES_MAX, FRAME_BYTES_MAX, HANDSHAKE_NS_MAX};
-use quorate_types::wire::FromReplica;
+use quorate_types::wire::{FromReplica, PeerHello, VERSION};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -78,8 +78,6 @@ impl Guest {
         }
     }
 }
-
-use crate::frame::client_header;
 
 fn serve(stage: &Stage, change: impl FnOnce(&mut NetConfig)) -> Node {
     let mut config = stage.config(0, 1);
@@ -217,14 +215,32 @@ fn oversize_frames_and_garbage_are_refused_with_the_reason() {
 
 #[test]
 fn strangers_on_the_port_of_peers_are_refused_with_the_reason() {
-    let mut stage = Stage::new(2, false);
-    let mut node = stage.start(0);
-    let address = stage.peers[0].address;
+    let mut stage = Stage::new(3, false);
+    let mut node = stage.start(1);
+    let address = stage.peers[1].address;
     let mut odd = u32::MAX.to_le_bytes().to_vec();
     odd.extend_from_slice(&[0; 20]);
-    for (bytes, reason) in
-        [(odd, "frame too large"), (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), "unknown lane")]
-    {
+    let mut cases =
+        vec![(odd, "frame too large"), (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), "unknown lane")];
+    // The right end of a link is known, higher than ours, and not ourselves.
+    for id in [0, 1, 3, u16::MAX] {
+        let Identity { cluster, epoch, protocol, incarnation, .. } = stage.config(0, 1).identity;
+        let hello = PeerHello {
+            version: VERSION,
+            cluster,
+            epoch,
+            protocol,
+            id: ReplicaId(id),
+            incarnation,
+            heard: Incarnation(0),
+            next: [0; 3],
+        };
+        let mut bytes = Vec::new();
+        put_control(&mut bytes, frame::HELLO, &hello.to_bytes());
+        cases.push((bytes, Refusal::OtherReplica.reason()));
+    }
+    for (bytes, reason) in cases {
+        node.seen.clear();
         let mut stranger = Guest::with(address, Session::plain());
         stranger.raw(&bytes);
         until(&mut stage, &mut node, &mut [&mut stranger], |_, guests| guests[0].closed);
