@@ -179,7 +179,8 @@ fn walk<D: Disk>(
     segment: &mut [u8],
     each: &mut Each<'_>,
 ) -> Result<Tail, Fault> {
-    let mut tail = Tail { generation: 0, offset: segment.len(), inside: false, sync: 1, start: None, note: 0 };
+    let mut tail =
+        Tail { generation: 0, offset: segment.len(), inside: false, sync: 1, start: None, note: 0 };
     let mut generation = inventory.floor;
     while let Some(slot) = inventory.slots.get(&generation) {
         let start = inventory.starts.get(to_usize(*slot)).copied().flatten();

@@ -36,10 +36,7 @@ pub(super) fn new() -> Store<MemDisk> {
 
 /// The n-th bundle of every test, with `bytes` bytes of request.
 pub(super) fn bundle(n: u64, bytes: usize) -> Arc<Bundle> {
-    let session = SessionId {
-        height: Height(1),
-        index: 0,
-    };
+    let session = SessionId { height: Height(1), index: 0 };
     let mut builder = BundleBuilder::new(BundleKind::Requests, PublicKey([3; 32]), session, BundleNo(n + 1));
     builder.push(&vec![n as u8; bytes]);
     let authenticator = if n.is_multiple_of(2) {
@@ -51,9 +48,7 @@ pub(super) fn bundle(n: u64, bytes: usize) -> Arc<Bundle> {
 }
 
 pub(super) fn block(height: u64, view: u64, bundles: &[Arc<Bundle>]) -> (Arc<Block>, Arc<Payload>) {
-    let payload = Payload {
-        bundles: bundles.iter().map(|bundle| bundle.digest()).collect(),
-    };
+    let payload = Payload { bundles: bundles.iter().map(|bundle| bundle.digest()).collect() };
     let block = Block {
         parent: BlockId::ZERO,
         height: Height(height),
@@ -81,12 +76,7 @@ fn decide(store: &mut Store<MemDisk>, height: u64, bundles: &[Arc<Bundle>]) -> F
     let id = block.id();
     let height = Height(height);
     append(store, &LogEntry::Decided { height, id });
-    FullBlock {
-        height,
-        id,
-        block: Some(Arc::unwrap_or_clone(block)),
-        bundles: bundles.to_vec(),
-    }
+    FullBlock { height, id, block: Some(Arc::unwrap_or_clone(block)), bundles: bundles.to_vec() }
 }
 
 fn base(store: &mut Store<MemDisk>) {
@@ -113,16 +103,10 @@ fn every_kind_of_entry_comes_back_in_order() {
         LogEntry::Incarnation(Incarnation(7)),
         LogEntry::Record(b"record".to_vec()),
         LogEntry::Guard(statement),
-        LogEntry::Floors(Floors {
-            height: Height(2),
-            views: vec![(Kind::new("vote"), View(1))],
-        }),
+        LogEntry::Floors(Floors { height: Height(2), views: vec![(Kind::new("vote"), View(1))] }),
         LogEntry::Block(one.clone(), payload),
         LogEntry::Body(bundle(1, 10)),
-        LogEntry::Decided {
-            height: Height(1),
-            id: one.id(),
-        },
+        LogEntry::Decided { height: Height(1), id: one.id() },
         LogEntry::Certificate(vec![1; 300]),
         LogEntry::Proof(Vec::new()),
         LogEntry::BaseBegin,
@@ -209,27 +193,15 @@ fn the_same_bundle_in_two_blocks_is_found_in_both() {
 fn contradictions_and_gaps_are_refused() {
     let mut store = new();
     let full = decide(&mut store, 1, &[bundle(1, 1)]);
-    let again = LogEntry::Decided {
-        height: Height(1),
-        id: full.id,
-    };
+    let again = LogEntry::Decided { height: Height(1), id: full.id };
     append(&mut store, &again);
-    let other = LogEntry::Decided {
-        height: Height(1),
-        id: BlockId::null(Height(1)),
-    };
+    let other = LogEntry::Decided { height: Height(1), id: BlockId::null(Height(1)) };
     let refused = store.append(Mark(99), &other);
     assert!(matches!(refused, Err(Fault::Contradiction { .. })), "{refused:?}");
-    let gap = LogEntry::Decided {
-        height: Height(3),
-        id: BlockId::null(Height(3)),
-    };
+    let gap = LogEntry::Decided { height: Height(3), id: BlockId::null(Height(3)) };
     assert!(matches!(store.append(Mark(99), &gap), Err(Fault::Contradiction { .. })));
     let (second, payload) = block(2, 1, &[bundle(2, 1)]);
-    let decided = LogEntry::Decided {
-        height: Height(2),
-        id: second.id(),
-    };
+    let decided = LogEntry::Decided { height: Height(2), id: second.id() };
     assert!(matches!(store.append(Mark(99), &decided), Err(Fault::MissingBlock { .. })));
     append(&mut store, &LogEntry::Block(second, payload));
     assert!(matches!(store.append(Mark(99), &decided), Err(Fault::MissingBody { .. })));
@@ -344,7 +316,8 @@ fn what_is_undecided_is_moved_out_of_segments_that_go() {
         if height % 100 == 99 {
             let (again, entries) = open(store.into_disk()).unwrap();
             store = again;
-            let found = entries.iter().any(|entry| matches!(entry, LogEntry::Block(block, _) if *block == far));
+            let found =
+                entries.iter().any(|entry| matches!(entry, LogEntry::Block(block, _) if *block == far));
             assert!(found, "the undecided block is gone at height {height}");
         }
     }

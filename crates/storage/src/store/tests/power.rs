@@ -108,12 +108,8 @@ impl Host {
         let (block, payload) = block(height, 1, &bundles);
         let id = block.id();
         self.append(&LogEntry::Block(Arc::clone(&block), payload))?;
-        let full = FullBlock {
-            height: Height(height),
-            id,
-            block: Some(Arc::unwrap_or_clone(block)),
-            bundles,
-        };
+        let full =
+            FullBlock { height: Height(height), id, block: Some(Arc::unwrap_or_clone(block)), bundles };
         self.decided.insert(height, full);
         self.append(&LogEntry::Decided { height: Height(height), id })?;
         Ok(())
