@@ -113,6 +113,7 @@ enum Session {
 /// A client.
 ///
 /// Call [`Core::poll`] until `None` after every other call, and [`Core::tick`] when [`Core::deadline`] has come.
+/// Say with [`Core::link`] which replicas can be reached: nothing is sent to one that is not up.
 #[derive(Debug)]
 pub struct Core {
     settings: Settings,
@@ -217,16 +218,17 @@ impl Core {
     /// A connection was made, has ended, or could not be made.
     pub fn link(&mut self, now: Time, replica: ReplicaId, state: LinkState) {
         self.advance(now);
-        match self.links.get_mut(replica.index()) {
-            Some(link) if *link != Some(state) => *link = Some(state),
+        let before = match self.links.get_mut(replica.index()) {
+            Some(link) if *link != Some(state) => link.replace(state),
             _ => return,
-        }
+        };
         let is_leader = replica == self.leader.get();
         match state {
             LinkState::Up => {
-                // What was written to an earlier connection may be lost with it.
                 for flight in flights(&mut self.session, &mut self.slots) {
-                    if flight.everyone || is_leader {
+                    // What was written to an earlier connection may be lost with it, and a reply to what was
+                    // executed before this connection stood went nowhere.
+                    if flight.everyone || is_leader || before.is_none() && flight.is_out {
                         send(&mut self.outputs, replica, flight);
                     }
                 }
@@ -315,7 +317,7 @@ impl Core {
         let leader = self.leader.get();
         let mut out = Sender::new(&self.links, &mut self.outputs, &mut self.wake);
         match out.state(leader) {
-            Some(LinkState::Up) => send(out.outputs, leader, &flight),
+            Some(LinkState::Up) => send(out.outputs, leader, &mut flight),
             Some(LinkState::Down) => out.ask_all(self.now, &self.settings, &mut flight),
             // Its connection is being made: the bundle leaves when that has ended one way or the other.
             None => {}
@@ -341,7 +343,8 @@ fn flights<'a>(
     opening.into_iter().chain(flying)
 }
 
-fn send(outputs: &mut VecDeque<Output>, to: ReplicaId, flight: &Flight) {
+fn send(outputs: &mut VecDeque<Output>, to: ReplicaId, flight: &mut Flight) {
+    flight.is_out = true;
     let frame = flight.frame.clone();
     outputs.push_back(Output::Send { to, frame });
 }
@@ -376,7 +379,7 @@ impl<'a> Sender<'a> {
         self.wake_at(flight.retry_at);
     }
 
-    fn once_more(&mut self, leader: ReplicaId, flight: &Flight) {
+    fn once_more(&mut self, leader: ReplicaId, flight: &mut Flight) {
         if flight.everyone {
             self.send_all(flight);
         } else if self.state(leader) == Some(LinkState::Up) {
@@ -384,7 +387,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    fn send_all(&mut self, flight: &Flight) {
+    fn send_all(&mut self, flight: &mut Flight) {
         for (index, link) in self.links.iter().enumerate() {
             if let (Some(LinkState::Up), Ok(id)) = (link, u16::try_from(index)) {
                 send(self.outputs, ReplicaId(id), flight);

@@ -55,20 +55,11 @@ fn main() {
         let _ = std::hint::black_box(VerifyKey::register(Scheme::Ed25519, signers[0].public()));
     });
     println!("sign {sign:.1}   check alone {single:.1}   register a key {register:.1}");
-    println!(
-        "{:>5} {:>14} {:>8} {:>17}",
-        "batch", "distinct keys", "4 keys", "committee tables"
-    );
+    println!("{:>5} {:>14} {:>8} {:>17}", "batch", "distinct keys", "4 keys", "committee tables");
     for count in [2, 4, 8, 32, 64, 128, 256] {
         let batch_of = |distinct: usize| {
             let signed: Vec<(usize, [u8; 32], Signature)> = (0..count)
-                .map(|i| {
-                    (
-                        i % distinct,
-                        [i as u8; 32],
-                        signers[i % distinct].sign(&[i as u8; 32]),
-                    )
-                })
+                .map(|i| (i % distinct, [i as u8; 32], signers[i % distinct].sign(&[i as u8; 32])))
                 .collect();
             measure(count, || {
                 let mut batch = Batch::with_capacity(count);
@@ -86,33 +77,18 @@ fn main() {
             f: 0,
             members: signers[..n]
                 .iter()
-                .map(|signer| Member {
-                    sign: signer.public(),
-                    link: signer.public(),
-                })
+                .map(|signer| Member { sign: signer.public(), link: signer.public() })
                 .collect(),
         };
         let Ok(tables) = CommitteeKeys::new(Scheme::Ed25519, &committee) else {
             continue;
         };
-        let votes: Vec<(ReplicaId, [u8; 32], Signature)> = (0..count)
-            .map(|i| (ReplicaId((i % n) as u16), message, signers[i % n].sign(&message)))
-            .collect();
+        let votes: Vec<(ReplicaId, [u8; 32], Signature)> =
+            (0..count).map(|i| (ReplicaId((i % n) as u16), message, signers[i % n].sign(&message))).collect();
         let by_tables = measure(count, || {
-            let claims = votes
-                .iter()
-                .map(|(by, preimage, signature)| (*by, preimage, signature));
-            assert!(
-                tables
-                    .check(claims, &mut Ledger::default())
-                    .into_iter()
-                    .all(|holds| holds)
-            );
+            let claims = votes.iter().map(|(by, preimage, signature)| (*by, preimage, signature));
+            assert!(tables.check(claims, &mut Ledger::default()).into_iter().all(|holds| holds));
         });
-        println!(
-            "{count:>5} {:>14.1} {:>8.1} {by_tables:>17.1}",
-            batch_of(count),
-            batch_of(4.min(count))
-        );
+        println!("{count:>5} {:>14.1} {:>8.1} {by_tables:>17.1}", batch_of(count), batch_of(4.min(count)));
     }
 }

@@ -40,9 +40,7 @@ impl Wire for AggregateSignature {
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         match reader.u8()? {
-            0 => reader
-                .list("signatures", REPLICAS_MAX, 64, Signature::decode)
-                .map(Self::List),
+            0 => reader.list("signatures", REPLICAS_MAX, 64, Signature::decode).map(Self::List),
             _ => Err(DecodeError::Tag("aggregate signature")),
         }
     }

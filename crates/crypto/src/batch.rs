@@ -58,11 +58,7 @@ impl<'a> Batch<'a> {
     /// An empty batch with room for `count` signatures.
     #[must_use]
     pub fn with_capacity(count: usize) -> Self {
-        Self {
-            verdicts: Vec::with_capacity(count),
-            entries: Vec::with_capacity(count),
-            singles: 0,
-        }
+        Self { verdicts: Vec::with_capacity(count), entries: Vec::with_capacity(count), singles: 0 }
     }
 
     /// Adds a signature of `key` on `message`. What is malformed is decided here and spoils no equation.
@@ -135,11 +131,7 @@ impl<'a> Batch<'a> {
             if entries.len() < 2 {
                 singles = singles.saturating_add(entries.len());
                 for entry in entries {
-                    note(
-                        &mut self.verdicts,
-                        entry,
-                        ed25519::holds(entry.minus_a, &entry.parsed),
-                    );
+                    note(&mut self.verdicts, entry, ed25519::holds(entry.minus_a, &entry.parsed));
                 }
                 continue;
             }
@@ -147,12 +139,8 @@ impl<'a> Batch<'a> {
             // signer in one piece.
             entries.sort_unstable_by_key(|entry| (entry.slot, entry.key.public()));
             draw_coefficients(entries);
-            let mut bisection = Bisection {
-                sum_of: &sum_of,
-                verdicts: &mut self.verdicts,
-                bad: 0,
-                singles: 0,
-            };
+            let mut bisection =
+                Bisection { sum_of: &sum_of, verdicts: &mut self.verdicts, bad: 0, singles: 0 };
             bisection.settle(entries, &sum_of(entries));
             singles = singles.saturating_add(bisection.singles);
             ledger.batches = ledger.batches.saturating_add(1);
@@ -220,14 +208,8 @@ pub(crate) fn terms(entries: &[Entry<'_>]) -> Terms {
 /// Factors and points of the terms `-z R`.
 pub(crate) fn commitments<'a>(
     entries: &'a [Entry<'_>],
-) -> (
-    impl Iterator<Item = Scalar> + 'a,
-    impl Iterator<Item = EdwardsPoint> + 'a,
-) {
-    (
-        entries.iter().map(|entry| entry.coefficient),
-        entries.iter().map(|entry| entry.parsed.minus_r),
-    )
+) -> (impl Iterator<Item = Scalar> + 'a, impl Iterator<Item = EdwardsPoint> + 'a) {
+    (entries.iter().map(|entry| entry.coefficient), entries.iter().map(|entry| entry.parsed.minus_r))
 }
 
 fn sum_of_any(entries: &[Entry<'_>]) -> EdwardsPoint {

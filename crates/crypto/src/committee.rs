@@ -114,10 +114,7 @@ impl CommitteeKeys {
         if signatures.len() != signers.len() {
             return false;
         }
-        let claims = signers
-            .iter()
-            .zip(signatures)
-            .map(|(by, signature)| (by, preimage, signature));
+        let claims = signers.iter().zip(signatures).map(|(by, signature)| (by, preimage, signature));
         self.check(claims, ledger).into_iter().all(|holds| holds)
     }
 }
@@ -131,10 +128,7 @@ impl fmt::Debug for CommitteeKeys {
 fn sum_by(tables: &VartimeEdwardsPrecomputation, places: usize, entries: &[Entry<'_>]) -> EdwardsPoint {
     let terms = terms(entries);
     let mut factors = vec![Scalar::ZERO; places];
-    let by_slot = terms
-        .keys
-        .iter()
-        .map(|(slot, _, factor)| (slot.saturating_add(1), *factor));
+    let by_slot = terms.keys.iter().map(|(slot, _, factor)| (slot.saturating_add(1), *factor));
     for (place, factor) in std::iter::once((0, terms.base)).chain(by_slot) {
         if let Some(sum) = factors.get_mut(place) {
             *sum = factor;

@@ -65,10 +65,7 @@ pub(crate) fn vanishes(sum: &EdwardsPoint) -> bool {
 /// Which arithmetic the curve crate runs on this processor: `avx512`, `avx2`, `fiat` or `serial`. Part of
 /// every status and report, because it decides 30 to 40 % of the cost of a check.
 #[must_use]
-#[allow(
-    unexpected_cfgs,
-    reason = "the curve crate's own cfg, set for the whole build in .cargo/config.toml"
-)]
+#[allow(unexpected_cfgs, reason = "the curve crate's own cfg, set for the whole build in .cargo/config.toml")]
 pub fn curve_backend() -> &'static str {
     if cfg!(curve25519_dalek_backend = "fiat") {
         return "fiat";

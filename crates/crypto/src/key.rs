@@ -133,20 +133,16 @@ impl SigningKey {
                 Ok(pair) => Self::ed25519(pair),
                 Err(_) => unreachable!("any 32 bytes are an Ed25519 seed"),
             },
-            Scheme::Cheap => Self {
-                public: PublicKey(keyed_tag(seed.expose(), b"public")),
-                pair: Pair::Cheap,
-            },
+            Scheme::Cheap => {
+                Self { public: PublicKey(keyed_tag(seed.expose(), b"public")), pair: Pair::Cheap }
+            }
         }
     }
 
     fn ed25519(pair: Ed25519KeyPair) -> Self {
         let mut public = [0; 32];
         public.copy_from_slice(pair.public_key().as_ref());
-        Self {
-            public: PublicKey(public),
-            pair: Pair::Ed25519(Arc::new(pair)),
-        }
+        Self { public: PublicKey(public), pair: Pair::Ed25519(Arc::new(pair)) }
     }
 
     /// The Ed25519 key of an unencrypted PKCS#8 document (version 1 or 2).
@@ -154,9 +150,7 @@ impl SigningKey {
     /// # Errors
     /// [`BadKeyFile::NotEd25519`].
     pub fn from_pkcs8_der(der: &[u8]) -> Result<Self, BadKeyFile> {
-        Ed25519KeyPair::from_pkcs8(der)
-            .map(Self::ed25519)
-            .map_err(|_| BadKeyFile::NotEd25519)
+        Ed25519KeyPair::from_pkcs8(der).map(Self::ed25519).map_err(|_| BadKeyFile::NotEd25519)
     }
 
     /// The Ed25519 key of a PEM text, as [`SigningKey::to_pkcs8_pem`] and other tools write it.

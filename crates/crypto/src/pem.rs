@@ -38,11 +38,7 @@ pub(crate) fn decode(text: &str) -> Option<Secret<Vec<u8>>> {
     let digits = || body.bytes().filter(|byte| !byte.is_ascii_whitespace());
     let length = digits().count();
     let padding = digits().filter(|byte| *byte == b'=').count();
-    if length % 4 != 0
-        || padding > 2
-        || digits()
-            .skip(length.checked_sub(padding)?)
-            .any(|byte| byte != b'=')
+    if length % 4 != 0 || padding > 2 || digits().skip(length.checked_sub(padding)?).any(|byte| byte != b'=')
     {
         return None;
     }

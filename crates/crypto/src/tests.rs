@@ -32,8 +32,7 @@ fn zebra_accepts(key: &PublicKey, message: &[u8], signature: &Signature) -> bool
     let Ok(key) = ed25519_zebra::VerificationKey::try_from(key.0) else {
         return false;
     };
-    key.verify(&ed25519_zebra::Signature::from(signature.0), message)
-        .is_ok()
+    key.verify(&ed25519_zebra::Signature::from(signature.0), message).is_ok()
 }
 
 /// A private key in the open, so that signatures can be made that no honest signer makes.
@@ -92,9 +91,7 @@ fn small_order_encodings() -> Vec<[u8; 32]> {
         for sign in [0, 0x80] {
             let mut encoding = candidate;
             encoding[31] = encoding[31] & 0x7f | sign;
-            let small = CompressedEdwardsY(encoding)
-                .decompress()
-                .is_some_and(|point| point.is_small_order());
+            let small = CompressedEdwardsY(encoding).decompress().is_some_and(|point| point.is_small_order());
             if small && !found.contains(&encoding) {
                 found.push(encoding);
             }
@@ -192,10 +189,7 @@ fn keys_that_break_the_rule_are_refused() {
     let honest = CompressedEdwardsY(signer(1).public().0).decompress().unwrap();
     for torsion in &EIGHT_TORSION[1..] {
         let mixed = PublicKey((honest + torsion).compress().0);
-        assert_eq!(
-            VerifyKey::register(Scheme::Ed25519, mixed).err(),
-            Some(BadKey::Torsion)
-        );
+        assert_eq!(VerifyKey::register(Scheme::Ed25519, mixed).err(), Some(BadKey::Torsion));
     }
     // y = p + 3 is a second encoding of y = 3 (where that is a point at all).
     for low in 0..19u8 {
@@ -207,10 +201,7 @@ fn keys_that_break_the_rule_are_refused() {
         .map(|byte| PublicKey([byte; 32]))
         .find(|key| CompressedEdwardsY(key.0).decompress().is_none())
         .unwrap();
-    assert_eq!(
-        VerifyKey::register(Scheme::Ed25519, not_a_point).err(),
-        Some(BadKey::NotAPoint)
-    );
+    assert_eq!(VerifyKey::register(Scheme::Ed25519, not_a_point).err(), Some(BadKey::NotAPoint));
 }
 
 /// R may have small order, a torsion part or a second encoding: the rule takes all of them, and so does the
@@ -391,21 +382,11 @@ fn bisection_finds_exactly_the_bad_ones() {
         check(length, &|i| i % 2 == 1);
     }
     let clean = check(300, &|_| false);
-    assert_eq!(
-        (clean.batches, clean.signatures_batched, clean.signatures_single),
-        (2, 300, 0)
-    );
+    assert_eq!((clean.batches, clean.signatures_batched, clean.signatures_single), (2, 300, 0));
     let odd = check(257, &|_| false);
-    assert_eq!(
-        (odd.batches, odd.signatures_batched, odd.signatures_single),
-        (1, 256, 1)
-    );
+    assert_eq!((odd.batches, odd.signatures_batched, odd.signatures_single), (1, 256, 1));
     let alone = check(1, &|_| false);
-    assert_eq!(
-        (alone.batches, alone.signatures_single),
-        (0, 1),
-        "never a batch of one"
-    );
+    assert_eq!((alone.batches, alone.signatures_single), (0, 1), "never a batch of one");
     let one_bad = check(256, &|i| i == 99);
     assert!(one_bad.signatures_single <= 4, "{one_bad:?}");
 }
@@ -437,9 +418,8 @@ fn committee_checks_members_only() {
         let keys = CommitteeKeys::new(scheme, &committee).unwrap();
         let preimage = [9; 32];
         let mut ledger = Ledger::default();
-        let votes: Vec<(ReplicaId, Signature)> = [2u16, 0, 3]
-            .map(|i| (ReplicaId(i), signers[usize::from(i)].sign(&preimage)))
-            .to_vec();
+        let votes: Vec<(ReplicaId, Signature)> =
+            [2u16, 0, 3].map(|i| (ReplicaId(i), signers[usize::from(i)].sign(&preimage))).to_vec();
         let claims = votes.iter().map(|(by, signature)| (*by, &preimage, signature));
         let stranger = (ReplicaId(4), &preimage, &votes[0].1);
         let swapped = (ReplicaId(1), &preimage, &votes[0].1);
@@ -451,17 +431,11 @@ fn committee_checks_members_only() {
         assert!(keys.key(ReplicaId(4)).is_none());
 
         let proof = AggregateSignature::of(&votes);
-        assert_eq!(
-            AggregateSignature::from_bytes(&proof.to_bytes()).as_ref(),
-            Ok(&proof)
-        );
+        assert_eq!(AggregateSignature::from_bytes(&proof.to_bytes()).as_ref(), Ok(&proof));
         let set = |ids: &[u16]| -> ReplicaSet { ids.iter().map(|id| ReplicaId(*id)).collect() };
         assert!(keys.verify_aggregate(&set(&[0, 2, 3]), &preimage, &proof, &mut ledger));
         for wrong in [&[0, 1, 2][..], &[0, 2], &[0, 1, 2, 3], &[]] {
-            assert!(
-                !keys.verify_aggregate(&set(wrong), &preimage, &proof, &mut ledger),
-                "{wrong:?}"
-            );
+            assert!(!keys.verify_aggregate(&set(wrong), &preimage, &proof, &mut ledger), "{wrong:?}");
         }
         assert!(!keys.verify_aggregate(&set(&[0, 2, 3]), &[8; 32], &proof, &mut ledger));
     }
@@ -484,10 +458,7 @@ fn large_committees_and_long_lists_agree_with_singles() {
                 )
             })
             .collect();
-        let verdicts = keys.check(
-            claims.iter().map(|(by, m, s)| (*by, m, s)),
-            &mut Ledger::default(),
-        );
+        let verdicts = keys.check(claims.iter().map(|(by, m, s)| (*by, m, s)), &mut Ledger::default());
         for (i, holds) in verdicts.into_iter().enumerate() {
             assert_eq!(holds, i % 40 != 7, "n={n} i={i}");
         }
@@ -499,22 +470,13 @@ fn a_bad_member_is_named() {
     let mut members: Vec<PublicKey> = (0..4).map(|i| signer(i).public()).collect();
     members[2] = PublicKey(small_order_encodings()[0]);
     let bad = CommitteeKeys::new(Scheme::Ed25519, &committee_of(members)).err();
-    assert_eq!(
-        bad,
-        Some(BadMember {
-            replica: ReplicaId(2),
-            why: BadKey::SmallOrder
-        })
-    );
+    assert_eq!(bad, Some(BadMember { replica: ReplicaId(2), why: BadKey::SmallOrder }));
 }
 
 #[test]
 fn the_preimage_binds_every_field() {
-    let domain = Domain {
-        cluster: ClusterId(Digest([1; 32])),
-        protocol: ProtocolId::new("pbft"),
-        epoch: Epoch(2),
-    };
+    let domain =
+        Domain { cluster: ClusterId(Digest([1; 32])), protocol: ProtocolId::new("pbft"), epoch: Epoch(2) };
     let statement = Statement {
         kind: Kind::new("vote"),
         view: View(3),
@@ -524,50 +486,18 @@ fn the_preimage_binds_every_field() {
     };
     let mut seen = vec![statement_preimage(&domain, &statement)];
     let domains = [
-        Domain {
-            cluster: ClusterId::ZERO,
-            ..domain
-        },
-        Domain {
-            protocol: ProtocolId::new("echo"),
-            ..domain
-        },
-        Domain {
-            epoch: Epoch(3),
-            ..domain
-        },
+        Domain { cluster: ClusterId::ZERO, ..domain },
+        Domain { protocol: ProtocolId::new("echo"), ..domain },
+        Domain { epoch: Epoch(3), ..domain },
     ];
     let statements = [
-        Statement {
-            kind: Kind::new("veto"),
-            ..statement
-        },
-        Statement {
-            view: View(4),
-            ..statement
-        },
-        Statement {
-            height: Height(3),
-            ..statement
-        },
-        Statement {
-            view: View(4),
-            height: Height(3),
-            ..statement
-        },
-        Statement {
-            scope: Digest([6; 32]),
-            ..statement
-        },
-        Statement {
-            subject: Digest([5; 32]),
-            ..statement
-        },
-        Statement {
-            scope: Digest([6; 32]),
-            subject: Digest([5; 32]),
-            ..statement
-        },
+        Statement { kind: Kind::new("veto"), ..statement },
+        Statement { view: View(4), ..statement },
+        Statement { height: Height(3), ..statement },
+        Statement { view: View(4), height: Height(3), ..statement },
+        Statement { scope: Digest([6; 32]), ..statement },
+        Statement { subject: Digest([5; 32]), ..statement },
+        Statement { scope: Digest([6; 32]), subject: Digest([5; 32]), ..statement },
     ];
     seen.extend(domains.iter().map(|other| statement_preimage(other, &statement)));
     seen.extend(statements.iter().map(|other| statement_preimage(&domain, other)));
@@ -607,11 +537,7 @@ fn keys_survive_their_file() {
         -----END PRIVATE KEY-----\r\n";
     let public: [u8; 32] = bytes("19bf44096984cdfe8541bac167dc3b96c85086aa30b6b6cb0c5c38ad703166e1");
     assert_eq!(SigningKey::from_pkcs8_pem(of_the_rfc).unwrap().public().0, public);
-    assert!(
-        SigningKey::from_seed(Scheme::Cheap, [1; 32])
-            .to_pkcs8_pem()
-            .is_none()
-    );
+    assert!(SigningKey::from_seed(Scheme::Cheap, [1; 32]).to_pkcs8_pem().is_none());
 }
 
 #[test]
@@ -623,10 +549,7 @@ fn damaged_key_files_are_refused() {
     }
     let body = whole.lines().nth(1).unwrap();
     for (replaced, by) in [
-        (
-            body,
-            "MC4CAQAwBQYDK2VwBCIEI=Tuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC",
-        ),
+        (body, "MC4CAQAwBQYDK2VwBCIEI=Tuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC"),
         (body, "!!!!"),
         (body, ""),
         (body, "===="),
@@ -634,15 +557,9 @@ fn damaged_key_files_are_refused() {
         ("PRIVATE KEY", "RSA PRIVATE KEY"),
         ("-----END PRIVATE KEY-----", ""),
     ] {
-        assert!(
-            SigningKey::from_pkcs8_pem(&whole.replace(replaced, by)).is_err(),
-            "{by}"
-        );
+        assert!(SigningKey::from_pkcs8_pem(&whole.replace(replaced, by)).is_err(), "{by}");
     }
-    assert_eq!(
-        SigningKey::from_pkcs8_pem(&format!("{whole}{whole}")).err(),
-        Some(BadKeyFile::NotPem)
-    );
+    assert_eq!(SigningKey::from_pkcs8_pem(&format!("{whole}{whole}")).err(), Some(BadKeyFile::NotPem));
 }
 
 #[test]
@@ -665,10 +582,7 @@ fn base64_is_canonical() {
 fn secrets_are_not_printed() {
     let key = SigningKey::from_seed(Scheme::Ed25519, [0x5a; 32]);
     let text = format!("{key:?} {:?}", key.to_pkcs8_pem());
-    assert!(
-        !text.contains("5a5a") && !text.contains("90, 90") && !text.contains("WlpaWl"),
-        "{text}"
-    );
+    assert!(!text.contains("5a5a") && !text.contains("90, 90") && !text.contains("WlpaWl"), "{text}");
     assert!(text.contains("Secret(..)"), "{text}");
 }
 

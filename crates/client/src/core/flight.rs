@@ -21,6 +21,8 @@ pub(crate) struct Flight {
     pub(crate) sent: Time,
     /// How often it was sent again.
     pub(crate) repeats: u32,
+    /// Whether any replica was sent it.
+    pub(crate) is_out: bool,
     /// Whether it goes to all replicas by now, and not only to the one that may be the leader.
     pub(crate) everyone: bool,
     /// When it goes to all (again).
@@ -72,6 +74,7 @@ impl Flight {
             submitted,
             sent: submitted,
             repeats: 0,
+            is_out: false,
             everyone: false,
             retry_at: Time::MAX,
             pause: 0,

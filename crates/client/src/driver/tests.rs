@@ -48,6 +48,15 @@ fn until_open(pool: &mut ClientPool, mut count: usize) {
     });
 }
 
+/// Polls until all connections stand: from then on nobody but the leader is asked.
+fn until_connected(pool: &mut ClientPool) {
+    let start = Instant::now();
+    while !pool.cluster.ids().all(|replica| pool.link(replica) == Some(LinkState::Up)) {
+        assert!(start.elapsed() < DEADLINE, "too late: {}", pool.trouble());
+        pool.poll(Duration::from_millis(100), &mut Vec::new()).unwrap();
+    }
+}
+
 #[test]
 fn calls_return_their_results() {
     for links in [LinkMode::Tls, LinkMode::Plain] {
@@ -163,6 +172,7 @@ fn a_silent_leader_costs_one_retry() {
     let settings = Settings { retry_ns: 30_000_000, ..pool.settings() };
     let id = pool.add(key(0), settings).unwrap();
     until_open(&mut pool, 1);
+    until_connected(&mut pool);
     let now = pool.now();
     let op: &[u8] = b"op";
     pool.core(id).unwrap().submit_bundle(now, [op]).unwrap();
@@ -251,6 +261,7 @@ fn busy_replicas_are_asked_again() {
     let settings = Settings { retry_ns: NEVER_NS, ..pool.settings() };
     let id = pool.add(key(0), settings).unwrap();
     until_open(&mut pool, 1);
+    until_connected(&mut pool);
     fake.behave(0, Behaviour::Busy);
     let now = pool.now();
     pool.core(id).unwrap().submit(now, b"op").unwrap();

@@ -126,6 +126,12 @@ fn at_the_start_bundles_wait_for_the_leaders_connection() {
     assert_eq!(world.receivers(), []);
     world.link(0, LinkState::Up);
     assert_eq!(world.receivers(), [0]);
+    // What is executed before the last connection stands would be answered to nobody: it is asked for.
+    world.link(3, LinkState::Up);
+    assert_eq!(world.receivers(), [3]);
+    world.link(3, LinkState::Down);
+    world.link(3, LinkState::Up);
+    assert_eq!(world.receivers(), [], "only the first time: nothing in flight depends on one backup");
 
     let mut world = World::with(settings());
     world.core.open(world.now, NONCE);
