@@ -165,7 +165,10 @@ impl FileDisk {
     fn sweep(&self) -> Result<(), Fault> {
         let doing = "reading the folder of snapshots";
         let folder = self.snapshots();
-        fs::create_dir_all(&folder).map_err(|error| failed(doing, &error))?;
+        if !folder.is_dir() {
+            let made = fs::create_dir(&folder).and_then(|()| File::open(&self.folder)?.sync_all());
+            made.map_err(|error| failed(doing, &error))?;
+        }
         for entry in fs::read_dir(&folder).map_err(|error| failed(doing, &error))? {
             let path = entry.map_err(|error| failed(doing, &error))?.path();
             if path.to_string_lossy().ends_with(UNFINISHED) {
@@ -244,10 +247,9 @@ impl Disk for FileDisk {
             Ok(()) => {}
             Err(rustix::io::Errno::OPNOTSUPP) => {
                 // Without reservation the file has to be written, or a later write could find the disk full.
-                self.zeros.clear();
-                self.zeros.extend(&vec![0; PAGE_BYTES]);
-                for page in (0..length).step_by(PAGE_BYTES) {
-                    let written = self.log.write_all_at(self.zeros.as_slice(), at + page);
+                let page = [0; PAGE_BYTES];
+                for offset in (0..length).step_by(PAGE_BYTES) {
+                    let written = self.log.write_all_at(&page, at + offset);
                     written.map_err(|error| failed(doing, &error))?;
                 }
             }

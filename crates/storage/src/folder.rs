@@ -17,6 +17,7 @@ use quorate_types::digest::{from_hex, hex};
 use quorate_types::{ClusterId, Digest, ProtocolId, ReplicaId};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// The format of data folders that this version writes and reads.
@@ -155,7 +156,9 @@ pub fn format(path: &Path, identity: &Identity, salt: u64) -> Result<(), FolderE
         Err(error) => return Err(io(error)),
     }
     let unfinished = path.join("FORMAT.tmp");
-    let mut file = File::create(&unfinished).map_err(io)?;
+    let mut options = File::options();
+    let mut file =
+        options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished).map_err(io)?;
     file.write_all(render(identity, salt).as_bytes()).map_err(io)?;
     file.sync_all().map_err(io)?;
     fs::rename(&unfinished, path.join(FORMAT_FILE)).map_err(io)?;

@@ -8,9 +8,10 @@
 //! Everything that is written between two syncs carries the same *sync number*, and the last of it is `SyncEnd`.
 //! Reading, the log knows at every position which number must come; anything else is the end of the log. Then:
 //!
-//! * What was synced is never written again. A write begins on a page of its own; with direct I/O a page is the
-//!   least that can be written, so this costs no writing, only the rest of the page. (Rewriting the last page
-//!   instead would write as many bytes and put synced records at the mercy of the next power cut.)
+//! * What was synced is not written again, but for the one page in which a log was cut. A write begins on a page
+//!   of its own; with direct I/O a page is the least that can be written, so this costs no writing, only the
+//!   rest of the page. (Rewriting the last page instead would write as many bytes and put synced records at the
+//!   mercy of the next power cut.)
 //! * **Torn or damaged?** A bad record under sync number `s` is damage if any write under a higher number exists:
 //!   it was made after the sync of `s` had returned. Otherwise the sync of `s` may never have happened, and the
 //!   log is cut there. Writes are found by their first record, which has few bytes and lies at a page.
@@ -73,6 +74,8 @@ pub(crate) struct Log<D> {
     note: u64,
     /// Bytes of records appended, ever growing.
     appended_bytes: u64,
+    /// The generation that was being written at the last sync.
+    synced_generation: u32,
     stopped: bool,
     scratch: Vec<u8>,
     ledger: Ledger,
@@ -188,6 +191,7 @@ impl<D: Disk> Log<D> {
         self.dirty = false;
         self.written_bytes = 0;
         self.sync += 1;
+        self.synced_generation = self.generation();
         // The start that says that these segments are gone is durable.
         self.free.extend(self.declared.drain(..));
         Ok(())
@@ -220,9 +224,10 @@ impl<D: Disk> Log<D> {
     }
 
     /// The segments of generations below `generation` are no longer needed. They can not be read any more; their
-    /// slots are used again once a segment that says so is durable.
+    /// slots are used again once a segment that says so is durable. The oldest that stays must have been begun
+    /// before the last sync, so that it is there whatever a power cut takes.
     pub(crate) fn release(&mut self, generation: u32) {
-        while self.oldest < generation && self.live.len() > 1 {
+        while self.oldest < generation.min(self.synced_generation) {
             self.released.extend(self.live.pop_front());
             self.oldest += 1;
         }

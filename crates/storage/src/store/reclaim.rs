@@ -112,7 +112,7 @@ impl<D: Disk> Store<D> {
             return;
         }
         self.log.release(generation);
-        self.index.forget_below(generation);
+        self.index.forget_below(self.log.oldest());
     }
 
     /// The snapshots take more or less than before.
