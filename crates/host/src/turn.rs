@@ -263,7 +263,10 @@ impl<D: Disk> Host<D> {
                         self.inputs.push(Input::Own(ticket, sealed.signature));
                     }
                 }
-                Output::Execute(block) => self.executor.push(block),
+                Output::Execute(block) => {
+                    out.decided(block.height, block.id);
+                    self.executor.push(block);
+                }
                 Output::Reply { client, reply } => out.reply(&client, &reply),
                 Output::Refuse { conn, client, bundle, why } => out.refuse(conn, &client, bundle, why),
                 Output::Load { to, height, id } => self.queue_load(Load::Block { to, height, id }),

@@ -1,1 +1,57 @@
-//! Being built.
+//! # quorate-sim
+//!
+//! A deterministic world in which replicas and clients run: virtual time, disks that lose what was not synced,
+//! networks that lose, double, delay and cut, and oracles that judge what comes of it.
+//!
+//! * [`World`]: replicas, clients, time. What runs in it are the hosts and client cores that ship; only disk,
+//!   network and time are simulated. Same seed, same run, byte for byte: [`World::trace_hash`].
+//! * [`Settings`]: what a world is made of.
+//! * [`Plan`], [`Front`]: faults, planned or at once.
+//! * [`seed`]: the standard random run that a number names.
+//! * [`oracles`](Oracle): what must hold, judged from outside.
+//!
+//! Deliberately not here: any protocol (a world is handed an `Entry`), sockets, files, threads, clocks.
+
+#![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
+
+mod client;
+mod disk;
+mod exit;
+mod frame;
+mod front;
+mod history;
+mod lookup;
+mod model;
+mod oracles;
+mod queue;
+mod seat;
+pub mod seed;
+mod settings;
+mod trace;
+mod weather;
+mod witness;
+mod world;
+
+pub use client::Workload;
+pub use disk::Costs;
+pub use frame::{BUNDLE, Content, Frame, PAYLOAD, UNKNOWN, Verdict};
+pub use front::{Change, Front, Places};
+pub use history::{History, OpId, Record};
+pub use model::{Model, Op};
+pub use oracles::{Failure, Oracle};
+pub use settings::{BadSettings, Settings, Transport, smallest};
+pub use trace::{Trace, Who};
+pub use weather::Weather;
+pub use world::{Plan, Survives, World};
+
+/// So many milliseconds, in nanoseconds.
+#[must_use]
+pub const fn ms(count: u64) -> u64 {
+    count.saturating_mul(1_000_000)
+}
+
+/// So many seconds, in nanoseconds.
+#[must_use]
+pub const fn secs(count: u64) -> u64 {
+    count.saturating_mul(1_000_000_000)
+}

@@ -1,0 +1,229 @@
+//! A simulated client: the real client core, a workload that feeds it, and what became of each operation.
+
+use crate::history::OpId;
+use crate::model::Op;
+use crate::witness::Witness;
+use bytes::Bytes;
+use quorate_app::KvResult;
+use quorate_client::core::{Answer, Core, Event, Fate, LinkState, Output, Settings};
+use quorate_crypto::SigningKey;
+use quorate_types::codec::Wire as _;
+use quorate_types::rng::Rng;
+use quorate_types::wire::FromReplica;
+use quorate_types::{ReplicaId, Time};
+use std::collections::BTreeMap;
+
+/// How a client is kept busy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Workload {
+    /// Operations in all.
+    pub operations: u32,
+    /// Mean pause between two bundles.
+    pub pause_ns: u64,
+    /// Operations that are submitted at once, at most.
+    pub together_max: u32,
+    /// Bundles without an answer at most; what would exceed it waits for the next pause.
+    pub outstanding_max: usize,
+    /// Different keys of each kind: few, so that order matters.
+    pub keys: u64,
+}
+
+/// What a client wants done.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    /// Send this to a replica.
+    Send(ReplicaId, Bytes),
+    /// An operation has this result.
+    Answered(OpId, KvResult),
+    /// An operation has no result; whether it was executed.
+    Failed(OpId, Fate),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Client {
+    core: Core,
+    index: usize,
+    rng: Rng,
+    nonce: u64,
+    /// Operations of each bundle, in their order.
+    bundles: BTreeMap<u64, Vec<OpId>>,
+    workload: Option<Workload>,
+    next_at: Option<Time>,
+    /// Values that this client has written or seen last: what a compare-and-swap may expect.
+    seen: BTreeMap<String, String>,
+    made: u64,
+    /// Which of the events that were scheduled for it counts.
+    pub(crate) wake: Option<(Time, u64)>,
+    pub(crate) wakes: u64,
+}
+
+impl Client {
+    pub(crate) fn new(settings: Settings, key: SigningKey, index: usize, rng: Rng) -> Self {
+        Self {
+            core: Core::new(settings, key),
+            index,
+            rng,
+            nonce: 0,
+            bundles: BTreeMap::new(),
+            workload: None,
+            next_at: None,
+            seen: BTreeMap::new(),
+            made: 0,
+            wake: None,
+            wakes: 0,
+        }
+    }
+
+    /// Asks for a session.
+    pub(crate) fn open(&mut self, now: Time) {
+        self.nonce = self.nonce.saturating_add(1);
+        self.core.open(now, self.nonce);
+    }
+
+    /// How many sessions it has asked for.
+    pub(crate) fn nonce(&self) -> u64 {
+        self.nonce
+    }
+
+    /// The core, for who wants to know more.
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// Begins a workload; what is left of an earlier one is added to it.
+    pub(crate) fn load(&mut self, now: Time, mut workload: Workload) {
+        let left = self.workload.map_or(0, |workload| workload.operations);
+        workload.operations = workload.operations.saturating_add(left);
+        self.workload = Some(workload);
+        self.next_at = Some(now.plus(self.rng.exponential_ns(workload.pause_ns)));
+    }
+
+    /// Bundles without an answer.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.core.outstanding()
+    }
+
+    /// Whether everything that it was to do is done or has failed.
+    pub(crate) fn is_done(&self) -> bool {
+        self.next_at.is_none() && self.bundles.is_empty()
+    }
+
+    /// The operations of the workload that are due, for the history.
+    pub(crate) fn due(&mut self, now: Time) -> Vec<Op> {
+        let Some(mut workload) = self.workload.filter(|_| self.next_at.is_some_and(|at| at <= now)) else {
+            return Vec::new();
+        };
+        let mut ops = Vec::new();
+        if self.outstanding() < workload.outstanding_max {
+            let most = u64::from(workload.together_max.min(workload.operations));
+            let count = self.rng.between(1, most);
+            ops.extend((0..count).map(|_| self.make(workload.keys)));
+            workload.operations =
+                workload.operations.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
+        }
+        self.workload = Some(workload);
+        let pause = self.rng.exponential_ns(workload.pause_ns).max(1);
+        self.next_at = (workload.operations > 0).then(|| now.plus(pause));
+        ops
+    }
+
+    fn make(&mut self, keys: u64) -> Op {
+        self.made = self.made.saturating_add(1);
+        let key = format!("k{}", self.rng.below(keys));
+        let value = format!("c{}-{}", self.index, self.made);
+        match self.rng.below(100) {
+            0..35 => Op::Put { key, value },
+            35..50 => Op::Get { key },
+            50..55 => Op::Delete { key },
+            55..75 => {
+                let expect = self.seen.get(&key).cloned();
+                Op::Cas { key, expect, value }
+            }
+            _ => {
+                let key = format!("n{}", self.rng.below(keys));
+                let by = i64::try_from(self.rng.below(5)).unwrap_or(0).saturating_sub(1);
+                Op::Increment { key, by }
+            }
+        }
+    }
+
+    /// Submits an operation. False when the core takes no more.
+    pub(crate) fn submit(&mut self, now: Time, id: OpId, op: &Op) -> bool {
+        let Ok(ticket) = self.core.submit(now, &Witness::encode(id, op)) else {
+            return false;
+        };
+        self.bundles.entry(ticket.bundle).or_default().push(id);
+        true
+    }
+
+    /// A replica says something.
+    pub(crate) fn hear(&mut self, now: Time, from: ReplicaId, message: &[u8]) {
+        if let Ok(message) = FromReplica::from_bytes(message) {
+            self.core.handle(now, from, message);
+        }
+    }
+
+    /// The connection to a replica came up or went down.
+    pub(crate) fn link(&mut self, now: Time, replica: ReplicaId, state: LinkState) {
+        self.core.link(now, replica, state);
+    }
+
+    /// When something is due.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.core.deadline().into_iter().chain(self.next_at).min()
+    }
+
+    /// Does what is due.
+    pub(crate) fn tick(&mut self, now: Time) {
+        self.core.tick(now);
+    }
+
+    /// The next thing that it wants done. `ops` says what an operation was.
+    pub(crate) fn poll(&mut self, now: Time, wishes: &mut Vec<Wish>) {
+        while let Some(output) = self.core.poll() {
+            match output {
+                Output::Send { to, frame } => wishes.push(Wish::Send(to, frame)),
+                Output::Event(event) => self.event(now, event, wishes),
+            }
+        }
+    }
+
+    fn event(&mut self, now: Time, event: Event, wishes: &mut Vec<Wish>) {
+        match event {
+            Event::Opened(_) => {}
+            Event::OpenFailed(_) | Event::SessionLost => self.open(now),
+            Event::Done { bundle, answer, .. } => {
+                let ids = self.bundles.remove(&bundle).unwrap_or_default();
+                let Answer::Results(results) = answer else { return };
+                for (index, id) in ids.into_iter().enumerate() {
+                    let result = u32::try_from(index).ok().and_then(|index| results.get(index));
+                    let result = result.map(KvResult::from_bytes);
+                    // What does not decode is a wrong result, and no operation of the workload results in it.
+                    let result = result.and_then(Result::ok).unwrap_or(KvResult::Padding(0));
+                    wishes.push(Wish::Answered(id, result));
+                }
+            }
+            Event::Failed { bundle, why, .. } => {
+                let ids = self.bundles.remove(&bundle).unwrap_or_default();
+                wishes.extend(ids.into_iter().map(|id| Wish::Failed(id, why.fate())));
+            }
+        }
+    }
+
+    /// An operation was answered: what later ones may expect.
+    pub(crate) fn learn(&mut self, op: &Op, result: &KvResult) {
+        match (op, result) {
+            (Op::Put { key, value } | Op::Cas { key, value, .. }, KvResult::Done) => {
+                self.seen.insert(key.clone(), value.clone());
+            }
+            (Op::Get { key }, KvResult::Value(value)) => {
+                self.seen.insert(key.clone(), String::from_utf8_lossy(value).into_owned());
+            }
+            (Op::Get { key } | Op::Delete { key }, _) => {
+                self.seen.remove(key);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What leaves a replica, as the world and the oracles see it.
+
+use bytes::Bytes;
+use quorate_consensus::{Auth, Entry, Message};
+use quorate_replica::HostMessage;
+use quorate_types::codec::Wire as _;
+use quorate_types::wire::{Lane, frame};
+use quorate_types::{Digest, Height, Kind, Reader, ReplicaId, Statement, View};
+use std::fmt;
+
+/// A frame from one replica to another.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// Who sends it.
+    pub from: ReplicaId,
+    /// To whom.
+    pub to: ReplicaId,
+    /// On which lane.
+    pub lane: Lane,
+    /// Its type, as `types::wire::frame` lists them.
+    pub frame_type: u8,
+    /// Its body.
+    pub body: Bytes,
+    /// What it is.
+    pub content: Content,
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Content {
+    /// The kind of the message; `bundle` and `payload` for bodies.
+    pub kind: Kind,
+    /// Its view, where it has one.
+    pub view: View,
+    /// Its height, where it has one.
+    pub height: Height,
+    /// What the sender says with it.
+    pub statement: Option<Statement>,
+    /// Whether that may be said only once.
+    pub is_once: bool,
+}
+
+/// The kind of a frame that carries a bundle.
+pub const BUNDLE: Kind = Kind::new("bundle");
+/// The kind of a frame that carries a payload.
+pub const PAYLOAD: Kind = Kind::new("payload");
+/// The kind of what nobody understands.
+pub const UNKNOWN: Kind = Kind::new("unknown");
+
+impl Content {
+    fn plain(kind: Kind) -> Self {
+        Self { kind, view: View::ZERO, height: Height::ZERO, statement: None, is_once: false }
+    }
+
+    /// What a frame of this type with this body says, read as its receiver reads it.
+    pub(crate) fn of(entry: &Entry, frame_type: u8, body: &[u8]) -> Self {
+        match frame_type {
+            frame::PROTOCOL => protocol(entry, body),
+            frame::HOST => host(body),
+            frame::BUNDLE => Self::plain(BUNDLE),
+            frame::PAYLOAD => Self::plain(PAYLOAD),
+            _ => Self::plain(UNKNOWN),
+        }
+    }
+
+    /// The subject of its statement, zero without one.
+    #[must_use]
+    pub fn subject(&self) -> Digest {
+        self.statement.map(|statement| statement.subject).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<14} v{} h{}", self.kind.as_str(), self.view, self.height)?;
+        match self.statement {
+            Some(statement) => write!(f, " {:?}", statement.subject),
+            None => Ok(()),
+        }
+    }
+}
+
+fn protocol(entry: &Entry, body: &[u8]) -> Content {
+    let unsigned = || body.split_last_chunk::<64>().map(|(message, _)| message);
+    let message = match (entry.decode)(body) {
+        Ok(message) if !message.auth().is_signed() => message,
+        _ => match unsigned().map(entry.decode) {
+            Some(Ok(message)) => message,
+            _ => return Content::plain(UNKNOWN),
+        },
+    };
+    let message: &dyn Message = message.as_ref();
+    let (place, statement) = (message.place(), message.auth().statement());
+    Content {
+        kind: message.kind(),
+        view: if place.view == View::MAX { View::ZERO } else { place.view },
+        height: place.height,
+        statement,
+        is_once: statement.is_some() && message.once(),
+    }
+}
+
+fn host(body: &[u8]) -> Content {
+    let Ok(message) = HostMessage::decode(&mut Reader::new(body)) else {
+        return Content::plain(UNKNOWN);
+    };
+    let plain = Content::plain(message.kind());
+    match message.auth() {
+        Auth::Signed(statement) => {
+            Content { height: statement.height, statement: Some(statement), is_once: true, ..plain }
+        }
+        _ => plain,
+    }
+}
+
+/// What becomes of a frame.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It goes its way.
+    Pass,
+    /// It never leaves.
+    Drop,
+    /// It leaves so many nanoseconds later.
+    Delay(u64),
+    /// It waits for `World::release`.
+    Hold,
+    /// Another body leaves in its place.
+    Replace(Bytes),
+}

@@ -1,0 +1,129 @@
+//! Weather fronts: changes of the weather between some places, for a while.
+
+use crate::weather::{Map, Weather};
+use quorate_types::Time;
+
+/// Places, as bits: replicas first, then clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Places(pub u64);
+
+impl Places {
+    /// Everywhere.
+    pub const ALL: Self = Self(u64::MAX);
+
+    /// One place.
+    #[must_use]
+    pub fn one(place: usize) -> Self {
+        let bit = u32::try_from(place).ok().and_then(|place| 1u64.checked_shl(place));
+        Self(bit.unwrap_or(0))
+    }
+
+    /// These places.
+    #[must_use]
+    pub fn of(places: impl IntoIterator<Item = usize>) -> Self {
+        Self(places.into_iter().fold(0, |bits, place| bits | Self::one(place).0))
+    }
+
+    /// All others.
+    #[must_use]
+    pub const fn others(self) -> Self {
+        Self(!self.0)
+    }
+
+    fn contains(self, place: usize) -> bool {
+        self.0 & Self::one(place).0 != 0
+    }
+}
+
+/// What changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// Messages take so much longer, at least and in the mean.
+    Slow {
+        /// Added to every message.
+        delay_ns: u64,
+        /// Mean of what is added at random.
+        jitter_ns: u64,
+    },
+    /// So many in a million are lost.
+    Lossy(u32),
+    /// So many in a million arrive twice.
+    Twice(u32),
+    /// Nothing passes.
+    Cut,
+    /// Nothing arrives before this.
+    Clogged(Time),
+}
+
+/// See the module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Front {
+    /// What is sent from here …
+    pub from: Places,
+    /// … to here …
+    pub to: Places,
+    /// … and the other way round as well?
+    pub both_ways: bool,
+    /// What happens to it.
+    pub change: Change,
+}
+
+impl Front {
+    fn covers(&self, from: usize, to: usize) -> bool {
+        let covers = |from, to| self.from.contains(from) && self.to.contains(to);
+        covers(from, to) || (self.both_ways && covers(to, from))
+    }
+}
+
+/// The weather that follows from the fronts that are there.
+pub(crate) fn forecast(map: &mut Map, places: usize, base: Weather, fronts: &[(u64, Front)]) {
+    map.fill(base);
+    for (_, front) in fronts {
+        for from in 0..places {
+            for to in (0..places).filter(|to| front.covers(from, *to)) {
+                let weather = map.get_mut(from, to);
+                match front.change {
+                    Change::Slow { delay_ns, jitter_ns } => {
+                        weather.delay_ns = weather.delay_ns.saturating_add(delay_ns);
+                        weather.jitter_ns = weather.jitter_ns.saturating_add(jitter_ns);
+                        let most = delay_ns.saturating_add(jitter_ns.saturating_mul(8));
+                        weather.delay_ns_max = weather.delay_ns_max.saturating_add(most);
+                    }
+                    Change::Lossy(ppm) => weather.loss_ppm = weather.loss_ppm.max(ppm),
+                    Change::Twice(ppm) => weather.duplicate_ppm = weather.duplicate_ppm.max(ppm),
+                    Change::Cut => weather.is_cut = true,
+                    Change::Clogged(until) => weather.clogged_until = weather.clogged_until.max(until),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fronts_add_up_and_pass() {
+        let mut map = Map::new(3, Weather::GOOD);
+        let cut = Front {
+            from: Places::one(0),
+            to: Places::one(0).others(),
+            both_ways: false,
+            change: Change::Cut,
+        };
+        let slow = Front {
+            from: Places::of([1, 2]),
+            to: Places::one(0),
+            both_ways: true,
+            change: Change::Slow { delay_ns: 10, jitter_ns: 5 },
+        };
+        forecast(&mut map, 3, Weather::GOOD, &[(1, cut), (2, slow)]);
+        assert!(map.get(0, 1).is_cut && map.get(0, 2).is_cut && !map.get(1, 0).is_cut);
+        assert_eq!(map.get(1, 0).delay_ns, Weather::GOOD.delay_ns + 10);
+        assert_eq!(map.get(0, 1).delay_ns, Weather::GOOD.delay_ns + 10, "both ways");
+        assert_eq!(*map.get(1, 2), Weather::GOOD);
+        forecast(&mut map, 3, Weather::GOOD, &[]);
+        assert_eq!(*map.get(0, 1), Weather::GOOD);
+    }
+}

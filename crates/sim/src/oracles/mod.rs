@@ -1,0 +1,92 @@
+//! The oracles: they judge what replicas do and clients see, and share no code with either.
+//!
+//! | oracle | says | where |
+//! |---|---|---|
+//! | agreement | at each height all replicas execute the same block with the same operations | `order` |
+//! | exactly once | no operation is applied twice | `order` |
+//! | right results | what a client was told is what the agreed order gives, and respects who asked after whom | `order` |
+//! | durability | what a client was told is in the order that all replicas end with | `order` |
+//! | same slot | what may be said once is never said of two subjects, across restarts | `promises` |
+//! | held | nothing that may be said once leaves before its guard was synced | `promises` |
+//! | bounds | queues and tables stay within limits | `bounds` |
+//!
+//! Agreement, order and results together are stronger than a search for a linearisation: the order in which the
+//! replicas say they executed is the linearisation, and it is checked against the naive [`crate::Model`], against
+//! real time and between replicas. What is left for liveness is judged by who runs the world, because only that
+//! one knows when something is promised.
+
+mod bounds;
+mod order;
+mod promises;
+
+pub(crate) use bounds::check_bounds;
+pub(crate) use order::Order;
+pub(crate) use promises::Promises;
+
+use quorate_types::Time;
+use std::fmt;
+
+/// What an oracle found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// When.
+    pub at: Time,
+    /// Which oracle.
+    pub oracle: Oracle,
+    /// What is wrong, for people.
+    pub what: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, rest) = (self.at.0 / 1_000_000_000, self.at.0 % 1_000_000_000);
+        write!(f, "{seconds}.{rest:09} s: {}: {}", self.oracle, self.what)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Which oracle.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Oracle {
+    /// Two replicas executed different things at one height, or ended with different states.
+    Agreement,
+    /// An operation was applied twice.
+    ExactlyOnce,
+    /// A client was told a wrong result.
+    Results,
+    /// What a client was told is lost.
+    Durability,
+    /// A replica said two things for one slot.
+    SameSlot,
+    /// A promise left before it was on disk.
+    Held,
+    /// A replica holds more than it may.
+    Bounds,
+    /// Nothing happened for too long.
+    Liveness,
+    /// A replica stopped by itself.
+    Stopped,
+    /// An honest replica broke off with another.
+    Links,
+}
+
+impl fmt::Display for Oracle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Agreement => "agreement",
+            Self::ExactlyOnce => "exactly once",
+            Self::Results => "right results",
+            Self::Durability => "durability",
+            Self::SameSlot => "same slot",
+            Self::Held => "held until durable",
+            Self::Bounds => "bounds",
+            Self::Liveness => "liveness",
+            Self::Stopped => "stopped",
+            Self::Links => "links",
+        })
+    }
+}
+
+/// What an oracle says of one observation.
+pub(crate) type Verdict = Result<(), (Oracle, String)>;

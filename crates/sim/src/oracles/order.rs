@@ -1,0 +1,281 @@
+//! Agreement, exactly once, right results, durability: everything about the order of what was executed.
+
+use super::{Oracle, Verdict};
+use crate::history::{History, OpId};
+use crate::model::Model;
+use quorate_app::KvResult;
+use quorate_types::{BlockId, Height, ReplicaId};
+
+/// What is known of one operation.
+#[derive(Clone, Default, Debug)]
+struct Known {
+    /// Its place in the agreed order, counted from 1.
+    place: Option<u64>,
+    /// What it results in there.
+    result: Option<KvResult>,
+    /// Operations at or before this place had been answered when it was called.
+    after: u64,
+}
+
+/// The order in which the honest replicas execute, as the first of them to reach each height shows it.
+#[derive(Default, Debug)]
+pub(crate) struct Order {
+    /// What was decided at each height from 1 on, and who said so first.
+    blocks: Vec<Option<(BlockId, ReplicaId)>>,
+    /// What was applied at each height from 1 on.
+    contents: Vec<Vec<OpId>>,
+    ops: Vec<Known>,
+    model: Model,
+    applied: u64,
+    /// The greatest place of any operation that was answered.
+    answered: u64,
+}
+
+fn index(height: Height) -> Option<usize> {
+    usize::try_from(height.0.checked_sub(1)?).ok()
+}
+
+impl Order {
+    /// The height up to which anybody has executed.
+    pub(crate) fn height(&self) -> Height {
+        Height(u64::try_from(self.contents.len()).unwrap_or(u64::MAX))
+    }
+
+    /// How many operations were applied.
+    pub(crate) fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// The state that the order leads to.
+    pub(crate) fn model(&self) -> &Model {
+        &self.model
+    }
+
+    fn known(&mut self, id: OpId) -> Option<&mut Known> {
+        let at = usize::try_from(id.0).ok()?;
+        if at >= self.ops.len() {
+            self.ops.resize_with(at.saturating_add(1), Known::default);
+        }
+        self.ops.get_mut(at)
+    }
+
+    /// A client calls an operation.
+    pub(crate) fn called(&mut self, id: OpId) {
+        let answered = self.answered;
+        if let Some(known) = self.known(id) {
+            known.after = answered;
+        }
+    }
+
+    /// A replica hands a decided block to its executor.
+    pub(crate) fn decided(&mut self, by: ReplicaId, height: Height, block: BlockId) -> Verdict {
+        let Some(at) = index(height) else { return Ok(()) };
+        if at >= self.blocks.len() {
+            self.blocks.resize(at.saturating_add(1), None);
+        }
+        match self.blocks.get_mut(at) {
+            Some(Some((known, first))) if *known != block => {
+                let what =
+                    format!("replica {first} executes {known} at height {height}, replica {by} {block}");
+                Err((Oracle::Agreement, what))
+            }
+            Some(slot @ None) => {
+                *slot = Some((block, by));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A replica has gone from one height to another and applied these operations on its way. When it was just
+    /// opened, it may have begun at a snapshot that nobody outside knows the height of.
+    pub(crate) fn executed(
+        &mut self,
+        history: &History,
+        by: ReplicaId,
+        from: Height,
+        to: Height,
+        applied: &[(Height, OpId)],
+    ) -> Verdict {
+        let groups = applied.chunk_by(|(a, _), (b, _)| a == b);
+        let mut groups = groups.filter_map(|group| Some((group.first()?.0, group))).peekable();
+        // What a log gives again was seen before, or was written and never reached the executor.
+        while let Some((height, group)) = groups.next_if(|(height, _)| *height <= from.min(self.height())) {
+            self.same(by, height, group)?;
+        }
+        let mut height = from;
+        while height < to {
+            height = height.next();
+            let group = groups.next_if(|(of, _)| *of == height).map(|(_, group)| group).unwrap_or_default();
+            if height <= self.height() {
+                self.same(by, height, group)?;
+            } else {
+                self.first(history, height, group)?;
+            }
+        }
+        match groups.next() {
+            Some((height, _)) => {
+                Err((Oracle::Agreement, format!("replica {by} applied at height {height} out of order")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Somebody was there before: the same must have happened.
+    fn same(&self, by: ReplicaId, height: Height, applied: &[(Height, OpId)]) -> Verdict {
+        let known = index(height).and_then(|at| self.contents.get(at));
+        if known.is_some_and(|known| known.iter().eq(applied.iter().map(|(_, id)| id))) {
+            return Ok(());
+        }
+        let ids: Vec<OpId> = applied.iter().map(|(_, id)| *id).collect();
+        let what = format!("height {height}: replica {by} applied {ids:?}, others {known:?}");
+        Err((Oracle::Agreement, what))
+    }
+
+    /// Nobody was there before: this is the order from now on.
+    fn first(&mut self, history: &History, height: Height, applied: &[(Height, OpId)]) -> Verdict {
+        for (_, id) in applied {
+            let Some(record) = history.get(*id) else {
+                return Err((Oracle::Results, format!("height {height}: operation {id:?} was never called")));
+            };
+            let place = self.applied.saturating_add(1);
+            let result = self.model.apply(&record.op);
+            let Some(known) = self.known(*id) else { continue };
+            if let Some(earlier) = known.place {
+                let what = format!(
+                    "operation {id:?} is applied at height {height} as number {place}, and was as {earlier}"
+                );
+                return Err((Oracle::ExactlyOnce, what));
+            }
+            if known.after >= place {
+                let what = format!(
+                    "operation {id:?} was called after number {} was answered and comes as {place}",
+                    known.after
+                );
+                return Err((Oracle::Results, what));
+            }
+            known.place = Some(place);
+            known.result = Some(result);
+            self.applied = place;
+        }
+        self.contents.push(applied.iter().map(|(_, id)| *id).collect());
+        Ok(())
+    }
+
+    /// A client believes an answer.
+    pub(crate) fn answered(&mut self, id: OpId, result: &KvResult) -> Verdict {
+        let Some(known) = self.known(id) else { return Ok(()) };
+        let (Some(place), Some(expected)) = (known.place, &known.result) else {
+            let what =
+                format!("operation {id:?} was answered with {result:?}, and no replica has applied it");
+            return Err((Oracle::Durability, what));
+        };
+        if expected != result {
+            let what = format!("operation {id:?} was answered with {result:?} instead of {expected:?}");
+            return Err((Oracle::Results, what));
+        }
+        self.answered = self.answered.max(place);
+        Ok(())
+    }
+
+    /// A client was told that an operation was not executed and never will be.
+    pub(crate) fn not_executed(&mut self, id: OpId) -> Verdict {
+        match self.known(id) {
+            Some(Known { place: Some(place), .. }) => Err((
+                Oracle::Results,
+                format!("operation {id:?} is said not to be executed, and is number {place}"),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Op;
+    use quorate_types::Time;
+
+    const R0: ReplicaId = ReplicaId(0);
+    const R1: ReplicaId = ReplicaId(1);
+
+    fn incr() -> Op {
+        Op::Increment { key: "n".to_owned(), by: 1 }
+    }
+
+    /// Three increments, called one after the other before any is answered.
+    fn begin() -> (Order, History, Vec<OpId>) {
+        let (mut order, mut history) = (Order::default(), History::default());
+        let ids: Vec<OpId> = (0..3).map(|_| history.call(Time(0), 0, incr())).collect();
+        ids.iter().for_each(|id| order.called(*id));
+        (order, history, ids)
+    }
+
+    fn oracle(verdict: Verdict) -> Option<Oracle> {
+        verdict.err().map(|(oracle, _)| oracle)
+    }
+
+    #[test]
+    fn replicas_that_do_the_same_agree() {
+        let (mut order, history, ids) = begin();
+        let applied = [(Height(1), ids[0]), (Height(3), ids[1])];
+        assert_eq!(order.executed(&history, R0, Height(0), Height(3), &applied), Ok(()));
+        assert_eq!(order.executed(&history, R1, Height(0), Height(2), &applied[..1]), Ok(()));
+        assert_eq!(order.executed(&history, R1, Height(2), Height(3), &applied[1..]), Ok(()));
+        assert_eq!(order.answered(ids[1], &KvResult::Number(2)), Ok(()));
+        // Opened again: from its log it applies again what it had applied.
+        assert_eq!(order.executed(&history, R1, Height(3), Height(3), &applied[1..]), Ok(()));
+    }
+
+    #[test]
+    fn other_operations_at_a_height_are_noticed() {
+        for (applied, to) in [(vec![1], 1), (vec![], 1), (vec![0, 1], 1)] {
+            let (mut order, history, ids) = begin();
+            assert_eq!(order.executed(&history, R0, Height(0), Height(1), &[(Height(1), ids[0])]), Ok(()));
+            let applied: Vec<_> = applied.into_iter().map(|op: usize| (Height(1), ids[op])).collect();
+            let verdict = order.executed(&history, R1, Height(0), Height(to), &applied);
+            assert_eq!(oracle(verdict), Some(Oracle::Agreement), "{applied:?}");
+        }
+    }
+
+    #[test]
+    fn other_blocks_at_a_height_are_noticed() {
+        let mut order = Order::default();
+        let block = |n: u64| BlockId::null(Height(n));
+        assert_eq!(order.decided(R0, Height(2), block(1)), Ok(()));
+        assert_eq!(order.decided(R1, Height(2), block(1)), Ok(()));
+        assert_eq!(oracle(order.decided(R1, Height(2), block(2))), Some(Oracle::Agreement));
+    }
+
+    #[test]
+    fn what_is_applied_twice_is_noticed() {
+        let (mut order, history, ids) = begin();
+        let applied = [(Height(1), ids[0]), (Height(2), ids[0])];
+        let verdict = order.executed(&history, R0, Height(0), Height(2), &applied);
+        assert_eq!(oracle(verdict), Some(Oracle::ExactlyOnce));
+    }
+
+    #[test]
+    fn wrong_and_unfounded_answers_are_noticed() {
+        let (mut order, history, ids) = begin();
+        assert_eq!(oracle(order.answered(ids[0], &KvResult::Number(1))), Some(Oracle::Durability));
+        assert_eq!(order.executed(&history, R0, Height(0), Height(1), &[(Height(1), ids[0])]), Ok(()));
+        assert_eq!(oracle(order.answered(ids[0], &KvResult::Number(2))), Some(Oracle::Results));
+        assert_eq!(oracle(order.not_executed(ids[0])), Some(Oracle::Results));
+        assert_eq!(order.not_executed(ids[1]), Ok(()));
+    }
+
+    #[test]
+    fn real_time_is_respected() {
+        let (mut order, mut history, ids) = begin();
+        let applied = [(Height(1), ids[0])];
+        assert_eq!(order.executed(&history, R0, Height(0), Height(1), &applied), Ok(()));
+        assert_eq!(order.answered(ids[0], &KvResult::Number(1)), Ok(()));
+        let later = history.call(Time(9), 0, incr());
+        order.called(later);
+        // As if it had been put before what was answered before it was called.
+        order.applied = 0;
+        let verdict = order.executed(&history, R0, Height(1), Height(2), &[(Height(2), later)]);
+        assert_eq!(oracle(verdict), Some(Oracle::Results));
+    }
+}

@@ -1,0 +1,171 @@
+//! Same slot, and held until durable: judged from the frames as they leave and from what the disk had synced by
+//! then, never from what the replica believes.
+
+use super::{Oracle, Verdict};
+use crate::frame::Content;
+use quorate_types::codec::Wire as _;
+use quorate_types::{Digest, Height, Kind, ReplicaId, View};
+use std::collections::BTreeMap;
+
+/// Synced bytes that are remembered for each replica. What was synced before is looked up on the disk.
+const TAIL_BYTES: usize = 32 << 10;
+
+/// A slot, with what differs most first: comparing is most of the work.
+type Key = (Height, View, Kind, Digest);
+
+/// What one replica has promised.
+#[derive(Default, Debug)]
+struct Promised {
+    said: BTreeMap<Key, Digest>,
+    /// The newest bytes that its disk has synced.
+    tail: Vec<u8>,
+}
+
+impl Promised {
+    fn synced(&mut self, bytes: &[u8]) {
+        if self.tail.len() > TAIL_BYTES {
+            let half = self.tail.len() / 2;
+            self.tail.drain(..half);
+        }
+        self.tail.extend_from_slice(bytes);
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Promises {
+    of: Vec<Promised>,
+    buffer: Vec<u8>,
+    /// Statements that left and were looked for on the disk.
+    checked: u64,
+}
+
+impl Promises {
+    pub(crate) fn new(n: usize) -> Self {
+        let mut of = Vec::new();
+        of.resize_with(n, Promised::default);
+        Self { of, buffer: Vec::new(), checked: 0 }
+    }
+
+    /// The disk of a replica has synced these bytes.
+    pub(crate) fn synced(&mut self, by: ReplicaId, bytes: &[u8]) {
+        if !bytes.is_empty()
+            && let Some(promised) = self.of.get_mut(by.index())
+        {
+            promised.synced(bytes);
+        }
+    }
+
+    /// How many different promises were judged.
+    pub(crate) fn checked(&self) -> u64 {
+        self.checked
+    }
+
+    /// A frame leaves. `on_disk` says whether a statement's guard is in what the disk would have after a crash
+    /// right now; it is asked only where looking at what was synced lately does not tell.
+    pub(crate) fn leaves(
+        &mut self,
+        by: ReplicaId,
+        content: &Content,
+        on_disk: &mut dyn FnMut() -> bool,
+    ) -> Verdict {
+        let (Some(statement), Some(promised)) = (content.statement, self.of.get_mut(by.index())) else {
+            return Ok(());
+        };
+        if !content.is_once {
+            return Ok(());
+        }
+        let key = (statement.height, statement.view, statement.kind, statement.scope);
+        match promised.said.get(&key) {
+            Some(subject) if *subject == statement.subject => return Ok(()),
+            Some(subject) => {
+                let what = format!("replica {by} says {content} after it said {subject:?} for the same slot");
+                return Err((Oracle::SameSlot, what));
+            }
+            None => {}
+        }
+        promised.said.insert(key, statement.subject);
+        self.checked = self.checked.saturating_add(1);
+        self.buffer.clear();
+        statement.encode(&mut self.buffer);
+        // One in 64 is looked up on the disk all the same: the oracle does not trust its own memory.
+        let recent = !self.checked.is_multiple_of(64) && find(&promised.tail, &self.buffer);
+        if recent || on_disk() {
+            Ok(())
+        } else {
+            Err((Oracle::Held, format!("replica {by} says {content} before its guard is on disk")))
+        }
+    }
+}
+
+/// Whether `needle` lies in `hay`; the newest bytes stand last and are looked at first.
+fn find(hay: &[u8], needle: &[u8]) -> bool {
+    let Some((last, rest)) = needle.split_last() else { return true };
+    let mut end = hay.len();
+    while let Some(at) = hay.get(..end).and_then(|hay| hay.iter().rposition(|byte| byte == last)) {
+        if hay.get(..at).is_some_and(|hay| hay.ends_with(rest)) {
+            return true;
+        }
+        end = at;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate_types::Statement;
+
+    const R1: ReplicaId = ReplicaId(1);
+
+    fn content(view: u64, subject: u8, is_once: bool) -> Content {
+        let kind = Kind::new("vote");
+        let statement = Statement::new(kind, View(view), Height(4), Digest([subject; 32]));
+        Content { kind, view: View(view), height: Height(4), statement: Some(statement), is_once }
+    }
+
+    fn oracle(verdict: Verdict) -> Option<Oracle> {
+        verdict.err().map(|(oracle, _)| oracle)
+    }
+
+    #[test]
+    fn a_second_subject_for_a_slot_is_noticed() {
+        let mut promises = Promises::new(2);
+        let mut synced = || true;
+        assert_eq!(promises.leaves(R1, &content(1, 7, true), &mut synced), Ok(()));
+        assert_eq!(promises.leaves(R1, &content(1, 7, true), &mut synced), Ok(()), "said again");
+        assert_eq!(promises.leaves(R1, &content(2, 8, true), &mut synced), Ok(()), "another view");
+        assert_eq!(
+            promises.leaves(ReplicaId(0), &content(1, 8, true), &mut synced),
+            Ok(()),
+            "another replica"
+        );
+        assert_eq!(promises.leaves(R1, &content(1, 8, false), &mut synced), Ok(()), "may change its mind");
+        assert_eq!(oracle(promises.leaves(R1, &content(1, 8, true), &mut synced)), Some(Oracle::SameSlot));
+    }
+
+    #[test]
+    fn what_leaves_before_it_is_synced_is_noticed() {
+        let mut promises = Promises::new(2);
+        let mut never = || false;
+        let encoded = content(1, 7, true).statement.unwrap().to_bytes();
+        promises.synced(R1, &[b"before", &encoded[..], b"after"].concat());
+        assert_eq!(promises.leaves(R1, &content(1, 7, true), &mut never), Ok(()));
+        assert_eq!(oracle(promises.leaves(R1, &content(1, 9, true), &mut never)), Some(Oracle::SameSlot));
+        assert_eq!(oracle(promises.leaves(R1, &content(2, 9, true), &mut never)), Some(Oracle::Held));
+    }
+
+    #[test]
+    fn finds_what_is_there() {
+        for (hay, needle, found) in [
+            ("abcabd", "abd", true),
+            ("abcabd", "abc", true),
+            ("abcabd", "bca", true),
+            ("abcabd", "abe", false),
+            ("ab", "abc", false),
+            ("", "a", false),
+        ] {
+            assert_eq!(find(hay.as_bytes(), needle.as_bytes()), found, "{needle} in {hay}");
+        }
+    }
+}

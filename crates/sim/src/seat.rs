@@ -1,0 +1,325 @@
+//! The place of one replica in the world: its machine (disk, connections, clock), and the replica itself while
+//! it runs.
+
+use crate::disk::{Lie, Shared, SimDisk};
+use crate::exit::{Exit, Leaving};
+use crate::settings::{Cluster, Settings};
+use crate::witness::{Journal, Perjury, Witness};
+use bytes::Bytes;
+use quorate_consensus::LinkEvent;
+use quorate_host::{Fault, Host, HostSetup, TurnEnd};
+use quorate_net::link::{Identity, LinkEvent as NetEvent};
+use quorate_net::{Link, ResendLimits};
+use quorate_replica::{ConnId, Setup};
+use quorate_types::rng::Rng;
+use quorate_types::wire::CLIENT_BUNDLE_TAG;
+use quorate_types::{ClientId, Height, ReplicaId, Time};
+use std::collections::BTreeMap;
+
+/// Wall-clock time at which worlds begin: some day in 2026.
+const WALL_NS: u64 = 1_770_000_000_000_000_000;
+/// How long checks or execution may hold up a turn.
+const SLICE_NS: u64 = 3_000_000;
+
+/// What arrived and waits for the next turn.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// A frame that travelled by itself.
+    Frame { from: ReplicaId, frame_type: u8, body: Bytes },
+    /// Bytes on a connection.
+    Bytes { from: ReplicaId, conn: u64, bytes: Bytes },
+    /// A connection that this replica dialled is there.
+    Dialled { peer: ReplicaId, conn: u64 },
+    /// A connection that the peer dialled is there.
+    Accepted { peer: ReplicaId, conn: u64 },
+    /// A connection is gone.
+    Closed { peer: ReplicaId, conn: u64 },
+    /// What transports that need no connections say of links.
+    Link(ReplicaId, LinkEvent),
+    /// A message of a client.
+    Client { index: usize, message: Bytes },
+}
+
+/// Which connections speak for which client.
+#[derive(Default, Debug)]
+pub(crate) struct Speakers(BTreeMap<ClientId, Vec<usize>>);
+
+impl Speakers {
+    pub(crate) fn of(&self, client: &ClientId) -> &[usize] {
+        self.0.get(client).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    pub(crate) fn attach(&mut self, index: usize, client: ClientId) {
+        let conns = self.0.entry(client).or_default();
+        if !conns.contains(&index) {
+            conns.push(index);
+        }
+    }
+
+    pub(crate) fn detach(&mut self, index: usize) {
+        self.0.values_mut().for_each(|conns| conns.retain(|conn| *conn != index));
+    }
+}
+
+/// The link to one peer and the connection that it is on.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) link: Link,
+    pub(crate) conn: Option<u64>,
+}
+
+/// A replica that runs.
+pub(crate) struct Running {
+    pub(crate) host: Host<SimDisk>,
+    pub(crate) opened_at: Time,
+    /// By peer; none for itself, and none at all where frames travel by themselves.
+    pub(crate) lines: Vec<Option<Line>>,
+    /// The last height that was executed when somebody looked.
+    pub(crate) executed: Height,
+    pub(crate) is_owing: bool,
+}
+
+impl Running {
+    /// The replica's own time.
+    pub(crate) fn local(&self, now: Time) -> Time {
+        Time(now.since(self.opened_at))
+    }
+
+    pub(crate) fn line(&mut self, peer: ReplicaId) -> Option<&mut Line> {
+        line_of(&mut self.lines, peer)
+    }
+}
+
+/// See the module.
+pub(crate) struct Seat {
+    pub(crate) id: ReplicaId,
+    pub(crate) shared: Shared,
+    pub(crate) running: Option<Box<Running>>,
+    pub(crate) inbox: Vec<Arrival>,
+    /// Until then its last turn lasts.
+    pub(crate) busy_until: Time,
+    /// The event that counts among those that were scheduled for it.
+    pub(crate) wake: Option<(Time, u64)>,
+    pub(crate) wakes: u64,
+    pub(crate) speakers: Speakers,
+    pub(crate) journal: Journal,
+    pub(crate) opens: u64,
+    pub(crate) lie: Lie,
+    pub(crate) perjury: Perjury,
+    /// Turns in a row that nothing had arrived for, without time going on much.
+    pub(crate) spins: u32,
+    pub(crate) turns: u64,
+    work_rng: Rng,
+    disk_rng: Rng,
+}
+
+/// What reading the inbox led to beside what the host was handed.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// A connection must be closed, because the peer broke a rule.
+    Refused(ReplicaId, u64, &'static str),
+    /// The peer closed the connection and said why.
+    Closed(ReplicaId, String),
+}
+
+impl Seat {
+    pub(crate) fn new(id: ReplicaId, shared: Shared, rng: &mut Rng) -> Self {
+        Self {
+            id,
+            shared,
+            running: None,
+            inbox: Vec::new(),
+            busy_until: Time::ZERO,
+            wake: None,
+            wakes: 0,
+            speakers: Speakers::default(),
+            journal: Journal::default(),
+            opens: 0,
+            lie: Lie::None,
+            perjury: Perjury::None,
+            spins: 0,
+            turns: 0,
+            work_rng: rng.fork(),
+            disk_rng: rng.fork(),
+        }
+    }
+
+    /// Opens a replica on what the disk has. What it sends meanwhile waits in `leaving`.
+    pub(crate) fn open(
+        &mut self,
+        now: Time,
+        settings: &Settings,
+        cluster: &Cluster,
+        leaving: &mut Leaving,
+    ) -> Result<(), Fault> {
+        self.opens = self.opens.saturating_add(1);
+        self.journal.look().clear();
+        let key = cluster.keys.get(self.id.index()).cloned();
+        let Some(key) = key else { return Ok(()) };
+        let setup = HostSetup {
+            entry: settings.entry,
+            replica: Setup {
+                me: self.id,
+                committee: cluster.committee.clone(),
+                genesis: cluster.genesis.clone(),
+                params: cluster.params.clone(),
+                wall_offset_ns: WALL_NS.saturating_add(now.0),
+            },
+            key,
+            scheme: settings.scheme,
+            application: Box::new(Witness::new(self.journal.clone(), self.perjury)),
+            keep_bytes: settings.keep_bytes,
+            disk_bytes_max: settings.disk_bytes_max,
+            snapshot_every_bytes: settings.snapshot_every_bytes,
+        };
+        let disk = SimDisk::new(self.shared.clone(), self.disk_rng.fork(), self.lie);
+        let mut exit = Exit { leaving, shared: &self.shared, speakers: &self.speakers };
+        let host = Host::open(setup, disk, &mut exit)?;
+        let executed = host.executor().execution().height();
+        self.running =
+            Some(Box::new(Running { host, opened_at: now, lines: Vec::new(), executed, is_owing: true }));
+        Ok(())
+    }
+
+    /// Gives a replica that was just opened its links: their numbers begin anew with its incarnation.
+    pub(crate) fn string_lines(&mut self, cluster: &Cluster) {
+        let me = self.id;
+        let Some(running) = &mut self.running else { return };
+        let identity = Identity {
+            cluster: cluster.committee.cluster,
+            epoch: cluster.committee.epoch,
+            protocol: cluster.committee.protocol,
+            me,
+            incarnation: running.host.replica().incarnation(),
+        };
+        running.lines = cluster
+            .committee
+            .ids()
+            .map(|peer| {
+                (peer != me)
+                    .then(|| Line { link: Link::new(identity, peer, ResendLimits::default()), conn: None })
+            })
+            .collect();
+    }
+
+    /// Hands the inbox to the replica.
+    pub(crate) fn read(&mut self, now: Time, trouble: &mut Vec<Read>) {
+        let Self { running, inbox, speakers, .. } = self;
+        let Some(running) = running else {
+            inbox.clear();
+            return;
+        };
+        for arrival in inbox.drain(..) {
+            match arrival {
+                Arrival::Frame { from, frame_type, body } => running.host.peer_frame(from, frame_type, &body),
+                Arrival::Link(peer, event) => running.host.link(peer, event),
+                Arrival::Client { index, message } => match message.split_first() {
+                    Some((&CLIENT_BUNDLE_TAG, bundle)) => {
+                        let conn = ConnId(u64::try_from(index).unwrap_or(u64::MAX));
+                        running.host.client_bundle(conn, bundle);
+                    }
+                    // The only other thing that clients here say is that they want their replies.
+                    _ => speakers.detach(index),
+                },
+                arrival => running.connection(now, arrival, trouble),
+            }
+        }
+    }
+
+    /// Takes a turn.
+    pub(crate) fn turn(&mut self, now: Time, leaving: &mut Leaving) -> Result<(), Fault> {
+        self.turns = self.turns.saturating_add(1);
+        let Self { running, shared, speakers, work_rng, .. } = self;
+        let Some(running) = running else { return Ok(()) };
+        let local = running.local(now);
+        let mut exit = Exit { leaving, shared, speakers };
+        let mut more = |_| {
+            shared.watch(|watch| {
+                watch.work(work_rng);
+                watch.spent_ns < SLICE_NS
+            })
+        };
+        let end = running.host.turn(local, Some(local), &mut more, &mut exit)?;
+        running.is_owing = end == TurnEnd::Owing;
+        Ok(())
+    }
+
+    /// When the next turn is, if nothing arrives before.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        let running = self.running.as_ref()?;
+        if running.is_owing || !self.inbox.is_empty() {
+            return Some(self.busy_until);
+        }
+        let host = running.host.deadline().map(|at| running.opened_at.plus(at.0));
+        let lines = running.lines.iter().flatten().filter_map(|line| line.link.deadline());
+        host.into_iter().chain(lines).min().map(|at| at.max(self.busy_until))
+    }
+}
+
+impl Running {
+    /// What happens on connections.
+    fn connection(&mut self, now: Time, arrival: Arrival, trouble: &mut Vec<Read>) {
+        let Self { host, lines, .. } = self;
+        match arrival {
+            Arrival::Dialled { peer, conn } => {
+                if let Some(line) = line_of(lines, peer) {
+                    line.conn = Some(conn);
+                    line.link.connect(now);
+                }
+            }
+            Arrival::Accepted { peer, conn } => {
+                if let Some(line) = line_of(lines, peer) {
+                    line.conn = Some(conn);
+                    line.link.accept(now);
+                }
+            }
+            Arrival::Closed { peer, conn } => {
+                if let Some(line) = line_of(lines, peer).filter(|line| line.conn == Some(conn)) {
+                    line.conn = None;
+                    line.link.disconnect();
+                }
+            }
+            Arrival::Bytes { from, conn, bytes } => {
+                let Some(line) = line_of(lines, from).filter(|line| line.conn == Some(conn)) else { return };
+                let result = line.link.read(now, &bytes, &mut |event| match event {
+                    NetEvent::Up => host.link(from, LinkEvent::Back),
+                    NetEvent::Lost(_) => host.link(from, LinkEvent::Gap),
+                    NetEvent::Frame { frame_type, body, .. } => host.peer_frame(from, frame_type, body),
+                    NetEvent::Closed { reason } => {
+                        trouble.push(Read::Closed(from, String::from_utf8_lossy(reason).into_owned()));
+                    }
+                });
+                if let Err(refusal) = result {
+                    line.conn = None;
+                    line.link.disconnect();
+                    trouble.push(Read::Refused(from, conn, refusal.reason()));
+                }
+            }
+            Arrival::Frame { .. } | Arrival::Link(..) | Arrival::Client { .. } => {}
+        }
+    }
+
+    /// Lets links notice what is due: acknowledgements, greetings that take too long.
+    pub(crate) fn tick_lines(&mut self, now: Time, trouble: &mut Vec<Read>) {
+        for line in self.lines.iter_mut().flatten() {
+            if let (Err(refusal), Some(conn)) = (line.link.tick(now), line.conn) {
+                line.conn = None;
+                line.link.disconnect();
+                trouble.push(Read::Refused(line.link.peer(), conn, refusal.reason()));
+            }
+        }
+    }
+
+    /// Losses that links noticed while they wrote.
+    pub(crate) fn hear_losses(&mut self) {
+        let Self { host, lines, .. } = self;
+        for line in lines.iter_mut().flatten() {
+            let peer = line.link.peer();
+            line.link.losses(&mut |_| host.link(peer, LinkEvent::Gap));
+        }
+    }
+}
+
+fn line_of(lines: &mut [Option<Line>], peer: ReplicaId) -> Option<&mut Line> {
+    lines.get_mut(peer.index())?.as_mut()
+}

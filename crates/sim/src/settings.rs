@@ -1,0 +1,209 @@
+//! What a world is made of.
+
+use crate::disk::Costs;
+use crate::weather::Weather;
+use quorate_client::core::Settings as ClientSettings;
+use quorate_consensus::{Entry, OpenError};
+use quorate_crypto::{Scheme, SigningKey};
+use quorate_types::rng::Rng;
+use quorate_types::{BodyLimits, ClientAuth, Committee, Genesis, Member, PublicKey, ReplicaId};
+use std::sync::Arc;
+
+/// How frames travel between replicas.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// Over the real links, on connections that break and are dialled again: nothing is lost without saying so.
+    Links,
+    /// Each by itself: lost, doubled, overtaken. Stresses what protocols say again.
+    Datagrams,
+}
+
+/// What a world is made of. Every field may be changed before [`crate::World::new`].
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Which protocol.
+    pub entry: Entry,
+    /// How many replicas.
+    pub n: usize,
+    /// Faulty replicas tolerated.
+    pub f: usize,
+    /// Decides everything that is random.
+    pub seed: u64,
+    /// How frames travel.
+    pub transport: Transport,
+    /// How signatures are made and checked.
+    pub scheme: Scheme,
+    /// How many clients.
+    pub clients: usize,
+    /// The weather while nothing else is said.
+    pub weather: Weather,
+    /// What disks and work cost.
+    pub costs: Costs,
+    /// Bound on delays that the protocol's parameters are made for, nanoseconds.
+    pub delta_ns: u64,
+    /// Whether the protocol has the parameters of the exam, or its defaults.
+    pub exam_params: bool,
+    /// K.
+    pub checkpoint_every: u64,
+    /// L.
+    pub window: u64,
+    /// Limits on bodies.
+    pub bodies: BodyLimits,
+    /// Bytes of a segment of the log.
+    pub segment_bytes: u32,
+    /// Bytes of a page of the disk.
+    pub page_bytes: usize,
+    /// Bytes of log that are kept for laggards.
+    pub keep_bytes: u64,
+    /// Bytes of disk at most.
+    pub disk_bytes_max: u64,
+    /// A snapshot is written when the log has grown by so much.
+    pub snapshot_every_bytes: u64,
+    /// A client asks all replicas after so long.
+    pub client_retry_ns: u64,
+    /// Longest pause between two retries of a client.
+    pub client_retry_ns_max: u64,
+    /// Bundles of one client in flight at most.
+    pub client_in_flight_max: usize,
+}
+
+impl Settings {
+    /// The smallest committee that tolerates one fault, four clients, and a good day.
+    #[must_use]
+    pub fn new(entry: &Entry, seed: u64) -> Self {
+        let n = smallest(entry, 1);
+        Self {
+            entry: *entry,
+            n,
+            f: (entry.spec.faults)(n),
+            seed,
+            transport: Transport::Links,
+            scheme: Scheme::Cheap,
+            clients: 4,
+            weather: Weather::GOOD,
+            costs: Costs::USUAL,
+            delta_ns: 20_000_000,
+            exam_params: true,
+            checkpoint_every: 16,
+            window: 32,
+            bodies: BodyLimits::default(),
+            segment_bytes: 64 << 10,
+            page_bytes: 512,
+            keep_bytes: 512 << 10,
+            disk_bytes_max: 16 << 20,
+            snapshot_every_bytes: 96 << 10,
+            client_retry_ns: 800_000_000,
+            client_retry_ns_max: 2_000_000_000,
+            client_in_flight_max: 8,
+        }
+    }
+
+    /// The same with so many replicas.
+    #[must_use]
+    pub fn with_n(mut self, n: usize) -> Self {
+        self.n = n;
+        self.f = (self.entry.spec.faults)(n);
+        self
+    }
+}
+
+/// The smallest n that tolerates f faults.
+#[must_use]
+pub fn smallest(entry: &Entry, f: usize) -> usize {
+    (1..quorate_types::limits::REPLICAS_MAX).find(|n| (entry.spec.faults)(*n) >= f).unwrap_or(1)
+}
+
+/// Why a world cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum BadSettings {
+    /// The genesis configuration that follows from the settings is refused.
+    #[error(transparent)]
+    Genesis(#[from] quorate_types::genesis::BadGenesis),
+    /// The protocol refuses.
+    #[error(transparent)]
+    Protocol(#[from] OpenError),
+    /// A replica does not open on an empty disk.
+    #[error("replica {replica} does not open: {why}")]
+    Open {
+        /// Which.
+        replica: ReplicaId,
+        /// What it says.
+        why: String,
+    },
+}
+
+/// The keys and shared configuration that follow from settings.
+pub(crate) struct Cluster {
+    pub(crate) genesis: Arc<Genesis>,
+    pub(crate) committee: Arc<Committee>,
+    pub(crate) params: toml::Table,
+    pub(crate) keys: Vec<SigningKey>,
+    pub(crate) client_keys: Vec<SigningKey>,
+}
+
+impl Cluster {
+    /// Makes keys and configuration; clients beyond those of the settings are for who looks at the end.
+    pub(crate) fn new(settings: &Settings, rng: &mut Rng) -> Result<Self, BadSettings> {
+        let entry = &settings.entry;
+        let params = if settings.exam_params {
+            (entry.exam_params)(settings.delta_ns, false)?
+        } else {
+            (entry.params)()?
+        };
+        let mut make = |count: usize| -> Vec<SigningKey> {
+            (0..count).map(|_| SigningKey::from_seed(settings.scheme, random(rng))).collect()
+        };
+        let keys = make(settings.n);
+        let client_keys = make(settings.clients.saturating_add(1));
+        let genesis = Genesis {
+            protocol: entry.spec.name,
+            f: u16::try_from(settings.f).unwrap_or(u16::MAX),
+            members: keys.iter().map(|key| Member { sign: key.public(), link: key.public() }).collect(),
+            client_auth: ClientAuth::Signature,
+            bodies: settings.bodies,
+            client_window: 1_024,
+            clients_max: 64,
+            checkpoint_every: settings.checkpoint_every,
+            window: settings.window,
+            application: crate::witness::APPLICATION.to_owned(),
+            admin: PublicKey(random(rng)),
+            clients: client_keys.iter().map(SigningKey::public).collect(),
+            params: params.to_string(),
+            salt: random(rng),
+        };
+        genesis.check()?;
+        Ok(Self {
+            committee: Arc::new(genesis.committee()),
+            genesis: Arc::new(genesis),
+            params,
+            keys,
+            client_keys,
+        })
+    }
+
+    /// What a client must know.
+    pub(crate) fn client_settings(&self, settings: &Settings) -> ClientSettings {
+        ClientSettings {
+            cluster: self.committee.cluster,
+            n: settings.n,
+            f: settings.f,
+            client_auth: self.genesis.client_auth,
+            limits: self.genesis.bodies,
+            client_window: self.genesis.client_window,
+            in_flight_max: settings.client_in_flight_max,
+            waiting_bytes_max: 1 << 20,
+            retry_ns: settings.client_retry_ns,
+            retry_ns_max: settings.client_retry_ns_max,
+            first_leader: ReplicaId(0),
+        }
+    }
+}
+
+/// 32 bytes that the seed decides.
+fn random(rng: &mut Rng) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    for chunk in bytes.chunks_exact_mut(8) {
+        chunk.copy_from_slice(&rng.next_u64().to_le_bytes());
+    }
+    bytes
+}

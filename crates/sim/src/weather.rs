@@ -1,0 +1,116 @@
+//! What becomes of what is sent: delays, loss, duplication, cuts. Each pair of places has its own, in each
+//! direction.
+
+use quorate_types::Time;
+use quorate_types::rng::Rng;
+
+/// How one direction between two places behaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Weather {
+    /// What every message takes at least.
+    pub delay_ns: u64,
+    /// Mean of what is added at random (exponentially distributed).
+    pub jitter_ns: u64,
+    /// No message takes longer than this.
+    pub delay_ns_max: u64,
+    /// Messages lost, in a million.
+    pub loss_ppm: u32,
+    /// Messages that arrive twice, in a million.
+    pub duplicate_ppm: u32,
+    /// Nothing passes.
+    pub is_cut: bool,
+    /// Nothing arrives before this; it is not lost, it waits.
+    pub clogged_until: Time,
+}
+
+impl Weather {
+    /// A local network on a good day.
+    pub const GOOD: Self = Self {
+        delay_ns: 500_000,
+        jitter_ns: 300_000,
+        delay_ns_max: 5_000_000,
+        loss_ppm: 0,
+        duplicate_ppm: 0,
+        is_cut: false,
+        clogged_until: Time::ZERO,
+    };
+
+    /// Every message takes exactly this long and none is lost: for counting delays.
+    #[must_use]
+    pub const fn constant(delay_ns: u64) -> Self {
+        Self { delay_ns, jitter_ns: 0, delay_ns_max: delay_ns, ..Self::GOOD }
+    }
+
+    /// When something that leaves at `at` arrives, if it is not lost.
+    pub(crate) fn arrival(&self, rng: &mut Rng, at: Time) -> Time {
+        let jitter = if self.jitter_ns == 0 { 0 } else { rng.exponential_ns(self.jitter_ns) };
+        let delay = self.delay_ns.saturating_add(jitter).min(self.delay_ns_max);
+        at.plus(delay).max(self.clogged_until)
+    }
+
+    /// Whether something that leaves now is lost.
+    pub(crate) fn loses(&self, rng: &mut Rng) -> bool {
+        self.is_cut || (self.loss_ppm > 0 && rng.chance(self.loss_ppm))
+    }
+}
+
+/// The weather between all places: replicas first, then clients.
+#[derive(Clone, Debug)]
+pub(crate) struct Map {
+    places: usize,
+    each: Vec<Weather>,
+    /// What lies outside the map.
+    nowhere: Weather,
+}
+
+impl Map {
+    pub(crate) fn new(places: usize, weather: Weather) -> Self {
+        Self {
+            places,
+            each: vec![weather; places.saturating_mul(places)],
+            nowhere: Weather { is_cut: true, ..weather },
+        }
+    }
+
+    fn index(&self, from: usize, to: usize) -> usize {
+        from.saturating_mul(self.places).saturating_add(to)
+    }
+
+    pub(crate) fn get(&self, from: usize, to: usize) -> &Weather {
+        self.each.get(self.index(from, to)).unwrap_or(&self.nowhere)
+    }
+
+    pub(crate) fn get_mut(&mut self, from: usize, to: usize) -> &mut Weather {
+        let index = self.index(from, to);
+        self.each.get_mut(index).unwrap_or(&mut self.nowhere)
+    }
+
+    pub(crate) fn fill(&mut self, weather: Weather) {
+        self.each.fill(weather);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_stay_within_their_bounds() {
+        let weather = Weather { delay_ns: 100, jitter_ns: 50, delay_ns_max: 300, ..Weather::GOOD };
+        let mut rng = Rng::new(1);
+        let delays: Vec<u64> =
+            (0..10_000).map(|_| weather.arrival(&mut rng, Time(1_000)).0 - 1_000).collect();
+        assert!(delays.iter().all(|delay| (100..=300).contains(delay)));
+        assert!(delays.contains(&300) && delays.iter().any(|delay| *delay < 110));
+        assert_eq!(Weather::constant(7).arrival(&mut rng, Time(1)), Time(8));
+    }
+
+    #[test]
+    fn loss_has_its_rate() {
+        let weather = Weather { loss_ppm: 100_000, ..Weather::GOOD };
+        let mut rng = Rng::new(2);
+        let lost = (0..10_000).filter(|_| weather.loses(&mut rng)).count();
+        assert!((900..1_100).contains(&lost), "{lost}");
+        assert!(Weather { is_cut: true, ..Weather::GOOD }.loses(&mut rng));
+    }
+}

@@ -1,0 +1,275 @@
+//! Clients in the world: what they send, hear and want.
+
+use super::{Event, World};
+use crate::client::{Wish, Workload};
+use crate::history::OpId;
+use crate::model::Op;
+use crate::oracles::Failure;
+use crate::queue::Class;
+use crate::seat::Arrival;
+use crate::trace::Who;
+use bytes::Bytes;
+use quorate_client::core::{Fate, LinkState};
+use quorate_types::codec::Wire as _;
+use quorate_types::wire::FromReplica;
+use quorate_types::{ReplicaId, Time};
+
+impl World {
+    /// A client begins: it finds its connections and asks for a session.
+    pub(super) fn begin_client(&mut self, client: usize) {
+        for id in self.replicas() {
+            if self.is_running(id) {
+                self.connect_client(client, id, 0);
+            }
+        }
+        let now = self.now;
+        if let Some(client) = self.clients.get_mut(client) {
+            client.open(now);
+        }
+        self.serve_client(client);
+    }
+
+    /// A client's connection to a replica comes up after a while: from then on the replica knows where its
+    /// replies go.
+    pub(super) fn connect_client(&mut self, client: usize, replica: ReplicaId, after_ns: u64) {
+        let at = self.now.plus(after_ns);
+        let state = LinkState::Up;
+        self.queue.push(at, Class::Arrival, Event::Link { client, replica, state });
+    }
+
+    /// Clients that have begun.
+    pub(super) fn begun(&self) -> Vec<usize> {
+        (0..self.clients.len())
+            .filter(|at| self.clients.get(*at).is_some_and(|client| client.nonce() > 0))
+            .collect()
+    }
+
+    pub(super) fn client_link(&mut self, client: usize, replica: ReplicaId, state: LinkState) {
+        // The replica may have gone, or come back, since this was sent on its way.
+        if self.is_running(replica) != (state == LinkState::Up) {
+            return;
+        }
+        let now = self.now;
+        let Some(known) = self.clients.get_mut(client) else { return };
+        known.link(now, replica, state);
+        let key = known.core().client();
+        if let Some(seat) = self.seat_mut(replica) {
+            match state {
+                LinkState::Up => seat.speakers.attach(client, key),
+                LinkState::Down => seat.speakers.detach(client),
+            }
+        }
+        self.serve_client(client);
+    }
+
+    /// Keeps a client busy from now on.
+    pub fn load(&mut self, client: usize, workload: Workload) {
+        let now = self.now;
+        if let Some(client) = self.clients.get_mut(client) {
+            client.load(now, workload);
+        }
+        self.serve_client(client);
+    }
+
+    /// Keeps all clients but the last busy from now on: that one is for who looks at the end.
+    pub fn load_all(&mut self, workload: Workload) {
+        for client in 0..self.settings.clients {
+            self.load(client, workload);
+        }
+    }
+
+    /// A client submits operations together. Where each stands in the history.
+    pub fn submit(&mut self, client: usize, ops: &[Op]) -> Vec<OpId> {
+        let ids = ops.iter().map(|op| self.call(client, op.clone())).collect();
+        self.serve_client(client);
+        ids
+    }
+
+    fn call(&mut self, client: usize, op: Op) -> OpId {
+        let now = self.now;
+        let id = self.history.call(now, client, op.clone());
+        self.order.called(id);
+        self.trace
+            .note(now, Who::Client(client), "calls", &[&id.0.to_le_bytes()], || format!("#{} {op:?}", id.0));
+        let taken = self.clients.get_mut(client).is_some_and(|client| client.submit(now, id, &op));
+        if !taken {
+            // It was never sent.
+            self.failed_ops = self.failed_ops.saturating_add(1);
+        }
+        id
+    }
+
+    /// A message that a client never sent, from its connection: for clients that lie.
+    pub fn client_says(&mut self, client: usize, replica: ReplicaId, message: Bytes) {
+        self.letter(client, replica, message);
+    }
+
+    /// A message that a replica never sent, on its connection to a client: for replicas that lie.
+    pub fn tell_client(&mut self, client: usize, from: ReplicaId, message: Bytes) {
+        let now = self.now;
+        self.queue.push(now, Class::Arrival, Event::Hears { client, from, message });
+    }
+
+    /// What a client would send as its next bundle, without sending it.
+    #[must_use]
+    pub fn session(&self, client: usize) -> Option<quorate_types::SessionId> {
+        self.clients.get(client).and_then(|client| client.core().session())
+    }
+
+    /// Whether a client has an answer to everything that it asked.
+    #[must_use]
+    pub fn is_done(&self, client: usize) -> bool {
+        self.clients.get(client).is_none_or(|client| client.is_done())
+    }
+
+    /// Whether all clients have an answer to everything that they asked.
+    #[must_use]
+    pub fn all_done(&self) -> bool {
+        self.clients.iter().all(|client| client.is_done())
+    }
+
+    /// What a client has met so far.
+    #[must_use]
+    pub fn client_counters(&self, client: usize) -> quorate_client::core::Counters {
+        self.clients.get(client).map(|client| *client.core().counters()).unwrap_or_default()
+    }
+
+    pub(super) fn hear(&mut self, client: usize, from: ReplicaId, message: &Bytes) {
+        let now = self.now;
+        self.trace.note(now, Who::Client(client), "hears", &[&from.0.to_le_bytes(), message], || {
+            match FromReplica::from_bytes(message) {
+                Ok(FromReplica::Reply(_, reply)) => {
+                    format!("from r{from}: reply {:?} {:?}", reply.bundle, reply.result)
+                }
+                other => format!("from r{from}: {other:?}"),
+            }
+        });
+        if let Some(client) = self.clients.get_mut(client) {
+            client.hear(now, from, message);
+        }
+        self.serve_client(client);
+    }
+
+    pub(super) fn client_if_due(&mut self, client: usize, ticket: u64) {
+        let now = self.now;
+        let Some(known) = self.clients.get_mut(client) else { return };
+        if known.wake.is_none_or(|(_, current)| current != ticket) {
+            return;
+        }
+        known.wake = None;
+        known.tick(now);
+        let due = known.due(now);
+        for op in due {
+            self.call(client, op);
+        }
+        self.serve_client(client);
+    }
+
+    /// Does what a client wants done, and notes when it wants to be called again.
+    fn serve_client(&mut self, client: usize) {
+        let now = self.now;
+        let mut wishes = std::mem::take(&mut self.wishes);
+        loop {
+            let Some(known) = self.clients.get_mut(client) else { break };
+            known.poll(now, &mut wishes);
+            if wishes.is_empty() {
+                break;
+            }
+            for wish in wishes.drain(..) {
+                match wish {
+                    Wish::Send(to, frame) => self.letter(client, to, frame),
+                    Wish::Answered(id, result) => self.answered(client, id, result),
+                    Wish::Failed(id, fate) => self.failed(client, id, fate),
+                }
+            }
+        }
+        self.wishes = wishes;
+        let Some(known) = self.clients.get_mut(client) else { return };
+        let Some(at) = known.deadline().map(|at| at.max(now.plus(1))) else { return };
+        if known.wake.is_none_or(|(planned, _)| at < planned) {
+            known.wakes = known.wakes.saturating_add(1);
+            known.wake = Some((at, known.wakes));
+            let event = Event::Client(client, known.wakes);
+            self.queue.push(at, Class::Tick, event);
+        }
+    }
+
+    fn answered(&mut self, client: usize, id: OpId, result: quorate_app::KvResult) {
+        let now = self.now;
+        self.trace.note(
+            now,
+            Who::Client(client),
+            "believes",
+            &[&id.0.to_le_bytes(), &result.to_bytes()],
+            || format!("#{} {result:?}", id.0),
+        );
+        let verdict = self.order.answered(id, &result);
+        self.judge(now, verdict);
+        if let (Some(record), Some(client)) = (self.history.get(id), self.clients.get_mut(client)) {
+            client.learn(&record.op, &result);
+        }
+        self.history.answer(now, id, result);
+    }
+
+    fn failed(&mut self, client: usize, id: OpId, fate: Fate) {
+        self.failed_ops = self.failed_ops.saturating_add(1);
+        self.trace.note(self.now, Who::Client(client), "gives up", &[&id.0.to_le_bytes()], || {
+            format!("#{}: {fate:?}", id.0)
+        });
+        if fate == Fate::NotExecuted {
+            let verdict = self.order.not_executed(id);
+            self.judge(self.now, verdict);
+        }
+    }
+
+    fn place(&self, client: usize) -> usize {
+        self.settings.n.saturating_add(client)
+    }
+
+    /// A message of a client goes on its way.
+    fn letter(&mut self, client: usize, to: ReplicaId, message: Bytes) {
+        let (now, from) = (self.now, self.place(client));
+        self.trace.note(now, Who::Client(client), "sends", &[&to.0.to_le_bytes(), &message], || {
+            format!("to r{to}: {} bytes", message.len())
+        });
+        if let Some(at) = self.letters.post(&mut self.net_rng, &self.map, now, from, to.index()) {
+            let arrival = Arrival::Client { index: client, message };
+            self.queue.push(at, Class::Arrival, Event::Arrives(to, arrival));
+        }
+    }
+
+    /// A message to a client goes on its way.
+    pub(super) fn reply(&mut self, at: Time, from: ReplicaId, client: usize, message: Bytes) {
+        let to = self.place(client);
+        if let Some(at) = self.letters.post(&mut self.net_rng, &self.map, at, from.index(), to) {
+            self.queue.push(at, Class::Arrival, Event::Hears { client, from, message });
+        }
+    }
+
+    /// Reads every key with a fresh client, whose answers the oracles judge: what the replicas say, and not what
+    /// they believe, is what counts.
+    ///
+    /// # Errors
+    /// What an oracle found, or that there was no answer in time.
+    pub fn read_back(&mut self, span_ns: u64) -> Result<(), Failure> {
+        let reader = self.settings.clients;
+        self.begin_client(reader);
+        let mut keys: Vec<String> =
+            self.history.records().iter().map(|record| record.op.key().to_owned()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let ops: Vec<Op> = keys.into_iter().map(|key| Op::Get { key }).collect();
+        self.submit(reader, &ops);
+        self.run_while("a fresh client has read every key", span_ns, |world| !world.is_done(reader))?;
+        if self.failed_ops_of(reader) > 0 {
+            let what = "a fresh client was refused".to_owned();
+            self.judge(self.now, Err((crate::Oracle::Liveness, what)));
+        }
+        self.failure().map_or(Ok(()), |failure| Err(failure.clone()))
+    }
+
+    fn failed_ops_of(&self, client: usize) -> usize {
+        let records = self.history.records().iter();
+        records.filter(|record| record.client == client && record.answered.is_none()).count()
+    }
+}

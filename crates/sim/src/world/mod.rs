@@ -1,0 +1,582 @@
+//! The world: virtual time, replicas and clients in their places, and everything that happens between them.
+//!
+//! One queue of events, one random number generator for each purpose, no clock, no threads: a seed decides a run,
+//! byte for byte. Replicas are [`quorate_host::Host`]s, so what runs here is what ships; only disk, network and
+//! time are the world's.
+
+mod clients;
+mod network;
+mod turns;
+
+use crate::client::{Client, Wish};
+use crate::disk::{Lie, Shared};
+use crate::exit::Leaving;
+use crate::frame::{Content, Frame, Verdict};
+use crate::front::{Front, forecast};
+use crate::history::{History, OpId};
+use crate::oracles::{Failure, Oracle, Order, Promises};
+use crate::queue::{Class, Queue};
+use crate::seat::{Arrival, Read, Seat};
+use crate::settings::{BadSettings, Cluster, Settings, Transport};
+use crate::trace::{Trace, Who};
+use crate::weather::Map;
+use crate::witness::Perjury;
+use bytes::Bytes;
+use network::{Letters, Pair};
+use quorate_client::core::LinkState;
+use quorate_consensus::Healed;
+use quorate_replica::ReplicaStatus;
+use quorate_storage::MemDisk;
+use quorate_types::rng::Rng;
+use quorate_types::{Digest, Height, Kind, Ledger, ReplicaId, Time};
+use std::collections::BTreeMap;
+
+pub use turns::Survives;
+
+/// What happens at one moment.
+#[derive(Debug)]
+enum Event {
+    /// Something reaches a replica.
+    Arrives(ReplicaId, Arrival),
+    /// A message reaches a client.
+    Hears { client: usize, from: ReplicaId, message: Bytes },
+    /// A client's connection to a replica came up or went down.
+    Link { client: usize, replica: ReplicaId, state: LinkState },
+    /// A frame that was held back leaves after all.
+    Leaves(Frame),
+    /// Two replicas try to connect.
+    Dial { pair: usize, attempt: u64 },
+    /// A connection that was cut for too long breaks.
+    Breaks { pair: usize, conn: u64 },
+    /// A replica takes a turn.
+    Turn(ReplicaId, u64),
+    /// A client does what is due.
+    Client(usize, u64),
+    /// Something that was planned.
+    Plan(Plan),
+    /// The oracles look at every replica.
+    Look,
+}
+
+/// Something that can be planned for later.
+#[derive(Clone, Debug)]
+pub enum Plan {
+    /// The replica's machine loses power.
+    Crash(ReplicaId, Survives),
+    /// The replica's machine loses power at the so-manyth step from then: a change of the disk, or a flush.
+    CrashAtStep(ReplicaId, u64, Survives),
+    /// The replica is started, if it is not running.
+    Start(ReplicaId),
+    /// A front comes, under this number.
+    Begin(u64, Front),
+    /// The front with this number passes.
+    End(u64),
+}
+
+/// How often the oracles look at every replica.
+const LOOK_NS: u64 = 1_000_000_000;
+
+/// Decides about frames that leave.
+type Hook = Box<dyn FnMut(Time, &Frame) -> Verdict>;
+
+/// See the module.
+pub struct World {
+    settings: Settings,
+    cluster: Cluster,
+    now: Time,
+    queue: Queue<Event>,
+    seats: Vec<Seat>,
+    clients: Vec<Client>,
+    map: Map,
+    fronts: Vec<(u64, Front)>,
+    next_front: u64,
+    pairs: Vec<Pair>,
+    letters: Letters,
+    next_conn: u64,
+    hook: Option<Hook>,
+    held: Vec<Frame>,
+    trace: Trace,
+    history: History,
+    order: Order,
+    promises: Promises,
+    failure: Option<Failure>,
+    net_rng: Rng,
+    crash_rng: Rng,
+    client_rng: Rng,
+    sent: BTreeMap<Kind, u64>,
+    rejected: BTreeMap<&'static str, u64>,
+    failed_ops: u64,
+    /// Refusals between replicas are expected: somebody is made to lie.
+    tolerates_refusals: bool,
+    fuses: Vec<Option<Survives>>,
+    leaving: Leaving,
+    trouble: Vec<Read>,
+    wishes: Vec<Wish>,
+    bytes: Vec<u8>,
+}
+
+impl World {
+    /// Makes a world in which all replicas have just been started and all clients ask for their sessions.
+    ///
+    /// # Errors
+    /// When the settings do not suit the protocol.
+    pub fn new(settings: Settings) -> Result<Self, BadSettings> {
+        let mut rng = Rng::new(settings.seed);
+        let cluster = Cluster::new(&settings, &mut rng.fork())?;
+        let (n, clients) = (settings.n, settings.clients.saturating_add(1));
+        let places = n.saturating_add(clients);
+        let mut seat_rng = rng.fork();
+        let seats = cluster
+            .committee
+            .ids()
+            .map(|id| {
+                let disk = MemDisk::new(settings.segment_bytes, settings.page_bytes);
+                Seat::new(id, Shared::new(disk, settings.costs), &mut seat_rng)
+            })
+            .collect();
+        let mut client_rng = rng.fork();
+        let client_settings = cluster.client_settings(&settings);
+        let keys = cluster.client_keys.iter().enumerate();
+        let clients: Vec<Client> = keys
+            .map(|(index, key)| Client::new(client_settings, key.clone(), index, client_rng.fork()))
+            .collect();
+        let mut world = Self {
+            map: Map::new(places, settings.weather),
+            letters: Letters::new(places),
+            pairs: Pair::all(n),
+            promises: Promises::new(n),
+            fuses: vec![None; n],
+            cluster,
+            seats,
+            clients,
+            now: Time::ZERO,
+            queue: Queue::default(),
+            fronts: Vec::new(),
+            next_front: 1 << 32,
+            next_conn: 1,
+            hook: None,
+            held: Vec::new(),
+            trace: Trace::default(),
+            history: History::default(),
+            order: Order::default(),
+            failure: None,
+            net_rng: rng.fork(),
+            crash_rng: rng.fork(),
+            client_rng: rng.fork(),
+            sent: BTreeMap::new(),
+            rejected: BTreeMap::new(),
+            failed_ops: 0,
+            tolerates_refusals: false,
+            leaving: Leaving::default(),
+            trouble: Vec::new(),
+            wishes: Vec::new(),
+            bytes: Vec::new(),
+            settings,
+        };
+        world.begin()?;
+        Ok(world)
+    }
+
+    fn begin(&mut self) -> Result<(), BadSettings> {
+        for id in self.cluster.committee.ids() {
+            self.start(id).map_err(|why| BadSettings::Open { replica: id, why })?;
+        }
+        for client in 0..self.settings.clients {
+            self.begin_client(client);
+        }
+        self.queue.push(Time(LOOK_NS), Class::Answer, Event::Look);
+        Ok(())
+    }
+
+    /// What the world is made of.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The present.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// What an oracle found first; after that nothing more happens.
+    #[must_use]
+    pub fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
+    /// The trace.
+    pub fn trace(&mut self) -> &mut Trace {
+        &mut self.trace
+    }
+
+    /// Hash of all transitions so far.
+    #[must_use]
+    pub fn trace_hash(&self) -> Digest {
+        self.trace.hash()
+    }
+
+    /// What clients saw.
+    #[must_use]
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Runs until a moment, or until an oracle finds something.
+    ///
+    /// # Errors
+    /// What an oracle found.
+    pub fn run_until(&mut self, end: Time) -> Result<(), Failure> {
+        while self.failure.is_none() && self.queue.next_at().is_some_and(|at| at <= end) {
+            self.step();
+        }
+        match &self.failure {
+            Some(failure) => Err(failure.clone()),
+            None => {
+                self.now = self.now.max(end);
+                Ok(())
+            }
+        }
+    }
+
+    /// Runs for so long.
+    ///
+    /// # Errors
+    /// What an oracle found.
+    pub fn run_for(&mut self, span_ns: u64) -> Result<(), Failure> {
+        self.run_until(self.now.plus(span_ns))
+    }
+
+    /// Runs until something holds, looked at after every event.
+    ///
+    /// # Errors
+    /// What an oracle found; [`Oracle::Liveness`] when it does not hold after so long.
+    pub fn run_while(
+        &mut self,
+        what: &str,
+        span_ns: u64,
+        mut goes_on: impl FnMut(&Self) -> bool,
+    ) -> Result<(), Failure> {
+        let end = self.now.plus(span_ns);
+        while goes_on(self) {
+            if self.queue.next_at().is_none_or(|at| at > end) {
+                self.now = self.now.max(end);
+                self.judge(self.now, Err((Oracle::Liveness, format!("waited in vain until {what}"))));
+            }
+            if let Some(failure) = &self.failure {
+                return Err(failure.clone());
+            }
+            self.step();
+        }
+        match &self.failure {
+            Some(failure) => Err(failure.clone()),
+            None => Ok(()),
+        }
+    }
+
+    fn step(&mut self) {
+        let Some((at, event)) = self.queue.pop() else { return };
+        self.now = self.now.max(at);
+        match event {
+            Event::Arrives(id, arrival) => self.arrive(id, arrival),
+            Event::Hears { client, from, message } => self.hear(client, from, &message),
+            Event::Link { client, replica, state } => self.client_link(client, replica, state),
+            Event::Leaves(frame) => self.put_on_the_way(self.now, &frame),
+            Event::Dial { pair, attempt } => self.dial(pair, attempt),
+            Event::Breaks { pair, conn } => self.break_if_cut(pair, conn),
+            Event::Turn(id, ticket) => self.turn_if_due(id, ticket),
+            Event::Client(index, ticket) => self.client_if_due(index, ticket),
+            Event::Plan(plan) => self.carry_out(plan),
+            Event::Look => self.look(),
+        }
+    }
+
+    fn carry_out(&mut self, plan: Plan) {
+        match plan {
+            Plan::Crash(id, survives) => self.crash(id, survives),
+            Plan::CrashAtStep(id, steps, survives) => self.crash_at_step(id, steps, survives),
+            Plan::Start(id) => {
+                if let Err(why) = self.start(id) {
+                    self.judge(
+                        self.now,
+                        Err((Oracle::Stopped, format!("replica {id} does not open: {why}"))),
+                    );
+                }
+            }
+            Plan::Begin(number, front) => {
+                self.fronts.push((number, front));
+                self.change_weather();
+            }
+            Plan::End(number) => {
+                self.fronts.retain(|(known, _)| *known != number);
+                self.change_weather();
+            }
+        }
+    }
+
+    /// Plans something for later.
+    pub fn plan(&mut self, at: Time, plan: Plan) {
+        self.queue.push(at.max(self.now), Class::Answer, Event::Plan(plan));
+    }
+
+    /// A front comes now; the number that [`World::pass`] takes.
+    pub fn front(&mut self, front: Front) -> u64 {
+        let number = self.next_front;
+        self.next_front = number.saturating_add(1);
+        self.carry_out(Plan::Begin(number, front));
+        number
+    }
+
+    /// A front passes.
+    pub fn pass(&mut self, number: u64) {
+        self.carry_out(Plan::End(number));
+    }
+
+    /// All fronts pass.
+    pub fn heal(&mut self) {
+        self.fronts.clear();
+        self.change_weather();
+    }
+
+    fn change_weather(&mut self) {
+        let places = self.settings.n.saturating_add(self.clients.len());
+        forecast(&mut self.map, places, self.settings.weather, &self.fronts);
+        let fronts = &self.fronts;
+        self.trace.note(
+            self.now,
+            Who::World,
+            "weather",
+            &[&[u8::try_from(fronts.len()).unwrap_or(u8::MAX)]],
+            || format!("{fronts:?}"),
+        );
+        self.weather_changed();
+    }
+
+    /// Asks `hook` about every frame that leaves from now on.
+    pub fn hook(&mut self, hook: impl FnMut(Time, &Frame) -> Verdict + 'static) {
+        self.hook = Some(Box::new(hook));
+    }
+
+    /// Asks nobody any more.
+    pub fn unhook(&mut self) {
+        self.hook = None;
+    }
+
+    /// What was held back leaves now.
+    pub fn release(&mut self) {
+        for frame in std::mem::take(&mut self.held) {
+            self.put_on_the_way(self.now, &frame);
+        }
+    }
+
+    /// Somebody is made to lie on links: that others break off with it is no failure.
+    pub fn tolerate_refusals(&mut self) {
+        self.tolerates_refusals = true;
+    }
+
+    /// Notes what an oracle says. The first failure stays.
+    fn judge(&mut self, at: Time, verdict: crate::oracles::Verdict) {
+        if let (Err((oracle, what)), None) = (verdict, &self.failure) {
+            self.trace.note(at, Who::World, "fails", &[what.as_bytes()], || format!("{oracle}: {what}"));
+            self.failure = Some(Failure { at, oracle, what });
+        }
+    }
+
+    fn look(&mut self) {
+        for at in 0..self.seats.len() {
+            let status = self.seats.get(at).and_then(|seat| seat.running.as_ref());
+            if let Some(status) = status.map(|running| running.host.replica().status()) {
+                let verdict = crate::oracles::check_bounds(&self.cluster.genesis, &status);
+                self.judge(self.now, verdict);
+            }
+        }
+        self.queue.push(self.now.plus(LOOK_NS), Class::Answer, Event::Look);
+    }
+
+    fn seat(&self, id: ReplicaId) -> Option<&Seat> {
+        self.seats.get(id.index())
+    }
+
+    fn seat_mut(&mut self, id: ReplicaId) -> Option<&mut Seat> {
+        self.seats.get_mut(id.index())
+    }
+
+    /// All replicas.
+    pub fn replicas(&self) -> impl Iterator<Item = ReplicaId> + use<> {
+        self.cluster.committee.ids()
+    }
+
+    /// Whether a replica runs.
+    #[must_use]
+    pub fn is_running(&self, id: ReplicaId) -> bool {
+        self.seat(id).is_some_and(|seat| seat.running.is_some())
+    }
+
+    /// What a replica is doing, if it runs.
+    #[must_use]
+    pub fn status(&self, id: ReplicaId) -> Option<ReplicaStatus> {
+        let running = self.seat(id)?.running.as_ref()?;
+        Some(running.host.replica().status())
+    }
+
+    /// The last height that a replica has executed, zero while it does not run.
+    #[must_use]
+    pub fn executed(&self, id: ReplicaId) -> Height {
+        let running = self.seat(id).and_then(|seat| seat.running.as_ref());
+        running.map_or(Height::ZERO, |running| running.executed)
+    }
+
+    /// The greatest height that anybody has executed.
+    #[must_use]
+    pub fn height(&self) -> Height {
+        self.order.height()
+    }
+
+    /// What the work of a replica has cost since it was started.
+    #[must_use]
+    pub fn ledger(&self, id: ReplicaId) -> Ledger {
+        let running = self.seat(id).and_then(|seat| seat.running.as_ref());
+        running.map(|running| running.host.ledger()).unwrap_or_default()
+    }
+
+    /// Steps of a replica's machine so far: changes of its disk, and flushes.
+    #[must_use]
+    pub fn steps(&self, id: ReplicaId) -> u64 {
+        self.seat(id).map_or(0, |seat| seat.shared.watch(|watch| watch.steps))
+    }
+
+    /// Completed syncs of a replica's disk so far.
+    #[must_use]
+    pub fn syncs(&self, id: ReplicaId) -> u64 {
+        self.seat(id).map_or(0, |seat| seat.shared.watch(|watch| watch.syncs))
+    }
+
+    /// Turns that a replica has taken.
+    #[must_use]
+    pub fn turns(&self, id: ReplicaId) -> u64 {
+        self.seat(id).map_or(0, |seat| seat.turns)
+    }
+
+    /// Bytes on a replica's disk.
+    #[must_use]
+    pub fn disk_bytes(&self, id: ReplicaId) -> u64 {
+        self.seat(id).map_or(0, |seat| seat.shared.used_bytes())
+    }
+
+    /// Frames sent so far, by kind: one for each receiver.
+    #[must_use]
+    pub fn sent(&self) -> &BTreeMap<Kind, u64> {
+        &self.sent
+    }
+
+    /// What was refused so far, by reason.
+    #[must_use]
+    pub fn rejected(&self) -> &BTreeMap<&'static str, u64> {
+        &self.rejected
+    }
+
+    /// Operations that were applied.
+    #[must_use]
+    pub fn applied(&self) -> u64 {
+        self.order.applied()
+    }
+
+    /// Operations that failed at their client: their fate is unknown.
+    #[must_use]
+    pub fn failed_ops(&self) -> u64 {
+        self.failed_ops
+    }
+
+    /// Different promises that left and were looked for on disks.
+    #[must_use]
+    pub fn promises(&self) -> u64 {
+        self.promises.checked()
+    }
+
+    /// Judges the state at the end, when everything has settled: all replicas run, have executed the same, and
+    /// have the state that the order of operations leads to; all clients have their answers.
+    pub fn check_settled(&mut self) -> Result<(), Failure> {
+        let mut first: Option<(ReplicaId, Height, Digest)> = None;
+        for at in 0..self.seats.len() {
+            let Some(seat) = self.seats.get_mut(at) else { continue };
+            let id = seat.id;
+            let Some(running) = &mut seat.running else {
+                self.judge(self.now, Err((Oracle::Liveness, format!("replica {id} does not run"))));
+                continue;
+            };
+            let height = running.host.executor().execution().height();
+            let digest = running.host.executor_mut().execution_mut().digest();
+            let (other, other_height, other_digest) = *first.get_or_insert((id, height, digest));
+            let status = running.host.replica().status();
+            let verdict = if height != other_height {
+                let what = format!(
+                    "replica {other} is at height {other_height}, replica {id} at {height}: {status}"
+                );
+                Err((Oracle::Liveness, what))
+            } else if digest != other_digest {
+                let what = format!(
+                    "at height {height} replica {other} has state {other_digest}, replica {id} {digest}"
+                );
+                Err((Oracle::Agreement, what))
+            } else {
+                Ok(())
+            };
+            self.judge(self.now, verdict);
+        }
+        let waiting: Vec<usize> = (0..self.clients.len()).filter(|at| !self.is_done(*at)).collect();
+        if !waiting.is_empty() {
+            let open = self.history.records().iter().filter(|record| record.answered.is_none()).count();
+            let what = format!("clients {waiting:?} still wait; {open} operations have no answer");
+            self.judge(self.now, Err((Oracle::Liveness, what)));
+        }
+        match &self.failure {
+            Some(failure) => Err(failure.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// What the protocol promises: from a heal to the first new execution, at most.
+    #[must_use]
+    pub fn recovery(&self, healed: &Healed) -> Time {
+        let recovery = self.settings.entry.recovery;
+        // The parameters opened every replica already.
+        recovery(&self.cluster.params, &self.cluster.committee, healed).unwrap_or_default()
+    }
+
+    /// Sabotage: from its next start on, this replica's disk reports syncs that it does not do.
+    pub fn sabotage_syncs(&mut self, id: ReplicaId) {
+        if let Some(seat) = self.seat_mut(id) {
+            seat.lie = Lie::Sync;
+        }
+    }
+
+    /// Sabotage: from its next start on, this replica applies an operation twice.
+    pub fn sabotage_twice(&mut self, id: ReplicaId, op: OpId) {
+        if let Some(seat) = self.seat_mut(id) {
+            seat.perjury = Perjury::Twice(op);
+        }
+    }
+
+    /// Sabotage: from its next start on, this replica says that it applied an operation, and does not.
+    pub fn sabotage_skip(&mut self, id: ReplicaId, op: OpId) {
+        if let Some(seat) = self.seat_mut(id) {
+            seat.perjury = Perjury::Skip(op);
+        }
+    }
+
+    /// Sabotage: from its next start on, this replica answers an operation with what was not asked.
+    pub fn sabotage_answer(&mut self, id: ReplicaId, op: OpId) {
+        if let Some(seat) = self.seat_mut(id) {
+            seat.perjury = Perjury::Answer(op);
+        }
+    }
+
+    fn kind_of(&self, frame_type: u8, body: &[u8]) -> Content {
+        Content::of(&self.settings.entry, frame_type, body)
+    }
+
+    fn is_datagrams(&self) -> bool {
+        self.settings.transport == Transport::Datagrams
+    }
+}

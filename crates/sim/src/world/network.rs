@@ -1,0 +1,426 @@
+//! The network of the world: connections between replicas that break and are dialled again, frames that travel
+//! by themselves, and letters between clients and replicas.
+
+use super::{Event, World};
+use crate::exit::{Leaving, Parcel};
+use crate::frame::{Content, Frame, Verdict};
+use crate::oracles::Oracle;
+use crate::queue::Class;
+use crate::seat::{Arrival, Read};
+use crate::trace::Who;
+use crate::weather::Map;
+use bytes::Bytes;
+use quorate_consensus::{LinkEvent, To};
+use quorate_types::rng::Rng;
+use quorate_types::wire::Lane;
+use quorate_types::{ReplicaId, ReplicaSet, Time};
+
+/// How long a lost piece of a connection takes to be sent again.
+const RESEND_NS: u64 = 200_000_000;
+/// One in so many lost pieces breaks its connection.
+const BREAKS_ONE_IN: u64 = 12;
+/// A connection that is cut for so long may break, and has broken after four times as long.
+const BREAK_NS: u64 = 1_000_000_000;
+/// Pauses between two attempts to connect.
+const DIAL_NS: u64 = 20_000_000;
+const DIAL_NS_MAX: u64 = 2_000_000_000;
+
+/// Two replicas and the connection between them.
+#[derive(Debug)]
+pub(super) struct Pair {
+    low: ReplicaId,
+    high: ReplicaId,
+    conn: Option<u64>,
+    /// When the last piece in each direction arrives: a connection keeps its order.
+    last: [Time; 2],
+    /// What waits in each direction because nothing passes.
+    stalled: [Vec<Bytes>; 2],
+    /// Counts attempts to connect, so that older ones do not count.
+    attempt: u64,
+    pause_ns: u64,
+}
+
+impl Pair {
+    pub(super) fn all(n: usize) -> Vec<Self> {
+        let ids = || (0..u16::try_from(n).unwrap_or(u16::MAX)).map(ReplicaId);
+        let mut pairs = Vec::new();
+        for high in ids() {
+            for low in ids().filter(|low| *low < high) {
+                pairs.push(Self {
+                    low,
+                    high,
+                    conn: None,
+                    last: [Time::ZERO; 2],
+                    stalled: [Vec::new(), Vec::new()],
+                    attempt: 0,
+                    pause_ns: DIAL_NS,
+                });
+            }
+        }
+        pairs
+    }
+
+    /// Where the pair of two replicas stands among all.
+    fn index(a: ReplicaId, b: ReplicaId) -> usize {
+        let (low, high) = (a.min(b).index(), a.max(b).index());
+        (high.saturating_mul(high.saturating_sub(1)) / 2).saturating_add(low)
+    }
+
+    fn direction(&mut self, from: ReplicaId) -> (&mut Time, &mut Vec<Bytes>) {
+        let ([up, down], [stalled_up, stalled_down]) = (&mut self.last, &mut self.stalled);
+        if from == self.low { (up, stalled_up) } else { (down, stalled_down) }
+    }
+
+    fn other(&self, id: ReplicaId) -> ReplicaId {
+        if id == self.low { self.high } else { self.low }
+    }
+}
+
+/// Messages between clients and replicas: each connection keeps its order, and what is lost is lost.
+#[derive(Debug)]
+pub(super) struct Letters {
+    places: usize,
+    last: Vec<Time>,
+}
+
+impl Letters {
+    pub(super) fn new(places: usize) -> Self {
+        Self { places, last: vec![Time::ZERO; places.saturating_mul(places)] }
+    }
+
+    /// When a message that leaves at `at` arrives, if it does.
+    pub(super) fn post(
+        &mut self,
+        rng: &mut Rng,
+        map: &Map,
+        at: Time,
+        from: usize,
+        to: usize,
+    ) -> Option<Time> {
+        let weather = map.get(from, to);
+        if weather.loses(rng) {
+            return None;
+        }
+        let last = self.last.get_mut(from.saturating_mul(self.places).saturating_add(to))?;
+        let arrival = weather.arrival(rng, at).max(*last);
+        *last = arrival;
+        Some(arrival)
+    }
+}
+
+impl World {
+    /// Everything that a turn led to leaves, each at its moment. Returns when the last of it left.
+    pub(super) fn depart(&mut self, from: ReplicaId, began: Time, leaving: &mut Leaving, synced: &[u8]) {
+        let mut parcels = std::mem::take(&mut leaving.parcels).into_iter();
+        let (mut left, mut seen) = (0usize, 0usize);
+        for flush in leaving.flushes.drain(..) {
+            let at = began.plus(flush.after_ns);
+            let news = synced.get(seen..flush.synced).unwrap_or_default();
+            self.promises.synced(from, news);
+            seen = flush.synced;
+            for parcel in parcels.by_ref().take(flush.upto.saturating_sub(left)) {
+                match parcel {
+                    Parcel::Peers { to, lane, frame_type, body } => {
+                        let is_last_word = flush.synced == synced.len();
+                        self.send(at, from, to, (lane, frame_type, body), is_last_word);
+                    }
+                    Parcel::Client { index, body } => self.reply(at, from, index, body),
+                }
+            }
+            left = flush.upto;
+            self.write_lines(from, at);
+        }
+        self.promises.synced(from, synced.get(seen..).unwrap_or_default());
+    }
+
+    /// One frame leaves for some replicas. `is_last_word`: nothing was synced after this moment, so the disk may
+    /// be asked what it had synced by now.
+    fn send(&mut self, at: Time, from: ReplicaId, to: To, frame: (Lane, u8, Bytes), is_last_word: bool) {
+        let (lane, frame_type, body) = frame;
+        let content = self.kind_of(frame_type, &body);
+        self.vouch(at, from, &content, is_last_word);
+        let all: ReplicaSet = match to {
+            To::All => self.cluster.committee.others(from).collect(),
+            To::One(id) => [id].into_iter().collect(),
+            To::Some(set) => set,
+        };
+        self.trace.note(at, Who::Replica(from), "sends", &[&body], || {
+            let to: Vec<String> = all.iter().map(|id| format!("r{id}")).collect();
+            format!("{content} to {}", to.join(" "))
+        });
+        for to in all.iter().filter(|to| *to != from) {
+            let frame = Frame { from, to, lane, frame_type, body: body.clone(), content };
+            self.send_one(at, frame);
+        }
+    }
+
+    /// The oracles judge what is said.
+    fn vouch(&mut self, at: Time, from: ReplicaId, content: &Content, is_last_word: bool) {
+        let Self { promises, seats, cluster, settings, .. } = self;
+        let mut on_disk = || {
+            let Some(seat) = seats.get(from.index()) else { return false };
+            // Later syncs of the same turn cannot be told apart on the disk; a host syncs once in a turn.
+            is_last_word && crate::lookup::has_guard(seat, settings, cluster, content)
+        };
+        let verdict = promises.leaves(from, content, &mut on_disk);
+        self.judge(at, verdict);
+    }
+
+    fn send_one(&mut self, at: Time, mut frame: Frame) {
+        let verdict = match &mut self.hook {
+            Some(hook) => hook(at, &frame),
+            None => Verdict::Pass,
+        };
+        match verdict {
+            Verdict::Pass => self.put_on_the_way(at, &frame),
+            Verdict::Drop => {}
+            Verdict::Delay(span) => self.queue.push(at.plus(span), Class::Arrival, Event::Leaves(frame)),
+            Verdict::Hold => self.held.push(frame),
+            Verdict::Replace(body) => {
+                frame.content = self.kind_of(frame.frame_type, &body);
+                frame.body = body;
+                let content = frame.content;
+                self.vouch(at, frame.from, &content, true);
+                self.put_on_the_way(at, &frame);
+            }
+        }
+    }
+
+    /// A frame goes its way: into the link, or into the air.
+    pub(super) fn put_on_the_way(&mut self, at: Time, frame: &Frame) {
+        let count = self.sent.entry(frame.content.kind).or_default();
+        *count = count.saturating_add(1);
+        let Frame { from, to, lane, frame_type, .. } = *frame;
+        if self.is_datagrams() {
+            return self.throw(at, frame);
+        }
+        let line = self.seats.get_mut(from.index()).and_then(|seat| seat.running.as_mut()?.line(to));
+        // A limit on a lane is larger than anything that worlds are made of.
+        if let Some(line) = line
+            && line.link.send(lane, frame_type, std::slice::from_ref(&frame.body)).is_ok()
+            && at <= self.now
+        {
+            self.write_lines(from, at);
+        }
+    }
+
+    /// A frame travels by itself.
+    fn throw(&mut self, at: Time, frame: &Frame) {
+        let weather = *self.map.get(frame.from.index(), frame.to.index());
+        if weather.loses(&mut self.net_rng) {
+            return self.trace.note(at, Who::World, "loses", &[], || {
+                format!("{} from r{} to r{}", frame.content, frame.from, frame.to)
+            });
+        }
+        let copies = 1 + u8::from(weather.duplicate_ppm > 0 && self.net_rng.chance(weather.duplicate_ppm));
+        for _ in 0..copies {
+            let arrival =
+                Arrival::Frame { from: frame.from, frame_type: frame.frame_type, body: frame.body.clone() };
+            let arrives = weather.arrival(&mut self.net_rng, at);
+            self.queue.push(arrives, Class::Arrival, Event::Arrives(frame.to, arrival));
+        }
+    }
+
+    /// Writes what the links of a replica have to write.
+    pub(super) fn write_lines(&mut self, from: ReplicaId, at: Time) {
+        let mut buffer = std::mem::take(&mut self.bytes);
+        for peer in self.replicas() {
+            let line = self.seats.get_mut(from.index()).and_then(|seat| seat.running.as_mut()?.line(peer));
+            let Some(Some(conn)) = line.as_ref().map(|line| line.conn) else { continue };
+            let Some(line) = line.filter(|line| line.link.wants_write()) else { continue };
+            buffer.clear();
+            line.link.write(&mut buffer);
+            self.put_on_connection(from, peer, conn, at, Bytes::copy_from_slice(&buffer));
+        }
+        self.bytes = buffer;
+    }
+
+    fn put_on_connection(&mut self, from: ReplicaId, to: ReplicaId, conn: u64, at: Time, bytes: Bytes) {
+        let index = Pair::index(from, to);
+        let weather = *self.map.get(from.index(), to.index());
+        let Self { pairs, net_rng, queue, .. } = self;
+        let Some(pair) = pairs.get_mut(index).filter(|pair| pair.conn == Some(conn)) else {
+            return; // The connection is gone, and this end has not heard of it.
+        };
+        let (last, stalled) = pair.direction(from);
+        if weather.is_cut || !stalled.is_empty() {
+            return stalled.push(bytes);
+        }
+        let mut arrives = weather.arrival(net_rng, at);
+        let mut breaks = false;
+        if weather.loses(net_rng) {
+            arrives = arrives.plus(RESEND_NS.saturating_add(net_rng.exponential_ns(RESEND_NS)));
+            breaks = net_rng.below(BREAKS_ONE_IN) == 0;
+        }
+        arrives = arrives.max(*last);
+        *last = arrives;
+        // Streams are cut anywhere.
+        let cut = if net_rng.below(16) == 0 { net_rng.index(bytes.len()) } else { 0 };
+        let mut rest = bytes;
+        if cut > 0 {
+            let head = rest.split_to(cut);
+            queue.push(
+                arrives,
+                Class::Arrival,
+                Event::Arrives(to, Arrival::Bytes { from, conn, bytes: head }),
+            );
+            arrives = arrives.plus(net_rng.between(1, 200_000));
+            *last = arrives;
+        }
+        queue.push(arrives, Class::Arrival, Event::Arrives(to, Arrival::Bytes { from, conn, bytes: rest }));
+        if breaks {
+            self.break_pair(index);
+        }
+    }
+
+    /// A connection breaks; both ends hear of it after a while, each for itself.
+    fn break_pair(&mut self, index: usize) {
+        let now = self.now;
+        let Some(pair) = self.pairs.get_mut(index) else { return };
+        let Some(conn) = pair.conn.take() else { return };
+        pair.stalled = [Vec::new(), Vec::new()];
+        let (low, high) = (pair.low, pair.high);
+        self.trace.note(now, Who::World, "breaks", &[&conn.to_le_bytes()], || {
+            format!("connection {conn} of r{low} and r{high}")
+        });
+        for (id, peer) in [(low, high), (high, low)] {
+            let at = now.plus(self.net_rng.between(1, 20_000_000));
+            self.queue.push(at, Class::Arrival, Event::Arrives(id, Arrival::Closed { peer, conn }));
+        }
+        self.dial_later(index);
+    }
+
+    fn dial_later(&mut self, index: usize) {
+        let Self { pairs, net_rng, queue, now, .. } = self;
+        let Some(pair) = pairs.get_mut(index) else { return };
+        pair.attempt = pair.attempt.saturating_add(1);
+        let pause = pair.pause_ns.saturating_add(net_rng.below(pair.pause_ns));
+        pair.pause_ns = pair.pause_ns.saturating_mul(2).min(DIAL_NS_MAX);
+        let event = Event::Dial { pair: index, attempt: pair.attempt };
+        queue.push(now.plus(pause), Class::Answer, event);
+    }
+
+    /// The higher of two replicas dials the lower.
+    pub(super) fn dial(&mut self, index: usize, attempt: u64) {
+        let now = self.now;
+        let Some(pair) = self.pairs.get(index).filter(|pair| pair.attempt == attempt && pair.conn.is_none())
+        else {
+            return;
+        };
+        let (low, high) = (pair.low, pair.high);
+        let (there, back) =
+            (*self.map.get(high.index(), low.index()), *self.map.get(low.index(), high.index()));
+        let reachable = self.is_running(low) && self.is_running(high);
+        if !reachable || there.loses(&mut self.net_rng) || back.loses(&mut self.net_rng) {
+            return self.dial_later(index);
+        }
+        let conn = self.next_conn;
+        self.next_conn = conn.saturating_add(1);
+        let accepted = there.arrival(&mut self.net_rng, now);
+        let dialled = back.arrival(&mut self.net_rng, accepted);
+        if let Some(pair) = self.pairs.get_mut(index) {
+            pair.conn = Some(conn);
+            pair.pause_ns = DIAL_NS;
+            pair.last = [accepted, dialled];
+        }
+        self.trace.note(now, Who::Replica(high), "dials", &[&conn.to_le_bytes()], || {
+            format!("r{low}: connection {conn}")
+        });
+        let arrivals = [
+            (low, accepted, Arrival::Accepted { peer: high, conn }),
+            (high, dialled, Arrival::Dialled { peer: low, conn }),
+        ];
+        for (id, at, arrival) in arrivals {
+            self.queue.push(at, Class::Arrival, Event::Arrives(id, arrival));
+        }
+    }
+
+    /// A replica's machine is gone, or back: its connections break, or it begins to dial.
+    pub(super) fn reconnect(&mut self, id: ReplicaId, is_back: bool) {
+        for peer in self.replicas().filter(|peer| *peer != id) {
+            let index = Pair::index(id, peer);
+            self.break_pair(index);
+            if is_back {
+                if let Some(pair) = self.pairs.get_mut(index) {
+                    pair.pause_ns = DIAL_NS;
+                }
+                self.dial_later(index);
+            }
+        }
+        if is_back && self.is_datagrams() {
+            let now = self.now;
+            for peer in self.replicas().filter(|peer| *peer != id) {
+                for (to, of) in [(id, peer), (peer, id)] {
+                    let at = now.plus(self.net_rng.between(1, 5_000_000));
+                    let arrival = Arrival::Link(of, LinkEvent::Back);
+                    self.queue.push(at, Class::Arrival, Event::Arrives(to, arrival));
+                }
+            }
+        }
+    }
+
+    /// Cuts have begun or ended: what had stalled goes on, what stalls now may break.
+    pub(super) fn weather_changed(&mut self) {
+        for index in 0..self.pairs.len() {
+            let Some(pair) = self.pairs.get(index) else { continue };
+            let (low, high) = (pair.low, pair.high);
+            let Some(conn) = pair.conn else { continue };
+            let mut is_cut = false;
+            for from in [low, high] {
+                let Some(pair) = self.pairs.get_mut(index) else { continue };
+                let to = pair.other(from);
+                if self.map.get(from.index(), to.index()).is_cut {
+                    is_cut = true;
+                    continue;
+                }
+                let stalled = std::mem::take(pair.direction(from).1);
+                for bytes in stalled {
+                    self.put_on_connection(from, to, conn, self.now, bytes);
+                }
+            }
+            if is_cut {
+                let at = self.now.plus(self.net_rng.between(BREAK_NS, BREAK_NS.saturating_mul(4)));
+                self.queue.push(at, Class::Answer, Event::Breaks { pair: index, conn });
+            }
+        }
+    }
+
+    pub(super) fn break_if_cut(&mut self, index: usize, conn: u64) {
+        let Some(pair) = self.pairs.get(index).filter(|pair| pair.conn == Some(conn)) else { return };
+        let (low, high) = (pair.low.index(), pair.high.index());
+        if self.map.get(low, high).is_cut || self.map.get(high, low).is_cut {
+            self.break_pair(index);
+        }
+    }
+
+    /// Breaks the connection of two replicas, if there is one.
+    pub fn disconnect(&mut self, a: ReplicaId, b: ReplicaId) {
+        self.break_pair(Pair::index(a, b));
+    }
+
+    /// What went wrong on connections while they were read.
+    pub(super) fn hear_trouble(&mut self, id: ReplicaId) {
+        for trouble in std::mem::take(&mut self.trouble) {
+            match trouble {
+                Read::Closed(peer, why) => {
+                    self.trace.note(self.now, Who::Replica(id), "closed", &[why.as_bytes()], || {
+                        format!("by r{peer}: {why}")
+                    });
+                }
+                Read::Refused(peer, conn, why) => {
+                    self.trace.note(self.now, Who::Replica(id), "refuses", &[why.as_bytes()], || {
+                        format!("r{peer}: {why}")
+                    });
+                    let index = Pair::index(id, peer);
+                    if self.pairs.get(index).is_some_and(|pair| pair.conn == Some(conn)) {
+                        self.break_pair(index);
+                    }
+                    if !self.tolerates_refusals {
+                        let what = format!("replica {id} breaks off with replica {peer}: {why}");
+                        self.judge(self.now, Err((Oracle::Links, what)));
+                    }
+                }
+            }
+        }
+    }
+}

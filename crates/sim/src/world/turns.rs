@@ -1,0 +1,308 @@
+//! Replicas in the world: starting, turns, losing power.
+
+use super::{Event, World};
+use crate::oracles::Oracle;
+use crate::queue::Class;
+use crate::seat::Arrival;
+use crate::trace::Who;
+use quorate_client::core::LinkState;
+use quorate_host::Fault;
+use quorate_replica::Source;
+use quorate_storage::Keep;
+use quorate_types::{Height, ReplicaId, Time};
+
+/// What a crash leaves of what was written and not synced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Survives {
+    /// Nothing.
+    Nothing,
+    /// Any part, in sectors.
+    Some,
+    /// All of it: only the process died.
+    Everything,
+}
+
+/// So many turns in a row without anything arriving, each at most this long after the one before, are a loop
+/// that will not end.
+const SPINS_MAX: u32 = 2_000;
+const SPIN_NS: u64 = 1_000_000;
+
+impl World {
+    /// Starts a replica on what its disk has, unless it runs.
+    ///
+    /// # Errors
+    /// Why it does not open.
+    pub fn start(&mut self, id: ReplicaId) -> Result<(), String> {
+        let now = self.now;
+        if self.is_running(id) {
+            return Ok(());
+        }
+        let mut leaving = std::mem::take(&mut self.leaving);
+        leaving.clear();
+        let Some(seat) = self.seats.get_mut(id.index()) else { return Ok(()) };
+        seat.shared.watch(crate::disk::Watch::begin);
+        let opened = seat.open(now, &self.settings, &self.cluster, &mut leaving);
+        let result = match opened {
+            Ok(()) => {
+                if !self.is_datagrams()
+                    && let Some(seat) = self.seats.get_mut(id.index())
+                {
+                    seat.string_lines(&self.cluster);
+                }
+                self.opened(id);
+                self.finish(id, now, None, &mut leaving);
+                Ok(())
+            }
+            Err(fault) => self.fell(id, &fault),
+        };
+        self.leaving = leaving;
+        result
+    }
+
+    fn opened(&mut self, id: ReplicaId) {
+        let (incarnation, executed) =
+            self.status(id).map(|status| (status.incarnation, status.executed)).unwrap_or_default();
+        self.trace.note(self.now, Who::Replica(id), "starts", &[&incarnation.0.to_le_bytes()], || {
+            format!("for the {incarnation}. time, at height {executed}")
+        });
+        if let Some(seat) = self.seat_mut(id) {
+            seat.inbox.clear();
+        }
+        self.reconnect(id, true);
+        for client in self.begun() {
+            let after = self.net_rng.between(1, 50_000_000);
+            self.connect_client(client, id, after);
+        }
+    }
+
+    /// Cuts the power of a replica's machine; a turn that is under way is finished first. For cuts inside of
+    /// turns there is [`World::crash_at_step`].
+    pub fn crash(&mut self, id: ReplicaId, survives: Survives) {
+        let now = self.now;
+        let Some(seat) = self.seat(id).filter(|seat| seat.running.is_some()) else { return };
+        if seat.busy_until > now {
+            let plan = super::Plan::Crash(id, survives);
+            return self.queue.push(seat.busy_until, Class::Answer, Event::Plan(plan));
+        }
+        self.lose_power(id, survives);
+    }
+
+    /// Cuts the power of a replica's machine during the so-manyth step from now: a change of its disk, or a flush
+    /// of its network.
+    pub fn crash_at_step(&mut self, id: ReplicaId, steps: u64, survives: Survives) {
+        if let Some(fuse) = self.fuses.get_mut(id.index()) {
+            *fuse = Some(survives);
+        }
+        if let Some(seat) = self.seat(id) {
+            seat.shared.watch(|watch| watch.set_fuse(steps));
+        }
+    }
+
+    /// Takes back what [`World::crash_at_step`] has planned and has not happened yet.
+    pub fn disarm(&mut self) {
+        self.fuses.fill(None);
+        for seat in &self.seats {
+            seat.shared.watch(crate::disk::Watch::disarm);
+        }
+    }
+
+    fn lose_power(&mut self, id: ReplicaId, survives: Survives) {
+        let now = self.now;
+        self.trace.note(now, Who::Replica(id), "crashes", &[], || {
+            format!("{survives:?} of what was not synced is left")
+        });
+        if let Some(fuse) = self.fuses.get_mut(id.index()) {
+            *fuse = None;
+        }
+        let Self { seats, crash_rng, .. } = self;
+        if let Some(seat) = seats.get_mut(id.index()) {
+            seat.running = None;
+            seat.inbox.clear();
+            seat.wake = None;
+            seat.busy_until = now;
+            seat.shared.crash(match survives {
+                Survives::Nothing => Keep::Nothing,
+                Survives::Everything => Keep::Everything,
+                Survives::Some => Keep::Sectors(crash_rng),
+            });
+        }
+        self.reconnect(id, false);
+        for client in self.begun() {
+            let at = now.plus(self.net_rng.between(1, 20_000_000));
+            let event = Event::Link { client, replica: id, state: LinkState::Down };
+            self.queue.push(at, Class::Arrival, event);
+        }
+        if let Some(seat) = self.seat_mut(id) {
+            seat.speakers = Default::default();
+        }
+    }
+
+    pub(super) fn arrive(&mut self, id: ReplicaId, arrival: Arrival) {
+        let now = self.now;
+        let Some(seat) = self.seat_mut(id) else { return };
+        if seat.running.is_none() {
+            return;
+        }
+        seat.inbox.push(arrival);
+        seat.spins = 0;
+        let at = seat.busy_until.max(now);
+        self.wake(id, at);
+    }
+
+    /// A replica takes its next turn at this moment or earlier.
+    fn wake(&mut self, id: ReplicaId, at: Time) {
+        let Self { seats, queue, .. } = self;
+        let Some(seat) = seats.get_mut(id.index()) else { return };
+        if seat.wake.is_none_or(|(planned, _)| at < planned) {
+            seat.wakes = seat.wakes.saturating_add(1);
+            seat.wake = Some((at, seat.wakes));
+            queue.push(at, Class::Tick, Event::Turn(id, seat.wakes));
+        }
+    }
+
+    pub(super) fn turn_if_due(&mut self, id: ReplicaId, ticket: u64) {
+        let now = self.now;
+        let due = self.seat(id).and_then(|seat| seat.wake).is_some_and(|(_, current)| current == ticket);
+        if !due {
+            return;
+        }
+        let mut leaving = std::mem::take(&mut self.leaving);
+        leaving.clear();
+        let mut trouble = std::mem::take(&mut self.trouble);
+        let Some(seat) = self.seat_mut(id) else { return };
+        seat.wake = None;
+        seat.shared.watch(crate::disk::Watch::begin);
+        seat.read(now, &mut trouble);
+        if let Some(running) = &mut seat.running {
+            running.tick_lines(now, &mut trouble);
+        }
+        let before = seat.running.as_ref().map(|running| running.executed);
+        let result = seat.turn(now, &mut leaving);
+        self.trouble = trouble;
+        match result {
+            Ok(()) => self.finish(id, now, before, &mut leaving),
+            Err(fault) => {
+                // What had left before has left.
+                self.let_go(id, now, &mut leaving);
+                self.judge_executed(id, before);
+                let stopped = self.fell(id, &fault);
+                if let Err(why) = stopped {
+                    self.judge(now, Err((Oracle::Stopped, format!("replica {id} stops: {why}"))));
+                }
+            }
+        }
+        self.hear_trouble(id);
+        self.leaving = leaving;
+    }
+
+    /// A host gave up: because the power went, or for a reason of its own.
+    fn fell(&mut self, id: ReplicaId, fault: &Fault) -> Result<(), String> {
+        let is_dead = self.seat(id).is_some_and(|seat| seat.shared.watch(|watch| watch.is_dead));
+        let survives = self.fuses.get(id.index()).copied().flatten().unwrap_or(Survives::Nothing);
+        self.lose_power(id, survives);
+        if is_dead { Ok(()) } else { Err(fault.to_string()) }
+    }
+
+    /// A turn is over: everything that it led to happens, and the next one is planned.
+    fn finish(
+        &mut self,
+        id: ReplicaId,
+        began: Time,
+        before: Option<Height>,
+        leaving: &mut crate::exit::Leaving,
+    ) {
+        self.let_go(id, began, leaving);
+        let Some(seat) = self.seats.get_mut(id.index()) else { return };
+        let (spent, is_dead) = seat.shared.watch(|watch| (watch.spent_ns, watch.is_dead));
+        let end = began.plus(spent);
+        seat.busy_until = end;
+        if let Some(running) = &mut seat.running {
+            running.hear_losses();
+        }
+        self.judge_executed(id, before);
+        if is_dead {
+            // The power went at the last flush: the host has not noticed, because no change of its disk followed.
+            let survives = self.fuses.get(id.index()).copied().flatten().unwrap_or(Survives::Nothing);
+            return self.lose_power(id, survives);
+        }
+        self.write_lines(id, end);
+        self.plan_turn(id, began, end);
+    }
+
+    fn plan_turn(&mut self, id: ReplicaId, began: Time, end: Time) {
+        let Some(seat) = self.seat_mut(id) else { return };
+        let Some(next) = seat.deadline() else { return };
+        // Time goes on, or a deadline that is never met would stop it.
+        let next = next.max(began.plus(1)).max(end);
+        let is_spin = next.since(began) < SPIN_NS;
+        seat.spins = if is_spin { seat.spins.saturating_add(1) } else { 0 };
+        let spins = seat.spins;
+        self.wake(id, next);
+        if spins > SPINS_MAX {
+            let what = format!("replica {id} takes turn after turn and nothing arrives");
+            self.judge(began, Err((Oracle::Bounds, what)));
+        }
+    }
+
+    /// What a turn sent leaves, and what it refused and noted is written down.
+    fn let_go(&mut self, id: ReplicaId, began: Time, leaving: &mut crate::exit::Leaving) {
+        let Some(seat) = self.seat_mut(id) else { return };
+        for (index, client) in leaving.proven.drain(..) {
+            seat.speakers.attach(index, client);
+        }
+        let synced = seat.shared.watch(|watch| std::mem::take(&mut watch.synced));
+        if !synced.is_empty() {
+            let bytes = u64::try_from(synced.len()).unwrap_or(u64::MAX);
+            self.trace
+                .note(began, Who::Replica(id), "syncs", &[&bytes.to_le_bytes()], || format!("{bytes} bytes"));
+        }
+        for note in leaving.notes.drain(..) {
+            let what = note.what;
+            self.trace.note(began, Who::Replica(id), "notes", &[what.as_bytes()], || {
+                format!("{what:<14} v{} h{}", note.view, note.height)
+            });
+        }
+        for (source, reason) in leaving.rejected.drain(..) {
+            let count = self.rejected.entry(reason).or_default();
+            *count = count.saturating_add(1);
+            self.trace.note(began, Who::Replica(id), "refuses", &[reason.as_bytes()], || match source {
+                Source::Peer(peer) => format!("r{peer}: {reason}"),
+                Source::Client(conn) => format!("c{}: {reason}", conn.0),
+            });
+        }
+        self.depart(id, began, leaving, &synced);
+        let now = self.now;
+        for (height, block) in leaving.decided.drain(..) {
+            let verdict = self.order.decided(id, height, block);
+            self.judge(now, verdict);
+        }
+        if let Some(seat) = self.seat(id) {
+            // The buffer is used again.
+            let mut synced = synced;
+            synced.clear();
+            seat.shared.watch(|watch| watch.synced = synced);
+        }
+    }
+
+    /// The oracles look at what a replica has executed since it was at `before`; `None`: since it was opened.
+    fn judge_executed(&mut self, id: ReplicaId, before: Option<Height>) {
+        let now = self.now;
+        let Self { seats, order, history, trace, .. } = self;
+        let Some(seat) = seats.get_mut(id.index()) else { return };
+        let Some(running) = &mut seat.running else { return };
+        let height = running.host.executor().execution().height();
+        let mut journal = seat.journal.look();
+        if before == Some(height) && journal.is_empty() {
+            return;
+        }
+        running.executed = height;
+        let began_at = before.unwrap_or_else(|| height.min(order.height()));
+        let verdict = order.executed(history, id, began_at, height, &journal);
+        trace.note(now, Who::Replica(id), "executes", &[&height.0.to_le_bytes()], || {
+            format!("up to height {height}, {} operations", journal.len())
+        });
+        journal.clear();
+        drop(journal);
+        self.judge(now, verdict);
+    }
+}
