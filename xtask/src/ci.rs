@@ -63,9 +63,7 @@ fn cargo(root: &Path, arguments: &[&str]) -> Result<Done> {
 
 fn doc(root: &Path) -> Result<Done> {
     let mut command = Command::new(env!("CARGO"));
-    command
-        .args(["doc", "--workspace", "--no-deps"])
-        .current_dir(root);
+    command.args(["doc", "--workspace", "--no-deps"]).current_dir(root);
     finish(command.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
@@ -73,23 +71,15 @@ fn doc(root: &Path) -> Result<Done> {
 /// hand.
 fn licences(root: &Path) -> Result<Done> {
     let mut probe = Command::new(env!("CARGO"));
-    probe
-        .args(["deny", "--version"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    probe.args(["deny", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
     if !probe.status().is_ok_and(|status| status.success()) {
         return Ok(Done::Skipped("cargo-deny is not installed"));
     }
-    cargo(
-        root,
-        &["deny", "--offline", "check", "bans", "licenses", "sources"],
-    )
+    cargo(root, &["deny", "--offline", "check", "bans", "licenses", "sources"])
 }
 
 fn finish(command: &mut Command) -> Result<Done> {
-    let status = command
-        .status()
-        .with_context(|| format!("cannot run {command:?}"))?;
+    let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
     if !status.success() {
         bail!("{command:?}: {status}");
     }

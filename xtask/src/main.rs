@@ -17,9 +17,7 @@ const USAGE: &str = "usage:
 /// The root of the repository.
 fn root() -> Result<PathBuf> {
     let parent = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    Ok(parent
-        .context("xtask lies in the root of the repository")?
-        .to_path_buf())
+    Ok(parent.context("xtask lies in the root of the repository")?.to_path_buf())
 }
 
 fn run(arguments: &[String]) -> Result<()> {

@@ -27,18 +27,13 @@ pub(crate) struct Repository {
 
 impl Repository {
     fn load(root: &Path) -> Result<Self> {
-        let mut repository = Self {
-            files: BTreeMap::new(),
-            paths: Vec::new(),
-        };
+        let mut repository = Self { files: BTreeMap::new(), paths: Vec::new() };
         repository.walk(root, "")?;
         Ok(repository)
     }
 
     fn walk(&mut self, folder: &Path, prefix: &str) -> Result<()> {
-        let entries = folder
-            .read_dir()
-            .with_context(|| format!("cannot list {}", folder.display()))?;
+        let entries = folder.read_dir().with_context(|| format!("cannot list {}", folder.display()))?;
         for entry in entries {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -49,10 +44,7 @@ impl Repository {
                 self.paths.push(path.clone());
                 self.walk(&entry.path(), &format!("{path}/"))?;
             } else if kind.is_file() {
-                if [".rs", ".md", ".toml"]
-                    .iter()
-                    .any(|suffix| name.ends_with(suffix))
-                {
+                if [".rs", ".md", ".toml"].iter().any(|suffix| name.ends_with(suffix)) {
                     let text = std::fs::read_to_string(entry.path())
                         .with_context(|| format!("cannot read {path}"))?;
                     self.files.insert(path.clone(), text);
@@ -70,10 +62,7 @@ impl Repository {
     /// Path and text of the files that end with `suffix`.
     fn ending(&self, suffix: &str) -> impl Iterator<Item = (&str, &str)> {
         let ends = move |(path, _): &(&str, &str)| path.ends_with(suffix);
-        self.files
-            .iter()
-            .map(|(path, text)| (path.as_str(), text.as_str()))
-            .filter(ends)
+        self.files.iter().map(|(path, text)| (path.as_str(), text.as_str())).filter(ends)
     }
 
     fn has(&self, path: &str) -> bool {

@@ -18,6 +18,9 @@ pub(super) struct Config {
     /// Crates that may contain `unsafe`, with the reason.
     #[serde(default, rename = "unsafe")]
     pub(super) unsafe_crates: BTreeMap<String, String>,
+    /// Drivers in half-pure crates that may pause, with the reason; their tests may not.
+    #[serde(default)]
+    pub(super) sleeps: BTreeMap<String, String>,
     /// External crates that are no direct dependency of ours, with the reason.
     #[serde(default)]
     pub(super) banned: BTreeMap<String, String>,

@@ -46,20 +46,11 @@ fn links(line: &str) -> Vec<String> {
 }
 
 fn broken(repository: &Repository, from: &str, target: &str) -> Option<&'static str> {
-    if ["http://", "https://", "mailto:"]
-        .iter()
-        .any(|scheme| target.starts_with(scheme))
-    {
+    if ["http://", "https://", "mailto:"].iter().any(|scheme| target.starts_with(scheme)) {
         return None;
     }
-    let (file, anchor) = target
-        .split_once('#')
-        .map_or((target, None), |(file, anchor)| (file, Some(anchor)));
-    let path = if file.is_empty() {
-        from.to_owned()
-    } else {
-        resolve(from, file)
-    };
+    let (file, anchor) = target.split_once('#').map_or((target, None), |(file, anchor)| (file, Some(anchor)));
+    let path = if file.is_empty() { from.to_owned() } else { resolve(from, file) };
     if !repository.has(&path) && repository.file(&path).is_none() {
         return Some("there is no such file");
     }
@@ -112,10 +103,7 @@ fn wire(repository: &Repository, findings: &mut Findings) {
     };
     let hash = blake3::hash(source.as_bytes()).to_hex();
     let document = repository.file(WIRE_DOCUMENT).unwrap_or_default();
-    if !document
-        .lines()
-        .any(|line| line.trim() == format!("BLAKE3 of `{WIRE}`: `{hash}`"))
-    {
+    if !document.lines().any(|line| line.trim() == format!("BLAKE3 of `{WIRE}`: `{hash}`")) {
         findings.push(format!(
             "{WIRE_DOCUMENT}: {WIRE} has changed. Read the page again, mend it, then set its line to:\n\
              BLAKE3 of `{WIRE}`: `{hash}`"

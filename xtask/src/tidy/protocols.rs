@@ -15,18 +15,10 @@ const HEADINGS: [&str; 6] = [
 ];
 
 pub(super) fn check(repository: &Repository, findings: &mut Findings) {
-    let inside = || {
-        repository
-            .ending(".rs")
-            .filter_map(|(path, text)| Some((path.strip_prefix(FOLDER)?, text)))
-    };
-    let folders: BTreeSet<&str> = inside()
-        .filter_map(|(path, _)| path.strip_suffix("/mod.rs"))
-        .collect();
-    let folders: BTreeSet<&str> = folders
-        .into_iter()
-        .filter(|folder| !folder.contains('/'))
-        .collect();
+    let inside =
+        || repository.ending(".rs").filter_map(|(path, text)| Some((path.strip_prefix(FOLDER)?, text)));
+    let folders: BTreeSet<&str> = inside().filter_map(|(path, _)| path.strip_suffix("/mod.rs")).collect();
+    let folders: BTreeSet<&str> = folders.into_iter().filter(|folder| !folder.contains('/')).collect();
     registry(repository, &folders, findings);
     for (path, text) in inside() {
         let Some((folder, _)) = path.split_once('/') else {
@@ -43,10 +35,7 @@ pub(super) fn check(repository: &Repository, findings: &mut Findings) {
 fn registry(repository: &Repository, folders: &BTreeSet<&str>, findings: &mut Findings) {
     let library = repository.file(&format!("{FOLDER}lib.rs")).unwrap_or_default();
     let tokens = tokens(&blank(library));
-    let start = tokens
-        .iter()
-        .position(|(token, _)| token == "REGISTRY")
-        .unwrap_or(tokens.len());
+    let start = tokens.iter().position(|(token, _)| token == "REGISTRY").unwrap_or(tokens.len());
     let mut registered = BTreeSet::new();
     // Entry::of::<pbft::Pbft>(): the name between `<` and `::`.
     for window in tokens.get(start..).unwrap_or_default().windows(4) {
@@ -57,16 +46,12 @@ fn registry(repository: &Repository, folders: &BTreeSet<&str>, findings: &mut Fi
     }
     for folder in folders {
         if !registered.contains(*folder) {
-            findings.push(format!(
-                "{FOLDER}{folder}: not in REGISTRY, so no exam and no command knows it"
-            ));
+            findings.push(format!("{FOLDER}{folder}: not in REGISTRY, so no exam and no command knows it"));
         }
     }
     for module in registered {
         if !folders.contains(module.as_str()) {
-            findings.push(format!(
-                "{FOLDER}lib.rs: REGISTRY names {module}, which has no folder"
-            ));
+            findings.push(format!("{FOLDER}lib.rs: REGISTRY names {module}, which has no folder"));
         }
     }
 }
@@ -91,22 +76,15 @@ fn imports(path: &str, text: &str, folder: &str, folders: &BTreeSet<&str>, findi
 }
 
 fn documented(path: &str, text: &str, findings: &mut Findings) {
-    let docs: Vec<&str> = text
-        .lines()
-        .map_while(|line| line.strip_prefix("//!"))
-        .map(str::trim)
-        .collect();
+    let docs: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim).collect();
     if !docs.first().is_some_and(|line| line.starts_with("# ")) {
-        findings.push(format!(
-            "{FOLDER}{path}: its documentation begins with the protocol's name: `//! # Name`"
-        ));
+        findings
+            .push(format!("{FOLDER}{path}: its documentation begins with the protocol's name: `//! # Name`"));
     }
     let header = "| model | replicas | quorum | good-case latency | paper |";
     for needed in std::iter::once(header).chain(HEADINGS) {
         if !docs.contains(&needed) {
-            findings.push(format!(
-                "{FOLDER}{path}: `{needed}` is missing from its documentation (STYLE.md)"
-            ));
+            findings.push(format!("{FOLDER}{path}: `{needed}` is missing from its documentation (STYLE.md)"));
         }
     }
 }

@@ -15,26 +15,19 @@ pub(super) fn check(repository: &Repository, config: &Config, findings: &mut Fin
         lengths(path, text, &tokens, config, &mut used, findings);
         attributes(path, &tokens, findings);
         let name = crate_of(path);
-        let pure = config.pure.iter().any(|pure| pure == name);
+        let pure = config.pure.iter().any(|pure| pure == name) && !config.sleeps.contains_key(path);
         for (i, (token, line)) in tokens.iter().enumerate() {
-            let called = tokens
-                .get(i.saturating_add(1))
-                .is_some_and(|(next, _)| next == "(");
+            let called = tokens.get(i.saturating_add(1)).is_some_and(|(next, _)| next == "(");
             if token == "unsafe" && !config.unsafe_crates.contains_key(name) {
                 findings.push(format!(
                     "{path}:{line}: unsafe is for the crates listed under [unsafe] in tidy.toml"
                 ));
             }
-            let before = i
-                .checked_sub(1)
-                .and_then(|i| tokens.get(i))
-                .map(|(token, _)| token.as_str());
+            let before = i.checked_sub(1).and_then(|i| tokens.get(i)).map(|(token, _)| token.as_str());
             // A method of that name is somebody's own.
             let function = called && !matches!(before, Some("." | "fn"));
             if token == "sleep" && function && pure {
-                findings.push(format!(
-                    "{path}:{line}: nothing in a pure crate sleeps, tests included"
-                ));
+                findings.push(format!("{path}:{line}: nothing in a pure crate sleeps, tests included"));
             }
         }
     }
@@ -71,19 +64,14 @@ fn lengths(
         if exception.is_none_or(|exception| function.lines > exception.lines) {
             let most = exception.map_or(FUNCTION_LINES_MAX, |exception| exception.lines);
             let (name, line, lines) = (&function.name, function.line, function.lines);
-            findings.push(format!(
-                "{path}:{line}: function {name} has {lines} lines; at most {most}"
-            ));
+            findings.push(format!("{path}:{line}: function {name} has {lines} lines; at most {most}"));
         }
     }
 }
 
 fn stale(config: &Config, used: &BTreeSet<(String, String)>, findings: &mut Findings) {
     let files = config.long_files.iter().map(|e| (&e.file, "", &e.reason));
-    let functions = config
-        .long_functions
-        .iter()
-        .map(|e| (&e.file, e.function.as_str(), &e.reason));
+    let functions = config.long_functions.iter().map(|e| (&e.file, e.function.as_str(), &e.reason));
     for (file, function, reason) in files.chain(functions) {
         if !used.contains(&(file.clone(), function.to_owned())) {
             findings.push(format!(
@@ -91,9 +79,7 @@ fn stale(config: &Config, used: &BTreeSet<(String, String)>, findings: &mut Find
             ));
         }
         if reason.trim().is_empty() {
-            findings.push(format!(
-                "tidy.toml: the exception for {file} {function} has no reason"
-            ));
+            findings.push(format!("tidy.toml: the exception for {file} {function} has no reason"));
         }
     }
 }
@@ -121,9 +107,7 @@ fn attributes(path: &str, tokens: &[(String, usize)], findings: &mut Findings) {
                     }
                 }
                 "ignore" if !called => {
-                    findings.push(format!(
-                        "{path}:{line}: no test is ignored: mend it or take it out"
-                    ));
+                    findings.push(format!("{path}:{line}: no test is ignored: mend it or take it out"));
                 }
                 _ => {}
             }

@@ -11,11 +11,8 @@ pub(super) struct Function {
 
 /// Blanks comments and the contents of literals. Every character keeps its place, and every line its number.
 pub(super) fn blank(source: &str) -> Vec<char> {
-    let mut scanner = Scanner {
-        source: source.chars().collect(),
-        at: 0,
-        out: Vec::with_capacity(source.len()),
-    };
+    let mut scanner =
+        Scanner { source: source.chars().collect(), at: 0, out: Vec::with_capacity(source.len()) };
     while scanner.at < scanner.source.len() {
         scanner.step();
     }
@@ -30,10 +27,7 @@ struct Scanner {
 
 impl Scanner {
     fn peek(&self, ahead: usize) -> char {
-        self.source
-            .get(self.at.saturating_add(ahead))
-            .copied()
-            .unwrap_or('\0')
+        self.source.get(self.at.saturating_add(ahead)).copied().unwrap_or('\0')
     }
 
     fn keep(&mut self, count: usize) {
@@ -208,9 +202,7 @@ fn body_end(tokens: &[(String, usize)], at: usize) -> Option<usize> {
         match tokens.get(i)?.0.as_str() {
             "(" | "[" => i = closing(tokens, i)?,
             "{" => {
-                return closing(tokens, i)
-                    .and_then(|end| tokens.get(end))
-                    .map(|(_, line)| *line);
+                return closing(tokens, i).and_then(|end| tokens.get(end)).map(|(_, line)| *line);
             }
             ";" => return None,
             _ => {}

@@ -32,10 +32,7 @@ fn findings(change: impl FnOnce(&mut BTreeMap<String, String>)) -> Findings {
                 [edges]\ntypes = []\nprotocols = ['types']";
     let mut files: BTreeMap<String, String> = [
         ("tidy.toml", tidy),
-        (
-            "README.md",
-            "# Title\n[wire](docs/wire.md#the-frame) [self](#title)\n```\n# no title\n```",
-        ),
+        ("README.md", "# Title\n[wire](docs/wire.md#the-frame) [self](#title)\n```\n# no title\n```"),
         ("crates/types/Cargo.toml", "[lints]\nworkspace = true"),
         ("crates/types/clippy.toml", WALLS),
         ("crates/types/src/wire.rs", wire),
@@ -62,10 +59,7 @@ fn add(path: &str, text: &str) -> Findings {
 
 #[track_caller]
 fn expect(findings: &Findings, part: &str) {
-    assert!(
-        findings.iter().any(|finding| finding.contains(part)),
-        "no {part:?} in {findings:#?}"
-    );
+    assert!(findings.iter().any(|finding| finding.contains(part)), "no {part:?} in {findings:#?}");
 }
 
 #[test]
@@ -75,10 +69,7 @@ fn a_tidy_repository_has_no_findings() {
 
 #[test]
 fn members_are_listed() {
-    expect(
-        &add("crates/new/Cargo.toml", "[lints]\nworkspace = true"),
-        "wants an ADR",
-    );
+    expect(&add("crates/new/Cargo.toml", "[lints]\nworkspace = true"), "wants an ADR");
     expect(
         &findings(|files| drop(files.remove("crates/types/Cargo.toml"))),
         "member crates/types is not there",
@@ -88,24 +79,12 @@ fn members_are_listed() {
 #[test]
 fn edges_point_down() {
     let upwards = "\n[dependencies]\nquorate-protocols.workspace = true";
-    expect(
-        &add("crates/types/Cargo.toml", upwards),
-        "types must not import protocols (dependencies)",
-    );
+    expect(&add("crates/types/Cargo.toml", upwards), "types must not import protocols (dependencies)");
     let in_tests = "\n[dev-dependencies]\nquorate-sim.workspace = true";
-    expect(
-        &add("crates/protocols/Cargo.toml", in_tests),
-        "must not import sim (dev-dependencies)",
-    );
+    expect(&add("crates/protocols/Cargo.toml", in_tests), "must not import sim (dev-dependencies)");
     let allowed = findings(|files| {
-        files
-            .get_mut("crates/protocols/Cargo.toml")
-            .unwrap()
-            .push_str(in_tests);
-        files
-            .get_mut("tidy.toml")
-            .unwrap()
-            .push_str("\n[test_edges]\nprotocols = ['sim']");
+        files.get_mut("crates/protocols/Cargo.toml").unwrap().push_str(in_tests);
+        files.get_mut("tidy.toml").unwrap().push_str("\n[test_edges]\nprotocols = ['sim']");
     });
     assert_eq!(allowed, Findings::new());
 }
@@ -115,10 +94,7 @@ fn banned_crates_are_found() {
     let banned = findings(|files| {
         let manifest = files.get_mut("crates/types/Cargo.toml").unwrap();
         manifest.push_str("\n[dev-dependencies]\nonce_cell = '1'");
-        files
-            .get_mut("tidy.toml")
-            .unwrap()
-            .push_str("\n[banned]\nonce_cell = 'std does it'");
+        files.get_mut("tidy.toml").unwrap().push_str("\n[banned]\nonce_cell = 'std does it'");
     });
     expect(&banned, "no direct dependency on once_cell: std does it");
 }
@@ -135,16 +111,10 @@ fn every_member_has_the_lints() {
 fn pure_crates_have_walls() {
     let without = findings(|files| drop(files.remove("crates/protocols/clippy.toml")));
     expect(&without, "crates/protocols: a pure crate has a clippy.toml");
-    expect(
-        &add("crates/protocols/clippy.toml", " more"),
-        "not the same as that of the other pure crates",
-    );
+    expect(&add("crates/protocols/clippy.toml", " more"), "not the same as that of the other pure crates");
     let holes = findings(|files| {
         for name in ["types", "protocols"] {
-            files.insert(
-                format!("crates/{name}/clippy.toml"),
-                "std::thread::spawn".to_owned(),
-            );
+            files.insert(format!("crates/{name}/clippy.toml"), "std::thread::spawn".to_owned());
         }
     });
     expect(&holes, "does not forbid std::time::Instant");
@@ -154,25 +124,13 @@ fn pure_crates_have_walls() {
 fn unsafe_ignored_tests_and_sleeps_are_found() {
     let file = "crates/types/src/x.rs";
     expect(&add(file, "fn x() { unsafe { y() } }"), "x.rs:1: unsafe is for");
-    expect(
-        &add(file, "\n#[ignore = \"slow\"]\nfn x() {}"),
-        "x.rs:2: no test is ignored",
-    );
-    expect(
-        &add(file, "fn x() { std::thread::sleep(d) }"),
-        "nothing in a pure crate sleeps",
-    );
-    expect(
-        &add(file, "use std::thread::sleep; fn x() { sleep(d) }"),
-        "nothing in a pure crate sleeps",
-    );
+    expect(&add(file, "\n#[ignore = \"slow\"]\nfn x() {}"), "x.rs:2: no test is ignored");
+    expect(&add(file, "fn x() { std::thread::sleep(d) }"), "nothing in a pure crate sleeps");
+    expect(&add(file, "use std::thread::sleep; fn x() { sleep(d) }"), "nothing in a pure crate sleeps");
     assert_eq!(add(file, "fn sleep(&self) { self.sleep(d) }"), Findings::new());
     let harmless = "// unsafe sleep()\nfn x() { y(\"unsafe sleep( #[ignore]\"); let sleep = 'u'; }";
     assert_eq!(add(file, harmless), Findings::new());
-    assert_eq!(
-        add("examples/x.rs", "fn x() { std::thread::sleep(d) }"),
-        Findings::new()
-    );
+    assert_eq!(add("examples/x.rs", "fn x() { std::thread::sleep(d) }"), Findings::new());
 }
 
 #[test]
@@ -203,10 +161,7 @@ fn long_functions_and_files_are_found() {
     let file = "crates/types/src/x.rs";
     let function = |lines: usize| format!("fn long(\n) {{{}}}\n", "\n".repeat(lines - 2));
     assert_eq!(add(file, &function(70)), Findings::new());
-    expect(
-        &add(file, &function(71)),
-        "x.rs:1: function long has 71 lines; at most 70",
-    );
+    expect(&add(file, &function(71)), "x.rs:1: function long has 71 lines; at most 70");
     assert_eq!(add(file, &"//\n".repeat(700)), Findings::new());
     expect(&add(file, &"//\n".repeat(701)), "x.rs: 701 lines; at most 700");
     let excepted = |actual: usize, allowed: usize| {
@@ -229,18 +184,11 @@ fn protocols_are_registered_documented_and_apart() {
     expect(&add(&format!("{folder}new/mod.rs"), PBFT), "new: not in REGISTRY");
     let gone = findings(|files| drop(files.remove(&format!("{folder}echo/mod.rs"))));
     expect(&gone, "REGISTRY names echo, which has no folder");
-    for line in [
-        "use crate::echo;",
-        "use crate::{echo::Echo};",
-        "use super::super::echo::X;",
-    ] {
+    for line in ["use crate::echo;", "use crate::{echo::Echo};", "use super::super::echo::X;"] {
         let found = add(&format!("{folder}pbft/normal.rs"), line);
         expect(&found, "pbft reaches into echo");
     }
-    let own = add(
-        &format!("{folder}pbft/normal.rs"),
-        "use crate::pbft::Pbft; fn f() { let echo = 1; }",
-    );
+    let own = add(&format!("{folder}pbft/normal.rs"), "use crate::pbft::Pbft; fn f() { let echo = 1; }");
     assert_eq!(own, Findings::new());
     let undocumented = findings(|files| {
         let text = files.get_mut(&format!("{folder}pbft/mod.rs")).unwrap();
@@ -254,14 +202,8 @@ fn protocols_are_registered_documented_and_apart() {
 fn documents_have_one_title_and_sound_links() {
     expect(&add("README.md", "\n# Second"), "README.md: 2 titles");
     expect(&add("docs/x.md", "## No title"), "docs/x.md: 0 titles");
-    expect(
-        &add("README.md", "\n[x](docs/none.md)"),
-        "link to docs/none.md: there is no such file",
-    );
-    expect(
-        &add("README.md", "\n[x](docs/wire.md#none)"),
-        "there is no such heading",
-    );
+    expect(&add("README.md", "\n[x](docs/none.md)"), "link to docs/none.md: there is no such file");
+    expect(&add("README.md", "\n[x](docs/wire.md#none)"), "there is no such heading");
     expect(
         &add("docs/wire.md", "\n[x](wire.md/../README.md) [y](none.md)"),
         "docs/wire.md:7: link to none.md",
@@ -272,10 +214,7 @@ fn documents_have_one_title_and_sound_links() {
 
 #[test]
 fn the_wire_page_follows_the_wire() {
-    expect(
-        &add("crates/types/src/wire.rs", " Changed."),
-        "has changed. Read the page again",
-    );
+    expect(&add("crates/types/src/wire.rs", " Changed."), "has changed. Read the page again");
 }
 
 #[test]
@@ -289,22 +228,14 @@ fn literals_and_comments_are_blanked() {
         (r##"br"}" b'}' b"}" r#type"##, r##"br" " b' ' b" " r#type"##),
         ("for_r\"}\"", "for_r\" \""),
     ] {
-        assert_eq!(
-            blank(source).into_iter().collect::<String>(),
-            expected,
-            "{source}"
-        );
+        assert_eq!(blank(source).into_iter().collect::<String>(), expected, "{source}");
     }
 }
 
 #[test]
 fn functions_are_measured() {
     let source = "trait T { fn none(&self); }\nfn a<const N: usize>(x: [u8; 2]) -> fn(u8) where X: Y {\n\n    fn b() {}\n}";
-    let function = |name: &str, line, lines| Function {
-        name: name.to_owned(),
-        line,
-        lines,
-    };
+    let function = |name: &str, line, lines| Function { name: name.to_owned(), line, lines };
     let found = functions(&tokens(&blank(source)));
     assert_eq!(found, [function("a", 2, 4), function("b", 4, 1)]);
 }

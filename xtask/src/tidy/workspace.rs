@@ -45,10 +45,7 @@ fn members(manifests: &[(&str, &str)], config: &Config, findings: &mut Findings)
 /// Our crates among the dependencies, by short name.
 fn ours<'a>(manifest: &'a Table, section: &str) -> impl Iterator<Item = &'a str> {
     let table = manifest.get(section).and_then(toml::Value::as_table);
-    table
-        .into_iter()
-        .flat_map(Table::keys)
-        .filter_map(|name| name.strip_prefix("quorate-"))
+    table.into_iter().flat_map(Table::keys).filter_map(|name| name.strip_prefix("quorate-"))
 }
 
 fn edges(folder: &str, manifest: &Table, config: &Config, findings: &mut Findings) {
@@ -58,11 +55,9 @@ fn edges(folder: &str, manifest: &Table, config: &Config, findings: &mut Finding
         return;
     };
     let in_tests = config.test_edges.get(name);
-    for (section, tests) in [
-        ("dependencies", None),
-        ("build-dependencies", None),
-        ("dev-dependencies", in_tests),
-    ] {
+    for (section, tests) in
+        [("dependencies", None), ("build-dependencies", None), ("dev-dependencies", in_tests)]
+    {
         for other in ours(manifest, section) {
             let mut all = allowed.iter().chain(tests.into_iter().flatten());
             if other != name && !all.any(|allowed| allowed == other) {
@@ -79,9 +74,7 @@ fn banned(folder: &str, manifest: &Table, config: &Config, findings: &mut Findin
         let names = manifest.get(section).and_then(toml::Value::as_table);
         for name in names.into_iter().flat_map(Table::keys) {
             if let Some(reason) = config.banned.get(name) {
-                findings.push(format!(
-                    "{folder}/Cargo.toml: no direct dependency on {name}: {reason}"
-                ));
+                findings.push(format!("{folder}/Cargo.toml: no direct dependency on {name}: {reason}"));
             }
         }
     }
@@ -93,9 +86,7 @@ fn lints(folder: &str, manifest: &Table, config: &Config, findings: &mut Finding
     let lints = manifest.get("lints").and_then(toml::Value::as_table);
     let inherited = lints.is_some_and(|lints| lints.get("workspace") == Some(&toml::Value::Boolean(true)));
     if !inherited && !config.unsafe_crates.contains_key(name) {
-        findings.push(format!(
-            "{folder}/Cargo.toml: [lints] workspace = true is missing"
-        ));
+        findings.push(format!("{folder}/Cargo.toml: [lints] workspace = true is missing"));
     }
 }
 
@@ -107,23 +98,16 @@ fn pure(repository: &Repository, config: &Config, findings: &mut Findings) {
         .map(|name| (name, repository.file(&format!("crates/{name}/clippy.toml"))))
         .collect();
     let first = walls.first().and_then(|(_, text)| *text).unwrap_or_default();
-    for needed in [
-        "std::time::Instant",
-        "std::time::SystemTime",
-        "std::collections::HashMap",
-        "std::thread::spawn",
-    ] {
+    for needed in
+        ["std::time::Instant", "std::time::SystemTime", "std::collections::HashMap", "std::thread::spawn"]
+    {
         if !first.contains(needed) {
-            findings.push(format!(
-                "the clippy.toml of the pure crates does not forbid {needed}"
-            ));
+            findings.push(format!("the clippy.toml of the pure crates does not forbid {needed}"));
         }
     }
     for (name, text) in walls {
         match text {
-            None => findings.push(format!(
-                "crates/{name}: a pure crate has a clippy.toml that forbids I/O"
-            )),
+            None => findings.push(format!("crates/{name}: a pure crate has a clippy.toml that forbids I/O")),
             Some(text) if text != first => {
                 findings.push(format!(
                     "crates/{name}/clippy.toml: not the same as that of the other pure crates"
