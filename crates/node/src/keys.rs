@@ -55,6 +55,14 @@ pub fn random() -> Result<[u8; 32], KeyError> {
     Ok(bytes)
 }
 
+/// A random number.
+///
+/// # Errors
+/// When the operating system gives none.
+pub fn random_u64() -> Result<u64, KeyError> {
+    getrandom::u64().map_err(|error| KeyError::Random(error.to_string()))
+}
+
 /// A new Ed25519 key.
 ///
 /// # Errors
@@ -94,10 +102,8 @@ pub fn read_private(file: &Path) -> Result<SigningKey, KeyError> {
     let read = handle.take(FILE_BYTES_MAX).read_to_string(&mut text);
     let text = Secret::new(text);
     read.map_err(fail)?;
-    SigningKey::from_pkcs8_pem(text.expose()).map_err(|reason| KeyError::NotAKey {
-        file: file.to_owned(),
-        reason: reason.to_string(),
-    })
+    SigningKey::from_pkcs8_pem(text.expose())
+        .map_err(|reason| KeyError::NotAKey { file: file.to_owned(), reason: reason.to_string() })
 }
 
 #[cfg(test)]
@@ -129,7 +135,12 @@ mod tests {
             let error = read_private(&file).unwrap_err().to_string();
             assert!(error.contains("chmod 600") && error.contains(&format!("{mode:04o}")), "{error}");
         }
-        for text in ["", "not a key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", &"x".repeat(100_000)] {
+        for text in [
+            "",
+            "not a key",
+            "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+            &"x".repeat(100_000),
+        ] {
             fs::remove_file(&file).unwrap();
             fs::write(&file, text).unwrap();
             fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();

@@ -1,9 +1,24 @@
 //! # quorate-node
 //!
-//! What the binary `quorate` is made of: configuration, keys, making and running clusters, the commands.
+//! What the binary `quorate` is made of: the loop of a node, making and running clusters, the commands.
+//!
+//! * [`commands`]: one module for each command, with its arguments and a `run`.
+//! * [`runtime`]: a replica on this machine: one thread, one loop, one place to sleep.
+//! * [`testnet`] makes clusters, [`processes`] runs their nodes.
+//! * What several of these need: [`config`], [`keys`], [`ports`], [`signals`], [`exit`], [`out`], [`alloc`].
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 
+pub mod alloc;
+pub mod commands;
 pub mod config;
 pub mod exit;
 pub mod keys;
+pub mod load;
+pub mod out;
+pub mod ports;
+pub mod processes;
+pub mod runtime;
+pub mod signals;
+pub mod testnet;
+pub mod trial;

@@ -292,6 +292,8 @@ impl Bodies {
         let height = block.map_or(height, |block| block.height.max(height));
         let want =
             self.wants.entry(id).or_insert_with(|| Want { peers: Vec::new(), next: 0, height, ask_at });
+        // Peers that have executed the block find it by its height alone, which may become known only now.
+        want.height = want.height.max(height);
         if !want.peers.contains(&peer) {
             want.peers.push(peer);
         }
@@ -376,4 +378,20 @@ impl Bodies {
 
 fn as_usize(value: u32) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A block is often wanted before anybody knows where it was decided, and found on disks by its height alone.
+    #[test]
+    fn a_want_learns_its_height_later() {
+        let mut bodies = Bodies::new(BodyLimits::default());
+        let (blocks, id, others) = (BlockTree::default(), BlockId::null(Height(1)), [ReplicaId(1)]);
+        bodies.want(Time(0), &blocks, id, Height::ZERO, ReplicaId(1));
+        bodies.want(Time(0), &blocks, id, Height(7), ReplicaId(1));
+        let asks = bodies.asks(Time(0), &others);
+        assert_eq!(asks, [Ask { block: id, height: Height(7), peer: ReplicaId(1) }]);
+    }
 }

@@ -81,9 +81,10 @@ impl Decided {
         learned
     }
 
-    /// Who said that this was decided.
-    pub(crate) fn vouchers(&self, height: Height, id: BlockId) -> Vec<ReplicaId> {
-        self.votes.get(&height).map(|votes| votes.voters(id).iter().collect()).unwrap_or_default()
+    /// Who should have the block of a decided height, as far as they have told.
+    pub(crate) fn holders(&self, height: Height) -> Vec<ReplicaId> {
+        let holds = |heights: &Heights| heights.executed >= height && heights.kept <= height;
+        self.peers.iter().filter(|(_, heights)| holds(heights)).map(|(peer, _)| *peer).collect()
     }
 
     /// Everything up to `contiguous` is decided now.

@@ -177,14 +177,12 @@ impl Replica {
             .take(FETCH_PER_PEER_MAX)
             .filter(|(height, id)| *id != BlockId::null(*height))
             .filter(|(_, id)| self.host.bodies.ready(&self.host.pool, &self.blocks, *id).is_none())
-            .filter(|(_, id)| !self.host.bodies.is_wanted(*id))
             .collect();
         for (height, id) in missing {
-            let vouchers = self.decided.vouchers(height, id);
+            let holders = self.decided.holders(height);
             // Different heights start with different peers, so that one slow peer does not slow all.
-            let start =
-                usize::try_from(height.0 % 64).unwrap_or(0).checked_rem(vouchers.len().max(1)).unwrap_or(0);
-            for peer in vouchers.iter().cycle().skip(start).take(vouchers.len()) {
+            let start = usize::try_from(height.0 % 64).unwrap_or(0).checked_rem(holders.len()).unwrap_or(0);
+            for peer in holders.iter().cycle().skip(start).take(holders.len()) {
                 self.host.bodies.want(self.now, &self.blocks, id, height, *peer);
             }
         }

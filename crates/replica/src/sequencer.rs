@@ -88,6 +88,11 @@ impl Sequencer {
         self.decided.range(self.issued.next()..).map(|(height, id)| (*height, *id))
     }
 
+    /// The height at which a block was decided that is not executed.
+    pub(crate) fn waiting_at(&self, id: BlockId) -> Option<Height> {
+        self.waiting().find(|(_, decided)| *decided == id).map(|(height, _)| height)
+    }
+
     /// Blocks decided and not executed.
     pub(crate) fn lag(&self) -> u64 {
         self.contiguous.since(self.executed)

@@ -109,7 +109,8 @@ impl Replica {
             }
             Effect::Commit(what, basis) => self.commit(what, basis),
             Effect::Want(id, from) => {
-                self.host.bodies.want(self.now, &self.blocks, id, Height::ZERO, from);
+                let height = self.sequencer.waiting_at(id).unwrap_or_default();
+                self.host.bodies.want(self.now, &self.blocks, id, height, from);
                 self.send_asks();
             }
             Effect::CatchUp(proof) => self.learn_proof(*proof),

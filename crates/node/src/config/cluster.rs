@@ -5,6 +5,7 @@ use super::params::{self, Kind};
 use super::reader::{EXPECTED_KEY, Field, Origin, Section, Source, read_key};
 use super::writer::Writer;
 use quorate_app::Application;
+use quorate_client::cluster::{ClusterInfo, LinkMode, ReplicaInfo};
 use quorate_consensus::Entry;
 use quorate_types::digest::hex;
 use quorate_types::limits;
@@ -34,12 +35,25 @@ impl LinkAuth {
     }
 }
 
-const CLIENT_AUTH: [(&str, ClientAuth); 2] = [("signature", ClientAuth::Signature), ("none", ClientAuth::None)];
+const CLIENT_AUTH: [(&str, ClientAuth); 2] =
+    [("signature", ClientAuth::Signature), ("none", ClientAuth::None)];
 
 /// The name of a way of client authentication in files and on the command line.
 #[must_use]
 pub fn client_auth_name(auth: ClientAuth) -> &'static str {
     name_of(&CLIENT_AUTH, auth)
+}
+
+/// All ways of client authentication with their names.
+#[must_use]
+pub fn client_auth_names() -> Vec<(&'static str, ClientAuth)> {
+    CLIENT_AUTH.to_vec()
+}
+
+/// All protocols with their names.
+#[must_use]
+pub fn protocol_names() -> Vec<(&'static str, &'static Entry)> {
+    quorate_protocols::REGISTRY.iter().map(|entry| (entry.spec.name.as_str(), entry)).collect()
 }
 
 pub(super) fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
@@ -86,119 +100,66 @@ const LINK_AUTH: Field = Field {
 const GENESIS: &str = "genesis";
 const GENESIS_ABOUT: &str = "What must be equal everywhere, because it decides what is valid and what the state is. Its \
     digest, with the\nreplicas' keys, is the identity of the cluster: changing anything here makes another one.";
-const PROTOCOL: Field = Field {
-    name: "protocol",
-    about: "The protocol that orders requests.",
-    example: "\"pbft\"",
-};
-const F: Field = Field {
-    name: "f",
-    about: "Faulty replicas tolerated.",
-    example: "1",
-};
+const PROTOCOL: Field =
+    Field { name: "protocol", about: "The protocol that orders requests.", example: "\"pbft\"" };
+const F: Field = Field { name: "f", about: "Faulty replicas tolerated.", example: "1" };
 const AUTH: Field = Field {
     name: "client_auth",
     about: "How clients prove who they are: \"signature\", or \"none\" (benchmarks only).",
     example: "\"signature\"",
 };
-const REQUEST_BYTES: Field = Field {
-    name: "request_bytes_max",
-    about: "The largest request.",
-    example: "\"256KiB\"",
-};
-const BUNDLE_REQUESTS: Field = Field {
-    name: "bundle_requests_max",
-    about: "Requests in one bundle at most.",
-    example: "4096",
-};
-const BUNDLE_BYTES: Field = Field {
-    name: "bundle_bytes_max",
-    about: "The largest bundle.",
-    example: "\"1MiB\"",
-};
-const BLOCK_BUNDLES: Field = Field {
-    name: "block_bundles_max",
-    about: "Bundles in one block at most.",
-    example: "256",
-};
+const REQUEST_BYTES: Field =
+    Field { name: "request_bytes_max", about: "The largest request.", example: "\"256KiB\"" };
+const BUNDLE_REQUESTS: Field =
+    Field { name: "bundle_requests_max", about: "Requests in one bundle at most.", example: "4096" };
+const BUNDLE_BYTES: Field =
+    Field { name: "bundle_bytes_max", about: "The largest bundle.", example: "\"1MiB\"" };
+const BLOCK_BUNDLES: Field =
+    Field { name: "block_bundles_max", about: "Bundles in one block at most.", example: "256" };
 const BLOCK_BYTES: Field = Field {
     name: "block_bytes_max",
     about: "The largest block. A single bundle always fits.",
     example: "\"4MiB\"",
 };
-const REPLY_BYTES: Field = Field {
-    name: "reply_bytes_max",
-    about: "The largest result of one bundle.",
-    example: "\"1MiB\"",
-};
-const CLIENT_WINDOW: Field = Field {
-    name: "client_window",
-    about: "Bundles that one session may have in flight.",
-    example: "16384",
-};
+const REPLY_BYTES: Field =
+    Field { name: "reply_bytes_max", about: "The largest result of one bundle.", example: "\"1MiB\"" };
+const CLIENT_WINDOW: Field =
+    Field { name: "client_window", about: "Bundles that one session may have in flight.", example: "16384" };
 const CLIENTS_MAX: Field = Field {
     name: "clients_max",
     about: "Sessions that are open at the same time. Beyond it the one that was used least recently ends.",
     example: "4096",
 };
-const CHECKPOINT_EVERY: Field = Field {
-    name: "checkpoint_every",
-    about: "Blocks between two checkpoints (K).",
-    example: "128",
-};
+const CHECKPOINT_EVERY: Field =
+    Field { name: "checkpoint_every", about: "Blocks between two checkpoints (K).", example: "128" };
 const WINDOW: Field = Field {
     name: "window",
     about: "Blocks above the last stable checkpoint that may be in use (L): a multiple of checkpoint_every.",
     example: "256",
 };
-const APPLICATION: Field = Field {
-    name: "application",
-    about: "Name and version of the service.",
-    example: "\"kv 1\"",
-};
+const APPLICATION: Field =
+    Field { name: "application", about: "Name and version of the service.", example: "\"kv 1\"" };
 const ADMIN: Field = Field {
     name: "admin",
     about: "Key of the client that may register the keys of others.",
     example: "\"0123…\"",
 };
-const CLIENTS: Field = Field {
-    name: "clients",
-    about: "Keys of clients that are registered from the start.",
-    example: "[]",
-};
-const SALT: Field = Field {
-    name: "salt",
-    about: "Random, so that no two clusters are the same.",
-    example: "\"0123…\"",
-};
+const CLIENTS: Field =
+    Field { name: "clients", about: "Keys of clients that are registered from the start.", example: "[]" };
+const SALT: Field =
+    Field { name: "salt", about: "Random, so that no two clusters are the same.", example: "\"0123…\"" };
 const REPLICAS: &str = "replicas";
 const REPLICAS_ABOUT: &str = "The replicas. `sign` and `link` are the public halves of replica.key and link.key and part \
     of the identity\nof the cluster; the addresses are not.";
-const ID: Field = Field {
-    name: "id",
-    about: "0, 1, 2 … in order.",
-    example: "0",
-};
-const SIGN: Field = Field {
-    name: "sign",
-    about: "The key that signs its statements.",
-    example: "\"0123…\"",
-};
-const LINK: Field = Field {
-    name: "link",
-    about: "The key that it shows on connections.",
-    example: "\"0123…\"",
-};
-const PEERS: Field = Field {
-    name: "peers",
-    about: "Where other replicas reach it.",
-    example: "\"127.0.0.1:4000\"",
-};
-const ADDRESS_CLIENTS: Field = Field {
-    name: "clients",
-    about: "Where clients reach it.",
-    example: "\"127.0.0.1:4001\"",
-};
+const ID: Field = Field { name: "id", about: "0, 1, 2 … in order.", example: "0" };
+const SIGN: Field =
+    Field { name: "sign", about: "The key that signs its statements.", example: "\"0123…\"" };
+const LINK: Field =
+    Field { name: "link", about: "The key that it shows on connections.", example: "\"0123…\"" };
+const PEERS: Field =
+    Field { name: "peers", about: "Where other replicas reach it.", example: "\"127.0.0.1:4000\"" };
+const ADDRESS_CLIENTS: Field =
+    Field { name: "clients", about: "Where clients reach it.", example: "\"127.0.0.1:4001\"" };
 
 impl ClusterConfig {
     /// A cluster that was put together by the program itself.
@@ -210,14 +171,7 @@ impl ClusterConfig {
         link_auth: LinkAuth,
         replicas: Vec<ReplicaAddresses>,
     ) -> Self {
-        Self {
-            genesis,
-            entry,
-            params,
-            link_auth,
-            replicas,
-            origin: None,
-        }
+        Self { genesis, entry, params, link_auth, replicas, origin: None }
     }
 
     /// Reads and checks a `cluster.toml`.
@@ -246,14 +200,7 @@ impl ClusterConfig {
             origin.add(section.finish()?);
         }
         origin.add(root.finish()?);
-        let config = Self {
-            genesis,
-            entry,
-            params,
-            link_auth,
-            replicas,
-            origin: Some(origin),
-        };
+        let config = Self { genesis, entry, params, link_auth, replicas, origin: Some(origin) };
         config.check()?;
         Ok(config)
     }
@@ -281,6 +228,27 @@ impl ClusterConfig {
         self.replicas.iter().map(|replica| replica.clients).collect()
     }
 
+    /// What a client needs to know.
+    #[must_use]
+    pub fn client_info(&self) -> ClusterInfo {
+        let genesis = &self.genesis;
+        let replicas = genesis.members.iter().zip(&self.replicas);
+        ClusterInfo {
+            cluster: self.cluster_id(),
+            f: usize::from(genesis.f),
+            client_auth: genesis.client_auth,
+            limits: genesis.bodies,
+            client_window: genesis.client_window,
+            links: match self.link_auth {
+                LinkAuth::Tls => LinkMode::Tls,
+                LinkAuth::Plain => LinkMode::Plain,
+            },
+            replicas: replicas
+                .map(|(member, addresses)| ReplicaInfo { link: member.link, address: addresses.clients })
+                .collect(),
+        }
+    }
+
     /// An error about a field of this file.
     pub(super) fn error(&self, field: &str, problem: impl Into<String>) -> ConfigError {
         match &self.origin {
@@ -298,13 +266,16 @@ impl ClusterConfig {
     fn check(&self) -> Result<(), ConfigError> {
         let genesis = &self.genesis;
         genesis.check().map_err(|bad| {
-            let field = if bad.field == REPLICAS { bad.field.to_owned() } else { format!("genesis.{}", bad.field) };
+            let field =
+                if bad.field == REPLICAS { bad.field.to_owned() } else { format!("genesis.{}", bad.field) };
             self.error(&field, format!("expected {}; correct it", bad.expected))
         })?;
         let most = (self.entry.spec.faults)(self.n());
         if usize::from(genesis.f) > most {
             let (name, n) = (self.entry.spec.name, self.n());
-            let problem = format!("expected at most {most}: {name} with {n} replicas tolerates no more; lower f or add replicas");
+            let problem = format!(
+                "expected at most {most}: {name} with {n} replicas tolerates no more; lower f or add replicas"
+            );
             return Err(self.error("genesis.f", problem));
         }
         if genesis.application != application_name() {
@@ -331,7 +302,10 @@ impl ClusterConfig {
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut out = Writer::new();
-        out.comment(&format!("Quorate cluster {}.\nThe same file at every node and every client; no secrets.", self.cluster_id()));
+        out.comment(&format!(
+            "Quorate cluster {}.\nThe same file at every node and every client; no secrets.",
+            self.cluster_id()
+        ));
         out.gap();
         out.text(&LINK_AUTH, self.link_auth.name());
         self.write_genesis(&mut out);
@@ -382,16 +356,15 @@ impl ClusterConfig {
 }
 
 fn read_genesis(section: &mut Section<'_>) -> Result<(Genesis, &'static Entry), ConfigError> {
-    let protocols: Vec<(&str, &'static Entry)> =
-        quorate_protocols::REGISTRY.iter().map(|entry| (entry.spec.name.as_str(), entry)).collect();
-    let entry = section.choice(&PROTOCOL, &protocols)?;
+    let entry = section.choice(&PROTOCOL, &protocol_names())?;
     let genesis = Genesis {
         protocol: entry.spec.name,
         f: section.number(&F, 0..=255)?,
         client_auth: section.choice(&AUTH, &CLIENT_AUTH)?,
         bodies: BodyLimits {
             request_bytes_max: section.size(&REQUEST_BYTES, 1..=limits::REQUEST_BYTES_CEILING.into())?,
-            bundle_requests_max: section.number(&BUNDLE_REQUESTS, 1..=limits::BUNDLE_REQUESTS_CEILING.into())?,
+            bundle_requests_max: section
+                .number(&BUNDLE_REQUESTS, 1..=limits::BUNDLE_REQUESTS_CEILING.into())?,
             bundle_bytes_max: section.size(&BUNDLE_BYTES, 1..=limits::BUNDLE_BYTES_CEILING.into())?,
             block_bundles_max: section.number(&BLOCK_BUNDLES, 1..=limits::BLOCK_BUNDLES_CEILING.into())?,
             block_bytes_max: section.size(&BLOCK_BYTES, 1..=limits::BLOCK_BYTES_CEILING.into())?,
@@ -401,13 +374,19 @@ fn read_genesis(section: &mut Section<'_>) -> Result<(Genesis, &'static Entry), 
         clients_max: section.number(&CLIENTS_MAX, 1..=limits::CLIENTS_CEILING.into())?,
         checkpoint_every: section.number(&CHECKPOINT_EVERY, 2..=1 << 20)?,
         window: section.number(&WINDOW, 4..=1 << 22)?,
-        application: section.value(&APPLICATION, "name and version of a service", |value| value.as_str().map(str::to_owned))?,
-        admin: section.key(&ADMIN)?,
-        clients: section.value(&CLIENTS, &format!("a list, each entry {EXPECTED_KEY} and none twice"), |value| {
-            let keys: Option<Vec<PublicKey>> =
-                value.as_array()?.iter().map(|key| read_key(key.get_ref().as_str()?)).collect();
-            keys.filter(|keys| keys.iter().collect::<BTreeSet<_>>().len() == keys.len())
+        application: section.value(&APPLICATION, "name and version of a service", |value| {
+            value.as_str().map(str::to_owned)
         })?,
+        admin: section.key(&ADMIN)?,
+        clients: section.value(
+            &CLIENTS,
+            &format!("a list, each entry {EXPECTED_KEY} and none twice"),
+            |value| {
+                let keys: Option<Vec<PublicKey>> =
+                    value.as_array()?.iter().map(|key| read_key(key.get_ref().as_str()?)).collect();
+                keys.filter(|keys| keys.iter().collect::<BTreeSet<_>>().len() == keys.len())
+            },
+        )?,
         salt: section.bytes32(&SALT)?,
         // They stand at other places of the file.
         members: Vec::new(),
@@ -420,13 +399,8 @@ fn read_replica(section: &mut Section<'_>, index: usize) -> Result<(Member, Repl
     let index = index.to_string();
     let expected = format!("{index}, since the entries stand in order");
     section.value(&ID, &expected, |value| (value.as_integer()?.as_str() == index).then_some(()))?;
-    let member = Member {
-        sign: section.key(&SIGN)?,
-        link: section.key(&LINK)?,
-    };
-    let addresses = ReplicaAddresses {
-        peers: section.address(&PEERS)?,
-        clients: section.address(&ADDRESS_CLIENTS)?,
-    };
+    let member = Member { sign: section.key(&SIGN)?, link: section.key(&LINK)? };
+    let addresses =
+        ReplicaAddresses { peers: section.address(&PEERS)?, clients: section.address(&ADDRESS_CLIENTS)? };
     Ok((member, addresses))
 }

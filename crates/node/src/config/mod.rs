@@ -6,6 +6,7 @@
 //!   field, what was expected, and what to do.
 //! * `cluster.toml` decides; `node.toml` holds only what may differ between nodes.
 
+mod choice;
 mod cluster;
 mod error;
 mod node;
@@ -16,7 +17,11 @@ mod reader;
 mod tests;
 mod writer;
 
-pub use cluster::{ClusterConfig, LinkAuth, ReplicaAddresses, application_name, client_auth_name};
+pub use choice::choice;
+pub use cluster::{
+    ClusterConfig, LinkAuth, ReplicaAddresses, application_name, client_auth_name, client_auth_names,
+    protocol_names,
+};
 pub use error::ConfigError;
 pub use node::{Durability, NodeConfig, NodeKeys, Placement};
 pub use number::{parse_size, show_size};

@@ -1,6 +1,6 @@
 //! `node.toml`: what may differ between nodes.
 
-use super::cluster::{ClusterConfig, LinkAuth, name_of};
+use super::cluster::{ClusterConfig, LinkAuth, ReplicaAddresses, name_of};
 use super::error::ConfigError;
 use super::params::{self, Kind};
 use super::reader::{Field, Origin, Source};
@@ -25,7 +25,8 @@ pub enum Durability {
 
 impl Durability {
     /// All with their names.
-    pub const NAMES: [(&'static str, Self); 3] = [("fsync", Self::Fsync), ("os", Self::Os), ("none", Self::None)];
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("fsync", Self::Fsync), ("os", Self::Os), ("none", Self::None)];
 
     /// The name in files and on the command line.
     #[must_use]
@@ -111,11 +112,7 @@ pub struct NodeKeys {
     pub link: SigningKey,
 }
 
-const ID: Field = Field {
-    name: "id",
-    about: "Which replica of cluster.toml this is.",
-    example: "0",
-};
+const ID: Field = Field { name: "id", about: "Which replica of cluster.toml this is.", example: "0" };
 const CLUSTER: Field = Field {
     name: "cluster",
     about: "The file that all nodes share. Relative paths begin at the folder of this file.",
@@ -181,14 +178,14 @@ const LOG: Field = Field {
 impl NodeConfig {
     /// The configuration of a new node whose files lie in one folder: keys, data, and `cluster.toml` above it.
     #[must_use]
-    pub fn new(cluster: ClusterConfig, id: ReplicaId, listen: (SocketAddr, SocketAddr)) -> Self {
+    pub fn new(cluster: ClusterConfig, id: ReplicaId, listen: ReplicaAddresses) -> Self {
         Self {
             cluster,
             id,
             cluster_file: "../cluster.toml".into(),
             data_dir: "data".into(),
-            listen_peers: listen.0,
-            listen_clients: listen.1,
+            listen_peers: listen.peers,
+            listen_clients: listen.clients,
             replica_key: "replica.key".into(),
             link_key: "link.key".into(),
             durability: Durability::default(),
@@ -224,7 +221,8 @@ impl NodeConfig {
             link_key: origin.resolve(&root.path(&LINK_KEY)?),
             durability: root.choice(&DURABILITY, &Durability::NAMES)?,
             placement: root.choice(&PLACEMENT, &Placement::NAMES)?,
-            disk_bytes_max: root.size(&DISK_BYTES, KEEP_BYTES_MIN.saturating_add(DISK_RESERVE_BYTES)..=DISK_BYTES_CEILING)?,
+            disk_bytes_max: root
+                .size(&DISK_BYTES, KEEP_BYTES_MIN.saturating_add(DISK_RESERVE_BYTES)..=DISK_BYTES_CEILING)?,
             keep_bytes: root.size(&KEEP_BYTES, KEEP_BYTES_MIN..=DISK_BYTES_CEILING)?,
             record: root.value(&RECORD, "false", |value| value.as_bool().filter(|record| !record))?,
             log: root.choice(&LOG, &LOG_LEVELS)?,
@@ -279,7 +277,13 @@ impl NodeConfig {
         })
     }
 
-    fn key(&self, field: &Field, file: &Path, listed_as: &str, listed: PublicKey) -> Result<SigningKey, ConfigError> {
+    fn key(
+        &self,
+        field: &Field,
+        file: &Path,
+        listed_as: &str,
+        listed: PublicKey,
+    ) -> Result<SigningKey, ConfigError> {
         let key = keys::read_private(file).map_err(|error| self.error(field.name, error.to_string()))?;
         if key.public() == listed {
             return Ok(key);

@@ -1,12 +1,7 @@
 //! Sizes in bytes as people write them: `"64MiB"`.
 
-const UNITS: [(&str, u64); 5] = [
-    ("TiB", 1 << 40),
-    ("GiB", 1 << 30),
-    ("MiB", 1 << 20),
-    ("KiB", 1 << 10),
-    ("B", 1),
-];
+const UNITS: [(&str, u64); 5] =
+    [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
 /// The number of bytes that a text such as `64MiB` or `1 GiB` names. Only whole numbers; `None` when it is not
 /// a size or has more than 64 bits.
@@ -51,7 +46,18 @@ mod tests {
 
     #[test]
     fn refuses_what_is_not_a_size() {
-        for text in ["", "64", "MiB", "-1B", "+1B", "1.5GiB", "64mib", "64MB", "99999999999TiB", "18446744073709551616B"] {
+        for text in [
+            "",
+            "64",
+            "MiB",
+            "-1B",
+            "+1B",
+            "1.5GiB",
+            "64mib",
+            "64MB",
+            "99999999999TiB",
+            "18446744073709551616B",
+        ] {
             assert_eq!(parse_size(text), None, "{text:?}");
         }
     }

@@ -35,16 +35,19 @@ pub(super) fn read(
     let mut found = Vec::new();
     if let Some(mut protocols) = root.optional("protocol")? {
         for other in protocols.names().iter().filter(|other| *other != name) {
-            let problem = format!("parameters of another protocol; this cluster runs {name}; remove this table");
+            let problem =
+                format!("parameters of another protocol; this cluster runs {name}; remove this table");
             return Err(protocols.error_at(other, problem));
         }
         if let Some(mut section) = protocols.section_named(name)? {
             let given = values(source, name);
             for param in section.names() {
                 let default = defaults.get(&param).filter(|_| wanted(&param));
-                let default = default.ok_or_else(|| section.error_at(&param, unknown(&param, &defaults, &is_shared, kind)))?;
+                let default = default
+                    .ok_or_else(|| section.error_at(&param, unknown(&param, &defaults, &is_shared, kind)))?;
                 let value = given.get(&param).filter(|value| value.same_type(default)).ok_or_else(|| {
-                    let problem = format!("expected {}; write, for example, {param} = {default}", article(default));
+                    let problem =
+                        format!("expected {}; write, for example, {param} = {default}", article(default));
                     section.error_at(&param, problem)
                 })?;
                 taken.insert(param.clone(), value.clone());
@@ -56,8 +59,13 @@ pub(super) fn read(
         lines.append(&mut protocols.finish()?);
     }
     if kind == Kind::Shared {
-        if let Some((param, default)) = defaults.iter().find(|(param, _)| wanted(param) && !found.contains(param)) {
-            let problem = format!("missing in [protocol.{name}]; expected {}; add, for example, {param} = {default}", article(default));
+        if let Some((param, default)) =
+            defaults.iter().find(|(param, _)| wanted(param) && !found.contains(param))
+        {
+            let problem = format!(
+                "missing in [protocol.{name}]; expected {}; add, for example, {param} = {default}",
+                article(default)
+            );
             return Err(root.error_at("protocol", problem));
         }
     }
@@ -67,7 +75,8 @@ pub(super) fn read(
 /// The values as they are; the sections know only where they stand.
 fn values(source: &Source, name: &str) -> toml::Table {
     let root: toml::Table = source.text().parse().unwrap_or_default();
-    let table = root.get("protocol").and_then(|protocols| protocols.get(name)).and_then(toml::Value::as_table);
+    let table =
+        root.get("protocol").and_then(|protocols| protocols.get(name)).and_then(toml::Value::as_table);
     table.cloned().unwrap_or_default()
 }
 
@@ -78,7 +87,11 @@ fn unknown(param: &str, defaults: &toml::Table, is_shared: &dyn Fn(&str) -> bool
         (false, _) => {
             let allowed = defaults.keys().filter(|name| is_shared(name) == (kind == Kind::Shared));
             let allowed: Vec<&str> = allowed.map(String::as_str).collect();
-            let allowed = if allowed.is_empty() { "nothing".to_owned() } else { format!("one of {}", allowed.join(", ")) };
+            let allowed = if allowed.is_empty() {
+                "nothing".to_owned()
+            } else {
+                format!("one of {}", allowed.join(", "))
+            };
             format!("unknown field; expected {allowed}; correct its name or remove it")
         }
     }

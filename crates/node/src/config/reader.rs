@@ -131,14 +131,7 @@ pub(super) struct Section<'s> {
 
 impl<'s> Section<'s> {
     fn new(source: &'s Source, path: String, at: usize, table: DeTable<'s>) -> Self {
-        Self {
-            source,
-            path,
-            at,
-            table,
-            known: Vec::new(),
-            lines: BTreeMap::new(),
-        }
+        Self { source, path, at, table, known: Vec::new(), lines: BTreeMap::new() }
     }
 
     fn full_name(&self, name: &str) -> String {
@@ -188,7 +181,11 @@ impl<'s> Section<'s> {
     }
 
     /// A whole number.
-    pub(super) fn number<T: TryFrom<u64>>(&mut self, field: &Field, range: RangeInclusive<u64>) -> Result<T, ConfigError> {
+    pub(super) fn number<T: TryFrom<u64>>(
+        &mut self,
+        field: &Field,
+        range: RangeInclusive<u64>,
+    ) -> Result<T, ConfigError> {
         let expected = format!("a whole number from {} to {}", range.start(), range.end());
         self.value(field, &expected, |value| {
             let number = value.as_integer()?;
@@ -198,7 +195,11 @@ impl<'s> Section<'s> {
     }
 
     /// A number of bytes.
-    pub(super) fn size<T: TryFrom<u64>>(&mut self, field: &Field, range: RangeInclusive<u64>) -> Result<T, ConfigError> {
+    pub(super) fn size<T: TryFrom<u64>>(
+        &mut self,
+        field: &Field,
+        range: RangeInclusive<u64>,
+    ) -> Result<T, ConfigError> {
         let (least, most) = (show_size(*range.start()), show_size(*range.end()));
         let expected = format!("a size from \"{least}\" to \"{most}\"");
         self.value(field, &expected, |value| {
@@ -276,7 +277,13 @@ impl<'s> Section<'s> {
             .collect()
     }
 
-    fn enter(&self, name: &str, at: usize, value: Spanned<DeValue<'s>>, example: &str) -> Result<Self, ConfigError> {
+    fn enter(
+        &self,
+        name: &str,
+        at: usize,
+        value: Spanned<DeValue<'s>>,
+        example: &str,
+    ) -> Result<Self, ConfigError> {
         let span = value.span();
         match value.into_inner() {
             DeValue::Table(table) => Ok(Self::new(self.source, self.full_name(name), at, table)),

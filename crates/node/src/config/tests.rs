@@ -1,1 +1,163 @@
+use super::params::{self, Kind};
+use super::reader::Source;
 use super::*;
+use crate::testnet::{Plan, Testnet, node_file};
+use quorate_consensus::Entry;
+use quorate_types::{ClientAuth, ReplicaId};
+use std::fs;
+use std::net::SocketAddr;
+use tempfile::TempDir;
+
+fn testnet() -> (TempDir, Testnet) {
+    let folder = tempfile::tempdir().unwrap();
+    let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
+    let addresses =
+        (0..4).map(|i| ReplicaAddresses { peers: address(4_000 + i), clients: address(5_000 + i) });
+    let plan = Plan {
+        entry: quorate_protocols::find("pbft").unwrap(),
+        addresses: addresses.collect(),
+        client_auth: ClientAuth::Signature,
+        link_auth: LinkAuth::Tls,
+        durability: Durability::Fsync,
+    };
+    let testnet = Testnet::create(folder.path(), &plan).unwrap();
+    (folder, testnet)
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let (folder, testnet) = testnet();
+    let cluster = ClusterConfig::load(&folder.path().join("cluster.toml")).unwrap();
+    assert_eq!(cluster.genesis, testnet.cluster.genesis);
+    assert_eq!(cluster.cluster_id(), testnet.cluster.cluster_id());
+    assert_eq!(cluster.replicas, testnet.cluster.replicas);
+    assert_eq!(cluster.to_toml(), testnet.cluster.to_toml());
+    for id in cluster.ids() {
+        let node = NodeConfig::load(&node_file(folder.path(), id)).unwrap();
+        assert_eq!((node.id, node.cluster.cluster_id()), (id, cluster.cluster_id()));
+        assert_eq!(node.listen_peers, cluster.replicas[id.index()].peers);
+        assert!(node.insecure().is_none());
+        let keys = node.keys().unwrap();
+        assert_eq!(keys.replica.public(), cluster.genesis.members[id.index()].sign);
+        assert_eq!(keys.link.public(), cluster.genesis.members[id.index()].link);
+    }
+}
+
+#[test]
+fn the_identity_does_not_depend_on_how_the_file_is_written() {
+    let (folder, testnet) = testnet();
+    let file = folder.path().join("cluster.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let bare: Vec<&str> = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
+    let spaced = bare.join("\n").replace(" = ", "=").replace("\"256KiB\"", "\"262144B\"");
+    let moved = spaced.replace("127.0.0.1:4000", "10.0.0.1:4000");
+    fs::write(&file, moved).unwrap();
+    let cluster = ClusterConfig::load(&file).unwrap();
+    assert_eq!(cluster.cluster_id(), testnet.cluster.cluster_id(), "addresses and layout are no part of it");
+}
+
+/// The names of the fields of every table are in the table's error message, so nobody has to look them up.
+#[test]
+fn an_unknown_field_is_answered_with_the_known_ones() {
+    let (folder, _) = testnet();
+    let file = node_file(folder.path(), ReplicaId(2));
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("speed = 9\n{text}")).unwrap();
+    let error = NodeConfig::load(&file).unwrap_err();
+    assert_eq!((error.line, error.field.as_str()), (Some(1), "speed"));
+    for line in text.lines().take_while(|line| !line.starts_with('[')) {
+        if let Some((name, _)) = line.split_once(" = ").filter(|_| !line.starts_with('#')) {
+            assert!(error.problem.contains(name), "{name}: {error}");
+        }
+    }
+}
+
+#[test]
+fn insecure_settings_are_named() {
+    let (folder, _) = testnet();
+    let cluster = folder.path().join("cluster.toml");
+    let node = node_file(folder.path(), ReplicaId(0));
+    for (file, from, to, field) in [
+        (&cluster, "client_auth = \"signature\"", "client_auth = \"none\"", "genesis.client_auth"),
+        (&cluster, "link_auth = \"tls\"", "link_auth = \"plain\"", "link_auth"),
+        (&node, "durability = \"fsync\"", "durability = \"none\"", "durability"),
+    ] {
+        let text = fs::read_to_string(file).unwrap();
+        assert!(text.contains(from));
+        fs::write(file, text.replace(from, to)).unwrap();
+        let error = NodeConfig::load(&node).unwrap().insecure().unwrap();
+        assert_eq!((error.field.as_str(), &error.file.ends_with(file.file_name().unwrap())), (field, &true));
+        assert!(error.problem.contains("--insecure"), "{error}");
+        fs::write(file, text).unwrap();
+    }
+    let text = fs::read_to_string(&node).unwrap();
+    fs::write(&node, text.replace("durability = \"fsync\"", "durability = \"os\"")).unwrap();
+    assert!(NodeConfig::load(&node).unwrap().insecure().is_none());
+}
+
+/// A protocol with one shared parameter, as later ones have.
+fn with_shared() -> Entry {
+    let mut entry = *quorate_protocols::find("pbft").unwrap();
+    entry.spec.shared_params = &["blocks_in_flight"];
+    entry
+}
+
+fn read_params(text: &str, kind: Kind) -> Result<toml::Table, ConfigError> {
+    let source = Source::of("f.toml", text);
+    let mut root = source.parse().unwrap();
+    params::read(&source, &mut root, &with_shared(), kind).map(|(params, _)| params)
+}
+
+#[test]
+fn shared_parameters_stand_in_the_cluster_file_and_nowhere_else() {
+    let good = "[protocol.pbft]\nblocks_in_flight = 3\n";
+    assert_eq!(read_params(good, Kind::Shared).unwrap().to_string(), "blocks_in_flight = 3\n");
+    for (text, kind, line, field, problem) in [
+        (
+            "",
+            Kind::Shared,
+            1,
+            "protocol",
+            "missing in [protocol.pbft]; expected a whole number; add, for example, blocks_in_flight = 8",
+        ),
+        ("[protocol.pbft]\n", Kind::Shared, 1, "protocol", "missing in [protocol.pbft]"),
+        (good, Kind::Local, 2, "protocol.pbft.blocks_in_flight", "must be equal at all nodes"),
+        (
+            "[protocol.pbft]\nstatus_ms = 5\n",
+            Kind::Shared,
+            2,
+            "protocol.pbft.status_ms",
+            "a value of each node",
+        ),
+        (
+            "[protocol.pbft]\n\nspeed = 5\n",
+            Kind::Local,
+            3,
+            "protocol.pbft.speed",
+            "unknown field; expected one of idle_status_ms, status_ms",
+        ),
+        (
+            "[protocol.pbft]\nblocks_in_flight = \"3\"\n",
+            Kind::Shared,
+            2,
+            "protocol.pbft.blocks_in_flight",
+            "expected a whole number",
+        ),
+        (
+            "[protocol.echo]\nx = 1\n",
+            Kind::Local,
+            1,
+            "protocol.echo",
+            "another protocol; this cluster runs pbft",
+        ),
+        ("protocol = 3\n", Kind::Local, 1, "protocol", "expected a table, found 3"),
+    ] {
+        let error = read_params(text, kind).unwrap_err();
+        assert_eq!((error.line, error.field.as_str()), (Some(line), field), "{text}");
+        assert!(error.problem.contains(problem), "{text}: {error}");
+    }
+    assert_eq!(
+        read_params("[protocol.pbft]\nstatus_ms = 50\n", Kind::Local).unwrap().to_string(),
+        "status_ms = 50\n"
+    );
+}

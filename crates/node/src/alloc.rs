@@ -1,0 +1,48 @@
+//! Counts allocations of the heap, for the cost ledger: the system's allocator and a counter for each thread.
+
+#![allow(unsafe_code, reason = "an allocator cannot be wrapped otherwise; it only counts and passes on")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Allocations of this thread so far.
+#[must_use]
+pub fn count() -> u64 {
+    COUNT.get()
+}
+
+/// The system's allocator with a counter.
+#[derive(Debug)]
+pub struct Counting;
+
+fn note() {
+    // A thread that is being torn down has no counter any more.
+    let _ = COUNT.try_with(|count| count.set(count.get().wrapping_add(1)));
+}
+
+// SAFETY: every call is passed on unchanged to the system's allocator; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note();
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}

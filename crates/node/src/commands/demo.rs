@@ -1,0 +1,220 @@
+//! `quorate demo`: a cluster, a workload, a replica killed in the middle, and what came of it.
+
+use super::load::Bar;
+use crate::config::{Durability, LinkAuth, ReplicaAddresses};
+use crate::exit::Failure;
+use crate::ports;
+use crate::processes::Processes;
+use crate::testnet::{Plan as Cluster, Testnet};
+use crate::trial::{self, Act, Outcome, Plan};
+use clap::Args;
+use quorate_consensus::Entry;
+use quorate_types::{ClientAuth, ReplicaId};
+use serde_json::{Map, Value, json};
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Arguments of `quorate demo`.
+#[derive(Args, Debug)]
+pub struct DemoArgs {
+    /// Protocol
+    #[arg(long, default_value = "pbft", value_parser = crate::config::choice(crate::config::protocol_names()))]
+    protocol: &'static Entry,
+    /// Replicas
+    #[arg(long, default_value_t = 4)]
+    n: u16,
+    /// Seconds of load
+    #[arg(long, default_value_t = 15)]
+    seconds: u64,
+    /// Clients
+    #[arg(long, default_value_t = 16)]
+    clients: usize,
+    /// Requests in flight over all clients
+    #[arg(long, default_value_t = 512)]
+    in_flight: usize,
+    /// Decides keys and operations
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Keeps the cluster's folder, with the history of all operations, and says where it is
+    #[arg(long)]
+    keep: bool,
+    /// One JSON object at the end
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the demo.
+///
+/// # Errors
+/// When anything was lost, doubled, wrong or left without an answer, or the replicas' states differ.
+pub fn run(args: &DemoArgs) -> Result<(), Failure> {
+    if args.seconds < 5 || args.seconds > 3_600 {
+        return Err(Failure::usage("--seconds: expected 5 to 3600"));
+    }
+    let folder = Folder::new(args.keep)?;
+    let result = show(args, &folder.path);
+    if args.keep {
+        eprintln!("the cluster's folder is {}", folder.path.display());
+    }
+    result
+}
+
+/// The demo's folder; removed at the end unless it is to be kept.
+struct Folder {
+    path: PathBuf,
+    keep: bool,
+}
+
+impl Folder {
+    fn new(keep: bool) -> Result<Self, Failure> {
+        let path = std::env::temp_dir().join(format!("quorate-demo-{}", std::process::id()));
+        if path.exists() {
+            return Err(Failure::run(format!("{} exists already; remove it", path.display())));
+        }
+        Ok(Self { path, keep })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !self.keep
+            && self.path.exists()
+            && let Err(error) = std::fs::remove_dir_all(&self.path)
+        {
+            eprintln!("cannot remove {}: {error}", self.path.display());
+        }
+    }
+}
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+/// Makes a cluster on free ports of this machine.
+///
+/// # Errors
+/// When there are no ports or the folder cannot be made.
+pub fn make(dir: &Path, entry: &'static Entry, n: u16, client_auth: ClientAuth) -> Result<Testnet, Failure> {
+    let ports = ports::free(usize::from(n).saturating_mul(2)).map_err(Failure::run)?;
+    let pairs = ports.chunks_exact(2).filter_map(|pair| pair.first().zip(pair.last()));
+    let addresses = pairs
+        .map(|(peers, clients)| ReplicaAddresses { peers: loopback(*peers), clients: loopback(*clients) })
+        .collect();
+    let plan =
+        Cluster { entry, addresses, client_auth, link_auth: LinkAuth::Tls, durability: Durability::Fsync };
+    Testnet::create(dir, &plan)
+}
+
+fn show(args: &DemoArgs, dir: &Path) -> Result<(), Failure> {
+    let say = |text: String| {
+        if !args.json {
+            println!("{text}");
+        }
+    };
+    let testnet = make(dir, args.protocol, args.n, ClientAuth::Signature)?;
+    let binary = std::env::current_exe().map_err(Failure::run)?;
+    let mut nodes = Processes::new(binary, dir, testnet.cluster.ids(), false);
+    let name = args.protocol.spec.name;
+    say(format!(
+        "starting {} replicas of {name}: promises fsynced, links under mutual TLS, bundles signed",
+        args.n
+    ));
+    trial::start(&mut nodes)?;
+    // View 0 is led by replica 0; the last one is a backup.
+    let victim = ReplicaId(args.n.saturating_sub(1));
+    let third = Duration::from_secs(args.seconds) / 3;
+    let plan = Plan {
+        seconds: Duration::from_secs(args.seconds),
+        clients: args.clients,
+        in_flight: args.in_flight,
+        bundle: None,
+        request_bytes: 128,
+        seed: args.seed,
+        acts: vec![(third, Act::Kill(victim)), (third * 2, Act::Start(victim))],
+    };
+    let bar = Bar::new();
+    let mut down = false;
+    let mut last_line = 0;
+    let (outcome, history) = trial::run(dir, &testnet, &mut nodes, &plan, &mut |progress, act| {
+        let at = progress.elapsed.as_secs_f32();
+        match act {
+            Some(Act::Kill(id)) => {
+                down = true;
+                say_above(args, &bar, &format!("{at:5.1} s  replica {id} is killed (SIGKILL)"));
+            }
+            Some(Act::Start(id)) => {
+                down = false;
+                say_above(args, &bar, &format!("{at:5.1} s  replica {id} is started again"));
+            }
+            Some(Act::PowerCut) | None => {}
+        }
+        bar.show(progress, if down { "(a replica is down)" } else { "" });
+        // Plain lines where there is no terminal to draw a bar on.
+        if bar.is_hidden() && progress.elapsed.as_secs() > last_line {
+            last_line = progress.elapsed.as_secs();
+            let (sent, done) = (progress.sent, progress.acknowledged);
+            say_above(args, &bar, &format!("{at:5.1} s  {sent} sent, {done} acknowledged"));
+        }
+    })?;
+    bar.finish();
+    nodes.stop_all();
+    if args.keep {
+        let file = dir.join("history.jsonl");
+        let write = || -> std::io::Result<()> {
+            let mut out = BufWriter::new(File::create(&file)?);
+            history.write(&mut out)?;
+            out.flush()
+        };
+        write().map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;
+    }
+    report(args, &outcome)?;
+    if outcome.is_good() { Ok(()) } else { Err(Failure::run(outcome.complaint())) }
+}
+
+fn say_above(args: &DemoArgs, bar: &Bar, text: &str) {
+    if !args.json {
+        bar.line(text);
+    }
+}
+
+fn report(args: &DemoArgs, outcome: &Outcome) -> Result<(), Failure> {
+    let summary = &outcome.summary;
+    if args.json {
+        let value = serde_json::to_value(summary).map_err(Failure::run)?;
+        let mut object: Map<String, Value> = value.as_object().cloned().unwrap_or_default();
+        object.insert("lost".to_owned(), outcome.verdict.lost.into());
+        object.insert("doubled".to_owned(), outcome.verdict.doubled.into());
+        object.insert("wrong".to_owned(), outcome.verdict.wrong.into());
+        object.insert("digests".to_owned(), json!(outcome.digests));
+        println!("{}", Value::Object(object));
+        return Ok(());
+    }
+    let ms = |ns: u64| Duration::from_nanos(ns).as_secs_f64() * 1e3;
+    let latency = &summary.latency_ns;
+    println!("requests sent            {}", summary.sent);
+    println!("requests acknowledged    {}", summary.acknowledged);
+    println!("lost                     {}", outcome.verdict.lost);
+    println!("executed twice           {}", outcome.verdict.doubled);
+    println!("without an answer        {}", summary.errors);
+    println!("longest gap              {:.1} ms without any answer", summary.longest_gap_ms);
+    println!("throughput               {:.0} requests/s", summary.goodput);
+    println!(
+        "latency                  p50 {:.2} ms  p99 {:.2} ms  max {:.2} ms",
+        ms(latency.p50),
+        ms(latency.p99),
+        ms(latency.max)
+    );
+    for (id, (digest, height)) in outcome.digests.iter().zip(&outcome.executed).enumerate() {
+        let short: String = digest.chars().take(16).collect();
+        println!("replica {id} state digest   {short} at height {height}");
+    }
+    let judged = outcome.verdict.judged;
+    println!(
+        "{judged} operations judged by a fresh client's reads: {}",
+        if outcome.is_good() { "nothing lost, nothing doubled, all replicas equal" } else { "NOT GOOD" }
+    );
+    Ok(())
+}

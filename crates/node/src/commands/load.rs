@@ -1,0 +1,218 @@
+//! `quorate load`: the load generator against a running cluster.
+
+use super::{cluster_info, open_cluster};
+use crate::exit::Failure;
+use crate::keys;
+use crate::load::{Generator, LoadOptions, Mix, Pace, Progress, Summary, Watch};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use quorate_client::driver::ClientPool;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Arguments of `quorate load`.
+#[derive(Args, Debug)]
+pub struct LoadArgs {
+    /// The cluster's file.
+    #[arg(long, default_value = "cluster.toml")]
+    cluster: PathBuf,
+    /// The admin client's key; default: `clients/admin.key` beside the cluster's file.
+    #[arg(long)]
+    admin_key: Option<PathBuf>,
+    /// Open loop: requests in a second, whatever the answers do.
+    #[arg(long, conflicts_with = "in_flight")]
+    rate: Option<f64>,
+    /// Closed loop: requests without an answer.
+    #[arg(long)]
+    in_flight: Option<usize>,
+    /// Clients, each with a key and session of its own, that take turns.
+    #[arg(long, default_value_t = 1)]
+    clients: usize,
+    /// Requests in a bundle; 0: whatever waits when one can be sent.
+    #[arg(long, default_value_t = 0)]
+    bundle: u32,
+    /// Bytes of one request.
+    #[arg(long, default_value_t = 128)]
+    request_bytes: usize,
+    /// Bytes of one reply; makes requests that change nothing and only echo.
+    #[arg(long)]
+    reply_bytes: Option<u32>,
+    /// Different keys.
+    #[arg(long, default_value_t = 10_000)]
+    keys: u64,
+    /// Share of reads, 0 to 1.
+    #[arg(long, default_value_t = 0.0)]
+    read_share: f64,
+    /// Seconds that count.
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// Seconds before that.
+    #[arg(long, default_value_t = 3.0)]
+    warmup: f64,
+    /// Requests to build and sign before the run, which ends when they are used up.
+    #[arg(long, default_value_t = 0)]
+    presign: usize,
+    /// Decides keys and operations.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Writes a JSON line per operation to this file; operations are then puts and increments on keys that
+    /// belong to one client each.
+    #[arg(long)]
+    history: Option<PathBuf>,
+    /// One JSON object at the end.
+    #[arg(long)]
+    json: bool,
+}
+
+impl LoadArgs {
+    fn options(&self) -> Result<LoadOptions, Failure> {
+        if self.clients == 0 {
+            return Err(Failure::usage("--clients: expected at least 1"));
+        }
+        if self.rate.is_some_and(|rate| !(rate > 0.0 && rate < 1e9)) {
+            return Err(Failure::usage("--rate: expected a number of requests in a second above 0"));
+        }
+        if !(0.0..=1.0).contains(&self.read_share) {
+            return Err(Failure::usage("--read-share: expected 0 to 1"));
+        }
+        let seconds = |name: &str, value: f64| {
+            Duration::try_from_secs_f64(value)
+                .map_err(|_| Failure::usage(format!("{name}: expected seconds, 0 or more")))
+        };
+        let mix = if self.history.is_some() {
+            Mix::Judged { spread: 4_096, request_bytes: self.request_bytes }
+        } else if let Some(reply_bytes) = self.reply_bytes {
+            Mix::Echo { request_bytes: self.request_bytes, reply_bytes }
+        } else {
+            Mix::Kv {
+                keys: self.keys,
+                request_bytes: self.request_bytes,
+                reads_per_mille: per_mille(self.read_share),
+            }
+        };
+        Ok(LoadOptions {
+            clients: self.clients,
+            seed: self.seed,
+            bundle: (self.bundle > 0).then_some(self.bundle),
+            pace: match self.rate {
+                Some(rate) => Pace::Open { rate },
+                None => Pace::Closed { in_flight: self.in_flight.unwrap_or(1) },
+            },
+            mix,
+            warmup: seconds("--warmup", self.warmup)?,
+            seconds: seconds("--seconds", self.seconds)?,
+            presign: self.presign,
+            history: self.history.is_some(),
+        })
+    }
+}
+
+#[allow(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked: 0 to 1"
+)]
+fn per_mille(share: f64) -> u32 {
+    (share * 1_000.0).round() as u32
+}
+
+/// Offers the load and prints what came of it.
+///
+/// # Errors
+/// When the arguments are wrong, the cluster does not answer, or requests have no answer at the end.
+pub fn run(args: &LoadArgs) -> Result<(), Failure> {
+    let options = args.options()?;
+    let config = open_cluster(&args.cluster)?;
+    let folder = args.cluster.parent().map(PathBuf::from).unwrap_or_default();
+    let admin = args.admin_key.clone().unwrap_or_else(|| folder.join("clients").join("admin.key"));
+    let admin = keys::read_private(&admin).map_err(Failure::usage)?;
+    let pool = ClientPool::new(cluster_info(&config)?).map_err(Failure::run)?;
+    let mut generator = Generator::connect(pool, admin, options).map_err(Failure::run)?;
+    let mut bar = Bar::new();
+    let summary = generator.run(&mut bar).map_err(Failure::run)?;
+    bar.finish();
+    if let Some(file) = &args.history {
+        let out = File::create(file).map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;
+        let mut out = BufWriter::new(out);
+        let written = generator.into_history().write(&mut out).and_then(|()| out.flush());
+        written.map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;
+    }
+    show(&summary, args.json)?;
+    if summary.acknowledged == 0 {
+        return Err(Failure::run("no request was answered"));
+    }
+    if summary.errors > 0 {
+        return Err(Failure::run(format!("{} requests have no answer", summary.errors)));
+    }
+    Ok(())
+}
+
+fn show(summary: &Summary, json: bool) -> Result<(), Failure> {
+    if json {
+        println!("{}", serde_json::to_string(summary).map_err(Failure::run)?);
+    } else {
+        print!("{summary}");
+    }
+    Ok(())
+}
+
+/// A progress bar on a terminal, nothing elsewhere.
+pub struct Bar {
+    bar: ProgressBar,
+}
+
+impl Bar {
+    /// A bar that has not begun.
+    #[must_use]
+    pub fn new() -> Self {
+        let bar = ProgressBar::new(0);
+        if let Ok(style) = ProgressStyle::with_template("{elapsed:>4} {bar:40} {msg}") {
+            bar.set_style(style);
+        }
+        Self { bar }
+    }
+
+    /// Shows where a run stands, with a remark.
+    pub fn show(&self, progress: &Progress, remark: &str) {
+        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        self.bar.set_length(millis(progress.planned));
+        self.bar.set_position(millis(progress.elapsed).min(millis(progress.planned)));
+        let (sent, done) = (progress.sent, progress.acknowledged);
+        self.bar.set_message(format!("{sent} sent, {done} acknowledged {remark}"));
+    }
+
+    /// Prints a line above the bar.
+    pub fn line(&self, text: &str) {
+        if self.bar.is_hidden() {
+            println!("{text}");
+        } else {
+            self.bar.println(text);
+        }
+    }
+
+    /// Whether there is no terminal to draw on.
+    #[must_use]
+    pub fn is_hidden(&self) -> bool {
+        self.bar.is_hidden()
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Default for Bar {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Watch for Bar {
+    fn look(&mut self, progress: &Progress) {
+        self.show(progress, "");
+    }
+}

@@ -1,0 +1,36 @@
+//! The commands, one file each.
+
+pub mod demo;
+pub mod kv;
+pub mod load;
+pub mod machine;
+pub mod node;
+pub mod status;
+pub mod testnet;
+pub mod up;
+
+use crate::config::{ClusterConfig, LinkAuth};
+use crate::exit::Failure;
+use quorate_client::cluster::{ClusterInfo, LinkMode};
+use std::path::Path;
+
+/// Reads the cluster's file.
+///
+/// # Errors
+/// What is wrong with it, on one line.
+pub fn open_cluster(file: &Path) -> Result<ClusterConfig, Failure> {
+    Ok(ClusterConfig::load(file)?)
+}
+
+/// The cluster as clients see it.
+///
+/// # Errors
+/// When the file lists another number of addresses than replicas.
+pub fn cluster_info(config: &ClusterConfig) -> Result<ClusterInfo, Failure> {
+    let links = match config.link_auth {
+        LinkAuth::Tls => LinkMode::Tls,
+        LinkAuth::Plain => LinkMode::Plain,
+    };
+    ClusterInfo::of(&config.genesis, &config.client_addresses(), links)
+        .ok_or_else(|| Failure::usage("cluster.toml lists another number of addresses than replicas"))
+}

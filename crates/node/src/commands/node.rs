@@ -1,0 +1,211 @@
+//! `quorate node`: one replica.
+
+use crate::config::{Durability, LinkAuth, NodeConfig, NodeKeys};
+use crate::exit::Failure;
+use crate::out;
+use crate::processes::{READY, TAKEN};
+use crate::runtime::{Clock, Facts, Node, NodeFault, NodeSetup, wall_ns};
+use crate::testnet::identity;
+use quorate_app::Kv;
+use quorate_consensus::OpenError;
+use quorate_crypto::{Scheme, curve_backend};
+use quorate_host::{Fault, HostSetup, OpenFault};
+use quorate_net::reactor::{PeerConfig, Security, bind};
+use quorate_net::tls::LinkKey;
+use quorate_replica::Setup;
+use quorate_storage::folder::{self, FolderGuard};
+use quorate_storage::{Disk, FileDisk, FileDiskConfig, MemDisk, PAGE_BYTES, SEGMENT_BYTES};
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use std::io::{IsTerminal, stderr};
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A snapshot is written when the log has grown by this much: what a restart has to execute again at most.
+const SNAPSHOT_EVERY_BYTES: u64 = 256 << 20;
+
+/// Which node to run.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The node's configuration
+    #[arg(long)]
+    config: PathBuf,
+    /// Run although client or link authentication or durability is switched off
+    #[arg(long)]
+    insecure: bool,
+    /// End together with this process
+    #[arg(long, hide = true, value_name = "PID")]
+    parent: Option<i32>,
+}
+
+/// A node whose configuration has been checked, and what it holds for itself.
+struct Prepared {
+    config: NodeConfig,
+    keys: NodeKeys,
+    folder: FolderGuard,
+    peers: TcpListener,
+    clients: TcpListener,
+}
+
+/// Runs the command: returns when the node must stop.
+///
+/// # Errors
+/// Wrong configuration, a folder or an address of somebody else, or why the node stopped.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    if let Some(parent) = args.parent {
+        end_with(parent)?;
+    }
+    let config = NodeConfig::load(&args.config)?;
+    if let Some(error) = config.insecure().filter(|_| !args.insecure) {
+        return Err(error.into());
+    }
+    start_log(config.log);
+    let node = prepare(config, args.parent.is_some())?;
+    match node.config.durability {
+        Durability::None => {
+            let disk = MemDisk::volatile(SEGMENT_BYTES, PAGE_BYTES);
+            serve(node, disk, "memory".to_owned())
+        }
+        Durability::Fsync => on_files(node, quorate_storage::Durability::Fsync),
+        Durability::Os => on_files(node, quorate_storage::Durability::Os),
+    }
+}
+
+/// The process ends when `parent` does. The call is made by the child, because only then can it see that the
+/// parent was gone before.
+fn end_with(parent: i32) -> Result<(), Failure> {
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(Failure::run)?;
+    match getppid() {
+        Some(pid) if pid.as_raw_nonzero().get() == parent => Ok(()),
+        _ => Err(Failure::run("the process that started this node is gone")),
+    }
+}
+
+fn start_log(level: tracing::Level) {
+    let log =
+        tracing_subscriber::fmt().with_max_level(level).with_writer(stderr).with_ansi(stderr().is_terminal());
+    // A second logger in one process is the first one.
+    let _ = log.try_init();
+}
+
+/// Takes what must be this node's alone: folder and addresses.
+fn prepare(config: NodeConfig, tell_parent: bool) -> Result<Prepared, Failure> {
+    let keys = config.keys()?;
+    let identity = identity(&config.cluster, config.id);
+    let folder = folder::open(&config.data_dir, &identity);
+    let folder = folder.map_err(|error| config.error("data_dir", error.to_string()))?;
+    let listen = |field: &str, address: SocketAddr| {
+        bind(address).map_err(|error| {
+            if tell_parent
+                && TcpListener::bind(address)
+                    .is_err_and(|error| error.kind() == std::io::ErrorKind::AddrInUse)
+            {
+                // The parent may choose another address; if it has gone away, so do we.
+                let _ = out::line(format_args!("{TAKEN} {address}"));
+            }
+            config.error(
+                field,
+                format!("cannot listen on {address}: {error}; stop what uses it, or choose another address"),
+            )
+        })
+    };
+    let peers = listen("listen_peers", config.listen_peers)?;
+    let clients = listen("listen_clients", config.listen_clients)?;
+    Ok(Prepared { config, keys, folder, peers, clients })
+}
+
+fn on_files(node: Prepared, durability: quorate_storage::Durability) -> Result<(), Failure> {
+    let disk = FileDiskConfig { durability, salt: node.folder.salt(), ..FileDiskConfig::default() };
+    let disk = FileDisk::open(node.folder.path(), disk).map_err(Failure::run)?;
+    let mode = disk.mode().to_string();
+    serve(node, disk, mode)
+}
+
+fn serve<D: Disk>(node: Prepared, disk: D, log_mode: String) -> Result<(), Failure> {
+    let Prepared { config, keys, folder, peers, clients } = node;
+    let clock = Clock::default();
+    let setup = NodeSetup {
+        host: host_setup(&config, &keys, clock),
+        disk,
+        peers: peer_configs(&config),
+        security: security(&config, &keys)?,
+        listen_peers: peers,
+        listen_clients: clients,
+        facts: facts(&config, log_mode),
+        clock,
+    };
+    let mut node = Node::open(setup).map_err(|fault| failure(&config, &fault))?;
+    let (cluster, id) = (config.cluster.cluster_id(), config.id);
+    tracing::info!(
+        "replica {id} of cluster {cluster} serves; peers {}, clients {}",
+        config.listen_peers,
+        config.listen_clients
+    );
+    out::line(READY)?;
+    let Err(fault) = node.run();
+    drop(folder);
+    Err(failure(&config, &fault))
+}
+
+fn host_setup(config: &NodeConfig, keys: &NodeKeys, clock: Clock) -> HostSetup {
+    let genesis = config.genesis();
+    HostSetup {
+        entry: *config.cluster.entry,
+        replica: Setup {
+            me: config.id,
+            committee: Arc::new(genesis.committee()),
+            genesis: Arc::new(genesis.clone()),
+            params: config.params(),
+            wall_offset_ns: wall_ns().saturating_sub(clock.now().0),
+        },
+        key: keys.replica.clone(),
+        scheme: Scheme::Ed25519,
+        application: Box::new(Kv::new()),
+        keep_bytes: config.keep_bytes,
+        disk_bytes_max: config.disk_bytes_max,
+        snapshot_every_bytes: SNAPSHOT_EVERY_BYTES,
+    }
+}
+
+fn peer_configs(config: &NodeConfig) -> Vec<PeerConfig> {
+    let members = config.genesis().members.iter().zip(&config.cluster.replicas);
+    members.map(|(member, addresses)| PeerConfig { key: member.link, address: addresses.peers }).collect()
+}
+
+fn security(config: &NodeConfig, keys: &NodeKeys) -> Result<Security, Failure> {
+    match config.cluster.link_auth {
+        LinkAuth::Plain => Ok(Security::Plain),
+        LinkAuth::Tls => {
+            let key =
+                keys.link.to_pkcs8_der().ok_or_else(|| Failure::run("the link key has no PKCS#8 form"))?;
+            LinkKey::from_pkcs8(key.expose()).map(Security::Tls).map_err(Failure::run)
+        }
+    }
+}
+
+fn facts(config: &NodeConfig, log_mode: String) -> Facts {
+    let cluster = &config.cluster;
+    Facts {
+        protocol: cluster.entry.spec.name.to_string(),
+        n: cluster.n(),
+        f: usize::from(cluster.genesis.f),
+        durability: config.durability.name().to_owned(),
+        log_mode,
+        link_auth: cluster.link_auth.name().to_owned(),
+        client_auth: crate::config::client_auth_name(cluster.genesis.client_auth).to_owned(),
+        curve: curve_backend().to_owned(),
+    }
+}
+
+/// What only the protocol can find wrong with the configuration is still wrong configuration.
+fn failure(config: &NodeConfig, fault: &NodeFault) -> Failure {
+    match fault {
+        NodeFault::Host(Fault::Open(OpenFault::Protocol(OpenError::Params { name, expected }))) => {
+            config.params_error(name, expected).into()
+        }
+        NodeFault::Host(Fault::Open(
+            OpenFault::Protocol(OpenError::Committee(_)) | OpenFault::Application(_),
+        )) => Failure::usage(fault),
+        _ => Failure::run(fault),
+    }
+}

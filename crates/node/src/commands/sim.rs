@@ -1,0 +1,274 @@
+//! `quorate sim`: standard random runs of a protocol in the simulator, each named by a seed.
+//!
+//! A seed decides a run completely, so seeds are shared among threads, and what fails is printed with the command
+//! that repeats it.
+
+use crate::exit::Failure;
+use crate::out;
+use indicatif::{ProgressBar, ProgressStyle};
+use quorate_consensus::Entry;
+use quorate_protocols::{REGISTRY, find};
+use quorate_sim::seed::{self, Report, Standard};
+use quorate_types::{Digest, DigestWriter};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::ops::Range;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Failures that are printed; the others are counted.
+const SHOWN_MAX: usize = 20;
+
+/// What to simulate.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Which protocol
+    #[arg(long, default_value = "pbft")]
+    protocol: String,
+    /// How many replicas; the smallest number that tolerates one fault if not given
+    #[arg(long)]
+    n: Option<usize>,
+    /// So many seeds from 0 on, or a range of them: 1000, 5000..6000
+    #[arg(long, default_value = "100", conflicts_with = "seed")]
+    seeds: Seeds,
+    /// One seed
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Print every transition of the run, one line each; needs --seed
+    #[arg(long, requires = "seed")]
+    trace: bool,
+    /// Write what the clients saw to a file, one JSON object for each operation; needs --seed
+    #[arg(long, value_name = "FILE", requires = "seed")]
+    history: Option<std::path::PathBuf>,
+    /// Go on after a failure
+    #[arg(long)]
+    keep_going: bool,
+    /// One JSON object at the end instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// A range of seeds, as the command line names it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Seeds(Range<u64>);
+
+impl FromStr for Seeds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| {
+            text.parse::<u64>().map_err(|_| format!("expected a number of seeds or a range like 100..200, not {text:?}"))
+        };
+        let range = match text.split_once("..") {
+            Some((from, to)) => number(from)?..number(to)?,
+            None => 0..number(text)?,
+        };
+        if range.is_empty() { Err("no seed lies in this range".to_owned()) } else { Ok(Self(range)) }
+    }
+}
+
+#[derive(Serialize)]
+struct Summary {
+    protocol: &'static str,
+    n: usize,
+    seeds: u64,
+    failures: u64,
+    virtual_seconds: f64,
+    requests: u64,
+    seconds: f64,
+    trace_hash: String,
+}
+
+/// Runs the seeds.
+///
+/// # Errors
+/// When a run fails, or the protocol or its size does not exist.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let entry = find(&args.protocol).ok_or_else(|| {
+        let known: Vec<&str> = REGISTRY.iter().map(|entry| entry.spec.name.as_str()).collect();
+        Failure::usage(format!("no protocol is named {:?}; there are {}", args.protocol, known.join(", ")))
+    })?;
+    // Whether so many replicas suit the protocol, the first world says.
+    let standard = Standard::new(entry, args.n, args.seed.unwrap_or(args.seeds.0.start)).map_err(Failure::usage)?;
+    let begun = Instant::now();
+    let total = match args.seed {
+        Some(seed) => {
+            let report = one(args, standard)?;
+            let mut total = Total::default();
+            total.add(seed, &report);
+            if !args.json {
+                out::line(&report)?;
+                out::line(format!("faults: {:?}; recovered {} ms after the heal", report.classes, report.recovered_ns / 1_000_000))?;
+            }
+            total
+        }
+        None => many(args, entry),
+    };
+    let summary = total.summary(entry, args.n, begun);
+    if args.json {
+        out::json(&summary)?;
+    } else {
+        out::line(format!(
+            "{}: {} seeds, {} failures, {:.0} virtual s, {} requests in {:.1} s, trace {}",
+            summary.protocol,
+            summary.seeds,
+            summary.failures,
+            summary.virtual_seconds,
+            summary.requests,
+            summary.seconds,
+            summary.trace_hash.get(..16).unwrap_or(&summary.trace_hash),
+        ))?;
+    }
+    match total.first_failure() {
+        Some((seed, what)) => {
+            let again = seed::again(&args.protocol, args.n, seed);
+            Err(Failure::run(format!("{what}; again: {again}")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// One run, which somebody may want to read along.
+fn one(args: &Args, mut standard: Standard) -> Result<Report, Failure> {
+    if args.trace {
+        // A reader that goes away early must not stop the run: its verdict is what counts.
+        standard.world().trace().read_along(|line| {
+            let _ = out::line(line);
+        });
+    }
+    let report = standard.run();
+    if let Some(file) = &args.history {
+        let written = std::fs::write(file, report.history.to_json_lines());
+        written.map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;
+    }
+    Ok(report)
+}
+
+/// Many runs, on all cores.
+fn many(args: &Args, entry: &'static Entry) -> Total {
+    let Range { start, end } = args.seeds.0;
+    let (next, stop) = (AtomicU64::new(start), AtomicBool::new(false));
+    let bar = progress(end.saturating_sub(start), args.json);
+    let mut total = Total::default();
+    thread::scope(|scope| {
+        let (reports, finished) = mpsc::channel();
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        for _ in 0..cores {
+            let (reports, next, stop) = (reports.clone(), &next, &stop);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end {
+                        return;
+                    }
+                    let report = seed::run(entry, args.n, seed).map_err(|error| error.to_string());
+                    if reports.send((seed, report)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(reports);
+        for (seed, report) in finished {
+            match report {
+                Ok(report) => total.add(seed, &report),
+                Err(why) => total.fail(seed, format!("seed {seed}: {why}")),
+            }
+            if total.failures.contains_key(&seed) {
+                if total.failures.len() <= SHOWN_MAX && let Some(what) = total.failures.get(&seed) {
+                    let again = seed::again(&args.protocol, args.n, seed);
+                    bar.suspend(|| eprintln!("{what}\n    again: {again}"));
+                }
+                stop.store(!args.keep_going, Ordering::Relaxed);
+            }
+            bar.set_message(format!("{} failures", total.failures.len()));
+            bar.inc(1);
+        }
+    });
+    bar.finish_and_clear();
+    total
+}
+
+fn progress(seeds: u64, quiet: bool) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(seeds);
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left, {msg}");
+    // A style that does not parse would be a mistake in the line above; the plain bar does as well.
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// What all runs came to, whatever the order in which they ended.
+#[derive(Default)]
+struct Total {
+    seeds: u64,
+    requests: u64,
+    virtual_ns: u64,
+    hashes: BTreeMap<u64, Digest>,
+    failures: BTreeMap<u64, String>,
+}
+
+impl Total {
+    fn add(&mut self, seed: u64, report: &Report) {
+        self.seeds = self.seeds.saturating_add(1);
+        self.requests = self.requests.saturating_add(report.requests);
+        self.virtual_ns = self.virtual_ns.saturating_add(report.virtual_ns);
+        self.hashes.insert(seed, report.trace_hash);
+        if report.failure.is_some() {
+            self.failures.insert(seed, report.to_string());
+        }
+    }
+
+    fn fail(&mut self, seed: u64, what: String) {
+        self.seeds = self.seeds.saturating_add(1);
+        self.failures.insert(seed, what);
+    }
+
+    fn first_failure(&self) -> Option<(u64, &str)> {
+        self.failures.first_key_value().map(|(seed, what)| (*seed, what.as_str()))
+    }
+
+    fn summary(&self, entry: &'static Entry, n: Option<usize>, begun: Instant) -> Summary {
+        // One run's own hash; of several, the hash of theirs in the order of their seeds.
+        let hash = match self.hashes.values().next() {
+            Some(only) if self.hashes.len() == 1 => *only,
+            _ => {
+                let mut writer = DigestWriter::new("quorate simulation traces v1");
+                for hash in self.hashes.values() {
+                    writer.update(&hash.0);
+                }
+                writer.finish()
+            }
+        };
+        Summary {
+            protocol: entry.spec.name.as_str(),
+            n: n.unwrap_or_else(|| quorate_sim::smallest(entry, 1)),
+            seeds: self.seeds,
+            failures: u64::try_from(self.failures.len()).unwrap_or(u64::MAX),
+            virtual_seconds: Duration::from_nanos(self.virtual_ns).as_secs_f64(),
+            requests: self.requests,
+            seconds: begun.elapsed().as_secs_f64(),
+            trace_hash: hash.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_a_number_or_a_range() {
+        for (text, range) in [("5", Some(0..5)), ("7..9", Some(7..9)), ("9..7", None), ("0", None), ("x", None), ("1..", None)] {
+            assert_eq!(text.parse().ok().map(|Seeds(range)| range), range, "{text}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! `quorate status`: what a running cluster does now, and whether it makes progress.
+
+use super::open_cluster;
+use crate::exit::Failure;
+use clap::Args;
+use comfy_table::Table;
+use quorate_client::driver;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Arguments of `quorate status`.
+#[derive(Args, Debug)]
+pub struct StatusArgs {
+    /// The cluster's file.
+    #[arg(long, default_value = "cluster.toml")]
+    cluster: PathBuf,
+    /// One JSON list with an object per replica.
+    #[arg(long)]
+    json: bool,
+    /// Exit code 1 unless a quorum of replicas makes progress.
+    #[arg(long)]
+    ready: bool,
+    /// Also shows the cost ledger.
+    #[arg(long)]
+    ledger: bool,
+    /// Seconds to wait for answers.
+    #[arg(long, default_value_t = 3)]
+    wait: u64,
+}
+
+/// Asks every replica.
+///
+/// # Errors
+/// When the cluster's file is wrong, or with `--ready` when too few replicas make progress.
+pub fn run(args: &StatusArgs) -> Result<(), Failure> {
+    let config = open_cluster(&args.cluster)?;
+    let n = config.n();
+    let quorum = quorate_types::quorum::byzantine(n, usize::from(config.genesis.f));
+    let info = super::cluster_info(&config)?;
+    let answers = driver::status(info, Duration::from_secs(args.wait)).map_err(Failure::run)?;
+    let replicas: Vec<Value> = answers
+        .into_iter()
+        .enumerate()
+        .map(|(id, answer)| match answer {
+            Ok(text) => serde_json::from_str(&text)
+                .unwrap_or_else(|_| json!({"id": id, "up": false, "error": "malformed status"})),
+            Err(why) => json!({"id": id, "up": false, "progress": false, "error": why}),
+        })
+        .collect();
+    if args.json {
+        println!("{}", Value::Array(replicas.clone()));
+    } else {
+        print(&replicas, args.ledger);
+    }
+    let progressing =
+        replicas.iter().filter(|replica| replica.get("progress") == Some(&Value::Bool(true))).count();
+    if args.ready && progressing < quorum {
+        return Err(Failure::run(format!(
+            "{progressing} of {n} replicas make progress, {quorum} are needed; see `quorate status` for the others"
+        )));
+    }
+    Ok(())
+}
+
+fn print(replicas: &[Value], ledger: bool) {
+    let mut table = Table::new();
+    table.set_header([
+        "replica",
+        "state",
+        "view",
+        "leader",
+        "committed",
+        "executed",
+        "stable",
+        "peers",
+        "pool",
+        "pause ms",
+        "MB",
+    ]);
+    for replica in replicas {
+        let text = |path: &str| match replica.pointer(path) {
+            Some(Value::String(text)) => text.clone(),
+            Some(value) => value.to_string(),
+            None => "-".to_owned(),
+        };
+        if replica.get("up") != Some(&Value::Bool(true)) {
+            table.add_row([text("/id"), format!("down: {}", text("/error"))]);
+            continue;
+        }
+        let peers = replica.get("peers").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let connected = peers.iter().filter(|peer| peer.get("connected") == Some(&Value::Bool(true))).count();
+        let bytes = replica.pointer("/usage/resident_bytes").and_then(Value::as_u64).unwrap_or(0);
+        table.add_row([
+            text("/id"),
+            text("/state"),
+            text("/view"),
+            text("/leader"),
+            text("/committed"),
+            text("/executed"),
+            text("/stable"),
+            format!("{connected}/{}", peers.len()),
+            text("/pool/bundles"),
+            text("/longest_pause_ms"),
+            (bytes >> 20).to_string(),
+        ]);
+    }
+    println!("{table}");
+    for replica in replicas {
+        let id = replica.get("id").and_then(Value::as_u64).unwrap_or(0);
+        if let Some(alarm) = replica.get("alarm").and_then(Value::as_str) {
+            println!("replica {id}: {alarm}");
+        }
+        for (source, reasons) in replica.get("rejects").and_then(Value::as_object).into_iter().flatten() {
+            println!("replica {id} has refused from {source}: {reasons}");
+        }
+        if ledger && let Some(counters) = replica.get("ledger").and_then(Value::as_object) {
+            let line: Vec<String> = counters.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            println!("replica {id} ledger: {}", line.join(", "));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `quorate testnet`: makes a cluster, for this machine or for several.
+
+use crate::config::{Durability, LinkAuth, ReplicaAddresses, choice, client_auth_names, protocol_names};
+use crate::exit::Failure;
+use crate::out;
+use crate::testnet::{Plan, Testnet};
+use quorate_consensus::Entry;
+use quorate_types::ClientAuth;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+/// What to make.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Folder to make; it must not exist, or be empty
+    #[arg(long)]
+    out: PathBuf,
+    /// Replicas
+    #[arg(long, default_value_t = 4)]
+    n: u16,
+    /// Protocol
+    #[arg(long, default_value = "pbft", value_parser = choice(protocol_names()))]
+    protocol: &'static Entry,
+    /// IP address of each replica, in order; loopback for all of them unless given
+    #[arg(long, value_delimiter = ',')]
+    addresses: Vec<IpAddr>,
+    /// Replica i listens for peers on this port + 2i, and for clients on the next
+    #[arg(long, default_value_t = 4_000)]
+    base_port: u16,
+    /// How clients prove who they are; "none" is for benchmarks
+    #[arg(long, default_value = "signature", value_parser = choice(client_auth_names()))]
+    client_auth: ClientAuth,
+    /// How connections are protected; "plain" is for benchmarks
+    #[arg(long, default_value = "tls", value_parser = choice(LinkAuth::NAMES.to_vec()))]
+    link_auth: LinkAuth,
+    /// What a promise waits for
+    #[arg(long, default_value = "fsync", value_parser = choice(Durability::NAMES.to_vec()))]
+    durability: Durability,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When the settings contradict each other, or the folder cannot be made.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let plan = Plan {
+        entry: args.protocol,
+        addresses: addresses(args)?,
+        client_auth: args.client_auth,
+        link_auth: args.link_auth,
+        durability: args.durability,
+    };
+    let testnet = Testnet::create(&args.out, &plan)?;
+    let cluster = &testnet.cluster;
+    let insecure = if plan.is_insecure() { " --insecure" } else { "" };
+    let (id, n, f, out) = (cluster.cluster_id(), cluster.n(), cluster.genesis.f, args.out.display());
+    out::line(format_args!("cluster {id}"))?;
+    out::line(format_args!("{}, {n} replicas, tolerates {f} faulty", cluster.entry.spec.name))?;
+    out::line(format_args!("start each replica i: quorate node --config {out}/node<i>/node.toml{insecure}"))?;
+    out::line(format_args!("or all of them here: quorate up --dir {out}{insecure}"))
+}
+
+fn addresses(args: &Args) -> Result<Vec<ReplicaAddresses>, Failure> {
+    let n = usize::from(args.n);
+    if !args.addresses.is_empty() && args.addresses.len() != n {
+        let given = args.addresses.len();
+        return Err(Failure::usage(format!(
+            "--addresses lists {given}, expected one for each of the {n} replicas"
+        )));
+    }
+    let last = args.n.checked_mul(2).and_then(|ports| args.base_port.checked_add(ports));
+    if args.base_port == 0 || last.is_none() {
+        return Err(Failure::usage(format!(
+            "--base-port: two ports for each of {n} replicas, from 1 to 65535"
+        )));
+    }
+    let ips = args.addresses.iter().copied().chain(std::iter::repeat(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+    let ports = (args.base_port..).step_by(2);
+    let replicas = ips.zip(ports).take(n).map(|(ip, port)| ReplicaAddresses {
+        peers: SocketAddr::new(ip, port),
+        clients: SocketAddr::new(ip, port.saturating_add(1)),
+    });
+    Ok(replicas.collect())
+}

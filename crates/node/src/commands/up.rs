@@ -1,0 +1,239 @@
+//! `quorate up`: a local cluster until Ctrl-C, one process per replica.
+
+use crate::config::{
+    ClusterConfig, Durability, LinkAuth, NodeConfig, ReplicaAddresses, choice, client_auth_name,
+    client_auth_names, protocol_names,
+};
+use crate::exit::Failure;
+use crate::out;
+use crate::ports;
+use crate::processes::{Event, Processes};
+use crate::testnet::{CLUSTER_FILE, Plan, Testnet, node_file};
+use quorate_consensus::Entry;
+use quorate_types::ClientAuth;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How often new ports are chosen at the first start, when a node finds one taken.
+const MOVES_MAX: u32 = 10;
+/// After this time without all nodes serving, the ones that are waited for are named.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Which cluster to run. What is not given is as it was when the folder was made.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Folder of the cluster; made if it does not exist
+    #[arg(long)]
+    dir: PathBuf,
+    /// Replicas [default for a new folder: 4]
+    #[arg(long)]
+    n: Option<u16>,
+    /// Protocol [default for a new folder: pbft]
+    #[arg(long, value_parser = choice(protocol_names()))]
+    protocol: Option<&'static Entry>,
+    /// What a promise waits for [default for a new folder: fsync]
+    #[arg(long, value_parser = choice(Durability::NAMES.to_vec()))]
+    durability: Option<Durability>,
+    /// How connections are protected [default for a new folder: tls]
+    #[arg(long, value_parser = choice(LinkAuth::NAMES.to_vec()))]
+    link_auth: Option<LinkAuth>,
+    /// How clients prove who they are [default for a new folder: signature]
+    #[arg(long, value_parser = choice(client_auth_names()))]
+    client_auth: Option<ClientAuth>,
+    /// Run although client or link authentication or durability is switched off
+    #[arg(long)]
+    insecure: bool,
+}
+
+/// A cluster whose nodes are being started.
+struct Up {
+    cluster: ClusterConfig,
+    processes: Processes,
+    /// Only before the first start may the nodes still be given other ports.
+    new: Option<Testnet>,
+    moves: u32,
+}
+
+/// Runs the command: returns when it was asked to stop.
+///
+/// # Errors
+/// When flags contradict the folder, a node does not start, or all of them have ended.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let new = if args.dir.join(CLUSTER_FILE).exists() {
+        None
+    } else {
+        Some(Testnet::create(&args.dir, &plan(args)?)?)
+    };
+    let cluster = check(args)?;
+    let binary =
+        std::env::current_exe().map_err(|error| Failure::run(format!("where is this program: {error}")))?;
+    let processes = Processes::new(binary, &args.dir, cluster.ids(), args.insecure);
+    let mut up = Up { cluster, processes, new, moves: 0 };
+    up.processes.watch_signals()?;
+    up.print(&args.dir)?;
+    if up.start()? {
+        out::line(crate::processes::READY)?;
+        up.watch()?;
+    }
+    up.processes.stop_all();
+    Ok(())
+}
+
+fn plan(args: &Args) -> Result<Plan, Failure> {
+    let entry = args.protocol.or_else(|| quorate_protocols::find("pbft"));
+    let plan = Plan {
+        entry: entry.ok_or_else(|| Failure::usage("--protocol: expected one"))?,
+        addresses: free_addresses(usize::from(args.n.unwrap_or(4)))?,
+        client_auth: args.client_auth.unwrap_or_default(),
+        link_auth: args.link_auth.unwrap_or_default(),
+        durability: args.durability.unwrap_or_default(),
+    };
+    // Asked before anything is made, so that leaving the flag out afterwards gives a safe cluster.
+    if plan.is_insecure() && !args.insecure {
+        return Err(Failure::usage(
+            "client or link authentication or durability would be switched off; leave the flag out, or add --insecure for a benchmark",
+        ));
+    }
+    Ok(plan)
+}
+
+/// Addresses of this machine, for peers and for clients of n replicas, that nobody listens on.
+///
+/// # Errors
+/// When there are not so many.
+pub fn free_addresses(n: usize) -> Result<Vec<ReplicaAddresses>, Failure> {
+    let ports = ports::free(n.saturating_mul(2));
+    let ports = ports.map_err(|error| Failure::run(format!("no free ports: {error}")))?;
+    let address = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let pairs = ports.chunks_exact(2).filter_map(|pair| match pair {
+        [peers, clients] => Some(ReplicaAddresses { peers: address(*peers), clients: address(*clients) }),
+        _ => None,
+    });
+    Ok(pairs.collect())
+}
+
+/// Reads the configuration of all nodes, and compares it with the flags.
+fn check(args: &Args) -> Result<ClusterConfig, Failure> {
+    let file = args.dir.join(CLUSTER_FILE);
+    let cluster = ClusterConfig::load(&file)?;
+    let differs = |flag: &str, wanted: &str, found: &str, file: &Path| {
+        let file = file.display();
+        Failure::usage(format!(
+            "--{flag} {wanted} contradicts {file}, which says {found}; leave the flag out, or use another --dir"
+        ))
+    };
+    if let Some(n) = args.n.filter(|n| usize::from(*n) != cluster.n()) {
+        return Err(differs("n", &n.to_string(), &format!("{} replicas", cluster.n()), &file));
+    }
+    let protocol = cluster.entry.spec.name;
+    if let Some(wanted) = args.protocol.filter(|entry| entry.spec.name != protocol) {
+        return Err(differs("protocol", wanted.spec.name.as_str(), protocol.as_str(), &file));
+    }
+    if let Some(wanted) = args.link_auth.filter(|auth| *auth != cluster.link_auth) {
+        return Err(differs("link-auth", wanted.name(), cluster.link_auth.name(), &file));
+    }
+    let auth = cluster.genesis.client_auth;
+    if let Some(wanted) = args.client_auth.filter(|wanted| *wanted != auth) {
+        return Err(differs("client-auth", client_auth_name(wanted), client_auth_name(auth), &file));
+    }
+    for id in cluster.ids() {
+        let file = node_file(&args.dir, id);
+        let node = NodeConfig::load(&file)?;
+        if node.id != id || node.cluster.cluster_id() != cluster.cluster_id() {
+            let problem = format!(
+                "expected {id} and this folder's cluster.toml; the folder holds nodes of different clusters"
+            );
+            return Err(node.error("id", problem).into());
+        }
+        if let Some(wanted) = args.durability.filter(|wanted| *wanted != node.durability) {
+            return Err(differs("durability", wanted.name(), node.durability.name(), &file));
+        }
+        if let Some(error) = node.insecure().filter(|_| !args.insecure) {
+            return Err(error.into());
+        }
+    }
+    Ok(cluster)
+}
+
+impl Up {
+    fn print(&self, dir: &Path) -> Result<(), Failure> {
+        let (cluster, dir) = (&self.cluster, dir.display());
+        let (name, n, f) = (cluster.entry.spec.name, cluster.n(), cluster.genesis.f);
+        out::line(format_args!(
+            "cluster {}: {name}, {n} replicas, tolerates {f} faulty, in {dir}",
+            cluster.cluster_id()
+        ))
+    }
+
+    /// Starts all nodes and waits until they serve. False when it was asked to stop meanwhile.
+    fn start(&mut self) -> Result<bool, Failure> {
+        self.processes.start_all()?;
+        let mut told = false;
+        let mut deadline = Instant::now().checked_add(PATIENCE);
+        while !self.processes.all_ready() {
+            match self.processes.next_event(deadline) {
+                Some(Event::Ready(id)) => self.print_node(id)?,
+                Some(Event::Taken(_, address)) => self.move_away(&address)?,
+                Some(Event::Gone(gone)) => {
+                    // Wrong configuration stays wrong configuration.
+                    return Err(if gone.code == Some(2) {
+                        Failure::usage(gone.line)
+                    } else {
+                        Failure::run(gone.line)
+                    });
+                }
+                Some(Event::Stop) => return Ok(false),
+                None if !told => {
+                    eprintln!("still waiting for {}", self.waiting());
+                    (told, deadline) = (true, None);
+                }
+                None => {}
+            }
+        }
+        Ok(true)
+    }
+
+    fn print_node(&self, id: quorate_types::ReplicaId) -> Result<(), Failure> {
+        let Some(addresses) = self.cluster.replicas.get(id.index()) else { return Ok(()) };
+        let (peers, clients) = (addresses.peers, addresses.clients);
+        out::line(format_args!("node {id} serves: peers {peers}, clients {clients}"))
+    }
+
+    fn waiting(&self) -> String {
+        let waiting = self.processes.ids().into_iter().filter(|id| !self.processes.is_ready(*id));
+        let names: Vec<String> = waiting.map(|id| format!("node {id}")).collect();
+        names.join(", ")
+    }
+
+    /// Gives a cluster that has never served other ports, and starts all nodes again.
+    fn move_away(&mut self, address: &str) -> Result<(), Failure> {
+        let Some(testnet) = &mut self.new else {
+            return Err(Failure::usage(format!(
+                "{address} is taken by another program; stop it, or change the address in cluster.toml and node.toml"
+            )));
+        };
+        self.moves = self.moves.saturating_add(1);
+        if self.moves > MOVES_MAX {
+            return Err(Failure::run(format!(
+                "{address} is taken, as others were before; no free ports on this machine"
+            )));
+        }
+        self.processes.stop_all();
+        testnet.move_to(free_addresses(self.cluster.n())?)?;
+        self.cluster = testnet.cluster.clone();
+        self.processes.start_all()
+    }
+
+    /// Reports nodes that end, until it is asked to stop. The others go on: that is what they are for.
+    fn watch(&mut self) -> Result<(), Failure> {
+        while self.processes.running() > 0 {
+            match self.processes.next_event(None) {
+                Some(Event::Gone(gone)) => eprintln!("{}", gone.line),
+                Some(Event::Stop) => return Ok(()),
+                Some(Event::Ready(_) | Event::Taken(..)) | None => {}
+            }
+        }
+        Err(Failure::run("no node runs any more"))
+    }
+}

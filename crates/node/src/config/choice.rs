@@ -1,0 +1,14 @@
+//! The words that stand for a choice, on the command line as in files.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+/// Reads one of these words.
+pub fn choice<T: Copy + Send + Sync + 'static>(
+    choices: Vec<(&'static str, T)>,
+) -> impl TypedValueParser<Value = T> {
+    let words: Vec<&'static str> = choices.iter().map(|(word, _)| *word).collect();
+    PossibleValuesParser::new(words).try_map(move |found| {
+        let chosen = choices.iter().find(|(word, _)| *word == found);
+        chosen.map(|(_, value)| *value).ok_or_else(|| format!("unknown: {found}"))
+    })
+}

@@ -1,0 +1,358 @@
+//! Nodes as child processes: start, wait until they serve, kill, start again, stop.
+//!
+//! * A child says `ready` on its output stream when it serves; its error stream goes to `node.log` in its folder.
+//! * Children die with the thread that started them, by a call that the child itself makes: start them from a
+//!   thread that lives as long as the cluster. They are process groups of their own, so Ctrl-C reaches the
+//!   parent alone, which then stops them in order.
+//! * Dropping [`Processes`] leaves no child behind.
+
+use crate::exit::Failure;
+use crate::testnet::{node_file, node_folder};
+use quorate_types::ReplicaId;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What a child prints when it serves.
+pub const READY: &str = "ready";
+/// What a child prints before the address that it found in use.
+pub const TAKEN: &str = "taken";
+/// Name of the file in a node's folder that its error stream goes to.
+pub const LOG_FILE: &str = "node.log";
+
+/// A log that has grown beyond this is put aside when its node starts.
+const LOG_BYTES_MAX: u64 = 16 << 20;
+/// Of a log's end so much is looked at for its last line.
+const LOG_TAIL_BYTES: u64 = 4 << 10;
+/// A node that was asked to stop has so much time before it is killed.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A node serves.
+    Ready(ReplicaId),
+    /// A node found an address in use, and ends.
+    Taken(ReplicaId, String),
+    /// A node has ended without being told to.
+    Gone(Gone),
+    /// This process was asked to stop.
+    Stop,
+}
+
+/// A node that has ended without being told to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Gone {
+    /// Which.
+    pub id: ReplicaId,
+    /// Its exit code; `None` when a signal has ended it.
+    pub code: Option<i32>,
+    /// How it ended and what it said last, as one line.
+    pub line: String,
+}
+
+/// What the threads that listen to children report.
+enum Heard {
+    /// A line of the child's output stream.
+    Line(ReplicaId, u64, String),
+    /// The child's output stream has ended, so the child has or is about to.
+    End(ReplicaId, u64),
+    Stop,
+}
+
+struct Slot {
+    id: ReplicaId,
+    folder: PathBuf,
+    config: PathBuf,
+    child: Option<Child>,
+    /// Which start this is: what is heard of an earlier one does not count.
+    start: u64,
+    ready: bool,
+}
+
+/// The nodes of one cluster on this machine.
+pub struct Processes {
+    binary: PathBuf,
+    insecure: bool,
+    nodes: Vec<Slot>,
+    heard: Receiver<Heard>,
+    hear: Sender<Heard>,
+}
+
+impl Processes {
+    /// The nodes of the cluster in `dir`, none of them started. `binary` is the program `quorate`.
+    #[must_use]
+    pub fn new(
+        binary: PathBuf,
+        dir: &Path,
+        ids: impl IntoIterator<Item = ReplicaId>,
+        insecure: bool,
+    ) -> Self {
+        let (hear, heard) = channel();
+        let nodes = ids.into_iter().map(|id| Slot {
+            id,
+            folder: node_folder(dir, id),
+            config: node_file(dir, id),
+            child: None,
+            start: 0,
+            ready: false,
+        });
+        Self { binary, insecure, nodes: nodes.collect(), heard, hear }
+    }
+
+    /// Reports it as [`Event::Stop`] when this process is asked to stop.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn watch_signals(&self) -> Result<(), Failure> {
+        let hear = self.hear.clone();
+        crate::signals::on_stop(move || {
+            // Nobody listens any more: then nothing is left to stop either.
+            let _ = hear.send(Heard::Stop);
+        })
+        .map_err(|error| Failure::run(format!("cannot watch signals: {error}")))
+    }
+
+    /// Starts a node that does not run.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn start(&mut self, id: ReplicaId) -> Result<(), Failure> {
+        let (binary, insecure, hear) = (self.binary.clone(), self.insecure, self.hear.clone());
+        let node = self.slot(id)?;
+        if node.child.is_some() {
+            return Ok(());
+        }
+        node.spawn(&binary, insecure, hear)
+            .map_err(|error| Failure::run(format!("cannot start node {id} ({}): {error}", binary.display())))
+    }
+
+    /// Starts all nodes that do not run.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn start_all(&mut self) -> Result<(), Failure> {
+        self.ids().into_iter().try_for_each(|id| self.start(id))
+    }
+
+    /// All nodes, by id.
+    #[must_use]
+    pub fn ids(&self) -> Vec<ReplicaId> {
+        self.nodes.iter().map(|node| node.id).collect()
+    }
+
+    /// The process of a node that runs.
+    #[must_use]
+    pub fn pid(&self, id: ReplicaId) -> Option<u32> {
+        let node = self.nodes.iter().find(|node| node.id == id)?;
+        node.child.as_ref().map(Child::id)
+    }
+
+    /// Whether all nodes serve.
+    #[must_use]
+    pub fn all_ready(&self) -> bool {
+        self.nodes.iter().all(|node| node.ready)
+    }
+
+    /// Whether a node serves.
+    #[must_use]
+    pub fn is_ready(&self, id: ReplicaId) -> bool {
+        self.nodes.iter().any(|node| node.id == id && node.ready)
+    }
+
+    /// How many nodes run.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.nodes.iter().filter(|node| node.child.is_some()).count()
+    }
+
+    /// The next thing that happens until `deadline`; `None` when nothing does. Without a deadline it waits for
+    /// as long as it takes.
+    pub fn next_event(&mut self, deadline: Option<Instant>) -> Option<Event> {
+        loop {
+            let heard = match deadline {
+                None => self.heard.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(at) => self.heard.recv_timeout(at.saturating_duration_since(Instant::now())),
+            };
+            let event = match heard.ok()? {
+                Heard::Stop => Some(Event::Stop),
+                Heard::Line(id, start, line) => self.on_line(id, start, &line),
+                Heard::End(id, start) => self.on_end(id, start),
+            };
+            if event.is_some() {
+                return event;
+            }
+        }
+    }
+
+    /// Waits until these nodes serve.
+    ///
+    /// # Errors
+    /// When one of all nodes ends or finds its address taken, this process is asked to stop, or the time is up:
+    /// says which.
+    pub fn wait_ready(&mut self, ids: &[ReplicaId], patience: Duration) -> Result<(), Failure> {
+        let deadline = Instant::now().checked_add(patience);
+        loop {
+            let waiting = self.nodes.iter().find(|node| ids.contains(&node.id) && !node.ready);
+            let Some(id) = waiting.map(|node| node.id) else { return Ok(()) };
+            match self.next_event(deadline) {
+                Some(Event::Ready(_)) => {}
+                Some(Event::Taken(id, address)) => {
+                    return Err(Failure::run(format!("node {id}: {address} is taken")));
+                }
+                Some(Event::Gone(gone)) => return Err(Failure::run(gone.line)),
+                Some(Event::Stop) => return Err(Failure::run("stopped")),
+                None => return Err(Failure::run(format!("node {id} does not serve after {patience:?}"))),
+            }
+        }
+    }
+
+    /// Kills a node (SIGKILL) and waits for its end. Nothing is reported of it.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn kill(&mut self, id: ReplicaId) -> Result<(), Failure> {
+        let node = self.slot(id)?;
+        node.end_now().map_err(|error| Failure::run(format!("cannot kill node {id}: {error}")))
+    }
+
+    /// Asks all nodes to stop, and kills those that have not after some seconds.
+    pub fn stop_all(&mut self) {
+        for node in &self.nodes {
+            if let Some(pid) = node.child.as_ref().and_then(pid_of) {
+                // One that has ended already needs no asking.
+                let _ = kill_process(pid, Signal::TERM);
+            }
+        }
+        let deadline = Instant::now().checked_add(STOP_PATIENCE);
+        while self.running() > 0 && self.next_event(deadline).is_some() {}
+        self.kill_all();
+    }
+
+    fn kill_all(&mut self) {
+        for node in &mut self.nodes {
+            // Nothing better can be done about a child that cannot be killed.
+            let _ = node.end_now();
+        }
+    }
+
+    fn slot(&mut self, id: ReplicaId) -> Result<&mut Slot, Failure> {
+        let slot = self.nodes.iter_mut().find(|node| node.id == id);
+        slot.ok_or_else(|| Failure::usage(format!("there is no node {id}")))
+    }
+
+    fn current(&mut self, id: ReplicaId, start: u64) -> Option<&mut Slot> {
+        self.nodes.iter_mut().find(|node| node.id == id && node.start == start && node.child.is_some())
+    }
+
+    fn on_line(&mut self, id: ReplicaId, start: u64, line: &str) -> Option<Event> {
+        let node = self.current(id, start)?;
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next()) {
+            (Some(READY), None) if !node.ready => {
+                node.ready = true;
+                Some(Event::Ready(id))
+            }
+            (Some(TAKEN), Some(address)) => Some(Event::Taken(id, address.to_owned())),
+            _ => None,
+        }
+    }
+
+    fn on_end(&mut self, id: ReplicaId, start: u64) -> Option<Event> {
+        let node = self.current(id, start)?;
+        let status = node.child.take().and_then(|mut child| child.wait().ok());
+        node.ready = false;
+        let mut line = format!("node {id} has ended ({})", status.map_or("unknown".to_owned(), describe));
+        if let Some(last) = last_line(&node.folder.join(LOG_FILE)) {
+            line.push_str(": ");
+            line.push_str(last.strip_prefix("error: ").unwrap_or(&last));
+        }
+        Some(Event::Gone(Gone { id, code: status.and_then(|status| status.code()), line }))
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        self.kill_all();
+    }
+}
+
+impl Slot {
+    fn spawn(&mut self, binary: &Path, insecure: bool, hear: Sender<Heard>) -> io::Result<()> {
+        let log = open_log(&self.folder)?;
+        let mut command = Command::new(binary);
+        command.arg("node").arg("--config").arg(&self.config);
+        command.arg("--parent").arg(std::process::id().to_string());
+        if insecure {
+            command.arg("--insecure");
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).process_group(0);
+        let mut child = command.spawn()?;
+        let stdout = child.stdout.take();
+        self.start = self.start.saturating_add(1);
+        self.ready = false;
+        self.child = Some(child);
+        let (id, start) = (self.id, self.start);
+        thread::Builder::new().name(format!("node {id}")).spawn(move || listen(id, start, stdout, &hear))?;
+        Ok(())
+    }
+
+    fn end_now(&mut self) -> io::Result<()> {
+        self.ready = false;
+        match self.child.take() {
+            Some(mut child) => child.kill().and_then(|()| child.wait().map(drop)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn listen(id: ReplicaId, start: u64, stdout: Option<ChildStdout>, hear: &Sender<Heard>) {
+    let lines = stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()).map_while(Result::ok);
+    for line in lines {
+        if hear.send(Heard::Line(id, start, line)).is_err() {
+            return;
+        }
+    }
+    // When nobody listens any more, there is nobody to tell.
+    let _ = hear.send(Heard::End(id, start));
+}
+
+fn pid_of(child: &Child) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(child.id()).ok()?)
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "unknown".to_owned(),
+    }
+}
+
+fn open_log(folder: &Path) -> io::Result<File> {
+    let path = folder.join(LOG_FILE);
+    if fs::metadata(&path).is_ok_and(|log| log.len() > LOG_BYTES_MAX) {
+        fs::rename(&path, folder.join(format!("{LOG_FILE}.old")))?;
+    }
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// The last line of a file that is not empty.
+fn last_line(path: &Path) -> Option<String> {
+    let mut file = File::open(path).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES))).ok()?;
+    let mut tail = Vec::new();
+    file.take(LOG_TAIL_BYTES).read_to_end(&mut tail).ok()?;
+    let text = String::from_utf8_lossy(&tail);
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! With a script in the place of the program: it does what the file `does` in the node's folder says.
+
+use super::*;
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const IDS: [ReplicaId; 3] = [ReplicaId(0), ReplicaId(1), ReplicaId(2)];
+
+struct Stage {
+    folder: TempDir,
+    processes: Processes,
+}
+
+/// Nodes that run these lines of shell. `$3` is the node's configuration file.
+fn stage(does: [&str; 3]) -> Stage {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    // Written by another process: a file that this one has open for writing cannot be executed by any child
+    // that another test forks meanwhile.
+    let text = "#!/bin/sh\n. \"$(dirname \"$3\")/does\"\n";
+    let write = "printf %s \"$1\" > \"$2\" && chmod 700 \"$2\"";
+    let status = Command::new("sh").args(["-c", write, "sh", text]).arg(&program).status().unwrap();
+    assert!(status.success());
+    for (id, does) in IDS.iter().zip(does) {
+        let node = node_folder(folder.path(), *id);
+        fs::create_dir(&node).unwrap();
+        fs::write(node.join("does"), does).unwrap();
+    }
+    let processes = Processes::new(program, folder.path(), IDS, false);
+    Stage { folder, processes }
+}
+
+impl Stage {
+    fn next(&mut self) -> Event {
+        self.processes.next_event(Instant::now().checked_add(PATIENCE)).expect("nothing happens")
+    }
+
+    fn does(&self, id: ReplicaId, does: &str) {
+        fs::write(node_folder(self.folder.path(), id).join("does"), does).unwrap();
+    }
+}
+
+/// Serves until it is killed: reads from a pipe that nobody writes to.
+const SERVE: &str = "echo ready; mkfifo \"$3.pipe\"; exec cat \"$3.pipe\"";
+/// The same, for a second start.
+const SERVE_AGAIN: &str = "echo ready; exec cat \"$3.pipe\"";
+
+fn is_alive(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+#[test]
+fn nodes_serve_are_killed_and_start_again() {
+    let mut stage = stage([SERVE, SERVE, SERVE]);
+    stage.processes.start_all().unwrap();
+    stage.processes.wait_ready(&IDS, PATIENCE).unwrap();
+    assert!(stage.processes.all_ready());
+    let pids: Vec<u32> = IDS.iter().map(|id| stage.processes.pid(*id).unwrap()).collect();
+    assert!(pids.iter().all(|pid| is_alive(*pid)));
+
+    stage.processes.kill(IDS[1]).unwrap();
+    assert!(!is_alive(pids[1]) && is_alive(pids[0]));
+    assert_eq!((stage.processes.running(), stage.processes.pid(IDS[1])), (2, None));
+    assert!(!stage.processes.is_ready(IDS[1]));
+
+    stage.does(IDS[1], SERVE_AGAIN);
+    stage.processes.start(IDS[1]).unwrap();
+    // Neither the end of the first start nor its `ready` counts.
+    assert_eq!(stage.next(), Event::Ready(IDS[1]));
+    stage.processes.start(IDS[1]).unwrap();
+    assert_eq!(stage.processes.running(), 3, "a running node is not started twice");
+
+    let last: Vec<u32> = IDS.iter().map(|id| stage.processes.pid(*id).unwrap()).collect();
+    stage.processes.stop_all();
+    assert_eq!(stage.processes.running(), 0);
+    assert!(last.iter().all(|pid| !is_alive(*pid)));
+}
+
+#[test]
+fn a_node_that_ends_is_reported_with_its_last_line() {
+    let mut stage = stage([SERVE, "echo early >&2; echo 'error: all is lost' >&2; exit 2", "kill -9 $$"]);
+    stage.processes.start(IDS[1]).unwrap();
+    let Event::Gone(gone) = stage.next() else { panic!("not gone") };
+    assert_eq!((gone.id, gone.code), (IDS[1], Some(2)));
+    assert_eq!(gone.line, "node 1 has ended (exit code 2): all is lost");
+    stage.processes.start(IDS[2]).unwrap();
+    let Event::Gone(gone) = stage.next() else { panic!("not gone") };
+    assert_eq!((gone.code, gone.line.as_str()), (None, "node 2 has ended (signal 9)"));
+}
+
+#[test]
+fn waiting_ends_with_a_reason() {
+    let mut stage = stage([
+        SERVE,
+        "echo broken >&2; exit 1",
+        "echo taken 127.0.0.1:7; mkfifo \"$3.pipe\"; exec cat \"$3.pipe\"",
+    ]);
+    stage.processes.start(IDS[0]).unwrap();
+    let slow = stage.processes.wait_ready(&[IDS[1]], Duration::from_millis(1)).unwrap_err().to_string();
+    assert!(slow.contains("node 1 does not serve"), "{slow}");
+    stage.processes.start(IDS[1]).unwrap();
+    let broken = stage.processes.wait_ready(&[IDS[1]], PATIENCE).unwrap_err().to_string();
+    assert!(broken.contains("node 1 has ended (exit code 1): broken"), "{broken}");
+    stage.processes.start(IDS[2]).unwrap();
+    let taken = stage.processes.wait_ready(&[IDS[2]], PATIENCE).unwrap_err().to_string();
+    assert!(taken.contains("127.0.0.1:7 is taken"), "{taken}");
+}
+
+#[test]
+fn dropping_leaves_no_process_behind() {
+    let mut stage = stage([SERVE, SERVE, SERVE]);
+    stage.processes.start_all().unwrap();
+    stage.processes.wait_ready(&IDS, PATIENCE).unwrap();
+    let pids: Vec<u32> = IDS.iter().map(|id| stage.processes.pid(*id).unwrap()).collect();
+    drop(stage.processes);
+    assert!(pids.iter().all(|pid| !is_alive(*pid)));
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(node_folder(folder.path(), IDS[0])).unwrap();
+    let mut processes = Processes::new(folder.path().join("nothing"), folder.path(), [IDS[0]], false);
+    let error = processes.start(IDS[0]).unwrap_err().to_string();
+    assert!(error.contains("cannot start node 0") && error.contains("nothing"), "{error}");
+    assert_eq!(processes.start(ReplicaId(9)).unwrap_err().code(), 2);
+}
+
+#[test]
+fn a_large_log_is_put_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join(LOG_FILE);
+    File::create(&log).unwrap().set_len(LOG_BYTES_MAX + 1).unwrap();
+    drop(open_log(folder.path()).unwrap());
+    assert_eq!(fs::metadata(&log).unwrap().len(), 0);
+    assert!(folder.path().join("node.log.old").exists());
+}
+
+#[test]
+fn the_last_line_is_found_in_any_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    for (text, expected) in [("", None), ("\n\n", None), ("one", Some("one")), ("one\ntwo\n\n", Some("two"))]
+    {
+        fs::write(&log, text).unwrap();
+        assert_eq!(last_line(&log).as_deref(), expected);
+    }
+    fs::write(&log, format!("{}\nlast\n", "x".repeat(1 << 20))).unwrap();
+    assert_eq!(last_line(&log).as_deref(), Some("last"));
+    assert_eq!(last_line(&folder.path().join("none")), None);
+}

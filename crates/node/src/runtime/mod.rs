@@ -1,0 +1,275 @@
+//! The inline placement: one thread, one loop, one place to sleep.
+//!
+//! ```text
+//! wait ─▶ read every readable socket ─▶ Host::turn ─▶ flush ─▶ wait
+//! (the reactor's poll: nothing else in a replica ever waits, except the sync inside a turn)
+//! ```
+//!
+//! The order inside a turn is [`quorate_host::Host::turn`]'s business; this file feeds it and gives it time.
+
+mod clients;
+mod clock;
+mod rejects;
+mod status;
+mod wire;
+
+pub use clients::Clients;
+pub use clock::{Clock, wall_ns};
+pub use rejects::Rejects;
+pub use status::Facts;
+
+use bytes::Bytes;
+use quorate_consensus::LinkEvent;
+use quorate_host::{Fault, Host, HostSetup, Outgoing as _, TurnEnd, Work};
+use quorate_net::link::Identity;
+use quorate_net::reactor::{ConnId as NetConn, Event, NetConfig, NetFault, PeerConfig, Reactor, Security};
+use quorate_replica::ConnId;
+use quorate_storage::Disk;
+use quorate_types::codec::Wire as _;
+use quorate_types::wire::{CLIENT_BUNDLE_TAG, FromClient, FromReplica, VERSION};
+use quorate_types::{ClusterId, ReplicaId, Time};
+use std::net::TcpListener;
+use std::time::Duration;
+use wire::{Early, Wire};
+
+/// Bytes read from all sockets in one turn; what is left is read in the next one, which does not sleep.
+const TURN_BYTES: usize = 4 << 20;
+/// How long body checks may hold up a turn, and how long execution may.
+const CHECK_SLICE_NS: u64 = 3_000_000;
+const EXECUTE_SLICE_NS: u64 = 5_000_000;
+
+/// What a node runs with.
+pub struct NodeSetup<D> {
+    /// The replica with its application and key.
+    pub host: HostSetup,
+    /// Where it keeps what it promises.
+    pub disk: D,
+    /// Keys and addresses of all replicas, by id.
+    pub peers: Vec<PeerConfig>,
+    /// How links are protected.
+    pub security: Security,
+    /// Where peers come in.
+    pub listen_peers: TcpListener,
+    /// Where clients come in.
+    pub listen_clients: TcpListener,
+    /// What `status` says of the settings.
+    pub facts: Facts,
+    /// The clock that `host.replica.wall_offset_ns` belongs to.
+    pub clock: Clock,
+}
+
+/// Why a node stops.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeFault {
+    /// Disk, log or protocol.
+    #[error(transparent)]
+    Host(#[from] Fault),
+    /// Sockets.
+    #[error(transparent)]
+    Net(#[from] NetFault),
+}
+
+/// What clients asked for while sockets were read: answered after the turn, because nothing is sent while a
+/// connection is being read.
+enum Asked {
+    Hello(ConnId),
+    Status(ConnId),
+    Close(ConnId, &'static str),
+}
+
+/// One replica on this machine.
+pub struct Node<D: Disk> {
+    host: Host<D>,
+    net: Reactor,
+    clients: Clients,
+    rejects: Rejects,
+    clock: Clock,
+    facts: Facts,
+    me: ReplicaId,
+    cluster: ClusterId,
+    asked: Vec<Asked>,
+    longest_pause_ns: u64,
+    progress: status::Progress,
+}
+
+impl<D: Disk> Node<D> {
+    /// Opens the folder's state and the sockets.
+    ///
+    /// # Errors
+    /// When the disk holds what does not fit, or a socket cannot be used.
+    pub fn open(setup: NodeSetup<D>) -> Result<Self, NodeFault> {
+        let committee = setup.host.replica.committee.clone();
+        let me = setup.host.replica.me;
+        let mut early = Early::default();
+        let host = Host::open(setup.host, setup.disk, &mut early)?;
+        let identity = Identity {
+            cluster: committee.cluster,
+            epoch: committee.epoch,
+            protocol: committee.protocol,
+            me,
+            // Durable since `Host::open`: peers tell this life from earlier ones by it.
+            incarnation: host.replica().incarnation(),
+        };
+        let mut config = NetConfig::new(identity, setup.peers, setup.security, setup.listen_peers);
+        config.listen_clients = Some(setup.listen_clients);
+        let mut node = Self {
+            net: Reactor::new(config)?,
+            host,
+            clients: Clients::default(),
+            rejects: Rejects::default(),
+            clock: setup.clock,
+            facts: setup.facts,
+            me,
+            cluster: committee.cluster,
+            asked: Vec::new(),
+            longest_pause_ns: 0,
+            progress: status::Progress::default(),
+        };
+        let mut wire = Wire {
+            net: &mut node.net,
+            clients: &mut node.clients,
+            rejects: &mut node.rejects,
+            now: Time::ZERO,
+        };
+        for (to, lane, frame_type, parts) in early.frames {
+            wire.peer(to, lane, frame_type, &parts);
+        }
+        Ok(node)
+    }
+
+    /// Runs until something makes the node stop.
+    ///
+    /// # Errors
+    /// Always: why it stopped.
+    pub fn run(&mut self) -> Result<std::convert::Infallible, NodeFault> {
+        let mut end = TurnEnd::Owing;
+        loop {
+            end = self.pass(end)?;
+        }
+    }
+
+    /// Sleeps if nothing is owed, then takes one turn.
+    fn pass(&mut self, end: TurnEnd) -> Result<TurnEnd, NodeFault> {
+        let timeout = match end {
+            TurnEnd::Owing => Some(Duration::ZERO),
+            TurnEnd::Idle => self.time_to_sleep(),
+        };
+        self.net.wait(timeout)?;
+        // Before the read: what arrived by `due` will be among the frames.
+        let due = self.clock.now();
+        let drained = self.read(due);
+        self.net.tick(due);
+        let now = self.clock.now();
+        let mut slices = Slices { clock: self.clock, checking: now, executing: None };
+        let mut wire =
+            Wire { net: &mut self.net, clients: &mut self.clients, rejects: &mut self.rejects, now };
+        let end = self.host.turn(now, drained.then_some(due), &mut |work| slices.more(work), &mut wire)?;
+        self.answer_asked(now);
+        self.longest_pause_ns = self.longest_pause_ns.max(self.clock.now().since(due));
+        Ok(end)
+    }
+
+    fn time_to_sleep(&self) -> Option<Duration> {
+        let deadline = self.host.deadline().into_iter().chain(self.net.deadline()).min()?;
+        Some(Duration::from_nanos(deadline.since(self.clock.now())))
+    }
+
+    /// Hands everything that has arrived to the host. Nothing is sent meanwhile.
+    fn read(&mut self, now: Time) -> bool {
+        let Self { host, net, clients, rejects, asked, cluster, .. } = self;
+        net.read_ready(now, TURN_BYTES, &mut |event| match event {
+            Event::Peer { from, frame_type, body, .. } => host.peer_frame(from, frame_type, body),
+            Event::PeerUp(peer) => host.link(peer, LinkEvent::Back),
+            Event::PeerDown(peer) => tracing::info!("the link to replica {peer} is down"),
+            Event::Lost { peer, .. } => host.link(peer, LinkEvent::Gap),
+            Event::ClientUp(conn) => clients.up(ConnId(conn.0)),
+            Event::Client { conn, body } => {
+                let conn = ConnId(conn.0);
+                match body.split_first() {
+                    Some((&CLIENT_BUNDLE_TAG, bundle)) if clients.is_greeted(conn) => {
+                        host.client_bundle(conn, bundle);
+                    }
+                    _ => client_message(clients, *cluster, conn, body, asked),
+                }
+            }
+            Event::ClientDown(conn) => clients.down(ConnId(conn.0)),
+            Event::Refused { who, reason } => {
+                tracing::warn!("connection of {who} refused: {reason}");
+                rejects.count(&who.to_string(), status::known_reason(reason));
+            }
+        })
+    }
+
+    fn answer_asked(&mut self, now: Time) {
+        if self.asked.is_empty() {
+            return;
+        }
+        for asked in std::mem::take(&mut self.asked) {
+            let (conn, message) = match asked {
+                Asked::Hello(conn) => {
+                    (conn, FromReplica::Hello { version: VERSION, cluster: self.cluster, id: self.me })
+                }
+                Asked::Status(conn) => {
+                    if !self.net.status_allowed(NetConn(conn.0), now) {
+                        self.rejects.count(&format!("client {}", conn.0), "status asked too often");
+                        continue;
+                    }
+                    (conn, FromReplica::Status(self.status_json(now)))
+                }
+                Asked::Close(conn, reason) => {
+                    self.rejects.count(&format!("client {}", conn.0), reason);
+                    self.net.close_client(NetConn(conn.0), reason);
+                    continue;
+                }
+            };
+            // A connection that is gone by now needs no answer.
+            let _ = self.net.send_client(NetConn(conn.0), Bytes::from(message.to_bytes()));
+        }
+        self.net.flush(now);
+    }
+}
+
+/// Takes in a client's message that is no bundle.
+fn client_message(
+    clients: &mut Clients,
+    cluster: ClusterId,
+    conn: ConnId,
+    body: &[u8],
+    asked: &mut Vec<Asked>,
+) {
+    let close = |asked: &mut Vec<Asked>, reason| asked.push(Asked::Close(conn, reason));
+    match FromClient::from_bytes(body) {
+        Ok(FromClient::Hello { version, .. }) if version != VERSION => close(asked, "another wire version"),
+        Ok(FromClient::Hello { cluster: meant, .. }) if meant != cluster => close(asked, "another cluster"),
+        Ok(FromClient::Hello { .. }) => {
+            clients.greet(conn);
+            asked.push(Asked::Hello(conn));
+        }
+        Ok(_) if !clients.is_greeted(conn) => close(asked, "no hello"),
+        Ok(FromClient::Attach(wanted)) => {
+            if !clients.attach(conn, &wanted) {
+                close(asked, "too many clients");
+            }
+        }
+        Ok(FromClient::Status) => asked.push(Asked::Status(conn)),
+        // Bundles of greeted connections do not come this way.
+        Ok(FromClient::Bundle { .. }) | Err(_) => close(asked, "malformed message"),
+    }
+}
+
+/// How much of a turn each kind of work has used.
+struct Slices {
+    clock: Clock,
+    checking: Time,
+    executing: Option<Time>,
+}
+
+impl Slices {
+    fn more(&mut self, work: Work) -> bool {
+        let now = self.clock.now();
+        match work {
+            Work::Check => now.since(self.checking) < CHECK_SLICE_NS,
+            Work::Execute => now.since(*self.executing.get_or_insert(now)) < EXECUTE_SLICE_NS,
+        }
+    }
+}

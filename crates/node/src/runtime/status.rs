@@ -1,0 +1,140 @@
+//! What `status` says: one object per replica, for people and tools.
+
+use super::Node;
+use quorate_replica::State;
+use quorate_storage::Disk;
+use quorate_types::{Height, Time};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// Settings that every figure must come with.
+#[derive(Clone, Debug, Serialize)]
+pub struct Facts {
+    /// Name of the protocol.
+    pub protocol: String,
+    /// Replicas.
+    pub n: usize,
+    /// Faulty replicas tolerated.
+    pub f: usize,
+    /// `fsync`, `os` or `none`.
+    pub durability: String,
+    /// How the log is written: direct or buffered.
+    pub log_mode: String,
+    /// `tls` or `plain`.
+    pub link_auth: String,
+    /// `signature` or `none`.
+    pub client_auth: String,
+    /// Which arithmetic checks signatures.
+    pub curve: String,
+}
+
+/// When something was executed last.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    executed: Height,
+    at: Time,
+}
+
+/// A replica that has something to do and has executed nothing for this long makes no progress.
+const STALLED_NS: u64 = 5_000_000_000;
+
+impl Progress {
+    fn look(&mut self, now: Time, executed: Height, waits: bool) -> bool {
+        if executed != self.executed || !waits {
+            (self.executed, self.at) = (executed, now);
+        }
+        now.since(self.at) < STALLED_NS
+    }
+}
+
+/// The reason as a constant: reasons that a peer sends are its own words and are counted under one name.
+pub(super) fn known_reason(reason: &str) -> &'static str {
+    const KNOWN: &[&str] = &[
+        "oversize frame",
+        "malformed frame",
+        "wrong cluster",
+        "wrong epoch",
+        "wrong protocol",
+        "wrong version",
+        "wrong replica",
+        "wrong key",
+        "handshake failed",
+        "handshake timed out",
+        "too many connections",
+        "client does not read",
+    ];
+    KNOWN.iter().find(|known| **known == reason).copied().unwrap_or("connection refused")
+}
+
+impl<D: Disk> Node<D> {
+    /// The status as one line of JSON.
+    pub(super) fn status_json(&mut self, now: Time) -> String {
+        let replica = self.host.replica().status();
+        let waits = replica.pool.0 > 0 || replica.decided > replica.executed;
+        let progress = self.progress.look(now, replica.executed, waits)
+            && !matches!(replica.state, State::Stopped | State::Out);
+        let mut ledger = self.host.ledger();
+        ledger.add(self.net.ledger());
+        ledger.allocations = crate::alloc::count();
+        let counters: Map<String, Value> =
+            ledger.entries().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+        let peers: Vec<Value> = self
+            .net
+            .peers()
+            .into_iter()
+            .map(|peer| {
+                json!({
+                    "id": peer.id.0, "connected": peer.connected, "incarnation": peer.incarnation.0,
+                    "connections": peer.connections, "queued_bytes": peer.queued_bytes,
+                    "resend_bytes": peer.resend_bytes, "last_refusal": peer.last_refusal,
+                })
+            })
+            .collect();
+        let timers: Vec<Value> = replica
+            .timers
+            .iter()
+            .map(|(at, name)| json!({"name": name, "in_ms": at.since(now) / 1_000_000}))
+            .collect();
+        let usage = usage();
+        // Of the buckets that changed since the last digest: what the next checkpoint would compute anyway.
+        let state = self.host.executor_mut().execution_mut().digest();
+        json!({
+            "id": replica.id.0, "up": true, "incarnation": replica.incarnation.0,
+            "state": replica.state.name(), "alarm": replica.alarm,
+            "view": replica.view.0, "leader": replica.leader.0, "normal": replica.normal,
+            "committed": replica.decided.0, "executed": replica.executed.0, "stable": replica.stable.0,
+            "kept": replica.kept.0, "state_digest": state.to_string(), "progress": progress,
+            "last_view_change": {"view": replica.view.0, "why": replica.last_view_change},
+            "pool": {"bundles": replica.pool.0, "bytes": replica.pool.1},
+            "guard_entries": replica.outbox.0, "records": replica.outbox.1, "held": replica.outbox.2,
+            "contradictions": replica.contradictions,
+            "peers": peers, "clients": {"connections": self.clients.size().0, "attached": self.clients.size().1},
+            "timers": timers, "longest_pause_ms": self.longest_pause_ns / 1_000_000,
+            "rejects": self.rejects.counts(), "settings": self.facts,
+            "uptime_ms": now.0 / 1_000_000, "usage": usage, "ledger": counters,
+        })
+        .to_string()
+    }
+}
+
+/// CPU seconds, resident bytes and context switches of this process, as the kernel counts them.
+fn usage() -> Value {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let field = |name: &str| -> u64 {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        line.split_whitespace().next().and_then(|value| value.parse().ok()).unwrap_or(0)
+    };
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Fields 14 and 15 (after the name in brackets: 12 and 13): ticks of 10 ms in user and kernel mode.
+    let after_name = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
+    let ticks: u64 =
+        after_name.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    json!({
+        "cpu_ms": ticks.saturating_mul(10),
+        "resident_bytes": field("VmRSS:").saturating_mul(1_024),
+        "resident_bytes_max": field("VmHWM:").saturating_mul(1_024),
+        "threads": field("Threads:"),
+        "voluntary_context_switches": field("voluntary_ctxt_switches:"),
+        "involuntary_context_switches": field("nonvoluntary_ctxt_switches:"),
+    })
+}

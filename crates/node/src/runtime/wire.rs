@@ -1,0 +1,114 @@
+//! A turn's frames on their way to the reactor.
+
+use super::clients::Clients;
+use super::rejects::Rejects;
+use bytes::Bytes;
+use quorate_consensus::{Note, To};
+use quorate_host::Outgoing;
+use quorate_net::reactor::{ConnId as NetConn, Reactor};
+use quorate_replica::{ConnId, Source};
+use quorate_types::codec::Wire as _;
+use quorate_types::wire::{FromReplica, Lane, Refusal};
+use quorate_types::{BundleDigest, ClientId, ReplicaId, ReplyBundle, Time};
+
+/// The reactor, the clients' table and the counts of what was refused, as one turn sees them.
+pub(super) struct Wire<'a> {
+    pub(super) net: &'a mut Reactor,
+    pub(super) clients: &'a mut Clients,
+    pub(super) rejects: &'a mut Rejects,
+    pub(super) now: Time,
+}
+
+impl Wire<'_> {
+    fn send_peer(&mut self, to: ReplicaId, lane: Lane, frame_type: u8, parts: &[Bytes]) {
+        if self.net.send_peer(to, lane, frame_type, parts).is_err() {
+            // The limits on bodies and claims keep every frame below the limit of its lane.
+            self.rejects.count("self", "oversize frame not sent");
+        }
+    }
+
+    fn send_client(&mut self, conn: ConnId, message: Bytes) {
+        // A connection that is gone or does not read hears nothing: its client asks again elsewhere.
+        if self.net.send_client(NetConn(conn.0), message).is_err() {
+            self.rejects.count(&format!("client {}", conn.0), "reply not sent");
+        }
+    }
+}
+
+impl Outgoing for Wire<'_> {
+    fn peer(&mut self, to: To, lane: Lane, frame_type: u8, parts: &[Bytes]) {
+        match to {
+            To::All => {
+                if self.net.broadcast(lane, frame_type, parts).is_err() {
+                    self.rejects.count("self", "oversize frame not sent");
+                }
+            }
+            To::One(id) => self.send_peer(id, lane, frame_type, parts),
+            To::Some(set) => {
+                for id in set.iter() {
+                    self.send_peer(id, lane, frame_type, parts);
+                }
+            }
+        }
+    }
+
+    fn reply(&mut self, client: &ClientId, reply: &ReplyBundle) {
+        let mut conns = self.clients.of(client).peekable();
+        if conns.peek().is_none() {
+            return;
+        }
+        let conns: Vec<ConnId> = conns.collect();
+        let message = Bytes::from(FromReplica::Reply(*client, reply.clone()).to_bytes());
+        for conn in conns {
+            self.send_client(conn, message.clone());
+        }
+    }
+
+    fn reply_to(&mut self, conn: ConnId, client: &ClientId, reply: &ReplyBundle) {
+        let message = FromReplica::Reply(*client, reply.clone()).to_bytes();
+        self.send_client(conn, Bytes::from(message));
+    }
+
+    fn proven(&mut self, conn: ConnId, client: &ClientId) {
+        self.clients.prove(conn, client);
+    }
+
+    fn refuse(&mut self, conn: ConnId, client: &ClientId, bundle: BundleDigest, why: Refusal) {
+        let message = FromReplica::Refused { client: *client, bundle, why }.to_bytes();
+        self.send_client(conn, Bytes::from(message));
+    }
+
+    fn flush(&mut self) {
+        self.net.flush(self.now);
+    }
+
+    fn rejected(&mut self, source: Source, reason: &'static str) {
+        match source {
+            Source::Peer(id) => self.rejects.count(&format!("replica {id}"), reason),
+            Source::Client(conn) => self.rejects.count(&format!("client {}", conn.0), reason),
+        }
+    }
+
+    fn trace(&mut self, note: Note) {
+        tracing::debug!(view = note.view.0, height = note.height.0, "{}", note.what);
+    }
+}
+
+/// Keeps what a host sends before its links exist.
+#[derive(Default)]
+pub(super) struct Early {
+    pub(super) frames: Vec<(To, Lane, u8, Vec<Bytes>)>,
+}
+
+impl Outgoing for Early {
+    fn peer(&mut self, to: To, lane: Lane, frame_type: u8, parts: &[Bytes]) {
+        self.frames.push((to, lane, frame_type, parts.to_vec()));
+    }
+    fn reply(&mut self, _: &ClientId, _: &ReplyBundle) {}
+    fn reply_to(&mut self, _: ConnId, _: &ClientId, _: &ReplyBundle) {}
+    fn proven(&mut self, _: ConnId, _: &ClientId) {}
+    fn refuse(&mut self, _: ConnId, _: &ClientId, _: BundleDigest, _: Refusal) {}
+    fn flush(&mut self) {}
+    fn rejected(&mut self, _: Source, _: &'static str) {}
+    fn trace(&mut self, _: Note) {}
+}

@@ -1,0 +1,220 @@
+//! Making clusters: keys, configuration, one formatted folder for each node.
+//!
+//! ```text
+//! DIR/cluster.toml               equal for everybody, no secrets
+//! DIR/clients/{admin,kv}.key     keys of clients that are registered from the start
+//! DIR/node0/node.toml            what may differ
+//! DIR/node0/{replica,link}.key   the node's own secrets
+//! DIR/node0/data/                log and snapshots
+//! ```
+//!
+//! No secret of one node is in another node's folder, so each can be moved to its own machine together with
+//! `cluster.toml`.
+
+use crate::config::{ClusterConfig, Durability, LinkAuth, NodeConfig, ReplicaAddresses, application_name};
+use crate::exit::Failure;
+use crate::keys;
+use quorate_consensus::Entry;
+use quorate_crypto::SigningKey;
+use quorate_storage::folder::{self, Identity};
+use quorate_types::{BodyLimits, ClientAuth, Genesis, Member, ReplicaId};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Name of the file that all share.
+pub const CLUSTER_FILE: &str = "cluster.toml";
+/// Path of the key of the client that registers others, inside the folder of a cluster.
+pub const ADMIN_KEY: &str = "clients/admin.key";
+/// Path of the key that `quorate kv` uses, inside the folder of a cluster.
+pub const KV_KEY: &str = "clients/kv.key";
+
+/// What kind of cluster to make.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The protocol.
+    pub entry: &'static Entry,
+    /// Where each replica is reached, and listens; their number is n.
+    pub addresses: Vec<ReplicaAddresses>,
+    /// How clients prove who they are.
+    pub client_auth: ClientAuth,
+    /// How connections are protected.
+    pub link_auth: LinkAuth,
+    /// What a promise waits for.
+    pub durability: Durability,
+}
+
+impl Plan {
+    /// Whether nodes of such a cluster start only when told that this is meant.
+    #[must_use]
+    pub fn is_insecure(&self) -> bool {
+        self.client_auth == ClientAuth::None
+            || self.link_auth == LinkAuth::Plain
+            || self.durability == Durability::None
+    }
+}
+
+/// A cluster that was just made.
+#[derive(Debug)]
+pub struct Testnet {
+    dir: PathBuf,
+    durability: Durability,
+    /// Its shared configuration.
+    pub cluster: ClusterConfig,
+}
+
+/// The folder of a replica's node.
+#[must_use]
+pub fn node_folder(dir: &Path, id: ReplicaId) -> PathBuf {
+    dir.join(format!("node{id}"))
+}
+
+/// The configuration file of a replica's node.
+#[must_use]
+pub fn node_file(dir: &Path, id: ReplicaId) -> PathBuf {
+    node_folder(dir, id).join("node.toml")
+}
+
+impl Testnet {
+    /// Makes a cluster in a folder that does not exist or is empty. `cluster.toml` is written last: where it
+    /// is, all is.
+    ///
+    /// # Errors
+    /// When the folder holds something, the plan makes no sense, or the disk refuses. What was made is removed.
+    pub fn create(dir: &Path, plan: &Plan) -> Result<Self, Failure> {
+        let existed = dir.exists();
+        if existed && !is_empty(dir)? {
+            let problem =
+                "is not empty, and nothing is ever overwritten; choose another folder or remove this one";
+            return Err(Failure::usage(format!("{} {problem}", dir.display())));
+        }
+        let made = Self::fill(dir, plan);
+        if made.is_err() {
+            clean(dir, existed);
+        }
+        made
+    }
+
+    fn fill(dir: &Path, plan: &Plan) -> Result<Self, Failure> {
+        let clients = dir.join("clients");
+        create_folder(&clients)?;
+        let new_key = |file: PathBuf| -> Result<SigningKey, Failure> {
+            let key = keys::generate().map_err(Failure::run)?;
+            keys::write_private(&file, &key).map_err(Failure::run)?;
+            Ok(key)
+        };
+        let (admin, kv) = (new_key(dir.join(ADMIN_KEY))?, new_key(dir.join(KV_KEY))?);
+        let mut members = Vec::new();
+        for id in (0..plan.addresses.len()).filter_map(|index| u16::try_from(index).ok()) {
+            let folder = node_folder(dir, ReplicaId(id));
+            create_folder(&folder)?;
+            let sign = new_key(folder.join("replica.key"))?.public();
+            let link = new_key(folder.join("link.key"))?.public();
+            members.push(Member { sign, link });
+        }
+        let testnet = Self {
+            dir: dir.to_owned(),
+            durability: plan.durability,
+            cluster: cluster(plan, members, &admin, &kv)?,
+        };
+        for id in testnet.cluster.ids() {
+            let identity = identity(&testnet.cluster, id);
+            let salt = keys::random_u64().map_err(Failure::run)?;
+            folder::format(&node_folder(dir, id).join("data"), &identity, salt).map_err(Failure::run)?;
+        }
+        testnet.write()?;
+        Ok(testnet)
+    }
+
+    /// Gives the replicas other addresses: before the first start, when one of the ports turns out to be taken.
+    ///
+    /// # Errors
+    /// When the files cannot be written.
+    pub fn move_to(&mut self, addresses: Vec<ReplicaAddresses>) -> Result<(), Failure> {
+        self.cluster.replicas = addresses;
+        self.write()
+    }
+
+    fn write(&self) -> Result<(), Failure> {
+        for (id, addresses) in self.cluster.ids().zip(&self.cluster.replicas) {
+            let mut node = NodeConfig::new(self.cluster.clone(), id, *addresses);
+            node.durability = self.durability;
+            replace(&node_file(&self.dir, id), &node.to_toml())?;
+        }
+        replace(&self.dir.join(CLUSTER_FILE), &self.cluster.to_toml())
+    }
+}
+
+/// What the data folder of a replica must say.
+#[must_use]
+pub fn identity(cluster: &ClusterConfig, id: ReplicaId) -> Identity {
+    Identity { cluster: cluster.cluster_id(), replica: id, protocol: cluster.genesis.protocol }
+}
+
+fn cluster(
+    plan: &Plan,
+    members: Vec<Member>,
+    admin: &SigningKey,
+    kv: &SigningKey,
+) -> Result<ClusterConfig, Failure> {
+    let spec = &plan.entry.spec;
+    let defaults = (plan.entry.params)().map_err(Failure::run)?;
+    let is_shared = |name: &String| spec.shared_params.contains(&name.as_str());
+    let shared: toml::Table = defaults.into_iter().filter(|(name, _)| is_shared(name)).collect();
+    let genesis = Genesis {
+        protocol: spec.name,
+        f: u16::try_from((spec.faults)(members.len())).map_err(Failure::run)?,
+        members,
+        client_auth: plan.client_auth,
+        bodies: BodyLimits::default(),
+        client_window: 16_384,
+        clients_max: 4_096,
+        checkpoint_every: 128,
+        window: 256,
+        application: application_name(),
+        admin: admin.public(),
+        clients: vec![kv.public()],
+        params: shared.to_string(),
+        salt: keys::random().map_err(Failure::run)?,
+    };
+    genesis.check().map_err(Failure::usage)?;
+    Ok(ClusterConfig::new(genesis, plan.entry, shared, plan.link_auth, plan.addresses.clone()))
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> Failure + '_ {
+    move |error| Failure::run(format!("{}: {error}", path.display()))
+}
+
+fn is_empty(dir: &Path) -> Result<bool, Failure> {
+    fs::read_dir(dir)
+        .map(|mut entries| entries.next().is_none())
+        .map_err(|error| Failure::usage(format!("{}: {error}", dir.display())))
+}
+
+fn create_folder(path: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(path).map_err(failed(path))
+}
+
+/// Writes a file so that it is always there as a whole: the old one or the new one.
+fn replace(path: &Path, text: &str) -> Result<(), Failure> {
+    let new = path.with_extension("new");
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, path)
+    };
+    write().map_err(failed(path))
+}
+
+/// Removes what an attempt has left in a folder that was empty or not there before.
+fn clean(dir: &Path, existed: bool) {
+    // The attempt has failed already; its reason is worth more than this one's.
+    if !existed {
+        let _ = fs::remove_dir_all(dir);
+        return;
+    }
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let _ = fs::remove_dir_all(entry.path());
+    }
+}

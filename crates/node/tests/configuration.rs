@@ -1,0 +1,332 @@
+//! Whatever is wrong with a configuration: one line that names file, line and field, and exit code 2.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    dead_code,
+    unreachable_pub,
+    reason = "a test; not every test uses all of the support"
+)]
+
+mod support;
+
+use std::fs;
+use support::{Cluster, Ran, place};
+
+const FILES: [&str; 2] = ["node0/node.toml", "cluster.toml"];
+
+/// Lines that give a field a value: number, table, name.
+fn fields(text: &str) -> Vec<(usize, String, String)> {
+    let (mut table, mut fields) = (String::new(), Vec::new());
+    for (index, line) in text.lines().enumerate() {
+        if line.starts_with('[') {
+            line.trim_matches(['[', ']']).clone_into(&mut table);
+        } else if let Some((name, _)) = line.split_once(" = ").filter(|_| !line.starts_with('#')) {
+            fields.push((index + 1, table.clone(), name.to_owned()));
+        }
+    }
+    fields
+}
+
+fn without_line(text: &str, line: usize) -> String {
+    let kept = text.lines().enumerate().filter(|(index, _)| index + 1 != line);
+    kept.map(|(_, text)| format!("{text}\n")).collect()
+}
+
+fn with_line(text: &str, line: usize, new: &str) -> String {
+    let lines = text.lines().enumerate();
+    lines.map(|(index, text)| format!("{}\n", if index + 1 == line { new } else { text })).collect()
+}
+
+#[test]
+fn every_field_must_be_there() {
+    let cluster = Cluster::new(&[]);
+    for file in FILES {
+        let text = cluster.text(file);
+        let fields = fields(&text);
+        assert!(fields.len() >= 13, "{file}");
+        for (line, table, name) in fields {
+            let ran = cluster.with_text(file, &without_line(&text, line), || cluster.start());
+            let what = format!("{file} without {table}.{name}");
+            let path = cluster.path(file);
+            ran.refuses(
+                &what,
+                &[path.to_str().unwrap(), &format!("{name}: missing; expected "), "; add, for example, "],
+            );
+        }
+    }
+}
+
+#[test]
+fn every_field_has_a_type() {
+    let cluster = Cluster::new(&[]);
+    for file in FILES {
+        let text = cluster.text(file);
+        for (line, table, name) in fields(&text) {
+            for wrong in ["{ }", "[[]]", "1979-05-27", "-1", "1.5", "\"\""] {
+                let ran =
+                    cluster.with_text(file, &with_line(&text, line, &format!("{name} = {wrong}")), || {
+                        cluster.start()
+                    });
+                let place = place(&cluster.path(file), line);
+                ran.refuses(
+                    &format!("{table}.{name} = {wrong} in {file}"),
+                    &[&place, &format!("{name}: expected ")],
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_table_refuses_unknown_fields() {
+    let cluster = Cluster::new(&[]);
+    for file in FILES {
+        let text = cluster.text(file);
+        let mut headers: Vec<usize> = vec![0];
+        headers.extend(
+            text.lines().enumerate().filter(|(_, line)| line.starts_with('[')).map(|(index, _)| index + 1),
+        );
+        for header in headers {
+            let mut lines: Vec<&str> = text.lines().collect();
+            lines.insert(header, "speed = 9");
+            let ran = cluster.with_text(file, &lines.join("\n"), || cluster.start());
+            let place = place(&cluster.path(file), header + 1);
+            ran.refuses(
+                &format!("after line {header} of {file}"),
+                &[&place, "speed: unknown field; expected "],
+            );
+        }
+    }
+}
+
+#[test]
+fn a_field_stands_there_once_and_the_file_is_toml() {
+    let cluster = Cluster::new(&[]);
+    let text = cluster.text("node0/node.toml");
+    let lines = text.lines().count();
+    for (added, field) in
+        [("id = 0", "id"), ("id = ", "id"), ("what is this", "what is this"), ("[genesis", "[genesis")]
+    {
+        // The fields of the root table end where the parameters of the protocol begin.
+        let text = text.replacen("\n[protocol.pbft]", &format!("\n{added}\n[protocol.pbft]"), 1);
+        let ran = cluster.with_text("node0/node.toml", &text, || cluster.start());
+        ran.refuses(added, &["node.toml:", &format!(": {field}: not valid TOML: ")]);
+    }
+    let ran = cluster.with_text("node0/node.toml", "", || cluster.start());
+    ran.refuses("empty", &["node.toml:1: id: missing"]);
+    assert!(lines > 13);
+}
+
+#[test]
+fn values_have_ranges() {
+    let cluster = Cluster::new(&[]);
+    let start = || cluster.start();
+    for (file, from, to, field, expected) in [
+        (FILES[0], "id = 0", "id = 4", "id", "from 0 to 3"),
+        (FILES[0], "id = 0", "id = 65536", "id", "from 0 to 65535"),
+        (
+            FILES[0],
+            "disk_bytes_max = \"8GiB\"",
+            "disk_bytes_max = \"1MiB\"",
+            "disk_bytes_max",
+            "from \"272MiB\"",
+        ),
+        (
+            FILES[0],
+            "disk_bytes_max = \"8GiB\"",
+            "disk_bytes_max = \"1GiB\"",
+            "disk_bytes_max",
+            "at least keep_bytes and 256MiB",
+        ),
+        (
+            FILES[0],
+            "disk_bytes_max = \"8GiB\"",
+            "disk_bytes_max = \"8 gigabytes\"",
+            "disk_bytes_max",
+            "expected a size from",
+        ),
+        (FILES[0], "keep_bytes = \"1GiB\"", "keep_bytes = \"1KiB\"", "keep_bytes", "from \"16MiB\""),
+        (FILES[0], "record = false", "record = true", "record", "expected false"),
+        (
+            FILES[0],
+            "log = \"info\"",
+            "log = \"loud\"",
+            "log",
+            "\"error\" or \"warn\" or \"info\" or \"debug\" or \"trace\"",
+        ),
+        (FILES[0], "placement = \"inline\"", "placement = \"staged\"", "placement", "expected \"inline\""),
+        (
+            FILES[0],
+            "durability = \"fsync\"",
+            "durability = \"sync\"",
+            "durability",
+            "\"fsync\" or \"os\" or \"none\"",
+        ),
+        (
+            FILES[0],
+            "listen_peers = \"127.0.0.1:4000\"",
+            "listen_peers = \"127.0.0.1:0\"",
+            "listen_peers",
+            "other than 0",
+        ),
+        (
+            FILES[0],
+            "listen_peers = \"127.0.0.1:4000\"",
+            "listen_peers = \"localhost:4000\"",
+            "listen_peers",
+            "an IP address and a port",
+        ),
+        (
+            FILES[0],
+            "listen_clients = \"127.0.0.1:4001\"",
+            "listen_clients = \"0.0.0.0:4000\"",
+            "listen_clients",
+            "is the address of listen_peers too",
+        ),
+        (FILES[0], "# status_ms = 1000", "status_ms = 3", "protocol.pbft.status_ms", "expected 10 to 60000"),
+        (FILES[0], "# status_ms = 1000", "status_ms = -3", "protocol.pbft", "invalid value"),
+        (
+            FILES[0],
+            "# status_ms = 1000",
+            "status_ms = true",
+            "protocol.pbft.status_ms",
+            "expected a whole number",
+        ),
+        (
+            FILES[1],
+            "f = 1",
+            "f = 2",
+            "genesis.f",
+            "expected at most 1: pbft with 4 replicas tolerates no more",
+        ),
+        (FILES[1], "f = 1", "f = 256", "genesis.f", "from 0 to 255"),
+        (
+            FILES[1],
+            "protocol = \"pbft\"",
+            "protocol = \"raft\"",
+            "genesis.protocol",
+            "expected \"pbft\" or \"echo\"",
+        ),
+        (
+            FILES[1],
+            "client_auth = \"signature\"",
+            "client_auth = \"mac\"",
+            "genesis.client_auth",
+            "\"signature\" or \"none\"",
+        ),
+        (
+            FILES[1],
+            "request_bytes_max = \"256KiB\"",
+            "request_bytes_max = \"0B\"",
+            "genesis.request_bytes_max",
+            "from \"1B\" to \"1MiB\"",
+        ),
+        (
+            FILES[1],
+            "request_bytes_max = \"256KiB\"",
+            "request_bytes_max = \"1MiB\"",
+            "genesis.bundle_bytes_max",
+            "at least request_bytes_max + 128",
+        ),
+        (
+            FILES[1],
+            "checkpoint_every = 128",
+            "checkpoint_every = 1",
+            "genesis.checkpoint_every",
+            "from 2 to 1048576",
+        ),
+        (FILES[1], "window = 256", "window = 300", "genesis.window", "a multiple of checkpoint_every"),
+        (
+            FILES[1],
+            "application = \"kv 1\"",
+            "application = \"kv 2\"",
+            "genesis.application",
+            "expected \"kv 1\"",
+        ),
+        (FILES[1], "id = 2", "id = 3", "replicas[2].id", "expected 2, since the entries stand in order"),
+    ] {
+        let ran = cluster.with_change(file, from, to, start);
+        let place = cluster.path(file).display().to_string();
+        ran.refuses(to, &[&place, &format!(": {field}: "), expected]);
+        let named = ran.err.trim_start_matches("error: ").trim_start_matches(&place);
+        assert!(
+            named.starts_with(':') && named[1..].starts_with(|c: char| c.is_ascii_digit()),
+            "no line: {}",
+            ran.err
+        );
+    }
+}
+
+#[test]
+fn keys_of_the_list_are_keys_and_differ() {
+    let cluster = Cluster::new(&[]);
+    let text = cluster.text("cluster.toml");
+    let key = |name: &str, nth: usize| {
+        let line = text.lines().filter(|line| line.starts_with(&format!("{name} = "))).nth(nth).unwrap();
+        line.split('"').nth(1).unwrap().to_owned()
+    };
+    let identity_point = format!("01{}", "00".repeat(31));
+    for (from, to, field, problem) in [
+        (key("sign", 1), key("sign", 0), "replicas[1].sign", "another place of the list"),
+        (key("link", 3), key("sign", 0), "replicas[3].link", "another place of the list"),
+        (key("sign", 2), identity_point.clone(), "replicas[2].sign", "an Ed25519 public key"),
+        (key("sign", 2), "00".to_owned(), "replicas[2].sign", "64 hexadecimal digits"),
+        (key("admin", 0), "zz".repeat(32), "genesis.admin", "64 hexadecimal digits"),
+        (key("clients", 0), identity_point, "genesis.clients", "a list, each entry an Ed25519 public key"),
+        (key("salt", 0), "12".to_owned(), "genesis.salt", "64 hexadecimal digits"),
+    ] {
+        let ran = cluster.with_change("cluster.toml", &from, &to, || cluster.start());
+        ran.refuses(field, &["cluster.toml:", &format!(": {field}: "), problem]);
+    }
+    let twice = format!("[\"{0}\", \"{0}\"]", key("clients", 0));
+    let ran = cluster
+        .with_change("cluster.toml", &format!("[\"{}\"]", key("clients", 0)), &twice, || cluster.start());
+    ran.refuses("a client twice", &[": genesis.clients: ", "none twice"]);
+}
+
+#[test]
+fn tables_are_tables() {
+    let cluster = Cluster::new(&[]);
+    let text = cluster.text("cluster.toml");
+    let root: String = text.split("[genesis]").next().unwrap().to_owned();
+    let replicas = text.find("[[replicas]]").unwrap();
+    for (text, field, problem) in [
+        (root.clone(), "genesis", "missing; expected a table; add, for example, [genesis]"),
+        (format!("{root}genesis = 3\n"), "genesis", "expected a table, found 3"),
+        (text[..replicas].to_owned(), "replicas", "missing; expected a list of tables"),
+        (format!("replicas = 3\n{}", &text[..replicas]), "replicas", "expected a list of tables, found 3"),
+        (format!("replicas = []\n{}", &text[..replicas]), "replicas", "expected 1 to 256 entries"),
+        (format!("replicas = [1]\n{}", &text[..replicas]), "replicas[0]", "expected a table, found 1"),
+        (format!("{text}\n[protocol.echo]\nx = 1\n"), "protocol.echo", "parameters of another protocol"),
+        (
+            format!("{text}\n[protocol.pbft]\nstatus_ms = 50\n"),
+            "protocol.pbft.status_ms",
+            "a value of each node",
+        ),
+    ] {
+        let ran: Ran = cluster.with_text("cluster.toml", &text, || cluster.start());
+        ran.refuses(field, &["cluster.toml:", &format!(": {field}: "), problem]);
+    }
+}
+
+#[test]
+fn files_that_are_not_there_are_named() {
+    let cluster = Cluster::new(&[]);
+    cluster.start_node("node9/node.toml").refuses("node.toml", &["node9/node.toml: (file): cannot be read"]);
+    fs::rename(cluster.path("cluster.toml"), cluster.path("away")).unwrap();
+    cluster.start().refuses("cluster.toml", &["cluster.toml: (file): cannot be read"]);
+}
+
+#[test]
+fn what_is_insecure_wants_to_be_told() {
+    for (more, field) in [
+        (["--client-auth", "none"], "genesis.client_auth"),
+        (["--link-auth", "plain"], "link_auth"),
+        (["--durability", "none"], "durability"),
+    ] {
+        let cluster = Cluster::new(&more);
+        cluster.start().refuses(field, &[&format!(": {field}: "), "--insecure"]);
+    }
+}
