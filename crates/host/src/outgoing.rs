@@ -6,7 +6,9 @@ use quorate_crypto::{SigningKey, statement_preimage};
 use quorate_replica::{ConnId, Source, Unsealed};
 use quorate_types::codec::Wire;
 use quorate_types::wire::{Lane, Refusal, frame};
-use quorate_types::{BlockId, BundleDigest, ClientId, Domain, Height, ReplyBundle, Signature, Statement};
+use quorate_types::{
+    Authenticator, BlockId, BundleDigest, ClientId, Domain, Height, ReplyBundle, Signature, Statement,
+};
 use std::sync::Arc;
 
 /// The network as a turn sees it. Nothing here waits; frames leave with [`Outgoing::flush`].
@@ -71,9 +73,21 @@ pub(crate) fn seal(key: &SigningKey, domain: &Domain, frame: Unsealed) -> Sealed
         Unsealed::Payload(payload) => signed(frame::PAYLOAD, payload.to_bytes(), None),
         Unsealed::Bundle(bundle) => Sealed {
             frame_type: frame::BUNDLE,
-            first: Bytes::from(bundle.authenticator().to_bytes()),
+            first: authenticator_bytes(bundle.authenticator()),
             second: Some(Bytes::from_owner(Shared(Arc::clone(bundle.content())))),
             signature: None,
         },
+    }
+}
+
+/// The encoded authenticator, without an allocation more than it needs.
+fn authenticator_bytes(authenticator: &Authenticator) -> Bytes {
+    match authenticator {
+        Authenticator::None => Bytes::from_static(&[0]),
+        Authenticator::Signature(signature) => {
+            let mut out = Vec::with_capacity(1 + signature.0.len());
+            authenticator.encode(&mut out);
+            Bytes::from(out)
+        }
     }
 }

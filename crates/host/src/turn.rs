@@ -109,9 +109,13 @@ impl<D: Disk> Host<D> {
         self.intake.client_bundle(conn, body);
     }
 
-    /// Something happened to a link.
+    /// Something happened to a link. A link that resumes reports the gaps of its lanes one by one; they lead
+    /// to the same, so what was said last of the peer is not said again before anything else has happened.
     pub fn link(&mut self, peer: ReplicaId, event: LinkEvent) {
-        self.inputs.push(Input::Link(peer, event));
+        let is_known = |input: &Input| matches!(input, Input::Link(p, e) if *p == peer && *e == event);
+        if !self.inputs.last().is_some_and(is_known) {
+            self.inputs.push(Input::Link(peer, event));
+        }
     }
 
     /// When a turn is needed although nothing arrives.

@@ -337,7 +337,11 @@ impl Intake {
         let mut verdicts = verdicts.into_iter();
         let mut passed = Vec::with_capacity(waiting.len());
         for WaitingMessage { from, message, signature, checks, certificates } in waiting {
-            let good = verdicts.by_ref().take(checks.len()).fold(true, |all, holds| all && holds);
+            // Every verdict of this message is taken, or the next message would be judged by what is left.
+            let mut good = true;
+            for holds in verdicts.by_ref().take(checks.len()) {
+                good &= holds;
+            }
             if good {
                 self.remember(certificates);
                 let seal = Seal { by: from, signature };
@@ -422,7 +426,7 @@ impl Intake {
             Admission::OutOfWindow => self.answer(*source, "out of window", bundle, Refusal::OutOfWindow),
             Admission::NoSession => self.answer(*source, "no session", bundle, Refusal::NoSession),
             Admission::NotRegistered => {
-                self.answer(*source, "not registered", bundle, Refusal::NotRegistered)
+                self.answer(*source, "not registered", bundle, Refusal::NotRegistered);
             }
             Admission::New => {}
         }

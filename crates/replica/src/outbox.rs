@@ -114,7 +114,7 @@ impl Outbox {
     /// May this statement be made? Fills its slot if it is free.
     fn guard(&mut self, statement: &Statement, out: &mut VecDeque<Output>) -> Result<(), Unsent> {
         let slot = statement.slot();
-        if self.is_dead(&slot) {
+        if self.floors.is_dead(&slot) {
             return Err(Unsent::Dead(slot));
         }
         match self.guard.get(&slot) {
@@ -127,11 +127,6 @@ impl Outbox {
                 Ok(())
             }
         }
-    }
-
-    fn is_dead(&self, slot: &Slot) -> bool {
-        let below = slot.height > Height::ZERO && slot.height < self.floors.height;
-        below || self.floors.views.iter().any(|(kind, view)| *kind == slot.kind && slot.view < *view)
     }
 
     /// Sends a protocol's message, now or when everything appended so far is durable.
@@ -150,7 +145,7 @@ impl Outbox {
             assert!(hold == Hold::UntilDurable, "{:?} may be said once and must be held", message.kind());
             self.guard(&statement, out)?;
         }
-        let mut body = Vec::new();
+        let mut body = Vec::with_capacity(256);
         message.encode(&mut body);
         let sign = if auth.is_signed() { statement } else { None };
         let own = statement.map(|_| self.keep_copy(OwnCopy::Protocol(message)));
@@ -267,10 +262,8 @@ impl Outbox {
         }
         self.floors = raised;
         self.persist(LogEntry::Floors(self.floors.clone()), out);
-        let dead: Vec<Slot> = self.guard.keys().filter(|slot| self.is_dead(slot)).copied().collect();
-        for slot in dead {
-            self.guard.remove(&slot);
-        }
+        let floors = &self.floors;
+        self.guard.retain(|slot, _| !floors.is_dead(slot));
     }
 
     /// A checkpoint is stable: records about heights up to it are obsolete.

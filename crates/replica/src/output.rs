@@ -215,7 +215,7 @@ fn fingerprint_entry(entry: &LogEntry, out: &mut Vec<u8>) {
     match entry {
         LogEntry::Incarnation(incarnation) => incarnation.encode(out),
         LogEntry::Record(bytes) | LogEntry::Certificate(bytes) | LogEntry::Proof(bytes) => {
-            put_bytes(out, bytes)
+            put_bytes(out, bytes);
         }
         LogEntry::Guard(statement) => statement.encode(out),
         LogEntry::Floors(floors) => floors.encode(out),

@@ -58,12 +58,19 @@ impl Past {
             LogEntry::Incarnation(incarnation) => self.incarnation = self.incarnation.max(incarnation),
             LogEntry::Record(bytes) => {
                 let (key, bytes) = decode_record(&bytes).ok_or(BadPast("record"))?;
-                self.records.insert(key, bytes);
+                // A base repeats records while a newer proof, written before it, is on its way to the disk.
+                if key.height == Height::ZERO || key.height > self.stable.checkpoint.height {
+                    self.records.insert(key, bytes);
+                }
             }
             LogEntry::Guard(statement) => {
                 self.guard.insert(statement.slot(), statement.subject);
             }
-            LogEntry::Floors(floors) => self.floors = floors,
+            LogEntry::Floors(floors) => {
+                // The log may hold a gigabyte of guard entries; those below the floors are of no use any more.
+                self.guard.retain(|slot, _| !floors.is_dead(slot));
+                self.floors = floors;
+            }
             LogEntry::Block(block, payload) => {
                 self.blocks.insert(block.id(), (block, payload));
             }
@@ -140,5 +147,53 @@ impl Past {
     #[must_use]
     pub fn stable(&self) -> &CheckpointProof {
         &self.stable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outbox::encode_record;
+    use quorate_consensus::Checkpoint;
+    use quorate_types::{Kind, Statement, View};
+
+    fn record(height: u64) -> LogEntry {
+        let key = RecordKey { kind: 1, height: Height(height), scope: Digest::ZERO };
+        LogEntry::Record(encode_record(key, b"x"))
+    }
+
+    fn proof(height: u64) -> LogEntry {
+        let mut proof = CheckpointProof::genesis();
+        proof.checkpoint = Checkpoint { height: Height(height), ..Checkpoint::GENESIS };
+        LogEntry::Proof(proof.to_bytes())
+    }
+
+    fn heights(past: &Past) -> Vec<u64> {
+        past.records.keys().map(|key| key.height.0).collect()
+    }
+
+    #[test]
+    fn records_below_the_stable_checkpoint_are_obsolete_wherever_they_stand() {
+        let mut past = Past::default();
+        // The base was written between the proof of 8 and its installation: it still repeats what 8 settles.
+        let base = [LogEntry::BaseBegin, proof(4), record(6), record(9), record(0), LogEntry::BaseEnd];
+        for entry in [proof(4), record(6), record(7), proof(8)].into_iter().chain(base) {
+            past.absorb(entry).unwrap();
+        }
+        assert_eq!((past.stable().checkpoint.height, heights(&past)), (Height(8), vec![0, 9]));
+    }
+
+    #[test]
+    fn dead_slots_are_not_kept() {
+        let mut past = Past::default();
+        let guard = |height| {
+            LogEntry::Guard(Statement::new(Kind::new("vote"), View(0), Height(height), Digest::ZERO))
+        };
+        let floors = Floors { height: Height(2), views: Vec::new() };
+        for entry in [guard(0), guard(1), guard(2), LogEntry::Floors(floors), guard(3)] {
+            past.absorb(entry).unwrap();
+        }
+        let heights: Vec<u64> = past.guard.keys().map(|slot| slot.height.0).collect();
+        assert_eq!(heights, [0, 2, 3]);
     }
 }

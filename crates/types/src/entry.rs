@@ -7,7 +7,7 @@ use crate::block::{Block, Payload};
 use crate::bundle::Bundle;
 use crate::codec::{DecodeError, Reader, Wire};
 use crate::ids::{BlockId, Height, Incarnation, Kind, View};
-use crate::statement::Statement;
+use crate::statement::{Slot, Statement};
 use std::sync::Arc;
 
 /// Position in the stream of what is persisted. `Durable(mark)` says that everything up to it is on disk.
@@ -21,6 +21,15 @@ pub struct Floors {
     pub height: Height,
     /// Slots of a kind with a view below this are dead.
     pub views: Vec<(Kind, View)>,
+}
+
+impl Floors {
+    /// Whether a slot lies below.
+    #[must_use]
+    pub fn is_dead(&self, slot: &Slot) -> bool {
+        let below = slot.height > Height::ZERO && slot.height < self.height;
+        below || self.views.iter().any(|(kind, view)| *kind == slot.kind && slot.view < *view)
+    }
 }
 
 /// Kinds of statements that can have a floor at most.
