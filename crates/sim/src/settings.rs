@@ -86,7 +86,15 @@ impl Settings {
             exam_params: true,
             checkpoint_every: 16,
             window: 32,
-            bodies: BodyLimits::default(),
+            // Segments of the log are small, and a body has to fit into one.
+            bodies: BodyLimits {
+                request_bytes_max: 4 << 10,
+                bundle_requests_max: 64,
+                bundle_bytes_max: 16 << 10,
+                block_bundles_max: 64,
+                block_bytes_max: 48 << 10,
+                reply_bytes_max: 16 << 10,
+            },
             segment_bytes: 64 << 10,
             page_bytes: 512,
             keep_bytes: 512 << 10,

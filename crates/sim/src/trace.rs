@@ -45,7 +45,7 @@ impl Who {
 }
 
 /// Who reads along, line by line.
-pub type Reader = Box<dyn FnMut(&str)>;
+pub(crate) type Reader = Box<dyn FnMut(&str)>;
 
 /// See the module.
 pub struct Trace {
@@ -74,8 +74,8 @@ impl Default for Trace {
 
 impl Trace {
     /// From now on every transition is told to `reader` as one line of fixed columns.
-    pub fn read_along(&mut self, reader: Reader) {
-        self.reader = Some(reader);
+    pub fn read_along(&mut self, reader: impl FnMut(&str) + 'static) {
+        self.reader = Some(Box::new(reader));
     }
 
     /// Notes a transition: `bytes` feed the hash, `detail` is for people.
@@ -144,7 +144,7 @@ mod tests {
         let lines = Rc::new(RefCell::new(Vec::new()));
         let (mut silent, mut loud) = (Trace::default(), Trace::default());
         let written = Rc::clone(&lines);
-        loud.read_along(Box::new(move |line| written.borrow_mut().push(line.to_owned())));
+        loud.read_along(move |line| written.borrow_mut().push(line.to_owned()));
         run(&mut silent, 2_000);
         run(&mut loud, 2_000);
         assert_eq!(silent.hash(), loud.hash());
