@@ -152,7 +152,7 @@ impl<'a, P: Protocol> Cx<'a, P> {
 
     /// Makes a fact survive a crash: durable before anything held that is sent from here on.
     pub fn record(&mut self, record: &P::Record) {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(96);
         record.encode(&mut bytes);
         self.effects.push(Effect::Record { key: record.key(), bytes });
     }

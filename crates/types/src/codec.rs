@@ -48,7 +48,8 @@ pub trait Wire: Sized {
 
     /// The encoding as bytes of its own.
     fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+        // Most values are small: one allocation and no growing.
+        let mut out = Vec::with_capacity(128);
         self.encode(&mut out);
         out
     }

@@ -19,11 +19,11 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The cluster's shared configuration
-    #[arg(long, default_value = "cluster.toml", global = true)]
+    #[arg(long, value_name = "FILE", default_value = "cluster.toml", global = true)]
     cluster: PathBuf,
     /// Private key of a registered client [default: clients/kv.key beside cluster.toml]
-    #[arg(long, global = true)]
-    key: Option<PathBuf>,
+    #[arg(long = "key", value_name = "FILE", global = true)]
+    key_file: Option<PathBuf>,
     /// How long to wait for an answer
     #[arg(long, default_value = "30s", value_parser = humantime::parse_duration, global = true)]
     timeout: Duration,
@@ -83,7 +83,7 @@ enum Action {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let request = Request::of(&args.action)?;
     let cluster = ClusterConfig::load(&args.cluster)?;
-    let key = args.key.clone().unwrap_or_else(|| default_key(&args.cluster));
+    let key = args.key_file.clone().unwrap_or_else(|| default_key(&args.cluster));
     let key = keys::read_private(&key).map_err(Failure::usage)?;
     let options = Options { timeout: args.timeout, ..Options::default() };
     let client = Client::connect(cluster.client_info(), key, options).map_err(Failure::run)?;

@@ -19,7 +19,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,9 @@ const SERIAL_SYNCS: f64 = 3.0;
 const BATCH: usize = 64;
 const SYNC_WRITES: u64 = 1_000;
 const ROUNDS: usize = 5_000;
+const WAKE_UPS: u64 = 1_000;
+/// After this long without work a thread sleeps.
+const FALL_ASLEEP: Duration = Duration::from_micros(100);
 /// Measurements of speed run for this long, in rounds of which the median counts.
 const SPAN: Duration = Duration::from_millis(300);
 
@@ -99,7 +102,7 @@ impl Scale {
 /// When the folder cannot be written to, or the machine refuses sockets or random bytes.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let yardstick = measure(&args.dir)?;
-    if args.json { out::json(&yardstick) } else { out::line(yardstick.table()) }
+    if args.json { out::json(&yardstick) } else { out::line(yardstick.table().trim_fmt()) }
 }
 
 /// Measures this machine, and the disk of `dir`. Takes about three seconds.
@@ -277,38 +280,39 @@ fn loopback() -> io::Result<Duration> {
     Ok(percentile(&mut times, 50))
 }
 
-/// Two threads wake each other in turn: half of a round is one wake-up.
+/// From waking a thread that sleeps until it runs.
 fn wake_up() -> Duration {
-    let turn = Arc::new(AtomicU32::new(0));
-    let main = thread::current();
-    let (theirs, last) = (Arc::clone(&turn), u32::try_from(ROUNDS * 2).unwrap_or(u32::MAX));
-    let other = thread::spawn(move || {
-        let mut expected = 1;
-        while expected < last {
-            wait_for(&theirs, expected);
-            theirs.store(expected.saturating_add(1), Ordering::Release);
-            main.unpark();
-            expected = expected.saturating_add(2);
+    let start = Instant::now();
+    let since_start = move || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let (asked, woken) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (theirs, answer) = (Arc::clone(&asked), Arc::clone(&woken));
+    let sleeper = thread::spawn(move || {
+        for round in 1..=WAKE_UPS {
+            while theirs.load(Ordering::Acquire) < round {
+                thread::park();
+            }
+            answer.store(since_start(), Ordering::Release);
         }
     });
-    let mut times = Vec::with_capacity(ROUNDS);
-    for round in 0..ROUNDS {
-        let begin = Instant::now();
-        let number = u32::try_from(round * 2).unwrap_or(u32::MAX).saturating_add(1);
-        turn.store(number, Ordering::Release);
-        other.thread().unpark();
-        wait_for(&turn, number.saturating_add(1));
-        times.push(begin.elapsed() / 2);
+    let mut times = Vec::new();
+    for round in 1..=WAKE_UPS {
+        // Until the other has certainly gone to sleep.
+        let pause = Instant::now();
+        while pause.elapsed() < FALL_ASLEEP {
+            std::hint::spin_loop();
+        }
+        let before = woken.load(Ordering::Acquire);
+        let begin = since_start();
+        asked.store(round, Ordering::Release);
+        sleeper.thread().unpark();
+        while woken.load(Ordering::Acquire) == before {
+            thread::yield_now();
+        }
+        times.push(Duration::from_nanos(woken.load(Ordering::Acquire).saturating_sub(begin)));
     }
     // It has counted as far as this thread.
-    let _ = other.join();
+    let _ = sleeper.join();
     percentile(&mut times, 50)
-}
-
-fn wait_for(turn: &AtomicU32, number: u32) {
-    while turn.load(Ordering::Acquire) != number {
-        thread::park();
-    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
 /// The shortest exact text for a number of bytes.
 #[must_use]
 pub fn show_size(bytes: u64) -> String {
-    let unit = UNITS.iter().find(|(_, factor)| bytes != 0 && bytes % factor == 0);
+    let unit = UNITS.iter().find(|(_, factor)| bytes != 0 && bytes.is_multiple_of(*factor));
     let (name, factor) = unit.copied().unwrap_or(("B", 1));
     format!("{}{name}", bytes / factor)
 }

@@ -34,7 +34,7 @@ pub(super) fn read(
     let wanted = |param: &str| is_shared(param) == (kind == Kind::Shared);
     let mut found = Vec::new();
     if let Some(mut protocols) = root.optional("protocol")? {
-        for other in protocols.names().iter().filter(|other| *other != name) {
+        if let Some(other) = protocols.names().iter().find(|other| *other != name) {
             let problem =
                 format!("parameters of another protocol; this cluster runs {name}; remove this table");
             return Err(protocols.error_at(other, problem));
@@ -58,16 +58,13 @@ pub(super) fn read(
         }
         lines.append(&mut protocols.finish()?);
     }
-    if kind == Kind::Shared {
-        if let Some((param, default)) =
-            defaults.iter().find(|(param, _)| wanted(param) && !found.contains(param))
-        {
-            let problem = format!(
-                "missing in [protocol.{name}]; expected {}; add, for example, {param} = {default}",
-                article(default)
-            );
-            return Err(root.error_at("protocol", problem));
-        }
+    let missing = defaults.iter().find(|(param, _)| wanted(param) && !found.contains(param));
+    if let Some((param, default)) = missing.filter(|_| kind == Kind::Shared) {
+        let expected = article(default);
+        let problem = format!(
+            "missing in [protocol.{name}]; expected {expected}; add, for example, {param} = {default}"
+        );
+        return Err(root.error_at("protocol", problem));
     }
     Ok((taken, lines))
 }

@@ -340,7 +340,7 @@ impl Generator {
                     self.counts.repeats = self.counts.repeats.saturating_add(u64::from(repeats));
                 }
                 PoolEvent::Client(id, Event::Failed { bundle, requests, why }) => {
-                    self.failed((id, bundle), requests, why)
+                    self.failed((id, bundle), requests, why);
                 }
                 PoolEvent::Client(id, Event::SessionLost | Event::OpenFailed(_)) => {
                     // A session that is gone is opened anew; what it had in flight has failed already.

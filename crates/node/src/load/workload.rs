@@ -95,7 +95,7 @@ impl Workload {
             Mix::Judged { spread, request_bytes } => {
                 let slot = count.checked_rem(spread.max(1)).unwrap_or(0);
                 // Every other operation counts, so that one executed twice is seen.
-                let described = if count % 2 == 0 {
+                let described = if count.is_multiple_of(2) {
                     let key = format!("n{client}-{slot}");
                     KvOp::Increment { key: key.as_bytes(), by: 1 }.encode(&mut self.buffer);
                     Described { kind: Kind::Incr, key, arg: Some("1".to_owned()) }

@@ -28,10 +28,14 @@ impl Wire<'_> {
     }
 
     fn send_client(&mut self, conn: ConnId, message: Bytes) {
-        // A connection that is gone or does not read hears nothing: its client asks again elsewhere.
-        if self.net.send_client(NetConn(conn.0), message).is_err() {
-            self.rejects.count(&format!("client {}", conn.0), "reply not sent");
-        }
+        send_client(self.net, self.rejects, conn, message);
+    }
+}
+
+fn send_client(net: &mut Reactor, rejects: &mut Rejects, conn: ConnId, message: Bytes) {
+    // A connection that is gone or does not read hears nothing: its client asks again elsewhere.
+    if net.send_client(NetConn(conn.0), message).is_err() {
+        rejects.count(&format!("client {}", conn.0), "reply not sent");
     }
 }
 
@@ -53,20 +57,18 @@ impl Outgoing for Wire<'_> {
     }
 
     fn reply(&mut self, client: &ClientId, reply: &ReplyBundle) {
-        let mut conns = self.clients.of(client).peekable();
-        if conns.peek().is_none() {
-            return;
-        }
-        let conns: Vec<ConnId> = conns.collect();
-        let message = Bytes::from(FromReplica::Reply(*client, reply.clone()).to_bytes());
+        let Self { clients, net, rejects, .. } = self;
+        let mut conns = clients.of(client);
+        let Some(first) = conns.next() else { return };
+        let message = encode_reply(client, reply);
         for conn in conns {
-            self.send_client(conn, message.clone());
+            send_client(net, rejects, conn, message.clone());
         }
+        send_client(net, rejects, first, message);
     }
 
     fn reply_to(&mut self, conn: ConnId, client: &ClientId, reply: &ReplyBundle) {
-        let message = FromReplica::Reply(*client, reply.clone()).to_bytes();
-        self.send_client(conn, Bytes::from(message));
+        self.send_client(conn, encode_reply(client, reply));
     }
 
     fn proven(&mut self, conn: ConnId, client: &ClientId) {
@@ -92,6 +94,17 @@ impl Outgoing for Wire<'_> {
     fn trace(&mut self, note: Note) {
         tracing::debug!(view = note.view.0, height = note.height.0, "{}", note.what);
     }
+}
+
+/// Bytes of an encoded reply beside its outcome: tag, client, session, number, bundle, result, view, leader,
+/// length.
+const REPLY_HEAD_BYTES: usize = 1 + 32 + 12 + 8 + 32 + 32 + 8 + 2 + 4;
+
+/// One allocation of exactly the right size: replies are the most of what a replica writes.
+fn encode_reply(client: &ClientId, reply: &ReplyBundle) -> Bytes {
+    let mut out = Vec::with_capacity(reply.outcome.len().saturating_add(REPLY_HEAD_BYTES));
+    FromReplica::Reply(*client, reply.clone()).encode(&mut out);
+    Bytes::from(out)
 }
 
 /// Keeps what a host sends before its links exist.

@@ -1,0 +1,67 @@
+//! A cluster of real processes in a folder of its own.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use quorate_client::cluster::ClusterInfo;
+use quorate_client::driver;
+use quorate_node::commands::{cluster_info, demo};
+use quorate_node::processes::Processes;
+use quorate_node::testnet::Testnet;
+use quorate_node::trial;
+use quorate_types::ClientAuth;
+use serde_json::Value;
+use std::path::Path;
+use std::time::Duration;
+
+/// Four replicas of PBFT that serve, as processes of the binary under test.
+pub(crate) struct Cluster {
+    /// Dropped first: no process outlives its folder.
+    pub(crate) nodes: Processes,
+    pub(crate) testnet: Testnet,
+    folder: tempfile::TempDir,
+}
+
+impl Cluster {
+    /// Starts a cluster. A port that somebody else took meanwhile means another try.
+    pub(crate) fn start(client_auth: ClientAuth) -> Self {
+        let entry = quorate_protocols::find("pbft").unwrap();
+        for _ in 0..5 {
+            let folder = tempfile::tempdir().unwrap();
+            let dir = folder.path().join("cluster");
+            let testnet = demo::make(&dir, entry, 4, client_auth).unwrap();
+            let insecure = client_auth == ClientAuth::None;
+            let binary = env!("CARGO_BIN_EXE_quorate").into();
+            let mut nodes = Processes::new(binary, &dir, testnet.cluster.ids(), insecure);
+            if trial::start(&mut nodes).is_ok() {
+                return Self { nodes, testnet, folder };
+            }
+        }
+        panic!("no cluster could be started");
+    }
+
+    pub(crate) fn dir(&self) -> std::path::PathBuf {
+        self.folder.path().join("cluster")
+    }
+
+    pub(crate) fn info(&self) -> ClusterInfo {
+        cluster_info(&self.testnet.cluster).unwrap()
+    }
+
+    /// The status of every replica.
+    pub(crate) fn status(&self) -> Vec<Value> {
+        let answers = driver::status(self.info(), Duration::from_secs(10)).unwrap();
+        answers.into_iter().map(|answer| serde_json::from_str(&answer.unwrap()).unwrap()).collect()
+    }
+}
+
+/// Bytes below a folder.
+pub(crate) fn disk_bytes(path: &Path) -> u64 {
+    let entries = std::fs::read_dir(path).unwrap().map(Result::unwrap);
+    entries
+        .map(|entry| {
+            let data = entry.metadata().unwrap();
+            if data.is_dir() { disk_bytes(&entry.path()) } else { data.len() }
+        })
+        .sum()
+}

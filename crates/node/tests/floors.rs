@@ -1,0 +1,109 @@
+//! What the work costs, counted: rules of the hot path (DESIGN 8) that no machine's speed can excuse.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+mod common;
+
+use common::Cluster;
+use quorate_client::driver::ClientPool;
+use quorate_node::keys;
+use quorate_node::load::{Generator, LoadOptions, Mix, Pace, ReplicaUse, Summary};
+use quorate_node::testnet::ADMIN_KEY;
+use quorate_types::ClientAuth;
+use std::time::Duration;
+
+fn load(cluster: &Cluster, bundle: Option<u32>, in_flight: usize, seconds: u64) -> Summary {
+    let pool = ClientPool::new(cluster.info()).unwrap();
+    let admin = keys::read_private(&cluster.dir().join(ADMIN_KEY)).unwrap();
+    let options = LoadOptions {
+        clients: 1,
+        seed: u64::try_from(in_flight).unwrap(),
+        bundle,
+        pace: Pace::Closed { in_flight },
+        mix: Mix::Kv { keys: 1_000, request_bytes: 128, reads_per_mille: 0 },
+        warmup: Duration::from_secs(2),
+        seconds: Duration::from_secs(seconds),
+        presign: 0,
+        history: false,
+    };
+    let summary = Generator::connect(pool, admin, options).unwrap().run(&mut ()).unwrap();
+    assert_eq!(summary.errors, 0);
+    assert_eq!(summary.replicas.len(), 4, "every replica says what it used");
+    summary
+}
+
+/// `counter` for each `unit`, as a number of thousandths.
+fn per(used: &ReplicaUse, counters: &[&str], unit: &str) -> u64 {
+    let sum: u64 = counters.iter().map(|name| used.ledger[*name]).sum();
+    let units = used.ledger[unit];
+    assert!(units > 0, "no {unit}");
+    sum * 1_000 / units
+}
+
+#[test]
+fn a_single_request_costs_what_it_must() {
+    let cluster = Cluster::start(ClientAuth::Signature);
+    let summary = load(&cluster, None, 1, 4);
+    for used in &summary.replicas {
+        let id = used.id;
+        let syncs = per(used, &["syncs"], "blocks");
+        assert!(syncs <= 2_000, "replica {id}: {syncs}/1000 syncs per block at depth 1");
+        // Everything that the loop asks of the kernel for work: polls, sockets, the log.
+        let calls = per(used, &["wakeups", "reads", "writes", "log_writes", "syncs"], "requests");
+        assert!(calls <= 30_000, "replica {id}: {calls}/1000 system calls per request");
+        let switches = used.voluntary_context_switches * 1_000 / used.ledger["requests"];
+        assert!(switches <= 12_000, "replica {id}: {switches}/1000 context switches per request");
+    }
+    for status in cluster.status() {
+        assert_eq!(status["usage"]["threads"], 1, "one thread");
+        assert!(status["ledger"]["turn_syncs_max"].as_u64().unwrap() <= 1, "one sync per turn");
+        assert_eq!(status["contradictions"], 0);
+    }
+}
+
+#[test]
+fn under_load_costs_are_per_block_and_bundle() {
+    let cluster = Cluster::start(ClientAuth::Signature);
+    let summary = load(&cluster, Some(100), 5_000, 4);
+    for used in &summary.replicas {
+        let id = used.id;
+        let writes = per(used, &["writes"], "blocks");
+        assert!(writes <= 12_000, "replica {id}: {writes}/1000 writes per block");
+        let hashed = per(used, &["body_bytes_hashed"], "body_bytes_new");
+        assert!(hashed <= 1_050, "replica {id}: bodies hashed {hashed}/1000 times");
+        let copied = per(used, &["body_bytes_copied"], "body_bytes_new");
+        assert!(copied <= 2_000, "replica {id}: bodies copied {copied}/1000 times");
+        let allocations = per(used, &["allocations"], "requests");
+        assert!(allocations <= 100, "replica {id}: {allocations}/1000 allocations per request");
+    }
+    for status in cluster.status() {
+        assert!(status["ledger"]["turn_syncs_max"].as_u64().unwrap() <= 1, "one sync per turn");
+        let resident = status["usage"]["resident_bytes_max"].as_u64().unwrap();
+        assert!(resident < 100 << 20, "{resident} bytes resident");
+    }
+}
+
+/// An idle cluster is quiet.
+#[test]
+fn idle_replicas_hardly_wake_up() {
+    let cluster = Cluster::start(ClientAuth::Signature);
+    load(&cluster, None, 1, 1);
+    let wakeups = |cluster: &Cluster| -> Vec<(u64, u64)> {
+        let of = |status: serde_json::Value| {
+            (status["ledger"]["wakeups"].as_u64().unwrap(), status["uptime_ms"].as_u64().unwrap())
+        };
+        cluster.status().into_iter().map(of).collect()
+    };
+    let before = wakeups(&cluster);
+    // Waits on a condition with a deadline: that the replicas' own clocks have moved on by four seconds.
+    let mut pool = ClientPool::new(cluster.info()).unwrap();
+    let until = pool.now().plus(4_000_000_000);
+    while pool.now() < until {
+        pool.poll(Duration::from_secs(4), &mut Vec::new()).unwrap();
+    }
+    for (id, ((before, from), (after, to))) in before.into_iter().zip(wakeups(&cluster)).enumerate() {
+        let rate = (after - before) * 1_000 * 1_000 / (to - from);
+        // The two rounds of questions cost a few wake-ups of their own.
+        assert!(rate <= 5_000 + 4_000, "replica {id}: {rate}/1000 wake-ups per second");
+    }
+}
