@@ -29,9 +29,7 @@ mod tests {
     #[test]
     fn every_protocol_is_found_by_its_own_name_alone() {
         for (at, entry) in REGISTRY.iter().enumerate() {
-            let found = REGISTRY
-                .iter()
-                .position(|other| other.spec.name == entry.spec.name);
+            let found = REGISTRY.iter().position(|other| other.spec.name == entry.spec.name);
             assert_eq!(found, Some(at), "{} is registered twice", entry.spec.name);
             assert_eq!(find(entry.spec.name.as_str()).unwrap().spec.name, entry.spec.name);
         }

@@ -179,6 +179,8 @@ impl<P: Protocol> Cluster<P> {
                 decided.insert(height, block);
             }
         }
+        let alarms = self.at(id).alarms();
+        assert!(alarms.is_empty(), "replica {id}: {alarms:?}");
         while let Some((height, block)) = self.next_to_execute(id) {
             self.kept.insert(block.id(), block);
             self.at(id).execute(height);

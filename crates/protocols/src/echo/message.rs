@@ -38,11 +38,7 @@ impl Message for EchoMessage {
 
     // The host compares this with `Echo::window` before it spends anything on the message.
     fn place(&self) -> Place {
-        let at = |height| Place {
-            view: View::ZERO,
-            height,
-            certified: false,
-        };
+        let at = |height| Place { view: View::ZERO, height, certified: false };
         match self {
             Self::Propose(block) => at(block.height),
             Self::Vote { height, .. } => at(*height),
@@ -93,13 +89,8 @@ impl Message for EchoMessage {
         let mut reader = Reader::new(buf);
         let message = match reader.u8()? {
             0 => Self::Propose(Block::decode(&mut reader)?),
-            1 => Self::Vote {
-                height: Height::decode(&mut reader)?,
-                block: BlockId::decode(&mut reader)?,
-            },
-            2 => Self::Ask {
-                height: Height::decode(&mut reader)?,
-            },
+            1 => Self::Vote { height: Height::decode(&mut reader)?, block: BlockId::decode(&mut reader)? },
+            2 => Self::Ask { height: Height::decode(&mut reader)? },
             _ => return Err(DecodeError::Tag("echo message")),
         };
         reader.finish()?;

@@ -135,15 +135,10 @@ impl Protocol for Echo {
     fn open(cx: &mut Cx<'_, Self>, params: EchoParams, past: Past<StoodBy>) -> Result<Self, OpenError> {
         let (n, f) = (cx.committee().n(), cx.committee().f);
         if f > quorum::byzantine_faults(n) {
-            return Err(OpenError::Committee(format!(
-                "echo needs n >= 3f + 1, not n = {n}, f = {f}"
-            )));
+            return Err(OpenError::Committee(format!("echo needs n >= 3f + 1, not n = {n}, f = {f}")));
         }
         if !(10..=60_000).contains(&params.ask_ms) {
-            return Err(OpenError::Params {
-                name: "ask_ms".to_owned(),
-                expected: "10 to 60000".to_owned(),
-            });
+            return Err(OpenError::Params { name: "ask_ms".to_owned(), expected: "10 to 60000".to_owned() });
         }
         let stable = past.checkpoint.checkpoint.height;
         let mut echo = Self {
@@ -153,7 +148,7 @@ impl Protocol for Echo {
             decided: stable.max(past.executed),
             heights: BTreeMap::new(),
         };
-        for (height, _) in past.decided {
+        for (height, _) in past.decided.into_iter().filter(|(height, _)| *height > stable) {
             echo.heights.entry(height).or_default().is_decided = true;
         }
         echo.advance();
@@ -181,12 +176,7 @@ impl Protocol for Echo {
 
     fn on_timer(&mut self, cx: &mut Cx<'_, Self>, Timer::Ask: Timer) {
         // A question promises nothing, so it need not wait for the disk.
-        cx.send_unheld(
-            To::All,
-            EchoMessage::Ask {
-                height: self.decided.next(),
-            },
-        );
+        cx.send_unheld(To::All, EchoMessage::Ask { height: self.decided.next() });
         self.arm(cx);
     }
 
@@ -232,18 +222,12 @@ impl Protocol for Echo {
         let asks = params.ask_ms.saturating_mul(1_000_000).saturating_mul(4);
         let trips = healed.delta_ns.saturating_mul(12);
         Time(
-            healed
-                .client_retry_ns
-                .saturating_add(asks)
-                .saturating_add(trips)
-                .saturating_add(healed.fetch_ns),
+            healed.client_retry_ns.saturating_add(asks).saturating_add(trips).saturating_add(healed.fetch_ns),
         )
     }
 
     fn exam_params(delta_ns: u64, _guarded: bool) -> EchoParams {
-        EchoParams {
-            ask_ms: (delta_ns / 125_000).clamp(50, 2_000),
-        }
+        EchoParams { ask_ms: (delta_ns / 125_000).clamp(50, 2_000) }
     }
 
     fn window(&self) -> Window {
@@ -254,19 +238,11 @@ impl Protocol for Echo {
     }
 
     fn floors(&self) -> Floors {
-        Floors {
-            height: self.stable.next(),
-            views: Vec::new(),
-        }
+        Floors { height: self.stable.next(), views: Vec::new() }
     }
 
     fn status(&self) -> Status {
-        Status {
-            leader: LEADER,
-            normal: true,
-            committed: self.decided,
-            ..Status::default()
-        }
+        Status { leader: LEADER, normal: true, committed: self.decided, ..Status::default() }
     }
 }
 
@@ -274,10 +250,7 @@ impl Echo {
     /// The leader proposes the next height when the one before is decided.
     fn propose(&mut self, cx: &mut Cx<'_, Self>) {
         let height = self.decided.next();
-        let is_free = self
-            .heights
-            .get(&height)
-            .is_none_or(|progress| progress.stood_by.is_none());
+        let is_free = self.heights.get(&height).is_none_or(|progress| progress.stood_by.is_none());
         if cx.me() != LEADER || !is_free || self.check_window(height).is_err() {
             return;
         }
@@ -399,11 +372,7 @@ impl Echo {
 
     fn advance(&mut self) {
         self.decided = self.decided.max(self.stable);
-        while self
-            .heights
-            .get(&self.decided.next())
-            .is_some_and(|progress| progress.is_decided)
-        {
+        while self.heights.get(&self.decided.next()).is_some_and(|progress| progress.is_decided) {
             self.decided = self.decided.next();
         }
     }

@@ -17,11 +17,7 @@ pub struct StoodBy {
 impl Record for StoodBy {
     // One per height; the host drops it when a checkpoint settles the height.
     fn key(&self) -> RecordKey {
-        RecordKey {
-            kind: 1,
-            height: self.height,
-            scope: BlockId::ZERO.0,
-        }
+        RecordKey { kind: 1, height: self.height, scope: BlockId::ZERO.0 }
     }
     fn encode(&self, out: &mut Vec<u8>) {
         self.height.encode(out);
@@ -29,10 +25,7 @@ impl Record for StoodBy {
     }
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
-        let record = Self {
-            height: Height::decode(&mut reader)?,
-            block: BlockId::decode(&mut reader)?,
-        };
+        let record = Self { height: Height::decode(&mut reader)?, block: BlockId::decode(&mut reader)? };
         reader.finish()?;
         Ok(record)
     }

@@ -36,10 +36,7 @@ fn propose(height: u64, number: u64) -> EchoMessage {
 }
 
 fn vote(height: u64, number: u64) -> EchoMessage {
-    EchoMessage::Vote {
-        height: Height(height),
-        block: block(height, number).id(),
-    }
+    EchoMessage::Vote { height: Height(height), block: block(height, number).id() }
 }
 
 fn take(replica: &mut Harness<Echo>, from: u16, message: EchoMessage) {
@@ -76,29 +73,12 @@ fn e1_only_the_leader_proposes() {
     let mut backup = open(1);
     refuse(&mut backup, 2, propose(1, 7), Reject::WrongSender);
     for bad in [
-        Block {
-            parent: block(1, 1).id(),
-            ..block(1, 7)
-        },
-        Block {
-            view: View(1),
-            ..block(1, 7)
-        },
-        Block {
-            proposer: ReplicaId(2),
-            ..block(1, 7)
-        },
-        Block {
-            extra: Digest([1; 32]),
-            ..block(1, 7)
-        },
+        Block { parent: block(1, 1).id(), ..block(1, 7) },
+        Block { view: View(1), ..block(1, 7) },
+        Block { proposer: ReplicaId(2), ..block(1, 7) },
+        Block { extra: Digest([1; 32]), ..block(1, 7) },
     ] {
-        refuse(
-            &mut backup,
-            0,
-            EchoMessage::Propose(bad),
-            Reject::Invalid("block"),
-        );
+        refuse(&mut backup, 0, EchoMessage::Propose(bad), Reject::Invalid("block"));
     }
     backup.offer([payload(7)]);
     backup.settle();
@@ -202,11 +182,7 @@ fn e6_restart_says_the_same_again() {
     leader.sent();
     leader.offer([payload(8)]);
     leader.settle();
-    assert_eq!(
-        leader.sent(),
-        all_of([propose(1, 7), vote(1, 7)]),
-        "and nothing else"
-    );
+    assert_eq!(leader.sent(), all_of([propose(1, 7), vote(1, 7)]), "and nothing else");
 }
 
 #[test]
@@ -221,9 +197,7 @@ fn e7_survives_the_loss_of_any_message() {
             cluster.run_where(|_, _, _| !rng.chance(loss));
             if rng.chance(200_000) {
                 // Not the leader: its clients' requests would be gone, and no client is here to ask again.
-                cluster
-                    .restart(ReplicaId(u16::try_from(rng.between(1, 3)).unwrap()))
-                    .unwrap();
+                cluster.restart(ReplicaId(u16::try_from(rng.between(1, 3)).unwrap())).unwrap();
             }
             for id in 0..4 {
                 cluster.at(ReplicaId(id)).advance(50 * MS);
@@ -251,13 +225,7 @@ fn e8_nothing_outside_the_window() {
     for (height, why) in [(8, Reject::Stale), (25, Reject::Early), (u64::MAX, Reject::Early)] {
         refuse(&mut backup, 0, propose(height, 7), why);
         refuse(&mut backup, 2, vote(height, 7), why);
-        take(
-            &mut backup,
-            2,
-            EchoMessage::Ask {
-                height: Height(height),
-            },
-        );
+        take(&mut backup, 2, EchoMessage::Ask { height: Height(height) });
         backup.settle();
         assert_eq!(backup.sent(), [], "nothing was said about it");
     }
@@ -267,10 +235,7 @@ fn e8_nothing_outside_the_window() {
 #[test]
 fn open_refuses_what_cannot_work() {
     let open = |n, f, ask_ms| {
-        let setup = Setup {
-            f,
-            ..Setup::of::<Echo>(n)
-        };
+        let setup = Setup { f, ..Setup::of::<Echo>(n) };
         Harness::<Echo>::open(LEADER, setup, &EchoParams { ask_ms }).err()
     };
     assert!(matches!(open(3, 1, 1_000), Some(OpenError::Committee(_))));
@@ -293,13 +258,9 @@ fn messages() -> impl Strategy<Value = EchoMessage> {
         });
     prop_oneof![
         block.prop_map(EchoMessage::Propose),
-        (any::<u64>(), digest()).prop_map(|(height, block)| EchoMessage::Vote {
-            height: Height(height),
-            block: BlockId(block)
-        }),
-        any::<u64>().prop_map(|height| EchoMessage::Ask {
-            height: Height(height)
-        }),
+        (any::<u64>(), digest())
+            .prop_map(|(height, block)| EchoMessage::Vote { height: Height(height), block: BlockId(block) }),
+        any::<u64>().prop_map(|height| EchoMessage::Ask { height: Height(height) }),
     ]
 }
 

@@ -83,16 +83,10 @@ impl Message for PbftMessage {
 
     fn place(&self) -> Place {
         match self {
-            Self::PrePrepare { view, block } => Place {
-                view: *view,
-                height: block.height,
-                certified: false,
-            },
-            Self::Prepare(vote) | Self::Commit(vote) => Place {
-                view: vote.view,
-                height: vote.height,
-                certified: false,
-            },
+            Self::PrePrepare { view, block } => Place { view: *view, height: block.height, certified: false },
+            Self::Prepare(vote) | Self::Commit(vote) => {
+                Place { view: vote.view, height: vote.height, certified: false }
+            }
             // Whoever is behind in view or height is the one who needs to be heard.
             Self::Status(_) => Place::ANYWHERE,
         }
@@ -142,10 +136,7 @@ impl Message for PbftMessage {
     fn decode(buf: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(buf);
         let message = match reader.u8()? {
-            0 => Self::PrePrepare {
-                view: View::decode(&mut reader)?,
-                block: Block::decode(&mut reader)?,
-            },
+            0 => Self::PrePrepare { view: View::decode(&mut reader)?, block: Block::decode(&mut reader)? },
             1 => Self::Prepare(Vote::decode(&mut reader)?),
             2 => Self::Commit(Vote::decode(&mut reader)?),
             3 => Self::Status(Standing::decode(&mut reader)?),

@@ -115,22 +115,13 @@ pub struct PbftParams {
 
 impl Default for PbftParams {
     fn default() -> Self {
-        Self {
-            blocks_in_flight: 8,
-            status_ms: 1_000,
-            idle_status_ms: 10_000,
-        }
+        Self { blocks_in_flight: 8, status_ms: 1_000, idle_status_ms: 10_000 }
     }
 }
 
 impl PbftParams {
     fn check(&self, window: u64) -> Result<(), OpenError> {
-        let bad = |name: &str, expected: String| {
-            Err(OpenError::Params {
-                name: name.to_owned(),
-                expected,
-            })
-        };
+        let bad = |name: &str, expected: String| Err(OpenError::Params { name: name.to_owned(), expected });
         if !(1..=window).contains(&self.blocks_in_flight) {
             return bad("blocks_in_flight", format!("1 to {window}"));
         }
@@ -222,9 +213,7 @@ impl Protocol for Pbft {
     fn open(cx: &mut Cx<'_, Self>, params: PbftParams, past: Past<PbftRecord>) -> Result<Self, OpenError> {
         let (n, f) = (cx.committee().n(), cx.committee().f);
         if f > quorum::byzantine_faults(n) {
-            return Err(OpenError::Committee(format!(
-                "pbft needs n >= 3f + 1, not n = {n} and f = {f}"
-            )));
+            return Err(OpenError::Committee(format!("pbft needs n >= 3f + 1, not n = {n} and f = {f}")));
         }
         params.check(past.window)?;
         let stable = past.checkpoint.checkpoint.height;
@@ -292,11 +281,7 @@ impl Protocol for Pbft {
         }
         match self.instance(height).decided.replace(block) {
             // I2. The host has decided on this already; what is left is to say what it means.
-            Some(first) if first != block => cx.alarm(Alarm::SafetyBroken {
-                height,
-                first,
-                second: block,
-            }),
+            Some(first) if first != block => cx.alarm(Alarm::SafetyBroken { height, first, second: block }),
             _ => {
                 self.heard_of(cx, height);
                 self.advance();
@@ -340,11 +325,7 @@ impl Protocol for Pbft {
 
     fn exam_params(delta_ns: u64, _guarded: bool) -> PbftParams {
         let status_ms = (delta_ns / 125_000).clamp(50, 2_000);
-        PbftParams {
-            status_ms,
-            idle_status_ms: 2_000,
-            ..PbftParams::default()
-        }
+        PbftParams { status_ms, idle_status_ms: 2_000, ..PbftParams::default() }
     }
 
     fn window(&self) -> Window {
@@ -356,18 +337,11 @@ impl Protocol for Pbft {
 
     fn floors(&self) -> Floors {
         let views = [PRE_PREPARE, PREPARE, COMMIT].map(|kind| (kind, self.low_view));
-        Floors {
-            height: self.stable.next(),
-            views: views.to_vec(),
-        }
+        Floors { height: self.stable.next(), views: views.to_vec() }
     }
 
     fn status(&self) -> Status {
-        let locked = self
-            .instances
-            .iter()
-            .rev()
-            .find(|(_, instance)| instance.prepared.is_some());
+        let locked = self.instances.iter().rev().find(|(_, instance)| instance.prepared.is_some());
         Status {
             view: self.view,
             leader: self.leader,
@@ -398,21 +372,13 @@ impl Pbft {
     /// Moves `decided` to the end of the gap-free run.
     fn advance(&mut self) {
         self.decided = self.decided.max(self.stable).max(self.executed);
-        while self
-            .instances
-            .get(&self.decided.next())
-            .is_some_and(|next| next.decided.is_some())
-        {
+        while self.instances.get(&self.decided.next()).is_some_and(|next| next.decided.is_some()) {
             self.decided = self.decided.next();
         }
         self.known = self.known.max(self.decided);
     }
 
     fn note(&self, cx: &mut Cx<'_, Self>, what: &'static str, height: Height) {
-        cx.note(Note {
-            what,
-            view: self.view,
-            height,
-        });
+        cx.note(Note { what, view: self.view, height });
     }
 }

@@ -186,11 +186,7 @@ impl Pbft {
     }
 
     fn check_not_ahead(&self, view: View) -> Result<(), Reject> {
-        if view.since(self.view) > VIEWS_AHEAD {
-            Err(Reject::Early)
-        } else {
-            Ok(())
-        }
+        if view.since(self.view) > VIEWS_AHEAD { Err(Reject::Early) } else { Ok(()) }
     }
 
     /// Prepared in this view? Then COMMIT, once.
@@ -255,11 +251,7 @@ impl Pbft {
         match instance.decided {
             Some(first) if first == block => {}
             // I2.
-            Some(first) => cx.alarm(Alarm::SafetyBroken {
-                height,
-                first,
-                second: block,
-            }),
+            Some(first) => cx.alarm(Alarm::SafetyBroken { height, first, second: block }),
             None => {
                 instance.decided = Some(block);
                 self.committed = self.committed.max(height);

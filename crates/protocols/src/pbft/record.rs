@@ -35,16 +35,12 @@ impl Record for PbftRecord {
     fn key(&self) -> RecordKey {
         match self {
             // Q has an entry for each block, P one for each height.
-            Self::PrePrepared { height, block, .. } => RecordKey {
-                kind: PRE_PREPARED,
-                height: *height,
-                scope: block.0,
-            },
-            Self::Prepared { height, .. } => RecordKey {
-                kind: PREPARED,
-                height: *height,
-                scope: Digest::ZERO,
-            },
+            Self::PrePrepared { height, block, .. } => {
+                RecordKey { kind: PRE_PREPARED, height: *height, scope: block.0 }
+            }
+            Self::Prepared { height, .. } => {
+                RecordKey { kind: PREPARED, height: *height, scope: Digest::ZERO }
+            }
         }
     }
 
@@ -79,10 +75,7 @@ impl Instance {
 
     /// What Q says was pre-prepared here in this view.
     pub(super) fn pre_prepared_in(&self, view: View) -> Option<BlockId> {
-        self.pre_prepared
-            .iter()
-            .find(|(_, latest)| *latest == view)
-            .map(|(block, _)| *block)
+        self.pre_prepared.iter().find(|(_, latest)| *latest == view).map(|(block, _)| *block)
     }
 
     /// Enters a block into Q and says what to write down.
@@ -120,11 +113,7 @@ impl Pbft {
     /// The lowest view that P or Q names above the stable checkpoint, or the current one (§2: window, floors).
     pub(super) fn lowest_view(&self) -> View {
         let named = self.instances.values().flat_map(|instance| {
-            instance
-                .pre_prepared
-                .iter()
-                .map(|(_, view)| *view)
-                .chain(instance.prepared.map(|(_, view)| view))
+            instance.pre_prepared.iter().map(|(_, view)| *view).chain(instance.prepared.map(|(_, view)| view))
         });
         named.min().unwrap_or(self.view).min(self.view)
     }

@@ -21,22 +21,14 @@ struct Words {
 }
 
 impl Words {
-    const ALL: Self = Self {
-        proposal: true,
-        prepare: true,
-        commit: true,
-    };
+    const ALL: Self = Self { proposal: true, prepare: true, commit: true };
 }
 
 impl Pbft {
     /// Goes on after a restart (§15).
     pub(super) fn resume(&mut self, cx: &mut Cx<'_, Self>) -> Result<(), OpenError> {
         let (view, is_leader) = (self.view, self.leader == cx.me());
-        self.known = self
-            .instances
-            .keys()
-            .next_back()
-            .map_or(self.known, |last| self.known.max(*last));
+        self.known = self.instances.keys().next_back().map_or(self.known, |last| self.known.max(*last));
         // All of it was undecided before the crash: ask at once.
         self.stalled = self.known;
         for (height, instance) in &mut self.instances {
@@ -47,9 +39,7 @@ impl Pbft {
                 instance.proposal = Some((view, block));
             } else if instance.decided.is_none() && !cx.blocks().contains(block) {
                 // The log keeps blocks before the records that name them, so this is damage.
-                return Err(OpenError::Past(format!(
-                    "the own proposal at height {height} is missing"
-                )));
+                return Err(OpenError::Past(format!("the own proposal at height {height} is missing")));
             }
         }
         // Q3: identical statements, from Q and P. The own copies bring the own votes back into the count.
@@ -64,9 +54,7 @@ impl Pbft {
     /// Heights that are not decided here, of those that this replica has heard of.
     fn undecided(&self) -> Vec<Height> {
         let open = self.instances.range(self.decided.next()..);
-        open.filter(|(_, instance)| instance.decided.is_none())
-            .map(|(height, _)| *height)
-            .collect()
+        open.filter(|(_, instance)| instance.decided.is_none()).map(|(height, _)| *height).collect()
     }
 
     /// Says again what this replica said about a height.
@@ -132,11 +120,7 @@ impl Pbft {
     fn arm_status(&self, cx: &mut Cx<'_, Self>) {
         // §11: idle when nothing is undecided or unexecuted.
         let is_idle = self.executed >= self.known;
-        let pause_ms = if is_idle {
-            self.params.idle_status_ms
-        } else {
-            self.params.status_ms
-        };
+        let pause_ms = if is_idle { self.params.idle_status_ms } else { self.params.status_ms };
         let at = cx.now().plus(pause_ms.saturating_mul(MS));
         cx.timers().set(Timer::Status, at);
     }
@@ -204,11 +188,7 @@ impl Pbft {
         // One answer to a peer in half a period, each bounded by the length of the list.
         let pause = self.params.status_ms.saturating_mul(MS) / 2;
         let now = cx.now();
-        if self
-            .answered
-            .get(&by)
-            .is_some_and(|last| now.since(*last) < pause)
-        {
+        if self.answered.get(&by).is_some_and(|last| now.since(*last) < pause) {
             return Err(Reject::NotNow("status_too_soon"));
         }
         self.answered.insert(by, now);
@@ -235,30 +215,17 @@ impl Pbft {
         let Some(instance) = self.instances.get_mut(&height) else {
             return;
         };
-        let proposed = instance
-            .proposal
-            .filter(|(known, _)| *known == view)
-            .map(|(_, block)| block);
-        let Some(block) = instance
-            .decided
-            .or(proposed)
-            .filter(|block| cx.ready(*block).is_none())
-        else {
+        let proposed = instance.proposal.filter(|(known, _)| *known == view).map(|(_, block)| block);
+        let Some(block) = instance.decided.or(proposed).filter(|block| cx.ready(*block).is_none()) else {
             return;
         };
-        let mut voters: ReplicaSet = instance
-            .commits
-            .voters(block)
-            .iter()
-            .chain(instance.prepares.voters(block).iter())
-            .collect();
+        let mut voters: ReplicaSet =
+            instance.commits.voters(block).iter().chain(instance.prepares.voters(block).iter()).collect();
         if proposed == Some(block) {
             voters.insert(leader);
         }
         voters.remove(cx.me());
-        let later = voters
-            .iter()
-            .find(|voter| instance.asked.is_some_and(|asked| *voter > asked));
+        let later = voters.iter().find(|voter| instance.asked.is_some_and(|asked| *voter > asked));
         if let Some(voter) = later.or_else(|| voters.iter().next()) {
             instance.asked = Some(voter);
             cx.want(block, voter);

@@ -35,18 +35,11 @@ pub(super) fn block(height: u64, number: u64) -> Block {
 }
 
 pub(super) fn pre_prepare(height: u64, number: u64) -> PbftMessage {
-    PbftMessage::PrePrepare {
-        view: View::ZERO,
-        block: block(height, number),
-    }
+    PbftMessage::PrePrepare { view: View::ZERO, block: block(height, number) }
 }
 
 pub(super) fn vote(view: u64, height: u64, number: u64) -> Vote {
-    Vote {
-        view: View(view),
-        height: Height(height),
-        block: block(height, number).id(),
-    }
+    Vote { view: View(view), height: Height(height), block: block(height, number).id() }
 }
 
 pub(super) fn prepare(height: u64, number: u64) -> PbftMessage {

@@ -35,18 +35,9 @@ const VIEWS_KEPT: usize = 2;
 
 impl Votes {
     pub(super) fn add(&mut self, by: ReplicaId, view: View, block: BlockId) -> Added {
-        let own = || {
-            self.entries
-                .iter()
-                .enumerate()
-                .filter(|(_, entry)| entry.by == by)
-        };
+        let own = || self.entries.iter().enumerate().filter(|(_, entry)| entry.by == by);
         if let Some((_, known)) = own().find(|(_, entry)| entry.view == view) {
-            return if known.block == block {
-                Added::Again
-            } else {
-                Added::Conflict
-            };
+            return if known.block == block { Added::Again } else { Added::Conflict };
         }
         let entry = Entry { by, view, block };
         if own().count() < VIEWS_KEPT {
@@ -65,27 +56,16 @@ impl Votes {
 
     /// Distinct replicas that voted for a block in a view.
     pub(super) fn count(&self, view: View, block: BlockId) -> usize {
-        self.entries
-            .iter()
-            .filter(|entry| entry.view == view && entry.block == block)
-            .count()
+        self.entries.iter().filter(|entry| entry.view == view && entry.block == block).count()
     }
 
     /// Who voted for a block, in whatever view.
     pub(super) fn voters(&self, block: BlockId) -> ReplicaSet {
-        self.entries
-            .iter()
-            .filter(|entry| entry.block == block)
-            .map(|entry| entry.by)
-            .collect()
+        self.entries.iter().filter(|entry| entry.block == block).map(|entry| entry.by).collect()
     }
 
     /// Who voted in a view, for whatever block.
     pub(super) fn voted_in(&self, view: View) -> ReplicaSet {
-        self.entries
-            .iter()
-            .filter(|entry| entry.view == view)
-            .map(|entry| entry.by)
-            .collect()
+        self.entries.iter().filter(|entry| entry.view == view).map(|entry| entry.by).collect()
     }
 }

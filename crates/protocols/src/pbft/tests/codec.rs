@@ -45,18 +45,11 @@ fn missing() -> impl Strategy<Value = Missing> {
 }
 
 fn messages() -> impl Strategy<Value = PbftMessage> {
-    let status = (
-        any::<u64>(),
-        any::<bool>(),
-        any::<u64>(),
-        any::<u64>(),
-        prop::collection::vec(missing(), 0..=64),
-    );
+    let status =
+        (any::<u64>(), any::<bool>(), any::<u64>(), any::<u64>(), prop::collection::vec(missing(), 0..=64));
     prop_oneof![
-        (any::<u64>(), blocks()).prop_map(|(view, block)| PbftMessage::PrePrepare {
-            view: View(view),
-            block
-        }),
+        (any::<u64>(), blocks())
+            .prop_map(|(view, block)| PbftMessage::PrePrepare { view: View(view), block }),
         votes().prop_map(PbftMessage::Prepare),
         votes().prop_map(PbftMessage::Commit),
         status.prop_map(|(view, normal, stable, executed, missing)| {

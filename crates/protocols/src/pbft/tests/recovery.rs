@@ -8,37 +8,20 @@ use quorate_types::rng::Rng;
 const STATUS_MS: u64 = 100;
 
 fn cluster() -> Cluster<Pbft> {
-    let params = PbftParams {
-        status_ms: STATUS_MS,
-        idle_status_ms: 1_000,
-        ..PbftParams::default()
-    };
+    let params = PbftParams { status_ms: STATUS_MS, idle_status_ms: 1_000, ..PbftParams::default() };
     Cluster::open(setup(4), &params).unwrap()
 }
 
 /// Ticks until every replica has executed everything up to `height`, at most as long as `Protocol::recovery`
 /// says.
 fn heal(cluster: &mut Cluster<Pbft>, height: Height, what: &str) {
-    let params = PbftParams {
-        status_ms: STATUS_MS,
-        idle_status_ms: 1_000,
-        ..PbftParams::default()
-    };
-    let healed = Healed {
-        delta_ns: 0,
-        outage_ns: 0,
-        client_retry_ns: 0,
-        fetch_ns: 0,
-    };
+    let params = PbftParams { status_ms: STATUS_MS, idle_status_ms: 1_000, ..PbftParams::default() };
+    let healed = Healed { delta_ns: 0, outage_ns: 0, client_retry_ns: 0, fetch_ns: 0 };
     let bound = Pbft::recovery(&params, &setup(4).committee::<Pbft>(), &healed).0;
     let mut spent = 0;
     cluster.run();
     while (0..4).any(|id| cluster.executed(ReplicaId(id)) < height) {
-        assert!(
-            spent <= bound,
-            "{what}: not recovered in time: {:#?}",
-            cluster.trace()
-        );
+        assert!(spent <= bound, "{what}: not recovered in time: {:#?}", cluster.trace());
         cluster.tick(10 * MS);
         cluster.serve_laggards();
         spent += 10 * MS;
@@ -96,11 +79,12 @@ fn q3_a_restarted_leader_proposes_the_same() {
     assert_eq!(sent(&mut leader), to_all([pre_prepare(1, 9)]));
     leader.offer([payload(10)]);
     leader.settle();
-    assert_eq!(
-        sent(&mut leader),
-        to_all([pre_prepare(2, 10)]),
-        "height 1 is taken"
-    );
+    assert_eq!(sent(&mut leader), to_all([pre_prepare(2, 10)]), "height 1 is taken");
+    // A height that others have decided meanwhile is left alone.
+    leader.decide(Height(3), block(3, 1).id());
+    leader.offer([payload(11)]);
+    leader.settle();
+    assert_eq!(sent(&mut leader), to_all([pre_prepare(4, 11)]));
     // Its proposal counts again: two PREPAREs are Q - 1.
     for from in [1, 3] {
         take(&mut leader, from, prepare(1, 9));
@@ -130,12 +114,7 @@ fn standing(missing: Vec<Missing>) -> PbftMessage {
 
 fn lacks(height: u64, proposal: bool, prepares: &[u16], commits: &[u16]) -> Missing {
     let set = |ids: &[u16]| ids.iter().copied().map(ReplicaId).collect::<ReplicaSet>();
-    Missing {
-        height: Height(height),
-        proposal,
-        prepares: set(prepares),
-        commits: set(commits),
-    }
+    Missing { height: Height(height), proposal, prepares: set(prepares), commits: set(commits) }
 }
 
 #[test]
@@ -146,43 +125,33 @@ fn r1_status_is_answered_by_the_author() {
     backup.settle();
     assert_eq!(sent(&mut backup).len(), 2);
     let to_3 = |messages: Vec<PbftMessage>| -> Vec<(To, PbftMessage)> {
-        messages
-            .into_iter()
-            .map(|message| (To::One(ReplicaId(3)), message))
-            .collect()
+        messages.into_iter().map(|message| (To::One(ReplicaId(3)), message)).collect()
     };
     // All that replica 3 lacks and this one said; the proposal and the others' votes are not its words.
-    take(
-        &mut backup,
-        3,
-        standing(vec![
-            lacks(1, true, &[1, 2], &[0, 1, 2]),
-            lacks(2, true, &[1], &[1]),
-        ]),
-    );
+    take(&mut backup, 3, standing(vec![lacks(1, true, &[1, 2], &[0, 1, 2]), lacks(2, true, &[1], &[1])]));
     backup.settle();
     assert_eq!(sent(&mut backup), to_3(vec![prepare(1, 7), commit(0, 1, 7)]));
     // One answer in half a period, however often it is asked.
     let again = || standing(vec![lacks(1, false, &[], &[1])]);
-    assert_eq!(
-        backup.deliver(ReplicaId(3), again()),
-        Err(Reject::NotNow("status_too_soon"))
-    );
+    assert_eq!(backup.deliver(ReplicaId(3), again()), Err(Reject::NotNow("status_too_soon")));
     backup.advance(500 * MS);
     take(&mut backup, 3, again());
     backup.settle();
-    assert_eq!(
-        sent(&mut backup),
-        to_3(vec![commit(0, 1, 7)]),
-        "only what is lacking"
-    );
-    // In another view proposals and PREPAREs are worth nothing.
+    assert_eq!(sent(&mut backup), to_3(vec![commit(0, 1, 7)]), "only what is lacking");
     backup.advance(500 * MS);
-    let mut elsewhere = standing(vec![lacks(1, true, &[1], &[1])]);
-    if let PbftMessage::Status(standing) = &mut elsewhere {
-        standing.view = View(4);
-    }
-    take(&mut backup, 3, elsewhere);
+    take(&mut backup, 3, standing(vec![lacks(1, false, &[1], &[0])]));
+    backup.settle();
+    assert_eq!(sent(&mut backup), to_3(vec![prepare(1, 7)]), "only what is lacking");
+    // In another view proposals and PREPAREs are worth nothing.
+    let elsewhere = || {
+        let mut message = standing(vec![lacks(1, true, &[1], &[1])]);
+        if let PbftMessage::Status(standing) = &mut message {
+            standing.view = View(4);
+        }
+        message
+    };
+    backup.advance(500 * MS);
+    take(&mut backup, 3, elsewhere());
     backup.settle();
     assert_eq!(sent(&mut backup), to_3(vec![commit(0, 1, 7)]));
 
@@ -190,55 +159,68 @@ fn r1_status_is_answered_by_the_author() {
     leader.offer([payload(7)]);
     leader.settle();
     sent(&mut leader);
-    take(
-        &mut leader,
-        3,
-        standing(vec![lacks(1, true, &[1, 2], &[0, 1, 2])]),
-    );
+    take(&mut leader, 3, standing(vec![lacks(1, true, &[1, 2], &[0, 1, 2])]));
     leader.settle();
     assert_eq!(sent(&mut leader), to_3(vec![pre_prepare(1, 7)]));
+    leader.advance(500 * MS);
+    take(&mut leader, 3, elsewhere());
+    leader.settle();
+    assert_eq!(sent(&mut leader), []);
+}
+
+/// What the last STATUS that left says is missing.
+fn last_missing(replica: &mut Harness<Pbft>) -> Vec<Missing> {
+    let mut statuses = replica.sent().into_iter().filter_map(|(_, message)| match message {
+        PbftMessage::Status(standing) => Some(standing),
+        _ => None,
+    });
+    statuses.next_back().expect("a STATUS").missing
 }
 
 #[test]
 fn r1_status_says_what_is_missing() {
     let mut backup = open(1, 4);
-    let last_status = |backup: &mut Harness<Pbft>| {
-        let mut statuses = backup
-            .sent()
-            .into_iter()
-            .filter_map(|(_, message)| match message {
-                PbftMessage::Status(standing) => Some(standing),
-                _ => None,
-            });
-        statuses.next_back().expect("a STATUS").missing
-    };
     // Height 2 is heard of; height 1 must exist as well. What was heard of a moment ago may be on its way.
     take(&mut backup, 2, prepare(2, 7));
     take(&mut backup, 0, commit(0, 2, 7));
     backup.advance(1_000 * MS);
-    assert_eq!(last_status(&mut backup), []);
+    assert_eq!(last_missing(&mut backup), []);
     backup.advance(1_000 * MS);
     let expected = vec![lacks(1, true, &[2, 3], &[0, 2, 3]), lacks(2, true, &[3], &[2, 3])];
-    assert_eq!(last_status(&mut backup), expected);
+    assert_eq!(last_missing(&mut backup), expected);
     // When it is prepared, PREPAREs are no longer needed.
     take(&mut backup, 0, pre_prepare(2, 7));
     backup.settle();
     backup.advance(1_000 * MS);
     assert_eq!(
-        last_status(&mut backup),
+        last_missing(&mut backup),
         [lacks(1, true, &[2, 3], &[0, 2, 3]), lacks(2, false, &[], &[2, 3])]
     );
     // A peer that is stuck at a height tells of it: no need to wait for a whole period more.
-    take(
-        &mut backup,
-        0,
-        standing(vec![lacks(3, false, &[1, 2, 3], &[1, 2, 3])]),
-    );
+    take(&mut backup, 0, standing(vec![lacks(3, false, &[1, 2, 3], &[1, 2, 3])]));
     backup.advance(1_000 * MS);
-    assert_eq!(
-        last_status(&mut backup).last(),
-        Some(&lacks(3, true, &[2, 3], &[0, 2, 3]))
-    );
+    assert_eq!(last_missing(&mut backup).last(), Some(&lacks(3, true, &[2, 3], &[0, 2, 3])));
+}
+
+#[test]
+fn r1_a_restarted_replica_asks_at_once() {
+    let mut backup = open(1, 4);
+    take(&mut backup, 0, pre_prepare(2, 7));
+    backup.settle();
+    backup.crash().unwrap();
+    let expected = [lacks(1, true, &[2, 3], &[0, 2, 3]), lacks(2, false, &[2, 3], &[0, 2, 3])];
+    assert_eq!(last_missing(&mut backup), expected);
+}
+
+#[test]
+fn r1_a_status_has_bounded_length() {
+    let setup = Setup { window: 256, checkpoint_every: 128, ..setup(4) };
+    let mut backup = Harness::<Pbft>::open(ReplicaId(1), setup, &PbftParams::default()).unwrap();
+    take(&mut backup, 2, commit(0, 200, 7));
+    backup.advance(2_000 * MS);
+    let missing = last_missing(&mut backup);
+    assert_eq!(missing.len(), 64);
+    assert_eq!(missing.last().map(|missing| missing.height), Some(Height(64)), "the lowest come first");
 }
 
 #[test]
@@ -261,11 +243,7 @@ fn r2_message_loss_never_stalls() {
                 at += 1;
                 !(lost..lost + width).contains(&(at - 1))
             });
-            heal(
-                &mut cluster,
-                Height(3),
-                &format!("messages {lost} to {} lost", lost + width),
-            );
+            heal(&mut cluster, Height(3), &format!("messages {lost} to {} lost", lost + width));
         }
     }
 }
@@ -274,9 +252,7 @@ fn r2_message_loss_never_stalls() {
 fn r2_every_kind_lost_for_a_while() {
     type Lost = fn(&PbftMessage) -> bool;
     let kinds: [(&str, Lost); 5] = [
-        ("pre-prepare", |message| {
-            matches!(message, PbftMessage::PrePrepare { .. })
-        }),
+        ("pre-prepare", |message| matches!(message, PbftMessage::PrePrepare { .. })),
         ("prepare", |message| matches!(message, PbftMessage::Prepare(_))),
         ("commit", |message| matches!(message, PbftMessage::Commit(_))),
         ("status", |message| matches!(message, PbftMessage::Status(_))),
@@ -324,13 +300,15 @@ fn r2_random_loss_and_restarts_recover() {
 #[test]
 fn r3_a_gap_is_answered_with_own_words() {
     let mut backup = open(1, 4);
-    for height in [1, 2] {
+    for height in [1, 2, 3] {
         take(&mut backup, 0, pre_prepare(height, 7));
         backup.settle();
     }
-    take(&mut backup, 2, prepare(1, 7));
-    for from in [0, 2, 3] {
-        take(&mut backup, from, commit(0, 1, 7));
+    for height in [1, 3] {
+        take(&mut backup, 2, prepare(height, 7));
+        for from in [0, 2, 3] {
+            take(&mut backup, from, commit(0, height, 7));
+        }
     }
     backup.settle();
     sent(&mut backup);
@@ -339,11 +317,7 @@ fn r3_a_gap_is_answered_with_own_words() {
     assert_eq!(sent(&mut backup), [], "nothing was lost");
     backup.link(ReplicaId(3), LinkEvent::Gap);
     backup.settle();
-    assert_eq!(
-        sent(&mut backup),
-        [(To::One(ReplicaId(3)), prepare(2, 7))],
-        "height 1 is decided"
-    );
+    assert_eq!(sent(&mut backup), [(To::One(ReplicaId(3)), prepare(2, 7))], "heights 1 and 3 are decided");
 
     let mut leader = open(0, 4);
     leader.offer([payload(7)]);
@@ -369,11 +343,7 @@ fn r4_missing_blocks_are_asked_of_each_voter() {
         backup.advance(1_000 * MS);
         asked.extend(backup.wanted().into_iter().map(|(_, from)| from.0));
     }
-    assert_eq!(
-        asked,
-        [0, 2, 4, 5, 6, 0],
-        "the first STATUS only notes what is stalled"
-    );
+    assert_eq!(asked, [0, 2, 4, 5, 6, 0], "the first STATUS only notes what is stalled");
     backup.ready(id, Ready::Valid);
     backup.advance(3_000 * MS);
     assert_eq!(backup.wanted(), []);
@@ -404,10 +374,5 @@ fn a_silent_backup_changes_nothing_and_two_stop_it() {
     for _ in 0..10 {
         cluster.tick(100 * MS);
     }
-    assert_eq!(
-        cluster.executed(ReplicaId(2)),
-        Height(11),
-        "{:#?}",
-        cluster.trace()
-    );
+    assert_eq!(cluster.executed(ReplicaId(2)), Height(11), "{:#?}", cluster.trace());
 }

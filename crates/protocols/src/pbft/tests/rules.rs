@@ -40,50 +40,20 @@ fn p2_the_proposal_must_fit() {
     refuse(&mut backup, 2, pre_prepare(1, 7), Reject::WrongSender);
     let good = block(1, 7);
     for bad in [
-        Block {
-            parent: block(1, 1).id(),
-            ..good.clone()
-        },
-        Block {
-            extra: Digest([1; 32]),
-            ..good.clone()
-        },
-        Block {
-            view: View(1),
-            ..good.clone()
-        },
-        Block {
-            proposer: ReplicaId(1),
-            ..good.clone()
-        },
+        Block { parent: block(1, 1).id(), ..good.clone() },
+        Block { extra: Digest([1; 32]), ..good.clone() },
+        Block { view: View(1), ..good.clone() },
+        Block { proposer: ReplicaId(1), ..good.clone() },
     ] {
-        let message = PbftMessage::PrePrepare {
-            view: View::ZERO,
-            block: bad,
-        };
+        let message = PbftMessage::PrePrepare { view: View::ZERO, block: bad };
         refuse(&mut backup, 0, message, Reject::Invalid("block"));
     }
     // The leader of view 1, in view 0.
-    let early = Block {
-        view: View(1),
-        proposer: ReplicaId(1),
-        ..good.clone()
-    };
+    let early = Block { view: View(1), proposer: ReplicaId(1), ..good.clone() };
     let mut other = open(2, 4);
-    refuse(
-        &mut other,
-        1,
-        PbftMessage::PrePrepare {
-            view: View(1),
-            block: early,
-        },
-        Reject::Early,
-    );
+    refuse(&mut other, 1, PbftMessage::PrePrepare { view: View(1), block: early }, Reject::Early);
     // Two heights in one message are impossible: the block's own is the only one.
-    let message = PbftMessage::PrePrepare {
-        view: View::ZERO,
-        block: good,
-    };
+    let message = PbftMessage::PrePrepare { view: View::ZERO, block: good };
     assert_eq!(message.auth().statement().unwrap().height, Height(1));
     take(&mut backup, 0, message);
 }
@@ -96,12 +66,9 @@ fn p3_outside_the_window_refused() {
     backup.checkpoint(Height(8));
     let inside = 9..=8 + last;
     assert_eq!(backup.window().heights, Height(9)..Height(9 + last));
-    for (height, why) in [
-        (8, Reject::Stale),
-        (0, Reject::Stale),
-        (9 + last, Reject::Early),
-        (u64::MAX, Reject::Early),
-    ] {
+    for (height, why) in
+        [(8, Reject::Stale), (0, Reject::Stale), (9 + last, Reject::Early), (u64::MAX, Reject::Early)]
+    {
         refuse(&mut backup, 0, pre_prepare(height, 1), why);
         refuse(&mut backup, 2, prepare(height, 1), why);
         refuse(&mut backup, 2, commit(0, height, 1), why);
@@ -112,12 +79,7 @@ fn p3_outside_the_window_refused() {
         take(&mut backup, 2, commit(0, height, 1));
     }
     for view in [9, u64::MAX] {
-        refuse(
-            &mut backup,
-            3,
-            PbftMessage::Prepare(vote(view, 9, 1)),
-            Reject::Early,
-        );
+        refuse(&mut backup, 3, PbftMessage::Prepare(vote(view, 9, 1)), Reject::Early);
         refuse(&mut backup, 3, commit(view, 9, 1), Reject::Early);
     }
     assert_eq!(backup.window().views, View::ZERO..View(9));
@@ -144,11 +106,7 @@ fn p4_prepare_only_when_ready_and_valid() {
         take(&mut backup, from, prepare(2, 7));
     }
     backup.settle();
-    assert_eq!(
-        sent(&mut backup),
-        [],
-        "invalid: neither PREPARE nor COMMIT, whoever prepares it"
-    );
+    assert_eq!(sent(&mut backup), [], "invalid: neither PREPARE nor COMMIT, whoever prepares it");
     assert!(backup.lines().contains(&"note invalid proposal v0 h2".to_owned()));
 }
 
@@ -187,11 +145,7 @@ fn p6_prepared_needs_exactly_q_minus_1() {
     take(&mut backup, 5, PbftMessage::Prepare(vote(2, 1, 7))); // Another view.
     refuse(&mut backup, 4, prepare(1, 7), Reject::Equivocation);
     backup.settle();
-    assert_eq!(
-        sent(&mut backup),
-        to_all([prepare(1, 7)]),
-        "own, 2 and 3 are one too few"
-    );
+    assert_eq!(sent(&mut backup), to_all([prepare(1, 7)]), "own, 2 and 3 are one too few");
     take(&mut backup, 6, prepare(1, 7));
     backup.settle();
     assert_eq!(sent(&mut backup), to_all([commit(0, 1, 7)]));
@@ -223,12 +177,7 @@ fn p7_the_leader_does_not_prepare() {
     // The own PREPARE and the leader's would be Q - 1 = 2.
     refuse(&mut backup, 0, prepare(1, 7), Reject::WrongSender);
     // Nor may the leader of another view prepare in that one.
-    refuse(
-        &mut backup,
-        2,
-        PbftMessage::Prepare(vote(2, 1, 7)),
-        Reject::WrongSender,
-    );
+    refuse(&mut backup, 2, PbftMessage::Prepare(vote(2, 1, 7)), Reject::WrongSender);
     backup.settle();
     assert_eq!(sent(&mut backup), []);
 
@@ -238,11 +187,7 @@ fn p7_the_leader_does_not_prepare() {
     assert_eq!(sent(&mut leader), to_all([pre_prepare(1, 7)]), "and no PREPARE");
     take(&mut leader, 1, prepare(1, 7));
     leader.settle();
-    assert_eq!(
-        sent(&mut leader),
-        [],
-        "its own PRE-PREPARE is not one of the Q - 1"
-    );
+    assert_eq!(sent(&mut leader), [], "its own PRE-PREPARE is not one of the Q - 1");
     take(&mut leader, 2, prepare(1, 7));
     leader.settle();
     assert_eq!(sent(&mut leader), to_all([commit(0, 1, 7)]));
@@ -259,11 +204,7 @@ fn p8_decided_needs_q_in_one_view() {
     take(&mut backup, 3, commit(1, 1, 7));
     assert_eq!(decided(&mut backup), [], "one of them in another view");
     take(&mut backup, 3, commit(0, 1, 7));
-    assert_eq!(
-        decided(&mut backup),
-        [(1, block(1, 7).id())],
-        "no PRE-PREPARE, no body, no vote of its own"
-    );
+    assert_eq!(decided(&mut backup), [(1, block(1, 7).id())], "no PRE-PREPARE, no body, no vote of its own");
     assert_eq!(backup.status().committed, Height(1));
 
     // A view above its own.
@@ -279,20 +220,18 @@ fn p8_decided_needs_q_in_one_view() {
     take(&mut backup, 3, commit(0, 3, 8));
     assert_eq!(decided(&mut backup), []);
 
-    // A fourth COMMIT decides nothing again; a quorum for another block would be the end.
+    // Two further COMMITs decide nothing again; a quorum for another block would be the end.
+    take(&mut backup, 0, pre_prepare(1, 7));
+    take(&mut backup, 2, prepare(1, 7));
+    backup.settle();
+    take(&mut backup, 3, commit(2, 1, 7));
+    assert_eq!(decided(&mut backup), []);
     assert_eq!(backup.alarms(), []);
     for from in [0, 2, 3] {
         take(&mut backup, from, commit(5, 1, 8));
     }
     let (first, second) = (block(1, 7).id(), block(1, 8).id());
-    assert_eq!(
-        backup.alarms(),
-        [Alarm::SafetyBroken {
-            height: Height(1),
-            first,
-            second
-        }]
-    );
+    assert_eq!(backup.alarms(), [Alarm::SafetyBroken { height: Height(1), first, second }]);
     assert_eq!(decided(&mut backup), []);
 }
 
@@ -345,11 +284,7 @@ fn p10_executed_heights_still_take_part() {
     take(&mut backup, 0, pre_prepare(1, 7));
     take(&mut backup, 2, prepare(1, 7));
     backup.settle();
-    assert_eq!(
-        sent(&mut backup),
-        to_all([prepare(1, 7), commit(0, 1, 7)]),
-        "so that a laggard can finish"
-    );
+    assert_eq!(sent(&mut backup), to_all([prepare(1, 7), commit(0, 1, 7)]), "so that a laggard can finish");
     assert_eq!(decided(&mut backup), [], "but nothing is decided again");
     // What others decided is not decided here as well.
     backup.decide(Height(2), block(2, 7).id());
@@ -357,21 +292,20 @@ fn p10_executed_heights_still_take_part() {
         take(&mut backup, from, commit(0, 2, 7));
     }
     assert_eq!(decided(&mut backup), []);
+    // And what they say against it is the end.
+    assert_eq!(backup.alarms(), []);
+    backup.decide(Height(1), block(1, 8).id());
+    let (first, second) = (block(1, 7).id(), block(1, 8).id());
+    assert_eq!(backup.alarms(), [Alarm::SafetyBroken { height: Height(1), first, second }]);
 }
 
 #[test]
 fn p11_pipeline_is_bounded() {
-    let params = PbftParams {
-        blocks_in_flight: 3,
-        ..PbftParams::default()
-    };
+    let params = PbftParams { blocks_in_flight: 3, ..PbftParams::default() };
     let mut leader = Harness::<Pbft>::open(LEADER, setup(4), &params).unwrap();
     leader.offer((1..=40).map(payload));
     leader.settle();
-    assert_eq!(
-        sent(&mut leader),
-        to_all((1..=3).map(|height| pre_prepare(height, height)))
-    );
+    assert_eq!(sent(&mut leader), to_all((1..=3).map(|height| pre_prepare(height, height))));
     let commit_all = |leader: &mut Harness<Pbft>, height: u64| {
         for from in 1..=3 {
             take(leader, from, commit(0, height, height));
@@ -385,17 +319,10 @@ fn p11_pipeline_is_bounded() {
     for height in 3..=16 {
         commit_all(&mut leader, height);
     }
-    assert_eq!(
-        sent(&mut leader).last(),
-        Some(&(To::All, pre_prepare(16, 16))),
-        "L = 16 ends it"
-    );
+    assert_eq!(sent(&mut leader).last(), Some(&(To::All, pre_prepare(16, 16))), "L = 16 ends it");
     leader.checkpoint(Height(8));
     leader.settle();
-    assert_eq!(
-        sent(&mut leader),
-        to_all((17..=19).map(|height| pre_prepare(height, height)))
-    );
+    assert_eq!(sent(&mut leader), to_all((17..=19).map(|height| pre_prepare(height, height))));
 }
 
 #[test]
@@ -411,26 +338,13 @@ fn p12_checkpoint_moves_the_window() {
         backup.execute(Height(height));
         backup.log_decided(Height(height), block(height, height).id());
     }
-    assert_eq!(
-        backup.records().len(),
-        18,
-        "Q and P of each height, nothing dropped before a checkpoint"
-    );
+    assert_eq!(backup.records().len(), 18, "Q and P of each height, nothing dropped before a checkpoint");
     backup.checkpoint(Height(8));
-    assert_eq!(
-        backup.protocol().instances.keys().copied().collect::<Vec<_>>(),
-        [Height(9)]
-    );
-    assert!(
-        backup.protocol().instances[&Height(9)].prepared.is_some(),
-        "what lies above stays"
-    );
+    assert_eq!(backup.protocol().instances.keys().copied().collect::<Vec<_>>(), [Height(9)]);
+    assert!(backup.protocol().instances[&Height(9)].prepared.is_some(), "what lies above stays");
     let floors = backup.floors();
     assert_eq!(floors.height, Height(9));
-    assert_eq!(
-        floors.views,
-        [PRE_PREPARE, PREPARE, COMMIT].map(|kind| (kind, View::ZERO))
-    );
+    assert_eq!(floors.views, [PRE_PREPARE, PREPARE, COMMIT].map(|kind| (kind, View::ZERO)));
     // An older checkpoint moves nothing back.
     backup.checkpoint(Height(4));
     assert_eq!(backup.floors().height, Height(9));
@@ -486,18 +400,13 @@ fn p13_a_peer_takes_bounded_room() {
     take(&mut backup, 3, PbftMessage::Status(lies));
     assert!(backup.protocol().known <= Height(setup(4).window));
     backup.advance(1_000 * MS);
-    let Some((To::All, PbftMessage::Status(standing))) = backup.sent().pop() else {
-        panic!("no STATUS")
-    };
+    let Some((To::All, PbftMessage::Status(standing))) = backup.sent().pop() else { panic!("no STATUS") };
     assert!(standing.missing.len() as u64 <= setup(4).window);
 }
 
 /// The position of a line that contains `text`.
 fn position(lines: &[String], text: &str) -> usize {
-    lines
-        .iter()
-        .position(|line| line.contains(text))
-        .unwrap_or_else(|| panic!("no {text} in {lines:#?}"))
+    lines.iter().position(|line| line.contains(text)).unwrap_or_else(|| panic!("no {text} in {lines:#?}"))
 }
 
 #[test]
@@ -506,19 +415,13 @@ fn q1_q_is_recorded_before_pre_prepare_and_prepare() {
     leader.lines();
     leader.offer([payload(7)]);
     let lines = leader.lines();
-    assert!(
-        position(&lines, "record 1 h1") < position(&lines, "hold All: pre-prepare v0 h1"),
-        "{lines:?}"
-    );
+    assert!(position(&lines, "record 1 h1") < position(&lines, "hold All: pre-prepare v0 h1"), "{lines:?}");
     assert_eq!(sent(&mut leader), [], "nothing leaves before the disk has it");
     let mut backup = open(1, 4);
     backup.lines();
     take(&mut backup, 0, pre_prepare(1, 7));
     let lines = backup.lines();
-    assert!(
-        position(&lines, "record 1 h1") < position(&lines, "hold All: prepare v0 h1"),
-        "{lines:?}"
-    );
+    assert!(position(&lines, "record 1 h1") < position(&lines, "hold All: prepare v0 h1"), "{lines:?}");
     assert_eq!(sent(&mut backup), []);
 }
 
@@ -530,15 +433,8 @@ fn q2_p_is_recorded_before_commit() {
     backup.lines();
     backup.sync();
     let lines = backup.lines();
-    assert!(
-        position(&lines, "record 2 h1") < position(&lines, "hold All: commit v0 h1"),
-        "{lines:?}"
-    );
-    assert_eq!(
-        sent(&mut backup),
-        to_all([prepare(1, 7)]),
-        "the COMMIT waits for the next sync"
-    );
+    assert!(position(&lines, "record 2 h1") < position(&lines, "hold All: commit v0 h1"), "{lines:?}");
+    assert_eq!(sent(&mut backup), to_all([prepare(1, 7)]), "the COMMIT waits for the next sync");
 }
 
 #[test]
@@ -567,50 +463,20 @@ fn open_refuses_what_cannot_work() {
     let open = |setup: Setup, params: PbftParams| Harness::<Pbft>::open(LEADER, setup, &params).err();
     for (n, f) in [(3, 1), (6, 2), (1, 1)] {
         let refused = open(Setup { f, ..setup(n) }, PbftParams::default());
-        assert!(
-            matches!(refused, Some(OpenError::Committee(_))),
-            "n = {n}, f = {f}: {refused:?}"
-        );
+        assert!(matches!(refused, Some(OpenError::Committee(_))), "n = {n}, f = {f}: {refused:?}");
     }
     for (n, f) in [(1, 0), (4, 1), (7, 2), (7, 1)] {
         assert_eq!(open(Setup { f, ..setup(n) }, PbftParams::default()), None);
     }
     let fine = PbftParams::default();
     for (field, params) in [
-        (
-            "blocks_in_flight",
-            PbftParams {
-                blocks_in_flight: 0,
-                ..fine.clone()
-            },
-        ),
-        (
-            "blocks_in_flight",
-            PbftParams {
-                blocks_in_flight: 17,
-                ..fine.clone()
-            },
-        ),
-        (
-            "status_ms",
-            PbftParams {
-                status_ms: 9,
-                ..fine.clone()
-            },
-        ),
-        (
-            "idle_status_ms",
-            PbftParams {
-                idle_status_ms: 999,
-                ..fine.clone()
-            },
-        ),
+        ("blocks_in_flight", PbftParams { blocks_in_flight: 0, ..fine.clone() }),
+        ("blocks_in_flight", PbftParams { blocks_in_flight: 17, ..fine.clone() }),
+        ("status_ms", PbftParams { status_ms: 9, ..fine.clone() }),
+        ("idle_status_ms", PbftParams { idle_status_ms: 999, ..fine.clone() }),
     ] {
         let refused = open(setup(4), params);
-        assert!(
-            matches!(&refused, Some(OpenError::Params { name, .. }) if name == field),
-            "{refused:?}"
-        );
+        assert!(matches!(&refused, Some(OpenError::Params { name, .. }) if name == field), "{refused:?}");
     }
 }
 
@@ -628,19 +494,12 @@ fn idle_means_rare_wake_ups() {
     // Nothing was ever undecided: one STATUS in ten seconds.
     assert_eq!(backup.advance(60_000 * MS), 6);
     take(&mut backup, 0, pre_prepare(1, 7));
-    assert_eq!(
-        backup.advance(5_000 * MS),
-        5,
-        "something is undecided: every second"
-    );
+    assert_eq!(backup.advance(5_000 * MS), 5, "something is undecided: every second");
     for from in [0, 2, 3] {
         take(&mut backup, from, commit(0, 1, 7));
     }
     backup.execute(Height(1));
     assert!((1..=2).contains(&backup.advance(11_000 * MS)));
-    assert_eq!(
-        backup.deadline().map(|at| at.since(backup.now()) > 1_000 * MS),
-        Some(true)
-    );
+    assert_eq!(backup.deadline().map(|at| at.since(backup.now()) > 1_000 * MS), Some(true));
     assert_eq!(format!("{:?}", Timer::Status), "Status");
 }
