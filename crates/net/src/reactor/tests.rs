@@ -270,6 +270,31 @@ fn a_restarted_replica_is_a_new_life_for_both_sides() {
 }
 
 #[test]
+fn a_new_connection_replaces_one_that_died_unnoticed() {
+    let mut stage = Stage::new(2, true);
+    let (mut a, mut frozen) = (stage.start(0), stage.start(1));
+    stage.connect(&mut [&mut a, &mut frozen]);
+    a.say(1, Lane::Consensus, "to the first life");
+    // Its machine is gone and has not said so: the old connection stays as it is.
+    let mut b = Node::new(stage.config(1, 2));
+    stage.until(&mut [&mut a, &mut b], |nodes| nodes[1].all_up(2));
+    let states: Vec<&Seen> = a.seen.iter().filter(|seen| !matches!(seen, Seen::Peer(..))).collect();
+    let lost = |direction, lane, to| Seen::Lost(1, direction, lane, 0, to);
+    let expected = [
+        Seen::Up(1),
+        Seen::Down(1),
+        lost(Direction::Incoming, Lane::Consensus, u64::MAX),
+        lost(Direction::Outgoing, Lane::Consensus, 1),
+        lost(Direction::Incoming, Lane::Bodies, u64::MAX),
+        lost(Direction::Incoming, Lane::CatchUp, u64::MAX),
+        Seen::Up(1),
+    ];
+    assert!(states.iter().copied().eq(&expected), "{states:?}");
+    assert_eq!(a.reactor.sockets.iter().count(), 1);
+    assert_eq!(a.reactor.peers()[0].connections, 2);
+}
+
+#[test]
 fn overflow_while_a_replica_is_away_is_told_to_both() {
     let mut stage = Stage::new(2, true);
     let (mut a, mut b) = (stage.start(0), {
@@ -460,13 +485,13 @@ fn what_the_budget_cuts_off_is_read_without_sleeping() {
     a.reactor.urgent(None);
     let mut total = 0;
     for _ in 0..PASSES_MAX {
-        // No timeout: would sleep for ever if the rest had been forgotten.
-        a.reactor.wait(None).unwrap();
+        a.reactor.wait(Some(Duration::ZERO)).unwrap();
         let drained = a.reactor.read_ready(stage.now, 10_000, &mut |event| {
             total += usize::from(matches!(event, Event::Peer { .. }));
         });
         b.pass(stage.now);
         c.pass(stage.now);
+        assert!(drained || a.reactor.left_over(), "the next wait must not sleep");
         if drained && total > 3_600 {
             return;
         }

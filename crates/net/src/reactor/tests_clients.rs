@@ -188,6 +188,23 @@ fn a_client_that_is_closed_hears_its_replies_and_the_reason() {
 }
 
 #[test]
+fn a_last_word_and_the_end_that_come_together_are_both_noticed() {
+    for tls in [true, false] {
+        let mut stage = Stage::new(1, tls);
+        let mut node = serve(&stage, |_| ());
+        let mut guest = Guest::dial(&stage, &node);
+        guest.say(b"first");
+        until(&mut stage, &mut node, &mut [&mut guest], |node, _| conns(node).len() == 1);
+        let conn = conns(&node)[0];
+        guest.say(b"last");
+        drop(guest);
+        until(&mut stage, &mut node, &mut [], |node, _| node.seen.contains(&Seen::ClientDown(conn)));
+        assert!(node.seen.contains(&Seen::Client(conn, b"last".to_vec())), "tls: {tls}");
+        assert_eq!(node.reactor.sockets.iter().count(), 0);
+    }
+}
+
+#[test]
 fn oversize_frames_and_garbage_are_refused_with_the_reason() {
     for tls in [true, false] {
         let mut stage = Stage::new(1, tls);
