@@ -113,6 +113,10 @@ fn e3_votes_when_ready_and_valid() {
     take(&mut backup, 0, propose(2, 7));
     backup.settle();
     assert_eq!(backup.sent(), all_of([vote(2, 7)]));
+    // The host may say it again; the answer is not.
+    backup.ready(block(2, 7).id(), Ready::Valid);
+    backup.settle();
+    assert_eq!(backup.sent(), []);
 }
 
 #[test]

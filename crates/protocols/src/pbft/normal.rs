@@ -122,10 +122,8 @@ impl Pbft {
         let Some(instance) = self.instances.get_mut(&height) else {
             return;
         };
-        if leader == cx.me()
-            || instance.proposal != Some((view, block))
-            || instance.is_pre_prepared(block, view)
-        {
+        // What the leader proposed stands in Q already, so it sends no PREPARE for it (P7).
+        if instance.proposal != Some((view, block)) || instance.is_pre_prepared(block, view) {
             return;
         }
         let accepted = match how {
