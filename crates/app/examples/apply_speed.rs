@@ -47,10 +47,7 @@ fn key(i: u64) -> [u8; 16] {
 fn filled(keys: u64) -> Kv {
     let (mut store, mut reply) = (Kv::new(), Vec::new());
     for i in 0..keys {
-        let op = KvOp::Put {
-            key: &key(i),
-            value: &[0; 128],
-        };
+        let op = KvOp::Put { key: &key(i), value: &[0; 128] };
         reply.clear();
         store.apply(&At::default(), &op.to_bytes(), &mut reply);
     }
@@ -63,10 +60,7 @@ fn store(keys: u64) {
     let mut rng = Rng::new(1);
     let ops: Vec<Vec<u8>> = (0..OPS)
         .map(|_| {
-            let op = KvOp::Put {
-                key: &key(rng.below(keys)),
-                value: &[1; 128],
-            };
+            let op = KvOp::Put { key: &key(rng.below(keys)), value: &[1; 128] };
             op.to_bytes()
         })
         .collect();
@@ -95,11 +89,7 @@ fn store(keys: u64) {
     let mut reply = Vec::new();
     let mut scan = |limit| {
         let from = key(keys / 2);
-        let op = KvOp::Scan {
-            from: &from,
-            to: None,
-            limit,
-        };
+        let op = KvOp::Scan { from: &from, to: None, limit };
         let op = op.to_bytes();
         median(|| {
             seconds(|| {
@@ -149,10 +139,7 @@ fn execution(sessions: usize, per_block: usize, requests: usize, name: &str) {
         let content = builder.finish();
         Arc::new(Bundle::parse(&content, Authenticator::None, &BodyLimits::default()).unwrap())
     };
-    let block = |height: Height, bundles| FullBlock {
-        bundles,
-        ..FullBlock::null(height)
-    };
+    let block = |height: Height, bundles| FullBlock { bundles, ..FullBlock::null(height) };
     let opens = (0..sessions).map(|i| bundle(BundleKind::Open, SessionId::default(), i as u64, &[]));
     let opened = execution.execute(&block(Height(1), opens.collect()));
     let ids: Vec<SessionId> = opened
@@ -170,21 +157,13 @@ fn execution(sessions: usize, per_block: usize, requests: usize, name: &str) {
         let bundles = (0..per_block).map(|_| {
             let ops: Vec<Vec<u8>> = (0..requests)
                 .map(|_| {
-                    let op = KvOp::Put {
-                        key: &key(rng.below(10_000)),
-                        value: &[1; 128],
-                    };
+                    let op = KvOp::Put { key: &key(rng.below(10_000)), value: &[1; 128] };
                     op.to_bytes()
                 })
                 .collect();
             count += 1;
             let turn = count - 1;
-            bundle(
-                BundleKind::Requests,
-                ids[turn % sessions],
-                (turn / sessions + 1) as u64,
-                &ops,
-            )
+            bundle(BundleKind::Requests, ids[turn % sessions], (turn / sessions + 1) as u64, &ops)
         });
         blocks.push(block(Height(i as u64 + 2), bundles.collect()));
     }
@@ -206,12 +185,7 @@ fn execution(sessions: usize, per_block: usize, requests: usize, name: &str) {
 fn main() {
     store(10_000);
     store(1_000_000);
-    execution(
-        1,
-        20,
-        100,
-        "1 session, bundles of 100, with digests every 128 blocks",
-    );
+    execution(1, 20, 100, "1 session, bundles of 100, with digests every 128 blocks");
     execution(200, 20, 100, "200 sessions, bundles of 100");
     execution(200, 100, 1, "200 sessions, bundles of 1");
 }

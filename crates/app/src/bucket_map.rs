@@ -36,10 +36,7 @@ fn bucket_of(key: &[u8]) -> usize {
         hash = mix(hash, u64::from_le_bytes(*word));
     }
     if !rest.is_empty() {
-        let last = rest
-            .iter()
-            .rev()
-            .fold(0, |word, byte| word << 8 | u64::from(*byte));
+        let last = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
         hash = mix(hash, last);
     }
     // The upper bits are the best mixed ones of a product.
@@ -100,10 +97,7 @@ impl BucketMap {
     /// An empty map.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            buckets: Buckets::new(BUCKETS),
-            order: BTreeSet::new(),
-        }
+        Self { buckets: Buckets::new(BUCKETS), order: BTreeSet::new() }
     }
 
     /// How many entries there are.

@@ -35,10 +35,7 @@ impl<T: Bucket> Buckets<T> {
         let empty = Arc::new(T::default());
         let mut scratch = Vec::new();
         empty.encode(&mut scratch);
-        let slot = || Slot {
-            content: Arc::clone(&empty),
-            dirty: false,
-        };
+        let slot = || Slot { content: Arc::clone(&empty), dirty: false };
         Self {
             slots: (0..count).map(|_| slot()).collect(),
             digests: vec![Digest::of(context::BUCKET, &scratch).0; count],
@@ -48,19 +45,13 @@ impl<T: Bucket> Buckets<T> {
     }
 
     /// The bucket at `index` modulo their number.
-    #[allow(
-        clippy::indexing_slicing,
-        reason = "the index is reduced modulo the length, which is not 0"
-    )]
+    #[allow(clippy::indexing_slicing, reason = "the index is reduced modulo the length, which is not 0")]
     pub(crate) fn get(&self, index: usize) -> &T {
         &self.slots[index % self.slots.len()].content
     }
 
     /// The bucket at `index` modulo their number, to be changed.
-    #[allow(
-        clippy::indexing_slicing,
-        reason = "the index is reduced modulo the length, which is not 0"
-    )]
+    #[allow(clippy::indexing_slicing, reason = "the index is reduced modulo the length, which is not 0")]
     pub(crate) fn get_mut(&mut self, index: usize) -> &mut T {
         let index = index % self.slots.len();
         let slot = &mut self.slots[index];

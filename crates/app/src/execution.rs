@@ -71,10 +71,7 @@ impl Execution {
     pub fn new(genesis: &Genesis, application: Box<dyn Application>) -> Result<Self, WrongApplication> {
         let found = identity(&*application);
         if genesis.application != found {
-            return Err(WrongApplication {
-                expected: genesis.application.clone(),
-                found,
-            });
+            return Err(WrongApplication { expected: genesis.application.clone(), found });
         }
         let mut sessions = Sessions::new(genesis.clients_max, genesis.client_window);
         // Genesis limits its clients to far fewer keys than there is room for.
@@ -182,10 +179,7 @@ impl Execution {
     }
 
     fn answer_again(&mut self, block: &FullBlock) -> Executed {
-        let mut executed = Executed {
-            height: block.height,
-            ..Executed::default()
-        };
+        let mut executed = Executed { height: block.height, ..Executed::default() };
         for bundle in &block.bundles {
             let (client, number) = (bundle.client(), bundle.number());
             let kept = match bundle.kind() {
@@ -194,10 +188,7 @@ impl Execution {
                     .opened(&client, number)
                     .map(|session| keep(bundle, &Outcome::Opened(session))),
                 BundleKind::Requests | BundleKind::Register => {
-                    match self
-                        .sessions
-                        .standing(&client, bundle.session(), number, bundle.digest())
-                    {
+                    match self.sessions.standing(&client, bundle.session(), number, bundle.digest()) {
                         Standing::Kept(kept) => Some(kept),
                         _ => None,
                     }
@@ -220,20 +211,14 @@ impl Execution {
         if let Some(session) = self.sessions.opened(&client, nonce) {
             return (keep(bundle, &Outcome::Opened(session)), 0);
         }
-        let session = SessionId {
-            height: self.height,
-            index: u32::try_from(index).unwrap_or(u32::MAX),
-        };
+        let session = SessionId { height: self.height, index: u32::try_from(index).unwrap_or(u32::MAX) };
         self.sessions.open(client, nonce, session, &mut executed.evicted);
         (keep(bundle, &Outcome::Opened(session)), 1)
     }
 
     fn in_session(&mut self, bundle: &Bundle) -> (Kept, u32) {
         let (session, number) = (bundle.session(), bundle.number());
-        match self
-            .sessions
-            .standing(&bundle.client(), session, number, bundle.digest())
-        {
+        match self.sessions.standing(&bundle.client(), session, number, bundle.digest()) {
             Standing::NoSession => (keep(bundle, &Outcome::NoSession), 0),
             Standing::OutOfWindow => (keep(bundle, &Outcome::OutOfWindow), 0),
             Standing::Superseded => (keep(bundle, &Outcome::Superseded), 0),
@@ -252,10 +237,8 @@ impl Execution {
     }
 
     fn register(&mut self, bundle: &Bundle) -> (Kept, u32) {
-        let keys: Vec<ClientId> = bundle
-            .requests()
-            .filter_map(|request| request.try_into().ok().map(PublicKey))
-            .collect();
+        let keys: Vec<ClientId> =
+            bundle.requests().filter_map(|request| request.try_into().ok().map(PublicKey)).collect();
         let allowed = bundle.client() == self.admin;
         match allowed.then(|| self.sessions.register(&keys)).flatten() {
             Some(new) => (keep(bundle, &Outcome::Registered(new)), bundle.request_count()),
@@ -265,12 +248,7 @@ impl Execution {
 
     /// Applies the requests. The results are encoded where they are made: as `Outcome::Done`.
     fn apply(&mut self, bundle: &Bundle) -> Kept {
-        let mut at = At {
-            height: self.height,
-            time_ns: self.time_ns,
-            client: bundle.client(),
-            room: 0,
-        };
+        let mut at = At { height: self.height, time_ns: self.time_ns, client: bundle.client(), room: 0 };
         let reply = &mut self.reply;
         reply.clear();
         reply.push(0);
@@ -280,17 +258,11 @@ impl Execution {
             let length_at = reply.len();
             reply.extend_from_slice(&[0; 4]);
             let start = reply.len();
-            at.room = if fits {
-                self.reply_bytes_max.saturating_sub(start)
-            } else {
-                0
-            };
+            at.room = if fits { self.reply_bytes_max.saturating_sub(start) } else { 0 };
             self.application.apply(&at, op, reply);
             let length = reply.len().checked_sub(start);
             assert!(length.is_some(), "an application took results out of its reply");
-            let length = length
-                .and_then(|length| u32::try_from(length).ok())
-                .unwrap_or(u32::MAX);
+            let length = length.and_then(|length| u32::try_from(length).ok()).unwrap_or(u32::MAX);
             if let Some(field) = reply.get_mut(length_at..start) {
                 field.copy_from_slice(&length.to_le_bytes());
             }
@@ -310,9 +282,7 @@ impl Execution {
     /// Digest of sessions and application at this height.
     pub fn digest(&mut self) -> Digest {
         let mut writer = DigestWriter::new(context::STATE);
-        writer
-            .update(&self.height.0.to_le_bytes())
-            .update(&self.time_ns.to_le_bytes());
+        writer.update(&self.height.0.to_le_bytes()).update(&self.time_ns.to_le_bytes());
         self.sessions.digest(&mut writer);
         writer.update(&self.application.digest().0);
         writer.finish()
@@ -370,14 +340,7 @@ impl Execution {
         self.height = height;
         self.time_ns = time_ns;
         let found = self.digest();
-        if found == state {
-            Ok(state)
-        } else {
-            Err(RestoreError::WrongState {
-                expected: state,
-                found,
-            })
-        }
+        if found == state { Ok(state) } else { Err(RestoreError::WrongState { expected: state, found }) }
     }
 }
 
@@ -386,11 +349,7 @@ fn keep(bundle: &Bundle, outcome: &Outcome) -> Kept {
 }
 
 fn keep_encoded(bundle: &Bundle, outcome: Arc<[u8]>) -> Kept {
-    Kept {
-        bundle: bundle.digest(),
-        result: ReplyBundle::result_digest(&outcome),
-        outcome,
-    }
+    Kept { bundle: bundle.digest(), result: ReplyBundle::result_digest(&outcome), outcome }
 }
 
 fn answer(bundle: &Bundle, kept: Kept, applied: u32) -> ExecutedBundle {

@@ -135,30 +135,13 @@ impl<'a> KvOp<'a> {
         let mut reader = Reader::new(bytes);
         let r = &mut reader;
         let op = match r.u8()? {
-            0 => Self::Put {
-                key: key(r)?,
-                value: value(r)?,
-            },
+            0 => Self::Put { key: key(r)?, value: value(r)? },
             1 => Self::Get { key: key(r)? },
             2 => Self::Delete { key: key(r)? },
-            3 => Self::CompareAndSwap {
-                key: key(r)?,
-                expect: optional(r, value)?,
-                value: value(r)?,
-            },
-            4 => Self::Increment {
-                key: key(r)?,
-                by: r.array().map(i64::from_le_bytes)?,
-            },
-            5 => Self::Scan {
-                from: key(r)?,
-                to: optional(r, key)?,
-                limit: r.u32()?,
-            },
-            6 => Self::Echo {
-                reply_bytes: r.u32()?,
-                padding: value(r)?,
-            },
+            3 => Self::CompareAndSwap { key: key(r)?, expect: optional(r, value)?, value: value(r)? },
+            4 => Self::Increment { key: key(r)?, by: r.array().map(i64::from_le_bytes)? },
+            5 => Self::Scan { from: key(r)?, to: optional(r, key)?, limit: r.u32()? },
+            6 => Self::Echo { reply_bytes: r.u32()?, padding: value(r)? },
             _ => return Err(DecodeError::Tag("operation")),
         };
         reader.finish()?;
@@ -186,11 +169,7 @@ fn optional<'a, T>(
     reader: &mut Reader<'a>,
     read: impl FnOnce(&mut Reader<'a>) -> Result<T, DecodeError>,
 ) -> Result<Option<T>, DecodeError> {
-    if reader.bool()? {
-        read(reader).map(Some)
-    } else {
-        Ok(None)
-    }
+    if reader.bool()? { read(reader).map(Some) } else { Ok(None) }
 }
 
 /// Why an operation was not carried out. The state is as it was.
@@ -250,13 +229,8 @@ mod tag {
     pub(super) const ERROR: u8 = 7;
 }
 
-const ERRORS: [KvError; 5] = [
-    KvError::Malformed,
-    KvError::NotANumber,
-    KvError::Overflow,
-    KvError::NoRoom,
-    KvError::NotAQuery,
-];
+const ERRORS: [KvError; 5] =
+    [KvError::Malformed, KvError::NotANumber, KvError::Overflow, KvError::NoRoom, KvError::NotAQuery];
 
 /// Bytes of `Entries` before the first: tag, `more`, count.
 const ENTRIES_HEADER_BYTES: usize = 1 + 1 + 4;
@@ -303,9 +277,8 @@ impl Wire for KvResult {
             tag::ENTRIES => {
                 let more = reader.bool()?;
                 let limit = usize::try_from(SCAN_ENTRIES_MAX).unwrap_or(usize::MAX);
-                let entries = reader.list("entries", limit, 8, |r| {
-                    Ok((key(r)?.to_vec(), value(r)?.to_vec()))
-                })?;
+                let entries =
+                    reader.list("entries", limit, 8, |r| Ok((key(r)?.to_vec(), value(r)?.to_vec())))?;
                 Self::Entries { entries, more }
             }
             tag::PADDING => {
@@ -407,10 +380,7 @@ impl Kv {
         reply.push(tag::ENTRIES);
         reply.extend_from_slice(&[0; ENTRIES_HEADER_BYTES - 1]);
         for (key, value) in self.map.scan(from, to) {
-            let after = used
-                .saturating_add(8)
-                .saturating_add(key.len())
-                .saturating_add(value.len());
+            let after = used.saturating_add(8).saturating_add(key.len()).saturating_add(value.len());
             if count == limit || after > room {
                 more = true;
                 break;
@@ -424,9 +394,7 @@ impl Kv {
             reply.truncate(start);
             return Err(KvError::NoRoom);
         }
-        let header = reply
-            .get_mut(start..)
-            .and_then(|reply| reply.split_first_chunk_mut::<6>());
+        let header = reply.get_mut(start..).and_then(|reply| reply.split_first_chunk_mut::<6>());
         if let Some(([_, more_field, count_field @ ..], _)) = header {
             *more_field = u8::from(more);
             count_field.copy_from_slice(&count.to_le_bytes());

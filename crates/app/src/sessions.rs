@@ -126,11 +126,7 @@ impl Wire for Session {
         }
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let mut session = Self::new(
-            PublicKey::decode(reader)?,
-            BundleNo::decode(reader)?,
-            reader.u64()?,
-        );
+        let mut session = Self::new(PublicKey::decode(reader)?, BundleNo::decode(reader)?, reader.u64()?);
         session.window = Window::decode(reader)?;
         let bytes = usize::try_from(REPLY_BYTES_CEILING).unwrap_or(usize::MAX);
         for _ in 0..reader.length("kept outcomes", usize::MAX)? {
@@ -141,14 +137,7 @@ impl Wire for Session {
             if session.kept.contains_key(&number) || !session.window.contains(number) {
                 return Err(DecodeError::Value("session"));
             }
-            session.keep(
-                number,
-                Kept {
-                    bundle,
-                    result,
-                    outcome,
-                },
-            );
+            session.keep(number, Kept { bundle, result, outcome });
         }
         Ok(session)
     }
@@ -290,10 +279,7 @@ impl Sessions {
         id: SessionId,
         evicted: &mut Vec<SessionId>,
     ) {
-        let own = || {
-            self.by_client
-                .range((client, BundleNo::ZERO)..=(client, BundleNo::MAX))
-        };
+        let own = || self.by_client.range((client, BundleNo::ZERO)..=(client, BundleNo::MAX));
         let oldest_own = (own().count() >= SESSIONS_PER_CLIENT_MAX)
             .then(|| own().min_by_key(|(_, id)| self.get(**id).map(|session| session.last)))
             .flatten()
@@ -335,11 +321,7 @@ impl Sessions {
     pub(crate) fn view(&self, id: SessionId) -> Option<SessionView> {
         self.get(id).map(|session| {
             let floor = session.window.floor();
-            SessionView {
-                owner: session.owner,
-                floor,
-                ceiling: floor.plus(self.client_window),
-            }
+            SessionView { owner: session.owner, floor, ceiling: floor.plus(self.client_window) }
         })
     }
 
@@ -348,8 +330,7 @@ impl Sessions {
     }
 
     pub(crate) fn executed(&self, id: SessionId, number: BundleNo) -> bool {
-        self.get(id)
-            .is_some_and(|session| session.window.contains(number))
+        self.get(id).is_some_and(|session| session.window.contains(number))
     }
 
     pub(crate) fn standing(

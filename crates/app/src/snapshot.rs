@@ -30,10 +30,7 @@ impl Snapshot {
     /// A snapshot without chunks.
     #[must_use]
     pub fn new(header: Vec<u8>) -> Self {
-        Self {
-            header,
-            ..Self::default()
-        }
+        Self { header, ..Self::default() }
     }
 
     /// Adds the next chunk. Two chunks with equal digests have equal encodings.

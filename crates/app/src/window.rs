@@ -18,10 +18,7 @@ pub(crate) struct Window {
 impl Window {
     /// Nothing was executed. Number 0, which no bundle has, counts as executed.
     pub(crate) fn new() -> Self {
-        Self {
-            base: 0,
-            words: VecDeque::from([1]),
-        }
+        Self { base: 0, words: VecDeque::from([1]) }
     }
 
     /// The end of the gap-free run from 1; 0 when 1 is missing.
@@ -77,9 +74,7 @@ impl Wire for Window {
             && words.front() != Some(&u64::MAX)
             && words.back() != Some(&0)
             && (base > 0 || words.front().is_some_and(|word| word & 1 == 1));
-        canonical
-            .then_some(Self { base, words })
-            .ok_or(DecodeError::Value("window"))
+        canonical.then_some(Self { base, words }).ok_or(DecodeError::Value("window"))
     }
 }
 
@@ -98,11 +93,7 @@ mod tests {
                 let floor = (1..).find(|number| !set.contains(number)).unwrap() - 1;
                 assert_eq!(window.floor(), BundleNo(floor), "seed {seed}");
                 let number = floor + 1 + rng.below(200) * rng.below(2);
-                assert_eq!(
-                    window.contains(BundleNo(number)),
-                    set.contains(&number),
-                    "seed {seed}"
-                );
+                assert_eq!(window.contains(BundleNo(number)), set.contains(&number), "seed {seed}");
                 window.insert(BundleNo(number));
                 set.insert(number);
                 assert!(window.words.len() <= 5, "bounded by the window");
@@ -119,23 +110,15 @@ mod tests {
             Window::from_bytes(&out)
         };
         assert!(encode(0, &[1]).is_ok() && encode(64, &[]).is_ok());
-        for (base, words) in [
-            (0, vec![]),
-            (0, vec![2]),
-            (1, vec![1]),
-            (64, vec![0]),
-            (64, vec![u64::MAX, 1]),
-        ] {
+        for (base, words) in [(0, vec![]), (0, vec![2]), (1, vec![1]), (64, vec![0]), (64, vec![u64::MAX, 1])]
+        {
             assert_eq!(encode(base, &words), Err(DecodeError::Value("window")));
         }
     }
 
     #[test]
     fn the_largest_numbers_do_not_overflow() {
-        let mut window = Window {
-            base: u64::MAX - 63,
-            words: VecDeque::from([u64::MAX >> 1]),
-        };
+        let mut window = Window { base: u64::MAX - 63, words: VecDeque::from([u64::MAX >> 1]) };
         assert_eq!(window.floor(), BundleNo(u64::MAX - 1));
         window.insert(BundleNo::MAX);
         assert!(window.contains(BundleNo(5)));

@@ -355,4 +355,4 @@ fn last_line(path: &Path) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

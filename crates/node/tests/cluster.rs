@@ -194,6 +194,20 @@ fn nodes_die_with_the_program_that_started_them() {
 }
 
 #[test]
+fn a_cluster_that_is_not_there_is_said_to_be() {
+    let place = Place::new();
+    let made = quorate(&["testnet", "--out", place.dir().to_str().unwrap(), "--base-port", "1"]);
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    let file = place.dir().join("cluster.toml");
+    let ran = quorate(&["kv", "--cluster", file.to_str().unwrap(), "--timeout", "200ms", "get", "k"]);
+    assert_eq!((ran.code, ran.err.lines().count()), (Some(1), 1), "{}", ran.err);
+    assert!(ran.err.starts_with("error: no answer within 200ms"), "{}", ran.err);
+    let other = place.dir().join("node0/replica.key");
+    let ran = quorate(&["kv", "--cluster", "none.toml", "--key", other.to_str().unwrap(), "get", "k"]);
+    ran.refuses("no cluster", &["none.toml: (file): cannot be read"]);
+}
+
+#[test]
 fn flags_that_contradict_the_folder_are_refused() {
     let place = Place::new();
     let dir = place.dir();

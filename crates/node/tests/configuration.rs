@@ -185,7 +185,6 @@ fn values_have_ranges() {
             "listen_clients",
             "is the address of listen_peers too",
         ),
-        (FILES[0], "# status_ms = 1000", "status_ms = 3", "protocol.pbft.status_ms", "expected 10 to 60000"),
         (FILES[0], "# status_ms = 1000", "status_ms = -3", "protocol.pbft", "invalid value"),
         (
             FILES[0],
@@ -256,6 +255,27 @@ fn values_have_ranges() {
             "no line: {}",
             ran.err
         );
+    }
+}
+
+/// Only the protocol itself knows the ranges of its numbers, and it is asked when the node opens.
+#[test]
+fn parameters_of_the_protocol_have_ranges() {
+    let cluster = Cluster::new(&[]);
+    let mut text = cluster.text(FILES[0]);
+    for (listed, free) in [4_000, 4_001].iter().zip(quorate_node::ports::free(2).unwrap()) {
+        text = text.replace(&format!("127.0.0.1:{listed}"), &format!("127.0.0.1:{free}"));
+    }
+    for (param, expected) in [
+        ("status_ms = 3", "expected 10 to 60000"),
+        ("idle_status_ms = 5", "expected 1000 to 600000"),
+        ("blocks_in_flight = 0", "expected 1 to 256"),
+    ] {
+        let name = param.split(' ').next().unwrap();
+        let line = text.lines().position(|line| line.starts_with(&format!("# {name} = "))).unwrap() + 1;
+        let ran = cluster.with_text(FILES[0], &with_line(&text, line, param), || cluster.start());
+        let place = place(&cluster.path(FILES[0]), line);
+        ran.refuses(param, &[&place, &format!("protocol.pbft.{name}: "), expected]);
     }
 }
 

@@ -78,6 +78,11 @@ impl Decided {
             }
             height = height.next();
         }
+        // Only what was executed is answered: whoever has told of heights holds them.
+        let told = start.plus(u64::try_from(ids.len()).unwrap_or(u64::MAX)).minus(1);
+        if let Some(heights) = self.peers.get_mut(&from) {
+            heights.executed = heights.executed.max(told);
+        }
         learned
     }
 
@@ -177,6 +182,15 @@ mod tests {
         assert!(decided.is_out(Height(6)));
         decided.on_heights(Time(0), ReplicaId(3), at(100, 6), Height(5));
         assert!(!decided.is_out(Height(6)), "someone still keeps it");
+    }
+
+    #[test]
+    fn who_tells_of_heights_holds_them() {
+        let mut decided = Decided::new(2);
+        decided.on_heights(Time(0), ReplicaId(1), at(7, 1), Height(5));
+        assert_eq!(decided.holders(Height(8)), []);
+        decided.on_answer(ReplicaId(1), Height(6), &[id(6), id(7), id(8)], Height(5));
+        assert_eq!(decided.holders(Height(8)), [ReplicaId(1)]);
     }
 
     #[test]

@@ -145,7 +145,7 @@ impl Standard {
         }
         let mut world = World::new(settings)?;
         let operations = rng.between(OPERATIONS_BEFORE.0, OPERATIONS_BEFORE.1);
-        let together_max = rng.between(1, 4);
+        let together_max = rng.between(1, 10);
         // The workload goes on for about as long as the faults do.
         let bundles = operations.saturating_mul(2) / together_max.saturating_add(1);
         let workload = Workload {
@@ -249,7 +249,7 @@ fn draw_settings(entry: &Entry, seed: u64, rng: &mut Rng) -> Settings {
     settings.checkpoint_every = rng.between(4, 24);
     settings.window = settings.checkpoint_every.saturating_mul(rng.between(2, 4));
     settings.keep_bytes = rng.between(384 << 10, 1 << 20);
-    settings.snapshot_every_bytes = rng.between(48 << 10, 256 << 10);
+    settings.snapshot_every_bytes = rng.between(128 << 10, 512 << 10);
     settings
 }
 

@@ -6,25 +6,14 @@ fn restored(snapshot: &Snapshot) -> BucketMap {
 }
 
 fn contents(map: &BucketMap) -> Vec<(Vec<u8>, Vec<u8>)> {
-    map.scan(b"", None)
-        .map(|(k, v)| (k.to_vec(), v.to_vec()))
-        .collect()
+    map.scan(b"", None).map(|(k, v)| (k.to_vec(), v.to_vec())).collect()
 }
 
 /// Where a key lies is part of every state digest.
 #[test]
 fn the_hash_of_keys_is_pinned() {
-    let buckets: Vec<usize> = [
-        b"" as &[u8],
-        b"a",
-        b"12345678",
-        b"123456789",
-        &[0; 8],
-        &[0; 9],
-        &[0; 16],
-    ]
-    .map(bucket_of)
-    .to_vec();
+    let buckets: Vec<usize> =
+        [b"" as &[u8], b"a", b"12345678", b"123456789", &[0; 8], &[0; 9], &[0; 16]].map(bucket_of).to_vec();
     assert_eq!(buckets, [0, 497, 829, 3086, 3361, 877, 3399], "{buckets:?}");
 }
 
@@ -35,10 +24,7 @@ fn usual_keys_spread_evenly() {
         counts[bucket_of(format!("key-{i:08}").as_bytes())] += 1;
     }
     let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
-    assert!(
-        (50..=100).contains(least) && (100..=150).contains(most),
-        "{least}..{most} around 100"
-    );
+    assert!((50..=100).contains(least) && (100..=150).contains(most), "{least}..{most} around 100");
 }
 
 proptest! {
@@ -110,16 +96,11 @@ fn one_write_changes_one_chunk() {
     let before = map.snapshot();
     map.insert(b"key77", b"other");
     let after = map.snapshot();
-    let changed: Vec<usize> = (0..BUCKETS)
-        .filter(|i| before.digests()[*i] != after.digests()[*i])
-        .collect();
+    let changed: Vec<usize> = (0..BUCKETS).filter(|i| before.digests()[*i] != after.digests()[*i]).collect();
     assert_eq!(changed, [bucket_of(b"key77")]);
     let mut chunk = Vec::new();
     assert!(after.encode(changed[0], &mut chunk));
-    assert_eq!(
-        Digest::of(quorate_types::digest::context::BUCKET, &chunk),
-        after.digests()[changed[0]]
-    );
+    assert_eq!(Digest::of(quorate_types::digest::context::BUCKET, &chunk), after.digests()[changed[0]]);
     assert!(!after.encode(BUCKETS, &mut chunk), "there is no such chunk");
 }
 
@@ -132,11 +113,7 @@ fn a_value_of_the_same_length_is_overwritten_in_place() {
     assert_eq!(map.get(b"key").unwrap().as_ptr(), place);
     let snapshot = map.snapshot();
     map.insert(b"key", b"beyond");
-    assert_ne!(
-        map.get(b"key").unwrap().as_ptr(),
-        place,
-        "the snapshot still has the old value"
-    );
+    assert_ne!(map.get(b"key").unwrap().as_ptr(), place, "the snapshot still has the old value");
     assert_eq!(restored(&snapshot).get(b"key"), Some(b"behind" as &[u8]));
 }
 
@@ -168,9 +145,6 @@ fn refuses_chunks_that_are_not_a_map() {
     let long = restore(&|chunks| chunks[a][..4].copy_from_slice(&[255; 4]));
     assert_eq!(long, Some(RestoreError::Malformed(DecodeError::Truncated)));
     for cut in 1..chunks[a].len() {
-        assert!(
-            restore(&|chunks| chunks[a].truncate(cut)).is_some(),
-            "cut at {cut}"
-        );
+        assert!(restore(&|chunks| chunks[a].truncate(cut)).is_some(), "cut at {cut}");
     }
 }

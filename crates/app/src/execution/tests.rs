@@ -75,10 +75,7 @@ fn genesis() -> Genesis {
         f: 1,
         members: vec![],
         client_auth: ClientAuth::None,
-        bodies: BodyLimits {
-            reply_bytes_max: 1_000,
-            ..BodyLimits::default()
-        },
+        bodies: BodyLimits { reply_bytes_max: 1_000, ..BodyLimits::default() },
         client_window: 10,
         clients_max: 3,
         checkpoint_every: 4,
@@ -128,12 +125,7 @@ fn block(height: Height, time_ns: u64, bundles: Vec<Arc<Bundle>>) -> FullBlock {
         payload: PayloadId::ZERO,
         extra: Digest::ZERO,
     };
-    FullBlock {
-        height,
-        id: block.id(),
-        block: Some(block),
-        bundles,
-    }
+    FullBlock { height, id: block.id(), block: Some(block), bundles }
 }
 
 /// Executes the next block; clocks of the leaders advance by a millisecond.
@@ -170,9 +162,7 @@ fn done(results: &[&str]) -> Outcome {
 
 fn restored(genesis: &Genesis, snapshot: &Snapshot) -> Execution {
     let mut execution = execution_of(genesis);
-    execution
-        .restore(snapshot.header(), &mut snapshot.chunks())
-        .unwrap();
+    execution.restore(snapshot.header(), &mut snapshot.chunks()).unwrap();
     execution
 }
 
@@ -182,17 +172,11 @@ fn the_first_bundle_of_a_number_wins_and_runs_once() {
     let session = session_of(execution, ALICE, 5);
     let first = ask(ALICE, session, 1, &["a", ""]);
     let executed = next(execution, &[&first]);
-    assert_eq!(
-        (outcomes(&executed), executed.fresh()),
-        (vec![done(&["a", ""])], 2)
-    );
+    assert_eq!((outcomes(&executed), executed.fresh()), (vec![done(&["a", ""])], 2));
     let state = execution.application.digest();
     let again = next(execution, &[&first, &first]);
     assert_eq!((outcomes(&again), again.fresh()), (vec![done(&["a", ""]); 2], 0));
-    assert_eq!(
-        run(execution, &ask(ALICE, session, 1, &["b"])),
-        Outcome::Superseded
-    );
+    assert_eq!(run(execution, &ask(ALICE, session, 1, &["b"])), Outcome::Superseded);
     assert_eq!(execution.application.digest(), state);
 }
 
@@ -202,44 +186,22 @@ fn only_the_owner_speaks_in_a_session() {
     let session = session_of(execution, ALICE, 5);
     let state = execution.application.digest();
     assert_eq!(run(execution, &ask(BOB, session, 1, &["b"])), Outcome::NoSession);
-    let elsewhere = SessionId {
-        height: Height(77),
-        index: 0,
-    };
-    assert_eq!(
-        run(execution, &ask(ALICE, elsewhere, 1, &["a"])),
-        Outcome::NoSession
-    );
+    let elsewhere = SessionId { height: Height(77), index: 0 };
+    assert_eq!(run(execution, &ask(ALICE, elsewhere, 1, &["a"])), Outcome::NoSession);
     assert_eq!(run(execution, &open(STRANGER, 1)), Outcome::NotRegistered);
     assert_eq!(execution.application.digest(), state);
     assert_eq!(execution.opened(&STRANGER, BundleNo(1)), None);
-    assert!(
-        !execution.executed(session, BundleNo(1)),
-        "Bob has used up nothing"
-    );
+    assert!(!execution.executed(session, BundleNo(1)), "Bob has used up nothing");
 }
 
 #[test]
 fn a_nonce_names_one_session() {
     let execution = &mut execution_of(&genesis());
-    let executed = next(
-        execution,
-        &[&open(ALICE, 5), &open(BOB, 5), &open(ALICE, 5), &open(ALICE, 6)],
-    );
-    let id = |index| SessionId {
-        height: Height(1),
-        index,
-    };
+    let executed = next(execution, &[&open(ALICE, 5), &open(BOB, 5), &open(ALICE, 5), &open(ALICE, 6)]);
+    let id = |index| SessionId { height: Height(1), index };
     let expected = [0, 1, 0, 3].map(|index| Outcome::Opened(id(index)));
     assert_eq!(outcomes(&executed), expected);
-    assert_eq!(
-        executed
-            .bundles
-            .iter()
-            .map(|bundle| bundle.applied)
-            .collect::<Vec<_>>(),
-        [1, 1, 0, 1]
-    );
+    assert_eq!(executed.bundles.iter().map(|bundle| bundle.applied).collect::<Vec<_>>(), [1, 1, 0, 1]);
     assert_eq!(execution.opened(&ALICE, BundleNo(6)), Some(id(3)));
     assert_eq!(run(execution, &open(BOB, 5)), Outcome::Opened(id(1)));
 }
@@ -259,10 +221,7 @@ fn the_window_has_edges() {
     assert_eq!(ask(12), done(&["x"]), "two further, after 1 and 2");
     assert_eq!(ask(13), Outcome::OutOfWindow);
     let view = execution.session(session).unwrap();
-    assert_eq!(
-        (view.owner, view.floor, view.ceiling),
-        (ALICE, BundleNo(2), BundleNo(12))
-    );
+    assert_eq!((view.owner, view.floor, view.ceiling), (ALICE, BundleNo(2), BundleNo(12)));
 }
 
 #[test]
@@ -274,10 +233,7 @@ fn the_least_recently_executed_session_goes_first() {
     run(execution, &ask(ALICE, a, 1, &["x"]));
     // A duplicate executes nothing and so does not keep a session alive; nor does the same nonce again.
     run(execution, &open(BOB, 1));
-    let executed = next(
-        execution,
-        &[&open(BOB, 2), &ask(BOB, b, 1, &["x"]), &ask(ALICE, c, 1, &["x"])],
-    );
+    let executed = next(execution, &[&open(BOB, 2), &ask(BOB, b, 1, &["x"]), &ask(ALICE, c, 1, &["x"])]);
     assert_eq!(executed.evicted, [b]);
     assert_eq!(outcomes(&executed)[1..], [Outcome::NoSession, done(&["x"])]);
     assert_eq!(execution.opened(&BOB, BundleNo(1)), None);
@@ -289,10 +245,7 @@ fn the_least_recently_executed_session_goes_first() {
 
 #[test]
 fn a_client_with_too_many_sessions_loses_its_own() {
-    let execution = &mut execution_of(&Genesis {
-        clients_max: 10_000,
-        ..genesis()
-    });
+    let execution = &mut execution_of(&Genesis { clients_max: 10_000, ..genesis() });
     let bobs = session_of(execution, BOB, 1);
     let first = session_of(execution, ALICE, 1);
     let second = session_of(execution, ALICE, 2);
@@ -323,11 +276,7 @@ fn the_admin_registers_keys() {
     assert!(matches!(outcomes[1], Outcome::Opened(_)), "at once");
     assert_eq!(outcomes[2], outcomes[0], "a duplicate");
     assert_eq!(executed.fresh(), 3 + 1);
-    assert_eq!(
-        run(execution, &ask(ALICE, alice, 1, &["x"])),
-        Outcome::Superseded,
-        "the number is used up"
-    );
+    assert_eq!(run(execution, &ask(ALICE, alice, 1, &["x"])), Outcome::Superseded, "the number is used up");
 }
 
 #[test]
@@ -342,16 +291,9 @@ fn registered_keys_are_bounded() {
         (0..count).map(key).collect()
     };
     let max = quorate_types::limits::KEYS_MAX;
-    assert_eq!(
-        sessions.register(&keys(0, max - 1)),
-        Some(u32::try_from(max).unwrap() - 1)
-    );
+    assert_eq!(sessions.register(&keys(0, max - 1)), Some(u32::try_from(max).unwrap() - 1));
     assert_eq!(sessions.register(&keys(1 << 24, 2)), None, "no room for both");
-    assert_eq!(
-        sessions.register(&keys(0, REGISTER_KEYS_MAX)),
-        Some(0),
-        "known ones need no room"
-    );
+    assert_eq!(sessions.register(&keys(0, REGISTER_KEYS_MAX)), Some(0), "known ones need no room");
     assert_eq!(sessions.register(&keys(1 << 24, 1)), Some(1));
     assert_eq!(sessions.register(&keys(1 << 25, 1)), None);
 }
@@ -361,35 +303,17 @@ fn results_that_are_too_large_change_the_state_all_the_same() {
     let execution = &mut execution_of(&genesis());
     let session = session_of(execution, ALICE, 1);
     // 5 bytes before the results and 4 before each.
-    assert!(matches!(
-        run(execution, &ask(ALICE, session, 1, &["991 bytes"])),
-        Outcome::Done(_)
-    ));
+    assert!(matches!(run(execution, &ask(ALICE, session, 1, &["991 bytes"])), Outcome::Done(_)));
     let too_large = ask(ALICE, session, 2, &["992 bytes", "after"]);
     let executed = next(execution, &[&too_large]);
-    assert_eq!(
-        (outcomes(&executed), executed.fresh()),
-        (vec![Outcome::TooLarge], 2)
-    );
+    assert_eq!((outcomes(&executed), executed.fresh()), (vec![Outcome::TooLarge], 2));
     let in_sum = ask(ALICE, session, 3, &["500 bytes", "500 bytes", "1 bytes"]);
     assert_eq!(run(execution, &in_sum), Outcome::TooLarge);
-    assert_eq!(
-        run(execution, &too_large),
-        Outcome::TooLarge,
-        "kept like any outcome"
-    );
+    assert_eq!(run(execution, &too_large), Outcome::TooLarge, "kept like any outcome");
     let snapshot = execution.application.snapshot();
     let log = snapshot.chunks().next().unwrap();
-    let applied = |text: &str| {
-        log.windows(text.len())
-            .filter(|at| *at == text.as_bytes())
-            .count()
-    };
-    assert_eq!(
-        (applied("after"), applied("1 bytes")),
-        (1, 2),
-        "one of them inside 991"
-    );
+    let applied = |text: &str| log.windows(text.len()).filter(|at| *at == text.as_bytes()).count();
+    assert_eq!((applied("after"), applied("1 bytes")), (1, 2), "one of them inside 991");
 }
 
 /// The last outcomes are kept; what a client asks again beyond them was executed, and stays so.
@@ -409,22 +333,14 @@ fn old_outcomes_are_forgotten_and_never_executed_again() {
     let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
     run(execution, &bundle(BundleKind::Register, ADMIN, admin, 1, &keys));
     for i in 0..8 {
-        let opens: Vec<_> = (0..200)
-            .map(|nonce| open(PublicKey([100 + i; 32]), nonce))
-            .collect();
+        let opens: Vec<_> = (0..200).map(|nonce| open(PublicKey([100 + i; 32]), nonce)).collect();
         next(execution, &opens.iter().collect::<Vec<_>>());
     }
     let session = session_of(execution, ALICE, 1);
     let large = ask(ALICE, session, 1, &[&format!("{KEPT_SESSION_BYTES_MIN} bytes")]);
     assert!(matches!(run(execution, &large), Outcome::Done(_)));
-    assert_eq!(
-        run(execution, &large),
-        Outcome::Forgotten,
-        "larger than the whole share"
-    );
-    let bundles: Vec<_> = (2..=41)
-        .map(|number| ask(ALICE, session, number, &["863 bytes"]))
-        .collect();
+    assert_eq!(run(execution, &large), Outcome::Forgotten, "larger than the whole share");
+    let bundles: Vec<_> = (2..=41).map(|number| ask(ALICE, session, number, &["863 bytes"])).collect();
     // 863 + 9 + 128 bytes each: the share holds the last 16.
     let late = ask(ALICE, session, 50, &["863 bytes"]);
     for bundle in bundles.iter().chain([&late]) {
@@ -442,21 +358,15 @@ fn old_outcomes_are_forgotten_and_never_executed_again() {
     );
     assert_eq!(execution.application.digest(), state);
     assert!(execution.executed(session, BundleNo(2)) && execution.kept(session, BundleNo(2)).is_none());
-    assert_eq!(
-        execution.kept(session, BundleNo(50)).map(|kept| kept.bundle),
-        Some(late.digest())
-    );
+    assert_eq!(execution.kept(session, BundleNo(50)).map(|kept| kept.bundle), Some(late.digest()));
 }
 
 #[test]
 fn a_height_is_executed_once() {
     let execution = &mut execution_of(&genesis());
     let session = session_of(execution, ALICE, 1);
-    let bundles = vec![
-        ask(ALICE, session, 1, &["a"]),
-        ask(ALICE, session, 99, &["out of window"]),
-        open(ALICE, 1),
-    ];
+    let bundles =
+        vec![ask(ALICE, session, 1, &["a"]), ask(ALICE, session, 99, &["out of window"]), open(ALICE, 1)];
     let block = block(Height(2), 1, bundles);
     let first = execution.execute(&block);
     for _ in 0..2 {
@@ -466,11 +376,7 @@ fn a_height_is_executed_once() {
     let again = execution.execute(&block);
     assert_eq!(execution.digest(), state);
     assert_eq!((again.height, again.fresh(), again.state), (Height(2), 0, None));
-    assert_eq!(
-        outcomes(&again),
-        [outcomes(&first)[0].clone(), outcomes(&first)[2].clone()],
-        "what is known"
-    );
+    assert_eq!(outcomes(&again), [outcomes(&first)[0].clone(), outcomes(&first)[2].clone()], "what is known");
     let checkpoint = execution.execute(&FullBlock::null(Height(4)));
     assert_eq!(checkpoint.state, Some(state), "nothing was executed since");
 }
@@ -493,26 +399,12 @@ fn time_never_stands_still_and_never_jumps() {
     };
     let times = [start, start, 0, start + 50, u64::MAX, u64::MAX, start].map(&mut at);
     let late = start + 50 + step;
-    assert_eq!(
-        times,
-        [
-            start,
-            start + 1,
-            start + 2,
-            start + 50,
-            late,
-            late + step,
-            late + step + 1
-        ]
-    );
+    assert_eq!(times, [start, start + 1, start + 2, start + 50, late, late + step, late + step + 1]);
     execution.execute(&FullBlock::null(execution.height.next()));
     assert_eq!(execution.time_ns, times[6], "a null block has no time");
     let execution = &mut execution_of(&genesis());
     execution.execute(&block(Height(1), u64::MAX, vec![]));
-    assert_eq!(
-        execution.time_ns, TIME_START_NS_MAX,
-        "a lying first leader cannot use up the clock"
-    );
+    assert_eq!(execution.time_ns, TIME_START_NS_MAX, "a lying first leader cannot use up the clock");
 }
 
 #[test]
@@ -540,10 +432,7 @@ fn a_snapshot_is_the_state() {
     let execution = &mut execution_of(&genesis);
     let admin = session_of(execution, ADMIN, 1);
     let alice = session_of(execution, ALICE, 1);
-    run(
-        execution,
-        &bundle(BundleKind::Register, ADMIN, admin, 1, &[&STRANGER.0]),
-    );
+    run(execution, &bundle(BundleKind::Register, ADMIN, admin, 1, &[&STRANGER.0]));
     for number in [1, 2, 5] {
         run(execution, &ask(ALICE, alice, number, &["x"]));
     }
@@ -576,9 +465,7 @@ fn damaged_snapshots_are_refused() {
     let snapshot = execution.snapshot();
     let chunks: Vec<Vec<u8>> = snapshot.chunks().collect();
     let restore = |header: &[u8], chunks: Vec<Vec<u8>>| {
-        execution_of(&genesis)
-            .restore(header, &mut chunks.into_iter())
-            .err()
+        execution_of(&genesis).restore(header, &mut chunks.into_iter()).err()
     };
     let header = snapshot.header().to_vec();
     assert_eq!(restore(&header, chunks.clone()), None);
@@ -587,19 +474,13 @@ fn damaged_snapshots_are_refused() {
         let mut bad = header.clone();
         bad[at] ^= 1;
         assert!(restore(&bad, chunks.clone()).is_some(), "byte {at} of the header");
-        assert!(
-            restore(&header[..at], chunks.clone()).is_some(),
-            "header cut at {at}"
-        );
+        assert!(restore(&header[..at], chunks.clone()).is_some(), "header cut at {at}");
     }
     for (i, chunk) in chunks.iter().enumerate().filter(|(_, chunk)| chunk.len() > 4) {
         let mut damaged = chunks.clone();
         for at in 0..chunk.len() {
             damaged[i][at] ^= 1;
-            assert!(
-                restore(&header, damaged.clone()).is_some(),
-                "byte {at} of chunk {i}"
-            );
+            assert!(restore(&header, damaged.clone()).is_some(), "byte {at} of chunk {i}");
             damaged[i][at] ^= 1;
         }
     }
@@ -609,14 +490,9 @@ fn damaged_snapshots_are_refused() {
     let mut long = chunks;
     long.push(vec![]);
     assert_eq!(restore(&header, long), Some(RestoreError::Surplus));
-    let mut kv = Execution::new(
-        &Genesis {
-            application: "kv 1".to_owned(),
-            ..genesis.clone()
-        },
-        Box::new(Kv::new()),
-    )
-    .unwrap();
+    let mut kv =
+        Execution::new(&Genesis { application: "kv 1".to_owned(), ..genesis.clone() }, Box::new(Kv::new()))
+            .unwrap();
     assert!(matches!(
         kv.restore(&header, &mut snapshot.chunks()),
         Err(RestoreError::WrongApplication { .. })
@@ -626,33 +502,19 @@ fn damaged_snapshots_are_refused() {
 #[test]
 fn genesis_names_the_application() {
     let error = Execution::new(&genesis(), Box::new(Kv::new())).unwrap_err();
-    assert_eq!(
-        (error.expected.as_str(), error.found.as_str()),
-        ("recorder 3", "kv 1")
-    );
+    assert_eq!((error.expected.as_str(), error.found.as_str()), ("recorder 3", "kv 1"));
 }
 
 #[test]
 fn the_store_is_executed_and_queried() {
-    let genesis = Genesis {
-        application: "kv 1".to_owned(),
-        bodies: BodyLimits::default(),
-        ..genesis()
-    };
+    let genesis = Genesis { application: "kv 1".to_owned(), bodies: BodyLimits::default(), ..genesis() };
     let execution = &mut Execution::new(&genesis, Box::new(Kv::new())).unwrap();
     let session = session_of(execution, ALICE, 1);
-    let put = KvOp::Put {
-        key: b"k",
-        value: b"v",
-    }
-    .to_bytes();
+    let put = KvOp::Put { key: b"k", value: b"v" }.to_bytes();
     let get = KvOp::Get { key: b"k" }.to_bytes();
     let bundle = bundle(BundleKind::Requests, ALICE, session, 1, &[&put, &get, b"\xff"]);
-    let results = [
-        KvResult::Done,
-        KvResult::Value(b"v".to_vec()),
-        KvResult::Error(crate::kv::KvError::Malformed),
-    ];
+    let results =
+        [KvResult::Done, KvResult::Value(b"v".to_vec()), KvResult::Error(crate::kv::KvError::Malformed)];
     let results = results.map(|result| result.to_bytes()).to_vec();
     assert_eq!(run(execution, &bundle), Outcome::Done(results));
     let mut reply = Vec::new();
@@ -663,29 +525,17 @@ fn the_store_is_executed_and_queried() {
 /// One long result does not cost the bundle its others: the application is told how much room is left.
 #[test]
 fn operations_hear_how_much_room_the_reply_has() {
-    let mut genesis = Genesis {
-        application: "kv 1".to_owned(),
-        ..genesis()
-    };
+    let mut genesis = Genesis { application: "kv 1".to_owned(), ..genesis() };
     genesis.bodies.reply_bytes_max = 1_000;
     let execution = &mut Execution::new(&genesis, Box::new(Kv::new())).unwrap();
     let session = session_of(execution, ALICE, 1);
-    let echo = |reply_bytes| {
-        KvOp::Echo {
-            reply_bytes,
-            padding: b"",
-        }
-        .to_bytes()
-    };
+    let echo = |reply_bytes| KvOp::Echo { reply_bytes, padding: b"" }.to_bytes();
     // Before the third: 5 bytes, and 4 before each of the results, of which the second is an error of 2 bytes.
     let left = 1_000 - 5 - (4 + 600) - (4 + 2) - 4;
     let requests = [echo(600), echo(600), echo(left)];
     let requests: Vec<&[u8]> = requests.iter().map(|request| &request[..]).collect();
-    let results = [
-        KvResult::Padding(600),
-        KvResult::Error(crate::kv::KvError::NoRoom),
-        KvResult::Padding(left),
-    ];
+    let results =
+        [KvResult::Padding(600), KvResult::Error(crate::kv::KvError::NoRoom), KvResult::Padding(left)];
     let results = results.map(|result| result.to_bytes()).to_vec();
     let bundle = bundle(BundleKind::Requests, ALICE, session, 1, &requests);
     assert_eq!(run(execution, &bundle), Outcome::Done(results));

@@ -36,11 +36,7 @@ fn puts_gets_and_deletes() {
     assert_eq!(run(&mut store, &put(b"k", b"v")), KvResult::Done);
     assert_eq!(run(&mut store, &get(b"k")), KvResult::Value(b"v".to_vec()));
     assert_eq!(run(&mut store, &put(b"k", b"")), KvResult::Done);
-    assert_eq!(
-        run(&mut store, &get(b"k")),
-        KvResult::Value(vec![]),
-        "empty is not absent"
-    );
+    assert_eq!(run(&mut store, &get(b"k")), KvResult::Value(vec![]), "empty is not absent");
     assert_eq!(run(&mut store, &KvOp::Delete { key: b"k" }), KvResult::Done);
     assert_eq!(run(&mut store, &KvOp::Delete { key: b"k" }), KvResult::Absent);
     assert_eq!(run(&mut store, &get(b"k")), KvResult::Absent);
@@ -49,11 +45,7 @@ fn puts_gets_and_deletes() {
 #[test]
 fn compare_and_swap_changes_only_what_was_expected() {
     let mut store = Kv::new();
-    let cas = |expect, value| KvOp::CompareAndSwap {
-        key: b"k",
-        expect,
-        value,
-    };
+    let cas = |expect, value| KvOp::CompareAndSwap { key: b"k", expect, value };
     for (op, result, then) in [
         (cas(Some(b"a"), b"x"), KvResult::Mismatch, None),
         (cas(None, b"a"), KvResult::Done, Some(b"a")),
@@ -62,11 +54,7 @@ fn compare_and_swap_changes_only_what_was_expected() {
         (cas(Some(b"a"), b"c"), KvResult::Mismatch, Some(b"b")),
     ] {
         assert_eq!(run(&mut store, &op), result, "{op:?}");
-        assert_eq!(
-            store.map.get(b"k"),
-            then.map(|v: &[u8; 1]| &v[..]),
-            "after {op:?}"
-        );
+        assert_eq!(store.map.get(b"k"), then.map(|v: &[u8; 1]| &v[..]), "after {op:?}");
     }
 }
 
@@ -87,11 +75,7 @@ fn increments_decimal_text() {
     ] {
         run(&mut store, &put(b"n", value.as_bytes()));
         assert_eq!(run(&mut store, &incr(by)), KvResult::Error(error), "{value:?}");
-        assert_eq!(
-            run(&mut store, &get(b"n")),
-            KvResult::Value(value.as_bytes().to_vec()),
-            "unchanged"
-        );
+        assert_eq!(run(&mut store, &get(b"n")), KvResult::Value(value.as_bytes().to_vec()), "unchanged");
     }
     store.map.insert(b"n", &[0xff, 0xfe]);
     assert_eq!(run(&mut store, &incr(1)), KvResult::Error(KvError::NotANumber));
@@ -100,11 +84,7 @@ fn increments_decimal_text() {
 fn scan_all(store: &mut Kv, from: &[u8], to: Option<&[u8]>, limit: u32, room: usize) -> Vec<Vec<u8>> {
     let (mut from, mut keys) = (from.to_vec(), Vec::new());
     loop {
-        let op = KvOp::Scan {
-            from: &from,
-            to,
-            limit,
-        };
+        let op = KvOp::Scan { from: &from, to, limit };
         let (result, bytes) = run_in(store, room, &op);
         assert!(bytes <= room, "{bytes} in {room}");
         let KvResult::Entries { entries, more } = result else {
@@ -128,33 +108,15 @@ fn scans_in_order_page_by_page() {
     }
     for (limit, room) in [(u32::MAX, 1 << 20), (u32::MAX, 100), (7, 1 << 20), (1_000, 4_096)] {
         let room_enough = limit.min(SCAN_ENTRIES_MAX);
-        assert_eq!(
-            scan_all(&mut store, b"", None, room_enough, room),
-            keys,
-            "{limit} {room}"
-        );
+        assert_eq!(scan_all(&mut store, b"", None, room_enough, room), keys, "{limit} {room}");
     }
     let prefix = b"k0001";
     let end = prefix_end(prefix);
-    assert_eq!(
-        scan_all(&mut store, prefix, end.as_deref(), 3, 1_000),
-        keys[10..20]
-    );
-    let empty = KvResult::Entries {
-        entries: vec![],
-        more: false,
-    };
-    let backwards = KvOp::Scan {
-        from: b"z",
-        to: Some(b"a"),
-        limit: 9,
-    };
+    assert_eq!(scan_all(&mut store, prefix, end.as_deref(), 3, 1_000), keys[10..20]);
+    let empty = KvResult::Entries { entries: vec![], more: false };
+    let backwards = KvOp::Scan { from: b"z", to: Some(b"a"), limit: 9 };
     assert_eq!(run(&mut store, &backwards), empty);
-    let unlimited = KvOp::Scan {
-        from: b"",
-        to: None,
-        limit: u32::MAX,
-    };
+    let unlimited = KvOp::Scan { from: b"", to: None, limit: u32::MAX };
     let KvResult::Entries { entries, more } = run(&mut store, &unlimited) else {
         panic!("no entries");
     };
@@ -179,39 +141,19 @@ fn ends_of_prefixes() {
 fn long_results_keep_within_their_room() {
     let mut store = Kv::new();
     run(&mut store, &put(b"key", &[1; 100]));
-    let scan = KvOp::Scan {
-        from: b"",
-        to: None,
-        limit: 5,
-    };
-    let echo = KvOp::Echo {
-        reply_bytes: 101,
-        padding: b"xyz",
-    };
+    let scan = KvOp::Scan { from: b"", to: None, limit: 5 };
+    let echo = KvOp::Echo { reply_bytes: 101, padding: b"xyz" };
     for (op, exactly) in [(get(b"key"), 101), (scan, 6 + 8 + 3 + 100), (echo, 101)] {
         assert_eq!(run_in(&mut store, exactly, &op).1, exactly, "{op:?}");
         for room in 0..exactly {
             let (result, bytes) = run_in(&mut store, room, &op);
-            assert_eq!(
-                (result, bytes),
-                (KvResult::Error(KvError::NoRoom), 2),
-                "{op:?} in {room}"
-            );
+            assert_eq!((result, bytes), (KvResult::Error(KvError::NoRoom), 2), "{op:?} in {room}");
         }
     }
-    let unreasonable = KvOp::Echo {
-        reply_bytes: u32::MAX,
-        padding: b"",
-    };
-    assert_eq!(
-        run_in(&mut store, usize::MAX, &unreasonable).0,
-        KvResult::Error(KvError::NoRoom)
-    );
+    let unreasonable = KvOp::Echo { reply_bytes: u32::MAX, padding: b"" };
+    assert_eq!(run_in(&mut store, usize::MAX, &unreasonable).0, KvResult::Error(KvError::NoRoom));
     for bytes in [0, 1, 4_096] {
-        let op = KvOp::Echo {
-            reply_bytes: bytes,
-            padding: b"",
-        };
+        let op = KvOp::Echo { reply_bytes: bytes, padding: b"" };
         assert_eq!(run(&mut store, &op), KvResult::Padding(bytes));
     }
 }
@@ -227,17 +169,8 @@ fn queries_read_and_never_write() {
         KvResult::from_bytes(&reply).unwrap()
     };
     assert_eq!(query(&get(b"k")), KvResult::Value(b"v".to_vec()));
-    let cas = KvOp::CompareAndSwap {
-        key: b"k",
-        expect: None,
-        value: b"",
-    };
-    for op in [
-        put(b"k", b"w"),
-        KvOp::Delete { key: b"k" },
-        cas,
-        KvOp::Increment { key: b"k", by: 1 },
-    ] {
+    let cas = KvOp::CompareAndSwap { key: b"k", expect: None, value: b"" };
+    for op in [put(b"k", b"w"), KvOp::Delete { key: b"k" }, cas, KvOp::Increment { key: b"k", by: 1 }] {
         assert_eq!(query(&op), KvResult::Error(KvError::NotAQuery));
     }
     assert_eq!(store.digest(), before);
@@ -248,10 +181,7 @@ fn long_keys_are_refused() {
     let mut store = Kv::new();
     let (longest, too_long) = (vec![7; KEY_BYTES_MAX], vec![7; KEY_BYTES_MAX + 1]);
     assert_eq!(run(&mut store, &put(&longest, b"")), KvResult::Done);
-    assert_eq!(
-        run(&mut store, &put(&too_long, b"")),
-        KvResult::Error(KvError::Malformed)
-    );
+    assert_eq!(run(&mut store, &put(&too_long, b"")), KvResult::Error(KvError::Malformed));
 }
 
 #[test]
@@ -263,10 +193,7 @@ fn results_round_trip() {
         KvResult::Absent,
         KvResult::Mismatch,
         KvResult::Number(i64::MIN),
-        KvResult::Entries {
-            entries: vec![(b"k".to_vec(), b"v".to_vec())],
-            more: true,
-        },
+        KvResult::Entries { entries: vec![(b"k".to_vec(), b"v".to_vec())], more: true },
         KvResult::Padding(0),
         KvResult::Padding(1),
         KvResult::Padding(9),
@@ -275,14 +202,8 @@ fn results_round_trip() {
     for result in results {
         assert_eq!(KvResult::from_bytes(&result.to_bytes()), Ok(result));
     }
-    assert_eq!(
-        KvResult::from_bytes(&[tag::PADDING, 1]),
-        Err(DecodeError::Value("padding"))
-    );
-    assert_eq!(
-        KvResult::from_bytes(&[tag::ERROR, 99]),
-        Err(DecodeError::Tag("error"))
-    );
+    assert_eq!(KvResult::from_bytes(&[tag::PADDING, 1]), Err(DecodeError::Value("padding")));
+    assert_eq!(KvResult::from_bytes(&[tag::ERROR, 99]), Err(DecodeError::Tag("error")));
 }
 
 fn any_op() -> impl Strategy<Value = Vec<u8>> {
@@ -293,21 +214,10 @@ fn any_op() -> impl Strategy<Value = Vec<u8>> {
             0 => put(key, value),
             1 => get(key),
             2 => KvOp::Delete { key },
-            3 => KvOp::CompareAndSwap {
-                key,
-                expect: b.as_deref(),
-                value,
-            },
+            3 => KvOp::CompareAndSwap { key, expect: b.as_deref(), value },
             4 => KvOp::Increment { key, by: n },
-            5 => KvOp::Scan {
-                from: key,
-                to: b.as_deref(),
-                limit: number,
-            },
-            _ => KvOp::Echo {
-                reply_bytes: number,
-                padding: value,
-            },
+            5 => KvOp::Scan { from: key, to: b.as_deref(), limit: number },
+            _ => KvOp::Echo { reply_bytes: number, padding: value },
         }
         .to_bytes()
     })

@@ -11,22 +11,12 @@ fn digest(sessions: &mut Sessions) -> Digest {
 
 fn outcome(bytes: usize) -> Kept {
     let outcome: Arc<[u8]> = Arc::from(Outcome::Done(vec![vec![7; bytes]]).to_bytes());
-    Kept {
-        bundle: BundleDigest::ZERO,
-        result: ReplyBundle::result_digest(&outcome),
-        outcome,
-    }
+    Kept { bundle: BundleDigest::ZERO, result: ReplyBundle::result_digest(&outcome), outcome }
 }
 
 #[test]
 fn the_share_of_a_session_depends_on_their_number() {
-    for (open, bytes) in [
-        (0, 2 << 20),
-        (1, 2 << 20),
-        (16, 1 << 20),
-        (1_000, 16_777),
-        (5_000, 16 << 10),
-    ] {
+    for (open, bytes) in [(0, 2 << 20), (1, 2 << 20), (16, 1 << 20), (1_000, 16_777), (5_000, 16 << 10)] {
         assert_eq!(allowance(open), bytes, "{open} sessions");
     }
 }
@@ -41,10 +31,7 @@ fn a_restored_replica_keeps_and_forgets_like_the_others() {
         let mut open: Vec<(SessionId, u64)> = Vec::new();
         for step in 0..400 {
             if rng.chance(50_000) || open.is_empty() {
-                let id = SessionId {
-                    height: Height(step),
-                    index: 0,
-                };
+                let id = SessionId { height: Height(step), index: 0 };
                 let (mut gone, mut also_gone) = (Vec::new(), Vec::new());
                 let client = PublicKey([u8::try_from(rng.below(3)).unwrap(); 32]);
                 sessions.open(client, BundleNo(step), id, &mut gone);
@@ -73,9 +60,7 @@ fn a_restored_replica_keeps_and_forgets_like_the_others() {
         for (id, last) in open {
             assert_eq!(sessions.view(id), twin.view(id));
             let kept = |sessions: &Sessions| -> Vec<bool> {
-                (1..=last)
-                    .map(|number| sessions.kept(id, BundleNo(number)).is_some())
-                    .collect()
+                (1..=last).map(|number| sessions.kept(id, BundleNo(number)).is_some()).collect()
             };
             assert_eq!(kept(&sessions), kept(&twin), "seed {seed}");
             let session = sessions.get(id).unwrap();

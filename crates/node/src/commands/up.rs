@@ -237,3 +237,70 @@ impl Up {
         Err(Failure::run("no node runs any more"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::processes::tests::program;
+    use crate::testnet::node_folder;
+    use quorate_types::ReplicaId;
+    use std::fs;
+    use tempfile::TempDir;
+
+    /// A node finds its address taken as often as there are lines in `taken`, then serves.
+    const DOES: &str = "cd \"$(dirname \"$3\")\"\n\
+        if [ -s taken ]; then sed -i 1d taken; echo taken 127.0.0.1:7; exit 2; fi\n\
+        echo ready; [ -p pipe ] || mkfifo pipe; exec cat pipe\n";
+
+    fn up(taken: u32) -> (TempDir, Up) {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("cluster");
+        let plan = Plan {
+            entry: quorate_protocols::find("pbft").unwrap(),
+            addresses: free_addresses(4).unwrap(),
+            client_auth: ClientAuth::Signature,
+            link_auth: LinkAuth::Tls,
+            durability: Durability::Fsync,
+        };
+        let testnet = Testnet::create(&dir, &plan).unwrap();
+        for id in testnet.cluster.ids() {
+            fs::write(node_folder(&dir, id).join("does"), DOES).unwrap();
+        }
+        let lines = "x\n".repeat(usize::try_from(taken).unwrap());
+        fs::write(node_folder(&dir, ReplicaId(2)).join("taken"), lines).unwrap();
+        let cluster = testnet.cluster.clone();
+        let processes = Processes::new(program(folder.path()), &dir, cluster.ids(), false);
+        (folder, Up { cluster, processes, new: Some(testnet), moves: 0 })
+    }
+
+    #[test]
+    fn a_new_cluster_moves_away_from_taken_ports() {
+        let (folder, mut up) = up(2);
+        let before = up.cluster.clone();
+        assert!(up.start().unwrap());
+        assert_eq!((up.moves, up.processes.running()), (2, 4));
+        let after = ClusterConfig::load(&folder.path().join("cluster").join(CLUSTER_FILE)).unwrap();
+        assert_eq!(after.cluster_id(), before.cluster_id());
+        assert_ne!(after.replicas, before.replicas);
+        for id in after.ids() {
+            let node = NodeConfig::load(&node_file(&folder.path().join("cluster"), id)).unwrap();
+            assert_eq!(node.listen_clients, after.replicas[id.index()].clients);
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_has_served_stays_where_it_is() {
+        let (_folder, mut up) = up(1);
+        up.new = None;
+        let failure = up.start().unwrap_err();
+        assert_eq!(failure.code(), 2);
+        assert!(failure.to_string().starts_with("127.0.0.1:7 is taken by another program"), "{failure}");
+    }
+
+    #[test]
+    fn it_does_not_move_for_ever() {
+        let (_folder, mut up) = up(1_000);
+        let failure = up.start().unwrap_err();
+        assert_eq!((failure.code(), up.moves), (1, MOVES_MAX + 1));
+    }
+}

@@ -42,7 +42,17 @@ impl Origin {
 
     /// A path that stands in the file: relative ones begin at the folder of the file.
     pub(super) fn resolve(&self, path: &Path) -> PathBuf {
-        self.file.parent().unwrap_or(Path::new("")).join(path)
+        let mut folder = self.file.parent().unwrap_or(Path::new("")).to_owned();
+        let mut rest = path;
+        // Shorter to read in messages. Behind a symbolic link `..` means something else.
+        while let Ok(shorter) = rest.strip_prefix("..")
+            && folder.file_name().is_some()
+            && !folder.is_symlink()
+        {
+            folder.pop();
+            rest = shorter;
+        }
+        folder.join(rest)
     }
 
     pub(super) fn add(&mut self, lines: BTreeMap<String, usize>) {

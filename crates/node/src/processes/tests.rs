@@ -11,16 +11,22 @@ struct Stage {
     processes: Processes,
 }
 
-/// Nodes that run these lines of shell. `$3` is the node's configuration file.
-fn stage(does: [&str; 3]) -> Stage {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("program");
+/// A program that does what the file `does` beside a node's configuration says. `$3` is the configuration.
+pub(crate) fn program(folder: &Path) -> PathBuf {
+    let program = folder.join("program");
     // Written by another process: a file that this one has open for writing cannot be executed by any child
     // that another test forks meanwhile.
     let text = "#!/bin/sh\n. \"$(dirname \"$3\")/does\"\n";
     let write = "printf %s \"$1\" > \"$2\" && chmod 700 \"$2\"";
     let status = Command::new("sh").args(["-c", write, "sh", text]).arg(&program).status().unwrap();
     assert!(status.success());
+    program
+}
+
+/// Nodes that run these lines of shell.
+fn stage(does: [&str; 3]) -> Stage {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path());
     for (id, does) in IDS.iter().zip(does) {
         let node = node_folder(folder.path(), *id);
         fs::create_dir(&node).unwrap();

@@ -88,8 +88,8 @@ impl Promises {
         self.checked = self.checked.saturating_add(1);
         self.buffer.clear();
         statement.encode(&mut self.buffer);
-        // One in 64 is looked up on the disk all the same: the oracle does not trust its own memory.
-        let recent = !self.checked.is_multiple_of(64) && find(&promised.tail, &self.buffer);
+        // One in 512 is looked up on the disk all the same: the oracle does not trust its own memory.
+        let recent = !self.checked.is_multiple_of(512) && find(&promised.tail, &self.buffer);
         if recent || on_disk() {
             Ok(())
         } else {

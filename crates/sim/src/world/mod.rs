@@ -43,7 +43,7 @@ enum Event {
     /// A client's connection to a replica came up or went down.
     Link { client: usize, replica: ReplicaId, state: LinkState },
     /// A frame that was held back leaves after all.
-    Leaves(Frame),
+    Leaves(Box<Frame>),
     /// Two replicas try to connect.
     Dial { pair: usize, attempt: u64 },
     /// A connection that was cut for too long breaks.
@@ -53,7 +53,7 @@ enum Event {
     /// A client does what is due.
     Client(usize, u64),
     /// Something that was planned.
-    Plan(Plan),
+    Plan(Box<Plan>),
     /// The oracles look at every replica.
     Look,
 }
@@ -287,7 +287,7 @@ impl World {
             Event::Breaks { pair, conn } => self.break_if_cut(pair, conn),
             Event::Turn(id, ticket) => self.turn_if_due(id, ticket),
             Event::Client(index, ticket) => self.client_if_due(index, ticket),
-            Event::Plan(plan) => self.carry_out(plan),
+            Event::Plan(plan) => self.carry_out(*plan),
             Event::Look => self.look(),
         }
     }
@@ -317,7 +317,7 @@ impl World {
 
     /// Plans something for later.
     pub fn plan(&mut self, at: Time, plan: Plan) {
-        self.queue.push(at.max(self.now), Class::Answer, Event::Plan(plan));
+        self.queue.push(at.max(self.now), Class::Answer, Event::Plan(Box::new(plan)));
     }
 
     /// A front comes now; the number that [`World::pass`] takes.

@@ -174,7 +174,9 @@ impl World {
         match verdict {
             Verdict::Pass => self.put_on_the_way(at, &frame),
             Verdict::Drop => {}
-            Verdict::Delay(span) => self.queue.push(at.plus(span), Class::Arrival, Event::Leaves(frame)),
+            Verdict::Delay(span) => {
+                self.queue.push(at.plus(span), Class::Arrival, Event::Leaves(Box::new(frame)))
+            }
             Verdict::Hold => self.held.push(frame),
             Verdict::Replace(body) => {
                 frame.content = self.kind_of(frame.frame_type, &body);

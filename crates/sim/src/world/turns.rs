@@ -82,7 +82,7 @@ impl World {
         let Some(seat) = self.seat(id).filter(|seat| seat.running.is_some()) else { return };
         if seat.busy_until > now {
             let plan = super::Plan::Crash(id, survives);
-            return self.queue.push(seat.busy_until, Class::Answer, Event::Plan(plan));
+            return self.queue.push(seat.busy_until, Class::Answer, Event::Plan(Box::new(plan)));
         }
         self.lose_power(id, survives);
     }

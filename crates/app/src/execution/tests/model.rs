@@ -25,11 +25,7 @@ impl Model {
         if owner == STRANGER {
             return Outcome::NotRegistered;
         }
-        if let Some(open) = self
-            .sessions
-            .iter()
-            .find(|s| s.owner == owner && s.nonce == nonce)
-        {
+        if let Some(open) = self.sessions.iter().find(|s| s.owner == owner && s.nonce == nonce) {
             return Outcome::Opened(open.id);
         }
         if self.sessions.len() == clients_max {
@@ -37,13 +33,7 @@ impl Model {
             self.evicted.push(self.sessions.remove(oldest).id);
         }
         self.steps += 1;
-        self.sessions.push(ModelSession {
-            id,
-            owner,
-            nonce,
-            executed: BTreeMap::new(),
-            last: self.steps,
-        });
+        self.sessions.push(ModelSession { id, owner, nonce, executed: BTreeMap::new(), last: self.steps });
         Outcome::Opened(id)
     }
 
@@ -54,25 +44,18 @@ impl Model {
         };
         let number = bundle.number().0;
         if let Some((digest, outcome)) = session.executed.get(&number) {
-            return if *digest == bundle.digest() {
-                outcome.clone()
-            } else {
-                Outcome::Superseded
-            };
+            return if *digest == bundle.digest() { outcome.clone() } else { Outcome::Superseded };
         }
         let floor = (1..).find(|n| !session.executed.contains_key(n)).unwrap() - 1;
         if number > floor + window {
             return Outcome::OutOfWindow;
         }
         let results: Vec<Vec<u8>> = bundle.requests().map(<[u8]>::to_vec).collect();
-        self.applied
-            .extend(results.iter().map(|op| (bundle.client(), op.clone())));
+        self.applied.extend(results.iter().map(|op| (bundle.client(), op.clone())));
         self.steps += 1;
         session.last = self.steps;
         let outcome = Outcome::Done(results);
-        session
-            .executed
-            .insert(number, (bundle.digest(), outcome.clone()));
+        session.executed.insert(number, (bundle.digest(), outcome.clone()));
         outcome
     }
 }
@@ -84,10 +67,7 @@ fn applied_by(execution: &mut Execution) -> Vec<(ClientId, Vec<u8>)> {
     while !reader.rest().is_empty() {
         let client = reader.bytes("client", 32).unwrap().try_into().unwrap();
         reader.take(16).unwrap();
-        applied.push((
-            PublicKey(client),
-            reader.bytes("op", usize::MAX).unwrap().to_vec(),
-        ));
+        applied.push((PublicKey(client), reader.bytes("op", usize::MAX).unwrap().to_vec()));
     }
     applied
 }
@@ -100,22 +80,10 @@ fn any_bundle(rng: &mut Rng, known: &[SessionId], past: &[Arc<Bundle>]) -> Arc<B
         1..4 if !past.is_empty() => Arc::clone(rng.pick(past).unwrap()),
         _ => {
             let session = rng.pick(known).copied().unwrap_or_default();
-            let unknown = SessionId {
-                height: Height(9_999),
-                index: 1,
-            };
-            let session = if session == SessionId::default() {
-                unknown
-            } else {
-                session
-            };
+            let unknown = SessionId { height: Height(9_999), index: 1 };
+            let session = if session == SessionId::default() { unknown } else { session };
             let op = format!("op{}", rng.below(3));
-            ask(
-                client,
-                session,
-                rng.between(1, 20),
-                &[&op, "second"][..usize::from(rng.chance(300_000)) + 1],
-            )
+            ask(client, session, rng.between(1, 20), &[&op, "second"][..usize::from(rng.chance(300_000)) + 1])
         }
     }
 }
@@ -132,17 +100,13 @@ fn check(seed: u64) {
     let (mut known, mut past, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
     let mut evicted = Vec::new();
     for height in 1..=60 {
-        let bundles: Vec<Arc<Bundle>> = (0..rng.below(6))
-            .map(|_| any_bundle(&mut rng, &known, &past))
-            .collect();
+        let bundles: Vec<Arc<Bundle>> =
+            (0..rng.below(6)).map(|_| any_bundle(&mut rng, &known, &past)).collect();
         let block = block(Height(height), rng.below(100), bundles);
         let executed = execution.execute(&block);
         let mut expected = Vec::new();
         for (index, bundle) in block.bundles.iter().enumerate() {
-            let id = SessionId {
-                height: Height(height),
-                index: u32::try_from(index).unwrap(),
-            };
+            let id = SessionId { height: Height(height), index: u32::try_from(index).unwrap() };
             let outcome = match bundle.kind() {
                 BundleKind::Open => model.open(bundle, id, usize::try_from(genesis.clients_max).unwrap()),
                 _ => model.ask(bundle, u64::from(genesis.client_window)),
@@ -170,11 +134,7 @@ fn check(seed: u64) {
     assert_eq!(execution.sessions.len(), sessions.len(), "seed {seed}");
     for session in model.sessions {
         let nonce = BundleNo(session.nonce);
-        assert_eq!(
-            execution.opened(&session.owner, nonce),
-            Some(session.id),
-            "seed {seed}"
-        );
+        assert_eq!(execution.opened(&session.owner, nonce), Some(session.id), "seed {seed}");
     }
 }
 
