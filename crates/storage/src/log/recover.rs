@@ -90,7 +90,8 @@ impl<D: Disk> Log<D> {
         let mut begun = VecDeque::new();
         for (generation, slot) in &inventory.slots {
             if *generation > tail.generation {
-                // Begun and never synced.
+                // Begun and never synced. Its generation will be given again, perhaps to another slot.
+                log.disk.write(*slot, 0, &vec![0; page_bytes])?;
                 begun.push_back(*slot);
             } else if *generation >= inventory.floor {
                 log.live.push_back(*slot);
@@ -102,8 +103,8 @@ impl<D: Disk> Log<D> {
         }
         let unused = (0..).zip(&inventory.starts).filter(|(_, start)| start.is_none());
         log.free.extend(unused.map(|(slot, _)| slot));
-        // These come first, in their order: so the next generations are written over them, each over one that is
-        // not lower than itself, and no generation ever stands in two slots.
+        // They come first: a segment that is begun before the zeros are synced goes over the one that may have had
+        // its generation, so that none ever stands in two slots.
         begun.append(&mut log.free);
         log.free = begun;
         if tail.inside {
