@@ -150,11 +150,6 @@ impl Shared {
         inside.watch.revive();
     }
 
-    /// Puts another disk in its place: an older image of it, or an empty one.
-    pub(crate) fn replace(&self, disk: MemDisk) {
-        self.inside().disk = disk;
-    }
-
     /// Bytes that the disk holds.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.inside().disk.used_bytes()

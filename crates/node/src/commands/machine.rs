@@ -32,7 +32,7 @@ const SERIAL_SYNCS: f64 = 3.0;
 const BATCH: usize = 64;
 const SYNC_WRITES: u64 = 1_000;
 const ROUNDS: usize = 5_000;
-const WAKE_UPS: u64 = 1_000;
+const WAKE_UPS: u64 = 500;
 /// After this long without work a thread sleeps.
 const FALL_ASLEEP: Duration = Duration::from_micros(100);
 /// Measurements of speed run for this long, in rounds of which the median counts.
@@ -306,7 +306,7 @@ fn wake_up() -> Duration {
         asked.store(round, Ordering::Release);
         sleeper.thread().unpark();
         while woken.load(Ordering::Acquire) == before {
-            thread::yield_now();
+            std::hint::spin_loop();
         }
         times.push(Duration::from_nanos(woken.load(Ordering::Acquire).saturating_sub(begin)));
     }

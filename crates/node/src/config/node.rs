@@ -354,10 +354,6 @@ impl NodeConfig {
             let problem = "expected at least keep_bytes and 256MiB; raise it, or lower keep_bytes";
             return Err(self.error(DISK_BYTES.name, problem));
         }
-        // What has the right type may still be out of the range of the protocol's own numbers.
-        if let Err(error) = (self.cluster.entry.synchrony)(&self.params()) {
-            return Err(self.error(&params::table_path(self.cluster.entry), format!("{error}; correct it")));
-        }
         Ok(())
     }
 

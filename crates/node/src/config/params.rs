@@ -32,7 +32,6 @@ pub(super) fn read(
     let defaults = (entry.params)().unwrap_or_default();
     let is_shared = |name: &str| entry.spec.shared_params.contains(&name);
     let wanted = |param: &str| is_shared(param) == (kind == Kind::Shared);
-    let mut found = Vec::new();
     if let Some(mut protocols) = root.optional("protocol")? {
         if let Some(other) = protocols.names().iter().find(|other| *other != name) {
             let problem =
@@ -45,20 +44,23 @@ pub(super) fn read(
                 let default = defaults.get(&param).filter(|_| wanted(&param));
                 let default = default
                     .ok_or_else(|| section.error_at(&param, unknown(&param, &defaults, &is_shared, kind)))?;
-                let value = given.get(&param).filter(|value| value.same_type(default)).ok_or_else(|| {
-                    let problem =
-                        format!("expected {}; write, for example, {param} = {default}", article(default));
+                let value =
+                    given.get(&param).filter(|value| value.same_type(default) && fits(entry, &param, value));
+                let value = value.ok_or_else(|| {
+                    let problem = format!(
+                        "expected {} that the protocol can use; write, for example, {param} = {default}",
+                        article(default)
+                    );
                     section.error_at(&param, problem)
                 })?;
                 taken.insert(param.clone(), value.clone());
-                found.push(param.clone());
                 section.skip(&param);
             }
             lines.append(&mut section.finish()?);
         }
         lines.append(&mut protocols.finish()?);
     }
-    let missing = defaults.iter().find(|(param, _)| wanted(param) && !found.contains(param));
+    let missing = defaults.iter().find(|(param, _)| wanted(param) && !taken.contains_key(*param));
     if let Some((param, default)) = missing.filter(|_| kind == Kind::Shared) {
         let expected = article(default);
         let problem = format!(
@@ -67,6 +69,13 @@ pub(super) fn read(
         return Err(root.error_at("protocol", problem));
     }
     Ok((taken, lines))
+}
+
+/// Whether the protocol's own type can hold the value: a count cannot be negative. Whether it is in range, only
+/// an open protocol can tell.
+fn fits(entry: &Entry, param: &str, value: &toml::Value) -> bool {
+    let alone = toml::Table::from_iter([(param.to_owned(), value.clone())]);
+    (entry.synchrony)(&alone).is_ok()
 }
 
 /// The values as they are; the sections know only where they stand.

@@ -157,6 +157,10 @@ impl<D: Disk> Node<D> {
         self.net.wait(timeout)?;
         // Before the read: what arrived by `due` will be among the frames.
         let due = self.clock.now();
+        if self.host.deadline().is_some_and(|at| at <= due) {
+            // A timer will fire: what arrived between the poll and `due` must be known before it does.
+            self.net.wait(Some(Duration::ZERO))?;
+        }
         let drained = self.read(due);
         self.net.tick(due);
         let now = self.clock.now();

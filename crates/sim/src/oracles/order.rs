@@ -46,11 +46,6 @@ impl Order {
         self.applied
     }
 
-    /// The state that the order leads to.
-    pub(crate) fn model(&self) -> &Model {
-        &self.model
-    }
-
     fn known(&mut self, id: OpId) -> Option<&mut Known> {
         let at = usize::try_from(id.0).ok()?;
         if at >= self.ops.len() {

@@ -169,8 +169,7 @@ impl World {
     fn serve_client(&mut self, client: usize) {
         let now = self.now;
         let mut wishes = std::mem::take(&mut self.wishes);
-        loop {
-            let Some(known) = self.clients.get_mut(client) else { break };
+        while let Some(known) = self.clients.get_mut(client) {
             known.poll(now, &mut wishes);
             if wishes.is_empty() {
                 break;

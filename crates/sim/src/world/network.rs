@@ -175,7 +175,7 @@ impl World {
             Verdict::Pass => self.put_on_the_way(at, &frame),
             Verdict::Drop => {}
             Verdict::Delay(span) => {
-                self.queue.push(at.plus(span), Class::Arrival, Event::Leaves(Box::new(frame)))
+                self.queue.push(at.plus(span), Class::Arrival, Event::Leaves(Box::new(frame)));
             }
             Verdict::Hold => self.held.push(frame),
             Verdict::Replace(body) => {
