@@ -16,7 +16,7 @@ pub fn line(value: impl Display) -> Result<(), Failure> {
 /// Prints a value as one line of JSON.
 ///
 /// # Errors
-/// As [`line`].
+/// As [`line()`].
 pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     line(serde_json::to_string(value).map_err(Failure::run)?)
 }
@@ -24,7 +24,7 @@ pub fn json(value: &impl Serialize) -> Result<(), Failure> {
 /// Prints bytes as they are.
 ///
 /// # Errors
-/// As [`line`].
+/// As [`line()`].
 pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {

@@ -1,6 +1,6 @@
 //! Which folder belongs to which replica.
 //!
-//! A data folder is made by [`format`] and says in its file `FORMAT` whose it is. A node opens it with [`open`],
+//! A data folder is made by [`format()`] and says in its file `FORMAT` whose it is. A node opens it with [`open`],
 //! which refuses every other folder, and holds it for itself until the guard is dropped.
 //!
 //! ```text

@@ -1,6 +1,6 @@
 //! Configuration: `cluster.toml`, equal at every node and client, and `node.toml`, one for each node.
 //!
-//! * Every field is documented where it is read ([`cluster`], [`node`]); the comments of generated files are
+//! * Every field is documented where it is read (`cluster`, `node`); the comments of generated files are
 //!   the same words.
 //! * Every field must be there, unknown ones are refused, and every error is one line that names file, line and
 //!   field, what was expected, and what to do.
