@@ -518,6 +518,15 @@ fn mixed_log() -> (MemDisk, Ran) {
     (log.into_disk(), ran)
 }
 
+#[test]
+fn a_record_in_another_place_is_none() {
+    let mut buffer = PageBuffer::new(PAGE);
+    record::push(&mut buffer, 1, 512, (1, 1, KIND), &[b"data"]);
+    assert_eq!(record::parse(1, 512, buffer.as_slice()).unwrap().data, b"data");
+    assert!(record::parse(1, 1024, buffer.as_slice()).is_none());
+    assert!(record::parse(2, 512, buffer.as_slice()).is_none());
+}
+
 /// A disk that puts a page in the place of another: refused, or it was a page that nobody reads.
 #[test]
 fn misdirected_writes_are_noticed() {

@@ -72,28 +72,29 @@ fn only_changed_chunks_are_written() {
 /// However long it goes on and however few chunks change, the disk holds little that is dead, in few files.
 #[test]
 fn garbage_is_bounded() {
+    const CHUNKS: usize = 150;
     for changed in [1, 3, 20] {
         let (mut disk, mut snapshots) = (disk(), Snapshots::default());
         let mut rng = Rng::new(changed);
-        let mut state: State = vec![0; 60];
-        let live: usize = (0..60).map(|index| content(index, 0).len()).sum();
+        let mut state: State = vec![0; CHUNKS];
+        let live: usize = (0..CHUNKS).map(|index| content(index, 0).len()).sum();
         let mut written = 0;
         for height in 1..=400 {
             for _ in 0..changed {
-                let index = rng.index(60);
+                let index = rng.index(CHUNKS);
                 state[index] = height;
             }
             written += write(&mut snapshots, &mut disk, height, &state).unwrap().len();
             let files = disk.blobs().unwrap();
             let bytes: u64 = files.iter().map(|(_, bytes)| *bytes).sum();
             assert_eq!(bytes, snapshots.bytes());
-            let manifests = 2 * (60 * CHUNK_AT_BYTES + 100);
+            let manifests = 2 * (CHUNKS * CHUNK_AT_BYTES + 100);
             // Two snapshots, each of which may use its files by half only.
             assert!(bytes as usize <= 4 * live + manifests, "height {height}: {bytes} for {live}");
             assert!(files.len() <= 2 + 2 * FILES_MAX, "{}", files.len());
         }
         check(&snapshots, &disk, 400, &state);
-        assert!(written < 400 * 60 / 2, "{written} chunks written for {changed} changed");
+        assert!(written < 400 * CHUNKS / 2, "{written} chunks written for {changed} changed");
     }
 }
 
