@@ -6,10 +6,7 @@ use quorate_crypto::{SigningKey, statement_preimage};
 use quorate_replica::{ConnId, Source, Unsealed};
 use quorate_types::codec::Wire;
 use quorate_types::wire::{Lane, Refusal, frame};
-use quorate_types::{
-    Authenticator, BlockId, BundleDigest, ClientId, Domain, Height, ReplyBundle, Signature, Statement,
-};
-use std::sync::Arc;
+use quorate_types::{BlockId, BundleDigest, ClientId, Domain, Height, ReplyBundle, Signature, Statement};
 
 /// The network as a turn sees it. Nothing here waits; frames leave with [`Outgoing::flush`].
 pub trait Outgoing {
@@ -35,20 +32,10 @@ pub trait Outgoing {
     }
 }
 
-/// Bytes of a shared body without copying them.
-struct Shared(Arc<[u8]>);
-
-impl AsRef<[u8]> for Shared {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
 /// A frame ready to be queued.
 pub(crate) struct Sealed {
     pub(crate) frame_type: u8,
-    pub(crate) first: Bytes,
-    pub(crate) second: Option<Bytes>,
+    pub(crate) body: Bytes,
     /// The signature that was made.
     pub(crate) signature: Option<Signature>,
 }
@@ -65,29 +52,14 @@ pub(crate) fn seal(key: &SigningKey, domain: &Domain, frame: Unsealed) -> Sealed
         if let Some(signature) = signature {
             signature.encode(&mut body);
         }
-        Sealed { frame_type, first: Bytes::from(body), second: None, signature }
+        Sealed { frame_type, body: Bytes::from(body), signature }
     };
     match frame {
         Unsealed::Protocol { body, sign, .. } => signed(frame::PROTOCOL, body, sign),
         Unsealed::Host { message, sign, .. } => signed(frame::HOST, message.to_bytes(), sign),
         Unsealed::Payload(payload) => signed(frame::PAYLOAD, payload.to_bytes(), None),
-        Unsealed::Bundle(bundle) => Sealed {
-            frame_type: frame::BUNDLE,
-            first: authenticator_bytes(bundle.authenticator()),
-            second: Some(Bytes::from_owner(Shared(Arc::clone(bundle.content())))),
-            signature: None,
-        },
-    }
-}
-
-/// The encoded authenticator, without an allocation more than it needs.
-fn authenticator_bytes(authenticator: &Authenticator) -> Bytes {
-    match authenticator {
-        Authenticator::None => Bytes::from_static(&[0]),
-        Authenticator::Signature(signature) => {
-            let mut out = Vec::with_capacity(1 + signature.0.len());
-            authenticator.encode(&mut out);
-            Bytes::from(out)
+        Unsealed::Bundle(bundle) => {
+            Sealed { frame_type: frame::BUNDLE, body: bundle.sealed().clone(), signature: None }
         }
     }
 }

@@ -256,12 +256,7 @@ impl<D: Disk> Host<D> {
                     let sealed = seal(&self.key, &self.domain, frame);
                     self.own.signatures_made =
                         self.own.signatures_made.wrapping_add(u64::from(sealed.signature.is_some()));
-                    match &sealed.second {
-                        Some(second) => {
-                            out.peer(to, lane, sealed.frame_type, &[sealed.first.clone(), second.clone()]);
-                        }
-                        None => out.peer(to, lane, sealed.frame_type, std::slice::from_ref(&sealed.first)),
-                    }
+                    out.peer(to, lane, sealed.frame_type, std::slice::from_ref(&sealed.body));
                     // The own copy comes back after its bytes are queued to the peers.
                     if let Some(ticket) = own {
                         self.inputs.push(Input::Own(ticket, sealed.signature));

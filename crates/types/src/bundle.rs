@@ -12,7 +12,7 @@ use crate::digest::{Digest, context};
 use crate::genesis::BodyLimits;
 use crate::ids::{BundleDigest, BundleNo, ClientId, PublicKey, SessionId, Signature};
 use crate::limits::REGISTER_KEYS_MAX;
-use std::sync::Arc;
+use bytes::Bytes;
 
 /// Bytes of a content before its requests.
 pub const BUNDLE_HEADER_BYTES: usize = 1 + 32 + 12 + 8 + 4;
@@ -78,7 +78,9 @@ pub struct Bundle {
     session: SessionId,
     number: BundleNo,
     requests: u32,
-    content: Arc<[u8]>,
+    /// Encoded authenticator and content, as they travel: copied once, shared by everybody who sends them.
+    sealed: Bytes,
+    content_at: usize,
     authenticator: Authenticator,
 }
 
@@ -141,6 +143,15 @@ impl Bundle {
             reader.take(length)?;
         }
         reader.finish()?;
+        // Exactly the right size: then the bytes are shared without a further allocation.
+        let head = match authenticator {
+            Authenticator::None => 1,
+            Authenticator::Signature(_) => 65,
+        };
+        let mut sealed = Vec::with_capacity(content.len().saturating_add(head));
+        authenticator.encode(&mut sealed);
+        let content_at = sealed.len();
+        sealed.extend_from_slice(content);
         let bundle = Self {
             digest,
             kind,
@@ -148,7 +159,8 @@ impl Bundle {
             session,
             number,
             requests,
-            content: Arc::from(content),
+            sealed: Bytes::from(sealed),
+            content_at,
             authenticator,
         };
         bundle.fits_its_kind()?;
@@ -199,10 +211,15 @@ impl Bundle {
     pub fn request_count(&self) -> u32 {
         self.requests
     }
-    /// The encoded content, shared.
+    /// The encoded content.
     #[must_use]
-    pub fn content(&self) -> &Arc<[u8]> {
-        &self.content
+    pub fn content(&self) -> &[u8] {
+        self.sealed.get(self.content_at..).unwrap_or_default()
+    }
+    /// Encoded authenticator and content, as they travel; shared, not copied.
+    #[must_use]
+    pub fn sealed(&self) -> &Bytes {
+        &self.sealed
     }
     /// What vouches for it.
     #[must_use]
@@ -212,12 +229,12 @@ impl Bundle {
     /// Bytes that it counts for in every limit.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.content.len()
+        self.content().len()
     }
 
     /// The requests in order.
     pub fn requests(&self) -> impl Iterator<Item = &[u8]> {
-        let mut reader = Reader::new(self.content.get(BUNDLE_HEADER_BYTES..).unwrap_or_default());
+        let mut reader = Reader::new(self.content().get(BUNDLE_HEADER_BYTES..).unwrap_or_default());
         std::iter::from_fn(move || reader.bytes("request", usize::MAX).ok())
     }
 }
