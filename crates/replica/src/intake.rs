@@ -404,13 +404,19 @@ impl Intake {
         out: &mut Passed,
     ) -> Option<bool> {
         let WaitingBundle { source, bundle, .. } = waiting;
-        if replica.knows(&bundle.digest()) {
+        if replica.awaits(&bundle.digest()) {
+            self.ledger.cache_hits = self.ledger.cache_hits.saturating_add(1);
+            return None;
+        }
+        let admission = admit.admit(bundle);
+        let is_new = admission == Admission::New;
+        // A body that is here for blocks alone (from the log, or because it came before its session) may be wanted
+        // by its client all the same, who must hear what became of it.
+        if !is_new && matches!(source, Source::Peer(_)) && replica.holds(&bundle.digest()) {
             self.ledger.cache_hits = self.ledger.cache_hits.saturating_add(1);
             return None;
         }
         let size = u64::try_from(bundle.size()).unwrap_or(0);
-        let admission = admit.admit(bundle);
-        let is_new = admission == Admission::New;
         if is_new || matches!(source, Source::Peer(_)) {
             self.ledger.body_bytes_new = self.ledger.body_bytes_new.saturating_add(size);
             // A block may name a body that counts for nothing here: peers may hand it over all the same.

@@ -264,10 +264,16 @@ impl Replica {
         Intake::new(&self.entry, &self.setup, scheme, Arc::clone(&self.window))
     }
 
-    /// Whether a body is here already: the intake need not check it again.
+    /// Whether a body is here already: no block needs it once more.
     #[must_use]
-    pub fn knows(&self, bundle: &quorate_types::BundleDigest) -> bool {
+    pub fn holds(&self, bundle: &quorate_types::BundleDigest) -> bool {
         self.host.pool.contains(bundle)
+    }
+
+    /// Whether a bundle is here and counts as waiting: the intake need not look at it again.
+    #[must_use]
+    pub fn awaits(&self, bundle: &quorate_types::BundleDigest) -> bool {
+        self.host.pool.waits(bundle)
     }
 
     /// What it is doing.

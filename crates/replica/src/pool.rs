@@ -29,6 +29,8 @@ const ARRIVALS_SLACK: usize = 1_024;
 pub(crate) enum Added {
     /// It is in the pool now.
     New,
+    /// It was there for blocks that may name it, and counts as waiting from now on.
+    Promoted,
     /// It was there already.
     Known,
     /// Too much waits, of this client or in all.
@@ -56,6 +58,13 @@ struct Held {
     spread: bool,
     spread_at: Time,
     pause_ns: u64,
+}
+
+impl Held {
+    /// Whether this is what an entry in the list of arrivals stands for, and it counts as waiting.
+    fn waits_since(&self, since: Time) -> bool {
+        self.pending && self.since == since
+    }
 }
 
 #[derive(Debug, Default)]
@@ -95,6 +104,11 @@ impl Pool {
         self.held.get(digest).map(|held| &held.bundle)
     }
 
+    /// Whether a bundle is here and counts as waiting.
+    pub(crate) fn waits(&self, digest: &BundleDigest) -> bool {
+        self.held.get(digest).is_some_and(|held| held.pending)
+    }
+
     /// Whether clients should hear `Busy`.
     pub(crate) fn is_full(&self) -> bool {
         self.bytes >= POOL_BYTES_MAX || self.held.len() >= POOL_BUNDLES_MAX
@@ -102,7 +116,7 @@ impl Pool {
 
     /// Adds what a client handed over itself.
     pub(crate) fn add_from_client(&mut self, now: Time, bundle: &Arc<Bundle>) -> Added {
-        if self.contains(&bundle.digest()) {
+        if self.waits(&bundle.digest()) {
             return Added::Known;
         }
         if self.numbers.contains_key(&numbered(bundle)) {
@@ -115,6 +129,9 @@ impl Pool {
         if full || self.is_full() {
             return Added::Busy;
         }
+        if self.contains(&bundle.digest()) {
+            return self.promote(now, bundle, true);
+        }
         self.insert(now, bundle, true, true);
         Added::New
     }
@@ -123,7 +140,7 @@ impl Pool {
     /// false for what is executed already or belongs to no known session.
     pub(crate) fn add_from_peer(&mut self, now: Time, bundle: &Arc<Bundle>, pending: bool) -> Added {
         if self.contains(&bundle.digest()) {
-            return Added::Known;
+            return if pending { self.promote(now, bundle, false) } else { Added::Known };
         }
         let bytes = self.bytes.saturating_add(bundle.size());
         if bytes > POOL_BYTES_MAX.saturating_mul(2) || self.held.len() >= POOL_BUNDLES_MAX.saturating_mul(2) {
@@ -131,6 +148,29 @@ impl Pool {
         }
         self.insert(now, bundle, pending, false);
         Added::New
+    }
+
+    /// A body that counted for nothing, because it came from the log or before its session did, is wanted by its
+    /// client after all.
+    fn promote(&mut self, now: Time, bundle: &Arc<Bundle>, direct: bool) -> Added {
+        let (digest, size) = (bundle.digest(), bundle.size());
+        let Some(held) = self.held.get_mut(&digest).filter(|held| !held.pending) else {
+            return Added::Known;
+        };
+        held.pending = true;
+        held.direct |= direct;
+        // It waits since now. The entry of its arrival does not count any more.
+        let is_later = held.since != now;
+        held.since = now;
+        held.spread_at = now.plus(SPREAD_AFTER_NS);
+        self.spread_check = Some(self.spread_check.map_or(held.spread_at, |at| at.min(held.spread_at)));
+        if is_later {
+            self.arrivals.push_back((now, digest));
+        }
+        self.pending = self.pending.saturating_add(1);
+        self.numbers.entry(numbered(bundle)).or_insert(digest);
+        self.queue_up(bundle.client(), digest, size);
+        Added::Promoted
     }
 
     fn insert(&mut self, now: Time, bundle: &Arc<Bundle>, pending: bool, direct: bool) {
@@ -266,7 +306,7 @@ impl Pool {
             .filter_map(|(since, digest)| {
                 let held = self.held.get_mut(digest)?;
                 held.taken = false;
-                let counts = held.pending && held.since == *since;
+                let counts = held.waits_since(*since);
                 counts.then(|| (held.bundle.client(), *digest, held.bundle.size()))
             })
             .collect();
@@ -277,8 +317,11 @@ impl Pool {
 
     /// Everything that counts as waiting, oldest first: for a new leader.
     pub(crate) fn waiting(&self) -> Vec<Arc<Bundle>> {
-        let held = self.arrivals.iter().filter_map(|(_, digest)| self.held.get(digest));
-        held.filter(|held| held.pending).map(|held| Arc::clone(&held.bundle)).collect()
+        self.arrivals
+            .iter()
+            .filter_map(|(since, digest)| self.held.get(digest).filter(|held| held.waits_since(*since)))
+            .map(|held| Arc::clone(&held.bundle))
+            .collect()
     }
 
     /// Whether something waits that is not in a block of this replica.
@@ -291,7 +334,7 @@ impl Pool {
         let oldest = self
             .arrivals
             .iter()
-            .find(|(_, digest)| self.held.get(digest).is_some_and(|held| held.pending))
+            .find(|(since, digest)| self.held.get(digest).is_some_and(|held| held.waits_since(*since)))
             .map(|(since, _)| *since);
         Pending { bundles: self.pending, bytes: self.bytes, oldest, overloaded: overloaded || self.is_full() }
     }
@@ -400,6 +443,35 @@ mod tests {
         pool.supersede(first.client(), first.session(), first.number());
         assert_eq!(pool.summary(false), Pending::default());
         assert_eq!(pool.size(), (0, 0));
+    }
+
+    #[test]
+    fn a_body_that_counted_for_nothing_waits_once_somebody_asks_for_it() {
+        for from_client in [true, false] {
+            let mut pool = Pool::default();
+            let (old, new) = (bundle(1, 1, b"from the log"), bundle(2, 1, b"new"));
+            assert_eq!(pool.add_from_peer(Time(0), &old, false), Added::New);
+            assert_eq!(pool.add_from_peer(Time(3), &old, false), Added::Known);
+            assert_eq!((pool.has_untaken(), pool.waits(&old.digest())), (false, false));
+            pool.add_from_client(Time(5), &new);
+            let added = match from_client {
+                true => pool.add_from_client(Time(9), &old),
+                false => pool.add_from_peer(Time(9), &old, true),
+            };
+            assert_eq!(added, Added::Promoted);
+            assert_eq!(pool.add_from_client(Time(10), &old), Added::Known);
+            assert_eq!(pool.add_from_client(Time(10), &bundle(1, 1, b"x")), Added::NumberReused);
+            let summary = pool.summary(false);
+            assert_eq!((summary.bundles, summary.oldest), (2, Some(Time(5))));
+            assert_eq!(names(&pool.waiting()), [(2, 1), (1, 1)], "each once, by when it began to wait");
+            assert_eq!(pool.take(&BodyLimits::default()).len(), 2);
+            pool.untake();
+            assert_eq!(pool.take(&BodyLimits::default()).len(), 2);
+            pool.remove(&new.digest());
+            assert_eq!(pool.summary(false).oldest, Some(Time(9)));
+            pool.remove(&old.digest());
+            assert_eq!((pool.summary(false), pool.size()), (Pending::default(), (0, 0)));
+        }
     }
 
     #[test]

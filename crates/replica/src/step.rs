@@ -211,8 +211,8 @@ impl Replica {
     pub(crate) fn on_client(&mut self, conn: ConnId, bundle: Arc<Bundle>) {
         let (client, digest) = (bundle.client(), bundle.digest());
         let why = match self.host.pool.add_from_client(self.now, &bundle) {
-            Added::New => {
-                self.take_in(&bundle);
+            added @ (Added::New | Added::Promoted) => {
+                self.take_in(&bundle, added);
                 if self.last.leader != self.setup.me {
                     self.send_frame(To::One(self.last.leader), Lane::Bodies, Unsealed::Bundle(bundle));
                 }
@@ -227,15 +227,18 @@ impl Replica {
 
     /// A peer handed over a bundle whose authenticator holds.
     pub(crate) fn on_bundle(&mut self, _from: quorate_types::ReplicaId, bundle: Arc<Bundle>, pending: bool) {
-        if self.host.pool.add_from_peer(self.now, &bundle, pending) == Added::New {
-            self.take_in(&bundle);
+        let added = self.host.pool.add_from_peer(self.now, &bundle, pending);
+        if let Added::New | Added::Promoted = added {
+            self.take_in(&bundle, added);
         }
     }
 
-    fn take_in(&mut self, bundle: &Arc<Bundle>) {
+    fn take_in(&mut self, bundle: &Arc<Bundle>, added: Added) {
         self.outbox.begin_step();
-        // Bodies go to the log when they arrive, without a sync: the next promise's sync covers them.
-        self.outbox.persist(LogEntry::Body(Arc::clone(bundle)), &mut self.out);
+        if added == Added::New {
+            // Bodies go to the log when they arrive, without a sync: the next promise's sync covers them.
+            self.outbox.persist(LogEntry::Body(Arc::clone(bundle)), &mut self.out);
+        }
         if self.last.leader == self.setup.me {
             self.spread(bundle);
         }
