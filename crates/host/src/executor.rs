@@ -2,10 +2,13 @@
 
 use quorate_app::{Execution, Snapshot};
 use quorate_replica::{Admission, Admit};
+use quorate_types::codec::Wire as _;
 use quorate_types::{
-    Bundle, BundleKind, BundleNo, Executed, FullBlock, Height, ReplicaId, ReplyBundle, SessionId, View,
+    Bundle, BundleKind, BundleNo, Executed, FullBlock, Height, Outcome, ReplicaId, ReplyBundle, SessionId,
+    View,
 };
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// See the module.
 pub struct Executor {
@@ -91,15 +94,30 @@ impl Executor {
     }
 }
 
+impl Executor {
+    /// The reply to a request for a session that is open already: what ordering it again would answer.
+    fn opened(&self, bundle: &Bundle, session: SessionId) -> Admission {
+        let outcome: Arc<[u8]> = Outcome::Opened(session).to_bytes().into();
+        Admission::Executed(Box::new(ReplyBundle {
+            session: bundle.session(),
+            number: bundle.number(),
+            bundle: bundle.digest(),
+            result: ReplyBundle::result_digest(&outcome),
+            outcome,
+            view: self.view,
+            leader: self.leader,
+        }))
+    }
+}
+
 impl Admit for Executor {
     fn admit(&self, bundle: &Bundle) -> Admission {
         let client = bundle.client();
         if bundle.kind() == BundleKind::Open {
-            // A session that is open already is answered by ordering the request again: it names the same one.
-            return if self.execution.registered(&client) {
-                Admission::New
-            } else {
-                Admission::NotRegistered
+            return match self.execution.opened(&client, bundle.number()) {
+                Some(session) => self.opened(bundle, session),
+                None if self.execution.registered(&client) => Admission::New,
+                None => Admission::NotRegistered,
             };
         }
         let (session, number) = (bundle.session(), bundle.number());
