@@ -150,6 +150,11 @@ impl Shared {
         inside.watch.revive();
     }
 
+    /// Puts another disk in its place.
+    pub(crate) fn replace(&self, disk: MemDisk) {
+        self.inside().disk = disk;
+    }
+
     /// Bytes that the disk holds.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.inside().disk.used_bytes()

@@ -32,6 +32,7 @@ mod weather;
 mod witness;
 mod world;
 
+pub use bytes::Bytes;
 pub use client::Workload;
 pub use disk::Costs;
 pub use frame::{BUNDLE, Content, Frame, PAYLOAD, UNKNOWN, Verdict};
@@ -39,6 +40,8 @@ pub use front::{Change, Front, Places};
 pub use history::{History, OpId, Record};
 pub use model::{Model, Op};
 pub use oracles::{Failure, Oracle};
+pub use quorate_app::{KvOp, KvResult};
+pub use quorate_replica::{ReplicaStatus, State};
 pub use settings::{BadSettings, Settings, Transport, smallest};
 pub use trace::{Trace, Who};
 pub use weather::Weather;

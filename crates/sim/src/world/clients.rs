@@ -240,6 +240,11 @@ impl World {
     /// A message to a client goes on its way.
     pub(super) fn reply(&mut self, at: Time, from: ReplicaId, client: usize, message: Bytes) {
         let to = self.place(client);
+        let message = match &mut self.reply_hook {
+            Some(hook) => hook(from, client, message),
+            None => Some(message),
+        };
+        let Some(message) = message else { return };
         if let Some(at) = self.letters.post(&mut self.net_rng, &self.map, at, from.index(), to) {
             self.queue.push(at, Class::Arrival, Event::Hears { client, from, message });
         }
@@ -252,11 +257,14 @@ impl World {
     /// What an oracle found, or that there was no answer in time.
     pub fn read_back(&mut self, span_ns: u64) -> Result<(), Failure> {
         let reader = self.settings.clients;
-        self.begin_client(reader);
         let mut keys: Vec<String> =
             self.history.records().iter().map(|record| record.op.key().to_owned()).collect();
         keys.sort_unstable();
         keys.dedup();
+        if keys.is_empty() {
+            return Ok(());
+        }
+        self.begin_client(reader);
         let ops: Vec<Op> = keys.into_iter().map(|key| Op::Get { key }).collect();
         self.submit(reader, &ops);
         self.run_while("a fresh client has read every key", span_ns, |world| !world.is_done(reader))?;

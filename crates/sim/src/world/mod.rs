@@ -25,11 +25,15 @@ use bytes::Bytes;
 use network::{Letters, Pair};
 use quorate_client::core::LinkState;
 use quorate_consensus::Healed;
+use quorate_crypto::{SigningKey, bundle_preimage};
 use quorate_replica::ReplicaStatus;
 use quorate_storage::MemDisk;
+use quorate_types::bundle::bundle_digest;
+use quorate_types::codec::Wire as _;
 use quorate_types::rng::Rng;
-use quorate_types::{Digest, Height, Kind, Ledger, ReplicaId, Time};
-use std::collections::BTreeMap;
+use quorate_types::wire::FromClient;
+use quorate_types::{Authenticator, ClientId, Digest, Genesis, Height, Kind, Ledger, ReplicaId, Time};
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use turns::Survives;
 
@@ -78,6 +82,8 @@ const LOOK_NS: u64 = 1_000_000_000;
 
 /// Decides about frames that leave.
 type Hook = Box<dyn FnMut(Time, &Frame) -> Verdict>;
+/// Decides about what a replica tells a client: goes on, is replaced, or (`None`) never leaves.
+type ReplyHook = Box<dyn FnMut(ReplicaId, usize, Bytes) -> Option<Bytes>>;
 
 /// See the module.
 pub struct World {
@@ -94,6 +100,7 @@ pub struct World {
     letters: Letters,
     next_conn: u64,
     hook: Option<Hook>,
+    reply_hook: Option<ReplyHook>,
     held: Vec<Frame>,
     trace: Trace,
     history: History,
@@ -105,8 +112,8 @@ pub struct World {
     sent: BTreeMap<Kind, u64>,
     rejected: BTreeMap<&'static str, u64>,
     failed_ops: u64,
-    /// Refusals between replicas are expected: somebody is made to lie.
-    tolerates_refusals: bool,
+    /// What somebody is made to do: no failure.
+    tolerated: BTreeSet<Oracle>,
     fuses: Vec<Option<Survives>>,
     leaving: Leaving,
     trouble: Vec<Read>,
@@ -154,6 +161,7 @@ impl World {
             next_front: 1 << 32,
             next_conn: 1,
             hook: None,
+            reply_hook: None,
             held: Vec::new(),
             trace: Trace::default(),
             history: History::default(),
@@ -164,7 +172,7 @@ impl World {
             sent: BTreeMap::new(),
             rejected: BTreeMap::new(),
             failed_ops: 0,
-            tolerates_refusals: false,
+            tolerated: BTreeSet::new(),
             leaving: Leaving::default(),
             trouble: Vec::new(),
             wishes: Vec::new(),
@@ -190,6 +198,30 @@ impl World {
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The shared configuration of the cluster.
+    #[must_use]
+    pub fn genesis(&self) -> &Genesis {
+        &self.cluster.genesis
+    }
+
+    /// Who a client is.
+    #[must_use]
+    pub fn client_id(&self, client: usize) -> Option<ClientId> {
+        self.cluster.client_keys.get(client).map(SigningKey::public)
+    }
+
+    /// A message with a bundle of this content, signed by a client, whether or not it is that client's: for
+    /// clients that lie.
+    #[must_use]
+    pub fn bundle_signed_by(&self, client: usize, content: Vec<u8>) -> Bytes {
+        let preimage = bundle_preimage(self.cluster.committee.cluster, bundle_digest(&content));
+        let authenticator = match self.cluster.client_keys.get(client) {
+            Some(key) => Authenticator::Signature(key.sign(&preimage)),
+            None => Authenticator::None,
+        };
+        Bytes::from(FromClient::Bundle { authenticator, content }.to_bytes())
     }
 
     /// The present.
@@ -356,9 +388,15 @@ impl World {
         self.hook = Some(Box::new(hook));
     }
 
+    /// Asks `hook` about everything that replicas tell clients from now on: who tells, whom, and what.
+    pub fn hook_replies(&mut self, hook: impl FnMut(ReplicaId, usize, Bytes) -> Option<Bytes> + 'static) {
+        self.reply_hook = Some(Box::new(hook));
+    }
+
     /// Asks nobody any more.
     pub fn unhook(&mut self) {
         self.hook = None;
+        self.reply_hook = None;
     }
 
     /// What was held back leaves now.
@@ -368,14 +406,16 @@ impl World {
         }
     }
 
-    /// Somebody is made to lie on links: that others break off with it is no failure.
-    pub fn tolerate_refusals(&mut self) {
-        self.tolerates_refusals = true;
+    /// Somebody is made to do what this oracle notices: from now on that is no failure.
+    pub fn tolerate(&mut self, oracle: Oracle) {
+        self.tolerated.insert(oracle);
     }
 
     /// Notes what an oracle says. The first failure stays.
     fn judge(&mut self, at: Time, verdict: crate::oracles::Verdict) {
-        if let (Err((oracle, what)), None) = (verdict, &self.failure) {
+        if let (Err((oracle, what)), None) = (verdict, &self.failure)
+            && !self.tolerated.contains(&oracle)
+        {
             self.trace.note(at, Who::World, "fails", &[what.as_bytes()], || format!("{oracle}: {what}"));
             self.failure = Some(Failure { at, oracle, what });
         }
@@ -546,6 +586,19 @@ impl World {
     pub fn sabotage_syncs(&mut self, id: ReplicaId) {
         if let Some(seat) = self.seat_mut(id) {
             seat.lie = Lie::Sync;
+        }
+    }
+
+    /// What a replica's disk would hold after a crash right now, if nothing unsynced survived.
+    #[must_use]
+    pub fn image(&self, id: ReplicaId) -> Option<MemDisk> {
+        self.seat(id).map(|seat| seat.shared.synced_image())
+    }
+
+    /// Sabotage: puts an older image in the place of a stopped replica's disk.
+    pub fn sabotage_roll_back(&mut self, id: ReplicaId, image: MemDisk) {
+        if let Some(seat) = self.seat(id).filter(|seat| seat.running.is_none()) {
+            seat.shared.replace(image);
         }
     }
 

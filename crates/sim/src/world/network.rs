@@ -11,6 +11,7 @@ use crate::trace::Who;
 use crate::weather::Map;
 use bytes::Bytes;
 use quorate_consensus::{LinkEvent, To};
+use quorate_net::Refusal;
 use quorate_types::rng::Rng;
 use quorate_types::wire::Lane;
 use quorate_types::{ReplicaId, ReplicaSet, Time};
@@ -256,7 +257,7 @@ impl World {
         }
         arrives = arrives.max(*last);
         *last = arrives;
-        // Streams are cut anywhere.
+        // Streams are cut anywhere; how much later the rest comes is a matter of the weather.
         let cut = if net_rng.below(16) == 0 { net_rng.index(bytes.len()) } else { 0 };
         let mut rest = bytes;
         if cut > 0 {
@@ -266,7 +267,7 @@ impl World {
                 Class::Arrival,
                 Event::Arrives(to, Arrival::Bytes { from, conn, bytes: head }),
             );
-            arrives = arrives.plus(net_rng.between(1, 200_000));
+            arrives = arrives.plus(net_rng.exponential_ns(weather.jitter_ns));
             *last = arrives;
         }
         queue.push(arrives, Class::Arrival, Event::Arrives(to, Arrival::Bytes { from, conn, bytes: rest }));
@@ -417,7 +418,8 @@ impl World {
                     if self.pairs.get(index).is_some_and(|pair| pair.conn == Some(conn)) {
                         self.break_pair(index);
                     }
-                    if !self.tolerates_refusals {
+                    // That can be the weather's doing; nothing else can.
+                    if why != Refusal::TooSlow.reason() {
                         let what = format!("replica {id} breaks off with replica {peer}: {why}");
                         self.judge(self.now, Err((Oracle::Links, what)));
                     }

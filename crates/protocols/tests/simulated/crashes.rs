@@ -1,0 +1,172 @@
+//! Machines lose power and come back.
+
+use crate::support::{SURVIVES, TRANSPORTS, ask, begin, go, incr, put, r, settle, wait_for, world};
+use quorate_sim::{Op, OpId, State, Survives, Transport, Workload, World, ms, secs};
+use quorate_types::{Height, ReplicaId};
+
+/// A short run that has everything in it that is written to disk: promises of leaders and backups, bodies,
+/// decided heights, checkpoints and their proofs, a new segment of the log with its base, a snapshot.
+fn short_run(seed: u64, transport: Transport) -> World {
+    let mut world = world(seed, |settings| {
+        settings.transport = transport;
+        settings.checkpoint_every = 4;
+        settings.window = 8;
+        settings.segment_bytes = 16 << 10;
+        settings.bodies.bundle_bytes_max = 6 << 10;
+        settings.bodies.block_bytes_max = 8 << 10;
+        settings.bodies.block_bundles_max = 8;
+        settings.snapshot_every_bytes = 12 << 10;
+        settings.client_retry_ns = ms(300);
+        settings.client_retry_ns_max = ms(600);
+    });
+    begin(&mut world);
+    world
+}
+
+fn load(world: &mut World) -> Vec<OpId> {
+    let mut ids = Vec::new();
+    for value in 0..8 {
+        ids.extend(world.submit(value % 4, &[put("k", value), incr("n")]));
+        go(world.run_for(ms(3)), world);
+    }
+    ids
+}
+
+fn steps_of(id: ReplicaId, transport: Transport) -> u64 {
+    let mut world = short_run(12, transport);
+    let before = world.steps(id);
+    let ids = load(&mut world);
+    wait_for(&mut world, &ids, secs(10));
+    go(world.run_for(ms(500)), &world);
+    world.steps(id) - before
+}
+
+/// Scenario 12: kill -9 at every write, sync and flush of a leader and of a backup: never two statements for one
+/// slot, nothing acknowledged is lost, everything goes on.
+#[test]
+fn s12_power_cut_at_every_step() {
+    for (id, transport) in [(r(0), TRANSPORTS[0]), (r(2), TRANSPORTS[0]), (r(0), TRANSPORTS[1])] {
+        let steps = steps_of(id, transport);
+        assert!(steps > 60, "{steps} steps of {id} are too few to be a test");
+        for step in 1..=steps {
+            let survives = SURVIVES[(step % 3) as usize];
+            let mut world = short_run(12, transport);
+            world.crash_at_step(id, step, survives);
+            let ids = load(&mut world);
+            go(world.run_while("the power goes", secs(10), |world| world.is_running(id)), &world);
+            go(world.run_for(ms(50)), &world);
+            world
+                .start(id)
+                .unwrap_or_else(|why| panic!("step {step} of {steps} of {id}, {survives:?}: {why}"));
+            wait_for(&mut world, &ids, secs(20));
+            settle(&mut world);
+        }
+    }
+}
+
+/// As above, and the power goes again while the replica is being opened, at each of the first steps of that.
+#[test]
+fn s12_power_cut_while_opening() {
+    for step in 1..=12 {
+        let mut world = short_run(13, Transport::Links);
+        let ids = load(&mut world);
+        world.crash(r(1), Survives::Some);
+        go(world.run_for(ms(20)), &world);
+        world.crash_at_step(r(1), step, Survives::Some);
+        world.start(r(1)).unwrap();
+        go(world.run_for(ms(200)), &world);
+        world.disarm();
+        world.start(r(1)).unwrap();
+        wait_for(&mut world, &ids, secs(20));
+        settle(&mut world);
+    }
+}
+
+/// Scenario 13: all four lose power at once in the middle of everything: what was acknowledged survives, what was
+/// not completes after the clients have asked again.
+#[test]
+fn s13_all_restart_at_once() {
+    for transport in TRANSPORTS {
+        for survives in SURVIVES {
+            for seed in 0..8 {
+                let mut world = world(100 + seed, |settings| settings.transport = transport);
+                begin(&mut world);
+                world.load_all(Workload {
+                    operations: 40,
+                    pause_ns: ms(4),
+                    together_max: 3,
+                    outstanding_max: 4,
+                    keys: 3,
+                });
+                go(world.run_for(ms(60) + seed * 700_001), &world);
+                for id in world.replicas() {
+                    world.crash(id, survives);
+                }
+                go(world.run_for(ms(30)), &world);
+                for id in world.replicas() {
+                    world.start(id).unwrap();
+                    go(world.run_for(seed * ms(40)), &world);
+                }
+                settle(&mut world);
+                assert_eq!(world.failed_ops(), 0, "seed {seed}");
+            }
+        }
+    }
+}
+
+/// Scenario 11, first half: a replica that was off for long catches up from the others' logs while they keep what
+/// it lacks.
+#[test]
+fn s11_off_for_long_and_back() {
+    for transport in TRANSPORTS {
+        let mut world = world(14, |settings| {
+            settings.transport = transport;
+            settings.checkpoint_every = 4;
+            settings.window = 8;
+            settings.keep_bytes = 4 << 20;
+        });
+        begin(&mut world);
+        world.crash(r(3), Survives::Some);
+        let missed = many(&mut world, 150);
+        assert!(missed > 10 * world.settings().window, "{missed} heights");
+        world.start(r(3)).unwrap();
+        settle(&mut world);
+        assert_eq!(world.status(r(3)).unwrap().state, State::Current);
+        // And it is needed again: the others alone are no quorum.
+        world.crash(r(1), Survives::Some);
+        ask(&mut world, 0, put("k", "last"));
+    }
+}
+
+/// Scenario 11, first half: when nobody keeps what it lacks it stays out and says so; the others do not care.
+#[test]
+fn s11_off_for_too_long() {
+    let mut world = world(15, |settings| {
+        settings.checkpoint_every = 4;
+        settings.window = 8;
+        settings.keep_bytes = 64 << 10;
+        settings.snapshot_every_bytes = 32 << 10;
+    });
+    begin(&mut world);
+    world.crash(r(3), Survives::Some);
+    many(&mut world, 400);
+    let at = world.height();
+    let kept = world.status(r(0)).unwrap().kept;
+    assert!(kept > Height(50), "the others have let go of old heights: they keep {kept} and later");
+    world.start(r(3)).unwrap();
+    go(world.run_for(secs(10)), &world);
+    let status = world.status(r(3)).unwrap();
+    assert_eq!(status.state, State::Out, "{status}");
+    assert!(status.executed < kept, "{status}");
+    ask(&mut world, 0, put("k", "still going"));
+    assert!(world.height() > at);
+}
+
+fn many(world: &mut World, bundles: usize) -> u64 {
+    let height = world.height();
+    for value in 0..bundles {
+        let op: Op = put(&format!("k{}", value % 5), format!("{value:0>200}"));
+        ask(world, value % 4, op);
+    }
+    world.height().since(height)
+}

@@ -1,0 +1,49 @@
+//! The teaching protocol in the simulator: the basics, and random runs like any other protocol.
+
+use crate::support::{TRANSPORTS, begin, go, incr, r, settle, wait_for, world_of};
+use quorate_consensus::Entry;
+use quorate_sim::{Op, Survives, ms, secs, seed};
+
+fn echo() -> &'static Entry {
+    quorate_protocols::find("echo").unwrap()
+}
+
+#[test]
+fn hundred_requests_lead_to_one_state() {
+    for transport in TRANSPORTS {
+        let mut world = world_of(echo(), 50, |settings| settings.transport = transport);
+        begin(&mut world);
+        let mut ids = Vec::new();
+        for bundle in 0..25 {
+            let ops: Vec<Op> = (0..4).map(|op| incr(&format!("n{}", (bundle + op) % 3))).collect();
+            ids.extend(world.submit(bundle % 4, &ops));
+            go(world.run_for(ms(2)), &world);
+        }
+        wait_for(&mut world, &ids, secs(20));
+        settle(&mut world);
+    }
+}
+
+#[test]
+fn every_replica_may_be_restarted() {
+    for id in 0..4 {
+        let mut world = world_of(echo(), 51, |_| {});
+        begin(&mut world);
+        let mut ids = world.submit(0, &[incr("n")]);
+        go(world.run_for(ms(3)), &world);
+        world.crash(r(id), Survives::Some);
+        ids.extend(world.submit(1, &[incr("n")]));
+        go(world.run_for(ms(300)), &world);
+        world.start(r(id)).unwrap();
+        wait_for(&mut world, &ids, secs(20));
+        settle(&mut world);
+    }
+}
+
+#[test]
+fn random_runs() {
+    for number in 0..60 {
+        let report = seed::run(echo(), None, number).unwrap();
+        assert_eq!(report.failure, None, "{report}; again: {}", seed::again("echo", None, number));
+    }
+}

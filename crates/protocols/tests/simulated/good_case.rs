@@ -1,0 +1,204 @@
+//! Nothing goes wrong, or only so much that nobody should notice.
+
+use crate::support::{
+    DELAY_NS, TRANSPORTS, ask, begin, constant, drop_frames, go, incr, latency, pbft, put, r, sent, settle,
+    wait_for, world, world_of,
+};
+use quorate_protocols::pbft::{COMMIT, PRE_PREPARE, PREPARE};
+use quorate_sim::{Costs, KvResult, Op, Settings, World, ms, secs};
+use quorate_types::{Height, Kind, Time};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Scenario 1: 1,000 requests, one in a bundle and 100 in a bundle; all replicas end with the same state.
+#[test]
+fn s01_thousand_requests_lead_to_one_state() {
+    for together in [1, 100] {
+        let mut world = world(1, |settings| {
+            settings.bodies.bundle_requests_max = 100;
+            settings.client_in_flight_max = 4;
+            settings.keep_bytes = 4 << 20;
+        });
+        begin(&mut world);
+        let mut ids = Vec::new();
+        for bundle in 0..1_000 / together {
+            let ops: Vec<Op> = (0..together).map(|op| incr(&format!("n{}", (bundle + op) % 7))).collect();
+            ids.extend(world.submit(bundle % 4, &ops));
+            go(world.run_for(ms(2)), &world);
+        }
+        wait_for(&mut world, &ids, secs(20));
+        assert_eq!((ids.len(), world.applied()), (1_000, 1_000), "{together} together");
+        settle(&mut world);
+    }
+}
+
+/// §16: (n-1) PRE-PREPARE, (n-1)² PREPARE and n(n-1) COMMIT for each block, n(n-1) CHECKPOINT for each interval.
+#[test]
+fn s01_messages_for_each_block() {
+    for (n, of_each) in [(4, [3, 9, 12]), (7, [6, 36, 42]), (10, [9, 81, 90])] {
+        let mut world = world(2, |settings| *settings = Settings::new(pbft(), 2).with_n(n));
+        begin(&mut world);
+        let kinds = [PRE_PREPARE, PREPARE, COMMIT];
+        let (height, before) = (world.height(), kinds.map(|kind| sent(&world, kind)));
+        for value in 0..20 {
+            ask(&mut world, 0, put("k", value));
+        }
+        settle(&mut world);
+        let blocks = world.height().since(height);
+        let after = kinds.map(|kind| sent(&world, kind));
+        let counted: Vec<u64> = before.iter().zip(after).map(|(before, after)| after - before).collect();
+        assert_eq!(counted, of_each.map(|count| count * blocks), "n = {n}, {blocks} blocks");
+        let n = n as u64;
+        let intervals = world.height().0 / world.settings().checkpoint_every;
+        assert_eq!(sent(&world, Kind::new("host.checkpoint")), n * (n - 1) * intervals, "n = {n}");
+    }
+}
+
+/// §16: five delays from request to reply, three from PRE-PREPARE to execution.
+#[test]
+fn s01_delays() {
+    let mut world = constant(3);
+    begin(&mut world);
+    go(world.run_for(secs(1)), &world);
+    for value in 0..10 {
+        let proposed = Rc::new(RefCell::new(None));
+        let note = Rc::clone(&proposed);
+        world.hook(move |now, frame| {
+            if frame.content.kind == PRE_PREPARE {
+                note.borrow_mut().get_or_insert(now);
+            }
+            quorate_sim::Verdict::Pass
+        });
+        let height = world.height();
+        let id = world.submit(0, &[put("k", value)])[0];
+        go(world.run_while("it is executed", secs(1), |world| world.height() == height), &world);
+        let proposed: Time = proposed.borrow().unwrap();
+        assert_eq!(world.now().since(proposed), 3 * DELAY_NS, "from PRE-PREPARE to execution");
+        wait_for(&mut world, &[id], secs(1));
+        assert_eq!(latency(&world, id), 5 * DELAY_NS, "from request to reply");
+    }
+}
+
+/// FORMATS: three serial syncs for each request: before PRE-PREPARE, before PREPARE, before COMMIT.
+#[test]
+fn s01_three_serial_syncs() {
+    let mut world = world(4, |settings| {
+        settings.weather = quorate_sim::Weather::constant(0);
+        settings.costs = Costs { sync_ns: ms(1), write_ns: 0, work_ns: 0 };
+    });
+    begin(&mut world);
+    go(world.run_for(secs(1)), &world);
+    let syncs: Vec<u64> = world.replicas().map(|id| world.syncs(id)).collect();
+    let id = ask(&mut world, 0, put("k", 1));
+    let taken: Vec<u64> =
+        world.replicas().map(|id| world.syncs(id)).zip(syncs).map(|(now, then)| now - then).collect();
+    assert!(taken.iter().all(|syncs| *syncs <= 2), "at most two syncs for a block at depth 1: {taken:?}");
+    // What is drawn lies between half of the mean and a multiple of it.
+    let latency = latency(&world, id);
+    assert!((ms(1) + ms(1) / 2..ms(12)).contains(&latency), "{latency} ns");
+}
+
+/// Scenario 2: one backup is silent: progress, and nobody waits longer for it.
+#[test]
+fn s02_one_silent_backup_changes_nothing() {
+    let mut world = constant(5);
+    begin(&mut world);
+    drop_frames(&mut world, |frame| frame.from == r(3));
+    for value in 0..50 {
+        let id = ask(&mut world, value % 4, put("k", value));
+        assert_eq!(latency(&world, id), 5 * DELAY_NS);
+    }
+}
+
+/// Scenario 2: two backups are silent: nothing is executed and nobody is told anything; a third comes back:
+/// progress resumes.
+#[test]
+fn s02_two_silent_backups_stop_it_until_one_returns() {
+    for transport in TRANSPORTS {
+        let mut world = world(6, |settings| settings.transport = transport);
+        begin(&mut world);
+        settle(&mut world);
+        let height = world.height();
+        drop_frames(&mut world, |frame| frame.from >= r(2));
+        let ids = world.submit(0, &[incr("n"), incr("n")]);
+        go(world.run_for(secs(30)), &world);
+        assert_eq!(world.height(), height, "nothing is executed");
+        assert!(ids.iter().all(|id| world.history().get(*id).unwrap().answered.is_none()));
+        drop_frames(&mut world, |frame| frame.from == r(3));
+        wait_for(&mut world, &ids, secs(10));
+        assert_eq!(world.history().get(ids[1]).unwrap().result, Some(KvResult::Number(2)));
+        world.unhook();
+        settle(&mut world);
+    }
+}
+
+/// Scenario 17: one replica keeps its CHECKPOINTs to itself: a quorum makes them stable all the same.
+#[test]
+fn s17_one_withheld_checkpoint_does_no_harm() {
+    let mut world = short_window(7);
+    let checkpoint = Kind::new("host.checkpoint");
+    drop_frames(&mut world, move |frame| frame.from == r(1) && frame.content.kind == checkpoint);
+    for value in 0..100 {
+        ask(&mut world, value % 4, put("k", value));
+    }
+    assert!(world.height() > Height(100));
+    let stable = world.status(r(0)).unwrap().stable;
+    assert!(world.height().since(stable) <= world.settings().window, "stable {stable}");
+}
+
+/// Scenario 17: two keep them to themselves: the window fills and everything stops; when they are sent after all
+/// it goes on.
+#[test]
+fn s17_two_withheld_checkpoints_fill_the_window() {
+    for transport in TRANSPORTS {
+        let mut world = world(8, |settings| {
+            settings.transport = transport;
+            settings.checkpoint_every = 4;
+            settings.window = 8;
+        });
+        begin(&mut world);
+        let checkpoint = Kind::new("host.checkpoint");
+        let proof = Kind::new("host.proof");
+        drop_frames(&mut world, move |frame| {
+            let withheld = frame.content.kind == checkpoint || frame.content.kind == proof;
+            withheld && frame.from <= r(1)
+        });
+        let mut ids = Vec::new();
+        for value in 0..40 {
+            ids.extend(world.submit(value % 4, &[put("k", value)]));
+            go(world.run_for(ms(20)), &world);
+        }
+        go(world.run_for(secs(20)), &world);
+        // Those who hear only each other's have no quorum; those who keep theirs to themselves have one.
+        let stable = world.status(r(2)).unwrap().stable;
+        assert_eq!(world.height(), stable.plus(8), "the window is full");
+        assert!(!world.all_done());
+        world.unhook();
+        wait_for(&mut world, &ids, secs(60));
+        settle(&mut world);
+    }
+}
+
+fn short_window(seed: u64) -> World {
+    let mut world = world_of(pbft(), seed, |settings| {
+        settings.checkpoint_every = 4;
+        settings.window = 8;
+    });
+    begin(&mut world);
+    world
+}
+
+/// Idle replicas are idle: nothing but a STATUS now and then.
+#[test]
+fn idle_replicas_hardly_wake_up() {
+    let mut world = world(9, |settings| settings.exam_params = false);
+    begin(&mut world);
+    ask(&mut world, 0, put("k", 1));
+    go(world.run_for(secs(5)), &world);
+    let before: Vec<u64> = world.replicas().map(|id| world.turns(id)).collect();
+    go(world.run_for(secs(100)), &world);
+    for (id, before) in world.replicas().zip(before) {
+        let turns = world.turns(id) - before;
+        assert!(turns <= 5 * 100, "replica {id} woke up {turns} times in 100 s");
+    }
+}

@@ -1,0 +1,19 @@
+//! Protocols in the simulator: the scenarios of their specifications, what happens when a machine loses power at
+//! any step, thousands of random runs, and whether the oracles that judge all of this can be fooled.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::as_conversions,
+    reason = "tests: a panic is how they fail"
+)]
+
+mod clients;
+mod crashes;
+mod echo;
+mod good_case;
+mod network;
+mod oracles;
+mod seeds;
+mod support;

@@ -1,0 +1,99 @@
+//! The network loses, doubles, delays and cuts.
+
+use crate::support::{DELAY_NS, TRANSPORTS, ask, begin, constant, go, latency, put, r, settle, world};
+use quorate_sim::{Change, Front, Places, State, Transport, Workload, World, ms, secs};
+
+fn cut(world: &mut World, who: usize) -> u64 {
+    let one = Places::one(who);
+    world.front(Front { from: one, to: one.others(), both_ways: true, change: Change::Cut })
+}
+
+/// Scenario 10: one backup is cut off for a minute. The others are not affected; when it is back it has executed
+/// everything and votes again.
+#[test]
+fn s10_a_backup_cut_off_for_a_minute() {
+    let mut world = constant(20);
+    begin(&mut world);
+    let front = cut(&mut world, 2);
+    for value in 0..100 {
+        let id = ask(&mut world, value % 4, put("k", value));
+        assert_eq!(latency(&world, id), 5 * DELAY_NS, "the others are not affected");
+        go(world.run_for(ms(600)), &world);
+    }
+    assert!(world.executed(r(2)) < world.height().minus(90));
+    world.pass(front);
+    settle(&mut world);
+    assert_eq!(world.status(r(2)).unwrap().state, State::Current);
+    // Its vote counts again: without another backup it is needed for every quorum.
+    cut(&mut world, 3);
+    ask(&mut world, 0, put("k", "with its vote"));
+}
+
+/// Scenario 10, where nothing reaches it but the leader's words: it hears every proposal and no vote.
+#[test]
+fn s10_a_backup_that_hears_the_leader_alone() {
+    for transport in TRANSPORTS {
+        let mut world = world(21, |settings| settings.transport = transport);
+        begin(&mut world);
+        let front = world.front(Front {
+            from: Places::of([1, 3]),
+            to: Places::one(2),
+            both_ways: true,
+            change: Change::Cut,
+        });
+        for value in 0..60 {
+            ask(&mut world, value % 4, put("k", value));
+        }
+        world.pass(front);
+        settle(&mut world);
+    }
+}
+
+/// Scenario 19: 10 % loss, 10 % duplication and reordering for five minutes, with a partition every now and then.
+/// What clients saw is linearisable (the oracles check it against the order of execution), and there is progress
+/// soon after everything has healed.
+#[test]
+fn s19_five_bad_minutes() {
+    for transport in TRANSPORTS {
+        for seed in 0..2 {
+            bad_minutes(30 + seed, transport);
+        }
+    }
+}
+
+fn bad_minutes(seed: u64, transport: Transport) {
+    let mut world = world(seed, |settings| {
+        settings.transport = transport;
+        settings.keep_bytes = 4 << 20;
+    });
+    begin(&mut world);
+    for change in
+        [Change::Lossy(100_000), Change::Twice(100_000), Change::Slow { delay_ns: 0, jitter_ns: ms(30) }]
+    {
+        world.front(Front { from: Places::ALL, to: Places::ALL, both_ways: false, change });
+    }
+    world.load_all(Workload {
+        operations: 250,
+        // About as long as the bad weather: 125 bundles.
+        pause_ns: secs(300) / 150,
+        together_max: 3,
+        outstanding_max: 8,
+        keys: 4,
+    });
+    for round in 0..15 {
+        go(world.run_for(secs(12)), &world);
+        let sides = [Places::of([0, 1]), Places::one(round % 4), Places::of([round % 4, 2])][round % 3];
+        let to = Places(Places::of(0..4).0 & sides.others().0);
+        let front = world.front(Front { from: sides, to, both_ways: round % 2 == 0, change: Change::Cut });
+        go(world.run_for(secs(8)), &world);
+        world.pass(front);
+    }
+    world.heal();
+    let height = world.height();
+    world.submit(0, &[put("k", "healed")]);
+    go(world.run_while("something is executed", secs(10), |world| world.height() == height), &world);
+    go(world.run_while("all clients have their answers", secs(90), |world| !world.all_done()), &world);
+    settle(&mut world);
+    assert!(world.history().answered() >= 1_000);
+    assert_eq!(world.failed_ops(), 0);
+}

@@ -1,0 +1,76 @@
+//! Random runs: as many as fit into a test.
+
+use crate::support::pbft;
+use quorate_sim::seed::{self, Class, Report};
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+/// Runs seeds on all cores, in any order; each is a world of its own.
+fn run_all(seeds: u64, n: Option<usize>) -> Vec<Report> {
+    let next = AtomicU64::new(0);
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let work = || {
+        let mut reports = Vec::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds {
+                return reports;
+            }
+            reports.push(seed::run(pbft(), n, seed).unwrap());
+        }
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    })
+}
+
+fn must_pass(reports: &[Report], n: Option<usize>) {
+    let failed: Vec<String> = reports
+        .iter()
+        .filter(|report| report.failure.is_some())
+        .map(|report| format!("{report}\n    again: {}", seed::again("pbft", n, report.seed)))
+        .collect();
+    assert!(failed.is_empty(), "{} of {} seeds failed:\n{}", failed.len(), reports.len(), failed.join("\n"));
+}
+
+/// 1,000 standard seeds, and that they are what a standard seed has to be.
+#[test]
+fn thousand_seeds() {
+    let reports = run_all(1_000, None);
+    must_pass(&reports, None);
+    let mut classes: BTreeMap<Class, u32> = BTreeMap::new();
+    for report in &reports {
+        assert!(report.requests >= 400, "{report}");
+        assert!(report.virtual_ns >= quorate_sim::secs(60), "{report}");
+        assert!(report.classes.len() >= 4, "{report}: {:?}", report.classes);
+        assert!(report.promises > 100, "{report}: {} promises", report.promises);
+        for class in &report.classes {
+            *classes.entry(*class).or_default() += 1;
+        }
+    }
+    assert_eq!(classes.len(), 12, "every class of faults comes: {classes:?}");
+    let unanswered: u64 = reports.iter().map(|report| report.failed_requests).sum();
+    assert_eq!(unanswered, 0, "no client was left without an answer");
+}
+
+/// Seven replicas tolerate two faults; random runs of them too.
+#[test]
+fn seeds_of_seven_replicas() {
+    let reports = run_all(24, Some(7));
+    must_pass(&reports, Some(7));
+}
+
+/// Same seed, same run, byte for byte.
+#[test]
+fn a_seed_decides_a_run() {
+    for number in [0, 1, 2, 77] {
+        let (first, second) =
+            (seed::run(pbft(), None, number).unwrap(), seed::run(pbft(), None, number).unwrap());
+        assert_eq!(first, second);
+    }
+    let other = |seed| seed::run(pbft(), None, seed).unwrap().trace_hash;
+    assert_ne!(other(0), other(1));
+}

@@ -1,0 +1,103 @@
+//! What several of these tests need.
+
+use quorate_consensus::Entry;
+use quorate_sim::{Costs, Frame, Op, OpId, Settings, Survives, Transport, Verdict, Weather, World, ms, secs};
+use quorate_types::{Kind, ReplicaId};
+
+/// The protocol of most of these tests.
+pub(crate) fn pbft() -> &'static Entry {
+    quorate_protocols::find("pbft").unwrap()
+}
+
+pub(crate) fn r(id: u16) -> ReplicaId {
+    ReplicaId(id)
+}
+
+pub(crate) fn put(key: &str, value: impl ToString) -> Op {
+    Op::Put { key: key.to_owned(), value: value.to_string() }
+}
+
+pub(crate) fn incr(key: &str) -> Op {
+    Op::Increment { key: key.to_owned(), by: 1 }
+}
+
+/// A world of four replicas, whose seed is its number.
+pub(crate) fn world(seed: u64, change: impl FnOnce(&mut Settings)) -> World {
+    world_of(pbft(), seed, change)
+}
+
+pub(crate) fn world_of(entry: &Entry, seed: u64, change: impl FnOnce(&mut Settings)) -> World {
+    let mut settings = Settings::new(entry, seed);
+    change(&mut settings);
+    World::new(settings).unwrap()
+}
+
+/// Every message takes exactly this long, and nothing else takes any time.
+pub(crate) const DELAY_NS: u64 = ms(1);
+
+/// A world in which only messages take time, all of them equally much: for counting delays.
+pub(crate) fn constant(seed: u64) -> World {
+    world(seed, |settings| {
+        settings.weather = Weather::constant(DELAY_NS);
+        settings.costs = Costs::NONE;
+    })
+}
+
+/// Runs until all clients have their sessions.
+pub(crate) fn begin(world: &mut World) {
+    let clients = world.settings().clients;
+    let open = |world: &World| (0..clients).all(|client| world.session(client).is_some());
+    go(world.run_while("all clients have their sessions", secs(10), |world| !open(world)), world);
+}
+
+/// What an oracle says must be nothing.
+pub(crate) fn go(result: Result<(), quorate_sim::Failure>, world: &World) {
+    if let Err(failure) = result {
+        panic!("seed {}: {failure}", world.settings().seed);
+    }
+}
+
+/// Submits one operation and runs until it is answered.
+pub(crate) fn ask(world: &mut World, client: usize, op: Op) -> OpId {
+    let id = world.submit(client, &[op])[0];
+    wait_for(world, &[id], secs(20));
+    id
+}
+
+/// Runs until these operations are answered.
+pub(crate) fn wait_for(world: &mut World, ids: &[OpId], span_ns: u64) {
+    let waits = |world: &World| ids.iter().any(|id| world.history().get(*id).unwrap().answered.is_none());
+    go(world.run_while("operations are answered", span_ns, waits), world);
+}
+
+/// How long an operation took.
+pub(crate) fn latency(world: &World, id: OpId) -> u64 {
+    let record = world.history().get(id).unwrap();
+    record.answered.unwrap().since(record.call)
+}
+
+/// Runs until all that run are at the same height, and judges the end.
+pub(crate) fn settle(world: &mut World) {
+    let is_level = |world: &World| {
+        let height = world.height();
+        world.all_done() && world.replicas().all(|id| world.executed(id) == height)
+    };
+    go(world.run_while("all replicas are at one height", secs(30), |world| !is_level(world)), world);
+    go(world.read_back(secs(10)), world);
+    go(world.run_while("all replicas have executed the reads", secs(10), |world| !is_level(world)), world);
+    let settled = world.check_settled();
+    go(settled, world);
+}
+
+/// Drops all frames that `drops` says.
+pub(crate) fn drop_frames(world: &mut World, mut drops: impl FnMut(&Frame) -> bool + 'static) {
+    world.hook(move |_, frame| if drops(frame) { Verdict::Drop } else { Verdict::Pass });
+}
+
+/// Frames of this kind so far.
+pub(crate) fn sent(world: &World, kind: Kind) -> u64 {
+    world.sent().get(&kind).copied().unwrap_or_default()
+}
+
+pub(crate) const SURVIVES: [Survives; 3] = [Survives::Nothing, Survives::Some, Survives::Everything];
+pub(crate) const TRANSPORTS: [Transport; 2] = [Transport::Links, Transport::Datagrams];
