@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use quorate_node::alloc::Counting;
-use quorate_node::commands::{demo, kv, load, machine, node, status, testnet, up};
+use quorate_node::commands::{demo, kv, load, machine, node, sim, status, testnet, up};
 use quorate_node::exit::report;
 use std::process::ExitCode;
 
@@ -35,6 +35,8 @@ enum Command {
     Status(status::StatusArgs),
     /// Measure what this machine can do
     Machine(machine::Args),
+    /// Run a protocol in the simulator, under random faults that a seed decides
+    Sim(sim::Args),
 }
 
 fn main() -> ExitCode {
@@ -47,5 +49,6 @@ fn main() -> ExitCode {
         Command::Load(args) => load::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Machine(args) => machine::run(&args),
+        Command::Sim(args) => sim::run(&args),
     })
 }

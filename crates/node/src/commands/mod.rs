@@ -5,6 +5,7 @@ pub mod kv;
 pub mod load;
 pub mod machine;
 pub mod node;
+pub mod sim;
 pub mod status;
 pub mod testnet;
 pub mod up;

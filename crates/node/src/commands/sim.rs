@@ -61,7 +61,8 @@ impl FromStr for Seeds {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let number = |text: &str| {
-            text.parse::<u64>().map_err(|_| format!("expected a number of seeds or a range like 100..200, not {text:?}"))
+            text.parse::<u64>()
+                .map_err(|_| format!("expected a number of seeds or a range like 100..200, not {text:?}"))
         };
         let range = match text.split_once("..") {
             Some((from, to)) => number(from)?..number(to)?,
@@ -93,7 +94,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Failure::usage(format!("no protocol is named {:?}; there are {}", args.protocol, known.join(", ")))
     })?;
     // Whether so many replicas suit the protocol, the first world says.
-    let standard = Standard::new(entry, args.n, args.seed.unwrap_or(args.seeds.0.start)).map_err(Failure::usage)?;
+    let standard =
+        Standard::new(entry, args.n, args.seed.unwrap_or(args.seeds.0.start)).map_err(Failure::usage)?;
     let begun = Instant::now();
     let total = match args.seed {
         Some(seed) => {
@@ -102,7 +104,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             total.add(seed, &report);
             if !args.json {
                 out::line(&report)?;
-                out::line(format!("faults: {:?}; recovered {} ms after the heal", report.classes, report.recovered_ns / 1_000_000))?;
+                out::line(format!(
+                    "faults: {:?}; recovered {} ms after the heal",
+                    report.classes,
+                    report.recovered_ns / 1_000_000
+                ))?;
             }
             total
         }
@@ -179,7 +185,9 @@ fn many(args: &Args, entry: &'static Entry) -> Total {
                 Err(why) => total.fail(seed, format!("seed {seed}: {why}")),
             }
             if total.failures.contains_key(&seed) {
-                if total.failures.len() <= SHOWN_MAX && let Some(what) = total.failures.get(&seed) {
+                if total.failures.len() <= SHOWN_MAX
+                    && let Some(what) = total.failures.get(&seed)
+                {
                     let again = seed::again(&args.protocol, args.n, seed);
                     bar.suspend(|| eprintln!("{what}\n    again: {again}"));
                 }
@@ -267,7 +275,9 @@ mod tests {
 
     #[test]
     fn seeds_are_a_number_or_a_range() {
-        for (text, range) in [("5", Some(0..5)), ("7..9", Some(7..9)), ("9..7", None), ("0", None), ("x", None), ("1..", None)] {
+        for (text, range) in
+            [("5", Some(0..5)), ("7..9", Some(7..9)), ("9..7", None), ("0", None), ("x", None), ("1..", None)]
+        {
             assert_eq!(text.parse().ok().map(|Seeds(range)| range), range, "{text}");
         }
     }
