@@ -115,7 +115,8 @@ pub enum Event<M> {
         /// What is wrong with it.
         why: DecodeError,
     },
-    /// A connection was refused: see [`reactor::Event::Refused`].
+    /// A connection was refused, by us or by the replica: see [`reactor::Event::Refused`] and
+    /// [`reactor::Event::Closed`].
     Refused {
         /// Whose connection.
         who: Who,
@@ -395,8 +396,11 @@ fn translate<M: Wire>(event: &reactor::Event<'_>) -> Option<Event<M>> {
         reactor::Event::Lost { peer, direction, lane, from, to } => {
             Event::Lost { peer, direction, lane, from, to }
         }
-        reactor::Event::Refused { who, reason } => Event::Refused { who, reason: reason.to_owned() },
-        reactor::Event::ClientUp(_) | reactor::Event::ClientDown(_) | reactor::Event::Client { .. } => {
+        reactor::Event::Refused { who, why } => Event::Refused { who, reason: why.reason().to_owned() },
+        reactor::Event::Closed { by, reason } => {
+            Event::Refused { who: Who::Replica(by), reason: reason.to_owned() }
+        }
+        reactor::Event::ClientUp { .. } | reactor::Event::ClientDown(_) | reactor::Event::Client { .. } => {
             return None;
         }
     })

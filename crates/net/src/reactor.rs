@@ -339,7 +339,7 @@ impl Reactor {
                 Note::PeerDown(id) => Event::PeerDown(id),
                 Note::Lost(peer, loss) => config::lost(peer, loss),
                 Note::ClientDown(conn) => Event::ClientDown(conn),
-                Note::Refused(who, refusal) => Event::Refused { who, reason: refusal.reason() },
+                Note::Refused(who, why) => Event::Refused { who, why },
             });
         }
     }
@@ -528,7 +528,8 @@ impl Reactor {
         let who = match &socket.role {
             Role::Peer(id) => Who::Replica(*id),
             Role::Leaving => return,
-            Role::Guest(_) | Role::Client(_) => Who::Address(socket.address),
+            Role::Guest(_) => self.guest(socket),
+            Role::Client(_) => Who::Client(socket.address),
         };
         if refusal == Refusal::Closed {
             self.gone(key);

@@ -74,7 +74,7 @@ impl Heard {
                     self.lost += 1;
                 }
             }
-            Event::Refused { who, reason } => panic!("{who} was refused: {reason}"),
+            Event::Refused { who, why } => panic!("{who} was refused: {why}"),
             _ => {}
         }
         0

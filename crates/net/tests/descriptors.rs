@@ -31,7 +31,7 @@ impl Node {
         self.reactor.tick(self.now);
         let (up, messages) = (&mut self.up, &mut self.messages);
         self.reactor.read_ready(self.now, 1 << 20, &mut |event| match event {
-            Event::ClientUp(conn) => up.push(conn),
+            Event::ClientUp { conn, .. } => up.push(conn),
             Event::Client { .. } => *messages += 1,
             _ => {}
         });

@@ -82,6 +82,9 @@ pub const RESEND_FRAMES_MAX: usize = 65_536;
 pub const CLIENT_CONNECTIONS_MAX: usize = 4_096;
 /// Clients that one connection may speak for.
 pub const ATTACHED_PER_CONNECTION_MAX: usize = 16_384;
+/// Clients that all connections together may ask replies for without proof that they are theirs; beyond it the
+/// connection that asks for most is cut off.
+pub const ATTACHED_MAX: usize = 1 << 18;
 /// Connections that one client's replies go to.
 pub const CONNECTIONS_PER_CLIENT_MAX: usize = 4;
 /// Bytes that wait to be written to one client's connection; a client that does not read is cut off.
@@ -96,7 +99,7 @@ pub const HANDSHAKE_NS_MAX: u64 = 10_000_000_000;
 pub const STATUS_PER_SECOND_MAX: u32 = 10;
 /// Distinct reasons counted for one peer in the table of rejections.
 pub const REJECT_REASONS_MAX: usize = 64;
-/// Peers and addresses in the table of rejections; what comes later is counted as `other`.
+/// Addresses in the table of rejections; what comes later is counted as `others`. Replicas always have a row.
 pub const REJECT_PEERS_MAX: usize = 1_024;
 
 /// Bytes of an error or reason text on the wire at most.

@@ -9,7 +9,6 @@ use crate::session::Session;
 use bytes::Bytes;
 use quorate_types::limits::{
     CLIENT_OUTGOING_BYTES_MAX, CLIENTS_OUTGOING_BYTES_MAX, CLIENTS_UNFINISHED_BYTES_MAX, HANDSHAKE_NS_MAX,
-    STATUS_PER_SECOND_MAX,
 };
 use quorate_types::wire::FromReplica;
 use quorate_types::{Time, Wire};
@@ -44,25 +43,20 @@ pub(super) struct Client {
     queued: usize,
     up: bool,
     spoken: bool,
-    status: Window,
-}
-
-/// How much was asked in the second that began at `since`.
-#[derive(Debug, Default)]
-struct Window {
+    vouched: bool,
     since: Time,
-    used: u32,
 }
 
 impl Client {
-    fn new() -> Self {
+    fn new(now: Time) -> Self {
         Self {
             assembler: Assembler::new(client_frame_bytes, ASSEMBLER_KEEP_BYTES),
             queue: VecDeque::new(),
             queued: 0,
             up: false,
             spoken: false,
-            status: Window::default(),
+            vouched: false,
+            since: now,
         }
     }
 
@@ -100,9 +94,12 @@ impl Client {
     }
 }
 
+/// What a queued reply takes beside its body: its place in the queue and what surrounds an allocation.
+const REPLY_OVERHEAD_BYTES: usize = 96;
+
 /// What a reply counts for.
 fn cost(body: &Bytes) -> usize {
-    body.len().saturating_add(CLIENT_HEADER_BYTES)
+    body.len().saturating_add(REPLY_OVERHEAD_BYTES)
 }
 
 impl Socket {
@@ -143,9 +140,9 @@ impl Reactor {
             let Some((stream, address)) = accepted else {
                 return;
             };
-            if !self.make_room() {
+            if !self.make_room(now) {
                 // Dropping the stream closes it. Saying why would cost a handshake, which is what a flood wants.
-                sink(Event::Refused { who: Who::Address(address), reason: Refusal::TooMany.reason() });
+                sink(Event::Refused { who: Who::Client(address), why: Refusal::TooMany });
                 continue;
             }
             let session = match &self.client_tls {
@@ -156,7 +153,7 @@ impl Reactor {
                 continue;
             };
             let plain = self.client_tls.is_none();
-            let mut client = Client::new();
+            let mut client = Client::new(now);
             client.up = plain;
             let socket = Socket::new(stream, session, Role::Client(client), address);
             let inserted =
@@ -165,24 +162,37 @@ impl Reactor {
                 self.clients.connections = self.clients.connections.saturating_add(1);
                 self.newcomers.push_back((now.plus(HANDSHAKE_NS_MAX), key));
                 if plain {
-                    sink(Event::ClientUp(ConnId::of(key)));
+                    sink(Event::ClientUp { conn: ConnId::of(key), address });
                 }
             }
         }
     }
 
     /// Whether one more client may come in. When all places are taken, the oldest that has not said anything
-    /// yet makes room.
-    fn make_room(&mut self) -> bool {
+    /// yet makes room, or else the oldest that has had time to prove itself and that nobody has vouched for.
+    fn make_room(&mut self, now: Time) -> bool {
         while self.clients.connections >= self.clients.connections_max {
             let Some((_, key)) = self.newcomers.pop_front() else {
-                return false;
+                let Some(key) = self.longest_unproved(now) else {
+                    return false;
+                };
+                self.refuse(key, Refusal::TooMany);
+                continue;
             };
             if self.is_unsettled(key) {
                 self.refuse(key, Refusal::TooMany);
             }
         }
         true
+    }
+
+    fn longest_unproved(&self, now: Time) -> Option<Key> {
+        let clients = self.sockets.iter().filter_map(|(key, socket)| match &socket.role {
+            Role::Client(client) if !client.vouched => Some((client.since, key)),
+            _ => None,
+        });
+        let (since, key) = clients.min()?;
+        (now.since(since) >= HANDSHAKE_NS_MAX).then_some(key)
     }
 
     pub(super) fn take_from_client(
@@ -197,12 +207,12 @@ impl Reactor {
         let Role::Client(client) = &mut socket.role else {
             return Ok(());
         };
-        let conn = ConnId::of(key);
+        let (conn, address) = (ConnId::of(key), socket.address);
         let before = client.assembler.unfinished();
         let (assembler, up, spoken) = (&mut client.assembler, &mut client.up, &mut client.spoken);
         let read = socket.session.read(bytes, &mut |plain| {
             if !std::mem::replace(up, true) {
-                sink(Event::ClientUp(conn));
+                sink(Event::ClientUp { conn, address });
             }
             assembler.feed(plain, &mut |_, body| {
                 *spoken = true;
@@ -212,7 +222,7 @@ impl Reactor {
         });
         if !client.up && !socket.session.is_handshaking() {
             client.up = true;
-            sink(Event::ClientUp(conn));
+            sink(Event::ClientUp { conn, address });
         }
         let after = client.assembler.unfinished();
         self.clients.unfinished = self.clients.unfinished.saturating_sub(before).saturating_add(after);
@@ -237,7 +247,7 @@ impl Reactor {
     /// Closes without a word the connection of a client that would not read it.
     fn cut(&mut self, key: Key, refusal: Refusal) {
         if let Some(socket) = self.sockets.get(key) {
-            let who = Who::Address(socket.address);
+            let who = Who::Client(socket.address);
             self.notes.push_back(Note::Refused(who, refusal));
             self.gone(key);
         }
@@ -296,19 +306,12 @@ impl Reactor {
         }
     }
 
-    /// Whether this connection may ask for the status once more: ten times a second.
-    pub fn status_allowed(&mut self, conn: ConnId, now: Time) -> bool {
-        const SECOND_NS: u64 = 1_000_000_000;
+    /// The client has proved to be one that we serve: it is not among those that make room for newcomers.
+    pub fn vouch(&mut self, conn: ConnId) {
         let socket = conn.key().and_then(|key| self.sockets.get_mut(key));
-        let Some(Role::Client(client)) = socket.map(|socket| &mut socket.role) else {
-            return false;
-        };
-        let window = &mut client.status;
-        if window.used == 0 || now.since(window.since) >= SECOND_NS {
-            *window = Window { since: now, used: 0 };
+        if let Some(Role::Client(client)) = socket.map(|socket| &mut socket.role) {
+            client.vouched = true;
         }
-        window.used = window.used.saturating_add(1);
-        window.used <= STATUS_PER_SECOND_MAX
     }
 
     /// Connections of clients now.

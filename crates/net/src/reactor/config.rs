@@ -1,5 +1,8 @@
 //! What the reactor is told and what it tells.
 
+use super::LINGERING_MAX;
+use super::peers::GUESTS_MAX;
+use crate::frame::Refusal;
 use crate::lanes::{Direction, Loss, ResendLimits};
 use crate::link::Identity;
 use crate::tls::{LinkKey, TlsError};
@@ -72,6 +75,17 @@ impl NetConfig {
     }
 }
 
+impl NetConfig {
+    /// Descriptors that a reactor with this configuration holds beside those of its clients at most.
+    #[must_use]
+    pub fn descriptors_beside_clients(&self) -> usize {
+        // The poll, the waker and the listeners; for each replica a link and a place for the one that follows.
+        const OWN: usize = 8;
+        let links = self.peers.len().saturating_mul(2);
+        links.saturating_add(GUESTS_MAX).saturating_add(LINGERING_MAX).saturating_add(OWN)
+    }
+}
+
 /// Our environment fails us, or the configuration contradicts itself: nothing that a peer did.
 #[derive(Debug, thiserror::Error)]
 pub enum NetFault {
@@ -116,15 +130,18 @@ pub struct ConnId(pub u64);
 pub enum Who {
     /// A replica.
     Replica(ReplicaId),
-    /// A client, or somebody who has not proved to be anybody.
-    Address(SocketAddr),
+    /// Somebody who came through the clients' port.
+    Client(SocketAddr),
+    /// Somebody who came through the peers' port and has not proved to be a replica.
+    Stranger(SocketAddr),
 }
 
 impl fmt::Display for Who {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Replica(id) => write!(f, "replica {id}"),
-            Self::Address(address) => address.fmt(f),
+            Self::Client(address) => write!(f, "client {address}"),
+            Self::Stranger(address) => write!(f, "stranger {address}"),
         }
     }
 }
@@ -162,7 +179,12 @@ pub enum Event<'a> {
         to: u64,
     },
     /// A client is connected and may be written to.
-    ClientUp(ConnId),
+    ClientUp {
+        /// On which connection.
+        conn: ConnId,
+        /// From where.
+        address: SocketAddr,
+    },
     /// A message of a client (`types::wire::FromClient`).
     Client {
         /// On which connection.
@@ -172,12 +194,18 @@ pub enum Event<'a> {
     },
     /// The connection of a client is gone.
     ClientDown(ConnId),
-    /// A connection was closed by us for what it did, or by a replica for what it says we did.
+    /// A connection was closed by us for what it did.
     Refused {
         /// Whose connection.
         who: Who,
-        /// The reason. One of a fixed list when we closed it; at most 256 printable bytes of the replica's
-        /// own choice when it did.
+        /// Why.
+        why: Refusal,
+    },
+    /// A replica closed its connection and says why.
+    Closed {
+        /// Which replica.
+        by: ReplicaId,
+        /// The reason: at most 256 characters of the replica's own choice, all printable.
         reason: &'a str,
     },
 }

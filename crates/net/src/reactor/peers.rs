@@ -21,7 +21,7 @@ const BACKOFF_NS: u64 = 20_000_000;
 /// The longest pause before dialling again.
 const BACKOFF_NS_MAX: u64 = 2_000_000_000;
 /// Half-open connections through the peers' listener, beside one for each replica.
-const GUESTS_MAX: usize = 64;
+pub(super) const GUESTS_MAX: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -287,6 +287,13 @@ impl Reactor {
         }
     }
 
+    /// Who came through the peers' port: its key has told, if the handshake got so far.
+    pub(super) fn guest(&self, socket: &Socket) -> Who {
+        let key = socket.session.peer_key().filter(|_| !socket.session.is_handshaking());
+        let known = self.peers.iter().flatten().find(|peer| Some(peer.key) == key);
+        known.map_or(Who::Stranger(socket.address), |peer| Who::Replica(peer.link.peer()))
+    }
+
     /// When too many are half open the oldest goes: an honest handshake takes milliseconds.
     fn limit_guests(&mut self) {
         if self.guests.len() <= GUESTS_MAX.saturating_add(self.peers.len()) {
@@ -405,7 +412,7 @@ fn forward(id: ReplicaId, event: LinkEvent<'_>, status: &mut Counts, sink: &mut 
         LinkEvent::Lost(loss) => sink(config::lost(id, loss)),
         LinkEvent::Closed { reason } => {
             status.last_refusal = printable(reason);
-            sink(Event::Refused { who: Who::Replica(id), reason: &status.last_refusal });
+            sink(Event::Closed { by: id, reason: &status.last_refusal });
         }
     }
 }
@@ -413,6 +420,7 @@ fn forward(id: ReplicaId, event: LinkEvent<'_>, status: &mut Counts, sink: &mut 
 /// What a peer says may be anything: a log or a terminal gets only printable characters of it.
 fn printable(reason: &[u8]) -> String {
     let text = String::from_utf8_lossy(reason);
-    let printable = |c: char| if c.is_control() { '?' } else { c };
+    // Not only control characters turn a line into another one: some turn its direction.
+    let printable = |c: char| if c == ' ' || c.is_ascii_graphic() || c.is_alphanumeric() { c } else { '?' };
     text.chars().map(printable).collect()
 }

@@ -38,10 +38,11 @@ fn own(event: Event<'_>) -> Seen {
         Event::PeerUp(id) => Seen::Up(id.0),
         Event::PeerDown(id) => Seen::Down(id.0),
         Event::Lost { peer, direction, lane, from, to } => Seen::Lost(peer.0, direction, lane, from, to),
-        Event::ClientUp(conn) => Seen::ClientUp(conn),
+        Event::ClientUp { conn, .. } => Seen::ClientUp(conn),
         Event::Client { conn, body } => Seen::Client(conn, body.to_vec()),
         Event::ClientDown(conn) => Seen::ClientDown(conn),
-        Event::Refused { who, reason } => Seen::Refused(who, reason.to_owned()),
+        Event::Refused { who, why } => Seen::Refused(who, why.reason().to_owned()),
+        Event::Closed { by, reason } => Seen::Refused(Who::Replica(by), reason.to_owned()),
     }
 }
 
@@ -339,7 +340,7 @@ fn a_replica_with_another_key_is_refused_in_both_directions() {
     };
     let mut b = impostor(&stage, 1);
     stage.until(&mut [&mut a, &mut b], |nodes| nodes[0].is_refused(wrong) && nodes[1].is_refused(told));
-    assert!(matches!(a.refusals()[0].0, Who::Address(_)), "it has not proved to be anybody");
+    assert!(matches!(a.refusals()[0].0, Who::Stranger(_)), "it has not proved to be anybody");
     // An impostor that is dialled.
     let mut stage = Stage::new(2, true);
     let mut a = impostor(&stage, 0);

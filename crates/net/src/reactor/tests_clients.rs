@@ -112,7 +112,9 @@ fn conns(node: &Node) -> Vec<ConnId> {
 }
 
 fn is_refused(node: &Node, reason: &str) -> bool {
-    node.refusals().iter().any(|(who, said)| matches!(who, Who::Address(_)) && *said == reason)
+    node.refusals()
+        .iter()
+        .any(|(who, said)| matches!(who, Who::Client(_) | Who::Stranger(_)) && *said == reason)
 }
 
 #[test]
@@ -159,7 +161,7 @@ fn clients_ask_and_replies_of_a_pass_are_one_write() {
         let gone = gone.unwrap();
         assert_eq!(node.reactor.send_client(gone, Bytes::new()), Err(SendError::Gone));
         node.reactor.close_client(gone, "twice");
-        assert!(!node.reactor.status_allowed(gone, stage.now));
+        node.reactor.vouch(gone);
         let settled = node.reactor.deadline();
         assert_eq!(settled, None, "clients that wait cost nothing");
     }
@@ -429,15 +431,38 @@ fn half_open_strangers_make_room_for_a_replica() {
 }
 
 #[test]
-fn the_status_is_given_ten_times_a_second() {
-    let mut stage = Stage::new(1, false);
-    let mut node = serve(&stage, |_| ());
-    let mut guest = Guest::dial(&stage, &node);
-    guest.say(b"hello");
-    until(&mut stage, &mut node, &mut [&mut guest], |node, _| conns(node).len() == 1);
-    let conn = conns(&node)[0];
-    for start in [0, 1_000_000_000, 5_000_000_000] {
-        let allowed = (0..50u64).filter(|i| node.reactor.status_allowed(conn, Time(start + i)));
-        assert_eq!(allowed.count(), 10);
+fn when_all_places_are_taken_who_proves_nothing_makes_room_in_time() {
+    let mut stage = Stage::new(1, true);
+    let mut node = serve(&stage, |config| config.client_connections_max = 4);
+    let mut guests: Vec<Guest> = Vec::new();
+    for i in 0..4u8 {
+        let mut guest = Guest::dial(&stage, &node);
+        guest.say(&[i]);
+        until(&mut stage, &mut node, &mut [&mut guest], |node, _| {
+            node.seen.iter().any(|seen| matches!(seen, Seen::Client(_, body) if *body == [i]))
+        });
+        guests.push(guest);
     }
+    for conn in &conns(&node)[..2] {
+        node.reactor.vouch(*conn);
+    }
+    let mut early = Guest::dial(&stage, &node);
+    until(&mut stage, &mut node, &mut [&mut early], |_, guests| guests[0].closed);
+    stage.now = stage.now.plus(HANDSHAKE_NS_MAX);
+    for i in 4..6u8 {
+        let mut guest = Guest::dial(&stage, &node);
+        guest.say(&[i]);
+        until(&mut stage, &mut node, &mut [&mut guest], |node, _| {
+            node.seen.iter().any(|seen| matches!(seen, Seen::Client(_, body) if *body == [i]))
+        });
+        guests.push(guest);
+    }
+    until(&mut stage, &mut node, &mut guests.iter_mut().collect::<Vec<_>>(), |_, guests| {
+        guests[2].closed && guests[3].closed
+    });
+    assert_eq!(guests[2].farewell().as_deref(), Some("too many connections"));
+    let mut late = Guest::dial(&stage, &node);
+    until(&mut stage, &mut node, &mut [&mut late], |_, guests| guests[0].closed);
+    assert_eq!(node.reactor.clients(), 4, "two proved themselves, two have time");
+    assert!(!guests[0].closed && !guests[1].closed && !guests[4].closed && !guests[5].closed);
 }

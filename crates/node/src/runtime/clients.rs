@@ -1,14 +1,31 @@
 //! Who speaks for which client: replies go to the connections that asked for them.
 
+use super::rejects::Origin;
 use quorate_replica::ConnId;
-use quorate_types::ClientId;
-use quorate_types::limits::{ATTACHED_PER_CONNECTION_MAX, CONNECTIONS_PER_CLIENT_MAX};
+use quorate_types::limits::{
+    ATTACHED_MAX, ATTACHED_PER_CONNECTION_MAX, CONNECTIONS_PER_CLIENT_MAX, STATUS_PER_SECOND_MAX,
+};
+use quorate_types::{ClientId, Time};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Connection {
+    origin: Origin,
     greeted: bool,
+    /// It is about to be closed: what still comes is not for us.
+    closing: bool,
     attached: Vec<ClientId>,
+    /// How many of `attached` count for [`ATTACHED_MAX`].
+    charged: usize,
+    status: Window,
+}
+
+/// How often something was asked in the second that began at `since`.
+#[derive(Debug, Default)]
+struct Window {
+    since: Time,
+    used: u32,
 }
 
 /// The table of connections and the clients that they speak for.
@@ -16,6 +33,8 @@ struct Connection {
 pub struct Clients {
     connections: BTreeMap<ConnId, Connection>,
     by_client: BTreeMap<ClientId, Vec<Speaker>>,
+    /// Over all connections.
+    charged: usize,
 }
 
 /// A connection that wants a client's replies.
@@ -29,13 +48,22 @@ struct Speaker {
 
 impl Clients {
     /// A connection is up.
-    pub fn up(&mut self, conn: ConnId) {
-        self.connections.insert(conn, Connection::default());
+    pub fn up(&mut self, conn: ConnId, address: SocketAddr) {
+        let connection = Connection {
+            origin: Origin::client(address),
+            greeted: false,
+            closing: false,
+            attached: Vec::new(),
+            charged: 0,
+            status: Window::default(),
+        };
+        self.connections.insert(conn, connection);
     }
 
     /// A connection is gone.
     pub fn down(&mut self, conn: ConnId) {
         let Some(connection) = self.connections.remove(&conn) else { return };
+        self.charged = self.charged.saturating_sub(connection.charged);
         for client in connection.attached {
             if let Some(conns) = self.by_client.get_mut(&client) {
                 conns.retain(|known| known.conn != conn);
@@ -46,11 +74,16 @@ impl Clients {
         }
     }
 
-    /// The hello of a connection was good.
-    pub fn greet(&mut self, conn: ConnId) {
-        if let Some(connection) = self.connections.get_mut(&conn) {
-            connection.greeted = true;
-        }
+    /// Under whose name a connection's faults are counted.
+    #[must_use]
+    pub fn origin(&self, conn: ConnId) -> Origin {
+        self.connections.get(&conn).map_or(Origin::Others, |connection| connection.origin)
+    }
+
+    /// The hello of a connection was good. False when it came before.
+    pub fn greet(&mut self, conn: ConnId) -> bool {
+        let connection = self.connections.get_mut(&conn);
+        connection.is_none_or(|connection| !std::mem::replace(&mut connection.greeted, true))
     }
 
     /// Whether a connection has said hello: nothing else is taken from it before.
@@ -59,25 +92,61 @@ impl Clients {
         self.connections.get(&conn).is_some_and(|connection| connection.greeted)
     }
 
-    /// A connection wants the replies for these clients. False when it wants too many.
-    pub fn attach(&mut self, conn: ConnId, clients: &[ClientId]) -> bool {
-        let Some(connection) = self.connections.get(&conn) else { return true };
+    /// A connection will be closed; nothing that it says counts from now on.
+    pub fn close(&mut self, conn: ConnId) {
+        if let Some(connection) = self.connections.get_mut(&conn) {
+            connection.closing = true;
+            self.charged = self.charged.saturating_sub(std::mem::take(&mut connection.charged));
+        }
+    }
+
+    /// Whether a connection will be closed.
+    #[must_use]
+    pub fn is_closing(&self, conn: ConnId) -> bool {
+        self.connections.get(&conn).is_some_and(|connection| connection.closing)
+    }
+
+    /// Whether a connection may ask for the status once more: ten times a second.
+    pub fn may_ask_status(&mut self, conn: ConnId, now: Time) -> bool {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let Some(connection) = self.connections.get_mut(&conn) else { return false };
+        let window = &mut connection.status;
+        if window.used == 0 || now.since(window.since) >= SECOND_NS {
+            *window = Window { since: now, used: 0 };
+        }
+        window.used = window.used.saturating_add(1);
+        window.used <= STATUS_PER_SECOND_MAX
+    }
+
+    /// A connection wants the replies for these clients.
+    ///
+    /// # Errors
+    /// The connection that must be closed for it: this one when it wants too many, or the one that wants most
+    /// when all together do.
+    pub fn attach(&mut self, conn: ConnId, clients: &[ClientId]) -> Result<(), ConnId> {
+        let Some(connection) = self.connections.get(&conn) else { return Ok(()) };
         if connection.attached.len().saturating_add(clients.len()) > ATTACHED_PER_CONNECTION_MAX {
-            return false;
+            return Err(conn);
         }
         for client in clients {
             self.speak(conn, client, false);
         }
-        true
+        if self.charged <= ATTACHED_MAX {
+            return Ok(());
+        }
+        let open = self.connections.iter().filter(|(_, connection)| !connection.closing);
+        open.max_by_key(|(_, connection)| connection.charged).map_or(Ok(()), |(most, _)| Err(*most))
     }
 
-    /// A connection has handed over a bundle that this client signed.
-    pub fn prove(&mut self, conn: ConnId, client: &ClientId) {
+    /// A connection has handed over a bundle that this client signed. True when that is news.
+    pub fn prove(&mut self, conn: ConnId, client: &ClientId) -> bool {
         let known =
             self.by_client.get(client).and_then(|conns| conns.iter().find(|known| known.conn == conn));
-        if known.is_none_or(|known| !known.proven) {
+        let is_news = known.is_none_or(|known| !known.proven);
+        if is_news {
             self.speak(conn, client, true);
         }
+        is_news
     }
 
     fn speak(&mut self, conn: ConnId, client: &ClientId, proven: bool) {
@@ -87,7 +156,11 @@ impl Clients {
         }
         let conns = self.by_client.entry(*client).or_default();
         if let Some(known) = conns.iter_mut().find(|known| known.conn == conn) {
-            known.proven |= proven;
+            if proven && !std::mem::replace(&mut known.proven, true) && connection.charged > 0 {
+                // Whoever can prove what it asks for is not one of those that the bound is made for.
+                connection.charged = connection.charged.saturating_sub(1);
+                self.charged = self.charged.saturating_sub(1);
+            }
             return;
         }
         if conns.len() >= CONNECTIONS_PER_CLIENT_MAX {
@@ -103,6 +176,10 @@ impl Clients {
         }
         conns.push(Speaker { conn, proven });
         connection.attached.push(*client);
+        if !proven {
+            connection.charged = connection.charged.saturating_add(1);
+            self.charged = self.charged.saturating_add(1);
+        }
     }
 
     /// Connections that speak for a client.
@@ -122,6 +199,10 @@ mod tests {
     use super::*;
     use quorate_types::PublicKey;
 
+    fn up(clients: &mut Clients, conn: u64) {
+        clients.up(ConnId(conn), SocketAddr::from(([127, 0, 0, 1], 7)));
+    }
+
     fn client(i: u8) -> ClientId {
         PublicKey([i; 32])
     }
@@ -129,10 +210,10 @@ mod tests {
     #[test]
     fn replies_find_their_connections() {
         let mut clients = Clients::default();
-        clients.up(ConnId(1));
-        clients.up(ConnId(2));
-        assert!(clients.attach(ConnId(1), &[client(1), client(2)]));
-        assert!(clients.attach(ConnId(2), &[client(2), client(2)]));
+        up(&mut clients, 1);
+        up(&mut clients, 2);
+        clients.attach(ConnId(1), &[client(1), client(2)]).unwrap();
+        clients.attach(ConnId(2), &[client(2), client(2)]).unwrap();
         assert_eq!(clients.of(&client(2)).collect::<Vec<_>>(), [ConnId(1), ConnId(2)]);
         clients.down(ConnId(1));
         assert_eq!(clients.of(&client(2)).collect::<Vec<_>>(), [ConnId(2)]);
@@ -143,12 +224,12 @@ mod tests {
     #[test]
     fn a_connection_speaks_for_a_bounded_number() {
         let mut clients = Clients::default();
-        clients.up(ConnId(1));
+        up(&mut clients, 1);
         let many = vec![client(1); ATTACHED_PER_CONNECTION_MAX + 1];
-        assert!(!clients.attach(ConnId(1), &many));
+        assert_eq!(clients.attach(ConnId(1), &many), Err(ConnId(1)));
         for conn in 2..20 {
-            clients.up(ConnId(conn));
-            clients.attach(ConnId(conn), &[client(9)]);
+            up(&mut clients, conn);
+            clients.attach(ConnId(conn), &[client(9)]).unwrap();
         }
         assert_eq!(clients.of(&client(9)).count(), CONNECTIONS_PER_CLIENT_MAX);
     }
@@ -156,12 +237,77 @@ mod tests {
     #[test]
     fn asking_for_anothers_replies_takes_none_away() {
         let mut clients = Clients::default();
-        clients.up(ConnId(1));
+        up(&mut clients, 1);
         clients.prove(ConnId(1), &client(9));
         for conn in 2..20 {
-            clients.up(ConnId(conn));
-            clients.attach(ConnId(conn), &[client(9)]);
+            up(&mut clients, conn);
+            clients.attach(ConnId(conn), &[client(9)]).unwrap();
         }
         assert!(clients.of(&client(9)).any(|conn| conn == ConnId(1)));
+    }
+
+    fn numbered(from: usize, count: usize) -> Vec<ClientId> {
+        let client = |i: usize| {
+            let mut key = [7; 32];
+            key[..8].copy_from_slice(&i.to_le_bytes());
+            PublicKey(key)
+        };
+        (from..from + count).map(client).collect()
+    }
+
+    #[test]
+    fn connections_together_speak_for_a_bounded_number_and_who_wants_most_goes() {
+        let mut clients = Clients::default();
+        up(&mut clients, 0);
+        clients.attach(ConnId(0), &numbered(usize::MAX / 2, 1_000)).unwrap();
+        let (most, mut cut) = (ATTACHED_PER_CONNECTION_MAX, 0);
+        for conn in 1..30u64 {
+            up(&mut clients, conn);
+            // Sometimes the same clients as others: what a connection keeps counts all the same.
+            let from = usize::try_from(conn / 6).unwrap() * most;
+            if let Err(victim) = clients.attach(ConnId(conn), &numbered(from, most)) {
+                assert_ne!(victim, ConnId(0), "it wants little");
+                clients.close(victim);
+                clients.attach(ConnId(0), &numbered(conn.try_into().unwrap(), 1)).unwrap();
+                clients.down(victim);
+                cut += 1;
+            }
+            let kept: usize = clients.connections.values().map(|connection| connection.attached.len()).sum();
+            assert!(kept <= ATTACHED_MAX, "{kept}");
+        }
+        assert!(cut > 10, "{cut}");
+        assert_eq!(clients.of(&numbered(usize::MAX / 2, 1)[0]).collect::<Vec<_>>(), [ConnId(0)]);
+        for conn in 0..30 {
+            clients.down(ConnId(conn));
+        }
+        assert_eq!((clients.charged, clients.size()), (0, (0, 0)));
+    }
+
+    #[test]
+    fn who_proves_its_clients_is_not_charged_for_them() {
+        let mut clients = Clients::default();
+        up(&mut clients, 1);
+        clients.attach(ConnId(1), &[client(1), client(2)]).unwrap();
+        assert_eq!(clients.charged, 2);
+        assert!(clients.prove(ConnId(1), &client(1)) && clients.prove(ConnId(1), &client(3)));
+        assert!(!clients.prove(ConnId(1), &client(1)), "no news");
+        assert_eq!(clients.charged, 1);
+        clients.down(ConnId(1));
+        assert_eq!(clients.charged, 0);
+    }
+
+    #[test]
+    fn one_hello_and_ten_statuses_a_second() {
+        let mut clients = Clients::default();
+        up(&mut clients, 1);
+        assert!(clients.greet(ConnId(1)) && !clients.greet(ConnId(1)) && clients.is_greeted(ConnId(1)));
+        for start in [0, 1_000_000_000, 5_000_000_000] {
+            let allowed = (0..50u64).filter(|i| clients.may_ask_status(ConnId(1), Time(start + i)));
+            assert_eq!(allowed.count(), 10);
+        }
+        clients.close(ConnId(1));
+        assert!(clients.is_closing(ConnId(1)) && !clients.is_closing(ConnId(2)));
+        assert_eq!(clients.origin(ConnId(1)).to_string(), "client 127.0.0.1");
+        assert_eq!(clients.origin(ConnId(2)), Origin::Others);
     }
 }

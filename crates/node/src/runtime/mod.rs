@@ -9,13 +9,14 @@
 
 mod clients;
 mod clock;
+mod descriptors;
 mod rejects;
 mod status;
 mod wire;
 
 pub use clients::Clients;
 pub use clock::{Clock, wall_ns};
-pub use rejects::Rejects;
+pub use rejects::{Origin, Rejects};
 pub use status::Facts;
 
 use bytes::Bytes;
@@ -90,6 +91,7 @@ pub struct Node<D: Disk> {
     asked: Vec<Asked>,
     longest_pause_ns: u64,
     progress: status::Progress,
+    answer: status::Answer,
 }
 
 impl<D: Disk> Node<D> {
@@ -112,6 +114,7 @@ impl<D: Disk> Node<D> {
         };
         let mut config = NetConfig::new(identity, setup.peers, setup.security, setup.listen_peers);
         config.listen_clients = Some(setup.listen_clients);
+        config.client_connections_max = descriptors::client_connections_max(&config);
         let mut node = Self {
             net: Reactor::new(config)?,
             host,
@@ -124,6 +127,7 @@ impl<D: Disk> Node<D> {
             asked: Vec::new(),
             longest_pause_ns: 0,
             progress: status::Progress::default(),
+            answer: status::Answer::default(),
         };
         let mut wire = Wire {
             net: &mut node.net,
@@ -186,20 +190,36 @@ impl<D: Disk> Node<D> {
             Event::PeerUp(peer) => host.link(peer, LinkEvent::Back),
             Event::PeerDown(peer) => tracing::info!("the link to replica {peer} is down"),
             Event::Lost { peer, .. } => host.link(peer, LinkEvent::Gap),
-            Event::ClientUp(conn) => clients.up(ConnId(conn.0)),
+            Event::ClientUp { conn, address } => clients.up(ConnId(conn.0), address),
             Event::Client { conn, body } => {
                 let conn = ConnId(conn.0);
                 match body.split_first() {
+                    _ if clients.is_closing(conn) => {}
                     Some((&CLIENT_BUNDLE_TAG, bundle)) if clients.is_greeted(conn) => {
                         host.client_bundle(conn, bundle);
                     }
-                    _ => client_message(clients, *cluster, conn, body, asked),
+                    _ => match client_message(clients, *cluster, conn, body, now) {
+                        Ok(None) => {}
+                        Ok(Some(answer)) => asked.push(answer),
+                        Err(Refused::Unheard(reason)) => rejects.count(clients.origin(conn), reason),
+                        Err(Refused::Closed(conn, reason)) => {
+                            clients.close(conn);
+                            asked.push(Asked::Close(conn, reason));
+                        }
+                    },
                 }
             }
             Event::ClientDown(conn) => clients.down(ConnId(conn.0)),
-            Event::Refused { who, reason } => {
-                tracing::warn!("connection of {who} refused: {reason}");
-                rejects.count(&who.to_string(), status::known_reason(reason));
+            Event::Refused { who, why } => {
+                if let Some(count) = rejects.tell(now, who.into(), why.reason()) {
+                    tracing::warn!("connection of {who} refused: {why}{}", of_how_many(count));
+                }
+            }
+            Event::Closed { by, reason } => {
+                // The words are the other side's own: they are shown, and counted under a name of ours.
+                if let Some(count) = rejects.tell(now, Origin::Replica(by), "refuses our connection") {
+                    tracing::warn!("replica {by} refuses our connection: {reason}{}", of_how_many(count));
+                }
             }
         })
     }
@@ -211,26 +231,34 @@ impl<D: Disk> Node<D> {
         for asked in std::mem::take(&mut self.asked) {
             let (conn, message) = match asked {
                 Asked::Hello(conn) => {
-                    (conn, FromReplica::Hello { version: VERSION, cluster: self.cluster, id: self.me })
+                    let hello = FromReplica::Hello { version: VERSION, cluster: self.cluster, id: self.me };
+                    (conn, Bytes::from(hello.to_bytes()))
                 }
-                Asked::Status(conn) => {
-                    if !self.net.status_allowed(NetConn(conn.0), now) {
-                        self.rejects.count(&format!("client {}", conn.0), "status asked too often");
-                        continue;
-                    }
-                    (conn, FromReplica::Status(self.status_json(now)))
-                }
+                Asked::Status(conn) => (conn, self.status(now)),
                 Asked::Close(conn, reason) => {
-                    self.rejects.count(&format!("client {}", conn.0), reason);
+                    self.rejects.count(self.clients.origin(conn), reason);
                     self.net.close_client(NetConn(conn.0), reason);
                     continue;
                 }
             };
             // A connection that is gone by now needs no answer.
-            let _ = self.net.send_client(NetConn(conn.0), Bytes::from(message.to_bytes()));
+            let _ = self.net.send_client(NetConn(conn.0), message);
         }
         self.net.flush(now);
     }
+}
+
+/// The end of a line in the log about something that has happened this often since the last line.
+fn of_how_many(count: u64) -> String {
+    if count > 1 { format!(" ({count} times since the last such line)") } else { String::new() }
+}
+
+/// What becomes of a message of a client that is not answered.
+enum Refused {
+    /// It is counted, and nothing else happens.
+    Unheard(&'static str),
+    /// This connection, mostly its own, is closed.
+    Closed(ConnId, &'static str),
 }
 
 /// Takes in a client's message that is no bundle.
@@ -239,25 +267,23 @@ fn client_message(
     cluster: ClusterId,
     conn: ConnId,
     body: &[u8],
-    asked: &mut Vec<Asked>,
-) {
-    let close = |asked: &mut Vec<Asked>, reason| asked.push(Asked::Close(conn, reason));
+    now: Time,
+) -> Result<Option<Asked>, Refused> {
+    let close = |reason| Err(Refused::Closed(conn, reason));
     match FromClient::from_bytes(body) {
-        Ok(FromClient::Hello { version, .. }) if version != VERSION => close(asked, "another wire version"),
-        Ok(FromClient::Hello { cluster: meant, .. }) if meant != cluster => close(asked, "another cluster"),
-        Ok(FromClient::Hello { .. }) => {
-            clients.greet(conn);
-            asked.push(Asked::Hello(conn));
-        }
-        Ok(_) if !clients.is_greeted(conn) => close(asked, "no hello"),
+        Ok(FromClient::Hello { version, .. }) if version != VERSION => close("another wire version"),
+        Ok(FromClient::Hello { cluster: meant, .. }) if meant != cluster => close("another cluster"),
+        Ok(FromClient::Hello { .. }) if clients.greet(conn) => Ok(Some(Asked::Hello(conn))),
+        Ok(FromClient::Hello { .. }) => close("second hello"),
+        Ok(_) if !clients.is_greeted(conn) => close("no hello"),
         Ok(FromClient::Attach(wanted)) => {
-            if !clients.attach(conn, &wanted) {
-                close(asked, "too many clients");
-            }
+            clients.attach(conn, &wanted).map_err(|conn| Refused::Closed(conn, "too many clients"))?;
+            Ok(None)
         }
-        Ok(FromClient::Status) => asked.push(Asked::Status(conn)),
+        Ok(FromClient::Status) if clients.may_ask_status(conn, now) => Ok(Some(Asked::Status(conn))),
+        Ok(FromClient::Status) => Err(Refused::Unheard("status asked too often")),
         // Bundles of greeted connections do not come this way.
-        Ok(FromClient::Bundle { .. }) | Err(_) => close(asked, "malformed message"),
+        Ok(FromClient::Bundle { .. }) | Err(_) => close("malformed message"),
     }
 }
 

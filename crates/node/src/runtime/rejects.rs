@@ -1,63 +1,213 @@
-//! What was refused, counted by source and reason: bounded, for `status`.
+//! What was refused, counted by source and reason for `status`, and which of it deserves a line in the log.
+//!
+//! Bounded whatever strangers do: they are told apart by network and not by port, only so many have a row of
+//! their own, and replicas keep theirs however many strangers come. The first refusal of a source for a reason
+//! is a line at once, what follows is one line every few seconds with the number of them.
 
+use quorate_net::reactor::Who;
 use quorate_types::limits::{REJECT_PEERS_MAX, REJECT_REASONS_MAX};
+use quorate_types::{ReplicaId, Time};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Counts by source ("replica 2", "client 127.0.0.1:4242") and reason.
-#[derive(Debug, Default)]
-pub struct Rejects {
-    counts: BTreeMap<String, BTreeMap<&'static str, u64>>,
-    total: u64,
+/// Who caused something to be refused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Origin {
+    /// We ourselves.
+    Own,
+    /// A replica.
+    Replica(ReplicaId),
+    /// Whoever comes through the clients' port from this network.
+    Client(IpAddr),
+    /// Whoever comes through the peers' port from this network and is no replica.
+    Stranger(IpAddr),
+    /// Everybody who came when the table was full.
+    Others,
 }
 
-/// Stands for everybody who came when the table was full.
+impl Origin {
+    /// The row of a client's address.
+    #[must_use]
+    pub fn client(address: SocketAddr) -> Self {
+        Self::Client(network(address))
+    }
+}
+
+impl From<Who> for Origin {
+    fn from(who: Who) -> Self {
+        match who {
+            Who::Replica(id) => Self::Replica(id),
+            Who::Client(address) => Self::client(address),
+            Who::Stranger(address) => Self::Stranger(network(address)),
+        }
+    }
+}
+
+/// What one party can have as many of as it likes does not tell it apart: ports, and the lower half of an IPv6
+/// address.
+fn network(address: SocketAddr) -> IpAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut of = |role: &str, network: &IpAddr| match network {
+            IpAddr::V4(address) => write!(f, "{role} {address}"),
+            IpAddr::V6(address) => write!(f, "{role} {address}/64"),
+        };
+        match self {
+            Self::Client(network) => of("client", network),
+            Self::Stranger(network) => of("stranger", network),
+            Self::Replica(id) => write!(f, "replica {id}"),
+            Self::Own => f.write_str("self"),
+            Self::Others => f.write_str(OTHERS),
+        }
+    }
+}
+
+/// Stands for every reason that came when a row was full.
 const OTHERS: &str = "others";
+
+/// Lines of one source for one reason are at least so far apart.
+const LINE_EVERY_NS: u64 = 10_000_000_000;
+/// Lines in that time for all sources together.
+const LINES_MAX: u32 = 100;
+
+#[derive(Debug, Default)]
+struct Cell {
+    count: u64,
+    /// Counted until the last line.
+    told: u64,
+    /// No line before this time.
+    silent_until: Time,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Rejects {
+    rows: BTreeMap<Origin, BTreeMap<&'static str, Cell>>,
+    /// Rows of addresses.
+    addresses: usize,
+    lines: u32,
+    /// The time that `lines` counts for ends here.
+    lines_until: Time,
+}
 
 impl Rejects {
     /// Counts one.
-    pub fn count(&mut self, source: &str, reason: &'static str) {
-        self.total = self.total.saturating_add(1);
-        let source = if self.counts.contains_key(source) || self.counts.len() < REJECT_PEERS_MAX {
-            source
-        } else {
-            OTHERS
-        };
-        if !self.counts.contains_key(source) {
-            self.counts.insert(source.to_owned(), BTreeMap::new());
+    pub fn count(&mut self, origin: Origin, reason: &'static str) {
+        let cell = self.cell(origin, reason);
+        cell.count = cell.count.saturating_add(1);
+    }
+
+    /// Counts one; says of how many a line in the log should tell now, this one included.
+    pub fn tell(&mut self, now: Time, origin: Origin, reason: &'static str) -> Option<u64> {
+        self.count(origin, reason);
+        if now >= self.lines_until {
+            (self.lines, self.lines_until) = (0, now.plus(LINE_EVERY_NS));
         }
-        let Some(reasons) = self.counts.get_mut(source) else { return };
-        let reason =
-            if reasons.contains_key(reason) || reasons.len() < REJECT_REASONS_MAX { reason } else { OTHERS };
-        let count = reasons.entry(reason).or_default();
-        *count = count.saturating_add(1);
+        let full = self.lines >= LINES_MAX;
+        let cell = self.cell(origin, reason);
+        if full || now < cell.silent_until {
+            return None;
+        }
+        let untold = cell.count.saturating_sub(cell.told);
+        (cell.told, cell.silent_until) = (cell.count, now.plus(LINE_EVERY_NS));
+        self.lines = self.lines.saturating_add(1);
+        Some(untold)
+    }
+
+    fn cell(&mut self, origin: Origin, reason: &'static str) -> &mut Cell {
+        let mut origin = origin;
+        if let Origin::Client(_) | Origin::Stranger(_) = origin
+            && !self.rows.contains_key(&origin)
+        {
+            if self.addresses >= REJECT_PEERS_MAX {
+                origin = Origin::Others;
+            } else {
+                self.addresses = self.addresses.saturating_add(1);
+            }
+        }
+        let row = self.rows.entry(origin).or_default();
+        let known = row.contains_key(reason) || row.len() < REJECT_REASONS_MAX;
+        row.entry(if known { reason } else { OTHERS }).or_default()
     }
 
     /// All counts, as `{source: {reason: count}}`.
     #[must_use]
-    pub fn counts(&self) -> &BTreeMap<String, BTreeMap<&'static str, u64>> {
-        &self.counts
-    }
-
-    /// How many there were in all.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.total
+    pub fn counts(&self) -> Map<String, Value> {
+        let row = |row: &BTreeMap<&'static str, Cell>| {
+            row.iter().map(|(reason, cell)| ((*reason).to_owned(), cell.count.into())).collect::<Map<_, _>>()
+        };
+        self.rows.iter().map(|(origin, cells)| (origin.to_string(), row(cells).into())).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
+
+    fn stranger(i: u32) -> Origin {
+        Who::Stranger(SocketAddr::from((Ipv4Addr::from_bits(i), 7))).into()
+    }
+
+    fn sum(rejects: &Rejects) -> u64 {
+        let rows = rejects.counts();
+        let rows = rows.values().filter_map(Value::as_object);
+        rows.flat_map(Map::values).filter_map(Value::as_u64).sum()
+    }
 
     #[test]
-    fn a_flood_of_sources_does_not_grow_the_table() {
+    fn a_flood_of_sources_does_not_grow_the_table_and_hides_no_replica() {
         let mut rejects = Rejects::default();
         for i in 0..10_000 {
-            rejects.count(&format!("client {i}"), "oversize");
+            rejects.count(stranger(i), "frame too large");
         }
-        assert!(rejects.counts().len() <= REJECT_PEERS_MAX + 1);
-        assert_eq!(rejects.total(), 10_000);
-        let counted: u64 = rejects.counts().values().flat_map(BTreeMap::values).sum();
-        assert_eq!(counted, 10_000, "nothing is forgotten");
+        assert_eq!(rejects.counts().len(), REJECT_PEERS_MAX + 1);
+        assert_eq!(sum(&rejects), 10_000, "nothing is forgotten");
+        rejects.count(Origin::Replica(ReplicaId(2)), "stale");
+        assert_eq!(rejects.counts()["replica 2"]["stale"], 1);
+    }
+
+    #[test]
+    fn ports_and_interface_numbers_do_not_tell_sources_apart() {
+        let name = |text: &str| Origin::client(text.parse().unwrap()).to_string();
+        assert_eq!(name("10.0.0.1:1"), "client 10.0.0.1");
+        assert_eq!(name("[::ffff:10.0.0.1]:2"), "client 10.0.0.1");
+        assert_eq!(name("[2001:db8:1:2:3:4:5:6]:2"), "client 2001:db8:1:2::/64");
+        assert_eq!(
+            Origin::from(Who::Stranger("10.0.0.1:1".parse().unwrap())).to_string(),
+            "stranger 10.0.0.1"
+        );
+    }
+
+    #[test]
+    fn the_log_hears_at_once_and_then_now_and_then_how_many() {
+        let mut rejects = Rejects::default();
+        let (a, b) = (stranger(1), stranger(2));
+        assert_eq!(rejects.tell(Time(0), a, "x"), Some(1));
+        assert_eq!(rejects.tell(Time(1), a, "x"), None);
+        assert_eq!(rejects.tell(Time(2), a, "y"), Some(1), "another reason");
+        assert_eq!(rejects.tell(Time(3), b, "x"), Some(1), "another source");
+        for i in 4..1_000 {
+            assert_eq!(rejects.tell(Time(i), a, "x"), None);
+        }
+        assert_eq!(rejects.tell(Time(LINE_EVERY_NS), a, "x"), Some(998));
+        assert_eq!(rejects.tell(Time(LINE_EVERY_NS + 1), a, "x"), None);
+    }
+
+    #[test]
+    fn many_sources_together_are_not_louder_than_a_bound() {
+        let mut rejects = Rejects::default();
+        let told = (0..50_000).filter(|i| rejects.tell(Time(7), stranger(*i), "x").is_some());
+        assert_eq!(told.count(), 100);
+        let later = Time(7 + LINE_EVERY_NS);
+        assert_eq!(rejects.tell(later, stranger(5_000), "x"), Some(50_000 - 1_024 + 1));
     }
 }

@@ -1,11 +1,11 @@
 //! A turn's frames on their way to the reactor.
 
 use super::clients::Clients;
-use super::rejects::Rejects;
+use super::rejects::{Origin, Rejects};
 use bytes::Bytes;
 use quorate_consensus::{Note, To};
 use quorate_host::Outgoing;
-use quorate_net::reactor::{ConnId as NetConn, Reactor};
+use quorate_net::reactor::{ConnId as NetConn, Reactor, SendError};
 use quorate_replica::{ConnId, Source};
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::{FromReplica, Lane, Refusal};
@@ -23,7 +23,7 @@ impl Wire<'_> {
     fn send_peer(&mut self, to: ReplicaId, lane: Lane, frame_type: u8, parts: &[Bytes]) {
         if self.net.send_peer(to, lane, frame_type, parts).is_err() {
             // The limits on bodies and claims keep every frame below the limit of its lane.
-            self.rejects.count("self", "oversize frame not sent");
+            self.rejects.count(Origin::Own, "oversize frame not sent");
         }
     }
 
@@ -33,9 +33,11 @@ impl Wire<'_> {
 }
 
 fn send_client(net: &mut Reactor, rejects: &mut Rejects, conn: ConnId, message: Bytes) {
-    // A connection that is gone or does not read hears nothing: its client asks again elsewhere.
-    if net.send_client(NetConn(conn.0), message).is_err() {
-        rejects.count(&format!("client {}", conn.0), "reply not sent");
+    match net.send_client(NetConn(conn.0), message) {
+        // A connection that is gone hears nothing, and the reactor tells of one that does not read. Their
+        // clients ask again elsewhere.
+        Ok(()) | Err(SendError::Gone | SendError::Full) => {}
+        Err(SendError::Oversize) => rejects.count(Origin::Own, "oversize reply not sent"),
     }
 }
 
@@ -44,7 +46,7 @@ impl Outgoing for Wire<'_> {
         match to {
             To::All => {
                 if self.net.broadcast(lane, frame_type, parts).is_err() {
-                    self.rejects.count("self", "oversize frame not sent");
+                    self.rejects.count(Origin::Own, "oversize frame not sent");
                 }
             }
             To::One(id) => self.send_peer(id, lane, frame_type, parts),
@@ -72,7 +74,9 @@ impl Outgoing for Wire<'_> {
     }
 
     fn proven(&mut self, conn: ConnId, client: &ClientId) {
-        self.clients.prove(conn, client);
+        if self.clients.prove(conn, client) {
+            self.net.vouch(NetConn(conn.0));
+        }
     }
 
     fn refuse(&mut self, conn: ConnId, client: &ClientId, bundle: BundleDigest, why: Refusal) {
@@ -85,10 +89,11 @@ impl Outgoing for Wire<'_> {
     }
 
     fn rejected(&mut self, source: Source, reason: &'static str) {
-        match source {
-            Source::Peer(id) => self.rejects.count(&format!("replica {id}"), reason),
-            Source::Client(conn) => self.rejects.count(&format!("client {}", conn.0), reason),
-        }
+        let origin = match source {
+            Source::Peer(id) => Origin::Replica(id),
+            Source::Client(conn) => self.clients.origin(conn),
+        };
+        self.rejects.count(origin, reason);
     }
 
     fn trace(&mut self, note: Note) {
