@@ -12,6 +12,7 @@ use quorate_sim::seed::{self, Report, Standard};
 use quorate_types::{Digest, DigestWriter};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::io::{IsTerminal as _, stderr};
 use std::num::NonZero;
 use std::ops::Range;
 use std::str::FromStr;
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// Failures that are printed; the others are counted.
 const SHOWN_MAX: usize = 20;
+/// Pause between two lines about progress, where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// What to simulate.
 #[derive(Debug, clap::Args)]
@@ -158,7 +161,7 @@ fn one(args: &Args, mut standard: Standard) -> Result<Report, Failure> {
 fn many(args: &Args, entry: &'static Entry) -> Total {
     let Range { start, end } = args.seeds.0;
     let (next, stop) = (AtomicU64::new(start), AtomicBool::new(false));
-    let bar = progress(end.saturating_sub(start), args.json);
+    let mut progress = Progress::new(end.saturating_sub(start), args.json);
     let mut total = Total::default();
     thread::scope(|scope| {
         let (reports, finished) = mpsc::channel();
@@ -189,29 +192,53 @@ fn many(args: &Args, entry: &'static Entry) -> Total {
                     && let Some(what) = total.failures.get(&seed)
                 {
                     let again = seed::again(&args.protocol, args.n, seed);
-                    bar.suspend(|| eprintln!("{what}\n    again: {again}"));
+                    progress.say(&format!("{what}\n    again: {again}"));
                 }
                 stop.store(!args.keep_going, Ordering::Relaxed);
             }
-            bar.set_message(format!("{} failures", total.failures.len()));
-            bar.inc(1);
+            progress.step(total.failures.len());
         }
     });
-    bar.finish_and_clear();
+    progress.bar.finish_and_clear();
     total
 }
 
-fn progress(seeds: u64, quiet: bool) -> ProgressBar {
-    if quiet {
-        return ProgressBar::hidden();
+/// How far it is: a bar at a terminal, a line now and then elsewhere, nothing for programs.
+struct Progress {
+    bar: ProgressBar,
+    /// When the last line was printed, where lines are.
+    said: Option<Instant>,
+}
+
+impl Progress {
+    fn new(seeds: u64, quiet: bool) -> Self {
+        if quiet {
+            return Self { bar: ProgressBar::hidden(), said: None };
+        }
+        let bar = ProgressBar::new(seeds);
+        let style = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left, {msg}");
+        // A style that does not parse would be a mistake in the line above; the plain bar does as well.
+        if let Ok(style) = style {
+            bar.set_style(style);
+        }
+        Self { bar, said: (!stderr().is_terminal()).then(Instant::now) }
     }
-    let bar = ProgressBar::new(seeds);
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left, {msg}");
-    // A style that does not parse would be a mistake in the line above; the plain bar does as well.
-    if let Ok(style) = style {
-        bar.set_style(style);
+
+    /// One more is done.
+    fn step(&mut self, failures: usize) {
+        self.bar.set_message(format!("{failures} failures"));
+        self.bar.inc(1);
+        if self.said.is_some_and(|at| at.elapsed() >= LINE_EVERY) {
+            self.said = Some(Instant::now());
+            let (done, all) = (self.bar.position(), self.bar.length().unwrap_or_default());
+            eprintln!("{done}/{all} seeds, {failures} failures");
+        }
     }
-    bar
+
+    /// Something that people should read at once.
+    fn say(&self, text: &str) {
+        self.bar.suspend(|| eprintln!("{text}"));
+    }
 }
 
 /// What all runs came to, whatever the order in which they ended.

@@ -42,7 +42,7 @@ fn every_replica_may_be_restarted() {
 
 #[test]
 fn random_runs() {
-    for number in 0..60 {
+    for number in 0..20 {
         let report = seed::run(echo(), None, number).unwrap();
         assert_eq!(report.failure, None, "{report}; again: {}", seed::again("echo", None, number));
     }

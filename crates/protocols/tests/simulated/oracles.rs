@@ -137,6 +137,24 @@ fn same_slot_notices_what_a_rolled_back_disk_forgot() {
 }
 
 #[test]
+fn links_notice_an_opening_that_counts_as_an_earlier_one() {
+    let mut world = world(70, |_| {});
+    begin(&mut world);
+    restart(&mut world, r(1), |_| {});
+    let old = world.image(r(1)).unwrap();
+    restart(&mut world, r(1), |_| {});
+    for value in 0..5 {
+        ask(&mut world, 0, put("k", value));
+    }
+    world.crash(r(1), Survives::Everything);
+    go(world.run_for(ms(100)), &world);
+    // Its disk has forgotten the last opening, so this one has the same number.
+    world.sabotage_roll_back(r(1), old);
+    world.start(r(1)).unwrap();
+    assert_eq!(found(world.run_for(secs(5))), Some(Oracle::Links));
+}
+
+#[test]
 fn held_notices_a_disk_that_only_says_it_synced() {
     let mut world = world(66, |_| {});
     begin(&mut world);

@@ -59,7 +59,7 @@ fn thousand_seeds() {
 /// Seven replicas tolerate two faults; random runs of them too.
 #[test]
 fn seeds_of_seven_replicas() {
-    let reports = run_all(24, Some(7));
+    let reports = run_all(20, Some(7));
     must_pass(&reports, Some(7));
 }
 

@@ -30,3 +30,71 @@ pub(crate) fn check_bounds(genesis: &Genesis, status: &ReplicaStatus) -> Verdict
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate_replica::State;
+    use quorate_types::{
+        BodyLimits, ClientAuth, Height, Incarnation, Member, ProtocolId, PublicKey, ReplicaId, View,
+    };
+
+    fn genesis() -> Genesis {
+        let key = PublicKey([1; 32]);
+        Genesis {
+            protocol: ProtocolId::new("none"),
+            f: 0,
+            members: vec![Member { sign: key, link: key }],
+            client_auth: ClientAuth::Signature,
+            bodies: BodyLimits::default(),
+            client_window: 1,
+            clients_max: 1,
+            checkpoint_every: 4,
+            window: 8,
+            application: String::new(),
+            admin: key,
+            clients: Vec::new(),
+            params: String::new(),
+            salt: [0; 32],
+        }
+    }
+
+    fn status(outbox: (usize, usize, usize), blocks: usize, contradictions: u64) -> ReplicaStatus {
+        ReplicaStatus {
+            id: ReplicaId(0),
+            incarnation: Incarnation::ZERO,
+            state: State::Current,
+            view: View::ZERO,
+            leader: ReplicaId(0),
+            normal: true,
+            last_view_change: "",
+            decided: Height::ZERO,
+            executed: Height::ZERO,
+            stable: Height::ZERO,
+            kept: Height::ZERO,
+            pool: (0, 0),
+            outbox,
+            blocks,
+            timers: Vec::new(),
+            alarm: None,
+            contradictions,
+        }
+    }
+
+    #[test]
+    fn what_grows_beyond_its_window_is_noticed() {
+        let most = 8 * 16 + 64;
+        let more = most + 1;
+        for (outbox, blocks, contradictions, found) in [
+            ((most, most, most), most, 0, None),
+            ((more, 0, 0), 0, 0, Some(Oracle::Bounds)),
+            ((0, more, 0), 0, 0, Some(Oracle::Bounds)),
+            ((0, 0, more), 0, 0, Some(Oracle::Bounds)),
+            ((0, 0, 0), more, 0, Some(Oracle::Bounds)),
+            ((0, 0, 0), 0, 1, Some(Oracle::SameSlot)),
+        ] {
+            let verdict = check_bounds(&genesis(), &status(outbox, blocks, contradictions));
+            assert_eq!(verdict.err().map(|(oracle, _)| oracle), found, "{outbox:?} {blocks}");
+        }
+    }
+}

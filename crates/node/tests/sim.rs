@@ -1,0 +1,124 @@
+//! `quorate sim` as people and programs use it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests: a panic is how they fail"
+)]
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn sim(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_quorate")).arg("sim").args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// The object that a run prints at its end, and everything before it.
+fn json(args: &[&str]) -> (Value, Vec<String>) {
+    let ran = sim(&[args, &["--json"]].concat());
+    assert_eq!(ran.status.code(), Some(0), "{args:?}: {}", text(&ran.stderr));
+    let mut lines: Vec<String> = text(&ran.stdout).lines().map(str::to_owned).collect();
+    let last = lines.pop().unwrap();
+    (serde_json::from_str(&last).unwrap(), lines)
+}
+
+#[test]
+fn a_good_run_says_so() {
+    for protocol in ["pbft", "echo"] {
+        let ran = sim(&["--protocol", protocol, "--seeds", "3..5"]);
+        let said = text(&ran.stdout);
+        assert_eq!(ran.status.code(), Some(0), "{said}{}", text(&ran.stderr));
+        assert!(said.starts_with(&format!("{protocol}: 2 seeds, 0 failures, ")), "{said}");
+    }
+}
+
+/// Programs read one object at the end; a seed decides a run whatever is run beside it.
+#[test]
+fn programs_read_one_object() {
+    let (one, lines) = json(&["--protocol", "pbft", "--seed", "4"]);
+    assert_eq!(lines, Vec::<String>::new());
+    assert_eq!(
+        (&one["protocol"], &one["n"], &one["seeds"], &one["failures"]),
+        (&Value::from("pbft"), &Value::from(4), &Value::from(1), &Value::from(0))
+    );
+    assert!(one["requests"].as_u64().unwrap() >= 400 && one["virtual_seconds"].as_f64().unwrap() >= 60.0);
+    assert!(one["seconds"].as_f64().unwrap() > 0.0);
+    let hash = |value: &Value| value["trace_hash"].as_str().unwrap().to_owned();
+    assert_eq!(hash(&one).len(), 64);
+    assert_eq!(hash(&one), hash(&json(&["--protocol", "pbft", "--seeds", "4..5"]).0), "alone or in a range");
+    let several = || hash(&json(&["--protocol", "pbft", "--seeds", "4..7"]).0);
+    assert_eq!(several(), several(), "whichever ends first");
+    assert_ne!(hash(&one), hash(&json(&["--protocol", "pbft", "--seed", "5"]).0));
+}
+
+#[test]
+fn a_run_can_be_read_along() {
+    let (one, lines) = json(&["--protocol", "pbft", "--seed", "4", "--trace"]);
+    assert!(lines.len() > 10_000, "{} lines", lines.len());
+    for line in &lines {
+        // Seconds in fifteen columns, who in five, what in ten.
+        let (time, rest) = line.split_at(15);
+        assert!(time.trim_start().parse::<f64>().is_ok(), "{line}");
+        assert!(rest.starts_with("  ") && rest.len() > 9, "{line}");
+    }
+    for what in ["r0     sends       pre-prepare", "believes    #", "crashes", "refuses", "world  weather"] {
+        assert!(lines.iter().any(|line| line.contains(what)), "{what}");
+    }
+    let (silent, _) = json(&["--protocol", "pbft", "--seed", "4"]);
+    assert_eq!(one["trace_hash"], silent["trace_hash"], "reading along changes nothing");
+}
+
+#[test]
+fn what_clients_saw_is_written_for_any_checker() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("history.json");
+    let (one, _) = json(&["--protocol", "pbft", "--seed", "6", "--history", file.to_str().unwrap()]);
+    let written = std::fs::read_to_string(&file).unwrap();
+    let operations: Vec<Value> = written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(operations.len() as u64, one["requests"].as_u64().unwrap());
+    for operation in &operations {
+        let keys: Vec<&String> = operation.as_object().unwrap().keys().collect();
+        for key in ["client", "kind", "key", "arg", "expect", "call_ns", "return_ns", "result"] {
+            assert!(keys.iter().any(|known| *known == key), "{operation}");
+        }
+        let kind = operation["kind"].as_str().unwrap();
+        assert!(["put", "get", "del", "cas", "incr"].contains(&kind), "{operation}");
+        if let Some(end) = operation["return_ns"].as_u64() {
+            assert!(end >= operation["call_ns"].as_u64().unwrap(), "{operation}");
+        }
+    }
+    let last = &operations[operations.len() - 1];
+    assert_eq!(last["kind"], "get", "every key is read at the end");
+
+    let nowhere = folder.path().join("no/such/folder");
+    let ran = sim(&["--protocol", "pbft", "--seed", "6", "--history", nowhere.to_str().unwrap()]);
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(text(&ran.stderr).contains("no/such/folder"), "{}", text(&ran.stderr));
+}
+
+#[test]
+fn wrong_usage_is_refused_in_one_line() {
+    for (args, expected) in [
+        (&["--protocol", "pfbt"][..], "no protocol is named \"pfbt\"; there are "),
+        (&["--protocol", "pbft", "--n", "0"], "error: "),
+        (&["--protocol", "pbft", "--n", "100000"], "error: "),
+        (&["--protocol", "pbft", "--seeds", "9..3"], "no seed lies in this range"),
+        (&["--protocol", "pbft", "--seeds", "many"], "expected a number of seeds or a range"),
+        (&["--protocol", "pbft", "--seeds", "5", "--seed", "3"], "cannot be used with"),
+        (&["--protocol", "pbft", "--trace"], "--seed"),
+        (&["--protocol", "pbft", "--history", "x"], "--seed"),
+    ] {
+        let ran = sim(args);
+        let said = text(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(expected), "{args:?}: {said}");
+        assert!(ran.stdout.is_empty(), "{args:?}");
+    }
+    let said = text(&sim(&["--protocol", "pfbt"]).stderr);
+    assert!(said.contains("echo") && said.contains("pbft"), "{said}");
+}
