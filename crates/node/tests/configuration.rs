@@ -146,7 +146,58 @@ cluster.toml | checkpoint_every = 128 | checkpoint_every = 1 | genesis.checkpoin
 cluster.toml | window = 256 | window = 300 | genesis.window | a multiple of checkpoint_every
 cluster.toml | application = "kv 1" | application = "kv 2" | genesis.application | expected "kv 1"
 cluster.toml | id = 2 | id = 3 | replicas[2].id | expected 2, since the entries stand in order
+cluster.toml | link_auth = "tls" | link_auth = "ssl" | link_auth | "tls" or "plain"
+cluster.toml | bundle_requests_max = 4096 | bundle_requests_max = 0 | genesis.bundle_requests_max | a whole number from 1 to
+cluster.toml | bundle_bytes_max = "1MiB" | bundle_bytes_max = "1GiB" | genesis.bundle_bytes_max | a size from
+cluster.toml | block_bundles_max = 256 | block_bundles_max = 4097 | genesis.block_bundles_max | a whole number from 1 to 4096
+cluster.toml | block_bytes_max = "4MiB" | block_bytes_max = "1GiB" | genesis.block_bytes_max | a size from
+cluster.toml | reply_bytes_max = "1MiB" | reply_bytes_max = "4MiB" | genesis.reply_bytes_max | a size from
+cluster.toml | client_window = 16384 | client_window = 0 | genesis.client_window | a whole number from 1 to
+cluster.toml | clients_max = 4096 | clients_max = 99999999 | genesis.clients_max | a whole number from 1 to 1048576
+cluster.toml | peers = "127.0.0.1:4002" | peers = "127.0.0.1:0" | replicas[1].peers | other than 0
+cluster.toml | clients = "127.0.0.1:4003" | clients = "127.0.0.1:70000" | replicas[1].clients | an IP address and a port
 "#;
+
+/// Fields without a row above: any path may be right, and keys have a test of their own.
+const ELSEWHERE: [&str; 9] = [
+    "cluster",
+    "data_dir",
+    "replica_key",
+    "link_key",
+    "genesis.admin",
+    "genesis.clients",
+    "genesis.salt",
+    "replicas.sign",
+    "replicas.link",
+];
+
+/// A field that is added without a row fails here.
+#[test]
+fn every_field_has_a_range_or_a_test_of_its_own() {
+    let cluster = Cluster::new(&[]);
+    for file in FILES {
+        let rows = RANGES.trim().lines().filter(|row| row.starts_with(file));
+        let tested: Vec<String> = rows
+            .map(|row| {
+                let field = row.split(" | ").nth(3).unwrap();
+                let numbers: &[_] = &['0', '1', '2', '3', '[', ']'];
+                field.split('.').map(|name| name.trim_end_matches(numbers)).collect::<Vec<_>>().join(".")
+            })
+            .collect();
+        for (_, table, name) in fields(&cluster.text(file)) {
+            let field = format!("{table}.{name}");
+            let field = field.trim_start_matches('.');
+            assert!(tested.iter().any(|row| row == field) || ELSEWHERE.contains(&field), "{field} of {file}");
+        }
+        // Parameters stand there as comments until somebody sets them.
+        let text = cluster.text(file);
+        let (_, params) = text.split_once("[protocol.pbft]").unwrap_or_default();
+        for name in params.lines().filter_map(|line| line.strip_prefix("# ")?.split_once(" = ")) {
+            let known = PARAMETERS.iter().any(|(row, _)| row.starts_with(&format!("{} = ", name.0)));
+            assert!(known, "protocol.pbft.{} of {file}", name.0);
+        }
+    }
+}
 
 #[test]
 fn values_have_ranges() {
@@ -166,6 +217,13 @@ fn values_have_ranges() {
     }
 }
 
+/// Parameters of the protocol out of their ranges.
+const PARAMETERS: [(&str, &str); 3] = [
+    ("status_ms = 3", "expected 10 to 60000"),
+    ("idle_status_ms = 5", "expected 1000 to 600000"),
+    ("blocks_in_flight = 0", "expected 1 to 256"),
+];
+
 /// Only the protocol itself knows the ranges of its numbers, and it is asked when the node opens.
 #[test]
 fn parameters_of_the_protocol_have_ranges() {
@@ -174,11 +232,7 @@ fn parameters_of_the_protocol_have_ranges() {
     for (listed, free) in [4_000, 4_001].iter().zip(quorate_node::ports::free(2).unwrap()) {
         text = text.replace(&format!("127.0.0.1:{listed}"), &format!("127.0.0.1:{free}"));
     }
-    for (param, expected) in [
-        ("status_ms = 3", "expected 10 to 60000"),
-        ("idle_status_ms = 5", "expected 1000 to 600000"),
-        ("blocks_in_flight = 0", "expected 1 to 256"),
-    ] {
+    for (param, expected) in PARAMETERS {
         let name = param.split(' ').next().unwrap();
         let line = text.lines().position(|line| line.starts_with(&format!("# {name} = "))).unwrap() + 1;
         let ran = cluster.with_text(FILES[0], &with_line(&text, line, param), || cluster.start());

@@ -11,6 +11,10 @@
 
 mod support;
 
+use quorate_node::config::ClusterConfig;
+use quorate_node::testnet::identity;
+use quorate_storage::folder;
+use quorate_types::ReplicaId;
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -156,6 +160,16 @@ fn the_data_folder_must_be_this_replicas() {
             cluster.with_change("node0/node.toml", "\"data\"", &format!("\"{folder}\""), || cluster.start());
         ran.refuses(folder, &["node.toml:", ": data_dir: ", problem]);
     }
+}
+
+#[test]
+fn a_data_folder_in_use_is_refused_and_left_alone() {
+    let cluster = Cluster::new(&[]);
+    let config = ClusterConfig::load(&cluster.path("cluster.toml")).unwrap();
+    let held = folder::open(&cluster.path("node0/data"), &identity(&config, ReplicaId(0))).unwrap();
+    cluster.start().refuses("in use", &["node.toml:", ": data_dir: ", "in use by another process"]);
+    drop(held);
+    folder::open(&cluster.path("node0/data"), &identity(&config, ReplicaId(0))).unwrap();
 }
 
 #[test]

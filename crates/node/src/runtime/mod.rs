@@ -91,7 +91,6 @@ pub struct Node<D: Disk> {
     asked: Vec<Asked>,
     longest_pause_ns: u64,
     progress: status::Progress,
-    answer: status::Answer,
 }
 
 impl<D: Disk> Node<D> {
@@ -127,7 +126,6 @@ impl<D: Disk> Node<D> {
             asked: Vec::new(),
             longest_pause_ns: 0,
             progress: status::Progress::default(),
-            answer: status::Answer::default(),
         };
         let mut wire = Wire {
             net: &mut node.net,
@@ -228,13 +226,18 @@ impl<D: Disk> Node<D> {
         if self.asked.is_empty() {
             return;
         }
+        // Strangers may ask, and many at once: all of them are told the same.
+        let mut status = None;
         for asked in std::mem::take(&mut self.asked) {
             let (conn, message) = match asked {
                 Asked::Hello(conn) => {
                     let hello = FromReplica::Hello { version: VERSION, cluster: self.cluster, id: self.me };
                     (conn, Bytes::from(hello.to_bytes()))
                 }
-                Asked::Status(conn) => (conn, self.status(now)),
+                Asked::Status(conn) => {
+                    let encode = || Bytes::from(FromReplica::Status(self.status_json(now)).to_bytes());
+                    (conn, status.get_or_insert_with(encode).clone())
+                }
                 Asked::Close(conn, reason) => {
                     self.rejects.count(self.clients.origin(conn), reason);
                     self.net.close_client(NetConn(conn.0), reason);

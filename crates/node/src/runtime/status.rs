@@ -1,11 +1,8 @@
 //! What `status` says: one object per replica, for people and tools.
 
 use super::Node;
-use bytes::Bytes;
 use quorate_replica::State;
 use quorate_storage::Disk;
-use quorate_types::codec::Wire as _;
-use quorate_types::wire::FromReplica;
 use quorate_types::{Height, Time};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -50,28 +47,9 @@ impl Progress {
     }
 }
 
-/// A status serves everybody who asks within this time: strangers may ask, and each costs us a digest.
-const FRESH_NS: u64 = 50_000_000;
-
-/// The last answer.
-#[derive(Debug, Default)]
-pub(super) struct Answer(Option<(Time, Bytes)>);
-
 impl<D: Disk> Node<D> {
-    /// The answer to whoever asks now, encoded.
-    pub(super) fn status(&mut self, now: Time) -> Bytes {
-        if let Answer(Some((at, answer))) = &self.answer
-            && now.since(*at) < FRESH_NS
-        {
-            return answer.clone();
-        }
-        let answer = Bytes::from(FromReplica::Status(self.status_json(now)).to_bytes());
-        self.answer = Answer(Some((now, answer.clone())));
-        answer
-    }
-
     /// The status as one line of JSON.
-    fn status_json(&mut self, now: Time) -> String {
+    pub(super) fn status_json(&mut self, now: Time) -> String {
         let replica = self.host.replica().status();
         let waits = replica.pool.0 > 0 || replica.decided > replica.executed;
         let progress = self.progress.look(now, replica.executed, waits)

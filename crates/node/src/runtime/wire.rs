@@ -80,6 +80,7 @@ impl Outgoing for Wire<'_> {
     }
 
     fn refuse(&mut self, conn: ConnId, client: &ClientId, bundle: BundleDigest, why: Refusal) {
+        self.rejects.count(self.clients.origin(conn), name(why));
         let message = FromReplica::Refused { client: *client, bundle, why }.to_bytes();
         self.send_client(conn, Bytes::from(message));
     }
@@ -89,15 +90,29 @@ impl Outgoing for Wire<'_> {
     }
 
     fn rejected(&mut self, source: Source, reason: &'static str) {
-        let origin = match source {
-            Source::Peer(id) => Origin::Replica(id),
-            Source::Client(conn) => self.clients.origin(conn),
-        };
-        self.rejects.count(origin, reason);
+        match source {
+            Source::Peer(id) => self.rejects.count(Origin::Replica(id), reason),
+            // It hears why, and is counted there: the replica refuses bundles too, not only its intake.
+            Source::Client(_) => {}
+        }
     }
 
     fn trace(&mut self, note: Note) {
         tracing::debug!(view = note.view.0, height = note.height.0, "{}", note.what);
+    }
+}
+
+/// A refusal as `status` counts it.
+fn name(why: Refusal) -> &'static str {
+    match why {
+        Refusal::Busy => "busy",
+        Refusal::BadSignature => "bad signature",
+        Refusal::Malformed => "malformed bundle",
+        Refusal::NoSession => "no session",
+        Refusal::NumberReused => "number reused",
+        Refusal::OutOfWindow => "out of window",
+        Refusal::NotRegistered => "not registered",
+        Refusal::Forgotten => "forgotten",
     }
 }
 

@@ -1,0 +1,13 @@
+//! Hostile input on every port of real replicas: whoever deserves one hears an error, everything is counted by
+//! source and reason, nothing grows, and the cluster goes on serving.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod attacker;
+mod clients;
+mod floods;
+mod peers;
+mod target;
