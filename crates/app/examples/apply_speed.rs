@@ -20,7 +20,6 @@ use quorate_types::{
     Authenticator, BodyLimits, Bundle, BundleKind, BundleNo, ClientAuth, FullBlock, Genesis, Height, Outcome,
     ProtocolId, PublicKey, SessionId, Wire,
 };
-use std::sync::Arc;
 use std::time::Instant;
 
 const ROUNDS: usize = 7;
@@ -137,7 +136,7 @@ fn execution(sessions: usize, per_block: usize, requests: usize, name: &str) {
             builder.push(op);
         }
         let content = builder.finish();
-        Arc::new(Bundle::parse(&content, Authenticator::None, &BodyLimits::default()).unwrap())
+        Bundle::parse(&content, Authenticator::None, &BodyLimits::default()).unwrap()
     };
     let block = |height: Height, bundles| FullBlock { bundles, ..FullBlock::null(height) };
     let opens = (0..sessions).map(|i| bundle(BundleKind::Open, SessionId::default(), i as u64, &[]));

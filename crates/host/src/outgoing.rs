@@ -1,17 +1,18 @@
 //! Where a turn's frames go, and how they are sealed.
 
-use bytes::Bytes;
 use quorate_consensus::{Note, To};
 use quorate_crypto::{SigningKey, statement_preimage};
 use quorate_replica::{ConnId, Source, Unsealed};
 use quorate_types::codec::Wire;
 use quorate_types::wire::{Lane, Refusal, frame};
-use quorate_types::{BlockId, BundleDigest, ClientId, Domain, Height, ReplyBundle, Signature, Statement};
+use quorate_types::{
+    BlockId, BundleDigest, ClientId, Domain, FrameBody, Height, ReplyBundle, Signature, Statement,
+};
 
 /// The network as a turn sees it. Nothing here waits; frames leave with [`Outgoing::flush`].
 pub trait Outgoing {
-    /// Queues a frame for replicas. The parts are one frame; they are shared, not copied.
-    fn peer(&mut self, to: To, lane: Lane, frame_type: u8, parts: &[Bytes]);
+    /// Queues a frame for replicas. Its body is shared, not copied.
+    fn peer(&mut self, to: To, lane: Lane, frame_type: u8, body: FrameBody);
     /// Queues a reply for whoever speaks for this client.
     fn reply(&mut self, client: &ClientId, reply: &ReplyBundle);
     /// Queues a reply for a connection that has asked again for what was executed before.
@@ -35,7 +36,7 @@ pub trait Outgoing {
 /// A frame ready to be queued.
 pub(crate) struct Sealed {
     pub(crate) frame_type: u8,
-    pub(crate) body: Bytes,
+    pub(crate) body: FrameBody,
     /// The signature that was made.
     pub(crate) signature: Option<Signature>,
 }
@@ -52,14 +53,14 @@ pub(crate) fn seal(key: &SigningKey, domain: &Domain, frame: Unsealed) -> Sealed
         if let Some(signature) = signature {
             signature.encode(&mut body);
         }
-        Sealed { frame_type, body: Bytes::from(body), signature }
+        Sealed { frame_type, body: body.into(), signature }
     };
     match frame {
         Unsealed::Protocol { body, sign, .. } => signed(frame::PROTOCOL, body, sign),
         Unsealed::Host { message, sign, .. } => signed(frame::HOST, message.to_bytes(), sign),
         Unsealed::Payload(payload) => signed(frame::PAYLOAD, payload.to_bytes(), None),
         Unsealed::Bundle(bundle) => {
-            Sealed { frame_type: frame::BUNDLE, body: bundle.sealed().clone(), signature: None }
+            Sealed { frame_type: frame::BUNDLE, body: bundle.into(), signature: None }
         }
     }
 }

@@ -256,7 +256,7 @@ impl<D: Disk> Host<D> {
                     let sealed = seal(&self.key, &self.domain, frame);
                     self.own.signatures_made =
                         self.own.signatures_made.wrapping_add(u64::from(sealed.signature.is_some()));
-                    out.peer(to, lane, sealed.frame_type, std::slice::from_ref(&sealed.body));
+                    out.peer(to, lane, sealed.frame_type, sealed.body);
                     // The own copy comes back after its bytes are queued to the peers.
                     if let Some(ticket) = own {
                         self.inputs.push(Input::Own(ticket, sealed.signature));

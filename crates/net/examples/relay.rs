@@ -177,7 +177,7 @@ fn lead_by_reactor(options: &Options, config: NetConfig) -> Result<Vec<Duration>
     for _ in 0..PARTS {
         let start = Instant::now();
         for _ in 0..options.rounds / PARTS {
-            node.reactor.broadcast(Lane::Consensus, frame::PROTOCOL, std::slice::from_ref(&body))?;
+            node.reactor.broadcast(Lane::Consensus, frame::PROTOCOL, &body.clone().into())?;
             let mut answers = 0usize;
             while answers < others {
                 node.pass(&mut |event| {
@@ -218,7 +218,7 @@ fn follow(options: &Options, me: ReplicaId, addresses: &[SocketAddr]) -> Result<
             }
         })?;
         for body in answer.drain(..) {
-            node.reactor.send_peer(LEADER, Lane::Consensus, frame::PROTOCOL, &[body])?;
+            node.reactor.send_peer(LEADER, Lane::Consensus, frame::PROTOCOL, body.into())?;
         }
     }
 }

@@ -7,13 +7,11 @@
 //! hear [`Loss`]: the sender when it skips the numbers, the receiver when it sees them skipped.
 
 use crate::frame::{HEADER_BYTES, Header, Refusal};
-use bytes::Bytes;
 use quorate_types::limits::{RESEND_BYTES_MAX, RESEND_FRAMES_MAX};
 use quorate_types::wire::{Lane, PeerHello};
-use quorate_types::{Incarnation, ReplicaId};
+use quorate_types::{FrameBody, Incarnation, ReplicaId};
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::sync::Arc;
 
 /// In which direction frames were lost.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -63,40 +61,10 @@ impl Default for ResendLimits {
     }
 }
 
-/// A body in shared pieces: cloning it for every peer of a broadcast copies no byte.
-#[derive(Clone, Debug)]
-enum Body {
-    One(Bytes),
-    Two([Bytes; 2]),
-    Many(Arc<[Bytes]>),
-}
-
-/// Pieces of one body at most; a body in more pieces is put together into one.
-const PIECES_MAX: usize = 16;
-
-impl Body {
-    fn new(parts: &[Bytes]) -> Self {
-        match parts {
-            [one] => Self::One(one.clone()),
-            [one, two] => Self::Two([one.clone(), two.clone()]),
-            _ if parts.len() <= PIECES_MAX => Self::Many(Arc::from(parts)),
-            _ => Self::One(parts.concat().into()),
-        }
-    }
-
-    fn pieces(&self) -> &[Bytes] {
-        match self {
-            Self::One(one) => std::slice::from_ref(one),
-            Self::Two(two) => two,
-            Self::Many(many) => many,
-        }
-    }
-}
-
 #[derive(Debug)]
 struct Kept {
     header: [u8; HEADER_BYTES],
-    body: Body,
+    body: FrameBody,
     bytes: usize,
 }
 
@@ -209,8 +177,8 @@ impl Lanes {
 
     /// Puts a frame into its lane, and drops the oldest half of what the lane keeps if that is too much:
     /// half, so that a peer that stays away is reported lost once in a while and not with every frame.
-    pub(crate) fn push(&mut self, lane: Lane, frame_type: u8, parts: &[Bytes]) -> Result<(), Oversize> {
-        let bytes = parts.iter().map(Bytes::len).fold(0, usize::saturating_add);
+    pub(crate) fn push(&mut self, lane: Lane, frame_type: u8, body: FrameBody) -> Result<(), Oversize> {
+        let bytes = body.len();
         let limits = self.limits;
         let out = self.out_mut(lane);
         let number = out.next();
@@ -222,7 +190,7 @@ impl Lanes {
             out.drop_first();
         }
         out.bytes = out.bytes.saturating_add(bytes);
-        out.kept.push_back(Kept { header, body: Body::new(parts), bytes });
+        out.kept.push_back(Kept { header, body, bytes });
         Ok(())
     }
 
@@ -249,12 +217,10 @@ impl Lanes {
         for (lane, count) in Lane::ALL.into_iter().zip(&mut gathered.frames) {
             let out = self.out(lane);
             for frame in out.kept.range(out.sent().min(out.kept.len())..) {
-                let pieces = frame.body.pieces();
-                if gathered.bytes >= limit || free.len() <= pieces.len() {
+                if gathered.bytes >= limit || free.len() < 2 {
                     return gathered;
                 }
-                let whole = std::iter::once(&frame.header[..]).chain(pieces.iter().map(|piece| &piece[..]));
-                for (piece, slot) in whole.zip(&mut free) {
+                for (piece, slot) in [&frame.header[..], &frame.body].into_iter().zip(&mut free) {
                     *slot = IoSlice::new(piece);
                     gathered.slices = gathered.slices.saturating_add(1);
                 }

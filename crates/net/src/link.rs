@@ -31,10 +31,9 @@ use crate::frame::{
     self, Assembler, HEADER_BYTES, Header, Refusal, peer_frame_bytes, put_close, put_control, put_frame,
 };
 use crate::lanes::{Lanes, Loss, Oversize, ResendLimits, check_hello};
-use bytes::Bytes;
 use quorate_types::limits::HANDSHAKE_NS_MAX;
 use quorate_types::wire::{Lane, PeerHello, VERSION, frame as kind};
-use quorate_types::{ClusterId, Epoch, Incarnation, ProtocolId, Reader, ReplicaId, Time, Wire};
+use quorate_types::{ClusterId, Epoch, FrameBody, Incarnation, ProtocolId, Reader, ReplicaId, Time, Wire};
 use std::io::IoSlice;
 
 /// Who this end of all its links is. The other end must agree on cluster, epoch and protocol.
@@ -222,13 +221,13 @@ impl Link {
         self.assembler = Assembler::new(peer_frame_bytes, ASSEMBLER_KEEP_BYTES);
     }
 
-    /// Queues a frame whose body is the given pieces. It goes when there is a connection, in the order of its
+    /// Queues a frame. It goes when there is a connection, in the order of its
     /// lane. When the lane keeps too much already, its oldest half is dropped and reported lost later.
     ///
     /// # Errors
     /// When no peer would take the frame because it is too large.
-    pub fn send(&mut self, lane: Lane, frame_type: u8, parts: &[Bytes]) -> Result<(), Oversize> {
-        self.core.lanes.push(lane, frame_type, parts)
+    pub fn send(&mut self, lane: Lane, frame_type: u8, body: FrameBody) -> Result<(), Oversize> {
+        self.core.lanes.push(lane, frame_type, body)
     }
 
     /// Takes what was read from the connection, cut anywhere, and hands out what it means.

@@ -9,7 +9,7 @@
 //! use quorate_net::mesh::{self, Event, Mesh, To};
 //! use quorate_net::{LinkKey, NetConfig, PeerConfig, Security, reactor};
 //! use quorate_types::wire::Lane;
-//! use quorate_types::{ProtocolId, ReplicaId};
+//! use quorate_types::{FrameBody, ProtocolId, ReplicaId};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let listeners = [reactor::bind("127.0.0.1:0".parse()?)?, reactor::bind("127.0.0.1:0".parse()?)?];
@@ -50,7 +50,7 @@ use bytes::Bytes;
 use mio::Waker;
 use quorate_types::wire::{Lane, frame};
 use quorate_types::{
-    ClusterId, DecodeError, Epoch, Incarnation, ProtocolId, ReplicaId, ReplicaSet, Time, Wire,
+    ClusterId, DecodeError, Epoch, FrameBody, Incarnation, ProtocolId, ReplicaId, ReplicaSet, Time, Wire,
 };
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -374,13 +374,13 @@ impl<M: Wire> Thread<M> {
     }
 
     fn send(&mut self, order: &Order) -> Result<(), Oversize> {
-        let body = std::slice::from_ref(&order.body);
+        let body = FrameBody::from(order.body.clone());
         match order.to {
-            To::All => self.reactor.broadcast(order.lane, frame::PROTOCOL, body),
+            To::All => self.reactor.broadcast(order.lane, frame::PROTOCOL, &body),
             To::One(id) => self.reactor.send_peer(id, order.lane, frame::PROTOCOL, body),
-            To::Some(set) => {
-                set.iter().try_for_each(|id| self.reactor.send_peer(id, order.lane, frame::PROTOCOL, body))
-            }
+            To::Some(set) => set
+                .iter()
+                .try_for_each(|id| self.reactor.send_peer(id, order.lane, frame::PROTOCOL, body.clone())),
         }
     }
 }

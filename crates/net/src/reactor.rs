@@ -24,13 +24,12 @@ use crate::frame::Refusal;
 use crate::lanes::{Loss, Oversize};
 use crate::session::Session;
 use crate::tls;
-use bytes::Bytes;
 use mio::{Events, Poll, Token, Waker};
 use peers::Peer;
 use quorate_types::ledger::Ledger;
 use quorate_types::rng::Rng;
 use quorate_types::wire::Lane;
-use quorate_types::{ReplicaId, Time};
+use quorate_types::{FrameBody, ReplicaId, Time};
 use rustls::ServerConfig;
 use socket::{Key, Listener, Role, Socket, Table};
 use std::collections::VecDeque;
@@ -363,7 +362,7 @@ impl Reactor {
         to: ReplicaId,
         lane: Lane,
         frame_type: u8,
-        body: &[Bytes],
+        body: FrameBody,
     ) -> Result<(), Oversize> {
         let Some(peer) = self.peer_mut(to) else {
             return Ok(());
@@ -379,9 +378,9 @@ impl Reactor {
     ///
     /// # Errors
     /// When no peer would take so large a body.
-    pub fn broadcast(&mut self, lane: Lane, frame_type: u8, body: &[Bytes]) -> Result<(), Oversize> {
+    pub fn broadcast(&mut self, lane: Lane, frame_type: u8, body: &FrameBody) -> Result<(), Oversize> {
         (0..u16::try_from(self.peers.len()).unwrap_or(u16::MAX))
-            .try_for_each(|id| self.send_peer(ReplicaId(id), lane, frame_type, body))
+            .try_for_each(|id| self.send_peer(ReplicaId(id), lane, frame_type, body.clone()))
     }
 
     /// Whose frames are read first from now on.

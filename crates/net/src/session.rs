@@ -124,8 +124,13 @@ impl Session {
             Kind::Plain { out, .. } => slices.iter().for_each(|slice| out.extend_from_slice(slice)),
             Kind::Tls(connection) => {
                 // Without a limit the library takes everything, or the session is broken and the next read
-                // or write says so.
-                let _ = connection.writer().write_vectored(slices);
+                // or write says so. It makes a list of several pieces: dearer than putting small ones together.
+                let mut small = [0; GATHER_BYTES_MAX];
+                let _ = match (slices, gather(slices, &mut small)) {
+                    ([whole], _) => connection.writer().write(whole),
+                    (_, Some(whole)) => connection.writer().write(whole),
+                    (pieces, None) => connection.writer().write_vectored(pieces),
+                };
             }
         }
     }
@@ -167,6 +172,24 @@ impl Session {
             Kind::Tls(connection) => connection.write_tls(socket),
         }
     }
+}
+
+/// Pieces that are together no larger than this are put together.
+const GATHER_BYTES_MAX: usize = 1 << 10;
+
+/// The pieces as one, where they are small enough for `room`.
+fn gather<'a>(slices: &[IoSlice<'_>], room: &'a mut [u8]) -> Option<&'a [u8]> {
+    let total = slices.iter().map(|slice| slice.len()).fold(0, usize::saturating_add);
+    if total > room.len() {
+        return None;
+    }
+    let mut end = 0usize;
+    for slice in slices {
+        let start = end;
+        end = start.checked_add(slice.len())?;
+        room.get_mut(start..end)?.copy_from_slice(slice);
+    }
+    room.get(..end)
 }
 
 /// Memory that an idle plain session keeps for writing.

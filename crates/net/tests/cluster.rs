@@ -9,7 +9,6 @@
     reason = "a test"
 )]
 
-use bytes::Bytes;
 use quorate_net::reactor::bind;
 use quorate_net::{
     Direction, Event, Identity, LinkKey, NetConfig, PeerConfig, Reactor, ResendLimits, Security,
@@ -153,10 +152,10 @@ impl World {
     fn send(&mut self, from: u16, to: u16, lane: Lane, bytes: usize) {
         let node = &mut self.nodes[usize::from(from)];
         let number = node.sent.entry((to, lane.tag())).or_default();
-        let head = [node.life.to_le_bytes(), number.to_le_bytes()].concat();
+        let mut body = [node.life.to_le_bytes(), number.to_le_bytes()].concat();
         *number += 1;
-        let body = [Bytes::from(head), Bytes::from(vec![0xee; bytes])];
-        node.reactor.send_peer(ReplicaId(to), lane, frame::BUNDLE, &body).unwrap();
+        body.resize(body.len() + bytes, 0xee);
+        node.reactor.send_peer(ReplicaId(to), lane, frame::BUNDLE, body.into()).unwrap();
     }
 
     fn everything_is_accounted_for(&self) -> bool {

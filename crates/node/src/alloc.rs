@@ -7,12 +7,27 @@ use std::cell::Cell;
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
+    static APPLICATION: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Allocations of this thread so far.
 #[must_use]
 pub fn count() -> u64 {
     COUNT.get()
+}
+
+/// Those of them that [`in_application`] has seen.
+#[must_use]
+pub fn application_count() -> u64 {
+    APPLICATION.get()
+}
+
+/// Runs a part of the application.
+pub fn in_application<T>(work: impl FnOnce() -> T) -> T {
+    let before = count();
+    let result = work();
+    APPLICATION.set(APPLICATION.get().wrapping_add(count().wrapping_sub(before)));
+    result
 }
 
 /// The system's allocator with a counter.

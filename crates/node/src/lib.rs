@@ -15,6 +15,7 @@ pub mod config;
 pub mod exit;
 pub mod keys;
 pub mod load;
+mod metered;
 pub mod out;
 pub mod ports;
 pub mod processes;

@@ -53,7 +53,7 @@ pub(crate) struct Bodies {
     ready: BTreeMap<BlockId, Ready>,
     /// The bundles of ready blocks that are not executed. They outlive the pool: another block may execute
     /// the same bundle first.
-    held: BTreeMap<BlockId, Vec<Arc<Bundle>>>,
+    held: BTreeMap<BlockId, Vec<Bundle>>,
     missing: BTreeMap<BlockId, Missing>,
     by_payload: BTreeMap<PayloadId, Vec<BlockId>>,
     by_bundle: BTreeMap<BundleDigest, Vec<BlockId>>,
@@ -117,7 +117,9 @@ impl Bodies {
     /// Whether a payload whose bundles are all here is valid: a pure function of their content, so the answer
     /// is the same at every honest replica.
     fn judge(&self, pool: &Pool, payload: &Payload) -> Ready {
-        let distinct: BTreeSet<&BundleDigest> = payload.bundles.iter().collect();
+        let mut distinct: Vec<&BundleDigest> = payload.bundles.iter().collect();
+        distinct.sort_unstable();
+        distinct.dedup();
         let bytes: usize =
             payload.bundles.iter().filter_map(|digest| pool.get(digest)).map(|b| b.size()).sum();
         let count = payload.bundles.len();
@@ -191,9 +193,10 @@ impl Bodies {
 
     fn hold(&mut self, pool: &Pool, blocks: &BlockTree, id: BlockId) {
         let payload = blocks.get(id).and_then(|block| self.payloads.get(&block.payload));
-        let bundles =
-            payload.map(|payload| payload.bundles.iter().filter_map(|b| pool.get(b).cloned()).collect());
-        self.held.insert(id, bundles.unwrap_or_default());
+        let named = payload.map(|payload| payload.bundles.as_slice()).unwrap_or_default();
+        let mut bundles = Vec::with_capacity(named.len());
+        bundles.extend(named.iter().filter_map(|digest| pool.get(digest).cloned()));
+        self.held.insert(id, bundles);
     }
 
     fn judge_block(&self, pool: &Pool, blocks: &BlockTree, id: BlockId) -> Ready {

@@ -20,7 +20,7 @@ pub(crate) struct Host {
     /// Executed blocks above the stable checkpoint: ready, although their bodies are no longer in memory.
     executed: BTreeSet<BlockId>,
     /// Payloads of new proposals, to be spread before the proposal itself.
-    pub(crate) proposed: Vec<(Arc<Payload>, Vec<Arc<Bundle>>)>,
+    pub(crate) proposed: Vec<(Arc<Payload>, Vec<Bundle>)>,
     limits: BodyLimits,
     wall_offset_ns: u64,
 }

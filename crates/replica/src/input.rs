@@ -38,13 +38,13 @@ pub enum Input {
     /// A message of a peer.
     Peer(Checked),
     /// A bundle that a client handed over itself; its authenticator holds.
-    Client(ConnId, Arc<Bundle>),
+    Client(ConnId, Bundle),
     /// A bundle that a peer handed over; its authenticator holds.
     Bundle {
         /// Who handed it over.
         from: ReplicaId,
         /// The bundle.
-        bundle: Arc<Bundle>,
+        bundle: Bundle,
         /// Whether it waits for execution, as far as the executor knows; else it is kept for a while because
         /// a block may name it.
         pending: bool,
@@ -207,10 +207,10 @@ fn encode_bundle(bundle: &Bundle, out: &mut Vec<u8>) {
     put_bytes(out, bundle.content());
 }
 
-fn decode_bundle(limits: &BodyLimits, r: &mut Reader<'_>) -> Result<Arc<Bundle>, DecodeError> {
+fn decode_bundle(limits: &BodyLimits, r: &mut Reader<'_>) -> Result<Bundle, DecodeError> {
     let authenticator = Authenticator::decode(r)?;
     let content = r.bytes("bundle", usize::try_from(limits.bundle_bytes_max).unwrap_or(usize::MAX))?;
-    Bundle::parse(content, authenticator, limits).map(Arc::new)
+    Bundle::parse(content, authenticator, limits)
 }
 
 fn encode_full_block(block: &FullBlock, out: &mut Vec<u8>) {

@@ -93,6 +93,8 @@ pub struct Intake {
     window: Arc<WindowCell>,
     messages: VecDeque<WaitingMessage>,
     bundles: VecDeque<WaitingBundle>,
+    /// The batch that is being checked; empty between batches.
+    batch: Vec<(WaitingBundle, bool)>,
     /// Inputs that need no signature, in order of arrival.
     plain: Vec<Input>,
     refused: Vec<Refused>,
@@ -126,6 +128,7 @@ impl Intake {
             window,
             messages: VecDeque::new(),
             bundles: VecDeque::new(),
+            batch: Vec::new(),
             plain: Vec::new(),
             refused: Vec::new(),
             peer_bytes: BTreeMap::new(),
@@ -288,12 +291,8 @@ impl Intake {
     }
 
     fn parse_bundle(&mut self, body: &[u8]) -> Result<Bundle, &'static str> {
-        let mut reader = Reader::new(body);
-        let authenticator = Authenticator::decode(&mut reader).map_err(|_| "malformed bundle")?;
-        let content = reader.take_rest();
-        let bundle =
-            Bundle::parse(content, authenticator, &self.genesis.bodies).map_err(|_| "malformed bundle")?;
-        let size = u64::try_from(content.len()).unwrap_or(0);
+        let bundle = Bundle::parse_sealed(body, &self.genesis.bodies).map_err(|_| "malformed bundle")?;
+        let size = u64::try_from(bundle.size()).unwrap_or(0);
         self.ledger.body_bytes_hashed = self.ledger.body_bytes_hashed.saturating_add(size);
         self.ledger.body_bytes_copied = self.ledger.body_bytes_copied.saturating_add(size);
         Ok(bundle)
@@ -327,7 +326,7 @@ impl Intake {
         if self.messages.is_empty() {
             return;
         }
-        let waiting = std::mem::take(&mut self.messages);
+        let mut waiting = std::mem::take(&mut self.messages);
         let checks = waiting.iter().flat_map(|waiting| &waiting.checks);
         let claims = checks.map(|(by, preimage, signature)| (*by, preimage, signature));
         let verdicts = match &self.keys {
@@ -336,7 +335,7 @@ impl Intake {
         };
         let mut verdicts = verdicts.into_iter();
         let mut passed = Vec::with_capacity(waiting.len());
-        for WaitingMessage { from, message, signature, checks, certificates } in waiting {
+        for WaitingMessage { from, message, signature, checks, certificates } in waiting.drain(..) {
             // Every verdict of this message is taken, or the next message would be judged by what is left.
             let mut good = true;
             for holds in verdicts.by_ref().take(checks.len()) {
@@ -355,6 +354,8 @@ impl Intake {
             passed.sort_by_key(|input| !matches!(input, Input::Peer(checked) if checked.link == urgent));
         }
         out.inputs.append(&mut passed);
+        // Its room is used again.
+        self.messages = waiting;
     }
 
     fn remember(&mut self, certificates: Vec<Digest>) {
@@ -368,7 +369,7 @@ impl Intake {
 
     /// Takes the next bundles that need their authenticator checked, and checks them.
     fn run_bundles(&mut self, replica: &Replica, admit: &dyn Admit, out: &mut Passed) {
-        let mut batch: Vec<(WaitingBundle, bool)> = Vec::new();
+        let mut batch = std::mem::take(&mut self.batch);
         let mut suspected = false;
         while batch.len() < if suspected { SUSPECT_BATCH_MAX } else { BATCH_MAX } {
             let Some(next) = self.bundles.front() else { break };
@@ -391,7 +392,8 @@ impl Intake {
                 batch.push((waiting, pending));
             }
         }
-        self.check_bundles(batch, out);
+        self.check_bundles(&mut batch, out);
+        self.batch = batch;
     }
 
     /// What needs no cryptography to decide about a bundle. `Some` when its authenticator must hold: whether
@@ -439,7 +441,7 @@ impl Intake {
         None
     }
 
-    fn check_bundles(&mut self, batch: Vec<(WaitingBundle, bool)>, out: &mut Passed) {
+    fn check_bundles(&mut self, batch: &mut Vec<(WaitingBundle, bool)>, out: &mut Passed) {
         let cluster = self.committee.cluster;
         let verdicts = if self.genesis.client_auth == ClientAuth::None {
             batch.iter().map(|(waiting, _)| *waiting.bundle.authenticator() == Authenticator::None).collect()
@@ -449,28 +451,25 @@ impl Intake {
                 .map(|(waiting, _)| self.client_keys.get(self.scheme, waiting.bundle.client()))
                 .collect();
             let mut signatures = Batch::with_capacity(batch.len());
-            let mut checked = Vec::with_capacity(batch.len());
-            for ((waiting, _), key) in batch.iter().zip(&keys) {
-                let signed = match (key, waiting.bundle.authenticator()) {
-                    (Some(key), Authenticator::Signature(signature)) => {
-                        signatures.push(key, &bundle_preimage(cluster, waiting.bundle.digest()), signature);
-                        true
-                    }
-                    _ => false,
-                };
-                checked.push(signed);
+            let signed = batch.iter().zip(&keys).map(|((waiting, _), key)| {
+                match (key, waiting.bundle.authenticator()) {
+                    (Some(key), Authenticator::Signature(signature)) => Some((key, waiting, signature)),
+                    _ => None,
+                }
+            });
+            for (key, waiting, signature) in signed.clone().flatten() {
+                signatures.push(key, &bundle_preimage(cluster, waiting.bundle.digest()), signature);
             }
             let mut holds = signatures.check(&mut self.ledger).into_iter();
-            checked.into_iter().map(|signed| signed && holds.next().unwrap_or(false)).collect::<Vec<bool>>()
+            signed.map(|signed| signed.is_some() && holds.next().unwrap_or(false)).collect::<Vec<bool>>()
         };
-        for ((WaitingBundle { source, bundle, .. }, pending), holds) in batch.into_iter().zip(verdicts) {
+        for ((WaitingBundle { source, bundle, .. }, pending), holds) in batch.drain(..).zip(verdicts) {
             if !holds {
                 self.suspect(bundle.client());
                 self.answer(source, "bad signature", &bundle, Refusal::BadSignature);
                 continue;
             }
             self.forgive(bundle.client());
-            let bundle = Arc::new(bundle);
             out.inputs.push(match source {
                 Source::Peer(from) => Input::Bundle { from, bundle, pending },
                 Source::Client(conn) => Input::Client(conn, bundle),

@@ -11,6 +11,7 @@ use quorate_types::codec::Wire;
 use quorate_types::wire::Lane;
 use quorate_types::{Digest, Floors, Height, LogEntry, Mark, Signature, Slot, Statement, Time};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// How long a message that nobody waits for may wait for somebody else's sync.
 const LAZY_NS_MAX: u64 = 50_000_000;
@@ -49,7 +50,8 @@ struct Held {
 pub(crate) struct Outbox {
     guard: BTreeMap<Slot, Digest>,
     floors: Floors,
-    records: BTreeMap<RecordKey, Vec<u8>>,
+    /// As they stand in the log, which has them once more in each new segment.
+    records: BTreeMap<RecordKey, Arc<[u8]>>,
     /// The mark of what was appended last.
     appended: Mark,
     durable: Mark,
@@ -70,6 +72,7 @@ impl Outbox {
         floors: Floors,
         records: BTreeMap<RecordKey, Vec<u8>>,
     ) -> Self {
+        let records = records.into_iter().map(|(key, bytes)| (key, encode_record(key, &bytes))).collect();
         Self { guard, floors, records, ..Self::default() }
     }
 
@@ -104,11 +107,13 @@ impl Outbox {
 
     /// Appends a protocol's record; a later one with the same key replaces it.
     pub(crate) fn record(&mut self, key: RecordKey, bytes: Vec<u8>, out: &mut VecDeque<Output>) {
-        if self.records.get(&key) == Some(&bytes) {
+        let known = self.records.get(&key).and_then(|record| record.get(RECORD_KEY_BYTES..));
+        if known == Some(&bytes) {
             return; // The log has exactly this already, or will before anything held that follows leaves.
         }
-        self.persist(LogEntry::Record(encode_record(key, &bytes)), out);
-        self.records.insert(key, bytes);
+        let record = encode_record(key, &bytes);
+        self.persist(LogEntry::Record(Arc::clone(&record)), out);
+        self.records.insert(key, record);
     }
 
     /// May this statement be made? Fills its slot if it is free.
@@ -288,10 +293,9 @@ impl Outbox {
         for statement in guard {
             self.persist(LogEntry::Guard(statement), out);
         }
-        let records: Vec<Vec<u8>> =
-            self.records.iter().map(|(key, bytes)| encode_record(*key, bytes)).collect();
-        for record in records {
-            self.persist(LogEntry::Record(record), out);
+        let mark = self.mark();
+        for record in self.records.values() {
+            out.push_back(Output::Persist { mark, entry: LogEntry::Record(Arc::clone(record)) });
         }
     }
 
@@ -301,14 +305,14 @@ impl Outbox {
     }
 }
 
+/// Bytes of the key of a record in the log: kind, height, scope.
+const RECORD_KEY_BYTES: usize = 1 + 8 + 32;
+
 /// A record as it stands in the log: its key and its bytes.
-pub(crate) fn encode_record(key: RecordKey, bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bytes.len().saturating_add(41));
-    out.push(key.kind);
-    key.height.encode(&mut out);
-    key.scope.encode(&mut out);
-    out.extend_from_slice(bytes);
-    out
+pub(crate) fn encode_record(key: RecordKey, bytes: &[u8]) -> Arc<[u8]> {
+    let height = key.height.0.to_le_bytes();
+    // An iterator that knows its length is collected in one allocation.
+    [key.kind].into_iter().chain(height).chain(key.scope.0).chain(bytes.iter().copied()).collect()
 }
 
 /// The other way round; `None` for what is too short to be a record.

@@ -40,7 +40,7 @@ pub enum Unsealed {
         own: Option<Ticket>,
     },
     /// A bundle.
-    Bundle(Arc<Bundle>),
+    Bundle(Bundle),
     /// A payload.
     Payload(Arc<Payload>),
 }
@@ -214,9 +214,8 @@ fn fingerprint_frame(frame: &Unsealed, out: &mut Vec<u8>) {
 fn fingerprint_entry(entry: &LogEntry, out: &mut Vec<u8>) {
     match entry {
         LogEntry::Incarnation(incarnation) => incarnation.encode(out),
-        LogEntry::Record(bytes) | LogEntry::Certificate(bytes) | LogEntry::Proof(bytes) => {
-            put_bytes(out, bytes);
-        }
+        LogEntry::Record(bytes) => put_bytes(out, bytes),
+        LogEntry::Certificate(bytes) | LogEntry::Proof(bytes) => put_bytes(out, bytes),
         LogEntry::Guard(statement) => statement.encode(out),
         LogEntry::Floors(floors) => floors.encode(out),
         LogEntry::Block(block, payload) => {

@@ -24,7 +24,7 @@ pub struct Past {
     pub(crate) stable: CheckpointProof,
     pub(crate) blocks: BTreeMap<BlockId, (Arc<Block>, Arc<Payload>)>,
     pub(crate) decided: BTreeMap<Height, BlockId>,
-    pub(crate) bodies: Vec<Arc<Bundle>>,
+    pub(crate) bodies: Vec<Bundle>,
     pub(crate) executed: Height,
     pub(crate) kept: Height,
     pub(crate) states: Vec<(Height, Digest)>,
@@ -133,7 +133,7 @@ impl Past {
     }
 
     /// A body that the log has.
-    pub fn add_body(&mut self, bundle: Arc<Bundle>) {
+    pub fn add_body(&mut self, bundle: Bundle) {
         self.bodies.push(bundle);
     }
 

@@ -218,7 +218,7 @@ impl Replica {
         let payload = Payload { bundles: full.bundles.iter().map(|bundle| bundle.digest()).collect() };
         self.send_frame(to, Lane::CatchUp, Unsealed::Payload(Arc::new(payload)));
         for bundle in &full.bundles {
-            self.send_frame(to, Lane::CatchUp, Unsealed::Bundle(Arc::clone(bundle)));
+            self.send_frame(to, Lane::CatchUp, Unsealed::Bundle(bundle.clone()));
         }
     }
 }

@@ -9,7 +9,6 @@ use quorate_types::limits::{
 };
 use quorate_types::{BodyLimits, Bundle, BundleDigest, BundleNo, ClientId, SessionId, Time};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 /// A bundle that pends longer than this goes to all replicas, again with doubling pauses.
 const SPREAD_AFTER_NS: u64 = 1_000_000_000;
@@ -21,6 +20,8 @@ const ORPHAN_NS_MAX: u64 = 30_000_000_000;
 
 /// Bundles that go to all in one round at most: an overloaded replica must not make more load.
 const SPREAD_ROUND_MAX: usize = 64;
+/// Bundles in a block for which room is made at once.
+const TAKE_EXPECTED: usize = 64;
 /// Entries of bundles that are gone which the list of arrivals may hold.
 const ARRIVALS_SLACK: usize = 1_024;
 
@@ -44,7 +45,7 @@ type Numbered = (ClientId, SessionId, BundleNo);
 
 #[derive(Debug)]
 struct Held {
-    bundle: Arc<Bundle>,
+    bundle: Bundle,
     since: Time,
     /// Whether it counts as waiting; see `ORPHAN_NS_MAX`.
     pending: bool,
@@ -100,7 +101,7 @@ impl Pool {
     }
 
     /// A body that is here.
-    pub(crate) fn get(&self, digest: &BundleDigest) -> Option<&Arc<Bundle>> {
+    pub(crate) fn get(&self, digest: &BundleDigest) -> Option<&Bundle> {
         self.held.get(digest).map(|held| &held.bundle)
     }
 
@@ -115,7 +116,7 @@ impl Pool {
     }
 
     /// Adds what a client handed over itself.
-    pub(crate) fn add_from_client(&mut self, now: Time, bundle: &Arc<Bundle>) -> Added {
+    pub(crate) fn add_from_client(&mut self, now: Time, bundle: &Bundle) -> Added {
         if self.waits(&bundle.digest()) {
             return Added::Known;
         }
@@ -138,7 +139,7 @@ impl Pool {
 
     /// Adds what a peer handed over. A block may need it, so it has twice the room of clients; `pending` is
     /// false for what is executed already or belongs to no known session.
-    pub(crate) fn add_from_peer(&mut self, now: Time, bundle: &Arc<Bundle>, pending: bool) -> Added {
+    pub(crate) fn add_from_peer(&mut self, now: Time, bundle: &Bundle, pending: bool) -> Added {
         if self.contains(&bundle.digest()) {
             return if pending { self.promote(now, bundle, false) } else { Added::Known };
         }
@@ -152,7 +153,7 @@ impl Pool {
 
     /// A body that counted for nothing, because it came from the log or before its session did, is wanted by its
     /// client after all.
-    fn promote(&mut self, now: Time, bundle: &Arc<Bundle>, direct: bool) -> Added {
+    fn promote(&mut self, now: Time, bundle: &Bundle, direct: bool) -> Added {
         let (digest, size) = (bundle.digest(), bundle.size());
         let Some(held) = self.held.get_mut(&digest).filter(|held| !held.pending) else {
             return Added::Known;
@@ -173,7 +174,7 @@ impl Pool {
         Added::Promoted
     }
 
-    fn insert(&mut self, now: Time, bundle: &Arc<Bundle>, pending: bool, direct: bool) {
+    fn insert(&mut self, now: Time, bundle: &Bundle, pending: bool, direct: bool) {
         let (digest, size) = (bundle.digest(), bundle.size());
         self.bytes = self.bytes.saturating_add(size);
         self.arrivals.push_back((now, digest));
@@ -185,7 +186,7 @@ impl Pool {
             self.queue_up(bundle.client(), digest, size);
         }
         let held = Held {
-            bundle: Arc::clone(bundle),
+            bundle: bundle.clone(),
             since: now,
             pending,
             direct,
@@ -210,10 +211,10 @@ impl Pool {
 
     /// Takes bundles for a payload: one of each client in turn, within the limits of a block. They stay here,
     /// marked as taken.
-    pub(crate) fn take(&mut self, limits: &BodyLimits) -> Vec<Arc<Bundle>> {
+    pub(crate) fn take(&mut self, limits: &BodyLimits) -> Vec<Bundle> {
         let most = usize::try_from(limits.block_bundles_max).unwrap_or(usize::MAX);
         let room = usize::try_from(limits.block_bytes_max).unwrap_or(usize::MAX);
-        let (mut taken, mut bytes) = (Vec::new(), 0usize);
+        let (mut taken, mut bytes) = (Vec::with_capacity(most.min(TAKE_EXPECTED)), 0usize);
         while taken.len() < most {
             let Some(client) = self.turns.front().copied() else {
                 break;
@@ -230,7 +231,7 @@ impl Pool {
                 }
                 bytes = bytes.saturating_add(size);
                 held.taken = true;
-                taken.push(Arc::clone(&held.bundle));
+                taken.push(held.bundle.clone());
             }
             queue.waiting.pop_front();
             self.turns.pop_front();
@@ -316,11 +317,11 @@ impl Pool {
     }
 
     /// Everything that counts as waiting, oldest first: for a new leader.
-    pub(crate) fn waiting(&self) -> Vec<Arc<Bundle>> {
+    pub(crate) fn waiting(&self) -> Vec<Bundle> {
         self.arrivals
             .iter()
             .filter_map(|(since, digest)| self.held.get(digest).filter(|held| held.waits_since(*since)))
-            .map(|held| Arc::clone(&held.bundle))
+            .map(|held| held.bundle.clone())
             .collect()
     }
 
@@ -346,7 +347,7 @@ impl Pool {
 
     /// Bundles of clients that have waited so long that they go to all replicas; drops bodies that no block has
     /// named.
-    pub(crate) fn overdue(&mut self, now: Time) -> Vec<Arc<Bundle>> {
+    pub(crate) fn overdue(&mut self, now: Time) -> Vec<Bundle> {
         let mut overdue = Vec::new();
         if self.spread_check.is_none_or(|at| at > now) {
             return overdue;
@@ -367,7 +368,7 @@ impl Pool {
                 held.pause_ns = held.pause_ns.saturating_mul(2).min(SPREAD_PAUSE_NS_MAX);
                 held.spread_at = now.plus(held.pause_ns);
                 held.spread = true;
-                overdue.push(Arc::clone(&held.bundle));
+                overdue.push(held.bundle.clone());
             }
             next = Some(next.map_or(held.spread_at, |at: Time| at.min(held.spread_at)));
         }
@@ -392,15 +393,15 @@ mod tests {
     use quorate_types::bundle::BundleBuilder;
     use quorate_types::{Authenticator, BundleKind, Height, PublicKey};
 
-    fn bundle(client: u8, number: u64, op: &[u8]) -> Arc<Bundle> {
+    fn bundle(client: u8, number: u64, op: &[u8]) -> Bundle {
         let session = SessionId { height: Height(u64::from(client)), index: 0 };
         let mut builder =
             BundleBuilder::new(BundleKind::Requests, PublicKey([client; 32]), session, BundleNo(number));
         builder.push(op);
-        Arc::new(Bundle::parse(&builder.finish(), Authenticator::None, &BodyLimits::default()).unwrap())
+        Bundle::parse(&builder.finish(), Authenticator::None, &BodyLimits::default()).unwrap()
     }
 
-    fn names(bundles: &[Arc<Bundle>]) -> Vec<(u8, u64)> {
+    fn names(bundles: &[Bundle]) -> Vec<(u8, u64)> {
         bundles.iter().map(|b| (b.client().0[0], b.number().0)).collect()
     }
 

@@ -67,9 +67,9 @@ impl Replica {
     }
 
     /// Sends a bundle's bytes to all, once.
-    fn spread(&mut self, bundle: &Arc<Bundle>) {
+    fn spread(&mut self, bundle: &Bundle) {
         if self.host.pool.mark_spread(&bundle.digest()) {
-            self.send_frame(To::All, Lane::Bodies, Unsealed::Bundle(Arc::clone(bundle)));
+            self.send_frame(To::All, Lane::Bodies, Unsealed::Bundle(bundle.clone()));
         }
     }
 
@@ -181,7 +181,7 @@ impl Replica {
             self.log_block(id);
             for bundle in &full.bundles {
                 if !self.host.pool.settle(&bundle.digest()) {
-                    self.outbox.persist(LogEntry::Body(Arc::clone(bundle)), &mut self.out);
+                    self.outbox.persist(LogEntry::Body(bundle.clone()), &mut self.out);
                 }
             }
             self.outbox.persist(LogEntry::Decided { height, id }, &mut self.out);
@@ -208,7 +208,7 @@ impl Replica {
     }
 
     /// A client handed over a bundle whose authenticator holds.
-    pub(crate) fn on_client(&mut self, conn: ConnId, bundle: Arc<Bundle>) {
+    pub(crate) fn on_client(&mut self, conn: ConnId, bundle: Bundle) {
         let (client, digest) = (bundle.client(), bundle.digest());
         let why = match self.host.pool.add_from_client(self.now, &bundle) {
             added @ (Added::New | Added::Promoted) => {
@@ -226,18 +226,18 @@ impl Replica {
     }
 
     /// A peer handed over a bundle whose authenticator holds.
-    pub(crate) fn on_bundle(&mut self, _from: quorate_types::ReplicaId, bundle: Arc<Bundle>, pending: bool) {
+    pub(crate) fn on_bundle(&mut self, _from: quorate_types::ReplicaId, bundle: Bundle, pending: bool) {
         let added = self.host.pool.add_from_peer(self.now, &bundle, pending);
         if let Added::New | Added::Promoted = added {
             self.take_in(&bundle, added);
         }
     }
 
-    fn take_in(&mut self, bundle: &Arc<Bundle>, added: Added) {
+    fn take_in(&mut self, bundle: &Bundle, added: Added) {
         self.outbox.begin_step();
         if added == Added::New {
             // Bodies go to the log when they arrive, without a sync: the next promise's sync covers them.
-            self.outbox.persist(LogEntry::Body(Arc::clone(bundle)), &mut self.out);
+            self.outbox.persist(LogEntry::Body(bundle.clone()), &mut self.out);
         }
         if self.last.leader == self.setup.me {
             self.spread(bundle);

@@ -8,7 +8,7 @@ use quorate_host::Outgoing;
 use quorate_replica::{ConnId, Source};
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::{FromReplica, Lane, Refusal};
-use quorate_types::{BlockId, BundleDigest, ClientId, Height, ReplyBundle};
+use quorate_types::{BlockId, BundleDigest, ClientId, FrameBody, Height, ReplyBundle};
 
 /// One thing that leaves.
 #[derive(Debug)]
@@ -70,11 +70,8 @@ impl Exit<'_> {
 }
 
 impl Outgoing for Exit<'_> {
-    fn peer(&mut self, to: To, lane: Lane, frame_type: u8, parts: &[Bytes]) {
-        let body = match parts {
-            [one] => one.clone(),
-            many => Bytes::from(many.concat()),
-        };
+    fn peer(&mut self, to: To, lane: Lane, frame_type: u8, body: FrameBody) {
+        let body = body.to_bytes();
         self.leaving.parcels.push(Parcel::Peers { to, lane, frame_type, body });
     }
 

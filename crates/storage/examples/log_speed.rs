@@ -39,7 +39,7 @@ fn measure(
     let config = FileDiskConfig { direct, prepared_bytes, ..FileDiskConfig::default() };
     let disk = FileDisk::open(folder.path(), config)?;
     let mut store = Store::open(disk, StoreConfig::default(), &mut |_| {})?;
-    let entry = LogEntry::Record(vec![7; bytes]);
+    let entry = LogEntry::Record(vec![7; bytes].into());
     let mut times = Vec::new();
     for mark in 1..=rounds {
         let began = Instant::now();

@@ -5,8 +5,8 @@ use crate::number::to_usize;
 use quorate_types::bundle::BUNDLE_HEADER_BYTES;
 use quorate_types::limits::BLOCK_BUNDLES_CEILING;
 use quorate_types::{
-    Authenticator, Block, BlockId, BodyLimits, Bundle, BundleDigest, DecodeError, Digest, Floors, Height,
-    Incarnation, LogEntry, Payload, Reader, Statement, Wire,
+    Block, BlockId, BodyLimits, Bundle, BundleDigest, DecodeError, Digest, Floors, Height, Incarnation,
+    LogEntry, Payload, Reader, Statement, Wire,
 };
 use std::sync::Arc;
 
@@ -83,8 +83,7 @@ pub(crate) fn body_digest(data: &[u8]) -> Result<BundleDigest, DecodeError> {
 pub(crate) fn decode_body(data: &[u8], limits: &BodyLimits) -> Result<Bundle, DecodeError> {
     let mut reader = Reader::new(data);
     let digest = BundleDigest(Digest::decode(&mut reader)?);
-    let authenticator = Authenticator::decode(&mut reader)?;
-    Bundle::with_digest(reader.take_rest(), authenticator, limits, digest)
+    Bundle::with_digest(reader.take_rest(), limits, digest)
 }
 
 /// A block with the list of its bundles.
@@ -100,7 +99,7 @@ pub(crate) fn decode_block(data: &[u8]) -> Result<(Arc<Block>, Arc<Payload>), De
 pub(crate) fn decode(kind: u8, data: &[u8]) -> Result<Option<LogEntry>, DecodeError> {
     Ok(Some(match kind {
         INCARNATION => LogEntry::Incarnation(Incarnation::from_bytes(data)?),
-        RECORD => LogEntry::Record(data.to_vec()),
+        RECORD => LogEntry::Record(data.into()),
         GUARD => LogEntry::Guard(Statement::from_bytes(data)?),
         FLOORS => LogEntry::Floors(Floors::from_bytes(data)?),
         BLOCK => {

@@ -17,13 +17,13 @@
 //!
 //! let disk = MemDisk::new(2 << 20, 4096);
 //! let mut store = Store::open(disk, StoreConfig::default(), &mut |_| {}).unwrap();
-//! store.append(Mark(1), &LogEntry::Record(b"voted in view 7".to_vec())).unwrap();
+//! store.append(Mark(1), &LogEntry::Record(b"voted in view 7".as_slice().into())).unwrap();
 //! assert_eq!(store.durable(), Mark(0));
 //! assert_eq!(store.write_and_sync().unwrap(), Mark(1));
 //!
 //! let mut entries = Vec::new();
 //! Store::open(store.into_disk(), StoreConfig::default(), &mut |entry| entries.push(entry)).unwrap();
-//! assert_eq!(entries, [LogEntry::Record(b"voted in view 7".to_vec())]);
+//! assert_eq!(entries, [LogEntry::Record(b"voted in view 7".as_slice().into())]);
 //! ```
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]

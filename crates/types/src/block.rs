@@ -5,7 +5,6 @@ use crate::codec::{DecodeError, Reader, Wire, put_list};
 use crate::digest::{Digest, DigestWriter, context};
 use crate::ids::{BlockId, BundleDigest, Height, PayloadId, ReplicaId, View};
 use crate::limits::BLOCK_BUNDLES_CEILING;
-use std::sync::Arc;
 
 /// A header that binds parent, height, view and payload. Its digest is what replicas vote for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -99,6 +98,7 @@ impl Payload {
 
 impl Wire for Payload {
     fn encode(&self, out: &mut Vec<u8>) {
+        out.reserve(self.bundles.len().saturating_mul(32).saturating_add(4));
         put_list(out, &self.bundles);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -117,7 +117,7 @@ pub struct FullBlock {
     /// The header; `None` for the null block.
     pub block: Option<Block>,
     /// The bundles in the order of the payload.
-    pub bundles: Vec<Arc<Bundle>>,
+    pub bundles: Vec<Bundle>,
 }
 
 impl FullBlock {

@@ -12,11 +12,12 @@ use crate::digest::{Digest, context};
 use crate::genesis::BodyLimits;
 use crate::ids::{BundleDigest, BundleNo, ClientId, PublicKey, SessionId, Signature};
 use crate::limits::REGISTER_KEYS_MAX;
-use bytes::Bytes;
+use triomphe::ThinArc;
 
 /// Bytes of a content before its requests.
 pub const BUNDLE_HEADER_BYTES: usize = 1 + 32 + 12 + 8 + 4;
 
+const AUTHENTICATOR_BYTES_MAX: usize = 1 + 64;
 const SESSION_AND_NUMBER_BYTES: usize = 12 + 8;
 
 /// What a bundle asks for.
@@ -70,50 +71,85 @@ impl Wire for Authenticator {
 }
 
 /// A bundle whose form was checked; whether its authenticator holds is the intake's question.
+///
+/// A handle: what it says of itself and its bytes lie in one allocation, which clones share.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Bundle {
+pub struct Bundle(ThinArc<Head, u8>);
+
+/// What is read from the bytes when they arrive.
+#[derive(PartialEq, Eq)]
+struct Head {
     digest: BundleDigest,
     kind: BundleKind,
     client: ClientId,
     session: SessionId,
     number: BundleNo,
     requests: u32,
-    /// Encoded authenticator and content, as they travel: copied once, shared by everybody who sends them.
-    sealed: Bytes,
+    /// Where the content begins: the authenticator stands before it.
     content_at: usize,
     authenticator: Authenticator,
 }
 
 impl std::fmt::Debug for Bundle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}({:?} {:?}#{} x{})", self.kind, self.digest, self.session, self.number, self.requests)
+        let Head { digest, kind, session, number, requests, .. } = self.head();
+        write!(f, "{kind:?}({digest:?} {session:?}#{number} x{requests})")
+    }
+}
+
+impl AsRef<[u8]> for Bundle {
+    fn as_ref(&self) -> &[u8] {
+        self.sealed()
     }
 }
 
 impl Bundle {
-    /// Checks the form of `content` against `limits`, hashes it once and copies it once.
+    /// Reads a bundle as it travels, authenticator and content: checks the form of the content against
+    /// `limits`, hashes it once and copies all of it once.
     ///
     /// # Errors
     /// When the content is not canonical, exceeds a limit, or contradicts its kind.
+    pub fn parse_sealed(sealed: &[u8], limits: &BodyLimits) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(sealed);
+        let authenticator = Authenticator::decode(&mut reader)?;
+        let content = reader.take_rest();
+        Self::build(sealed, content, authenticator, limits, None)
+    }
+
+    /// As [`Bundle::parse_sealed`], from its two parts.
+    ///
+    /// # Errors
+    /// As [`Bundle::parse_sealed`].
     pub fn parse(
         content: &[u8],
         authenticator: Authenticator,
         limits: &BodyLimits,
     ) -> Result<Self, DecodeError> {
-        let digest = BundleDigest(Digest::of(context::BUNDLE, content));
-        Self::with_digest(content, authenticator, limits, digest)
+        Self::build(&seal(content, &authenticator), content, authenticator, limits, None)
     }
 
-    /// As [`Bundle::parse`], for content whose digest is already known to be `digest` (it was computed by this
-    /// replica before and lay on its own checksummed disk).
+    /// As [`Bundle::parse_sealed`], for content whose digest is already known to be `digest` (it was computed
+    /// by this replica before and lay on its own checksummed disk).
     ///
     /// # Errors
-    /// As [`Bundle::parse`].
+    /// As [`Bundle::parse_sealed`].
     pub fn with_digest(
+        sealed: &[u8],
+        limits: &BodyLimits,
+        digest: BundleDigest,
+    ) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(sealed);
+        let authenticator = Authenticator::decode(&mut reader)?;
+        let content = reader.take_rest();
+        Self::build(sealed, content, authenticator, limits, Some(digest))
+    }
+
+    fn build(
+        sealed: &[u8],
         content: &[u8],
         authenticator: Authenticator,
         limits: &BodyLimits,
-        digest: BundleDigest,
+        digest: Option<BundleDigest>,
     ) -> Result<Self, DecodeError> {
         let limit = |what, value: usize, most: u32| {
             let (length, limit) = (u64::try_from(value).unwrap_or(u64::MAX), u64::from(most));
@@ -143,39 +179,27 @@ impl Bundle {
             reader.take(length)?;
         }
         reader.finish()?;
-        // Exactly the right size: then the bytes are shared without a further allocation.
-        let head = match authenticator {
-            Authenticator::None => 1,
-            Authenticator::Signature(_) => 65,
-        };
-        let mut sealed = Vec::with_capacity(content.len().saturating_add(head));
-        authenticator.encode(&mut sealed);
-        let content_at = sealed.len();
-        sealed.extend_from_slice(content);
-        let bundle = Self {
-            digest,
-            kind,
-            client,
-            session,
-            number,
-            requests,
-            sealed: Bytes::from(sealed),
-            content_at,
-            authenticator,
-        };
+        let digest = digest.unwrap_or_else(|| bundle_digest(content));
+        let content_at = sealed.len().saturating_sub(content.len());
+        let head = Head { digest, kind, client, session, number, requests, content_at, authenticator };
+        let bundle = Self(ThinArc::from_header_and_slice(head, sealed));
         bundle.fits_its_kind()?;
         Ok(bundle)
     }
 
+    fn head(&self) -> &Head {
+        &self.0.header.header
+    }
+
     fn fits_its_kind(&self) -> Result<(), DecodeError> {
-        let in_session = self.session != SessionId::default();
-        let fits = match self.kind {
-            BundleKind::Requests => in_session && self.number.0 > 0 && self.requests > 0,
-            BundleKind::Open => !in_session && self.requests == 0,
+        let in_session = self.session() != SessionId::default();
+        let fits = match self.kind() {
+            BundleKind::Requests => in_session && self.number().0 > 0 && self.request_count() > 0,
+            BundleKind::Open => !in_session && self.request_count() == 0,
             BundleKind::Register => {
-                let keys = usize::try_from(self.requests).unwrap_or(usize::MAX);
+                let keys = usize::try_from(self.request_count()).unwrap_or(usize::MAX);
                 let all_keys = self.requests().all(|request| request.len() == 32);
-                in_session && self.number.0 > 0 && (1..=REGISTER_KEYS_MAX).contains(&keys) && all_keys
+                in_session && self.number().0 > 0 && (1..=REGISTER_KEYS_MAX).contains(&keys) && all_keys
             }
         };
         if fits { Ok(()) } else { Err(DecodeError::Value("bundle")) }
@@ -184,47 +208,47 @@ impl Bundle {
     /// The digest of the content.
     #[must_use]
     pub fn digest(&self) -> BundleDigest {
-        self.digest
+        self.head().digest
     }
     /// What it asks for.
     #[must_use]
     pub fn kind(&self) -> BundleKind {
-        self.kind
+        self.head().kind
     }
     /// Whose it says it is.
     #[must_use]
     pub fn client(&self) -> ClientId {
-        self.client
+        self.head().client
     }
     /// In which session; zero for [`BundleKind::Open`].
     #[must_use]
     pub fn session(&self) -> SessionId {
-        self.session
+        self.head().session
     }
     /// Its number in the session, or the nonce of [`BundleKind::Open`].
     #[must_use]
     pub fn number(&self) -> BundleNo {
-        self.number
+        self.head().number
     }
     /// How many requests it has.
     #[must_use]
     pub fn request_count(&self) -> u32 {
-        self.requests
+        self.head().requests
     }
     /// The encoded content.
     #[must_use]
     pub fn content(&self) -> &[u8] {
-        self.sealed.get(self.content_at..).unwrap_or_default()
+        self.sealed().get(self.head().content_at..).unwrap_or_default()
     }
-    /// Encoded authenticator and content, as they travel; shared, not copied.
+    /// Encoded authenticator and content, as they travel.
     #[must_use]
-    pub fn sealed(&self) -> &Bytes {
-        &self.sealed
+    pub fn sealed(&self) -> &[u8] {
+        &self.0.slice
     }
     /// What vouches for it.
     #[must_use]
     pub fn authenticator(&self) -> &Authenticator {
-        &self.authenticator
+        &self.head().authenticator
     }
     /// Bytes that it counts for in every limit.
     #[must_use]
@@ -237,6 +261,14 @@ impl Bundle {
         let mut reader = Reader::new(self.content().get(BUNDLE_HEADER_BYTES..).unwrap_or_default());
         std::iter::from_fn(move || reader.bytes("request", usize::MAX).ok())
     }
+}
+
+/// Authenticator and content, as they travel.
+fn seal(content: &[u8], authenticator: &Authenticator) -> Vec<u8> {
+    let mut sealed = Vec::with_capacity(content.len().saturating_add(AUTHENTICATOR_BYTES_MAX));
+    authenticator.encode(&mut sealed);
+    sealed.extend_from_slice(content);
+    sealed
 }
 
 /// Builds the content of a bundle: the client's side of [`Bundle::parse`].

@@ -58,7 +58,7 @@ pub enum LogEntry {
     /// The replica was opened.
     Incarnation(Incarnation),
     /// A protocol's record; a later one with the same key replaces it (the replica knows the keys).
-    Record(Vec<u8>),
+    Record(Arc<[u8]>),
     /// A slot of the guard was filled.
     Guard(Statement),
     /// Slots below these floors are dead.
@@ -66,7 +66,7 @@ pub enum LogEntry {
     /// A block's header with the list of its bundles.
     Block(Arc<Block>, Arc<Payload>),
     /// A bundle.
-    Body(Arc<Bundle>),
+    Body(Bundle),
     /// This block was decided at this height. Its block and bodies were appended before (none for the null
     /// block). Heights come in order without gaps.
     Decided {

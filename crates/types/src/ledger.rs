@@ -77,6 +77,8 @@ ledger! {
     cache_hits,
     /// Allocations of the heap on the thread of the loop.
     allocations,
+    /// Those of them that were made by the application.
+    allocations_application,
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ pub mod committee;
 pub mod digest;
 pub mod entry;
 pub mod executed;
+pub mod frame_body;
 pub mod genesis;
 pub mod ids;
 pub mod ledger;
@@ -34,6 +35,7 @@ pub use committee::{Committee, Member, ReplicaSet};
 pub use digest::{Digest, DigestWriter};
 pub use entry::{Floors, LogEntry, Mark};
 pub use executed::{Executed, ExecutedBundle};
+pub use frame_body::FrameBody;
 pub use genesis::{BodyLimits, ClientAuth, Genesis};
 pub use ids::{
     BlockId, BundleDigest, BundleNo, ClientId, ClusterId, Epoch, Height, Incarnation, Kind, PayloadId,

@@ -92,30 +92,24 @@ fn execution_of(genesis: &Genesis) -> Execution {
     Execution::new(genesis, Box::new(Recorder::default())).unwrap()
 }
 
-fn bundle(
-    kind: BundleKind,
-    client: ClientId,
-    session: SessionId,
-    number: u64,
-    requests: &[&[u8]],
-) -> Arc<Bundle> {
+fn bundle(kind: BundleKind, client: ClientId, session: SessionId, number: u64, requests: &[&[u8]]) -> Bundle {
     let mut builder = BundleBuilder::new(kind, client, session, BundleNo(number));
     for request in requests {
         builder.push(request);
     }
-    Arc::new(Bundle::parse(&builder.finish(), Authenticator::None, &BodyLimits::default()).unwrap())
+    Bundle::parse(&builder.finish(), Authenticator::None, &BodyLimits::default()).unwrap()
 }
 
-fn open(client: ClientId, nonce: u64) -> Arc<Bundle> {
+fn open(client: ClientId, nonce: u64) -> Bundle {
     bundle(BundleKind::Open, client, SessionId::default(), nonce, &[])
 }
 
-fn ask(client: ClientId, session: SessionId, number: u64, requests: &[&str]) -> Arc<Bundle> {
+fn ask(client: ClientId, session: SessionId, number: u64, requests: &[&str]) -> Bundle {
     let requests: Vec<&[u8]> = requests.iter().map(|request| request.as_bytes()).collect();
     bundle(BundleKind::Requests, client, session, number, &requests)
 }
 
-fn block(height: Height, time_ns: u64, bundles: Vec<Arc<Bundle>>) -> FullBlock {
+fn block(height: Height, time_ns: u64, bundles: Vec<Bundle>) -> FullBlock {
     let block = Block {
         parent: BlockId::ZERO,
         height,
@@ -129,9 +123,9 @@ fn block(height: Height, time_ns: u64, bundles: Vec<Arc<Bundle>>) -> FullBlock {
 }
 
 /// Executes the next block; clocks of the leaders advance by a millisecond.
-fn next(execution: &mut Execution, bundles: &[&Arc<Bundle>]) -> Executed {
+fn next(execution: &mut Execution, bundles: &[&Bundle]) -> Executed {
     let height = execution.height.next();
-    let bundles = bundles.iter().map(|bundle| Arc::clone(bundle)).collect();
+    let bundles = bundles.iter().map(|bundle| (*bundle).clone()).collect();
     execution.execute(&block(height, 1_000_000 * height.0, bundles))
 }
 
@@ -143,7 +137,7 @@ fn outcomes(executed: &Executed) -> Vec<Outcome> {
     executed.bundles.iter().map(decode).collect()
 }
 
-fn run(execution: &mut Execution, bundle: &Arc<Bundle>) -> Outcome {
+fn run(execution: &mut Execution, bundle: &Bundle) -> Outcome {
     let executed = next(execution, &[bundle]);
     assert_eq!(executed.bundles[0].bundle, bundle.digest());
     outcomes(&executed).remove(0)

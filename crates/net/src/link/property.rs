@@ -53,9 +53,7 @@ impl End {
         let mut body = self.life.to_le_bytes().to_vec();
         body.extend_from_slice(&self.sent[lane].to_le_bytes());
         body.resize(16 + bytes, 0xee);
-        let (head, tail) = body.split_at(body.len() / 2);
-        let parts = [Bytes::copy_from_slice(head), Bytes::copy_from_slice(tail)];
-        self.link.send(Lane::ALL[lane], kind::PROTOCOL, &parts).unwrap();
+        self.link.send(Lane::ALL[lane], kind::PROTOCOL, body.into()).unwrap();
         self.sent[lane] += 1;
     }
 
@@ -225,7 +223,7 @@ proptest! {
         let (mut a, mut b) = (link(1, 0), link(0, 1));
         connect(&mut a, &mut b);
         for lane in Lane::ALL.into_iter().cycle().take(30) {
-            a.send(lane, kind::HOST, &[Bytes::from_static(&[5; 40])]).unwrap();
+            a.send(lane, kind::HOST, vec![5; 40].into()).unwrap();
         }
         let mut stream = Vec::new();
         a.write(&mut stream);

@@ -6,20 +6,18 @@ use super::socket::{Key, Role, Socket, set_options};
 use super::{ACCEPTS_PER_PASS, Note, Reactor, WRITE_BYTES, Who};
 use crate::frame::{Assembler, CLIENT_HEADER_BYTES, Refusal, client_frame_bytes, client_header, put_close};
 use crate::session::Session;
-use bytes::Bytes;
 use quorate_types::limits::{
     CLIENT_OUTGOING_BYTES_MAX, CLIENTS_OUTGOING_BYTES_MAX, CLIENTS_UNFINISHED_BYTES_MAX, HANDSHAKE_NS_MAX,
 };
 use quorate_types::wire::FromReplica;
 use quorate_types::{Time, Wire};
-use std::collections::VecDeque;
 use std::io::IoSlice;
 
 /// Memory that an idle client's connection keeps for putting frames together.
 const ASSEMBLER_KEEP_BYTES: usize = 64 << 10;
 
-/// Pieces handed to a session in one call.
-const SLICES: usize = 128;
+/// Memory that an idle client's connection keeps for replies.
+const QUEUE_KEEP_BYTES: usize = 64 << 10;
 
 /// What all clients hold together.
 #[derive(Debug)]
@@ -39,8 +37,9 @@ impl Totals {
 #[derive(Debug)]
 pub(super) struct Client {
     assembler: Assembler<CLIENT_HEADER_BYTES>,
-    queue: VecDeque<([u8; CLIENT_HEADER_BYTES], Bytes)>,
-    queued: usize,
+    /// Frames that wait, one behind the other, and how many of their bytes the session has taken.
+    queue: Vec<u8>,
+    taken: usize,
     up: bool,
     spoken: bool,
     vouched: bool,
@@ -51,8 +50,8 @@ impl Client {
     fn new(now: Time) -> Self {
         Self {
             assembler: Assembler::new(client_frame_bytes, ASSEMBLER_KEEP_BYTES),
-            queue: VecDeque::new(),
-            queued: 0,
+            queue: Vec::new(),
+            taken: 0,
             up: false,
             spoken: false,
             vouched: false,
@@ -64,42 +63,47 @@ impl Client {
         self.spoken
     }
 
+    /// Queues one frame behind the others; returns the bytes that it takes.
+    fn queue(&mut self, write: &dyn Fn(&mut Vec<u8>)) -> Result<usize, SendError> {
+        let start = self.queue.len();
+        self.queue.extend_from_slice(&[0; CLIENT_HEADER_BYTES]);
+        let body_at = self.queue.len();
+        write(&mut self.queue);
+        let Some(header) = client_header(self.queue.len().saturating_sub(body_at)) else {
+            self.queue.truncate(start);
+            return Err(SendError::Oversize);
+        };
+        if let Some(place) = self.queue.get_mut(start..body_at) {
+            place.copy_from_slice(&header);
+        }
+        Ok(self.queue.len().saturating_sub(start))
+    }
+
     /// Hands replies to the session; false when none wait.
     pub(super) fn fill(&mut self, session: &mut Session, totals: &mut Totals) -> bool {
-        let mut taken = 0usize;
-        while taken < WRITE_BYTES && !self.queue.is_empty() {
-            let mut slices = [IoSlice::new(&[]); SLICES];
-            let mut free = slices.iter_mut();
-            let mut frames = 0usize;
-            let mut used = 0usize;
-            for (header, body) in &self.queue {
-                let (Some(first), Some(second)) = (free.next(), free.next()) else {
-                    break;
-                };
-                *first = IoSlice::new(header);
-                *second = IoSlice::new(body);
-                frames = frames.saturating_add(1);
-                used = used.saturating_add(2);
-                taken = taken.saturating_add(cost(body));
-                if taken >= WRITE_BYTES {
-                    break;
-                }
-            }
-            session.send(slices.get(..used).unwrap_or_default());
-            self.queue.drain(..frames);
+        let waiting = self.queue.get(self.taken..).unwrap_or_default();
+        let piece = waiting.get(..WRITE_BYTES).unwrap_or(waiting);
+        let count = piece.len();
+        if count > 0 {
+            session.send(&[IoSlice::new(piece)]);
         }
-        self.queued = self.queued.saturating_sub(taken);
-        totals.outgoing = totals.outgoing.saturating_sub(taken);
+        self.taken = self.taken.saturating_add(count);
+        // What is taken goes away before it is more than what waits, also where the queue never runs empty.
+        if self.taken >= self.queued() {
+            self.queue.drain(..self.taken);
+            self.taken = 0;
+            if self.queue.is_empty() {
+                self.queue.shrink_to(QUEUE_KEEP_BYTES);
+            }
+        }
+        totals.outgoing = totals.outgoing.saturating_sub(count);
         session.pending()
     }
-}
 
-/// What a queued reply takes beside its body: its place in the queue and what surrounds an allocation.
-const REPLY_OVERHEAD_BYTES: usize = 96;
-
-/// What a reply counts for.
-fn cost(body: &Bytes) -> usize {
-    body.len().saturating_add(REPLY_OVERHEAD_BYTES)
+    /// Bytes that wait.
+    fn queued(&self) -> usize {
+        self.queue.len().saturating_sub(self.taken)
+    }
 }
 
 impl Socket {
@@ -255,7 +259,7 @@ impl Reactor {
 
     pub(super) fn client_gone(&mut self, key: Key, client: &Client) {
         self.clients.connections = self.clients.connections.saturating_sub(1);
-        self.clients.outgoing = self.clients.outgoing.saturating_sub(client.queued);
+        self.clients.outgoing = self.clients.outgoing.saturating_sub(client.queued());
         let unfinished = client.assembler.unfinished();
         self.clients.unfinished = self.clients.unfinished.saturating_sub(unfinished);
         if client.up {
@@ -263,29 +267,26 @@ impl Reactor {
         }
     }
 
-    /// Queues a message for a client; it leaves with the next flush. A client that lets too much pile up is
-    /// cut off.
+    /// Queues a message for a client: `write` appends its bytes. It leaves with the next flush. A client that
+    /// lets too much pile up is cut off.
     ///
     /// # Errors
     /// When it cannot be sent; nothing is kept then.
-    pub fn send_client(&mut self, conn: ConnId, body: Bytes) -> Result<(), SendError> {
-        let header = client_header(body.len()).ok_or(SendError::Oversize)?;
+    pub fn send_client(&mut self, conn: ConnId, write: &dyn Fn(&mut Vec<u8>)) -> Result<(), SendError> {
         let key = conn.key().ok_or(SendError::Gone)?;
         let socket = self.sockets.get_mut(key).ok_or(SendError::Gone)?;
         let Role::Client(client) = &mut socket.role else {
             return Err(SendError::Gone);
         };
-        let cost = cost(&body);
-        if client.queued.saturating_add(cost) > CLIENT_OUTGOING_BYTES_MAX {
+        let cost = client.queue(write)?;
+        self.clients.outgoing = self.clients.outgoing.saturating_add(cost);
+        if client.queued() > CLIENT_OUTGOING_BYTES_MAX {
             self.cut(key, Refusal::DoesNotRead);
             return Err(SendError::Full);
         }
-        client.queued = client.queued.saturating_add(cost);
-        client.queue.push_back((header, body));
-        self.clients.outgoing = self.clients.outgoing.saturating_add(cost);
         self.mark_dirty(key);
         if self.clients.outgoing > CLIENTS_OUTGOING_BYTES_MAX {
-            self.cut_largest(|client| client.queued, Refusal::DoesNotRead);
+            self.cut_largest(Client::queued, Refusal::DoesNotRead);
         }
         Ok(())
     }
@@ -299,7 +300,7 @@ impl Reactor {
             return;
         };
         if let Role::Client(client) = &mut socket.role {
-            while !client.queue.is_empty() {
+            while client.queued() > 0 {
                 client.fill(&mut socket.session, &mut self.clients);
             }
             self.leave(key, reason);

@@ -156,8 +156,8 @@ impl Node {
     }
 
     fn say(&mut self, to: u16, lane: Lane, body: &str) {
-        let body = Bytes::copy_from_slice(body.as_bytes());
-        self.reactor.send_peer(ReplicaId(to), lane, frame::PROTOCOL, &[body]).unwrap();
+        let body = body.as_bytes().to_vec();
+        self.reactor.send_peer(ReplicaId(to), lane, frame::PROTOCOL, body.into()).unwrap();
     }
 
     fn from(&self, id: u16) -> Vec<String> {
@@ -189,8 +189,8 @@ fn everybody_hears_a_broadcast_in_the_order_of_each_lane() {
         // Before anybody is connected: it waits.
         for i in 0..50 {
             for lane in Lane::ALL {
-                let body = Bytes::from(format!("{i}"));
-                b.reactor.broadcast(lane, frame::BUNDLE, &[body]).unwrap();
+                let body = format!("{i}").into_bytes();
+                b.reactor.broadcast(lane, frame::BUNDLE, &body.into()).unwrap();
             }
         }
         let nodes = &mut [&mut a, &mut b, &mut c];

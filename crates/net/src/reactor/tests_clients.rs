@@ -141,7 +141,7 @@ fn clients_ask_and_replies_of_a_pass_are_one_write() {
         }
         for (conn, bodies) in &asked {
             for body in bodies {
-                node.reactor.send_client(*conn, body.clone().into()).unwrap();
+                node.reactor.send_client(*conn, &|out| out.extend_from_slice(body)).unwrap();
             }
         }
         node.reactor.flush(stage.now);
@@ -159,7 +159,7 @@ fn clients_ask_and_replies_of_a_pass_are_one_write() {
             _ => None,
         });
         let gone = gone.unwrap();
-        assert_eq!(node.reactor.send_client(gone, Bytes::new()), Err(SendError::Gone));
+        assert_eq!(node.reactor.send_client(gone, &|_| ()), Err(SendError::Gone));
         node.reactor.close_client(gone, "twice");
         node.reactor.vouch(gone);
         let settled = node.reactor.deadline();
@@ -175,9 +175,9 @@ fn a_client_that_is_closed_hears_its_replies_and_the_reason() {
     guest.say(b"hello");
     until(&mut stage, &mut node, &mut [&mut guest], |node, _| conns(node).len() == 1);
     let conn = conns(&node)[0];
-    let reply = Bytes::from(vec![7; 900_000]);
+    let reply = vec![7; 900_000];
     for _ in 0..3 {
-        node.reactor.send_client(conn, reply.clone()).unwrap();
+        node.reactor.send_client(conn, &|out| out.extend_from_slice(&reply)).unwrap();
     }
     node.reactor.close_client(conn, "another cluster");
     until(&mut stage, &mut node, &mut [&mut guest], |_, guests| guests[0].closed);
@@ -339,21 +339,22 @@ fn a_client_that_does_not_read_is_cut_off_and_holds_no_more() {
     guest.say(b"send me much");
     until(&mut stage, &mut node, &mut [&mut guest], |node, _| conns(node).len() == 1);
     let conn = conns(&node)[0];
-    let reply = Bytes::from(vec![7; 1 << 20]);
+    let too_large = vec![0; FRAME_BYTES_MAX + 1];
+    let oversize = node.reactor.send_client(conn, &|out| out.extend_from_slice(&too_large));
+    assert_eq!(oversize, Err(SendError::Oversize));
+    let reply = vec![7; 1 << 20];
     let mut sent = 0usize;
-    while node.reactor.send_client(conn, reply.clone()).is_ok() {
+    while node.reactor.send_client(conn, &|out| out.extend_from_slice(&reply)).is_ok() {
         sent += reply.len();
         node.reactor.flush(stage.now);
         assert!(sent < 2 * CLIENT_OUTGOING_BYTES_MAX);
     }
     assert!(sent >= CLIENT_OUTGOING_BYTES_MAX - (2 << 20));
-    assert_eq!(node.reactor.send_client(conn, reply), Err(SendError::Gone));
+    assert_eq!(node.reactor.send_client(conn, &|out| out.extend_from_slice(&reply)), Err(SendError::Gone));
     stage.pass(&mut [&mut node]);
     assert!(is_refused(&node, "does not read its replies"));
     assert!(node.seen.contains(&Seen::ClientDown(conn)));
     assert_eq!(node.reactor.clients(), 0);
-    let too_large = Bytes::from(vec![0; FRAME_BYTES_MAX + 1]);
-    assert_eq!(node.reactor.send_client(conn, too_large), Err(SendError::Oversize));
 }
 
 #[test]

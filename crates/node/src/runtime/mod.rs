@@ -19,6 +19,7 @@ pub use clock::{Clock, wall_ns};
 pub use rejects::{Origin, Rejects};
 pub use status::Facts;
 
+use crate::metered::Metered;
 use bytes::Bytes;
 use quorate_consensus::LinkEvent;
 use quorate_host::{Fault, Host, HostSetup, Outgoing as _, TurnEnd, Work};
@@ -98,7 +99,8 @@ impl<D: Disk> Node<D> {
     ///
     /// # Errors
     /// When the disk holds what does not fit, or a socket cannot be used.
-    pub fn open(setup: NodeSetup<D>) -> Result<Self, NodeFault> {
+    pub fn open(mut setup: NodeSetup<D>) -> Result<Self, NodeFault> {
+        setup.host.application = Box::new(Metered(setup.host.application));
         let committee = setup.host.replica.committee.clone();
         let me = setup.host.replica.me;
         let mut early = Early::default();
@@ -133,8 +135,8 @@ impl<D: Disk> Node<D> {
             rejects: &mut node.rejects,
             now: Time::ZERO,
         };
-        for (to, lane, frame_type, parts) in early.frames {
-            wire.peer(to, lane, frame_type, &parts);
+        for (to, lane, frame_type, body) in early.frames {
+            wire.peer(to, lane, frame_type, body);
         }
         Ok(node)
     }
@@ -232,7 +234,7 @@ impl<D: Disk> Node<D> {
             let (conn, message) = match asked {
                 Asked::Hello(conn) => {
                     let hello = FromReplica::Hello { version: VERSION, cluster: self.cluster, id: self.me };
-                    (conn, Bytes::from(hello.to_bytes()))
+                    (conn, hello.to_bytes().into())
                 }
                 Asked::Status(conn) => {
                     let encode = || Bytes::from(FromReplica::Status(self.status_json(now)).to_bytes());
@@ -245,7 +247,7 @@ impl<D: Disk> Node<D> {
                 }
             };
             // A connection that is gone by now needs no answer.
-            let _ = self.net.send_client(NetConn(conn.0), message);
+            let _ = self.net.send_client(NetConn(conn.0), &|out| out.extend_from_slice(&message));
         }
         self.net.flush(now);
     }

@@ -57,6 +57,7 @@ impl<D: Disk> Node<D> {
         let mut ledger = self.host.ledger();
         ledger.add(self.net.ledger());
         ledger.allocations = crate::alloc::count();
+        ledger.allocations_application = crate::alloc::application_count();
         let counters: Map<String, Value> =
             ledger.entries().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
         let peers: Vec<Value> = self

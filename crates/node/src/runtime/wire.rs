@@ -2,14 +2,13 @@
 
 use super::clients::Clients;
 use super::rejects::{Origin, Rejects};
-use bytes::Bytes;
 use quorate_consensus::{Note, To};
 use quorate_host::Outgoing;
 use quorate_net::reactor::{ConnId as NetConn, Reactor, SendError};
 use quorate_replica::{ConnId, Source};
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::{FromReplica, Lane, Refusal};
-use quorate_types::{BundleDigest, ClientId, ReplicaId, ReplyBundle, Time};
+use quorate_types::{BundleDigest, ClientId, FrameBody, ReplicaId, ReplyBundle, Time};
 
 /// The reactor, the clients' table and the counts of what was refused, as one turn sees them.
 pub(super) struct Wire<'a> {
@@ -20,20 +19,20 @@ pub(super) struct Wire<'a> {
 }
 
 impl Wire<'_> {
-    fn send_peer(&mut self, to: ReplicaId, lane: Lane, frame_type: u8, parts: &[Bytes]) {
-        if self.net.send_peer(to, lane, frame_type, parts).is_err() {
+    fn send_peer(&mut self, to: ReplicaId, lane: Lane, frame_type: u8, body: FrameBody) {
+        if self.net.send_peer(to, lane, frame_type, body).is_err() {
             // The limits on bodies and claims keep every frame below the limit of its lane.
             self.rejects.count(Origin::Own, "oversize frame not sent");
         }
     }
 
-    fn send_client(&mut self, conn: ConnId, message: Bytes) {
+    fn send_client(&mut self, conn: ConnId, message: &FromReplica) {
         send_client(self.net, self.rejects, conn, message);
     }
 }
 
-fn send_client(net: &mut Reactor, rejects: &mut Rejects, conn: ConnId, message: Bytes) {
-    match net.send_client(NetConn(conn.0), message) {
+fn send_client(net: &mut Reactor, rejects: &mut Rejects, conn: ConnId, message: &FromReplica) {
+    match net.send_client(NetConn(conn.0), &|out| message.encode(out)) {
         // A connection that is gone hears nothing, and the reactor tells of one that does not read. Their
         // clients ask again elsewhere.
         Ok(()) | Err(SendError::Gone | SendError::Full) => {}
@@ -42,17 +41,17 @@ fn send_client(net: &mut Reactor, rejects: &mut Rejects, conn: ConnId, message: 
 }
 
 impl Outgoing for Wire<'_> {
-    fn peer(&mut self, to: To, lane: Lane, frame_type: u8, parts: &[Bytes]) {
+    fn peer(&mut self, to: To, lane: Lane, frame_type: u8, body: FrameBody) {
         match to {
             To::All => {
-                if self.net.broadcast(lane, frame_type, parts).is_err() {
+                if self.net.broadcast(lane, frame_type, &body).is_err() {
                     self.rejects.count(Origin::Own, "oversize frame not sent");
                 }
             }
-            To::One(id) => self.send_peer(id, lane, frame_type, parts),
+            To::One(id) => self.send_peer(id, lane, frame_type, body),
             To::Some(set) => {
                 for id in set.iter() {
-                    self.send_peer(id, lane, frame_type, parts);
+                    self.send_peer(id, lane, frame_type, body.clone());
                 }
             }
         }
@@ -60,17 +59,15 @@ impl Outgoing for Wire<'_> {
 
     fn reply(&mut self, client: &ClientId, reply: &ReplyBundle) {
         let Self { clients, net, rejects, .. } = self;
-        let mut conns = clients.of(client);
-        let Some(first) = conns.next() else { return };
-        let message = encode_reply(client, reply);
-        for conn in conns {
-            send_client(net, rejects, conn, message.clone());
+        let mut conns = clients.of(client).peekable();
+        if conns.peek().is_some() {
+            let message = FromReplica::Reply(*client, reply.clone());
+            conns.for_each(|conn| send_client(net, rejects, conn, &message));
         }
-        send_client(net, rejects, first, message);
     }
 
     fn reply_to(&mut self, conn: ConnId, client: &ClientId, reply: &ReplyBundle) {
-        self.send_client(conn, encode_reply(client, reply));
+        self.send_client(conn, &FromReplica::Reply(*client, reply.clone()));
     }
 
     fn proven(&mut self, conn: ConnId, client: &ClientId) {
@@ -81,8 +78,7 @@ impl Outgoing for Wire<'_> {
 
     fn refuse(&mut self, conn: ConnId, client: &ClientId, bundle: BundleDigest, why: Refusal) {
         self.rejects.count(self.clients.origin(conn), name(why));
-        let message = FromReplica::Refused { client: *client, bundle, why }.to_bytes();
-        self.send_client(conn, Bytes::from(message));
+        self.send_client(conn, &FromReplica::Refused { client: *client, bundle, why });
     }
 
     fn flush(&mut self) {
@@ -116,26 +112,15 @@ fn name(why: Refusal) -> &'static str {
     }
 }
 
-/// Bytes of an encoded reply beside its outcome: tag, client, session, number, bundle, result, view, leader,
-/// length.
-const REPLY_HEAD_BYTES: usize = 1 + 32 + 12 + 8 + 32 + 32 + 8 + 2 + 4;
-
-/// One allocation of exactly the right size: replies are the most of what a replica writes.
-fn encode_reply(client: &ClientId, reply: &ReplyBundle) -> Bytes {
-    let mut out = Vec::with_capacity(reply.outcome.len().saturating_add(REPLY_HEAD_BYTES));
-    FromReplica::Reply(*client, reply.clone()).encode(&mut out);
-    Bytes::from(out)
-}
-
 /// Keeps what a host sends before its links exist.
 #[derive(Default)]
 pub(super) struct Early {
-    pub(super) frames: Vec<(To, Lane, u8, Vec<Bytes>)>,
+    pub(super) frames: Vec<(To, Lane, u8, FrameBody)>,
 }
 
 impl Outgoing for Early {
-    fn peer(&mut self, to: To, lane: Lane, frame_type: u8, parts: &[Bytes]) {
-        self.frames.push((to, lane, frame_type, parts.to_vec()));
+    fn peer(&mut self, to: To, lane: Lane, frame_type: u8, body: FrameBody) {
+        self.frames.push((to, lane, frame_type, body));
     }
     fn reply(&mut self, _: &ClientId, _: &ReplyBundle) {}
     fn reply_to(&mut self, _: ConnId, _: &ClientId, _: &ReplyBundle) {}

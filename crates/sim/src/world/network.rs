@@ -200,7 +200,7 @@ impl World {
         let line = self.seats.get_mut(from.index()).and_then(|seat| seat.running.as_mut()?.line(to));
         // A limit on a lane is larger than anything that worlds are made of.
         if let Some(line) = line
-            && line.link.send(lane, frame_type, std::slice::from_ref(&frame.body)).is_ok()
+            && line.link.send(lane, frame_type, frame.body.clone().into()).is_ok()
             && at <= self.now
         {
             self.write_lines(from, at);

@@ -30,7 +30,7 @@ fn open(folder: &Path, config: FileDiskConfig) -> Result<(Store<FileDisk>, Vec<L
 fn record(n: usize) -> LogEntry {
     let mut bytes = format!("record {n}").into_bytes();
     bytes.resize(bytes.len() + n * 977 % 60_000, n as u8);
-    LogEntry::Record(bytes)
+    LogEntry::Record(bytes.into())
 }
 
 /// The same log, written past the cache, through it, and without syncs, one after the other.
@@ -108,7 +108,7 @@ fn a_file_that_grew_in_part_is_used() {
     let (mut store, found) = open(folder.path(), config(true, Durability::Fsync)).unwrap();
     assert_eq!((store.disk().segments(), found.len()), (1, 1));
     for n in 0..80 {
-        store.append(Mark(n), &LogEntry::Record(vec![n as u8; 50_000])).unwrap();
+        store.append(Mark(n), &LogEntry::Record(vec![n as u8; 50_000].into())).unwrap();
     }
     store.write_and_sync().unwrap();
     drop(store);

@@ -137,7 +137,7 @@ impl<D: Disk> Store<D> {
     ///
     /// # Errors
     /// [`Fault::Damaged`], [`Fault::Io`].
-    pub fn body(&mut self, digest: BundleDigest) -> Result<Option<Arc<Bundle>>, Fault> {
+    pub fn body(&mut self, digest: BundleDigest) -> Result<Option<Bundle>, Fault> {
         match self.index.body(&digest) {
             Some(location) => self.read_body(location),
             None => Ok(None),
@@ -314,10 +314,10 @@ impl<D: Disk> Store<D> {
         self.read(location, DecidedRecord::from_bytes)
     }
 
-    fn read_body(&mut self, location: Location) -> Result<Option<Arc<Bundle>>, Fault> {
+    fn read_body(&mut self, location: Location) -> Result<Option<Bundle>, Fault> {
         let limits = self.config.limits;
         let bundle = self.read(location, |data| entry::decode_body(data, &limits))?;
-        Ok(bundle.map(Arc::new))
+        Ok(bundle)
     }
 
     fn read<T>(

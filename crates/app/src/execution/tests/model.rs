@@ -73,11 +73,11 @@ fn applied_by(execution: &mut Execution) -> Vec<(ClientId, Vec<u8>)> {
 }
 
 /// A bundle that a sound client, a lost and repeated message, or an attacker could have had ordered.
-fn any_bundle(rng: &mut Rng, known: &[SessionId], past: &[Arc<Bundle>]) -> Arc<Bundle> {
+fn any_bundle(rng: &mut Rng, known: &[SessionId], past: &[Bundle]) -> Bundle {
     let client = *rng.pick(&[ALICE, ALICE, BOB, BOB, STRANGER]).unwrap();
     match rng.below(10) {
         0 => open(client, rng.below(5)),
-        1..4 if !past.is_empty() => Arc::clone(rng.pick(past).unwrap()),
+        1..4 if !past.is_empty() => rng.pick(past).unwrap().clone(),
         _ => {
             let session = rng.pick(known).copied().unwrap_or_default();
             let unknown = SessionId { height: Height(9_999), index: 1 };
@@ -100,8 +100,7 @@ fn check(seed: u64) {
     let (mut known, mut past, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
     let mut evicted = Vec::new();
     for height in 1..=60 {
-        let bundles: Vec<Arc<Bundle>> =
-            (0..rng.below(6)).map(|_| any_bundle(&mut rng, &known, &past)).collect();
+        let bundles: Vec<Bundle> = (0..rng.below(6)).map(|_| any_bundle(&mut rng, &known, &past)).collect();
         let block = block(Height(height), rng.below(100), bundles);
         let executed = execution.execute(&block);
         let mut expected = Vec::new();

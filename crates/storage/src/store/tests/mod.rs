@@ -35,7 +35,7 @@ pub(super) fn new() -> Store<MemDisk> {
 }
 
 /// The n-th bundle of every test, with `bytes` bytes of request.
-pub(super) fn bundle(n: u64, bytes: usize) -> Arc<Bundle> {
+pub(super) fn bundle(n: u64, bytes: usize) -> Bundle {
     let session = SessionId { height: Height(1), index: 0 };
     let mut builder = BundleBuilder::new(BundleKind::Requests, PublicKey([3; 32]), session, BundleNo(n + 1));
     builder.push(&vec![n as u8; bytes]);
@@ -44,10 +44,10 @@ pub(super) fn bundle(n: u64, bytes: usize) -> Arc<Bundle> {
     } else {
         Authenticator::Signature(Signature([n as u8; 64]))
     };
-    Arc::new(Bundle::parse(&builder.finish(), authenticator, &config().limits).unwrap())
+    Bundle::parse(&builder.finish(), authenticator, &config().limits).unwrap()
 }
 
-pub(super) fn block(height: u64, view: u64, bundles: &[Arc<Bundle>]) -> (Arc<Block>, Arc<Payload>) {
+pub(super) fn block(height: u64, view: u64, bundles: &[Bundle]) -> (Arc<Block>, Arc<Payload>) {
     let payload = Payload { bundles: bundles.iter().map(|bundle| bundle.digest()).collect() };
     let block = Block {
         parent: BlockId::ZERO,
@@ -67,10 +67,10 @@ fn append(store: &mut Store<MemDisk>, entry: &LogEntry) {
 }
 
 /// Appends bodies, block and decision, and returns what executing it needs.
-fn decide(store: &mut Store<MemDisk>, height: u64, bundles: &[Arc<Bundle>]) -> FullBlock {
+fn decide(store: &mut Store<MemDisk>, height: u64, bundles: &[Bundle]) -> FullBlock {
     let (block, payload) = block(height, 1, bundles);
     for bundle in bundles {
-        append(store, &LogEntry::Body(Arc::clone(bundle)));
+        append(store, &LogEntry::Body(bundle.clone()));
     }
     append(store, &LogEntry::Block(Arc::clone(&block), payload));
     let id = block.id();
@@ -101,7 +101,7 @@ fn every_kind_of_entry_comes_back_in_order() {
     let (one, payload) = block(1, 1, &[bundle(1, 10)]);
     let entries = [
         LogEntry::Incarnation(Incarnation(7)),
-        LogEntry::Record(b"record".to_vec()),
+        LogEntry::Record(b"record".as_slice().into()),
         LogEntry::Guard(statement),
         LogEntry::Floors(Floors { height: Height(2), views: vec![(Kind::new("vote"), View(1))] }),
         LogEntry::Block(one.clone(), payload),
@@ -159,12 +159,12 @@ fn decided_blocks_are_loaded_whole_before_and_after_a_restart() {
 fn a_body_is_copied_once_and_written_once() {
     let mut store = new();
     let body = bundle(1, 1000);
-    append(&mut store, &LogEntry::Body(Arc::clone(&body)));
-    append(&mut store, &LogEntry::Body(Arc::clone(&body)));
+    append(&mut store, &LogEntry::Body(body.clone()));
+    append(&mut store, &LogEntry::Body(body.clone()));
     assert_eq!(store.ledger().body_bytes_copied, body.size() as u64);
-    assert_eq!(store.body(body.digest()).unwrap(), Some(Arc::clone(&body)));
+    assert_eq!(store.body(body.digest()).unwrap(), Some(body.clone()));
     store.write_and_sync().unwrap();
-    assert_eq!(store.body(body.digest()).unwrap(), Some(Arc::clone(&body)));
+    assert_eq!(store.body(body.digest()).unwrap(), Some(body.clone()));
     let ledger = *store.ledger();
     assert_eq!((ledger.log_writes, ledger.syncs), (1, 1));
     assert!(ledger.log_bytes <= 2048, "{}", ledger.log_bytes);
@@ -177,9 +177,9 @@ fn a_body_is_copied_once_and_written_once() {
 fn the_same_bundle_in_two_blocks_is_found_in_both() {
     let mut store = new();
     let body = bundle(1, 50);
-    let first = decide(&mut store, 1, &[Arc::clone(&body)]);
+    let first = decide(&mut store, 1, std::slice::from_ref(&body));
     // Not appended again: decided a moment ago.
-    let (again, payload) = block(2, 1, &[Arc::clone(&body)]);
+    let (again, payload) = block(2, 1, std::slice::from_ref(&body));
     append(&mut store, &LogEntry::Block(Arc::clone(&again), payload));
     let id = again.id();
     append(&mut store, &LogEntry::Decided { height: Height(2), id });
@@ -301,8 +301,8 @@ fn what_is_undecided_is_moved_out_of_segments_that_go() {
     let mut store = new();
     let waiting = [bundle(50_000, 700), bundle(50_001, 300)];
     let (far, far_payload) = block(5_000, 1, &waiting[1..]);
-    append(&mut store, &LogEntry::Body(Arc::clone(&waiting[0])));
-    append(&mut store, &LogEntry::Body(Arc::clone(&waiting[1])));
+    append(&mut store, &LogEntry::Body(waiting[0].clone()));
+    append(&mut store, &LogEntry::Body(waiting[1].clone()));
     append(&mut store, &LogEntry::Block(Arc::clone(&far), far_payload));
     for height in 1..=1_000u64 {
         decide(&mut store, height, &[bundle(height, 500)]);
@@ -373,7 +373,7 @@ fn a_large_base_is_not_written_again_and_again() {
         while store.rolled() {
             append(&mut store, &LogEntry::BaseBegin);
             for _ in 0..40 {
-                append(&mut store, &LogEntry::Record(vec![1; 1000]));
+                append(&mut store, &LogEntry::Record([1; 1000].into()));
             }
             append(&mut store, &LogEntry::BaseEnd);
             bases += 1;

@@ -13,7 +13,7 @@ struct Host {
     rng: Rng,
     decided: BTreeMap<u64, FullBlock>,
     /// Bodies that wait, and the mark under which each was appended.
-    waiting: Vec<(Arc<Bundle>, Mark)>,
+    waiting: Vec<(Bundle, Mark)>,
     bundles: u64,
     /// The counter as it was under each mark.
     counters: BTreeMap<Mark, u64>,
@@ -64,7 +64,7 @@ impl Host {
     fn count(&mut self, counter: u64) -> Result<(), Fault> {
         let mut bytes = counter.to_le_bytes().to_vec();
         bytes.resize(8 + self.rng.index(60), 0);
-        self.append(&LogEntry::Record(bytes)).map(|_| ())
+        self.append(&LogEntry::Record(bytes.into())).map(|_| ())
     }
 
     fn counter(&self) -> u64 {
@@ -79,7 +79,7 @@ impl Host {
         self.bundles += 1;
         let size = self.rng.index(500);
         let body = bundle(self.bundles, size);
-        let mark = self.append(&LogEntry::Body(Arc::clone(&body)))?;
+        let mark = self.append(&LogEntry::Body(body.clone()))?;
         self.waiting.push((body, mark));
         Ok(())
     }
@@ -94,7 +94,7 @@ impl Host {
             self.append(&LogEntry::Decided { height: full.height, id: full.id })?;
             return Ok(());
         }
-        let mut bundles: Vec<Arc<Bundle>> = Vec::new();
+        let mut bundles: Vec<Bundle> = Vec::new();
         for _ in 0..self.rng.below(8) {
             if !self.waiting.is_empty() {
                 let index = self.rng.index(self.waiting.len());
@@ -247,7 +247,7 @@ impl Host {
         self.waiting.retain(|(body, _)| !lost.contains(&body.digest()));
         // Bodies of heights that were not durable wait again, if they are here.
         let (_, last) = self.store.kept();
-        let undone: Vec<Arc<Bundle>> =
+        let undone: Vec<Bundle> =
             self.decided.range(last.0 + 1..).flat_map(|(_, full)| full.bundles.clone()).collect();
         for body in undone {
             if self.store.body(body.digest()).unwrap().is_some() {
