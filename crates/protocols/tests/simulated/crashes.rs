@@ -38,6 +38,9 @@ fn steps_of(id: ReplicaId, transport: Transport) -> u64 {
     let ids = load(&mut world);
     wait_for(&mut world, &ids, secs(10));
     go(world.run_for(ms(500)), &world);
+    let (segments, snapshots) = world.disk_parts(id);
+    let stable = world.status(id).unwrap().stable;
+    assert!(segments > 1 && snapshots > 0 && stable >= Height(8), "{segments}, {snapshots}, stable {stable}");
     world.steps(id) - before
 }
 

@@ -27,7 +27,7 @@ use quorate_client::core::LinkState;
 use quorate_consensus::Healed;
 use quorate_crypto::{SigningKey, bundle_preimage};
 use quorate_replica::ReplicaStatus;
-use quorate_storage::MemDisk;
+use quorate_storage::{Disk as _, MemDisk};
 use quorate_types::bundle::bundle_digest;
 use quorate_types::codec::Wire as _;
 use quorate_types::rng::Rng;
@@ -500,6 +500,13 @@ impl World {
     #[must_use]
     pub fn disk_bytes(&self, id: ReplicaId) -> u64 {
         self.seat(id).map_or(0, |seat| seat.shared.used_bytes())
+    }
+
+    /// Segments of the log, and snapshots beside it, on a replica's disk.
+    #[must_use]
+    pub fn disk_parts(&self, id: ReplicaId) -> (u32, usize) {
+        let image = self.image(id);
+        image.map_or((0, 0), |disk| (disk.segments(), disk.blobs().map_or(0, |blobs| blobs.len())))
     }
 
     /// Frames sent so far, by kind: one for each receiver.
