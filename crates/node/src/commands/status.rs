@@ -39,15 +39,7 @@ pub fn run(args: &StatusArgs) -> Result<(), Failure> {
     let quorum = quorate_types::quorum::byzantine(n, usize::from(config.genesis.f));
     let info = super::cluster_info(&config)?;
     let answers = driver::status(info, Duration::from_secs(args.wait)).map_err(Failure::run)?;
-    let replicas: Vec<Value> = answers
-        .into_iter()
-        .enumerate()
-        .map(|(id, answer)| match answer {
-            Ok(text) => serde_json::from_str(&text)
-                .unwrap_or_else(|_| json!({"id": id, "up": false, "error": "malformed status"})),
-            Err(why) => json!({"id": id, "up": false, "progress": false, "error": why}),
-        })
-        .collect();
+    let replicas: Vec<Value> = answers.into_iter().enumerate().map(|(id, said)| answer(id, said)).collect();
     if args.json {
         println!("{}", Value::Array(replicas.clone()));
     } else {
@@ -61,6 +53,25 @@ pub fn run(args: &StatusArgs) -> Result<(), Failure> {
         )));
     }
     Ok(())
+}
+
+/// What a replica says of itself. Which one it is we know better: it is the one that was asked.
+fn answer(id: usize, said: Result<String, String>) -> Value {
+    let down = |why: &str| json!({"id": id, "up": false, "progress": false, "error": why});
+    match said.map(|text| serde_json::from_str(&text)) {
+        Ok(Ok(Value::Object(mut status))) => {
+            status.insert("id".to_owned(), id.into());
+            Value::Object(status)
+        }
+        Ok(_) => down("malformed status"),
+        Err(why) => down(&why),
+    }
+}
+
+/// A faulty replica may say anything: nothing but printable characters of it reaches the terminal.
+fn printable(text: &str) -> String {
+    let printable = |c: char| c == ' ' || c.is_ascii_graphic() || c.is_alphanumeric();
+    text.chars().map(|c| if printable(c) { c } else { '?' }).collect()
 }
 
 fn print(replicas: &[Value], ledger: bool) {
@@ -80,8 +91,8 @@ fn print(replicas: &[Value], ledger: bool) {
     ]);
     for replica in replicas {
         let text = |path: &str| match replica.pointer(path) {
-            Some(Value::String(text)) => text.clone(),
-            Some(value) => value.to_string(),
+            Some(Value::String(text)) => printable(text),
+            Some(value) => printable(&value.to_string()),
             None => "-".to_owned(),
         };
         if replica.get("up") != Some(&Value::Bool(true)) {
@@ -109,14 +120,43 @@ fn print(replicas: &[Value], ledger: bool) {
     for replica in replicas {
         let id = replica.get("id").and_then(Value::as_u64).unwrap_or(0);
         if let Some(alarm) = replica.get("alarm").and_then(Value::as_str) {
-            println!("replica {id}: {alarm}");
+            println!("replica {id}: {}", printable(alarm));
         }
         for (source, reasons) in replica.get("rejects").and_then(Value::as_object).into_iter().flatten() {
-            println!("replica {id} has refused from {source}: {reasons}");
+            println!(
+                "replica {id} has refused from {}: {}",
+                printable(source),
+                printable(&reasons.to_string())
+            );
         }
         if ledger && let Some(counters) = replica.get("ledger").and_then(Value::as_object) {
             let line: Vec<String> = counters.iter().map(|(name, value)| format!("{name} {value}")).collect();
-            println!("replica {id} ledger: {}", line.join(", "));
+            println!("replica {id} ledger: {}", printable(&line.join(", ")));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_that_lies_about_itself_is_shown_as_the_one_that_was_asked() {
+        assert_eq!(answer(2, Ok("{\"id\":0,\"up\":true}".to_owned())), json!({"id": 2, "up": true}));
+        for nonsense in ["", "[]", "7", "{\"id\":", "null"] {
+            let status = answer(3, Ok(nonsense.to_owned()));
+            assert_eq!(
+                (&status["id"], &status["error"]),
+                (&json!(3), &json!("malformed status")),
+                "{nonsense}"
+            );
+        }
+        let status = answer(1, Err("refused".to_owned()));
+        assert_eq!((&status["up"], &status["error"]), (&json!(false), &json!("refused")));
+    }
+
+    #[test]
+    fn no_escape_sequence_reaches_the_terminal() {
+        assert_eq!(printable("\u{1b}[2Jnormal \u{202e}x\u{9b}\n"), "?[2Jnormal ?x??");
     }
 }

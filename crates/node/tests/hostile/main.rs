@@ -1,13 +1,20 @@
 //! Hostile input on every port of real replicas: whoever deserves one hears an error, everything is counted by
 //! source and reason, nothing grows, and the cluster goes on serving.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    reason = "tests"
+)]
 
 #[path = "../common/mod.rs"]
 mod common;
 
 mod attacker;
 mod clients;
+mod descriptors;
 mod floods;
 mod peers;
 mod target;
