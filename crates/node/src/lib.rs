@@ -4,6 +4,7 @@
 //!
 //! * [`commands`]: one module for each command, with its arguments and a `run`.
 //! * [`runtime`]: a replica on this machine: one thread, one loop, one place to sleep.
+//! * [`service`]: the `main` of a program that replicates a service of its own.
 //! * [`testnet`] makes clusters, [`processes`] runs their nodes.
 //! * What several of these need: [`config`], [`keys`], [`ports`], [`signals`], [`exit`], [`out`], [`alloc`].
 
@@ -20,6 +21,7 @@ pub mod out;
 pub mod ports;
 pub mod processes;
 pub mod runtime;
+pub mod service;
 pub mod signals;
 pub mod testnet;
 pub mod trial;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! DIR/cluster.toml               equal for everybody, no secrets
-//! DIR/clients/{admin,kv}.key     keys of clients that are registered from the start
+//! DIR/clients/admin.key          key of the client that registers others
+//! DIR/clients/kv.key             key of a client that is registered from the start, named after the service
 //! DIR/node0/node.toml            what may differ
 //! DIR/node0/{replica,link}.key   the node's own secrets
 //! DIR/node0/data/                log and snapshots
@@ -11,9 +12,10 @@
 //! No secret of one node is in another node's folder, so each can be moved to its own machine together with
 //! `cluster.toml`.
 
-use crate::config::{ClusterConfig, Durability, LinkAuth, NodeConfig, ReplicaAddresses, application_name};
+use crate::config::{ClusterConfig, Durability, LinkAuth, NodeConfig, ReplicaAddresses};
 use crate::exit::Failure;
 use crate::keys;
+use crate::service::Service;
 use quorate_consensus::Entry;
 use quorate_crypto::SigningKey;
 use quorate_storage::folder::{self, Identity};
@@ -26,12 +28,14 @@ use std::path::{Path, PathBuf};
 pub const CLUSTER_FILE: &str = "cluster.toml";
 /// Path of the key of the client that registers others, inside the folder of a cluster.
 pub const ADMIN_KEY: &str = "clients/admin.key";
-/// Path of the key that `quorate kv` uses, inside the folder of a cluster.
+/// Path of the key that `quorate kv` uses, inside the folder of a cluster of the key-value store.
 pub const KV_KEY: &str = "clients/kv.key";
 
 /// What kind of cluster to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// What it replicates.
+    pub service: Service,
     /// The protocol.
     pub entry: &'static Entry,
     /// Where each replica is reached, and listens; their number is n.
@@ -82,6 +86,7 @@ impl Testnet {
     /// # Errors
     /// When the folder holds something, the plan makes no sense, or the disk refuses. What was made is removed.
     pub fn create(dir: &Path, plan: &Plan) -> Result<Self, Failure> {
+        plan.service.check_name()?;
         let existed = dir.exists();
         if existed && !is_empty(dir)? {
             let problem =
@@ -103,7 +108,7 @@ impl Testnet {
             keys::write_private(&file, &key).map_err(Failure::run)?;
             Ok(key)
         };
-        let (admin, kv) = (new_key(dir.join(ADMIN_KEY))?, new_key(dir.join(KV_KEY))?);
+        let (admin, client) = (new_key(dir.join(ADMIN_KEY))?, new_key(dir.join(plan.service.client_key()))?);
         let mut members = Vec::new();
         for id in (0..plan.addresses.len()).filter_map(|index| u16::try_from(index).ok()) {
             let folder = node_folder(dir, ReplicaId(id));
@@ -115,7 +120,7 @@ impl Testnet {
         let testnet = Self {
             dir: dir.to_owned(),
             durability: plan.durability,
-            cluster: cluster(plan, members, &admin, &kv)?,
+            cluster: cluster(plan, members, &admin, &client)?,
         };
         for id in testnet.cluster.ids() {
             let identity = identity(&testnet.cluster, id);
@@ -155,7 +160,7 @@ fn cluster(
     plan: &Plan,
     members: Vec<Member>,
     admin: &SigningKey,
-    kv: &SigningKey,
+    client: &SigningKey,
 ) -> Result<ClusterConfig, Failure> {
     let spec = &plan.entry.spec;
     let defaults = (plan.entry.params)().map_err(Failure::run)?;
@@ -171,9 +176,9 @@ fn cluster(
         clients_max: 4_096,
         checkpoint_every: 128,
         window: 256,
-        application: application_name(),
+        application: plan.service.name(),
         admin: admin.public(),
-        clients: vec![kv.public()],
+        clients: vec![client.public()],
         params: shared.to_string(),
         salt: keys::random().map_err(Failure::run)?,
     };

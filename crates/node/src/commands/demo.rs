@@ -5,6 +5,7 @@ use crate::config::{Durability, LinkAuth, ReplicaAddresses};
 use crate::exit::Failure;
 use crate::ports;
 use crate::processes::Processes;
+use crate::service::Service;
 use crate::testnet::{Plan as Cluster, Testnet};
 use crate::trial::{self, Act, Outcome, Plan};
 use clap::Args;
@@ -103,8 +104,14 @@ pub fn make(dir: &Path, entry: &'static Entry, n: u16, client_auth: ClientAuth) 
     let addresses = pairs
         .map(|(peers, clients)| ReplicaAddresses { peers: loopback(*peers), clients: loopback(*clients) })
         .collect();
-    let plan =
-        Cluster { entry, addresses, client_auth, link_auth: LinkAuth::Tls, durability: Durability::Fsync };
+    let plan = Cluster {
+        service: Service::KV,
+        entry,
+        addresses,
+        client_auth,
+        link_auth: LinkAuth::Tls,
+        durability: Durability::Fsync,
+    };
     Testnet::create(dir, &plan)
 }
 

@@ -5,6 +5,7 @@ use crate::config::ClusterConfig;
 use crate::exit::Failure;
 use crate::keys;
 use crate::out;
+use crate::service::Service;
 use crate::testnet::KV_KEY;
 use clap::Subcommand;
 use quorate_app::{KvOp, KvResult, SCAN_ENTRIES_MAX, prefix_end, successor};
@@ -83,6 +84,7 @@ enum Action {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let request = Request::of(&args.action)?;
     let cluster = ClusterConfig::load(&args.cluster)?;
+    cluster.check_service(Service::KV)?;
     let key = args.key_file.clone().unwrap_or_else(|| default_key(&args.cluster));
     let key = keys::read_private(&key).map_err(Failure::usage)?;
     let options = Options { timeout: args.timeout, ..Options::default() };

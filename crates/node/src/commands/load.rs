@@ -4,6 +4,7 @@ use super::{cluster_info, open_cluster};
 use crate::exit::Failure;
 use crate::keys;
 use crate::load::{Generator, LoadOptions, Mix, Pace, Progress, Summary, Watch};
+use crate::service::Service;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use quorate_client::driver::ClientPool;
@@ -126,6 +127,7 @@ fn per_mille(share: f64) -> u32 {
 pub fn run(args: &LoadArgs) -> Result<(), Failure> {
     let options = args.options()?;
     let config = open_cluster(&args.cluster)?;
+    config.check_service(Service::KV)?;
     let folder = args.cluster.parent().map(PathBuf::from).unwrap_or_default();
     let admin = args.admin_key.clone().unwrap_or_else(|| folder.join("clients").join("admin.key"));
     let admin = keys::read_private(&admin).map_err(Failure::usage)?;

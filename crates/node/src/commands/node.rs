@@ -5,8 +5,8 @@ use crate::exit::Failure;
 use crate::out;
 use crate::processes::{READY, TAKEN};
 use crate::runtime::{Clock, Facts, Node, NodeFault, NodeSetup, wall_ns};
+use crate::service::Service;
 use crate::testnet::identity;
-use quorate_app::Kv;
 use quorate_consensus::OpenError;
 use quorate_crypto::{Scheme, curve_backend};
 use quorate_host::{Fault, HostSetup, OpenFault};
@@ -41,6 +41,7 @@ pub struct Args {
 /// A node whose configuration has been checked, and what it holds for itself.
 struct Prepared {
     config: NodeConfig,
+    service: Service,
     keys: NodeKeys,
     folder: FolderGuard,
     peers: TcpListener,
@@ -51,16 +52,17 @@ struct Prepared {
 ///
 /// # Errors
 /// Wrong configuration, a folder or an address of somebody else, or why the node stopped.
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
     if let Some(parent) = args.parent {
         end_with(parent)?;
     }
     let config = NodeConfig::load(&args.config)?;
+    config.cluster.check_service(service)?;
     if let Some(error) = config.insecure().filter(|_| !args.insecure) {
         return Err(error.into());
     }
     start_log(config.log);
-    let node = prepare(config, args.parent.is_some())?;
+    let node = prepare(config, service, args.parent.is_some())?;
     match node.config.durability {
         Durability::None => {
             let disk = MemDisk::volatile(SEGMENT_BYTES, PAGE_BYTES);
@@ -89,7 +91,7 @@ fn start_log(level: tracing::Level) {
 }
 
 /// Takes what must be this node's alone: folder and addresses.
-fn prepare(config: NodeConfig, tell_parent: bool) -> Result<Prepared, Failure> {
+fn prepare(config: NodeConfig, service: Service, tell_parent: bool) -> Result<Prepared, Failure> {
     let keys = config.keys()?;
     let identity = identity(&config.cluster, config.id);
     let folder = folder::open(&config.data_dir, &identity);
@@ -111,7 +113,7 @@ fn prepare(config: NodeConfig, tell_parent: bool) -> Result<Prepared, Failure> {
     };
     let peers = listen("listen_peers", config.listen_peers)?;
     let clients = listen("listen_clients", config.listen_clients)?;
-    Ok(Prepared { config, keys, folder, peers, clients })
+    Ok(Prepared { config, service, keys, folder, peers, clients })
 }
 
 fn on_files(node: Prepared, durability: quorate_storage::Durability) -> Result<(), Failure> {
@@ -122,10 +124,10 @@ fn on_files(node: Prepared, durability: quorate_storage::Durability) -> Result<(
 }
 
 fn serve<D: Disk>(node: Prepared, disk: D, log_mode: String) -> Result<(), Failure> {
-    let Prepared { config, keys, folder, peers, clients } = node;
+    let Prepared { config, service, keys, folder, peers, clients } = node;
     let clock = Clock::default();
     let setup = NodeSetup {
-        host: host_setup(&config, &keys, clock),
+        host: host_setup(&config, service, &keys, clock),
         disk,
         peers: peer_configs(&config),
         security: security(&config, &keys)?,
@@ -147,7 +149,7 @@ fn serve<D: Disk>(node: Prepared, disk: D, log_mode: String) -> Result<(), Failu
     Err(failure(&config, &fault))
 }
 
-fn host_setup(config: &NodeConfig, keys: &NodeKeys, clock: Clock) -> HostSetup {
+fn host_setup(config: &NodeConfig, service: Service, keys: &NodeKeys, clock: Clock) -> HostSetup {
     let genesis = config.genesis();
     HostSetup {
         entry: *config.cluster.entry,
@@ -160,7 +162,7 @@ fn host_setup(config: &NodeConfig, keys: &NodeKeys, clock: Clock) -> HostSetup {
         },
         key: keys.replica.clone(),
         scheme: Scheme::Ed25519,
-        application: Box::new(Kv::new()),
+        application: service.open(),
         keep_bytes: config.keep_bytes,
         disk_bytes_max: config.disk_bytes_max,
         snapshot_every_bytes: SNAPSHOT_EVERY_BYTES,

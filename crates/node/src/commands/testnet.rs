@@ -3,6 +3,7 @@
 use crate::config::{Durability, LinkAuth, ReplicaAddresses, choice, client_auth_names, protocol_names};
 use crate::exit::Failure;
 use crate::out;
+use crate::service::Service;
 use crate::testnet::{Plan, Testnet};
 use quorate_consensus::Entry;
 use quorate_types::ClientAuth;
@@ -42,8 +43,9 @@ pub struct Args {
 ///
 /// # Errors
 /// When the settings contradict each other, or the folder cannot be made.
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
     let plan = Plan {
+        service,
         entry: args.protocol,
         addresses: addresses(args)?,
         client_auth: args.client_auth,

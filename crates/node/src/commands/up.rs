@@ -8,6 +8,7 @@ use crate::exit::Failure;
 use crate::out;
 use crate::ports;
 use crate::processes::{Event, Processes};
+use crate::service::Service;
 use crate::testnet::{CLUSTER_FILE, Plan, Testnet, node_file};
 use quorate_consensus::Entry;
 use quorate_types::ClientAuth;
@@ -59,13 +60,14 @@ struct Up {
 ///
 /// # Errors
 /// When flags contradict the folder, a node does not start, or all of them have ended.
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
     let new = if args.dir.join(CLUSTER_FILE).exists() {
         None
     } else {
-        Some(Testnet::create(&args.dir, &plan(args)?)?)
+        Some(Testnet::create(&args.dir, &plan(args, service)?)?)
     };
     let cluster = check(args)?;
+    cluster.check_service(service)?;
     let binary =
         std::env::current_exe().map_err(|error| Failure::run(format!("where is this program: {error}")))?;
     let processes = Processes::new(binary, &args.dir, cluster.ids(), args.insecure);
@@ -80,9 +82,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn plan(args: &Args) -> Result<Plan, Failure> {
+fn plan(args: &Args, service: Service) -> Result<Plan, Failure> {
     let entry = args.protocol.or_else(|| quorate_protocols::find("pbft"));
     let plan = Plan {
+        service,
         entry: entry.ok_or_else(|| Failure::usage("--protocol: expected one"))?,
         addresses: free_addresses(usize::from(args.n.unwrap_or(4)))?,
         client_auth: args.client_auth.unwrap_or_default(),
@@ -256,6 +259,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().join("cluster");
         let plan = Plan {
+            service: Service::KV,
             entry: quorate_protocols::find("pbft").unwrap(),
             addresses: free_addresses(4).unwrap(),
             client_auth: ClientAuth::Signature,

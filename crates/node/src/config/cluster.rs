@@ -4,7 +4,7 @@ use super::error::ConfigError;
 use super::params::{self, Kind};
 use super::reader::{EXPECTED_KEY, Field, Origin, Section, Source, read_key};
 use super::writer::Writer;
-use quorate_app::Application;
+use crate::service::Service;
 use quorate_client::cluster::{ClusterInfo, LinkMode, ReplicaInfo};
 use quorate_consensus::Entry;
 use quorate_types::digest::hex;
@@ -58,13 +58,6 @@ pub fn protocol_names() -> Vec<(&'static str, &'static Entry)> {
 
 pub(super) fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
     names.iter().find(|(_, other)| *other == value).map_or("?", |(name, _)| name)
-}
-
-/// Name and version of the application that this program runs, as genesis names it.
-#[must_use]
-pub fn application_name() -> String {
-    let application = quorate_app::Kv::new();
-    format!("{} {}", application.name(), application.version())
 }
 
 /// Where one replica is reached.
@@ -262,6 +255,21 @@ impl ClusterConfig {
         }
     }
 
+    /// Checks that this is a cluster of `service`.
+    ///
+    /// # Errors
+    /// When it is one of another service, or of another version of it.
+    pub fn check_service(&self, service: Service) -> Result<(), ConfigError> {
+        let (expected, found) = (service.name(), &self.genesis.application);
+        if *found == expected {
+            return Ok(());
+        }
+        let problem = format!(
+            "expected \"{expected}\", which is what this program runs, found \"{found}\"; use the program that the cluster was made with"
+        );
+        Err(self.error("genesis.application", problem))
+    }
+
     /// Checks fields against each other.
     fn check(&self) -> Result<(), ConfigError> {
         let genesis = &self.genesis;
@@ -277,14 +285,6 @@ impl ClusterConfig {
                 "expected at most {most}: {name} with {n} replicas tolerates no more; lower f or add replicas"
             );
             return Err(self.error("genesis.f", problem));
-        }
-        if genesis.application != application_name() {
-            let problem = format!(
-                "expected \"{}\", which is what this program runs, found \"{}\"; use the program that the cluster was made with",
-                application_name(),
-                genesis.application
-            );
-            return Err(self.error("genesis.application", problem));
         }
         let mut keys = BTreeSet::new();
         for (index, member) in genesis.members.iter().enumerate() {

@@ -19,8 +19,7 @@ mod writer;
 
 pub use choice::choice;
 pub use cluster::{
-    ClusterConfig, LinkAuth, ReplicaAddresses, application_name, client_auth_name, client_auth_names,
-    protocol_names,
+    ClusterConfig, LinkAuth, ReplicaAddresses, client_auth_name, client_auth_names, protocol_names,
 };
 pub use error::ConfigError;
 pub use node::{Durability, NodeConfig, NodeKeys, Placement};

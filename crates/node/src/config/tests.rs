@@ -1,6 +1,7 @@
 use super::params::{self, Kind};
 use super::reader::Source;
 use super::*;
+use crate::service::Service;
 use crate::testnet::{Plan, Testnet, node_file};
 use quorate_consensus::Entry;
 use quorate_types::{ClientAuth, ReplicaId};
@@ -14,6 +15,7 @@ fn testnet() -> (TempDir, Testnet) {
     let addresses =
         (0..4).map(|i| ReplicaAddresses { peers: address(4_000 + i), clients: address(5_000 + i) });
     let plan = Plan {
+        service: Service::KV,
         entry: quorate_protocols::find("pbft").unwrap(),
         addresses: addresses.collect(),
         client_auth: ClientAuth::Signature,

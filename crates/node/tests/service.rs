@@ -1,0 +1,104 @@
+//! A service of one's own, replicated: the locks of `examples/application.rs`, on four processes of this very
+//! program, one of which is killed and comes back.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[allow(dead_code, unreachable_pub, reason = "its `main` is the one below")]
+#[path = "../../../examples/application.rs"]
+mod application;
+
+use application::Locks;
+use quorate_client::{Client, Options, driver};
+use quorate_node::commands::up::free_addresses;
+use quorate_node::config::{Durability, LinkAuth};
+use quorate_node::processes::Processes;
+use quorate_node::service::{self, Service};
+use quorate_node::testnet::{ADMIN_KEY, Plan, Testnet, node_file};
+use quorate_node::{keys, trial};
+use quorate_types::{ClientAuth, ReplicaId};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+const LOCKS: Service = Service::of::<Locks>();
+
+fn main() -> ExitCode {
+    // What the cluster below starts, as `up` would.
+    if std::env::args().nth(1).as_deref() == Some("node") {
+        return service::main(LOCKS);
+    }
+    let (folder, testnet, mut nodes) = start();
+    locks_are_replicated(folder.path(), &testnet, &mut nodes);
+    another_service_is_refused(folder.path());
+    println!("locks_are_replicated ... ok\nanother_service_is_refused ... ok");
+    ExitCode::SUCCESS
+}
+
+/// Four replicas that serve. A port that somebody else took meanwhile means another try.
+fn start() -> (tempfile::TempDir, Testnet, Processes) {
+    let plan = || Plan {
+        service: LOCKS,
+        entry: quorate_protocols::find("pbft").unwrap(),
+        addresses: free_addresses(4).unwrap(),
+        client_auth: ClientAuth::Signature,
+        link_auth: LinkAuth::Tls,
+        durability: Durability::Fsync,
+    };
+    let attempt = |_| {
+        let folder = tempfile::tempdir().unwrap();
+        let testnet = Testnet::create(folder.path(), &plan()).unwrap();
+        let program = std::env::current_exe().unwrap();
+        let mut nodes = Processes::new(program, folder.path(), testnet.cluster.ids(), false);
+        trial::start(&mut nodes).ok().map(|()| (folder, testnet, nodes))
+    };
+    (0..5).find_map(attempt).unwrap()
+}
+
+fn locks_are_replicated(folder: &Path, testnet: &Testnet, nodes: &mut Processes) {
+    let info = testnet.cluster.client_info();
+    let connect = |key| Client::connect(info.clone(), key, Options::default()).unwrap();
+    let ask = |client: &mut Client, op: &str| String::from_utf8(client.call(op.as_bytes()).unwrap()).unwrap();
+    let mut anna = connect(keys::read_private(&folder.join(LOCKS.client_key())).unwrap());
+    let bens = keys::generate().unwrap();
+    let mut admin = connect(keys::read_private(&folder.join(ADMIN_KEY)).unwrap());
+    assert_eq!(admin.register(&[bens.public()]).unwrap(), 1);
+    let mut ben = connect(bens);
+
+    assert_eq!(ask(&mut anna, "acquire printer"), "granted 1");
+    assert_eq!(ask(&mut ben, "acquire printer"), "held 1");
+    assert_eq!(ask(&mut ben, "release printer"), "not yours");
+    nodes.kill(ReplicaId(3)).unwrap();
+    assert_eq!(ask(&mut anna, "release printer"), "released");
+    assert_eq!(ask(&mut ben, "acquire printer"), "granted 2");
+    nodes.start(ReplicaId(3)).unwrap();
+
+    // The one that was away catches up, and all of them are in the same state.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let states = || -> Vec<(Value, Value)> {
+        let answers = driver::status(info.clone(), Duration::from_secs(2)).unwrap();
+        let parse = |answer: Result<String, String>| serde_json::from_str(&answer.ok()?).ok();
+        let statuses: Vec<Value> = answers.into_iter().filter_map(parse).collect();
+        statuses.iter().map(|status| (status["executed"].clone(), status["state_digest"].clone())).collect()
+    };
+    let together =
+        |states: &[(Value, Value)]| states.len() == 4 && states.iter().all(|state| *state == states[0]);
+    let mut now = states();
+    while !together(&now) {
+        assert!(Instant::now() < deadline, "{now:?}");
+        now = states();
+    }
+}
+
+/// A cluster of locks is none of the key-value store: the program says so and starts nothing.
+fn another_service_is_refused(folder: &Path) {
+    let file = node_file(folder, ReplicaId(0));
+    let ran =
+        Command::new(env!("CARGO_BIN_EXE_quorate")).arg("node").arg("--config").arg(file).output().unwrap();
+    let said = String::from_utf8(ran.stderr).unwrap();
+    assert_eq!(ran.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("genesis.application: expected \"kv 1\"") && said.contains("\"locks 1\""),
+        "{said}"
+    );
+}
