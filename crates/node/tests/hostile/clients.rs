@@ -83,14 +83,11 @@ fn put(value: &str) -> Vec<u8> {
     KvOp::Put { key: b"attacked", value: value.as_bytes() }.to_bytes()
 }
 
-#[test]
-fn strangers_on_the_port_of_clients_get_nowhere() {
-    let mut target = Target::start();
-
+/// Below TLS, then inside it: before a hello, and after one.
+fn random_bytes(target: &Target) {
     for seed in 1..=40 {
         let mut rng = Rng::new(seed);
         let random: Vec<u8> = (0..seed * 97).map(|_| rng.below(256) as u8).collect();
-        // Below TLS, then inside it: before a hello, and after one.
         let mut attacker = Attacker::plain(target.clients_of(0));
         attacker.say(&random);
         let mut inside = target.client(0);
@@ -102,7 +99,12 @@ fn strangers_on_the_port_of_clients_get_nowhere() {
     }
     target.until_refused(0, CLIENT, "what arrived is not TLS", 10);
     target.until_refused(0, CLIENT, "malformed message", 40);
+}
 
+#[test]
+fn strangers_on_the_port_of_clients_get_nowhere() {
+    let mut target = Target::start();
+    random_bytes(&target);
     let over = u32::try_from(FRAME_BYTES_MAX).unwrap() + 1;
     let committee = target.committee();
     let hello = |version, cluster| client_frame(&FromClient::Hello { version, cluster }.to_bytes());
@@ -169,6 +171,20 @@ fn strangers_on_the_port_of_clients_get_nowhere() {
     target.is_well("strangers on the port of clients");
 }
 
+/// More than one client may have: it loses its own, and nobody else's.
+fn too_many_sessions(signer: &Signer, at: &mut Attacker, session: SessionId) {
+    let most = u64::try_from(SESSIONS_PER_CLIENT_MAX).unwrap();
+    let openings: Vec<u8> =
+        (1_000..1_020 + most).flat_map(|nonce| client_frame(&signer.opening(nonce).to_bytes())).collect();
+    at.say(&openings);
+    at.until("the sessions", |at| opened(at, 1_019 + most).is_some());
+    let before = refusals(at).len() + outcomes(at).len();
+    at.say_to_replica(&signer.requests(session, 3, &[put("evicted")]));
+    at.until("the end of the first session", |at| refusals(at).len() + outcomes(at).len() > before);
+    let evicted = refusals(at).last() == Some(&Refusal::NoSession);
+    assert!(evicted || outcomes(at).last().is_some_and(|(_, outcome)| *outcome == Outcome::NoSession));
+}
+
 #[test]
 fn clients_that_break_the_rules_hear_of_it() {
     let mut target = Target::start();
@@ -231,23 +247,12 @@ fn clients_that_break_the_rules_hear_of_it() {
         outcomes(&at).into_iter().skip(replies).filter(|(_, outcome)| matches!(outcome, Outcome::Done(_)));
     assert_eq!(done.count(), 1, "one content for one number");
 
-    // More sessions than one client may have: it loses its own, and nobody else's.
-    let most = u64::try_from(SESSIONS_PER_CLIENT_MAX).unwrap();
-    let openings: Vec<u8> =
-        (1_000..1_020 + most).flat_map(|nonce| client_frame(&signer.opening(nonce).to_bytes())).collect();
-    at.say(&openings);
-    at.until("the sessions", |at| opened(at, 1_019 + most).is_some());
-    let before = refusals(&at).len() + outcomes(&at).len();
-    at.say_to_replica(&signer.requests(session, 3, &[put("evicted")]));
-    at.until("the end of the first session", |at| refusals(at).len() + outcomes(at).len() > before);
-    let evicted = refusals(&at).last() == Some(&Refusal::NoSession);
-    assert!(evicted || outcomes(&at).last().is_some_and(|(_, outcome)| *outcome == Outcome::NoSession));
+    too_many_sessions(&signer, &mut at, session);
 
     for _ in 0..30 {
         at.say_to_replica(&FromClient::Status);
     }
     target.until_refused(0, CLIENT, "status asked too often", 20);
-    let statuses = at.messages().into_iter().filter(|message| matches!(message, FromReplica::Status(_)));
-    assert!(statuses.count() <= 10);
+    assert!(at.messages().iter().filter(|said| matches!(said, FromReplica::Status(_))).count() <= 10);
     target.is_well("clients that break the rules");
 }

@@ -113,13 +113,7 @@ impl Thief {
     }
 }
 
-#[test]
-fn a_replica_that_follows_no_rules_is_closed_and_counted() {
-    let mut target = Target::start();
-    target.cluster.nodes.kill(ReplicaId(3)).unwrap();
-    target.killed.push(ReplicaId(3));
-    let mut thief = Thief::new(&target);
-
+fn wrong_hellos(target: &Target, thief: &Thief) {
     type Change = fn(&mut PeerHello);
     let hellos: [(Change, &str); 6] = [
         (|hello| hello.version += 1, "another version of the wire format"),
@@ -130,7 +124,7 @@ fn a_replica_that_follows_no_rules_is_closed_and_counted() {
         (|hello| hello.incarnation = Incarnation(0), "malformed hello"),
     ];
     for (change, reason) in hellos {
-        let mut attacker = thief.says(&target, change);
+        let mut attacker = thief.says(target, change);
         attacker.until_closed(reason);
         assert_eq!(attacker.peer_farewell().as_deref(), Some(reason));
         target.until_refused(0, "replica 3", reason, 1);
@@ -139,6 +133,16 @@ fn a_replica_that_follows_no_rules_is_closed_and_counted() {
     early.say(&peer_frame(0, 0, frame::PROTOCOL, b"before the hello"));
     early.until_closed("no hello");
     assert_eq!(early.peer_farewell().as_deref(), Some("spoke before the hello was answered"));
+}
+
+#[test]
+fn a_replica_that_follows_no_rules_is_closed_and_counted() {
+    let mut target = Target::start();
+    target.cluster.nodes.kill(ReplicaId(3)).unwrap();
+    target.killed.push(ReplicaId(3));
+    let mut thief = Thief::new(&target);
+
+    wrong_hellos(&target, &thief);
 
     let over = u32::try_from(quorate_types::limits::FRAME_CONSENSUS_BYTES_MAX).unwrap() + 1;
     let header = |length: u32, lane: u8| [&length.to_le_bytes()[..], &[lane], &[0; 8], &[1]].concat();
