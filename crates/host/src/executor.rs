@@ -80,6 +80,8 @@ impl Executor {
 
     fn kept(&self, bundle: &Bundle, session: SessionId, number: BundleNo) -> Admission {
         match self.execution.kept(session, number) {
+            // The reply that is kept is about another content, which would look like a lie.
+            Some(kept) if kept.bundle != bundle.digest() => Admission::NumberReused,
             Some(kept) => Admission::Executed(Box::new(ReplyBundle {
                 session: bundle.session(),
                 number: bundle.number(),

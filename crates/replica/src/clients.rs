@@ -10,6 +10,8 @@ pub enum Admission {
     New,
     /// It was executed; this is the reply (view and leader are for the host to fill in).
     Executed(Box<ReplyBundle>),
+    /// Another bundle was executed under its number.
+    NumberReused,
     /// It was executed, or superseded, and the reply is no longer kept.
     Forgotten,
     /// Its number lies too far above the floor of the session.

@@ -430,6 +430,7 @@ impl Intake {
                     out.replies.push((*conn, bundle.client(), *reply));
                 }
             }
+            Admission::NumberReused => self.answer(*source, "number reused", bundle, Refusal::NumberReused),
             Admission::Forgotten => self.answer(*source, "forgotten", bundle, Refusal::Forgotten),
             Admission::OutOfWindow => self.answer(*source, "out of window", bundle, Refusal::OutOfWindow),
             Admission::NoSession => self.answer(*source, "no session", bundle, Refusal::NoSession),
