@@ -1,4 +1,4 @@
-//! What the work costs, counted: rules of the hot path (DESIGN 8) that no machine's speed can excuse.
+//! What the work costs, counted: rules of the hot path that no machine's speed can excuse.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
