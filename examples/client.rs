@@ -13,17 +13,20 @@ use std::error::Error;
 use std::path::Path;
 
 /// Each call returns when f + 1 replicas agree on its result. The key is one that the cluster knows from the start.
-pub fn run(folder: &Path) -> Result<KvResult, Box<dyn Error>> {
+pub fn run(folder: &Path) -> Result<String, Box<dyn Error>> {
     let cluster = ClusterConfig::load(&folder.join(testnet::CLUSTER_FILE))?;
     let key = keys::read_private(&folder.join(testnet::KV_KEY))?;
     let mut client = Client::connect(cluster.client_info(), key, Options::default())?;
     client.call(&KvOp::Put { key: b"greeting", value: b"hello" }.to_bytes())?;
-    let value = client.call(&KvOp::Get { key: b"greeting" }.to_bytes())?;
-    Ok(KvResult::from_bytes(&value)?)
+    let result = client.call(&KvOp::Get { key: b"greeting" }.to_bytes())?;
+    match KvResult::from_bytes(&result)? {
+        KvResult::Value(value) => Ok(String::from_utf8(value)?),
+        other => Err(format!("{other:?}").into()),
+    }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = std::env::args_os().nth(1).ok_or("expected the folder of a cluster that runs")?;
-    println!("greeting = {:?}", run(Path::new(&folder))?);
+    println!("greeting = {}", run(Path::new(&folder))?);
     Ok(())
 }

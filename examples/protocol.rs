@@ -289,7 +289,37 @@ fn main() -> Result<(), BadSettings> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quorate_consensus::harness::{Harness, Setup, payload};
     use quorate_sim::{Op, Settings, Survives, World, secs};
+
+    fn vote(number: u64) -> Vote {
+        Vote(Block {
+            parent: BlockId::ZERO,
+            height: Height(1),
+            view: View::ZERO,
+            proposer: LEADER,
+            time_ns: number,
+            payload: payload(number).id,
+            extra: Digest::ZERO,
+        })
+    }
+
+    /// What makes a lying leader harmless.
+    #[test]
+    fn one_vote_for_each_height_and_a_quorum_decides() {
+        let setup = Setup::of::<Chorus>(4);
+        let mut replica = Harness::<Chorus>::open(ReplicaId(1), setup, &Params {}).unwrap();
+        replica.deliver(LEADER, vote(7)).unwrap();
+        assert_eq!(replica.deliver(LEADER, vote(8)), Err(Reject::Equivocation));
+        replica.sync();
+        // Its own vote and the leader's are two; a third replica was told something else.
+        replica.deliver(ReplicaId(2), vote(8)).unwrap();
+        assert_eq!(replica.committed(), []);
+        replica.deliver(ReplicaId(3), vote(7)).unwrap();
+        assert_eq!(replica.committed(), [(Commit::At(Height(1), vote(7).0.id()), Basis::Quorum)]);
+        let stranger = Vote(Block { proposer: ReplicaId(2), ..vote(7).0 });
+        assert_eq!(replica.deliver(ReplicaId(2), stranger), Err(Reject::Invalid("block")));
+    }
 
     /// Delays, partitions, crashes, power cuts: the oracles find nothing, and it is live when all has healed.
     #[test]

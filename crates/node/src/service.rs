@@ -95,6 +95,7 @@ impl Command {
     }
 }
 
+/// A replicated service that goes on, correctly, while up to f of its replicas fail or lie
 #[derive(Parser)]
 #[command(arg_required_else_help = true)]
 struct Cli {

@@ -8,11 +8,10 @@ mod common;
 #[path = "../../../examples/client.rs"]
 mod client;
 
-use quorate_app::KvResult;
 use quorate_types::ClientAuth;
 
 #[test]
 fn a_client_reads_what_it_wrote() {
     let cluster = common::Cluster::start(ClientAuth::Signature);
-    assert_eq!(client::run(&cluster.dir()).unwrap(), KvResult::Value(b"hello".to_vec()));
+    assert_eq!(client::run(&cluster.dir()).unwrap(), "hello");
 }
