@@ -7,6 +7,9 @@
 //! * [`service`]: the `main` of a program that replicates a service of its own.
 //! * [`testnet`] makes clusters, [`processes`] runs their nodes.
 //! * What several of these need: [`config`], [`keys`], [`ports`], [`signals`], [`exit`], [`out`], [`alloc`].
+//!
+//! Deliberately not here: what a replica decides, promises or keeps. That is `quorate-host` and what lies below it, and
+//! the simulator runs the same; this crate brings sockets, files, clocks and processes.
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 

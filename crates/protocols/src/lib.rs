@@ -5,6 +5,8 @@
 //!
 //! No protocol imports another; what two of them need moves to `quorate_consensus::parts`. To write one, read
 //! `docs/adding-a-protocol.md` and copy [`echo`].
+//!
+//! Deliberately not here: bodies, the log, the order of execution, checkpoints, clients. All of that is the host's.
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 
