@@ -14,7 +14,7 @@
 
 use quorate_consensus::parts::tally::{Tally, Vote as Counted};
 use quorate_consensus::{
-    Auth, Basis, Checkpoint, Commit, Cx, Entry, Healed, LinkEvent, Message, Model, OpenError, Past, Place,
+    Auth, Basis, CheckpointProof, Commit, Cx, Entry, Healed, LinkEvent, Message, Model, OpenError, Past, Place,
     Protocol, Ready, Record, RecordKey, Reject, Spec, Status, To, Verified, Window,
 };
 use quorate_sim::{BadSettings, Transport, seed};
@@ -182,8 +182,8 @@ impl Protocol for Chorus {
         }
     }
 
-    fn on_checkpoint(&mut self, cx: &mut Cx<'_, Self>, stable: &Checkpoint) {
-        self.stable = self.stable.max(stable.height);
+    fn on_checkpoint(&mut self, cx: &mut Cx<'_, Self>, proof: &CheckpointProof) {
+        self.stable = self.stable.max(proof.checkpoint.height);
         self.heights = self.heights.split_off(&self.stable.next());
         self.advance();
         self.lead(cx);

@@ -2,7 +2,7 @@
 
 use crate::context::{Cx, Env, Ready};
 use crate::message::{Message, Seal, Verified};
-use crate::parts::certificate::{Checkpoint, CheckpointProof};
+use crate::parts::certificate::CheckpointProof;
 use crate::protocol::{
     Healed, LinkEvent, OpenError, Past, Protocol, Record, Spec, Status, Synchrony, Window,
 };
@@ -38,7 +38,7 @@ pub trait AnyProtocol: Send {
     /// See [`Protocol::on_decided`].
     fn on_decided(&mut self, env: &mut Env<'_>, height: Height, block: BlockId);
     /// See [`Protocol::on_checkpoint`].
-    fn on_checkpoint(&mut self, env: &mut Env<'_>, stable: &Checkpoint);
+    fn on_checkpoint(&mut self, env: &mut Env<'_>, stable: &CheckpointProof);
     /// See [`Protocol::on_link`].
     fn on_link(&mut self, env: &mut Env<'_>, peer: ReplicaId, what: LinkEvent);
     /// See [`Protocol::on_sound`].
@@ -95,7 +95,7 @@ impl<P: Protocol> AnyProtocol for Erased<P> {
     fn on_decided(&mut self, env: &mut Env<'_>, height: Height, block: BlockId) {
         self.protocol.on_decided(&mut Cx::new(env, &mut self.timers), height, block);
     }
-    fn on_checkpoint(&mut self, env: &mut Env<'_>, stable: &Checkpoint) {
+    fn on_checkpoint(&mut self, env: &mut Env<'_>, stable: &CheckpointProof) {
         self.protocol.on_checkpoint(&mut Cx::new(env, &mut self.timers), stable);
     }
     fn on_link(&mut self, env: &mut Env<'_>, peer: ReplicaId, what: LinkEvent) {

@@ -79,6 +79,9 @@ struct Table {
     payloads: VecDeque<PayloadRef>,
     /// Payloads of our own making: their bodies are here.
     own: BTreeSet<PayloadId>,
+    /// Since when the oldest bundle waits that a client has sent here.
+    oldest: Option<Time>,
+    overloaded: bool,
 }
 
 impl HostView for Table {
@@ -90,8 +93,9 @@ impl HostView for Table {
         if self.own.contains(&known.payload) { Some(Ready::Valid) } else { self.otherwise }
     }
     fn pending(&self) -> Pending {
-        let bundles = self.payloads.len();
-        Pending { bundles, bytes: bundles, oldest: None, overloaded: false }
+        let waiting = usize::from(self.oldest.is_some());
+        let bundles = self.payloads.len().saturating_add(waiting);
+        Pending { bundles, bytes: bundles, oldest: self.oldest, overloaded: self.overloaded }
     }
     fn payload_after(&mut self, _now: Time, _blocks: &BlockTree, _parent: BlockId) -> Option<PayloadRef> {
         let payload = self.payloads.pop_front()?;
@@ -175,6 +179,8 @@ impl<P: Protocol> Harness<P> {
             otherwise: Some(Ready::Valid),
             payloads: VecDeque::new(),
             own: BTreeSet::new(),
+            oldest: None,
+            overloaded: false,
         };
         let world = World {
             me,
@@ -327,6 +333,13 @@ impl<P: Protocol> Harness<P> {
         self.step(|protocol, cx| protocol.on_pending(cx));
     }
 
+    /// Since when the oldest bundle of a client waits, and whether this replica is behind with its own work.
+    pub fn waits(&mut self, oldest: Option<Time>, overloaded: bool) {
+        self.world.table.oldest = oldest;
+        self.world.table.overloaded = overloaded;
+        self.step(|protocol, cx| protocol.on_pending(cx));
+    }
+
     /// What the host says of blocks that [`Harness::answer`] does not name; valid at the start.
     pub fn answer_otherwise(&mut self, ready: Option<Ready>) {
         self.world.table.otherwise = ready;
@@ -376,7 +389,8 @@ impl<P: Protocol> Harness<P> {
         self.written.blocks.retain(|_, block| block.height > height);
         self.written.decided.retain(|decided, _| *decided > height);
         self.world.blocks.prune(height);
-        self.step(|protocol, cx| protocol.on_checkpoint(cx, &stable));
+        let proof = unsigned_proof(stable);
+        self.step(|protocol, cx| protocol.on_checkpoint(cx, &proof));
         let floors = self.floors();
         let is_live = |slot: &Slot| {
             let view =

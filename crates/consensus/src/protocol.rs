@@ -2,7 +2,7 @@
 
 use crate::context::{Cx, Ready};
 use crate::message::{Message, Place, Verified};
-use crate::parts::certificate::{Checkpoint, CheckpointProof};
+use crate::parts::certificate::CheckpointProof;
 use crate::reject::Reject;
 use quorate_types::{
     Block, BlockId, Committee, DecodeError, Digest, Floors, Height, Incarnation, ProtocolId, ReplicaId, Time,
@@ -64,7 +64,7 @@ pub trait Protocol: Sized + Send + 'static {
     }
 
     /// A newer checkpoint is stable and its proof durable: advance watermarks, prune.
-    fn on_checkpoint(&mut self, cx: &mut Cx<'_, Self>, stable: &Checkpoint) {
+    fn on_checkpoint(&mut self, cx: &mut Cx<'_, Self>, stable: &CheckpointProof) {
         let _ = (cx, stable);
     }
 

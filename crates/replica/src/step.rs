@@ -366,9 +366,10 @@ impl Replica {
     }
 
     fn install_checkpoint(&mut self) {
-        let Some(stable) = self.checkpoints.install().map(|proof| proof.checkpoint) else {
+        let Some(proof) = self.checkpoints.install().cloned() else {
             return;
         };
+        let stable = proof.checkpoint;
         // What is not executed is kept, also below the checkpoint: it is executed from here.
         let settled = stable.height.min(self.sequencer.executed());
         self.outbox.forget_records(stable.height);
@@ -385,7 +386,7 @@ impl Replica {
         let (blocks, root) = (&self.blocks, self.blocks.root());
         self.host.forget(|id| blocks.contains(*id) || *id == root);
         self.host.bodies.prune(&self.blocks, &gone, settled);
-        self.call(|protocol, env| protocol.on_checkpoint(env, &stable));
+        self.call(|protocol, env| protocol.on_checkpoint(env, &proof));
         self.outbox.begin_step();
         self.outbox.raise_floors(self.protocol.floors(), &mut self.out);
     }

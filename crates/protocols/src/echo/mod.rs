@@ -57,7 +57,7 @@ pub use record::StoodBy;
 
 use quorate_consensus::parts::tally::{Tally, Vote};
 use quorate_consensus::{
-    Basis, Checkpoint, Commit, Cx, Healed, Model, OpenError, Past, Protocol, Ready, Reject, Spec, Status, To,
+    Basis, CheckpointProof, Commit, Cx, Healed, Model, OpenError, Past, Protocol, Ready, Reject, Spec, Status, To,
     Verified, Window,
 };
 use quorate_types::{
@@ -210,8 +210,8 @@ impl Protocol for Echo {
         }
     }
 
-    fn on_checkpoint(&mut self, cx: &mut Cx<'_, Self>, stable: &Checkpoint) {
-        self.stable = self.stable.max(stable.height);
+    fn on_checkpoint(&mut self, cx: &mut Cx<'_, Self>, proof: &CheckpointProof) {
+        self.stable = self.stable.max(proof.checkpoint.height);
         self.heights = self.heights.split_off(&self.stable.next());
         self.advance();
         self.propose(cx);

@@ -1,9 +1,10 @@
 //! What replicas say to each other, and what of it binds them (`pbft` variant H, §2).
 
-use quorate_consensus::{Auth, Message, Place};
+use super::view_message::{Evidence, NewView, ViewChange};
+use quorate_consensus::{Auth, Claims, Message, Place};
 use quorate_types::codec::{DecodeError, Reader, Wire, put_list};
 use quorate_types::limits::STATUS_HEIGHTS_MAX;
-use quorate_types::{Block, BlockId, Height, Kind, PayloadId, ReplicaSet, Statement, View};
+use quorate_types::{Block, BlockId, Digest, Height, Kind, PayloadId, ReplicaSet, Statement, View};
 
 /// Statement of a PRE-PREPARE.
 pub const PRE_PREPARE: Kind = Kind::new("pre-prepare");
@@ -11,11 +12,19 @@ pub const PRE_PREPARE: Kind = Kind::new("pre-prepare");
 pub const PREPARE: Kind = Kind::new("prepare");
 /// Statement of a COMMIT.
 pub const COMMIT: Kind = Kind::new("commit");
+/// Statement of a VIEW-CHANGE.
+pub const VIEW_CHANGE: Kind = Kind::new("view-change");
+/// Statement of a NEW-VIEW.
+pub const NEW_VIEW: Kind = Kind::new("new-view");
+/// Statement of a SUSPECT, which may be taken back.
+pub const SUSPECT: Kind = Kind::new("suspect");
+/// An ENTRY states nothing: everything in it is said by others.
+pub const ENTRY: Kind = Kind::new("entry");
 /// A STATUS states nothing.
 pub const STATUS: Kind = Kind::new("status");
 
 /// A message of this protocol.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum PbftMessage {
     /// The leader of a view: decide this block at its height.
     PrePrepare {
@@ -30,6 +39,24 @@ pub enum PbftMessage {
     Commit(Vote),
     /// Where I stand and what I lack.
     Status(Standing),
+    /// I leave this view's predecessors.
+    ViewChange(Box<ViewChange>),
+    /// The leader of a view: it begins.
+    NewView(Box<NewView>),
+    /// I think that the leader of this view is faulty, or no longer so. Binds to nothing.
+    Suspect {
+        /// The view.
+        view: View,
+        /// Whether I still think so.
+        on: bool,
+    },
+    /// Why I am in this view: for who is behind.
+    Entry {
+        /// The view.
+        view: View,
+        /// What let me in.
+        evidence: Evidence,
+    },
 }
 
 /// What a PREPARE and a COMMIT name.
@@ -78,6 +105,10 @@ impl Message for PbftMessage {
             Self::Prepare(_) => PREPARE,
             Self::Commit(_) => COMMIT,
             Self::Status(_) => STATUS,
+            Self::ViewChange(_) => VIEW_CHANGE,
+            Self::NewView(_) => NEW_VIEW,
+            Self::Suspect { .. } => SUSPECT,
+            Self::Entry { .. } => ENTRY,
         }
     }
 
@@ -89,10 +120,15 @@ impl Message for PbftMessage {
             }
             // Whoever is behind in view or height is the one who needs to be heard.
             Self::Status(_) => Place::ANYWHERE,
+            // §2: of any view, so that a replica hears of views far above its own.
+            Self::ViewChange(change) => Place { view: change.view, height: Height::ZERO, certified: true },
+            Self::NewView(new) => Place { view: new.view, height: Height::ZERO, certified: true },
+            Self::Entry { view, .. } => Place { view: *view, height: Height::ZERO, certified: true },
+            Self::Suspect { view, .. } => Place { view: *view, height: Height::ZERO, certified: false },
         }
     }
 
-    // §2, variant H: the link vouches. Nothing here can be shown to a third party.
+    // §2, variant H: the link vouches, and only what changes the view can be shown to a third party.
     fn auth(&self) -> Auth {
         match self {
             Self::PrePrepare { view, block } => {
@@ -102,6 +138,26 @@ impl Message for PbftMessage {
             Self::Prepare(vote) => Auth::Linked(Some(vote.statement(PREPARE))),
             Self::Commit(vote) => Auth::Linked(Some(vote.statement(COMMIT))),
             Self::Status(_) => Auth::Linked(None),
+            Self::ViewChange(change) => Auth::Signed(change.statement()),
+            Self::NewView(new) => Auth::Signed(new.statement()),
+            Self::Suspect { view, on } => {
+                let subject = Digest([u8::from(*on); 32]);
+                Auth::Linked(Some(Statement::new(SUSPECT, *view, Height::ZERO, subject)))
+            }
+            Self::Entry { .. } => Auth::Relay,
+        }
+    }
+
+    fn once(&self) -> bool {
+        !matches!(self, Self::Suspect { .. })
+    }
+
+    fn claims(&self, claims: &mut Claims<'_>) {
+        match self {
+            Self::ViewChange(change) => claims.checkpoint(&change.proof),
+            Self::NewView(new) => new.claims(claims),
+            Self::Entry { evidence, .. } => evidence.claims(claims),
+            _ => {}
         }
     }
 
@@ -130,6 +186,24 @@ impl Message for PbftMessage {
                 buf.push(3);
                 standing.encode(buf);
             }
+            Self::ViewChange(change) => {
+                buf.push(4);
+                change.encode(buf);
+            }
+            Self::NewView(new) => {
+                buf.push(5);
+                new.encode(buf);
+            }
+            Self::Suspect { view, on } => {
+                buf.push(6);
+                view.encode(buf);
+                on.encode(buf);
+            }
+            Self::Entry { view, evidence } => {
+                buf.push(7);
+                view.encode(buf);
+                evidence.encode(buf);
+            }
         }
     }
 
@@ -140,6 +214,10 @@ impl Message for PbftMessage {
             1 => Self::Prepare(Vote::decode(&mut reader)?),
             2 => Self::Commit(Vote::decode(&mut reader)?),
             3 => Self::Status(Standing::decode(&mut reader)?),
+            4 => Self::ViewChange(Box::new(ViewChange::decode(&mut reader)?)),
+            5 => Self::NewView(Box::new(NewView::decode(&mut reader)?)),
+            6 => Self::Suspect { view: View::decode(&mut reader)?, on: reader.bool()? },
+            7 => Self::Entry { view: View::decode(&mut reader)?, evidence: Evidence::decode(&mut reader)? },
             _ => return Err(DecodeError::Tag("pbft message")),
         };
         reader.finish()?;

@@ -1,0 +1,89 @@
+//! `select` (§8): what a set of view changes leaves to be decided. A pure function of the set, used by the leader
+//! that makes a NEW-VIEW and by everybody who checks one.
+
+use super::view_message::ViewChange;
+use quorate_types::{BlockId, Height, View};
+
+/// What `select` needs to know of the committee.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    /// Q.
+    pub(super) quorum: usize,
+    /// f + 1.
+    pub(super) weak: usize,
+    /// L.
+    pub(super) window: u64,
+}
+
+/// What a new view begins with.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Selected {
+    /// The newest stable checkpoint that the view changes show: everything up to it is settled.
+    pub(super) min: Height,
+    /// X: one block for each height above `min` up to the last that is not null.
+    pub(super) picks: Vec<(Height, BlockId)>,
+}
+
+impl Selected {
+    /// The last height that the new view takes over.
+    pub(super) fn max(&self) -> Height {
+        self.picks.last().map_or(self.min, |(height, _)| *height)
+    }
+}
+
+/// §8. `None` when the set says too little: then it has to grow, maybe beyond Q. The view changes of all honest
+/// replicas always say enough, whatever f liars add.
+pub(super) fn select(set: &[&ViewChange], sizes: Sizes) -> Option<Selected> {
+    if set.len() < sizes.quorum {
+        return None;
+    }
+    let min = set.iter().map(|change| change.stable()).max()?;
+    let last = set.iter().filter_map(|change| change.prepared.last()).map(|entry| entry.height).max();
+    let end = last.unwrap_or(min).min(min.plus(sizes.window));
+    let mut picks = Vec::new();
+    let mut height = min.next();
+    // Above the last entry of P only B can hold, and null picks at the end are cut off anyway.
+    while height <= end {
+        picks.push((height, pick(set, height, sizes)?));
+        height = height.next();
+    }
+    while picks.last().is_some_and(|(height, block)| *block == BlockId::null(*height)) {
+        picks.pop();
+    }
+    Some(Selected { min, picks })
+}
+
+fn pick(set: &[&ViewChange], height: Height, sizes: Sizes) -> Option<BlockId> {
+    let prepared = set.iter().filter_map(|change| change.prepared_at(height));
+    let mut candidates: Vec<(View, BlockId)> = prepared.map(|entry| (entry.view, entry.block)).collect();
+    // §14: the highest view first, not the first that is found; all of them are tried.
+    candidates.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+    candidates.dedup();
+    let good = candidates
+        .iter()
+        .find(|(view, block)| a1(set, height, *view, *block, sizes) && a2(set, height, *view, *block, sizes));
+    if let Some((_, block)) = good {
+        return Some(*block);
+    }
+    // B: a quorum has nothing prepared here, so nothing can be decided here in any view before.
+    let empty = set.iter().filter(|change| change.prepared_at(height).is_none()).count();
+    (empty >= sizes.quorum).then(|| BlockId::null(height))
+}
+
+/// A1: a quorum has prepared nothing that speaks against it: nothing else can be decided in this view or later.
+fn a1(set: &[&ViewChange], height: Height, view: View, block: BlockId, sizes: Sizes) -> bool {
+    let agrees = |change: &&&ViewChange| {
+        change
+            .prepared_at(height)
+            .is_none_or(|entry| entry.view < view || (entry.view == view && entry.block == block))
+    };
+    set.iter().filter(agrees).count() >= sizes.quorum
+}
+
+/// A2: one honest replica at least has accepted it in this view or later: it was proposed, and its body exists.
+fn a2(set: &[&ViewChange], height: Height, view: View, block: BlockId, sizes: Sizes) -> bool {
+    let accepted = |change: &&&ViewChange| {
+        change.pre_prepared_at(height, block).is_some_and(|entry| entry.view >= view)
+    };
+    set.iter().filter(accepted).count() >= sizes.weak
+}

@@ -1,0 +1,278 @@
+//! What replicas say to change the view (`pbft` variant H, §2, §8).
+//!
+//! The statements of a VIEW-CHANGE are signed, because they travel inside NEW-VIEW and ENTRY. P and Q are the
+//! sender's word only: nobody can check them, and `select` survives f liars.
+
+use super::message::{NEW_VIEW, VIEW_CHANGE};
+use quorate_consensus::{CheckpointProof, Claims, Signed};
+use quorate_types::codec::{DecodeError, Reader, Wire, put_length, put_list};
+use quorate_types::digest::context;
+use quorate_types::limits::REPLICAS_MAX;
+use quorate_types::{BlockId, Digest, Height, ReplicaId, Signature, Statement, View};
+
+/// Blocks of one height that Q may name (§8); beyond it the oldest are left out.
+pub(super) const Q_PER_HEIGHT_MAX: usize = 64;
+/// Entries of P or Q in one message. The bytes of a frame bound them long before; this bounds the count.
+const ENTRIES_MAX: usize = 1 << 20;
+/// Bytes of an [`Entry`].
+const ENTRY_BYTES: usize = 8 + 32 + 8;
+
+/// An entry of P or Q: a block, and the latest view in which it prepared or was pre-prepared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// At which height.
+    pub height: Height,
+    /// Which block.
+    pub block: BlockId,
+    /// In which view.
+    pub view: View,
+}
+
+/// A VIEW-CHANGE: I have left all views below this one, and this is what binds me.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ViewChange {
+    /// The view to enter.
+    pub view: View,
+    /// The sender's stable checkpoint; its height is h.
+    pub proof: CheckpointProof,
+    /// P: what prepared in the latest view in which anything did, at most one entry per height, by height.
+    pub prepared: Vec<Entry>,
+    /// Q: what was pre-prepared, by height and block.
+    pub pre_prepared: Vec<Entry>,
+}
+
+/// A NEW-VIEW: these view changes begin the view, and this is what they leave to be decided.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NewView {
+    /// The view.
+    pub view: View,
+    /// V: at least Q view changes for exactly this view, by sender.
+    pub changes: Vec<Signed<ViewChange>>,
+    /// X: what `select` says of them, from the first height above their newest stable checkpoint on.
+    pub picks: Vec<(Height, BlockId)>,
+}
+
+/// Why an honest replica may be in a view: to be judged by whoever is behind (§8).
+#[derive(Clone, PartialEq, Debug)]
+pub enum Evidence {
+    /// The first view needs none, nor does leaving it by suspicions.
+    Nothing,
+    /// The NEW-VIEW of this view, or of the one before.
+    NewView(Box<Signed<NewView>>),
+    /// Q view changes for the view before or later ones, or f + 1 for this view or later ones.
+    ViewChanges(Vec<Signed<ViewChange>>),
+}
+
+impl ViewChange {
+    /// What the sender signs: H(h, proof, P, Q) fills the slot of its view.
+    #[must_use]
+    pub fn statement(&self) -> Statement {
+        let mut bytes = b"pbft view change".to_vec();
+        self.encode(&mut bytes);
+        Statement::new(VIEW_CHANGE, self.view, Height::ZERO, Digest::of(context::PROTOCOL, &bytes))
+    }
+
+    /// h.
+    #[must_use]
+    pub fn stable(&self) -> Height {
+        self.proof.checkpoint.height
+    }
+
+    /// The entry of P at a height.
+    pub(super) fn prepared_at(&self, height: Height) -> Option<&Entry> {
+        let at = self.prepared.binary_search_by_key(&height, |entry| entry.height).ok()?;
+        self.prepared.get(at)
+    }
+
+    /// The entry of Q for a block at a height.
+    pub(super) fn pre_prepared_at(&self, height: Height, block: BlockId) -> Option<&Entry> {
+        let key = (height, block);
+        let at = self.pre_prepared.binary_search_by_key(&key, |entry| (entry.height, entry.block)).ok()?;
+        self.pre_prepared.get(at)
+    }
+
+    /// Everything that §8 asks of a VIEW-CHANGE beyond its signatures.
+    pub(super) fn check(&self, window: u64) -> Result<(), &'static str> {
+        let stable = self.stable();
+        let is_outside = |entry: &&Entry| {
+            entry.height <= stable || entry.height.since(stable) > window || entry.view >= self.view
+        };
+        if self.view == View::ZERO {
+            return Err("view change to the first view");
+        }
+        if self.prepared.iter().chain(&self.pre_prepared).any(|entry| is_outside(&entry)) {
+            return Err("entry outside of the view change");
+        }
+        let ascends =
+            |entries: &[Entry]| entries.windows(2).all(|pair| matches!(pair, [a, b] if a.key() < b.key()));
+        // At most one entry of P per height; with the order this is all that makes P a function.
+        let single = self.prepared.windows(2).all(|pair| matches!(pair, [a, b] if a.height < b.height));
+        if !single || !ascends(&self.pre_prepared) {
+            return Err("entries out of order");
+        }
+        let crowded = self.pre_prepared.windows(Q_PER_HEIGHT_MAX.saturating_add(1)).any(
+            |run| matches!((run.first(), run.last()), (Some(first), Some(last)) if first.height == last.height),
+        );
+        if crowded { Err("too many blocks at one height") } else { Ok(()) }
+    }
+}
+
+impl Entry {
+    fn key(&self) -> (Height, BlockId) {
+        (self.height, self.block)
+    }
+}
+
+impl NewView {
+    /// What the leader signs: H(V ids, X) fills the slot of its view.
+    #[must_use]
+    pub fn statement(&self) -> Statement {
+        let mut bytes = b"pbft new view".to_vec();
+        put_length(&mut bytes, self.changes.len());
+        for change in &self.changes {
+            change.by.encode(&mut bytes);
+            change.body.statement().encode(&mut bytes);
+        }
+        put_picks(&mut bytes, &self.picks);
+        Statement::new(NEW_VIEW, self.view, Height::ZERO, Digest::of(context::PROTOCOL, &bytes))
+    }
+
+    /// Every signature inside is checked before a handler sees it.
+    pub(super) fn claims(&self, claims: &mut Claims<'_>) {
+        claim_all(&self.changes, claims);
+    }
+}
+
+impl Evidence {
+    pub(super) fn claims(&self, claims: &mut Claims<'_>) {
+        match self {
+            Self::Nothing => {}
+            Self::NewView(signed) => {
+                claims.signature(signed.by, signed.body.statement(), &signed.signature);
+                signed.body.claims(claims);
+            }
+            Self::ViewChanges(changes) => claim_all(changes, claims),
+        }
+    }
+}
+
+fn claim_all(changes: &[Signed<ViewChange>], claims: &mut Claims<'_>) {
+    for change in changes {
+        claims.signature(change.by, change.body.statement(), &change.signature);
+        claims.checkpoint(&change.body.proof);
+    }
+}
+
+impl Wire for Entry {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.height.encode(out);
+        self.block.encode(out);
+        self.view.encode(out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            height: Height::decode(reader)?,
+            block: BlockId::decode(reader)?,
+            view: View::decode(reader)?,
+        })
+    }
+}
+
+fn entries(reader: &mut Reader<'_>) -> Result<Vec<Entry>, DecodeError> {
+    reader.list("entries of P or Q", ENTRIES_MAX, ENTRY_BYTES, Entry::decode)
+}
+
+impl Wire for ViewChange {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.view.encode(out);
+        self.proof.encode(out);
+        put_list(out, &self.prepared);
+        put_list(out, &self.pre_prepared);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            view: View::decode(reader)?,
+            proof: CheckpointProof::decode(reader)?,
+            prepared: entries(reader)?,
+            pre_prepared: entries(reader)?,
+        })
+    }
+}
+
+/// Bytes of a signed view change at least: sender, view, two counts and the signature.
+const SIGNED_BYTES_MIN: usize = 2 + 8 + 4 + 4 + 64;
+
+fn put_signed<T: Wire>(out: &mut Vec<u8>, signed: &Signed<T>) {
+    signed.by.encode(out);
+    signed.body.encode(out);
+    signed.signature.encode(out);
+}
+
+fn read_signed<T: Wire>(reader: &mut Reader<'_>) -> Result<Signed<T>, DecodeError> {
+    let by = ReplicaId::decode(reader)?;
+    Ok(Signed { by, body: T::decode(reader)?, signature: Signature::decode(reader)? })
+}
+
+fn put_changes(out: &mut Vec<u8>, changes: &[Signed<ViewChange>]) {
+    put_length(out, changes.len());
+    for change in changes {
+        put_signed(out, change);
+    }
+}
+
+/// View changes of distinct senders, in the order of their ids: the form says that nobody counts twice.
+fn read_changes(reader: &mut Reader<'_>) -> Result<Vec<Signed<ViewChange>>, DecodeError> {
+    let changes = reader.list("view changes", REPLICAS_MAX, SIGNED_BYTES_MIN, read_signed)?;
+    let distinct =
+        changes.windows(2).all(|pair: &[Signed<ViewChange>]| matches!(pair, [a, b] if a.by < b.by));
+    if distinct { Ok(changes) } else { Err(DecodeError::Value("senders of view changes")) }
+}
+
+fn put_picks(out: &mut Vec<u8>, picks: &[(Height, BlockId)]) {
+    put_length(out, picks.len());
+    for (height, block) in picks {
+        height.encode(out);
+        block.encode(out);
+    }
+}
+
+impl Wire for NewView {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.view.encode(out);
+        put_changes(out, &self.changes);
+        put_picks(out, &self.picks);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            view: View::decode(reader)?,
+            changes: read_changes(reader)?,
+            picks: reader.list("picks", ENTRIES_MAX, 8 + 32, |reader| {
+                Ok((Height::decode(reader)?, BlockId::decode(reader)?))
+            })?,
+        })
+    }
+}
+
+impl Wire for Evidence {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Nothing => out.push(0),
+            Self::NewView(signed) => {
+                out.push(1);
+                put_signed(out, &**signed);
+            }
+            Self::ViewChanges(changes) => {
+                out.push(2);
+                put_changes(out, changes);
+            }
+        }
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        match reader.u8()? {
+            0 => Ok(Self::Nothing),
+            1 => read_signed(reader).map(|signed| Self::NewView(Box::new(signed))),
+            2 => read_changes(reader).map(Self::ViewChanges),
+            _ => Err(DecodeError::Tag("entry evidence")),
+        }
+    }
+}
