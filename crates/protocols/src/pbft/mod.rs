@@ -70,24 +70,38 @@
 //! ## Not here
 //! Payload transfer, checkpoints, catching up by `Decided`, client replies: see `quorate-replica`.
 
+mod evidence;
 mod message;
+mod new_view;
 mod normal;
+mod params;
 mod record;
 mod retransmit;
+mod select;
+mod suspect;
 #[cfg(test)]
 mod tests;
+mod view_change;
+mod view_message;
 mod votes;
 
-pub use message::{COMMIT, Missing, PRE_PREPARE, PREPARE, PbftMessage, STATUS, Standing, Vote};
+pub use message::{
+    COMMIT, ENTRY, Missing, NEW_VIEW, PRE_PREPARE, PREPARE, PbftMessage, STATUS, SUSPECT, Standing,
+    VIEW_CHANGE, Vote,
+};
+pub use params::PbftParams;
 pub use record::PbftRecord;
+pub use view_message::{Entry, Evidence, NewView, ViewChange};
 
+use new_view::TakenOver;
 use quorate_consensus::{
-    Alarm, Checkpoint, Cx, Healed, LinkEvent, Model, Note, OpenError, Past, Protocol, Ready, Reject, Spec,
-    Status, Verified, Window,
+    Alarm, CheckpointProof, Cx, Healed, LinkEvent, Model, Note, OpenError, Past, Protocol, Ready, Reject, Seal,
+    Signed, Spec, Status, Verified, Window,
 };
 use quorate_types::{BlockId, Committee, Floors, Height, ProtocolId, ReplicaId, Time, View, quorum};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use suspect::Suspicion;
+use view_change::Changes;
 use votes::Votes;
 
 /// Views above the current one whose messages are looked at (§2).
@@ -100,46 +114,39 @@ mod noted {
     pub(super) const PREPARED: &str = "prepared";
     pub(super) const COMMITTED: &str = "committed";
     pub(super) const INVALID: &str = "invalid proposal";
+    pub(super) const VIEW_CHANGE: &str = "view change";
+    pub(super) const NEW_VIEW: &str = "new view";
 }
 
-/// What a node may set.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PbftParams {
-    /// W: blocks that the leader may have proposed and not yet decided; 1 to L.
-    pub blocks_in_flight: u64,
-    /// Milliseconds between two STATUS while something is undecided; 10 to 60,000.
-    pub status_ms: u64,
-    /// Milliseconds between two STATUS while nothing is; at least `status_ms`, at most 600,000.
-    pub idle_status_ms: u64,
+/// Why a view was left: for status.
+mod reason {
+    /// f + 1 replicas had waited in vain.
+    pub(super) const SUSPECTED: &str = "suspected";
+    /// No NEW-VIEW in time, or nothing executed after it.
+    pub(super) const TIMEOUT: &str = "timeout";
+    /// f + 1 replicas had left.
+    pub(super) const JOINED: &str = "joined";
+    /// The NEW-VIEW was wrong.
+    pub(super) const BAD_NEW_VIEW: &str = "bad new view";
+    /// A later view had begun without this replica.
+    pub(super) const SHOWN: &str = "shown";
+    /// The view begins: the reason stays the one for which its predecessor was left.
+    pub(super) const BEGUN: &str = "begun";
 }
 
-impl Default for PbftParams {
-    fn default() -> Self {
-        Self { blocks_in_flight: 8, status_ms: 1_000, idle_status_ms: 10_000 }
-    }
-}
-
-impl PbftParams {
-    fn check(&self, window: u64) -> Result<(), OpenError> {
-        let bad = |name: &str, expected: String| Err(OpenError::Params { name: name.to_owned(), expected });
-        if !(1..=window).contains(&self.blocks_in_flight) {
-            return bad("blocks_in_flight", format!("1 to {window}"));
-        }
-        if !(10..=60_000).contains(&self.status_ms) {
-            return bad("status_ms", "10 to 60000".to_owned());
-        }
-        if !(self.status_ms..=600_000).contains(&self.idle_status_ms) {
-            return bad("idle_status_ms", format!("{} to 600000", self.status_ms));
-        }
-        Ok(())
-    }
-}
+const MS: u64 = 1_000_000;
 
 /// Its timers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Timer {
     /// Tell the others where this replica stands.
     Status,
+    /// A bundle is overdue.
+    Request,
+    /// The view has not begun, or nothing was executed in it.
+    View,
+    /// Say VIEW-CHANGE again.
+    Resend,
 }
 
 /// What this replica knows of one height.
@@ -170,8 +177,23 @@ pub struct Pbft {
     /// The current view and its leader.
     view: View,
     leader: ReplicaId,
-    /// h: the last stable checkpoint.
+    /// Whether the current view has begun here; without, nothing is voted on.
+    normal: bool,
+    /// Why this replica is in the current view.
+    evidence: Evidence,
+    /// What its NEW-VIEW left to be decided.
+    taken_over: Option<TakenOver>,
+    /// The newest own VIEW-CHANGE and NEW-VIEW, to be said again word for word.
+    own_change: Option<Box<ViewChange>>,
+    own_new_view: Option<Box<NewView>>,
+    changes: Changes,
+    suspicion: Suspicion,
+    last_view_change: &'static str,
+    /// K.
+    checkpoint_every: u64,
+    /// h: the last stable checkpoint, and its proof.
     stable: Height,
+    proof: CheckpointProof,
     /// The last height that was executed.
     executed: Height,
     /// Up to here every height is decided.
@@ -195,14 +217,14 @@ pub struct Pbft {
 impl Protocol for Pbft {
     const SPEC: Spec = Spec {
         name: ProtocolId::new("pbft"),
-        summary: "PBFT with votes vouched for by links and a pipelined window; the leader is fixed for now",
+        summary: "PBFT with votes vouched for by links, a pipelined window and signed view changes",
         model: Model::PartialSynchrony,
         faults: quorum::byzantine_faults,
         checkpoint_quorum: quorum::byzantine,
         replies: |_, f| quorum::weak(f),
         votes_are_durable: true,
         local_validity: true,
-        replaces_leader: false,
+        replaces_leader: true,
         shared_params: &[],
     };
     type Message = PbftMessage;
@@ -222,7 +244,17 @@ impl Protocol for Pbft {
             window: past.window,
             view: View::ZERO,
             leader: cx.committee().rotate(View::ZERO.0),
+            normal: true,
+            evidence: Evidence::Nothing,
+            taken_over: None,
+            own_change: None,
+            own_new_view: None,
+            changes: Changes::default(),
+            suspicion: Suspicion::new(cx.now()),
+            last_view_change: "",
+            checkpoint_every: past.checkpoint_every,
             stable,
+            proof: past.checkpoint,
             executed: past.executed,
             decided: stable.max(past.executed),
             committed: Height::ZERO,
@@ -234,11 +266,13 @@ impl Protocol for Pbft {
             answered: BTreeMap::new(),
         };
         pbft.restore(past.records);
+        pbft.leader = cx.committee().rotate(pbft.view.0);
         for (height, block) in past.decided.into_iter().filter(|(height, _)| *height > stable) {
             pbft.instance(height).decided = Some(block);
         }
         pbft.advance();
         pbft.committed = pbft.decided;
+        pbft.resume_view(cx);
         pbft.resume(cx)?;
         Ok(pbft)
     }
@@ -250,11 +284,20 @@ impl Protocol for Pbft {
             PbftMessage::Prepare(vote) => self.on_prepare(cx, seal.by, vote),
             PbftMessage::Commit(vote) => self.on_commit(cx, seal.by, vote),
             PbftMessage::Status(standing) => self.on_status(cx, seal.by, &standing),
+            PbftMessage::ViewChange(change) => self.on_view_change(cx, signed(*change, seal)?),
+            PbftMessage::NewView(new) => self.on_new_view(cx, signed(*new, seal)?),
+            PbftMessage::Suspect { view, on } => self.on_suspect(cx, seal.by, view, on),
+            PbftMessage::Entry { evidence, .. } => self.on_entry(cx, evidence),
         }
     }
 
-    fn on_timer(&mut self, cx: &mut Cx<'_, Self>, Timer::Status: Timer) {
-        self.on_status_timer(cx);
+    fn on_timer(&mut self, cx: &mut Cx<'_, Self>, timer: Timer) {
+        match timer {
+            Timer::Status => self.on_status_timer(cx),
+            Timer::Request => self.on_request_timer(cx),
+            Timer::View => self.on_view_timer(cx),
+            Timer::Resend => self.on_resend_timer(cx),
+        }
     }
 
     fn on_ready(&mut self, cx: &mut Cx<'_, Self>, block: BlockId, how: Ready) {
@@ -262,15 +305,24 @@ impl Protocol for Pbft {
             return;
         };
         self.consider(cx, height, block, how);
+        // V7: a leader votes for what it took over before the bodies are here.
+        if height <= self.last_taken_over() {
+            self.check_prepared(cx, height);
+        }
     }
 
     fn on_pending(&mut self, cx: &mut Cx<'_, Self>) {
         self.try_propose(cx);
+        self.watch_leader(cx);
+        if cx.pending().oldest.is_some() {
+            self.tell_soon(cx);
+        }
     }
 
-    fn on_executed(&mut self, cx: &mut Cx<'_, Self>, height: Height, _fresh: u32) {
+    fn on_executed(&mut self, cx: &mut Cx<'_, Self>, height: Height, fresh: u32) {
         self.executed = self.executed.max(height);
         self.advance();
+        self.note_execution(cx, fresh);
         // The host gives no payload while execution lags too far.
         self.try_propose(cx);
     }
@@ -283,6 +335,7 @@ impl Protocol for Pbft {
             // I2. The host has decided on this already; what is left is to say what it means.
             Some(first) if first != block => cx.alarm(Alarm::SafetyBroken { height, first, second: block }),
             _ => {
+                self.note_decision(cx.now());
                 self.heard_of(cx, height);
                 self.advance();
                 self.try_propose(cx);
@@ -290,15 +343,19 @@ impl Protocol for Pbft {
         }
     }
 
-    fn on_checkpoint(&mut self, cx: &mut Cx<'_, Self>, stable: &Checkpoint) {
+    fn on_checkpoint(&mut self, cx: &mut Cx<'_, Self>, proof: &CheckpointProof) {
+        let stable = &proof.checkpoint;
         if stable.height <= self.stable {
             return;
         }
         // P12. §7: the proof is durable, so P, Q and votes up to it may go, and nothing else ever drops them (I3).
         self.stable = stable.height;
+        self.proof = proof.clone();
         self.instances = self.instances.split_off(&self.stable.next());
         self.low_view = self.lowest_view();
         self.advance();
+        // The window may reach more of what the view took over.
+        self.adopt(cx);
         self.try_propose(cx);
     }
 
@@ -308,24 +365,35 @@ impl Protocol for Pbft {
         }
     }
 
-    fn recovery(params: &PbftParams, _committee: &Committee, healed: &Healed) -> Time {
-        // §19 without leader replacement. The client asks again; then, in the worst case, somebody's STATUS
-        // tells others of the height, theirs brings the proposal, a third the PREPAREs and a fourth the COMMITs,
-        // each answered one period late at most.
-        let statuses = params.status_ms.saturating_mul(1_000_000).saturating_mul(8);
-        let trips = healed.delta_ns.saturating_mul(12);
-        Time(
-            healed
-                .client_retry_ns
-                .saturating_add(statuses)
-                .saturating_add(trips)
-                .saturating_add(healed.fetch_ns),
-        )
+    fn recovery(params: &PbftParams, committee: &Committee, healed: &Healed) -> Time {
+        // §19. The client asks all; STATUS, ENTRY and VIEW-CHANGEs bring all honest replicas to within one view; one
+        // timer brings them together, at most f faulty leaders follow, and one view may be half over.
+        let ms = |ms: u64| ms.saturating_mul(MS);
+        let (cap, status) = (ms(params.cap_ms), ms(params.status_ms));
+        let view = cap.saturating_add(status).saturating_add(healed.delta_ns.saturating_mul(4));
+        let views = u64::try_from(committee.f).unwrap_or(u64::MAX).saturating_add(3);
+        let bound = [
+            healed.client_retry_ns,
+            status,
+            view.saturating_mul(views),
+            healed.delta_ns.saturating_mul(12),
+            healed.fetch_ns,
+        ];
+        Time(bound.into_iter().fold(0, u64::saturating_add))
     }
 
     fn exam_params(delta_ns: u64, _guarded: bool) -> PbftParams {
         let status_ms = (delta_ns / 125_000).clamp(50, 2_000);
-        PbftParams { status_ms, idle_status_ms: 2_000, ..PbftParams::default() }
+        // §11: T0 >= 8 Δ, Treq >= 5 Δ and execution.
+        let timeout_ms = (delta_ns / 125_000).clamp(50, 10_000);
+        PbftParams {
+            status_ms,
+            idle_status_ms: 2_000,
+            treq_ms: timeout_ms,
+            t0_ms: timeout_ms,
+            cap_ms: timeout_ms.saturating_mul(4).max(2_000),
+            ..PbftParams::default()
+        }
     }
 
     fn window(&self) -> Window {
@@ -336,8 +404,10 @@ impl Protocol for Pbft {
     }
 
     fn floors(&self) -> Floors {
-        let views = [PRE_PREPARE, PREPARE, COMMIT].map(|kind| (kind, self.low_view));
-        Floors { height: self.stable.next(), views: views.to_vec() }
+        // §2. COMMITs of older views may still be said again as long as P names those views.
+        let low = [PRE_PREPARE, PREPARE, COMMIT].map(|kind| (kind, self.low_view));
+        let current = [VIEW_CHANGE, NEW_VIEW].map(|kind| (kind, self.view));
+        Floors { height: self.stable.next(), views: low.into_iter().chain(current).collect() }
     }
 
     fn status(&self) -> Status {
@@ -345,12 +415,18 @@ impl Protocol for Pbft {
         Status {
             view: self.view,
             leader: self.leader,
-            normal: true,
+            normal: self.normal,
             locked: locked.map(|(height, _)| *height).unwrap_or_default(),
             committed: self.committed,
-            last_view_change: "",
+            last_view_change: self.last_view_change,
         }
     }
+}
+
+/// What is said with a signature, which travels on with it.
+fn signed<T>(body: T, seal: Seal) -> Result<Signed<T>, Reject> {
+    let signature = seal.signature.ok_or(Reject::Invalid("unsigned"))?;
+    Ok(Signed { body, by: seal.by, signature })
 }
 
 impl Pbft {

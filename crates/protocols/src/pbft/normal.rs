@@ -11,7 +11,7 @@ use quorate_types::{Block, BlockId, Digest, Height, ReplicaId, View};
 impl Pbft {
     /// The leader proposes while a place in the pipeline is free and clients want something.
     pub(super) fn try_propose(&mut self, cx: &mut Cx<'_, Self>) {
-        if self.leader != cx.me() {
+        if self.leader != cx.me() || !self.normal {
             return;
         }
         loop {
@@ -71,6 +71,13 @@ impl Pbft {
         let height = block.height;
         self.check_window(height)?;
         self.check_current(view)?;
+        // §8: between the views nothing is voted on, and what the view took over is proposed by its NEW-VIEW.
+        if !self.normal {
+            return Err(Reject::NotNow("view_change"));
+        }
+        if height <= self.last_taken_over() {
+            return Err(Reject::Stale);
+        }
         // P2. The time is never judged; all other fields are what the leader of this view must write.
         if by != cx.committee().rotate(view.0) {
             return Err(Reject::WrongSender);
@@ -119,6 +126,11 @@ impl Pbft {
     pub(super) fn consider(&mut self, cx: &mut Cx<'_, Self>, height: Height, block: BlockId, how: Ready) {
         let view = self.view;
         let (leader, weak) = (self.leader, cx.committee().weak());
+        // V1. §11: a replica that has sent a VIEW-CHANGE never votes in an older view, nor in one that has not begun.
+        if !self.normal {
+            return;
+        }
+        let is_taken_over = height <= self.last_taken_over();
         let Some(instance) = self.instances.get_mut(&height) else {
             return;
         };
@@ -131,10 +143,13 @@ impl Pbft {
             // P4: the same answer everywhere, so the leader is faulty.
             Ready::Invalid => {
                 self.note(cx, noted::INVALID, height);
+                self.suspect_at_once(cx);
                 return;
             }
             // P5. §18: f + 1 replicas, the leader among them, have spoken for it, so one honest replica found
             // its own entries good.
+            // What the view took over has A2: an honest replica accepted it.
+            Ready::Unvouched if is_taken_over => true,
             Ready::Unvouched => {
                 let mut vouchers = instance.prepares.voters(block);
                 vouchers.insert(leader);
@@ -188,8 +203,13 @@ impl Pbft {
     }
 
     /// Prepared in this view? Then COMMIT, once.
-    fn check_prepared(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
+    pub(super) fn check_prepared(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
         let view = self.view;
+        // V1.
+        if !self.normal {
+            return;
+        }
+        let is_taken_over = height <= self.last_taken_over();
         let quorum = cx.committee().quorum();
         let Some(instance) = self.instances.get_mut(&height) else {
             return;
@@ -205,6 +225,10 @@ impl Pbft {
         }
         // … and Q - 1 matching PREPAREs, which `on_prepare` takes from backups only.
         if instance.prepares.count(view, block).saturating_add(1) < quorum {
+            return;
+        }
+        // V7: a new leader may have taken over a block before its bodies came.
+        if is_taken_over && Self::readiness(cx, height, block).is_none() {
             return;
         }
         // Q2. §4: P is durable before the COMMIT leaves, or a later view could lose what this one decides.
@@ -253,6 +277,7 @@ impl Pbft {
             None => {
                 instance.decided = Some(block);
                 self.committed = self.committed.max(height);
+                self.note_decision(cx.now());
                 cx.commit(Commit::At(height, block), Basis::Quorum);
                 self.note(cx, noted::COMMITTED, height);
                 self.want_next(cx, height);

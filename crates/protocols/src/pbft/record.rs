@@ -1,14 +1,16 @@
 //! What must survive a crash (§4), and what a view change reads: the sets Q and P.
 
+use super::view_message::{Evidence, NewView, ViewChange};
 use super::{Instance, Pbft};
 use quorate_consensus::{Record, RecordKey};
 use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::{BlockId, Digest, Height, View};
 
 /// A fact that is written down before a message that rests on it leaves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum PbftRecord {
-    /// An entry of Q: the latest view in which this block was pre-prepared here. Before PRE-PREPARE and PREPARE.
+    /// An entry of Q: the latest view in which this block was pre-prepared here. Before PRE-PREPARE, PREPARE and
+    /// the NEW-VIEW that takes it over.
     PrePrepared {
         /// At which height.
         height: Height,
@@ -26,13 +28,33 @@ pub enum PbftRecord {
         /// In which view, the latest.
         view: View,
     },
+    /// The current view, whether it has begun here, and why this replica is in it. Before any message of the view.
+    /// With a NEW-VIEW as evidence it says what the view takes over.
+    Entered {
+        /// The view.
+        view: View,
+        /// Whether it has begun here.
+        normal: bool,
+        /// What let this replica in.
+        evidence: Evidence,
+    },
+    /// The own VIEW-CHANGE, to be said again word for word. Its signature is made again: one key signs the same
+    /// bytes the same way.
+    ViewChange(Box<ViewChange>),
+    /// The own NEW-VIEW, to be said again word for word.
+    NewView(Box<NewView>),
 }
 
 const PRE_PREPARED: u8 = 1;
 const PREPARED: u8 = 2;
+const ENTERED: u8 = 3;
+const CHANGE: u8 = 4;
+const NEW: u8 = 5;
 
 impl Record for PbftRecord {
     fn key(&self) -> RecordKey {
+        // What is said of a view is superseded by the next view, and by no checkpoint.
+        let latest = |kind| RecordKey { kind, height: Height::ZERO, scope: Digest::ZERO };
         match self {
             // Q has an entry for each block, P one for each height.
             Self::PrePrepared { height, block, .. } => {
@@ -41,29 +63,54 @@ impl Record for PbftRecord {
             Self::Prepared { height, .. } => {
                 RecordKey { kind: PREPARED, height: *height, scope: Digest::ZERO }
             }
+            Self::Entered { .. } => latest(ENTERED),
+            Self::ViewChange(_) => latest(CHANGE),
+            Self::NewView(_) => latest(NEW),
         }
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        let (Self::PrePrepared { height, block, view } | Self::Prepared { height, block, view }) = self;
         out.push(self.key().kind);
-        height.encode(out);
-        block.encode(out);
-        view.encode(out);
+        match self {
+            Self::PrePrepared { height, block, view } | Self::Prepared { height, block, view } => {
+                height.encode(out);
+                block.encode(out);
+                view.encode(out);
+            }
+            Self::Entered { view, normal, evidence } => {
+                view.encode(out);
+                normal.encode(out);
+                evidence.encode(out);
+            }
+            Self::ViewChange(change) => change.encode(out),
+            Self::NewView(new) => new.encode(out),
+        }
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
-        let kind = reader.u8()?;
-        let height = Height::decode(&mut reader)?;
-        let block = BlockId::decode(&mut reader)?;
-        let view = View::decode(&mut reader)?;
+        let record = match reader.u8()? {
+            kind @ (PRE_PREPARED | PREPARED) => {
+                let height = Height::decode(&mut reader)?;
+                let block = BlockId::decode(&mut reader)?;
+                let view = View::decode(&mut reader)?;
+                if kind == PREPARED {
+                    Self::Prepared { height, block, view }
+                } else {
+                    Self::PrePrepared { height, block, view }
+                }
+            }
+            ENTERED => Self::Entered {
+                view: View::decode(&mut reader)?,
+                normal: reader.bool()?,
+                evidence: Evidence::decode(&mut reader)?,
+            },
+            CHANGE => Self::ViewChange(Box::new(ViewChange::decode(&mut reader)?)),
+            NEW => Self::NewView(Box::new(NewView::decode(&mut reader)?)),
+            _ => return Err(DecodeError::Tag("pbft record")),
+        };
         reader.finish()?;
-        match kind {
-            PRE_PREPARED => Ok(Self::PrePrepared { height, block, view }),
-            PREPARED => Ok(Self::Prepared { height, block, view }),
-            _ => Err(DecodeError::Tag("pbft record")),
-        }
+        Ok(record)
     }
 }
 
@@ -95,7 +142,7 @@ impl Instance {
 }
 
 impl Pbft {
-    /// Takes Q and P back from the log.
+    /// Takes Q, P and the view back from the log.
     pub(super) fn restore(&mut self, records: Vec<PbftRecord>) {
         for record in records {
             match record {
@@ -105,6 +152,13 @@ impl Pbft {
                 PbftRecord::Prepared { height, block, view } => {
                     self.instance(height).prepared = Some((block, view));
                 }
+                PbftRecord::Entered { view, normal, evidence } => {
+                    self.view = view;
+                    self.normal = normal;
+                    self.evidence = evidence;
+                }
+                PbftRecord::ViewChange(change) => self.own_change = Some(change),
+                PbftRecord::NewView(new) => self.own_new_view = Some(new),
             }
         }
         self.low_view = self.lowest_view();

@@ -5,12 +5,10 @@
 //! first time. Nothing here decides anything, and nothing is remembered of a question but when it was answered.
 
 use super::message::{Missing, PbftMessage, Standing, Vote};
-use super::{Instance, Pbft, Timer};
+use super::{Instance, MS, Pbft, Timer};
 use quorate_consensus::{Cx, OpenError, Reject, To};
 use quorate_types::limits::STATUS_HEIGHTS_MAX;
-use quorate_types::{Block, Height, ReplicaId, ReplicaSet, View};
-
-const MS: u64 = 1_000_000;
+use quorate_types::{Block, BlockId, Height, ReplicaId, ReplicaSet, View};
 
 /// Which own words to say again.
 #[derive(Clone, Copy, Debug)]
@@ -27,12 +25,14 @@ impl Words {
 impl Pbft {
     /// Goes on after a restart (§15).
     pub(super) fn resume(&mut self, cx: &mut Cx<'_, Self>) -> Result<(), OpenError> {
-        let (view, is_leader) = (self.view, self.leader == cx.me());
+        let (view, is_leader, normal) = (self.view, self.leader == cx.me(), self.normal);
+        let taken_over = self.last_taken_over();
         self.known = self.instances.keys().next_back().map_or(self.known, |last| self.known.max(*last));
         // All of it was undecided before the crash: ask at once.
         self.stalled = self.known;
         for (height, instance) in &mut self.instances {
-            let Some(block) = instance.pre_prepared_in(view) else {
+            // What the view took over is not proposed once more: its NEW-VIEW stands for it.
+            let Some(block) = instance.pre_prepared_in(view).filter(|_| normal && *height > taken_over) else {
                 continue;
             };
             if !is_leader {
@@ -46,6 +46,10 @@ impl Pbft {
         for height in self.undecided() {
             self.say_again(cx, To::All, height, Words::ALL);
         }
+        if !self.normal {
+            self.resume_view_change(cx);
+        }
+        self.watch_leader(cx);
         self.send_status(cx);
         self.arm_status(cx);
         Ok(())
@@ -69,6 +73,8 @@ impl Pbft {
                     cx.send(to, PbftMessage::Prepare(Vote { view, height, block }));
                 }
             } else if words.proposal
+                && self.normal
+                && height > self.last_taken_over()
                 && let Some(header) = cx.blocks().get(block).map(|header| Block::clone(header))
             {
                 cx.send(to, PbftMessage::PrePrepare { view, block: header });
@@ -93,10 +99,7 @@ impl Pbft {
     pub(super) fn heard_of(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
         if height > self.known {
             self.known = height;
-            let soon = cx.now().plus(self.params.status_ms.saturating_mul(MS));
-            if cx.timers().get(Timer::Status).is_none_or(|at| at > soon) {
-                cx.timers().set(Timer::Status, soon);
-            }
+            self.tell_soon(cx);
         }
     }
 
@@ -117,9 +120,17 @@ impl Pbft {
         self.arm_status(cx);
     }
 
+    /// A STATUS is due soon: this replica seems to be behind, or somebody waits.
+    pub(super) fn tell_soon(&self, cx: &mut Cx<'_, Self>) {
+        let soon = cx.now().plus(self.params.status_ms.saturating_mul(MS));
+        if cx.timers().get(Timer::Status).is_none_or(|at| at > soon) {
+            cx.timers().set(Timer::Status, soon);
+        }
+    }
+
     fn arm_status(&self, cx: &mut Cx<'_, Self>) {
         // §11: idle when nothing is undecided or unexecuted.
-        let is_idle = self.executed >= self.known;
+        let is_idle = self.normal && self.executed >= self.known && cx.pending().oldest.is_none();
         let pause_ms = if is_idle { self.params.idle_status_ms } else { self.params.status_ms };
         let at = cx.now().plus(pause_ms.saturating_mul(MS));
         cx.timers().set(Timer::Status, at);
@@ -128,7 +139,7 @@ impl Pbft {
     fn send_status(&self, cx: &mut Cx<'_, Self>) {
         let standing = Standing {
             view: self.view,
-            normal: true,
+            normal: self.normal,
             stable: self.stable,
             executed: self.executed,
             missing: self.missing(cx),
@@ -156,11 +167,13 @@ impl Pbft {
     fn missing_at(&self, height: Height, instance: &Instance, me: ReplicaId, others: ReplicaSet) -> Missing {
         let view = self.view;
         let is_prepared = instance.prepared.is_some_and(|(_, latest)| latest == view);
-        let mut prepares = if is_prepared { ReplicaSet::EMPTY } else { others };
+        let mut prepares = if is_prepared || !self.normal { ReplicaSet::EMPTY } else { others };
         prepares.remove(self.leader);
         Missing {
             height,
-            proposal: self.leader != me && instance.proposal.is_none_or(|(known, _)| known != view),
+            proposal: self.normal
+                && self.leader != me
+                && instance.proposal.is_none_or(|(known, _)| known != view),
             prepares: without(prepares, instance.prepares.voted_in(view)),
             commits: without(others, instance.commits.voted_in(view)),
         }
@@ -182,7 +195,11 @@ impl Pbft {
         let top = top.min(self.stable.plus(self.window));
         self.heard_of(cx, top);
         self.stalled = self.stalled.max(top);
-        if standing.missing.is_empty() {
+        if standing.view > self.view {
+            self.tell_soon(cx);
+        }
+        let owes_entry = self.owes_entry(standing);
+        if standing.missing.is_empty() && !owes_entry {
             return Ok(());
         }
         // One answer to a peer in half a period, each bounded by the length of the list.
@@ -192,6 +209,9 @@ impl Pbft {
             return Err(Reject::NotNow("status_too_soon"));
         }
         self.answered.insert(by, now);
+        if owes_entry {
+            self.send_entry(cx, by);
+        }
         for missing in &standing.missing {
             self.help(cx, by, standing.view, missing);
         }
@@ -216,7 +236,8 @@ impl Pbft {
             return;
         };
         let proposed = instance.proposal.filter(|(known, _)| *known == view).map(|(_, block)| block);
-        let Some(block) = instance.decided.or(proposed).filter(|block| cx.ready(*block).is_none()) else {
+        let is_missing = |block: &BlockId| Self::readiness(cx, height, *block).is_none();
+        let Some(block) = instance.decided.or(proposed).filter(is_missing) else {
             return;
         };
         let mut voters: ReplicaSet =

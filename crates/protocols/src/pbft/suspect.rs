@@ -1,0 +1,230 @@
+//! When a leader is suspected (§11): a deadline for each waiting bundle, the pre-vote, and the view timer.
+//!
+//! A replica that has sent a VIEW-CHANGE never votes in older views again, so nobody leaves a view that works
+//! because of its own clock alone: SUSPECT binds to nothing, and f + 1 of them mean that one honest replica waits
+//! in vain. Between the entry into a view and its first execution only the view timer runs, because short
+//! deadlines would undercut the doubled timer.
+
+use super::{Evidence, MS, Pbft, PbftMessage, Timer, reason};
+use quorate_consensus::{Cx, Reject, To};
+use quorate_types::{Height, ReplicaId, Time, View};
+use std::collections::BTreeMap;
+
+/// Time without an own SUSPECT after which deadlines are short again.
+const CALM_NS: u64 = 30_000_000_000;
+
+/// What this replica thinks of the leader, and what it has heard of others.
+#[derive(Debug, Default)]
+pub(super) struct Suspicion {
+    /// The highest view that each replica suspects the leader of.
+    others: BTreeMap<ReplicaId, View>,
+    /// Whether the own SUSPECT of the current view stands.
+    stands: bool,
+    /// Whether the leader has proposed what is invalid everywhere: this is never taken back.
+    proved: bool,
+    /// From when deadlines count in this view; `None` from its entry to its first execution.
+    deadlines_from: Option<Time>,
+    /// Whether something fresh was executed in this view.
+    worked: bool,
+    /// When something was decided or executed last.
+    progress: Time,
+    /// j: views that had worked and were left for an overdue deadline.
+    strikes: u32,
+    /// k + 1: view changes since something fresh was executed.
+    changes: u32,
+    /// When, and at which height, this replica suspected a leader last.
+    last_time: Time,
+    last_height: Height,
+}
+
+/// `base * 2^doublings`, at most `cap`, in nanoseconds.
+fn backed_off(base_ms: u64, doublings: u32, cap_ms: u64) -> u64 {
+    let doubled = base_ms.saturating_mul(1u64.checked_shl(doublings).unwrap_or(u64::MAX));
+    doubled.min(cap_ms).saturating_mul(MS)
+}
+
+impl Suspicion {
+    /// At the start and after a restart deadlines run from now on.
+    pub(super) fn new(now: Time) -> Self {
+        Self { deadlines_from: Some(now), progress: now, last_time: now, ..Self::default() }
+    }
+
+    fn count(&self, view: View) -> usize {
+        self.others.values().filter(|suspected| **suspected == view).count()
+    }
+
+    /// Forgets all of the old view.
+    fn clear(&mut self, view: View) {
+        self.stands = false;
+        self.proved = false;
+        self.worked = false;
+        self.deadlines_from = None;
+        self.others.retain(|_, suspected| *suspected >= view);
+    }
+}
+
+impl Pbft {
+    /// `Treq(j)`.
+    fn request_timeout(&self) -> u64 {
+        backed_off(self.params.treq_ms, self.suspicion.strikes, self.params.cap_ms)
+    }
+
+    /// `Tv(k)`.
+    fn view_timeout(&self) -> u64 {
+        backed_off(self.params.t0_ms, self.suspicion.changes.saturating_sub(1), self.params.cap_ms)
+    }
+
+    /// T1. Clients wait, or no longer: deadlines and the view timer follow.
+    pub(super) fn watch_leader(&mut self, cx: &mut Cx<'_, Self>) {
+        if !self.normal {
+            return;
+        }
+        match self.suspicion.deadlines_from {
+            Some(from) => self.judge_leader(cx, from, false),
+            // After NEW-VIEW the view timer runs only while a bundle waits.
+            None if cx.pending().oldest.is_none() => cx.timers().cancel(Timer::View),
+            None => self.arm_view_timer(cx),
+        }
+    }
+
+    /// Runs the view timer if it does not run yet.
+    pub(super) fn arm_view_timer(&mut self, cx: &mut Cx<'_, Self>) {
+        if cx.timers().get(Timer::View).is_none() {
+            let at = cx.now().plus(self.view_timeout());
+            cx.timers().set(Timer::View, at);
+        }
+    }
+
+    pub(super) fn on_request_timer(&mut self, cx: &mut Cx<'_, Self>) {
+        let proved = self.suspicion.proved.then_some(cx.now());
+        if let Some(from) = self.suspicion.deadlines_from.or(proved).filter(|_| self.normal) {
+            self.judge_leader(cx, from, true);
+        }
+    }
+
+    /// T2. Is a bundle overdue? Then SUSPECT, again every `status_ms`; taken back when none is any more.
+    fn judge_leader(&mut self, cx: &mut Cx<'_, Self>, from: Time, again: bool) {
+        if self.leader == cx.me() {
+            return;
+        }
+        let pending = cx.pending();
+        let timeout = self.request_timeout();
+        let deadline = pending.oldest.map(|oldest| {
+            let deadline = oldest.max(from).plus(timeout);
+            // T3. Overload is not a dead leader: as long as heights are decided or executed, the age of a bundle
+            // only says that there is too much to do. When nothing moves at all it does speak against the leader.
+            if pending.overloaded { deadline.max(self.suspicion.progress.plus(timeout)) } else { deadline }
+        });
+        let now = cx.now();
+        let overdue = self.suspicion.proved || deadline.is_some_and(|deadline| deadline <= now);
+        if overdue {
+            if !self.suspicion.stands || again {
+                self.suspicion.stands = true;
+                self.suspicion.last_time = now;
+                self.suspicion.last_height = self.executed;
+                cx.send_unheld(To::All, PbftMessage::Suspect { view: self.view, on: true });
+            }
+            if again || cx.timers().get(Timer::Request).is_none_or(|at| at <= now) {
+                let later = now.plus(self.params.status_ms.saturating_mul(MS));
+                cx.timers().set(Timer::Request, later);
+            }
+            return;
+        }
+        if std::mem::take(&mut self.suspicion.stands) {
+            cx.send_unheld(To::All, PbftMessage::Suspect { view: self.view, on: false });
+        }
+        match deadline {
+            Some(deadline) => cx.timers().set(Timer::Request, deadline),
+            None => cx.timers().cancel(Timer::Request),
+        }
+    }
+
+    /// P4. The leader has proposed what no honest leader proposes.
+    pub(super) fn suspect_at_once(&mut self, cx: &mut Cx<'_, Self>) {
+        if !self.suspicion.proved {
+            self.suspicion.proved = true;
+            self.judge_leader(cx, cx.now(), true);
+        }
+    }
+
+    /// T4. f + 1 replicas, own included from its own copy, suspect the leader: one honest replica does.
+    pub(super) fn on_suspect(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        by: ReplicaId,
+        view: View,
+        on: bool,
+    ) -> Result<(), Reject> {
+        if view < self.view {
+            return Err(Reject::Stale);
+        }
+        let others = &mut self.suspicion.others;
+        let known = others.get(&by).copied();
+        if on {
+            if known.is_none_or(|known| known < view) {
+                others.insert(by, view);
+            }
+        } else if known == Some(view) {
+            others.remove(&by);
+        }
+        self.check_suspects(cx);
+        Ok(())
+    }
+
+    /// Only out of a view that has begun here: its NEW-VIEW is what lets this replica, and whoever is behind, go on.
+    pub(super) fn check_suspects(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.normal && self.suspicion.count(self.view) >= cx.committee().weak() {
+            let evidence = self.evidence.clone();
+            self.start_view_change(cx, self.view.next(), reason::SUSPECTED, evidence);
+        }
+    }
+
+    /// A height was executed, `fresh` requests for the first time.
+    pub(super) fn note_execution(&mut self, cx: &mut Cx<'_, Self>, fresh: u32) {
+        let now = cx.now();
+        self.suspicion.progress = now;
+        let calm_heights = self.executed.since(self.suspicion.last_height) >= self.checkpoint_every;
+        if calm_heights || now.since(self.suspicion.last_time) >= CALM_NS {
+            self.suspicion.strikes = 0;
+        }
+        if self.normal && fresh > 0 {
+            // T5. The view works: k = 0, the view timer stops, and deadlines start afresh.
+            self.suspicion.changes = 0;
+            self.suspicion.worked = true;
+            cx.timers().cancel(Timer::View);
+            self.suspicion.deadlines_from.get_or_insert(now);
+        }
+        self.watch_leader(cx);
+    }
+
+    /// A height was decided.
+    pub(super) fn note_decision(&mut self, now: Time) {
+        self.suspicion.progress = now;
+    }
+
+    /// The view is left. A view that had worked and is left for an overdue deadline makes deadlines longer.
+    pub(super) fn leave_view(&mut self, cx: &mut Cx<'_, Self>, next: View) {
+        if self.normal && self.suspicion.stands && self.suspicion.worked {
+            self.suspicion.strikes = self.suspicion.strikes.saturating_add(1);
+        }
+        self.suspicion.changes = self.suspicion.changes.saturating_add(1);
+        self.suspicion.clear(next);
+        cx.timers().cancel(Timer::Request);
+        cx.timers().cancel(Timer::View);
+    }
+
+    /// T6. No NEW-VIEW in time, or nothing executed in the new view: the next one.
+    pub(super) fn on_view_timer(&mut self, cx: &mut Cx<'_, Self>) {
+        let evidence = if self.normal {
+            if cx.pending().oldest.is_none() {
+                return; // Nobody waits any more.
+            }
+            self.evidence.clone()
+        } else {
+            // The timer runs because a quorum has left all views below this one: that is why the next one may come.
+            let quorum = cx.committee().quorum();
+            Evidence::ViewChanges(self.changes.of_at_least(self.view, quorum))
+        };
+        self.start_view_change(cx, self.view.next(), reason::TIMEOUT, evidence);
+    }
+}

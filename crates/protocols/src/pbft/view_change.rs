@@ -1,0 +1,247 @@
+//! Leaving a view (§8): VIEW-CHANGE, who joins, and the timer of the view that is to come.
+
+use super::view_message::{Entry, Evidence, Q_PER_HEIGHT_MAX, ViewChange};
+use super::{MS, Pbft, PbftMessage, PbftRecord, Timer, noted, reason};
+use quorate_consensus::{Cx, Reject, Signed, To};
+use quorate_types::{Height, ReplicaId, View};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// View changes of each replica: the one for the current view, and the one for its highest view. Whatever a
+/// replica sends, it takes the room of two.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    of: BTreeMap<ReplicaId, Kept>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    /// For the view that was current when it came; useless when that view is over.
+    current: Option<Arc<Signed<ViewChange>>>,
+    highest: Arc<Signed<ViewChange>>,
+}
+
+/// What became of a view change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Arrival {
+    New,
+    Known,
+    Useless,
+}
+
+impl Changes {
+    /// Keeps a view change if it is the first one of its sender for the current view, or for its highest.
+    fn keep(&mut self, change: Signed<ViewChange>, current: View) -> Arrival {
+        let (by, view) = (change.by, change.body.view);
+        let Some(kept) = self.of.get_mut(&by) else {
+            let highest = Arc::new(change);
+            let current = (view == current).then(|| Arc::clone(&highest));
+            self.of.insert(by, Kept { current, highest });
+            return Arrival::New;
+        };
+        let is_current = |kept: &Arc<Signed<ViewChange>>| kept.body.view == view;
+        if is_current(&kept.highest) || kept.current.as_ref().is_some_and(is_current) {
+            return Arrival::Known;
+        }
+        if kept.highest.body.view < view {
+            kept.highest = Arc::new(change);
+            if view == current {
+                kept.current = Some(Arc::clone(&kept.highest));
+            }
+            Arrival::New
+        } else if view == current {
+            kept.current = Some(Arc::new(change));
+            Arrival::New
+        } else {
+            Arrival::Useless
+        }
+    }
+
+    /// The current view is another one.
+    fn move_to(&mut self, view: View) {
+        for kept in self.of.values_mut() {
+            if kept.highest.body.view == view {
+                kept.current = Some(Arc::clone(&kept.highest));
+            } else {
+                kept.current = kept.current.take().filter(|change| change.body.view == view);
+            }
+        }
+    }
+
+    /// Those for exactly this view, in the order of their senders.
+    pub(super) fn of_view(&self, view: View) -> Vec<Arc<Signed<ViewChange>>> {
+        let current = self.of.values().filter_map(|kept| kept.current.as_ref());
+        current.filter(|change| change.body.view == view).map(Arc::clone).collect()
+    }
+
+    /// Distinct senders of one for this view or a later one.
+    fn count_at_least(&self, view: View) -> usize {
+        self.of.values().filter(|kept| kept.highest.body.view >= view).count()
+    }
+
+    /// Up to `most` for this view or later ones, of distinct senders, in the order of their ids.
+    pub(super) fn of_at_least(&self, view: View, most: usize) -> Vec<Signed<ViewChange>> {
+        let later = self.of.values().filter(|kept| kept.highest.body.view >= view);
+        later.take(most).map(|kept| Signed::clone(&kept.highest)).collect()
+    }
+
+    /// The greatest view such that so many distinct senders have sent one for it or a later one.
+    fn reached_by(&self, senders: usize) -> Option<View> {
+        let mut views: Vec<View> = self.of.values().map(|kept| kept.highest.body.view).collect();
+        views.sort_unstable_by(|a, b| b.cmp(a));
+        views.get(senders.checked_sub(1)?).copied()
+    }
+}
+
+impl Pbft {
+    /// Leaves the current view for `view`, for good: no vote of an older view is ever made again.
+    pub(super) fn start_view_change(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        view: View,
+        why: &'static str,
+        evidence: Evidence,
+    ) {
+        assert!(view > self.view, "views only grow");
+        self.leave_view(cx, view);
+        self.move_to(cx, view, false, why, evidence);
+        let change = ViewChange {
+            view,
+            proof: self.proof.clone(),
+            prepared: self.claims_of_p(),
+            pre_prepared: self.claims_of_q(),
+        };
+        // V1. §4: view, evidence and the own VIEW-CHANGE are durable before it leaves; it is held behind the records
+        // of all that it names as well.
+        cx.record(&PbftRecord::ViewChange(Box::new(change.clone())));
+        self.own_change = Some(Box::new(change.clone()));
+        cx.send(To::All, PbftMessage::ViewChange(Box::new(change)));
+        self.note(cx, noted::VIEW_CHANGE, self.stable);
+        self.arm_resend(cx);
+        // V5: the own one counts from its own copy; those of others may be enough for the timer already.
+        self.arm_when_quorum_left(cx);
+    }
+
+    /// The current view is another one: records why.
+    pub(super) fn move_to(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        view: View,
+        normal: bool,
+        why: &'static str,
+        evidence: Evidence,
+    ) {
+        self.view = view;
+        self.leader = cx.committee().rotate(view.0);
+        self.normal = normal;
+        self.evidence = evidence;
+        if why != reason::BEGUN {
+            self.last_view_change = why;
+        }
+        self.taken_over = None;
+        self.low_view = self.lowest_view();
+        self.changes.move_to(view);
+        let evidence = self.evidence.clone();
+        cx.record(&PbftRecord::Entered { view, normal, evidence });
+    }
+
+    /// P above h.
+    fn claims_of_p(&self) -> Vec<Entry> {
+        let entries = self.instances.iter().filter_map(|(height, instance)| {
+            let (block, view) = instance.prepared?;
+            Some(Entry { height: *height, block, view })
+        });
+        entries.collect()
+    }
+
+    /// Q above h, by height and block.
+    fn claims_of_q(&self) -> Vec<Entry> {
+        let mut claims = Vec::new();
+        for (height, instance) in &self.instances {
+            claims.extend(claims_at(*height, instance));
+        }
+        claims
+    }
+
+    fn arm_resend(&self, cx: &mut Cx<'_, Self>) {
+        let at = cx.now().plus(self.params.status_ms.saturating_mul(MS));
+        cx.timers().set(Timer::Resend, at);
+    }
+
+    /// V1. §8: the same bytes, every `status_ms`, until the view begins.
+    pub(super) fn on_resend_timer(&mut self, cx: &mut Cx<'_, Self>) {
+        if !self.normal {
+            self.resend_view_change(cx);
+            self.arm_resend(cx);
+        }
+    }
+
+    pub(super) fn resend_view_change(&self, cx: &mut Cx<'_, Self>) {
+        if let Some(change) = self.own_change.clone().filter(|change| change.view == self.view) {
+            cx.send(To::All, PbftMessage::ViewChange(change));
+        }
+        if let Some(new) = self.own_new_view.clone().filter(|new| new.view == self.view) {
+            cx.send(To::All, PbftMessage::NewView(new));
+        }
+    }
+
+    /// After a restart in the middle of a view change (§15).
+    pub(super) fn resume_view_change(&self, cx: &mut Cx<'_, Self>) {
+        self.resend_view_change(cx);
+        self.arm_resend(cx);
+    }
+
+    pub(super) fn on_view_change(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        change: Signed<ViewChange>,
+    ) -> Result<(), Reject> {
+        // V2. The form; the intake has checked the signature and the proof of h.
+        change.body.check(self.window).map_err(Reject::Invalid)?;
+        let is_own = change.by == cx.me();
+        if change.body.view < self.view || (change.body.view == self.view && self.normal) {
+            return Err(Reject::Stale);
+        }
+        // V2. The first valid one of a sender and view counts.
+        match self.changes.keep(change, self.view) {
+            Arrival::New => {}
+            Arrival::Known if is_own => {}
+            Arrival::Known => return Err(Reject::Duplicate),
+            Arrival::Useless => return Err(Reject::Stale),
+        }
+        self.check_join(cx);
+        self.arm_when_quorum_left(cx);
+        self.try_new_view(cx);
+        Ok(())
+    }
+
+    /// V3. f + 1 replicas have left for later views: one honest replica has, for a reason.
+    fn check_join(&mut self, cx: &mut Cx<'_, Self>) {
+        let weak = cx.committee().weak();
+        let Some(view) = self.changes.reached_by(weak).filter(|view| *view > self.view) else {
+            return;
+        };
+        let evidence = Evidence::ViewChanges(self.changes.of_at_least(view, weak));
+        self.start_view_change(cx, view, reason::JOINED, evidence);
+    }
+
+    /// V4. Only when a quorum has left all views below this one does its timer run: nobody runs ahead alone, and a
+    /// cut-off minority does not back off. §8: view changes for later views count as well, or views that differ by
+    /// two among honest replicas would never come together.
+    fn arm_when_quorum_left(&mut self, cx: &mut Cx<'_, Self>) {
+        if !self.normal && self.changes.count_at_least(self.view) >= cx.committee().quorum() {
+            self.arm_view_timer(cx);
+        }
+    }
+}
+
+/// The entries of Q at one height: those of the newest views if there are too many.
+fn claims_at(height: Height, instance: &super::Instance) -> Vec<Entry> {
+    let entries = instance.pre_prepared.iter();
+    let mut claims: Vec<Entry> =
+        entries.map(|(block, view)| Entry { height, block: *block, view: *view }).collect();
+    claims.sort_unstable_by_key(|entry| std::cmp::Reverse(entry.view));
+    claims.truncate(Q_PER_HEIGHT_MAX);
+    claims.sort_unstable_by_key(|entry| entry.block);
+    claims
+}
