@@ -15,12 +15,17 @@
 //! backup                └▶ ready ─ PREPARE ┴─ COMMIT ─┴─ decide
 //! up to W heights at a time, inside (h, h + L]; executed in order by the host
 //! every `status_ms`: STATUS to all; whoever said what the sender lacks says it again
+//!
+//! view change: a bundle is overdue ─ SUSPECT ─▶ f + 1 of them: the view is left
+//! all      VIEW-CHANGE {h, P, Q} ─▶ new leader: NEW-VIEW {V, X = select(V)} ─▶ all check it
+//! all      the view begins: X goes through PREPARE and COMMIT again, then proposals above X
 //! ```
-//! Golden trace: `scripts/01-good-case.txt`. **Serial syncs: 3** (the leader before PRE-PREPARE, a backup
+//! Golden traces: `scripts/01-good-case.txt`, `scripts/02-leader-crash.txt`. **Serial syncs: 3** (the leader before PRE-PREPARE, a backup
 //! before PREPARE, all before COMMIT); quorums need only the fastest disks, except at the leader.
 //!
 //! The paper's words in this one's: primary = leader, sequence number = height, batch = payload of a block,
-//! d = `BlockId`, h = `stable`, L = `window`, W = `blocks_in_flight`.
+//! d = `BlockId`, h = `stable`, L = `window`, W = `blocks_in_flight`, X = `picks`, Tv and Treq = timers `View` and
+//! `Request`.
 //!
 //! ## Rules
 //! | id | paper | says | handler | test |
@@ -45,18 +50,43 @@
 //! | R2 | | the loss of any message stalls nothing | `retransmit` | `r2_message_loss_never_stalls` |
 //! | R3 | | a gap on a link: own undecided words again, to that peer | `retransmit::on_gap` | `r3_a_gap_is_answered_with_own_words` |
 //! | R4 | | a decided block that is missing is asked of each of its voters in turn | `retransmit::want_next` | `r4_missing_blocks_are_asked_of_each_voter` |
+//! | V1 | §4.4 | view and own VIEW-CHANGE are written down before it leaves; after it no vote in an older view, nor in one that has not begun; the same bytes again | `view_change::start_view_change`, `normal` | `v1_*` |
+//! | V2 | §4.4, TOCS §4.4 | a VIEW-CHANGE names what lies in its window and below its view; the first of a sender and view counts | `ViewChange::check`, `on_view_change` | `v2_a_view_change_must_be_well_formed` |
+//! | V3 | §4.5.2 | f + 1 distinct senders in later views make others join, in the greatest view that f + 1 have reached | `view_change::check_join` | `v3_f_plus_1_make_others_join` |
+//! | V4 | §4.5.2 | the view timer runs when Q senders have left all older views, doubles and is capped | `arm_when_quorum_left`, `suspect` | `v4_*` |
+//! | V5 | TOCS §4.4 | `select`: A1 and A2 for a block, highest view first, B for null, else wait | `select` | `v5_*` |
+//! | V6 | | the new leader takes more than Q view changes if `select` needs them | `new_view::try_new_view` | `v6_the_leader_waits_for_as_many_as_it_takes` |
+//! | V7 | | NEW-VIEW, and Q for all of X, are written down before it leaves | `new_view::try_new_view`, `adopt` | `v7_*` |
+//! | V8 | §4.4 | a NEW-VIEW is from its leader, has Q valid view changes of distinct senders for its view, and X is what they select | `new_view::check_new_view` | `v8_a_new_view_must_be_right` |
+//! | V9 | | a wrong NEW-VIEW pushes on only who knows that Q have left older views | `new_view::on_new_view` | `v9_a_bad_new_view_pushes_nobody_on_alone` |
+//! | V10 | | the entered view and its NEW-VIEW are written down before the first PREPARE | `new_view::enter` | `v10_the_view_is_recorded_before_its_first_prepare` |
+//! | V11 | §4.4 | X is voted on again, executed or not, and executed once | `new_view::adopt` | `v11_*` |
+//! | V12 | | missing blocks of X come from the leader and from who claims to have accepted them | `new_view::want_from_claimants` | `v11_what_is_taken_over_is_voted_on_again` |
+//! | V13 | | whoever is behind is shown what let this replica into its view | `evidence` | `v13_*` |
+//! | T1 | §4.5.2 | timers follow what waits | `suspect::watch_leader` | `t2_*`, `t5_*` |
+//! | T2 | | an overdue bundle raises SUSPECT, which is said again and taken back | `suspect::judge_leader` | `t2_*` |
+//! | T3 | | overload is not a dead leader | `suspect::judge_leader` | `t3_*` |
+//! | T4 | | f + 1 SUSPECTs of one view end it | `suspect::on_suspect` | `t4_*` |
+//! | T5 | §4.5.2 | from the beginning of a view to its first execution only the view timer runs; then timers are short again | `suspect::note_execution` | `t5_*` |
+//! | T6 | §4.5.2 | a view timer that expires ends the view | `suspect::on_view_timer` | `v4_*`, `t5_*` |
 //!
 //! ## Invariants
 //! I1: no two blocks are prepared at one height in one view. Two quorums share an honest replica, which
 //! accepts one PRE-PREPARE per view and height: kept by P1, P6, Q1 and the host's guard.
 //! I2: no two blocks are decided at one height: from I1 inside a view; asserted in `normal::check_committed`
 //! and `on_decided`, which raise the alarm; watched by the agreement oracle.
+//! I4: every NEW-VIEW after a decision picks the decided block, or shows a checkpoint above it: kept by V1, V5, V8, I3.
 //! I3: P and Q forget nothing above the stable checkpoint: kept by `on_checkpoint` alone dropping entries.
 //!
 //! ## What survives a crash
 //! - Q, [`PbftRecord::PrePrepared`] · before PRE-PREPARE and PREPARE · else a restarted replica could accept
 //!   another block, or a leader propose one, at the same height and view.
 //! - P, [`PbftRecord::Prepared`] · before COMMIT · else a decided block could be lost by a later view.
+//!
+//! - the current view, whether it has begun, and what let this replica in, [`PbftRecord::Entered`] · before any
+//!   message of the view · else it could vote in a view that it has left, or forget what the view took over.
+//! - the own VIEW-CHANGE and NEW-VIEW · before they leave · else a restarted replica could say something else. Their
+//!   signatures are made again: one key signs the same bytes the same way.
 //!
 //! Votes of others and accepted but not yet pre-prepared proposals are forgotten; STATUS brings them back.
 //!
@@ -65,7 +95,13 @@
 //!   their authors say them again.
 //! - COMMITs of any view in the window count (P8): whoever was left behind in an older view can still decide.
 //! - Nobody executes tentatively, and reads are ordered like writes.
-//! - The leader is not replaced yet: a silent leader stops the cluster ([`Spec::replaces_leader`]).
+//! - An expired request timer raises a suspicion that binds to nothing; f + 1 of them end the view. A replica that has
+//!   sent a VIEW-CHANGE never votes in older views again, and one blip of the network must not cost a voter.
+//! - P and Q are claims, not certificates, and the new leader waits until `select` can tell (TOCS §4.4 without
+//!   acknowledgements of view changes, because these are signed).
+//! - The new leader's Q names all of X before its NEW-VIEW leaves, bodies or not, as with a PRE-PREPARE: its NEW-VIEW
+//!   counts as its vote, so what prepares by it must be found in f + 1 honest Qs by the next `select`.
+//! - Overload excuses a leader only as long as heights are decided or executed.
 //!
 //! ## Not here
 //! Payload transfer, checkpoints, catching up by `Decided`, client replies: see `quorate-replica`.

@@ -3,6 +3,8 @@
 mod codec;
 mod recovery;
 mod rules;
+mod selection;
+mod views;
 
 use super::{Pbft, PbftMessage, PbftParams, Vote};
 use quorate_consensus::harness::{Harness, Setup, payload};

@@ -1,8 +1,8 @@
 use super::*;
-use crate::pbft::{Missing, PbftRecord, Standing};
+use crate::pbft::{Entry, Evidence, Missing, NewView, PbftRecord, Standing, ViewChange};
 use proptest::prelude::*;
-use quorate_consensus::{Message, Record};
-use quorate_types::{PayloadId, ReplicaSet, Wire};
+use quorate_consensus::{CheckpointProof, Message, Record, Signed};
+use quorate_types::{PayloadId, ReplicaSet, Signature, Wire};
 
 fn digests() -> impl Strategy<Value = Digest> {
     any::<[u8; 32]>().prop_map(Digest)
@@ -44,6 +44,57 @@ fn missing() -> impl Strategy<Value = Missing> {
     })
 }
 
+fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    let entry = (any::<u64>(), digests(), any::<u64>()).prop_map(|(height, block, view)| Entry {
+        height: Height(height),
+        block: BlockId(block),
+        view: View(view),
+    });
+    prop::collection::vec(entry, 0..4)
+}
+
+fn changes() -> impl Strategy<Value = ViewChange> {
+    (any::<u64>(), any::<u64>(), entries(), entries()).prop_map(|(view, stable, prepared, pre_prepared)| {
+        let mut proof = CheckpointProof::genesis();
+        proof.checkpoint.height = Height(stable);
+        ViewChange { view: View(view), proof, prepared, pre_prepared }
+    })
+}
+
+fn signature() -> impl Strategy<Value = Signature> {
+    any::<u8>().prop_map(|byte| Signature([byte; 64]))
+}
+
+fn signed_changes() -> impl Strategy<Value = Vec<Signed<ViewChange>>> {
+    prop::collection::vec((changes(), signature()), 0..4).prop_map(|changes| {
+        let signed = changes.into_iter().zip(0u16..).map(|((body, signature), id)| Signed {
+            body,
+            by: ReplicaId(id * 3),
+            signature,
+        });
+        signed.collect()
+    })
+}
+
+fn new_views() -> impl Strategy<Value = NewView> {
+    let picks = prop::collection::vec((any::<u64>(), digests()), 0..4);
+    (any::<u64>(), signed_changes(), picks).prop_map(|(view, changes, picks)| NewView {
+        view: View(view),
+        changes,
+        picks: picks.into_iter().map(|(height, block)| (Height(height), BlockId(block))).collect(),
+    })
+}
+
+fn evidence() -> impl Strategy<Value = Evidence> {
+    prop_oneof![
+        Just(Evidence::Nothing),
+        signed_changes().prop_map(Evidence::ViewChanges),
+        (new_views(), any::<u16>(), signature()).prop_map(|(body, by, signature)| {
+            Evidence::NewView(Box::new(Signed { body, by: ReplicaId(by), signature }))
+        }),
+    ]
+}
+
 fn messages() -> impl Strategy<Value = PbftMessage> {
     let status =
         (any::<u64>(), any::<bool>(), any::<u64>(), any::<u64>(), prop::collection::vec(missing(), 0..=64));
@@ -61,6 +112,11 @@ fn messages() -> impl Strategy<Value = PbftMessage> {
                 missing,
             })
         }),
+        changes().prop_map(|change| PbftMessage::ViewChange(Box::new(change))),
+        new_views().prop_map(|new| PbftMessage::NewView(Box::new(new))),
+        (any::<u64>(), any::<bool>()).prop_map(|(view, on)| PbftMessage::Suspect { view: View(view), on }),
+        (any::<u64>(), evidence())
+            .prop_map(|(view, evidence)| PbftMessage::Entry { view: View(view), evidence }),
     ]
 }
 
@@ -87,7 +143,7 @@ proptest! {
     }
 
     #[test]
-    fn what_decodes_has_one_encoding(bytes in prop::collection::vec(any::<u8>(), 0..400), tag in 0u8..5) {
+    fn what_decodes_has_one_encoding(bytes in prop::collection::vec(any::<u8>(), 0..400), tag in 0u8..9) {
         let mut bytes = bytes;
         bytes.insert(0, tag);
         if let Ok(message) = PbftMessage::decode(&bytes) {
@@ -111,13 +167,7 @@ proptest! {
     }
 
     #[test]
-    fn records_round_trip(height in any::<u64>(), block in digests(), view in any::<u64>(), first in any::<bool>()) {
-        let (height, block, view) = (Height(height), BlockId(block), View(view));
-        let record = if first {
-            PbftRecord::PrePrepared { height, block, view }
-        } else {
-            PbftRecord::Prepared { height, block, view }
-        };
+    fn records_round_trip(record in records()) {
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
         prop_assert_eq!(PbftRecord::decode(&bytes), Ok(record));
@@ -127,6 +177,41 @@ proptest! {
         bytes.push(0);
         prop_assert!(PbftRecord::decode(&bytes).is_err());
     }
+
+    /// A subject binds all of a message: whatever differs is another statement.
+    #[test]
+    fn statements_bind_everything(first in changes(), second in changes(), one in new_views(), two in new_views()) {
+        prop_assert_eq!(first == second, first.statement() == second.statement());
+        let signatures_aside = |new: &NewView| {
+            let said: Vec<_> = new.changes.iter().map(|change| (change.by, change.body.statement())).collect();
+            (new.view, said, new.picks.clone())
+        };
+        let equal = signatures_aside(&one) == signatures_aside(&two);
+        prop_assert_eq!(equal, one.statement() == two.statement());
+    }
+}
+
+fn records() -> impl Strategy<Value = PbftRecord> {
+    let place = || (any::<u64>(), digests(), any::<u64>());
+    prop_oneof![
+        place().prop_map(|(height, block, view)| PbftRecord::PrePrepared {
+            height: Height(height),
+            block: BlockId(block),
+            view: View(view),
+        }),
+        place().prop_map(|(height, block, view)| PbftRecord::Prepared {
+            height: Height(height),
+            block: BlockId(block),
+            view: View(view),
+        }),
+        (any::<u64>(), any::<bool>(), evidence()).prop_map(|(view, normal, evidence)| PbftRecord::Entered {
+            view: View(view),
+            normal,
+            evidence,
+        }),
+        changes().prop_map(|change| PbftRecord::ViewChange(Box::new(change))),
+        new_views().prop_map(|new| PbftRecord::NewView(Box::new(new))),
+    ]
 }
 
 #[test]
@@ -153,5 +238,25 @@ fn a_status_names_a_bounded_number_of_heights() {
     let count_at = bytes.len() - 4;
     bytes.truncate(count_at);
     60u32.encode(&mut bytes);
+    assert!(PbftMessage::decode(&bytes).is_err());
+}
+
+#[test]
+fn counts_of_a_view_change_allocate_nothing() {
+    let change = ViewChange {
+        view: View(1),
+        proof: CheckpointProof::genesis(),
+        prepared: Vec::new(),
+        pre_prepared: Vec::new(),
+    };
+    let mut bytes = encode(&PbftMessage::ViewChange(Box::new(change)));
+    // The count of Q, and that of P before it.
+    for from_end in [4, 8] {
+        let at = bytes.len() - from_end;
+        let mut lie = bytes[..at].to_vec();
+        (1u32 << 20).encode(&mut lie);
+        assert!(PbftMessage::decode(&lie).is_err());
+    }
+    bytes.push(0);
     assert!(PbftMessage::decode(&bytes).is_err());
 }

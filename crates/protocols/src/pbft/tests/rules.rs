@@ -1,5 +1,5 @@
 use super::*;
-use crate::pbft::{COMMIT, Missing, PRE_PREPARE, PREPARE, Standing, Timer};
+use crate::pbft::{COMMIT, Missing, NEW_VIEW, PRE_PREPARE, PREPARE, Standing, Timer, VIEW_CHANGE};
 use expect_test::expect_file;
 use quorate_consensus::harness::Cluster;
 use quorate_consensus::{Alarm, Message, OpenError, Ready};
@@ -106,7 +106,8 @@ fn p4_prepare_only_when_ready_and_valid() {
         take(&mut backup, from, prepare(2, 7));
     }
     backup.settle();
-    assert_eq!(sent(&mut backup), [], "invalid: neither PREPARE nor COMMIT, whoever prepares it");
+    let suspect = PbftMessage::Suspect { view: View::ZERO, on: true };
+    assert_eq!(sent(&mut backup), to_all([suspect]), "invalid: no PREPARE, no COMMIT, whoever prepares it");
     assert!(backup.lines().contains(&"note invalid proposal v0 h2".to_owned()));
 }
 
@@ -344,7 +345,8 @@ fn p12_checkpoint_moves_the_window() {
     assert!(backup.protocol().instances[&Height(9)].prepared.is_some(), "what lies above stays");
     let floors = backup.floors();
     assert_eq!(floors.height, Height(9));
-    assert_eq!(floors.views, [PRE_PREPARE, PREPARE, COMMIT].map(|kind| (kind, View::ZERO)));
+    let kinds = [PRE_PREPARE, PREPARE, COMMIT, VIEW_CHANGE, NEW_VIEW];
+    assert_eq!(floors.views, kinds.map(|kind| (kind, View::ZERO)));
     // An older checkpoint moves nothing back.
     backup.checkpoint(Height(4));
     assert_eq!(backup.floors().height, Height(9));
@@ -474,6 +476,9 @@ fn open_refuses_what_cannot_work() {
         ("blocks_in_flight", PbftParams { blocks_in_flight: 17, ..fine.clone() }),
         ("status_ms", PbftParams { status_ms: 9, ..fine.clone() }),
         ("idle_status_ms", PbftParams { idle_status_ms: 999, ..fine.clone() }),
+        ("treq_ms", PbftParams { treq_ms: 9, ..fine.clone() }),
+        ("t0_ms", PbftParams { t0_ms: 60_001, ..fine.clone() }),
+        ("cap_ms", PbftParams { cap_ms: 399, ..fine.clone() }),
     ] {
         let refused = open(setup(4), params);
         assert!(matches!(&refused, Some(OpenError::Params { name, .. }) if name == field), "{refused:?}");
