@@ -17,3 +17,4 @@ mod network;
 mod oracles;
 mod seeds;
 mod support;
+mod view_change;

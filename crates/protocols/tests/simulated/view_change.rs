@@ -1,0 +1,247 @@
+//! The leader dies, lies or is slow.
+
+use crate::support::{TRANSPORTS, ask, begin, drop_frames, go, incr, latency, put, r, settle, wait_for, world};
+use quorate_consensus::Message as _;
+use quorate_protocols::pbft::{COMMIT, NEW_VIEW, PRE_PREPARE, PREPARE, PbftMessage};
+use quorate_sim::{Bytes, KvResult, Oracle, Survives, Transport, Verdict, Workload, World, ms, secs};
+use quorate_types::{ReplicaId, View};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Treq + T0 of these worlds, and the time that two rounds of messages and a client's retry take.
+const VIEW_CHANGE_NS: u64 = ms(160) + ms(160) + secs(1);
+
+fn view(world: &World, id: ReplicaId) -> View {
+    world.status(id).unwrap().view
+}
+
+/// From when on the leader of view 0 says nothing more.
+#[derive(Clone, Copy, Debug)]
+enum Silent {
+    BeforePrePrepare,
+    AfterPrePrepareToOne,
+    AfterPrepares,
+    AfterOneCommit,
+}
+
+/// Scenario 3: the leader crashes at every point that matters. The others replace it in time, what was committed
+/// anywhere keeps its block (the oracles see to it), and nothing is executed twice.
+#[test]
+fn s03_the_leader_crashes() {
+    let points =
+        [Silent::BeforePrePrepare, Silent::AfterPrePrepareToOne, Silent::AfterPrepares, Silent::AfterOneCommit];
+    for transport in TRANSPORTS {
+        for (seed, point) in points.into_iter().enumerate() {
+            let mut world = world(200 + seed as u64, |settings| settings.transport = transport);
+            begin(&mut world);
+            settle(&mut world);
+            silence(&mut world, point);
+            let ids = world.submit(0, &[incr("n"), incr("n")]);
+            go(world.run_for(ms(20)), &world);
+            world.crash(r(0), Survives::Everything);
+            wait_for(&mut world, &ids, VIEW_CHANGE_NS);
+            assert_eq!(world.history().get(ids[1]).unwrap().result, Some(KvResult::Number(2)), "{point:?}");
+            assert_eq!(view(&world, r(2)), View(1), "{point:?}");
+            world.unhook();
+            // The old leader comes back, and is needed.
+            world.start(r(0)).unwrap();
+            settle(&mut world);
+            world.crash(r(3), Survives::Everything);
+            ask(&mut world, 1, incr("n"));
+        }
+    }
+}
+
+fn silence(world: &mut World, point: Silent) {
+    let commits = Cell::new(0);
+    drop_frames(world, move |frame| {
+        let kind = frame.content.kind;
+        if frame.content.view > View(0) {
+            return false;
+        }
+        commits.set(commits.get() + u32::from(kind == COMMIT));
+        if frame.from != r(0) {
+            // Where only one COMMIT gets through, it is one of these.
+            return matches!(point, Silent::AfterOneCommit) && kind == COMMIT && commits.get() > 3;
+        }
+        match point {
+            Silent::BeforePrePrepare => kind == PRE_PREPARE,
+            Silent::AfterPrePrepareToOne => kind == PRE_PREPARE && frame.to != r(1),
+            Silent::AfterPrepares | Silent::AfterOneCommit => kind == COMMIT,
+        }
+    });
+}
+
+/// Real crashes of whoever leads, again and again, under load: every acknowledged operation survives.
+#[test]
+fn the_leader_is_killed_again_and_again() {
+    for transport in TRANSPORTS {
+        let mut world = world(210, |settings| settings.transport = transport);
+        begin(&mut world);
+        world.load_all(Workload {
+            operations: 120,
+            pause_ns: ms(40),
+            together_max: 3,
+            outstanding_max: 4,
+            keys: 3,
+        });
+        for round in 0..8u64 {
+            go(world.run_for(ms(700) + round * 1_300_001), &world);
+            let newest = world.replicas().filter_map(|id| world.status(id)).max_by_key(|status| status.view);
+            let leader = newest.unwrap().leader;
+            world.crash(leader, Survives::Some);
+            go(world.run_for(ms(900)), &world);
+            world.start(leader).unwrap();
+        }
+        go(world.run_while("all clients have their answers", secs(60), |world| !world.all_done()), &world);
+        settle(&mut world);
+        assert!(view(&world, r(0)) >= View(4), "{:?}", view(&world, r(0)));
+        assert_eq!(world.failed_ops(), 0);
+    }
+}
+
+/// A proposal that names another time, and with it another block.
+fn other_block(body: &Bytes, add: u64) -> Bytes {
+    let Ok(PbftMessage::PrePrepare { view, mut block }) = PbftMessage::decode(body) else {
+        panic!("not a PRE-PREPARE")
+    };
+    block.time_ns += add;
+    let mut bytes = Vec::new();
+    PbftMessage::PrePrepare { view, block }.encode(&mut bytes);
+    bytes.into()
+}
+
+/// Scenario 4: the leader proposes different blocks to different replicas. Never two decisions for a height (the
+/// oracles see to it), and a view change resolves it.
+#[test]
+fn s04_the_leader_equivocates() {
+    for (seed, groups) in [[0u64, 1, 2], [0, 1, 1], [1, 0, 2]].into_iter().enumerate() {
+        let mut world = world(220 + seed as u64, |_| {});
+        begin(&mut world);
+        settle(&mut world);
+        // Its own frames say two things: that is what is tested.
+        world.tolerate(Oracle::Promises);
+        world.hook(move |_, frame| {
+            if frame.from != r(0) || frame.content.kind != PRE_PREPARE {
+                return Verdict::Pass;
+            }
+            match groups[frame.to.index() - 1] {
+                0 => Verdict::Pass,
+                add => Verdict::Replace(other_block(&frame.body, add)),
+            }
+        });
+        let ids = world.submit(0, &[incr("n"), incr("n")]);
+        wait_for(&mut world, &ids, 2 * VIEW_CHANGE_NS);
+        world.unhook();
+        settle(&mut world);
+    }
+}
+
+/// Scenario 8: the leader to come makes a NEW-VIEW that is wrong, or tells too few: the next view follows.
+#[test]
+fn s08_a_wrong_new_view_is_passed_over() {
+    for (seed, kept) in [0u16, 2].into_iter().enumerate() {
+        let mut world = world(230 + seed as u64, |settings| *settings = settings.clone().with_n(7));
+        begin(&mut world);
+        settle(&mut world);
+        world.hook(move |_, frame| {
+            let is_new_view = frame.from == r(1) && frame.content.kind == NEW_VIEW;
+            if frame.from == r(0) {
+                Verdict::Drop
+            } else if is_new_view && frame.to.0 > kept {
+                let mut bytes = frame.body.to_vec();
+                let at = bytes.len() - 70;
+                bytes[at] ^= 1;
+                Verdict::Replace(bytes.into())
+            } else {
+                Verdict::Pass
+            }
+        });
+        let ids = world.submit(0, &[incr("n"), incr("n")]);
+        wait_for(&mut world, &ids, 4 * VIEW_CHANGE_NS);
+        world.unhook();
+        settle(&mut world);
+    }
+}
+
+/// Scenario 9: two faulty leaders in a row, of seven. The third view works, after T0 and then 2 T0.
+#[test]
+fn s09_two_faulty_leaders_in_a_row() {
+    for transport in TRANSPORTS {
+        let mut world = world(240, |settings| {
+            *settings = settings.clone().with_n(7);
+            settings.transport = transport;
+        });
+        begin(&mut world);
+        settle(&mut world);
+        drop_frames(&mut world, |frame| frame.from <= r(1));
+        let ids = world.submit(0, &[incr("n"), incr("n")]);
+        wait_for(&mut world, &ids, VIEW_CHANGE_NS + 3 * ms(160));
+        assert_eq!(view(&world, r(3)), View(2));
+        // What follows is fast again.
+        let id = ask(&mut world, 0, incr("n"));
+        assert!(latency(&world, id) < ms(200), "{}", latency(&world, id));
+        world.unhook();
+        settle(&mut world);
+    }
+}
+
+/// Scenario 16: a leader that delays each of its proposals is replaced, because each bundle has its own deadline.
+#[test]
+fn s16_a_slow_leader_is_replaced() {
+    let mut world = world(250, |_| {});
+    begin(&mut world);
+    settle(&mut world);
+    world.hook(|_, frame| {
+        if frame.from == r(0) && frame.content.kind == PRE_PREPARE { Verdict::Delay(ms(170)) } else { Verdict::Pass }
+    });
+    for value in 0..10 {
+        ask(&mut world, value % 4, put("k", value));
+    }
+    assert!(view(&world, r(2)) > View(0));
+    world.unhook();
+    settle(&mut world);
+}
+
+/// Scenario 10: a leader that is cut off is replaced; when it is back it votes again in the new view.
+#[test]
+fn s10_a_leader_cut_off_for_a_minute() {
+    for transport in TRANSPORTS {
+        let mut world = world(260, |settings| settings.transport = transport);
+        begin(&mut world);
+        drop_frames(&mut world, |frame| frame.from == r(0) || frame.to == r(0));
+        for value in 0..60 {
+            ask(&mut world, value % 4, put("k", value));
+            go(world.run_for(secs(1)), &world);
+        }
+        assert_eq!(view(&world, r(2)), View(1), "one view change is enough");
+        world.unhook();
+        settle(&mut world);
+        assert_eq!(view(&world, r(0)), View(1));
+        world.crash(r(3), Survives::Everything);
+        ask(&mut world, 0, put("k", "with its vote"));
+    }
+}
+
+/// A replica that suspects without reason changes nothing: f + 1 are needed.
+#[test]
+fn one_replica_alone_replaces_nobody() {
+    let mut world = world(270, |settings| settings.transport = Transport::Links);
+    begin(&mut world);
+    // Replica 3 hears nothing of the others' votes and proposals for a while.
+    let lost = Rc::new(Cell::new(0));
+    let count = Rc::clone(&lost);
+    drop_frames(&mut world, move |frame| {
+        let drops = frame.to == r(3) && [PRE_PREPARE, PREPARE, COMMIT].contains(&frame.content.kind);
+        count.set(count.get() + u32::from(drops));
+        drops
+    });
+    for value in 0..30 {
+        ask(&mut world, value % 4, put("k", value));
+        go(world.run_for(ms(100)), &world);
+    }
+    assert!(lost.get() > 100);
+    assert!(world.replicas().all(|id| view(&world, id) == View(0)));
+    world.unhook();
+    settle(&mut world);
+}
