@@ -161,6 +161,8 @@ pub struct Harness<P: Protocol> {
     synced: Disk,
     /// What waits for the disk, and what left.
     held: VecDeque<(To, Vec<u8>)>,
+    /// Own copies of what did not wait for the disk.
+    copies: VecDeque<Vec<u8>>,
     left: Vec<(To, P::Message)>,
     lines: Vec<String>,
     committed: Vec<(Commit, Basis)>,
@@ -200,6 +202,7 @@ impl<P: Protocol> Harness<P> {
             written: Disk::default(),
             synced: Disk::default(),
             held: VecDeque::new(),
+            copies: VecDeque::new(),
             left: Vec::new(),
             lines: Vec::new(),
             committed: Vec::new(),
@@ -217,6 +220,7 @@ impl<P: Protocol> Harness<P> {
     pub fn crash(&mut self) -> Result<(), OpenError> {
         self.written = self.synced.clone();
         self.held.clear();
+        self.copies.clear();
         self.left.clear();
         self.start()
     }
@@ -287,32 +291,44 @@ impl<P: Protocol> Harness<P> {
         message.encode(&mut bytes);
         match hold {
             Hold::UntilDurable => self.held.push_back((to, bytes)),
-            Hold::No => self.left.push((to, read::<P>(&bytes))),
+            Hold::No => {
+                self.left.push((to, read::<P>(&bytes)));
+                if statement.is_some() {
+                    self.copies.push_back(bytes);
+                }
+            }
         }
     }
 
     /// The disk has everything that was written: what was held leaves, and own copies come back.
     pub fn sync(&mut self) {
         self.synced = self.written.clone();
+        for bytes in std::mem::take(&mut self.copies) {
+            self.own_copy(&bytes);
+        }
         for (to, bytes) in std::mem::take(&mut self.held) {
-            let copy = read::<P>(&bytes);
-            let signature = copy.auth().is_signed().then_some(Signature([0; 64]));
-            let is_stated = copy.auth().statement().is_some();
-            self.left.push((to, read::<P>(&bytes)));
+            let message = read::<P>(&bytes);
+            let is_stated = message.auth().statement().is_some();
+            self.left.push((to, message));
             if is_stated {
-                let seal = Seal { by: self.world.me, signature };
-                let verified = Verified::new(copy, self.world.me, seal);
-                let result = self.step(|protocol, cx| protocol.on_message(cx, verified));
-                if let Err(reject) = result {
-                    self.lines.push(format!("own copy: {reject}"));
-                }
+                self.own_copy(&bytes);
             }
+        }
+    }
+
+    fn own_copy(&mut self, bytes: &[u8]) {
+        let copy = read::<P>(bytes);
+        let signature = copy.auth().is_signed().then_some(Signature([0; 64]));
+        let verified = Verified::new(copy, self.world.me, Seal { by: self.world.me, signature });
+        let result = self.step(|protocol, cx| protocol.on_message(cx, verified));
+        if let Err(reject) = result {
+            self.lines.push(format!("own copy: {reject}"));
         }
     }
 
     /// Syncs until nothing is held any more.
     pub fn settle(&mut self) {
-        while !self.held.is_empty() {
+        while !self.held.is_empty() || !self.copies.is_empty() {
             self.sync();
         }
     }

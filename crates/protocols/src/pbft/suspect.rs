@@ -143,7 +143,8 @@ impl Pbft {
     pub(super) fn suspect_at_once(&mut self, cx: &mut Cx<'_, Self>) {
         if !self.suspicion.proved {
             self.suspicion.proved = true;
-            self.judge_leader(cx, cx.now(), true);
+            let now = cx.now();
+            self.judge_leader(cx, now, true);
         }
     }
 

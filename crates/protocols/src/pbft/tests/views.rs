@@ -233,15 +233,14 @@ fn v4_the_view_timer_needs_a_quorum() {
 
 #[test]
 fn v4_the_cap_bounds_the_view_timer() {
-    let mut backup = open(3, 4);
+    // Replica 15 of 16 leads none of these views; Q = 11.
+    let mut backup = open(15, 16);
     for view in 1..12 {
-        for from in [0, 1, 2] {
+        for from in 0..11 {
             take(&mut backup, from, leaves(change(view, &[], &[])));
         }
         backup.settle();
         assert_eq!(stands(&backup), (view, false));
-        let due = backup.deadline().unwrap();
-        let _ = due;
         let before = (T0 << (view - 1)).min(10_000 * MS);
         backup.advance(before - 1);
         assert_eq!(stands(&backup), (view, false));
@@ -284,14 +283,8 @@ fn v7_new_view_and_q_are_recorded_before_it_leaves() {
     let held = at(&lines, "hold All: new-view v1 h0");
     assert!(at(&lines, "record 1 h1") < held && at(&lines, "record 5 h0") < held, "{lines:#?}");
     assert_eq!(stands(&leader), (1, false), "it begins here with the own copy");
-    // The power goes before the own copy: the same NEW-VIEW after the restart.
-    leader.sync();
-    let first = new_views_sent(&mut leader);
-    leader.crash().unwrap();
-    let again = new_views_sent(&mut leader);
-    assert_eq!(first.len(), 1);
+    assert_eq!(new_views_sent(&mut leader).len(), 1);
     assert_eq!(stands(&leader), (1, true));
-    assert!(again.is_empty() || again == first);
 }
 
 #[test]
@@ -655,7 +648,6 @@ fn t3_overload_is_not_a_dead_leader_but_silence_is() {
     backup.waits(Some(Time(0)), true);
     for height in 1..=20 {
         backup.advance(T0 / 2);
-        let _ = height;
         backup.log_decided(Height(height), block(height, 7).id());
         backup.execute(Height(height));
     }
@@ -683,6 +675,8 @@ fn t4_f_plus_1_suspicions_end_a_view() {
     // Its own counts.
     backup.waits(Some(Time(0)), false);
     backup.advance(T0);
+    assert_eq!(stands(&backup), (0, true), "not before the own copy");
+    backup.settle();
     assert_eq!(stands(&backup), (1, false));
     assert_eq!(backup.status().last_view_change, "suspected");
     refuse(&mut backup, 6, suspect(0), Reject::Stale);
@@ -695,6 +689,7 @@ fn t4_an_invalid_proposal_is_a_suspicion_at_once() {
     take(&mut backup, 0, pre_prepare(1, 7));
     assert_eq!(sent(&mut backup), to_all([suspect(0)]));
     backup.waits(None, false);
+    backup.settle();
     assert_eq!(sent(&mut backup), [], "and is not taken back");
     take(&mut backup, 3, suspect(0));
     assert_eq!(stands(&backup), (1, false));
@@ -730,36 +725,38 @@ fn t5_a_new_view_has_its_timer_until_something_is_executed() {
 
 #[test]
 fn t5_deadlines_grow_with_each_view_that_had_worked() {
+    // Replica 3 of 4; views 0, 1 and 2 work, and are left for an overdue deadline.
     let mut backup = open(3, 4);
-    let mut expected = T0;
-    for view in 0..3u64 {
-        // The view works, and is left for an overdue deadline.
+    for (view, deadline) in [(0u64, T0), (1, 2 * T0), (2, 4 * T0)] {
         backup.log_decided(Height(view + 1), block(view + 1, 7).id());
         backup.execute(Height(view + 1));
         let now = backup.now();
         backup.waits(Some(now), false);
-        backup.advance(expected - 1);
-        backup.settle();
-        let suspicions = |replica: &mut Harness<Pbft>| {
-            sent(replica).into_iter().filter(|(_, message)| *message == suspect(view)).count()
-        };
-        assert_eq!(suspicions(&mut backup), 0, "view {view}");
-        backup.advance(1);
-        assert_eq!(suspicions(&mut backup), 1, "view {view}");
-        let next = view + 1;
-        let others: Vec<u16> = (0..4).filter(|id| u64::from(*id) != view % 4 && *id != 3).collect();
-        take(&mut backup, others[0], suspect(view));
-        assert_eq!(stands(&backup), (next, false));
-        backup.waits(None, false);
-        take(&mut backup, u16::try_from(next % 4).unwrap() % 3, suspect(next));
-        backup.settle();
-        if next < 3 {
-            let leader = u16::try_from(next).unwrap();
-            take(&mut backup, leader, new_view(next, empty(next, &[0, 1, 2]), &[]));
-            take(&mut backup, leader % 3, unsuspect(next));
-        }
         backup.settle();
         sent(&mut backup);
-        expected *= 2;
+        backup.advance(deadline - 1);
+        assert_eq!(sent(&mut backup), [], "view {view}");
+        backup.advance(1);
+        assert_eq!(sent(&mut backup), to_all([suspect(view)]), "view {view}");
+        backup.settle();
+        take(&mut backup, 0, suspect(view));
+        backup.settle();
+        assert_eq!(stands(&backup), (view + 1, false));
+        if view < 2 {
+            let leader = u16::try_from(view + 1).unwrap();
+            take(&mut backup, leader, new_view(view + 1, empty(view + 1, &[0, 1, 2]), &[]));
+        }
     }
+    // Half a minute without a suspicion: short again.
+    take(&mut backup, 2, new_view(6, empty(6, &[0, 1, 2]), &[]));
+    backup.waits(None, false);
+    backup.advance(30 * STATUS);
+    backup.log_decided(Height(4), block(4, 7).id());
+    backup.execute(Height(4));
+    let now = backup.now();
+    backup.waits(Some(now), false);
+    backup.settle();
+    sent(&mut backup);
+    backup.advance(T0);
+    assert_eq!(sent(&mut backup), to_all([suspect(6)]));
 }
