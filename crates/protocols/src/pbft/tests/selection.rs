@@ -134,7 +134,7 @@ impl History {
     }
 
     fn liar(&mut self, view: u64) -> ViewChange {
-        let mut entry = |rng: &mut Rng| (1, id(rng.below(4)), rng.below(view));
+        let entry = |rng: &mut Rng| (1, id(rng.below(4)), rng.below(view));
         let p: Vec<_> = if self.rng.chance(700_000) { vec![entry(&mut self.rng)] } else { vec![] };
         let mut q = BTreeMap::new();
         for _ in 0..self.rng.below(4) {
