@@ -182,7 +182,7 @@ impl<P: Protocol> Cluster<P> {
         let alarms = self.at(id).alarms();
         assert!(alarms.is_empty(), "replica {id}: {alarms:?}");
         while let Some((height, block)) = self.next_to_execute(id) {
-            self.kept.insert(block.id(), block);
+            self.kept.extend(block.map(|block| (block.id(), block)));
             self.at(id).execute(height);
             if let Some(executed) = self.executed.get_mut(id.index()) {
                 *executed = height;
@@ -195,11 +195,14 @@ impl<P: Protocol> Cluster<P> {
         count
     }
 
-    fn next_to_execute(&mut self, id: ReplicaId) -> Option<(Height, Block)> {
+    fn next_to_execute(&mut self, id: ReplicaId) -> Option<(Height, Option<Block>)> {
         let height = self.executed.get(id.index())?.next();
         let decided = *self.decided.get(id.index())?.get(&height)?;
+        if decided == BlockId::null(height) {
+            return Some((height, None));
+        }
         let block = self.at(id).block(decided).cloned().or_else(|| self.kept.get(&decided).cloned())?;
-        Some((height, block))
+        Some((height, Some(block)))
     }
 
     /// What the host does for a laggard (`Decided`): heights that others have settled by a checkpoint, and of

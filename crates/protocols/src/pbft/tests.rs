@@ -1,6 +1,7 @@
 //! One test for each rule of the module's table, named after it, and the codec.
 
 mod codec;
+mod liveness;
 mod recovery;
 mod rules;
 mod selection;
