@@ -63,11 +63,13 @@
 //! | V11 | §4.4 | X is voted on again, executed or not, and executed once | `new_view::adopt` | `v11_*` |
 //! | V12 | | missing blocks of X come from the leader and from who claims to have accepted them | `new_view::want_from_claimants` | `v11_what_is_taken_over_is_voted_on_again` |
 //! | V13 | | whoever is behind is shown what let this replica into its view | `evidence` | `v13_*` |
+//! | V14 | | a few proposals of a view that has not begun wait for it | `normal::keep_early` | `v14_*` |
 //! | T1 | §4.5.2 | timers follow what waits | `suspect::watch_leader` | `t2_*`, `t5_*` |
 //! | T2 | | an overdue bundle raises SUSPECT, which is said again and taken back | `suspect::judge_leader` | `t2_*` |
 //! | T3 | | overload is not a dead leader | `suspect::judge_leader` | `t3_*` |
 //! | T4 | | f + 1 SUSPECTs of one view end it | `suspect::on_suspect` | `t4_*` |
 //! | T5 | §4.5.2 | from the beginning of a view to its first execution only the view timer runs; then timers are short again | `suspect::note_execution` | `t5_*` |
+//! | T7 | | a replica that lags behind is patient, not for ever | `suspect::is_behind` | `t7_*` |
 //! | T6 | §4.5.2 | a view timer that expires ends the view | `suspect::on_view_timer` | `v4_*`, `t5_*` |
 //!
 //! ## Invariants
@@ -134,7 +136,7 @@ use quorate_consensus::{
     Alarm, CheckpointProof, Cx, Healed, LinkEvent, Model, Note, OpenError, Past, Protocol, Ready, Reject, Seal,
     Signed, Spec, Status, Verified, Window,
 };
-use quorate_types::{BlockId, Committee, Floors, Height, ProtocolId, ReplicaId, Time, View, quorum};
+use quorate_types::{Block, BlockId, Committee, Floors, Height, ProtocolId, ReplicaId, Time, View, quorum};
 use std::collections::BTreeMap;
 use suspect::Suspicion;
 use view_change::Changes;
@@ -223,6 +225,8 @@ pub struct Pbft {
     own_change: Option<Box<ViewChange>>,
     own_new_view: Option<Box<NewView>>,
     changes: Changes,
+    /// Proposals of the view that is to come, or of the one after this.
+    early: Vec<(View, Block)>,
     suspicion: Suspicion,
     last_view_change: &'static str,
     /// K.
@@ -246,6 +250,8 @@ pub struct Pbft {
     instances: BTreeMap<Height, Instance>,
     /// The lowest view that P or Q names, as of the last stable checkpoint.
     low_view: View,
+    /// What each peer says it has executed.
+    heights: BTreeMap<ReplicaId, Height>,
     /// When a STATUS of each peer was answered last.
     answered: BTreeMap<ReplicaId, Time>,
 }
@@ -286,6 +292,7 @@ impl Protocol for Pbft {
             own_change: None,
             own_new_view: None,
             changes: Changes::default(),
+            early: Vec::new(),
             suspicion: Suspicion::new(cx.now()),
             last_view_change: "",
             checkpoint_every: past.checkpoint_every,
@@ -299,6 +306,7 @@ impl Protocol for Pbft {
             next: stable.next(),
             instances: BTreeMap::new(),
             low_view: View::ZERO,
+            heights: BTreeMap::new(),
             answered: BTreeMap::new(),
         };
         pbft.restore(past.records);

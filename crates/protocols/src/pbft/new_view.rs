@@ -122,6 +122,7 @@ impl Pbft {
         self.move_to(cx, view, true, why, Evidence::NewView(Box::new(new)));
         self.note(cx, noted::NEW_VIEW, selected.max());
         cx.timers().cancel(Timer::Resend);
+        self.begin_watch(cx.now());
         if selected.min > self.stable
             && let Evidence::NewView(new) = &self.evidence
         {
@@ -136,6 +137,7 @@ impl Pbft {
         self.next = selected.max().next();
         self.taken_over = Some(TakenOver { selected });
         self.adopt(cx);
+        self.take_early(cx);
         self.watch_leader(cx);
         self.tell_soon(cx);
         self.try_propose(cx);

@@ -8,6 +8,9 @@ use super::{Pbft, PbftMessage, VIEWS_AHEAD, Vote, noted};
 use quorate_consensus::{Alarm, Basis, Commit, Cx, PayloadRef, Ready, Reject, To};
 use quorate_types::{Block, BlockId, Digest, Height, ReplicaId, View};
 
+/// Proposals of one view that has not begun which wait for it.
+const EARLY_MAX: usize = 64;
+
 impl Pbft {
     /// The leader proposes while a place in the pipeline is free and clients want something.
     pub(super) fn try_propose(&mut self, cx: &mut Cx<'_, Self>) {
@@ -70,11 +73,9 @@ impl Pbft {
     ) -> Result<(), Reject> {
         let height = block.height;
         self.check_window(height)?;
+        self.keep_early(cx, by, view, &block)?;
         self.check_current(view)?;
-        // §8: between the views nothing is voted on, and what the view took over is proposed by its NEW-VIEW.
-        if !self.normal {
-            return Err(Reject::NotNow("view_change"));
-        }
+        // §8: what the view took over is proposed by its NEW-VIEW.
         if height <= self.last_taken_over() {
             return Err(Reject::Stale);
         }
@@ -111,6 +112,39 @@ impl Pbft {
             None => cx.want(id, by), // Nothing is parked: answered by `on_ready`.
         }
         Ok(())
+    }
+
+    /// V14. §8: between the views nothing is voted on. What the leader of the view to come proposes may overtake its
+    /// NEW-VIEW; a few such proposals wait for it.
+    fn keep_early(
+        &mut self,
+        cx: &Cx<'_, Self>,
+        by: ReplicaId,
+        view: View,
+        block: &Block,
+    ) -> Result<(), Reject> {
+        let is_next = view == self.view.next() || (view == self.view && !self.normal);
+        if !is_next {
+            return Ok(());
+        }
+        let kept = self.early.iter().filter(|(early, _)| *early == view).count();
+        if by == cx.committee().rotate(view.0) && kept < EARLY_MAX {
+            self.early.push((view, block.clone()));
+        }
+        Err(Reject::Early)
+    }
+
+    /// The view begins here: what its leader has proposed in advance counts.
+    pub(super) fn take_early(&mut self, cx: &mut Cx<'_, Self>) {
+        let (view, leader) = (self.view, self.leader);
+        for (early, block) in std::mem::take(&mut self.early) {
+            if early == view {
+                // Refused like any other that does not fit.
+                let _: Result<(), Reject> = self.on_pre_prepare(cx, leader, view, block);
+            } else if early > view {
+                self.early.push((early, block));
+            }
+        }
     }
 
     /// The current view is the only one in which anything is accepted.

@@ -137,14 +137,18 @@ impl Pbft {
     }
 
     fn send_status(&self, cx: &mut Cx<'_, Self>) {
-        let standing = Standing {
+        let standing = self.standing(cx);
+        cx.send_unheld(To::All, PbftMessage::Status(standing));
+    }
+
+    fn standing(&self, cx: &Cx<'_, Self>) -> Standing {
+        Standing {
             view: self.view,
             normal: self.normal,
             stable: self.stable,
             executed: self.executed,
             missing: self.missing(cx),
-        };
-        cx.send_unheld(To::All, PbftMessage::Status(standing));
+        }
     }
 
     /// What this replica lacks to decide heights that have been undecided for a while.
@@ -189,6 +193,7 @@ impl Pbft {
         if by == cx.me() {
             return Err(Reject::WrongSender);
         }
+        self.heights.insert(by, standing.executed);
         // What the peer has executed or lacks exists. Lies about it cost a longer STATUS, bounded by the window.
         let lacked = standing.missing.iter().map(|missing| missing.height);
         let top = lacked.chain([standing.executed]).max().unwrap_or_default();
@@ -199,7 +204,9 @@ impl Pbft {
             self.tell_soon(cx);
         }
         let owes_entry = self.owes_entry(standing);
-        if standing.missing.is_empty() && !owes_entry {
+        // Whoever lags far behind hears how far others are, or it would blame its leader for what waits (T7).
+        let lags = self.executed.since(standing.executed) > self.params.blocks_in_flight;
+        if standing.missing.is_empty() && !owes_entry && !lags {
             return Ok(());
         }
         // One answer to a peer in half a period, each bounded by the length of the list.
@@ -209,6 +216,10 @@ impl Pbft {
             return Err(Reject::NotNow("status_too_soon"));
         }
         self.answered.insert(by, now);
+        if owes_entry || lags {
+            let standing = self.standing(cx);
+            cx.send_unheld(To::One(by), PbftMessage::Status(standing));
+        }
         if owes_entry {
             self.send_entry(cx, by);
         }

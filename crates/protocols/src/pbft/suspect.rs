@@ -24,6 +24,8 @@ pub(super) struct Suspicion {
     proved: bool,
     /// From when deadlines count in this view; `None` from its entry to its first execution.
     deadlines_from: Option<Time>,
+    /// When this replica came into the view.
+    entered: Time,
     /// Whether something fresh was executed in this view.
     worked: bool,
     /// When something was decided or executed last.
@@ -54,7 +56,8 @@ impl Suspicion {
     }
 
     /// Forgets all of the old view.
-    fn clear(&mut self, view: View) {
+    fn clear(&mut self, now: Time, view: View) {
+        self.entered = now;
         self.stands = false;
         self.proved = false;
         self.worked = false;
@@ -72,6 +75,16 @@ impl Pbft {
     /// `Tv(k)`.
     fn view_timeout(&self) -> u64 {
         backed_off(self.params.t0_ms, self.suspicion.changes.saturating_sub(1), self.params.cap_ms)
+    }
+
+    /// T7. Whether this replica lags behind the others: then that a bundle waits says little about the leader, because
+    /// it may have been executed elsewhere. f + 1 have said that they are further, or the NEW-VIEW has shown it.
+    fn is_behind(&self, cx: &Cx<'_, Self>) -> bool {
+        let mut heights: Vec<Height> = self.heights.values().copied().collect();
+        heights.sort_unstable_by(|a, b| b.cmp(a));
+        let vouched = heights.get(cx.committee().f).copied().unwrap_or_default();
+        let shown = self.taken_over.as_ref().map_or(Height::ZERO, |taken| taken.selected.min);
+        vouched.max(shown) > self.executed
     }
 
     /// T1. Clients wait, or no longer: deadlines and the view timer follow.
@@ -108,7 +121,9 @@ impl Pbft {
             return;
         }
         let pending = cx.pending();
-        let timeout = self.request_timeout();
+        // T7. Not for ever: what the others have executed may be out of reach until the view changes.
+        let patience = self.params.cap_ms.saturating_mul(MS);
+        let timeout = if self.is_behind(cx) { patience } else { self.request_timeout() };
         let deadline = pending.oldest.map(|oldest| {
             let deadline = oldest.max(from).plus(timeout);
             // T3. Overload is not a dead leader: as long as heights are decided or executed, the age of a bundle
@@ -203,13 +218,18 @@ impl Pbft {
         self.suspicion.progress = now;
     }
 
+    /// The view begins here.
+    pub(super) fn begin_watch(&mut self, now: Time) {
+        self.suspicion.entered = now;
+    }
+
     /// The view is left. A view that had worked and is left for an overdue deadline makes deadlines longer.
     pub(super) fn leave_view(&mut self, cx: &mut Cx<'_, Self>, next: View) {
         if self.normal && self.suspicion.stands && self.suspicion.worked {
             self.suspicion.strikes = self.suspicion.strikes.saturating_add(1);
         }
         self.suspicion.changes = self.suspicion.changes.saturating_add(1);
-        self.suspicion.clear(next);
+        self.suspicion.clear(cx.now(), next);
         cx.timers().cancel(Timer::Request);
         cx.timers().cancel(Timer::View);
     }
@@ -219,6 +239,10 @@ impl Pbft {
         let evidence = if self.normal {
             if cx.pending().oldest.is_none() {
                 return; // Nobody waits any more.
+            }
+            let patience = self.suspicion.entered.plus(self.params.cap_ms.saturating_mul(MS));
+            if self.is_behind(cx) && cx.now() < patience {
+                return cx.timers().set(Timer::View, patience); // T7
             }
             self.evidence.clone()
         } else {

@@ -141,6 +141,7 @@ impl Pbft {
         self.taken_over = None;
         self.low_view = self.lowest_view();
         self.changes.move_to(view);
+        self.early.retain(|(early, _)| *early >= view);
         let evidence = self.evidence.clone();
         cx.record(&PbftRecord::Entered { view, normal, evidence });
     }

@@ -157,7 +157,57 @@ fn v1_no_vote_in_a_view_that_has_not_begun() {
     sent(&mut backup);
     let proposal = Block { view: View(1), proposer: ReplicaId(1), ..block(1, 7) };
     let message = PbftMessage::PrePrepare { view: View(1), block: proposal };
-    refuse(&mut backup, 1, message, Reject::NotNow("view_change"));
+    refuse(&mut backup, 1, message, Reject::Early);
+}
+
+#[test]
+fn v14_proposals_may_overtake_their_new_view() {
+    let mut backup = open(2, 4);
+    let proposal = |height, from: u16| {
+        let block = Block { view: View(1), proposer: ReplicaId(from), ..block(height, 7) };
+        PbftMessage::PrePrepare { view: View(1), block }
+    };
+    for height in 1..=16 {
+        for _ in 0..10 {
+            refuse(&mut backup, 1, proposal(height, 1), Reject::Early);
+            refuse(&mut backup, 3, proposal(height, 3), Reject::Early);
+        }
+    }
+    assert_eq!(backup.protocol().early.len(), 64, "of the leader alone, and not more");
+    take(&mut backup, 1, new_view(1, empty(1, &[0, 1, 3]), &[]));
+    backup.settle();
+    let prepared: Vec<_> = sent(&mut backup).into_iter().map(|(_, message)| message).collect();
+    assert_eq!(prepared.len(), 7, "{prepared:?}");
+    assert!(backup.protocol().early.is_empty());
+}
+
+#[test]
+fn t7_whoever_lags_is_patient_for_a_while() {
+    let mut backup = open(2, 4);
+    take(&mut backup, 1, new_view(1, empty(1, &[0, 1, 3]), &[]));
+    let ahead = || {
+        PbftMessage::Status(Standing {
+            view: View(1),
+            normal: true,
+            stable: Height::ZERO,
+            executed: Height(5),
+            missing: Vec::new(),
+        })
+    };
+    backup.waits(Some(Time(0)), false);
+    take(&mut backup, 3, ahead());
+    take(&mut backup, 1, ahead());
+    backup.advance(10_000 * MS - 1);
+    assert_eq!(stands(&backup), (1, true), "f + 1 have executed more");
+    backup.advance(1);
+    assert_eq!(stands(&backup), (2, false), "C is the end of it");
+    // One alone says nothing.
+    let mut other = open(2, 4);
+    take(&mut other, 1, new_view(1, empty(1, &[0, 1, 3]), &[]));
+    other.waits(Some(Time(0)), false);
+    take(&mut other, 3, ahead());
+    other.advance(T0);
+    assert_eq!(stands(&other), (2, false));
 }
 
 #[test]
