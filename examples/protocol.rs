@@ -14,8 +14,8 @@
 
 use quorate_consensus::parts::tally::{Tally, Vote as Counted};
 use quorate_consensus::{
-    Auth, Basis, CheckpointProof, Commit, Cx, Entry, Healed, LinkEvent, Message, Model, OpenError, Past, Place,
-    Protocol, Ready, Record, RecordKey, Reject, Spec, Status, To, Verified, Window,
+    Auth, Basis, CheckpointProof, Commit, Cx, Entry, Healed, LinkEvent, Message, Model, OpenError, Past,
+    Place, Protocol, Ready, Record, RecordKey, Reject, Spec, Status, To, Verified, Window,
 };
 use quorate_sim::{BadSettings, Transport, seed};
 use quorate_types::{

@@ -57,8 +57,8 @@ pub use record::StoodBy;
 
 use quorate_consensus::parts::tally::{Tally, Vote};
 use quorate_consensus::{
-    Basis, CheckpointProof, Commit, Cx, Healed, Model, OpenError, Past, Protocol, Ready, Reject, Spec, Status, To,
-    Verified, Window,
+    Basis, CheckpointProof, Commit, Cx, Healed, Model, OpenError, Past, Protocol, Ready, Reject, Spec,
+    Status, To, Verified, Window,
 };
 use quorate_types::{
     Block, BlockId, Committee, Digest, Floors, Height, ProtocolId, ReplicaId, Time, View, quorum,

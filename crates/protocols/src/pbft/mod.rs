@@ -133,8 +133,8 @@ pub use view_message::{Entry, Evidence, NewView, ViewChange};
 
 use new_view::TakenOver;
 use quorate_consensus::{
-    Alarm, CheckpointProof, Cx, Healed, LinkEvent, Model, Note, OpenError, Past, Protocol, Ready, Reject, Seal,
-    Signed, Spec, Status, Verified, Window,
+    Alarm, CheckpointProof, Cx, Healed, LinkEvent, Model, Note, OpenError, Past, Protocol, Ready, Reject,
+    Seal, Signed, Spec, Status, Verified, Window,
 };
 use quorate_types::{Block, BlockId, Committee, Floors, Height, ProtocolId, ReplicaId, Time, View, quorum};
 use std::collections::BTreeMap;

@@ -56,11 +56,7 @@ impl Pbft {
         cx.send(To::All, PbftMessage::NewView(Box::new(new)));
     }
 
-    pub(super) fn on_new_view(
-        &mut self,
-        cx: &mut Cx<'_, Self>,
-        new: Signed<NewView>,
-    ) -> Result<(), Reject> {
+    pub(super) fn on_new_view(&mut self, cx: &mut Cx<'_, Self>, new: Signed<NewView>) -> Result<(), Reject> {
         let view = new.body.view;
         if view < self.view {
             return Err(Reject::Stale);

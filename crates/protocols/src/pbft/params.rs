@@ -48,7 +48,10 @@ impl PbftParams {
         ];
         for (name, value, low, high) in ranges {
             if !(low..=high).contains(&value) {
-                return Err(OpenError::Params { name: name.to_owned(), expected: format!("{low} to {high}") });
+                return Err(OpenError::Params {
+                    name: name.to_owned(),
+                    expected: format!("{low} to {high}"),
+                });
             }
         }
         Ok(())

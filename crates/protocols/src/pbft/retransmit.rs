@@ -32,7 +32,8 @@ impl Pbft {
         self.stalled = self.known;
         for (height, instance) in &mut self.instances {
             // What the view took over is not proposed once more: its NEW-VIEW stands for it.
-            let Some(block) = instance.pre_prepared_in(view).filter(|_| normal && *height > taken_over) else {
+            let Some(block) = instance.pre_prepared_in(view).filter(|_| normal && *height > taken_over)
+            else {
                 continue;
             };
             if !is_leader {

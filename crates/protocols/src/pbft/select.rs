@@ -82,8 +82,7 @@ fn a1(set: &[&ViewChange], height: Height, view: View, block: BlockId, sizes: Si
 
 /// A2: one honest replica at least has accepted it in this view or later: it was proposed, and its body exists.
 fn a2(set: &[&ViewChange], height: Height, view: View, block: BlockId, sizes: Sizes) -> bool {
-    let accepted = |change: &&&ViewChange| {
-        change.pre_prepared_at(height, block).is_some_and(|entry| entry.view >= view)
-    };
+    let accepted =
+        |change: &&&ViewChange| change.pre_prepared_at(height, block).is_some_and(|entry| entry.view >= view);
     set.iter().filter(accepted).count() >= sizes.weak
 }

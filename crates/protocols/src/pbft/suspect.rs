@@ -7,7 +7,7 @@
 
 use super::{Evidence, MS, Pbft, PbftMessage, Timer, reason};
 use quorate_consensus::{Cx, Reject, To};
-use quorate_types::{Height, ReplicaId, Time, View};
+use quorate_types::{Height, ReplicaId, ReplicaSet, Time, View};
 use std::collections::BTreeMap;
 
 /// Time without an own SUSPECT after which deadlines are short again.
@@ -51,8 +51,8 @@ impl Suspicion {
         Self { deadlines_from: Some(now), progress: now, last_time: now, ..Self::default() }
     }
 
-    fn count(&self, view: View) -> usize {
-        self.others.values().filter(|suspected| **suspected == view).count()
+    fn of(&self, view: View) -> ReplicaSet {
+        self.others.iter().filter(|(_, suspected)| **suspected == view).map(|(by, _)| *by).collect()
     }
 
     /// Forgets all of the old view.
@@ -189,7 +189,14 @@ impl Pbft {
 
     /// Only out of a view that has begun here: its NEW-VIEW is what lets this replica, and whoever is behind, go on.
     pub(super) fn check_suspects(&mut self, cx: &mut Cx<'_, Self>) {
-        if self.normal && self.suspicion.count(self.view) >= cx.committee().weak() {
+        if !self.normal {
+            return;
+        }
+        // T4. Whoever has left the view suspects its leader for good. Its SUSPECT may have been lost, and it will never
+        // say it again: without this, f who have left and one who waits could be f + 1 who never meet.
+        let suspects = self.suspicion.of(self.view).iter().chain(self.changes.beyond(self.view));
+        let suspects: ReplicaSet = suspects.collect();
+        if suspects.len() >= cx.committee().weak() {
             let evidence = self.evidence.clone();
             self.start_view_change(cx, self.view.next(), reason::SUSPECTED, evidence);
         }

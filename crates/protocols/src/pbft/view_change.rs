@@ -79,6 +79,15 @@ impl Changes {
         self.of.values().filter(|kept| kept.highest.body.view >= view).count()
     }
 
+    /// Who has left this view for a later one.
+    pub(super) fn beyond(&self, view: View) -> impl Iterator<Item = ReplicaId> {
+        self.of
+            .values()
+            .map(|kept| &kept.highest)
+            .filter(move |change| change.body.view > view)
+            .map(|change| change.by)
+    }
+
     /// Up to `most` for this view or later ones, of distinct senders, in the order of their ids.
     pub(super) fn of_at_least(&self, view: View, most: usize) -> Vec<Signed<ViewChange>> {
         let later = self.of.values().filter(|kept| kept.highest.body.view >= view);
@@ -211,6 +220,7 @@ impl Pbft {
             Arrival::Useless => return Err(Reject::Stale),
         }
         self.check_join(cx);
+        self.check_suspects(cx);
         self.arm_when_quorum_left(cx);
         self.try_new_view(cx);
         Ok(())

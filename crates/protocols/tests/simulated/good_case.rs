@@ -4,7 +4,7 @@ use crate::support::{
     DELAY_NS, TRANSPORTS, ask, begin, constant, drop_frames, go, incr, latency, pbft, put, r, sent, settle,
     wait_for, world, world_of,
 };
-use quorate_protocols::pbft::{COMMIT, PRE_PREPARE, PREPARE};
+use quorate_protocols::pbft::{COMMIT, ENTRY, NEW_VIEW, PRE_PREPARE, PREPARE, VIEW_CHANGE};
 use quorate_sim::{Costs, KvResult, Op, Settings, World, ms, secs};
 use quorate_types::{Height, Kind, Time};
 use std::cell::RefCell;
@@ -160,7 +160,9 @@ fn s17_two_withheld_checkpoints_fill_the_window() {
         let checkpoint = Kind::new("host.checkpoint");
         let proof = Kind::new("host.proof");
         drop_frames(&mut world, move |frame| {
-            let withheld = frame.content.kind == checkpoint || frame.content.kind == proof;
+            // A view change shows the proof as well.
+            let shows = [checkpoint, proof, VIEW_CHANGE, NEW_VIEW, ENTRY];
+            let withheld = shows.contains(&frame.content.kind);
             withheld && frame.from <= r(1)
         });
         let mut ids = Vec::new();

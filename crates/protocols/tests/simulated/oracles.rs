@@ -2,7 +2,7 @@
 
 use crate::support::{ask, begin, go, incr, put, r, world};
 use quorate_consensus::Message as _;
-use quorate_protocols::pbft::{PREPARE, PbftMessage, Vote};
+use quorate_protocols::pbft::{PREPARE, PbftMessage, SUSPECT, Vote};
 use quorate_sim::{Bytes, Failure, KvOp, KvResult, OpId, Oracle, Survives, Verdict, World, ms, secs};
 use quorate_types::codec::Wire as _;
 use quorate_types::{BlockId, Digest, ReplicaId};
@@ -123,8 +123,11 @@ fn same_slot_notices_what_a_rolled_back_disk_forgot() {
     ask(&mut world, 0, put("k", 1));
     go(world.run_for(secs(1)), &world);
     let old = world.image(r(0)).unwrap();
-    // The leader proposes, everybody hears it, and nothing comes of it.
-    world.hook(|_, frame| if frame.content.kind == PREPARE { Verdict::Drop } else { Verdict::Pass });
+    // The leader proposes, everybody hears it, nothing comes of it, and nobody hears complaints.
+    world.hook(|_, frame| {
+        let lost = [PREPARE, SUSPECT].contains(&frame.content.kind);
+        if lost { Verdict::Drop } else { Verdict::Pass }
+    });
     world.submit(0, &[put("k", 2)]);
     go(world.run_for(ms(100)), &world);
     world.crash(r(0), Survives::Everything);
@@ -183,11 +186,11 @@ fn held_notices_a_promise_that_was_never_written() {
 }
 
 #[test]
-fn liveness_notices_a_silent_leader() {
+fn liveness_notices_more_silent_replicas_than_a_protocol_tolerates() {
     let mut world = world(68, |_| {});
     begin(&mut world);
     let height = world.height();
-    world.hook(|_, frame| if frame.from == r(0) { Verdict::Drop } else { Verdict::Pass });
+    world.hook(|_, frame| if frame.from <= r(1) { Verdict::Drop } else { Verdict::Pass });
     world.submit(1, &[incr("n")]);
     let result = world.run_while("something is executed", secs(30), |world| world.height() == height);
     assert_eq!(found(result), Some(Oracle::Liveness));

@@ -1,6 +1,8 @@
 //! The leader dies, lies or is slow.
 
-use crate::support::{TRANSPORTS, ask, begin, drop_frames, go, incr, latency, put, r, settle, wait_for, world};
+use crate::support::{
+    TRANSPORTS, ask, begin, drop_frames, go, incr, latency, put, r, settle, wait_for, world,
+};
 use quorate_consensus::Message as _;
 use quorate_protocols::pbft::{COMMIT, NEW_VIEW, PRE_PREPARE, PREPARE, PbftMessage};
 use quorate_sim::{
@@ -30,8 +32,12 @@ enum Silent {
 /// anywhere keeps its block (the oracles see to it), and nothing is executed twice.
 #[test]
 fn s03_the_leader_crashes() {
-    let points =
-        [Silent::BeforePrePrepare, Silent::AfterPrePrepareToOne, Silent::AfterPrepares, Silent::AfterOneCommit];
+    let points = [
+        Silent::BeforePrePrepare,
+        Silent::AfterPrePrepareToOne,
+        Silent::AfterPrepares,
+        Silent::AfterOneCommit,
+    ];
     for transport in TRANSPORTS {
         for (seed, point) in points.into_iter().enumerate() {
             let mut world = world(200 + seed as u64, |settings| settings.transport = transport);
@@ -180,7 +186,6 @@ fn s09_two_faulty_leaders_in_a_row() {
         });
         begin(&mut world);
         settle(&mut world);
-        if std::env::var("TRACE").is_ok() { world.trace().read_along(|line| eprintln!("{line}")); }
         drop_frames(&mut world, |frame| frame.from <= r(1));
         let ids = world.submit(0, &[incr("n"), incr("n")]);
         wait_for(&mut world, &ids, VIEW_CHANGE_NS + 3 * ms(160));
@@ -200,7 +205,11 @@ fn s16_a_slow_leader_is_replaced() {
     begin(&mut world);
     settle(&mut world);
     world.hook(|_, frame| {
-        if frame.from == r(0) && frame.content.kind == PRE_PREPARE { Verdict::Delay(ms(170)) } else { Verdict::Pass }
+        if frame.from == r(0) && frame.content.kind == PRE_PREPARE {
+            Verdict::Delay(ms(170))
+        } else {
+            Verdict::Pass
+        }
     });
     for value in 0..10 {
         ask(&mut world, value % 4, put("k", value));

@@ -390,11 +390,23 @@ fn v8_a_new_view_must_be_right() {
         (new_view(1, with_height_1(1)[..2].to_vec(), &good), "too few view changes"),
         (new_view(1, with_height_1(2), &good), "view change for another view"),
         (
-            new_view(1, vec![by(0, change(1, &[], &[])), by(2, change(1, &[], &[])), by(9, change(1, &[], &[]))], &[]),
+            new_view(
+                1,
+                vec![by(0, change(1, &[], &[])), by(2, change(1, &[], &[])), by(9, change(1, &[], &[]))],
+                &[],
+            ),
             "view change for another view",
         ),
         (
-            new_view(1, vec![by(0, change(1, &[], &[])), by(2, change(1, &[(1, id(1), 1)], &[])), by(3, change(1, &[], &[]))], &[]),
+            new_view(
+                1,
+                vec![
+                    by(0, change(1, &[], &[])),
+                    by(2, change(1, &[(1, id(1), 1)], &[])),
+                    by(3, change(1, &[], &[])),
+                ],
+                &[],
+            ),
             "entry outside of the view change",
         ),
     ];
@@ -498,10 +510,7 @@ fn v11_what_is_taken_over_is_voted_on_again() {
         to_all([PbftMessage::Prepare(vote(1, block(1, 7).id())), PbftMessage::Prepare(vote(2, null))])
     );
     // V12: the leader first, then whoever claims to have accepted it.
-    assert_eq!(
-        backup.wanted(),
-        [(id(33), ReplicaId(2)), (id(33), ReplicaId(0)), (id(33), ReplicaId(2))]
-    );
+    assert_eq!(backup.wanted(), [(id(33), ReplicaId(2)), (id(33), ReplicaId(0)), (id(33), ReplicaId(2))]);
     for height in [(1, block(1, 7).id()), (2, null)] {
         for from in [0, 3] {
             take(&mut backup, from, PbftMessage::Prepare(vote(height.0, height.1)));
@@ -730,6 +739,22 @@ fn t4_f_plus_1_suspicions_end_a_view() {
     assert_eq!(stands(&backup), (1, false));
     assert_eq!(backup.status().last_view_change, "suspected");
     refuse(&mut backup, 6, suspect(0), Reject::Stale);
+}
+
+#[test]
+fn t4_who_has_left_is_a_suspicion() {
+    // One has left for view 1, as its SUSPECT was heard by it alone; one waits. Neither would move without the other.
+    let mut leader = open(0, 4);
+    take(&mut leader, 2, leaves(change(1, &[], &[])));
+    assert_eq!(stands(&leader), (0, true));
+    take(&mut leader, 2, suspect(0));
+    assert_eq!(stands(&leader), (0, true), "one replica counts once");
+    take(&mut leader, 1, suspect(0));
+    assert_eq!(stands(&leader), (1, false));
+    let mut other = open(1, 4);
+    take(&mut other, 3, suspect(0));
+    take(&mut other, 2, leaves(change(5, &[], &[])));
+    assert_eq!(stands(&other), (1, false), "the next view only: one alone cannot carry others further");
 }
 
 #[test]
