@@ -78,13 +78,14 @@ impl Pbft {
     }
 
     /// T7. Whether this replica lags behind the others: then that a bundle waits says little about the leader, because
-    /// it may have been executed elsewhere. f + 1 have said that they are further, or the NEW-VIEW has shown it.
+    /// it may have been executed elsewhere. f + 1 have said that they are further, or a stable checkpoint or
+    /// the NEW-VIEW has shown it.
     fn is_behind(&self, cx: &Cx<'_, Self>) -> bool {
         let mut heights: Vec<Height> = self.heights.values().copied().collect();
         heights.sort_unstable_by(|a, b| b.cmp(a));
         let vouched = heights.get(cx.committee().f).copied().unwrap_or_default();
         let shown = self.taken_over.as_ref().map_or(Height::ZERO, |taken| taken.selected.min);
-        vouched.max(shown) > self.executed
+        vouched.max(shown).max(self.stable) > self.executed
     }
 
     /// T1. Clients wait, or no longer: deadlines and the view timer follow.
