@@ -215,6 +215,8 @@ pub struct Pbft {
     /// The current view and its leader.
     view: View,
     leader: ReplicaId,
+    /// The last view that has begun here: its COMMITs may still decide while this replica waits for a later one.
+    begun: View,
     /// Whether the current view has begun here; without, nothing is voted on.
     normal: bool,
     /// Why this replica is in the current view.
@@ -286,6 +288,7 @@ impl Protocol for Pbft {
             window: past.window,
             view: View::ZERO,
             leader: cx.committee().rotate(View::ZERO.0),
+            begun: View::ZERO,
             normal: true,
             evidence: Evidence::Nothing,
             taken_over: None,
@@ -311,6 +314,7 @@ impl Protocol for Pbft {
         };
         pbft.restore(past.records);
         pbft.leader = cx.committee().rotate(pbft.view.0);
+        pbft.begun = if pbft.normal { pbft.view } else { pbft.view.minus(1) };
         for (height, block) in past.decided.into_iter().filter(|(height, _)| *height > stable) {
             pbft.instance(height).decided = Some(block);
         }
@@ -442,7 +446,7 @@ impl Protocol for Pbft {
 
     fn window(&self) -> Window {
         Window {
-            views: self.low_view..self.view.plus(VIEWS_AHEAD).next(),
+            views: self.low_view.min(self.begun)..self.view.plus(VIEWS_AHEAD).next(),
             heights: self.stable.next()..self.stable.plus(self.window).next(),
         }
     }

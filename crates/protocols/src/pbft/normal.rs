@@ -281,7 +281,7 @@ impl Pbft {
         let Vote { view, height, block } = vote;
         self.check_window(height)?;
         // P8: older views count as well, as far back as P and Q reach.
-        if view < self.low_view {
+        if view < self.low_view.min(self.begun) {
             return Err(Reject::Stale);
         }
         self.check_not_ahead(view)?;

@@ -143,6 +143,9 @@ impl Pbft {
         self.view = view;
         self.leader = cx.committee().rotate(view.0);
         self.normal = normal;
+        if normal {
+            self.begun = view;
+        }
         self.evidence = evidence;
         if why != reason::BEGUN {
             self.last_view_change = why;

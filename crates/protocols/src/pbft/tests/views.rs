@@ -660,10 +660,11 @@ fn floors_and_window_follow_the_view() {
     let current = [VIEW_CHANGE, NEW_VIEW].map(|kind| (kind, View(1)));
     assert_eq!(backup.floors().views, low.into_iter().chain(current).collect::<Vec<_>>());
     assert_eq!(backup.window().views, View(0)..View(10));
-    // Nothing binds to older views when P and Q are empty.
+    // Nothing binds to older views when P and Q are empty, and COMMITs of the last one that had begun still count.
     let mut free = open(1, 4);
     push_out(&mut free, 0);
-    assert_eq!(free.window().views, View(1)..View(10));
+    assert_eq!(free.window().views, View(0)..View(10));
+    assert_eq!(free.floors().views[0].1, View(1));
 }
 
 // --- the leader is watched ---
