@@ -177,7 +177,7 @@ impl<D: Disk> Host<D> {
     ) -> Result<TurnEnd, Fault> {
         self.own.turns = self.own.turns.wrapping_add(1);
         self.check(more, out);
-        let mut syncs = 0;
+        let (mut syncs, mut slice, mut loads) = (0, true, LOADS_PER_TURN);
         loop {
             let mut inputs = std::mem::take(&mut self.inputs);
             for input in inputs.drain(..) {
@@ -195,8 +195,9 @@ impl<D: Disk> Host<D> {
                 syncs = 1;
                 self.sync()?;
             }
-            self.execute(more);
-            self.serve_laggards()?;
+            // However often this turn goes round, it executes for one slice and reads for a few laggards.
+            slice = slice && self.execute(more);
+            self.serve_laggards(&mut loads)?;
             if self.inputs.is_empty() {
                 break;
             }
@@ -290,14 +291,16 @@ impl<D: Disk> Host<D> {
         Ok(())
     }
 
-    /// Executes what is decided: after the sends, so that others work while we execute.
-    fn execute(&mut self, more: &mut dyn FnMut(Work) -> bool) {
+    /// Executes what is decided: after the sends, so that others work while we execute. False when the time for
+    /// it is used up.
+    fn execute(&mut self, more: &mut dyn FnMut(Work) -> bool) -> bool {
         while let Some(executed) = self.executor.run_one() {
             self.inputs.push(Input::Executed(executed));
             if !more(Work::Execute) {
-                break;
+                return false;
             }
         }
+        true
     }
 
     fn queue_load(&mut self, load: Load) {
@@ -307,8 +310,9 @@ impl<D: Disk> Host<D> {
     }
 
     /// Reads a few decided blocks for peers that lack them.
-    fn serve_laggards(&mut self) -> Result<(), Fault> {
-        for _ in 0..LOADS_PER_TURN {
+    fn serve_laggards(&mut self, left: &mut usize) -> Result<(), Fault> {
+        while *left > 0 {
+            *left = left.saturating_sub(1);
             match self.loads.pop_front() {
                 Some(Load::Block { to, height, id }) => {
                     let block = self.store.load(height)?.map(Box::new);

@@ -346,7 +346,7 @@ fn restore_blocks(past: &Past, host: &mut Host) -> (BlockTree, BTreeSet<BlockId>
     let (mut blocks, mut logged) = (BlockTree::default(), BTreeSet::new());
     blocks.set_root(stable.block);
     for bundle in &past.bodies {
-        host.pool.add_from_peer(Time::ZERO, bundle, false);
+        host.pool.add_from_peer(Time::ZERO, bundle, false, None);
     }
     for (id, (block, payload)) in past.blocks.iter().filter(|(_, (block, _))| block.height > stable.height) {
         host.bodies.add_own_payload(Arc::clone(payload));

@@ -44,6 +44,8 @@ pub const KEPT_OVERHEAD_BYTES: usize = 128;
 
 /// Bytes of bundles that wait in the pool at most; beyond it clients hear `Busy`.
 pub const POOL_BYTES_MAX: usize = 64 << 20;
+/// Bytes of bundles that one peer may have in the pool although nobody waits for them: a full block.
+pub const POOL_PEER_IDLE_BYTES_MAX: usize = 4 << 20;
 /// Bundles that wait in the pool at most.
 pub const POOL_BUNDLES_MAX: usize = 65_536;
 /// Bytes that one client may have waiting in the pool.
