@@ -5,7 +5,7 @@ use crate::commands::cluster_info;
 use crate::exit::Failure;
 use crate::keys;
 use crate::load::{
-    Entry, Generator, History, LoadOptions, Mix, Pace, Progress, Summary, Verdict, Watch, judge,
+    Entry, Generator, History, LoadOptions, Mix, Pace, Progress, Summary, Verdict, Watch, judge, value_of,
 };
 use crate::processes::Processes;
 use crate::testnet::{ADMIN_KEY, KV_KEY, Testnet};
@@ -170,6 +170,7 @@ pub fn run(
     if let Some(failure) = director.failed {
         return Err(failure);
     }
+    generator.read_back().map_err(Failure::run)?;
     let history = generator.into_history();
     let key = dir.join(KV_KEY);
     let finals = read_back(&info, &key, &history)?;
@@ -200,21 +201,14 @@ fn read_back(info: &ClusterInfo, key: &Path, history: &History) -> Result<BTreeM
     for (name, result) in names.into_iter().zip(results) {
         match KvResult::from_bytes(&result) {
             Ok(KvResult::Value(value)) => {
-                finals.insert(name, text(&value));
+                let value = value_of(&name, &value);
+                finals.insert(name, value);
             }
             Ok(KvResult::Absent) => {}
             other => return Err(Failure::run(format!("reading {name} back gave {other:?}"))),
         }
     }
     Ok(finals)
-}
-
-/// A value as the history shows it: numbers are stored in eight bytes.
-fn text(value: &[u8]) -> String {
-    match <[u8; 8]>::try_from(value) {
-        Ok(number) => i64::from_le_bytes(number).to_string(),
-        Err(_) => String::from_utf8_lossy(value).into_owned(),
-    }
 }
 
 /// Waits until all replicas have executed the same height, and gives their digests and heights.
