@@ -63,6 +63,9 @@ impl Replica {
 
     /// A peer whose stable checkpoint is older than ours lacks signatures, or the proof.
     fn help_with_checkpoint(&mut self, peer: ReplicaId, stable: Height) {
+        if !self.checkpoints.may_help(peer, self.now) {
+            return;
+        }
         if stable < self.checkpoints.height() {
             let proof = self.checkpoints.stable().clone();
             return self.tell(To::One(peer), HostMessage::Proof(Box::new(proof)));

@@ -22,6 +22,9 @@
 //! The paper's words in this one's: primary = leader, sequence number = height, batch = payload of a block,
 //! d = `BlockId`, h = `stable`, L = `window`, W = `blocks_in_flight`.
 //!
+//! A § without a paper's name is one of the specification, `docs/specification/pbft.md`; the table's second column
+//! names the paper's.
+//!
 //! ## Rules
 //! | id | paper | says | handler | test |
 //! |---|---|---|---|---|
