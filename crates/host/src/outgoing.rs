@@ -2,7 +2,7 @@
 
 use quorate_consensus::{Note, To};
 use quorate_crypto::{SigningKey, statement_preimage};
-use quorate_replica::{ConnId, Source, Unsealed};
+use quorate_replica::{ConnId, Past, Sink, Source, Unsealed};
 use quorate_types::codec::Wire;
 use quorate_types::wire::{Lane, Refusal, frame};
 use quorate_types::{
@@ -30,6 +30,12 @@ pub trait Outgoing {
     /// A block was decided and goes to the executor: for who watches a replica from outside.
     fn decided(&mut self, height: Height, id: BlockId) {
         let _ = (height, id);
+    }
+    /// A replica is about to be opened on this past: where everything that it goes through is written down
+    /// ([`quorate_replica::Replica::record`]); nowhere, unless somebody wants to replay it.
+    fn recorder(&mut self, past: &Past) -> Option<Sink> {
+        let _ = past;
+        None
     }
 }
 

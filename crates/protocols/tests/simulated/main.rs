@@ -15,5 +15,6 @@ mod echo;
 mod good_case;
 mod network;
 mod oracles;
+mod replay;
 mod seeds;
 mod support;
