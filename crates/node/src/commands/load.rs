@@ -243,8 +243,9 @@ impl Default for Bar {
 }
 
 impl Watch for Bar {
-    fn look(&mut self, progress: &Progress) {
+    fn look(&mut self, progress: &Progress) -> bool {
         self.show(progress, "");
+        true
     }
 }
 

@@ -74,6 +74,9 @@ pub enum LoadError {
     /// The client's driver failed.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// Whoever watches does not want to go on.
+    #[error("stopped")]
+    Stopped,
     /// The cluster did not do its part in time.
     #[error("{0}")]
     Stuck(String),
@@ -87,13 +90,15 @@ const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a caller may want to do while load runs.
 pub trait Watch {
-    /// Called about ten times in a second.
-    fn look(&mut self, progress: &Progress);
+    /// Called about ten times in a second. Whether the run is to go on.
+    fn look(&mut self, progress: &Progress) -> bool;
 }
 
 /// Nobody watches.
 impl Watch for () {
-    fn look(&mut self, _: &Progress) {}
+    fn look(&mut self, _: &Progress) -> bool {
+        true
+    }
 }
 
 /// Where a run stands.
@@ -216,7 +221,7 @@ impl Generator {
             self.step(&mut arrivals)?;
             if now >= look_at {
                 look_at = now.plus(100_000_000);
-                watch.look(&self.progress(begin, end));
+                self.show(watch, begin, end)?;
             }
         }
         let before = std::mem::take(&mut self.statuses);
@@ -235,6 +240,10 @@ impl Generator {
         self.pool.poll(wait, &mut self.told)?;
         self.take_answers();
         Ok(())
+    }
+
+    fn show(&self, watch: &mut dyn Watch, begin: Time, end: Time) -> Result<(), LoadError> {
+        if watch.look(&self.progress(begin, end)) { Ok(()) } else { Err(LoadError::Stopped) }
     }
 
     fn progress(&self, begin: Time, end: Time) -> Progress {
@@ -411,7 +420,7 @@ impl Generator {
                 break;
             }
             self.step(arrivals)?;
-            watch.look(&self.progress(begin, end));
+            self.show(watch, begin, end)?;
         }
         self.give_up_all();
         Ok(())
