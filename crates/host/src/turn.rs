@@ -177,6 +177,7 @@ impl<D: Disk> Host<D> {
     ) -> Result<TurnEnd, Fault> {
         self.own.turns = self.own.turns.wrapping_add(1);
         self.check(more, out);
+        let synced = self.store.ledger().syncs;
         let (mut syncs, mut slice, mut loads) = (0, true, LOADS_PER_TURN);
         loop {
             let mut inputs = std::mem::take(&mut self.inputs);
@@ -191,7 +192,7 @@ impl<D: Disk> Host<D> {
             self.route(out)?;
             // What is not held leaves before the disk is asked.
             out.flush();
-            if syncs == 0 && self.owes_sync() {
+            if syncs == 0 && !self.snapshots.is_next() && self.owes_sync() {
                 syncs = 1;
                 self.sync()?;
             }
@@ -202,8 +203,8 @@ impl<D: Disk> Host<D> {
                 break;
             }
         }
-        self.own.turn_syncs_max = self.own.turn_syncs_max.max(syncs);
-        let snapshot_needs = self.snapshots.step(&mut self.store, &mut self.executor)?;
+        let snapshot_needs = self.snapshots.step(syncs > 0, &mut self.store, &mut self.executor)?;
+        self.own.turn_syncs_max = self.own.turn_syncs_max.max(self.store.ledger().syncs.wrapping_sub(synced));
         self.sync_wanted = self.sync_wanted.max(snapshot_needs);
         out.flush();
         let owing = self.owes_sync() || !self.intake.is_drained() || self.executor.has_work();
