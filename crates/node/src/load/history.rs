@@ -156,12 +156,12 @@ mod tests {
     #[test]
     fn a_final_get_shows_numbers_and_values() {
         let mut history = History::default();
-        let eight = KvResult::Value(7i64.to_le_bytes().to_vec().into()).to_bytes();
+        let eight = KvResult::Value(7i64.to_le_bytes().to_vec()).to_bytes();
         history.returned(Operation::get("n0-1".to_owned(), Time(1)), Time(2), &eight);
         history.returned(
             Operation::get("p0-1".to_owned(), Time(1)),
             Time(2),
-            &KvResult::Value(b"12345678".to_vec().into()).to_bytes(),
+            &KvResult::Value(b"12345678".to_vec()).to_bytes(),
         );
         history.returned(Operation::get("p0-2".to_owned(), Time(1)), Time(2), &KvResult::Absent.to_bytes());
         let mut out = Vec::new();
