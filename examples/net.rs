@@ -5,6 +5,8 @@
 //! for squares until she has had enough: `cargo run --release -p quorate-net --example net`. How fast it is:
 //! `--example relay`.
 
+#![allow(clippy::disallowed_types, reason = "a program: its sockets are made here")]
+
 #![allow(clippy::disallowed_methods, reason = "the program's own thread; the crate's pure parts have none")]
 
 use quorate_net::mesh::{self, Event, Mesh, Receiver, Sender, To};
