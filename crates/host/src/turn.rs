@@ -273,7 +273,10 @@ impl<D: Disk> Host<D> {
                 Output::Load { to, height, id } => self.queue_load(Load::Block { to, height, id }),
                 Output::LoadIds { to, from } => self.queue_load(Load::Ids { to, from }),
                 Output::Rejected { from, why, .. } => out.rejected(Source::Peer(from), why.name()),
-                Output::Urgent(peer) => self.intake.set_urgent(peer),
+                Output::Urgent(peer) => {
+                    self.intake.set_urgent(peer);
+                    out.urgent(peer);
+                }
                 // Whatever else it wanted to say stays unsaid.
                 Output::Stop(alarm) => return Err(Fault::Stopped(alarm)),
                 Output::Trace(note) => out.trace(note),
