@@ -5,7 +5,11 @@
 //! for squares until she has had enough: `cargo run --release -p quorate-net --example net`. How fast it is:
 //! `--example relay`.
 
-#![allow(clippy::disallowed_methods, reason = "the program's own thread; the crate's pure parts have none")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the program's own thread and sockets; the crate's pure parts have none"
+)]
 
 use quorate_net::mesh::{self, Event, Mesh, Receiver, Sender, To};
 use quorate_net::{LinkKey, NetConfig, PeerConfig, Security, reactor};

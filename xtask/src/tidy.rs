@@ -11,6 +11,7 @@ mod rust;
 mod source;
 #[cfg(test)]
 mod tests;
+mod walls;
 mod workspace;
 
 use anyhow::{Context, Result, bail};
@@ -79,6 +80,7 @@ fn check(repository: &Repository) -> Result<Findings> {
     let mut findings = Findings::new();
     workspace::check(repository, &config, &mut findings);
     rust::check(repository, &config, &mut findings);
+    walls::check(repository, &config, &mut findings);
     protocols::check(repository, &mut findings);
     documents::check(repository, &mut findings);
     findings.sort();

@@ -55,7 +55,7 @@ pub trait HostView {
     fn pending(&self) -> Pending;
     /// The next payload for a block that extends `parent`.
     fn payload_after(&mut self, now: Time, blocks: &BlockTree, parent: BlockId) -> Option<PayloadRef>;
-    /// Whether the synchrony bound held (`protocols/sync-hotstuff.md` 19).
+    /// Whether the synchrony bound held; see [`Cx::sound`].
     fn sound(&self, since: Time, fresh: Time) -> bool;
 }
 

@@ -107,7 +107,11 @@ impl<D: Disk> Host<D> {
         let snapshots = SnapshotProgress::new(snapshot_every_bytes, execution.height());
         let executor = Executor::new(execution);
         let domain = replica.committee.domain();
-        let replica = Replica::open(&entry, replica, past).map_err(OpenFault::from)?;
+        let recorder = out.recorder(&past);
+        let mut replica = Replica::open(&entry, replica, past).map_err(OpenFault::from)?;
+        if let Some(sink) = recorder {
+            replica.record(sink);
+        }
         let intake = replica.intake(scheme);
         let mut host = Self::assemble(replica, intake, store, executor, snapshots, key, domain);
         host.turn(Time::ZERO, None, &mut |_| true, out)?;
@@ -176,25 +180,38 @@ pub(crate) struct SnapshotProgress {
     begun_at: u64,
     last: Height,
     running: Option<Running>,
+    /// A step was put off because the log was synced: the next sync is the snapshot's.
+    is_next: bool,
 }
 
 impl SnapshotProgress {
     fn new(every_bytes: u64, last: Height) -> Self {
-        Self { every_bytes, begun_at: 0, last, running: None }
+        Self { every_bytes, begun_at: 0, last, running: None, is_next: false }
     }
 
-    /// Whether another slice is to be written.
+    /// Whether another step is to be taken.
     pub(crate) fn is_busy(&self) -> bool {
         self.running.is_some()
     }
 
-    /// Begins a snapshot when the log has grown enough since the last one, or writes the next slice of the one
-    /// that was begun. Returns the mark that it waits for.
+    /// Whether the log's sync is to wait for a turn. One of the two would starve the other otherwise.
+    pub(crate) fn is_next(&self) -> bool {
+        self.is_next
+    }
+
+    /// Begins a snapshot when the log has grown enough since the last one, or takes the next step of the one that
+    /// was begun, which may make one sync: none when the log `has_synced` in this turn. Returns the mark that it
+    /// waits for.
     pub(crate) fn step<D: Disk>(
         &mut self,
+        has_synced: bool,
         store: &mut Store<D>,
         executor: &mut Executor,
     ) -> Result<Mark, Fault> {
+        self.is_next = has_synced && self.is_busy();
+        if self.is_next {
+            return Ok(Mark::default());
+        }
         let log_bytes = store.ledger().log_bytes;
         match self.running.take() {
             Some(running) => self.write_slice(running, store),
@@ -217,19 +234,21 @@ impl SnapshotProgress {
     fn write_slice<D: Disk>(&mut self, mut running: Running, store: &mut Store<D>) -> Result<Mark, Fault> {
         let mark = running.mark;
         let mut written = 0;
-        while written < SNAPSHOT_SLICE_BYTES {
-            let Some(index) = running.writer.needed().first().copied() else {
-                if mark > store.durable() {
-                    break;
-                }
-                store.commit_snapshot(running.writer)?;
+        if running.writer.needed().is_empty() {
+            if mark <= store.durable() && store.commit_step(&mut running.writer)? {
                 return Ok(mark);
-            };
+            }
+            self.running = Some(running);
+            return Ok(mark);
+        }
+        while written < SNAPSHOT_SLICE_BYTES {
+            let Some(index) = running.writer.needed().first().copied() else { break };
             running.chunk.clear();
             running.snapshot.encode(index, &mut running.chunk);
             store.write_chunk(&mut running.writer, index, &running.chunk)?;
             written = written.saturating_add(running.chunk.len()).saturating_add(64);
         }
+        store.sync_chunks(&mut running.writer)?;
         self.running = Some(running);
         Ok(mark)
     }

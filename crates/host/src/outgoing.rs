@@ -2,11 +2,11 @@
 
 use quorate_consensus::{Note, To};
 use quorate_crypto::{SigningKey, statement_preimage};
-use quorate_replica::{ConnId, Source, Unsealed};
+use quorate_replica::{ConnId, Past, Sink, Source, Unsealed};
 use quorate_types::codec::Wire;
 use quorate_types::wire::{Lane, Refusal, frame};
 use quorate_types::{
-    BlockId, BundleDigest, ClientId, Domain, FrameBody, Height, ReplyBundle, Signature, Statement,
+    BlockId, BundleDigest, ClientId, Domain, FrameBody, Height, ReplicaId, ReplyBundle, Signature, Statement,
 };
 
 /// The network as a turn sees it. Nothing here waits; frames leave with [`Outgoing::flush`].
@@ -27,9 +27,19 @@ pub trait Outgoing {
     fn rejected(&mut self, source: Source, reason: &'static str);
     /// A transition of the protocol: for traces.
     fn trace(&mut self, note: Note);
+    /// Whose frames are to be read first from now on.
+    fn urgent(&mut self, peer: Option<ReplicaId>) {
+        let _ = peer;
+    }
     /// A block was decided and goes to the executor: for who watches a replica from outside.
     fn decided(&mut self, height: Height, id: BlockId) {
         let _ = (height, id);
+    }
+    /// A replica is about to be opened on this past: where everything that it goes through is written down
+    /// ([`quorate_replica::Replica::record`]); nowhere, unless somebody wants to replay it.
+    fn recorder(&mut self, past: &Past) -> Option<Sink> {
+        let _ = past;
+        None
     }
 }
 

@@ -177,7 +177,8 @@ impl<D: Disk> Host<D> {
     ) -> Result<TurnEnd, Fault> {
         self.own.turns = self.own.turns.wrapping_add(1);
         self.check(more, out);
-        let mut syncs = 0;
+        let synced = self.store.ledger().syncs;
+        let (mut syncs, mut slice, mut loads) = (0, true, LOADS_PER_TURN);
         loop {
             let mut inputs = std::mem::take(&mut self.inputs);
             for input in inputs.drain(..) {
@@ -191,18 +192,19 @@ impl<D: Disk> Host<D> {
             self.route(out)?;
             // What is not held leaves before the disk is asked.
             out.flush();
-            if syncs == 0 && self.owes_sync() {
+            if syncs == 0 && !self.snapshots.is_next() && self.owes_sync() {
                 syncs = 1;
                 self.sync()?;
             }
-            self.execute(more);
-            self.serve_laggards()?;
+            // However often this turn goes round, it executes for one slice and reads for a few laggards.
+            slice = slice && self.execute(more);
+            self.serve_laggards(&mut loads)?;
             if self.inputs.is_empty() {
                 break;
             }
         }
-        self.own.turn_syncs_max = self.own.turn_syncs_max.max(syncs);
-        let snapshot_needs = self.snapshots.step(&mut self.store, &mut self.executor)?;
+        let snapshot_needs = self.snapshots.step(syncs > 0, &mut self.store, &mut self.executor)?;
+        self.own.turn_syncs_max = self.own.turn_syncs_max.max(self.store.ledger().syncs.wrapping_sub(synced));
         self.sync_wanted = self.sync_wanted.max(snapshot_needs);
         out.flush();
         let owing = self.owes_sync() || !self.intake.is_drained() || self.executor.has_work();
@@ -271,7 +273,10 @@ impl<D: Disk> Host<D> {
                 Output::Load { to, height, id } => self.queue_load(Load::Block { to, height, id }),
                 Output::LoadIds { to, from } => self.queue_load(Load::Ids { to, from }),
                 Output::Rejected { from, why, .. } => out.rejected(Source::Peer(from), why.name()),
-                Output::Urgent(peer) => self.intake.set_urgent(peer),
+                Output::Urgent(peer) => {
+                    self.intake.set_urgent(peer);
+                    out.urgent(peer);
+                }
                 // Whatever else it wanted to say stays unsaid.
                 Output::Stop(alarm) => return Err(Fault::Stopped(alarm)),
                 Output::Trace(note) => out.trace(note),
@@ -290,14 +295,16 @@ impl<D: Disk> Host<D> {
         Ok(())
     }
 
-    /// Executes what is decided: after the sends, so that others work while we execute.
-    fn execute(&mut self, more: &mut dyn FnMut(Work) -> bool) {
+    /// Executes what is decided: after the sends, so that others work while we execute. False when the time for
+    /// it is used up.
+    fn execute(&mut self, more: &mut dyn FnMut(Work) -> bool) -> bool {
         while let Some(executed) = self.executor.run_one() {
             self.inputs.push(Input::Executed(executed));
             if !more(Work::Execute) {
-                break;
+                return false;
             }
         }
+        true
     }
 
     fn queue_load(&mut self, load: Load) {
@@ -307,8 +314,9 @@ impl<D: Disk> Host<D> {
     }
 
     /// Reads a few decided blocks for peers that lack them.
-    fn serve_laggards(&mut self) -> Result<(), Fault> {
-        for _ in 0..LOADS_PER_TURN {
+    fn serve_laggards(&mut self, left: &mut usize) -> Result<(), Fault> {
+        while *left > 0 {
+            *left = left.saturating_sub(1);
             match self.loads.pop_front() {
                 Some(Load::Block { to, height, id }) => {
                     let block = self.store.load(height)?.map(Box::new);

@@ -11,6 +11,8 @@
 //! have handled *everything* that arrived by some time (the tie rule of timers) takes the time, then calls
 //! [`Reactor::wait`] with a zero timeout, then reads until [`Reactor::read_ready`] says that it is drained.
 
+#![allow(clippy::disallowed_types, reason = "this is where sockets live")]
+
 mod clients;
 mod config;
 mod peers;

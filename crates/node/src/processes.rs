@@ -83,6 +83,27 @@ pub struct Processes {
     nodes: Vec<Slot>,
     heard: Receiver<Heard>,
     hear: Sender<Heard>,
+    stopping: bool,
+}
+
+/// Why nodes do not serve.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NotReady {
+    /// A node found this address in use.
+    #[error("{0} is taken by another program")]
+    Taken(String),
+    /// Anything else.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+}
+
+impl From<NotReady> for Failure {
+    fn from(why: NotReady) -> Self {
+        match why {
+            NotReady::Taken(_) => Self::run(why),
+            NotReady::Failed(failure) => failure,
+        }
+    }
 }
 
 impl Processes {
@@ -103,7 +124,7 @@ impl Processes {
             start: 0,
             ready: false,
         });
-        Self { binary, insecure, nodes: nodes.collect(), heard, hear }
+        Self { binary, insecure, nodes: nodes.collect(), heard, hear, stopping: false }
     }
 
     /// Reports it as [`Event::Stop`] when this process is asked to stop.
@@ -181,7 +202,10 @@ impl Processes {
                 Some(at) => self.heard.recv_timeout(at.saturating_duration_since(Instant::now())),
             };
             let event = match heard.ok()? {
-                Heard::Stop => Some(Event::Stop),
+                Heard::Stop => {
+                    self.stopping = true;
+                    Some(Event::Stop)
+                }
                 Heard::Line(id, start, line) => self.on_line(id, start, &line),
                 Heard::End(id, start) => self.on_end(id, start),
             };
@@ -191,24 +215,29 @@ impl Processes {
         }
     }
 
+    /// Takes in what has happened, and says whether this process was ever asked to stop.
+    pub fn is_stopping(&mut self) -> bool {
+        while self.next_event(Some(Instant::now())).is_some() {}
+        self.stopping
+    }
+
     /// Waits until these nodes serve.
     ///
     /// # Errors
     /// When one of all nodes ends or finds its address taken, this process is asked to stop, or the time is up:
     /// says which.
-    pub fn wait_ready(&mut self, ids: &[ReplicaId], patience: Duration) -> Result<(), Failure> {
+    pub fn wait_ready(&mut self, ids: &[ReplicaId], patience: Duration) -> Result<(), NotReady> {
+        let failed = |why: String| Err(NotReady::Failed(Failure::run(why)));
         let deadline = Instant::now().checked_add(patience);
         loop {
             let waiting = self.nodes.iter().find(|node| ids.contains(&node.id) && !node.ready);
             let Some(id) = waiting.map(|node| node.id) else { return Ok(()) };
             match self.next_event(deadline) {
                 Some(Event::Ready(_)) => {}
-                Some(Event::Taken(id, address)) => {
-                    return Err(Failure::run(format!("node {id}: {address} is taken")));
-                }
-                Some(Event::Gone(gone)) => return Err(Failure::run(gone.line)),
-                Some(Event::Stop) => return Err(Failure::run("stopped")),
-                None => return Err(Failure::run(format!("node {id} does not serve after {patience:?}"))),
+                Some(Event::Taken(_, address)) => return Err(NotReady::Taken(address)),
+                Some(Event::Gone(gone)) => return failed(gone.line),
+                Some(Event::Stop) => return failed("stopped".to_owned()),
+                None => return failed(format!("node {id} does not serve after {patience:?}")),
             }
         }
     }

@@ -2,12 +2,13 @@
 //! verdict over what a fresh client reads afterwards. `quorate demo` is one; the kill tests are others.
 
 use crate::commands::cluster_info;
+use crate::commands::up::free_addresses;
 use crate::exit::Failure;
 use crate::keys;
 use crate::load::{
-    Entry, Generator, History, LoadOptions, Mix, Pace, Progress, Summary, Verdict, Watch, judge,
+    Entry, Generator, History, LoadOptions, Mix, Pace, Progress, Summary, Verdict, Watch, judge, value_of,
 };
-use crate::processes::Processes;
+use crate::processes::{NotReady, Processes};
 use crate::testnet::{ADMIN_KEY, KV_KEY, Testnet};
 use quorate_app::{KvOp, KvResult};
 use quorate_client::cluster::ClusterInfo;
@@ -21,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// How long nodes may take until they serve.
 const START_PATIENCE: Duration = Duration::from_secs(20);
+/// How often new ports are chosen at the start.
+const MOVES_MAX: u32 = 10;
 /// How long replicas may take to come together after the load has ended.
 const MEET_PATIENCE: Duration = Duration::from_secs(20);
 /// Operations of one client until it uses a key again: more than one client has in flight.
@@ -125,7 +128,7 @@ impl Director<'_> {
 }
 
 impl Watch for Director<'_> {
-    fn look(&mut self, progress: &Progress) {
+    fn look(&mut self, progress: &Progress) -> bool {
         let due: Vec<Act> =
             self.acts.iter().filter(|(at, _)| *at <= progress.elapsed).map(|(_, act)| *act).collect();
         self.acts.retain(|(at, _)| *at > progress.elapsed);
@@ -136,6 +139,7 @@ impl Watch for Director<'_> {
             }
         }
         (self.tell)(progress, None);
+        self.failed.is_none() && !self.nodes.is_stopping()
     }
 }
 
@@ -166,26 +170,40 @@ pub fn run(
     };
     let mut generator = Generator::connect(pool, admin, options).map_err(Failure::run)?;
     let mut director = Director { nodes, acts: plan.acts.clone(), tell, failed: None };
-    let summary = generator.run(&mut director).map_err(Failure::run)?;
+    let ran = generator.run(&mut director);
     if let Some(failure) = director.failed {
         return Err(failure);
     }
+    let summary = ran.map_err(Failure::run)?;
+    generator.read_back().map_err(Failure::run)?;
     let history = generator.into_history();
     let key = dir.join(KV_KEY);
     let finals = read_back(&info, &key, &history)?;
     let verdict = judge(&history, &finals);
-    let (digests, executed) = meet(&info)?;
+    let (digests, executed) = meet(&info, nodes)?;
     Ok((Outcome { summary, verdict, digests, executed }, history))
 }
 
-/// Starts all nodes and waits until they serve.
+/// Starts all nodes of a cluster that was just made, and waits until they serve. Its ports were free when they
+/// were chosen; where one was taken since, the cluster gets others.
 ///
 /// # Errors
-/// When one does not.
-pub fn start(nodes: &mut Processes) -> Result<(), Failure> {
-    nodes.start_all()?;
+/// When a node does not serve, or ports are taken again and again.
+pub fn start(nodes: &mut Processes, testnet: &mut Testnet) -> Result<(), Failure> {
     let ids = nodes.ids();
-    nodes.wait_ready(&ids, START_PATIENCE)
+    let mut moves = 0;
+    loop {
+        nodes.start_all()?;
+        match nodes.wait_ready(&ids, START_PATIENCE) {
+            Ok(()) => return Ok(()),
+            Err(NotReady::Taken(_)) if moves < MOVES_MAX => {
+                moves += 1;
+                nodes.stop_all();
+                testnet.move_to(free_addresses(ids.len())?)?;
+            }
+            Err(why) => return Err(why.into()),
+        }
+    }
 }
 
 /// What a fresh client reads for every key of a history.
@@ -200,7 +218,8 @@ fn read_back(info: &ClusterInfo, key: &Path, history: &History) -> Result<BTreeM
     for (name, result) in names.into_iter().zip(results) {
         match KvResult::from_bytes(&result) {
             Ok(KvResult::Value(value)) => {
-                finals.insert(name, text(&value));
+                let value = value_of(&name, &value);
+                finals.insert(name, value);
             }
             Ok(KvResult::Absent) => {}
             other => return Err(Failure::run(format!("reading {name} back gave {other:?}"))),
@@ -209,18 +228,13 @@ fn read_back(info: &ClusterInfo, key: &Path, history: &History) -> Result<BTreeM
     Ok(finals)
 }
 
-/// A value as the history shows it: numbers are stored in eight bytes.
-fn text(value: &[u8]) -> String {
-    match <[u8; 8]>::try_from(value) {
-        Ok(number) => i64::from_le_bytes(number).to_string(),
-        Err(_) => String::from_utf8_lossy(value).into_owned(),
-    }
-}
-
 /// Waits until all replicas have executed the same height, and gives their digests and heights.
-fn meet(info: &ClusterInfo) -> Result<(Vec<String>, Vec<u64>), Failure> {
+fn meet(info: &ClusterInfo, nodes: &mut Processes) -> Result<(Vec<String>, Vec<u64>), Failure> {
     let deadline = Instant::now().checked_add(MEET_PATIENCE);
     loop {
+        if nodes.is_stopping() {
+            return Err(Failure::run("stopped"));
+        }
         let answers = driver::status(info.clone(), Duration::from_secs(2)).map_err(Failure::run)?;
         let statuses: Vec<Value> = answers
             .into_iter()

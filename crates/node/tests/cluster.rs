@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,7 +33,10 @@ struct Up {
 
 impl Up {
     fn start(dir: &Path, more: &[&str]) -> Self {
-        let mut command = command(&[&["up", "--dir", dir.to_str().unwrap()], more].concat());
+        Self::run(command(&[&["up", "--dir", dir.to_str().unwrap()], more].concat()))
+    }
+
+    fn run(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (say, lines) = channel();
         let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
@@ -181,6 +184,26 @@ fn a_cluster_serves_survives_a_death_and_continues_after_a_stop() {
     place.says(&["get", "a"], "2\n");
     up.signal(Signal::TERM);
     assert_eq!(up.end().0, Some(0));
+}
+
+/// Wherever the demo is: while nodes start, and while load runs.
+#[test]
+fn a_demo_that_is_stopped_leaves_nothing_behind() {
+    for (begun, signal) in [("starting", Signal::INT), ("  1.", Signal::TERM)] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut demo = command(&["demo", "--seconds", "3600"]);
+        demo.env("TMPDIR", folder.path());
+        let demo = Up::run(demo);
+        demo.wait_for(begun);
+        demo.signal(signal);
+        let deadline = Instant::now() + PATIENCE;
+        let (code, said) = demo.end();
+        assert!(Instant::now() < deadline, "it took too long to stop: {said:?}");
+        assert_eq!(code, Some(1), "{said:?}");
+        assert_eq!(said.last().map(String::as_str), Some("error: stopped"), "{said:?}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the folder is gone");
+        assert_eq!(nodes(folder.path()), [], "no process is left");
+    }
 }
 
 #[test]

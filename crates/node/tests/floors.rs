@@ -5,11 +5,14 @@
 mod common;
 
 use common::Cluster;
-use quorate_client::driver::ClientPool;
+use quorate_client::core::LinkState;
+use quorate_client::driver::{ClientPool, PoolEvent};
 use quorate_node::keys;
 use quorate_node::load::{Generator, LoadOptions, Mix, Pace, ReplicaUse, Summary};
 use quorate_node::testnet::ADMIN_KEY;
-use quorate_types::ClientAuth;
+use quorate_types::{ClientAuth, ReplicaId};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 fn load(cluster: &Cluster, bundle: Option<u32>, in_flight: usize, seconds: u64) -> Summary {
@@ -89,22 +92,47 @@ fn under_load_costs_are_per_block_and_bundle() {
 fn idle_replicas_hardly_wake_up() {
     let cluster = Cluster::start(ClientAuth::Signature);
     load(&cluster, None, 1, 1);
-    let wakeups = |cluster: &Cluster| -> Vec<(u64, u64)> {
-        let of = |status: serde_json::Value| {
-            (status["ledger"]["wakeups"].as_u64().unwrap(), status["uptime_ms"].as_u64().unwrap())
-        };
-        cluster.status().into_iter().map(of).collect()
-    };
-    let before = wakeups(&cluster);
-    // Waits on a condition with a deadline: that the replicas' own clocks have moved on by four seconds.
     let mut pool = ClientPool::new(cluster.info()).unwrap();
-    let until = pool.now().plus(4_000_000_000);
+    // Over connections that stand and stay, a question wakes a replica exactly once.
+    ask(&mut pool);
+    let before = ask(&mut pool);
+    let until = pool.now().plus(IDLE_NS);
     while pool.now() < until {
-        pool.poll(Duration::from_secs(4), &mut Vec::new()).unwrap();
+        pool.poll(Duration::from_nanos(until.since(pool.now())), &mut Vec::new()).unwrap();
     }
-    for (id, ((before, from), (after, to))) in before.into_iter().zip(wakeups(&cluster)).enumerate() {
-        let rate = (after - before) * 1_000 * 1_000 / (to - from);
-        // The two rounds of questions cost a few wake-ups of their own.
-        assert!(rate <= 5_000 + 4_000, "replica {id}: {rate}/1000 wake-ups per second");
+    for (id, (before, after)) in before.into_iter().zip(ask(&mut pool)).enumerate() {
+        let number = |status: &Value, path: &str| status.pointer(path).unwrap().as_u64().unwrap();
+        let wakeups = number(&after, "/ledger/wakeups") - number(&before, "/ledger/wakeups");
+        let ms = number(&after, "/uptime_ms") - number(&before, "/uptime_ms");
+        assert!(ms >= IDLE_NS / 1_000_000 - 1, "replica {id}: only {ms} ms");
+        // The question whose answer says this is the only one of the two that lies in between.
+        let rate = (wakeups - 1) * 1_000_000 / ms;
+        assert!(rate <= 5_000, "replica {id}: {rate}/1000 wake-ups per second");
     }
+}
+
+/// How long the cluster is left alone.
+const IDLE_NS: u64 = 8_000_000_000;
+
+/// The status of every replica, by id, asked once over the pool's own connections.
+fn ask(pool: &mut ClientPool) -> Vec<Value> {
+    let ids = || (0..4).map(ReplicaId);
+    let deadline = pool.now().plus(30_000_000_000);
+    let mut told = Vec::new();
+    while !ids().all(|id| pool.link(id) == Some(LinkState::Up)) {
+        assert!(pool.now() < deadline, "{}", pool.trouble());
+        pool.poll(Duration::from_millis(20), &mut told).unwrap();
+    }
+    assert!(ids().all(|id| pool.ask_status(id)));
+    let mut answers = BTreeMap::new();
+    while answers.len() < 4 {
+        assert!(pool.now() < deadline, "{}", pool.trouble());
+        pool.poll(Duration::from_millis(20), &mut told).unwrap();
+        for event in told.drain(..) {
+            if let PoolEvent::Status(id, json) = event {
+                answers.insert(id, serde_json::from_str(&json).unwrap());
+            }
+        }
+    }
+    answers.into_values().collect()
 }

@@ -35,9 +35,9 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Four replicas that serve. A port that somebody else took meanwhile means another try.
+/// Four replicas that serve.
 fn start() -> (tempfile::TempDir, Testnet, Processes) {
-    let plan = || Plan {
+    let plan = Plan {
         service: LOCKS,
         entry: quorate_protocols::find("pbft").unwrap(),
         addresses: free_addresses(4).unwrap(),
@@ -45,14 +45,12 @@ fn start() -> (tempfile::TempDir, Testnet, Processes) {
         link_auth: LinkAuth::Tls,
         durability: Durability::Fsync,
     };
-    let attempt = |_| {
-        let folder = tempfile::tempdir().unwrap();
-        let testnet = Testnet::create(folder.path(), &plan()).unwrap();
-        let program = std::env::current_exe().unwrap();
-        let mut nodes = Processes::new(program, folder.path(), testnet.cluster.ids(), false);
-        trial::start(&mut nodes).ok().map(|()| (folder, testnet, nodes))
-    };
-    (0..5).find_map(attempt).unwrap()
+    let folder = tempfile::tempdir().unwrap();
+    let mut testnet = Testnet::create(folder.path(), &plan).unwrap();
+    let program = std::env::current_exe().unwrap();
+    let mut nodes = Processes::new(program, folder.path(), testnet.cluster.ids(), false);
+    trial::start(&mut nodes, &mut testnet).unwrap();
+    (folder, testnet, nodes)
 }
 
 fn locks_are_replicated(folder: &Path, testnet: &Testnet, nodes: &mut Processes) {

@@ -22,11 +22,22 @@ const ASK_AGAIN_NS: u64 = 250_000_000;
 /// Payloads of one peer that no known block names yet.
 const UNCLAIMED_PER_PEER_MAX: usize = 64;
 
+/// What a block lacks, and what of it is here. The bundles are held from the moment they are seen: the pool may
+/// let go of one (another block executes it, nobody waits for it) before the last one arrives.
 #[derive(Debug, Default)]
 struct Missing {
     payload: bool,
-    bundles: usize,
     parent: bool,
+    /// How many of `slots` are empty.
+    bundles: usize,
+    /// The bundles in the order of the payload; empty while the payload is missing.
+    slots: Vec<Option<Bundle>>,
+}
+
+impl Missing {
+    fn is_nothing(&self) -> bool {
+        !self.payload && !self.parent && self.bundles == 0
+    }
 }
 
 #[derive(Debug)]
@@ -56,7 +67,8 @@ pub(crate) struct Bodies {
     held: BTreeMap<BlockId, Vec<Bundle>>,
     missing: BTreeMap<BlockId, Missing>,
     by_payload: BTreeMap<PayloadId, Vec<BlockId>>,
-    by_bundle: BTreeMap<BundleDigest, Vec<BlockId>>,
+    /// Blocks that lack a bundle, and its place in their payload.
+    by_bundle: BTreeMap<BundleDigest, Vec<(BlockId, usize)>>,
     by_parent: BTreeMap<BlockId, Vec<BlockId>>,
     wants: BTreeMap<BlockId, Want>,
     announced: BTreeMap<PayloadId, Time>,
@@ -94,34 +106,32 @@ impl Bodies {
         }
         // Inserted a moment ago in the same handler: look.
         let block = blocks.get(id)?;
-        let (missing, ready) = self.look(pool, blocks, block);
-        missing.is_none().then_some(ready)
+        let missing = self.look(pool, blocks, block);
+        missing.is_nothing().then(|| self.judge(block.payload, &missing.slots))
     }
 
     fn is_attached(&self, blocks: &BlockTree, parent: BlockId) -> bool {
         parent == BlockId::ZERO || parent == blocks.root() || self.ready.contains_key(&parent)
     }
 
-    fn look(&self, pool: &Pool, blocks: &BlockTree, block: &Block) -> (Option<Missing>, Ready) {
+    fn look(&self, pool: &Pool, blocks: &BlockTree, block: &Block) -> Missing {
         let parent = !self.is_attached(blocks, block.parent);
         let Some(payload) = self.payloads.get(&block.payload) else {
-            return (Some(Missing { payload: true, bundles: 0, parent }), Ready::Valid);
+            return Missing { payload: true, parent, ..Missing::default() };
         };
-        let bundles = payload.bundles.iter().filter(|digest| !pool.contains(digest)).count();
-        if bundles > 0 || parent {
-            return (Some(Missing { payload: false, bundles, parent }), Ready::Valid);
-        }
-        (None, self.judge(pool, payload))
+        let slots: Vec<Option<Bundle>> = payload.bundles.iter().map(|b| pool.get(b).cloned()).collect();
+        let bundles = slots.iter().filter(|slot| slot.is_none()).count();
+        Missing { payload: false, parent, bundles, slots }
     }
 
     /// Whether a payload whose bundles are all here is valid: a pure function of their content, so the answer
     /// is the same at every honest replica.
-    fn judge(&self, pool: &Pool, payload: &Payload) -> Ready {
+    fn judge(&self, payload: PayloadId, bundles: &[Option<Bundle>]) -> Ready {
+        let Some(payload) = self.payloads.get(&payload) else { return Ready::Invalid };
         let mut distinct: Vec<&BundleDigest> = payload.bundles.iter().collect();
         distinct.sort_unstable();
         distinct.dedup();
-        let bytes: usize =
-            payload.bundles.iter().filter_map(|digest| pool.get(digest)).map(|b| b.size()).sum();
+        let bytes: usize = bundles.iter().flatten().map(Bundle::size).sum();
         let count = payload.bundles.len();
         let too_many = u32::try_from(count).is_err() || count > as_usize(self.limits.block_bundles_max);
         let too_large = count > 1 && bytes > as_usize(self.limits.block_bytes_max);
@@ -135,27 +145,25 @@ impl Bodies {
         }
         let Some(block) = blocks.get(id) else { return false };
         self.claim(block.payload);
-        match self.look(pool, blocks, block) {
-            (None, ready) => {
-                self.become_ready(pool, blocks, id, ready);
-                true
-            }
-            (Some(missing), _) => {
-                self.wait_for(pool, block, id, &missing);
-                self.missing.insert(id, missing);
-                false
-            }
+        let missing = self.look(pool, blocks, block);
+        if missing.is_nothing() {
+            let ready = self.judge(block.payload, &missing.slots);
+            self.become_ready(blocks, id, ready, missing.slots);
+            return true;
         }
+        self.wait_for(block, id, &missing);
+        self.missing.insert(id, missing);
+        false
     }
 
-    fn wait_for(&mut self, pool: &Pool, block: &Block, id: BlockId, missing: &Missing) {
+    fn wait_for(&mut self, block: &Block, id: BlockId, missing: &Missing) {
         if missing.payload {
             self.by_payload.entry(block.payload).or_default().push(id);
-        } else if missing.bundles > 0
-            && let Some(payload) = self.payloads.get(&block.payload)
-        {
-            for digest in payload.bundles.iter().filter(|digest| !pool.contains(digest)) {
-                self.by_bundle.entry(*digest).or_default().push(id);
+        } else if let Some(payload) = self.payloads.get(&block.payload) {
+            for (at, (digest, slot)) in payload.bundles.iter().zip(&missing.slots).enumerate() {
+                if slot.is_none() {
+                    self.by_bundle.entry(*digest).or_default().push((id, at));
+                }
             }
         }
         if missing.parent {
@@ -164,44 +172,31 @@ impl Bodies {
     }
 
     /// A block is ready, and with it those of its children that waited for nothing else.
-    fn become_ready(&mut self, pool: &Pool, blocks: &BlockTree, id: BlockId, ready: Ready) {
-        let mut stack = vec![(id, ready)];
-        while let Some((id, ready)) = stack.pop() {
+    fn become_ready(&mut self, blocks: &BlockTree, id: BlockId, ready: Ready, bundles: Vec<Option<Bundle>>) {
+        let mut stack = vec![(id, ready, bundles)];
+        while let Some((id, ready, bundles)) = stack.pop() {
             self.missing.remove(&id);
             self.wants.remove(&id);
             self.ready.insert(id, ready);
-            self.hold(pool, blocks, id);
+            self.held.insert(id, bundles.into_iter().flatten().collect());
             self.news.push_back(id);
             for child in self.by_parent.remove(&id).unwrap_or_default() {
                 let Some(missing) = self.missing.get_mut(&child) else {
                     continue;
                 };
                 missing.parent = false;
-                if missing.payload || missing.bundles > 0 {
+                if !missing.is_nothing() {
                     continue;
                 }
+                let slots = std::mem::take(&mut missing.slots);
                 // What extends an invalid block is invalid.
-                let judged = if ready == Ready::Invalid {
-                    Ready::Invalid
-                } else {
-                    self.judge_block(pool, blocks, child)
+                let judged = match blocks.get(child) {
+                    Some(block) if ready != Ready::Invalid => self.judge(block.payload, &slots),
+                    _ => Ready::Invalid,
                 };
-                stack.push((child, judged));
+                stack.push((child, judged, slots));
             }
         }
-    }
-
-    fn hold(&mut self, pool: &Pool, blocks: &BlockTree, id: BlockId) {
-        let payload = blocks.get(id).and_then(|block| self.payloads.get(&block.payload));
-        let named = payload.map(|payload| payload.bundles.as_slice()).unwrap_or_default();
-        let mut bundles = Vec::with_capacity(named.len());
-        bundles.extend(named.iter().filter_map(|digest| pool.get(digest).cloned()));
-        self.held.insert(id, bundles);
-    }
-
-    fn judge_block(&self, pool: &Pool, blocks: &BlockTree, id: BlockId) -> Ready {
-        let payload = blocks.get(id).and_then(|block| self.payloads.get(&block.payload));
-        payload.map_or(Ready::Invalid, |payload| self.judge(pool, payload))
     }
 
     /// A block that has become ready since the last call.
@@ -258,23 +253,40 @@ impl Bodies {
         self.payloads.insert(payload.id(), payload);
     }
 
-    /// A bundle is in the pool now.
-    pub(crate) fn add_bundle(&mut self, pool: &Pool, blocks: &BlockTree, digest: BundleDigest) {
-        for id in self.by_bundle.remove(&digest).unwrap_or_default() {
+    /// Whether a block waits for this bundle.
+    pub(crate) fn awaits(&self, digest: &BundleDigest) -> bool {
+        self.by_bundle.contains_key(digest)
+    }
+
+    /// A bundle has arrived.
+    pub(crate) fn add_bundle(&mut self, blocks: &BlockTree, bundle: &Bundle) {
+        for (id, at) in self.by_bundle.remove(&bundle.digest()).unwrap_or_default() {
             let Some(missing) = self.missing.get_mut(&id) else {
                 continue;
             };
-            missing.bundles = missing.bundles.saturating_sub(1);
-            if missing.bundles == 0 && !missing.parent && !missing.payload {
-                let ready = self.judge_block(pool, blocks, id);
-                self.become_ready(pool, blocks, id, ready);
+            if let Some(slot) = missing.slots.get_mut(at).filter(|slot| slot.is_none()) {
+                *slot = Some(bundle.clone());
+                missing.bundles = missing.bundles.saturating_sub(1);
+            }
+            if missing.is_nothing() {
+                let slots = std::mem::take(&mut missing.slots);
+                let payload = blocks.get(id).map(|block| block.payload);
+                let ready = payload.map_or(Ready::Invalid, |payload| self.judge(payload, &slots));
+                self.become_ready(blocks, id, ready, slots);
             }
         }
     }
 
-    /// These bodies travel beside a message that has just arrived.
-    pub(crate) fn announce(&mut self, now: Time, payload: PayloadId) {
+    /// These bodies travel beside a message that has just arrived. Whether that was not known before.
+    pub(crate) fn announce(&mut self, now: Time, payload: PayloadId) -> bool {
+        let is_new = !self.announced.contains_key(&payload);
         self.announced.entry(payload).or_insert(now);
+        is_new
+    }
+
+    /// The message was refused: what it announced counts for nothing.
+    pub(crate) fn unannounce(&mut self, payload: &PayloadId) {
+        self.announced.remove(payload);
     }
 
     /// Fetch a block from a peer. Idempotent per block and peer; having asked one never suppresses another.
@@ -346,6 +358,8 @@ impl Bodies {
     /// A ready block that is not executed, with its bundles.
     pub(crate) fn assemble(&self, block: &Block, id: BlockId) -> Option<FullBlock> {
         let bundles = self.held.get(&id)?.clone();
+        let named = self.payloads.get(&block.payload).map_or(0, |payload| payload.bundles.len());
+        assert!(bundles.len() == named, "block {id:?} is ready with {} of {named} bundles", bundles.len());
         Some(FullBlock { height: block.height, id, block: Some(block.clone()), bundles })
     }
 
@@ -370,12 +384,14 @@ impl Bodies {
         live.insert(Payload::default().id());
         self.payloads.retain(|id, _| live.contains(id));
         let missing = &self.missing;
-        let still_waits = |waiters: &mut Vec<BlockId>| {
+        self.by_bundle.retain(|_, waiters| {
+            waiters.retain(|(id, _)| missing.contains_key(id));
+            !waiters.is_empty()
+        });
+        self.by_payload.retain(|_, waiters| {
             waiters.retain(|id| missing.contains_key(id));
             !waiters.is_empty()
-        };
-        self.by_bundle.retain(|_, waiters| still_waits(waiters));
-        self.by_payload.retain(|_, waiters| still_waits(waiters));
+        });
     }
 }
 
@@ -386,6 +402,54 @@ fn as_usize(value: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn bundle(number: u64) -> Bundle {
+        let session = quorate_types::SessionId { height: Height(1), index: 0 };
+        let client = quorate_types::PublicKey([7; 32]);
+        let number = quorate_types::BundleNo(number);
+        let kind = quorate_types::BundleKind::Requests;
+        let mut builder = quorate_types::bundle::BundleBuilder::new(kind, client, session, number);
+        builder.push(b"x");
+        let none = quorate_types::Authenticator::None;
+        Bundle::parse(&builder.finish(), none, &BodyLimits::default()).unwrap()
+    }
+
+    /// Of two blocks that share a bundle one may be executed, and the bundle leave the pool, before the rest of the
+    /// other block is here. A block that went on without it would lead to another state than everybody else's.
+    #[test]
+    fn a_block_keeps_what_has_arrived_for_it() {
+        let (shared, late) = (bundle(1), bundle(2));
+        let payload = Arc::new(Payload { bundles: vec![shared.digest(), late.digest()] });
+        let block = Block {
+            parent: BlockId::ZERO,
+            height: Height(1),
+            view: quorate_types::View(0),
+            proposer: ReplicaId(0),
+            time_ns: 1,
+            payload: payload.id(),
+            extra: quorate_types::Digest::ZERO,
+        };
+        let (id, mut blocks) = (block.id(), BlockTree::default());
+        blocks.insert(block.clone());
+        for arrives_before in [true, false] {
+            let (mut pool, mut bodies) = (Pool::default(), Bodies::new(BodyLimits::default()));
+            if arrives_before {
+                pool.add_from_peer(Time(0), &shared, true, None);
+            }
+            bodies.add_payload(&pool, &blocks, ReplicaId(0), Arc::clone(&payload));
+            assert!(!bodies.watch(&pool, &blocks, id));
+            if !arrives_before {
+                pool.add_from_peer(Time(0), &shared, true, None);
+                bodies.add_bundle(&blocks, &shared);
+            }
+            pool.remove(&shared.digest());
+            assert!(bodies.awaits(&late.digest()) && !bodies.awaits(&shared.digest()));
+            bodies.add_bundle(&blocks, &late);
+            assert_eq!(bodies.next_news(), Some((id, Ready::Valid)));
+            let full = bodies.assemble(&block, id).unwrap();
+            assert_eq!(full.bundles, [shared.clone(), late.clone()]);
+        }
+    }
 
     /// A block is often wanted before anybody knows where it was decided, and found on disks by its height alone.
     #[test]

@@ -3,11 +3,14 @@
 
 use quorate_consensus::{Certificate, Checkpoint, CheckpointProof};
 use quorate_crypto::AggregateSignature;
-use quorate_types::{Height, ReplicaId, ReplicaSet, Signature};
+use quorate_types::{Height, ReplicaId, ReplicaSet, Signature, Time};
 use std::collections::BTreeMap;
 
 /// Checkpoints above the window that are remembered for one sender.
 const FAR_PER_SENDER: usize = 2;
+
+/// Pause between two answers to one peer that says where it stands: half of the pause between such words.
+const HELP_PAUSE_NS: u64 = 500_000_000;
 
 /// See the module.
 #[derive(Debug)]
@@ -20,11 +23,31 @@ pub(crate) struct Checkpoints {
     signed: BTreeMap<Height, BTreeMap<ReplicaId, (Checkpoint, Signature)>>,
     /// Own checkpoints above the stable one.
     own: BTreeMap<Height, Checkpoint>,
+    /// When each peer was helped last.
+    helped: BTreeMap<ReplicaId, Time>,
 }
 
 impl Checkpoints {
     pub(crate) fn new(stable: CheckpointProof, window: u64, quorum: usize) -> Self {
-        Self { stable, coming: None, window, quorum, signed: BTreeMap::new(), own: BTreeMap::new() }
+        Self {
+            stable,
+            coming: None,
+            window,
+            quorum,
+            signed: BTreeMap::new(),
+            own: BTreeMap::new(),
+            helped: BTreeMap::new(),
+        }
+    }
+
+    /// Whether it is time to help a peer with proofs and signatures: saying where it stands costs the peer nothing,
+    /// and every answer costs this replica signatures.
+    pub(crate) fn may_help(&mut self, peer: ReplicaId, now: Time) -> bool {
+        let due = self.helped.get(&peer).is_none_or(|last| now.since(*last) >= HELP_PAUSE_NS);
+        if due {
+            self.helped.insert(peer, now);
+        }
+        due
     }
 
     /// The newest stable checkpoint whose proof is durable.
@@ -147,6 +170,14 @@ mod tests {
 
     fn sign(by: u16) -> (ReplicaId, Signature) {
         (ReplicaId(by), Signature([1; 64]))
+    }
+
+    #[test]
+    fn a_peer_is_helped_twice_a_second_at_most() {
+        let mut checkpoints = Checkpoints::new(CheckpointProof::genesis(), 256, 3);
+        let mut helped = |peer: u16, ms: u64| checkpoints.may_help(ReplicaId(peer), Time(ms * 1_000_000));
+        assert!(helped(1, 0) && helped(2, 1), "one peer does not use up another's");
+        assert!(!helped(1, 499) && helped(1, 500) && !helped(1, 999) && helped(1, 1_000));
     }
 
     #[test]

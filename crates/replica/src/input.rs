@@ -1,14 +1,15 @@
 //! What can happen to a replica: a closed set of plain data with an encoding, so that a recording of inputs
 //! replays a run.
 
+use crate::encoding::{self, put_bundle, put_full_block};
 use crate::host_message::{Heights, HostMessage};
 use crate::output::{ConnId, Ticket};
 use quorate_consensus::{Entry, LinkEvent, Message, Seal};
-use quorate_types::codec::{DecodeError, Reader, Wire, put_bytes};
+use quorate_types::codec::{DecodeError, Reader, Wire, put_bytes, put_length, put_list};
 use quorate_types::limits::{DECIDED_PER_ANSWER_MAX, FRAME_CONSENSUS_BYTES_MAX};
 use quorate_types::{
-    Authenticator, Block, BlockId, BodyLimits, Bundle, BundleDigest, BundleNo, Digest, Executed,
-    ExecutedBundle, FullBlock, Height, Mark, Payload, PublicKey, ReplicaId, SessionId, Signature,
+    BlockId, BodyLimits, Bundle, BundleDigest, BundleNo, Digest, Executed, ExecutedBundle, FullBlock, Height,
+    Mark, Payload, PublicKey, ReplicaId, SessionId, Signature,
 };
 use std::sync::Arc;
 
@@ -77,13 +78,13 @@ impl Input {
             Self::Client(conn, bundle) => {
                 out.push(2);
                 conn.0.encode(out);
-                encode_bundle(bundle, out);
+                put_bundle(bundle, out);
             }
             Self::Bundle { from, bundle, pending } => {
                 out.push(3);
                 from.encode(out);
                 pending.encode(out);
-                encode_bundle(bundle, out);
+                put_bundle(bundle, out);
             }
             Self::Payload(from, payload) => {
                 out.push(4);
@@ -106,7 +107,10 @@ impl Input {
             Self::Link(peer, event) => {
                 out.push(8);
                 peer.encode(out);
-                matches!(event, LinkEvent::Gap).encode(out);
+                out.push(match event {
+                    LinkEvent::Gap => 0,
+                    LinkEvent::Back => 1,
+                });
             }
             Self::Stored(to, id, block) => {
                 out.push(9);
@@ -114,14 +118,14 @@ impl Input {
                 id.encode(out);
                 block.is_some().encode(out);
                 if let Some(block) = block {
-                    encode_full_block(block, out);
+                    put_full_block(block, out);
                 }
             }
             Self::StoredIds(to, from, ids) => {
                 out.push(10);
                 to.encode(out);
                 from.encode(out);
-                quorate_types::codec::put_list(out, ids);
+                put_list(out, ids);
             }
             Self::Kept(height) => {
                 out.push(11);
@@ -140,11 +144,11 @@ impl Input {
         let r = &mut reader;
         let input = match r.u8()? {
             tag @ (0 | 1) => Self::Peer(decode_checked(tag, entry, r)?),
-            2 => Self::Client(ConnId(r.u64()?), decode_bundle(limits, r)?),
+            2 => Self::Client(ConnId(r.u64()?), encoding::bundle(limits, r)?),
             3 => Self::Bundle {
                 from: ReplicaId::decode(r)?,
                 pending: r.bool()?,
-                bundle: decode_bundle(limits, r)?,
+                bundle: encoding::bundle(limits, r)?,
             },
             4 => Self::Payload(ReplicaId::decode(r)?, Arc::decode(r)?),
             5 => Self::Own(Ticket(r.u64()?), Option::decode(r)?),
@@ -152,11 +156,12 @@ impl Input {
             7 => Self::Executed(decode_executed(r)?),
             8 => {
                 let peer = ReplicaId::decode(r)?;
-                Self::Link(peer, if r.bool()? { LinkEvent::Gap } else { LinkEvent::Back })
+                let event = if r.bool()? { LinkEvent::Back } else { LinkEvent::Gap };
+                Self::Link(peer, event)
             }
             9 => {
                 let (to, id) = (ReplicaId::decode(r)?, BlockId::decode(r)?);
-                let block = if r.bool()? { Some(Box::new(decode_full_block(limits, r)?)) } else { None };
+                let block = if r.bool()? { Some(Box::new(encoding::full_block(limits, r)?)) } else { None };
                 Self::Stored(to, id, block)
             }
             10 => Self::StoredIds(
@@ -202,40 +207,12 @@ fn decode_checked(tag: u8, entry: &Entry, r: &mut Reader<'_>) -> Result<Checked,
     Ok(Checked { link, seal, message })
 }
 
-fn encode_bundle(bundle: &Bundle, out: &mut Vec<u8>) {
-    bundle.authenticator().encode(out);
-    put_bytes(out, bundle.content());
-}
-
-fn decode_bundle(limits: &BodyLimits, r: &mut Reader<'_>) -> Result<Bundle, DecodeError> {
-    let authenticator = Authenticator::decode(r)?;
-    let content = r.bytes("bundle", usize::try_from(limits.bundle_bytes_max).unwrap_or(usize::MAX))?;
-    Bundle::parse(content, authenticator, limits)
-}
-
-fn encode_full_block(block: &FullBlock, out: &mut Vec<u8>) {
-    block.height.encode(out);
-    block.id.encode(out);
-    block.block.encode(out);
-    quorate_types::codec::put_length(out, block.bundles.len());
-    for bundle in &block.bundles {
-        encode_bundle(bundle, out);
-    }
-}
-
-fn decode_full_block(limits: &BodyLimits, r: &mut Reader<'_>) -> Result<FullBlock, DecodeError> {
-    let most = usize::try_from(limits.block_bundles_max).unwrap_or(usize::MAX);
-    Ok(FullBlock {
-        height: Height::decode(r)?,
-        id: BlockId::decode(r)?,
-        block: Option::<Block>::decode(r)?,
-        bundles: r.list("bundles", most, 5, |r| decode_bundle(limits, r))?,
-    })
-}
+/// Bytes of what executing a bundle resulted in, without the outcome's own.
+const EXECUTED_BYTES_MIN: usize = 32 + 12 + 8 + 32 + 32 + 4 + 4;
 
 fn encode_executed(executed: &Executed, out: &mut Vec<u8>) {
     executed.height.encode(out);
-    quorate_types::codec::put_length(out, executed.bundles.len());
+    put_length(out, executed.bundles.len());
     for bundle in &executed.bundles {
         bundle.client.encode(out);
         bundle.session.encode(out);
@@ -245,13 +222,13 @@ fn encode_executed(executed: &Executed, out: &mut Vec<u8>) {
         put_bytes(out, &bundle.outcome);
         bundle.applied.encode(out);
     }
-    quorate_types::codec::put_list(out, &executed.evicted);
+    put_list(out, &executed.evicted);
     executed.state.encode(out);
 }
 
 fn decode_executed(r: &mut Reader<'_>) -> Result<Executed, DecodeError> {
     let height = Height::decode(r)?;
-    let bundles = r.list("executed", usize::MAX, 128, |r| {
+    let bundles = r.list("executed", usize::MAX, EXECUTED_BYTES_MIN, |r| {
         Ok(ExecutedBundle {
             client: PublicKey::decode(r)?,
             session: SessionId::decode(r)?,

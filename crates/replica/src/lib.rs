@@ -23,6 +23,9 @@ mod bodies;
 mod checkpoint;
 mod clients;
 mod decided;
+mod encoding;
+#[cfg(test)]
+mod encoding_tests;
 mod host;
 mod host_message;
 mod input;
@@ -32,6 +35,7 @@ mod output;
 mod past;
 mod peers;
 mod pool;
+mod recording;
 mod sequencer;
 mod status;
 mod step;
@@ -40,8 +44,9 @@ pub use clients::{Admission, Admit};
 pub use host_message::{Heights, HostMessage};
 pub use input::{Checked, CheckedMessage, Input};
 pub use intake::{Intake, Passed, Refused, Source};
-pub use output::{ConnId, Output, Ticket, Unsealed};
+pub use output::{ConnId, Names, Output, Ticket, Unsealed};
 pub use past::{BadPast, Past};
+pub use recording::{Replay, Sink, Unlike};
 pub use status::{ReplicaStatus, State};
 
 use checkpoint::Checkpoints;
@@ -52,6 +57,7 @@ use outbox::Outbox;
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::{Alarm, AnyProtocol, Effect, Entry, Env, OpenError, RawPast, Spec, Status};
 use quorate_types::{BlockId, Committee, Genesis, Height, Incarnation, LogEntry, ReplicaId, Time, View};
+use recording::Recorder;
 use sequencer::Sequencer;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -100,6 +106,7 @@ pub struct Replica {
     now: Time,
     stopped: Option<Alarm>,
     contradictions: u64,
+    recorder: Option<Recorder>,
 }
 
 impl std::fmt::Debug for Replica {
@@ -174,6 +181,7 @@ impl Replica {
             now: Time::ZERO,
             stopped: None,
             contradictions: 0,
+            recorder: None,
             setup,
         };
         replica.sign_again(&past.states, above);
@@ -192,6 +200,9 @@ impl Replica {
 
     /// Takes an event in. Never fires timers.
     pub fn handle(&mut self, now: Time, input: Input) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.input(now, &input);
+        }
         if self.stopped.is_some() {
             return;
         }
@@ -218,6 +229,9 @@ impl Replica {
     /// Fires what is due, in the order of (time, timer). The driver calls it only when everything that had
     /// arrived by `due` was handled.
     pub fn tick(&mut self, due: Time) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.tick(due);
+        }
         if self.stopped.is_some() {
             return;
         }
@@ -238,7 +252,17 @@ impl Replica {
             self.call(|protocol, env| protocol.on_pending(env));
             self.settle();
         }
-        self.out.pop_front()
+        let output = self.out.pop_front();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.poll(output.as_ref());
+        }
+        output
+    }
+
+    /// From now on every step of this replica goes to `sink`: for [`Replay`], which wants all of them, so this
+    /// is called before the first.
+    pub fn record(&mut self, sink: Sink) {
+        self.recorder = Some(Recorder::new(sink));
     }
 
     /// When [`Replica::tick`] has something to do.
@@ -346,7 +370,7 @@ fn restore_blocks(past: &Past, host: &mut Host) -> (BlockTree, BTreeSet<BlockId>
     let (mut blocks, mut logged) = (BlockTree::default(), BTreeSet::new());
     blocks.set_root(stable.block);
     for bundle in &past.bodies {
-        host.pool.add_from_peer(Time::ZERO, bundle, false);
+        host.pool.add_from_peer(Time::ZERO, bundle, false, None);
     }
     for (id, (block, payload)) in past.blocks.iter().filter(|(_, (block, _))| block.height > stable.height) {
         host.bodies.add_own_payload(Arc::clone(payload));

@@ -1,13 +1,16 @@
-//! What the host must do: a closed set of plain data.
+//! What the host must do: a closed set of plain data with an encoding, so that two runs can be compared.
 
+use crate::encoding::{self, put_bundle, put_entry, put_full_block, tagged};
 use crate::host_message::HostMessage;
 use quorate_consensus::{Alarm, Note, Reject, To};
-use quorate_types::codec::{Wire, put_bytes};
+use quorate_types::codec::{DecodeError, Reader, Wire, put_bytes};
+use quorate_types::limits::{FRAME_CONSENSUS_BYTES_MAX, REASON_BYTES_MAX};
 use quorate_types::wire::{Lane, Refusal};
 use quorate_types::{
-    BlockId, Bundle, BundleDigest, ClientId, FullBlock, Height, Kind, LogEntry, Mark, Payload, ReplicaId,
-    ReplyBundle, Statement,
+    BlockId, BodyLimits, Bundle, BundleDigest, ClientId, FullBlock, Height, Kind, LogEntry, Mark, Payload,
+    ReplicaId, ReplicaSet, ReplyBundle, Statement, View,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A client's connection, as the host numbers them.
@@ -120,114 +123,233 @@ pub enum Output {
 }
 
 impl Output {
-    /// Feeds a fingerprint of this output: replays must produce the same sequence of them.
-    pub fn fingerprint(&self, out: &mut Vec<u8>) {
+    /// Appends the encoding.
+    pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Persist { mark, entry } => {
-                tagged(0, out, &mark.0);
-                fingerprint_entry(entry, out);
+                tagged(0, &mark.0, out);
+                put_entry(entry, out);
             }
-            Self::Sync(mark) => tagged(1, out, &mark.0),
+            Self::Sync(mark) => tagged(1, &mark.0, out),
             Self::Send { to, lane, frame } => {
-                tagged(2, out, &lane.tag());
-                fingerprint_to(*to, out);
-                fingerprint_frame(frame, out);
+                tagged(2, &lane.tag(), out);
+                encode_to(*to, out);
+                encode_frame(frame, out);
             }
             Self::Execute(block) => {
-                tagged(3, out, &block.height);
-                block.id.encode(out);
+                out.push(3);
+                put_full_block(block, out);
             }
             Self::Reply { client, reply } => {
-                tagged(4, out, client);
+                tagged(4, client, out);
                 reply.encode(out);
             }
             Self::Refuse { conn, client, bundle, why } => {
-                tagged(5, out, &conn.0);
+                tagged(5, &conn.0, out);
                 client.encode(out);
                 bundle.encode(out);
                 why.encode(out);
             }
             Self::Load { to, height, id } => {
-                tagged(6, out, to);
+                tagged(6, to, out);
                 height.encode(out);
                 id.encode(out);
             }
             Self::LoadIds { to, from } => {
-                tagged(7, out, to);
+                tagged(7, to, out);
                 from.encode(out);
             }
-            Self::Urgent(peer) => tagged(8, out, peer),
+            Self::Urgent(peer) => tagged(8, peer, out),
             Self::Stop(alarm) => {
                 out.push(9);
-                put_bytes(out, alarm.to_string().as_bytes());
+                encode_alarm(*alarm, out);
             }
             Self::Trace(note) => {
-                tagged(10, out, &note.view);
+                tagged(10, &note.view, out);
                 note.height.encode(out);
                 put_bytes(out, note.what.as_bytes());
             }
             Self::Rejected { from, kind, why } => {
-                tagged(11, out, from);
+                tagged(11, from, out);
                 kind.encode(out);
-                put_bytes(out, why.name().as_bytes());
+                encode_reject(*why, out);
             }
         }
     }
-}
 
-fn tagged(tag: u8, out: &mut Vec<u8>, first: &impl Wire) {
-    out.push(tag);
-    first.encode(out);
-}
-
-fn fingerprint_to(to: To, out: &mut Vec<u8>) {
-    match to {
-        To::All => out.push(0),
-        To::One(id) => tagged(1, out, &id),
-        To::Some(set) => tagged(2, out, &set),
+    /// Reads an output that fills `bytes`, as a replica with these limits encoded it.
+    ///
+    /// # Errors
+    /// When the bytes are not an output, or `names` is full.
+    pub fn decode(limits: &BodyLimits, names: &mut Names, bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let r = &mut reader;
+        let output = match r.u8()? {
+            0 => Self::Persist { mark: Mark(r.u64()?), entry: encoding::entry(limits, r)? },
+            1 => Self::Sync(Mark(r.u64()?)),
+            2 => {
+                let lane = Lane::from_tag(r.u8()?).ok_or(DecodeError::Tag("lane"))?;
+                Self::Send { lane, to: decode_to(r)?, frame: decode_frame(limits, r)? }
+            }
+            3 => Self::Execute(encoding::full_block(limits, r)?),
+            4 => Self::Reply { client: ClientId::decode(r)?, reply: ReplyBundle::decode(r)? },
+            5 => Self::Refuse {
+                conn: ConnId(r.u64()?),
+                client: ClientId::decode(r)?,
+                bundle: BundleDigest::decode(r)?,
+                why: Refusal::decode(r)?,
+            },
+            6 => {
+                Self::Load { to: ReplicaId::decode(r)?, height: Height::decode(r)?, id: BlockId::decode(r)? }
+            }
+            7 => Self::LoadIds { to: ReplicaId::decode(r)?, from: Height::decode(r)? },
+            8 => Self::Urgent(Option::decode(r)?),
+            9 => Self::Stop(decode_alarm(r)?),
+            10 => {
+                let (view, height) = (View::decode(r)?, Height::decode(r)?);
+                Self::Trace(Note { what: names.read(r)?, view, height })
+            }
+            11 => Self::Rejected {
+                from: ReplicaId::decode(r)?,
+                kind: Kind::decode(r)?,
+                why: decode_reject(names, r)?,
+            },
+            _ => return Err(DecodeError::Tag("output")),
+        };
+        reader.finish()?;
+        Ok(output)
     }
 }
 
-fn fingerprint_frame(frame: &Unsealed, out: &mut Vec<u8>) {
+/// Names that one [`Names`] holds at most.
+const NAMES_MAX: usize = 1_024;
+
+/// The short names inside decoded outputs. In a replica they are literals of the program, so what is read from
+/// bytes has to live as long: each distinct name is kept for the life of the process, and so many at most.
+/// One of these serves a process.
+#[derive(Debug, Default)]
+pub struct Names(BTreeSet<&'static str>);
+
+impl Names {
+    fn read(&mut self, r: &mut Reader<'_>) -> Result<&'static str, DecodeError> {
+        let text = r.text("name", REASON_BYTES_MAX)?;
+        if let Some(known) = self.0.get(text) {
+            return Ok(known);
+        }
+        if self.0.len() >= NAMES_MAX {
+            return Err(DecodeError::Value("name"));
+        }
+        let name: &'static str = Box::leak(text.into());
+        self.0.insert(name);
+        Ok(name)
+    }
+}
+
+fn encode_to(to: To, out: &mut Vec<u8>) {
+    match to {
+        To::All => out.push(0),
+        To::One(id) => tagged(1, &id, out),
+        To::Some(set) => tagged(2, &set, out),
+    }
+}
+
+fn decode_to(r: &mut Reader<'_>) -> Result<To, DecodeError> {
+    Ok(match r.u8()? {
+        0 => To::All,
+        1 => To::One(ReplicaId::decode(r)?),
+        2 => To::Some(ReplicaSet::decode(r)?),
+        _ => return Err(DecodeError::Tag("receivers")),
+    })
+}
+
+fn encode_frame(frame: &Unsealed, out: &mut Vec<u8>) {
+    let encode_rest = |sign: &Option<Statement>, own: &Option<Ticket>, out: &mut Vec<u8>| {
+        sign.encode(out);
+        own.map(|ticket| ticket.0).encode(out);
+    };
     match frame {
-        Unsealed::Protocol { body, sign, .. } => {
+        Unsealed::Protocol { body, sign, own } => {
             out.push(0);
             put_bytes(out, body);
-            sign.encode(out);
+            encode_rest(sign, own, out);
         }
-        Unsealed::Host { message, sign, .. } => {
-            out.push(1);
-            message.encode(out);
-            sign.encode(out);
+        Unsealed::Host { message, sign, own } => {
+            tagged(1, message, out);
+            encode_rest(sign, own, out);
         }
         Unsealed::Bundle(bundle) => {
             out.push(2);
-            bundle.digest().encode(out);
+            put_bundle(bundle, out);
         }
-        Unsealed::Payload(payload) => {
-            out.push(3);
-            payload.encode(out);
+        Unsealed::Payload(payload) => tagged(3, payload, out),
+    }
+}
+
+fn decode_frame(limits: &BodyLimits, r: &mut Reader<'_>) -> Result<Unsealed, DecodeError> {
+    let own = |r: &mut Reader<'_>| Option::<u64>::decode(r).map(|number| number.map(Ticket));
+    Ok(match r.u8()? {
+        0 => Unsealed::Protocol {
+            body: r.bytes("message", FRAME_CONSENSUS_BYTES_MAX)?.to_vec(),
+            sign: Option::decode(r)?,
+            own: own(r)?,
+        },
+        1 => Unsealed::Host { message: HostMessage::decode(r)?, sign: Option::decode(r)?, own: own(r)? },
+        2 => Unsealed::Bundle(encoding::bundle(limits, r)?),
+        3 => Unsealed::Payload(Arc::decode(r)?),
+        _ => return Err(DecodeError::Tag("frame")),
+    })
+}
+
+fn encode_alarm(alarm: Alarm, out: &mut Vec<u8>) {
+    match alarm {
+        Alarm::SafetyBroken { height, first, second } => {
+            tagged(0, &height, out);
+            first.encode(out);
+            second.encode(out);
+        }
+        Alarm::StateDiverged { height } => tagged(1, &height, out),
+    }
+}
+
+fn decode_alarm(r: &mut Reader<'_>) -> Result<Alarm, DecodeError> {
+    Ok(match r.u8()? {
+        0 => Alarm::SafetyBroken {
+            height: Height::decode(r)?,
+            first: BlockId::decode(r)?,
+            second: BlockId::decode(r)?,
+        },
+        1 => Alarm::StateDiverged { height: Height::decode(r)? },
+        _ => return Err(DecodeError::Tag("alarm")),
+    })
+}
+
+fn encode_reject(why: Reject, out: &mut Vec<u8>) {
+    match why {
+        Reject::WrongSender => out.push(0),
+        Reject::Stale => out.push(1),
+        Reject::Early => out.push(2),
+        Reject::Duplicate => out.push(3),
+        Reject::Equivocation => out.push(4),
+        Reject::NotNow(name) => {
+            out.push(5);
+            put_bytes(out, name.as_bytes());
+        }
+        Reject::Invalid(name) => {
+            out.push(6);
+            put_bytes(out, name.as_bytes());
         }
     }
 }
 
-fn fingerprint_entry(entry: &LogEntry, out: &mut Vec<u8>) {
-    match entry {
-        LogEntry::Incarnation(incarnation) => incarnation.encode(out),
-        LogEntry::Record(bytes) => put_bytes(out, bytes),
-        LogEntry::Certificate(bytes) | LogEntry::Proof(bytes) => put_bytes(out, bytes),
-        LogEntry::Guard(statement) => statement.encode(out),
-        LogEntry::Floors(floors) => floors.encode(out),
-        LogEntry::Block(block, payload) => {
-            block.encode(out);
-            payload.encode(out);
-        }
-        LogEntry::Body(bundle) => bundle.digest().encode(out),
-        LogEntry::Decided { height, id } => {
-            height.encode(out);
-            id.encode(out);
-        }
-        LogEntry::BaseBegin => out.push(1),
-        LogEntry::BaseEnd => out.push(2),
-    }
+fn decode_reject(names: &mut Names, r: &mut Reader<'_>) -> Result<Reject, DecodeError> {
+    Ok(match r.u8()? {
+        0 => Reject::WrongSender,
+        1 => Reject::Stale,
+        2 => Reject::Early,
+        3 => Reject::Duplicate,
+        4 => Reject::Equivocation,
+        5 => Reject::NotNow(names.read(r)?),
+        6 => Reject::Invalid(names.read(r)?),
+        _ => return Err(DecodeError::Tag("reject")),
+    })
 }

@@ -18,11 +18,11 @@ impl Replica {
             CheckedMessage::Protocol(message) => {
                 let mut announced = Vec::new();
                 message.bodies(&mut announced);
-                for payload in announced {
-                    self.host.bodies.announce(self.now, payload);
-                }
+                // Before the protocol sees it, because it may ask for them.
+                announced.retain(|payload| self.host.bodies.announce(self.now, *payload));
                 let kind = message.kind();
                 if let Err(why) = self.deliver(link, seal, message) {
+                    announced.iter().for_each(|payload| self.host.bodies.unannounce(payload));
                     self.out.push_back(Output::Rejected { from: link, kind, why });
                 }
             }
@@ -63,6 +63,9 @@ impl Replica {
 
     /// A peer whose stable checkpoint is older than ours lacks signatures, or the proof.
     fn help_with_checkpoint(&mut self, peer: ReplicaId, stable: Height) {
+        if !self.checkpoints.may_help(peer, self.now) {
+            return;
+        }
         if stable < self.checkpoints.height() {
             let proof = self.checkpoints.stable().clone();
             return self.tell(To::One(peer), HostMessage::Proof(Box::new(proof)));

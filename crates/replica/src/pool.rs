@@ -6,9 +6,10 @@
 use quorate_consensus::Pending;
 use quorate_types::limits::{
     POOL_BUNDLES_MAX, POOL_BYTES_MAX, POOL_CLIENT_BUNDLES_MAX, POOL_CLIENT_BYTES_MAX,
+    POOL_PEER_IDLE_BYTES_MAX,
 };
-use quorate_types::{BodyLimits, Bundle, BundleDigest, BundleNo, ClientId, SessionId, Time};
-use std::collections::{BTreeMap, VecDeque};
+use quorate_types::{BodyLimits, Bundle, BundleDigest, BundleNo, ClientId, ReplicaId, SessionId, Time};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A bundle that pends longer than this goes to all replicas, again with doubling pauses.
 const SPREAD_AFTER_NS: u64 = 1_000_000_000;
@@ -20,10 +21,15 @@ const ORPHAN_NS_MAX: u64 = 30_000_000_000;
 
 /// Bundles that go to all in one round at most: an overloaded replica must not make more load.
 const SPREAD_ROUND_MAX: usize = 64;
+/// What surrounds the bytes of a bundle here.
+const BUNDLE_OVERHEAD_BYTES: usize = 1_024;
 /// Bundles in a block for which room is made at once.
 const TAKE_EXPECTED: usize = 64;
 /// Entries of bundles that are gone which the list of arrivals may hold.
 const ARRIVALS_SLACK: usize = 1_024;
+
+/// The same for the queue of one client, and for the clients' turns.
+const QUEUE_SLACK: usize = 64;
 
 /// What became of a bundle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,6 +55,8 @@ struct Held {
     since: Time,
     /// Whether it counts as waiting; see `ORPHAN_NS_MAX`.
     pending: bool,
+    /// The peer whose room it takes while it does not.
+    charged: Option<ReplicaId>,
     /// Whether a client handed it over itself: then other replicas may not have it.
     direct: bool,
     /// Whether it stands in a block that this replica has proposed in the current view.
@@ -87,7 +95,15 @@ pub(crate) struct Pool {
     arrivals: VecDeque<(Time, BundleDigest)>,
     pending: usize,
     bytes: usize,
+    /// Bytes of what does not count as waiting: all of it, and of each peer that is charged for some.
+    idle_bytes: usize,
+    charges: BTreeMap<ReplicaId, usize>,
     spread_check: Option<Time>,
+}
+
+/// What a bundle counts for in the room of a peer: small ones take more than their bytes.
+fn cost(bundle: &Bundle) -> usize {
+    bundle.size().saturating_add(BUNDLE_OVERHEAD_BYTES)
 }
 
 fn numbered(bundle: &Bundle) -> Numbered {
@@ -112,7 +128,8 @@ impl Pool {
 
     /// Whether clients should hear `Busy`.
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes >= POOL_BYTES_MAX || self.held.len() >= POOL_BUNDLES_MAX
+        // What peers sent without need takes no room from clients.
+        self.bytes.saturating_sub(self.idle_bytes) >= POOL_BYTES_MAX || self.pending >= POOL_BUNDLES_MAX
     }
 
     /// Adds what a client handed over itself.
@@ -133,21 +150,33 @@ impl Pool {
         if self.contains(&bundle.digest()) {
             return self.promote(now, bundle, true);
         }
-        self.insert(now, bundle, true, true);
+        self.insert(now, bundle, true, true, None);
         Added::New
     }
 
     /// Adds what a peer handed over. A block may need it, so it has twice the room of clients; `pending` is
-    /// false for what is executed already or belongs to no known session.
-    pub(crate) fn add_from_peer(&mut self, now: Time, bundle: &Bundle, pending: bool) -> Added {
+    /// false for what is executed already or belongs to no known session. Then it takes the room of the peer that
+    /// is `charged` for it, if one is.
+    pub(crate) fn add_from_peer(
+        &mut self,
+        now: Time,
+        bundle: &Bundle,
+        pending: bool,
+        charged: Option<ReplicaId>,
+    ) -> Added {
         if self.contains(&bundle.digest()) {
             return if pending { self.promote(now, bundle, false) } else { Added::Known };
         }
-        let bytes = self.bytes.saturating_add(bundle.size());
-        if bytes > POOL_BYTES_MAX.saturating_mul(2) || self.held.len() >= POOL_BUNDLES_MAX.saturating_mul(2) {
+        let idle = (self.idle_bytes, self.held.len().saturating_sub(self.pending));
+        let waiting = (self.bytes.saturating_sub(self.idle_bytes), self.pending);
+        let (bytes, bundles) = if pending { waiting } else { idle };
+        let full = bytes.saturating_add(bundle.size()) > POOL_BYTES_MAX.saturating_mul(2)
+            || bundles >= POOL_BUNDLES_MAX.saturating_mul(2);
+        let used = charged.and_then(|peer| self.charges.get(&peer)).copied().unwrap_or_default();
+        if full || used.saturating_add(cost(bundle)) > POOL_PEER_IDLE_BYTES_MAX {
             return Added::Busy;
         }
-        self.insert(now, bundle, pending, false);
+        self.insert(now, bundle, pending, false, charged);
         Added::New
     }
 
@@ -159,6 +188,7 @@ impl Pool {
             return Added::Known;
         };
         held.pending = true;
+        let charged = held.charged.take();
         held.direct |= direct;
         // It waits since now. The entry of its arrival does not count any more.
         let is_later = held.since != now;
@@ -171,10 +201,27 @@ impl Pool {
         self.pending = self.pending.saturating_add(1);
         self.numbers.entry(numbered(bundle)).or_insert(digest);
         self.queue_up(bundle.client(), digest, size);
+        self.no_longer_idle(bundle, charged);
         Added::Promoted
     }
 
-    fn insert(&mut self, now: Time, bundle: &Bundle, pending: bool, direct: bool) {
+    fn no_longer_idle(&mut self, bundle: &Bundle, charged: Option<ReplicaId>) {
+        self.idle_bytes = self.idle_bytes.saturating_sub(bundle.size());
+        if let Some(peer) = charged
+            && let Some(used) = self.charges.get_mut(&peer)
+        {
+            *used = used.saturating_sub(cost(bundle));
+        }
+    }
+
+    fn insert(
+        &mut self,
+        now: Time,
+        bundle: &Bundle,
+        pending: bool,
+        direct: bool,
+        charged: Option<ReplicaId>,
+    ) {
         let (digest, size) = (bundle.digest(), bundle.size());
         self.bytes = self.bytes.saturating_add(size);
         self.arrivals.push_back((now, digest));
@@ -184,11 +231,18 @@ impl Pool {
             self.pending = self.pending.saturating_add(1);
             self.numbers.entry(numbered(bundle)).or_insert(digest);
             self.queue_up(bundle.client(), digest, size);
+        } else {
+            self.idle_bytes = self.idle_bytes.saturating_add(size);
+            if let Some(peer) = charged {
+                let used = self.charges.entry(peer).or_default();
+                *used = used.saturating_add(cost(bundle));
+            }
         }
         let held = Held {
             bundle: bundle.clone(),
             since: now,
             pending,
+            charged: charged.filter(|_| !pending),
             direct,
             taken: false,
             logged: true,
@@ -276,8 +330,15 @@ impl Pool {
                 queue.bytes = queue.bytes.saturating_sub(bundle.size());
                 if queue.bundles == 0 {
                     self.clients.remove(&bundle.client());
+                } else if queue.waiting.len() > queue.bundles.saturating_mul(2).saturating_add(QUEUE_SLACK) {
+                    // Only a leader takes from the front; everywhere else, what is gone must go from here.
+                    let held = &self.held;
+                    queue.waiting.retain(|digest| held.contains_key(digest));
                 }
             }
+            self.trim_turns();
+        } else {
+            self.no_longer_idle(bundle, held.charged);
         }
         while self.arrivals.front().is_some_and(|(_, digest)| !self.held.contains_key(digest)) {
             self.arrivals.pop_front();
@@ -286,6 +347,17 @@ impl Pool {
         if self.arrivals.len() > self.held.len().saturating_mul(2).saturating_add(ARRIVALS_SLACK) {
             let held = &self.held;
             self.arrivals.retain(|(since, digest)| held.get(digest).is_some_and(|held| held.since == *since));
+        }
+    }
+
+    /// Turns of clients that are gone, or come twice, go when they are more than those that count.
+    fn trim_turns(&mut self) {
+        if self.turns.len() > self.clients.len().saturating_mul(2).saturating_add(QUEUE_SLACK) {
+            let clients = &self.clients;
+            let mut seen = BTreeSet::new();
+            self.turns.retain(|client| {
+                clients.get(client).is_some_and(|queue| !queue.waiting.is_empty()) && seen.insert(*client)
+            });
         }
     }
 
@@ -439,7 +511,7 @@ mod tests {
         assert_eq!(pool.add_from_client(Time(1), &first), Added::New);
         assert_eq!(pool.add_from_client(Time(1), &first), Added::Known);
         assert_eq!(pool.add_from_client(Time(1), &second), Added::NumberReused);
-        assert_eq!(pool.add_from_peer(Time(1), &second, true), Added::New, "a block may name either");
+        assert_eq!(pool.add_from_peer(Time(1), &second, true, None), Added::New, "a block may name either");
         pool.remove(&second.digest());
         pool.supersede(first.client(), first.session(), first.number());
         assert_eq!(pool.summary(false), Pending::default());
@@ -451,13 +523,13 @@ mod tests {
         for from_client in [true, false] {
             let mut pool = Pool::default();
             let (old, new) = (bundle(1, 1, b"from the log"), bundle(2, 1, b"new"));
-            assert_eq!(pool.add_from_peer(Time(0), &old, false), Added::New);
-            assert_eq!(pool.add_from_peer(Time(3), &old, false), Added::Known);
+            assert_eq!(pool.add_from_peer(Time(0), &old, false, None), Added::New);
+            assert_eq!(pool.add_from_peer(Time(3), &old, false, None), Added::Known);
             assert_eq!((pool.has_untaken(), pool.waits(&old.digest())), (false, false));
             pool.add_from_client(Time(5), &new);
             let added = match from_client {
                 true => pool.add_from_client(Time(9), &old),
-                false => pool.add_from_peer(Time(9), &old, true),
+                false => pool.add_from_peer(Time(9), &old, true, None),
             };
             assert_eq!(added, Added::Promoted);
             assert_eq!(pool.add_from_client(Time(10), &old), Added::Known);
@@ -488,10 +560,59 @@ mod tests {
         assert_eq!(pool.summary(false).oldest, Some(Time(1)));
     }
 
+    /// A backup never takes anything for a payload; what it has executed must leave no trace all the same.
+    #[test]
+    fn a_pool_that_nobody_takes_from_does_not_grow() {
+        let mut pool = Pool::default();
+        pool.add_from_client(Time(1), &bundle(9, 1, b"stays"));
+        let mut before = None;
+        for number in 1..20_000 {
+            // One client that always has something in flight, and one that comes and goes.
+            let (steady, fleeting) = (bundle(1, number, b"x"), bundle(2, number, b"x"));
+            pool.add_from_client(Time(number), &steady);
+            pool.add_from_peer(Time(number), &fleeting, true, None);
+            pool.remove(&fleeting.digest());
+            if let Some(before) = before.replace(steady) {
+                pool.remove(&before.digest());
+            }
+        }
+        let waiting: usize = pool.clients.values().map(|queue| queue.waiting.len()).sum();
+        assert!(pool.turns.len() <= 3 * 2 + QUEUE_SLACK + 1, "{} turns", pool.turns.len());
+        assert!(waiting <= 3 * (2 + QUEUE_SLACK + 1), "{waiting} entries in queues");
+        assert_eq!(pool.summary(false).bundles, 2);
+        assert_eq!(pool.take(&BodyLimits::default()).len(), 2, "what waits is still found");
+    }
+
+    /// A faulty replica can send bundles of keys that nobody knows, validly signed.
+    #[test]
+    fn what_nobody_waits_for_takes_the_room_of_its_sender_alone() {
+        let (mut pool, liar) = (Pool::default(), Some(ReplicaId(3)));
+        let junk = |number| bundle(66, number, &vec![0; 100_000]);
+        let mut taken = Vec::new();
+        for number in 1..2_000 {
+            match pool.add_from_peer(Time(1), &junk(number), false, liar) {
+                Added::New => taken.push(number),
+                other => assert_eq!(other, Added::Busy),
+            }
+        }
+        assert!(taken.len() <= POOL_PEER_IDLE_BYTES_MAX / 100_000, "{} were taken", taken.len());
+        assert!(!pool.is_full());
+        let others = pool.add_from_peer(Time(1), &bundle(5, 1, b"x"), false, Some(ReplicaId(2)));
+        assert_eq!((others, pool.add_from_client(Time(1), &bundle(1, 1, b"x"))), (Added::New, Added::New));
+        // A block asks for it, or a client waits for it after all: no longer at its sender's charge.
+        assert_eq!(pool.add_from_peer(Time(1), &junk(5_000), false, None), Added::New);
+        assert_eq!(pool.add_from_peer(Time(1), &junk(taken[0]), true, liar), Added::Promoted);
+        assert_eq!(pool.add_from_peer(Time(1), &junk(6_000), false, liar), Added::New, "there is room again");
+        for number in taken.into_iter().chain([5_000, 6_000]) {
+            pool.remove(&junk(number).digest());
+        }
+        assert_eq!(pool.charges.get(&ReplicaId(3)), Some(&0));
+    }
+
     #[test]
     fn what_a_peer_handed_over_is_not_spread_again() {
         let mut pool = Pool::default();
-        pool.add_from_peer(Time(0), &bundle(1, 1, b"x"), true);
+        pool.add_from_peer(Time(0), &bundle(1, 1, b"x"), true, None);
         for number in 1..1_000 {
             pool.add_from_client(Time(0), &bundle(2, number, b"y"));
         }
@@ -526,7 +647,7 @@ mod tests {
             }
         }
         assert_eq!(at, [1, 3, 7, 15, 25]);
-        pool.add_from_peer(Time(0), &bundle(1, 2, b"y"), false);
+        pool.add_from_peer(Time(0), &bundle(1, 2, b"y"), false, None);
         assert!(pool.overdue(Time(29_999_000_000)).is_empty());
         pool.overdue(Time(31_000_000_000));
         assert_eq!(pool.size().0, 1, "a body that counts for nothing is dropped");

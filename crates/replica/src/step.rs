@@ -10,8 +10,11 @@ use quorate_consensus::{
 };
 use quorate_types::codec::Wire;
 use quorate_types::wire::{Lane, Refusal};
-use quorate_types::{BlockId, Bundle, Executed, FullBlock, Height, LogEntry, Mark, ReplyBundle, View};
+use quorate_types::{BlockId, Bundle, Executed, FullBlock, Height, Kind, LogEntry, Mark, ReplyBundle, View};
 use std::sync::Arc;
+
+/// What a refused bundle is called in counters.
+const BUNDLE_KIND: Kind = Kind::new("host.bundle");
 
 /// Peers hear how far this replica is at most this often, and once after the last height of a burst.
 pub(crate) const ANNOUNCE_NS: u64 = 1_000_000_000;
@@ -226,10 +229,16 @@ impl Replica {
     }
 
     /// A peer handed over a bundle whose authenticator holds.
-    pub(crate) fn on_bundle(&mut self, _from: quorate_types::ReplicaId, bundle: Bundle, pending: bool) {
-        let added = self.host.pool.add_from_peer(self.now, &bundle, pending);
-        if let Added::New | Added::Promoted = added {
-            self.take_in(&bundle, added);
+    pub(crate) fn on_bundle(&mut self, from: quorate_types::ReplicaId, bundle: Bundle, pending: bool) {
+        // What no block asks for and no client waits for is at the charge of whoever sent it.
+        let charged = (!pending && !self.host.bodies.awaits(&bundle.digest())).then_some(from);
+        match self.host.pool.add_from_peer(self.now, &bundle, pending, charged) {
+            added @ (Added::New | Added::Promoted) => self.take_in(&bundle, added),
+            Added::Busy => {
+                let why = Reject::NotNow("no_room_for_bundle");
+                self.out.push_back(Output::Rejected { from, kind: BUNDLE_KIND, why });
+            }
+            Added::Known | Added::NumberReused => {}
         }
     }
 
@@ -242,7 +251,7 @@ impl Replica {
         if self.last.leader == self.setup.me {
             self.spread(bundle);
         }
-        self.host.bodies.add_bundle(&self.host.pool, &self.blocks, bundle.digest());
+        self.host.bodies.add_bundle(&self.blocks, bundle);
         self.pending_changed = true;
     }
 

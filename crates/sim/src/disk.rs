@@ -229,6 +229,10 @@ impl Disk for SimDisk {
         Ok(())
     }
 
+    fn syncs(&self) -> u64 {
+        self.shared.inside().disk.syncs()
+    }
+
     fn read(&self, slot: u32, offset: u32, into: &mut [u8]) -> Result<(), Fault> {
         self.shared.inside().disk.read(slot, offset, into)
     }
@@ -239,6 +243,10 @@ impl Disk for SimDisk {
 
     fn blob_append(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         self.change(|disk| disk.blob_append(bytes))
+    }
+
+    fn blob_sync(&mut self) -> Result<(), Fault> {
+        self.change(MemDisk::blob_sync)
     }
 
     fn blob_commit(&mut self) -> Result<(), Fault> {

@@ -2,10 +2,11 @@
 
 use crate::disk::Shared;
 use crate::seat::Speakers;
+use crate::shadow::Shadow;
 use bytes::Bytes;
 use quorate_consensus::{Note, To};
 use quorate_host::Outgoing;
-use quorate_replica::{ConnId, Source};
+use quorate_replica::{ConnId, Past, Sink, Source};
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::{FromReplica, Lane, Refusal};
 use quorate_types::{BlockId, BundleDigest, ClientId, FrameBody, Height, ReplyBundle};
@@ -59,6 +60,8 @@ pub(crate) struct Exit<'a> {
     pub(crate) leaving: &'a mut Leaving,
     pub(crate) shared: &'a Shared,
     pub(crate) speakers: &'a Speakers,
+    /// Who follows a replica that is opened.
+    pub(crate) shadow: Option<&'a Shadow>,
 }
 
 impl Exit<'_> {
@@ -128,5 +131,9 @@ impl Outgoing for Exit<'_> {
 
     fn trace(&mut self, note: Note) {
         self.leaving.notes.push(note);
+    }
+
+    fn recorder(&mut self, past: &Past) -> Option<Sink> {
+        self.shadow.map(|shadow| shadow.open(past))
     }
 }

@@ -27,6 +27,7 @@ mod queue;
 mod seat;
 pub mod seed;
 mod settings;
+mod shadow;
 mod trace;
 mod weather;
 mod witness;

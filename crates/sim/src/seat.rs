@@ -4,6 +4,7 @@
 use crate::disk::{Lie, Shared, SimDisk};
 use crate::exit::{Exit, Leaving};
 use crate::settings::{Cluster, Settings};
+use crate::shadow::Shadow;
 use crate::witness::{Journal, Perjury, Witness};
 use bytes::Bytes;
 use quorate_consensus::LinkEvent;
@@ -77,6 +78,8 @@ pub(crate) struct Running {
     /// The last height that was executed when somebody looked.
     pub(crate) executed: Height,
     pub(crate) is_owing: bool,
+    /// Who has to do the same, if the settings want that.
+    pub(crate) shadow: Option<Shadow>,
 }
 
 impl Running {
@@ -173,11 +176,19 @@ impl Seat {
             snapshot_every_bytes: settings.snapshot_every_bytes,
         };
         let disk = SimDisk::new(self.shared.clone(), self.disk_rng.fork(), self.lie);
-        let mut exit = Exit { leaving, shared: &self.shared, speakers: &self.speakers };
+        let shadow = settings.replay.then(|| Shadow::of(&setup.entry, setup.replica.clone()));
+        let mut exit =
+            Exit { leaving, shared: &self.shared, speakers: &self.speakers, shadow: shadow.as_ref() };
         let host = Host::open(setup, disk, &mut exit)?;
         let executed = host.executor().execution().height();
-        self.running =
-            Some(Box::new(Running { host, opened_at: now, lines: Vec::new(), executed, is_owing: true }));
+        self.running = Some(Box::new(Running {
+            host,
+            opened_at: now,
+            lines: Vec::new(),
+            executed,
+            is_owing: true,
+            shadow,
+        }));
         Ok(())
     }
 
@@ -232,7 +243,7 @@ impl Seat {
         let Self { running, shared, speakers, work_rng, .. } = self;
         let Some(running) = running else { return Ok(()) };
         let local = running.local(now);
-        let mut exit = Exit { leaving, shared, speakers };
+        let mut exit = Exit { leaving, shared, speakers, shadow: None };
         let mut more = |_| {
             shared.watch(|watch| {
                 watch.work(work_rng);

@@ -65,6 +65,9 @@ pub struct Settings {
     pub client_retry_ns_max: u64,
     /// Bundles of one client in flight at most.
     pub client_in_flight_max: usize,
+    /// Whether everything that a replica goes through is replayed on a second one, which has to do the same.
+    /// Changes nothing else in the world.
+    pub replay: bool,
 }
 
 impl Settings {
@@ -103,6 +106,7 @@ impl Settings {
             client_retry_ns: 800_000_000,
             client_retry_ns_max: 2_000_000_000,
             client_in_flight_max: 8,
+            replay: false,
         }
     }
 

@@ -48,6 +48,9 @@ pub trait Disk: Send {
     /// [`Fault::Io`]. Nothing may be assumed about the writes since the last sync then.
     fn sync(&mut self) -> Result<(), Fault>;
 
+    /// Syncs so far, of any kind.
+    fn syncs(&self) -> u64;
+
     /// Reads at `offset` of the segment in `slot` and fills `into`.
     ///
     /// # Errors
@@ -61,16 +64,23 @@ pub trait Disk: Send {
     /// [`Fault::Full`], [`Fault::Io`].
     fn blob_begin(&mut self, name: &str) -> Result<(), Fault>;
 
-    /// Adds bytes to the unfinished blob.
+    /// Adds bytes to the unfinished blob. Syncs nothing.
     ///
     /// # Errors
     /// [`Fault::Full`], [`Fault::Io`].
     fn blob_append(&mut self, bytes: &[u8]) -> Result<(), Fault>;
 
-    /// Makes the unfinished blob durable and then, atomically, visible under its name.
+    /// Makes the bytes of the unfinished blob durable, with one sync.
     ///
     /// # Errors
     /// [`Fault::Full`], [`Fault::Io`].
+    fn blob_sync(&mut self) -> Result<(), Fault>;
+
+    /// Makes the unfinished blob, whose bytes are durable, visible under its name, atomically and durably, with
+    /// one sync.
+    ///
+    /// # Errors
+    /// [`Fault::Io`], also when bytes were added since the last [`Disk::blob_sync`].
     fn blob_commit(&mut self) -> Result<(), Fault>;
 
     /// Names and sizes of the visible blobs, in the order of their names.

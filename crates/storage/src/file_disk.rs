@@ -22,8 +22,6 @@ const SNAPSHOTS_FOLDER: &str = "snapshots";
 const UNFINISHED: &str = ".tmp";
 /// Bytes of zeros that are written at a time.
 const ZEROS_BYTES: usize = 1 << 20;
-/// Bytes of a snapshot after which they are synced, so that no single sync takes long.
-const BLOB_SYNC_BYTES: usize = 4 << 20;
 
 /// What survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -86,7 +84,7 @@ impl Default for FileDiskConfig {
 struct Unfinished {
     name: String,
     file: File,
-    unsynced: usize,
+    is_synced: bool,
 }
 
 /// A disk of real files in one folder.
@@ -103,6 +101,7 @@ pub struct FileDisk {
     unfilled: (u32, usize),
     zeros: PageBuffer,
     unfinished: Option<Unfinished>,
+    syncs: u64,
 }
 
 impl FileDisk {
@@ -129,6 +128,7 @@ impl FileDisk {
             unfilled: (segments, 0),
             zeros: PageBuffer::new(PAGE_BYTES),
             unfinished: None,
+            syncs: 0,
         };
         disk.sweep()?;
         let prepared = config.prepared_bytes.div_ceil(u64::from(config.segment_bytes));
@@ -194,7 +194,9 @@ impl FileDisk {
         self.log.write_all_at(bytes, at).map_err(|error| failed(doing, &error))
     }
 
-    fn synced(&self, sync: impl Fn(&File) -> io::Result<()>, doing: &'static str) -> Result<(), Fault> {
+    /// Without durability what would be synced is counted all the same: it is what the work asks for.
+    fn synced(&mut self, sync: impl Fn(&File) -> io::Result<()>, doing: &'static str) -> Result<(), Fault> {
+        self.syncs = self.syncs.saturating_add(1);
         if self.config.durability == Durability::Os {
             return Ok(());
         }
@@ -202,7 +204,8 @@ impl FileDisk {
     }
 
     /// Makes what happened to names in the folder of snapshots durable.
-    fn sync_names(&self, doing: &'static str) -> Result<(), Fault> {
+    fn sync_names(&mut self, doing: &'static str) -> Result<(), Fault> {
+        self.syncs = self.syncs.saturating_add(1);
         if self.config.durability == Durability::Os {
             return Ok(());
         }
@@ -300,6 +303,10 @@ impl Disk for FileDisk {
         self.synced(File::sync_data, "syncing the log")
     }
 
+    fn syncs(&self) -> u64 {
+        self.syncs
+    }
+
     fn read(&self, slot: u32, offset: u32, into: &mut [u8]) -> Result<(), Fault> {
         let read = self.log.read_exact_at(into, self.at(slot, offset));
         read.map_err(|error| failed("reading the log", &error))
@@ -308,33 +315,37 @@ impl Disk for FileDisk {
     fn blob_begin(&mut self, name: &str) -> Result<(), Fault> {
         let path = self.snapshots().join(format!("{name}{UNFINISHED}"));
         let file = File::create(path).map_err(|error| failed("beginning a snapshot file", &error))?;
-        self.unfinished = Some(Unfinished { name: name.to_owned(), file, unsynced: 0 });
+        self.unfinished = Some(Unfinished { name: name.to_owned(), file, is_synced: false });
         Ok(())
     }
 
     fn blob_append(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         let doing = "writing a snapshot file";
-        let durability = self.config.durability;
         let Some(blob) = &mut self.unfinished else {
             return Err(failed(doing, &ErrorKind::NotFound.into()));
         };
-        io::Write::write_all(&mut blob.file, bytes).map_err(|error| failed(doing, &error))?;
-        blob.unsynced = blob.unsynced.saturating_add(bytes.len());
-        if blob.unsynced >= BLOB_SYNC_BYTES && durability == Durability::Fsync {
-            blob.file.sync_data().map_err(|error| failed(doing, &error))?;
-            blob.unsynced = 0;
+        blob.is_synced = false;
+        io::Write::write_all(&mut blob.file, bytes).map_err(|error| failed(doing, &error))
+    }
+
+    fn blob_sync(&mut self) -> Result<(), Fault> {
+        let doing = "syncing a snapshot file";
+        let Some(blob) = &mut self.unfinished else {
+            return Err(failed(doing, &ErrorKind::NotFound.into()));
+        };
+        self.syncs = self.syncs.saturating_add(1);
+        if self.config.durability == Durability::Fsync {
+            blob.file.sync_all().map_err(|error| failed(doing, &error))?;
         }
+        blob.is_synced = true;
         Ok(())
     }
 
     fn blob_commit(&mut self) -> Result<(), Fault> {
         let doing = "finishing a snapshot file";
-        let Some(blob) = self.unfinished.take() else {
+        let Some(blob) = self.unfinished.take_if(|blob| blob.is_synced) else {
             return Err(failed(doing, &ErrorKind::NotFound.into()));
         };
-        if self.config.durability == Durability::Fsync {
-            blob.file.sync_all().map_err(|error| failed(doing, &error))?;
-        }
         let folder = self.snapshots();
         let from = folder.join(format!("{}{UNFINISHED}", blob.name));
         fs::rename(from, folder.join(&blob.name)).map_err(|error| failed(doing, &error))?;

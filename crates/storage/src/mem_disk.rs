@@ -41,7 +41,8 @@ pub struct MemDisk {
     /// What stood in each sector that was written since the last sync.
     before: BTreeMap<(u32, u32), [u8; SECTOR]>,
     blobs: BTreeMap<String, Vec<u8>>,
-    unfinished: Option<(String, Vec<u8>)>,
+    /// Name, content, and whether all of it is durable.
+    unfinished: Option<(String, Vec<u8>, bool)>,
     unsure: Option<Unsure>,
     crashes: bool,
     capacity_bytes: u64,
@@ -181,17 +182,11 @@ impl MemDisk {
         self.synced_bytes
     }
 
-    /// Completed syncs since the disk was made.
-    #[must_use]
-    pub fn syncs(&self) -> u64 {
-        self.syncs
-    }
-
     /// Bytes of segments and blobs.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         let segments = to_u64(self.segments.len()).saturating_mul(u64::from(self.segment_bytes));
-        let unfinished = self.unfinished.as_ref().map_or(0, |(_, bytes)| bytes.len());
+        let unfinished = self.unfinished.as_ref().map_or(0, |(_, bytes, _)| bytes.len());
         let blobs: usize = self.blobs.values().map(Vec::len).sum();
         segments.saturating_add(to_u64(blobs + unfinished))
     }
@@ -314,6 +309,10 @@ impl Disk for MemDisk {
         Ok(())
     }
 
+    fn syncs(&self) -> u64 {
+        self.syncs
+    }
+
     fn read(&self, slot: u32, offset: u32, into: &mut [u8]) -> Result<(), Fault> {
         let at = to_usize(offset);
         let segment = self.segments.get(to_usize(slot));
@@ -325,7 +324,7 @@ impl Disk for MemDisk {
     fn blob_begin(&mut self, name: &str) -> Result<(), Fault> {
         let doing = "beginning a snapshot file";
         let powered = self.operate(doing)?;
-        self.unfinished = Some((name.to_owned(), Vec::new()));
+        self.unfinished = Some((name.to_owned(), Vec::new(), false));
         if powered { Ok(()) } else { Err(no_power(doing)) }
     }
 
@@ -336,9 +335,24 @@ impl Disk for MemDisk {
             return Err(made_to_fail(doing));
         }
         self.room_for(to_u64(bytes.len()), doing)?;
-        let (_, blob) = self.unfinished.as_mut().ok_or_else(|| outside(doing))?;
+        let (_, blob, is_synced) = self.unfinished.as_mut().ok_or_else(|| outside(doing))?;
+        *is_synced = false;
         blob.extend_from_slice(bytes);
         if powered { Ok(()) } else { Err(no_power(doing)) }
+    }
+
+    fn blob_sync(&mut self) -> Result<(), Fault> {
+        let doing = "syncing a snapshot file";
+        if !self.operate(doing)? {
+            return Err(no_power(doing));
+        }
+        if self.failing_syncs {
+            return Err(made_to_fail(doing));
+        }
+        let (_, _, is_synced) = self.unfinished.as_mut().ok_or_else(|| outside(doing))?;
+        *is_synced = true;
+        self.syncs += 1;
+        Ok(())
     }
 
     fn blob_commit(&mut self) -> Result<(), Fault> {
@@ -347,12 +361,14 @@ impl Disk for MemDisk {
         if self.failing_syncs {
             return Err(made_to_fail(doing));
         }
-        let (name, bytes) = self.unfinished.take().ok_or_else(|| outside(doing))?;
+        let unfinished = self.unfinished.take_if(|(_, _, is_synced)| *is_synced);
+        let (name, bytes, _) = unfinished.ok_or_else(|| outside(doing))?;
         if !powered {
             self.unsure = Some(Unsure::Commit(name, bytes));
             return Err(no_power(doing));
         }
         self.blobs.insert(name, bytes);
+        self.syncs += 1;
         Ok(())
     }
 

@@ -108,6 +108,24 @@ pub struct SnapshotWriter {
     waiting: Vec<u8>,
     /// Bytes of the new chunks so far.
     bytes: u64,
+    /// Whether bytes were appended since the last sync.
+    dirty: bool,
+    /// What comes next once all chunks are written.
+    stage: Stage,
+}
+
+/// The steps of making a snapshot durable: each ends with one sync, and a power cut after any of them leaves
+/// either the snapshot or something that is swept away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// The bytes of the chunks.
+    Chunks,
+    /// The name of their file.
+    ChunksName,
+    /// The bytes of the manifest.
+    Manifest,
+    /// Its name, which makes the snapshot visible.
+    ManifestName,
 }
 
 impl SnapshotWriter {
@@ -265,6 +283,8 @@ impl Snapshots {
             begun: false,
             waiting: Vec::new(),
             bytes: 0,
+            dirty: false,
+            stage: Stage::Chunks,
         })
     }
 
@@ -294,8 +314,23 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Makes the snapshot durable and visible, and lets go of what it replaces.
-    pub(crate) fn commit<D: Disk>(&mut self, disk: &mut D, mut writer: SnapshotWriter) -> Result<(), Fault> {
+    /// Makes durable what was written so far, with one sync, so that none of them takes long.
+    pub(crate) fn sync<D: Disk>(disk: &mut D, writer: &mut SnapshotWriter) -> Result<(), Fault> {
+        flush(disk, writer)?;
+        if writer.dirty {
+            disk.blob_sync()?;
+            writer.dirty = false;
+        }
+        Ok(())
+    }
+
+    /// One step, with one sync, of making the snapshot durable and visible. True after the last one, which also
+    /// lets go of what the snapshot replaces.
+    pub(crate) fn commit<D: Disk>(
+        &mut self,
+        disk: &mut D,
+        writer: &mut SnapshotWriter,
+    ) -> Result<bool, Fault> {
         let height = writer.snapshot.height;
         if !writer.needed.is_empty() {
             return Err(not_so(height, "chunks are missing"));
@@ -303,18 +338,36 @@ impl Snapshots {
         if self.heights.last().is_some_and(|newest| height <= *newest) {
             return Err(not_so(height, "a newer one is durable already"));
         }
-        flush(disk, &mut writer)?;
-        if writer.begun {
-            disk.blob_commit()?;
+        if writer.stage == Stage::Chunks {
+            flush(disk, writer)?;
+            writer.stage = if writer.begun { Stage::ChunksName } else { Stage::Manifest };
+            if writer.dirty {
+                Self::sync(disk, writer)?;
+                return Ok(false);
+            }
         }
-        let mut body = Vec::new();
-        writer.snapshot.encode(&mut body);
-        disk.blob_begin(&manifest_name(height))?;
-        disk.blob_append(&crc32c::crc32c(&body).to_le_bytes())?;
-        disk.blob_append(&body)?;
-        disk.blob_commit()?;
-        self.heights.push(height);
-        self.sweep(disk)
+        match writer.stage {
+            Stage::Chunks | Stage::ChunksName => {
+                disk.blob_commit()?;
+                writer.stage = Stage::Manifest;
+            }
+            Stage::Manifest => {
+                let mut body = Vec::new();
+                writer.snapshot.encode(&mut body);
+                disk.blob_begin(&manifest_name(height))?;
+                disk.blob_append(&crc32c::crc32c(&body).to_le_bytes())?;
+                disk.blob_append(&body)?;
+                disk.blob_sync()?;
+                writer.stage = Stage::ManifestName;
+            }
+            Stage::ManifestName => {
+                disk.blob_commit()?;
+                self.heights.push(height);
+                self.sweep(disk)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Deletes the manifests that are not kept, and then the files that no manifest names.
@@ -358,6 +411,7 @@ fn flush<D: Disk>(disk: &mut D, writer: &mut SnapshotWriter) -> Result<(), Fault
         writer.begun = true;
     }
     disk.blob_append(&writer.waiting)?;
+    writer.dirty = true;
     writer.waiting.clear();
     Ok(())
 }

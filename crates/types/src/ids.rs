@@ -289,7 +289,7 @@ impl Wire for Signature {
     }
 }
 
-/// A run of a client: where in the decided sequence it was opened (`FORMATS`: height, index in the block).
+/// A run of a client: where in the decided sequence it was opened (height, index in the block).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SessionId {
     /// Height of the block that opened the session.

@@ -47,7 +47,7 @@ ledger! {
     writes,
     /// Writes to the log.
     log_writes,
-    /// Synchronisations of the log with the disk.
+    /// Synchronisations with the disk: of the log, of snapshots, of the names of their files.
     syncs,
     /// The most syncs that one turn ever made.
     turn_syncs_max,

@@ -44,6 +44,8 @@ pub const KEPT_OVERHEAD_BYTES: usize = 128;
 
 /// Bytes of bundles that wait in the pool at most; beyond it clients hear `Busy`.
 pub const POOL_BYTES_MAX: usize = 64 << 20;
+/// Bytes of bundles that one peer may have in the pool although nobody waits for them: a full block.
+pub const POOL_PEER_IDLE_BYTES_MAX: usize = 4 << 20;
 /// Bundles that wait in the pool at most.
 pub const POOL_BUNDLES_MAX: usize = 65_536;
 /// Bytes that one client may have waiting in the pool.
@@ -55,8 +57,6 @@ pub const POOL_CLIENT_BUNDLES_MAX: usize = 16_384;
 pub const STATUS_HEIGHTS_MAX: usize = 64;
 /// Blocks that are decided and not yet executed, at which the leader stops proposing.
 pub const EXECUTE_LAG_MAX: u64 = 32;
-/// Undecided blocks whose headers a replica keeps for one peer at most.
-pub const BLOCKS_PER_PEER_MAX: usize = 1_024;
 /// Blocks whose bodies a replica fetches at the same time at most.
 pub const WANTED_MAX: usize = 1_024;
 /// Decided ids in one catch-up answer at most.

@@ -12,7 +12,7 @@ pub const fn synchronous_faults(n: usize) -> usize {
     n.saturating_sub(1) / 2
 }
 
-/// ceil((n + f + 1) / 2): any two such quorums share an honest replica (`protocols/pbft.md` 1). Equals
+/// ceil((n + f + 1) / 2): any two such quorums share an honest replica. Equals
 /// 2f + 1 when n = 3f + 1; for larger n a plain 2f + 1 would not intersect.
 #[must_use]
 pub const fn byzantine(n: usize, f: usize) -> usize {

@@ -21,6 +21,10 @@ pub(super) struct Config {
     /// Drivers in half-pure crates that may pause, with the reason; their tests may not.
     #[serde(default)]
     pub(super) sleeps: BTreeMap<String, String>,
+    /// Files and (ending with `/`) folders of pure crates that may name files, sockets, threads and the like, with
+    /// the reason.
+    #[serde(default)]
+    pub(super) drivers: BTreeMap<String, String>,
     /// External crates that are no direct dependency of ours, with the reason.
     #[serde(default)]
     pub(super) banned: BTreeMap<String, String>,

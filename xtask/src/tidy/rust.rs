@@ -35,7 +35,7 @@ pub(super) fn check(repository: &Repository, config: &Config, findings: &mut Fin
 }
 
 /// The folder under `crates/`, or the first folder.
-fn crate_of(path: &str) -> &str {
+pub(super) fn crate_of(path: &str) -> &str {
     let inside = path.strip_prefix("crates/").unwrap_or(path);
     inside.split('/').next().unwrap_or(inside)
 }

@@ -9,7 +9,11 @@ fn the_repository_is_tidy() {
     assert!(findings.is_empty(), "\n{}", findings.join("\n"));
 }
 
-const WALLS: &str = "std::time::Instant std::time::SystemTime std::collections::HashMap std::thread::spawn";
+/// The quoted paths, as they stand in a clippy.toml.
+fn walls() -> String {
+    format!("{:?}", workspace::FORBIDDEN)
+}
+
 const PBFT: &str = "//! # PBFT
 //!
 //! | model | replicas | quorum | good-case latency | paper |
@@ -34,10 +38,10 @@ fn findings(change: impl FnOnce(&mut BTreeMap<String, String>)) -> Findings {
         ("tidy.toml", tidy),
         ("README.md", "# Title\n[wire](docs/wire.md#the-frame) [self](#title)\n```\n# no title\n```"),
         ("crates/types/Cargo.toml", "[lints]\nworkspace = true"),
-        ("crates/types/clippy.toml", WALLS),
+        ("crates/types/clippy.toml", &walls()),
         ("crates/types/src/wire.rs", wire),
         ("crates/protocols/Cargo.toml", manifest),
-        ("crates/protocols/clippy.toml", WALLS),
+        ("crates/protocols/clippy.toml", &walls()),
         ("crates/protocols/src/lib.rs", registry),
         ("crates/protocols/src/pbft/mod.rs", PBFT),
         ("crates/protocols/src/echo/mod.rs", PBFT),
@@ -112,12 +116,67 @@ fn pure_crates_have_walls() {
     let without = findings(|files| drop(files.remove("crates/protocols/clippy.toml")));
     expect(&without, "crates/protocols: a pure crate has a clippy.toml");
     expect(&add("crates/protocols/clippy.toml", " more"), "not the same as that of the other pure crates");
-    let holes = findings(|files| {
-        for name in ["types", "protocols"] {
-            files.insert(format!("crates/{name}/clippy.toml"), "std::thread::spawn".to_owned());
-        }
-    });
-    expect(&holes, "does not forbid std::time::Instant");
+    for path in workspace::FORBIDDEN {
+        let hole = findings(|files| {
+            for name in ["types", "protocols"] {
+                let file = files.get_mut(&format!("crates/{name}/clippy.toml")).unwrap();
+                *file = file.replace(&format!("{path:?}"), "");
+            }
+        });
+        assert_eq!(hole, [format!("the clippy.toml of the pure crates does not forbid {path}")]);
+    }
+}
+
+#[test]
+fn pure_crates_name_nothing_behind_the_walls() {
+    let file = "crates/types/src/x.rs";
+    for (text, name) in [
+        ("use std::fs;", "std::fs"),
+        ("fn x() { std::fs::read(p) }", "std::fs"),
+        ("use std::{io, fs::File};", "std::fs"),
+        ("use std::{io::{Read, Write}, thread};", "std::thread"),
+        ("use std::net::TcpStream;", "std::net"),
+        ("use std::net::{SocketAddr, TcpStream};", "std::net"),
+        ("use std::{net::UdpSocket};", "std::net"),
+        ("use std::net;", "std::net"),
+        ("use std::net::*;", "std::net"),
+        ("std::thread::park()", "std::thread"),
+        ("std::process::abort()", "std::process"),
+        ("use std :: env :: var;", "std::env"),
+        ("getrandom::fill(b)", "getrandom"),
+        ("use std::hash::RandomState;", "RandomState"),
+        ("#[tokio::main] async fn x() {}", "tokio"),
+    ] {
+        expect(&add(file, text), &format!("x.rs:1: a pure crate names {name};"));
+        assert_eq!(add("examples/x.rs", text), Findings::new());
+    }
+    for harmless in [
+        "use std::net::{IpAddr, SocketAddr};",
+        "use std::{fmt, net::SocketAddr, io::{Read}};",
+        "// std::fs\nfn x() { y(\"std::thread tokio\") }",
+        "fn fs() { self.thread.env(net) }",
+    ] {
+        assert_eq!(add(file, harmless), Findings::new());
+    }
+}
+
+#[test]
+fn drivers_are_named_and_needed() {
+    let with = |drivers: &str, file: &str| {
+        findings(|files| {
+            files.insert(file.to_owned(), "use std::thread;".to_owned());
+            files.get_mut("tidy.toml").unwrap().push_str(&format!("\n[drivers]\n{drivers}"));
+        })
+    };
+    let one = "'crates/types/src/drive.rs' = 'it drives'";
+    assert_eq!(with(one, "crates/types/src/drive.rs"), Findings::new());
+    expect(&with(one, "crates/types/src/other.rs"), "other.rs:1: a pure crate names std::thread");
+    expect(
+        &with(one, "crates/types/src/other.rs"),
+        "exception for crates/types/src/drive.rs is no longer needed",
+    );
+    assert_eq!(with("'crates/types/tests/' = 'tests'", "crates/types/tests/a.rs"), Findings::new());
+    expect(&with("'crates/types/tests/' = ' '", "crates/types/tests/a.rs"), "has no reason");
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! Reactors in one process, driven by hand over loopback. Time is a number that the test moves; a test that
 //! waits for something gives up after a number of passes.
 
-#![allow(clippy::disallowed_types, reason = "strangers and clients are played with plain sockets")]
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "strangers and clients are played with plain sockets and threads"
+)]
 
 use super::*;
 use crate::lanes::{Direction, ResendLimits};

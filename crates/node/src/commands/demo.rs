@@ -1,9 +1,9 @@
 //! `quorate demo`: a cluster, a workload, a replica killed in the middle, and what came of it.
 
 use super::load::Bar;
-use crate::config::{Durability, LinkAuth, ReplicaAddresses};
+use super::up::free_addresses;
+use crate::config::{Durability, LinkAuth};
 use crate::exit::Failure;
-use crate::ports;
 use crate::processes::Processes;
 use crate::service::Service;
 use crate::testnet::{Plan as Cluster, Testnet};
@@ -14,7 +14,6 @@ use quorate_types::{ClientAuth, ReplicaId};
 use serde_json::{Map, Value, json};
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -50,7 +49,7 @@ pub struct DemoArgs {
 /// Runs the demo.
 ///
 /// # Errors
-/// When anything was lost, doubled, wrong or left without an answer, or the replicas' states differ.
+/// When it was asked to stop (no process and, without `--keep`, no folder is left then either), anything was lost, doubled, wrong or left without an answer, or the replicas' states differ.
 pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     if args.seconds < 5 || args.seconds > 3_600 {
         return Err(Failure::usage("--seconds: expected 5 to 3600"));
@@ -90,24 +89,15 @@ impl Drop for Folder {
     }
 }
 
-fn loopback(port: u16) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
-}
-
 /// Makes a cluster on free ports of this machine.
 ///
 /// # Errors
 /// When there are no ports or the folder cannot be made.
 pub fn make(dir: &Path, entry: &'static Entry, n: u16, client_auth: ClientAuth) -> Result<Testnet, Failure> {
-    let ports = ports::free(usize::from(n).saturating_mul(2)).map_err(Failure::run)?;
-    let pairs = ports.chunks_exact(2).filter_map(|pair| pair.first().zip(pair.last()));
-    let addresses = pairs
-        .map(|(peers, clients)| ReplicaAddresses { peers: loopback(*peers), clients: loopback(*clients) })
-        .collect();
     let plan = Cluster {
         service: Service::KV,
         entry,
-        addresses,
+        addresses: free_addresses(usize::from(n))?,
         client_auth,
         link_auth: LinkAuth::Tls,
         durability: Durability::Fsync,
@@ -121,15 +111,17 @@ fn show(args: &DemoArgs, dir: &Path) -> Result<(), Failure> {
             println!("{text}");
         }
     };
-    let testnet = make(dir, args.protocol, args.n, ClientAuth::Signature)?;
     let binary = std::env::current_exe().map_err(Failure::run)?;
-    let mut nodes = Processes::new(binary, dir, testnet.cluster.ids(), false);
+    let mut nodes = Processes::new(binary, dir, (0..args.n).map(ReplicaId), false);
+    // Before anything is made: whoever is asked to stop from now on tidies up.
+    nodes.watch_signals()?;
+    let mut testnet = make(dir, args.protocol, args.n, ClientAuth::Signature)?;
     let name = args.protocol.spec.name;
     say(format!(
         "starting {} replicas of {name}: promises fsynced, links under mutual TLS, bundles signed",
         args.n
     ));
-    trial::start(&mut nodes)?;
+    trial::start(&mut nodes, &mut testnet)?;
     // View 0 is led by replica 0; the last one is a backup.
     let victim = ReplicaId(args.n.saturating_sub(1));
     let third = Duration::from_secs(args.seconds) / 3;

@@ -40,26 +40,26 @@ pub struct LoadArgs {
     /// Bytes of one reply; makes requests that change nothing and only echo.
     #[arg(long)]
     reply_bytes: Option<u32>,
-    /// Different keys.
-    #[arg(long, default_value_t = 10_000)]
-    keys: u64,
-    /// Share of reads, 0 to 1.
-    #[arg(long, default_value_t = 0.0)]
-    read_share: f64,
+    /// Different keys [default: 10000].
+    #[arg(long)]
+    keys: Option<u64>,
+    /// Share of reads, 0 to 1 [default: 0].
+    #[arg(long)]
+    read_share: Option<f64>,
     /// Seconds that count.
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
     /// Seconds before that.
     #[arg(long, default_value_t = 3.0)]
     warmup: f64,
-    /// Requests to build and sign before the run, which ends when they are used up.
-    #[arg(long, default_value_t = 0)]
-    presign: usize,
+    /// Requests to build and sign before the run, which ends when they are used up [default: none].
+    #[arg(long)]
+    presign: Option<usize>,
     /// Decides keys and operations.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Writes a JSON line per operation to this file; operations are then puts and increments on keys that
-    /// belong to one client each.
+    /// belong to one client each, and every key is read at the end.
     #[arg(long)]
     history: Option<PathBuf>,
     /// One JSON object at the end.
@@ -68,6 +68,32 @@ pub struct LoadArgs {
 }
 
 impl LoadArgs {
+    /// What an option would be ignored for is an error: nobody shall believe in figures of something else.
+    fn check_mix(&self) -> Result<(), Failure> {
+        let keys = ("--keys", self.keys.is_some());
+        let reads = ("--read-share", self.read_share.is_some());
+        let history = [
+            keys,
+            reads,
+            ("--reply-bytes", self.reply_bytes.is_some()),
+            ("--presign", self.presign.is_some()),
+        ];
+        let refuse = |options: &[(&str, bool)], why: &str| match options.iter().find(|(_, given)| *given) {
+            Some((name, _)) => Err(Failure::usage(format!("{why}; leave out {name}"))),
+            None => Ok(()),
+        };
+        if self.history.is_some() {
+            refuse(
+                &history,
+                "--history has puts and increments on keys of its own, signed as they are called",
+            )?;
+        }
+        if self.reply_bytes.is_some() {
+            refuse(&[keys, reads], "--reply-bytes makes requests that only echo")?;
+        }
+        Ok(())
+    }
+
     fn options(&self) -> Result<LoadOptions, Failure> {
         if self.clients == 0 {
             return Err(Failure::usage("--clients: expected at least 1"));
@@ -75,7 +101,9 @@ impl LoadArgs {
         if self.rate.is_some_and(|rate| !(rate > 0.0 && rate < 1e9)) {
             return Err(Failure::usage("--rate: expected a number of requests in a second above 0"));
         }
-        if !(0.0..=1.0).contains(&self.read_share) {
+        self.check_mix()?;
+        let read_share = self.read_share.unwrap_or(0.0);
+        if !(0.0..=1.0).contains(&read_share) {
             return Err(Failure::usage("--read-share: expected 0 to 1"));
         }
         let seconds = |name: &str, value: f64| {
@@ -88,9 +116,9 @@ impl LoadArgs {
             Mix::Echo { request_bytes: self.request_bytes, reply_bytes }
         } else {
             Mix::Kv {
-                keys: self.keys,
+                keys: self.keys.unwrap_or(10_000),
                 request_bytes: self.request_bytes,
-                reads_per_mille: per_mille(self.read_share),
+                reads_per_mille: per_mille(read_share),
             }
         };
         Ok(LoadOptions {
@@ -104,7 +132,7 @@ impl LoadArgs {
             mix,
             warmup: seconds("--warmup", self.warmup)?,
             seconds: seconds("--seconds", self.seconds)?,
-            presign: self.presign,
+            presign: self.presign.unwrap_or(0),
             history: self.history.is_some(),
         })
     }
@@ -137,6 +165,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Failure> {
     let summary = generator.run(&mut bar).map_err(Failure::run)?;
     bar.finish();
     if let Some(file) = &args.history {
+        generator.read_back().map_err(Failure::run)?;
         let out = File::create(file).map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;
         let mut out = BufWriter::new(out);
         let written = generator.into_history().write(&mut out).and_then(|()| out.flush());
@@ -214,7 +243,41 @@ impl Default for Bar {
 }
 
 impl Watch for Bar {
-    fn look(&mut self, progress: &Progress) {
+    fn look(&mut self, progress: &Progress) -> bool {
         self.show(progress, "");
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: LoadArgs,
+    }
+
+    fn options(line: &str) -> Result<LoadOptions, Failure> {
+        let words = std::iter::once("load").chain(line.split_whitespace());
+        Line::try_parse_from(words).unwrap().args.options()
+    }
+
+    #[test]
+    fn an_option_that_would_be_ignored_is_an_error() {
+        for ignored in ["--keys 10000", "--read-share 0", "--reply-bytes 1", "--presign 0"] {
+            let failure = options(&format!("--history x {ignored}")).unwrap_err();
+            assert_eq!(failure.code(), 2);
+            let name = ignored.split_whitespace().next().unwrap();
+            let text = failure.to_string();
+            assert!(text.contains("--history") && text.ends_with(&format!("leave out {name}")), "{text}");
+        }
+        assert!(options("--reply-bytes 1 --keys 7").is_err());
+        assert!(options("--history x --request-bytes 64 --clients 3 --bundle 4 --rate 100").is_ok());
+        assert!(options("--reply-bytes 1 --presign 7").is_ok());
+        let plain = options("").unwrap();
+        assert_eq!(plain.mix, Mix::Kv { keys: 10_000, request_bytes: 128, reads_per_mille: 0 });
     }
 }

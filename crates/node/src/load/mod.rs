@@ -2,26 +2,32 @@
 //!
 //! Latency runs from the moment a request *should* have been sent to the f + 1st equal reply after execution.
 //! In the open loop that moment comes from the rate alone, so a slow cluster cannot slow the questions down and
-//! look fast. What has no answer at the end is an error, never a zero.
+//! look fast: whatever was due in the measured time counts, also when its answer comes after it. What has no
+//! answer at the end, or could never be sent, is an error, never a zero.
 
+mod arrivals;
 mod history;
 mod judge;
+mod meter;
 mod sessions;
 mod summary;
 mod workload;
 
-pub use history::{Entry, History, Operation};
+pub(crate) use history::value_of;
+pub use history::{Entry, History, Kind, Operation};
 pub use judge::{Verdict, judge};
 pub use summary::{Latency, ReplicaUse, Summary};
 pub use workload::{Mix, Workload};
 
-use hdrhistogram::Histogram;
+use arrivals::{Arrivals, Due};
+use meter::Meter;
+use quorate_app::KvOp;
 use quorate_client::core::{Answer, Event, Failure, Prepared, Settings, SubmitError};
 use quorate_client::driver::{ClientError, ClientPool, CoreId, PoolEvent};
 use quorate_crypto::SigningKey;
 use quorate_types::{ReplicaId, Time};
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 /// How load is offered.
@@ -68,6 +74,9 @@ pub enum LoadError {
     /// The client's driver failed.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// Whoever watches does not want to go on.
+    #[error("stopped")]
+    Stopped,
     /// The cluster did not do its part in time.
     #[error("{0}")]
     Stuck(String),
@@ -76,16 +85,20 @@ pub enum LoadError {
 /// How long a cluster may take to connect, register keys and open sessions, and to answer what is in flight
 /// at the end.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long replicas may take to say how they are, at the end.
+const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a caller may want to do while load runs.
 pub trait Watch {
-    /// Called about ten times in a second.
-    fn look(&mut self, progress: &Progress);
+    /// Called about ten times in a second. Whether the run is to go on.
+    fn look(&mut self, progress: &Progress) -> bool;
 }
 
 /// Nobody watches.
 impl Watch for () {
-    fn look(&mut self, _: &Progress) {}
+    fn look(&mut self, _: &Progress) -> bool {
+        true
+    }
 }
 
 /// Where a run stands.
@@ -103,11 +116,20 @@ pub struct Progress {
     pub silent: Duration,
 }
 
+#[derive(Default)]
 struct Flight {
-    /// When its requests should have been sent; one entry stands for all when they are equal.
-    due: Vec<Time>,
+    /// When its requests should have been sent.
+    due: Due,
     operations: Vec<Operation>,
-    requests: u32,
+}
+
+/// What became of a bundle that was to be sent.
+enum Sent {
+    Yes(usize),
+    /// There is no room: the same requests are to be sent later.
+    Full,
+    /// It never will be.
+    Never,
 }
 
 /// A generator with its connections and sessions.
@@ -121,22 +143,9 @@ pub struct Generator {
     prepared: VecDeque<(CoreId, Prepared, u32)>,
     in_flight: usize,
     told: Vec<PoolEvent>,
+    statuses: HashMap<ReplicaId, Value>,
     history: History,
-    counts: Counts,
-    histogram: Histogram<u64>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    sent: u64,
-    acknowledged: u64,
-    errors: u64,
-    repeats: u64,
-    first_reply: Option<Time>,
-    last_reply: Option<Time>,
-    longest_gap_ns: u64,
-    /// Answers that count in the figures.
-    measured: u64,
+    meter: Meter,
 }
 
 impl Generator {
@@ -155,9 +164,9 @@ impl Generator {
             prepared: VecDeque::new(),
             in_flight: 0,
             told: Vec::new(),
+            statuses: HashMap::new(),
             history: History::default(),
-            counts: Counts::default(),
-            histogram: summary::histogram(),
+            meter: Meter::new(Time::ZERO, Time::ZERO),
             options,
         };
         generator.open_sessions(admin)?;
@@ -192,39 +201,49 @@ impl Generator {
     /// Offers the load, waits for what is in flight, and sums up.
     ///
     /// # Errors
-    /// When the driver fails.
+    /// When the driver fails or the cluster takes no such requests.
     pub fn run(&mut self, watch: &mut dyn Watch) -> Result<Summary, LoadError> {
         let begin = self.pool.now();
         let warm = begin.plus(nanos(self.options.warmup));
         let end = warm.plus(nanos(self.options.seconds));
-        let mut before = None;
-        let mut look_at = begin;
-        let mut arrivals = Arrivals::new(self.options.pace, begin);
+        self.meter = Meter::new(warm, end);
         let presigned = self.options.presign > 0;
-        while self.pool.now() < end && !(presigned && self.prepared.is_empty()) {
+        let most = if presigned { u64::try_from(self.options.presign).unwrap_or(u64::MAX) } else { u64::MAX };
+        let mut arrivals = Arrivals::new(self.options.pace, begin, end, most);
+        let mut is_warm = false;
+        let mut look_at = begin;
+        while self.pool.now() < end && !(presigned && self.prepared.is_empty() && self.in_flight == 0) {
             let now = self.pool.now();
-            if before.is_none() && now >= warm {
-                before = Some(self.ask_all()?);
-                self.histogram = summary::histogram();
-                self.counts.measured = 0;
-                self.counts.first_reply = None;
+            if !is_warm && now >= warm {
+                is_warm = true;
+                self.ask_all();
             }
-            self.offer(now, &mut arrivals);
-            let wait = arrivals.wait(now).min(Duration::from_millis(20));
-            self.pool.poll(wait, &mut self.told)?;
-            self.take_answers(before.is_some());
+            self.step(&mut arrivals)?;
             if now >= look_at {
                 look_at = now.plus(100_000_000);
-                watch.look(&self.progress(begin, end));
+                self.show(watch, begin, end)?;
             }
         }
-        let stopped = self.pool.now();
-        let measured = self.counts.measured;
-        let last = self.counts.last_reply;
-        let after = self.ask_all()?;
-        self.drain(begin, end, watch)?;
-        let window = last.unwrap_or(stopped).since(self.counts.first_reply.unwrap_or(warm));
-        Ok(self.sum_up(window, measured, &before.unwrap_or_default(), &after))
+        let before = std::mem::take(&mut self.statuses);
+        let asked = self.ask_all();
+        self.drain(&mut arrivals, asked, watch, (begin, end))?;
+        let (all, counted) = arrivals.left(warm);
+        self.meter.unsent(all, counted);
+        Ok(Summary::new(&self.options, &self.meter, &before, &self.statuses))
+    }
+
+    /// Offers what is due, and takes what has come.
+    fn step(&mut self, arrivals: &mut Arrivals) -> Result<(), LoadError> {
+        let now = self.pool.now();
+        self.offer(now, arrivals)?;
+        let wait = arrivals.wait(now).min(Duration::from_millis(20));
+        self.pool.poll(wait, &mut self.told)?;
+        self.take_answers();
+        Ok(())
+    }
+
+    fn show(&self, watch: &mut dyn Watch, begin: Time, end: Time) -> Result<(), LoadError> {
+        if watch.look(&self.progress(begin, end)) { Ok(()) } else { Err(LoadError::Stopped) }
     }
 
     fn progress(&self, begin: Time, end: Time) -> Progress {
@@ -232,36 +251,44 @@ impl Generator {
         Progress {
             elapsed: Duration::from_nanos(now.since(begin)),
             planned: Duration::from_nanos(end.since(begin)),
-            sent: self.counts.sent,
-            acknowledged: self.counts.acknowledged,
-            silent: Duration::from_nanos(now.since(self.counts.last_reply.unwrap_or(begin))),
+            sent: self.meter.sent,
+            acknowledged: self.meter.acknowledged,
+            silent: Duration::from_nanos(now.since(self.meter.last_reply.unwrap_or(begin))),
         }
     }
 
     /// Submits everything whose time has come.
-    fn offer(&mut self, now: Time, arrivals: &mut Arrivals) {
-        loop {
-            let bundle = self.options.bundle.unwrap_or(1).max(1);
-            let Some(due) = arrivals.next(now, bundle, self.in_flight) else { return };
-            let count = usize::try_from(bundle).unwrap_or(1);
-            if !self.submit(now, bundle, &due) {
-                arrivals.put_back(due);
-                return;
+    fn offer(&mut self, now: Time, arrivals: &mut Arrivals) -> Result<(), LoadError> {
+        let bundle = self.options.bundle.unwrap_or(1).max(1);
+        while let Some(due) = arrivals.next(now, bundle, self.in_flight) {
+            match self.submit(now, &due)? {
+                Sent::Yes(requests) => {
+                    self.in_flight = self.in_flight.saturating_add(requests);
+                    self.meter.sent(&due);
+                }
+                Sent::Full => {
+                    arrivals.put_back(due);
+                    break;
+                }
+                Sent::Never => {
+                    self.meter.sent(&due);
+                    self.meter.failed(&due);
+                }
             }
-            self.in_flight = self.in_flight.saturating_add(count);
-            self.counts.sent = self.counts.sent.saturating_add(u64::from(bundle));
         }
+        Ok(())
     }
 
-    /// Submits one bundle (or, where bundles form by themselves, one request). False when there is no room.
-    fn submit(&mut self, now: Time, bundle: u32, due: &[Time]) -> bool {
+    /// Submits one bundle (or, where bundles form by themselves, one request).
+    fn submit(&mut self, now: Time, due: &Due) -> Result<Sent, LoadError> {
         if self.options.presign > 0 {
-            return self.submit_prepared(now, due);
+            return Ok(self.submit_prepared(now, due));
         }
+        let requests: u32 = due.iter().map(|(_, requests)| *requests).sum();
         let id = self.next_core();
         let turn = self.turn;
         let mut operations = Vec::new();
-        let Some(core) = self.pool.core(id) else { return false };
+        let Some(core) = self.pool.core(id) else { return Ok(Sent::Full) };
         let submitted = if self.options.bundle.is_none() {
             let operation = self.workload.next(turn);
             let submitted = core.submit(now, operation.encoded());
@@ -272,7 +299,7 @@ impl Generator {
         } else {
             let mut encoded = Vec::new();
             let mut ends = Vec::new();
-            for _ in 0..bundle {
+            for _ in 0..requests {
                 encoded.extend_from_slice(self.workload.next(turn).encoded());
                 ends.push(encoded.len());
                 if self.options.history {
@@ -289,55 +316,46 @@ impl Generator {
         };
         match submitted {
             Ok(ticket) => {
-                let flight = self.flights.entry((id, ticket.bundle)).or_insert_with(|| Flight {
-                    due: Vec::new(),
-                    operations: Vec::new(),
-                    requests: 0,
-                });
+                let flight = self.flights.entry((id, ticket.bundle)).or_default();
                 flight.due.extend_from_slice(due);
                 flight.operations.append(&mut operations);
-                flight.requests = flight.requests.saturating_add(bundle);
-                true
+                Ok(Sent::Yes(usize::try_from(requests).unwrap_or(usize::MAX)))
             }
-            Err(SubmitError::Full) => {
-                self.workload.undo(turn, bundle);
-                false
+            // A session that was lost is opened again: what is due grows old meanwhile.
+            Err(SubmitError::Full | SubmitError::NoSession) => {
+                self.workload.undo(turn, requests);
+                Ok(Sent::Full)
             }
-            Err(_) => {
-                self.counts.errors = self.counts.errors.saturating_add(u64::from(bundle));
-                true
-            }
+            Err(why) => Err(LoadError::Stuck(format!("cannot send requests: {why}"))),
         }
     }
 
-    fn submit_prepared(&mut self, now: Time, due: &[Time]) -> bool {
-        let Some((id, prepared, requests)) = self.prepared.pop_front() else { return false };
-        let Some(core) = self.pool.core(id) else { return false };
+    fn submit_prepared(&mut self, now: Time, due: &Due) -> Sent {
+        let Some((id, prepared, requests)) = self.prepared.pop_front() else { return Sent::Full };
+        let Some(core) = self.pool.core(id) else { return Sent::Full };
         match core.submit_prepared(now, prepared) {
             Ok(ticket) => {
-                let flight = Flight { due: due.to_vec(), operations: Vec::new(), requests };
+                let flight = Flight { due: due.clone(), operations: Vec::new() };
                 self.flights.insert((id, ticket.bundle), flight);
-                true
+                Sent::Yes(usize::try_from(requests).unwrap_or(usize::MAX))
             }
             Err((SubmitError::Full, prepared)) => {
                 self.prepared.push_front((id, prepared, requests));
-                false
+                Sent::Full
             }
-            Err(_) => {
-                self.counts.errors = self.counts.errors.saturating_add(u64::from(requests));
-                true
-            }
+            // Signed for a session that is gone.
+            Err(_) => Sent::Never,
         }
     }
 
-    fn take_answers(&mut self, measure: bool) {
+    fn take_answers(&mut self) {
         let now = self.pool.now();
         let mut told = std::mem::take(&mut self.told);
         for event in told.drain(..) {
             match event {
                 PoolEvent::Client(id, Event::Done { bundle, answer, requests, repeats, .. }) => {
-                    self.done(now, (id, bundle), &answer, requests, measure);
-                    self.counts.repeats = self.counts.repeats.saturating_add(u64::from(repeats));
+                    self.done(now, (id, bundle), &answer, requests);
+                    self.meter.repeats = self.meter.repeats.saturating_add(u64::from(repeats));
                 }
                 PoolEvent::Client(id, Event::Failed { bundle, requests, why }) => {
                     self.failed((id, bundle), requests, why);
@@ -348,29 +366,19 @@ impl Generator {
                         tracing::warn!("a session could not be opened again");
                     }
                 }
-                PoolEvent::Client(_, Event::Opened(_)) | PoolEvent::Status(..) => {}
+                PoolEvent::Status(id, json) => {
+                    self.statuses.insert(id, serde_json::from_str(&json).unwrap_or(Value::Null));
+                }
+                PoolEvent::Client(_, Event::Opened(_)) => {}
             }
         }
         self.told = told;
     }
 
-    fn done(&mut self, now: Time, key: (CoreId, u64), answer: &Answer, requests: u32, measure: bool) {
+    fn done(&mut self, now: Time, key: (CoreId, u64), answer: &Answer, requests: u32) {
         let Some(flight) = self.flights.remove(&key) else { return };
         self.in_flight = self.in_flight.saturating_sub(usize::try_from(requests).unwrap_or(0));
-        let counts = &mut self.counts;
-        counts.acknowledged = counts.acknowledged.saturating_add(u64::from(requests));
-        if let Some(last) = counts.last_reply {
-            counts.longest_gap_ns = counts.longest_gap_ns.max(now.since(last));
-        }
-        counts.last_reply = Some(now);
-        if measure {
-            counts.first_reply.get_or_insert(now);
-            counts.measured = counts.measured.saturating_add(u64::from(requests));
-            match flight.due.as_slice() {
-                [due] => self.histogram.saturating_record_n(now.since(*due), u64::from(requests)),
-                all => all.iter().for_each(|due| self.histogram.saturating_record(now.since(*due))),
-            }
-        }
+        self.meter.answered(now, &flight.due);
         if self.options.history
             && let Answer::Results(results) = answer
         {
@@ -385,138 +393,90 @@ impl Generator {
         let Some(flight) = self.flights.remove(&key) else { return };
         tracing::warn!("{requests} requests have failed: {why}");
         self.in_flight = self.in_flight.saturating_sub(usize::try_from(requests).unwrap_or(0));
-        self.counts.errors = self.counts.errors.saturating_add(u64::from(requests));
+        self.give_up(flight);
+    }
+
+    fn give_up(&mut self, flight: Flight) {
+        self.meter.failed(&flight.due);
         for operation in flight.operations {
             self.history.unknown(operation);
         }
     }
 
-    /// Waits for what is in flight.
-    fn drain(&mut self, begin: Time, end: Time, watch: &mut dyn Watch) -> Result<(), LoadError> {
-        let until = self.pool.now().plus(nanos(PATIENCE));
-        while self.in_flight > 0 && self.pool.now() < until {
-            self.pool.poll(Duration::from_millis(20), &mut self.told)?;
-            self.take_answers(false);
-            watch.look(&self.progress(begin, end));
-        }
-        for (_, flight) in std::mem::take(&mut self.flights) {
-            self.counts.errors = self.counts.errors.saturating_add(u64::from(flight.requests));
-            for operation in flight.operations {
-                self.history.unknown(operation);
+    /// Sends what was due and found no room, and waits for what is in flight and for the statuses.
+    fn drain(
+        &mut self,
+        arrivals: &mut Arrivals,
+        asked: usize,
+        watch: &mut dyn Watch,
+        (begin, end): (Time, Time),
+    ) -> Result<(), LoadError> {
+        let stopped = self.pool.now();
+        loop {
+            let waited = self.pool.now().since(stopped);
+            let owes = (arrivals.is_owing() || self.in_flight > 0) && waited < nanos(PATIENCE);
+            let asks = self.statuses.len() < asked && waited < nanos(STATUS_PATIENCE);
+            if !owes && !asks {
+                break;
             }
+            self.step(arrivals)?;
+            self.show(watch, begin, end)?;
         }
+        self.give_up_all();
         Ok(())
     }
 
-    /// The status of every replica that answers in time.
-    fn ask_all(&mut self) -> Result<HashMap<ReplicaId, Value>, LoadError> {
-        let n = u16::try_from(self.pool.settings().n).unwrap_or(u16::MAX);
-        let asked: Vec<ReplicaId> = (0..n).map(ReplicaId).filter(|id| self.pool.ask_status(*id)).collect();
-        let mut answers = HashMap::new();
-        let until = self.pool.now().plus(2_000_000_000);
-        while answers.len() < asked.len() && self.pool.now() < until {
-            let mut told = Vec::new();
-            self.pool.poll(Duration::from_millis(20), &mut told)?;
-            for event in told {
-                match event {
-                    PoolEvent::Status(id, json) => {
-                        answers.insert(id, serde_json::from_str(&json).unwrap_or(Value::Null));
-                    }
-                    other => self.told.push(other),
-                }
-            }
-            self.take_answers(false);
+    fn give_up_all(&mut self) {
+        self.in_flight = 0;
+        for (_, flight) in std::mem::take(&mut self.flights) {
+            self.give_up(flight);
         }
-        Ok(answers)
     }
 
-    fn sum_up(
-        &self,
-        window_ns: u64,
-        measured: u64,
-        before: &HashMap<ReplicaId, Value>,
-        after: &HashMap<ReplicaId, Value>,
-    ) -> Summary {
-        let seconds = Duration::from_nanos(window_ns).as_secs_f64();
-        Summary::new(summary::Measured {
-            options: &self.options,
-            seconds,
-            measured,
-            sent: self.counts.sent,
-            acknowledged: self.counts.acknowledged,
-            errors: self.counts.errors,
-            repeats: self.counts.repeats,
-            longest_gap_ns: self.counts.longest_gap_ns,
-            histogram: &self.histogram,
-            before,
-            after,
-        })
+    /// Asks every replica for its status. Returns of how many an answer is to be expected.
+    fn ask_all(&mut self) -> usize {
+        let n = u16::try_from(self.pool.settings().n).unwrap_or(u16::MAX);
+        self.statuses.clear();
+        (0..n).filter(|id| self.pool.ask_status(ReplicaId(*id))).count()
+    }
+
+    /// Reads every key of the history, so that the history says how it ended.
+    ///
+    /// # Errors
+    /// When the driver fails or the cluster gives no answer in time.
+    pub fn read_back(&mut self) -> Result<(), LoadError> {
+        let keys = self.history.entries().iter().map(|entry| entry.operation.key.clone());
+        let mut keys: VecDeque<String> = keys.collect::<BTreeSet<_>>().into_iter().collect();
+        let Some(id) = self.cores.first().copied() else { return Ok(()) };
+        let until = self.pool.now().plus(nanos(PATIENCE));
+        let before = self.history.entries().len();
+        let expected = before.saturating_add(keys.len());
+        while self.history.entries().len() < expected && self.pool.now() < until {
+            let now = self.pool.now();
+            while let (Some(key), Some(core)) = (keys.front(), self.pool.core(id)) {
+                let Ok(ticket) = core.submit(now, &KvOp::Get { key: key.as_bytes() }.to_bytes()) else {
+                    break;
+                };
+                let flight = self.flights.entry((id, ticket.bundle)).or_default();
+                flight.operations.extend(keys.pop_front().map(|key| Operation::get(key, now)));
+            }
+            self.pool.poll(Duration::from_millis(20), &mut self.told)?;
+            self.take_answers();
+        }
+        self.give_up_all();
+        let read =
+            self.history.entries().iter().skip(before).filter(|entry| entry.returned.is_some()).count();
+        if before.saturating_add(read) < expected {
+            let text = format!("the keys could not be read at the end; {}", self.pool.trouble());
+            return Err(LoadError::Stuck(text));
+        }
+        Ok(())
     }
 
     /// What every operation did, where it was asked for.
     #[must_use]
     pub fn into_history(self) -> History {
         self.history
-    }
-}
-
-/// When requests are due.
-struct Arrivals {
-    pace: Pace,
-    begin: Time,
-    count: u64,
-    back: Option<Vec<Time>>,
-}
-
-impl Arrivals {
-    fn new(pace: Pace, begin: Time) -> Self {
-        Self { pace, begin, count: 0, back: None }
-    }
-
-    fn at(&self, index: u64) -> Time {
-        match self.pace {
-            Pace::Closed { .. } => self.begin,
-            Pace::Open { rate } => {
-                let offset = summary::float(index) / rate;
-                self.begin.plus(nanos(Duration::from_secs_f64(offset)))
-            }
-        }
-    }
-
-    /// The due times of the next bundle, if it is time for one.
-    fn next(&mut self, now: Time, bundle: u32, in_flight: usize) -> Option<Vec<Time>> {
-        match self.pace {
-            Pace::Closed { in_flight: most } => {
-                let room = in_flight.saturating_add(usize::try_from(bundle).unwrap_or(1)) <= most.max(1);
-                (room || in_flight == 0).then(|| vec![now])
-            }
-            Pace::Open { .. } => {
-                if let Some(back) = self.back.take() {
-                    return Some(back);
-                }
-                let last = self.count.saturating_add(u64::from(bundle));
-                if self.at(last.saturating_sub(1)) > now {
-                    return None;
-                }
-                let due = (self.count..last).map(|index| self.at(index)).collect();
-                self.count = last;
-                Some(due)
-            }
-        }
-    }
-
-    /// There was no room: the same requests are still due, and grow old.
-    fn put_back(&mut self, due: Vec<Time>) {
-        if matches!(self.pace, Pace::Open { .. }) {
-            self.back = Some(due);
-        }
-    }
-
-    fn wait(&self, now: Time) -> Duration {
-        match self.pace {
-            Pace::Closed { .. } => Duration::from_millis(20),
-            Pace::Open { .. } => Duration::from_nanos(self.at(self.count).since(now)),
-        }
     }
 }
 

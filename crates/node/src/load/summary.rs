@@ -1,5 +1,6 @@
 //! What a run gave, for people and for tools. Every figure comes with its settings.
 
+use super::meter::Meter;
 use super::{LoadOptions, Pace};
 use hdrhistogram::Histogram;
 use quorate_types::ReplicaId;
@@ -7,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::time::Duration;
 
 /// A histogram of nanoseconds up to ten minutes, with three significant digits.
 pub(super) fn histogram() -> Histogram<u64> {
@@ -71,8 +73,8 @@ pub struct Summary {
     pub link_auth: String,
     /// `signature` or `none`.
     pub client_auth: String,
-    /// Requests in a second that were offered; 0 in a closed loop.
-    pub offered: f64,
+    /// Requests in a second that were offered; `None` in a closed loop.
+    pub offered: Option<f64>,
     /// Requests in flight of a closed loop; 0 in an open one.
     pub in_flight: usize,
     /// Clients.
@@ -83,11 +85,17 @@ pub struct Summary {
     pub sent: u64,
     /// Requests answered, warm-up included.
     pub acknowledged: u64,
-    /// Requests without an answer.
+    /// Requests without an answer, warm-up included, whether they were sent or not.
     pub errors: u64,
+    /// Those of them that were due and never sent.
+    pub unsent: u64,
+    /// Requests due in the measured time.
+    pub due: u64,
+    /// Those of them that were answered, in it or after it: the latencies are theirs.
+    pub answered: u64,
     /// Bundles sent again.
     pub repeats: u64,
-    /// From the first measured answer to the last.
+    /// From the first answer in the measured time to the last.
     pub seconds: f64,
     /// Answers in a second of that time.
     pub goodput: f64,
@@ -95,34 +103,26 @@ pub struct Summary {
     pub longest_gap_ms: f64,
     /// From due to answered.
     pub latency_ns: Latency,
-    /// CPU seconds of the generator for 1,000 requests, where it is known.
+    /// What the replicas used, as far as they have said so at the beginning and at the end of the measured time.
     pub replicas: Vec<ReplicaUse>,
 }
 
-pub(super) struct Measured<'a> {
-    pub(super) options: &'a LoadOptions,
-    pub(super) seconds: f64,
-    pub(super) measured: u64,
-    pub(super) sent: u64,
-    pub(super) acknowledged: u64,
-    pub(super) errors: u64,
-    pub(super) repeats: u64,
-    pub(super) longest_gap_ns: u64,
-    pub(super) histogram: &'a Histogram<u64>,
-    pub(super) before: &'a HashMap<ReplicaId, Value>,
-    pub(super) after: &'a HashMap<ReplicaId, Value>,
-}
-
 impl Summary {
-    pub(super) fn new(m: Measured<'_>) -> Self {
-        let any = m.after.values().next().cloned().unwrap_or(Value::Null);
+    pub(super) fn new(
+        options: &LoadOptions,
+        meter: &Meter,
+        before: &HashMap<ReplicaId, Value>,
+        after: &HashMap<ReplicaId, Value>,
+    ) -> Self {
+        let any = after.values().next().cloned().unwrap_or(Value::Null);
         let setting = |name: &str| any.pointer(&format!("/settings/{name}")).cloned().unwrap_or(Value::Null);
         let text = |name: &str| setting(name).as_str().unwrap_or("unknown").to_owned();
-        let (offered, in_flight) = match m.options.pace {
-            Pace::Open { rate } => (rate, 0),
-            Pace::Closed { in_flight } => (0.0, in_flight),
+        let (offered, in_flight) = match options.pace {
+            Pace::Open { rate } => (Some(rate), 0),
+            Pace::Closed { in_flight } => (None, in_flight),
         };
-        let h = m.histogram;
+        let seconds = Duration::from_nanos(meter.span_ns()).as_secs_f64();
+        let h = &meter.histogram;
         Self {
             protocol: text("protocol"),
             n: setting("n").as_u64().unwrap_or(0),
@@ -132,15 +132,18 @@ impl Summary {
             client_auth: text("client_auth"),
             offered,
             in_flight,
-            clients: m.options.clients,
-            bundle: m.options.bundle.unwrap_or(0),
-            sent: m.sent,
-            acknowledged: m.acknowledged,
-            errors: m.errors,
-            repeats: m.repeats,
-            seconds: m.seconds,
-            goodput: if m.seconds > 0.0 { float(m.measured) / m.seconds } else { 0.0 },
-            longest_gap_ms: float(m.longest_gap_ns) / 1e6,
+            clients: options.clients,
+            bundle: options.bundle.unwrap_or(0),
+            sent: meter.sent,
+            acknowledged: meter.acknowledged,
+            errors: meter.errors,
+            unsent: meter.unsent,
+            due: meter.due,
+            answered: meter.answered,
+            repeats: meter.repeats,
+            seconds,
+            goodput: if seconds > 0.0 { float(meter.in_time) / seconds } else { 0.0 },
+            longest_gap_ms: float(meter.longest_gap_ns) / 1e6,
             latency_ns: Latency {
                 mean: h.mean(),
                 stdev: h.stdev(),
@@ -150,7 +153,7 @@ impl Summary {
                 p999: h.value_at_quantile(0.999),
                 max: h.max(),
             },
-            replicas: replica_uses(m.before, m.after),
+            replicas: replica_uses(before, after),
         }
     }
 
@@ -158,7 +161,7 @@ impl Summary {
     /// that grows, and says nothing.
     #[must_use]
     pub fn is_saturated(&self) -> bool {
-        self.offered > 0.0 && self.goodput < self.offered * 0.95
+        self.offered.is_some_and(|offered| self.goodput < offered * 0.95)
     }
 }
 
@@ -197,16 +200,20 @@ impl fmt::Display for Summary {
             self.protocol, self.n, self.f, self.durability, self.link_auth, self.client_auth
         )?;
         let bundle = if self.bundle == 0 { "natural".to_owned() } else { self.bundle.to_string() };
-        let pace = if self.offered > 0.0 {
-            format!("open loop, {:.0} req/s offered", self.offered)
-        } else {
-            format!("closed loop, {} requests in flight", self.in_flight)
+        let pace = match self.offered {
+            Some(offered) => format!("open loop, {offered:.0} req/s offered"),
+            None => format!("closed loop, {} requests in flight", self.in_flight),
         };
         writeln!(f, "{pace}, {} clients, bundles {bundle}", self.clients)?;
         writeln!(
             f,
             "sent {}  acknowledged {}  errors {}  sent again {} bundles",
             self.sent, self.acknowledged, self.errors, self.repeats
+        )?;
+        writeln!(
+            f,
+            "due in the measured time {}, answered {}, never sent in all {}",
+            self.due, self.answered, self.unsent
         )?;
         write!(f, "goodput {:.0} req/s over {:.2} s", self.goodput, self.seconds)?;
         writeln!(

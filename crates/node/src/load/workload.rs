@@ -1,6 +1,6 @@
 //! What the requests are.
 
-use super::history::{Kind, Operation};
+use super::history::{Kind, NUMBER, Operation};
 use quorate_app::KvOp;
 use quorate_types::Time;
 use quorate_types::rng::Rng;
@@ -96,7 +96,7 @@ impl Workload {
                 let slot = count.checked_rem(spread.max(1)).unwrap_or(0);
                 // Every other operation counts, so that one executed twice is seen.
                 let described = if count.is_multiple_of(2) {
-                    let key = format!("n{client}-{slot}");
+                    let key = format!("{NUMBER}{client}-{slot}");
                     KvOp::Increment { key: key.as_bytes(), by: 1 }.encode(&mut self.buffer);
                     Described { kind: Kind::Incr, key, arg: Some("1".to_owned()) }
                 } else {

@@ -135,6 +135,7 @@ impl<D: Disk> Node<D> {
             rejects: &mut node.rejects,
             now: Time::ZERO,
         };
+        wire.urgent(early.urgent);
         for (to, lane, frame_type, body) in early.frames {
             wire.peer(to, lane, frame_type, body);
         }

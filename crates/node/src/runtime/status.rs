@@ -90,6 +90,8 @@ impl<D: Disk> Node<D> {
             "pool": {"bundles": replica.pool.0, "bytes": replica.pool.1},
             "guard_entries": replica.outbox.0, "records": replica.outbox.1, "held": replica.outbox.2,
             "contradictions": replica.contradictions,
+            // Figures of the synchrony guard: there is none to report while the protocol assumes no bound.
+            "guard": null,
             "peers": peers, "clients": {"connections": self.clients.size().0, "attached": self.clients.size().1},
             "timers": timers, "longest_pause_ms": self.longest_pause_ns / 1_000_000,
             "rejects": self.rejects.counts(), "settings": self.facts,

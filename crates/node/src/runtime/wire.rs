@@ -93,6 +93,10 @@ impl Outgoing for Wire<'_> {
         }
     }
 
+    fn urgent(&mut self, peer: Option<ReplicaId>) {
+        self.net.urgent(peer);
+    }
+
     fn trace(&mut self, note: Note) {
         tracing::debug!(view = note.view.0, height = note.height.0, "{}", note.what);
     }
@@ -116,6 +120,7 @@ fn name(why: Refusal) -> &'static str {
 #[derive(Default)]
 pub(super) struct Early {
     pub(super) frames: Vec<(To, Lane, u8, FrameBody)>,
+    pub(super) urgent: Option<ReplicaId>,
 }
 
 impl Outgoing for Early {
@@ -128,5 +133,8 @@ impl Outgoing for Early {
     fn refuse(&mut self, _: ConnId, _: &ClientId, _: BundleDigest, _: Refusal) {}
     fn flush(&mut self) {}
     fn rejected(&mut self, _: Source, _: &'static str) {}
+    fn urgent(&mut self, peer: Option<ReplicaId>) {
+        self.urgent = peer;
+    }
     fn trace(&mut self, _: Note) {}
 }

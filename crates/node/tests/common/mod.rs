@@ -23,21 +23,17 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster. A port that somebody else took meanwhile means another try.
+    /// Starts a cluster.
     pub(crate) fn start(client_auth: ClientAuth) -> Self {
         let entry = quorate_protocols::find("pbft").unwrap();
-        for _ in 0..5 {
-            let folder = tempfile::tempdir().unwrap();
-            let dir = folder.path().join("cluster");
-            let testnet = demo::make(&dir, entry, 4, client_auth).unwrap();
-            let insecure = client_auth == ClientAuth::None;
-            let binary = env!("CARGO_BIN_EXE_quorate").into();
-            let mut nodes = Processes::new(binary, &dir, testnet.cluster.ids(), insecure);
-            if trial::start(&mut nodes).is_ok() {
-                return Self { nodes, testnet, folder };
-            }
-        }
-        panic!("no cluster could be started");
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("cluster");
+        let mut testnet = demo::make(&dir, entry, 4, client_auth).unwrap();
+        let insecure = client_auth == ClientAuth::None;
+        let binary = env!("CARGO_BIN_EXE_quorate").into();
+        let mut nodes = Processes::new(binary, &dir, testnet.cluster.ids(), insecure);
+        trial::start(&mut nodes, &mut testnet).unwrap();
+        Self { nodes, testnet, folder }
     }
 
     pub(crate) fn dir(&self) -> std::path::PathBuf {

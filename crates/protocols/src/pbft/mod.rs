@@ -27,6 +27,9 @@
 //! d = `BlockId`, h = `stable`, L = `window`, W = `blocks_in_flight`, X = `picks`, Tv and Treq = timers `View` and
 //! `Request`.
 //!
+//! A § without a paper's name is one of the specification, `docs/specification/pbft.md`; the table's second column
+//! names the paper's.
+//!
 //! ## Rules
 //! | id | paper | says | handler | test |
 //! |---|---|---|---|---|

@@ -38,7 +38,7 @@ impl Pbft {
             };
             if !is_leader {
                 instance.proposal = Some((view, block));
-            } else if instance.decided.is_none() && !cx.blocks().contains(block) {
+            } else if *height > self.executed && instance.decided.is_none() && !cx.blocks().contains(block) {
                 // The log keeps blocks before the records that name them, so this is damage.
                 return Err(OpenError::Past(format!("the own proposal at height {height} is missing")));
             }

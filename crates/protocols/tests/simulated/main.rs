@@ -15,6 +15,7 @@ mod echo;
 mod good_case;
 mod network;
 mod oracles;
+mod replay;
 mod seeds;
 mod support;
 mod view_change;

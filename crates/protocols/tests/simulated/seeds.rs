@@ -1,5 +1,7 @@
 //! Random runs: as many as fit into a test.
 
+#![allow(clippy::disallowed_methods, reason = "worlds run side by side, each on one thread")]
+
 use crate::support::pbft;
 use quorate_sim::seed::{self, Class, Report};
 use std::collections::BTreeMap;

@@ -9,6 +9,7 @@
 //! | same slot | what may be said once is never said of two subjects, across restarts | `promises` |
 //! | held | nothing that may be said once leaves before its guard was synced | `promises` |
 //! | bounds | queues and tables stay within limits | `bounds` |
+//! | replay | a second replica that is handed the same inputs gives the same outputs, byte for byte | `shadow` |
 //!
 //! Agreement, order and results together are stronger than a search for a linearisation: the order in which the
 //! replicas say they executed is the linearisation, and it is checked against the naive [`crate::Model`], against
@@ -69,6 +70,8 @@ pub enum Oracle {
     Stopped,
     /// An honest replica broke off with another.
     Links,
+    /// The same inputs led to other outputs when they were replayed.
+    Replay,
 }
 
 impl fmt::Display for Oracle {
@@ -84,6 +87,7 @@ impl fmt::Display for Oracle {
             Self::Liveness => "liveness",
             Self::Stopped => "stopped",
             Self::Links => "links",
+            Self::Replay => "replay",
         })
     }
 }

@@ -185,6 +185,7 @@ impl World {
                 // What had left before has left.
                 self.let_go(id, now, &mut leaving);
                 self.judge_executed(id, before);
+                self.judge_replay(id);
                 let stopped = self.fell(id, &fault);
                 if let Err(why) = stopped {
                     self.judge(now, Err((Oracle::Stopped, format!("replica {id} stops: {why}"))));
@@ -220,6 +221,7 @@ impl World {
             running.hear_losses();
         }
         self.judge_executed(id, before);
+        self.judge_replay(id);
         if is_dead {
             // The power went at the last flush: the host has not noticed, because no change of its disk followed.
             let survives = self.fuses.get(id.index()).copied().flatten().unwrap_or(Survives::Nothing);
@@ -227,6 +229,15 @@ impl World {
         }
         self.write_lines(id, end);
         self.plan_turn(id, began, end);
+    }
+
+    /// Whether a second replica that is handed the same has done the same.
+    fn judge_replay(&mut self, id: ReplicaId) {
+        let running = self.seat(id).and_then(|seat| seat.running.as_ref());
+        let strayed = running.and_then(|running| running.shadow.as_ref()?.strayed());
+        if let Some(what) = strayed {
+            self.judge(self.now, Err((Oracle::Replay, format!("replica {id}: {what}"))));
+        }
     }
 
     fn plan_turn(&mut self, id: ReplicaId, began: Time, end: Time) {

@@ -79,6 +79,8 @@ pub(crate) struct Log<D> {
     stopped: bool,
     scratch: Vec<u8>,
     ledger: Ledger,
+    /// Syncs of the disk before the log was opened.
+    synced_before: u64,
 }
 
 impl<D: Disk> Log<D> {
@@ -106,6 +108,11 @@ impl<D: Disk> Log<D> {
 
     pub(crate) fn ledger_mut(&mut self) -> &mut Ledger {
         &mut self.ledger
+    }
+
+    /// The disk has been synced, for the log or for what else lies on it.
+    pub(crate) fn count_syncs(&mut self) {
+        self.ledger.syncs = self.disk.syncs().wrapping_sub(self.synced_before);
     }
 
     /// The generation that is being written.
@@ -187,7 +194,7 @@ impl<D: Disk> Log<D> {
         self.finish_write(record::SYNC_END)?;
         let synced = self.disk.sync();
         self.or_stop(synced)?;
-        self.ledger.syncs += 1;
+        self.count_syncs();
         self.dirty = false;
         self.written_bytes = 0;
         self.sync += 1;

@@ -56,6 +56,7 @@ impl<D: Disk> Log<D> {
         // Ends the sync number in progress: whatever is stale beyond the tail has this one or a lower one.
         log.end_sync()?;
         log.ledger = Ledger::default();
+        log.synced_before = log.disk.syncs();
         Ok(log)
     }
 
@@ -85,6 +86,7 @@ impl<D: Disk> Log<D> {
             stopped: false,
             scratch: Vec::new(),
             ledger: Ledger::default(),
+            synced_before: 0,
         };
         let declared = tail.start.map_or(0, |start| start.oldest);
         let mut begun = VecDeque::new();

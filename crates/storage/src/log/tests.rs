@@ -488,6 +488,9 @@ impl Disk for Shared {
     fn sync(&mut self) -> Result<(), Fault> {
         self.0.lock().unwrap().sync()
     }
+    fn syncs(&self) -> u64 {
+        self.0.lock().unwrap().syncs()
+    }
     fn read(&self, slot: u32, offset: u32, into: &mut [u8]) -> Result<(), Fault> {
         self.0.lock().unwrap().read(slot, offset, into)
     }
@@ -495,6 +498,9 @@ impl Disk for Shared {
         unreachable!()
     }
     fn blob_append(&mut self, _: &[u8]) -> Result<(), Fault> {
+        unreachable!()
+    }
+    fn blob_sync(&mut self) -> Result<(), Fault> {
         unreachable!()
     }
     fn blob_commit(&mut self) -> Result<(), Fault> {

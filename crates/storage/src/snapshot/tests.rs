@@ -33,7 +33,12 @@ fn write(
     for index in &needed {
         Snapshots::write(disk, &mut writer, *index, &content(*index, state[*index]))?;
     }
-    snapshots.commit(disk, writer)?;
+    let mut done = false;
+    while !done {
+        let before = disk.syncs();
+        done = snapshots.commit(disk, &mut writer)?;
+        assert_eq!(disk.syncs() - before, 1, "a sync in each step");
+    }
     Ok(needed)
 }
 
@@ -176,7 +181,7 @@ fn calls_out_of_order_are_refused() {
     refused(Snapshots::write(&mut disk, &mut writer, 4, b""));
     Snapshots::write(&mut disk, &mut writer, 1, &content(1, 2)).unwrap();
     refused(Snapshots::write(&mut disk, &mut writer, 1, &content(1, 2)));
-    refused(snapshots.commit(&mut disk, writer));
+    refused(snapshots.commit(&mut disk, &mut writer).map(|_| ()));
     let stored = snapshots.read(&disk, Height(5)).unwrap();
     refused(snapshots.chunk(&disk, &stored, 4).map(|_| ()));
     // One that was given up leaves nothing behind.

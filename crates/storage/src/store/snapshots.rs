@@ -46,15 +46,40 @@ impl<D: Disk> Store<D> {
         Snapshots::write(self.log.disk_mut(), writer, index, chunk)
     }
 
-    /// Makes the snapshot durable, and lets the log go where the snapshot makes up for it.
+    /// Makes the chunks written so far durable, with one sync: called every few megabytes, it keeps each of them
+    /// short.
+    ///
+    /// # Errors
+    /// What the disk reports.
+    pub fn sync_chunks(&mut self, writer: &mut SnapshotWriter) -> Result<(), Fault> {
+        let synced = Snapshots::sync(self.log.disk_mut(), writer);
+        self.log.count_syncs();
+        synced
+    }
+
+    /// One step of making a snapshot durable whose chunks are all written: each makes one sync, so that a turn
+    /// need not make more. True after the last step; the log may go then where the snapshot makes up for it.
     ///
     /// # Errors
     /// [`Fault::Snapshot`] when chunks are missing or a newer one is durable, and whatever the disk reports.
-    pub fn commit_snapshot(&mut self, writer: SnapshotWriter) -> Result<(), Fault> {
-        let height = writer.height();
-        self.snapshots.commit(self.log.disk_mut(), writer)?;
+    pub fn commit_step(&mut self, writer: &mut SnapshotWriter) -> Result<bool, Fault> {
+        let done = self.snapshots.commit(self.log.disk_mut(), writer);
+        self.log.count_syncs();
+        if !done? {
+            return Ok(false);
+        }
         self.share_disk();
-        self.release(height)
+        self.release(writer.height())?;
+        Ok(true)
+    }
+
+    /// Takes all steps at once.
+    ///
+    /// # Errors
+    /// As [`Store::commit_step`].
+    pub fn commit_snapshot(&mut self, mut writer: SnapshotWriter) -> Result<(), Fault> {
+        while !self.commit_step(&mut writer)? {}
+        Ok(())
     }
 
     /// The snapshot that this replica's state begins with.

@@ -1,0 +1,104 @@
+//! The walls of the pure crates, as text: clippy knows single functions and types, this knows whole modules, and
+//! sees them in code that is not compiled here too.
+
+use super::config::Config;
+use super::rust::crate_of;
+use super::source::{blank, closing, tokens};
+use super::{Findings, Repository};
+use std::collections::BTreeSet;
+
+/// Modules of `std`.
+const MODULES: &[&str] = &["env", "fs", "net", "process", "thread"];
+/// Names, wherever they come from.
+const NAMES: &[&str] = &["RandomState", "getrandom", "tokio"];
+/// What of `std::net` is only a value.
+const VALUES: &[&str] =
+    &["AddrParseError", "IpAddr", "Ipv4Addr", "Ipv6Addr", "SocketAddr", "SocketAddrV4", "SocketAddrV6"];
+
+pub(super) fn check(repository: &Repository, config: &Config, findings: &mut Findings) {
+    let mut used = BTreeSet::new();
+    for (path, text) in repository.ending(".rs") {
+        if !path.starts_with("crates/") || !config.pure.iter().any(|pure| pure == crate_of(path)) {
+            continue;
+        }
+        let named = named(&tokens(&blank(text)));
+        let covers =
+            |driver: &&String| *driver == path || (driver.ends_with('/') && path.starts_with(*driver));
+        match config.drivers.keys().find(covers) {
+            Some(driver) if !named.is_empty() => {
+                used.insert(driver.clone());
+            }
+            Some(_) => {}
+            None => findings.extend(named.iter().map(|(name, line)| {
+                format!("{path}:{line}: a pure crate names {name}; drivers are listed under [drivers] in tidy.toml")
+            })),
+        }
+    }
+    for (driver, reason) in &config.drivers {
+        if !used.contains(driver) {
+            findings.push(format!("tidy.toml: the exception for {driver} is no longer needed: take it out"));
+        }
+        if reason.trim().is_empty() {
+            findings.push(format!("tidy.toml: the exception for {driver} has no reason"));
+        }
+    }
+}
+
+/// What stands behind the walls and is named all the same, each with its line.
+fn named(tokens: &[(String, usize)]) -> Vec<(String, usize)> {
+    let mut named = Vec::new();
+    for (i, (token, line)) in tokens.iter().enumerate() {
+        if NAMES.contains(&token.as_str()) {
+            named.push((token.clone(), *line));
+        }
+        if token != "std" {
+            continue;
+        }
+        // `std::fs`, or `std::{fs, net::TcpStream}`.
+        let Some(next) = after_colons(tokens, i) else { continue };
+        for at in branches(tokens, next) {
+            let Some((module, line)) = tokens.get(at) else { continue };
+            if MODULES.contains(&module.as_str()) && !(module == "net" && are_values(tokens, at)) {
+                named.push((format!("std::{module}"), *line));
+            }
+        }
+    }
+    named
+}
+
+fn is(tokens: &[(String, usize)], at: usize, text: &str) -> bool {
+    tokens.get(at).is_some_and(|(token, _)| token == text)
+}
+
+/// The place behind `::` after the token at `at`.
+fn after_colons(tokens: &[(String, usize)], at: usize) -> Option<usize> {
+    let (first, second) = (at.saturating_add(1), at.saturating_add(2));
+    (is(tokens, first, ":") && is(tokens, second, ":")).then(|| at.saturating_add(3))
+}
+
+/// Where the paths begin that stand at `at`: one, or those in braces.
+fn branches(tokens: &[(String, usize)], at: usize) -> Vec<usize> {
+    if !is(tokens, at, "{") {
+        return vec![at];
+    }
+    let end = closing(tokens, at).unwrap_or(tokens.len());
+    let mut begins = Vec::new();
+    let mut i = at.saturating_add(1);
+    while i < end {
+        begins.push(i);
+        // On to the comma behind this path; one in braces of its own is part of it.
+        while i < end && !is(tokens, i, ",") {
+            i = if is(tokens, i, "{") { closing(tokens, i).unwrap_or(end) } else { i };
+            i = i.saturating_add(1);
+        }
+        i = i.saturating_add(1);
+    }
+    begins
+}
+
+/// Whether only values are taken of the module at `at`.
+fn are_values(tokens: &[(String, usize)], at: usize) -> bool {
+    let Some(next) = after_colons(tokens, at) else { return false };
+    let names = branches(tokens, next).into_iter().filter_map(|at| tokens.get(at));
+    names.into_iter().all(|(name, _)| VALUES.contains(&name.as_str()))
+}
