@@ -89,6 +89,13 @@ impl HostView for Host {
         })
     }
 
+    fn already_proposed(&mut self, blocks: &BlockTree, block: BlockId) {
+        let payload = blocks.get(block).and_then(|block| self.bodies.payload(block.payload));
+        for bundle in payload.iter().flat_map(|payload| &payload.bundles) {
+            self.pool.mark_taken(bundle);
+        }
+    }
+
     fn sound(&self, _since: Time, _fresh: Time) -> bool {
         // The guard comes with the first protocol that assumes a bound.
         true
