@@ -29,6 +29,15 @@ pub enum Reject {
 }
 
 impl Reject {
+    /// Whether only a faulty replica says such a thing: everything else comes of messages that cross each other.
+    #[must_use]
+    pub const fn is_breach(self) -> bool {
+        match self {
+            Self::WrongSender | Self::Equivocation | Self::Invalid(_) => true,
+            Self::Stale | Self::Early | Self::Duplicate | Self::NotNow(_) => false,
+        }
+    }
+
     /// The reason as a name for counters.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -23,8 +23,8 @@ pub trait Outgoing {
     fn refuse(&mut self, conn: ConnId, client: &ClientId, bundle: BundleDigest, why: Refusal);
     /// Lets everything that is queued leave: one write per connection.
     fn flush(&mut self);
-    /// Something was refused: to be counted by source and reason.
-    fn rejected(&mut self, source: Source, reason: &'static str);
+    /// Something was refused: to be counted by source and reason. A breach is what nobody honest sends.
+    fn rejected(&mut self, source: Source, reason: &'static str, is_breach: bool);
     /// A transition of the protocol: for traces.
     fn trace(&mut self, note: Note);
     /// Whose frames are to be read first from now on.

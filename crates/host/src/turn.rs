@@ -147,6 +147,11 @@ impl<D: Disk> Host<D> {
         &self.store
     }
 
+    /// How long the longest sync since the last call has taken, in nanoseconds.
+    pub fn take_longest_sync_ns(&mut self) -> u64 {
+        self.store.take_longest_sync_ns()
+    }
+
     /// Ends the host and gives its disk back: for restarts in the simulator.
     pub fn into_disk(self) -> D {
         self.store.into_disk()
@@ -226,7 +231,7 @@ impl<D: Disk> Host<D> {
             out.reply_to(conn, &client, &reply);
         }
         for refused in passed.refused.drain(..) {
-            out.rejected(refused.source, refused.reason);
+            out.rejected(refused.source, refused.reason, refused.is_breach);
             if let (Source::Client(conn), Some((client, bundle, why))) = (refused.source, refused.answer) {
                 out.refuse(conn, &client, bundle, why);
             }
@@ -272,7 +277,9 @@ impl<D: Disk> Host<D> {
                 Output::Refuse { conn, client, bundle, why } => out.refuse(conn, &client, bundle, why),
                 Output::Load { to, height, id } => self.queue_load(Load::Block { to, height, id }),
                 Output::LoadIds { to, from } => self.queue_load(Load::Ids { to, from }),
-                Output::Rejected { from, why, .. } => out.rejected(Source::Peer(from), why.name()),
+                Output::Rejected { from, why, .. } => {
+                    out.rejected(Source::Peer(from), why.name(), why.is_breach())
+                }
                 Output::Urgent(peer) => {
                     self.intake.set_urgent(peer);
                     out.urgent(peer);

@@ -49,6 +49,8 @@ pub struct Refused {
     pub source: Source,
     /// Why, as a short constant name for counters.
     pub reason: &'static str,
+    /// Whether nobody honest hands over such a thing.
+    pub is_breach: bool,
     /// What its client hears, where it is a bundle.
     pub answer: Option<(ClientId, BundleDigest, Refusal)>,
 }
@@ -159,7 +161,12 @@ impl Intake {
     }
 
     fn refuse(&mut self, source: Source, reason: &'static str) {
-        self.refused.push(Refused { source, reason, answer: None });
+        self.refused.push(Refused { source, reason, is_breach: true, answer: None });
+    }
+
+    /// Refuses what an honest replica may send as well: it is behind or ahead, or sends more than there is room for.
+    fn pass_over(&mut self, from: ReplicaId, reason: &'static str) {
+        self.refused.push(Refused { source: Source::Peer(from), reason, is_breach: false, answer: None });
     }
 
     /// Takes in the body of a frame of a peer.
@@ -197,7 +204,10 @@ impl Intake {
                 (message, Some(signature))
             }
         };
-        self.window.check(&message.place())?;
+        if let Err(reason) = self.window.check(&message.place()) {
+            self.pass_over(from, reason);
+            return Ok(());
+        }
         let mut claims = Claims::new(&self.committee, self.checkpoint_quorum);
         message.claims(&mut claims);
         let claims = claims.finish()?;
@@ -263,7 +273,8 @@ impl Intake {
     fn peer_bundle(&mut self, from: ReplicaId, body: &[u8]) -> Result<(), &'static str> {
         let waiting = self.peer_bytes.get(&from).copied().unwrap_or_default();
         if waiting.saturating_add(body.len()) > INTAKE_PEER_BYTES_MAX {
-            return Err("too many bodies");
+            self.pass_over(from, "too many bodies");
+            return Ok(());
         }
         let bundle = self.parse_bundle(body)?;
         self.peer_bytes.insert(from, waiting.saturating_add(body.len()));
@@ -285,7 +296,7 @@ impl Intake {
             Err(reason) => {
                 let digest = quorate_types::bundle::bundle_digest(content_of(body));
                 let answer = Some((ClientId::default(), digest, Refusal::Malformed));
-                self.refused.push(Refused { source, reason, answer });
+                self.refused.push(Refused { source, reason, is_breach: true, answer });
             }
         }
     }
@@ -300,7 +311,7 @@ impl Intake {
 
     fn answer(&mut self, source: Source, reason: &'static str, bundle: &Bundle, why: Refusal) {
         let answer = matches!(source, Source::Client(_)).then(|| (bundle.client(), bundle.digest(), why));
-        self.refused.push(Refused { source, reason, answer });
+        self.refused.push(Refused { source, reason, is_breach: why.is_breach(), answer });
     }
 
     /// Checks what waits: all messages, then bundles as long as `more` says so (asked between batches).

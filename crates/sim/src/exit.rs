@@ -121,7 +121,7 @@ impl Outgoing for Exit<'_> {
         self.leaving.flushes.push(Flush { upto, after_ns, synced });
     }
 
-    fn rejected(&mut self, source: Source, reason: &'static str) {
+    fn rejected(&mut self, source: Source, reason: &'static str, _: bool) {
         self.leaving.rejected.push((source, reason));
     }
 

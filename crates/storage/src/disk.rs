@@ -51,6 +51,11 @@ pub trait Disk: Send {
     /// Syncs so far, of any kind.
     fn syncs(&self) -> u64;
 
+    /// How long the longest sync since the last call has taken, in nanoseconds; zero where nothing is waited for.
+    fn take_longest_sync_ns(&mut self) -> u64 {
+        0
+    }
+
     /// Reads at `offset` of the segment in `slot` and fills `into`.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Name of the file with the log's segments.
 pub(crate) const LOG_FILE: &str = "log";
@@ -102,6 +103,8 @@ pub struct FileDisk {
     zeros: PageBuffer,
     unfinished: Option<Unfinished>,
     syncs: u64,
+    /// Since somebody asked.
+    longest_sync: Duration,
 }
 
 impl FileDisk {
@@ -129,6 +132,7 @@ impl FileDisk {
             zeros: PageBuffer::new(PAGE_BYTES),
             unfinished: None,
             syncs: 0,
+            longest_sync: Duration::ZERO,
         };
         disk.sweep()?;
         let prepared = config.prepared_bytes.div_ceil(u64::from(config.segment_bytes));
@@ -200,7 +204,15 @@ impl FileDisk {
         if self.config.durability == Durability::Os {
             return Ok(());
         }
-        sync(&self.log).map_err(|error| failed(doing, &error))
+        let began = Instant::now();
+        let result = sync(&self.log);
+        self.waited(began);
+        result.map_err(|error| failed(doing, &error))
+    }
+
+    /// The device has been waited for since then.
+    fn waited(&mut self, began: Instant) {
+        self.longest_sync = self.longest_sync.max(began.elapsed());
     }
 
     /// Makes what happened to names in the folder of snapshots durable.
@@ -209,8 +221,10 @@ impl FileDisk {
         if self.config.durability == Durability::Os {
             return Ok(());
         }
-        let folder = File::open(self.snapshots()).map_err(|error| failed(doing, &error))?;
-        folder.sync_all().map_err(|error| failed(doing, &error))
+        let began = Instant::now();
+        let result = File::open(self.snapshots()).and_then(|folder| folder.sync_all());
+        self.waited(began);
+        result.map_err(|error| failed(doing, &error))
     }
 }
 
@@ -307,6 +321,10 @@ impl Disk for FileDisk {
         self.syncs
     }
 
+    fn take_longest_sync_ns(&mut self) -> u64 {
+        u64::try_from(std::mem::take(&mut self.longest_sync).as_nanos()).unwrap_or(u64::MAX)
+    }
+
     fn read(&self, slot: u32, offset: u32, into: &mut [u8]) -> Result<(), Fault> {
         let read = self.log.read_exact_at(into, self.at(slot, offset));
         read.map_err(|error| failed("reading the log", &error))
@@ -330,15 +348,19 @@ impl Disk for FileDisk {
 
     fn blob_sync(&mut self) -> Result<(), Fault> {
         let doing = "syncing a snapshot file";
-        let Some(blob) = &mut self.unfinished else {
+        let Some(mut blob) = self.unfinished.take() else {
             return Err(failed(doing, &ErrorKind::NotFound.into()));
         };
         self.syncs = self.syncs.saturating_add(1);
-        if self.config.durability == Durability::Fsync {
-            blob.file.sync_all().map_err(|error| failed(doing, &error))?;
-        }
-        blob.is_synced = true;
-        Ok(())
+        let began = Instant::now();
+        let result = match self.config.durability {
+            Durability::Fsync => blob.file.sync_all(),
+            Durability::Os => Ok(()),
+        };
+        self.waited(began);
+        blob.is_synced = result.is_ok();
+        self.unfinished = Some(blob);
+        result.map_err(|error| failed(doing, &error))
     }
 
     fn blob_commit(&mut self) -> Result<(), Fault> {

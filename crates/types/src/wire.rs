@@ -214,6 +214,12 @@ impl Refusal {
         Self::NotRegistered,
         Self::Forgotten,
     ];
+
+    /// Whether a client that keeps to the rules never hears this.
+    #[must_use]
+    pub const fn is_breach(self) -> bool {
+        matches!(self, Self::BadSignature | Self::Malformed | Self::NumberReused | Self::NotRegistered)
+    }
 }
 
 impl Wire for Refusal {

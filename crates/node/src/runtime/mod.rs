@@ -10,8 +10,10 @@
 mod clients;
 mod clock;
 mod descriptors;
+mod rare;
 mod rejects;
 mod status;
+mod trouble;
 mod wire;
 
 pub use clients::Clients;
@@ -30,8 +32,10 @@ use quorate_storage::Disk;
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::{CLIENT_BUNDLE_TAG, FromClient, FromReplica, VERSION};
 use quorate_types::{ClusterId, ReplicaId, Time};
+use rare::of_how_many;
 use std::net::TcpListener;
 use std::time::Duration;
+use trouble::Trouble;
 use wire::{Early, Wire};
 
 /// Bytes read from all sockets in one turn; what is left is read in the next one, which does not sleep.
@@ -90,7 +94,7 @@ pub struct Node<D: Disk> {
     me: ReplicaId,
     cluster: ClusterId,
     asked: Vec<Asked>,
-    longest_pause_ns: u64,
+    trouble: Trouble,
     progress: status::Progress,
 }
 
@@ -126,7 +130,7 @@ impl<D: Disk> Node<D> {
             me,
             cluster: committee.cluster,
             asked: Vec::new(),
-            longest_pause_ns: 0,
+            trouble: Trouble::default(),
             progress: status::Progress::default(),
         };
         let mut wire = Wire {
@@ -174,8 +178,23 @@ impl<D: Disk> Node<D> {
             Wire { net: &mut self.net, clients: &mut self.clients, rejects: &mut self.rejects, now };
         let end = self.host.turn(now, drained.then_some(due), &mut |work| slices.more(work), &mut wire)?;
         self.answer_asked(now);
-        self.longest_pause_ns = self.longest_pause_ns.max(self.clock.now().since(due));
+        self.look(due);
         Ok(end)
+    }
+
+    /// Tells of what went wrong in the pass that began at `began`.
+    fn look(&mut self, began: Time) {
+        let sync_ns = self.host.take_longest_sync_ns();
+        let now = self.clock.now();
+        if let Some(line) = self.trouble.passed(now, now.since(began), sync_ns) {
+            tracing::warn!("{line}");
+        }
+        let replica = self.host.replica();
+        let (view, leader) = replica.leader();
+        let why = || replica.status().last_view_change.to_string();
+        if let Some(line) = self.trouble.leads(now, view, leader, why) {
+            tracing::info!("{line}");
+        }
     }
 
     fn time_to_sleep(&self) -> Option<Duration> {
@@ -185,12 +204,17 @@ impl<D: Disk> Node<D> {
 
     /// Hands everything that has arrived to the host. Nothing is sent meanwhile.
     fn read(&mut self, now: Time) -> bool {
-        let Self { host, net, clients, rejects, asked, cluster, .. } = self;
+        let Self { host, net, clients, rejects, asked, cluster, trouble, .. } = self;
         net.read_ready(now, TURN_BYTES, &mut |event| match event {
             Event::Peer { from, frame_type, body, .. } => host.peer_frame(from, frame_type, body),
             Event::PeerUp(peer) => host.link(peer, LinkEvent::Back),
             Event::PeerDown(peer) => tracing::info!("the link to replica {peer} is down"),
-            Event::Lost { peer, .. } => host.link(peer, LinkEvent::Gap),
+            Event::Lost { peer, direction, lane, .. } => {
+                if let Some(line) = trouble.lost(now, peer, direction, lane) {
+                    tracing::warn!("{line}");
+                }
+                host.link(peer, LinkEvent::Gap);
+            }
             Event::ClientUp { conn, address } => clients.up(ConnId(conn.0), address),
             Event::Client { conn, body } => {
                 let conn = ConnId(conn.0);
@@ -252,11 +276,6 @@ impl<D: Disk> Node<D> {
         }
         self.net.flush(now);
     }
-}
-
-/// The end of a line in the log about something that has happened this often since the last line.
-fn of_how_many(count: u64) -> String {
-    if count > 1 { format!(" ({count} times since the last such line)") } else { String::new() }
 }
 
 /// What becomes of a message of a client that is not answered.

@@ -4,6 +4,7 @@
 //! their own, and replicas keep theirs however many strangers come. The first refusal of a source for a reason
 //! is a line at once, what follows is one line every few seconds with the number of them.
 
+use super::rare::{LINE_EVERY_NS, Rare};
 use quorate_net::reactor::Who;
 use quorate_types::limits::{REJECT_PEERS_MAX, REJECT_REASONS_MAX};
 use quorate_types::{ReplicaId, Time};
@@ -73,18 +74,13 @@ impl fmt::Display for Origin {
 /// Stands for every reason that came when a row was full.
 const OTHERS: &str = "others";
 
-/// Lines of one source for one reason are at least so far apart.
-const LINE_EVERY_NS: u64 = 10_000_000_000;
-/// Lines in that time for all sources together.
+/// Lines in [`LINE_EVERY_NS`] for all sources together.
 const LINES_MAX: u32 = 100;
 
 #[derive(Debug, Default)]
 struct Cell {
     count: u64,
-    /// Counted until the last line.
-    told: u64,
-    /// No line before this time.
-    silent_until: Time,
+    lines: Rare,
 }
 
 /// See the module.
@@ -103,6 +99,7 @@ impl Rejects {
     pub fn count(&mut self, origin: Origin, reason: &'static str) {
         let cell = self.cell(origin, reason);
         cell.count = cell.count.saturating_add(1);
+        cell.lines.note();
     }
 
     /// Counts one; says of how many a line in the log should tell now, this one included.
@@ -111,13 +108,10 @@ impl Rejects {
         if now >= self.lines_until {
             (self.lines, self.lines_until) = (0, now.plus(LINE_EVERY_NS));
         }
-        let full = self.lines >= LINES_MAX;
-        let cell = self.cell(origin, reason);
-        if full || now < cell.silent_until {
+        if self.lines >= LINES_MAX {
             return None;
         }
-        let untold = cell.count.saturating_sub(cell.told);
-        (cell.told, cell.silent_until) = (cell.count, now.plus(LINE_EVERY_NS));
+        let untold = self.cell(origin, reason).lines.tell(now)?;
         self.lines = self.lines.saturating_add(1);
         Some(untold)
     }

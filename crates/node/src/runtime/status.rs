@@ -78,6 +78,7 @@ impl<D: Disk> Node<D> {
             .map(|(at, name)| json!({"name": name, "in_ms": at.since(now) / 1_000_000}))
             .collect();
         let usage = usage();
+        let (longest_sync_ms, longest_pause_ms) = self.trouble.longest_ms();
         // Of the buckets that changed since the last digest: what the next checkpoint would compute anyway.
         let state = self.host.executor_mut().execution_mut().digest();
         json!({
@@ -93,7 +94,7 @@ impl<D: Disk> Node<D> {
             // Figures of the synchrony guard: there is none to report while the protocol assumes no bound.
             "guard": null,
             "peers": peers, "clients": {"connections": self.clients.size().0, "attached": self.clients.size().1},
-            "timers": timers, "longest_pause_ms": self.longest_pause_ns / 1_000_000,
+            "timers": timers, "longest_pause_ms": longest_pause_ms, "longest_sync_ms": longest_sync_ms,
             "rejects": self.rejects.counts(), "settings": self.facts,
             "uptime_ms": now.0 / 1_000_000, "usage": usage, "ledger": counters,
         })

@@ -1,6 +1,7 @@
 //! A turn's frames on their way to the reactor.
 
 use super::clients::Clients;
+use super::rare::of_how_many;
 use super::rejects::{Origin, Rejects};
 use quorate_consensus::{Note, To};
 use quorate_host::Outgoing;
@@ -23,6 +24,15 @@ impl Wire<'_> {
         if self.net.send_peer(to, lane, frame_type, body).is_err() {
             // The limits on bodies and claims keep every frame below the limit of its lane.
             self.rejects.count(Origin::Own, "oversize frame not sent");
+        }
+    }
+
+    /// Counts what was refused, and tells of what somebody should look at.
+    fn refused(&mut self, origin: Origin, reason: &'static str, is_news: bool) {
+        if !is_news {
+            self.rejects.count(origin, reason);
+        } else if let Some(count) = self.rejects.tell(self.now, origin, reason) {
+            tracing::warn!("refused from {origin}: {reason}{}", of_how_many(count));
         }
     }
 
@@ -77,7 +87,8 @@ impl Outgoing for Wire<'_> {
     }
 
     fn refuse(&mut self, conn: ConnId, client: &ClientId, bundle: BundleDigest, why: Refusal) {
-        self.rejects.count(self.clients.origin(conn), name(why));
+        let origin = self.clients.origin(conn);
+        self.refused(origin, name(why), why.is_breach() || why == Refusal::Busy);
         self.send_client(conn, &FromReplica::Refused { client: *client, bundle, why });
     }
 
@@ -85,9 +96,9 @@ impl Outgoing for Wire<'_> {
         self.net.flush(self.now);
     }
 
-    fn rejected(&mut self, source: Source, reason: &'static str) {
+    fn rejected(&mut self, source: Source, reason: &'static str, is_breach: bool) {
         match source {
-            Source::Peer(id) => self.rejects.count(Origin::Replica(id), reason),
+            Source::Peer(id) => self.refused(Origin::Replica(id), reason, is_breach),
             // It hears why, and is counted there: the replica refuses bundles too, not only its intake.
             Source::Client(_) => {}
         }
@@ -132,7 +143,7 @@ impl Outgoing for Early {
     fn proven(&mut self, _: ConnId, _: &ClientId) {}
     fn refuse(&mut self, _: ConnId, _: &ClientId, _: BundleDigest, _: Refusal) {}
     fn flush(&mut self) {}
-    fn rejected(&mut self, _: Source, _: &'static str) {}
+    fn rejected(&mut self, _: Source, _: &'static str, _: bool) {}
     fn urgent(&mut self, peer: Option<ReplicaId>) {
         self.urgent = peer;
     }

@@ -217,6 +217,11 @@ impl<D: Disk> Store<D> {
         self.log.ledger()
     }
 
+    /// [`Disk::take_longest_sync_ns`].
+    pub fn take_longest_sync_ns(&mut self) -> u64 {
+        self.log.disk_mut().take_longest_sync_ns()
+    }
+
     /// The disk.
     #[must_use]
     pub fn disk(&self) -> &D {
