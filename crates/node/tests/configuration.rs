@@ -218,10 +218,13 @@ fn values_have_ranges() {
 }
 
 /// Parameters of the protocol out of their ranges.
-const PARAMETERS: [(&str, &str); 3] = [
+const PARAMETERS: [(&str, &str); 6] = [
     ("status_ms = 3", "expected 10 to 60000"),
     ("idle_status_ms = 5", "expected 1000 to 600000"),
     ("blocks_in_flight = 0", "expected 1 to 256"),
+    ("treq_ms = 9", "expected 10 to 60000"),
+    ("t0_ms = 60001", "expected 10 to 60000"),
+    ("cap_ms = 399", "expected 400 to 600000"),
 ];
 
 /// Only the protocol itself knows the ranges of its numbers, and it is asked when the node opens.
