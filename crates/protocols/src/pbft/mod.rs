@@ -242,6 +242,8 @@ impl Protocol for Pbft {
         }
         pbft.advance();
         pbft.committed = pbft.decided;
+        // Everybody waits for the leader's proposals, and the leader for the votes of a quorum.
+        cx.urgent((pbft.leader != cx.me()).then_some(pbft.leader));
         pbft.resume(cx)?;
         Ok(pbft)
     }
