@@ -61,6 +61,13 @@ fn a_single_request_costs_what_it_must() {
         assert_eq!(status["usage"]["threads"], 1, "one thread");
         assert!(status["ledger"]["turn_syncs_max"].as_u64().unwrap() <= 1, "one sync per turn");
         assert_eq!(status["contradictions"], 0);
+        // Everybody waits for the leader, so its frames are read first.
+        let is_urgent = |peer: &&Value| peer["urgent"] == true;
+        let urgent: Vec<&Value> = status["peers"].as_array().unwrap().iter().filter(is_urgent).collect();
+        let urgent: Vec<&Value> = urgent.into_iter().map(|peer| &peer["id"]).collect();
+        let leader = &status["leader"];
+        let expected: Vec<&Value> = [leader].into_iter().filter(|leader| **leader != status["id"]).collect();
+        assert_eq!(urgent, expected, "replica {}", status["id"]);
     }
 }
 

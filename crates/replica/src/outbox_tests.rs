@@ -128,7 +128,7 @@ fn what_may_be_said_once_is_never_sent_unheld() {
     let _ = rig.outbox.send(To::All, Hold::No, vote(1, 1), &mut rig.out);
 }
 
-/// DESIGN 1.7: never two statements for one slot, the identical one always.
+/// Never two statements for one slot, the identical one always.
 #[test]
 fn the_guard_refuses_a_second_subject() {
     let mut rig = Rig::default();

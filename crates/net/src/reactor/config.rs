@@ -235,7 +235,9 @@ pub struct PeerStatus {
     pub id: ReplicaId,
     /// Whether frames flow.
     pub connected: bool,
-    /// Since when that is so.
+    /// Whether its frames are read before those of others.
+    pub urgent: bool,
+    /// Since when it is connected or not.
     pub since: Time,
     /// Its life as far as known; zero when it was never heard.
     pub incarnation: Incarnation,

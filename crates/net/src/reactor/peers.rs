@@ -121,6 +121,7 @@ impl Reactor {
             PeerStatus {
                 id: peer.link.peer(),
                 connected: peer.link.is_up(),
+                urgent: self.urgent == Some(peer.link.peer()),
                 since: peer.status.since,
                 incarnation: peer.link.heard(),
                 connections: peer.status.connections,

@@ -66,7 +66,8 @@ impl<D: Disk> Node<D> {
             .into_iter()
             .map(|peer| {
                 json!({
-                    "id": peer.id.0, "connected": peer.connected, "incarnation": peer.incarnation.0,
+                    "id": peer.id.0, "connected": peer.connected, "urgent": peer.urgent,
+                    "incarnation": peer.incarnation.0,
                     "connections": peer.connections, "queued_bytes": peer.queued_bytes,
                     "resend_bytes": peer.resend_bytes, "last_refusal": peer.last_refusal,
                 })

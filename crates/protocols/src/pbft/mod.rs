@@ -323,6 +323,7 @@ impl Protocol for Pbft {
         }
         pbft.advance();
         pbft.committed = pbft.decided;
+        pbft.read_leader_first(cx);
         pbft.resume_view(cx);
         pbft.resume(cx)?;
         Ok(pbft)

@@ -143,6 +143,7 @@ impl Pbft {
         self.view = view;
         self.leader = cx.committee().rotate(view.0);
         self.normal = normal;
+        self.read_leader_first(cx);
         if normal {
             self.begun = view;
         }
@@ -156,6 +157,11 @@ impl Pbft {
         self.early.retain(|(early, _)| *early >= view);
         let evidence = self.evidence.clone();
         cx.record(&PbftRecord::Entered { view, normal, evidence });
+    }
+
+    /// Everybody waits for the leader's proposals, and the leader for the votes of a quorum.
+    pub(super) fn read_leader_first(&self, cx: &mut Cx<'_, Self>) {
+        cx.urgent((self.leader != cx.me()).then_some(self.leader));
     }
 
     /// P above h.

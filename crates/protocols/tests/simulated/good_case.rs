@@ -79,7 +79,7 @@ fn s01_delays() {
     }
 }
 
-/// FORMATS: three serial syncs for each request: before PRE-PREPARE, before PREPARE, before COMMIT.
+/// Three serial syncs for each request: before PRE-PREPARE, before PREPARE, before COMMIT.
 #[test]
 fn s01_three_serial_syncs() {
     let mut world = world(4, |settings| {

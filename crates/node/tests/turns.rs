@@ -1,0 +1,299 @@
+//! What one turn may take upon itself, and what a refused message leaves behind: hosts in memory, handed from test
+//! to test by hand, so that every turn is seen.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::as_conversions, reason = "tests")]
+
+use quorate_app::Kv;
+use quorate_consensus::{Message as _, Note, To};
+use quorate_crypto::{Scheme, SigningKey};
+use quorate_host::{Host, HostSetup, Outgoing, TurnEnd};
+use quorate_protocols::pbft::PbftMessage;
+use quorate_replica::{ConnId, HostMessage, Setup, Source};
+use quorate_storage::MemDisk;
+use quorate_types::bundle::BundleBuilder;
+use quorate_types::codec::Wire as _;
+use quorate_types::wire::{Lane, Refusal, frame};
+use quorate_types::{
+    Authenticator, Block, BlockId, BodyLimits, BundleDigest, BundleKind, BundleNo, ClientAuth, ClientId,
+    Digest, FrameBody, Genesis, Height, Member, PayloadId, PublicKey, ReplicaId, ReplyBundle, SessionId,
+    Time, View,
+};
+use std::sync::Arc;
+
+const CLIENT: ClientId = PublicKey([7; 32]);
+
+/// What left a host.
+#[derive(Default)]
+struct Left {
+    frames: Vec<(To, u8, Vec<u8>)>,
+    rejected: Vec<&'static str>,
+    urgent: Vec<Option<ReplicaId>>,
+}
+
+impl Outgoing for Left {
+    fn peer(&mut self, to: To, _: Lane, frame_type: u8, body: FrameBody) {
+        self.frames.push((to, frame_type, body.to_bytes().to_vec()));
+    }
+    fn reply(&mut self, _: &ClientId, _: &ReplyBundle) {}
+    fn reply_to(&mut self, _: ConnId, _: &ClientId, _: &ReplyBundle) {}
+    fn proven(&mut self, _: ConnId, _: &ClientId) {}
+    fn refuse(&mut self, _: ConnId, _: &ClientId, _: BundleDigest, _: Refusal) {}
+    fn flush(&mut self) {}
+    fn rejected(&mut self, _: Source, reason: &'static str) {
+        self.rejected.push(reason);
+    }
+    fn trace(&mut self, _: Note) {}
+    fn urgent(&mut self, peer: Option<ReplicaId>) {
+        self.urgent.push(peer);
+    }
+}
+
+impl Left {
+    /// The messages between hosts among what left.
+    fn host_messages(&self) -> impl Iterator<Item = HostMessage> {
+        let bodies = self.frames.iter().filter(|(_, frame_type, _)| *frame_type == frame::HOST);
+        // A signed message has its signature behind it.
+        bodies.filter_map(|(_, _, body)| HostMessage::from_bytes(body).ok())
+    }
+
+    fn asks(&self) -> usize {
+        self.host_messages().filter(|message| matches!(message, HostMessage::AskBlock(..))).count()
+    }
+}
+
+/// Replicas whose links lose nothing.
+struct Cluster {
+    hosts: Vec<Host<MemDisk>>,
+    left: Vec<Left>,
+    now: Time,
+    bundles: u64,
+}
+
+impl Cluster {
+    fn new(n: usize) -> Self {
+        let entry = quorate_protocols::find("pbft").unwrap();
+        let keys: Vec<SigningKey> =
+            (0..n).map(|id| SigningKey::from_seed(Scheme::Cheap, [id as u8 + 1; 32])).collect();
+        let params = (entry.params)().unwrap();
+        let genesis = Arc::new(Genesis {
+            protocol: entry.spec.name,
+            f: (entry.spec.faults)(n) as u16,
+            members: keys.iter().map(|key| Member { sign: key.public(), link: key.public() }).collect(),
+            client_auth: ClientAuth::None,
+            // Every bundle is a block of its own.
+            bodies: BodyLimits { block_bundles_max: 1, ..BodyLimits::default() },
+            client_window: 1_024,
+            clients_max: 64,
+            checkpoint_every: 4,
+            window: 8,
+            application: "kv 1".to_owned(),
+            admin: PublicKey([9; 32]),
+            clients: vec![CLIENT],
+            params: params.to_string(),
+            salt: [3; 32],
+        });
+        genesis.check().unwrap();
+        let committee = Arc::new(genesis.committee());
+        let mut left = Vec::new();
+        let hosts = keys.into_iter().zip(committee.ids()).map(|(key, me)| {
+            let replica = Setup {
+                me,
+                committee: Arc::clone(&committee),
+                genesis: Arc::clone(&genesis),
+                params: params.clone(),
+                wall_offset_ns: 1,
+            };
+            let setup = HostSetup {
+                entry: *entry,
+                replica,
+                key,
+                scheme: Scheme::Cheap,
+                application: Box::new(Kv::default()),
+                keep_bytes: 1 << 20,
+                disk_bytes_max: 64 << 20,
+                snapshot_every_bytes: 1 << 30,
+            };
+            let mut out = Left::default();
+            let host = Host::open(setup, MemDisk::new(2 << 20, 512), &mut out).unwrap();
+            left.push(out);
+            host
+        });
+        let hosts = hosts.collect();
+        Self { hosts, left, now: Time(1), bundles: 0 }
+    }
+
+    /// One turn of one replica, which checks and executes as long as `more` says.
+    fn turn(&mut self, id: usize, mut more: impl FnMut() -> bool) -> TurnEnd {
+        let Self { hosts, left, now, .. } = self;
+        hosts[id].turn(*now, Some(*now), &mut |_| more(), &mut left[id]).unwrap()
+    }
+
+    /// Carries everything and takes turns until nobody has anything to do.
+    fn settle(&mut self) {
+        loop {
+            let mut quiet = true;
+            for id in 0..self.hosts.len() {
+                for (to, frame_type, body) in std::mem::take(&mut self.left[id].frames) {
+                    self.deliver(id, to, frame_type, &body);
+                    quiet = false;
+                }
+                quiet &= self.turn(id, || true) == TurnEnd::Idle;
+            }
+            if quiet && self.left.iter().all(|left| left.frames.is_empty()) {
+                return;
+            }
+        }
+    }
+
+    fn deliver(&mut self, from: usize, to: To, frame_type: u8, body: &[u8]) {
+        for id in (0..self.hosts.len()).filter(|id| *id != from) {
+            let is_for = match &to {
+                To::All => true,
+                To::One(one) => one.index() == id,
+                To::Some(set) => set.iter().any(|one| one.index() == id),
+            };
+            if is_for {
+                self.hosts[id].peer_frame(ReplicaId(from as u16), frame_type, body);
+            }
+        }
+    }
+
+    /// A bundle of the client arrives at the leader.
+    fn bundle(&mut self, kind: BundleKind, session: SessionId) {
+        self.bundles += 1;
+        let mut builder = BundleBuilder::new(kind, CLIENT, session, BundleNo(self.bundles));
+        if kind == BundleKind::Requests {
+            builder.push(b"nonsense is an error of the application, and executed all the same");
+        }
+        let mut body = Vec::new();
+        Authenticator::None.encode(&mut body);
+        body.extend(builder.finish());
+        self.hosts[0].client_bundle(ConnId(1), &body);
+    }
+
+    /// The client's session, opened.
+    fn session(&mut self) -> SessionId {
+        self.bundle(BundleKind::Open, SessionId::default());
+        self.settle();
+        self.hosts[0].executor().execution().opened(&CLIENT, BundleNo(1)).unwrap()
+    }
+
+    fn executed(&self, id: usize) -> u64 {
+        self.hosts[id].executor().execution().height().0
+    }
+}
+
+/// A replica that fell behind would keep its peers waiting if it executed everything at once: however often a turn
+/// goes round, for disk and own messages, it executes for one slice.
+#[test]
+fn a_turn_executes_for_one_slice() {
+    let mut cluster = Cluster::new(1);
+    let session = cluster.session();
+    let before = cluster.executed(0);
+    for _ in 0..5 {
+        cluster.bundle(BundleKind::Requests, session);
+    }
+    let mut heights = Vec::new();
+    // Time for everything but a second block.
+    let mut turns = 0;
+    while cluster.executed(0) < before + 5 {
+        turns += 1;
+        assert!(turns < 50, "{heights:?}");
+        let at = cluster.executed(0);
+        let end = cluster.turn(0, || false);
+        let executed = cluster.executed(0) - at;
+        assert!(executed <= 1, "{executed} blocks in one turn");
+        if executed == 1 && cluster.executed(0) < before + 5 {
+            assert_eq!(end, TurnEnd::Owing, "the next turn comes without sleeping");
+        }
+        heights.push(cluster.executed(0));
+    }
+}
+
+/// Reading for laggards must not hold up the others: a few blocks a turn, and nothing that was asked for is lost.
+#[test]
+fn a_turn_reads_a_few_blocks_for_laggards() {
+    const PER_TURN: usize = 8;
+    let mut cluster = Cluster::new(4);
+    let session = cluster.session();
+    for _ in 0..27 {
+        cluster.bundle(BundleKind::Requests, session);
+        cluster.settle();
+    }
+    assert_eq!(cluster.executed(0), 28);
+    // What is asked for lies below the stable checkpoint: it is on disk alone.
+    let ask = HostMessage::AskDecided(Height(1)).to_bytes();
+    cluster.hosts[0].peer_frame(ReplicaId(1), frame::HOST, &ask);
+    cluster.turn(0, || true);
+    let ids = cluster.left[0].host_messages().find_map(|message| match message {
+        HostMessage::Decided(Height(1), ids) => Some(ids),
+        _ => None,
+    });
+    let ids: Vec<BlockId> = ids.unwrap();
+    cluster.left[0].frames.clear();
+    let asked = 20;
+    for (id, height) in ids.iter().zip(1..=asked) {
+        let ask = HostMessage::AskBlock(*id, Height(height)).to_bytes();
+        cluster.hosts[0].peer_frame(ReplicaId(1), frame::HOST, &ask);
+    }
+    let mut given = Vec::new();
+    let mut end = TurnEnd::Owing;
+    while end == TurnEnd::Owing {
+        end = cluster.turn(0, || true);
+        let now: Vec<u64> = cluster.left[0]
+            .host_messages()
+            .filter_map(|message| match message {
+                HostMessage::Block(block) => Some(block.height.0),
+                _ => None,
+            })
+            .collect();
+        cluster.left[0].frames.clear();
+        assert!(now.len() <= PER_TURN, "{} blocks in one turn", now.len());
+        given.extend(now);
+    }
+    assert_eq!(given, (1..=asked).collect::<Vec<u64>>());
+}
+
+fn proposal(payload: PayloadId) -> PbftMessage {
+    let block = Block {
+        parent: BlockId::ZERO,
+        height: Height(1),
+        view: View(0),
+        proposer: ReplicaId(0),
+        time_ns: 1,
+        payload,
+        extra: Digest::ZERO,
+    };
+    PbftMessage::PrePrepare { view: View(0), block }
+}
+
+/// A proposal says that its body is on the way, so the body is not asked for at once. One that was refused says
+/// nothing: else whoever may not propose could make a replica ask for every body that the leader is sending already.
+#[test]
+fn a_refused_proposal_announces_nothing() {
+    const GRACE_NS: u64 = 100_000_000;
+    let mut cluster = Cluster::new(4);
+    let mut frame_of = Vec::new();
+    proposal(PayloadId(Digest([5; 32]))).encode(&mut frame_of);
+    cluster.hosts[1].peer_frame(ReplicaId(2), frame::PROTOCOL, &frame_of);
+    cluster.turn(1, || true);
+    assert_eq!(cluster.left[1].rejected.len(), 1, "replica 2 does not lead: {:?}", cluster.left[1].rejected);
+    cluster.now = cluster.now.plus(2 * GRACE_NS);
+    cluster.hosts[1].peer_frame(ReplicaId(0), frame::PROTOCOL, &frame_of);
+    cluster.turn(1, || true);
+    assert_eq!(cluster.left[1].rejected.len(), 1, "the leader's is taken: {:?}", cluster.left[1].rejected);
+    assert_eq!(cluster.left[1].asks(), 0, "its body is on the way");
+    cluster.now = cluster.now.plus(GRACE_NS);
+    cluster.turn(1, || true);
+    assert!(cluster.left[1].asks() > 0, "it has not come");
+}
+
+/// Backups read the leader's frames first, from the start.
+#[test]
+fn a_backup_reads_its_leader_first() {
+    let cluster = Cluster::new(4);
+    for (id, left) in cluster.left.iter().enumerate() {
+        let expected = (id != 0).then_some(ReplicaId(0));
+        assert_eq!(left.urgent.last().copied().flatten(), expected, "replica {id}");
+    }
+}
