@@ -39,7 +39,7 @@ impl Outgoing for Left {
     fn proven(&mut self, _: ConnId, _: &ClientId) {}
     fn refuse(&mut self, _: ConnId, _: &ClientId, _: BundleDigest, _: Refusal) {}
     fn flush(&mut self) {}
-    fn rejected(&mut self, _: Source, reason: &'static str) {
+    fn rejected(&mut self, _: Source, reason: &'static str, _: bool) {
         self.rejected.push(reason);
     }
     fn trace(&mut self, _: Note) {}
