@@ -376,7 +376,7 @@ fn restore_blocks(past: &Past, host: &mut Host) -> (BlockTree, BTreeSet<BlockId>
         host.pool.add_from_peer(Time::ZERO, bundle, false, None);
     }
     for (id, (block, payload)) in past.blocks.iter().filter(|(_, (block, _))| block.height > stable.height) {
-        host.bodies.add_own_payload(Arc::clone(payload));
+        host.bodies.add_own_payload(&host.pool, &blocks, Arc::clone(payload));
         blocks.insert((**block).clone());
         logged.insert(*id);
     }
