@@ -406,9 +406,10 @@ impl Pool {
     /// over here, because the leader may not have them. As many as may be forwarded at once.
     pub(crate) fn to_forward(&self) -> Vec<Bundle> {
         let waiting = || {
-            let held = self.arrivals.iter().filter_map(|(since, digest)| {
-                self.held.get(digest).filter(|held| held.waits_since(*since))
-            });
+            let held = self
+                .arrivals
+                .iter()
+                .filter_map(|(since, digest)| self.held.get(digest).filter(|held| held.waits_since(*since)));
             held
         };
         let direct = waiting().filter(|held| held.direct);

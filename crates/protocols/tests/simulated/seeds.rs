@@ -63,7 +63,10 @@ fn thousand_seeds() {
 
 /// Seeds that have found a bug, with what it was.
 const FOUND: [(&[u64], &str); 1] = [(
-    &[21, 50, 51, 138, 164, 171, 251, 254, 346, 356, 358, 468, 538, 688, 717, 723, 739, 745, 749, 791, 896, 902],
+    &[
+        21, 50, 51, 138, 164, 171, 251, 254, 346, 356, 358, 468, 538, 688, 717, 723, 739, 745, 749, 791, 896,
+        902,
+    ],
     "a leader's own payload did not complete another block that lacked the same one",
 )];
 

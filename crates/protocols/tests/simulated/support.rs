@@ -55,7 +55,9 @@ pub(crate) fn go(result: Result<(), quorate_sim::Failure>, world: &World) {
     if let Err(failure) = result {
         let replicas: Vec<String> = world
             .replicas()
-            .map(|id| world.status(id).map_or_else(|| format!("replica {id} is down"), |status| format!("{status}")))
+            .map(|id| {
+                world.status(id).map_or_else(|| format!("replica {id} is down"), |status| format!("{status}"))
+            })
             .collect();
         let settings = world.settings();
         panic!(
