@@ -66,7 +66,7 @@ impl HostView for Host {
         self.pool.summary(self.lag > EXECUTE_LAG_MAX)
     }
 
-    fn payload_after(&mut self, now: Time, _blocks: &BlockTree, _parent: BlockId) -> Option<PayloadRef> {
+    fn payload_after(&mut self, now: Time, blocks: &BlockTree, _parent: BlockId) -> Option<PayloadRef> {
         // Back-pressure: a leader does not run away from its own execution.
         if self.lag > EXECUTE_LAG_MAX || !self.pool.has_untaken() {
             return None;
@@ -79,7 +79,7 @@ impl HostView for Host {
         let bytes: usize = bundles.iter().map(|bundle| bundle.size()).sum();
         let payload = Arc::new(Payload { bundles: bundles.iter().map(|bundle| bundle.digest()).collect() });
         let id = payload.id();
-        self.bodies.add_own_payload(Arc::clone(&payload));
+        self.bodies.add_own_payload(&self.pool, blocks, Arc::clone(&payload));
         self.proposed.push((payload, bundles));
         Some(PayloadRef {
             id,

@@ -324,6 +324,7 @@ impl Replica {
             leader: self.last.leader,
             normal: self.last.normal,
             last_view_change: self.last.last_view_change,
+            view_changes: self.last.view_changes,
             decided: self.sequencer.contiguous(),
             executed: self.sequencer.executed(),
             stable: self.checkpoints.height(),
@@ -376,7 +377,7 @@ fn restore_blocks(past: &Past, host: &mut Host) -> (BlockTree, BTreeSet<BlockId>
         host.pool.add_from_peer(Time::ZERO, bundle, false, None);
     }
     for (id, (block, payload)) in past.blocks.iter().filter(|(_, (block, _))| block.height > stable.height) {
-        host.bodies.add_own_payload(Arc::clone(payload));
+        host.bodies.add_own_payload(&host.pool, &blocks, Arc::clone(payload));
         blocks.insert((**block).clone());
         logged.insert(*id);
     }
