@@ -12,6 +12,7 @@
 //!
 //! Not here: sockets and reconnects (`driver`, `asynchronous`), keys from files, random nonces.
 
+mod allowance;
 mod draft;
 mod event;
 mod flight;
@@ -25,6 +26,7 @@ pub use draft::{Prepared, SubmitError, Ticket};
 pub use event::{Answer, BundleResults, Counters, Event, Failure, Fate, Output};
 
 use crate::cluster::ClusterInfo;
+use allowance::Allowance;
 use draft::Draft;
 use flight::Flight;
 use leader::LeaderGuess;
@@ -50,7 +52,7 @@ pub struct Settings {
     pub limits: BodyLimits,
     /// `W_c`: bundle numbers above a session's floor that may be in use.
     pub client_window: u32,
-    /// Bundles in flight at most. What is submitted meanwhile is collected into the next bundle, so a larger
+    /// Bundles in flight at most, and fewer while replicas say that they are busy. What is submitted meanwhile is collected into the next bundle, so a larger
     /// number means smaller bundles.
     pub in_flight_max: usize,
     /// Bytes of operations that wait to be sent at most.
@@ -125,6 +127,7 @@ pub struct Core {
     slots: VecDeque<Slot>,
     /// Flights by content, for refusals, which name nothing else.
     by_digest: BTreeMap<BundleDigest, BundleNo>,
+    allowance: Allowance,
     waiting: VecDeque<Draft>,
     waiting_bytes: usize,
     next_ticket: u64,
@@ -149,6 +152,7 @@ impl Core {
             first: BundleNo(1),
             slots: VecDeque::new(),
             by_digest: BTreeMap::new(),
+            allowance: Allowance::new(settings.in_flight_max),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             next_ticket: 0,
@@ -298,7 +302,7 @@ impl Core {
 
     /// Whether another bundle may be in flight.
     fn has_room(&self) -> bool {
-        self.by_digest.len() < self.settings.in_flight_max
+        self.by_digest.len() < self.allowance.get()
     }
 
     /// Whether a number lies in the window, as far as this client can know: the session's floor is at least

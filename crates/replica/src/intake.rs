@@ -381,7 +381,7 @@ impl Intake {
     /// Takes the next bundles that need their authenticator checked, and checks them.
     fn run_bundles(&mut self, replica: &Replica, admit: &dyn Admit, out: &mut Passed) {
         let mut batch = std::mem::take(&mut self.batch);
-        let mut suspected = false;
+        let (mut suspected, mut let_in) = (false, 0usize);
         while batch.len() < if suspected { SUSPECT_BATCH_MAX } else { BATCH_MAX } {
             let Some(next) = self.bundles.front() else { break };
             let suspect = self.suspects.contains_key(&next.bundle.client());
@@ -399,7 +399,8 @@ impl Intake {
                 }
                 Source::Client(_) => self.client_bytes = self.client_bytes.saturating_sub(waiting.charge),
             }
-            if let Some(pending) = self.admit(&waiting, replica, admit, out) {
+            if let Some(pending) = self.admit(&waiting, replica, admit, let_in, out) {
+                let_in = let_in.saturating_add(waiting.bundle.size());
                 batch.push((waiting, pending));
             }
         }
@@ -407,13 +408,14 @@ impl Intake {
         self.batch = batch;
     }
 
-    /// What needs no cryptography to decide about a bundle. `Some` when its authenticator must hold: whether
-    /// the bundle then counts as waiting.
+    /// What needs no cryptography to decide about a bundle, after others of `let_in` bytes were let in. `Some` when
+    /// its authenticator must hold: whether the bundle then counts as waiting.
     fn admit(
         &mut self,
         waiting: &WaitingBundle,
         replica: &Replica,
         admit: &dyn Admit,
+        let_in: usize,
         out: &mut Passed,
     ) -> Option<bool> {
         let WaitingBundle { source, bundle, .. } = waiting;
@@ -427,6 +429,10 @@ impl Intake {
         // by its client all the same, who must hear what became of it.
         if !is_new && matches!(source, Source::Peer(_)) && replica.holds(&bundle.digest()) {
             self.ledger.cache_hits = self.ledger.cache_hits.saturating_add(1);
+            return None;
+        }
+        if is_new && matches!(source, Source::Client(_)) && replica.is_busy(bundle, let_in) {
+            self.answer(*source, "busy", bundle, Refusal::Busy);
             return None;
         }
         let size = u64::try_from(bundle.size()).unwrap_or(0);

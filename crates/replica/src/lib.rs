@@ -32,6 +32,7 @@ mod input;
 pub mod intake;
 mod outbox;
 mod output;
+mod pace;
 mod past;
 mod peers;
 mod pool;
@@ -295,6 +296,13 @@ impl Replica {
     #[must_use]
     pub fn holds(&self, bundle: &quorate_types::BundleDigest) -> bool {
         self.host.pool.contains(bundle)
+    }
+
+    /// Whether the client of a new bundle would hear `Busy`, where bundles that count for `more` are let in before it:
+    /// then the intake need not check it.
+    #[must_use]
+    pub fn is_busy(&self, bundle: &quorate_types::Bundle, more: usize) -> bool {
+        self.host.pool.is_busy(self.now, bundle, more)
     }
 
     /// Whether a bundle is here and counts as waiting: the intake need not look at it again.

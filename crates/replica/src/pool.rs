@@ -3,6 +3,7 @@
 //! Nothing leaves the pool before it is executed, so a block that dies takes nothing with it. What is proposed
 //! comes oldest first and fair over clients. Everything here is bounded in bytes and count.
 
+use crate::pace::Pace;
 use quorate_consensus::Pending;
 use quorate_types::limits::{
     POOL_BUNDLES_MAX, POOL_BYTES_MAX, POOL_CLIENT_BUNDLES_MAX, POOL_CLIENT_BYTES_MAX,
@@ -106,11 +107,17 @@ pub(crate) struct Pool {
     idle_bytes: usize,
     charges: BTreeMap<ReplicaId, usize>,
     spread_check: Option<Time>,
+    pace: Pace,
 }
 
-/// What a bundle counts for in the room of a peer: small ones take more than their bytes.
+/// What a bundle counts for: small ones take more than their bytes, of memory and of time.
 fn cost(bundle: &Bundle) -> usize {
-    bundle.size().saturating_add(BUNDLE_OVERHEAD_BYTES)
+    cost_of(bundle.size(), 1)
+}
+
+/// What so many bytes in so many bundles count for.
+fn cost_of(bytes: usize, bundles: usize) -> usize {
+    bytes.saturating_add(bundles.saturating_mul(BUNDLE_OVERHEAD_BYTES))
 }
 
 fn numbered(bundle: &Bundle) -> Numbered {
@@ -139,6 +146,31 @@ impl Pool {
         self.bytes.saturating_sub(self.idle_bytes) >= POOL_BYTES_MAX || self.pending >= POOL_BUNDLES_MAX
     }
 
+    /// Whether a client that brings one more bundle should hear `Busy`, where `more` will have come from others by
+    /// then: too much waits for the rate at which it is executed, and more of it than its share is this client's.
+    pub(crate) fn is_busy(&self, now: Time, bundle: &Bundle, more: usize) -> bool {
+        let Some(oldest) = self.oldest() else { return false };
+        let limit = self.pace.limit(now, oldest);
+        if self.waiting_cost().saturating_add(more).saturating_add(cost(bundle)) <= limit {
+            return false;
+        }
+        let share = limit.checked_div(self.clients.len().max(1)).unwrap_or(limit);
+        let own = self.clients.get(&bundle.client()).map_or(0, |queue| cost_of(queue.bytes, queue.bundles));
+        own.saturating_add(cost(bundle)) > share
+    }
+
+    fn waiting_cost(&self) -> usize {
+        cost_of(self.bytes.saturating_sub(self.idle_bytes), self.pending)
+    }
+
+    /// Since when the oldest that counts as waiting does.
+    fn oldest(&self) -> Option<Time> {
+        let waits = |(since, digest): &&(Time, BundleDigest)| {
+            self.held.get(digest).is_some_and(|held| held.waits_since(*since))
+        };
+        self.arrivals.iter().find(waits).map(|(since, _)| *since)
+    }
+
     /// Adds what a client handed over itself.
     pub(crate) fn add_from_client(&mut self, now: Time, bundle: &Bundle) -> Added {
         if self.waits(&bundle.digest()) {
@@ -151,7 +183,7 @@ impl Pool {
             queue.bundles >= POOL_CLIENT_BUNDLES_MAX
                 || queue.bytes.saturating_add(bundle.size()) > POOL_CLIENT_BYTES_MAX
         });
-        if full || self.is_full() {
+        if full || self.is_full() || self.is_busy(now, bundle, 0) {
             return Added::Busy;
         }
         if self.contains(&bundle.digest()) {
@@ -190,7 +222,7 @@ impl Pool {
     /// A body that counted for nothing, because it came from the log or before its session did, is wanted by its
     /// client after all.
     fn promote(&mut self, now: Time, bundle: &Bundle, direct: bool) -> Added {
-        let (digest, size) = (bundle.digest(), bundle.size());
+        let digest = bundle.digest();
         let Some(held) = self.held.get_mut(&digest).filter(|held| !held.pending) else {
             return Added::Known;
         };
@@ -205,9 +237,7 @@ impl Pool {
         if is_later {
             self.arrivals.push_back((now, digest));
         }
-        self.pending = self.pending.saturating_add(1);
-        self.numbers.entry(numbered(bundle)).or_insert(digest);
-        self.queue_up(bundle.client(), digest, size);
+        self.one_more_waits(now, bundle);
         self.no_longer_idle(bundle, charged);
         Added::Promoted
     }
@@ -235,9 +265,7 @@ impl Pool {
         let spread_at = now.plus(SPREAD_AFTER_NS);
         self.spread_check = Some(self.spread_check.map_or(spread_at, |at| at.min(spread_at)));
         if pending {
-            self.pending = self.pending.saturating_add(1);
-            self.numbers.entry(numbered(bundle)).or_insert(digest);
-            self.queue_up(bundle.client(), digest, size);
+            self.one_more_waits(now, bundle);
         } else {
             self.idle_bytes = self.idle_bytes.saturating_add(size);
             if let Some(peer) = charged {
@@ -258,6 +286,15 @@ impl Pool {
             pause_ns: SPREAD_AFTER_NS,
         };
         self.held.insert(digest, held);
+    }
+
+    fn one_more_waits(&mut self, now: Time, bundle: &Bundle) {
+        if self.pending == 0 {
+            self.pace.begin(now);
+        }
+        self.pending = self.pending.saturating_add(1);
+        self.numbers.entry(numbered(bundle)).or_insert(bundle.digest());
+        self.queue_up(bundle.client(), bundle.digest(), bundle.size());
     }
 
     fn queue_up(&mut self, client: ClientId, digest: BundleDigest, size: usize) {
@@ -328,6 +365,14 @@ impl Pool {
     }
 
     /// A bundle was executed: it leaves.
+    pub(crate) fn executed(&mut self, now: Time, digest: &BundleDigest) {
+        if let Some(held) = self.held.get(digest).filter(|held| held.pending) {
+            self.pace.serve(now, cost(&held.bundle));
+        }
+        self.remove(digest);
+    }
+
+    /// A bundle leaves.
     pub(crate) fn remove(&mut self, digest: &BundleDigest) {
         let Some(held) = self.held.remove(digest) else {
             return;
@@ -431,11 +476,7 @@ impl Pool {
 
     /// What protocols may know.
     pub(crate) fn summary(&self, overloaded: bool) -> Pending {
-        let oldest = self
-            .arrivals
-            .iter()
-            .find(|(since, digest)| self.held.get(digest).is_some_and(|held| held.waits_since(*since)))
-            .map(|(since, _)| *since);
+        let oldest = self.oldest();
         Pending { bundles: self.pending, bytes: self.bytes, oldest, overloaded: overloaded || self.is_full() }
     }
 

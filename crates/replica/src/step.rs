@@ -307,7 +307,7 @@ impl Replica {
         let fresh = executed.fresh();
         let (view, leader) = (self.last.view, self.last.leader);
         for bundle in executed.bundles {
-            self.host.pool.remove(&bundle.bundle);
+            self.host.pool.executed(self.now, &bundle.bundle);
             self.host.pool.supersede(bundle.client, bundle.session, bundle.number);
             let reply = ReplyBundle {
                 session: bundle.session,

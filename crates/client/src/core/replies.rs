@@ -60,6 +60,7 @@ impl Core {
         let Some(flight) = self.land(number) else {
             return;
         };
+        self.allowance.grow();
         let (bundle, requests) = (flight.ticket, flight.requests);
         // Results are checked in place; every other outcome is a few bytes.
         let answer = match BundleResults::of(outcome.clone(), requests) {
@@ -114,7 +115,7 @@ impl Core {
         let number = self.by_digest.get(&bundle).copied();
         let session = self.session().unwrap_or_default();
         let everyone = quorum::all_honest(self.settings.n, self.settings.f);
-        let now = self.now;
+        let (now, leader, weak) = (self.now, self.leader.get(), quorum::weak(self.settings.f));
         match why {
             Refusal::Busy => self.counters.busy = self.counters.busy.saturating_add(1),
             _ => self.counters.refused = self.counters.refused.saturating_add(1),
@@ -137,6 +138,10 @@ impl Core {
                     flight.put_off = flight.put_off.saturating_add(1);
                     let due = flight.due();
                     self.wake = self.wake.min(due);
+                }
+                // The leader says so, or an honest replica does.
+                if why == Refusal::Busy && (from == leader || refusing >= weak) {
+                    self.allowance.cut(now);
                 }
             }
             Refusal::BadSignature

@@ -223,3 +223,46 @@ fn what_waits_long_goes_to_all_with_doubling_pauses() {
     pool.overdue(Time(31_000_000_000));
     assert_eq!(pool.size().0, 1, "a body that counts for nothing is dropped");
 }
+
+/// One client floods a replica that executes one bundle each millisecond. It hears `Busy` when more waits than can be
+/// executed in a fifth of a second; another client, with little in flight, does not.
+#[test]
+fn whoever_brings_too_much_hears_busy_and_nobody_else() {
+    const MS: u64 = 1_000_000;
+    let mut pool = Pool::default();
+    let (mut next, mut refused, mut waiting) = (1u64, 0u64, VecDeque::new());
+    for ms in 0..2_000u64 {
+        let now = Time(ms * MS);
+        for _ in 0..3 {
+            let bundle = bundle(1, next, b"x");
+            match pool.add_from_client(now, &bundle) {
+                Added::New => waiting.push_back(bundle.digest()),
+                Added::Busy => refused += 1,
+                other => panic!("{other:?}"),
+            }
+            next += 1;
+        }
+        if let Some(digest) = waiting.pop_front() {
+            pool.executed(now, &digest);
+        }
+        if ms >= 1_000 {
+            assert!((190..=210).contains(&pool.pending), "{} wait after {ms} ms", pool.pending);
+        }
+        if ms >= 1_000 && ms % 100 == 0 {
+            let light = bundle(2, ms, b"y");
+            assert!(!pool.is_busy(now, &light, 0), "after {ms} ms");
+            assert_eq!(pool.add_from_client(now, &light), Added::New);
+            pool.remove(&light.digest());
+        }
+    }
+    assert!((3_500..=4_100).contains(&refused), "two of three are refused: {refused} of 6,000");
+}
+
+/// The queue of a leader that is gone says nothing about the next one.
+#[test]
+fn an_idle_replica_takes_a_burst() {
+    let mut pool = Pool::default();
+    for number in 1..=10_000 {
+        assert_eq!(pool.add_from_client(Time(number), &bundle(1, number, b"x")), Added::New);
+    }
+}

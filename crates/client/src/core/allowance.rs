@@ -1,0 +1,64 @@
+//! How much of what a client may have in flight it makes use of: all of it, until it hears `Busy`.
+//!
+//! Additive increase, multiplicative decrease (Chiu and Jain 1989, as in TCP): clients of a saturated cluster come to
+//! fair shares of what it can do, instead of sending again and again what it cannot take.
+
+use quorate_types::Time;
+
+/// Refusals within this time are about the same queue: they cut once.
+const CUT_EVERY_NS: u64 = 100_000_000;
+const ONE: u64 = 1_000;
+
+/// Bundles that may be in flight now.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    /// In thousandths.
+    bundles: u64,
+    most: u64,
+    next_cut: Time,
+}
+
+impl Allowance {
+    pub(super) fn new(most: usize) -> Self {
+        let most = u64::try_from(most).unwrap_or(u64::MAX).saturating_mul(ONE).max(ONE);
+        Self { bundles: most, most, next_cut: Time::ZERO }
+    }
+
+    pub(super) fn get(&self) -> usize {
+        usize::try_from(self.bundles / ONE).unwrap_or(usize::MAX)
+    }
+
+    /// A bundle was answered: one more may be in flight when all that are have been.
+    pub(super) fn grow(&mut self) {
+        let more = (ONE * ONE).checked_div(self.bundles).unwrap_or(ONE);
+        self.bundles = self.bundles.saturating_add(more.max(1)).min(self.most);
+    }
+
+    /// Whoever decides has no room.
+    pub(super) fn cut(&mut self, now: Time) {
+        if now >= self.next_cut {
+            self.next_cut = now.plus(CUT_EVERY_NS);
+            self.bundles = (self.bundles / 2).max(ONE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_once_in_a_while_and_grows_by_one_each_round() {
+        let mut allowance = Allowance::new(64);
+        for _ in 0..10 {
+            allowance.cut(Time(5));
+        }
+        assert_eq!(allowance.get(), 32, "the same queue");
+        (0..40).for_each(|_| allowance.grow());
+        assert_eq!(allowance.get(), 33);
+        (0..10_000).for_each(|_| allowance.grow());
+        assert_eq!(allowance.get(), 64, "never more than the settings allow");
+        (1..100).for_each(|round| allowance.cut(Time(round * CUT_EVERY_NS)));
+        assert_eq!(allowance.get(), 1, "never nothing");
+    }
+}
