@@ -8,10 +8,13 @@ use quorate_types::wire::Refusal;
 use quorate_types::{BundleDigest, BundleNo, Outcome, ReplicaId, ReplyBundle, SessionId, quorum};
 use std::sync::Arc;
 
-/// Pause before a bundle goes once more to a replica that has too much to do; doubles.
+/// Pause before a bundle goes once more to a replica that has too much to do; doubles a few times. Not more: all that
+/// has a higher number waits for the one that waits, when the window is full.
 const BUSY_PAUSE_NS: u64 = 20_000_000;
+const BUSY_DOUBLINGS_MAX: u32 = 4;
 /// Pause before a bundle goes once more to a replica that seems to lag behind; doubles.
 const LAG_PAUSE_NS: u64 = 2_000_000;
+const LAG_DOUBLINGS_MAX: u32 = 16;
 
 impl Core {
     pub(super) fn on_reply(&mut self, from: ReplicaId, reply: &ReplyBundle) {
@@ -131,8 +134,11 @@ impl Core {
         match why {
             Refusal::Busy | Refusal::NoSession | Refusal::OutOfWindow => {
                 // The replica has too much to do or has not executed yet what this builds upon.
-                let pause = if why == Refusal::Busy { BUSY_PAUSE_NS } else { LAG_PAUSE_NS };
-                let pause = pause.saturating_mul(1 << flight.put_off.min(16));
+                let (pause, most) = match why {
+                    Refusal::Busy => (BUSY_PAUSE_NS, BUSY_DOUBLINGS_MAX),
+                    _ => (LAG_PAUSE_NS, LAG_DOUBLINGS_MAX),
+                };
+                let pause = pause.saturating_mul(1 << flight.put_off.min(most));
                 if flight.again_at.is_none() {
                     flight.again_at = Some(now.plus(pause));
                     flight.put_off = flight.put_off.saturating_add(1);

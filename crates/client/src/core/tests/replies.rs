@@ -177,7 +177,7 @@ fn busy_is_backed_off_from_and_counted() {
     let mut world = World::open(settings());
     let (_, bundle) = world.send_one(b"op");
     let mut waited = Vec::new();
-    for _ in 0..4 {
+    for _ in 0..5 {
         world.refuse(0, &bundle, Refusal::Busy);
         world.refuse(0, &bundle, Refusal::Busy); // Twice is the same.
         let before = world.now;
@@ -187,8 +187,8 @@ fn busy_is_backed_off_from_and_counted() {
         assert_eq!(world.receivers(), [0]);
         waited.push(world.now.since(before) / MS);
     }
-    assert_eq!(waited, [20, 40, 80, 160]);
-    assert_eq!(world.core.counters().busy, 8);
+    assert_eq!(waited, [20, 40, 80, 160, 320]);
+    assert_eq!(world.core.counters().busy, 10);
     // All replicas may say it: it is no result.
     for from in 0..4 {
         world.refuse(from, &bundle, Refusal::Busy);
@@ -197,6 +197,10 @@ fn busy_is_backed_off_from_and_counted() {
     // The retry to all comes in its time all the same: one replica's word must not delay it.
     world.pass(800 * MS);
     assert!(world.receivers().contains(&1));
+    // The pause does not grow for ever: what has a higher number may wait for this one.
+    world.refuse(0, &bundle, Refusal::Busy);
+    world.pass(320 * MS);
+    assert!(world.receivers().contains(&0));
 }
 
 #[test]
@@ -375,4 +379,21 @@ fn lie(world: &mut World, rng: &mut Rng, liars: &[u16], bundle: &Bundle) {
             world.refuse(from, bundle, reasons[rng.index(reasons.len())]);
         }
     }
+}
+
+/// Additive increase, multiplicative decrease: who hears `Busy` has less in flight, and more again when it is answered.
+#[test]
+fn a_client_keeps_to_what_a_busy_cluster_takes() {
+    let mut world = World::open(settings());
+    let bundles: Vec<Bundle> = (0..4u8).map(|op| world.send_one(&[op]).1).collect();
+    world.refuse(0, &bundles[3], Refusal::Busy);
+    for bundle in &bundles[..2] {
+        (1..3).for_each(|from| world.reply(from, bundle, &done(&[b""])));
+    }
+    world.take_sent();
+    world.submit(b"later");
+    world.drain();
+    assert_eq!(world.receivers(), [], "two are in flight, and two may be");
+    (1..3).for_each(|from| world.reply(from, &bundles[2], &done(&[b""])));
+    assert_eq!(world.receivers(), [0]);
 }
