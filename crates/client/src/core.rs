@@ -94,6 +94,9 @@ pub enum LinkState {
     Down,
 }
 
+/// How long a bundle stays put off when the client may not have more under way.
+const STANDSTILL_NS: u64 = 80_000_000;
+
 /// What holds a number of the session.
 #[derive(Debug)]
 enum Slot {
@@ -256,9 +259,15 @@ impl Core {
         }
         self.wake = Time::MAX;
         let leader = self.leader.get();
+        let under_way = flights(&mut self.session, &mut self.slots).filter(|flight| flight.again_at.is_none());
+        let mut room = self.allowance.get().saturating_sub(under_way.count());
         let mut out = Sender::new(&self.links, &mut self.outputs, &mut self.wake);
         for flight in flights(&mut self.session, &mut self.slots) {
-            if flight.due() <= now {
+            if flight.due() <= now && flight.again_at.is_some() && room == 0 {
+                // Whoever has put it off has not become less busy.
+                flight.put_off_until(now.plus(STANDSTILL_NS));
+            } else if flight.due() <= now {
+                room = room.saturating_sub(usize::from(flight.again_at.is_some()));
                 flight.repeats = flight.repeats.saturating_add(1);
                 self.counters.repeats = self.counters.repeats.saturating_add(1);
                 if flight.retry_at <= now {

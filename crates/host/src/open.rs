@@ -114,7 +114,7 @@ impl<D: Disk> Host<D> {
         }
         let intake = replica.intake(scheme);
         let mut host = Self::assemble(replica, intake, store, executor, snapshots, key, domain);
-        host.turn(Time::ZERO, None, &mut |_| true, out)?;
+        host.turn(Time::ZERO, None, true, &mut |_| true, out)?;
         Ok(host)
     }
 }

@@ -18,6 +18,10 @@ const LOADS_PER_TURN: usize = 8;
 /// Reads for laggards that may wait; further ones are dropped, the asker asks again.
 const LOADS_MAX: usize = 1_024;
 
+/// How late a timer may fire for the sake of what lies unread or unchecked. Whoever floods a replica must not keep it
+/// from suspecting a leader.
+const LATE_NS: u64 = 20_000_000;
+
 /// What a turn asks for more time for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
@@ -167,9 +171,8 @@ impl<D: Disk> Host<D> {
         ledger
     }
 
-    /// One turn. `due` is the time before which everything that had arrived was handed in, `None` when the
-    /// sockets were cut off: then timers do not fire, because what would have stopped them may lie unread.
-    /// `more` says whether there is time for more work of a kind; it is asked after each piece.
+    /// One turn. `drained` says whether everything that had arrived before `due` was handed in; if not, timers fire
+    /// somewhat later, because what would have stopped them may lie unread. None fire without `due`. `more` says whether there is time for more work of a kind; it is asked after each piece.
     ///
     /// # Errors
     /// When the disk fails or the replica has stopped for safety's sake. Nothing may be sent after that.
@@ -177,6 +180,7 @@ impl<D: Disk> Host<D> {
         &mut self,
         now: Time,
         due: Option<Time>,
+        drained: bool,
         more: &mut dyn FnMut(Work) -> bool,
         out: &mut dyn Outgoing,
     ) -> Result<TurnEnd, Fault> {
@@ -190,9 +194,10 @@ impl<D: Disk> Host<D> {
                 self.replica.handle(now, input);
             }
             self.inputs = inputs;
-            if let Some(due) = due.filter(|_| self.intake.is_drained()) {
+            if let Some(due) = due {
                 // The tie rule: a timer fires only after everything that had arrived before it.
-                self.replica.tick(due);
+                let is_drained = drained && self.intake.is_drained();
+                self.replica.tick(if is_drained { due } else { due.minus(LATE_NS) });
             }
             self.route(out)?;
             // What is not held leaves before the disk is asked.

@@ -46,6 +46,8 @@ const CLIENTS: Token = Token(2);
 
 /// Bytes that one read takes at most.
 const READ_BYTES: usize = 256 << 10;
+/// Bytes that are read from clients in one pass at most.
+const CLIENT_TURN_BYTES: usize = 512 << 10;
 /// Plain text handed to a session at a time: its records wait in memory until the socket takes them.
 const WRITE_BYTES: usize = 512 << 10;
 /// Bytes that one flush writes to one connection at most before it is another's turn.
@@ -209,7 +211,8 @@ impl Reactor {
     }
 
     /// Reads what the sockets have, once each, replicas before clients, until about `budget` bytes were read;
-    /// hands out what it means. Returns whether nothing is left to read.
+    /// hands out what it means. Clients get a part of it only, or what they send would hold up what replicas say.
+    /// Returns whether replicas have nothing left to read.
     pub fn read_ready(&mut self, now: Time, budget: usize, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         self.now = now;
         self.deliver(sink);
@@ -230,7 +233,7 @@ impl Reactor {
             }
         }
         // Replicas that use up the budget do not silence the clients: one of them is read all the same.
-        left = left.max(1);
+        left = left.clamp(1, CLIENT_TURN_BYTES);
         for _ in 0..self.ready_clients.len() {
             if left == 0 {
                 break;
@@ -239,10 +242,7 @@ impl Reactor {
                 left = left.saturating_sub(self.read_socket(now, key, sink));
             }
         }
-        let listeners = std::iter::once(&self.peer_listener).chain(&self.client_listener);
-        self.ready_peers.is_empty()
-            && self.ready_clients.is_empty()
-            && !listeners.into_iter().any(Listener::is_ready)
+        self.ready_peers.is_empty() && !self.peer_listener.is_ready()
     }
 
     fn urgent_position(&self) -> Option<usize> {

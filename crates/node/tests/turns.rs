@@ -125,7 +125,7 @@ impl Cluster {
     /// One turn of one replica, which checks and executes as long as `more` says.
     fn turn(&mut self, id: usize, mut more: impl FnMut() -> bool) -> TurnEnd {
         let Self { hosts, left, now, .. } = self;
-        hosts[id].turn(*now, Some(*now), &mut |_| more(), &mut left[id]).unwrap()
+        hosts[id].turn(*now, Some(*now), true, &mut |_| more(), &mut left[id]).unwrap()
     }
 
     /// Carries everything and takes turns until nobody has anything to do.

@@ -99,7 +99,7 @@ pub(crate) struct Pool {
     clients: BTreeMap<ClientId, Queue>,
     /// Clients with something to propose, in the order of their turns.
     turns: VecDeque<ClientId>,
-    /// In the order of arrival; entries whose bundle is gone are skipped.
+    /// What counts as waiting, oldest first; entries whose bundle is gone are skipped, and the first is never one.
     arrivals: VecDeque<(Time, BundleDigest)>,
     pending: usize,
     bytes: usize,
@@ -165,10 +165,7 @@ impl Pool {
 
     /// Since when the oldest that counts as waiting does.
     fn oldest(&self) -> Option<Time> {
-        let waits = |(since, digest): &&(Time, BundleDigest)| {
-            self.held.get(digest).is_some_and(|held| held.waits_since(*since))
-        };
-        self.arrivals.iter().find(waits).map(|(since, _)| *since)
+        self.arrivals.front().map(|(since, _)| *since)
     }
 
     /// Adds what a client handed over itself.
@@ -229,14 +226,10 @@ impl Pool {
         held.pending = true;
         let charged = held.charged.take();
         held.direct |= direct;
-        // It waits since now. The entry of its arrival does not count any more.
-        let is_later = held.since != now;
+        // It waits since now.
         held.since = now;
         held.spread_at = now.plus(SPREAD_AFTER_NS);
         self.spread_check = Some(self.spread_check.map_or(held.spread_at, |at| at.min(held.spread_at)));
-        if is_later {
-            self.arrivals.push_back((now, digest));
-        }
         self.one_more_waits(now, bundle);
         self.no_longer_idle(bundle, charged);
         Added::Promoted
@@ -261,7 +254,6 @@ impl Pool {
     ) {
         let (digest, size) = (bundle.digest(), bundle.size());
         self.bytes = self.bytes.saturating_add(size);
-        self.arrivals.push_back((now, digest));
         let spread_at = now.plus(SPREAD_AFTER_NS);
         self.spread_check = Some(self.spread_check.map_or(spread_at, |at| at.min(spread_at)));
         if pending {
@@ -293,6 +285,7 @@ impl Pool {
             self.pace.begin(now);
         }
         self.pending = self.pending.saturating_add(1);
+        self.arrivals.push_back((now, bundle.digest()));
         self.numbers.entry(numbered(bundle)).or_insert(bundle.digest());
         self.queue_up(bundle.client(), bundle.digest(), bundle.size());
     }
@@ -399,7 +392,9 @@ impl Pool {
         } else {
             self.no_longer_idle(bundle, held.charged);
         }
-        while self.arrivals.front().is_some_and(|(_, digest)| !self.held.contains_key(digest)) {
+        while let Some((since, digest)) = self.arrivals.front()
+            && !self.held.get(digest).is_some_and(|held| held.waits_since(*since))
+        {
             self.arrivals.pop_front();
         }
         // One bundle that stays must not keep the entries of all that came after it.

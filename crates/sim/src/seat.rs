@@ -250,7 +250,7 @@ impl Seat {
                 watch.spent_ns < SLICE_NS
             })
         };
-        let end = running.host.turn(local, Some(local), &mut more, &mut exit)?;
+        let end = running.host.turn(local, Some(local), true, &mut more, &mut exit)?;
         running.is_owing = end == TurnEnd::Owing;
         Ok(())
     }

@@ -1,13 +1,16 @@
-//! How much of what a client may have in flight it makes use of: all of it, until it hears `Busy`.
+//! How much of what a client may have in flight it makes use of.
 //!
-//! Additive increase, multiplicative decrease (Chiu and Jain 1989, as in TCP): clients of a saturated cluster come to
-//! fair shares of what it can do, instead of sending again and again what it cannot take.
+//! Slow start, then additive increase and multiplicative decrease (Jacobson 1988, Chiu and Jain 1989, as in TCP):
+//! clients of a saturated cluster come to fair shares of what it can do, instead of sending again and again what it
+//! cannot take.
 
 use quorate_types::Time;
 
 /// Refusals within this time are about the same queue: they cut once.
 const CUT_EVERY_NS: u64 = 100_000_000;
 const ONE: u64 = 1_000;
+/// In flight at the start.
+const FIRST: u64 = 16 * ONE;
 
 /// Bundles that may be in flight now.
 #[derive(Debug)]
@@ -15,22 +18,25 @@ pub(super) struct Allowance {
     /// In thousandths.
     bundles: u64,
     most: u64,
+    /// Doubles with each round until it reaches this.
+    slow_until: u64,
     next_cut: Time,
 }
 
 impl Allowance {
     pub(super) fn new(most: usize) -> Self {
         let most = u64::try_from(most).unwrap_or(u64::MAX).saturating_mul(ONE).max(ONE);
-        Self { bundles: most, most, next_cut: Time::ZERO }
+        Self { bundles: most.min(FIRST), most, slow_until: most, next_cut: Time::ZERO }
     }
 
     pub(super) fn get(&self) -> usize {
         usize::try_from(self.bundles / ONE).unwrap_or(usize::MAX)
     }
 
-    /// A bundle was answered: one more may be in flight when all that are have been.
+    /// A bundle was answered.
     pub(super) fn grow(&mut self) {
-        let more = (ONE * ONE).checked_div(self.bundles).unwrap_or(ONE);
+        let is_slow = self.bundles < self.slow_until;
+        let more = if is_slow { ONE } else { (ONE * ONE).checked_div(self.bundles).unwrap_or(ONE) };
         self.bundles = self.bundles.saturating_add(more.max(1)).min(self.most);
     }
 
@@ -39,6 +45,7 @@ impl Allowance {
         if now >= self.next_cut {
             self.next_cut = now.plus(CUT_EVERY_NS);
             self.bundles = (self.bundles / 2).max(ONE);
+            self.slow_until = self.bundles;
         }
     }
 }
@@ -50,6 +57,9 @@ mod tests {
     #[test]
     fn halves_once_in_a_while_and_grows_by_one_each_round() {
         let mut allowance = Allowance::new(64);
+        assert_eq!(allowance.get(), 16);
+        (0..100).for_each(|_| allowance.grow());
+        assert_eq!(allowance.get(), 64, "one round for each doubling");
         for _ in 0..10 {
             allowance.cut(Time(5));
         }

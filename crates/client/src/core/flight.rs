@@ -121,6 +121,12 @@ impl Flight {
         self.refusals.clear();
     }
 
+    /// Nothing is to be done for it before then.
+    pub(crate) fn put_off_until(&mut self, time: Time) {
+        self.again_at = Some(time);
+        self.retry_at = self.retry_at.max(time);
+    }
+
     /// When something has to be done for it.
     pub(crate) fn due(&self) -> Time {
         self.again_at.map_or(self.retry_at, |again| again.min(self.retry_at))

@@ -176,7 +176,7 @@ impl<D: Disk> Node<D> {
         let mut slices = Slices { clock: self.clock, checking: now, executing: None };
         let mut wire =
             Wire { net: &mut self.net, clients: &mut self.clients, rejects: &mut self.rejects, now };
-        let end = self.host.turn(now, drained.then_some(due), &mut |work| slices.more(work), &mut wire)?;
+        let end = self.host.turn(now, Some(due), drained, &mut |work| slices.more(work), &mut wire)?;
         self.answer_asked(now);
         self.look(due);
         Ok(end)

@@ -397,3 +397,20 @@ fn a_client_keeps_to_what_a_busy_cluster_takes() {
     (1..3).for_each(|from| world.reply(from, &bundles[2], &done(&[b""])));
     assert_eq!(world.receivers(), [0]);
 }
+
+/// A thousand clients with many requests each must not ask for all of them again and again.
+#[test]
+fn what_is_put_off_comes_again_within_the_allowance() {
+    let mut world = World::open(settings());
+    let bundles: Vec<Bundle> = (0..4u8).map(|op| world.send_one(&[op]).1).collect();
+    for round in 0..4 {
+        for bundle in &bundles {
+            world.refuse(0, bundle, Refusal::Busy);
+        }
+        world.take_sent();
+        world.pass(101 * MS);
+        let expected = if round == 0 { 2 } else { 1 };
+        let sent: BTreeSet<_> = world.take_sent().iter().map(|(_, frame)| frame.clone()).collect();
+        assert_eq!(sent.len(), expected, "round {round}");
+    }
+}
