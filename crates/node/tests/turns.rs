@@ -56,6 +56,14 @@ impl Left {
         bodies.filter_map(|(_, _, body)| HostMessage::from_bytes(body).ok())
     }
 
+    /// How many messages of the protocol of this kind left.
+    fn count(&self, kind: &str) -> usize {
+        let entry = quorate_protocols::find("pbft").unwrap();
+        let bodies = self.frames.iter().filter(|(_, frame_type, _)| *frame_type == frame::PROTOCOL);
+        let messages = bodies.filter_map(|(_, _, body)| (entry.decode)(body).ok());
+        messages.filter(|message| message.kind().as_str() == kind).count()
+    }
+
     fn asks(&self) -> usize {
         self.host_messages().filter(|message| matches!(message, HostMessage::AskBlock(..))).count()
     }
@@ -128,6 +136,12 @@ impl Cluster {
         hosts[id].turn(*now, Some(*now), true, &mut |_| more(), &mut left[id]).unwrap()
     }
 
+    /// One turn of one replica whose sockets hold more than it has read.
+    fn flooded_turn(&mut self, id: usize) {
+        let Self { hosts, left, now, .. } = self;
+        hosts[id].turn(*now, Some(*now), false, &mut |_| true, &mut left[id]).unwrap();
+    }
+
     /// Carries everything and takes turns until nobody has anything to do.
     fn settle(&mut self) {
         loop {
@@ -160,6 +174,10 @@ impl Cluster {
 
     /// A bundle of the client arrives at the leader.
     fn bundle(&mut self, kind: BundleKind, session: SessionId) {
+        self.bundle_at(0, kind, session);
+    }
+
+    fn bundle_at(&mut self, id: usize, kind: BundleKind, session: SessionId) {
         self.bundles += 1;
         let mut builder = BundleBuilder::new(kind, CLIENT, session, BundleNo(self.bundles));
         if kind == BundleKind::Requests {
@@ -168,7 +186,7 @@ impl Cluster {
         let mut body = Vec::new();
         Authenticator::None.encode(&mut body);
         body.extend(builder.finish());
-        self.hosts[0].client_bundle(ConnId(1), &body);
+        self.hosts[id].client_bundle(ConnId(1), &body);
     }
 
     /// The client's session, opened.
@@ -296,4 +314,23 @@ fn a_backup_reads_its_leader_first() {
         let expected = (id != 0).then_some(ReplicaId(0));
         assert_eq!(left.urgent.last().copied().flatten(), expected, "replica {id}");
     }
+}
+
+/// Whoever floods a replica, so that it never comes to the end of what has arrived, does not keep it from suspecting a
+/// leader that does nothing.
+#[test]
+fn timers_fire_under_a_flood() {
+    const TREQ_NS: u64 = 400_000_000;
+    const LATE_NS: u64 = 20_000_000;
+    let mut cluster = Cluster::new(4);
+    let session = cluster.session();
+    cluster.bundle_at(1, BundleKind::Requests, session);
+    cluster.flooded_turn(1);
+    let arrived = cluster.now;
+    cluster.now = arrived.plus(TREQ_NS + LATE_NS - 1);
+    cluster.flooded_turn(1);
+    assert_eq!(cluster.left[1].count("suspect"), 0, "what would have stopped the timer may lie unread");
+    cluster.now = arrived.plus(TREQ_NS + LATE_NS);
+    cluster.flooded_turn(1);
+    assert_eq!(cluster.left[1].count("suspect"), 1);
 }
