@@ -21,8 +21,18 @@ pub struct Sizes {
 pub(super) struct Selected {
     /// The newest stable checkpoint that the view changes show: everything up to it is settled.
     pub(super) min: Height,
-    /// X: one block for each height above `min` up to the last that is not null.
+    /// X: one block for each height above `min` up to the last that somebody has claimed with right. That may be a null
+    /// block: one that an earlier view took over can be decided like any other.
     pub(super) picks: Vec<(Height, BlockId)>,
+}
+
+/// What stands at one height.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pick {
+    /// A block that was prepared, so that it may be decided: null or not.
+    Claimed(BlockId),
+    /// Nothing can be decided here in any view before.
+    Empty,
 }
 
 impl Selected {
@@ -41,16 +51,20 @@ pub(super) fn select<V: Variant>(set: &[&ViewChange], sizes: Sizes) -> Option<Se
     let min = set.iter().map(|change| change.stable()).max()?;
     let last = set.iter().filter_map(|change| change.prepared.last()).map(|entry| entry.height).max();
     let end = last.unwrap_or(min).min(min.plus(sizes.window));
-    let mut picks = Vec::new();
+    let (mut picks, mut claimed) = (Vec::new(), 0);
     let mut height = min.next();
-    // Above the last entry of P only B can hold, and null picks at the end are cut off anyway.
+    // Above the last entry of P only B can hold, and what is empty at the end is left to the new view.
     while height <= end {
-        picks.push((height, V::pick(set, height, &sizes)?));
+        match V::pick(set, height, &sizes)? {
+            Pick::Claimed(block) => {
+                picks.push((height, block));
+                claimed = picks.len();
+            }
+            Pick::Empty => picks.push((height, BlockId::null(height))),
+        }
         height = height.next();
     }
-    while picks.last().is_some_and(|(height, block)| *block == BlockId::null(*height)) {
-        picks.pop();
-    }
+    picks.truncate(claimed);
     Some(Selected { min, picks })
 }
 
@@ -64,23 +78,23 @@ fn candidates(set: &[&ViewChange], height: Height) -> Vec<(View, BlockId)> {
 }
 
 /// Variant S (§9): what has a certificate of the highest view; whatever was decided has one among any Q.
-pub(super) fn pick_by_certificate(set: &[&ViewChange], height: Height) -> BlockId {
-    candidates(set, height).first().map_or(BlockId::null(height), |(_, block)| *block)
+pub(super) fn pick_by_certificate(set: &[&ViewChange], height: Height) -> Pick {
+    candidates(set, height).first().map_or(Pick::Empty, |(_, block)| Pick::Claimed(*block))
 }
 
 /// Variant H (§8): P and Q are the word of those who send them.
-pub(super) fn pick_by_word(set: &[&ViewChange], height: Height, sizes: &Sizes) -> Option<BlockId> {
+pub(super) fn pick_by_word(set: &[&ViewChange], height: Height, sizes: &Sizes) -> Option<Pick> {
     // All of them are tried: one that is invented hides none that holds.
     let candidates = candidates(set, height);
     let good = candidates
         .iter()
         .find(|(view, block)| a1(set, height, *view, *block, sizes) && a2(set, height, *view, *block, sizes));
     if let Some((_, block)) = good {
-        return Some(*block);
+        return Some(Pick::Claimed(*block));
     }
     // B: a quorum has nothing prepared here, so nothing can be decided here in any view before.
     let empty = set.iter().filter(|change| change.prepared_at(height).is_none()).count();
-    (empty >= sizes.quorum).then(|| BlockId::null(height))
+    (empty >= sizes.quorum).then_some(Pick::Empty)
 }
 
 /// A1: a quorum has prepared nothing that speaks against it: nothing else can be decided in this view or later.

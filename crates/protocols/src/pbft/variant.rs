@@ -4,11 +4,11 @@
 
 use super::certified::{check_certified, claim_certified};
 use super::message::{COMMIT, PRE_PREPARE, PREPARE, PbftMessage};
-use super::select::{Sizes, pick_by_certificate, pick_by_word};
+use super::select::{Pick, Sizes, pick_by_certificate, pick_by_word};
 use super::view_message::ViewChange;
 use quorate_consensus::{Auth, Claims, Message, Model, Place, Spec};
 use quorate_types::codec::DecodeError;
-use quorate_types::{BlockId, Committee, Height, Kind, PayloadId, ProtocolId, quorum};
+use quorate_types::{Committee, Height, Kind, PayloadId, ProtocolId, quorum};
 use std::fmt::Debug;
 
 /// See the module. Sealed by its methods: nobody else can build what they are given.
@@ -16,7 +16,7 @@ pub trait Variant: Debug + Send + 'static {
     /// Name and properties.
     const SPEC: Spec;
     /// Whether PRE-PREPARE, PREPARE and COMMIT are signed.
-    const SIGNED: bool;
+    const SIGNED: bool = Self::SPEC.votes_are_signed;
     /// The messages, with what binds their sender in this variant.
     type Message: Message + From<PbftMessage> + Into<PbftMessage>;
 
@@ -27,7 +27,7 @@ pub trait Variant: Debug + Send + 'static {
     fn check_shown(change: &ViewChange, committee: &Committee) -> Result<(), &'static str>;
     /// What a set of view changes leaves to be decided at a height; `None` when it says too little.
     #[doc(hidden)]
-    fn pick(set: &[&ViewChange], height: Height, sizes: &Sizes) -> Option<BlockId>;
+    fn pick(set: &[&ViewChange], height: Height, sizes: &Sizes) -> Option<Pick>;
 }
 
 const SPEC: Spec = Spec {
@@ -38,6 +38,7 @@ const SPEC: Spec = Spec {
     checkpoint_quorum: quorum::byzantine,
     replies: |_, f| quorum::weak(f),
     votes_are_durable: true,
+    votes_are_signed: false,
     local_validity: true,
     replaces_leader: true,
     shared_params: &[],
@@ -49,14 +50,13 @@ pub struct Linked;
 
 impl Variant for Linked {
     const SPEC: Spec = SPEC;
-    const SIGNED: bool = false;
     type Message = PbftMessage;
 
     fn check_shown(change: &ViewChange, _committee: &Committee) -> Result<(), &'static str> {
         if change.certified.is_empty() { Ok(()) } else { Err("certificates where votes are not signed") }
     }
 
-    fn pick(set: &[&ViewChange], height: Height, sizes: &Sizes) -> Option<BlockId> {
+    fn pick(set: &[&ViewChange], height: Height, sizes: &Sizes) -> Option<Pick> {
         pick_by_word(set, height, sizes)
     }
 }
@@ -69,16 +69,16 @@ impl Variant for AllSigned {
     const SPEC: Spec = Spec {
         name: ProtocolId::new("pbft-signed"),
         summary: "PBFT with all votes signed: view changes carry certificates, equivocation can be proved",
+        votes_are_signed: true,
         ..SPEC
     };
-    const SIGNED: bool = true;
     type Message = SignedMessage;
 
     fn check_shown(change: &ViewChange, committee: &Committee) -> Result<(), &'static str> {
         check_certified(change, committee)
     }
 
-    fn pick(set: &[&ViewChange], height: Height, _sizes: &Sizes) -> Option<BlockId> {
+    fn pick(set: &[&ViewChange], height: Height, _sizes: &Sizes) -> Option<Pick> {
         Some(pick_by_certificate(set, height))
     }
 }

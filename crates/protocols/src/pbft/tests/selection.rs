@@ -1,5 +1,5 @@
 use crate::pbft::select::{Selected, Sizes, select};
-use crate::pbft::{Entry, Linked, ViewChange};
+use crate::pbft::{AllSigned, Entry, Linked, ViewChange};
 use quorate_consensus::CheckpointProof;
 use quorate_types::digest::context;
 use quorate_types::rng::Rng;
@@ -96,6 +96,22 @@ fn v5_gaps_are_null_and_nothing_follows_the_last() {
     let null = |height| (height, BlockId::null(Height(height)));
     let expected = vec![null(1), (2, id(2)), null(3), (4, id(4))];
     assert_eq!(picks(&[both.clone(), both.clone(), both]), Some(expected));
+}
+
+/// A null block that an earlier view took over may be prepared and decided like any other: then it stays, at the end
+/// as well. Cut off, it left its height to the next leader, and two blocks were decided there.
+#[test]
+fn v5_a_null_block_that_was_prepared_is_taken_over() {
+    let null = BlockId::null(Height(2));
+    let entries = [(1, id(1), 2), (2, null, 2)];
+    let holds = change(5, &entries, &entries);
+    let expected = vec![(1, id(1)), (2, null)];
+    assert_eq!(picks(&[holds.clone(), holds.clone(), empty()]), Some(expected.clone()));
+    // By certificate as well.
+    let set = [holds.clone(), empty(), empty()];
+    let selected = select::<AllSigned>(&set.iter().collect::<Vec<_>>(), OF_FOUR).unwrap();
+    let selected: Vec<_> = selected.picks.into_iter().map(|(height, block)| (height.0, block)).collect();
+    assert_eq!(selected, expected);
 }
 
 #[test]
