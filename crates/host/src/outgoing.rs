@@ -1,6 +1,6 @@
 //! Where a turn's frames go, and how they are sealed.
 
-use quorate_consensus::{Note, To};
+use quorate_consensus::{Note, Reject, To};
 use quorate_crypto::{SigningKey, statement_preimage};
 use quorate_replica::{ConnId, Past, Sink, Source, Unsealed};
 use quorate_types::codec::Wire;
@@ -25,6 +25,11 @@ pub trait Outgoing {
     fn flush(&mut self);
     /// Something was refused: to be counted by source and reason.
     fn rejected(&mut self, source: Source, reason: &'static str);
+    /// Why a handler did nothing with a message of a peer, which is counted already: for who watches a replica
+    /// from outside.
+    fn refused(&mut self, peer: ReplicaId, why: Reject) {
+        let _ = (peer, why);
+    }
     /// A transition of the protocol: for traces.
     fn trace(&mut self, note: Note);
     /// Whose frames are to be read first from now on.

@@ -272,7 +272,10 @@ impl<D: Disk> Host<D> {
                 Output::Refuse { conn, client, bundle, why } => out.refuse(conn, &client, bundle, why),
                 Output::Load { to, height, id } => self.queue_load(Load::Block { to, height, id }),
                 Output::LoadIds { to, from } => self.queue_load(Load::Ids { to, from }),
-                Output::Rejected { from, why, .. } => out.rejected(Source::Peer(from), why.name()),
+                Output::Rejected { from, why, .. } => {
+                    out.rejected(Source::Peer(from), why.name());
+                    out.refused(from, why);
+                }
                 Output::Urgent(peer) => {
                     self.intake.set_urgent(peer);
                     out.urgent(peer);

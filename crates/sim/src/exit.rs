@@ -4,12 +4,22 @@ use crate::disk::Shared;
 use crate::seat::Speakers;
 use crate::shadow::Shadow;
 use bytes::Bytes;
-use quorate_consensus::{Note, To};
+use quorate_consensus::{Note, Reject, To};
 use quorate_host::Outgoing;
 use quorate_replica::{ConnId, Past, Sink, Source};
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::{FromReplica, Lane, Refusal};
-use quorate_types::{BlockId, BundleDigest, ClientId, FrameBody, Height, ReplyBundle};
+use quorate_types::{BlockId, BundleDigest, ClientId, FrameBody, Height, ReplicaId, ReplyBundle};
+
+/// Why the intake refuses what no honest replica sends, whatever it has met.
+const LIES: [&str; 6] = [
+    "bad signature",
+    "malformed message",
+    "malformed host message",
+    "malformed payload",
+    "malformed bundle",
+    "unknown frame type",
+];
 
 /// One thing that leaves.
 #[derive(Debug)]
@@ -38,6 +48,8 @@ pub(crate) struct Leaving {
     pub(crate) flushes: Vec<Flush>,
     pub(crate) decided: Vec<(Height, BlockId)>,
     pub(crate) rejected: Vec<(Source, &'static str)>,
+    /// Peers that said what only a liar says, and what that is.
+    pub(crate) blamed: Vec<(ReplicaId, &'static str)>,
     pub(crate) notes: Vec<Note>,
     /// Connections whose clients have proven themselves.
     pub(crate) proven: Vec<(usize, ClientId)>,
@@ -50,6 +62,7 @@ impl Leaving {
         self.flushes.clear();
         self.decided.clear();
         self.rejected.clear();
+        self.blamed.clear();
         self.notes.clear();
         self.proven.clear();
     }
@@ -122,7 +135,18 @@ impl Outgoing for Exit<'_> {
     }
 
     fn rejected(&mut self, source: Source, reason: &'static str) {
+        if let Source::Peer(peer) = source
+            && LIES.contains(&reason)
+        {
+            self.leaving.blamed.push((peer, reason));
+        }
         self.leaving.rejected.push((source, reason));
+    }
+
+    fn refused(&mut self, peer: ReplicaId, why: Reject) {
+        if let Reject::WrongSender | Reject::Equivocation | Reject::Invalid(_) = why {
+            self.leaving.blamed.push((peer, why.name()));
+        }
     }
 
     fn decided(&mut self, height: Height, id: BlockId) {
