@@ -159,8 +159,7 @@ fn each_host_in_good_weather() {
                 let ids = world.submit(0, &[incr("n")]);
                 wait_for(&mut world, &ids, secs(20));
             }
-            let level = |world: &World| world.honest().all(|id| world.executed(id) == world.height());
-            go(world.run_while("the honest are level", secs(20), |world| !level(world)), &world);
+            go(world.run_while("the honest are level", secs(20), |world| !world.is_level()), &world);
             go(world.check_settled(), &world);
             assert_eq!(world.honest().count(), 3);
         }

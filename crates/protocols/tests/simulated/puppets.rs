@@ -30,8 +30,7 @@ fn with_puppet(seed: u64, puppet: ReplicaId, change: impl FnOnce(&mut Settings))
 
 /// Runs until the honest replicas are at one height, whatever puppets do.
 fn level(world: &mut World) {
-    let is_level = |world: &World| world.honest().all(|id| world.executed(id) == world.height());
-    let done = |world: &World| world.all_done() && is_level(world);
+    let done = |world: &World| world.all_done() && world.is_level();
     go(world.run_while("the honest are at one height", secs(30), |world| !done(world)), world);
 }
 

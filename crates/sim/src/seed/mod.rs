@@ -206,10 +206,10 @@ impl Standard {
             .run_while("something was executed after the heal", bound.0, |world| world.height() == height)?;
         *recovered_ns = world.now().since(Time(HEAL_NS));
         world.run_while("all clients have their answers", END_NS, |world| !world.all_done())?;
-        world.run_while("all honest replicas are at the same height", SETTLE_NS, |world| !is_level(world))?;
+        world.run_while("all honest replicas are at the same height", SETTLE_NS, |world| !world.is_level())?;
         world.run_until(Time(END_NS))?;
         world.read_back(secs(10))?;
-        world.run_while("all honest replicas have executed the reads", SETTLE_NS, |world| !is_level(world))?;
+        world.run_while("all honest replicas have executed the reads", SETTLE_NS, |world| !world.is_level())?;
         world.check_settled()
     }
 
@@ -222,11 +222,6 @@ impl Standard {
             fetch_ns: secs(2),
         })
     }
-}
-
-fn is_level(world: &World) -> bool {
-    let height = world.height();
-    world.honest().all(|id| world.executed(id) == height)
 }
 
 /// Settings that differ from seed to seed.

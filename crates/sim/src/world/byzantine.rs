@@ -75,9 +75,15 @@ impl World {
     }
 
     /// All replicas that the oracles judge.
-    pub fn honest(&self) -> impl Iterator<Item = ReplicaId> + use<> {
-        let all: Vec<ReplicaId> = self.replicas().filter(|id| self.is_honest(*id)).collect();
-        all.into_iter()
+    pub fn honest(&self) -> impl Iterator<Item = ReplicaId> {
+        self.replicas().filter(|id| self.is_honest(*id))
+    }
+
+    /// Whether all honest replicas have executed all that any of them has.
+    #[must_use]
+    pub fn is_level(&self) -> bool {
+        let height = self.height();
+        self.honest().all(|id| self.executed(id) == height)
     }
 
     /// Whether something that a replica wants to send leaves.

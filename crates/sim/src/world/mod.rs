@@ -441,7 +441,7 @@ impl World {
     }
 
     fn look(&mut self) {
-        for id in self.honest() {
+        for id in self.honest().collect::<Vec<_>>() {
             let status = self.seat(id).and_then(|seat| seat.running.as_ref());
             if let Some(status) = status.map(|running| running.host.replica().status()) {
                 let verdict = crate::oracles::check_bounds(&self.cluster.genesis, &status);
@@ -562,7 +562,7 @@ impl World {
     /// and have the state that the order of operations leads to; all clients have their answers.
     pub fn check_settled(&mut self) -> Result<(), Failure> {
         let mut first: Option<(ReplicaId, Height, Digest)> = None;
-        for id in self.honest() {
+        for id in self.honest().collect::<Vec<_>>() {
             let Some(seat) = self.seats.get_mut(id.index()) else { continue };
             let Some(running) = &mut seat.running else {
                 self.judge(self.now, Err((Oracle::Liveness, format!("replica {id} does not run"))));
