@@ -358,6 +358,10 @@ impl Protocol for Pbft {
         self.consider(cx, height, block, how);
         // V7: a leader votes for what it took over before the bodies are here.
         if height <= self.last_taken_over() {
+            let is_taken_over = |known: &Instance| known.proposal == Some((self.view, block));
+            if self.leader == cx.me() && self.instances.get(&height).is_some_and(is_taken_over) {
+                cx.already_proposed(block);
+            }
             self.check_prepared(cx, height);
         }
     }

@@ -168,6 +168,10 @@ impl Pbft {
                 let record = instance.pre_prepare(height, block, view);
                 cx.record(&record);
             }
+            if is_leader {
+                // Its bundles are decided with it: no need to propose them once more.
+                cx.already_proposed(block);
+            }
             match Self::readiness(cx, height, block) {
                 Some(how) => self.consider(cx, height, block, how),
                 None => self.want_from_claimants(cx, height, block),
