@@ -9,7 +9,7 @@ use quorate_host::Outgoing;
 use quorate_replica::{ConnId, Past, Sink, Source};
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::{FromReplica, Lane, Refusal};
-use quorate_types::{BlockId, BundleDigest, ClientId, FrameBody, Height, ReplyBundle};
+use quorate_types::{BlockId, BundleDigest, ClientId, FrameBody, Height, ReplicaId, ReplyBundle};
 
 /// One thing that leaves.
 #[derive(Debug)]
@@ -38,6 +38,8 @@ pub(crate) struct Leaving {
     pub(crate) flushes: Vec<Flush>,
     pub(crate) decided: Vec<(Height, BlockId)>,
     pub(crate) rejected: Vec<(Source, &'static str)>,
+    /// Peers that said what only a liar says, and what that is.
+    pub(crate) blamed: Vec<(ReplicaId, &'static str)>,
     pub(crate) notes: Vec<Note>,
     /// Connections whose clients have proven themselves.
     pub(crate) proven: Vec<(usize, ClientId)>,
@@ -50,6 +52,7 @@ impl Leaving {
         self.flushes.clear();
         self.decided.clear();
         self.rejected.clear();
+        self.blamed.clear();
         self.notes.clear();
         self.proven.clear();
     }
@@ -121,7 +124,12 @@ impl Outgoing for Exit<'_> {
         self.leaving.flushes.push(Flush { upto, after_ns, synced });
     }
 
-    fn rejected(&mut self, source: Source, reason: &'static str, _: bool) {
+    fn rejected(&mut self, source: Source, reason: &'static str, is_breach: bool) {
+        if let Source::Peer(peer) = source
+            && is_breach
+        {
+            self.leaving.blamed.push((peer, reason));
+        }
         self.leaving.rejected.push((source, reason));
     }
 

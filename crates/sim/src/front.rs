@@ -30,7 +30,9 @@ impl Places {
         Self(!self.0)
     }
 
-    fn contains(self, place: usize) -> bool {
+    /// Whether a place is among them.
+    #[must_use]
+    pub fn contains(self, place: usize) -> bool {
         self.0 & Self::one(place).0 != 0
     }
 }

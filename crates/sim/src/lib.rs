@@ -14,6 +14,7 @@
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 
+mod byzantine;
 mod client;
 mod disk;
 mod exit;
@@ -33,6 +34,7 @@ mod weather;
 mod witness;
 mod world;
 
+pub use byzantine::Byzantine;
 pub use bytes::Bytes;
 pub use client::Workload;
 pub use disk::Costs;
@@ -46,7 +48,7 @@ pub use quorate_replica::{ReplicaStatus, State};
 pub use settings::{BadSettings, Settings, Transport, smallest};
 pub use trace::{Trace, Who};
 pub use weather::Weather;
-pub use world::{Plan, Survives, World};
+pub use world::{Heard, Plan, Survives, World};
 
 /// So many milliseconds, in nanoseconds.
 #[must_use]

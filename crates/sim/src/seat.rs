@@ -1,6 +1,7 @@
 //! The place of one replica in the world: its machine (disk, connections, clock), and the replica itself while
 //! it runs.
 
+use crate::byzantine::Role;
 use crate::disk::{Lie, Shared, SimDisk};
 use crate::exit::{Exit, Leaving};
 use crate::settings::{Cluster, Settings};
@@ -14,7 +15,7 @@ use quorate_net::{Link, ResendLimits};
 use quorate_replica::{ConnId, Setup};
 use quorate_types::rng::Rng;
 use quorate_types::wire::CLIENT_BUNDLE_TAG;
-use quorate_types::{ClientId, Height, ReplicaId, Time};
+use quorate_types::{ClientId, Height, Incarnation, ReplicaId, Time};
 use std::collections::BTreeMap;
 
 /// Wall-clock time at which worlds begin: some day in 2026.
@@ -109,6 +110,11 @@ pub(crate) struct Seat {
     pub(crate) opens: u64,
     pub(crate) lie: Lie,
     pub(crate) perjury: Perjury,
+    pub(crate) role: Role,
+    /// The other replica of a twin: a disk and a life of its own behind the same links.
+    pub(crate) second: Option<Box<Self>>,
+    /// How far its clock is off.
+    pub(crate) skew_ns: u64,
     /// Turns in a row that nothing had arrived for, without time going on much.
     pub(crate) spins: u32,
     pub(crate) turns: u64,
@@ -140,6 +146,9 @@ impl Seat {
             opens: 0,
             lie: Lie::None,
             perjury: Perjury::None,
+            role: Role::Honest,
+            second: None,
+            skew_ns: 0,
             spins: 0,
             turns: 0,
             work_rng: rng.fork(),
@@ -166,7 +175,7 @@ impl Seat {
                 committee: cluster.committee.clone(),
                 genesis: cluster.genesis.clone(),
                 params: cluster.params.clone(),
-                wall_offset_ns: WALL_NS.saturating_add(now.0),
+                wall_offset_ns: WALL_NS.saturating_add(now.0).saturating_add(self.skew_ns),
             },
             key,
             scheme: settings.scheme,
@@ -176,7 +185,8 @@ impl Seat {
             snapshot_every_bytes: settings.snapshot_every_bytes,
         };
         let disk = SimDisk::new(self.shared.clone(), self.disk_rng.fork(), self.lie);
-        let shadow = settings.replay.then(|| Shadow::of(&setup.entry, setup.replica.clone()));
+        let follows = settings.replay && matches!(self.role, Role::Honest);
+        let shadow = follows.then(|| Shadow::of(&setup.entry, setup.replica.clone()));
         let mut exit =
             Exit { leaving, shared: &self.shared, speakers: &self.speakers, shadow: shadow.as_ref() };
         let host = Host::open(setup, disk, &mut exit)?;
@@ -196,12 +206,17 @@ impl Seat {
     pub(crate) fn string_lines(&mut self, cluster: &Cluster) {
         let me = self.id;
         let Some(running) = &mut self.running else { return };
+        // Who forgets its incarnations would never be heard again, and that would be kind.
+        let incarnation = match self.role {
+            Role::Byzantine(_) => Incarnation(self.opens),
+            Role::Honest | Role::Puppet(_) => running.host.replica().incarnation(),
+        };
         let identity = Identity {
             cluster: cluster.committee.cluster,
             epoch: cluster.committee.epoch,
             protocol: cluster.committee.protocol,
             me,
-            incarnation: running.host.replica().incarnation(),
+            incarnation,
         };
         running.lines = cluster
             .committee
@@ -213,27 +228,53 @@ impl Seat {
             .collect();
     }
 
-    /// Hands the inbox to the replica.
+    /// Hands the inbox to the replica, or to both.
     pub(crate) fn read(&mut self, now: Time, trouble: &mut Vec<Read>) {
-        let Self { running, inbox, speakers, .. } = self;
+        let Self { running, inbox, speakers, role, second, .. } = self;
         let Some(running) = running else {
             inbox.clear();
             return;
         };
+        let Running { host, lines, .. } = &mut **running;
+        let backwards = matches!(role, Role::Byzantine(conduct) if conduct.reads_backwards());
+        let mut ears = Ears { host, is_deaf: false, copies: None };
+        match (role, second.as_mut()) {
+            (Role::Puppet(heard), _) => {
+                ears.is_deaf = true;
+                ears.copies = Some(heard);
+            }
+            (_, Some(second)) => ears.copies = Some(&mut second.inbox),
+            _ => {}
+        }
         for arrival in inbox.drain(..) {
             match arrival {
-                Arrival::Frame { from, frame_type, body } => running.host.peer_frame(from, frame_type, &body),
-                Arrival::Link(peer, event) => running.host.link(peer, event),
-                Arrival::Client { index, message } => match message.split_first() {
-                    Some((&CLIENT_BUNDLE_TAG, bundle)) => {
-                        let conn = ConnId(u64::try_from(index).unwrap_or(u64::MAX));
-                        running.host.client_bundle(conn, bundle);
-                    }
-                    // The only other thing that clients here say is that they want their replies.
-                    _ => speakers.detach(index),
-                },
-                arrival => running.connection(now, arrival, trouble),
+                Arrival::Frame { from, frame_type, body } => ears.frame(from, frame_type, &body),
+                Arrival::Link(peer, event) => ears.link(peer, event),
+                Arrival::Client { index, message } => ears.client(speakers, index, message),
+                arrival => connection(lines, &mut ears, now, arrival, trouble),
             }
+        }
+        if let Some(second) = second {
+            if backwards {
+                second.inbox.reverse();
+            }
+            second.read(now, trouble);
+        }
+    }
+
+    /// A connection of a client wants its replies here.
+    pub(crate) fn attach(&mut self, index: usize, client: ClientId) {
+        self.speakers.attach(index, client);
+        if let Some(second) = &mut self.second {
+            second.speakers.attach(index, client);
+        }
+    }
+
+    /// No longer.
+    pub(crate) fn detach(&mut self, index: usize) {
+        self.speakers.detach(index);
+        if let Some(second) = &mut self.second {
+            second.speakers.detach(index);
         }
     }
 
@@ -263,53 +304,12 @@ impl Seat {
         }
         let host = running.host.deadline().map(|at| running.opened_at.plus(at.0));
         let lines = running.lines.iter().flatten().filter_map(|line| line.link.deadline());
-        host.into_iter().chain(lines).min().map(|at| at.max(self.busy_until))
+        let second = self.second.as_ref().and_then(|second| second.deadline());
+        host.into_iter().chain(lines).chain(second).min().map(|at| at.max(self.busy_until))
     }
 }
 
 impl Running {
-    /// What happens on connections.
-    fn connection(&mut self, now: Time, arrival: Arrival, trouble: &mut Vec<Read>) {
-        let Self { host, lines, .. } = self;
-        match arrival {
-            Arrival::Dialled { peer, conn } => {
-                if let Some(line) = line_of(lines, peer) {
-                    line.conn = Some(conn);
-                    line.link.connect(now);
-                }
-            }
-            Arrival::Accepted { peer, conn } => {
-                if let Some(line) = line_of(lines, peer) {
-                    line.conn = Some(conn);
-                    line.link.accept(now);
-                }
-            }
-            Arrival::Closed { peer, conn } => {
-                if let Some(line) = line_of(lines, peer).filter(|line| line.conn == Some(conn)) {
-                    line.conn = None;
-                    line.link.disconnect();
-                }
-            }
-            Arrival::Bytes { from, conn, bytes } => {
-                let Some(line) = line_of(lines, from).filter(|line| line.conn == Some(conn)) else { return };
-                let result = line.link.read(now, &bytes, &mut |event| match event {
-                    NetEvent::Up => host.link(from, LinkEvent::Back),
-                    NetEvent::Lost(_) => host.link(from, LinkEvent::Gap),
-                    NetEvent::Frame { frame_type, body, .. } => host.peer_frame(from, frame_type, body),
-                    NetEvent::Closed { reason } => {
-                        trouble.push(Read::Closed(from, String::from_utf8_lossy(reason).into_owned()));
-                    }
-                });
-                if let Err(refusal) = result {
-                    line.conn = None;
-                    line.link.disconnect();
-                    trouble.push(Read::Refused(from, conn, refusal.reason()));
-                }
-            }
-            Arrival::Frame { .. } | Arrival::Link(..) | Arrival::Client { .. } => {}
-        }
-    }
-
     /// Lets links notice what is due: acknowledgements, greetings that take too long.
     pub(crate) fn tick_lines(&mut self, now: Time, trouble: &mut Vec<Read>) {
         for line in self.lines.iter_mut().flatten() {
@@ -328,6 +328,97 @@ impl Running {
             let peer = line.link.peer();
             line.link.losses(&mut |_| host.link(peer, LinkEvent::Gap));
         }
+    }
+}
+
+/// Who hears what reaches a seat.
+struct Ears<'a> {
+    host: &'a mut Host<SimDisk>,
+    /// The replica hears nothing itself.
+    is_deaf: bool,
+    /// Where everything goes as well.
+    copies: Option<&'a mut Vec<Arrival>>,
+}
+
+impl Ears<'_> {
+    fn frame(&mut self, from: ReplicaId, frame_type: u8, body: &[u8]) {
+        if let Some(copies) = &mut self.copies {
+            copies.push(Arrival::Frame { from, frame_type, body: Bytes::copy_from_slice(body) });
+        }
+        if !self.is_deaf {
+            self.host.peer_frame(from, frame_type, body);
+        }
+    }
+
+    fn link(&mut self, peer: ReplicaId, event: LinkEvent) {
+        if let Some(copies) = &mut self.copies {
+            copies.push(Arrival::Link(peer, event));
+        }
+        if !self.is_deaf {
+            self.host.link(peer, event);
+        }
+    }
+
+    fn client(&mut self, speakers: &mut Speakers, index: usize, message: Bytes) {
+        match message.split_first() {
+            Some((&CLIENT_BUNDLE_TAG, bundle)) if !self.is_deaf => {
+                let conn = ConnId(u64::try_from(index).unwrap_or(u64::MAX));
+                self.host.client_bundle(conn, bundle);
+            }
+            Some((&CLIENT_BUNDLE_TAG, _)) => {}
+            // The only other thing that clients here say is that they want their replies.
+            _ => speakers.detach(index),
+        }
+        if let Some(copies) = &mut self.copies {
+            copies.push(Arrival::Client { index, message });
+        }
+    }
+}
+
+/// What happens on connections.
+fn connection(
+    lines: &mut [Option<Line>],
+    ears: &mut Ears<'_>,
+    now: Time,
+    arrival: Arrival,
+    trouble: &mut Vec<Read>,
+) {
+    match arrival {
+        Arrival::Dialled { peer, conn } => {
+            if let Some(line) = line_of(lines, peer) {
+                line.conn = Some(conn);
+                line.link.connect(now);
+            }
+        }
+        Arrival::Accepted { peer, conn } => {
+            if let Some(line) = line_of(lines, peer) {
+                line.conn = Some(conn);
+                line.link.accept(now);
+            }
+        }
+        Arrival::Closed { peer, conn } => {
+            if let Some(line) = line_of(lines, peer).filter(|line| line.conn == Some(conn)) {
+                line.conn = None;
+                line.link.disconnect();
+            }
+        }
+        Arrival::Bytes { from, conn, bytes } => {
+            let Some(line) = line_of(lines, from).filter(|line| line.conn == Some(conn)) else { return };
+            let result = line.link.read(now, &bytes, &mut |event| match event {
+                NetEvent::Up => ears.link(from, LinkEvent::Back),
+                NetEvent::Lost(_) => ears.link(from, LinkEvent::Gap),
+                NetEvent::Frame { frame_type, body, .. } => ears.frame(from, frame_type, body),
+                NetEvent::Closed { reason } => {
+                    trouble.push(Read::Closed(from, String::from_utf8_lossy(reason).into_owned()));
+                }
+            });
+            if let Err(refusal) = result {
+                line.conn = None;
+                line.link.disconnect();
+                trouble.push(Read::Refused(from, conn, refusal.reason()));
+            }
+        }
+        Arrival::Frame { .. } | Arrival::Link(..) | Arrival::Client { .. } => {}
     }
 }
 

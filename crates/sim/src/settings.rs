@@ -1,5 +1,6 @@
 //! What a world is made of.
 
+use crate::byzantine::Byzantine;
 use crate::disk::Costs;
 use crate::weather::Weather;
 use quorate_client::core::Settings as ClientSettings;
@@ -7,6 +8,7 @@ use quorate_consensus::{Entry, OpenError};
 use quorate_crypto::{Scheme, SigningKey};
 use quorate_types::rng::Rng;
 use quorate_types::{BodyLimits, ClientAuth, Committee, Genesis, Member, PublicKey, ReplicaId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How frames travel between replicas.
@@ -65,7 +67,9 @@ pub struct Settings {
     pub client_retry_ns_max: u64,
     /// Bundles of one client in flight at most.
     pub client_in_flight_max: usize,
-    /// Whether everything that a replica goes through is replayed on a second one, which has to do the same.
+    /// Who is Byzantine, and how. The oracles judge the others only.
+    pub byzantine: BTreeMap<ReplicaId, Byzantine>,
+    /// Whether everything that an honest replica goes through is replayed on a second one, which has to do the same.
     /// Changes nothing else in the world.
     pub replay: bool,
 }
@@ -106,6 +110,7 @@ impl Settings {
             client_retry_ns: 800_000_000,
             client_retry_ns_max: 2_000_000_000,
             client_in_flight_max: 8,
+            byzantine: BTreeMap::new(),
             replay: false,
         }
     }

@@ -8,7 +8,7 @@ use crate::out;
 use indicatif::{ProgressBar, ProgressStyle};
 use quorate_consensus::Entry;
 use quorate_protocols::{REGISTRY, find};
-use quorate_sim::seed::{self, Report, Standard};
+use quorate_sim::seed::{self, Cast, Report, Standard};
 use quorate_types::{Digest, DigestWriter};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -41,6 +41,10 @@ pub struct Args {
     /// One seed
     #[arg(long)]
     seed: Option<u64>,
+    /// Who is Byzantine instead of what each seed draws: none, or f replicas that are all a twin, mute, favourites or
+    /// rollback; twin:2 is two of them whatever f is, to see what breaks
+    #[arg(long, value_name = "HOST", default_value = "drawn")]
+    byzantine: Cast,
     /// Print every transition of the run, one line each; needs --seed
     #[arg(long, requires = "seed")]
     trace: bool,
@@ -85,6 +89,16 @@ struct Summary {
     requests: u64,
     seconds: f64,
     trace_hash: String,
+    /// Byzantine replicas by host, over all seeds.
+    byzantine: BTreeMap<&'static str, u64>,
+    /// Faults by class, over all seeds.
+    faults: BTreeMap<&'static str, u64>,
+}
+
+/// `2 mute, 1 twin`.
+fn counted(counts: &BTreeMap<&'static str, u64>) -> String {
+    let each: Vec<String> = counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    if each.is_empty() { "none".to_owned() } else { each.join(", ") }
 }
 
 /// Runs the seeds.
@@ -98,7 +112,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     })?;
     // Whether so many replicas suit the protocol, the first world says.
     let standard =
-        Standard::new(entry, args.n, args.seed.unwrap_or(args.seeds.0.start)).map_err(Failure::usage)?;
+        Standard::with(entry, args.n, args.byzantine, args.seed.unwrap_or(args.seeds.0.start))
+            .map_err(Failure::usage)?;
     let begun = Instant::now();
     let total = match args.seed {
         Some(seed) => {
@@ -107,11 +122,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             total.add(seed, &report);
             if !args.json {
                 out::line(&report)?;
-                out::line(format!(
-                    "faults: {:?}; recovered {} ms after the heal",
-                    report.classes,
-                    report.recovered_ns / 1_000_000
-                ))?;
+                out::line(report.facts())?;
             }
             total
         }
@@ -131,10 +142,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             summary.seconds,
             summary.trace_hash.get(..16).unwrap_or(&summary.trace_hash),
         ))?;
+        if args.seed.is_none() {
+            out::line(format!(
+                "Byzantine replicas: {}; faults: {}",
+                counted(&summary.byzantine),
+                counted(&summary.faults)
+            ))?;
+        }
     }
     match total.first_failure() {
         Some((seed, what)) => {
-            let again = seed::again(&args.protocol, args.n, seed);
+            let again = seed::again_with(&args.protocol, args.n, args.byzantine, seed);
             Err(Failure::run(format!("{what}; again: {again}")))
         }
         None => Ok(()),
@@ -174,7 +192,8 @@ fn many(args: &Args, entry: &'static Entry) -> Total {
                     if seed >= end {
                         return;
                     }
-                    let report = seed::run(entry, args.n, seed).map_err(|error| error.to_string());
+                    let standard = Standard::with(entry, args.n, args.byzantine, seed);
+                    let report = standard.map(Standard::run).map_err(|error| error.to_string());
                     if reports.send((seed, report)).is_err() {
                         return;
                     }
@@ -191,7 +210,7 @@ fn many(args: &Args, entry: &'static Entry) -> Total {
                 if total.failures.len() <= SHOWN_MAX
                     && let Some(what) = total.failures.get(&seed)
                 {
-                    let again = seed::again(&args.protocol, args.n, seed);
+                    let again = seed::again_with(&args.protocol, args.n, args.byzantine, seed);
                     progress.say(&format!("{what}\n    again: {again}"));
                 }
                 stop.store(!args.keep_going, Ordering::Relaxed);
@@ -249,6 +268,8 @@ struct Total {
     virtual_ns: u64,
     hashes: BTreeMap<u64, Digest>,
     failures: BTreeMap<u64, String>,
+    byzantine: BTreeMap<&'static str, u64>,
+    faults: BTreeMap<&'static str, u64>,
 }
 
 impl Total {
@@ -257,6 +278,14 @@ impl Total {
         self.requests = self.requests.saturating_add(report.requests);
         self.virtual_ns = self.virtual_ns.saturating_add(report.virtual_ns);
         self.hashes.insert(seed, report.trace_hash);
+        for kind in report.byzantine.values() {
+            let count = self.byzantine.entry(kind.name()).or_default();
+            *count = count.saturating_add(1);
+        }
+        for (class, more) in &report.faults {
+            let count = self.faults.entry(class.name()).or_default();
+            *count = count.saturating_add(u64::from(*more));
+        }
         if report.failure.is_some() {
             self.failures.insert(seed, report.to_string());
         }
@@ -292,6 +321,8 @@ impl Total {
             requests: self.requests,
             seconds: begun.elapsed().as_secs_f64(),
             trace_hash: hash.to_string(),
+            byzantine: self.byzantine.clone(),
+            faults: self.faults.clone(),
         }
     }
 }

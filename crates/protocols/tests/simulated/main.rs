@@ -9,12 +9,14 @@
     reason = "tests: a panic is how they fail"
 )]
 
+mod byzantine;
 mod clients;
 mod crashes;
 mod echo;
 mod good_case;
 mod network;
 mod oracles;
+mod puppets;
 mod replay;
 mod seeds;
 mod support;

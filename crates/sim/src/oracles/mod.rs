@@ -9,7 +9,10 @@
 //! | same slot | what may be said once is never said of two subjects, across restarts | `promises` |
 //! | held | nothing that may be said once leaves before its guard was synced | `promises` |
 //! | bounds | queues and tables stay within limits | `bounds` |
+//! | accusation | no honest replica refuses of another what only a liar says | `World::judge_blame` |
 //! | replay | a second replica that is handed the same inputs gives the same outputs, byte for byte | `shadow` |
+//!
+//! All of them judge honest replicas only; clients believe f + 1 equal answers, so one of these is honest.
 //!
 //! Agreement, order and results together are stronger than a search for a linearisation: the order in which the
 //! replicas say they executed is the linearisation, and it is checked against the naive [`crate::Model`], against
@@ -72,6 +75,8 @@ pub enum Oracle {
     Links,
     /// The same inputs led to other outputs when they were replayed.
     Replay,
+    /// An honest replica holds an honest one for a liar.
+    Accusation,
 }
 
 impl fmt::Display for Oracle {
@@ -88,6 +93,7 @@ impl fmt::Display for Oracle {
             Self::Stopped => "stopped",
             Self::Links => "links",
             Self::Replay => "replay",
+            Self::Accusation => "accusation",
         })
     }
 }

@@ -55,8 +55,8 @@ impl World {
         let key = known.core().client();
         if let Some(seat) = self.seat_mut(replica) {
             match state {
-                LinkState::Up => seat.speakers.attach(client, key),
-                LinkState::Down => seat.speakers.detach(client),
+                LinkState::Up => seat.attach(client, key),
+                LinkState::Down => seat.detach(client),
             }
         }
         self.serve_client(client);
@@ -221,7 +221,7 @@ impl World {
         }
     }
 
-    fn place(&self, client: usize) -> usize {
+    pub(super) fn place(&self, client: usize) -> usize {
         self.settings.n.saturating_add(client)
     }
 

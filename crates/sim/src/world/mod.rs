@@ -4,23 +4,24 @@
 //! byte for byte. Replicas are [`quorate_host::Host`]s, so what runs here is what ships; only disk, network and
 //! time are the world's.
 
+mod byzantine;
 mod clients;
 mod network;
+mod sabotage;
 mod turns;
 
 use crate::client::{Client, Wish};
-use crate::disk::{Lie, Shared};
+use crate::disk::Shared;
 use crate::exit::Leaving;
 use crate::frame::{Content, Frame, Verdict};
 use crate::front::{Front, forecast};
-use crate::history::{History, OpId};
+use crate::history::History;
 use crate::oracles::{Failure, Oracle, Order, Promises};
 use crate::queue::{Class, Queue};
 use crate::seat::{Arrival, Read, Seat};
 use crate::settings::{BadSettings, Cluster, Settings, Transport};
 use crate::trace::{Trace, Who};
 use crate::weather::Map;
-use crate::witness::Perjury;
 use bytes::Bytes;
 use network::{Letters, Pair};
 use quorate_client::core::LinkState;
@@ -35,6 +36,7 @@ use quorate_types::wire::FromClient;
 use quorate_types::{Authenticator, ClientId, Digest, Genesis, Height, Kind, Ledger, ReplicaId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use byzantine::Heard;
 pub use turns::Survives;
 
 /// What happens at one moment.
@@ -56,6 +58,8 @@ enum Event {
     Turn(ReplicaId, u64),
     /// A client does what is due.
     Client(usize, u64),
+    /// A Byzantine replica changes its mood.
+    Mood(ReplicaId),
     /// Something that was planned.
     Plan(Box<Plan>),
     /// The oracles look at every replica.
@@ -109,13 +113,20 @@ pub struct World {
     failure: Option<Failure>,
     net_rng: Rng,
     crash_rng: Rng,
+    role_rng: Rng,
     sent: BTreeMap<Kind, u64>,
     rejected: BTreeMap<&'static str, u64>,
     failed_ops: u64,
     /// What somebody is made to do: no failure.
     tolerated: BTreeSet<Oracle>,
+    /// Who is held for honest although it is not.
+    trusted: BTreeSet<ReplicaId>,
+    /// Whose frames a hook has changed: what others say of it is no accusation.
+    doctored: BTreeSet<ReplicaId>,
     fuses: Vec<Option<Survives>>,
     leaving: Leaving,
+    /// What the second replica of a twin sends.
+    leaving_second: Leaving,
     trouble: Vec<Read>,
     wishes: Vec<Wish>,
     bytes: Vec<u8>,
@@ -169,11 +180,15 @@ impl World {
             failure: None,
             net_rng: rng.fork(),
             crash_rng: rng.fork(),
+            role_rng: rng.fork(),
             sent: BTreeMap::new(),
             rejected: BTreeMap::new(),
             failed_ops: 0,
             tolerated: BTreeSet::new(),
+            trusted: BTreeSet::new(),
+            doctored: BTreeSet::new(),
             leaving: Leaving::default(),
+            leaving_second: Leaving::default(),
             trouble: Vec::new(),
             wishes: Vec::new(),
             bytes: Vec::new(),
@@ -184,6 +199,7 @@ impl World {
     }
 
     fn begin(&mut self) -> Result<(), BadSettings> {
+        self.cast();
         for id in self.cluster.committee.ids() {
             self.start(id).map_err(|why| BadSettings::Open { replica: id, why })?;
         }
@@ -327,6 +343,7 @@ impl World {
             Event::Breaks { pair, conn } => self.break_if_cut(pair, conn),
             Event::Turn(id, ticket) => self.turn_if_due(id, ticket),
             Event::Client(index, ticket) => self.client_if_due(index, ticket),
+            Event::Mood(id) => self.change_mood(id),
             Event::Plan(plan) => self.carry_out(*plan),
             Event::Look => self.look(),
         }
@@ -337,7 +354,9 @@ impl World {
             Plan::Crash(id, survives) => self.crash(id, survives),
             Plan::CrashAtStep(id, steps, survives) => self.crash_at_step(id, steps, survives),
             Plan::Start(id) => {
-                if let Err(why) = self.start(id) {
+                if let Err(why) = self.start(id)
+                    && self.is_honest(id)
+                {
                     self.judge(
                         self.now,
                         Err((Oracle::Stopped, format!("replica {id} does not open: {why}"))),
@@ -432,8 +451,8 @@ impl World {
     }
 
     fn look(&mut self) {
-        for at in 0..self.seats.len() {
-            let status = self.seats.get(at).and_then(|seat| seat.running.as_ref());
+        for id in self.honest().collect::<Vec<_>>() {
+            let status = self.seat(id).and_then(|seat| seat.running.as_ref());
             if let Some(status) = status.map(|running| running.host.replica().status()) {
                 let verdict = crate::oracles::check_bounds(&self.cluster.genesis, &status);
                 self.judge(self.now, verdict);
@@ -475,7 +494,7 @@ impl World {
         running.map_or(Height::ZERO, |running| running.executed)
     }
 
-    /// The greatest height that anybody has executed.
+    /// The greatest height that an honest replica has executed.
     #[must_use]
     pub fn height(&self) -> Height {
         self.order.height()
@@ -549,13 +568,12 @@ impl World {
         self.promises.checked()
     }
 
-    /// Judges the state at the end, when everything has settled: all replicas run, have executed the same, and
-    /// have the state that the order of operations leads to; all clients have their answers.
+    /// Judges the state at the end, when everything has settled: all honest replicas run, have executed the same,
+    /// and have the state that the order of operations leads to; all clients have their answers.
     pub fn check_settled(&mut self) -> Result<(), Failure> {
         let mut first: Option<(ReplicaId, Height, Digest)> = None;
-        for at in 0..self.seats.len() {
-            let Some(seat) = self.seats.get_mut(at) else { continue };
-            let id = seat.id;
+        for id in self.honest().collect::<Vec<_>>() {
+            let Some(seat) = self.seats.get_mut(id.index()) else { continue };
             let Some(running) = &mut seat.running else {
                 self.judge(self.now, Err((Oracle::Liveness, format!("replica {id} does not run"))));
                 continue;
@@ -599,45 +617,10 @@ impl World {
         recovery(&self.cluster.params, &self.cluster.committee, healed).unwrap_or_default()
     }
 
-    /// Sabotage: from its next start on, this replica's disk reports syncs that it does not do.
-    pub fn sabotage_syncs(&mut self, id: ReplicaId) {
-        if let Some(seat) = self.seat_mut(id) {
-            seat.lie = Lie::Sync;
-        }
-    }
-
     /// What a replica's disk would hold after a crash right now, if nothing unsynced survived.
     #[must_use]
     pub fn image(&self, id: ReplicaId) -> Option<MemDisk> {
         self.seat(id).map(|seat| seat.shared.synced_image())
-    }
-
-    /// Sabotage: puts an older image in the place of a stopped replica's disk.
-    pub fn sabotage_roll_back(&mut self, id: ReplicaId, image: MemDisk) {
-        if let Some(seat) = self.seat(id).filter(|seat| seat.running.is_none()) {
-            seat.shared.replace(image);
-        }
-    }
-
-    /// Sabotage: from its next start on, this replica applies an operation twice.
-    pub fn sabotage_twice(&mut self, id: ReplicaId, op: OpId) {
-        if let Some(seat) = self.seat_mut(id) {
-            seat.perjury = Perjury::Twice(op);
-        }
-    }
-
-    /// Sabotage: from its next start on, this replica says that it applied an operation, and does not.
-    pub fn sabotage_skip(&mut self, id: ReplicaId, op: OpId) {
-        if let Some(seat) = self.seat_mut(id) {
-            seat.perjury = Perjury::Skip(op);
-        }
-    }
-
-    /// Sabotage: from its next start on, this replica answers an operation with what was not asked.
-    pub fn sabotage_answer(&mut self, id: ReplicaId, op: OpId) {
-        if let Some(seat) = self.seat_mut(id) {
-            seat.perjury = Perjury::Answer(op);
-        }
     }
 
     fn kind_of(&self, frame_type: u8, body: &[u8]) -> Content {

@@ -2,6 +2,7 @@
 //! by themselves, and letters between clients and replicas.
 
 use super::{Event, World};
+use crate::byzantine::{REPLY, Role, Voice};
 use crate::exit::{Leaving, Parcel};
 use crate::frame::{Content, Frame, Verdict};
 use crate::oracles::Oracle;
@@ -111,7 +112,14 @@ impl Letters {
 
 impl World {
     /// Everything that a turn led to leaves, each at its moment. Returns when the last of it left.
-    pub(super) fn depart(&mut self, from: ReplicaId, began: Time, leaving: &mut Leaving, synced: &[u8]) {
+    pub(super) fn depart(
+        &mut self,
+        from: ReplicaId,
+        voice: Voice,
+        began: Time,
+        leaving: &mut Leaving,
+        synced: &[u8],
+    ) {
         let mut parcels = std::mem::take(&mut leaving.parcels).into_iter();
         let (mut left, mut seen) = (0usize, 0usize);
         for flush in leaving.flushes.drain(..) {
@@ -123,9 +131,13 @@ impl World {
                 match parcel {
                     Parcel::Peers { to, lane, frame_type, body } => {
                         let is_last_word = flush.synced == synced.len();
-                        self.send(at, from, to, (lane, frame_type, body), is_last_word);
+                        self.send(at, (from, voice), to, (lane, frame_type, body), is_last_word);
                     }
-                    Parcel::Client { index, body } => self.reply(at, from, index, body),
+                    Parcel::Client { index, body } => {
+                        if self.lets(from, voice, REPLY, self.place(index)) {
+                            self.reply(at, from, index, body);
+                        }
+                    }
                 }
             }
             left = flush.upto;
@@ -136,15 +148,24 @@ impl World {
 
     /// One frame leaves for some replicas. `is_last_word`: nothing was synced after this moment, so the disk may
     /// be asked what it had synced by now.
-    fn send(&mut self, at: Time, from: ReplicaId, to: To, frame: (Lane, u8, Bytes), is_last_word: bool) {
+    fn send(
+        &mut self,
+        at: Time,
+        (from, voice): (ReplicaId, Voice),
+        to: To,
+        frame: (Lane, u8, Bytes),
+        is_last_word: bool,
+    ) {
         let (lane, frame_type, body) = frame;
         let content = self.kind_of(frame_type, &body);
         self.vouch(at, from, &content, is_last_word);
-        let all: ReplicaSet = match to {
-            To::All => self.cluster.committee.others(from).collect(),
-            To::One(id) => [id].into_iter().collect(),
-            To::Some(set) => set,
-        };
+        let mut all: ReplicaSet = self.receivers(from, to);
+        if !matches!(self.seat(from).map(|seat| &seat.role), Some(Role::Honest)) {
+            all = all.iter().filter(|to| self.lets(from, voice, content.kind, to.index())).collect();
+            if all.is_empty() {
+                return;
+            }
+        }
         self.trace.note(at, Who::Replica(from), "sends", &[&body], || {
             let to: Vec<String> = all.iter().map(|id| format!("r{id}")).collect();
             format!("{content} to {}", to.join(" "))
@@ -155,8 +176,20 @@ impl World {
         }
     }
 
+    /// Who is meant.
+    pub(super) fn receivers(&self, from: ReplicaId, to: To) -> ReplicaSet {
+        match to {
+            To::All => self.cluster.committee.others(from).collect(),
+            To::One(id) => [id].into_iter().collect(),
+            To::Some(set) => set,
+        }
+    }
+
     /// The oracles judge what is said.
     fn vouch(&mut self, at: Time, from: ReplicaId, content: &Content, is_last_word: bool) {
+        if !self.is_honest(from) {
+            return;
+        }
         let Self { promises, seats, cluster, settings, .. } = self;
         let mut on_disk = || {
             let Some(seat) = seats.get(from.index()) else { return false };
@@ -183,6 +216,7 @@ impl World {
                 frame.content = self.kind_of(frame.frame_type, &body);
                 frame.body = body;
                 let content = frame.content;
+                self.doctored.insert(frame.from);
                 self.vouch(at, frame.from, &content, true);
                 self.put_on_the_way(at, &frame);
             }
@@ -419,7 +453,8 @@ impl World {
                         self.break_pair(index);
                     }
                     // That can be the weather's doing; nothing else can.
-                    if why != Refusal::TooSlow.reason() {
+                    let honest = self.is_honest(id) && self.is_honest(peer);
+                    if honest && why != Refusal::TooSlow.reason() {
                         let what = format!("replica {id} breaks off with replica {peer}: {why}");
                         self.judge(self.now, Err((Oracle::Links, what)));
                     }

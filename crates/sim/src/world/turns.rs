@@ -1,6 +1,7 @@
 //! Replicas in the world: starting, turns, losing power.
 
 use super::{Event, World};
+use crate::byzantine::Voice;
 use crate::oracles::Oracle;
 use crate::queue::Class;
 use crate::seat::Arrival;
@@ -44,6 +45,7 @@ impl World {
         let opened = seat.open(now, &self.settings, &self.cluster, &mut leaving);
         let result = match opened {
             Ok(()) => {
+                self.start_second(id);
                 if !self.is_datagrams()
                     && let Some(seat) = self.seats.get_mut(id.index())
                 {
@@ -106,7 +108,7 @@ impl World {
         }
     }
 
-    fn lose_power(&mut self, id: ReplicaId, survives: Survives) {
+    pub(super) fn lose_power(&mut self, id: ReplicaId, survives: Survives) {
         let now = self.now;
         self.trace.note(now, Who::Replica(id), "crashes", &[], || {
             format!("{survives:?} of what was not synced is left")
@@ -118,6 +120,11 @@ impl World {
         if let Some(seat) = seats.get_mut(id.index()) {
             seat.running = None;
             seat.inbox.clear();
+            if let Some(second) = &mut seat.second {
+                second.running = None;
+                second.inbox.clear();
+                second.shared.crash(Keep::Everything);
+            }
             seat.wake = None;
             seat.busy_until = now;
             seat.shared.crash(match survives {
@@ -134,6 +141,9 @@ impl World {
         }
         if let Some(seat) = self.seat_mut(id) {
             seat.speakers = Default::default();
+            if let Some(second) = &mut seat.second {
+                second.speakers = Default::default();
+            }
         }
     }
 
@@ -179,6 +189,7 @@ impl World {
         let before = seat.running.as_ref().map(|running| running.executed);
         let result = seat.turn(now, &mut leaving);
         self.trouble = trouble;
+        self.turn_second(id);
         match result {
             Ok(()) => self.finish(id, now, before, &mut leaving),
             Err(fault) => {
@@ -187,7 +198,9 @@ impl World {
                 self.judge_executed(id, before);
                 self.judge_replay(id);
                 let stopped = self.fell(id, &fault);
-                if let Err(why) = stopped {
+                if let Err(why) = stopped
+                    && self.is_honest(id)
+                {
                     self.judge(now, Err((Oracle::Stopped, format!("replica {id} stops: {why}"))));
                 }
             }
@@ -259,7 +272,7 @@ impl World {
     fn let_go(&mut self, id: ReplicaId, began: Time, leaving: &mut crate::exit::Leaving) {
         let Some(seat) = self.seat_mut(id) else { return };
         for (index, client) in leaving.proven.drain(..) {
-            seat.speakers.attach(index, client);
+            seat.attach(index, client);
         }
         let synced = seat.shared.watch(|watch| std::mem::take(&mut watch.synced));
         if !synced.is_empty() {
@@ -281,9 +294,10 @@ impl World {
                 Source::Client(conn) => format!("c{}: {reason}", conn.0),
             });
         }
-        self.depart(id, began, leaving, &synced);
-        let now = self.now;
-        for (height, block) in leaving.decided.drain(..) {
+        self.judge_blame(id, leaving);
+        self.depart(id, Voice::First, began, leaving, &synced);
+        let (now, is_honest) = (self.now, self.is_honest(id));
+        for (height, block) in leaving.decided.drain(..).filter(|_| is_honest) {
             let verdict = self.order.decided(id, height, block);
             self.judge(now, verdict);
         }
@@ -297,7 +311,7 @@ impl World {
 
     /// The oracles look at what a replica has executed since it was at `before`; `None`: since it was opened.
     fn judge_executed(&mut self, id: ReplicaId, before: Option<Height>) {
-        let now = self.now;
+        let (now, is_honest) = (self.now, self.is_honest(id));
         let Self { seats, order, history, trace, .. } = self;
         let Some(seat) = seats.get_mut(id.index()) else { return };
         let Some(running) = &mut seat.running else { return };
@@ -308,7 +322,11 @@ impl World {
         }
         running.executed = height;
         let began_at = before.unwrap_or_else(|| height.min(order.height()));
-        let verdict = order.executed(history, id, began_at, height, &journal);
+        let verdict = if is_honest {
+            order.executed(history, id, began_at, height, &journal)
+        } else {
+            Ok(())
+        };
         trace.note(now, Who::Replica(id), "executes", &[&height.0.to_le_bytes()], || {
             format!("up to height {height}, {} operations", journal.len())
         });

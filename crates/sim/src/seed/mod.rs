@@ -2,20 +2,30 @@
 //!
 //! The smallest committee that tolerates one fault (or as many replicas as asked for), four clients, at least 400
 //! operations; 40 s of virtual time with faults of at least four classes, among them a crash with a restart; then
-//! everything heals and at least 20 s follow in which the protocol has to do what it promises.
+//! everything heals and at least 20 s follow in which the protocol has to do what it promises. In half of the seeds
+//! f replicas are Byzantine, from the beginning to the end; faults may meet all the others as well, because safety
+//! has to survive that, and all of them run and reach each other after the heal.
 
+mod cast;
+mod faults;
+
+pub use cast::{Cast, Drawn};
+pub use faults::Class;
+
+use crate::byzantine::Byzantine;
 use crate::disk::Costs;
-use crate::front::{Change, Front, Places};
 use crate::history::History;
 use crate::oracles::{Failure, Oracle};
 use crate::settings::{BadSettings, Settings, Transport};
 use crate::weather::Weather;
-use crate::world::{Plan, Survives, World};
+use crate::world::{Plan, World};
 use crate::{Workload, ms, secs};
 use quorate_consensus::{Entry, Healed};
 use quorate_crypto::Scheme;
 use quorate_types::rng::Rng;
 use quorate_types::{Digest, ReplicaId, Time};
+use faults::Faults;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// When everything heals.
@@ -27,61 +37,11 @@ const SETTLE_NS: u64 = secs(20);
 /// How much more log is kept for laggards where votes are signed: nobody may fall behind what is kept, as long as
 /// there is no transfer of state.
 const SIGNED_LOG_FACTOR: u64 = 8;
-/// Faults last between these.
-const FAULT_NS: (u64, u64) = (ms(300), secs(7));
 /// Operations that each client has before and after the heal.
 const OPERATIONS_BEFORE: (u64, u64) = (92, 110);
 const OPERATIONS_AFTER: u32 = 12;
 /// Every so-manyth seed replays what its replicas go through: it costs such a run about a quarter more.
 const REPLAY_EVERY: u64 = 10;
-
-/// A class of faults.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Class {
-    /// Some connections become slow.
-    Slow,
-    /// Delays become so different that messages overtake each other.
-    Reorder,
-    /// Messages are lost.
-    Loss,
-    /// Messages arrive twice.
-    Duplication,
-    /// The replicas are cut in two.
-    Partition,
-    /// One replica is cut off from all others.
-    Isolation,
-    /// Messages pass in one direction only.
-    OneWay,
-    /// Connections fill up and deliver everything later.
-    Clog,
-    /// Clients are cut off from some replicas.
-    ClientCut,
-    /// A replica's machine loses power and comes back.
-    Crash,
-    /// A replica's machine loses power in the middle of a turn and comes back.
-    CrashInTurn,
-    /// All machines lose power at once and come back.
-    CrashOfAll,
-}
-
-impl Class {
-    /// Those that are drawn from; a crash comes in every run.
-    const ALL: [Self; 12] = [
-        Self::Slow,
-        Self::Reorder,
-        Self::Loss,
-        Self::Duplication,
-        Self::Partition,
-        Self::Isolation,
-        Self::OneWay,
-        Self::Clog,
-        Self::ClientCut,
-        Self::Crash,
-        Self::CrashInTurn,
-        Self::CrashOfAll,
-    ];
-    const CRASHES: [Self; 3] = [Self::Crash, Self::CrashInTurn, Self::CrashOfAll];
-}
 
 /// What a run came to.
 #[derive(Clone, PartialEq, Debug)]
@@ -100,6 +60,10 @@ pub struct Report {
     pub heights: u64,
     /// Classes of faults, in their order.
     pub classes: Vec<Class>,
+    /// How many faults of each class there were.
+    pub faults: BTreeMap<Class, u32>,
+    /// Who was Byzantine, and how.
+    pub byzantine: BTreeMap<ReplicaId, Byzantine>,
     /// From the heal to the first height that was executed after it.
     pub recovered_ns: u64,
     /// Promises that were looked for on disks.
@@ -129,10 +93,27 @@ impl fmt::Display for Report {
     }
 }
 
+impl Report {
+    /// What the run had to bear, for people: Byzantine hosts, and faults by class.
+    #[must_use]
+    pub fn facts(&self) -> String {
+        let hosts: Vec<String> = self.byzantine.iter().map(|(id, kind)| format!("r{id} {kind}")).collect();
+        let hosts = if hosts.is_empty() { "nobody".to_owned() } else { hosts.join(", ") };
+        let faults: Vec<String> =
+            self.faults.iter().map(|(class, count)| format!("{count} {class}")).collect();
+        format!(
+            "Byzantine: {hosts}; faults: {}; {} virtual s; recovered {} ms after the heal",
+            faults.join(", "),
+            self.virtual_ns / 1_000_000_000,
+            self.recovered_ns / 1_000_000
+        )
+    }
+}
+
 /// One standard run, ready to begin.
 pub struct Standard {
     world: World,
-    classes: Vec<Class>,
+    faults: BTreeMap<Class, u32>,
     workload: Workload,
     outage_ns: u64,
 }
@@ -143,11 +124,20 @@ impl Standard {
     /// # Errors
     /// When so many replicas do not suit the protocol.
     pub fn new(entry: &Entry, n: Option<usize>, seed: u64) -> Result<Self, BadSettings> {
+        Self::with(entry, n, Cast::Drawn, seed)
+    }
+
+    /// The run of a seed, with other Byzantine hosts than those that it draws.
+    ///
+    /// # Errors
+    /// When so many replicas do not suit the protocol.
+    pub fn with(entry: &Entry, n: Option<usize>, cast: Cast, seed: u64) -> Result<Self, BadSettings> {
         let mut rng = Rng::new(seed ^ 0x5eed_5eed_5eed_5eed);
         let mut settings = draw_settings(entry, seed, &mut rng);
         if let Some(n) = n {
             settings = settings.with_n(n);
         }
+        settings.byzantine = cast.draw(seed, settings.n, settings.f);
         let mut world = World::new(settings)?;
         let operations = rng.between(OPERATIONS_BEFORE.0, OPERATIONS_BEFORE.1);
         let together_max = rng.between(1, 10);
@@ -168,8 +158,9 @@ impl Standard {
             next: 1,
             first: Time(HEAL_NS),
         };
-        let classes = faults.plan(&mut world);
-        Ok(Self { outage_ns: HEAL_NS.saturating_sub(faults.first.0), world, classes, workload })
+        let planned = faults.plan(&mut world);
+        let began = if world.settings().byzantine.is_empty() { faults.first } else { Time::ZERO };
+        Ok(Self { outage_ns: HEAL_NS.saturating_sub(began.0), world, faults: planned, workload })
     }
 
     /// The world, for who wants to read along.
@@ -192,7 +183,9 @@ impl Standard {
             failed_requests: world.failed_ops(),
             virtual_ns: world.now().0,
             heights: world.height().0,
-            classes: self.classes,
+            classes: self.faults.keys().copied().collect(),
+            faults: self.faults,
+            byzantine: world.settings().byzantine.clone(),
             recovered_ns,
             promises: world.promises(),
             transitions,
@@ -216,10 +209,10 @@ impl Standard {
             .run_while("something was executed after the heal", bound.0, |world| world.height() == height)?;
         *recovered_ns = world.now().since(Time(HEAL_NS));
         world.run_while("all clients have their answers", END_NS, |world| !world.all_done())?;
-        world.run_while("all replicas are at the same height", SETTLE_NS, |world| !is_level(world))?;
+        world.run_while("all honest replicas are at the same height", SETTLE_NS, |world| !world.is_level())?;
         world.run_until(Time(END_NS))?;
         world.read_back(secs(10))?;
-        world.run_while("all replicas have executed the reads", SETTLE_NS, |world| !is_level(world))?;
+        world.run_while("all honest replicas have executed the reads", SETTLE_NS, |world| !world.is_level())?;
         world.check_settled()
     }
 
@@ -232,11 +225,6 @@ impl Standard {
             fetch_ns: secs(2),
         })
     }
-}
-
-fn is_level(world: &World) -> bool {
-    let height = world.height();
-    world.replicas().all(|id| world.executed(id) == height)
 }
 
 /// Settings that differ from seed to seed.
@@ -263,131 +251,6 @@ fn draw_settings(entry: &Entry, seed: u64, rng: &mut Rng) -> Settings {
     settings
 }
 
-/// Draws faults and plans them.
-struct Faults {
-    n: usize,
-    clients: usize,
-    rng: Rng,
-    next: u64,
-    first: Time,
-}
-
-impl Faults {
-    fn plan(&mut self, world: &mut World) -> Vec<Class> {
-        let mut pool = Class::ALL;
-        self.rng.shuffle(&mut pool);
-        let distinct = usize::try_from(self.rng.between(4, 7)).unwrap_or(4);
-        let mut classes: Vec<Class> = pool.into_iter().take(distinct).collect();
-        if !classes.iter().any(|class| Class::CRASHES.contains(class)) {
-            classes.pop();
-            classes.extend(self.rng.pick(&Class::CRASHES));
-        }
-        let again = self.rng.between(1, 5);
-        for _ in 0..again {
-            let more = self.rng.pick(&classes).copied();
-            classes.extend(more);
-        }
-        for class in &classes {
-            self.one(world, *class);
-        }
-        classes.sort_unstable();
-        classes.dedup();
-        classes
-    }
-
-    fn one(&mut self, world: &mut World, class: Class) {
-        let span = self.rng.between(FAULT_NS.0, FAULT_NS.1);
-        let from = Time(self.rng.between(secs(1), HEAL_NS.saturating_sub(span)));
-        let to = from.plus(span);
-        self.first = self.first.min(from);
-        match class {
-            Class::Crash => self.crash(world, from, to),
-            Class::CrashInTurn => self.crash_in_turn(world, from, to),
-            Class::CrashOfAll => self.crash_of_all(world, from),
-            weather => {
-                let front = self.front(weather, to);
-                let number = self.next;
-                self.next = number.saturating_add(1);
-                world.plan(from, Plan::Begin(number, front));
-                world.plan(to, Plan::End(number));
-            }
-        }
-    }
-
-    fn replica(&mut self) -> ReplicaId {
-        ReplicaId(u16::try_from(self.rng.index(self.n)).unwrap_or(0))
-    }
-
-    fn survives(&mut self) -> Survives {
-        match self.rng.below(3) {
-            0 => Survives::Nothing,
-            1 => Survives::Some,
-            _ => Survives::Everything,
-        }
-    }
-
-    fn crash(&mut self, world: &mut World, from: Time, to: Time) {
-        let (id, survives) = (self.replica(), self.survives());
-        world.plan(from, Plan::Crash(id, survives));
-        world.plan(to, Plan::Start(id));
-    }
-
-    fn crash_in_turn(&mut self, world: &mut World, from: Time, to: Time) {
-        let (id, survives, steps) = (self.replica(), self.survives(), self.rng.between(1, 60));
-        world.plan(from, Plan::CrashAtStep(id, steps, survives));
-        // The first start may come before the fuse has burnt down, or while opening burns it down.
-        for start in [to, to.plus(secs(1)), to.plus(secs(3))] {
-            world.plan(start, Plan::Start(id));
-        }
-    }
-
-    fn crash_of_all(&mut self, world: &mut World, from: Time) {
-        for id in world.replicas() {
-            let survives = self.survives();
-            // All at one moment, or all within a blink.
-            let at = from.plus(if self.rng.chance(500_000) { 0 } else { self.rng.below(ms(5)) });
-            world.plan(at, Plan::Crash(id, survives));
-            world.plan(at.plus(self.rng.between(ms(100), secs(3))), Plan::Start(id));
-        }
-    }
-
-    /// Some replicas, not none and not all.
-    fn some(&mut self) -> Places {
-        let mut ids: Vec<usize> = (0..self.n).collect();
-        self.rng.shuffle(&mut ids);
-        let count = self.rng.between(1, u64::try_from(self.n.saturating_sub(1)).unwrap_or(1));
-        Places::of(ids.into_iter().take(usize::try_from(count).unwrap_or(1)))
-    }
-
-    fn front(&mut self, class: Class, until: Time) -> Front {
-        let replicas = Places::of(0..self.n);
-        let one = Places::one(self.rng.index(self.n));
-        let some = self.some();
-        let (from, to, both_ways) = match class {
-            Class::Partition => (some, Places(replicas.0 & some.others().0), true),
-            Class::Isolation => (one, one.others(), true),
-            Class::OneWay => (one, Places(replicas.0 & one.others().0), false),
-            Class::ClientCut => (Places::of(self.n..self.n.saturating_add(self.clients)), some, true),
-            _ if self.rng.chance(500_000) => (one, Places::ALL, true),
-            _ => (Places::ALL, Places::ALL, false),
-        };
-        let change = match class {
-            Class::Slow => Change::Slow {
-                delay_ns: self.rng.between(ms(5), ms(300)),
-                jitter_ns: self.rng.between(ms(1), ms(100)),
-            },
-            Class::Reorder => Change::Slow { delay_ns: 0, jitter_ns: self.rng.between(ms(10), ms(200)) },
-            Class::Loss => Change::Lossy(u32::try_from(self.rng.between(10_000, 350_000)).unwrap_or(0)),
-            Class::Duplication => {
-                Change::Twice(u32::try_from(self.rng.between(50_000, 500_000)).unwrap_or(0))
-            }
-            Class::Clog => Change::Clogged(until),
-            _ => Change::Cut,
-        };
-        Front { from, to, both_ways, change }
-    }
-}
-
 /// Runs a seed.
 ///
 /// # Errors
@@ -399,8 +262,15 @@ pub fn run(entry: &Entry, n: Option<usize>, seed: u64) -> Result<Report, BadSett
 /// A failure that says how to see it again.
 #[must_use]
 pub fn again(protocol: &str, n: Option<usize>, seed: u64) -> String {
+    again_with(protocol, n, Cast::Drawn, seed)
+}
+
+/// As [`again`], where other Byzantine hosts were asked for than the seed draws.
+#[must_use]
+pub fn again_with(protocol: &str, n: Option<usize>, cast: Cast, seed: u64) -> String {
     let n = n.map(|n| format!(" --n {n}")).unwrap_or_default();
-    format!("cargo run --release -- sim --protocol {protocol}{n} --seed {seed}")
+    let cast = if cast == Cast::Drawn { String::new() } else { format!(" --byzantine {cast}") };
+    format!("cargo run --release -- sim --protocol {protocol}{n}{cast} --seed {seed}")
 }
 
 /// Whether a failure is about what a protocol promises only after a heal.

@@ -1,0 +1,167 @@
+//! Byzantine hosts: with f of them everything holds that was promised, whatever else happens; with more it does not,
+//! and the oracles say so.
+
+#![allow(clippy::disallowed_methods, reason = "worlds run side by side, each on one thread")]
+
+use crate::support::{begin, go, incr, pbft, r, wait_for, world};
+use quorate_sim::seed::{self, Cast, Report, Standard};
+use quorate_sim::{Byzantine, Bytes, Failure, Oracle, World, secs};
+use quorate_types::ReplicaId;
+use quorate_types::wire::frame;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+/// Runs seeds until one of them makes `stop` true, on all cores.
+fn run_until(seeds: u64, run: impl Fn(u64) -> Report + Sync, stop: impl Fn(&Report) -> bool + Sync) -> Vec<Report> {
+    let next = AtomicU64::new(0);
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let work = || {
+        let mut reports = Vec::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds {
+                return reports;
+            }
+            let report = run(seed);
+            if stop(&report) {
+                next.store(seeds, Ordering::Relaxed);
+            }
+            reports.push(report);
+        }
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    })
+}
+
+fn with(n: Option<usize>, cast: Cast) -> impl Fn(u64) -> Report + Sync {
+    move |seed| Standard::with(pbft(), n, cast, seed).unwrap().run()
+}
+
+/// Standard seeds with f of each host: safety, liveness after the heal, and nobody accused.
+#[test]
+fn seeds_with_f_of_each_host() {
+    for (n, seeds) in [(None, 40), (Some(7), 4)] {
+        for kind in Byzantine::ALL {
+            let cast = Cast::All(kind);
+            let reports = run_until(seeds, with(n, cast), |_| false);
+            let failed: Vec<String> = reports
+                .iter()
+                .filter(|report| report.failure.is_some())
+                .map(|report| format!("{report}\n    again: {}", seed::again_with("pbft", n, cast, report.seed)))
+                .collect();
+            assert!(failed.is_empty(), "{} of {seeds} failed:\n{}", failed.len(), failed.join("\n"));
+            for report in reports {
+                assert_eq!(report.byzantine.len(), n.map_or(1, |n| (n - 1) / 3));
+                assert!(report.byzantine.values().all(|host| *host == kind));
+                assert!(report.requests >= 400 && report.virtual_ns >= secs(60), "{report}");
+                assert!(report.facts().contains(kind.name()), "{}", report.facts());
+            }
+        }
+    }
+}
+
+/// The same seed is the same run, whoever is in it.
+#[test]
+fn a_seed_decides_what_byzantine_hosts_do() {
+    for (seed, kind) in Byzantine::ALL.into_iter().enumerate() {
+        let run = |seed| with(None, Cast::All(kind))(seed);
+        let seed = 10 + seed as u64;
+        assert_eq!(run(seed), run(seed), "{kind}");
+        assert_ne!(run(seed).trace_hash, with(None, Cast::Nobody)(seed).trace_hash);
+    }
+}
+
+/// Seeds until one of these oracles fires.
+fn seeds_until(cast: Cast, oracles: &[Oracle], seeds: u64) -> Report {
+    let fires = |report: &Report| report.failure.as_ref().is_some_and(|failure| oracles.contains(&failure.oracle));
+    let reports = run_until(seeds, with(None, cast), fires);
+    let all = format!("{:?}", reports.iter().filter_map(|report| report.failure.as_ref()).collect::<Vec<_>>());
+    reports.into_iter().find(fires).unwrap_or_else(|| panic!("{cast}: none of {oracles:?} in {seeds} seeds: {all}"))
+}
+
+/// What honest replicas notice of a fork, and what the oracles do.
+const FORK: [Oracle; 4] = [Oracle::Agreement, Oracle::Stopped, Oracle::Results, Oracle::Durability];
+
+#[test]
+fn agreement_notices_f_plus_one_twins() {
+    seeds_until(Cast::Many(Byzantine::Twin, 2), &FORK, 200);
+}
+
+#[test]
+fn agreement_notices_f_plus_one_rollbacks() {
+    seeds_until(Cast::Many(Byzantine::Rollback, 2), &FORK, 2_000);
+}
+
+#[test]
+fn liveness_notices_f_plus_one_that_withhold() {
+    for kind in [Byzantine::Mute, Byzantine::Favourites] {
+        seeds_until(Cast::Many(kind, 2), &[Oracle::Liveness], 40);
+    }
+}
+
+/// A Byzantine replica that the oracles take for honest.
+fn trusted(kind: Byzantine, seed: u64) -> Report {
+    let mut standard = Standard::with(pbft(), None, Cast::All(kind), seed).unwrap();
+    let world = standard.world();
+    let id = world.replicas().find(|id| !world.is_honest(*id)).unwrap();
+    world.sabotage_trust(id);
+    standard.run()
+}
+
+/// What `trusted` came to, in a few seeds.
+fn found(kind: Byzantine, oracle: Oracle, seeds: u64) {
+    let fires = |report: &Report| report.failure.as_ref().is_some_and(|failure| failure.oracle == oracle);
+    let reports = run_until(seeds, |seed| trusted(kind, seed), fires);
+    let failures: Vec<&Failure> = reports.iter().filter_map(|report| report.failure.as_ref()).collect();
+    assert!(reports.iter().any(fires), "{kind} as honest: no {oracle} in {seeds} seeds: {failures:?}");
+}
+
+#[test]
+fn same_slot_notices_a_rollback_that_is_taken_for_honest() {
+    found(Byzantine::Rollback, Oracle::SameSlot, 60);
+}
+
+#[test]
+fn same_slot_notices_a_twin_that_is_taken_for_honest() {
+    found(Byzantine::Twin, Oracle::SameSlot, 20);
+}
+
+#[test]
+fn accusation_notices_an_honest_replica_that_is_held_for_a_liar() {
+    let mut world = world(380, |_| {});
+    begin(&mut world);
+    world.take_over(r(3));
+    world.sabotage_trust(r(3));
+    world.say_frame(r(3), quorate_consensus::To::One(r(1)), frame::PROTOCOL, Bytes::from_static(b"\xffnonsense"));
+    let result = world.run_for(secs(1));
+    assert_eq!(result.err().map(|failure| failure.oracle), Some(Oracle::Accusation));
+}
+
+/// A world with one Byzantine replica from the beginning.
+fn one(seed: u64, id: ReplicaId, kind: Byzantine) -> World {
+    let mut world = world(seed, |settings| {
+        settings.byzantine.insert(id, kind);
+    });
+    begin(&mut world);
+    world
+}
+
+/// Without any fault of network or power: as leader and as backup, each host lets the others work.
+#[test]
+fn each_host_in_good_weather() {
+    for kind in Byzantine::ALL {
+        for id in [r(0), r(2)] {
+            let mut world = one(390 + u64::from(id.0), id, kind);
+            for _ in 0..40 {
+                let ids = world.submit(0, &[incr("n")]);
+                wait_for(&mut world, &ids, secs(20));
+            }
+            go(world.run_while("the honest are level", secs(20), |world| !world.is_level()), &world);
+            go(world.check_settled(), &world);
+            assert_eq!(world.honest().count(), 3);
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! Replicas that say what a test writes for them: each lie in its worst moment. Safety holds, nobody honest is taken
+//! for a liar (the oracles see to both), and the others go on within the bound of the specification.
+
+use crate::support::{begin, drop_frames, go, incr, put, r, wait_for, world};
+use quorate_consensus::{CheckpointProof, Message as _, Signed, To};
+use quorate_protocols::pbft::{
+    COMMIT, Entry, Evidence, NewView, PRE_PREPARE, PREPARE, PbftMessage, VIEW_CHANGE, ViewChange, Vote,
+};
+use quorate_sim::{Bytes, Heard, Settings, World, ms, secs};
+use quorate_types::bundle::bundle_digest;
+use quorate_types::codec::Wire as _;
+use quorate_types::wire::{FromClient, frame};
+use quorate_types::{Block, BlockId, Digest, Height, Kind, Payload, ReplicaId, ReplicaSet, Signature, View};
+
+/// Treq + T0 of these worlds, two rounds of messages, and a client's retry.
+const VIEW_CHANGE_NS: u64 = ms(160) + ms(160) + secs(1);
+
+/// A world at rest with one puppet in it. No checkpoint comes while a test runs.
+fn with_puppet(seed: u64, puppet: ReplicaId, change: impl FnOnce(&mut Settings)) -> World {
+    let mut world = world(seed, |settings| {
+        settings.checkpoint_every = 64;
+        settings.window = 128;
+        change(settings);
+    });
+    begin(&mut world);
+    level(&mut world);
+    world.take_over(puppet);
+    world
+}
+
+/// Runs until the honest replicas are at one height, whatever puppets do.
+fn level(world: &mut World) {
+    let done = |world: &World| world.all_done() && world.is_level();
+    go(world.run_while("the honest are at one height", secs(30), |world| !done(world)), world);
+}
+
+/// Everything that a run has to end with.
+fn settle(world: &mut World) {
+    level(world);
+    go(world.read_back(secs(10)), world);
+    level(world);
+    let settled = world.check_settled();
+    go(settled, world);
+}
+
+fn some(ids: &[u16]) -> To {
+    To::Some(ids.iter().map(|id| r(*id)).collect::<ReplicaSet>())
+}
+
+fn view(world: &World, id: u16) -> View {
+    world.status(r(id)).unwrap().view
+}
+
+fn refused(world: &World, reason: &str) -> u64 {
+    world.rejected().get(reason).copied().unwrap_or_default()
+}
+
+/// Runs until a client's bundle has reached a puppet, and hands its bytes on to all replicas. The payload of it.
+fn spread_bundle(world: &mut World, puppet: ReplicaId) -> Payload {
+    for _ in 0..100 {
+        go(world.run_for(ms(1)), world);
+        for heard in world.heard(puppet) {
+            let Heard::Client(_, message) = heard else { continue };
+            let Ok(FromClient::Bundle { content, .. }) = FromClient::from_bytes(&message) else { continue };
+            let payload = Payload { bundles: vec![bundle_digest(&content)] };
+            world.say_frame(puppet, To::All, frame::BUNDLE, message.slice(1..));
+            world.say_frame(puppet, To::All, frame::PAYLOAD, payload.to_bytes().into());
+            return payload;
+        }
+    }
+    panic!("no client has asked the puppet");
+}
+
+fn block(height: Height, view: View, proposer: ReplicaId, payload: &Payload, time_ns: u64) -> Block {
+    Block { parent: BlockId::ZERO, height, view, proposer, time_ns, payload: payload.id(), extra: Digest::ZERO }
+}
+
+fn pre_prepare(block: &Block) -> PbftMessage {
+    PbftMessage::PrePrepare { view: block.view, block: block.clone() }
+}
+
+/// Scenario 4: the leader proposes two blocks for one height, and stands by both of them with COMMITs of its own.
+#[test]
+fn s04_an_equivocating_leader_with_two_faces() {
+    for (seed, one, other) in [(300, [1].as_slice(), [2, 3].as_slice()), (301, &[1, 2], &[2, 3]), (302, &[3], &[1])] {
+        let mut world = with_puppet(seed, r(0), |_| {});
+        let height = world.height().next();
+        let ids = world.submit(0, &[incr("n"), incr("n")]);
+        let payload = spread_bundle(&mut world, r(0));
+        for (group, time_ns) in [(one, 1), (other, 2)] {
+            let block = block(height, View(0), r(0), &payload, time_ns);
+            let commit = PbftMessage::Commit(Vote { view: View(0), height, block: block.id() });
+            world.say(r(0), some(group), &pre_prepare(&block));
+            world.say(r(0), some(group), &commit);
+        }
+        wait_for(&mut world, &ids, 2 * VIEW_CHANGE_NS);
+        settle(&mut world);
+    }
+}
+
+fn own_view_change(world: &World, by: ReplicaId, change: ViewChange) -> Signed<ViewChange> {
+    let signature = world.sign(by, &change.statement());
+    Signed { body: change, by, signature }
+}
+
+/// Scenario 6: a VIEW-CHANGE that claims to have prepared, in the highest view, a block that nobody has seen. The new
+/// leader hears it first, waits for one more honest one, and the block is never chosen.
+#[test]
+fn s06_an_invented_entry_chooses_nothing() {
+    for (seed, with_q, heights) in [(310, true, 1..=1), (311, false, 1..=3), (312, true, 1..=128)] {
+        let mut world = with_puppet(seed, r(0), |_| {});
+        let base = Height(0);
+        let entries: Vec<Entry> = (heights.start() + 0..=*heights.end())
+            .map(|height| Entry {
+                height: base.plus(height),
+                block: BlockId(Digest([u8::try_from(height).unwrap(); 32])),
+                view: View(0),
+            })
+            .collect();
+        let change = ViewChange {
+            view: View(1),
+            proof: CheckpointProof::genesis(),
+            prepared: entries.clone(),
+            pre_prepared: if with_q { entries } else { Vec::new() },
+            certified: Vec::new(),
+        };
+        world.say(r(0), To::All, &PbftMessage::ViewChange(Box::new(change)));
+        let ids = world.submit(0, &[incr("n"), incr("n")]);
+        wait_for(&mut world, &ids, 2 * VIEW_CHANGE_NS);
+        assert_eq!(view(&world, 2), View(1), "the first view change was enough");
+        settle(&mut world);
+    }
+}
+
+/// The view changes for a view that have reached a puppet, each once, by sender; run until there are three.
+fn collect_changes(world: &mut World, puppet: ReplicaId, to: View) -> Vec<Signed<ViewChange>> {
+    let mut changes: Vec<Signed<ViewChange>> = Vec::new();
+    for _ in 0..2_000 {
+        go(world.run_for(ms(1)), world);
+        for heard in world.heard(puppet) {
+            let Heard::Frame { from, body, content, .. } = heard else { continue };
+            if content.kind != VIEW_CHANGE || content.view != to || changes.iter().any(|c| c.by == from) {
+                continue;
+            }
+            let (message, signature) = body.split_last_chunk::<64>().unwrap();
+            let Ok(PbftMessage::ViewChange(change)) = PbftMessage::decode(message) else { panic!("not one") };
+            changes.push(Signed { body: *change, by: from, signature: Signature(*signature) });
+        }
+        if changes.len() == 3 {
+            changes.sort_by_key(|change| change.by);
+            return changes;
+        }
+    }
+    panic!("only {} view changes have come", changes.len());
+}
+
+/// What is wrong with a NEW-VIEW.
+#[derive(Clone, Copy, Debug)]
+enum Wrong {
+    Picks,
+    TooFew,
+    Twice,
+    OtherView,
+    Forged,
+    Invented,
+}
+
+fn new_view(world: &World, wrong: Wrong, mut changes: Vec<Signed<ViewChange>>, height: Height) -> NewView {
+    let mut picks = Vec::new();
+    match wrong {
+        Wrong::Picks => picks = vec![(height, BlockId(Digest([7; 32])))],
+        Wrong::TooFew => changes.truncate(2),
+        Wrong::Twice => {
+            let copy = changes[0].clone();
+            changes[1] = copy;
+        }
+        Wrong::OtherView => {
+            let change = ViewChange { view: View(5), ..changes[0].body.clone() };
+            changes[0] = own_view_change(world, r(1), change);
+            changes.sort_by_key(|change| change.by);
+        }
+        Wrong::Forged => {
+            // In the name of another, under the puppet's own key.
+            let change = ViewChange { prepared: Vec::new(), ..changes[2].body.clone() };
+            let forged = own_view_change(world, r(1), change);
+            changes[2] = Signed { by: changes[2].by, ..forged };
+        }
+        Wrong::Invented => {
+            // Its own view change stands in the place of one that has prepared something.
+            let change = ViewChange { prepared: Vec::new(), pre_prepared: Vec::new(), ..changes[0].body.clone() };
+            changes.push(own_view_change(world, r(1), change));
+            changes.sort_by_key(|change| change.by);
+            picks = vec![(height, BlockId(Digest([8; 32])))];
+        }
+    }
+    NewView { view: View(1), changes, picks }
+}
+
+/// Scenario 8: the leader of the next view says NEW-VIEW, and it does not follow from what it shows. It is refused,
+/// and the view after it begins.
+#[test]
+fn s08_a_new_view_that_does_not_follow() {
+    let cases = [
+        (Wrong::Picks, "another selection"),
+        (Wrong::TooFew, "too few view changes"),
+        (Wrong::Twice, "too few view changes"),
+        (Wrong::OtherView, "view change for another view"),
+        (Wrong::Forged, "bad signature"),
+        (Wrong::Invented, "another selection"),
+    ];
+    for (seed, (wrong, reason)) in cases.into_iter().enumerate() {
+        let mut world = with_puppet(320 + seed as u64, r(1), |_| {});
+        let height = world.height().next();
+        // The leader is honest and has no luck: what it proposes is lost until it is replaced.
+        drop_frames(&mut world, |frame| frame.from == r(0) && frame.content.kind == PRE_PREPARE);
+        let ids = world.submit(0, &[incr("n"), incr("n")]);
+        let changes = collect_changes(&mut world, r(1), View(1));
+        world.unhook();
+        let new = new_view(&world, wrong, changes, height);
+        world.say(r(1), To::All, &PbftMessage::NewView(Box::new(new)));
+        wait_for(&mut world, &ids, 2 * VIEW_CHANGE_NS);
+        assert!(refused(&world, reason) >= 3, "{wrong:?}: {:?}", world.rejected());
+        assert_eq!(view(&world, 3), View(2), "{wrong:?}");
+        settle(&mut world);
+    }
+}
+
+/// A leader that leaves heights out: what it proposed above them keeps its block, and the next view fills the holes
+/// with nothing. What lies outside of the window is refused.
+#[test]
+fn a_leader_that_skips_heights_is_replaced() {
+    for (seed, skip) in [(330, 1), (331, 5), (332, 40), (333, 1_000)] {
+        let mut world = with_puppet(seed, r(0), |_| {});
+        let height = world.height().plus(1 + skip);
+        let ids = world.submit(0, &[incr("n"), incr("n")]);
+        let payload = spread_bundle(&mut world, r(0));
+        let block = block(height, View(0), r(0), &payload, 1);
+        world.say(r(0), To::All, &pre_prepare(&block));
+        wait_for(&mut world, &ids, 2 * VIEW_CHANGE_NS);
+        if skip < 128 {
+            assert!(world.height() >= height, "{}: the block stays where it was prepared", world.height());
+        } else {
+            assert!(refused(&world, "height above the window") >= 3, "{:?}", world.rejected());
+        }
+        settle(&mut world);
+    }
+}
+
+/// Words of others count for nothing in another's mouth, and own words count once.
+#[test]
+fn votes_in_the_name_of_others_count_for_nothing() {
+    for (seed, kind) in [(340, PREPARE), (341, COMMIT)] {
+        let mut world = with_puppet(seed, r(3), |_| {});
+        let height = world.height().next();
+        // Replica 1 hears of no other replica's votes or decisions.
+        let deaf_to = [PREPARE, COMMIT, Kind::new("host.decided")];
+        drop_frames(&mut world, move |frame| {
+            frame.to == r(1) && frame.from != r(3) && deaf_to.contains(&frame.content.kind)
+        });
+        let ids = world.submit(0, &[incr("n")]);
+        let mut said = 0;
+        for _ in 0..600 {
+            go(world.run_for(ms(1)), &world);
+            for heard in world.heard(r(3)) {
+                let Heard::Frame { body, content, frame_type: frame::PROTOCOL, .. } = heard else { continue };
+                // What the others say, again and again, as if it were the puppet's.
+                if content.kind == PREPARE || content.kind == kind {
+                    said += 1;
+                    for _ in 0..5 {
+                        world.say_frame(r(3), To::All, frame::PROTOCOL, body.clone());
+                    }
+                }
+            }
+        }
+        assert!(said >= 2, "{said}");
+        assert_eq!(world.executed(r(1)), height.minus(1), "its own COMMIT and one more: no quorum");
+        wait_for(&mut world, &ids, secs(1));
+        world.unhook();
+        settle(&mut world);
+    }
+}
+
+/// Signed words of others cannot be made up: neither directly nor inside of evidence.
+#[test]
+fn view_changes_in_the_name_of_others_are_refused() {
+    let mut world = with_puppet(345, r(3), |_| {});
+    let change = ViewChange {
+        view: View(1),
+        proof: CheckpointProof::genesis(),
+        prepared: Vec::new(),
+        pre_prepared: Vec::new(),
+        certified: Vec::new(),
+    };
+    let forged = |by: u16| Signed { by: r(by), ..own_view_change(&world, r(3), change.clone()) };
+    let evidence = Evidence::ViewChanges(vec![forged(0), forged(1), forged(2)]);
+    let lies = [
+        world.seal(r(3), &PbftMessage::Entry { view: View(1), evidence }),
+        // Replica 2's own signature, on the puppet's link.
+        world.seal(r(2), &PbftMessage::ViewChange(Box::new(change))),
+    ];
+    for lie in lies {
+        let before = refused(&world, "bad signature");
+        world.say_frame(r(3), To::All, frame::PROTOCOL, lie);
+        go(world.run_for(ms(50)), &world);
+        assert_eq!(refused(&world, "bad signature"), before + 3);
+    }
+    let ids = world.submit(0, &[incr("n")]);
+    wait_for(&mut world, &ids, ms(200));
+    assert!((0..3).all(|id| view(&world, id) == View(0)));
+    settle(&mut world);
+}
+
+/// One replica that suspects, takes it back and suspects again, of every view, thousands of times: nothing comes of it.
+#[test]
+fn suspicions_of_one_replica_replace_nobody() {
+    let mut world = with_puppet(350, r(3), |_| {});
+    for round in 0..300u64 {
+        for on in [true, false, true] {
+            world.say(r(3), To::All, &PbftMessage::Suspect { view: View(0), on });
+            world.say(r(3), To::All, &PbftMessage::Suspect { view: View(round % 20), on });
+        }
+        go(world.run_for(ms(10)), &world);
+        if round % 10 == 0 {
+            let id = world.submit(usize::try_from(round % 4).unwrap(), &[put("k", round)])[0];
+            wait_for(&mut world, &[id], ms(200));
+        }
+    }
+    assert!((0..3).all(|id| view(&world, id) == View(0)));
+    settle(&mut world);
+}
+
+/// One replica that leaves for ever higher views: nobody follows, and nothing is kept of it but two messages.
+#[test]
+fn view_changes_of_one_replica_move_nobody() {
+    let mut world = with_puppet(355, r(2), |_| {});
+    for round in 1..400u64 {
+        let proof = CheckpointProof::genesis();
+        let view = if round % 2 == 0 { View(round) } else { View(u64::MAX - round) };
+        let change = ViewChange { view, proof, prepared: Vec::new(), pre_prepared: Vec::new(), certified: Vec::new() };
+        world.say(r(2), To::All, &PbftMessage::ViewChange(Box::new(change)));
+        go(world.run_for(ms(5)), &world);
+    }
+    let ids = world.submit(0, &[incr("n")]);
+    wait_for(&mut world, &ids, ms(200));
+    assert!([0, 1, 3].iter().all(|id| view(&world, *id) == View(0)));
+    settle(&mut world);
+}
+
+/// Whatever bytes a replica sends: they are refused and counted, and the others go on.
+#[test]
+fn garbage_of_one_replica_is_refused() {
+    let mut world = with_puppet(360, r(1), |_| {});
+    let mut rng = quorate_types::rng::Rng::new(360);
+    for round in 0..400u64 {
+        let length = rng.index(300);
+        let mut body: Vec<u8> = (0..length).map(|_| rng.next_u64() as u8).collect();
+        if let Some(first) = body.first_mut().filter(|_| round % 2 == 0) {
+            *first %= 9; // The tag of a message that there is.
+        }
+        let types = [frame::PROTOCOL, frame::HOST, frame::BUNDLE, frame::PAYLOAD];
+        let frame_type = *rng.pick(&types).unwrap();
+        world.say_frame(r(1), To::All, frame_type, Bytes::from(body));
+        go(world.run_for(ms(1)), &world);
+    }
+    assert!(refused(&world, "malformed message") > 50, "{:?}", world.rejected());
+    let ids = world.submit(0, &[incr("n")]);
+    wait_for(&mut world, &ids, ms(200));
+    settle(&mut world);
+}
+
+/// What a puppet hears is what its seat would have heard: proposals, votes, clients.
+#[test]
+fn a_puppet_hears_everything_and_says_nothing() {
+    let mut world = with_puppet(365, r(3), |_| {});
+    let ids = world.submit(0, &[incr("n")]);
+    wait_for(&mut world, &ids, secs(1));
+    let heard = world.heard(r(3));
+    let has = |kind: Kind| {
+        heard.iter().any(|heard| matches!(heard, Heard::Frame { content, .. } if content.kind == kind))
+    };
+    assert!(has(PRE_PREPARE) && has(PREPARE) && has(COMMIT));
+    assert_eq!(world.executed(r(3)).next(), world.height(), "its replica heard nothing of it");
+    assert!(world.heard(r(3)).is_empty(), "each is heard once");
+    settle(&mut world);
+}

@@ -1,0 +1,321 @@
+//! Byzantine hosts: replicas that break the rules without a line of any protocol.
+//!
+//! Each is made of what ships, held wrongly: two replicas under one key, a replica whose words are withheld from
+//! some or all, a replica whose disk forgets. What one does changes from *mood* to mood; the seed decides when and
+//! how. A *puppet* ([`crate::World::take_over`]) says what a test writes for it instead.
+
+use crate::front::Places;
+use crate::seat::Arrival;
+use quorate_storage::MemDisk;
+use quorate_types::Kind;
+use quorate_types::rng::Rng;
+use std::fmt;
+use std::str::FromStr;
+
+/// A mood lasts at least so long …
+const MOOD_NS_MIN: u64 = 100_000_000;
+/// … and so much longer in the mean.
+const MOOD_NS_MEAN: u64 = 1_500_000_000;
+
+/// The kind of what a replica tells a client, as hosts tell kinds apart.
+pub(crate) const REPLY: Kind = Kind::new("reply");
+
+/// How a replica breaks the rules.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Byzantine {
+    /// Two replicas with one key and one id. Both hear everything; each speaks to a part of the others, or to all.
+    Twin,
+    /// Hears everything and says nothing, or nothing of some kinds of messages.
+    Mute,
+    /// Speaks to some and to nobody else.
+    Favourites,
+    /// Loses power and comes back with an older image of its disk: it has forgotten what it promised.
+    Rollback,
+}
+
+impl Byzantine {
+    /// All of them: documentation, command line and random runs draw from this list.
+    pub const ALL: [Self; 4] = [Self::Twin, Self::Mute, Self::Favourites, Self::Rollback];
+
+    /// As the command line and printed facts call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Twin => "twin",
+            Self::Mute => "mute",
+            Self::Favourites => "favourites",
+            Self::Rollback => "rollback",
+        }
+    }
+}
+
+impl fmt::Display for Byzantine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Byzantine {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
+            let known: Vec<&str> = Self::ALL.iter().map(|kind| kind.name()).collect();
+            format!("no Byzantine host is named {text:?}; there are {}", known.join(", "))
+        })
+    }
+}
+
+/// Which of the replicas at one seat speaks: there are two at that of a twin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Voice {
+    First,
+    Second,
+}
+
+/// What a replica is in the world.
+#[derive(Debug, Default)]
+pub(crate) enum Role {
+    /// It keeps the rules, and the oracles hold it to them.
+    #[default]
+    Honest,
+    /// It breaks them.
+    Byzantine(Box<Conduct>),
+    /// Its replica hears and says nothing any more; what reaches it waits here for a test.
+    Puppet(Vec<Arrival>),
+}
+
+impl Role {
+    /// Whether what wants to leave does.
+    pub(crate) fn lets(&self, voice: Voice, kind: Kind, to: usize) -> bool {
+        match self {
+            Self::Honest => true,
+            Self::Byzantine(conduct) => conduct.mood.lets(voice, kind, to),
+            Self::Puppet(_) => false,
+        }
+    }
+}
+
+/// How a Byzantine replica goes about it.
+#[derive(Debug)]
+pub(crate) struct Conduct {
+    kind: Byzantine,
+    rng: Rng,
+    mood: Mood,
+    /// What its disk was like once.
+    image: Option<MemDisk>,
+}
+
+/// What it does for a while.
+#[derive(Debug)]
+enum Mood {
+    /// What an honest replica would do.
+    Plain,
+    /// Each of two speaks to these; the second may read backwards what arrived together.
+    Divided { first: Places, second: Places, backwards: bool },
+    /// Says nothing.
+    Silent,
+    /// Says nothing of the kinds that the number picks.
+    Reserved(u64),
+    /// Speaks to these.
+    Partial(Places),
+}
+
+impl Mood {
+    fn lets(&self, voice: Voice, kind: Kind, to: usize) -> bool {
+        match self {
+            Self::Plain => true,
+            Self::Silent => false,
+            Self::Divided { first, second, .. } => match voice {
+                Voice::First => first.contains(to),
+                Voice::Second => second.contains(to),
+            },
+            Self::Reserved(number) => {
+                let (low, high) = kind.0.split_at(kind.0.len() / 2);
+                let half = |bytes: &[u8]| bytes.iter().fold(0u64, |sum, byte| (sum << 8) | u64::from(*byte));
+                Rng::new(number ^ half(low) ^ half(high).rotate_left(17)).chance(500_000)
+            }
+            Self::Partial(to_whom) => to_whom.contains(to),
+        }
+    }
+}
+
+/// What a Byzantine replica does with its disk.
+#[derive(Debug)]
+pub(crate) enum Deed {
+    /// Nothing.
+    Nothing,
+    /// Remembers what is on it.
+    Remember,
+    /// Loses power and finds this on it.
+    Forget(Box<MemDisk>),
+}
+
+impl Conduct {
+    pub(crate) fn new(kind: Byzantine, rng: Rng) -> Self {
+        Self { kind, rng, mood: Mood::Plain, image: None }
+    }
+
+    /// How long the present mood lasts, and how long an outage that belongs to it.
+    pub(crate) fn spans(&mut self) -> (u64, u64) {
+        let mood = MOOD_NS_MIN.saturating_add(self.rng.exponential_ns(MOOD_NS_MEAN));
+        (mood, self.rng.between(5_000_000, 800_000_000))
+    }
+
+    /// The present mood, for traces.
+    pub(crate) fn shown(&self) -> String {
+        let image = if self.image.is_some() { ", remembers" } else { "" };
+        format!("{}: {:?}{image}", self.kind, self.mood)
+    }
+
+    pub(crate) fn remember(&mut self, image: MemDisk) {
+        self.image = Some(image);
+    }
+
+    /// Another mood. `places`: how many there are.
+    pub(crate) fn change(&mut self, places: usize, blank: impl FnOnce() -> MemDisk) -> Deed {
+        match self.kind {
+            Byzantine::Twin => self.mood = self.divide(places),
+            Byzantine::Mute => {
+                self.mood = match self.rng.below(4) {
+                    0 => Mood::Plain,
+                    1 => Mood::Silent,
+                    _ => Mood::Reserved(self.rng.next_u64()),
+                };
+            }
+            Byzantine::Favourites => {
+                let served = (0..places).filter(|_| self.rng.chance(500_000));
+                self.mood = Mood::Partial(Places::of(served));
+            }
+            Byzantine::Rollback => return self.forget(blank),
+        }
+        Deed::Nothing
+    }
+
+    fn divide(&mut self, places: usize) -> Mood {
+        let (mut first, mut second) = (Places::default(), Places::default());
+        let is_open = self.rng.chance(200_000);
+        for place in 0..places {
+            let who = if is_open { 2 } else { self.rng.below(3) };
+            let place = Places::one(place);
+            if who != 1 {
+                first = Places(first.0 | place.0);
+            }
+            if who != 0 {
+                second = Places(second.0 | place.0);
+            }
+        }
+        Mood::Divided { first, second, backwards: self.rng.chance(500_000) }
+    }
+
+    fn forget(&mut self, blank: impl FnOnce() -> MemDisk) -> Deed {
+        match (self.image.take(), self.rng.below(8)) {
+            (_, 0) => Deed::Forget(Box::new(blank())),
+            (Some(image), 1..5) => Deed::Forget(Box::new(image)),
+            (Some(image), 5) => {
+                // It may come to this once more.
+                self.image = Some(image.clone());
+                Deed::Forget(Box::new(image))
+            }
+            (None, _) => Deed::Remember,
+            (kept, _) => {
+                self.image = kept;
+                Deed::Nothing
+            }
+        }
+    }
+
+    /// Whether the second of two reads backwards what arrived together.
+    pub(crate) fn reads_backwards(&self) -> bool {
+        matches!(self.mood, Mood::Divided { backwards: true, .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACES: usize = 9;
+
+    fn disk() -> MemDisk {
+        MemDisk::new(4_096, 512)
+    }
+
+    /// What moods of a host let through, over many of them.
+    fn moods(kind: Byzantine) -> Vec<Vec<bool>> {
+        let mut conduct = Conduct::new(kind, Rng::new(5));
+        let kinds = ["vote", "proposal", "bundle", "reply"].map(Kind::new);
+        let mut all = Vec::new();
+        for _ in 0..400 {
+            conduct.change(PLACES, disk);
+            let mut lets = Vec::new();
+            for voice in [Voice::First, Voice::Second] {
+                for kind in kinds {
+                    lets.extend((0..PLACES).map(|to| conduct.mood.lets(voice, kind, to)));
+                }
+            }
+            all.push(lets);
+        }
+        all
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_shown() {
+        for kind in Byzantine::ALL {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+        }
+        assert!("traitor".parse::<Byzantine>().unwrap_err().contains("twin, mute"));
+    }
+
+    #[test]
+    fn a_mute_host_withholds_kinds_from_everybody() {
+        let moods = moods(Byzantine::Mute);
+        for lets in &moods {
+            assert!(lets.chunks(PLACES).all(|places| places.iter().all(|let_| *let_ == places[0])));
+        }
+        let silent = moods.iter().filter(|lets| lets.iter().all(|let_| !let_)).count();
+        assert!((60..260).contains(&silent), "{silent}");
+    }
+
+    #[test]
+    fn favourites_hear_everything_and_others_nothing() {
+        let moods = moods(Byzantine::Favourites);
+        for lets in &moods {
+            assert!(lets.chunks(PLACES).all(|places| places == &lets[..PLACES]));
+        }
+        assert!(moods.iter().any(|lets| lets.contains(&true) && lets.contains(&false)));
+    }
+
+    #[test]
+    fn between_them_twins_speak_to_everybody() {
+        let moods = moods(Byzantine::Twin);
+        for lets in &moods {
+            let (first, second) = lets.split_at(lets.len() / 2);
+            assert!(first.iter().zip(second).all(|(first, second)| *first || *second));
+        }
+        let split = moods.iter().filter(|lets| lets.contains(&false)).count();
+        assert!(split > 250, "{split}");
+    }
+
+    #[test]
+    fn a_disk_is_remembered_before_it_comes_back() {
+        let mut conduct = Conduct::new(Byzantine::Rollback, Rng::new(6));
+        let (mut remembered, mut old, mut blank) = (0, 0, 0);
+        for _ in 0..800 {
+            let had = conduct.image.is_some();
+            match conduct.change(PLACES, || MemDisk::new(512, 512)) {
+                Deed::Nothing => assert!(had),
+                Deed::Remember => {
+                    assert!(!had);
+                    remembered += 1;
+                    conduct.remember(disk());
+                }
+                Deed::Forget(image) => {
+                    use quorate_storage::Disk as _;
+                    if image.segment_bytes() == 512 { blank += 1 } else { old += 1 }
+                }
+            }
+        }
+        assert!(remembered > 100 && old > 100 && blank > 50, "{remembered} {old} {blank}");
+    }
+}

@@ -1,0 +1,113 @@
+//! Who is Byzantine in a run.
+
+use crate::byzantine::Byzantine;
+use quorate_types::ReplicaId;
+use quorate_types::rng::Rng;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// Which Byzantine hosts a run has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Cast {
+    /// What the seed draws: in half of all seeds f replicas, each with a host of its own.
+    #[default]
+    Drawn,
+    /// Nobody.
+    Nobody,
+    /// In every seed f replicas, all of them with this host.
+    All(Byzantine),
+    /// In every seed this many replicas, all of them with this host: more than f break what is promised.
+    Many(Byzantine, usize),
+}
+
+/// Who is Byzantine, and how.
+pub type Drawn = BTreeMap<ReplicaId, Byzantine>;
+
+impl Cast {
+    /// Names that [`Cast::from_str`] takes.
+    #[must_use]
+    pub fn names() -> Vec<&'static str> {
+        ["drawn", "none"].into_iter().chain(Byzantine::ALL.iter().map(|kind| kind.name())).collect()
+    }
+
+    /// Who it is in the run of a seed.
+    pub(super) fn draw(self, seed: u64, n: usize, f: usize) -> Drawn {
+        // Apart from the faults: who asks for other hosts meets the same faults.
+        let mut rng = Rng::new(seed ^ 0xb12a_0717_e11e_0a75);
+        let is_half = rng.chance(500_000);
+        let count = match self {
+            Self::Drawn if is_half => f,
+            Self::Drawn | Self::Nobody => 0,
+            Self::All(_) => f,
+            Self::Many(_, count) => count,
+        };
+        let mut ids: Vec<u16> = (0..u16::try_from(n).unwrap_or(u16::MAX)).collect();
+        rng.shuffle(&mut ids);
+        let mut kind = || match self {
+            Self::All(kind) | Self::Many(kind, _) => kind,
+            Self::Drawn | Self::Nobody => rng.pick(&Byzantine::ALL).copied().unwrap_or(Byzantine::Twin),
+        };
+        ids.into_iter().take(count).map(|id| (ReplicaId(id), kind())).collect()
+    }
+}
+
+impl fmt::Display for Cast {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Drawn => f.write_str("drawn"),
+            Self::Nobody => f.write_str("none"),
+            Self::All(kind) => write!(f, "{kind}"),
+            Self::Many(kind, count) => write!(f, "{kind}:{count}"),
+        }
+    }
+}
+
+impl FromStr for Cast {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let unknown = || format!("expected one of {}, or a host and a number like twin:2", Self::names().join(", "));
+        match (text, text.split_once(':')) {
+            ("drawn", _) => Ok(Self::Drawn),
+            ("none", _) => Ok(Self::Nobody),
+            (_, Some((kind, count))) => {
+                let count = count.parse().map_err(|_| unknown())?;
+                Ok(Self::Many(kind.parse().map_err(|_| unknown())?, count))
+            }
+            (kind, None) => kind.parse().map(Self::All).map_err(|_| unknown()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_all_seeds_have_f_hosts_of_every_kind() {
+        for (n, f) in [(4, 1), (7, 2)] {
+            let (mut with, mut kinds) = (0, BTreeMap::new());
+            for seed in 0..1_000 {
+                let drawn = Cast::Drawn.draw(seed, n, f);
+                assert!(drawn.is_empty() || drawn.len() == f, "seed {seed}");
+                with += u32::from(!drawn.is_empty());
+                drawn.values().for_each(|kind| *kinds.entry(*kind).or_insert(0) += 1);
+            }
+            assert!((450..550).contains(&with), "{with}");
+            assert!(kinds.len() == 4 && kinds.values().all(|count| *count > 80), "{kinds:?}");
+        }
+    }
+
+    #[test]
+    fn casts_are_read_as_they_are_shown() {
+        for name in Cast::names() {
+            assert_eq!(name.parse::<Cast>().map(|cast| cast.to_string()), Ok(name.to_owned()));
+        }
+        let two = Cast::Many(Byzantine::Twin, 2);
+        assert_eq!("twin:2".parse(), Ok(two));
+        assert_eq!((two.to_string().as_str(), two.draw(9, 4, 1).len()), ("twin:2", 2));
+        assert!("twins".parse::<Cast>().unwrap_err().contains("favourites"));
+        assert!(Cast::Nobody.draw(3, 7, 2).is_empty());
+    }
+}

@@ -1,0 +1,50 @@
+//! What a test does to replicas to see that an oracle notices.
+
+use super::World;
+use crate::disk::Lie;
+use crate::history::OpId;
+use crate::witness::Perjury;
+use quorate_storage::MemDisk;
+use quorate_types::ReplicaId;
+
+impl World {
+    /// Sabotage: from its next start on, this replica's disk reports syncs that it does not do.
+    pub fn sabotage_syncs(&mut self, id: ReplicaId) {
+        if let Some(seat) = self.seat_mut(id) {
+            seat.lie = Lie::Sync;
+        }
+    }
+
+    /// Sabotage: puts an older image in the place of a stopped replica's disk.
+    pub fn sabotage_roll_back(&mut self, id: ReplicaId, image: MemDisk) {
+        if let Some(seat) = self.seat(id).filter(|seat| seat.running.is_none()) {
+            seat.shared.replace(image);
+        }
+    }
+
+    /// Sabotage: from its next start on, this replica applies an operation twice.
+    pub fn sabotage_twice(&mut self, id: ReplicaId, op: OpId) {
+        if let Some(seat) = self.seat_mut(id) {
+            seat.perjury = Perjury::Twice(op);
+        }
+    }
+
+    /// Sabotage: from its next start on, this replica says that it applied an operation, and does not.
+    pub fn sabotage_skip(&mut self, id: ReplicaId, op: OpId) {
+        if let Some(seat) = self.seat_mut(id) {
+            seat.perjury = Perjury::Skip(op);
+        }
+    }
+
+    /// Sabotage: from its next start on, this replica answers an operation with what was not asked.
+    pub fn sabotage_answer(&mut self, id: ReplicaId, op: OpId) {
+        if let Some(seat) = self.seat_mut(id) {
+            seat.perjury = Perjury::Answer(op);
+        }
+    }
+
+    /// Sabotage: from now on the oracles hold this replica for honest, whatever it does.
+    pub fn sabotage_trust(&mut self, id: ReplicaId) {
+        self.trusted.insert(id);
+    }
+}
