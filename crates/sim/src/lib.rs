@@ -20,6 +20,7 @@ mod exit;
 mod frame;
 mod front;
 mod history;
+pub mod linear;
 mod lookup;
 mod model;
 mod oracles;

@@ -97,6 +97,8 @@ pub struct Report {
     pub heights: u64,
     /// Classes of faults, in their order.
     pub classes: Vec<Class>,
+    /// Keys whose history was too hard to judge without asking replicas.
+    pub undecided: usize,
     /// From the heal to the first height that was executed after it.
     pub recovered_ns: u64,
     /// Promises that were looked for on disks.
@@ -187,6 +189,7 @@ impl Standard {
             failure: world.failure().cloned(),
             requests: u64::try_from(world.history().records().len()).unwrap_or(u64::MAX),
             failed_requests: world.failed_ops(),
+            undecided: world.undecided(),
             virtual_ns: world.now().0,
             heights: world.height().0,
             classes: self.classes,

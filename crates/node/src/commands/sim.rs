@@ -83,6 +83,7 @@ struct Summary {
     failures: u64,
     virtual_seconds: f64,
     requests: u64,
+    undecided: usize,
     seconds: f64,
     trace_hash: String,
 }
@@ -131,6 +132,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             summary.seconds,
             summary.trace_hash.get(..16).unwrap_or(&summary.trace_hash),
         ))?;
+    }
+    if total.undecided > 0 {
+        eprintln!("{} keys had histories too hard to judge without asking replicas", total.undecided);
     }
     match total.first_failure() {
         Some((seed, what)) => {
@@ -246,6 +250,7 @@ impl Progress {
 struct Total {
     seeds: u64,
     requests: u64,
+    undecided: usize,
     virtual_ns: u64,
     hashes: BTreeMap<u64, Digest>,
     failures: BTreeMap<u64, String>,
@@ -255,6 +260,7 @@ impl Total {
     fn add(&mut self, seed: u64, report: &Report) {
         self.seeds = self.seeds.saturating_add(1);
         self.requests = self.requests.saturating_add(report.requests);
+        self.undecided = self.undecided.saturating_add(report.undecided);
         self.virtual_ns = self.virtual_ns.saturating_add(report.virtual_ns);
         self.hashes.insert(seed, report.trace_hash);
         if report.failure.is_some() {
@@ -290,6 +296,7 @@ impl Total {
             failures: u64::try_from(self.failures.len()).unwrap_or(u64::MAX),
             virtual_seconds: Duration::from_nanos(self.virtual_ns).as_secs_f64(),
             requests: self.requests,
+            undecided: self.undecided,
             seconds: begun.elapsed().as_secs_f64(),
             trace_hash: hash.to_string(),
         }

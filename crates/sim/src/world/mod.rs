@@ -112,6 +112,8 @@ pub struct World {
     sent: BTreeMap<Kind, u64>,
     rejected: BTreeMap<&'static str, u64>,
     failed_ops: u64,
+    /// Keys that the last judgement of the history gave up.
+    undecided: usize,
     /// What somebody is made to do: no failure.
     tolerated: BTreeSet<Oracle>,
     fuses: Vec<Option<Survives>>,
@@ -172,6 +174,7 @@ impl World {
             sent: BTreeMap::new(),
             rejected: BTreeMap::new(),
             failed_ops: 0,
+            undecided: 0,
             tolerated: BTreeSet::new(),
             leaving: Leaving::default(),
             trouble: Vec::new(),
@@ -533,6 +536,12 @@ impl World {
         self.failed_ops
     }
 
+    /// Keys whose history was too hard to judge in [`Self::check_settled`].
+    #[must_use]
+    pub fn undecided(&self) -> usize {
+        self.undecided
+    }
+
     /// Different promises that left and were looked for on disks.
     #[must_use]
     pub fn promises(&self) -> u64 {
@@ -575,6 +584,7 @@ impl World {
             let what = format!("clients {waiting:?} still wait; {open} operations have no answer");
             self.judge(self.now, Err((Oracle::Liveness, what)));
         }
+        self.judge_history();
         match &self.failure {
             Some(failure) => Err(failure.clone()),
             None => Ok(()),
