@@ -29,13 +29,13 @@ impl Record {
     /// As a JSON object on one line.
     #[must_use]
     pub fn to_json_line(&self) -> String {
-        let (kind, arg, expect) = match &self.op {
-            Op::Put { value, .. } => ("put", Some(value.clone()), None),
-            Op::Get { .. } => ("get", None, None),
-            Op::Delete { .. } => ("del", None, None),
-            Op::Cas { expect, value, .. } => ("cas", Some(value.clone()), expect.clone()),
-            Op::Increment { by, .. } => ("incr", Some(by.to_string()), None),
+        let (arg, expect) = match &self.op {
+            Op::Put { value, .. } => (Some(value.clone()), None),
+            Op::Get { .. } | Op::Delete { .. } => (None, None),
+            Op::Cas { expect, value, .. } => (Some(value.clone()), expect.clone()),
+            Op::Increment { by, .. } => (Some(by.to_string()), None),
         };
+        let kind = self.op.name();
         let answered = self.answered.map_or("null".to_owned(), |time| time.0.to_string());
         format!(
             r#"{{"client":{},"kind":"{kind}","key":{},"arg":{},"expect":{},"call_ns":{},"return_ns":{answered},"result":{}}}"#,

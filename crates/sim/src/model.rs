@@ -42,6 +42,18 @@ pub enum Op {
 }
 
 impl Op {
+    /// What it is called in a history.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Put { .. } => "put",
+            Self::Get { .. } => "get",
+            Self::Delete { .. } => "del",
+            Self::Cas { .. } => "cas",
+            Self::Increment { .. } => "incr",
+        }
+    }
+
     /// The key that it is about.
     #[must_use]
     pub fn key(&self) -> &str {
