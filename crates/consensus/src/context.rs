@@ -55,6 +55,8 @@ pub trait HostView {
     fn pending(&self) -> Pending;
     /// The next payload for a block that extends `parent`.
     fn payload_after(&mut self, now: Time, blocks: &BlockTree, parent: BlockId) -> Option<PayloadRef>;
+    /// See [`Cx::already_proposed`].
+    fn already_proposed(&mut self, blocks: &BlockTree, block: BlockId);
     /// Whether the synchrony bound held; see [`Cx::sound`].
     fn sound(&self, since: Time, fresh: Time) -> bool;
 }
@@ -142,6 +144,11 @@ impl<'a, P: Protocol> Cx<'a, P> {
     /// uncommitted ancestor or an undecided block of ours carries. `None` also when execution lags.
     pub fn payload_after(&mut self, parent: BlockId) -> Option<PayloadRef> {
         self.host.payload_after(self.now, self.blocks, parent)
+    }
+    /// What this block carries is to be decided with it, so that [`Cx::payload_after`] leaves it out as long as the
+    /// view lasts: for a leader that takes over what others have proposed. Without effect while the block is not ready.
+    pub fn already_proposed(&mut self, block: BlockId) {
+        self.host.already_proposed(self.blocks, block);
     }
     /// Whether at most f peers were late since `since` and n - f - 1 answered in time a probe sent at or after
     /// `fresh`. Always true for protocols that assume no bound.

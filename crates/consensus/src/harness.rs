@@ -79,6 +79,8 @@ struct Table {
     payloads: VecDeque<PayloadRef>,
     /// Payloads of our own making: their bodies are here.
     own: BTreeSet<PayloadId>,
+    /// Blocks whose content the protocol wants to be left out of new ones.
+    proposed: Vec<BlockId>,
     /// Since when the oldest bundle waits that a client has sent here.
     oldest: Option<Time>,
     overloaded: bool,
@@ -101,6 +103,9 @@ impl HostView for Table {
         let payload = self.payloads.pop_front()?;
         self.own.insert(payload.id);
         Some(payload)
+    }
+    fn already_proposed(&mut self, _blocks: &BlockTree, block: BlockId) {
+        self.proposed.push(block);
     }
     fn sound(&self, _since: Time, _fresh: Time) -> bool {
         true
@@ -181,6 +186,7 @@ impl<P: Protocol> Harness<P> {
             otherwise: Some(Ready::Valid),
             payloads: VecDeque::new(),
             own: BTreeSet::new(),
+            proposed: Vec::new(),
             oldest: None,
             overloaded: false,
         };
@@ -512,6 +518,10 @@ impl<P: Protocol> Harness<P> {
     /// Which blocks were asked of whom since the last call.
     pub fn wanted(&mut self) -> Vec<(BlockId, ReplicaId)> {
         std::mem::take(&mut self.wanted)
+    }
+    /// Blocks that count as proposed already since the last call.
+    pub fn already_proposed(&mut self) -> Vec<BlockId> {
+        std::mem::take(&mut self.world.table.proposed)
     }
     /// Alarms so far.
     #[must_use]

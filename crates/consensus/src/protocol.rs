@@ -208,8 +208,10 @@ pub struct Status {
     pub locked: Height,
     /// Highest height it has committed itself.
     pub committed: Height,
-    /// Why the last view change happened, as a short constant name; empty before the first.
+    /// Why the last view change happened, in a few constant words; empty before the first.
     pub last_view_change: &'static str,
+    /// Views that were left since the replica was opened.
+    pub view_changes: u64,
 }
 
 /// Timing model of a protocol.

@@ -218,16 +218,22 @@ impl Bodies {
         {
             return false;
         }
-        self.payloads.insert(id, payload);
-        let waiting = self.by_payload.remove(&id).unwrap_or_default();
-        if waiting.is_empty() {
+        if !self.hand_over(pool, blocks, payload) {
             self.remember_unclaimed(from, id);
         }
-        for block_id in waiting {
-            self.missing.remove(&block_id);
-            self.watch(pool, blocks, block_id);
-        }
         true
+    }
+
+    /// Keeps a payload and looks again at the blocks that waited for it. False when none did.
+    fn hand_over(&mut self, pool: &Pool, blocks: &BlockTree, payload: Arc<Payload>) -> bool {
+        let id = payload.id();
+        self.payloads.insert(id, payload);
+        let waiting = self.by_payload.remove(&id).unwrap_or_default();
+        for block_id in &waiting {
+            self.missing.remove(block_id);
+            self.watch(pool, blocks, *block_id);
+        }
+        !waiting.is_empty()
     }
 
     /// A payload may come before the block that names it; a peer may have a few of those.
@@ -248,9 +254,10 @@ impl Bodies {
         }
     }
 
-    /// A payload of this replica's own making.
-    pub(crate) fn add_own_payload(&mut self, payload: Arc<Payload>) {
-        self.payloads.insert(payload.id(), payload);
+    /// A payload of this replica's own making. Another leader may have put the same bundles together, and its block
+    /// wait here for nothing else.
+    pub(crate) fn add_own_payload(&mut self, pool: &Pool, blocks: &BlockTree, payload: Arc<Payload>) {
+        self.hand_over(pool, blocks, payload);
     }
 
     /// Whether a block waits for this bundle.
@@ -412,6 +419,29 @@ mod tests {
         builder.push(b"x");
         let none = quorate_types::Authenticator::None;
         Bundle::parse(&builder.finish(), none, &BodyLimits::default()).unwrap()
+    }
+
+    /// A leader that puts together what its predecessor had proposed makes the payload that the other block lacks.
+    #[test]
+    fn a_payload_of_one_s_own_completes_the_block_of_another() {
+        let (mut pool, mut blocks) = (Pool::default(), BlockTree::default());
+        let mut bodies = Bodies::new(BodyLimits::default());
+        pool.add_from_client(Time(0), &bundle(1));
+        let payload = Arc::new(Payload { bundles: vec![bundle(1).digest()] });
+        let block = Block {
+            parent: BlockId::ZERO,
+            height: Height(1),
+            view: quorate_types::View(0),
+            proposer: ReplicaId(0),
+            time_ns: 0,
+            payload: payload.id(),
+            extra: quorate_types::Digest::ZERO,
+        };
+        let id = block.id();
+        blocks.insert(block);
+        assert!(!bodies.watch(&pool, &blocks, id), "the payload is missing");
+        bodies.add_own_payload(&pool, &blocks, payload);
+        assert_eq!(bodies.next_news(), Some((id, Ready::Valid)));
     }
 
     /// Of two blocks that share a bundle one may be executed, and the bundle leave the pool, before the rest of the

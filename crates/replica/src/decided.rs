@@ -2,8 +2,9 @@
 //!
 //! A replica that has missed messages for good (it was down, cut off, or a link lost something) believes
 //! (height, block) when f + 1 distinct peers say so over their own links: one of them is honest. The block is
-//! accepted because its hash is right. Peers tell how far they are when a link comes up and after they have
-//! executed something; a replica that sees f + 1 of them ahead asks.
+//! accepted because its hash is right. Peers tell how far they are when a link comes up, after they have executed
+//! something, to whoever tells that it is behind, and every few seconds anyway; a replica that sees f + 1 of them
+//! ahead asks.
 
 use crate::host_message::Heights;
 use quorate_consensus::parts::tally::Tally;
@@ -15,6 +16,8 @@ use std::collections::BTreeMap;
 const GRACE_NS: u64 = 300_000_000;
 /// How long peers have to answer before they are asked again.
 const AGAIN_NS: u64 = 500_000_000;
+/// A peer that says that it is behind is answered this often at most.
+const TELL_NS: u64 = 500_000_000;
 /// Heights above the contiguous ones about which answers are counted.
 const AHEAD_MAX: u64 = 1_024;
 
@@ -23,6 +26,8 @@ const AHEAD_MAX: u64 = 1_024;
 pub(crate) struct Decided {
     weak: usize,
     peers: BTreeMap<ReplicaId, Heights>,
+    /// When a peer that is behind was told how far this replica is.
+    told: BTreeMap<ReplicaId, Time>,
     votes: BTreeMap<Height, Tally<BlockId>>,
     ask_at: Option<Time>,
     /// End of what was asked for.
@@ -36,6 +41,7 @@ impl Decided {
         Self {
             weak,
             peers: BTreeMap::new(),
+            told: BTreeMap::new(),
             votes: BTreeMap::new(),
             ask_at: None,
             asked_to: Height::ZERO,
@@ -56,6 +62,15 @@ impl Decided {
         if self.vouched() > contiguous && self.ask_at.is_none() {
             self.ask_at = Some(if self.opening { now } else { now.plus(GRACE_NS) });
         }
+    }
+
+    /// Whether a peer that says that it is behind may hear how far this replica is.
+    pub(crate) fn may_tell(&mut self, now: Time, peer: ReplicaId) -> bool {
+        let may = self.told.get(&peer).is_none_or(|told| now.since(*told) >= TELL_NS);
+        if may {
+            self.told.insert(peer, now);
+        }
+        may
     }
 
     /// Peers say what was decided from a height on. Returns what f + 1 of them have said by now.
@@ -171,6 +186,15 @@ mod tests {
         let (from, peers) = decided.ask(Time(0), Height(5)).unwrap();
         assert_eq!((from, peers.len()), (Height(6), 2));
         assert_eq!(decided.ask(Time(0), Height(5)), None, "not again at once");
+    }
+
+    #[test]
+    fn who_is_behind_is_told_at_a_bounded_rate() {
+        let mut decided = Decided::new(2);
+        assert!(decided.may_tell(Time(0), ReplicaId(1)));
+        assert!(!decided.may_tell(Time(1), ReplicaId(1)), "however often it says so");
+        assert!(decided.may_tell(Time(1), ReplicaId(2)), "each peer has its own rate");
+        assert!(decided.may_tell(Time(TELL_NS), ReplicaId(1)));
     }
 
     #[test]

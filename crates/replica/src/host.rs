@@ -66,7 +66,7 @@ impl HostView for Host {
         self.pool.summary(self.lag > EXECUTE_LAG_MAX)
     }
 
-    fn payload_after(&mut self, now: Time, _blocks: &BlockTree, _parent: BlockId) -> Option<PayloadRef> {
+    fn payload_after(&mut self, now: Time, blocks: &BlockTree, _parent: BlockId) -> Option<PayloadRef> {
         // Back-pressure: a leader does not run away from its own execution.
         if self.lag > EXECUTE_LAG_MAX || !self.pool.has_untaken() {
             return None;
@@ -79,7 +79,7 @@ impl HostView for Host {
         let bytes: usize = bundles.iter().map(|bundle| bundle.size()).sum();
         let payload = Arc::new(Payload { bundles: bundles.iter().map(|bundle| bundle.digest()).collect() });
         let id = payload.id();
-        self.bodies.add_own_payload(Arc::clone(&payload));
+        self.bodies.add_own_payload(&self.pool, blocks, Arc::clone(&payload));
         self.proposed.push((payload, bundles));
         Some(PayloadRef {
             id,
@@ -87,6 +87,13 @@ impl HostView for Host {
             bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
             time_ns: self.wall_offset_ns.saturating_add(now.0),
         })
+    }
+
+    fn already_proposed(&mut self, blocks: &BlockTree, block: BlockId) {
+        let payload = blocks.get(block).and_then(|block| self.bodies.payload(block.payload));
+        for bundle in payload.iter().flat_map(|payload| &payload.bundles) {
+            self.pool.mark_taken(bundle);
+        }
     }
 
     fn sound(&self, _since: Time, _fresh: Time) -> bool {

@@ -93,8 +93,8 @@ pub struct Replica {
     /// Mark of a stable proof that waits to be durable.
     proof_mark: Option<quorate_types::Mark>,
     ask_proof_at: Time,
-    /// When peers are told how far this replica is.
-    announce_at: Option<Time>,
+    /// When peers are told how far this replica is: soon after something was executed, and now and then anyway.
+    announce_at: Time,
     kept: Height,
     /// Blocks whose header and payload are in the log.
     logged: BTreeSet<BlockId>,
@@ -102,6 +102,8 @@ pub struct Replica {
     out: VecDeque<Output>,
     pending_changed: bool,
     last: Status,
+    /// The last view to whose leader this replica has forwarded what waits.
+    forwarded: View,
     window: Arc<WindowCell>,
     now: Time,
     stopped: Option<Alarm>,
@@ -160,6 +162,7 @@ impl Replica {
         let mut replica = Self {
             entry: *entry,
             last: Status::default(),
+            forwarded: View::ZERO,
             window: Arc::new(WindowCell::default()),
             protocol,
             others: committee.others(setup.me).collect(),
@@ -172,7 +175,7 @@ impl Replica {
             checkpoints: Checkpoints::new(stable, setup.genesis.window, checkpoint_quorum),
             proof_mark: None,
             ask_proof_at: Time::ZERO,
-            announce_at: None,
+            announce_at: Time(step::ANNOUNCE_IDLE_NS),
             kept: past.kept,
             logged,
             effects,
@@ -277,7 +280,7 @@ impl Replica {
             self.host.pool.deadline(),
             self.outbox.deadline(),
             self.decided.deadline(),
-            self.announce_at,
+            Some(self.announce_at),
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -321,6 +324,7 @@ impl Replica {
             leader: self.last.leader,
             normal: self.last.normal,
             last_view_change: self.last.last_view_change,
+            view_changes: self.last.view_changes,
             decided: self.sequencer.contiguous(),
             executed: self.sequencer.executed(),
             stable: self.checkpoints.height(),
@@ -373,7 +377,7 @@ fn restore_blocks(past: &Past, host: &mut Host) -> (BlockTree, BTreeSet<BlockId>
         host.pool.add_from_peer(Time::ZERO, bundle, false, None);
     }
     for (id, (block, payload)) in past.blocks.iter().filter(|(_, (block, _))| block.height > stable.height) {
-        host.bodies.add_own_payload(Arc::clone(payload));
+        host.bodies.add_own_payload(&host.pool, &blocks, Arc::clone(payload));
         blocks.insert((**block).clone());
         logged.insert(*id);
     }

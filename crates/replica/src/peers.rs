@@ -2,7 +2,7 @@
 
 use crate::input::{Checked, CheckedMessage};
 use crate::output::{Output, Unsealed};
-use crate::step::ANNOUNCE_NS;
+use crate::step::{ANNOUNCE_IDLE_NS, ANNOUNCE_NS};
 use crate::{Heights, HostMessage, Replica};
 use quorate_consensus::{LinkEvent, To};
 use quorate_types::limits::{DECIDED_PER_ANSWER_MAX, FETCH_PER_PEER_MAX};
@@ -47,6 +47,10 @@ impl Replica {
             HostMessage::Heights(heights) => {
                 self.decided.on_heights(self.now, from, heights, self.sequencer.contiguous());
                 self.help_with_checkpoint(from, heights.stable);
+                // Whoever lags asks when f + 1 have told it that they are further.
+                if heights.executed < self.sequencer.executed() && self.decided.may_tell(self.now, from) {
+                    self.tell(To::One(from), HostMessage::Heights(self.heights()));
+                }
                 self.ask_decided();
             }
             HostMessage::AskDecided(height) => self.answer_decided(from, height),
@@ -94,9 +98,10 @@ impl Replica {
 
     /// What is due of the host's own.
     pub(crate) fn tick_host(&mut self) {
-        if self.announce_at.is_some_and(|at| at <= self.now) {
-            // As long as an own checkpoint waits for the others, they hear of it again.
-            self.announce_at = self.checkpoints.waits().then(|| self.now.plus(ANNOUNCE_NS));
+        if self.announce_at <= self.now {
+            // As long as an own checkpoint waits for the others, they hear of it soon again.
+            let pause = if self.checkpoints.waits() { ANNOUNCE_NS } else { ANNOUNCE_IDLE_NS };
+            self.announce_at = self.now.plus(pause);
             self.tell(To::All, HostMessage::Heights(self.heights()));
         }
         for bundle in self.host.pool.overdue(self.now) {

@@ -18,6 +18,9 @@ const BUNDLE_KIND: Kind = Kind::new("host.bundle");
 
 /// Peers hear how far this replica is at most this often, and once after the last height of a burst.
 pub(crate) const ANNOUNCE_NS: u64 = 1_000_000_000;
+/// … and this often when nothing is executed: whoever was cut off while the others executed the last heights of a
+/// burst hears of them, and is heard, although no event ever tells of it.
+pub(crate) const ANNOUNCE_IDLE_NS: u64 = 5_000_000_000;
 
 impl Replica {
     /// Calls the protocol; what it wants done is done by [`Replica::settle`].
@@ -203,8 +206,11 @@ impl Replica {
             self.outbox.raise_floors(self.protocol.floors(), &mut self.out);
             self.pending_changed = true;
         }
-        if status.leader != old.leader && status.leader != me {
-            for bundle in self.host.pool.waiting() {
+        // Once in each view, when it has begun: before that its leader may never lead.
+        if status.normal && status.view != self.forwarded {
+            self.forwarded = status.view;
+            let bundles = if status.leader == me { Vec::new() } else { self.host.pool.to_forward() };
+            for bundle in bundles {
                 self.send_frame(To::One(status.leader), Lane::Bodies, Unsealed::Bundle(bundle));
             }
         }
@@ -320,7 +326,7 @@ impl Replica {
         if let Some(state) = executed.state {
             self.sign_checkpoint(height, id, state);
         }
-        self.announce_at.get_or_insert(self.now.plus(ANNOUNCE_NS));
+        self.announce_at = self.announce_at.min(self.now.plus(ANNOUNCE_NS));
         self.decided.advance(self.now, self.sequencer.contiguous());
         self.chase();
         self.call(|protocol, env| protocol.on_executed(env, height, fresh));

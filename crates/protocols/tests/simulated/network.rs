@@ -1,6 +1,8 @@
 //! The network loses, doubles, delays and cuts.
 
-use crate::support::{DELAY_NS, TRANSPORTS, ask, begin, constant, go, latency, put, r, settle, world};
+use crate::support::{
+    DELAY_NS, TRANSPORTS, ask, begin, constant, go, latency, put, r, settle, world, world_of,
+};
 use quorate_sim::{Change, Front, Places, State, Transport, Workload, World, ms, secs};
 
 fn cut(world: &mut World, who: usize) -> u64 {
@@ -27,6 +29,31 @@ fn s10_a_backup_cut_off_for_a_minute() {
     // Its vote counts again: without another backup it is needed for every quorum.
     cut(&mut world, 3);
     ask(&mut world, 0, put("k", "with its vote"));
+}
+
+/// Section 15, whatever the protocol: a replica that was cut off while the others executed the last heights of a burst
+/// learns them although nothing happens any more that could tell it.
+#[test]
+fn who_missed_the_end_of_a_burst_hears_of_it_in_an_idle_cluster() {
+    for entry in quorate_protocols::REGISTRY.iter().filter(|entry| entry.spec.replaces_leader) {
+        for transport in TRANSPORTS {
+            for who in 0..4 {
+                let mut world = world_of(entry, 22, |settings| settings.transport = transport);
+                begin(&mut world);
+                settle(&mut world);
+                let front = cut(&mut world, who);
+                for value in 0..5 {
+                    ask(&mut world, value % 4, put("k", value));
+                }
+                go(world.run_for(secs(60)), &world);
+                let (height, lags) = (world.height(), world.executed(r(who as u16)));
+                assert!(lags < height, "{} {who}: {lags} of {height}", entry.spec.name);
+                world.pass(front);
+                let all = |world: &World| world.replicas().all(|id| world.executed(id) == height);
+                go(world.run_while("all have the last heights", secs(8), |world| !all(world)), &world);
+            }
+        }
+    }
 }
 
 /// Scenario 10, where nothing reaches it but the leader's words: it hears every proposal and no vote.

@@ -53,7 +53,20 @@ pub(crate) fn begin(world: &mut World) {
 /// What an oracle says must be nothing.
 pub(crate) fn go(result: Result<(), quorate_sim::Failure>, world: &World) {
     if let Err(failure) = result {
-        panic!("seed {}: {failure}", world.settings().seed);
+        let replicas: Vec<String> = world
+            .replicas()
+            .map(|id| {
+                world.status(id).map_or_else(|| format!("replica {id} is down"), |status| format!("{status}"))
+            })
+            .collect();
+        let settings = world.settings();
+        panic!(
+            "{} seed {} {:?}: {failure}\n{}",
+            settings.entry.spec.name,
+            settings.seed,
+            settings.transport,
+            replicas.join("\n")
+        );
     }
 }
 

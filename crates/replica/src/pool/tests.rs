@@ -1,0 +1,225 @@
+use super::*;
+use quorate_types::bundle::BundleBuilder;
+use quorate_types::{Authenticator, BundleKind, Height, PublicKey};
+
+fn bundle(client: u8, number: u64, op: &[u8]) -> Bundle {
+    let session = SessionId { height: Height(u64::from(client)), index: 0 };
+    let mut builder =
+        BundleBuilder::new(BundleKind::Requests, PublicKey([client; 32]), session, BundleNo(number));
+    builder.push(op);
+    Bundle::parse(&builder.finish(), Authenticator::None, &BodyLimits::default()).unwrap()
+}
+
+fn names(bundles: &[Bundle]) -> Vec<(u8, u64)> {
+    bundles.iter().map(|b| (b.client().0[0], b.number().0)).collect()
+}
+
+#[test]
+fn takes_oldest_first_and_fair_over_clients() {
+    let mut pool = Pool::default();
+    for (client, number) in [(1, 1), (1, 2), (1, 3), (2, 1), (3, 1), (3, 2)] {
+        assert_eq!(pool.add_from_client(Time(1), &bundle(client, number, b"x")), Added::New);
+    }
+    let limits = BodyLimits { block_bundles_max: 4, ..BodyLimits::default() };
+    assert_eq!(names(&pool.take(&limits)), [(1, 1), (2, 1), (3, 1), (1, 2)]);
+    assert_eq!(names(&pool.take(&limits)), [(3, 2), (1, 3)]);
+    assert!(pool.take(&limits).is_empty());
+    assert_eq!(pool.summary(false).bundles, 6, "nothing leaves before it is executed");
+    pool.untake();
+    assert_eq!(pool.take(&BodyLimits::default()).len(), 6);
+}
+
+#[test]
+fn a_block_respects_its_byte_limit_but_takes_one() {
+    let mut pool = Pool::default();
+    for number in 1..=3 {
+        pool.add_from_client(Time(1), &bundle(1, number, &[7; 100]));
+    }
+    let limits = BodyLimits { block_bytes_max: 10, ..BodyLimits::default() };
+    assert_eq!(pool.take(&limits).len(), 1);
+    let limits = BodyLimits { block_bytes_max: 330, ..BodyLimits::default() };
+    assert_eq!(pool.take(&limits).len(), 2);
+}
+
+#[test]
+fn a_number_is_used_once_and_freed_by_execution() {
+    let mut pool = Pool::default();
+    let (first, second) = (bundle(1, 1, b"a"), bundle(1, 1, b"b"));
+    assert_eq!(pool.add_from_client(Time(1), &first), Added::New);
+    assert_eq!(pool.add_from_client(Time(1), &first), Added::Known);
+    assert_eq!(pool.add_from_client(Time(1), &second), Added::NumberReused);
+    assert_eq!(pool.add_from_peer(Time(1), &second, true, None), Added::New, "a block may name either");
+    pool.remove(&second.digest());
+    pool.supersede(first.client(), first.session(), first.number());
+    assert_eq!(pool.summary(false), Pending::default());
+    assert_eq!(pool.size(), (0, 0));
+}
+
+#[test]
+fn a_body_that_counted_for_nothing_waits_once_somebody_asks_for_it() {
+    for from_client in [true, false] {
+        let mut pool = Pool::default();
+        let (old, new) = (bundle(1, 1, b"from the log"), bundle(2, 1, b"new"));
+        assert_eq!(pool.add_from_peer(Time(0), &old, false, None), Added::New);
+        assert_eq!(pool.add_from_peer(Time(3), &old, false, None), Added::Known);
+        assert_eq!((pool.has_untaken(), pool.waits(&old.digest())), (false, false));
+        pool.add_from_client(Time(5), &new);
+        let added = match from_client {
+            true => pool.add_from_client(Time(9), &old),
+            false => pool.add_from_peer(Time(9), &old, true, None),
+        };
+        assert_eq!(added, Added::Promoted);
+        assert_eq!(pool.add_from_client(Time(10), &old), Added::Known);
+        assert_eq!(pool.add_from_client(Time(10), &bundle(1, 1, b"x")), Added::NumberReused);
+        let summary = pool.summary(false);
+        assert_eq!((summary.bundles, summary.oldest), (2, Some(Time(5))));
+        assert_eq!(names(&pool.to_forward()), [(2, 1), (1, 1)], "each once, by when it began to wait");
+        assert_eq!(pool.take(&BodyLimits::default()).len(), 2);
+        pool.untake();
+        assert_eq!(pool.take(&BodyLimits::default()).len(), 2);
+        pool.remove(&new.digest());
+        assert_eq!(pool.summary(false).oldest, Some(Time(9)));
+        pool.remove(&old.digest());
+        assert_eq!((pool.summary(false), pool.size()), (Pending::default(), (0, 0)));
+    }
+}
+
+#[test]
+fn one_bundle_that_stays_keeps_nothing_else() {
+    let mut pool = Pool::default();
+    pool.add_from_client(Time(1), &bundle(9, 1, b"stays"));
+    for number in 1..10_000 {
+        let passing = bundle(1, number, b"x");
+        pool.add_from_client(Time(number), &passing);
+        pool.remove(&passing.digest());
+    }
+    assert!(pool.arrivals.len() <= ARRIVALS_SLACK + 4, "{}", pool.arrivals.len());
+    assert_eq!(pool.summary(false).oldest, Some(Time(1)));
+}
+
+/// A backup never takes anything for a payload; what it has executed must leave no trace all the same.
+#[test]
+fn a_pool_that_nobody_takes_from_does_not_grow() {
+    let mut pool = Pool::default();
+    pool.add_from_client(Time(1), &bundle(9, 1, b"stays"));
+    let mut before = None;
+    for number in 1..20_000 {
+        // One client that always has something in flight, and one that comes and goes.
+        let (steady, fleeting) = (bundle(1, number, b"x"), bundle(2, number, b"x"));
+        pool.add_from_client(Time(number), &steady);
+        pool.add_from_peer(Time(number), &fleeting, true, None);
+        pool.remove(&fleeting.digest());
+        if let Some(before) = before.replace(steady) {
+            pool.remove(&before.digest());
+        }
+    }
+    let waiting: usize = pool.clients.values().map(|queue| queue.waiting.len()).sum();
+    assert!(pool.turns.len() <= 3 * 2 + QUEUE_SLACK + 1, "{} turns", pool.turns.len());
+    assert!(waiting <= 3 * (2 + QUEUE_SLACK + 1), "{waiting} entries in queues");
+    assert_eq!(pool.summary(false).bundles, 2);
+    assert_eq!(pool.take(&BodyLimits::default()).len(), 2, "what waits is still found");
+}
+
+/// A faulty replica can send bundles of keys that nobody knows, validly signed.
+#[test]
+fn what_nobody_waits_for_takes_the_room_of_its_sender_alone() {
+    let (mut pool, liar) = (Pool::default(), Some(ReplicaId(3)));
+    let junk = |number| bundle(66, number, &vec![0; 100_000]);
+    let mut taken = Vec::new();
+    for number in 1..2_000 {
+        match pool.add_from_peer(Time(1), &junk(number), false, liar) {
+            Added::New => taken.push(number),
+            other => assert_eq!(other, Added::Busy),
+        }
+    }
+    assert!(taken.len() <= POOL_PEER_IDLE_BYTES_MAX / 100_000, "{} were taken", taken.len());
+    assert!(!pool.is_full());
+    let others = pool.add_from_peer(Time(1), &bundle(5, 1, b"x"), false, Some(ReplicaId(2)));
+    assert_eq!((others, pool.add_from_client(Time(1), &bundle(1, 1, b"x"))), (Added::New, Added::New));
+    // A block asks for it, or a client waits for it after all: no longer at its sender's charge.
+    assert_eq!(pool.add_from_peer(Time(1), &junk(5_000), false, None), Added::New);
+    assert_eq!(pool.add_from_peer(Time(1), &junk(taken[0]), true, liar), Added::Promoted);
+    assert_eq!(pool.add_from_peer(Time(1), &junk(6_000), false, liar), Added::New, "there is room again");
+    for number in taken.into_iter().chain([5_000, 6_000]) {
+        pool.remove(&junk(number).digest());
+    }
+    assert_eq!(pool.charges.get(&ReplicaId(3)), Some(&0));
+}
+
+#[test]
+fn what_is_forwarded_is_bounded_and_begins_with_what_others_may_lack() {
+    let mut pool = Pool::default();
+    pool.add_from_peer(Time(1), &bundle(1, 1, b"from a peer"), true, None);
+    pool.add_from_peer(Time(1), &bundle(4, 1, b"counts for nothing"), false, None);
+    pool.add_from_client(Time(2), &bundle(2, 1, b"from a client"));
+    pool.add_from_client(Time(3), &bundle(2, 2, b"from a client"));
+    assert_eq!(names(&pool.to_forward()), [(2, 1), (2, 2), (1, 1)]);
+    for number in 3..2_000 {
+        pool.add_from_client(Time(4), &bundle(2, number, b"x"));
+    }
+    assert_eq!(pool.to_forward().len(), FORWARD_BUNDLES_MAX);
+    let mut pool = Pool::default();
+    for number in 1..100 {
+        pool.add_from_client(Time(4), &bundle(2, number, &vec![0; 100_000]));
+    }
+    assert!(pool.to_forward().len() <= FORWARD_BYTES_MAX / 100_000);
+    assert!(pool.to_forward().len() > 30);
+}
+
+#[test]
+fn what_another_block_carries_is_not_taken_until_the_view_is_over() {
+    let mut pool = Pool::default();
+    for number in 1..=3 {
+        pool.add_from_client(Time(1), &bundle(1, number, b"x"));
+    }
+    pool.mark_taken(&bundle(1, 2, b"x").digest());
+    pool.mark_taken(&bundle(7, 7, b"unknown").digest());
+    assert_eq!(names(&pool.take(&BodyLimits::default())), [(1, 1), (1, 3)]);
+    assert!(!pool.has_untaken());
+    pool.untake();
+    assert_eq!(pool.take(&BodyLimits::default()).len(), 3);
+}
+
+#[test]
+fn what_a_peer_handed_over_is_not_spread_again() {
+    let mut pool = Pool::default();
+    pool.add_from_peer(Time(0), &bundle(1, 1, b"x"), true, None);
+    for number in 1..1_000 {
+        pool.add_from_client(Time(0), &bundle(2, number, b"y"));
+    }
+    let spread = pool.overdue(Time(2_000_000_000));
+    assert_eq!(spread.len(), SPREAD_ROUND_MAX, "an overloaded replica makes little more load");
+    assert!(spread.iter().all(|b| b.client() == PublicKey([2; 32])));
+}
+
+#[test]
+fn one_client_cannot_fill_the_pool() {
+    let mut pool = Pool::default();
+    let large = vec![0; 200 << 10];
+    let mut added = 0;
+    for number in 1..200 {
+        match pool.add_from_client(Time(1), &bundle(1, number, &large)) {
+            Added::New => added += 1,
+            other => assert_eq!(other, Added::Busy),
+        }
+    }
+    assert!(added * large.len() <= POOL_CLIENT_BYTES_MAX && added > 50);
+    assert_eq!(pool.add_from_client(Time(1), &bundle(2, 1, b"x")), Added::New);
+}
+
+#[test]
+fn what_waits_long_goes_to_all_with_doubling_pauses() {
+    let mut pool = Pool::default();
+    pool.add_from_client(Time(0), &bundle(1, 1, b"x"));
+    let mut at = Vec::new();
+    for ms in (0..30_000u64).step_by(100) {
+        if !pool.overdue(Time(ms * 1_000_000)).is_empty() {
+            at.push(ms / 1_000);
+        }
+    }
+    assert_eq!(at, [1, 3, 7, 15, 25]);
+    pool.add_from_peer(Time(0), &bundle(1, 2, b"y"), false, None);
+    assert!(pool.overdue(Time(29_999_000_000)).is_empty());
+    pool.overdue(Time(31_000_000_000));
+    assert_eq!(pool.size().0, 1, "a body that counts for nothing is dropped");
+}
