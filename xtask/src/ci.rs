@@ -78,6 +78,13 @@ fn licences(root: &Path) -> Result<Done> {
     cargo(root, &["deny", "--offline", "check", "bans", "licenses", "sources"])
 }
 
+/// Tortures a cluster of processes: the program as it ships does it all, from the arguments to the verdict.
+pub(crate) fn torture(root: &Path, arguments: &[&str]) -> Result<()> {
+    let program =
+        ["run", "--release", "--quiet", "--package", "quorate", "--bin", "quorate", "--", "torture"];
+    cargo(root, &[&program, arguments].concat()).map(drop)
+}
+
 fn finish(command: &mut Command) -> Result<Done> {
     let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
     if !status.success() {

@@ -1,6 +1,7 @@
 //! The repository's own checks.
 //!
 //! * `cargo xtask tidy` checks what compiler and clippy cannot see: layers, documents, lengths, reasons.
+//! * `cargo xtask torture` builds the program and lets it torture a cluster of its own.
 //! * `cargo xtask ci` runs everything that must be green, and says how long each step took.
 
 mod ci;
@@ -12,7 +13,8 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage:
   cargo xtask tidy                  layers, documents, lengths, reasons
-  cargo xtask ci [--after-tests]    everything that must be green; --after-tests: the tests have just passed";
+  cargo xtask ci [--after-tests]    everything that must be green; --after-tests: the tests have just passed
+  cargo xtask torture --minutes N [--seed S] [...]    real processes killed, paused and cut off; --help says more";
 
 /// The root of the repository.
 fn root() -> Result<PathBuf> {
@@ -24,6 +26,7 @@ fn run(arguments: &[String]) -> Result<()> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         ["tidy"] => tidy::run(&root()?),
+        ["torture", more @ ..] => ci::torture(&root()?, more),
         ["ci"] => ci::run(&root()?, ci::Tests::Run),
         ["ci", "--after-tests"] => ci::run(&root()?, ci::Tests::HavePassed),
         _ => bail!("{USAGE}"),

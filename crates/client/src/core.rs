@@ -259,7 +259,8 @@ impl Core {
         }
         self.wake = Time::MAX;
         let leader = self.leader.get();
-        let under_way = flights(&mut self.session, &mut self.slots).filter(|flight| flight.again_at.is_none());
+        let under_way =
+            flights(&mut self.session, &mut self.slots).filter(|flight| flight.again_at.is_none());
         let mut room = self.allowance.get().saturating_sub(under_way.count());
         let mut out = Sender::new(&self.links, &mut self.outputs, &mut self.wake);
         for flight in flights(&mut self.session, &mut self.slots) {

@@ -6,6 +6,7 @@
 //! * [`runtime`]: a replica on this machine: one thread, one loop, one place to sleep.
 //! * [`service`]: the `main` of a program that replicates a service of its own.
 //! * [`testnet`] makes clusters, [`processes`] runs their nodes.
+//! * [`trial`] puts a cluster under load, does something to it and judges; [`torture`] does so for as long as asked.
 //! * What several of these need: [`config`], [`keys`], [`ports`], [`signals`], [`exit`], [`out`], [`alloc`].
 //!
 //! Deliberately not here: what a replica decides, promises or keeps. That is `quorate-host` and what lies below it, and
@@ -27,4 +28,5 @@ pub mod runtime;
 pub mod service;
 pub mod signals;
 pub mod testnet;
+pub mod torture;
 pub mod trial;

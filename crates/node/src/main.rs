@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use quorate_node::alloc::Counting;
-use quorate_node::commands::{demo, kv, load, machine, sim};
+use quorate_node::commands::{demo, judge, kv, load, machine, sim, torture};
 use quorate_node::exit::report;
 use quorate_node::service::{self, Service};
 use std::process::ExitCode;
@@ -28,10 +28,14 @@ enum Command {
     Kv(kv::Args),
     /// Offer load to a running cluster and measure
     Load(load::LoadArgs),
+    /// Look for an order of operations that explains what clients saw
+    Judge(judge::Args),
     /// Measure what this machine can do
     Machine(machine::Args),
     /// Run a protocol in the simulator, under random faults that a seed decides
     Sim(sim::Args),
+    /// Kill, pause and cut off replicas under load for as long as asked, and judge
+    Torture(torture::TortureArgs),
 }
 
 fn main() -> ExitCode {
@@ -40,7 +44,9 @@ fn main() -> ExitCode {
         Command::Service(command) => command.run(Service::KV),
         Command::Kv(args) => kv::run(&args),
         Command::Load(args) => load::run(&args),
+        Command::Judge(args) => judge::run(&args),
         Command::Machine(args) => machine::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Torture(args) => torture::run(&args),
     })
 }

@@ -251,6 +251,30 @@ impl Processes {
         node.end_now().map_err(|error| Failure::run(format!("cannot kill node {id}: {error}")))
     }
 
+    /// Has a node do nothing (SIGSTOP) until [`Self::resume`]. One that does not run stays as it is.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn pause(&mut self, id: ReplicaId) -> Result<(), Failure> {
+        self.signal(id, Signal::STOP)
+    }
+
+    /// Has a node go on (SIGCONT) after [`Self::pause`].
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn resume(&mut self, id: ReplicaId) -> Result<(), Failure> {
+        self.signal(id, Signal::CONT)
+    }
+
+    fn signal(&mut self, id: ReplicaId, signal: Signal) -> Result<(), Failure> {
+        match self.slot(id)?.child.as_ref().and_then(pid_of) {
+            Some(pid) => kill_process(pid, signal)
+                .map_err(|error| Failure::run(format!("cannot signal node {id}: {error}"))),
+            None => Ok(()),
+        }
+    }
+
     /// Asks all nodes to stop, and kills those that have not after some seconds.
     pub fn stop_all(&mut self) {
         for node in &self.nodes {

@@ -1,23 +1,25 @@
 //! A trial: a cluster of processes, load from real clients over real sockets, faults at chosen moments, and a
-//! verdict over what a fresh client reads afterwards. `quorate demo` is one; the kill tests are others.
+//! verdict over what clients were told and what a fresh one reads afterwards. `quorate demo` is one, the kill tests
+//! are others, and `quorate torture` is a row of them against one cluster.
 
 use crate::commands::cluster_info;
 use crate::commands::up::free_addresses;
 use crate::exit::Failure;
 use crate::keys;
 use crate::load::{
-    Entry, Generator, History, LoadOptions, Mix, Pace, Progress, Summary, Verdict, Watch, judge, value_of,
+    Generator, History, LoadOptions, Mix, Next, Pace, Progress, Summary, Verdict, Watch, judge, judge_alone,
 };
 use crate::processes::{NotReady, Processes};
 use crate::testnet::{ADMIN_KEY, KV_KEY, Testnet};
 use quorate_app::{KvOp, KvResult};
 use quorate_client::cluster::ClusterInfo;
 use quorate_client::driver::{self, Client, ClientPool, Options};
+use quorate_sim::{Op, Record};
 use quorate_types::ReplicaId;
 use quorate_types::codec::Wire as _;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long nodes may take until they serve.
@@ -26,6 +28,8 @@ const START_PATIENCE: Duration = Duration::from_secs(20);
 const MOVES_MAX: u32 = 10;
 /// How long replicas may take to come together after the load has ended.
 const MEET_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a replica may take to say how it is.
+const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 /// Operations of one client until it uses a key again: more than one client has in flight.
 const SPREAD: u64 = 512;
 
@@ -38,6 +42,29 @@ pub enum Act {
     Start(ReplicaId),
     /// SIGKILL to all, as near to the same moment as can be, and a cold start of all.
     PowerCut,
+    /// SIGSTOP: it is there and does nothing.
+    Pause(ReplicaId),
+    /// SIGCONT.
+    Resume(ReplicaId),
+}
+
+impl Act {
+    /// Does it.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn run(self, nodes: &mut Processes) -> Result<(), Failure> {
+        match self {
+            Self::Kill(id) => nodes.kill(id),
+            Self::Start(id) => nodes.start(id),
+            Self::Pause(id) => nodes.pause(id),
+            Self::Resume(id) => nodes.resume(id),
+            Self::PowerCut => {
+                nodes.ids().into_iter().try_for_each(|id| nodes.kill(id))?;
+                nodes.start_all()
+            }
+        }
+    }
 }
 
 /// What a trial does.
@@ -47,10 +74,12 @@ pub struct Plan {
     pub seconds: Duration,
     /// Clients.
     pub clients: usize,
-    /// Requests in flight over all clients.
-    pub in_flight: usize,
+    /// How load is offered.
+    pub pace: Pace,
     /// Requests in a bundle; `None`: whatever waits.
     pub bundle: Option<u32>,
+    /// Keys that clients share; half of all operations are on them. 0: there are none.
+    pub shared: u64,
     /// Bytes of one put.
     pub request_bytes: usize,
     /// Decides keys and operations.
@@ -76,8 +105,7 @@ impl Outcome {
     /// Whether all replicas hold the same state.
     #[must_use]
     pub fn is_equal(&self) -> bool {
-        let first = self.digests.first().filter(|digest| !digest.is_empty());
-        first.is_some_and(|first| self.digests.iter().all(|digest| digest == first))
+        are_equal(&self.digests)
     }
 
     /// Whether nothing was lost, doubled or left without an answer, and all replicas agree.
@@ -94,15 +122,24 @@ impl Outcome {
     pub fn complaint(&self) -> String {
         let verdict = &self.verdict;
         format!(
-            "lost {}, executed twice {}, wrong {}, without an answer {}, state digests {}; {}",
+            "lost {}, executed twice {}, wrong {}, keys not linearizable {}, keys too hard to judge {}, \
+             without an answer {}, state digests {}; {}",
             verdict.lost,
             verdict.doubled,
             verdict.wrong,
+            verdict.illegal,
+            verdict.undecided,
             self.summary.errors,
             if self.is_equal() { "equal" } else { "differ" },
             verdict.findings.join("; ")
         )
     }
+}
+
+/// Whether these digests are known and all the same.
+pub(crate) fn are_equal(digests: &[String]) -> bool {
+    let first = digests.first().filter(|digest| !digest.is_empty());
+    first.is_some_and(|first| digests.iter().all(|digest| digest == first))
 }
 
 /// Does the acts when their time has come, and passes progress on.
@@ -113,33 +150,121 @@ struct Director<'a> {
     failed: Option<Failure>,
 }
 
-impl Director<'_> {
-    fn act(&mut self, act: Act) -> Result<(), Failure> {
-        match act {
-            Act::Kill(id) => self.nodes.kill(id),
-            Act::Start(id) => self.nodes.start(id),
-            Act::PowerCut => {
-                let ids = self.nodes.ids();
-                ids.iter().try_for_each(|id| self.nodes.kill(*id))?;
-                self.nodes.start_all()
-            }
-        }
-    }
-}
-
 impl Watch for Director<'_> {
-    fn look(&mut self, progress: &Progress) -> bool {
+    fn look(&mut self, progress: &Progress) -> Next {
         let due: Vec<Act> =
             self.acts.iter().filter(|(at, _)| *at <= progress.elapsed).map(|(_, act)| *act).collect();
         self.acts.retain(|(at, _)| *at > progress.elapsed);
         for act in &due {
             (self.tell)(progress, Some(*act));
-            if let Err(failure) = self.act(*act) {
+            if let Err(failure) = act.run(self.nodes) {
                 self.failed.get_or_insert(failure);
             }
         }
         (self.tell)(progress, None);
-        self.failed.is_none() && !self.nodes.is_stopping()
+        if self.failed.is_none() && !self.nodes.is_stopping() { Next::Go } else { Next::Stop }
+    }
+}
+
+/// What came of some load.
+#[derive(Debug)]
+pub struct Judged {
+    /// Figures.
+    pub summary: Summary,
+    /// What the judges found.
+    pub verdict: Verdict,
+    /// What the clients saw, and at its end what a fresh one read.
+    pub history: History,
+    /// Why a fresh client could not read; the verdict then knows nothing of lost and doubled requests.
+    pub unread: Option<Failure>,
+}
+
+/// Clients of a cluster, the load that they offer, and what is known of the keys that they use.
+pub struct Load {
+    generator: Generator,
+    info: ClusterInfo,
+    clients: usize,
+    /// The key of the client that reads.
+    key: PathBuf,
+    /// What a fresh client has read at the end of the last round.
+    held: BTreeMap<String, String>,
+}
+
+impl Load {
+    /// Connects to the cluster in `dir`, whose nodes serve, and opens sessions.
+    ///
+    /// # Errors
+    /// When the cluster does not do its part in time, or this machine refuses.
+    pub fn connect(dir: &Path, testnet: &Testnet, plan: &Plan) -> Result<Self, Failure> {
+        let info = cluster_info(&testnet.cluster)?;
+        let admin = keys::read_private(&dir.join(ADMIN_KEY)).map_err(Failure::run)?;
+        let pool = ClientPool::new(info.clone()).map_err(Failure::run)?;
+        let options = LoadOptions {
+            clients: plan.clients,
+            seed: plan.seed,
+            bundle: plan.bundle,
+            pace: plan.pace,
+            mix: Mix::Judged { spread: SPREAD, shared: plan.shared, request_bytes: plan.request_bytes },
+            warmup: Duration::ZERO,
+            seconds: plan.seconds,
+            presign: 0,
+            history: true,
+        };
+        let generator = Generator::connect(pool, admin, options).map_err(Failure::run)?;
+        let held = BTreeMap::new();
+        Ok(Self { generator, info, clients: plan.clients, key: dir.join(KV_KEY), held })
+    }
+
+    /// Offers load for as long as was planned or `watch` says, has a fresh client read every key, and judges.
+    ///
+    /// # Errors
+    /// When the cluster does not do its part in time, or `watch` wants no result.
+    pub fn round(&mut self, watch: &mut dyn Watch) -> Result<Judged, Failure> {
+        let summary = self.generator.run(watch).map_err(Failure::run)?;
+        let mut history = self.generator.take_history();
+        let reads = match self.read_back(&history) {
+            Ok(reads) => reads,
+            Err(why) => {
+                let verdict = judge_alone(&history, &self.held);
+                return Ok(Judged { summary, verdict, history, unread: Some(why) });
+            }
+        };
+        let mut finals = self.held.clone();
+        for read in &reads {
+            let key = read.op.key().to_owned();
+            match &read.result {
+                Some(KvResult::Value(value)) => {
+                    finals.insert(key, String::from_utf8_lossy(value).into_owned());
+                }
+                _ => {
+                    finals.remove(&key);
+                }
+            }
+        }
+        history.extend(reads);
+        let verdict = judge(&history, &self.held, &finals);
+        self.held = finals;
+        Ok(Judged { summary, verdict, history, unread: None })
+    }
+
+    /// What a fresh client reads for every key of a history.
+    fn read_back(&self, history: &History) -> Result<Vec<Record>, Failure> {
+        let key = keys::read_private(&self.key).map_err(Failure::run)?;
+        let mut client = Client::connect(self.info.clone(), key, Options::default()).map_err(Failure::run)?;
+        let names: BTreeSet<&str> = history.records().iter().map(|record| record.op.key()).collect();
+        let gets: Vec<Vec<u8>> =
+            names.iter().map(|name| KvOp::Get { key: name.as_bytes() }.to_bytes()).collect();
+        let call = self.generator.now();
+        let results = client.call_many(gets.iter().map(Vec::as_slice)).map_err(Failure::run)?;
+        let answered = Some(self.generator.now());
+        let read = |(name, result): (&str, Vec<u8>)| match KvResult::from_bytes(&result) {
+            Ok(result @ (KvResult::Value(_) | KvResult::Absent)) => {
+                let op = Op::Get { key: name.to_owned() };
+                Ok(Record { client: self.clients, op, call, answered, result: Some(result) })
+            }
+            other => Err(Failure::run(format!("reading {name} back gave {other:?}"))),
+        };
+        names.into_iter().zip(results).map(read).collect()
     }
 }
 
@@ -154,33 +279,17 @@ pub fn run(
     plan: &Plan,
     tell: &mut dyn FnMut(&Progress, Option<Act>),
 ) -> Result<(Outcome, History), Failure> {
-    let info = cluster_info(&testnet.cluster)?;
-    let admin = keys::read_private(&dir.join(ADMIN_KEY)).map_err(Failure::run)?;
-    let pool = ClientPool::new(info.clone()).map_err(Failure::run)?;
-    let options = LoadOptions {
-        clients: plan.clients,
-        seed: plan.seed,
-        bundle: plan.bundle,
-        pace: Pace::Closed { in_flight: plan.in_flight },
-        mix: Mix::Judged { spread: SPREAD, request_bytes: plan.request_bytes },
-        warmup: Duration::ZERO,
-        seconds: plan.seconds,
-        presign: 0,
-        history: true,
-    };
-    let mut generator = Generator::connect(pool, admin, options).map_err(Failure::run)?;
+    let mut load = Load::connect(dir, testnet, plan)?;
     let mut director = Director { nodes, acts: plan.acts.clone(), tell, failed: None };
-    let ran = generator.run(&mut director);
+    let ran = load.round(&mut director);
     if let Some(failure) = director.failed {
         return Err(failure);
     }
-    let summary = ran.map_err(Failure::run)?;
-    generator.read_back().map_err(Failure::run)?;
-    let history = generator.into_history();
-    let key = dir.join(KV_KEY);
-    let finals = read_back(&info, &key, &history)?;
-    let verdict = judge(&history, &finals);
-    let (digests, executed) = meet(&info, nodes)?;
+    let Judged { summary, verdict, history, unread } = ran?;
+    if let Some(why) = unread {
+        return Err(why);
+    }
+    let (digests, executed) = meet(&cluster_info(&testnet.cluster)?, nodes)?;
     Ok((Outcome { summary, verdict, digests, executed }, history))
 }
 
@@ -206,42 +315,40 @@ pub fn start(nodes: &mut Processes, testnet: &mut Testnet) -> Result<(), Failure
     }
 }
 
-/// What a fresh client reads for every key of a history.
-fn read_back(info: &ClusterInfo, key: &Path, history: &History) -> Result<BTreeMap<String, String>, Failure> {
-    let key = keys::read_private(key).map_err(Failure::run)?;
-    let mut client = Client::connect(info.clone(), key, Options::default()).map_err(Failure::run)?;
-    let of = |entry: &Entry| entry.operation.key.clone();
-    let names: Vec<String> = history.entries().iter().map(of).collect::<BTreeSet<_>>().into_iter().collect();
-    let gets: Vec<Vec<u8>> = names.iter().map(|name| KvOp::Get { key: name.as_bytes() }.to_bytes()).collect();
-    let results = client.call_many(gets.iter().map(Vec::as_slice)).map_err(Failure::run)?;
-    let mut finals = BTreeMap::new();
-    for (name, result) in names.into_iter().zip(results) {
-        match KvResult::from_bytes(&result) {
-            Ok(KvResult::Value(value)) => {
-                let value = value_of(&name, &value);
-                finals.insert(name, value);
-            }
-            Ok(KvResult::Absent) => {}
-            other => return Err(Failure::run(format!("reading {name} back gave {other:?}"))),
+/// What each replica says of itself; `Null` where one says nothing in time.
+///
+/// # Errors
+/// When this machine refuses.
+pub fn statuses(info: &ClusterInfo, patience: Duration) -> Result<Vec<Value>, Failure> {
+    let answers = driver::status(info.clone(), patience).map_err(Failure::run)?;
+    let parsed =
+        |answer: Result<String, String>| answer.ok().and_then(|text| serde_json::from_str(&text).ok());
+    Ok(answers.into_iter().map(|answer| parsed(answer).unwrap_or(Value::Null)).collect())
+}
+
+/// The newest view that more than `f` replicas are in, and who leads it: one at least of them is honest.
+#[must_use]
+pub fn leader(statuses: &[Value], f: usize) -> Option<(u64, ReplicaId)> {
+    let mut counts: BTreeMap<(u64, u64), usize> = BTreeMap::new();
+    for status in statuses {
+        let number = |name: &str| status.get(name).and_then(Value::as_u64);
+        if let (Some(view), Some(leader)) = (number("view"), number("leader")) {
+            let count = counts.entry((view, leader)).or_default();
+            *count = count.saturating_add(1);
         }
     }
-    Ok(finals)
+    let ((view, leader), _) = counts.into_iter().rfind(|(_, count)| *count > f)?;
+    Some((view, ReplicaId(u16::try_from(leader).ok()?)))
 }
 
 /// Waits until all replicas have executed the same height, and gives their digests and heights.
-fn meet(info: &ClusterInfo, nodes: &mut Processes) -> Result<(Vec<String>, Vec<u64>), Failure> {
+pub(crate) fn meet(info: &ClusterInfo, nodes: &mut Processes) -> Result<(Vec<String>, Vec<u64>), Failure> {
     let deadline = Instant::now().checked_add(MEET_PATIENCE);
     loop {
         if nodes.is_stopping() {
             return Err(Failure::run("stopped"));
         }
-        let answers = driver::status(info.clone(), Duration::from_secs(2)).map_err(Failure::run)?;
-        let statuses: Vec<Value> = answers
-            .into_iter()
-            .map(|answer| {
-                answer.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null)
-            })
-            .collect();
+        let statuses = statuses(info, STATUS_PATIENCE)?;
         let digest = |status: &Value| {
             status.pointer("/state_digest").and_then(Value::as_str).unwrap_or_default().to_owned()
         };

@@ -53,7 +53,9 @@ impl Pace {
             }
             _ => self.served.push_back(Served { from, until, cost }),
         }
-        while let Some(first) = self.served.front().copied().filter(|first| until.since(first.until) > SPAN_NS) {
+        while let Some(first) =
+            self.served.front().copied().filter(|first| until.since(first.until) > SPAN_NS)
+        {
             self.cost = self.cost.saturating_sub(first.cost);
             self.served.pop_front();
         }
@@ -104,7 +106,11 @@ mod tests {
     #[test]
     fn nobody_is_refused_while_little_is_known_or_all_is_quick() {
         assert_eq!(steady(0, 99).limit(Time(300 * MS), Time(0)), usize::MAX, "the rate is not known");
-        assert_eq!(steady(0, 900).limit(Time(900 * MS), Time(801 * MS)), usize::MAX, "nothing has waited long");
+        assert_eq!(
+            steady(0, 900).limit(Time(900 * MS), Time(801 * MS)),
+            usize::MAX,
+            "nothing has waited long"
+        );
         assert_eq!(Pace::default().limit(Time(900 * MS), Time(0)), usize::MAX, "nothing was ever executed");
     }
 

@@ -21,8 +21,32 @@ pub struct Record {
     pub call: Time,
     /// When the answer was believed; `None` while the outcome is unknown.
     pub answered: Option<Time>,
-    /// The answer.
+    /// The answer; `None` where there is none, or where whoever wrote it down did not say all.
     pub result: Option<KvResult>,
+}
+
+impl Record {
+    /// As a JSON object on one line.
+    #[must_use]
+    pub fn to_json_line(&self) -> String {
+        let (arg, expect) = match &self.op {
+            Op::Put { value, .. } => (Some(value.clone()), None),
+            Op::Get { .. } | Op::Delete { .. } => (None, None),
+            Op::Cas { expect, value, .. } => (Some(value.clone()), expect.clone()),
+            Op::Increment { by, .. } => (Some(by.to_string()), None),
+        };
+        let kind = self.op.name();
+        let answered = self.answered.map_or("null".to_owned(), |time| time.0.to_string());
+        format!(
+            r#"{{"client":{},"kind":"{kind}","key":{},"arg":{},"expect":{},"call_ns":{},"return_ns":{answered},"result":{}}}"#,
+            self.client,
+            quoted(self.op.key()),
+            nullable(arg.as_deref()),
+            nullable(expect.as_deref()),
+            self.call.0,
+            nullable(self.result.as_ref().and_then(|result| shown(&self.op, result)).as_deref()),
+        )
+    }
 }
 
 /// See the module.
@@ -68,29 +92,7 @@ impl History {
     /// One JSON object a line.
     #[must_use]
     pub fn to_json_lines(&self) -> String {
-        let mut out = String::new();
-        for record in &self.records {
-            let (kind, arg, expect) = match &record.op {
-                Op::Put { value, .. } => ("put", Some(value.clone()), None),
-                Op::Get { .. } => ("get", None, None),
-                Op::Delete { .. } => ("del", None, None),
-                Op::Cas { expect, value, .. } => ("cas", Some(value.clone()), expect.clone()),
-                Op::Increment { by, .. } => ("incr", Some(by.to_string()), None),
-            };
-            let answered = record.answered.map_or("null".to_owned(), |time| time.0.to_string());
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                out,
-                r#"{{"client":{},"kind":"{kind}","key":{},"arg":{},"expect":{},"call_ns":{},"return_ns":{answered},"result":{}}}"#,
-                record.client,
-                quoted(record.op.key()),
-                nullable(arg.as_deref()),
-                nullable(expect.as_deref()),
-                record.call.0,
-                nullable(record.result.as_ref().and_then(|result| shown(&record.op, result)).as_deref()),
-            );
-        }
-        out
+        self.records.iter().map(|record| record.to_json_line() + "\n").collect()
     }
 }
 

@@ -21,6 +21,7 @@ mod exit;
 mod frame;
 mod front;
 mod history;
+pub mod linear;
 mod lookup;
 mod model;
 mod oracles;
@@ -34,8 +35,8 @@ mod weather;
 mod witness;
 mod world;
 
-pub use byzantine::Byzantine;
 pub use bytes::Bytes;
+pub use byzantine::Byzantine;
 pub use client::Workload;
 pub use disk::Costs;
 pub use frame::{BUNDLE, Content, Frame, PAYLOAD, UNKNOWN, Verdict};

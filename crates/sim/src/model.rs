@@ -1,6 +1,6 @@
 //! What the service should do: operations, and a naive store that says what each results in.
 
-use quorate_app::{KvOp, KvResult};
+use quorate_app::{KvError, KvOp, KvResult};
 use std::collections::BTreeMap;
 
 /// One operation of a client.
@@ -42,6 +42,18 @@ pub enum Op {
 }
 
 impl Op {
+    /// What it is called in a history.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Put { .. } => "put",
+            Self::Get { .. } => "get",
+            Self::Delete { .. } => "del",
+            Self::Cas { .. } => "cas",
+            Self::Increment { .. } => "incr",
+        }
+    }
+
     /// The key that it is about.
     #[must_use]
     pub fn key(&self) -> &str {
@@ -54,8 +66,33 @@ impl Op {
         }
     }
 
+    /// What its key holds afterwards, and what it should result in, when the key holds `value`.
+    #[must_use]
+    pub fn apply(&self, value: Option<&str>) -> (Option<String>, KvResult) {
+        let same = || value.map(str::to_owned);
+        match self {
+            Self::Put { value, .. } => (Some(value.clone()), KvResult::Done),
+            Self::Get { .. } => match value {
+                Some(value) => (same(), KvResult::Value(value.as_bytes().to_vec())),
+                None => (None, KvResult::Absent),
+            },
+            Self::Delete { .. } => (None, if value.is_some() { KvResult::Done } else { KvResult::Absent }),
+            Self::Cas { expect, value: new, .. } if value == expect.as_deref() => {
+                (Some(new.clone()), KvResult::Done)
+            }
+            Self::Cas { .. } => (same(), KvResult::Mismatch),
+            Self::Increment { by, .. } => match value.map_or(Ok(0), str::parse::<i64>) {
+                Err(_) => (same(), KvResult::Error(KvError::NotANumber)),
+                Ok(old) => match old.checked_add(*by) {
+                    Some(new) => (Some(new.to_string()), KvResult::Number(new)),
+                    None => (same(), KvResult::Error(KvError::Overflow)),
+                },
+            },
+        }
+    }
+
     /// Appends the operation as the key-value store reads it.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut Vec<u8>) {
         let op = match self {
             Self::Put { key, value } => KvOp::Put { key: key.as_bytes(), value: value.as_bytes() },
             Self::Get { key } => KvOp::Get { key: key.as_bytes() },
@@ -80,38 +117,12 @@ pub struct Model {
 impl Model {
     /// Applies an operation and says what it should result in.
     pub fn apply(&mut self, op: &Op) -> KvResult {
-        match op {
-            Op::Put { key, value } => {
-                self.values.insert(key.clone(), value.clone());
-                KvResult::Done
-            }
-            Op::Get { key } => match self.values.get(key) {
-                Some(value) => KvResult::Value(value.clone().into_bytes()),
-                None => KvResult::Absent,
-            },
-            Op::Delete { key } => match self.values.remove(key) {
-                Some(_) => KvResult::Done,
-                None => KvResult::Absent,
-            },
-            Op::Cas { key, expect, value } => {
-                if self.values.get(key) != expect.as_ref() {
-                    return KvResult::Mismatch;
-                }
-                self.values.insert(key.clone(), value.clone());
-                KvResult::Done
-            }
-            Op::Increment { key, by } => {
-                let old = self.values.get(key).map_or(Some(0), |value| value.parse::<i64>().ok());
-                match old.and_then(|old| old.checked_add(*by)) {
-                    Some(new) => {
-                        self.values.insert(key.clone(), new.to_string());
-                        KvResult::Number(new)
-                    }
-                    // The workload never increments a text, nor so often.
-                    None => KvResult::Error(quorate_app::KvError::NotANumber),
-                }
-            }
-        }
+        let (value, result) = op.apply(self.get(op.key()));
+        match value {
+            Some(value) => self.values.insert(op.key().to_owned(), value),
+            None => self.values.remove(op.key()),
+        };
+        result
     }
 
     /// The value of a key.

@@ -1,9 +1,11 @@
 //! `quorate demo`: a cluster, a workload, a replica killed in the middle, and what came of it.
 
+use super::folder::Folder;
 use super::load::Bar;
 use super::up::free_addresses;
 use crate::config::{Durability, LinkAuth};
 use crate::exit::Failure;
+use crate::load::Pace;
 use crate::processes::Processes;
 use crate::service::Service;
 use crate::testnet::{Plan as Cluster, Testnet};
@@ -12,9 +14,7 @@ use clap::Args;
 use quorate_consensus::Entry;
 use quorate_types::{ClientAuth, ReplicaId};
 use serde_json::{Map, Value, json};
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// Arguments of `quorate demo`.
@@ -54,39 +54,12 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     if args.seconds < 5 || args.seconds > 3_600 {
         return Err(Failure::usage("--seconds: expected 5 to 3600"));
     }
-    let folder = Folder::new(args.keep)?;
-    let result = show(args, &folder.path);
+    let folder = Folder::new("demo", args.keep)?;
+    let result = show(args, folder.path());
     if args.keep {
-        eprintln!("the cluster's folder is {}", folder.path.display());
+        eprintln!("the cluster's folder is {}", folder.path().display());
     }
     result
-}
-
-/// The demo's folder; removed at the end unless it is to be kept.
-struct Folder {
-    path: PathBuf,
-    keep: bool,
-}
-
-impl Folder {
-    fn new(keep: bool) -> Result<Self, Failure> {
-        let path = std::env::temp_dir().join(format!("quorate-demo-{}", std::process::id()));
-        if path.exists() {
-            return Err(Failure::run(format!("{} exists already; remove it", path.display())));
-        }
-        Ok(Self { path, keep })
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if !self.keep
-            && self.path.exists()
-            && let Err(error) = std::fs::remove_dir_all(&self.path)
-        {
-            eprintln!("cannot remove {}: {error}", self.path.display());
-        }
-    }
 }
 
 /// Makes a cluster on free ports of this machine.
@@ -128,8 +101,9 @@ fn show(args: &DemoArgs, dir: &Path) -> Result<(), Failure> {
     let plan = Plan {
         seconds: Duration::from_secs(args.seconds),
         clients: args.clients,
-        in_flight: args.in_flight,
+        pace: Pace::Closed { in_flight: args.in_flight },
         bundle: None,
+        shared: 0,
         request_bytes: 128,
         seed: args.seed,
         acts: vec![(third, Act::Kill(victim)), (third * 2, Act::Start(victim))],
@@ -148,7 +122,7 @@ fn show(args: &DemoArgs, dir: &Path) -> Result<(), Failure> {
                 down = false;
                 say_above(args, &bar, &format!("{at:5.1} s  replica {id} is started again"));
             }
-            Some(Act::PowerCut) | None => {}
+            Some(Act::PowerCut | Act::Pause(_) | Act::Resume(_)) | None => {}
         }
         bar.show(progress, if down { "(a replica is down)" } else { "" });
         // Plain lines where there is no terminal to draw a bar on.
@@ -162,12 +136,7 @@ fn show(args: &DemoArgs, dir: &Path) -> Result<(), Failure> {
     nodes.stop_all();
     if args.keep {
         let file = dir.join("history.jsonl");
-        let write = || -> std::io::Result<()> {
-            let mut out = BufWriter::new(File::create(&file)?);
-            history.write(&mut out)?;
-            out.flush()
-        };
-        write().map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;
+        history.save(&file).map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;
     }
     report(args, &outcome)?;
     if outcome.is_good() { Ok(()) } else { Err(Failure::run(outcome.complaint())) }

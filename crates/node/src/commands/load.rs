@@ -3,15 +3,16 @@
 use super::{cluster_info, open_cluster};
 use crate::exit::Failure;
 use crate::keys;
-use crate::load::{Generator, LoadOptions, Mix, Pace, Progress, Summary, Watch};
+use crate::load::{Generator, LoadOptions, Mix, Next, Pace, Progress, Summary, Watch};
 use crate::service::Service;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use quorate_client::driver::ClientPool;
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Keys that clients share where a history is written.
+const SHARED_KEYS: u64 = 256;
 
 /// Arguments of `quorate load`.
 #[derive(Args, Debug)]
@@ -58,8 +59,8 @@ pub struct LoadArgs {
     /// Decides keys and operations.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Writes a JSON line per operation to this file; operations are then puts and increments on keys that
-    /// belong to one client each, and every key is read at the end.
+    /// Writes a JSON line per operation to this file, for `quorate judge`; operations are then puts and increments
+    /// on keys that belong to one client each, and all kinds on keys that they share. Every key is read at the end.
     #[arg(long)]
     history: Option<PathBuf>,
     /// One JSON object at the end.
@@ -83,10 +84,7 @@ impl LoadArgs {
             None => Ok(()),
         };
         if self.history.is_some() {
-            refuse(
-                &history,
-                "--history has puts and increments on keys of its own, signed as they are called",
-            )?;
+            refuse(&history, "--history has operations and keys of its own, signed as they are called")?;
         }
         if self.reply_bytes.is_some() {
             refuse(&[keys, reads], "--reply-bytes makes requests that only echo")?;
@@ -111,7 +109,7 @@ impl LoadArgs {
                 .map_err(|_| Failure::usage(format!("{name}: expected seconds, 0 or more")))
         };
         let mix = if self.history.is_some() {
-            Mix::Judged { spread: 4_096, request_bytes: self.request_bytes }
+            Mix::Judged { spread: 4_096, shared: SHARED_KEYS, request_bytes: self.request_bytes }
         } else if let Some(reply_bytes) = self.reply_bytes {
             Mix::Echo { request_bytes: self.request_bytes, reply_bytes }
         } else {
@@ -166,9 +164,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Failure> {
     bar.finish();
     if let Some(file) = &args.history {
         generator.read_back().map_err(Failure::run)?;
-        let out = File::create(file).map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;
-        let mut out = BufWriter::new(out);
-        let written = generator.into_history().write(&mut out).and_then(|()| out.flush());
+        let written = generator.take_history().save(file);
         written.map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;
     }
     show(&summary, args.json)?;
@@ -243,9 +239,9 @@ impl Default for Bar {
 }
 
 impl Watch for Bar {
-    fn look(&mut self, progress: &Progress) -> bool {
+    fn look(&mut self, progress: &Progress) -> Next {
         self.show(progress, "");
-        true
+        Next::Go
     }
 }
 

@@ -1,6 +1,8 @@
 //! The commands, one file each.
 
 pub mod demo;
+mod folder;
+pub mod judge;
 pub mod kv;
 pub mod load;
 pub mod machine;
@@ -8,6 +10,7 @@ pub mod node;
 pub mod sim;
 pub mod status;
 pub mod testnet;
+pub mod torture;
 pub mod up;
 
 use crate::config::{ClusterConfig, LinkAuth};

@@ -87,6 +87,7 @@ struct Summary {
     failures: u64,
     virtual_seconds: f64,
     requests: u64,
+    undecided: usize,
     seconds: f64,
     trace_hash: String,
     /// Byzantine replicas by host, over all seeds.
@@ -111,9 +112,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Failure::usage(format!("no protocol is named {:?}; there are {}", args.protocol, known.join(", ")))
     })?;
     // Whether so many replicas suit the protocol, the first world says.
-    let standard =
-        Standard::with(entry, args.n, args.byzantine, args.seed.unwrap_or(args.seeds.0.start))
-            .map_err(Failure::usage)?;
+    let standard = Standard::with(entry, args.n, args.byzantine, args.seed.unwrap_or(args.seeds.0.start))
+        .map_err(Failure::usage)?;
     let begun = Instant::now();
     let total = match args.seed {
         Some(seed) => {
@@ -149,6 +149,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
                 counted(&summary.faults)
             ))?;
         }
+    }
+    if total.undecided > 0 {
+        eprintln!("{} keys had histories too hard to judge without asking replicas", total.undecided);
     }
     match total.first_failure() {
         Some((seed, what)) => {
@@ -265,6 +268,7 @@ impl Progress {
 struct Total {
     seeds: u64,
     requests: u64,
+    undecided: usize,
     virtual_ns: u64,
     hashes: BTreeMap<u64, Digest>,
     failures: BTreeMap<u64, String>,
@@ -276,6 +280,7 @@ impl Total {
     fn add(&mut self, seed: u64, report: &Report) {
         self.seeds = self.seeds.saturating_add(1);
         self.requests = self.requests.saturating_add(report.requests);
+        self.undecided = self.undecided.saturating_add(report.undecided);
         self.virtual_ns = self.virtual_ns.saturating_add(report.virtual_ns);
         self.hashes.insert(seed, report.trace_hash);
         for kind in report.byzantine.values() {
@@ -319,6 +324,7 @@ impl Total {
             failures: u64::try_from(self.failures.len()).unwrap_or(u64::MAX),
             virtual_seconds: Duration::from_nanos(self.virtual_ns).as_secs_f64(),
             requests: self.requests,
+            undecided: self.undecided,
             seconds: begun.elapsed().as_secs_f64(),
             trace_hash: hash.to_string(),
             byzantine: self.byzantine.clone(),

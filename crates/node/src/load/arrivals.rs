@@ -82,6 +82,12 @@ impl Arrivals {
         }
     }
 
+    /// From now on nothing more is due.
+    pub(super) fn close(&mut self, now: Time) {
+        self.end = self.end.min(now);
+        self.total = self.total.min(self.count);
+    }
+
     /// Whether requests are left that have not been handed out.
     pub(super) fn is_owing(&self) -> bool {
         self.back.is_some() || self.count < self.total

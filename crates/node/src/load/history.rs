@@ -1,103 +1,68 @@
-//! What every operation did, as JSON lines that any checker can judge (one clock for all clients).
+//! What every operation did, as JSON lines that any checker can judge (one clock for all clients): written by
+//! `quorate load --history`, read by `quorate judge`.
+//!
+//! A line is what the simulator writes too, see [`quorate_sim::Record`].
 
-use quorate_app::KvResult;
+use quorate_app::{KvError, KvResult};
+use quorate_sim::{Op, Record};
 use quorate_types::Time;
 use quorate_types::codec::Wire as _;
-use serde::Serialize;
-use std::io::{self, Write};
-
-/// First letter of the keys that hold numbers.
-pub(super) const NUMBER: char = 'n';
-
-/// Kind of an operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// Gives a key a value.
-    Put,
-    /// Reads a key.
-    Get,
-    /// Adds to a number.
-    Incr,
-}
-
-/// An operation that was called.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Operation {
-    /// Which client.
-    pub client: u64,
-    /// What it does.
-    pub kind: Kind,
-    /// To which key.
-    pub key: String,
-    /// With what.
-    pub arg: Option<String>,
-    /// When it was called.
-    pub call: Time,
-}
-
-impl Operation {
-    /// A read after the load has ended, by the first client.
-    pub(super) fn get(key: String, call: Time) -> Self {
-        Self { client: 0, kind: Kind::Get, key, arg: None, call }
-    }
-
-    /// Whether its key holds a number, see [`super::Mix::Judged`].
-    fn is_of_number(&self) -> bool {
-        self.key.starts_with(NUMBER)
-    }
-}
-
-/// An operation and what is known of its end.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
-    /// The operation.
-    pub operation: Operation,
-    /// When it returned; `None`: the outcome is unknown.
-    pub returned: Option<Time>,
-    /// What it returned.
-    pub result: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Line<'a> {
-    client: u64,
-    kind: Kind,
-    key: &'a str,
-    arg: Option<&'a str>,
-    expect: Option<&'a str>,
-    call_ns: u64,
-    return_ns: Option<u64>,
-    result: Option<&'a str>,
-}
+use serde::Deserialize;
+use std::fs::File;
+use std::io::{self, BufRead, BufWriter, Write};
+use std::path::Path;
 
 /// Everything that was called, in the order of the ends.
 #[derive(Debug, Default)]
 pub struct History {
-    entries: Vec<Entry>,
+    records: Vec<Record>,
+}
+
+/// An operation that was called.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Call {
+    /// Which client.
+    pub client: usize,
+    /// What for.
+    pub op: Op,
+    /// When.
+    pub at: Time,
+}
+
+impl Call {
+    fn ended(self, answered: Option<Time>, result: Option<KvResult>) -> Record {
+        Record { client: self.client, op: self.op, call: self.at, answered, result }
+    }
 }
 
 impl History {
-    #[cfg(test)]
-    pub(super) fn of(entries: Vec<Entry>) -> Self {
-        Self { entries }
+    /// A history of these operations.
+    #[must_use]
+    pub fn of(records: Vec<Record>) -> Self {
+        Self { records }
     }
 
     /// An operation has returned.
-    pub fn returned(&mut self, operation: Operation, at: Time, result: &[u8]) {
-        let result = text_of(result, operation.is_of_number());
-        self.entries.push(Entry { operation, returned: Some(at), result });
+    pub fn returned(&mut self, call: Call, at: Time, result: &[u8]) {
+        // What does not decode is a wrong result, and no operation results in it.
+        let result = KvResult::from_bytes(result).unwrap_or(KvResult::Padding(0));
+        self.records.push(call.ended(Some(at), Some(result)));
     }
 
     /// Whether an operation was executed is not known.
-    pub fn unknown(&mut self, operation: Operation) {
-        self.entries.push(Entry { operation, returned: None, result: None });
+    pub fn unknown(&mut self, call: Call) {
+        self.records.push(call.ended(None, None));
     }
 
-    /// All entries.
+    /// All operations.
     #[must_use]
-    pub fn entries(&self) -> &[Entry] {
-        &self.entries
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// Operations that follow on these.
+    pub fn extend(&mut self, records: impl IntoIterator<Item = Record>) {
+        self.records.extend(records);
     }
 
     /// Writes one line per operation.
@@ -105,73 +70,160 @@ impl History {
     /// # Errors
     /// When `out` does.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        for Entry { operation, returned, result } in &self.entries {
-            let line = Line {
-                client: operation.client,
-                kind: operation.kind,
-                key: &operation.key,
-                arg: operation.arg.as_deref(),
-                expect: None,
-                call_ns: operation.call.0,
-                return_ns: returned.map(|at| at.0),
-                result: result.as_deref(),
-            };
-            serde_json::to_writer(&mut *out, &line)?;
-            out.write_all(b"\n")?;
+        self.records.iter().try_for_each(|record| writeln!(out, "{}", record.to_json_line()))
+    }
+
+    /// Writes a file of them.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn save(&self, file: &Path) -> io::Result<()> {
+        let mut out = BufWriter::new(File::create(file)?);
+        self.write(&mut out)?;
+        out.flush()
+    }
+
+    /// Reads what [`Self::write`] has written. A deletion is written without saying whether there was anything.
+    ///
+    /// # Errors
+    /// When `lines` cannot be read, or a line is none of a history: says which, counted from 1.
+    pub fn read(lines: impl BufRead) -> Result<Self, BadHistory> {
+        let mut records = Vec::new();
+        for (line, text) in (1u64..).zip(lines.lines()) {
+            let bad = |why: String| BadHistory { line, why };
+            let text = text.map_err(|error| bad(error.to_string()))?;
+            let line: Line = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
+            records.push(line.record().map_err(|why| bad(why.to_owned()))?);
         }
-        Ok(())
+        Ok(Self { records })
     }
 }
 
-/// A result as the history shows it.
-fn text_of(result: &[u8], is_number: bool) -> Option<String> {
-    match KvResult::from_bytes(result) {
-        Ok(KvResult::Done) => Some("ok".to_owned()),
-        Ok(KvResult::Value(value)) => Some(text_of_value(&value, is_number)),
-        Ok(KvResult::Number(number)) => Some(number.to_string()),
-        Ok(KvResult::Mismatch) => Some("no".to_owned()),
-        Ok(KvResult::Absent) => None,
-        Ok(other) => Some(format!("{other:?}")),
-        Err(error) => Some(format!("malformed result: {error}")),
-    }
+/// A line that is none of a history.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("line {line}: {why}")]
+pub struct BadHistory {
+    line: u64,
+    why: String,
 }
 
-/// A value as the history shows it: numbers are stored in eight bytes.
-fn text_of_value(value: &[u8], is_number: bool) -> String {
-    match <[u8; 8]>::try_from(value) {
-        Ok(number) if is_number => i64::from_le_bytes(number).to_string(),
-        _ => String::from_utf8_lossy(value).into_owned(),
-    }
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    client: usize,
+    kind: String,
+    key: String,
+    arg: Option<String>,
+    expect: Option<String>,
+    call_ns: u64,
+    return_ns: Option<u64>,
+    result: Option<String>,
 }
 
-/// The value of a key as the history shows it.
-pub(crate) fn value_of(key: &str, value: &[u8]) -> String {
-    text_of_value(value, key.starts_with(NUMBER))
+impl Line {
+    fn record(self) -> Result<Record, &'static str> {
+        let Self { key, arg, expect, .. } = self;
+        let number = |text: &str| text.parse::<i64>().map_err(|_| "expected a number");
+        let arg = arg.ok_or("without arg");
+        let op = match self.kind.as_str() {
+            "put" => Op::Put { key, value: arg? },
+            "get" => Op::Get { key },
+            "del" => Op::Delete { key },
+            "cas" => Op::Cas { key, expect, value: arg? },
+            "incr" => Op::Increment { key, by: number(&arg?)? },
+            _ => return Err("kind: expected put, get, del, cas or incr"),
+        };
+        if self.return_ns.is_some_and(|end| end < self.call_ns) {
+            return Err("returned before it was called");
+        }
+        let result = match (&op, self.result) {
+            _ if self.return_ns.is_none() => None,
+            (Op::Get { .. }, value) => {
+                Some(value.map_or(KvResult::Absent, |value| KvResult::Value(value.into())))
+            }
+            (Op::Delete { .. }, Some(result)) if result == "ok" => None,
+            (Op::Put { .. } | Op::Cas { .. }, Some(result)) if result == "ok" => Some(KvResult::Done),
+            (Op::Cas { .. }, Some(result)) if result == "no" => Some(KvResult::Mismatch),
+            (Op::Increment { .. }, Some(value)) => Some(KvResult::Number(number(&value)?)),
+            (Op::Increment { .. }, None) => Some(KvResult::Error(KvError::NotANumber)),
+            _ => return Err("a result that such an operation never has"),
+        };
+        let (call, answered) = (Time(self.call_ns), self.return_ns.map(Time));
+        Ok(Record { client: self.client, op, call, answered, result })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn all() -> Vec<Record> {
+        let key = || "a\"k\n".to_owned();
+        let record = |op, answered: Option<u64>, result| Record {
+            client: 3,
+            op,
+            call: Time(5),
+            answered: answered.map(Time),
+            result,
+        };
+        let cas = |expect: Option<&str>| Op::Cas {
+            key: key(),
+            expect: expect.map(str::to_owned),
+            value: "12345678".to_owned(),
+        };
+        let incr = || Op::Increment { key: key(), by: -2 };
+        vec![
+            record(Op::Put { key: key(), value: "v".to_owned() }, Some(7), Some(KvResult::Done)),
+            record(Op::Put { key: key(), value: "v".to_owned() }, None, None),
+            record(Op::Get { key: key() }, Some(9), Some(KvResult::Absent)),
+            record(Op::Get { key: key() }, Some(5), Some(KvResult::Value(b"12345678".to_vec()))),
+            record(cas(None), Some(9), Some(KvResult::Done)),
+            record(cas(Some("")), Some(9), Some(KvResult::Mismatch)),
+            record(incr(), Some(9), Some(KvResult::Number(-12))),
+            record(incr(), Some(9), Some(KvResult::Error(KvError::NotANumber))),
+            // Whether there was anything is not written down.
+            record(Op::Delete { key: key() }, None, None),
+        ]
+    }
+
     #[test]
-    fn a_final_get_shows_numbers_and_values() {
-        let mut history = History::default();
-        let eight = KvResult::Value(7i64.to_le_bytes().to_vec()).to_bytes();
-        history.returned(Operation::get("n0-1".to_owned(), Time(1)), Time(2), &eight);
-        history.returned(
-            Operation::get("p0-1".to_owned(), Time(1)),
-            Time(2),
-            &KvResult::Value(b"12345678".to_vec()).to_bytes(),
-        );
-        history.returned(Operation::get("p0-2".to_owned(), Time(1)), Time(2), &KvResult::Absent.to_bytes());
+    fn what_is_written_is_read() {
+        let history = History::of(all());
         let mut out = Vec::new();
         history.write(&mut out).unwrap();
+        assert_eq!(History::read(&out[..]).unwrap().records(), all());
+        for result in [KvResult::Done, KvResult::Absent] {
+            let call = Call { client: 1, op: Op::Delete { key: "k".to_owned() }, at: Time(1) };
+            let mut history = History::default();
+            history.returned(call, Time(2), &result.to_bytes());
+            assert_eq!(history.records()[0].result.as_ref(), Some(&result));
+            let mut out = Vec::new();
+            history.write(&mut out).unwrap();
+            let read = History::read(&out[..]).unwrap();
+            assert_eq!((read.records()[0].answered, &read.records()[0].result), (Some(Time(2)), &None));
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_none_is_named() {
+        let mut out = Vec::new();
+        History::of(all()).write(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
-        let results: Vec<serde_json::Value> =
-            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(results[0]["result"], "7");
-        assert_eq!(results[0]["kind"], "get");
-        assert_eq!(results[1]["result"], "12345678", "eight digits are no number");
-        assert!(results[2]["result"].is_null() && results[2]["return_ns"] == 2);
+        for (from, to) in [
+            ("\"put\"", "\"push\""),
+            ("\"arg\":\"v\"", "\"arg\":null"),
+            ("\"result\":\"ok\"", "\"result\":\"no\""),
+            ("\"result\":\"ok\"", "\"result\":null"),
+            ("\"return_ns\":7", "\"return_ns\":4"),
+            ("\"call_ns\":5", "\"call_ns\":-5"),
+            ("\"client\":3,", ""),
+            ("\"client\":3,", "\"client\":3,\"more\":1,"),
+        ] {
+            let text = text.replacen(from, to, 1);
+            let error = History::read(text.as_bytes()).unwrap_err();
+            assert!(error.to_string().starts_with("line 1: "), "{from} to {to}: {error}");
+        }
+        let text = text + "\n";
+        assert!(History::read(text.as_bytes()).unwrap_err().to_string().starts_with("line 10: "));
     }
 }

@@ -1,7 +1,10 @@
-//! Judges a history against what a fresh client reads afterwards: every acknowledged request is in the final
-//! state exactly once. The replicas' own counters have no say.
+//! Judges a history: every acknowledged request is in what a fresh client reads afterwards exactly once, and one
+//! order of all operations explains what every client was told. The replicas' own counters have no say.
 
-use super::history::{Entry, History, Kind};
+use super::history::History;
+use super::workload::{NUMBER, REGISTER};
+use quorate_app::KvResult;
+use quorate_sim::{Op, Record, linear};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,17 +17,21 @@ pub struct Verdict {
     pub lost: u64,
     /// Operations whose effect is there more than once.
     pub doubled: u64,
-    /// Results and final values that no order of the operations explains.
+    /// Results and final values that the operations on a key of one client cannot have.
     pub wrong: u64,
+    /// Keys whose operations no order explains.
+    pub illegal: u64,
+    /// Keys that were too hard to judge: nothing is known of them.
+    pub undecided: u64,
     /// The first findings, for people.
     pub findings: Vec<String>,
 }
 
 impl Verdict {
-    /// Whether nothing was found.
+    /// Whether everything was judged, and nothing was found.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.lost == 0 && self.doubled == 0 && self.wrong == 0
+        self.lost == 0 && self.doubled == 0 && self.wrong == 0 && self.illegal == 0 && self.undecided == 0
     }
 
     fn find(&mut self, text: String) {
@@ -32,70 +39,132 @@ impl Verdict {
             self.findings.push(text);
         }
     }
-}
 
-/// Judges the operations of [`super::Mix::Judged`]: `finals` are the values that a fresh client read after
-/// the load had ended, for every key of the history; a key that is not there was absent.
-#[must_use]
-pub fn judge(history: &History, finals: &BTreeMap<String, String>) -> Verdict {
-    let mut by_key: BTreeMap<&str, Vec<&Entry>> = BTreeMap::new();
-    // The final reads are in the history for other checkers; this one has read for itself.
-    for entry in history.entries().iter().filter(|entry| entry.operation.kind != Kind::Get) {
-        by_key.entry(&entry.operation.key).or_default().push(entry);
+    /// Adds what another part of the same run came to.
+    pub fn add(&mut self, other: Self) {
+        for (sum, part) in [
+            (&mut self.judged, other.judged),
+            (&mut self.lost, other.lost),
+            (&mut self.doubled, other.doubled),
+            (&mut self.wrong, other.wrong),
+            (&mut self.illegal, other.illegal),
+            (&mut self.undecided, other.undecided),
+        ] {
+            *sum = sum.saturating_add(part);
+        }
+        other.findings.into_iter().for_each(|finding| self.find(finding));
     }
-    let mut verdict = Verdict::default();
-    for (key, mut entries) in by_key {
-        verdict.judged = verdict.judged.saturating_add(u64::try_from(entries.len()).unwrap_or(0));
-        entries.sort_by_key(|entry| entry.operation.call);
-        let found = finals.get(key).map(String::as_str);
-        match entries.first().map(|entry| entry.operation.kind) {
-            Some(Kind::Incr) => judge_counter(key, &entries, found, &mut verdict),
-            _ => judge_register(key, &entries, found, &mut verdict),
+
+    /// Looks for an order of the operations that explains what clients were told.
+    fn search(&mut self, history: &History, begin: &BTreeMap<String, String>) {
+        let found = linear::judge_from(history.records(), begin, linear::BUDGET);
+        let count = |keys: usize| u64::try_from(keys).unwrap_or(u64::MAX);
+        self.judged = count(found.operations);
+        self.illegal = count(found.illegal.len());
+        self.undecided = count(found.undecided.len());
+        found.illegal.into_iter().for_each(|illegal| self.find(illegal.picture));
+        for key in found.undecided {
+            self.find(format!("{key}: too hard to judge within {} steps", linear::BUDGET));
         }
     }
+}
+
+/// Judges a history alone, of a store that held `begin`: nothing is known of lost and doubled operations but what
+/// no order explains.
+#[must_use]
+pub fn judge_alone(history: &History, begin: &BTreeMap<String, String>) -> Verdict {
+    let mut verdict = Verdict::default();
+    verdict.search(history, begin);
+    verdict
+}
+
+/// Judges the operations of [`super::Mix::Judged`]: `begin` is what keys held before, `finals` what a fresh client
+/// read after the load had ended; a key that is not there was absent.
+#[must_use]
+pub fn judge(
+    history: &History,
+    begin: &BTreeMap<String, String>,
+    finals: &BTreeMap<String, String>,
+) -> Verdict {
+    let mut by_key: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
+    for record in history.records().iter().filter(|record| !matches!(record.op, Op::Get { .. })) {
+        by_key.entry(record.op.key()).or_default().push(record);
+    }
+    let mut verdict = Verdict::default();
+    for (key, mut records) in by_key {
+        records.sort_by_key(|record| record.call);
+        let (held, found) = (begin.get(key).map(String::as_str), finals.get(key).map(String::as_str));
+        match key.chars().next() {
+            Some(NUMBER) => judge_counter(key, &records, held, found, &mut verdict),
+            Some(REGISTER) => judge_register(key, &records, held, found, &mut verdict),
+            // Keys that clients share: only an order of all operations says what they may hold.
+            _ => {}
+        }
+    }
+    verdict.search(history, begin);
     verdict
 }
 
 /// Every increment adds one: the final number counts the operations, and each result names a different count.
-fn judge_counter(key: &str, entries: &[&Entry], found: Option<&str>, verdict: &mut Verdict) {
-    let total = u64::try_from(entries.len()).unwrap_or(0);
-    let unknown = u64::try_from(entries.iter().filter(|entry| entry.returned.is_none()).count()).unwrap_or(0);
-    let acknowledged = total.saturating_sub(unknown);
-    let last: u64 = found.and_then(|number| number.parse().ok()).unwrap_or(0);
-    if last < acknowledged {
-        verdict.lost = verdict.lost.saturating_add(acknowledged.saturating_sub(last));
-        verdict.find(format!("{key}: {acknowledged} increments acknowledged, the number is {last}"));
+fn judge_counter(
+    key: &str,
+    records: &[&Record],
+    held: Option<&str>,
+    found: Option<&str>,
+    verdict: &mut Verdict,
+) {
+    let number = |text: Option<&str>| -> u64 { text.and_then(|text| text.parse().ok()).unwrap_or(0) };
+    let (first, last) = (number(held), number(found));
+    let total = u64::try_from(records.len()).unwrap_or(0);
+    let unknown = records.iter().filter(|record| record.answered.is_none()).count();
+    let acknowledged = total.saturating_sub(u64::try_from(unknown).unwrap_or(0));
+    let (least, most) = (first.saturating_add(acknowledged), first.saturating_add(total));
+    if last < least {
+        verdict.lost = verdict.lost.saturating_add(least.saturating_sub(last));
+        verdict.find(format!(
+            "{key}: {acknowledged} increments acknowledged from {first} on, the number is {last}"
+        ));
     }
-    if last > total {
-        verdict.doubled = verdict.doubled.saturating_add(last.saturating_sub(total));
-        verdict.find(format!("{key}: {total} increments called, the number is {last}"));
+    if last > most {
+        verdict.doubled = verdict.doubled.saturating_add(last.saturating_sub(most));
+        verdict.find(format!("{key}: {total} increments called from {first} on, the number is {last}"));
     }
     let mut seen = BTreeSet::new();
-    for entry in entries.iter().filter(|entry| entry.returned.is_some()) {
-        let number = entry.result.as_ref().and_then(|result| result.parse::<u64>().ok());
-        if number.is_none_or(|number| number == 0 || number > last || !seen.insert(number)) {
+    for record in records.iter().filter(|record| record.answered.is_some()) {
+        let number = match record.result {
+            Some(KvResult::Number(number)) => u64::try_from(number).ok(),
+            _ => None,
+        };
+        if number.is_none_or(|number| number <= first || number > last || !seen.insert(number)) {
             verdict.wrong = verdict.wrong.saturating_add(1);
-            verdict
-                .find(format!("{key}: an increment returned {:?}, the final number is {last}", entry.result));
+            let result = &record.result;
+            verdict.find(format!("{key}: an increment returned {result:?}, the final number is {last}"));
         }
     }
 }
 
 /// Puts of one client that never overlap: the final value is that of the last acknowledged one, or of one
-/// after it whose outcome is unknown.
-fn judge_register(key: &str, entries: &[&Entry], found: Option<&str>, verdict: &mut Verdict) {
-    let last = entries.iter().rposition(|entry| entry.returned.is_some());
+/// whose outcome is unknown.
+fn judge_register(
+    key: &str,
+    records: &[&Record],
+    held: Option<&str>,
+    found: Option<&str>,
+    verdict: &mut Verdict,
+) {
+    fn value(record: &Record) -> Option<&str> {
+        match &record.op {
+            Op::Put { value, .. } => Some(value),
+            _ => None,
+        }
+    }
+    let last = records.iter().rfind(|record| record.answered.is_some());
+    let kept = last.map_or(held, |record| value(record));
     // One whose outcome is unknown may take effect at any time after its call, also after later ones.
-    let unknown = entries.iter().filter(|entry| entry.returned.is_none());
-    let possible: Vec<Option<&str>> = last
-        .and_then(|last| entries.get(last))
-        .into_iter()
-        .chain(unknown)
-        .map(|entry| entry.operation.arg.as_deref())
-        .collect();
-    let unwritten = last.is_none() && found.is_none();
-    if !unwritten && !possible.contains(&found) {
-        let known = entries.iter().any(|entry| entry.operation.arg.as_deref() == found);
+    let unknown = records.iter().filter(|record| record.answered.is_none()).map(|record| value(record));
+    let possible: Vec<Option<&str>> = std::iter::once(kept).chain(unknown).collect();
+    if !possible.contains(&found) {
+        let known = found == held || records.iter().any(|record| value(record) == found);
         if known || found.is_none() {
             verdict.lost = verdict.lost.saturating_add(1);
         } else {
@@ -107,51 +176,87 @@ fn judge_register(key: &str, entries: &[&Entry], found: Option<&str>, verdict: &
 
 #[cfg(test)]
 mod tests {
-    use super::super::history::Operation;
     use super::*;
     use quorate_types::Time;
 
-    fn entry(kind: Kind, key: &str, arg: &str, call: u64, result: Option<&str>) -> Entry {
-        let operation =
-            Operation { client: 1, kind, key: key.to_owned(), arg: Some(arg.to_owned()), call: Time(call) };
-        Entry { operation, returned: result.map(|_| Time(call + 1)), result: result.map(str::to_owned) }
+    fn incr(call: u64, result: Option<i64>) -> Record {
+        let op = Op::Increment { key: "n".to_owned(), by: 1 };
+        let answered = result.map(|_| Time(call + 1));
+        Record { client: 1, op, call: Time(call), answered, result: result.map(KvResult::Number) }
     }
 
-    fn verdict(entries: Vec<Entry>, finals: &[(&str, &str)]) -> (u64, u64, u64) {
-        let finals = finals.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let verdict = judge(&History::of(entries), &finals);
+    fn put(call: u64, value: &str, is_answered: bool) -> Record {
+        let op = Op::Put { key: "p".to_owned(), value: value.to_owned() };
+        let answered = is_answered.then_some(Time(call + 1));
+        Record { client: 1, op, call: Time(call), answered, result: is_answered.then_some(KvResult::Done) }
+    }
+
+    fn map(values: &[(&str, &str)]) -> BTreeMap<String, String> {
+        values.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    fn verdict(records: Vec<Record>, begin: &[(&str, &str)], finals: &[(&str, &str)]) -> (u64, u64, u64) {
+        let verdict = judge(&History::of(records), &map(begin), &map(finals));
         (verdict.lost, verdict.doubled, verdict.wrong)
     }
 
     #[test]
     fn counters() {
-        let two =
-            || vec![entry(Kind::Incr, "n", "1", 1, Some("1")), entry(Kind::Incr, "n", "1", 5, Some("2"))];
-        assert_eq!(verdict(two(), &[("n", "2")]), (0, 0, 0));
-        assert_eq!(verdict(two(), &[("n", "1")]).0, 1, "lost");
-        assert_eq!(verdict(two(), &[("n", "3")]).1, 1, "doubled");
-        assert_eq!(verdict(two(), &[]).0, 2, "all lost");
-        let twice =
-            vec![entry(Kind::Incr, "n", "1", 1, Some("1")), entry(Kind::Incr, "n", "1", 5, Some("1"))];
-        assert_eq!(verdict(twice, &[("n", "2")]).2, 1, "two say the same number");
-        let unknown =
-            || vec![entry(Kind::Incr, "n", "1", 1, Some("1")), entry(Kind::Incr, "n", "1", 5, None)];
-        assert_eq!(verdict(unknown(), &[("n", "1")]), (0, 0, 0));
-        assert_eq!(verdict(unknown(), &[("n", "2")]), (0, 0, 0));
-        assert_eq!(verdict(unknown(), &[("n", "3")]).1, 1);
+        let two = || vec![incr(1, Some(1)), incr(5, Some(2))];
+        assert_eq!(verdict(two(), &[], &[("n", "2")]), (0, 0, 0));
+        assert_eq!(verdict(two(), &[], &[("n", "1")]).0, 1, "lost");
+        assert_eq!(verdict(two(), &[], &[("n", "3")]).1, 1, "doubled");
+        assert_eq!(verdict(two(), &[], &[]).0, 2, "all lost");
+        assert_eq!(
+            verdict(vec![incr(1, Some(1)), incr(5, Some(1))], &[], &[("n", "2")]).2,
+            1,
+            "the same number"
+        );
+        let unknown = || vec![incr(1, Some(1)), incr(5, None)];
+        assert_eq!(verdict(unknown(), &[], &[("n", "1")]), (0, 0, 0));
+        assert_eq!(verdict(unknown(), &[], &[("n", "2")]), (0, 0, 0));
+        assert_eq!(verdict(unknown(), &[], &[("n", "3")]).1, 1);
+    }
+
+    #[test]
+    fn counters_that_go_on() {
+        let two = || vec![incr(1, Some(8)), incr(5, Some(9))];
+        assert_eq!(verdict(two(), &[("n", "7")], &[("n", "9")]), (0, 0, 0));
+        assert_eq!(verdict(two(), &[("n", "7")], &[("n", "2")]).0, 7, "what was counted before is lost");
+        assert_eq!(verdict(vec![incr(1, Some(7))], &[("n", "7")], &[("n", "8")]).2, 1, "a number of before");
     }
 
     #[test]
     fn registers() {
-        let puts =
-            || vec![entry(Kind::Put, "p", "a", 1, Some("ok")), entry(Kind::Put, "p", "b", 5, Some("ok"))];
-        assert_eq!(verdict(puts(), &[("p", "b")]), (0, 0, 0));
-        assert_eq!(verdict(puts(), &[("p", "a")]).0, 1, "the last put is lost");
-        assert_eq!(verdict(puts(), &[]).0, 1);
-        assert_eq!(verdict(puts(), &[("p", "x")]).2, 1, "nobody wrote that");
-        let unknown = || vec![entry(Kind::Put, "p", "a", 1, Some("ok")), entry(Kind::Put, "p", "b", 5, None)];
-        assert_eq!(verdict(unknown(), &[("p", "a")]), (0, 0, 0));
-        assert_eq!(verdict(unknown(), &[("p", "b")]), (0, 0, 0));
-        assert_eq!(verdict(vec![entry(Kind::Put, "p", "a", 1, None)], &[]), (0, 0, 0));
+        let puts = || vec![put(1, "a", true), put(5, "b", true)];
+        assert_eq!(verdict(puts(), &[], &[("p", "b")]), (0, 0, 0));
+        assert_eq!(verdict(puts(), &[], &[("p", "a")]).0, 1, "the last put is lost");
+        assert_eq!(verdict(puts(), &[], &[]).0, 1);
+        assert_eq!(verdict(puts(), &[], &[("p", "x")]).2, 1, "nobody wrote that");
+        assert_eq!(verdict(puts(), &[("p", "x")], &[("p", "x")]).0, 1, "as it was before");
+        let unknown = || vec![put(1, "a", true), put(5, "b", false)];
+        assert_eq!(verdict(unknown(), &[], &[("p", "a")]), (0, 0, 0));
+        assert_eq!(verdict(unknown(), &[], &[("p", "b")]), (0, 0, 0));
+        assert_eq!(verdict(vec![put(1, "a", false)], &[], &[]), (0, 0, 0));
+        assert_eq!(verdict(vec![put(1, "a", false)], &[("p", "x")], &[("p", "x")]), (0, 0, 0));
+        assert_eq!(verdict(vec![put(1, "a", false)], &[("p", "x")], &[]).0, 1);
+    }
+
+    #[test]
+    fn keys_that_are_shared_are_judged_by_an_order() {
+        let shared = |op: fn(String) -> Op, call: u64, result| {
+            let (op, answered) = (op("s1".to_owned()), Some(Time(call + 1)));
+            Record { client: 1, op, call: Time(call), answered, result: Some(result) }
+        };
+        let put = || shared(|key| Op::Put { key, value: "5".to_owned() }, 1, KvResult::Done);
+        let incr = |result| shared(|key| Op::Increment { key, by: 1 }, 3, KvResult::Number(result));
+        let judged = |result| judge(&History::of(vec![put(), incr(result)]), &map(&[]), &map(&[("s1", "6")]));
+        assert!(judged(6).is_clean());
+        let wrong = judged(7);
+        assert_eq!((wrong.illegal, wrong.lost, wrong.judged), (1, 0, 2));
+        assert!(!wrong.is_clean() && wrong.findings[0].contains("s1"), "{:?}", wrong.findings);
+        let mut sum = judged(6);
+        sum.add(wrong);
+        assert_eq!((sum.illegal, sum.judged, sum.findings.len()), (1, 4, 1));
     }
 }

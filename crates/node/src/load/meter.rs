@@ -26,6 +26,8 @@ pub(super) struct Meter {
     pub(super) answered: u64,
     pub(super) repeats: u64,
     pub(super) longest_gap_ns: u64,
+    /// The same, since somebody has taken it.
+    pub(super) gap_ns: u64,
     /// Answers that came in the measured time, whenever they were due: they make the rate.
     pub(super) in_time: u64,
     first_in_time: Option<Time>,
@@ -48,6 +50,7 @@ impl Meter {
             answered: 0,
             repeats: 0,
             longest_gap_ns: 0,
+            gap_ns: 0,
             in_time: 0,
             first_in_time: None,
             last_in_time: None,
@@ -73,6 +76,7 @@ impl Meter {
     pub(super) fn answered(&mut self, now: Time, due: &Due) {
         if let Some(last) = self.last_reply {
             self.longest_gap_ns = self.longest_gap_ns.max(now.since(last));
+            self.gap_ns = self.gap_ns.max(now.since(last));
         }
         self.last_reply = Some(now);
         for (due, requests) in due {
@@ -208,6 +212,20 @@ mod tests {
             assert!((count as f64 - rate * 10.0).abs() <= 1.0, "{rate}: {count}");
             assert!(!arrivals.is_owing());
         }
+    }
+
+    #[test]
+    fn a_loop_that_is_closed_early_owes_only_what_was_handed_out() {
+        let mut arrivals = Arrivals::new(Pace::Open { rate: 1_000.0 }, Time(0), Time(100 * MS), u64::MAX);
+        let due = arrivals.next(Time(50 * MS), 10, 0).unwrap();
+        arrivals.put_back(due.clone());
+        arrivals.close(Time(50 * MS));
+        assert_eq!((arrivals.is_owing(), arrivals.left(Time(0))), (true, (10, 10)));
+        assert_eq!(arrivals.next(Time(60 * MS), 10, 0), Some(due));
+        assert_eq!((arrivals.next(Time(99 * MS), 10, 0), arrivals.is_owing()), (None, false));
+        let mut arrivals = Arrivals::new(Pace::Closed { in_flight: 4 }, Time(0), Time(100 * MS), u64::MAX);
+        arrivals.close(Time(50 * MS));
+        assert_eq!(arrivals.next(Time(50 * MS), 4, 0), None);
     }
 
     #[test]

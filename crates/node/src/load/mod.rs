@@ -13,9 +13,8 @@ mod sessions;
 mod summary;
 mod workload;
 
-pub(crate) use history::value_of;
-pub use history::{Entry, History, Kind, Operation};
-pub use judge::{Verdict, judge};
+pub use history::{BadHistory, Call, History};
+pub use judge::{Verdict, judge, judge_alone};
 pub use summary::{Latency, ReplicaUse, Summary};
 pub use workload::{Mix, Workload};
 
@@ -25,6 +24,7 @@ use quorate_app::KvOp;
 use quorate_client::core::{Answer, Event, Failure, Prepared, Settings, SubmitError};
 use quorate_client::driver::{ClientError, ClientPool, CoreId, PoolEvent};
 use quorate_crypto::SigningKey;
+use quorate_sim::Op;
 use quorate_types::{ReplicaId, Time};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -90,14 +90,25 @@ const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a caller may want to do while load runs.
 pub trait Watch {
-    /// Called about ten times in a second. Whether the run is to go on.
-    fn look(&mut self, progress: &Progress) -> bool;
+    /// Called about ten times in a second.
+    fn look(&mut self, progress: &Progress) -> Next;
+}
+
+/// How a run is to go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// As planned.
+    Go,
+    /// It has been long enough: what is in flight is waited for, and the run ends as if its time were over.
+    End,
+    /// Not at all: there will be no result.
+    Stop,
 }
 
 /// Nobody watches.
 impl Watch for () {
-    fn look(&mut self, _: &Progress) -> bool {
-        true
+    fn look(&mut self, _: &Progress) -> Next {
+        Next::Go
     }
 }
 
@@ -114,13 +125,15 @@ pub struct Progress {
     pub acknowledged: u64,
     /// Since the last answer.
     pub silent: Duration,
+    /// Longest time without an answer that has ended since the last look.
+    pub gap: Duration,
 }
 
 #[derive(Default)]
 struct Flight {
     /// When its requests should have been sent.
     due: Due,
-    operations: Vec<Operation>,
+    calls: Vec<Call>,
 }
 
 /// What became of a bundle that was to be sent.
@@ -221,7 +234,10 @@ impl Generator {
             self.step(&mut arrivals)?;
             if now >= look_at {
                 look_at = now.plus(100_000_000);
-                self.show(watch, begin, end)?;
+                if self.show(watch, begin, end)? == Next::End {
+                    arrivals.close(self.pool.now());
+                    break;
+                }
             }
         }
         let before = std::mem::take(&mut self.statuses);
@@ -242,13 +258,18 @@ impl Generator {
         Ok(())
     }
 
-    fn show(&self, watch: &mut dyn Watch, begin: Time, end: Time) -> Result<(), LoadError> {
-        if watch.look(&self.progress(begin, end)) { Ok(()) } else { Err(LoadError::Stopped) }
+    fn show(&mut self, watch: &mut dyn Watch, begin: Time, end: Time) -> Result<Next, LoadError> {
+        let progress = self.progress(begin, end);
+        match watch.look(&progress) {
+            Next::Stop => Err(LoadError::Stopped),
+            next => Ok(next),
+        }
     }
 
-    fn progress(&self, begin: Time, end: Time) -> Progress {
+    fn progress(&mut self, begin: Time, end: Time) -> Progress {
         let now = self.pool.now();
         Progress {
+            gap: Duration::from_nanos(std::mem::take(&mut self.meter.gap_ns)),
             elapsed: Duration::from_nanos(now.since(begin)),
             planned: Duration::from_nanos(end.since(begin)),
             sent: self.meter.sent,
@@ -287,13 +308,13 @@ impl Generator {
         let requests: u32 = due.iter().map(|(_, requests)| *requests).sum();
         let id = self.next_core();
         let turn = self.turn;
-        let mut operations = Vec::new();
+        let mut calls = Vec::new();
         let Some(core) = self.pool.core(id) else { return Ok(Sent::Full) };
         let submitted = if self.options.bundle.is_none() {
             let operation = self.workload.next(turn);
             let submitted = core.submit(now, operation.encoded());
             if self.options.history && submitted.is_ok() {
-                operations.push(self.workload.describe(turn, now));
+                calls.extend(self.workload.describe(turn, now));
             }
             submitted
         } else {
@@ -303,7 +324,7 @@ impl Generator {
                 encoded.extend_from_slice(self.workload.next(turn).encoded());
                 ends.push(encoded.len());
                 if self.options.history {
-                    operations.push(self.workload.describe(turn, now));
+                    calls.extend(self.workload.describe(turn, now));
                 }
             }
             let mut start = 0;
@@ -318,7 +339,7 @@ impl Generator {
             Ok(ticket) => {
                 let flight = self.flights.entry((id, ticket.bundle)).or_default();
                 flight.due.extend_from_slice(due);
-                flight.operations.append(&mut operations);
+                flight.calls.append(&mut calls);
                 Ok(Sent::Yes(usize::try_from(requests).unwrap_or(usize::MAX)))
             }
             // A session that was lost is opened again: what is due grows old meanwhile.
@@ -335,7 +356,7 @@ impl Generator {
         let Some(core) = self.pool.core(id) else { return Sent::Full };
         match core.submit_prepared(now, prepared) {
             Ok(ticket) => {
-                let flight = Flight { due: due.clone(), operations: Vec::new() };
+                let flight = Flight { due: due.clone(), calls: Vec::new() };
                 self.flights.insert((id, ticket.bundle), flight);
                 Sent::Yes(usize::try_from(requests).unwrap_or(usize::MAX))
             }
@@ -383,8 +404,9 @@ impl Generator {
             && let Answer::Results(results) = answer
         {
             let results = results.iter().into_iter().flatten();
-            for (operation, result) in flight.operations.into_iter().zip(results) {
-                self.history.returned(operation, now, result);
+            for (call, result) in flight.calls.into_iter().zip(results) {
+                self.workload.learn(&call.op, result);
+                self.history.returned(call, now, result);
             }
         }
     }
@@ -398,8 +420,8 @@ impl Generator {
 
     fn give_up(&mut self, flight: Flight) {
         self.meter.failed(&flight.due);
-        for operation in flight.operations {
-            self.history.unknown(operation);
+        for call in flight.calls {
+            self.history.unknown(call);
         }
     }
 
@@ -445,27 +467,28 @@ impl Generator {
     /// # Errors
     /// When the driver fails or the cluster gives no answer in time.
     pub fn read_back(&mut self) -> Result<(), LoadError> {
-        let keys = self.history.entries().iter().map(|entry| entry.operation.key.clone());
+        let keys = self.history.records().iter().map(|record| record.op.key().to_owned());
         let mut keys: VecDeque<String> = keys.collect::<BTreeSet<_>>().into_iter().collect();
         let Some(id) = self.cores.first().copied() else { return Ok(()) };
         let until = self.pool.now().plus(nanos(PATIENCE));
-        let before = self.history.entries().len();
+        let before = self.history.records().len();
         let expected = before.saturating_add(keys.len());
-        while self.history.entries().len() < expected && self.pool.now() < until {
+        while self.history.records().len() < expected && self.pool.now() < until {
             let now = self.pool.now();
             while let (Some(key), Some(core)) = (keys.front(), self.pool.core(id)) {
                 let Ok(ticket) = core.submit(now, &KvOp::Get { key: key.as_bytes() }.to_bytes()) else {
                     break;
                 };
                 let flight = self.flights.entry((id, ticket.bundle)).or_default();
-                flight.operations.extend(keys.pop_front().map(|key| Operation::get(key, now)));
+                let call = |key| Call { client: 0, op: Op::Get { key }, at: now };
+                flight.calls.extend(keys.pop_front().map(call));
             }
             self.pool.poll(Duration::from_millis(20), &mut self.told)?;
             self.take_answers();
         }
         self.give_up_all();
         let read =
-            self.history.entries().iter().skip(before).filter(|entry| entry.returned.is_some()).count();
+            self.history.records().iter().skip(before).filter(|record| record.answered.is_some()).count();
         if before.saturating_add(read) < expected {
             let text = format!("the keys could not be read at the end; {}", self.pool.trouble());
             return Err(LoadError::Stuck(text));
@@ -473,10 +496,16 @@ impl Generator {
         Ok(())
     }
 
-    /// What every operation did, where it was asked for.
+    /// What every operation did since this was asked last, where it is remembered at all.
     #[must_use]
-    pub fn into_history(self) -> History {
-        self.history
+    pub fn take_history(&mut self) -> History {
+        std::mem::take(&mut self.history)
+    }
+
+    /// The time that the history is in.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.pool.now()
     }
 }
 

@@ -1,9 +1,19 @@
 //! What the requests are.
 
-use super::history::{Kind, NUMBER, Operation};
-use quorate_app::KvOp;
+use super::history::Call;
+use quorate_app::{KvOp, KvResult};
+use quorate_sim::Op;
 use quorate_types::Time;
+use quorate_types::codec::Wire as _;
 use quorate_types::rng::Rng;
+use std::collections::BTreeMap;
+
+/// First letter of the keys that hold numbers, each of one client.
+pub(super) const NUMBER: char = 'n';
+/// First letter of the keys that are only put to, each of one client.
+pub(super) const REGISTER: char = 'p';
+/// First letter of the keys that clients share.
+const SHARED: char = 's';
 
 /// A mixture of operations.
 #[derive(Clone, PartialEq, Debug)]
@@ -24,11 +34,14 @@ pub enum Mix {
         /// Bytes of one reply.
         reply_bytes: u32,
     },
-    /// Puts and increments whose outcome can be judged: every key belongs to one client, and a client uses a
-    /// key again only after `spread` other operations, which is more than it has in flight.
+    /// Operations that can be judged. Puts and increments on keys that belong to one client each, which uses a
+    /// key again only after `spread` others, which is more than it has in flight: what they leave says what was
+    /// lost or done twice. And operations of all kinds on keys that clients share, where order matters.
     Judged {
-        /// Keys of one client.
+        /// Keys of one client, of each kind.
         spread: u64,
+        /// Keys that clients share; half of all operations are on them. 0: there are none.
+        shared: u64,
         /// Bytes of one encoded put.
         request_bytes: usize,
     },
@@ -41,15 +54,12 @@ pub struct Workload {
     rng: Rng,
     /// Operations of each client so far.
     counts: Vec<u64>,
+    /// Values that were made for shared keys.
+    made: u64,
+    /// What each shared key held when an operation on it was answered last: what a swap may expect.
+    seen: BTreeMap<String, Option<String>>,
     buffer: Vec<u8>,
-    last: Option<Described>,
-}
-
-#[derive(Clone, Debug)]
-struct Described {
-    kind: Kind,
-    key: String,
-    arg: Option<String>,
+    last: Option<Op>,
 }
 
 /// The operation that was produced last.
@@ -68,7 +78,15 @@ impl Workload {
     /// A source of operations that the seed decides.
     #[must_use]
     pub fn new(mix: Mix, seed: u64, clients: usize) -> Self {
-        Self { mix, rng: Rng::new(seed), counts: vec![0; clients], buffer: Vec::new(), last: None }
+        Self {
+            mix,
+            rng: Rng::new(seed),
+            counts: vec![0; clients],
+            made: 0,
+            seen: BTreeMap::new(),
+            buffer: Vec::new(),
+            last: None,
+        }
     }
 
     /// The next operation of a client.
@@ -92,24 +110,47 @@ impl Workload {
                 let padding = vec![0x5a; request_bytes.saturating_sub(9)];
                 KvOp::Echo { reply_bytes, padding: &padding }.encode(&mut self.buffer);
             }
-            Mix::Judged { spread, request_bytes } => {
-                let slot = count.checked_rem(spread.max(1)).unwrap_or(0);
-                // Every other operation counts, so that one executed twice is seen.
-                let described = if count.is_multiple_of(2) {
-                    let key = format!("{NUMBER}{client}-{slot}");
-                    KvOp::Increment { key: key.as_bytes(), by: 1 }.encode(&mut self.buffer);
-                    Described { kind: Kind::Incr, key, arg: Some("1".to_owned()) }
+            Mix::Judged { spread, shared, request_bytes } => {
+                let op = if shared > 0 && self.rng.below(2) == 0 {
+                    self.shared(shared)
                 } else {
-                    let key = format!("p{client}-{slot}");
-                    let room = request_bytes.saturating_sub(key.len().saturating_add(9));
-                    let value = format!("{count:0>room$}");
-                    KvOp::Put { key: key.as_bytes(), value: value.as_bytes() }.encode(&mut self.buffer);
-                    Described { kind: Kind::Put, key, arg: Some(value) }
+                    own(client, count, spread, request_bytes)
                 };
-                self.last = Some(described);
+                op.encode(&mut self.buffer);
+                self.last = Some(op);
             }
         }
         Produced(&self.buffer)
+    }
+
+    /// An operation on a key that clients share. All values are numbers, so that all kinds suit all keys, and each
+    /// is written once, so that whoever sees it knows where it is from.
+    fn shared(&mut self, keys: u64) -> Op {
+        let key = format!("{SHARED}{}", self.rng.below(keys));
+        self.made = self.made.saturating_add(1);
+        let value = self.made.saturating_mul(1_000).to_string();
+        match self.rng.below(100) {
+            0..25 => Op::Put { key, value },
+            25..50 => Op::Get { key },
+            50..60 => Op::Delete { key },
+            60..80 => Op::Cas { expect: self.seen.get(&key).cloned().flatten(), key, value },
+            _ => Op::Increment { key, by: 1 },
+        }
+    }
+
+    /// An operation was answered: what later swaps may expect.
+    pub fn learn(&mut self, op: &Op, result: &[u8]) {
+        if !op.key().starts_with(SHARED) {
+            return;
+        }
+        let held = match (op, KvResult::from_bytes(result)) {
+            (Op::Put { value, .. } | Op::Cas { value, .. }, Ok(KvResult::Done)) => Some(value.clone()),
+            (_, Ok(KvResult::Value(value))) => String::from_utf8(value).ok(),
+            (_, Ok(KvResult::Number(number))) => Some(number.to_string()),
+            (Op::Delete { .. }, _) | (_, Ok(KvResult::Absent)) => None,
+            _ => return,
+        };
+        self.seen.insert(op.key().to_owned(), held);
     }
 
     /// There was no room for the last `count` operations of a client: they come again.
@@ -119,19 +160,22 @@ impl Workload {
         }
     }
 
-    /// The last operation, for the history.
+    /// The last operation, for the history; `None` where operations are not judged.
     #[must_use]
-    pub fn describe(&self, client: usize, call: Time) -> Operation {
-        let described =
-            self.last.clone().unwrap_or(Described { kind: Kind::Put, key: String::new(), arg: None });
-        Operation {
-            client: u64::try_from(client).unwrap_or(u64::MAX),
-            kind: described.kind,
-            key: described.key,
-            arg: described.arg,
-            call,
-        }
+    pub fn describe(&self, client: usize, at: Time) -> Option<Call> {
+        self.last.clone().map(|op| Call { client, op, at })
     }
+}
+
+/// An operation on a key of one client. Every other one counts, so that one executed twice is seen.
+fn own(client: usize, count: u64, spread: u64, request_bytes: usize) -> Op {
+    let slot = count.checked_rem(spread.max(1)).unwrap_or(0);
+    if count.is_multiple_of(2) {
+        return Op::Increment { key: format!("{NUMBER}{client}-{slot}"), by: 1 };
+    }
+    let key = format!("{REGISTER}{client}-{slot}");
+    let room = request_bytes.saturating_sub(key.len().saturating_add(9));
+    Op::Put { key, value: format!("{count:0>room$}") }
 }
 
 /// A put of exactly `request_bytes` where that is possible.
@@ -163,13 +207,45 @@ mod tests {
 
     #[test]
     fn judged_keys_belong_to_one_client_and_come_again_late() {
-        let mut workload = Workload::new(Mix::Judged { spread: 8, request_bytes: 64 }, 1, 2);
+        let mut workload = Workload::new(Mix::Judged { spread: 8, shared: 0, request_bytes: 64 }, 1, 2);
         let mut keys = Vec::new();
         for _ in 0..16 {
             workload.next(1);
-            keys.push(workload.describe(1, Time(0)).key);
+            keys.push(workload.describe(1, Time(0)).unwrap().op.key().to_owned());
         }
         assert!(keys.iter().all(|key| key[1..].starts_with('1')));
         assert_eq!(keys.iter().collect::<std::collections::BTreeSet<_>>().len(), 8);
+    }
+
+    #[test]
+    fn shared_keys_see_every_kind_and_each_value_once() {
+        let mut workload = Workload::new(Mix::Judged { spread: 8, shared: 5, request_bytes: 64 }, 1, 2);
+        let (mut kinds, mut values, mut swaps) = (BTreeMap::new(), Vec::new(), 0);
+        let mut model = quorate_sim::Model::default();
+        for _ in 0..2_000 {
+            workload.next(0);
+            let op = workload.describe(0, Time(0)).unwrap().op;
+            if !op.key().starts_with(SHARED) {
+                continue;
+            }
+            let result = model.apply(&op);
+            assert!(!matches!(result, KvResult::Error(_)), "{op:?}: {result:?}");
+            workload.learn(&op, &result.to_bytes());
+            *kinds.entry(op.name()).or_insert(0) += 1;
+            match op {
+                Op::Put { value, .. } => values.push(value),
+                Op::Cas { value, .. } => {
+                    swaps += u64::from(result == KvResult::Done);
+                    values.push(value);
+                }
+                _ => {}
+            }
+        }
+        assert!(kinds.len() == 5 && kinds.values().all(|count| *count > 50), "{kinds:?}");
+        assert!(swaps > 100, "who expects what was seen last is right as long as nobody else writes");
+        let all = values.len();
+        values.sort();
+        values.dedup();
+        assert_eq!(values.len(), all);
     }
 }

@@ -72,7 +72,15 @@ fn spread_bundle(world: &mut World, puppet: ReplicaId) -> Payload {
 }
 
 fn block(height: Height, view: View, proposer: ReplicaId, payload: &Payload, time_ns: u64) -> Block {
-    Block { parent: BlockId::ZERO, height, view, proposer, time_ns, payload: payload.id(), extra: Digest::ZERO }
+    Block {
+        parent: BlockId::ZERO,
+        height,
+        view,
+        proposer,
+        time_ns,
+        payload: payload.id(),
+        extra: Digest::ZERO,
+    }
 }
 
 fn pre_prepare(block: &Block) -> PbftMessage {
@@ -82,7 +90,9 @@ fn pre_prepare(block: &Block) -> PbftMessage {
 /// Scenario 4: the leader proposes two blocks for one height, and stands by both of them with COMMITs of its own.
 #[test]
 fn s04_an_equivocating_leader_with_two_faces() {
-    for (seed, one, other) in [(300, [1].as_slice(), [2, 3].as_slice()), (301, &[1, 2], &[2, 3]), (302, &[3], &[1])] {
+    for (seed, one, other) in
+        [(300, [1].as_slice(), [2, 3].as_slice()), (301, &[1, 2], &[2, 3]), (302, &[3], &[1])]
+    {
         let mut world = with_puppet(seed, r(0), |_| {});
         let height = world.height().next();
         let ids = world.submit(0, &[incr("n"), incr("n")]);
@@ -187,7 +197,8 @@ fn new_view(world: &World, wrong: Wrong, mut changes: Vec<Signed<ViewChange>>, h
         }
         Wrong::Invented => {
             // Its own view change stands in the place of one that has prepared something.
-            let change = ViewChange { prepared: Vec::new(), pre_prepared: Vec::new(), ..changes[0].body.clone() };
+            let change =
+                ViewChange { prepared: Vec::new(), pre_prepared: Vec::new(), ..changes[0].body.clone() };
             changes.push(own_view_change(world, r(1), change));
             changes.sort_by_key(|change| change.by);
             picks = vec![(height, BlockId(Digest([8; 32])))];
@@ -336,7 +347,8 @@ fn view_changes_of_one_replica_move_nobody() {
     for round in 1..400u64 {
         let proof = CheckpointProof::genesis();
         let view = if round % 2 == 0 { View(round) } else { View(u64::MAX - round) };
-        let change = ViewChange { view, proof, prepared: Vec::new(), pre_prepared: Vec::new(), certified: Vec::new() };
+        let change =
+            ViewChange { view, proof, prepared: Vec::new(), pre_prepared: Vec::new(), certified: Vec::new() };
         world.say(r(2), To::All, &PbftMessage::ViewChange(Box::new(change)));
         go(world.run_for(ms(5)), &world);
     }

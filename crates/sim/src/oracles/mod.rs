@@ -6,6 +6,7 @@
 //! | exactly once | no operation is applied twice | `order` |
 //! | right results | what a client was told is what the agreed order gives, and respects who asked after whom | `order` |
 //! | durability | what a client was told is in the order that all replicas end with | `order` |
+//! | linearizable | what clients were told can be explained without asking any replica | [`crate::linear`] |
 //! | same slot | what may be said once is never said of two subjects, across restarts | `promises` |
 //! | held | nothing that may be said once leaves before its guard was synced | `promises` |
 //! | bounds | queues and tables stay within limits | `bounds` |
@@ -14,9 +15,11 @@
 //!
 //! All of them judge honest replicas only; clients believe f + 1 equal answers, so one of these is honest.
 //!
-//! Agreement, order and results together are stronger than a search for a linearisation: the order in which the
-//! replicas say they executed is the linearisation, and it is checked against the naive [`crate::Model`], against
-//! real time and between replicas. What is left for liveness is judged by who runs the world, because only that
+//! Agreement, order and results together say more than a search for a linearisation: the order in which the
+//! replicas say they executed is the linearisation, and it is checked as it grows against the naive [`crate::Model`],
+//! against real time and between replicas. The search comes at the end and believes no replica: it is the judge of
+//! real clusters too, and here it stands beside one that knows more. What is left for liveness is judged by who runs
+//! the world, because only that
 //! one knows when something is promised.
 
 mod bounds;
@@ -61,6 +64,8 @@ pub enum Oracle {
     Results,
     /// What a client was told is lost.
     Durability,
+    /// No order of the operations explains what clients were told.
+    Linearizable,
     /// A replica said two things for one slot.
     SameSlot,
     /// A promise left before it was on disk.
@@ -86,6 +91,7 @@ impl fmt::Display for Oracle {
             Self::ExactlyOnce => "exactly once",
             Self::Results => "right results",
             Self::Durability => "durability",
+            Self::Linearizable => "linearizable",
             Self::SameSlot => "same slot",
             Self::Held => "held until durable",
             Self::Bounds => "bounds",

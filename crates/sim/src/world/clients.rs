@@ -3,8 +3,9 @@
 use super::{Event, World};
 use crate::client::{Wish, Workload};
 use crate::history::OpId;
+use crate::linear;
 use crate::model::Op;
-use crate::oracles::Failure;
+use crate::oracles::{Failure, Oracle};
 use crate::queue::Class;
 use crate::seat::Arrival;
 use crate::trace::Who;
@@ -270,9 +271,18 @@ impl World {
         self.run_while("a fresh client has read every key", span_ns, |world| !world.is_done(reader))?;
         if self.failed_ops_of(reader) > 0 {
             let what = "a fresh client was refused".to_owned();
-            self.judge(self.now, Err((crate::Oracle::Liveness, what)));
+            self.judge(self.now, Err((Oracle::Liveness, what)));
         }
         self.failure().map_or(Ok(()), |failure| Err(failure.clone()))
+    }
+
+    /// Judges what clients were told, without a word of the replicas.
+    pub(super) fn judge_history(&mut self) {
+        let findings = linear::judge(self.history.records());
+        self.undecided = findings.undecided.len();
+        if let Some(illegal) = findings.illegal.into_iter().next() {
+            self.judge(self.now, Err((Oracle::Linearizable, illegal.picture)));
+        }
     }
 
     fn failed_ops_of(&self, client: usize) -> usize {

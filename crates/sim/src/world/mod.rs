@@ -117,6 +117,8 @@ pub struct World {
     sent: BTreeMap<Kind, u64>,
     rejected: BTreeMap<&'static str, u64>,
     failed_ops: u64,
+    /// Keys that the last judgement of the history gave up.
+    undecided: usize,
     /// What somebody is made to do: no failure.
     tolerated: BTreeSet<Oracle>,
     /// Who is held for honest although it is not.
@@ -184,6 +186,7 @@ impl World {
             sent: BTreeMap::new(),
             rejected: BTreeMap::new(),
             failed_ops: 0,
+            undecided: 0,
             tolerated: BTreeSet::new(),
             trusted: BTreeSet::new(),
             doctored: BTreeSet::new(),
@@ -562,6 +565,12 @@ impl World {
         self.failed_ops
     }
 
+    /// Keys whose history was too hard to judge in [`Self::check_settled`].
+    #[must_use]
+    pub fn undecided(&self) -> usize {
+        self.undecided
+    }
+
     /// Different promises that left and were looked for on disks.
     #[must_use]
     pub fn promises(&self) -> u64 {
@@ -603,6 +612,7 @@ impl World {
             let what = format!("clients {waiting:?} still wait; {open} operations have no answer");
             self.judge(self.now, Err((Oracle::Liveness, what)));
         }
+        self.judge_history();
         match &self.failure {
             Some(failure) => Err(failure.clone()),
             None => Ok(()),

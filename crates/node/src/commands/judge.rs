@@ -1,0 +1,47 @@
+//! `quorate judge`: whether what clients saw can be explained.
+
+use crate::exit::Failure;
+use crate::load::{History, judge_alone};
+use crate::out;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::PathBuf;
+
+/// What to judge.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A history: `quorate load --history` and `quorate sim --history` write them
+    file: PathBuf,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Looks for an order of all operations that explains every answer.
+///
+/// # Errors
+/// When there is none, it cannot be found in time, or the file is no history.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let name = args.file.display();
+    let file = File::open(&args.file).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    let history =
+        History::read(BufReader::new(file)).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    let verdict = judge_alone(&history, &BTreeMap::new());
+    if args.json {
+        out::json(&verdict)?;
+    } else {
+        for finding in &verdict.findings {
+            out::line(finding)?;
+        }
+        out::line(format!(
+            "{} operations judged, keys not linearizable {}, keys too hard to judge {}",
+            verdict.judged, verdict.illegal, verdict.undecided
+        ))?;
+    }
+    match (verdict.illegal, verdict.undecided) {
+        (0, 0) => Ok(()),
+        (0, _) => Err(Failure::run("not all keys could be judged")),
+        _ => Err(Failure::run("the history is not linearizable")),
+    }
+}

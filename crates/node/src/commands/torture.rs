@@ -1,0 +1,304 @@
+//! `quorate torture`: a cluster whose replicas are killed, paused and cut off from power for as long as asked.
+
+use super::demo;
+use super::folder::Folder;
+use super::load::Bar;
+use crate::exit::Failure;
+use crate::load::{Pace, Progress};
+use crate::processes::Processes;
+use crate::torture::{self, Fault, News, Options, Outcome, Report};
+use crate::{out, trial};
+use clap::Args;
+use quorate_consensus::Entry;
+use quorate_types::{ClientAuth, ReplicaId};
+use serde_json::json;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Arguments of `quorate torture`.
+#[derive(Args, Debug)]
+pub struct TortureArgs {
+    /// No event begins after so many minutes
+    #[arg(long, default_value_t = 10.0)]
+    minutes: f64,
+    /// Decides events, keys and operations [default: another one each time]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Protocol
+    #[arg(long, default_value = "pbft", value_parser = crate::config::choice(crate::config::protocol_names()))]
+    protocol: &'static Entry,
+    /// Replicas
+    #[arg(long, default_value_t = 4)]
+    n: u16,
+    /// Clients
+    #[arg(long, default_value_t = 16)]
+    clients: usize,
+    /// Requests in flight over all clients
+    #[arg(long, default_value_t = 64, conflicts_with = "rate")]
+    in_flight: usize,
+    /// Requests in a second instead, whatever the answers do
+    #[arg(long)]
+    rate: Option<f64>,
+    /// Keys that the clients share; each has others of its own
+    #[arg(long, default_value_t = 300)]
+    keys: u64,
+    /// Keeps the cluster's folder also when all is well
+    #[arg(long)]
+    keep: bool,
+    /// One JSON object at the end instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+impl TortureArgs {
+    fn options(&self, seed: u64) -> Result<Options, Failure> {
+        let span = Duration::try_from_secs_f64(self.minutes * 60.0)
+            .ok()
+            .filter(|span| !span.is_zero() && *span < Duration::from_secs(30 * 24 * 3_600))
+            .ok_or_else(|| Failure::usage("--minutes: expected a number above 0, at most 43200"))?;
+        if self.clients == 0 || self.in_flight == 0 || self.keys == 0 {
+            return Err(Failure::usage("--clients, --in-flight and --keys: expected at least 1"));
+        }
+        let pace = match self.rate {
+            Some(rate) if rate > 0.0 && rate < 1e9 => Pace::Open { rate },
+            Some(_) => {
+                return Err(Failure::usage("--rate: expected a number of requests in a second above 0"));
+            }
+            None => Pace::Closed { in_flight: self.in_flight },
+        };
+        Ok(Options { seed, span, clients: self.clients, pace, shared: self.keys })
+    }
+
+    /// How to do the same again.
+    fn again(&self, seed: u64) -> String {
+        let mut line = format!("cargo xtask torture --minutes {} --seed {seed}", self.minutes);
+        let name = self.protocol.spec.name.as_str();
+        for (given, text) in [
+            (name != "pbft", format!(" --protocol {name}")),
+            (self.n != 4, format!(" --n {}", self.n)),
+            (self.clients != 16, format!(" --clients {}", self.clients)),
+            (self.in_flight != 64, format!(" --in-flight {}", self.in_flight)),
+            (self.rate.is_some(), format!(" --rate {}", self.rate.unwrap_or(0.0))),
+            (self.keys != 300, format!(" --keys {}", self.keys)),
+        ] {
+            if given {
+                line.push_str(&text);
+            }
+        }
+        line
+    }
+}
+
+/// Tortures a cluster.
+///
+/// # Errors
+/// When anything was lost, doubled, wrong, without an answer or not linearizable, states differ, the cluster did not
+/// come back, or somebody asked to stop.
+pub fn run(args: &TortureArgs) -> Result<(), Failure> {
+    let seed = match args.seed {
+        Some(seed) => seed,
+        // Short enough to be typed again.
+        None => getrandom::u32().map(u64::from).map_err(Failure::run)?,
+    };
+    let options = args.options(seed)?;
+    let mut folder = Folder::new("torture", args.keep)?;
+    let result = run_in(args, &options, folder.path());
+    let is_good = result.as_ref().is_ok_and(Outcome::is_good);
+    if !is_good && folder.path().exists() {
+        folder.keep();
+    }
+    if args.keep || !is_good {
+        eprintln!("the cluster's folder is {}", folder.path().display());
+    }
+    let outcome = result?;
+    let again = args.again(seed);
+    report(args, &options, &outcome, &again)?;
+    match &outcome.failure {
+        None => Ok(()),
+        Some(why) => Err(Failure::run(format!("{why}; again: {again}"))),
+    }
+}
+
+fn run_in(args: &TortureArgs, options: &Options, dir: &Path) -> Result<Outcome, Failure> {
+    let binary = std::env::current_exe().map_err(Failure::run)?;
+    let mut nodes = Processes::new(binary, dir, (0..args.n).map(ReplicaId), false);
+    nodes.watch_signals()?;
+    let mut testnet = demo::make(dir, args.protocol, args.n, ClientAuth::Signature)?;
+    let mut told = Told {
+        bar: Bar::new(),
+        quiet: args.json,
+        begun: Instant::now(),
+        span: options.span,
+        doing: String::new(),
+    };
+    let name = args.protocol.spec.name;
+    told.line(&format!("{} replicas of {name}, seed {}: {}", args.n, options.seed, args.again(options.seed)));
+    trial::start(&mut nodes, &mut testnet)?;
+    told.begun = Instant::now();
+    let outcome = torture::run(dir, &testnet, &mut nodes, options, &mut |news| told.hear(&news));
+    told.bar.finish();
+    nodes.stop_all();
+    outcome
+}
+
+/// What people see of a run while it lasts.
+struct Told {
+    bar: Bar,
+    quiet: bool,
+    begun: Instant,
+    span: Duration,
+    doing: String,
+}
+
+impl Told {
+    fn line(&self, text: &str) {
+        if !self.quiet {
+            self.bar.line(text);
+        }
+    }
+
+    fn hear(&mut self, news: &News<'_>) {
+        let elapsed = self.begun.elapsed();
+        let at = elapsed.as_secs_f32();
+        match news {
+            News::Progress(round, progress) => {
+                let doing = format!("in round {round} {}", self.doing);
+                if !self.quiet {
+                    self.bar.show(&Progress { elapsed, planned: self.span, ..**progress }, &doing);
+                }
+            }
+            News::Begins(event, victim) => {
+                let who = victim.map_or_else(String::new, |id| format!(" (replica {id})"));
+                self.doing = format!("#{} {}{who}", event.number, event.fault);
+                self.line(&format!("{at:7.1} s  {}", self.doing));
+            }
+            News::Over(report) => self.line(&format!("{at:7.1} s  {}", over(report))),
+            News::Judged(round, verdict, is_good) => {
+                let good = if *is_good { "all well" } else { "NOT GOOD" };
+                self.line(&format!(
+                    "{at:7.1} s  round {round}: {} operations judged so far, {good}",
+                    verdict.judged
+                ));
+            }
+        }
+    }
+}
+
+fn over(report: &Report) -> String {
+    let (before, after) = report.views;
+    let view = if before == after { format!("view {after}") } else { format!("view {before} to {after}") };
+    format!(
+        "#{} longest time without an answer {} ms, {} answers/s back to 90 % after {} ms, all replicas together \
+         after {} ms, {view}",
+        report.number, report.gap_ms, report.goodput, report.back_ms, report.whole_ms
+    )
+}
+
+fn report(args: &TortureArgs, options: &Options, outcome: &Outcome, again: &str) -> Result<(), Failure> {
+    let verdict = &outcome.verdict;
+    if args.json {
+        return out::json(&json!({
+            "good": outcome.is_good(), "failure": outcome.failure, "again": again, "seed": options.seed,
+            "minutes": args.minutes, "protocol": args.protocol.spec.name.as_str(), "n": args.n,
+            "rounds": outcome.rounds, "acknowledged": outcome.acknowledged, "errors": outcome.errors,
+            "judged": verdict.judged, "lost": verdict.lost, "doubled": verdict.doubled, "wrong": verdict.wrong,
+            "illegal": verdict.illegal, "undecided": verdict.undecided, "findings": verdict.findings,
+            "digests": outcome.digests, "history": outcome.history, "events": outcome.events,
+        }));
+    }
+    for fault in Fault::ALL {
+        let of: Vec<&Report> = outcome.events.iter().filter(|report| report.fault == fault).collect();
+        if !of.is_empty() {
+            let figures = |of_report: fn(&Report) -> u64| spread(of.iter().map(|report| of_report(report)));
+            out::line(format!(
+                "{:<14} {:>4} times   ms without an answer {}   back to 90 % after ms {}",
+                fault.to_string(),
+                of.len(),
+                figures(|report| report.gap_ms),
+                figures(|report| report.back_ms)
+            ))?;
+        }
+    }
+    for finding in &verdict.findings {
+        out::line(finding)?;
+    }
+    out::line(format!("requests answered        {}", outcome.acknowledged))?;
+    out::line(format!("without an answer        {}", outcome.errors))?;
+    out::line(format!("lost                     {}", verdict.lost))?;
+    out::line(format!("executed twice           {}", verdict.doubled))?;
+    out::line(format!("wrong                    {}", verdict.wrong))?;
+    out::line(format!("keys not linearizable    {}", verdict.illegal))?;
+    out::line(format!("keys too hard to judge   {}", verdict.undecided))?;
+    for (id, digest) in outcome.digests.iter().enumerate() {
+        out::line(format!("replica {id} state digest   {}", digest.chars().take(16).collect::<String>()))?;
+    }
+    if let Some(file) = &outcome.history {
+        out::line(format!("what clients saw         {}", file.display()))?;
+    }
+    let good = if outcome.is_good() { "all well" } else { "NOT GOOD" };
+    let (events, rounds) = (outcome.events.len(), outcome.rounds);
+    out::line(format!("{events} events in {rounds} rounds, {} operations judged: {good}", verdict.judged))
+}
+
+/// Least, median and greatest.
+fn spread(values: impl Iterator<Item = u64>) -> String {
+    let mut values: Vec<u64> = values.collect();
+    values.sort_unstable();
+    match (values.first(), values.get(values.len() / 2), values.last()) {
+        (Some(least), Some(median), Some(most)) => format!("{least} / {median} / {most}"),
+        _ => "-".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: TortureArgs,
+    }
+
+    fn args(line: &str) -> TortureArgs {
+        Line::try_parse_from(std::iter::once("torture").chain(line.split_whitespace())).unwrap().args
+    }
+
+    #[test]
+    fn what_is_printed_repeats_the_run() {
+        let begin = "cargo xtask torture ";
+        for line in [
+            "--minutes 0.5 --seed 7",
+            "--minutes 3 --seed 1 --n 7 --clients 4 --in-flight 9 --keys 5",
+            "--minutes 10 --seed 0 --protocol echo --rate 250.5",
+        ] {
+            let again = args(line).again(args(line).seed.unwrap());
+            let again = again.strip_prefix(begin).unwrap();
+            assert_eq!(format!("{:?}", args(line)), format!("{:?}", args(again)), "{again}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for line in [
+            "--minutes 0",
+            "--minutes=-1",
+            "--minutes nan",
+            "--minutes 1e9",
+            "--clients 0",
+            "--in-flight 0",
+            "--keys 0",
+            "--rate 0",
+        ] {
+            let failure = args(line).options(1).unwrap_err();
+            assert_eq!(failure.code(), 2, "{line}");
+        }
+    }
+
+    #[test]
+    fn least_median_and_greatest() {
+        assert_eq!(spread([5, 1, 9].into_iter()), "1 / 5 / 9");
+        assert_eq!(spread(std::iter::empty()), "-");
+    }
+}

@@ -1,0 +1,446 @@
+//! Torture: real processes under load, killed, paused and cut off from power for as long as asked, and judged.
+//!
+//! A run is a row of rounds against one cluster. In each round clients offer load without a break while events
+//! happen one after the other: the cluster is waited for until it is whole again, then the next one comes. Then the
+//! load ends, a fresh client reads every key, and everything that clients were told is judged. What one round leaves
+//! is where the next begins, so memory is bounded by a round.
+//!
+//! Nothing here sleeps: it waits for what processes, replicas and clients say, with a deadline. A cluster that is
+//! not whole again in time is a failure like a lost request.
+
+mod pulse;
+mod schedule;
+
+pub use pulse::{Goodput, Pulse};
+pub use schedule::{Event, Fault, Schedule};
+
+use crate::commands::cluster_info;
+use crate::exit::Failure;
+use crate::load::{Next, Pace, Progress, Verdict, Watch};
+use crate::processes::{self, Processes};
+use crate::testnet::Testnet;
+use crate::trial::{self, Act, Judged, Load, Plan};
+use quorate_client::cluster::ClusterInfo;
+use quorate_types::ReplicaId;
+use serde::Serialize;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a cluster may take to be whole again after an event, and a node to serve.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a replica may take to say how it is.
+const STATUS_PATIENCE: Duration = Duration::from_secs(1);
+/// How long nothing need be heard of the load before whoever waits looks at other things.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// A round ends after so many answers: all that clients were told is kept until it is judged.
+const ANSWERS_MAX: u64 = 500_000;
+/// A round never lasts so long.
+const ROUND_MAX: Duration = Duration::from_secs(24 * 3_600);
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Decides events, keys and operations.
+    pub seed: u64,
+    /// After so long no event begins any more.
+    pub span: Duration,
+    /// Clients.
+    pub clients: usize,
+    /// How load is offered.
+    pub pace: Pace,
+    /// Keys that clients share.
+    pub shared: u64,
+}
+
+/// What an event was and did.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Report {
+    /// Counted from 1.
+    pub number: u64,
+    /// Counted from 1.
+    pub round: u64,
+    /// Since the run began.
+    pub at_ms: u64,
+    /// What was done.
+    pub fault: Fault,
+    /// To whom; `None`: to all.
+    pub victim: Option<u16>,
+    /// From the kill to the start, or from the pause to its end.
+    pub down_ms: u64,
+    /// Answers in a second before it.
+    pub goodput: u64,
+    /// Longest time without an answer.
+    pub gap_ms: u64,
+    /// How long after it answers came as often as before again, but for a tenth.
+    pub back_ms: u64,
+    /// How long after it all replicas followed again.
+    pub whole_ms: u64,
+    /// The view before it, and when all replicas followed again.
+    pub views: (u64, u64),
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// All events, in order.
+    pub events: Vec<Report>,
+    /// Rounds that were judged.
+    pub rounds: u64,
+    /// Requests that were answered.
+    pub acknowledged: u64,
+    /// Requests without an answer.
+    pub errors: u64,
+    /// What the judges found.
+    pub verdict: Verdict,
+    /// State digest of each replica at the end of the last round.
+    pub digests: Vec<String>,
+    /// What ended the run before its time, for people.
+    pub failure: Option<String>,
+    /// Where the last round's history is, if anything is wrong with it.
+    pub history: Option<PathBuf>,
+}
+
+impl Outcome {
+    /// Whether everything was as it should be.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.failure.is_none() && self.rounds > 0 && self.errors == 0 && self.verdict.is_clean()
+    }
+}
+
+/// What is told while it happens.
+#[derive(Clone, Copy, Debug)]
+pub enum News<'a> {
+    /// The load has come so far, in this round.
+    Progress(u64, &'a Progress),
+    /// An event begins.
+    Begins(&'a Event, Option<ReplicaId>),
+    /// An event is over.
+    Over(&'a Report),
+    /// A round is over: which, what was judged, and whether all was well.
+    Judged(u64, &'a Verdict, bool),
+}
+
+/// Runs it against a cluster whose nodes serve, in `dir`. What is wrong with the cluster is in the outcome.
+///
+/// # Errors
+/// When this machine refuses or somebody asks to stop.
+pub fn run(
+    dir: &Path,
+    testnet: &Testnet,
+    nodes: &mut Processes,
+    options: &Options,
+    tell: &mut dyn FnMut(News<'_>),
+) -> Result<Outcome, Failure> {
+    let info = cluster_info(&testnet.cluster)?;
+    let mut load = Load::connect(dir, testnet, &plan(options))?;
+    let n = u16::try_from(nodes.ids().len()).unwrap_or(u16::MAX);
+    let mut schedule = Schedule::new(options.seed, n);
+    let begun = Instant::now();
+    let f = usize::from(testnet.cluster.genesis.f);
+    let mut outcome = Outcome::default();
+    while outcome.failure.is_none() && (outcome.rounds == 0 || begun.elapsed() < options.span) {
+        let events = schedule.round();
+        let round = outcome.rounds.saturating_add(1);
+        let mut director = Director {
+            info: &info,
+            f,
+            nodes,
+            round,
+            begun,
+            span: options.span,
+            pulse: Pulse::default(),
+            tell,
+        };
+        let ended = director.round(&mut load, events, &mut outcome.events);
+        if nodes.is_stopping() {
+            return Err(Failure::run("stopped"));
+        }
+        finish(dir, &info, nodes, ended, &mut outcome)?;
+        tell(News::Judged(round, &outcome.verdict, outcome.is_good()));
+    }
+    Ok(outcome)
+}
+
+fn plan(options: &Options) -> Plan {
+    Plan {
+        seconds: ROUND_MAX,
+        clients: options.clients,
+        pace: options.pace,
+        bundle: None,
+        shared: options.shared,
+        request_bytes: 128,
+        seed: options.seed,
+        acts: Vec::new(),
+    }
+}
+
+/// Adds a round to the outcome.
+fn finish(
+    dir: &Path,
+    info: &ClusterInfo,
+    nodes: &mut Processes,
+    ended: Ended,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
+    outcome.failure = ended.failure;
+    let Judged { summary, verdict, history, unread } = match ended.judged {
+        Ok(judged) => judged,
+        Err(why) => {
+            outcome.failure.get_or_insert(why.to_string());
+            return Ok(());
+        }
+    };
+    outcome.rounds = outcome.rounds.saturating_add(1);
+    outcome.acknowledged = outcome.acknowledged.saturating_add(summary.acknowledged);
+    outcome.errors = outcome.errors.saturating_add(summary.errors);
+    outcome.verdict.add(verdict);
+    if let Some(why) = unread {
+        outcome.failure.get_or_insert(why.to_string());
+    }
+    let (digests, heights) = trial::meet(info, nodes)?;
+    let is_equal = trial::are_equal(&digests);
+    outcome.digests = digests;
+    if !is_equal {
+        let digests = outcome.digests.join(" ");
+        outcome.failure.get_or_insert(format!("state digests differ: {digests} at heights {heights:?}"));
+    } else if !outcome.verdict.is_clean() {
+        outcome.failure.get_or_insert("clients were told what cannot be".to_owned());
+    } else if outcome.errors > 0 {
+        outcome.failure.get_or_insert(format!("{} requests have no answer", outcome.errors));
+    }
+    if outcome.failure.is_some() {
+        let file = dir.join(format!("history-{}.jsonl", outcome.rounds));
+        history.save(&file).map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;
+        outcome.history = Some(file);
+    }
+    Ok(())
+}
+
+/// How a round ended.
+struct Ended {
+    /// What was wrong with the cluster.
+    failure: Option<String>,
+    judged: Result<Judged, Failure>,
+}
+
+/// Hands progress to who directs, and hears when to end.
+struct Watcher<'a> {
+    tell: Sender<Progress>,
+    end: &'a AtomicBool,
+}
+
+impl Watch for Watcher<'_> {
+    fn look(&mut self, progress: &Progress) -> Next {
+        // Who directs may have ended already; then the flag says so.
+        let _ = self.tell.send(*progress);
+        if self.end.load(Ordering::Relaxed) { Next::End } else { Next::Go }
+    }
+}
+
+/// Makes things happen in a round, on the thread that the nodes were started from: they die with it.
+struct Director<'a> {
+    info: &'a ClusterInfo,
+    f: usize,
+    nodes: &'a mut Processes,
+    round: u64,
+    begun: Instant,
+    span: Duration,
+    pulse: Pulse,
+    tell: &'a mut dyn FnMut(News<'_>),
+}
+
+impl Director<'_> {
+    fn round(&mut self, load: &mut Load, events: Vec<Event>, reports: &mut Vec<Report>) -> Ended {
+        let end = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (tell, hear) = channel();
+            let mut watcher = Watcher { tell, end: &end };
+            let running = scope.spawn(move || load.round(&mut watcher));
+            let mut failure = None;
+            for event in events {
+                let is_over = !reports.is_empty() && self.begun.elapsed() >= self.span;
+                if is_over || self.pulse.acknowledged() >= ANSWERS_MAX {
+                    break;
+                }
+                match self.event(&event, &hear) {
+                    Ok(report) => {
+                        (self.tell)(News::Over(&report));
+                        reports.push(report);
+                    }
+                    Err(why) => {
+                        failure = Some(format!("event {}, {}: {why}", event.number, event.fault));
+                        break;
+                    }
+                }
+            }
+            end.store(true, Ordering::Relaxed);
+            let judged = running.join().unwrap_or_else(|_| Err(Failure::run("the load has panicked")));
+            Ended { failure, judged }
+        })
+    }
+
+    fn event(&mut self, event: &Event, hear: &Receiver<Progress>) -> Result<Report, Failure> {
+        let (_, statuses) = self.until_whole(hear)?;
+        let (view, leader) =
+            trial::leader(&statuses, self.f).ok_or_else(|| Failure::run("no view has f + 1 replicas"))?;
+        self.pulse.begin();
+        self.pass(event.calm, hear)?;
+        let before = self.pulse.begin();
+        let n = u16::try_from(self.nodes.ids().len()).unwrap_or(u16::MAX);
+        let victim = event.victim(leader, n);
+        (self.tell)(News::Begins(event, victim));
+        let (at, begun) = (self.begun.elapsed(), Instant::now());
+        match (event.fault, victim) {
+            (Fault::KillLeader | Fault::KillBackup, Some(id)) => {
+                Act::Kill(id).run(self.nodes)?;
+                self.pass(event.down, hear)?;
+                Act::Start(id).run(self.nodes)?;
+            }
+            (Fault::PauseLeader | Fault::PauseBackup, Some(id)) => {
+                Act::Pause(id).run(self.nodes)?;
+                self.pass(event.down, hear)?;
+                Act::Resume(id).run(self.nodes)?;
+            }
+            (Fault::PowerCut, _) | (_, None) => Act::PowerCut.run(self.nodes)?,
+        }
+        let ids = self.nodes.ids();
+        self.nodes.wait_ready(&ids, PATIENCE)?;
+        let (whole, statuses) = self.until_whole(hear)?;
+        let back = self.until_back(&before, hear)?;
+        let view_after = trial::leader(&statuses, self.f).map_or(view, |(view, _)| view);
+        Ok(Report {
+            number: event.number,
+            round: self.round,
+            at_ms: ms(at),
+            fault: event.fault,
+            victim: victim.map(|id| id.0),
+            down_ms: ms(event.down),
+            goodput: before.per_second(),
+            gap_ms: ms(self.pulse.gap()),
+            back_ms: ms(back),
+            whole_ms: ms(whole.saturating_duration_since(begun)),
+            views: (view, view_after),
+        })
+    }
+
+    /// Takes in what the load and the processes say, for a moment.
+    fn listen(&mut self, hear: &Receiver<Progress>) -> Result<(), Failure> {
+        match hear.recv_timeout(LOOK_EVERY) {
+            Ok(progress) => {
+                self.pulse.note(&progress);
+                (self.tell)(News::Progress(self.round, &progress));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(Failure::run("the load has ended")),
+        }
+        hear.try_iter().for_each(|progress| self.pulse.note(&progress));
+        while let Some(event) = self.nodes.next_event(Some(Instant::now())) {
+            match event {
+                processes::Event::Gone(gone) => return Err(Failure::run(gone.line)),
+                processes::Event::Stop => return Err(Failure::run("stopped")),
+                processes::Event::Ready(_) | processes::Event::Taken(..) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// So much time passes, of the load's.
+    fn pass(&mut self, span: Duration, hear: &Receiver<Progress>) -> Result<(), Failure> {
+        let until = Instant::now().checked_add(span);
+        while until.is_some_and(|until| Instant::now() < until) {
+            self.listen(hear)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all replicas are at work in one view, and none is behind where another was a moment ago.
+    fn until_whole(&mut self, hear: &Receiver<Progress>) -> Result<(Instant, Vec<Value>), Failure> {
+        let deadline = Instant::now().checked_add(PATIENCE);
+        let mut foremost = u64::MAX;
+        loop {
+            let statuses = trial::statuses(self.info, STATUS_PATIENCE)?;
+            if is_whole(&statuses, foremost) {
+                return Ok((Instant::now(), statuses));
+            }
+            if deadline.is_none_or(|at| Instant::now() >= at) {
+                let how = statuses.iter().map(brief).collect::<Vec<_>>().join(", ");
+                return Err(Failure::run(format!("the replicas are not together after {PATIENCE:?}: {how}")));
+            }
+            foremost = statuses.iter().filter_map(executed).max().unwrap_or(u64::MAX);
+            self.listen(hear)?;
+        }
+    }
+
+    fn until_back(&mut self, before: &Goodput, hear: &Receiver<Progress>) -> Result<Duration, Failure> {
+        let deadline = Instant::now().checked_add(PATIENCE);
+        loop {
+            if let Some(back) = self.pulse.back(before) {
+                return Ok(back);
+            }
+            if deadline.is_none_or(|at| Instant::now() >= at) {
+                let rate = before.per_second();
+                return Err(Failure::run(format!(
+                    "{rate} answers a second have not come back in {PATIENCE:?}"
+                )));
+            }
+            self.listen(hear)?;
+        }
+    }
+}
+
+fn executed(status: &Value) -> Option<u64> {
+    status.get("executed")?.as_u64()
+}
+
+/// Whether all replicas are at work in one view and have executed what the foremost had.
+fn is_whole(statuses: &[Value], foremost: u64) -> bool {
+    let view = statuses.first().and_then(|status| status.get("view"));
+    statuses.iter().all(|status| {
+        let is = |name: &str| status.get(name).and_then(Value::as_bool) == Some(true);
+        is("normal")
+            && is("progress")
+            && status.get("view") == view
+            && executed(status).is_some_and(|height| height >= foremost)
+    })
+}
+
+fn brief(status: &Value) -> String {
+    let text = |name: &str| status.get(name).map_or_else(|| "?".to_owned(), Value::to_string);
+    match status.get("id") {
+        Some(id) => format!("replica {id} in view {} executed {}", text("view"), text("executed")),
+        None => "one says nothing".to_owned(),
+    }
+}
+
+fn ms(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_cluster_is_whole_when_all_follow() {
+        let status = |view: u64, executed: u64| json!({"id": 0, "view": view, "executed": executed, "normal": true, "progress": true});
+        let all = |statuses: &[Value]| is_whole(statuses, 100);
+        assert!(all(&[status(3, 100), status(3, 120), status(3, 101), status(3, 100)]));
+        assert!(!all(&[status(3, 100), status(3, 99)]), "one is behind");
+        assert!(!all(&[status(3, 100), status(4, 100)]), "views");
+        assert!(!all(&[status(3, 100), Value::Null]), "silent");
+        for name in ["normal", "progress"] {
+            let mut other = status(3, 100);
+            other[name] = json!(false);
+            assert!(!all(&[status(3, 100), other]), "{name}");
+        }
+        assert!(!is_whole(&[status(3, 100)], u64::MAX), "nobody knows where the foremost was");
+        assert_eq!(brief(&Value::Null), "one says nothing");
+        assert_eq!(brief(&status(3, 9)), "replica 0 in view 3 executed 9");
+    }
+}

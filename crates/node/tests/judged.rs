@@ -1,0 +1,125 @@
+//! Histories of real clusters and of simulated ones, judged by the program; and a short torture.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, dead_code, unreachable_pub, reason = "a test")]
+
+mod common;
+mod support;
+
+use common::Cluster;
+use quorate_types::ClientAuth;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use support::{Ran, quorate};
+
+fn judge(file: &Path) -> Ran {
+    quorate(&["judge", file.to_str().unwrap()])
+}
+
+fn parse(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A history in which a read of a shared key saw what nobody wrote is refused, and the key named.
+fn refuses_a_lie(file: &Path, text: &str) {
+    let is_read = |line: &Value| line["kind"] == "get" && line["result"].is_string();
+    let (at, read) = parse(text).into_iter().enumerate().find(|(_, line)| is_read(line)).unwrap();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let seen = format!("\"result\":{}", read["result"]);
+    lines[at] = lines[at].replace(&seen, "\"result\":\"nobody wrote this\"");
+    fs::write(file, lines.join("\n")).unwrap();
+    let ran = judge(file);
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (Some(1), "error: the history is not linearizable\n"),
+        "{}",
+        ran.out
+    );
+    let key = read["key"].as_str().unwrap();
+    assert!(ran.out.contains(&format!("{key}: ")) && ran.out.contains("nobody wrote this"), "{}", ran.out);
+    assert!(ran.out.ends_with("keys not linearizable 1, keys too hard to judge 0\n"), "{}", ran.out);
+}
+
+#[test]
+fn what_load_writes_is_what_the_judge_reads() {
+    let cluster = Cluster::start(ClientAuth::Signature);
+    let (config, file) = (cluster.dir().join("cluster.toml"), cluster.dir().join("history.jsonl"));
+    let args =
+        ["--clients", "6", "--in-flight", "128", "--seconds", "2", "--warmup", "0", "--json", "--history"];
+    let load =
+        [&["load", "--cluster", config.to_str().unwrap()], &args[..], &[file.to_str().unwrap()]].concat();
+    let ran = quorate(&load);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let summary: Value = serde_json::from_str(&ran.out).unwrap();
+
+    let text = fs::read_to_string(&file).unwrap();
+    let lines = parse(&text);
+    let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
+    for line in &lines {
+        *kinds.entry(line["kind"].as_str().unwrap()).or_default() += 1;
+    }
+    assert_eq!(kinds.keys().copied().collect::<Vec<_>>(), ["cas", "del", "get", "incr", "put"], "{kinds:?}");
+    let keys: BTreeSet<&str> = lines.iter().map(|line| line["key"].as_str().unwrap()).collect();
+    let acknowledged = usize::try_from(summary["acknowledged"].as_u64().unwrap()).unwrap();
+    assert_eq!(lines.len(), acknowledged + keys.len(), "each answer, and each key read at the end");
+    let swapped = lines.iter().filter(|line| line["kind"] == "cas" && line["result"] == "ok").count();
+    assert!(swapped > 0, "swaps expect what was seen, so some happen");
+
+    let ran = judge(&file);
+    let said =
+        format!("{} operations judged, keys not linearizable 0, keys too hard to judge 0\n", lines.len());
+    assert_eq!((ran.code, ran.out), (Some(0), said), "{}", ran.err);
+    refuses_a_lie(&file, &text);
+}
+
+#[test]
+fn what_the_simulator_writes_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("history.jsonl");
+    let ran =
+        quorate(&["sim", "--protocol", "pbft", "--seed", "6", "--json", "--history", file.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let summary: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(summary["undecided"], 0);
+    let text = fs::read_to_string(&file).unwrap();
+    let ran = quorate(&["judge", "--json", file.to_str().unwrap()]);
+    let verdict: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(
+        (ran.code, &verdict["illegal"], &verdict["judged"]),
+        (Some(0), &0.into(), &summary["requests"])
+    );
+    refuses_a_lie(&file, &text);
+}
+
+#[test]
+fn what_is_no_history_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("history.jsonl");
+    judge(&file).refuses("no file", &["history.jsonl", "No such file"]);
+    fs::write(&file, "{}\n").unwrap();
+    judge(&file).refuses("no history", &["history.jsonl: line 1: missing field"]);
+}
+
+/// One event of a seed whose first one is a leader's death; `cargo xtask torture` does this for hours.
+#[test]
+fn a_short_torture_says_what_happened() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = support::command(&["torture", "--minutes", "0.001", "--seed", "21", "--json"]);
+    let ran = command.env("TMPDIR", folder.path()).output().unwrap();
+    let (out, err) = (String::from_utf8(ran.stdout).unwrap(), String::from_utf8(ran.stderr).unwrap());
+    assert_eq!(ran.status.code(), Some(0), "{out} {err}");
+    let said: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&said["good"], &said["rounds"]), (&true.into(), &1.into()), "{said}");
+    for counter in ["errors", "lost", "doubled", "wrong", "illegal", "undecided"] {
+        assert_eq!(said[counter], 0, "{counter}: {said}");
+    }
+    assert_eq!(said["again"], "cargo xtask torture --minutes 0.001 --seed 21");
+    let events = said["events"].as_array().unwrap();
+    assert_eq!((events.len(), &events[0]["fault"]), (1, &"kill_leader".into()), "{said}");
+    let judged = said["judged"].as_u64().unwrap();
+    assert!(judged > said["acknowledged"].as_u64().unwrap() && judged > 1_000, "{said}");
+    let digests = said["digests"].as_array().unwrap();
+    assert!(digests.len() == 4 && digests.iter().all(|digest| *digest == digests[0]), "{said}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the folder is gone");
+}
