@@ -283,7 +283,7 @@ impl<D: Disk> Host<D> {
                 Output::Load { to, height, id } => self.queue_load(Load::Block { to, height, id }),
                 Output::LoadIds { to, from } => self.queue_load(Load::Ids { to, from }),
                 Output::Rejected { from, why, .. } => {
-                    out.rejected(Source::Peer(from), why.name(), why.is_breach())
+                    out.rejected(Source::Peer(from), why.name(), why.is_breach());
                 }
                 Output::Urgent(peer) => {
                     self.intake.set_urgent(peer);

@@ -1,5 +1,6 @@
-//! `quorate demo`: a cluster, a workload, a replica killed in the middle, and what came of it.
+//! `quorate demo`: a cluster, a workload, its leader killed in the middle, and what came of it.
 
+use super::cluster_info;
 use super::folder::Folder;
 use super::load::Bar;
 use super::up::free_addresses;
@@ -16,6 +17,9 @@ use quorate_types::{ClientAuth, ReplicaId};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::time::Duration;
+
+/// How long replicas may take to say who leads.
+const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Arguments of `quorate demo`.
 #[derive(Args, Debug)]
@@ -95,8 +99,13 @@ fn show(args: &DemoArgs, dir: &Path) -> Result<(), Failure> {
         args.n
     ));
     trial::start(&mut nodes, &mut testnet)?;
-    // View 0 is led by replica 0; the last one is a backup.
-    let victim = ReplicaId(args.n.saturating_sub(1));
+    let info = cluster_info(&testnet.cluster)?;
+    let look = || -> Result<Option<(u64, ReplicaId)>, Failure> {
+        let statuses = trial::statuses(&info, STATUS_PATIENCE)?;
+        Ok(trial::leader(&statuses, info.f))
+    };
+    let before = look()?;
+    let victim = victim(args, before);
     let third = Duration::from_secs(args.seconds) / 3;
     let plan = Plan {
         seconds: Duration::from_secs(args.seconds),
@@ -116,7 +125,10 @@ fn show(args: &DemoArgs, dir: &Path) -> Result<(), Failure> {
         match act {
             Some(Act::Kill(id)) => {
                 down = true;
-                say_above(args, &bar, &format!("{at:5.1} s  replica {id} is killed (SIGKILL)"));
+                let role = before.filter(|(_, leader)| *leader == id);
+                let role =
+                    role.map_or_else(|| "a backup".to_owned(), |(view, _)| format!("leader of view {view}"));
+                say_above(args, &bar, &format!("{at:5.1} s  replica {id}, {role}, is killed (SIGKILL)"));
             }
             Some(Act::Start(id)) => {
                 down = false;
@@ -133,12 +145,13 @@ fn show(args: &DemoArgs, dir: &Path) -> Result<(), Failure> {
         }
     })?;
     bar.finish();
+    let after = look()?;
     nodes.stop_all();
     if args.keep {
         let file = dir.join("history.jsonl");
         history.save(&file).map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;
     }
-    report(args, &outcome)?;
+    report(args, &outcome, (before, after))?;
     if outcome.is_good() { Ok(()) } else { Err(Failure::run(outcome.complaint())) }
 }
 
@@ -148,7 +161,19 @@ fn say_above(args: &DemoArgs, bar: &Bar, text: &str) {
     }
 }
 
-fn report(args: &DemoArgs, outcome: &Outcome) -> Result<(), Failure> {
+/// Who is killed: the leader, unless the protocol stops without it.
+fn victim(args: &DemoArgs, leads: Option<(u64, ReplicaId)>) -> ReplicaId {
+    match leads {
+        Some((_, leader)) if args.protocol.spec.replaces_leader => leader,
+        // View 0 is led by replica 0.
+        _ => ReplicaId(args.n.saturating_sub(1)),
+    }
+}
+
+/// View and leader before and after.
+type Views = (Option<(u64, ReplicaId)>, Option<(u64, ReplicaId)>);
+
+fn report(args: &DemoArgs, outcome: &Outcome, (before, after): Views) -> Result<(), Failure> {
     let summary = &outcome.summary;
     if args.json {
         let value = serde_json::to_value(summary).map_err(Failure::run)?;
@@ -157,6 +182,8 @@ fn report(args: &DemoArgs, outcome: &Outcome) -> Result<(), Failure> {
         object.insert("doubled".to_owned(), outcome.verdict.doubled.into());
         object.insert("wrong".to_owned(), outcome.verdict.wrong.into());
         object.insert("digests".to_owned(), json!(outcome.digests));
+        let view = |leads: Option<(u64, ReplicaId)>| leads.map(|(view, _)| view);
+        object.insert("views".to_owned(), json!([view(before), view(after)]));
         println!("{}", Value::Object(object));
         return Ok(());
     }
@@ -168,6 +195,11 @@ fn report(args: &DemoArgs, outcome: &Outcome) -> Result<(), Failure> {
     println!("executed twice           {}", outcome.verdict.doubled);
     println!("without an answer        {}", summary.errors);
     println!("longest gap              {:.1} ms without any answer", summary.longest_gap_ms);
+    if let (Some((old, first)), Some((new, second))) = (before, after) {
+        println!(
+            "view                     {old}, led by replica {first}; at the end {new}, led by replica {second}"
+        );
+    }
     println!("throughput               {:.0} requests/s", summary.goodput);
     println!(
         "latency                  p50 {:.2} ms  p99 {:.2} ms  max {:.2} ms",
