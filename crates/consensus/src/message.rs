@@ -122,13 +122,17 @@ pub struct Claims<'a> {
     claims: Vec<Claim>,
     refused: Option<&'static str>,
     weight: usize,
+    room: usize,
 }
 
 impl<'a> Claims<'a> {
     /// Starts collecting. `checkpoint_quorum` is what the protocol's `Spec` asks of checkpoint proofs.
     #[must_use]
     pub fn new(committee: &'a Committee, checkpoint_quorum: usize) -> Self {
-        Self { committee, checkpoint_quorum, claims: Vec::new(), refused: None, weight: 0 }
+        // A NEW-VIEW carries up to n view changes with a proof of up to n signatures each.
+        let n = committee.n();
+        let room = n.saturating_mul(n.saturating_add(CLAIMS_PER_REPLICA_MAX));
+        Self { committee, checkpoint_quorum, claims: Vec::new(), refused: None, weight: 0, room }
     }
 
     /// The committee that the claims are about.
@@ -170,6 +174,12 @@ impl<'a> Claims<'a> {
         self.certificate(&proof.certificate, self.checkpoint_quorum);
     }
 
+    /// Makes room for so many more signatures than messages usually carry. The protocol bounds what it asks for: a
+    /// faulty replica can make everybody check as many.
+    pub fn make_room(&mut self, signatures: usize) {
+        self.room = self.room.saturating_add(signatures);
+    }
+
     /// Refuses the message: something in it is wrong that needs no cryptography to see.
     pub fn refuse(&mut self, why: &'static str) {
         self.refused.get_or_insert(why);
@@ -177,9 +187,7 @@ impl<'a> Claims<'a> {
 
     fn weigh(&mut self, signatures: usize) {
         self.weight = self.weight.saturating_add(signatures);
-        // A NEW-VIEW carries up to n view changes with a proof of up to n signatures each.
-        let n = self.committee.n();
-        if self.weight > n.saturating_mul(n.saturating_add(CLAIMS_PER_REPLICA_MAX)) {
+        if self.weight > self.room {
             self.refuse("too many claims");
         }
     }

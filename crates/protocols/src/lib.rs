@@ -16,7 +16,8 @@ pub mod pbft;
 use quorate_consensus::Entry;
 
 /// Every protocol.
-pub const REGISTRY: &[Entry] = &[Entry::of::<pbft::Pbft>(), Entry::of::<echo::Echo>()];
+pub const REGISTRY: &[Entry] =
+    &[Entry::of::<pbft::Pbft>(), Entry::of::<pbft::PbftSigned>(), Entry::of::<echo::Echo>()];
 
 /// The protocol of that name, `None` when there is none.
 #[must_use]

@@ -324,6 +324,7 @@ impl Replica {
             leader: self.last.leader,
             normal: self.last.normal,
             last_view_change: self.last.last_view_change,
+            view_changes: self.last.view_changes,
             decided: self.sequencer.contiguous(),
             executed: self.sequencer.executed(),
             stable: self.checkpoints.height(),

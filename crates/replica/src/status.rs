@@ -47,6 +47,8 @@ pub struct ReplicaStatus {
     pub normal: bool,
     /// Why the last view change happened; empty before the first.
     pub last_view_change: &'static str,
+    /// Views that were left since it was opened.
+    pub view_changes: u64,
     /// Up to here every height is decided.
     pub decided: Height,
     /// Last height executed.
@@ -73,15 +75,23 @@ impl fmt::Display for ReplicaStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "replica {} {} view {} leader {} decided {} executed {} stable {} pool {}",
+            "replica {} {} view {}{} leader {} decided {} executed {} stable {} pool {}",
             self.id,
             self.state.name(),
             self.view,
+            if self.normal { "" } else { " (to begin)" },
             self.leader,
             self.decided,
             self.executed,
             self.stable,
             self.pool.0
-        )
+        )?;
+        if self.view_changes > 0 {
+            write!(f, " view changes {} ({})", self.view_changes, self.last_view_change)?;
+        }
+        if let Some((at, name)) = self.timers.iter().min() {
+            write!(f, " next {name} at {at}")?;
+        }
+        Ok(())
     }
 }

@@ -3,7 +3,9 @@
 use quorate_crypto::AggregateSignature;
 use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::digest::context;
-use quorate_types::{BlockId, Committee, Digest, Height, Kind, ReplicaSet, Statement, View};
+use quorate_types::{
+    BlockId, Committee, Digest, Height, Kind, ReplicaId, ReplicaSet, Signature, Statement, View,
+};
 
 /// Enough equal votes, aggregated.
 #[derive(Clone, PartialEq, Debug)]
@@ -22,6 +24,13 @@ impl Certificate {
     pub fn genesis(kind: Kind) -> Self {
         let statement = Statement::new(kind, View::ZERO, Height::ZERO, Digest::ZERO);
         Self { statement, signers: ReplicaSet::EMPTY, proof: AggregateSignature::List(Vec::new()) }
+    }
+
+    /// Puts together votes of distinct replicas for one statement, in whatever order they came.
+    #[must_use]
+    pub fn of(statement: Statement, votes: &[(ReplicaId, Signature)]) -> Self {
+        let signers = votes.iter().map(|(by, _)| *by).collect();
+        Self { statement, signers, proof: AggregateSignature::of(votes) }
     }
 
     /// Whether this is the certificate of the genesis block.

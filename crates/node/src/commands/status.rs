@@ -68,6 +68,33 @@ fn answer(id: usize, said: Result<String, String>) -> Value {
     }
 }
 
+/// Whether the view is in normal operation, when a timer fires next, how often views were left, and why.
+fn view_line(id: u64, replica: &Value) -> String {
+    let number = |path: &str| replica.pointer(path).and_then(Value::as_u64);
+    let text = |path: &str| replica.pointer(path).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let (Some(view), Some(leader)) = (number("/view"), number("/leader")) else {
+        return format!("replica {id} says nothing of its view");
+    };
+    let doing = match replica.get("normal").and_then(Value::as_bool) {
+        Some(true) => "normal",
+        _ => "view change: waits for this view to begin",
+    };
+    let mut line = format!("replica {id} view {view} (leader {leader}): {doing}");
+    let timers = replica.get("timers").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let in_ms = |timer: &&Value| timer.get("in_ms").and_then(Value::as_u64).unwrap_or(u64::MAX);
+    if let Some(next) = timers.iter().min_by_key(in_ms) {
+        let name = next.get("name").and_then(Value::as_str).unwrap_or("?");
+        line.push_str(&format!(", next timer {name} in {} ms", in_ms(&next)));
+    }
+    if let Some(changes) = number("/view_changes").filter(|changes| *changes > 0) {
+        line.push_str(&format!(", {changes} view changes"));
+    }
+    if let Some(why) = text("/last_view_change/why") {
+        line.push_str(&format!(", the last one: {why}"));
+    }
+    line
+}
+
 /// A faulty replica may say anything: nothing but printable characters of it reaches the terminal.
 fn printable(text: &str) -> String {
     let printable = |c: char| c == ' ' || c.is_ascii_graphic() || c.is_alphanumeric();
@@ -119,6 +146,9 @@ fn print(replicas: &[Value], ledger: bool) {
     println!("{table}");
     for replica in replicas {
         let id = replica.get("id").and_then(Value::as_u64).unwrap_or(0);
+        if replica.get("up") == Some(&Value::Bool(true)) {
+            println!("{}", printable(&view_line(id, replica)));
+        }
         if let Some(alarm) = replica.get("alarm").and_then(Value::as_str) {
             println!("replica {id}: {}", printable(alarm));
         }
@@ -153,6 +183,20 @@ mod tests {
         }
         let status = answer(1, Err("refused".to_owned()));
         assert_eq!((&status["up"], &status["error"]), (&json!(false), &json!("refused")));
+    }
+
+    #[test]
+    fn the_view_and_why_it_was_entered_are_told() {
+        let calm = json!({"view": 0, "leader": 0, "normal": true, "timers": [], "view_changes": 0,
+            "last_view_change": {"view": 0, "why": ""}});
+        assert_eq!(view_line(2, &calm), "replica 2 view 0 (leader 0): normal");
+        let timers = json!([{"name": "Status", "in_ms": 700}, {"name": "View", "in_ms": 12}]);
+        let busy = json!({"view": 5, "leader": 1, "normal": false, "timers": timers, "view_changes": 3,
+            "last_view_change": {"view": 5, "why": "request overdue"}});
+        let expected = "replica 0 view 5 (leader 1): view change: waits for this view to begin, next timer View in \
+            12 ms, 3 view changes, the last one: request overdue";
+        assert_eq!(view_line(0, &busy), expected);
+        assert_eq!(view_line(1, &json!({})), "replica 1 says nothing of its view");
     }
 
     #[test]

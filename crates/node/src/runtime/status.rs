@@ -86,6 +86,7 @@ impl<D: Disk> Node<D> {
             "view": replica.view.0, "leader": replica.leader.0, "normal": replica.normal,
             "committed": replica.decided.0, "executed": replica.executed.0, "stable": replica.stable.0,
             "kept": replica.kept.0, "state_digest": state.to_string(), "progress": progress,
+            "view_changes": replica.view_changes,
             "last_view_change": {"view": replica.view.0, "why": replica.last_view_change},
             "pool": {"bundles": replica.pool.0, "bytes": replica.pool.1},
             "guard_entries": replica.outbox.0, "records": replica.outbox.1, "held": replica.outbox.2,

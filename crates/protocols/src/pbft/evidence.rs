@@ -4,12 +4,13 @@
 //! It hands that evidence on, so after a heal all honest replicas come to within one view of each other.
 
 use super::message::Standing;
+use super::variant::Variant;
 use super::view_message::Evidence;
 use super::{Pbft, PbftMessage};
 use quorate_consensus::{Cx, Reject, To};
 use quorate_types::ReplicaId;
 
-impl Pbft {
+impl<V: Variant> Pbft<V> {
     /// Whether a peer that stands there needs to see why this replica is in its view.
     pub(super) fn owes_entry(&self, standing: &Standing) -> bool {
         let waits_here = standing.view == self.view && !standing.normal && self.normal;
@@ -19,7 +20,7 @@ impl Pbft {
     /// V13. Rate-limited with all other answers to a STATUS.
     pub(super) fn send_entry(&self, cx: &mut Cx<'_, Self>, peer: ReplicaId) {
         let entry = PbftMessage::Entry { view: self.view, evidence: self.evidence.clone() };
-        cx.send_unheld(To::One(peer), entry);
+        cx.send_unheld(To::One(peer), entry.into());
     }
 
     /// V13. Processed like its parts: nothing is believed because of who hands it over.

@@ -50,6 +50,8 @@ pub enum PbftMessage {
         /// Whether I still think so.
         on: bool,
     },
+    /// Variant S: the leader of a view pre-prepares again, by its id, what its NEW-VIEW has taken over.
+    Again(Vote),
     /// Why I am in this view: for who is behind.
     Entry {
         /// The view.
@@ -101,7 +103,7 @@ pub struct Missing {
 impl Message for PbftMessage {
     fn kind(&self) -> Kind {
         match self {
-            Self::PrePrepare { .. } => PRE_PREPARE,
+            Self::PrePrepare { .. } | Self::Again(_) => PRE_PREPARE,
             Self::Prepare(_) => PREPARE,
             Self::Commit(_) => COMMIT,
             Self::Status(_) => STATUS,
@@ -115,7 +117,7 @@ impl Message for PbftMessage {
     fn place(&self) -> Place {
         match self {
             Self::PrePrepare { view, block } => Place { view: *view, height: block.height, certified: false },
-            Self::Prepare(vote) | Self::Commit(vote) => {
+            Self::Prepare(vote) | Self::Commit(vote) | Self::Again(vote) => {
                 Place { view: vote.view, height: vote.height, certified: false }
             }
             // Whoever is behind in view or height is the one who needs to be heard.
@@ -137,6 +139,7 @@ impl Message for PbftMessage {
             }
             Self::Prepare(vote) => Auth::Linked(Some(vote.statement(PREPARE))),
             Self::Commit(vote) => Auth::Linked(Some(vote.statement(COMMIT))),
+            Self::Again(vote) => Auth::Linked(Some(vote.statement(PRE_PREPARE))),
             Self::Status(_) => Auth::Linked(None),
             Self::ViewChange(change) => Auth::Signed(change.statement()),
             Self::NewView(new) => Auth::Signed(new.statement()),
@@ -204,10 +207,24 @@ impl Message for PbftMessage {
                 view.encode(buf);
                 evidence.encode(buf);
             }
+            Self::Again(vote) => {
+                buf.push(8);
+                vote.encode(buf);
+            }
         }
     }
 
     fn decode(buf: &[u8]) -> Result<Self, DecodeError> {
+        match Self::decode_all(buf)? {
+            Self::Again(_) => Err(DecodeError::Tag("pbft message")),
+            message => Ok(message),
+        }
+    }
+}
+
+impl PbftMessage {
+    /// Reads a message of either variant.
+    pub(super) fn decode_all(buf: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(buf);
         let message = match reader.u8()? {
             0 => Self::PrePrepare { view: View::decode(&mut reader)?, block: Block::decode(&mut reader)? },
@@ -218,6 +235,7 @@ impl Message for PbftMessage {
             5 => Self::NewView(Box::new(NewView::decode(&mut reader)?)),
             6 => Self::Suspect { view: View::decode(&mut reader)?, on: reader.bool()? },
             7 => Self::Entry { view: View::decode(&mut reader)?, evidence: Evidence::decode(&mut reader)? },
+            8 => Self::Again(Vote::decode(&mut reader)?),
             _ => return Err(DecodeError::Tag("pbft message")),
         };
         reader.finish()?;
@@ -226,7 +244,7 @@ impl Message for PbftMessage {
 }
 
 impl Vote {
-    fn statement(&self, kind: Kind) -> Statement {
+    pub(super) fn statement(&self, kind: Kind) -> Statement {
         Statement::new(kind, self.view, self.height, self.block.0)
     }
 }

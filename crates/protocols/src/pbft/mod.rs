@@ -111,6 +111,7 @@
 //! ## Not here
 //! Payload transfer, checkpoints, catching up by `Decided`, client replies: see `quorate-replica`.
 
+mod certified;
 mod evidence;
 mod message;
 mod new_view;
@@ -122,25 +123,30 @@ mod select;
 mod suspect;
 #[cfg(test)]
 mod tests;
+mod variant;
 mod view_change;
 mod view_message;
 mod votes;
 
+pub use certified::Certified;
 pub use message::{
     COMMIT, ENTRY, Missing, NEW_VIEW, PRE_PREPARE, PREPARE, PbftMessage, STATUS, SUSPECT, Standing,
     VIEW_CHANGE, Vote,
 };
 pub use params::PbftParams;
 pub use record::PbftRecord;
+pub use variant::{AllSigned, Linked, SignedMessage, Variant};
 pub use view_message::{Entry, Evidence, NewView, ViewChange};
 
+use certified::Pledge;
 use new_view::TakenOver;
 use quorate_consensus::{
-    Alarm, CheckpointProof, Cx, Healed, LinkEvent, Model, Note, OpenError, Past, Protocol, Ready, Reject,
-    Seal, Signed, Spec, Status, Verified, Window,
+    Alarm, CheckpointProof, Cx, Healed, LinkEvent, Note, OpenError, Past, Protocol, Ready, Reject, Seal,
+    Signed, Spec, Status, Verified, Window,
 };
-use quorate_types::{Block, BlockId, Committee, Floors, Height, ProtocolId, ReplicaId, Time, View, quorum};
+use quorate_types::{Block, BlockId, Committee, Floors, Height, ReplicaId, Signature, Time, View, quorum};
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use suspect::Suspicion;
 use view_change::Changes;
 use votes::Votes;
@@ -161,16 +167,22 @@ mod noted {
 
 /// Why a view was left: for status.
 mod reason {
-    /// f + 1 replicas had waited in vain.
-    pub(super) const SUSPECTED: &str = "suspected";
-    /// No NEW-VIEW in time, or nothing executed after it.
-    pub(super) const TIMEOUT: &str = "timeout";
+    /// A bundle of this replica is overdue, and f + 1 replicas see it so.
+    pub(super) const OVERDUE: &str = "request overdue";
+    /// f + 1 replicas suspect the leader; this one does not.
+    pub(super) const SUSPECTED: &str = "f + 1 suspect the leader";
+    /// The leader has proposed what is invalid, or two blocks in one place.
+    pub(super) const PROVED: &str = "the leader is faulty";
+    /// The view did not begin in time.
+    pub(super) const NO_NEW_VIEW: &str = "no valid NEW-VIEW in time";
+    /// The view had begun and nothing was executed in it.
+    pub(super) const IDLE: &str = "nothing executed in time";
     /// f + 1 replicas had left.
-    pub(super) const JOINED: &str = "joined";
+    pub(super) const JOINED: &str = "f + 1 joined a later view";
     /// The NEW-VIEW was wrong.
-    pub(super) const BAD_NEW_VIEW: &str = "bad new view";
+    pub(super) const BAD_NEW_VIEW: &str = "wrong NEW-VIEW";
     /// A later view had begun without this replica.
-    pub(super) const SHOWN: &str = "shown";
+    pub(super) const SHOWN: &str = "a later view had begun";
     /// The view begins: the reason stays the one for which its predecessor was left.
     pub(super) const BEGUN: &str = "begun";
 }
@@ -199,6 +211,10 @@ struct Instance {
     pre_prepared: Vec<(BlockId, View)>,
     /// P: what prepared here in the latest view in which anything did. Recorded.
     prepared: Option<(BlockId, View)>,
+    /// What shows it, in variant S. Recorded with it.
+    certified: Option<Box<Certified>>,
+    /// The leader's signed PRE-PREPARE, in variant S.
+    pledge: Option<Pledge>,
     /// PREPAREs of the current view and later ones.
     prepares: Votes,
     /// COMMITs of any view.
@@ -209,9 +225,13 @@ struct Instance {
     asked: Option<ReplicaId>,
 }
 
+/// Variant S: every vote is signed.
+pub type PbftSigned = Pbft<AllSigned>;
+
 /// See the module.
 #[derive(Debug)]
-pub struct Pbft {
+pub struct Pbft<V: Variant = Linked> {
+    variant: PhantomData<V>,
     params: PbftParams,
     /// L.
     window: u64,
@@ -231,9 +251,11 @@ pub struct Pbft {
     own_new_view: Option<Box<NewView>>,
     changes: Changes,
     /// Proposals of the view that is to come, or of the one after this.
-    early: Vec<(View, Block)>,
+    early: Vec<(View, Block, Option<Signature>)>,
     suspicion: Suspicion,
     last_view_change: &'static str,
+    /// Views that were left since the replica was opened.
+    view_changes: u64,
     /// K.
     checkpoint_every: u64,
     /// h: the last stable checkpoint, and its proof.
@@ -261,20 +283,9 @@ pub struct Pbft {
     answered: BTreeMap<ReplicaId, Time>,
 }
 
-impl Protocol for Pbft {
-    const SPEC: Spec = Spec {
-        name: ProtocolId::new("pbft"),
-        summary: "PBFT with votes vouched for by links, a pipelined window and signed view changes",
-        model: Model::PartialSynchrony,
-        faults: quorum::byzantine_faults,
-        checkpoint_quorum: quorum::byzantine,
-        replies: |_, f| quorum::weak(f),
-        votes_are_durable: true,
-        local_validity: true,
-        replaces_leader: true,
-        shared_params: &[],
-    };
-    type Message = PbftMessage;
+impl<V: Variant> Protocol for Pbft<V> {
+    const SPEC: Spec = V::SPEC;
+    type Message = V::Message;
     type Timer = Timer;
     type Record = PbftRecord;
     type Params = PbftParams;
@@ -285,8 +296,12 @@ impl Protocol for Pbft {
             return Err(OpenError::Committee(format!("pbft needs n >= 3f + 1, not n = {n} and f = {f}")));
         }
         params.check(past.window)?;
+        if V::SIGNED {
+            certified::check_window(past.window, cx.committee())?;
+        }
         let stable = past.checkpoint.checkpoint.height;
         let mut pbft = Self {
+            variant: PhantomData,
             params,
             window: past.window,
             view: View::ZERO,
@@ -301,6 +316,7 @@ impl Protocol for Pbft {
             early: Vec::new(),
             suspicion: Suspicion::new(cx.now()),
             last_view_change: "",
+            view_changes: 0,
             checkpoint_every: past.checkpoint_every,
             stable,
             proof: past.checkpoint,
@@ -328,12 +344,13 @@ impl Protocol for Pbft {
         Ok(pbft)
     }
 
-    fn on_message(&mut self, cx: &mut Cx<'_, Self>, message: Verified<PbftMessage>) -> Result<(), Reject> {
+    fn on_message(&mut self, cx: &mut Cx<'_, Self>, message: Verified<V::Message>) -> Result<(), Reject> {
         let (message, seal) = message.into_parts();
-        match message {
-            PbftMessage::PrePrepare { view, block } => self.on_pre_prepare(cx, seal.by, view, block),
-            PbftMessage::Prepare(vote) => self.on_prepare(cx, seal.by, vote),
-            PbftMessage::Commit(vote) => self.on_commit(cx, seal.by, vote),
+        match message.into() {
+            PbftMessage::PrePrepare { view, block } => self.on_pre_prepare(cx, seal, view, block),
+            PbftMessage::Prepare(vote) => self.on_prepare(cx, seal, vote),
+            PbftMessage::Commit(vote) => self.on_commit(cx, seal, vote),
+            PbftMessage::Again(vote) => self.on_again(cx, seal, vote),
             PbftMessage::Status(standing) => self.on_status(cx, seal.by, &standing),
             PbftMessage::ViewChange(change) => self.on_view_change(cx, signed(*change, seal)?),
             PbftMessage::NewView(new) => self.on_new_view(cx, signed(*new, seal)?),
@@ -474,6 +491,7 @@ impl Protocol for Pbft {
             locked: locked.map(|(height, _)| *height).unwrap_or_default(),
             committed: self.committed,
             last_view_change: self.last_view_change,
+            view_changes: self.view_changes,
         }
     }
 }
@@ -484,7 +502,7 @@ fn signed<T>(body: T, seal: Seal) -> Result<Signed<T>, Reject> {
     Ok(Signed { body, by: seal.by, signature })
 }
 
-impl Pbft {
+impl<V: Variant> Pbft<V> {
     fn instance(&mut self, height: Height) -> &mut Instance {
         self.instances.entry(height).or_default()
     }

@@ -1,6 +1,7 @@
 //! Beginning a view (§8): NEW-VIEW, its check by every receiver, and what the view takes over.
 
 use super::select::{Selected, Sizes, select};
+use super::variant::Variant;
 use super::view_message::{Evidence, NewView, ViewChange};
 use super::{Pbft, PbftMessage, PbftRecord, Timer, noted, reason};
 use quorate_consensus::{Alarm, Cx, Ready, Reject, Signed, To};
@@ -12,7 +13,7 @@ pub(super) struct TakenOver {
     pub(super) selected: Selected,
 }
 
-impl Pbft {
+impl<V: Variant> Pbft<V> {
     fn sizes(&self, cx: &Cx<'_, Self>) -> Sizes {
         Sizes { quorum: cx.committee().quorum(), weak: cx.committee().weak(), window: self.window }
     }
@@ -37,7 +38,7 @@ impl Pbft {
         }
         let kept = self.changes.of_view(view);
         let set: Vec<&ViewChange> = kept.iter().map(|change| &change.body).collect();
-        let Some(selected) = select(&set, self.sizes(cx)) else {
+        let Some(selected) = select::<V>(&set, self.sizes(cx)) else {
             return;
         };
         let changes = kept.iter().map(|change| Signed::clone(change)).collect();
@@ -53,7 +54,7 @@ impl Pbft {
         cx.record(&PbftRecord::NewView(Box::new(new.clone())));
         self.own_new_view = Some(Box::new(new.clone()));
         // The view begins here with the own copy, like everywhere else.
-        cx.send(To::All, PbftMessage::NewView(Box::new(new)));
+        cx.send(To::All, PbftMessage::NewView(Box::new(new)).into());
     }
 
     pub(super) fn on_new_view(&mut self, cx: &mut Cx<'_, Self>, new: Signed<NewView>) -> Result<(), Reject> {
@@ -98,9 +99,10 @@ impl Pbft {
                 return Err("view change for another view");
             }
             change.body.check(self.window)?;
+            V::check_shown(&change.body, cx.committee())?;
         }
         let set: Vec<&ViewChange> = new.changes.iter().map(|change| &change.body).collect();
-        match select(&set, self.sizes(cx)) {
+        match select::<V>(&set, self.sizes(cx)) {
             Some(selected) if selected.picks == new.picks => Ok(selected),
             _ => Err("another selection"),
         }
@@ -171,6 +173,7 @@ impl Pbft {
             if is_leader {
                 // Its bundles are decided with it: no need to propose them once more.
                 cx.already_proposed(block);
+                self.say_pledge(cx, To::All, height, block);
             }
             match Self::readiness(cx, height, block) {
                 Some(how) => self.consider(cx, height, block, how),
@@ -185,9 +188,8 @@ impl Pbft {
         let Evidence::NewView(new) = &self.evidence else {
             return;
         };
-        let claims = |change: &&Signed<ViewChange>| change.body.pre_prepared_at(height, block).is_some();
-        let claimants = new.body.changes.iter().filter(claims).map(|change| change.by);
         let me = cx.me();
+        let claimants = new.body.holders(height, block);
         let order: Vec<ReplicaId> = std::iter::once(self.leader).chain(claimants).collect();
         for peer in order.into_iter().filter(|peer| *peer != me) {
             cx.want(block, peer);
@@ -201,7 +203,7 @@ impl Pbft {
         };
         let set: Vec<&ViewChange> = new.body.changes.iter().map(|change| &change.body).collect();
         // It was checked before it was recorded.
-        self.taken_over = select(&set, self.sizes(cx)).map(|selected| TakenOver { selected });
+        self.taken_over = select::<V>(&set, self.sizes(cx)).map(|selected| TakenOver { selected });
         self.next = self.next.max(self.last_taken_over().next());
         self.adopt(cx);
     }

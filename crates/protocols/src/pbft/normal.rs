@@ -3,15 +3,16 @@
 //! Checks come first, cheap before expensive. Records precede the messages that rest on them in the same step:
 //! the host writes both under one mark and lets the message leave when that is durable.
 
+use super::variant::Variant;
 use super::votes::Added;
-use super::{Pbft, PbftMessage, VIEWS_AHEAD, Vote, noted};
-use quorate_consensus::{Alarm, Basis, Commit, Cx, PayloadRef, Ready, Reject, To};
-use quorate_types::{Block, BlockId, Digest, Height, ReplicaId, View};
+use super::{COMMIT, PREPARE, Pbft, PbftMessage, VIEWS_AHEAD, Vote, noted};
+use quorate_consensus::{Alarm, Basis, Commit, Cx, PayloadRef, Ready, Reject, Seal, To};
+use quorate_types::{Block, BlockId, Digest, Height, Kind, View};
 
 /// Proposals of one view that has not begun which wait for it.
 const EARLY_MAX: usize = 64;
 
-impl Pbft {
+impl<V: Variant> Pbft<V> {
     /// The leader proposes while a place in the pipeline is free and clients want something.
     pub(super) fn try_propose(&mut self, cx: &mut Cx<'_, Self>) {
         if self.leader != cx.me() || !self.normal {
@@ -59,7 +60,7 @@ impl Pbft {
         let record = self.instance(height).pre_prepare(height, id, view);
         cx.record(&record);
         // P9: the proposal counts from its own copy, in `on_pre_prepare`.
-        cx.send(To::All, PbftMessage::PrePrepare { view, block });
+        cx.send(To::All, PbftMessage::PrePrepare { view, block }.into());
         self.note(cx, noted::PROPOSED, height);
         self.heard_of(cx, height);
     }
@@ -67,13 +68,13 @@ impl Pbft {
     pub(super) fn on_pre_prepare(
         &mut self,
         cx: &mut Cx<'_, Self>,
-        by: ReplicaId,
+        seal: Seal,
         view: View,
         block: Block,
     ) -> Result<(), Reject> {
-        let height = block.height;
+        let (height, by) = (block.height, seal.by);
         self.check_window(height)?;
-        self.keep_early(cx, by, view, &block)?;
+        self.keep_early(cx, seal, view, &block)?;
         self.check_current(view)?;
         // §8: what the view took over is proposed by its NEW-VIEW.
         if height <= self.last_taken_over() {
@@ -89,15 +90,18 @@ impl Pbft {
         }
         let id = block.id();
         let is_own = by == cx.me();
+        // Variant S. Also of what is known: a restarted replica has its blocks, and lacks the signatures.
+        self.note_pledge(cx, seal, Vote { view, height, block: id });
         let instance = self.instance(height);
         // P1. §4.2: the first one of a view and height is the only one. What this replica has pre-prepared in
         // the view stands in `proposal` again after a restart.
         if let Some((_, first)) = instance.proposal.filter(|(known, _)| *known == view) {
-            return match first == id {
-                false => Err(Reject::Equivocation),
-                true if is_own => Ok(()), // Said again for somebody's sake.
-                true => Err(Reject::Duplicate),
-            };
+            if first != id {
+                return Err(Reject::Equivocation);
+            }
+            self.check_prepared(cx, height);
+            // An own one was said again for somebody's sake.
+            return if is_own { Ok(()) } else { Err(Reject::Duplicate) };
         }
         instance.proposal = Some((view, id));
         if is_own {
@@ -116,20 +120,14 @@ impl Pbft {
 
     /// V14. §8: between the views nothing is voted on. What the leader of the view to come proposes may overtake its
     /// NEW-VIEW; a few such proposals wait for it.
-    fn keep_early(
-        &mut self,
-        cx: &Cx<'_, Self>,
-        by: ReplicaId,
-        view: View,
-        block: &Block,
-    ) -> Result<(), Reject> {
+    fn keep_early(&mut self, cx: &Cx<'_, Self>, seal: Seal, view: View, block: &Block) -> Result<(), Reject> {
         let is_next = view == self.view.next() || (view == self.view && !self.normal);
         if !is_next {
             return Ok(());
         }
-        let kept = self.early.iter().filter(|(early, _)| *early == view).count();
-        if by == cx.committee().rotate(view.0) && kept < EARLY_MAX {
-            self.early.push((view, block.clone()));
+        let kept = self.early.iter().filter(|(early, ..)| *early == view).count();
+        if seal.by == cx.committee().rotate(view.0) && kept < EARLY_MAX {
+            self.early.push((view, block.clone(), seal.signature));
         }
         Err(Reject::Early)
     }
@@ -137,12 +135,13 @@ impl Pbft {
     /// The view begins here: what its leader has proposed in advance counts.
     pub(super) fn take_early(&mut self, cx: &mut Cx<'_, Self>) {
         let (view, leader) = (self.view, self.leader);
-        for (early, block) in std::mem::take(&mut self.early) {
+        for (early, block, signature) in std::mem::take(&mut self.early) {
             if early == view {
                 // Refused like any other that does not fit.
-                let _: Result<(), Reject> = self.on_pre_prepare(cx, leader, view, block);
+                let seal = Seal { by: leader, signature };
+                let _: Result<(), Reject> = self.on_pre_prepare(cx, seal, view, block);
             } else if early > view {
-                self.early.push((early, block));
+                self.early.push((early, block, signature));
             }
         }
     }
@@ -196,18 +195,13 @@ impl Pbft {
         // Q1. §4: Q is durable before the PREPARE leaves.
         let record = instance.pre_prepare(height, block, view);
         cx.record(&record);
-        cx.send(To::All, PbftMessage::Prepare(Vote { view, height, block }));
+        cx.send(To::All, PbftMessage::Prepare(Vote { view, height, block }).into());
         self.note(cx, noted::PRE_PREPARED, height);
         self.check_prepared(cx, height);
     }
 
-    pub(super) fn on_prepare(
-        &mut self,
-        cx: &mut Cx<'_, Self>,
-        by: ReplicaId,
-        vote: Vote,
-    ) -> Result<(), Reject> {
-        let Vote { view, height, block } = vote;
+    pub(super) fn on_prepare(&mut self, cx: &mut Cx<'_, Self>, seal: Seal, vote: Vote) -> Result<(), Reject> {
+        let (Vote { view, height, block }, by) = (vote, seal.by);
         self.check_window(height)?;
         if view < self.view {
             return Err(Reject::Stale);
@@ -218,8 +212,8 @@ impl Pbft {
             return Err(Reject::WrongSender);
         }
         // P9: the own PREPARE comes here as its own copy and is counted like any other.
-        let added = self.instance(height).prepares.add(by, view, block);
-        is_news(added, by == cx.me())?;
+        let added = self.instance(height).prepares.add(by, view, block, seal.signature);
+        self.judge_vote(cx, PREPARE, seal, vote, added)?;
         self.heard_of(cx, height);
         // §18: another replica vouches for the block, which may be all that it lacked.
         let is_waiting = self.instances.get(&height).is_some_and(|instance| {
@@ -245,7 +239,7 @@ impl Pbft {
         }
         let is_taken_over = height <= self.last_taken_over();
         let quorum = cx.committee().quorum();
-        let Some(instance) = self.instances.get_mut(&height) else {
+        let Some(instance) = self.instances.get(&height) else {
             return;
         };
         // P6. §4.2: the PRE-PREPARE, the block accepted here (it stands in Q) …
@@ -265,19 +259,18 @@ impl Pbft {
         if is_taken_over && Self::readiness(cx, height, block).is_none() {
             return;
         }
+        // §9: what cannot be shown to others is not prepared.
+        let Ok(certified) = self.certify(height, block, quorum) else {
+            return;
+        };
         // Q2. §4: P is durable before the COMMIT leaves, or a later view could lose what this one decides.
-        let record = instance.prepare(height, block, view);
+        let record = self.instance(height).prepare(height, block, view, certified);
         cx.record(&record);
-        cx.send(To::All, PbftMessage::Commit(Vote { view, height, block }));
+        cx.send(To::All, PbftMessage::Commit(Vote { view, height, block }).into());
         self.note(cx, noted::PREPARED, height);
     }
 
-    pub(super) fn on_commit(
-        &mut self,
-        cx: &mut Cx<'_, Self>,
-        by: ReplicaId,
-        vote: Vote,
-    ) -> Result<(), Reject> {
+    pub(super) fn on_commit(&mut self, cx: &mut Cx<'_, Self>, seal: Seal, vote: Vote) -> Result<(), Reject> {
         let Vote { view, height, block } = vote;
         self.check_window(height)?;
         // P8: older views count as well, as far back as P and Q reach.
@@ -286,8 +279,8 @@ impl Pbft {
         }
         self.check_not_ahead(view)?;
         // P9: the own COMMIT comes here as its own copy.
-        let added = self.instance(height).commits.add(by, view, block);
-        is_news(added, by == cx.me())?;
+        let added = self.instance(height).commits.add(seal.by, view, block, seal.signature);
+        self.judge_vote(cx, COMMIT, seal, vote, added)?;
         self.heard_of(cx, height);
         self.check_committed(cx, vote);
         Ok(())
@@ -322,14 +315,29 @@ impl Pbft {
     }
 }
 
-/// Whether a vote is worth going on with.
-fn is_news(added: Added, is_own: bool) -> Result<(), Reject> {
-    match added {
-        Added::Counted => Ok(()),
-        // An own vote that was said again for somebody's sake comes back again.
-        Added::Again if is_own => Ok(()),
-        Added::Again => Err(Reject::Duplicate),
-        Added::Conflict => Err(Reject::Equivocation),
-        Added::Old => Err(Reject::Stale),
+impl<V: Variant> Pbft<V> {
+    /// Whether a vote is worth going on with. Two signed ones for one place are shown to whoever wants to see them.
+    fn judge_vote(
+        &self,
+        cx: &mut Cx<'_, Self>,
+        kind: Kind,
+        seal: Seal,
+        vote: Vote,
+        added: Added,
+    ) -> Result<(), Reject> {
+        match added {
+            Added::Counted => Ok(()),
+            // An own vote that was said again for somebody's sake comes back again.
+            Added::Again if seal.by == cx.me() => Ok(()),
+            Added::Again => Err(Reject::Duplicate),
+            Added::Conflict(block, first) => {
+                if let (Some(first), Some(second)) = (first, seal.signature) {
+                    let said = Vote { block, ..vote };
+                    self.accuse(cx, seal.by, kind, (said, first), (vote, second));
+                }
+                Err(Reject::Equivocation)
+            }
+            Added::Old => Err(Reject::Stale),
+        }
     }
 }

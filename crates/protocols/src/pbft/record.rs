@@ -1,5 +1,7 @@
 //! What must survive a crash (§4), and what a view change reads: the sets Q and P.
 
+use super::certified::Certified;
+use super::variant::Variant;
 use super::view_message::{Evidence, NewView, ViewChange};
 use super::{Instance, Pbft};
 use quorate_consensus::{Record, RecordKey};
@@ -27,6 +29,8 @@ pub enum PbftRecord {
         block: BlockId,
         /// In which view, the latest.
         view: View,
+        /// What shows it, in variant S.
+        certified: Option<Box<Certified>>,
     },
     /// The current view, whether it has begun here, and why this replica is in it. Before any message of the view.
     /// With a NEW-VIEW as evidence it says what the view takes over.
@@ -72,10 +76,19 @@ impl Record for PbftRecord {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.key().kind);
         match self {
-            Self::PrePrepared { height, block, view } | Self::Prepared { height, block, view } => {
+            Self::PrePrepared { height, block, view } => {
                 height.encode(out);
                 block.encode(out);
                 view.encode(out);
+            }
+            Self::Prepared { height, block, view, certified } => {
+                height.encode(out);
+                block.encode(out);
+                view.encode(out);
+                certified.is_some().encode(out);
+                if let Some(certified) = certified {
+                    certified.encode(out);
+                }
             }
             Self::Entered { view, normal, evidence } => {
                 view.encode(out);
@@ -90,16 +103,20 @@ impl Record for PbftRecord {
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let record = match reader.u8()? {
-            kind @ (PRE_PREPARED | PREPARED) => {
-                let height = Height::decode(&mut reader)?;
-                let block = BlockId::decode(&mut reader)?;
-                let view = View::decode(&mut reader)?;
-                if kind == PREPARED {
-                    Self::Prepared { height, block, view }
-                } else {
-                    Self::PrePrepared { height, block, view }
-                }
-            }
+            PRE_PREPARED => Self::PrePrepared {
+                height: Height::decode(&mut reader)?,
+                block: BlockId::decode(&mut reader)?,
+                view: View::decode(&mut reader)?,
+            },
+            PREPARED => Self::Prepared {
+                height: Height::decode(&mut reader)?,
+                block: BlockId::decode(&mut reader)?,
+                view: View::decode(&mut reader)?,
+                certified: match reader.bool()? {
+                    true => Some(Box::new(Certified::decode(&mut reader)?)),
+                    false => None,
+                },
+            },
             ENTERED => Self::Entered {
                 view: View::decode(&mut reader)?,
                 normal: reader.bool()?,
@@ -135,13 +152,20 @@ impl Instance {
     }
 
     /// Enters a block into P and says what to write down.
-    pub(super) fn prepare(&mut self, height: Height, block: BlockId, view: View) -> PbftRecord {
+    pub(super) fn prepare(
+        &mut self,
+        height: Height,
+        block: BlockId,
+        view: View,
+        certified: Option<Certified>,
+    ) -> PbftRecord {
         self.prepared = Some((block, view));
-        PbftRecord::Prepared { height, block, view }
+        self.certified = certified.map(Box::new);
+        PbftRecord::Prepared { height, block, view, certified: self.certified.clone() }
     }
 }
 
-impl Pbft {
+impl<V: Variant> Pbft<V> {
     /// Takes Q, P and the view back from the log.
     pub(super) fn restore(&mut self, records: Vec<PbftRecord>) {
         for record in records {
@@ -149,8 +173,10 @@ impl Pbft {
                 PbftRecord::PrePrepared { height, block, view } => {
                     self.instance(height).pre_prepared.push((block, view));
                 }
-                PbftRecord::Prepared { height, block, view } => {
-                    self.instance(height).prepared = Some((block, view));
+                PbftRecord::Prepared { height, block, view, certified } => {
+                    let instance = self.instance(height);
+                    instance.prepared = Some((block, view));
+                    instance.certified = certified;
                 }
                 PbftRecord::Entered { view, normal, evidence } => {
                     self.view = view;

@@ -5,6 +5,7 @@
 //! first time. Nothing here decides anything, and nothing is remembered of a question but when it was answered.
 
 use super::message::{Missing, PbftMessage, Standing, Vote};
+use super::variant::Variant;
 use super::{Instance, MS, Pbft, Timer};
 use quorate_consensus::{Cx, OpenError, Reject, To};
 use quorate_types::limits::STATUS_HEIGHTS_MAX;
@@ -22,7 +23,7 @@ impl Words {
     const ALL: Self = Self { proposal: true, prepare: true, commit: true };
 }
 
-impl Pbft {
+impl<V: Variant> Pbft<V> {
     /// Goes on after a restart (§15).
     pub(super) fn resume(&mut self, cx: &mut Cx<'_, Self>) -> Result<(), OpenError> {
         let (view, is_leader, normal) = (self.view, self.leader == cx.me(), self.normal);
@@ -71,21 +72,23 @@ impl Pbft {
         if let Some(block) = instance.pre_prepared_in(view) {
             if self.leader != cx.me() {
                 if words.prepare {
-                    cx.send(to, PbftMessage::Prepare(Vote { view, height, block }));
+                    cx.send(to, PbftMessage::Prepare(Vote { view, height, block }).into());
                 }
+            } else if words.proposal && self.normal && height <= self.last_taken_over() {
+                // The NEW-VIEW stands for it; in variant S also this.
+                self.say_pledge(cx, to, height, block);
             } else if words.proposal
                 && self.normal
-                && height > self.last_taken_over()
                 && let Some(header) = cx.blocks().get(block).map(|header| Block::clone(header))
             {
-                cx.send(to, PbftMessage::PrePrepare { view, block: header });
+                cx.send(to, PbftMessage::PrePrepare { view, block: header }.into());
             }
         }
         // Any view: somebody may still be there, and COMMITs of any view count.
         if words.commit
             && let Some((block, view)) = instance.prepared
         {
-            cx.send(to, PbftMessage::Commit(Vote { view, height, block }));
+            cx.send(to, PbftMessage::Commit(Vote { view, height, block }).into());
         }
     }
 
@@ -139,7 +142,7 @@ impl Pbft {
 
     fn send_status(&self, cx: &mut Cx<'_, Self>) {
         let standing = self.standing(cx);
-        cx.send_unheld(To::All, PbftMessage::Status(standing));
+        cx.send_unheld(To::All, PbftMessage::Status(standing).into());
     }
 
     fn standing(&self, cx: &Cx<'_, Self>) -> Standing {
@@ -178,7 +181,8 @@ impl Pbft {
             height,
             proposal: self.normal
                 && self.leader != me
-                && instance.proposal.is_none_or(|(known, _)| known != view),
+                && (instance.proposal.is_none_or(|(known, _)| known != view)
+                    || (!is_prepared && self.lacks_pledge(height))),
             prepares: without(prepares, instance.prepares.voted_in(view)),
             commits: without(others, instance.commits.voted_in(view)),
         }
@@ -219,7 +223,7 @@ impl Pbft {
         self.answered.insert(by, now);
         if owes_entry || lags {
             let standing = self.standing(cx);
-            cx.send_unheld(To::One(by), PbftMessage::Status(standing));
+            cx.send_unheld(To::One(by), PbftMessage::Status(standing).into());
         }
         if owes_entry {
             self.send_entry(cx, by);

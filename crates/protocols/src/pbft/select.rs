@@ -1,12 +1,13 @@
 //! `select` (§8): what a set of view changes leaves to be decided. A pure function of the set, used by the leader
 //! that makes a NEW-VIEW and by everybody who checks one.
 
+use super::variant::Variant;
 use super::view_message::ViewChange;
 use quorate_types::{BlockId, Height, View};
 
 /// What `select` needs to know of the committee.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sizes {
+pub struct Sizes {
     /// Q.
     pub(super) quorum: usize,
     /// f + 1.
@@ -33,7 +34,7 @@ impl Selected {
 
 /// §8. `None` when the set says too little: then it has to grow, maybe beyond Q. The view changes of all honest
 /// replicas always say enough, whatever f liars add.
-pub(super) fn select(set: &[&ViewChange], sizes: Sizes) -> Option<Selected> {
+pub(super) fn select<V: Variant>(set: &[&ViewChange], sizes: Sizes) -> Option<Selected> {
     if set.len() < sizes.quorum {
         return None;
     }
@@ -44,7 +45,7 @@ pub(super) fn select(set: &[&ViewChange], sizes: Sizes) -> Option<Selected> {
     let mut height = min.next();
     // Above the last entry of P only B can hold, and null picks at the end are cut off anyway.
     while height <= end {
-        picks.push((height, pick(set, height, sizes)?));
+        picks.push((height, V::pick(set, height, &sizes)?));
         height = height.next();
     }
     while picks.last().is_some_and(|(height, block)| *block == BlockId::null(*height)) {
@@ -53,12 +54,24 @@ pub(super) fn select(set: &[&ViewChange], sizes: Sizes) -> Option<Selected> {
     Some(Selected { min, picks })
 }
 
-fn pick(set: &[&ViewChange], height: Height, sizes: Sizes) -> Option<BlockId> {
+/// What somebody has prepared at a height. §14: the highest view first, not the first that is found.
+fn candidates(set: &[&ViewChange], height: Height) -> Vec<(View, BlockId)> {
     let prepared = set.iter().filter_map(|change| change.prepared_at(height));
     let mut candidates: Vec<(View, BlockId)> = prepared.map(|entry| (entry.view, entry.block)).collect();
-    // §14: the highest view first, not the first that is found; all of them are tried.
     candidates.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
     candidates.dedup();
+    candidates
+}
+
+/// Variant S (§9): what has a certificate of the highest view; whatever was decided has one among any Q.
+pub(super) fn pick_by_certificate(set: &[&ViewChange], height: Height) -> BlockId {
+    candidates(set, height).first().map_or(BlockId::null(height), |(_, block)| *block)
+}
+
+/// Variant H (§8): P and Q are the word of those who send them.
+pub(super) fn pick_by_word(set: &[&ViewChange], height: Height, sizes: &Sizes) -> Option<BlockId> {
+    // All of them are tried: one that is invented hides none that holds.
+    let candidates = candidates(set, height);
     let good = candidates
         .iter()
         .find(|(view, block)| a1(set, height, *view, *block, sizes) && a2(set, height, *view, *block, sizes));
@@ -71,7 +84,7 @@ fn pick(set: &[&ViewChange], height: Height, sizes: Sizes) -> Option<BlockId> {
 }
 
 /// A1: a quorum has prepared nothing that speaks against it: nothing else can be decided in this view or later.
-fn a1(set: &[&ViewChange], height: Height, view: View, block: BlockId, sizes: Sizes) -> bool {
+fn a1(set: &[&ViewChange], height: Height, view: View, block: BlockId, sizes: &Sizes) -> bool {
     let agrees = |change: &&&ViewChange| {
         change
             .prepared_at(height)
@@ -81,7 +94,7 @@ fn a1(set: &[&ViewChange], height: Height, view: View, block: BlockId, sizes: Si
 }
 
 /// A2: one honest replica at least has accepted it in this view or later: it was proposed, and its body exists.
-fn a2(set: &[&ViewChange], height: Height, view: View, block: BlockId, sizes: Sizes) -> bool {
+fn a2(set: &[&ViewChange], height: Height, view: View, block: BlockId, sizes: &Sizes) -> bool {
     let accepted =
         |change: &&&ViewChange| change.pre_prepared_at(height, block).is_some_and(|entry| entry.view >= view);
     set.iter().filter(accepted).count() >= sizes.weak

@@ -5,6 +5,7 @@
 //! in vain. Between the entry into a view and its first execution only the view timer runs, because short
 //! deadlines would undercut the doubled timer.
 
+use super::variant::Variant;
 use super::{Evidence, MS, Pbft, PbftMessage, Timer, reason};
 use quorate_consensus::{Cx, Reject, To};
 use quorate_types::{Height, ReplicaId, ReplicaSet, Time, View};
@@ -66,7 +67,7 @@ impl Suspicion {
     }
 }
 
-impl Pbft {
+impl<V: Variant> Pbft<V> {
     /// `Treq(j)`.
     fn request_timeout(&self) -> u64 {
         backed_off(self.params.treq_ms, self.suspicion.strikes, self.params.cap_ms)
@@ -138,7 +139,7 @@ impl Pbft {
                 self.suspicion.stands = true;
                 self.suspicion.last_time = now;
                 self.suspicion.last_height = self.executed;
-                cx.send_unheld(To::All, PbftMessage::Suspect { view: self.view, on: true });
+                cx.send_unheld(To::All, PbftMessage::Suspect { view: self.view, on: true }.into());
             }
             if again || cx.timers().get(Timer::Request).is_none_or(|at| at <= now) {
                 let later = now.plus(self.params.status_ms.saturating_mul(MS));
@@ -147,7 +148,7 @@ impl Pbft {
             return;
         }
         if std::mem::take(&mut self.suspicion.stands) {
-            cx.send_unheld(To::All, PbftMessage::Suspect { view: self.view, on: false });
+            cx.send_unheld(To::All, PbftMessage::Suspect { view: self.view, on: false }.into());
         }
         match deadline {
             Some(deadline) => cx.timers().set(Timer::Request, deadline),
@@ -199,7 +200,12 @@ impl Pbft {
         let suspects: ReplicaSet = suspects.collect();
         if suspects.len() >= cx.committee().weak() {
             let evidence = self.evidence.clone();
-            self.start_view_change(cx, self.view.next(), reason::SUSPECTED, evidence);
+            let why = match (self.suspicion.proved, self.suspicion.stands) {
+                (true, _) => reason::PROVED,
+                (false, true) => reason::OVERDUE,
+                (false, false) => reason::SUSPECTED,
+            };
+            self.start_view_change(cx, self.view.next(), why, evidence);
         }
     }
 
@@ -244,6 +250,7 @@ impl Pbft {
 
     /// T6. No NEW-VIEW in time, or nothing executed in the new view: the next one.
     pub(super) fn on_view_timer(&mut self, cx: &mut Cx<'_, Self>) {
+        let why = if self.normal { reason::IDLE } else { reason::NO_NEW_VIEW };
         let evidence = if self.normal {
             if cx.pending().oldest.is_none() {
                 return; // Nobody waits any more.
@@ -258,6 +265,6 @@ impl Pbft {
             let quorum = cx.committee().quorum();
             Evidence::ViewChanges(self.changes.of_at_least(self.view, quorum))
         };
-        self.start_view_change(cx, self.view.next(), reason::TIMEOUT, evidence);
+        self.start_view_change(cx, self.view.next(), why, evidence);
     }
 }

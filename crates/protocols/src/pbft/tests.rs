@@ -5,7 +5,9 @@ mod liveness;
 mod recovery;
 mod rules;
 mod selection;
+mod signed;
 mod views;
+mod watch;
 
 use super::{Pbft, PbftMessage, PbftParams, Vote};
 use quorate_consensus::harness::{Harness, Setup, payload};

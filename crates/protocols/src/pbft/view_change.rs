@@ -1,5 +1,7 @@
 //! Leaving a view (§8): VIEW-CHANGE, who joins, and the timer of the view that is to come.
 
+use super::certified::Certified;
+use super::variant::Variant;
 use super::view_message::{Entry, Evidence, Q_PER_HEIGHT_MAX, ViewChange};
 use super::{MS, Pbft, PbftMessage, PbftRecord, Timer, noted, reason};
 use quorate_consensus::{Cx, Reject, Signed, To};
@@ -102,7 +104,7 @@ impl Changes {
     }
 }
 
-impl Pbft {
+impl<V: Variant> Pbft<V> {
     /// Leaves the current view for `view`, for good: no vote of an older view is ever made again.
     pub(super) fn start_view_change(
         &mut self,
@@ -118,13 +120,14 @@ impl Pbft {
             view,
             proof: self.proof.clone(),
             prepared: self.claims_of_p(),
-            pre_prepared: self.claims_of_q(),
+            pre_prepared: if V::SIGNED { Vec::new() } else { self.claims_of_q() },
+            certified: self.certificates(),
         };
         // V1. §4: view, evidence and the own VIEW-CHANGE are durable before it leaves; it is held behind the records
         // of all that it names as well.
         cx.record(&PbftRecord::ViewChange(Box::new(change.clone())));
         self.own_change = Some(Box::new(change.clone()));
-        cx.send(To::All, PbftMessage::ViewChange(Box::new(change)));
+        cx.send(To::All, PbftMessage::ViewChange(Box::new(change)).into());
         self.note(cx, noted::VIEW_CHANGE, self.stable);
         self.arm_resend(cx);
         // V5: the own one counts from its own copy; those of others may be enough for the timer already.
@@ -149,11 +152,12 @@ impl Pbft {
         self.evidence = evidence;
         if why != reason::BEGUN {
             self.last_view_change = why;
+            self.view_changes = self.view_changes.saturating_add(1);
         }
         self.taken_over = None;
         self.low_view = self.lowest_view();
         self.changes.move_to(view);
-        self.early.retain(|(early, _)| *early >= view);
+        self.early.retain(|(early, ..)| *early >= view);
         let evidence = self.evidence.clone();
         cx.record(&PbftRecord::Entered { view, normal, evidence });
     }
@@ -165,6 +169,12 @@ impl Pbft {
             Some(Entry { height: *height, block, view })
         });
         entries.collect()
+    }
+
+    /// Variant S: what shows P.
+    fn certificates(&self) -> Vec<Certified> {
+        let certified = self.instances.values().filter_map(|instance| instance.certified.as_deref());
+        certified.cloned().collect()
     }
 
     /// Q above h, by height and block.
@@ -191,10 +201,10 @@ impl Pbft {
 
     pub(super) fn resend_view_change(&self, cx: &mut Cx<'_, Self>) {
         if let Some(change) = self.own_change.clone().filter(|change| change.view == self.view) {
-            cx.send(To::All, PbftMessage::ViewChange(change));
+            cx.send(To::All, PbftMessage::ViewChange(change).into());
         }
         if let Some(new) = self.own_new_view.clone().filter(|new| new.view == self.view) {
-            cx.send(To::All, PbftMessage::NewView(new));
+            cx.send(To::All, PbftMessage::NewView(new).into());
         }
     }
 
@@ -211,6 +221,7 @@ impl Pbft {
     ) -> Result<(), Reject> {
         // V2. The form; the intake has checked the signature and the proof of h.
         change.body.check(self.window).map_err(Reject::Invalid)?;
+        V::check_shown(&change.body, cx.committee()).map_err(Reject::Invalid)?;
         let is_own = change.by == cx.me();
         if change.body.view < self.view || (change.body.view == self.view && self.normal) {
             return Err(Reject::Stale);

@@ -3,6 +3,7 @@
 //! The statements of a VIEW-CHANGE are signed, because they travel inside NEW-VIEW and ENTRY. P and Q are the
 //! sender's word only: nobody can check them, and `select` survives f liars.
 
+use super::certified::{CERTIFIED_MAX, Certified};
 use super::message::{NEW_VIEW, VIEW_CHANGE};
 use quorate_consensus::{CheckpointProof, Claims, Signed};
 use quorate_types::codec::{DecodeError, Reader, Wire, put_length, put_list};
@@ -37,8 +38,10 @@ pub struct ViewChange {
     pub proof: CheckpointProof,
     /// P: what prepared in the latest view in which anything did, at most one entry per height, by height.
     pub prepared: Vec<Entry>,
-    /// Q: what was pre-prepared, by height and block.
+    /// Q: what was pre-prepared, by height and block; empty in variant S.
     pub pre_prepared: Vec<Entry>,
+    /// Variant S: what shows each entry of P, in their order; empty in variant H.
+    pub certified: Vec<Certified>,
 }
 
 /// A NEW-VIEW: these view changes begin the view, and this is what they leave to be decided.
@@ -188,6 +191,7 @@ impl Wire for ViewChange {
         self.proof.encode(out);
         put_list(out, &self.prepared);
         put_list(out, &self.pre_prepared);
+        put_list(out, &self.certified);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
@@ -195,12 +199,16 @@ impl Wire for ViewChange {
             proof: CheckpointProof::decode(reader)?,
             prepared: entries(reader)?,
             pre_prepared: entries(reader)?,
+            certified: reader.list("certificates", CERTIFIED_MAX, CERTIFIED_BYTES_MIN, Certified::decode)?,
         })
     }
 }
 
-/// Bytes of a signed view change at least: sender, view, two counts and the signature.
-const SIGNED_BYTES_MIN: usize = 2 + 8 + 4 + 4 + 64;
+/// Bytes of a [`Certified`] at least: two statements of a kind, view, height, scope and subject.
+const CERTIFIED_BYTES_MIN: usize = 2 * (8 + 8 + 32 + 32);
+
+/// Bytes of a signed view change at least: sender, view, three counts and the signature.
+const SIGNED_BYTES_MIN: usize = 2 + 8 + 4 + 4 + 4 + 64;
 
 fn put_signed<T: Wire>(out: &mut Vec<u8>, signed: &Signed<T>) {
     signed.by.encode(out);

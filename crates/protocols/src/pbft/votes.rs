@@ -1,6 +1,6 @@
 //! PREPAREs or COMMITs for one height, of all views that still matter.
 
-use quorate_types::{BlockId, ReplicaId, ReplicaSet, View};
+use quorate_types::{BlockId, ReplicaId, ReplicaSet, Signature, View};
 
 /// Votes: per replica and view the first one counts, and only the newest two views of a replica are kept. So
 /// a replica takes the room of two votes, whatever it sends.
@@ -15,6 +15,8 @@ struct Entry {
     by: ReplicaId,
     view: View,
     block: BlockId,
+    /// In variant S.
+    signature: Option<Signature>,
 }
 
 /// What became of a vote.
@@ -25,7 +27,7 @@ pub(super) enum Added {
     /// It was counted before.
     Again,
     /// The replica voted for another block in this view before; only that one counts.
-    Conflict,
+    Conflict(BlockId, Option<Signature>),
     /// The replica has voted in two later views.
     Old,
 }
@@ -34,12 +36,19 @@ pub(super) enum Added {
 const VIEWS_KEPT: usize = 2;
 
 impl Votes {
-    pub(super) fn add(&mut self, by: ReplicaId, view: View, block: BlockId) -> Added {
+    pub(super) fn add(
+        &mut self,
+        by: ReplicaId,
+        view: View,
+        block: BlockId,
+        signature: Option<Signature>,
+    ) -> Added {
         let own = || self.entries.iter().enumerate().filter(|(_, entry)| entry.by == by);
         if let Some((_, known)) = own().find(|(_, entry)| entry.view == view) {
-            return if known.block == block { Added::Again } else { Added::Conflict };
+            let is_same = known.block == block;
+            return if is_same { Added::Again } else { Added::Conflict(known.block, known.signature) };
         }
-        let entry = Entry { by, view, block };
+        let entry = Entry { by, view, block, signature };
         if own().count() < VIEWS_KEPT {
             self.entries.push(entry);
             return Added::Counted;
@@ -57,6 +66,15 @@ impl Votes {
     /// Distinct replicas that voted for a block in a view.
     pub(super) fn count(&self, view: View, block: BlockId) -> usize {
         self.entries.iter().filter(|entry| entry.view == view && entry.block == block).count()
+    }
+
+    /// The signed votes for a block in a view, by voter.
+    pub(super) fn signed(&self, view: View, block: BlockId) -> Vec<(ReplicaId, Signature)> {
+        let votes = self.entries.iter().filter(|entry| entry.view == view && entry.block == block);
+        let mut signed: Vec<(ReplicaId, Signature)> =
+            votes.filter_map(|entry| Some((entry.by, entry.signature?))).collect();
+        signed.sort_unstable_by_key(|(by, _)| *by);
+        signed
     }
 
     /// Who voted for a block, in whatever view.

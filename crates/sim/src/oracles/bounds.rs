@@ -68,6 +68,7 @@ mod tests {
             leader: ReplicaId(0),
             normal: true,
             last_view_change: "",
+            view_changes: 0,
             decided: Height::ZERO,
             executed: Height::ZERO,
             stable: Height::ZERO,

@@ -1,8 +1,10 @@
 use super::*;
-use crate::pbft::{Entry, Evidence, Missing, NewView, PbftRecord, Standing, ViewChange};
+use crate::pbft::{
+    Certified, Entry, Evidence, Missing, NewView, PbftRecord, SignedMessage, Standing, ViewChange,
+};
 use proptest::prelude::*;
-use quorate_consensus::{CheckpointProof, Message, Record, Signed};
-use quorate_types::{PayloadId, ReplicaSet, Signature, Wire};
+use quorate_consensus::{Certificate, CheckpointProof, Message, Record, Signed};
+use quorate_types::{Kind, PayloadId, ReplicaSet, Signature, Statement, Wire};
 
 fn digests() -> impl Strategy<Value = Digest> {
     any::<[u8; 32]>().prop_map(Digest)
@@ -53,12 +55,28 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
     prop::collection::vec(entry, 0..4)
 }
 
-fn changes() -> impl Strategy<Value = ViewChange> {
-    (any::<u64>(), any::<u64>(), entries(), entries()).prop_map(|(view, stable, prepared, pre_prepared)| {
-        let mut proof = CheckpointProof::genesis();
-        proof.checkpoint.height = Height(stable);
-        ViewChange { view: View(view), proof, prepared, pre_prepared }
+fn certificates() -> impl Strategy<Value = Certificate> {
+    (votes(), prop::collection::vec(any::<u8>(), 0..4)).prop_map(|(vote, signers)| {
+        let statement = Statement::new(Kind::new("any"), vote.view, vote.height, vote.block.0);
+        let votes =
+            signers.into_iter().zip(0u16..).map(|(byte, id)| (ReplicaId(id * 5), Signature([byte; 64])));
+        Certificate::of(statement, &votes.collect::<Vec<_>>())
     })
+}
+
+fn certified() -> impl Strategy<Value = Certified> {
+    (certificates(), certificates()).prop_map(|(proposal, prepares)| Certified { proposal, prepares })
+}
+
+fn changes() -> impl Strategy<Value = ViewChange> {
+    let shown = prop::collection::vec(certified(), 0..3);
+    (any::<u64>(), any::<u64>(), entries(), entries(), shown).prop_map(
+        |(view, stable, prepared, pre_prepared, certified)| {
+            let mut proof = CheckpointProof::genesis();
+            proof.checkpoint.height = Height(stable);
+            ViewChange { view: View(view), proof, prepared, pre_prepared, certified }
+        },
+    )
 }
 
 fn signature() -> impl Strategy<Value = Signature> {
@@ -132,6 +150,15 @@ proptest! {
         prop_assert_eq!(PbftMessage::decode(&encode(&message)), Ok(message));
     }
 
+    /// Variant S reads the same words, and one more.
+    #[test]
+    fn signed_messages_round_trip(message in messages(), vote in votes()) {
+        prop_assert_eq!(SignedMessage::decode(&encode(&message)), Ok(SignedMessage(message)));
+        let again = PbftMessage::Again(vote);
+        prop_assert!(PbftMessage::decode(&encode(&again)).is_err());
+        prop_assert_eq!(SignedMessage::decode(&encode(&again)), Ok(SignedMessage(again)));
+    }
+
     #[test]
     fn every_truncation_and_extension_is_refused(message in messages()) {
         let mut bytes = encode(&message);
@@ -199,10 +226,13 @@ fn records() -> impl Strategy<Value = PbftRecord> {
             block: BlockId(block),
             view: View(view),
         }),
-        place().prop_map(|(height, block, view)| PbftRecord::Prepared {
-            height: Height(height),
-            block: BlockId(block),
-            view: View(view),
+        (place(), prop::option::of(certified())).prop_map(|((height, block, view), certified)| {
+            PbftRecord::Prepared {
+                height: Height(height),
+                block: BlockId(block),
+                view: View(view),
+                certified: certified.map(Box::new),
+            }
         }),
         (any::<u64>(), any::<bool>(), evidence()).prop_map(|(view, normal, evidence)| PbftRecord::Entered {
             view: View(view),
@@ -248,10 +278,11 @@ fn counts_of_a_view_change_allocate_nothing() {
         proof: CheckpointProof::genesis(),
         prepared: Vec::new(),
         pre_prepared: Vec::new(),
+        certified: Vec::new(),
     };
     let mut bytes = encode(&PbftMessage::ViewChange(Box::new(change)));
-    // The count of Q, and that of P before it.
-    for from_end in [4, 8] {
+    // The counts of certificates, of Q, and of P before them.
+    for from_end in [4, 8, 12] {
         let at = bytes.len() - from_end;
         let mut lie = bytes[..at].to_vec();
         (1u32 << 20).encode(&mut lie);

@@ -1,5 +1,5 @@
 use crate::pbft::select::{Selected, Sizes, select};
-use crate::pbft::{Entry, ViewChange};
+use crate::pbft::{Entry, Linked, ViewChange};
 use quorate_consensus::CheckpointProof;
 use quorate_types::digest::context;
 use quorate_types::rng::Rng;
@@ -27,16 +27,17 @@ pub(super) fn change(view: u64, p: &[(u64, BlockId, u64)], q: &[(u64, BlockId, u
         proof: CheckpointProof::genesis(),
         prepared: entries(p),
         pre_prepared: entries(q),
+        certified: Vec::new(),
     }
 }
 
-fn at_height(mut change: ViewChange, stable: u64) -> ViewChange {
+pub(super) fn at_height(mut change: ViewChange, stable: u64) -> ViewChange {
     change.proof.checkpoint.height = Height(stable);
     change
 }
 
 fn picks(set: &[ViewChange]) -> Option<Vec<(u64, BlockId)>> {
-    let selected = select(&set.iter().collect::<Vec<_>>(), OF_FOUR)?;
+    let selected = select::<Linked>(&set.iter().collect::<Vec<_>>(), OF_FOUR)?;
     Some(selected.picks.into_iter().map(|(height, block)| (height.0, block)).collect())
 }
 
@@ -101,7 +102,7 @@ fn v5_gaps_are_null_and_nothing_follows_the_last() {
 fn v5_stable_heights_are_settled() {
     let old = change(5, &[(8, id(8), 0), (9, id(9), 0)], &[(8, id(8), 0), (9, id(9), 0)]);
     let set = [at_height(empty(), 8), old.clone(), old];
-    let selected = select(&set.iter().collect::<Vec<_>>(), OF_FOUR);
+    let selected = select::<Linked>(&set.iter().collect::<Vec<_>>(), OF_FOUR);
     assert_eq!(selected, Some(Selected { min: Height(8), picks: vec![(Height(9), id(9))] }));
 }
 
@@ -161,7 +162,7 @@ impl History {
                 let liar = self.liar(view);
                 set.push(liar);
             }
-            let Some(selected) = select(&set.iter().collect::<Vec<_>>(), sizes) else {
+            let Some(selected) = select::<Linked>(&set.iter().collect::<Vec<_>>(), sizes) else {
                 continue;
             };
             let picked = selected.picks.first().map(|(_, block)| *block);
@@ -234,13 +235,13 @@ fn v5_random_histories_of_one_height_stay_safe_and_never_stick() {
                     // All honest view changes say enough, whatever all liars add.
                     let mut set: Vec<ViewChange> =
                         history.honest.iter().map(|honest| honest.says(view)).collect();
-                    let honest = select(&set.iter().collect::<Vec<_>>(), history.sizes());
+                    let honest = select::<Linked>(&set.iter().collect::<Vec<_>>(), history.sizes());
                     assert!(honest.is_some(), "n = {n}, seed {seed}: stuck in view {view}");
                     for _ in 0..f {
                         let liar = history.liar(view);
                         set.push(liar);
                     }
-                    let all = select(&set.iter().collect::<Vec<_>>(), history.sizes());
+                    let all = select::<Linked>(&set.iter().collect::<Vec<_>>(), history.sizes());
                     assert!(all.is_some(), "n = {n}, seed {seed}: stuck in view {view} by liars");
                 }
                 history.view(view);

@@ -1,0 +1,205 @@
+//! When a leader is suspected, and when a view runs out of time (§11).
+
+use super::selection::change;
+use super::views::{STATUS, T0, empty, leaves, new_view, stands, suspect, unsuspect, with_height_1};
+use super::*;
+use crate::pbft::Standing;
+use quorate_consensus::Ready;
+use quorate_types::Time;
+
+#[test]
+fn t2_an_overdue_bundle_is_a_suspicion_that_can_be_taken_back() {
+    let mut backup = open(1, 4);
+    backup.waits(Some(Time(0)), false);
+    backup.advance(T0 - 1);
+    assert_eq!(sent(&mut backup), []);
+    backup.advance(1);
+    assert_eq!(sent(&mut backup), to_all([suspect(0)]));
+    assert_eq!(stands(&backup), (0, true), "voting goes on");
+    take(&mut backup, 0, pre_prepare(1, 7));
+    backup.settle();
+    assert_eq!(sent(&mut backup), to_all([prepare(1, 7)]));
+    backup.advance(STATUS);
+    assert_eq!(sent(&mut backup), to_all([suspect(0)]), "again");
+    // The bundle was executed.
+    backup.waits(None, false);
+    assert_eq!(sent(&mut backup), to_all([unsuspect(0)]));
+    backup.advance(STATUS);
+    assert_eq!(sent(&mut backup), []);
+    // The next one has a deadline of its own.
+    let now = backup.now();
+    backup.waits(Some(now), false);
+    backup.advance(T0 - 1);
+    assert_eq!(sent(&mut backup), []);
+    backup.advance(1);
+    assert_eq!(sent(&mut backup), to_all([suspect(0)]));
+    // The leader does not suspect itself.
+    let mut leader = open(0, 4);
+    leader.waits(Some(Time(0)), false);
+    leader.advance(10 * STATUS);
+    assert_eq!(sent(&mut leader), []);
+}
+
+#[test]
+fn t3_overload_is_not_a_dead_leader_but_silence_is() {
+    let mut backup = open(1, 4);
+    backup.waits(Some(Time(0)), true);
+    for height in 1..=20 {
+        backup.advance(T0 / 2);
+        backup.log_decided(Height(height), block(height, 7).id());
+        backup.execute(Height(height));
+    }
+    backup.settle();
+    let suspects = |replica: &mut Harness<Pbft>| {
+        sent(replica).into_iter().filter(|(_, message)| *message == suspect(0)).count()
+    };
+    assert_eq!(suspects(&mut backup), 0, "it moves");
+    backup.advance(T0);
+    assert_eq!(suspects(&mut backup), 1, "nothing moves any more");
+}
+
+#[test]
+fn t4_f_plus_1_suspicions_end_a_view() {
+    let mut backup = open(1, 7);
+    for from in [2, 3] {
+        take(&mut backup, from, suspect(0));
+        take(&mut backup, from, suspect(0));
+    }
+    take(&mut backup, 4, suspect(3));
+    assert_eq!(stands(&backup), (0, true), "two of three, one of another view");
+    take(&mut backup, 3, unsuspect(0));
+    take(&mut backup, 5, suspect(0));
+    assert_eq!(stands(&backup), (0, true), "one was taken back");
+    // Its own counts.
+    backup.waits(Some(Time(0)), false);
+    backup.advance(T0);
+    assert_eq!(stands(&backup), (0, true), "not before the own copy");
+    backup.settle();
+    assert_eq!(stands(&backup), (1, false));
+    assert_eq!(backup.status().last_view_change, "request overdue");
+    refuse(&mut backup, 6, suspect(0), Reject::Stale);
+}
+
+#[test]
+fn t4_who_has_left_is_a_suspicion() {
+    // One has left for view 1, as its SUSPECT was heard by it alone; one waits. Neither would move without the other.
+    let mut leader = open(0, 4);
+    take(&mut leader, 2, leaves(change(1, &[], &[])));
+    assert_eq!(stands(&leader), (0, true));
+    take(&mut leader, 2, suspect(0));
+    assert_eq!(stands(&leader), (0, true), "one replica counts once");
+    take(&mut leader, 1, suspect(0));
+    assert_eq!(stands(&leader), (1, false));
+    let mut other = open(1, 4);
+    take(&mut other, 3, suspect(0));
+    take(&mut other, 2, leaves(change(5, &[], &[])));
+    assert_eq!(stands(&other), (1, false), "the next view only: one alone cannot carry others further");
+}
+
+#[test]
+fn t4_an_invalid_proposal_is_a_suspicion_at_once() {
+    let mut backup = open(1, 4);
+    backup.answer_otherwise(Some(Ready::Invalid));
+    take(&mut backup, 0, pre_prepare(1, 7));
+    assert_eq!(sent(&mut backup), to_all([suspect(0)]));
+    backup.waits(None, false);
+    backup.settle();
+    assert_eq!(sent(&mut backup), [], "and is not taken back");
+    take(&mut backup, 3, suspect(0));
+    assert_eq!(stands(&backup), (1, false));
+}
+
+#[test]
+fn t5_a_new_view_has_its_timer_until_something_is_executed() {
+    let mut backup = open(2, 4);
+    take(&mut backup, 1, new_view(1, with_height_1(1), &[(1, block(1, 7).id())]));
+    backup.settle();
+    sent(&mut backup);
+    // Nobody waits: no timer.
+    backup.advance(10 * STATUS);
+    assert_eq!(stands(&backup), (1, true));
+    let now = backup.now();
+    backup.waits(Some(now), false);
+    backup.advance(T0 - 1);
+    assert_eq!((stands(&backup), sent(&mut backup)), ((1, true), vec![]), "no deadline, no suspicion");
+    backup.log_decided(Height(1), block(1, 7).id());
+    backup.execute(Height(1));
+    // Deadlines start afresh from here.
+    backup.advance(T0 - 1);
+    assert_eq!((stands(&backup), sent(&mut backup)), ((1, true), vec![]));
+    backup.advance(1);
+    assert_eq!((stands(&backup), sent(&mut backup)), ((1, true), to_all([suspect(1)])));
+    // And without an execution the view is left.
+    let mut other = open(2, 4);
+    take(&mut other, 1, new_view(1, with_height_1(1), &[(1, block(1, 7).id())]));
+    other.waits(Some(Time(0)), false);
+    other.advance(T0);
+    assert_eq!(stands(&other), (2, false));
+}
+
+#[test]
+fn t5_deadlines_grow_with_each_view_that_had_worked() {
+    // Replica 3 of 4; views 0, 1 and 2 work, and are left for an overdue deadline.
+    let mut backup = open(3, 4);
+    for (view, deadline) in [(0u64, T0), (1, 2 * T0), (2, 4 * T0)] {
+        backup.log_decided(Height(view + 1), block(view + 1, 7).id());
+        backup.execute(Height(view + 1));
+        let now = backup.now();
+        backup.waits(Some(now), false);
+        backup.settle();
+        sent(&mut backup);
+        backup.advance(deadline - 1);
+        assert_eq!(sent(&mut backup), [], "view {view}");
+        backup.advance(1);
+        assert_eq!(sent(&mut backup), to_all([suspect(view)]), "view {view}");
+        backup.settle();
+        take(&mut backup, 0, suspect(view));
+        backup.settle();
+        assert_eq!(stands(&backup), (view + 1, false));
+        if view < 2 {
+            let leader = u16::try_from(view + 1).unwrap();
+            take(&mut backup, leader, new_view(view + 1, empty(view + 1, &[0, 1, 2]), &[]));
+        }
+    }
+    // Half a minute without a suspicion: short again.
+    take(&mut backup, 2, new_view(6, empty(6, &[0, 1, 2]), &[]));
+    backup.waits(None, false);
+    backup.advance(30 * STATUS);
+    backup.log_decided(Height(4), block(4, 7).id());
+    backup.execute(Height(4));
+    let now = backup.now();
+    backup.waits(Some(now), false);
+    backup.settle();
+    sent(&mut backup);
+    backup.advance(T0);
+    assert_eq!(sent(&mut backup), to_all([suspect(6)]));
+}
+
+#[test]
+fn t7_whoever_lags_is_patient_for_a_while() {
+    let mut backup = open(2, 4);
+    take(&mut backup, 1, new_view(1, empty(1, &[0, 1, 3]), &[]));
+    let ahead = || {
+        PbftMessage::Status(Standing {
+            view: View(1),
+            normal: true,
+            stable: Height::ZERO,
+            executed: Height(5),
+            missing: Vec::new(),
+        })
+    };
+    backup.waits(Some(Time(0)), false);
+    take(&mut backup, 3, ahead());
+    take(&mut backup, 1, ahead());
+    backup.advance(10_000 * MS - 1);
+    assert_eq!(stands(&backup), (1, true), "f + 1 have executed more");
+    backup.advance(1);
+    assert_eq!(stands(&backup), (2, false), "C is the end of it");
+    // One alone says nothing.
+    let mut other = open(2, 4);
+    take(&mut other, 1, new_view(1, empty(1, &[0, 1, 3]), &[]));
+    other.waits(Some(Time(0)), false);
+    take(&mut other, 3, ahead());
+    other.advance(T0);
+    assert_eq!(stands(&other), (2, false));
+}

@@ -1,0 +1,134 @@
+//! What sets the two variants apart: H ([`Linked`], registry entry `pbft`), in which votes are vouched for by the
+//! link, and S ([`AllSigned`], entry `pbft-signed`, §9), in which every vote is signed, so that a VIEW-CHANGE shows
+//! certificates instead of claims. They are two protocols: nothing signed in one is valid in the other.
+
+use super::certified::{check_certified, claim_certified};
+use super::message::{COMMIT, PRE_PREPARE, PREPARE, PbftMessage};
+use super::select::{Sizes, pick_by_certificate, pick_by_word};
+use super::view_message::ViewChange;
+use quorate_consensus::{Auth, Claims, Message, Model, Place, Spec};
+use quorate_types::codec::DecodeError;
+use quorate_types::{BlockId, Committee, Height, Kind, PayloadId, ProtocolId, quorum};
+use std::fmt::Debug;
+
+/// See the module. Sealed by its methods: nobody else can build what they are given.
+pub trait Variant: Debug + Send + 'static {
+    /// Name and properties.
+    const SPEC: Spec;
+    /// Whether PRE-PREPARE, PREPARE and COMMIT are signed.
+    const SIGNED: bool = Self::SPEC.votes_are_signed;
+    /// The messages, with what binds their sender in this variant.
+    type Message: Message + From<PbftMessage> + Into<PbftMessage>;
+
+    /// What a VIEW-CHANGE has to show for its P, beyond its form.
+    ///
+    /// # Errors
+    /// What is wrong.
+    fn check_shown(change: &ViewChange, committee: &Committee) -> Result<(), &'static str>;
+    /// What a set of view changes leaves to be decided at a height; `None` when it says too little.
+    #[doc(hidden)]
+    fn pick(set: &[&ViewChange], height: Height, sizes: &Sizes) -> Option<BlockId>;
+}
+
+const SPEC: Spec = Spec {
+    name: ProtocolId::new("pbft"),
+    summary: "PBFT with votes vouched for by links, a pipelined window and signed view changes",
+    model: Model::PartialSynchrony,
+    faults: quorum::byzantine_faults,
+    checkpoint_quorum: quorum::byzantine,
+    replies: |_, f| quorum::weak(f),
+    votes_are_durable: true,
+    votes_are_signed: false,
+    local_validity: true,
+    replaces_leader: true,
+    shared_params: &[],
+};
+
+/// Variant H: votes are the sender's word on its link, P and Q are claims.
+#[derive(Debug)]
+pub struct Linked;
+
+impl Variant for Linked {
+    const SPEC: Spec = SPEC;
+    type Message = PbftMessage;
+
+    fn check_shown(change: &ViewChange, _committee: &Committee) -> Result<(), &'static str> {
+        if change.certified.is_empty() { Ok(()) } else { Err("certificates where votes are not signed") }
+    }
+
+    fn pick(set: &[&ViewChange], height: Height, sizes: &Sizes) -> Option<BlockId> {
+        pick_by_word(set, height, sizes)
+    }
+}
+
+/// Variant S: all votes are signed, P is shown by certificates, and nobody needs Q.
+#[derive(Debug)]
+pub struct AllSigned;
+
+impl Variant for AllSigned {
+    const SPEC: Spec = Spec {
+        name: ProtocolId::new("pbft-signed"),
+        summary: "PBFT with all votes signed: view changes carry certificates, equivocation can be proved",
+        votes_are_signed: true,
+        ..SPEC
+    };
+    type Message = SignedMessage;
+
+    fn check_shown(change: &ViewChange, committee: &Committee) -> Result<(), &'static str> {
+        check_certified(change, committee)
+    }
+
+    fn pick(set: &[&ViewChange], height: Height, _sizes: &Sizes) -> Option<BlockId> {
+        Some(pick_by_certificate(set, height))
+    }
+}
+
+/// A message of variant S: the same words, with a signature under each vote.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SignedMessage(pub PbftMessage);
+
+impl From<PbftMessage> for SignedMessage {
+    fn from(message: PbftMessage) -> Self {
+        Self(message)
+    }
+}
+
+impl From<SignedMessage> for PbftMessage {
+    fn from(message: SignedMessage) -> Self {
+        message.0
+    }
+}
+
+impl Message for SignedMessage {
+    fn kind(&self) -> Kind {
+        self.0.kind()
+    }
+    fn place(&self) -> Place {
+        self.0.place()
+    }
+    // §9: the same statements as in H, signed.
+    fn auth(&self) -> Auth {
+        match self.0.auth() {
+            Auth::Linked(Some(vote)) if [PRE_PREPARE, PREPARE, COMMIT].contains(&vote.kind) => {
+                Auth::Signed(vote)
+            }
+            other => other,
+        }
+    }
+    fn once(&self) -> bool {
+        self.0.once()
+    }
+    fn claims(&self, claims: &mut Claims<'_>) {
+        claim_certified(&self.0, claims);
+        self.0.claims(claims);
+    }
+    fn bodies(&self, out: &mut Vec<PayloadId>) {
+        self.0.bodies(out);
+    }
+    fn encode(&self, buf: &mut Vec<u8>) {
+        self.0.encode(buf);
+    }
+    fn decode(buf: &[u8]) -> Result<Self, DecodeError> {
+        PbftMessage::decode_all(buf).map(Self)
+    }
+}
