@@ -21,7 +21,8 @@ pub struct Sizes {
 pub(super) struct Selected {
     /// The newest stable checkpoint that the view changes show: everything up to it is settled.
     pub(super) min: Height,
-    /// X: one block for each height above `min` up to the last that is not null.
+    /// X: one block for each height above `min` up to the last at which something may have been decided. That may
+    /// be a null block: one that an earlier view took over can have been decided like any other.
     pub(super) picks: Vec<(Height, BlockId)>,
 }
 
@@ -42,15 +43,18 @@ pub(super) fn select<V: Variant>(set: &[&ViewChange], sizes: Sizes) -> Option<Se
     let last = set.iter().filter_map(|change| change.prepared.last()).map(|entry| entry.height).max();
     let end = last.unwrap_or(min).min(min.plus(sizes.window));
     let mut picks = Vec::new();
-    let mut height = min.next();
-    // Above the last entry of P only B can hold, and null picks at the end are cut off anyway.
+    let (mut height, mut count) = (min.next(), 0);
+    // Above the last entry of P only B can hold.
     while height <= end {
-        picks.push((height, V::pick(set, height, &sizes)?));
+        let pick = V::pick(set, height, &sizes)?;
+        picks.push((height, pick.unwrap_or_else(|| BlockId::null(height))));
+        if pick.is_some() {
+            count = picks.len();
+        }
         height = height.next();
     }
-    while picks.last().is_some_and(|(height, block)| *block == BlockId::null(*height)) {
-        picks.pop();
-    }
+    // What fills holes is not needed at the end. A null block that somebody has prepared is no such filling.
+    picks.truncate(count);
     Some(Selected { min, picks })
 }
 
@@ -64,23 +68,23 @@ fn candidates(set: &[&ViewChange], height: Height) -> Vec<(View, BlockId)> {
 }
 
 /// Variant S (§9): what has a certificate of the highest view; whatever was decided has one among any Q.
-pub(super) fn pick_by_certificate(set: &[&ViewChange], height: Height) -> BlockId {
-    candidates(set, height).first().map_or(BlockId::null(height), |(_, block)| *block)
+pub(super) fn pick_by_certificate(set: &[&ViewChange], height: Height) -> Option<BlockId> {
+    candidates(set, height).first().map(|(_, block)| *block)
 }
 
 /// Variant H (§8): P and Q are the word of those who send them.
-pub(super) fn pick_by_word(set: &[&ViewChange], height: Height, sizes: &Sizes) -> Option<BlockId> {
+pub(super) fn pick_by_word(set: &[&ViewChange], height: Height, sizes: &Sizes) -> Option<Option<BlockId>> {
     // All of them are tried: one that is invented hides none that holds.
     let candidates = candidates(set, height);
     let good = candidates
         .iter()
         .find(|(view, block)| a1(set, height, *view, *block, sizes) && a2(set, height, *view, *block, sizes));
     if let Some((_, block)) = good {
-        return Some(*block);
+        return Some(Some(*block));
     }
     // B: a quorum has nothing prepared here, so nothing can be decided here in any view before.
     let empty = set.iter().filter(|change| change.prepared_at(height).is_none()).count();
-    (empty >= sizes.quorum).then(|| BlockId::null(height))
+    (empty >= sizes.quorum).then_some(None)
 }
 
 /// A1: a quorum has prepared nothing that speaks against it: nothing else can be decided in this view or later.

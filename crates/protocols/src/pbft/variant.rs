@@ -25,9 +25,10 @@ pub trait Variant: Debug + Send + 'static {
     /// # Errors
     /// What is wrong.
     fn check_shown(change: &ViewChange, committee: &Committee) -> Result<(), &'static str>;
-    /// What a set of view changes leaves to be decided at a height; `None` when it says too little.
+    /// What a set of view changes leaves to be decided at a height; `None` when it says too little, `Some(None)` when
+    /// nothing can have been decided there.
     #[doc(hidden)]
-    fn pick(set: &[&ViewChange], height: Height, sizes: &Sizes) -> Option<BlockId>;
+    fn pick(set: &[&ViewChange], height: Height, sizes: &Sizes) -> Option<Option<BlockId>>;
 }
 
 const SPEC: Spec = Spec {
@@ -56,7 +57,7 @@ impl Variant for Linked {
         if change.certified.is_empty() { Ok(()) } else { Err("certificates where votes are not signed") }
     }
 
-    fn pick(set: &[&ViewChange], height: Height, sizes: &Sizes) -> Option<BlockId> {
+    fn pick(set: &[&ViewChange], height: Height, sizes: &Sizes) -> Option<Option<BlockId>> {
         pick_by_word(set, height, sizes)
     }
 }
@@ -78,7 +79,7 @@ impl Variant for AllSigned {
         check_certified(change, committee)
     }
 
-    fn pick(set: &[&ViewChange], height: Height, _sizes: &Sizes) -> Option<BlockId> {
+    fn pick(set: &[&ViewChange], height: Height, _sizes: &Sizes) -> Option<Option<BlockId>> {
         Some(pick_by_certificate(set, height))
     }
 }
