@@ -120,7 +120,7 @@ fn s06_an_invented_entry_chooses_nothing() {
     for (seed, with_q, heights) in [(310, true, 1..=1), (311, false, 1..=3), (312, true, 1..=128)] {
         let mut world = with_puppet(seed, r(0), |_| {});
         let base = Height(0);
-        let entries: Vec<Entry> = (heights.start() + 0..=*heights.end())
+        let entries: Vec<Entry> = (*heights.start()..=*heights.end())
             .map(|height| Entry {
                 height: base.plus(height),
                 block: BlockId(Digest([u8::try_from(height).unwrap(); 32])),
