@@ -106,17 +106,7 @@ fn show(args: &DemoArgs, dir: &Path) -> Result<(), Failure> {
     };
     let before = look()?;
     let victim = victim(args, before);
-    let third = Duration::from_secs(args.seconds) / 3;
-    let plan = Plan {
-        seconds: Duration::from_secs(args.seconds),
-        clients: args.clients,
-        pace: Pace::Closed { in_flight: args.in_flight },
-        bundle: None,
-        shared: 0,
-        request_bytes: 128,
-        seed: args.seed,
-        acts: vec![(third, Act::Kill(victim)), (third * 2, Act::Start(victim))],
-    };
+    let plan = plan(args, victim);
     let bar = Bar::new();
     let mut down = false;
     let mut last_line = 0;
@@ -158,6 +148,20 @@ fn show(args: &DemoArgs, dir: &Path) -> Result<(), Failure> {
 fn say_above(args: &DemoArgs, bar: &Bar, text: &str) {
     if !args.json {
         bar.line(text);
+    }
+}
+
+fn plan(args: &DemoArgs, victim: ReplicaId) -> Plan {
+    let third = Duration::from_secs(args.seconds) / 3;
+    Plan {
+        seconds: Duration::from_secs(args.seconds),
+        clients: args.clients,
+        pace: Pace::Closed { in_flight: args.in_flight },
+        bundle: None,
+        shared: 0,
+        request_bytes: 128,
+        seed: args.seed,
+        acts: vec![(third, Act::Kill(victim)), (third * 2, Act::Start(victim))],
     }
 }
 

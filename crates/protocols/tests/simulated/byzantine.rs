@@ -1,44 +1,12 @@
 //! Byzantine hosts: with f of them everything holds that was promised, whatever else happens; with more it does not,
 //! and the oracles say so.
 
-#![allow(clippy::disallowed_methods, reason = "worlds run side by side, each on one thread")]
-
+use crate::side_by_side::{run_all, run_until};
 use crate::support::{begin, go, incr, pbft, r, wait_for, world};
 use quorate_sim::seed::{self, Cast, Report, Standard};
 use quorate_sim::{Bytes, Byzantine, Failure, Oracle, World, secs};
 use quorate_types::ReplicaId;
 use quorate_types::wire::frame;
-use std::num::NonZero;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-
-/// Runs seeds until one of them makes `stop` true, on all cores.
-fn run_until(
-    seeds: u64,
-    run: impl Fn(u64) -> Report + Sync,
-    stop: impl Fn(&Report) -> bool + Sync,
-) -> Vec<Report> {
-    let next = AtomicU64::new(0);
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let work = || {
-        let mut reports = Vec::new();
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds {
-                return reports;
-            }
-            let report = run(seed);
-            if stop(&report) {
-                next.store(seeds, Ordering::Relaxed);
-            }
-            reports.push(report);
-        }
-    };
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
-    })
-}
 
 fn with(n: Option<usize>, cast: Cast) -> impl Fn(u64) -> Report + Sync {
     move |seed| Standard::with(pbft(), n, cast, seed).unwrap().run()
@@ -50,7 +18,7 @@ fn seeds_with_f_of_each_host() {
     for (n, seeds) in [(None, 40), (Some(7), 4)] {
         for kind in Byzantine::ALL {
             let cast = Cast::All(kind);
-            let reports = run_until(seeds, with(n, cast), |_| false);
+            let reports = run_all(&(0..seeds).collect::<Vec<_>>(), with(n, cast));
             let failed: Vec<String> = reports
                 .iter()
                 .filter(|report| report.failure.is_some())
@@ -84,7 +52,7 @@ fn a_seed_decides_what_byzantine_hosts_do() {
 fn seeds_until(cast: Cast, oracles: &[Oracle], seeds: u64) -> Report {
     let fires =
         |report: &Report| report.failure.as_ref().is_some_and(|failure| oracles.contains(&failure.oracle));
-    let reports = run_until(seeds, with(None, cast), fires);
+    let reports = run_until(&(0..seeds).collect::<Vec<_>>(), with(None, cast), fires);
     let all =
         format!("{:?}", reports.iter().filter_map(|report| report.failure.as_ref()).collect::<Vec<_>>());
     reports
@@ -125,7 +93,7 @@ fn trusted(kind: Byzantine, seed: u64) -> Report {
 /// What `trusted` came to, in a few seeds.
 fn found(kind: Byzantine, oracle: Oracle, seeds: u64) {
     let fires = |report: &Report| report.failure.as_ref().is_some_and(|failure| failure.oracle == oracle);
-    let reports = run_until(seeds, |seed| trusted(kind, seed), fires);
+    let reports = run_until(&(0..seeds).collect::<Vec<_>>(), |seed| trusted(kind, seed), fires);
     let failures: Vec<&Failure> = reports.iter().filter_map(|report| report.failure.as_ref()).collect();
     assert!(reports.iter().any(fires), "{kind} as honest: no {oracle} in {seeds} seeds: {failures:?}");
 }

@@ -19,5 +19,6 @@ mod oracles;
 mod puppets;
 mod replay;
 mod seeds;
+mod side_by_side;
 mod support;
 mod view_change;

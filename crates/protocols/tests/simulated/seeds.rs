@@ -1,36 +1,17 @@
 //! Random runs: as many as fit into a test.
 
-#![allow(clippy::disallowed_methods, reason = "worlds run side by side, each on one thread")]
-
+use crate::side_by_side::run_all;
 use crate::support::{pbft, pbft_signed};
 use quorate_consensus::Entry;
 use quorate_sim::seed::{self, Class, Report};
 use std::collections::BTreeMap;
-use std::num::NonZero;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
-/// Runs seeds on all cores, in any order; each is a world of its own.
-fn run_all(entry: &Entry, seeds: u64, n: Option<usize>) -> Vec<Report> {
+fn run_first(entry: &Entry, seeds: u64, n: Option<usize>) -> Vec<Report> {
     run_list(entry, &(0..seeds).collect::<Vec<_>>(), n)
 }
 
 fn run_list(entry: &Entry, seeds: &[u64], n: Option<usize>) -> Vec<Report> {
-    let next = AtomicUsize::new(0);
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let work = || {
-        let mut reports = Vec::new();
-        loop {
-            let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) else {
-                return reports;
-            };
-            reports.push(seed::run(entry, n, *seed).unwrap());
-        }
-    };
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
-    })
+    run_all(seeds, |seed| seed::run(entry, n, seed).unwrap())
 }
 
 fn must_pass(entry: &Entry, reports: &[Report], n: Option<usize>) {
@@ -47,7 +28,7 @@ fn must_pass(entry: &Entry, reports: &[Report], n: Option<usize>) {
 /// 1,000 standard seeds, and that they are what a standard seed has to be.
 #[test]
 fn thousand_seeds() {
-    let reports = run_all(pbft(), 1_000, None);
+    let reports = run_first(pbft(), 1_000, None);
     must_pass(pbft(), &reports, None);
     let mut classes: BTreeMap<Class, u32> = BTreeMap::new();
     for report in &reports {
@@ -87,14 +68,14 @@ fn seeds_that_have_found_a_bug() {
 #[test]
 fn seeds_of_seven_replicas() {
     for entry in [pbft(), pbft_signed()] {
-        must_pass(entry, &run_all(entry, 20, Some(7)), Some(7));
+        must_pass(entry, &run_first(entry, 20, Some(7)), Some(7));
     }
 }
 
 /// The same protocol with all votes signed: fewer, because it shares all but the view change.
 #[test]
 fn seeds_with_signed_votes() {
-    must_pass(pbft_signed(), &run_all(pbft_signed(), 300, None), None);
+    must_pass(pbft_signed(), &run_first(pbft_signed(), 300, None), None);
 }
 
 /// Same seed, same run, byte for byte.
