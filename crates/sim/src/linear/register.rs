@@ -27,6 +27,7 @@ impl Sequential for Register<'_> {
         match (op, result) {
             (Op::Get { .. }, _)
             | (Op::Cas { .. }, Some(KvResult::Mismatch))
+            | (Op::Delete { .. }, Some(KvResult::Absent))
             | (Op::Increment { .. }, Some(KvResult::Error(_))) => Leaves::Same,
             (Op::Put { value, .. } | Op::Cas { value, .. }, _) => Leaves::This(Some(value.clone())),
             (Op::Delete { .. }, _) => Leaves::This(None),

@@ -81,6 +81,10 @@ fn what_overlaps_may_come_in_any_order() {
     check("one moment later", &[put(1, 5, "a"), get(6, 9, "")], false);
     check("both won", &[cas(1, 9, None, "a", true), cas(1, 9, None, "b", true)], false);
     check("doubled", &[incr(1, 9, 1), incr(1, 9, 1)], false);
+    // What changes nothing where it could come first may be what makes the difference later.
+    check("the delete came last", &[del(1, 5, None), put(1, 5, "a"), get(6, 7, "")], true);
+    let again = [put(1, 2, "a"), put(3, 6, "b"), put(3, 6, "a"), get(7, 8, "a")];
+    check("the same value came last", &again, true);
 }
 
 #[test]
