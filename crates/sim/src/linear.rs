@@ -152,9 +152,9 @@ impl<'a, O: Sequential> Search<'a, O> {
         self.calls.get(call).and_then(|known| self.object.step(state, &known.span.what))
     }
 
-    /// Calls that may come next: no call that is not done was answered before they were called. None where some
-    /// call can never be done from here.
-    fn candidates(&self, done: &Done, state: &O::State) -> Vec<usize> {
+    /// Answered calls that may come next, and until when: no call that is not done was answered before they were
+    /// called.
+    fn due(&self, done: &Done) -> (Vec<usize>, Time) {
         let mut candidates = Vec::new();
         let mut until = Time::MAX;
         for (call, known) in self.calls.iter().enumerate().take(self.answered).skip(done.all_before) {
@@ -166,8 +166,17 @@ impl<'a, O: Sequential> Search<'a, O> {
                 candidates.push(call);
             }
         }
-        let in_time = |call: &usize| self.calls.get(*call).is_some_and(|known| known.span.call <= until);
-        candidates.retain(in_time);
+        candidates.retain(|call| self.is_in_time(*call, until));
+        (candidates, until)
+    }
+
+    fn is_in_time(&self, call: usize, until: Time) -> bool {
+        self.calls.get(call).is_some_and(|known| known.span.call <= until)
+    }
+
+    /// Calls that are to be tried next. None where some call can never be done from here.
+    fn candidates(&self, done: &Done, state: &O::State) -> Vec<usize> {
+        let (mut candidates, until) = self.due(done);
         // What fits here and changes nothing wherever it fits may as well come here, and then nothing else need be tried.
         // It is not enough that it changes nothing here: a delete may have been the one that came after the put.
         let is_idle = |call: &&usize| {
@@ -182,7 +191,7 @@ impl<'a, O: Sequential> Search<'a, O> {
             return Vec::new();
         }
         let open = self.answered..self.calls.len();
-        candidates.extend(open.filter(|call| !done.contains(*call) && in_time(call)));
+        candidates.extend(open.filter(|call| !done.contains(*call) && self.is_in_time(*call, until)));
         candidates
     }
 
@@ -226,11 +235,16 @@ impl<'a, O: Sequential> Search<'a, O> {
     fn stuck(&self, explained: usize, path: &[Place<O::State>], here: &Place<O::State>) -> Stuck<O::State> {
         let from = path.len().saturating_sub(SHOWN.saturating_sub(1));
         let before = path.get(from..).unwrap_or_default().iter().chain([here]).filter_map(|place| place.last);
+        // Where one of them makes all others vain, it is the one to show.
+        let (mut next, _) = self.due(&here.done);
+        if here.candidates.is_empty() {
+            next.retain(|call| self.is_hopeless(&here.done, &here.state, *call));
+        }
         Stuck {
             explained,
             before: self.given(before),
             state: here.state.clone(),
-            next: self.given(here.candidates.iter().copied()),
+            next: self.given(next.into_iter()),
         }
     }
 

@@ -187,10 +187,11 @@ impl Told {
 fn over(report: &Report) -> String {
     let (before, after) = report.views;
     let view = if before == after { format!("view {after}") } else { format!("view {before} to {after}") };
+    let back =
+        report.back_ms.map_or("not yet back to 90 %".to_owned(), |ms| format!("back to 90 % after {ms} ms"));
     format!(
-        "#{} longest time without an answer {} ms, {} answers/s back to 90 % after {} ms, all replicas together \
-         after {} ms, {view}",
-        report.number, report.gap_ms, report.goodput, report.back_ms, report.whole_ms
+        "#{} longest time without an answer {} ms, {} answers/s {back}, all replicas together after {} ms, {view}",
+        report.number, report.gap_ms, report.goodput, report.whole_ms
     )
 }
 
@@ -209,13 +210,13 @@ fn report(args: &TortureArgs, options: &Options, outcome: &Outcome, again: &str)
     for fault in Fault::ALL {
         let of: Vec<&Report> = outcome.events.iter().filter(|report| report.fault == fault).collect();
         if !of.is_empty() {
-            let figures = |of_report: fn(&Report) -> u64| spread(of.iter().map(|report| of_report(report)));
+            let gaps = spread(of.iter().map(|report| report.gap_ms));
+            let back = spread(of.iter().filter_map(|report| report.back_ms));
+            let never = of.iter().filter(|report| report.back_ms.is_none()).count();
+            let never = if never > 0 { format!(", {never} times not") } else { String::new() };
+            let (fault, times) = (fault.to_string(), of.len());
             out::line(format!(
-                "{:<14} {:>4} times   ms without an answer {}   back to 90 % after ms {}",
-                fault.to_string(),
-                of.len(),
-                figures(|report| report.gap_ms),
-                figures(|report| report.back_ms)
+                "{fault:<14} {times:>4} times   ms without an answer {gaps}   back to 90 % after ms {back}{never}"
             ))?;
         }
     }
