@@ -74,7 +74,7 @@ fn a_single_request_costs_what_it_must() {
 #[test]
 fn under_load_costs_are_per_block_and_bundle() {
     let cluster = Cluster::start(ClientAuth::Signature);
-    let summary = load(&cluster, Some(100), 10_000, 4);
+    let summary = load(&cluster, Some(100), 15_000, 4);
     for used in &summary.replicas {
         let id = used.id;
         let allocations = used.ledger["allocations"] - used.ledger["allocations_application"];
