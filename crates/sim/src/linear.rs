@@ -6,7 +6,7 @@
 //! which the object answers what was seen. What it has tried, as the set of calls done and the state they led to,
 //! it never tries again. It knows no service: [`Sequential`] is one; [`judge`] is for the key-value store.
 //!
-//! Three things keep it short without losing an order: what fits and changes nothing is done at once; where a
+//! Three things keep it short without losing an order: what fits and never changes anything is done at once; where a
 //! call does not fit and nothing that may come before it leaves what it fits to is a dead end; a call without an answer is done only where it makes a
 //! difference to the next.
 //!
@@ -168,9 +168,12 @@ impl<'a, O: Sequential> Search<'a, O> {
         }
         let in_time = |call: &usize| self.calls.get(*call).is_some_and(|known| known.span.call <= until);
         candidates.retain(in_time);
-        // What changes nothing and fits here may as well come here, and then nothing else need be tried.
-        let mut harmless = candidates.iter().filter(|call| self.step(state, **call).as_ref() == Some(state));
-        if let Some(call) = harmless.next() {
+        // What never changes anything and fits here may as well come here, and then nothing else need be tried.
+        let is_harmless = |call: usize| {
+            self.calls.get(call).is_some_and(|known| known.leaves == Leaves::Same)
+                && self.step(state, call).is_some()
+        };
+        if let Some(call) = candidates.iter().find(|call| is_harmless(**call)) {
             return vec![*call];
         }
         if candidates.iter().any(|call| self.is_hopeless(done, state, *call)) {

@@ -136,7 +136,7 @@ fn shared_parameters_stand_in_the_cluster_file_and_nowhere_else() {
             Kind::Local,
             3,
             "protocol.pbft.speed",
-            "unknown field; expected one of idle_status_ms, status_ms",
+            "unknown field; expected one of cap_ms, idle_status_ms, status_ms, t0_ms, treq_ms",
         ),
         (
             "[protocol.pbft]\nblocks_in_flight = \"3\"\n",
