@@ -100,6 +100,7 @@ impl Protocol for Chorus {
         checkpoint_quorum: quorum::byzantine,
         replies: |_, f| quorum::weak(f),
         votes_are_durable: true,
+        votes_are_signed: false,
         local_validity: false,
         replaces_leader: false,
         shared_params: &[],

@@ -243,6 +243,9 @@ pub struct Spec {
     /// Whether a commit rests on votes that were durable before they were sent. If not, replies are held until
     /// bodies and decided ids are in the own log.
     pub votes_are_durable: bool,
+    /// Whether votes are signed one by one, so that a change of views shows certificates of them. They take room in
+    /// frames and in the log, in proportion to n and to the window.
+    pub votes_are_signed: bool,
     /// Whether the protocol can live with bodies that are valid at some replicas only (MAC vectors).
     pub local_validity: bool,
     /// Whether its leader can be replaced: without, a silent leader stops the cluster.

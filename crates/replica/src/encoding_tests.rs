@@ -51,6 +51,7 @@ fn entry() -> Entry {
             checkpoint_quorum: |n, _| n,
             replies: |_, _| 1,
             votes_are_durable: true,
+            votes_are_signed: false,
             local_validity: false,
             replaces_leader: false,
             shared_params: &[],

@@ -405,12 +405,11 @@ impl Pool {
     /// What counts as waiting, for a new leader: oldest first, but before all others those that clients have handed
     /// over here, because the leader may not have them. As many as may be forwarded at once.
     pub(crate) fn to_forward(&self) -> Vec<Bundle> {
+        let held = |digest| self.held.get(digest);
         let waiting = || {
-            let held = self
-                .arrivals
-                .iter()
-                .filter_map(|(since, digest)| self.held.get(digest).filter(|held| held.waits_since(*since)));
-            held
+            let arrivals = self.arrivals.iter();
+            arrivals
+                .filter_map(|(since, digest)| held(digest).filter(|held: &&Held| held.waits_since(*since)))
         };
         let direct = waiting().filter(|held| held.direct);
         let others = waiting().filter(|held| !held.direct);

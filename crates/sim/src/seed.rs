@@ -24,6 +24,9 @@ const HEAL_NS: u64 = secs(40);
 const END_NS: u64 = secs(60);
 /// How long replicas may take to come to the same height once all clients have their answers.
 const SETTLE_NS: u64 = secs(20);
+/// How much more log is kept for laggards where votes are signed: nobody may fall behind what is kept, as long as
+/// there is no transfer of state.
+const SIGNED_LOG_FACTOR: u32 = 8;
 /// Faults last between these.
 const FAULT_NS: (u64, u64) = (ms(300), secs(7));
 /// Operations that each client has before and after the heal.
@@ -254,6 +257,12 @@ fn draw_settings(entry: &Entry, seed: u64, rng: &mut Rng) -> Settings {
     settings.checkpoint_every = rng.between(4, 24);
     settings.window = settings.checkpoint_every.saturating_mul(rng.between(2, 4));
     settings.keep_bytes = rng.between(384 << 10, 1 << 20);
+    if entry.spec.votes_are_signed {
+        // Each view change writes certificates for all of the window: for the same heights the log takes more room,
+        // and one record does.
+        settings.keep_bytes = settings.keep_bytes.saturating_mul(u64::from(SIGNED_LOG_FACTOR));
+        settings.segment_bytes = settings.segment_bytes.saturating_mul(SIGNED_LOG_FACTOR);
+    }
     settings.snapshot_every_bytes = rng.between(128 << 10, 512 << 10);
     settings.replay = seed.is_multiple_of(REPLAY_EVERY);
     settings

@@ -123,6 +123,7 @@ impl Protocol for Echo {
         checkpoint_quorum: quorum::byzantine,
         replies: |_, f| quorum::weak(f),
         votes_are_durable: true,
+        votes_are_signed: false,
         local_validity: false,
         replaces_leader: false,
         shared_params: &[],

@@ -8,12 +8,31 @@ use super::message::{PRE_PREPARE, PREPARE, PbftMessage, Vote};
 use super::variant::Variant;
 use super::view_message::{Entry, Evidence, NewView, ViewChange};
 use super::{Pbft, VIEWS_AHEAD};
-use quorate_consensus::{Certificate, Claims, Cx, Evidence as Contradiction, Reject, Seal, Signed, To};
+use quorate_consensus::{
+    Certificate, Claims, Cx, Evidence as Contradiction, OpenError, Reject, Seal, Signed, To,
+};
 use quorate_types::codec::{DecodeError, Reader, Wire};
+use quorate_types::limits::FRAME_CONSENSUS_BYTES_MAX;
 use quorate_types::{BlockId, Committee, Height, ReplicaId, Signature, Statement, View};
 
 /// Heights that one VIEW-CHANGE may show certificates for; L is at most this in variant S.
 pub(super) const CERTIFIED_MAX: usize = 512;
+
+/// Bytes of a [`Certified`] and its entry beside the signatures of its PREPAREs, at most.
+const CERTIFIED_BYTES: usize = 400;
+
+/// Whether a NEW-VIEW, with certificates for all of the window in each of its view changes, fits into a frame.
+pub(super) fn check_window(window: u64, committee: &Committee) -> Result<(), OpenError> {
+    let signatures = committee.quorum().saturating_mul(64);
+    let height = CERTIFIED_BYTES.saturating_add(signatures);
+    let new_view = height.saturating_mul(committee.n()).max(1);
+    let most = u64::try_from(CERTIFIED_MAX.min(FRAME_CONSENSUS_BYTES_MAX / new_view)).unwrap_or(0);
+    if window <= most {
+        return Ok(());
+    }
+    let expected = format!("at most {most}: a NEW-VIEW shows certificates for all of it");
+    Err(OpenError::Params { name: "window".to_owned(), expected })
+}
 
 /// A block has prepared: the two certificates that show it.
 #[derive(Clone, PartialEq, Debug)]

@@ -296,10 +296,8 @@ impl<V: Variant> Protocol for Pbft<V> {
             return Err(OpenError::Committee(format!("pbft needs n >= 3f + 1, not n = {n} and f = {f}")));
         }
         params.check(past.window)?;
-        let certified_max = u64::try_from(certified::CERTIFIED_MAX).unwrap_or(u64::MAX);
-        if V::SIGNED && past.window > certified_max {
-            let expected = format!("at most {certified_max}: a VIEW-CHANGE shows certificates for all of it");
-            return Err(OpenError::Params { name: "window".to_owned(), expected });
+        if V::SIGNED {
+            certified::check_window(past.window, cx.committee())?;
         }
         let stable = past.checkpoint.checkpoint.height;
         let mut pbft = Self {

@@ -16,7 +16,7 @@ pub trait Variant: Debug + Send + 'static {
     /// Name and properties.
     const SPEC: Spec;
     /// Whether PRE-PREPARE, PREPARE and COMMIT are signed.
-    const SIGNED: bool;
+    const SIGNED: bool = Self::SPEC.votes_are_signed;
     /// The messages, with what binds their sender in this variant.
     type Message: Message + From<PbftMessage> + Into<PbftMessage>;
 
@@ -38,6 +38,7 @@ const SPEC: Spec = Spec {
     checkpoint_quorum: quorum::byzantine,
     replies: |_, f| quorum::weak(f),
     votes_are_durable: true,
+    votes_are_signed: false,
     local_validity: true,
     replaces_leader: true,
     shared_params: &[],
@@ -49,7 +50,6 @@ pub struct Linked;
 
 impl Variant for Linked {
     const SPEC: Spec = SPEC;
-    const SIGNED: bool = false;
     type Message = PbftMessage;
 
     fn check_shown(change: &ViewChange, _committee: &Committee) -> Result<(), &'static str> {
@@ -69,9 +69,9 @@ impl Variant for AllSigned {
     const SPEC: Spec = Spec {
         name: ProtocolId::new("pbft-signed"),
         summary: "PBFT with all votes signed: view changes carry certificates, equivocation can be proved",
+        votes_are_signed: true,
         ..SPEC
     };
-    const SIGNED: bool = true;
     type Message = SignedMessage;
 
     fn check_shown(change: &ViewChange, committee: &Committee) -> Result<(), &'static str> {

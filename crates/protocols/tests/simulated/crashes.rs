@@ -1,13 +1,22 @@
 //! Machines lose power and come back.
 
-use crate::support::{SURVIVES, TRANSPORTS, ask, begin, go, incr, put, r, settle, wait_for, world};
+use crate::support::{SURVIVES, TRANSPORTS, ask, begin, both, go, incr, put, r, settle, wait_for, world_of};
+use quorate_consensus::Entry;
 use quorate_sim::{Op, OpId, State, Survives, Transport, Workload, World, ms, secs};
 use quorate_types::{Height, ReplicaId};
 
+both! {
+    s12_power_cut_at_every_step
+    s12_power_cut_while_opening
+    s13_all_restart_at_once
+    s11_off_for_long_and_back
+    s11_off_for_too_long
+}
+
 /// A short run that has everything in it that is written to disk: promises of leaders and backups, bodies,
 /// decided heights, checkpoints and their proofs, a new segment of the log with its base, a snapshot.
-fn short_run(seed: u64, transport: Transport) -> World {
-    let mut world = world(seed, |settings| {
+fn short_run(entry: &Entry, seed: u64, transport: Transport) -> World {
+    let mut world = world_of(entry, seed, |settings| {
         settings.transport = transport;
         settings.checkpoint_every = 4;
         settings.window = 8;
@@ -32,8 +41,8 @@ fn load(world: &mut World) -> Vec<OpId> {
     ids
 }
 
-fn steps_of(id: ReplicaId, transport: Transport) -> u64 {
-    let mut world = short_run(12, transport);
+fn steps_of(entry: &Entry, id: ReplicaId, transport: Transport) -> u64 {
+    let mut world = short_run(entry, 12, transport);
     let before = world.steps(id);
     let ids = load(&mut world);
     wait_for(&mut world, &ids, secs(10));
@@ -46,14 +55,13 @@ fn steps_of(id: ReplicaId, transport: Transport) -> u64 {
 
 /// Scenario 12: kill -9 at every write, sync and flush of a leader and of a backup: never two statements for one
 /// slot, nothing acknowledged is lost, everything goes on.
-#[test]
-fn s12_power_cut_at_every_step() {
+fn s12_power_cut_at_every_step(entry: &Entry) {
     for (id, transport) in [(r(0), TRANSPORTS[0]), (r(2), TRANSPORTS[0]), (r(0), TRANSPORTS[1])] {
-        let steps = steps_of(id, transport);
+        let steps = steps_of(entry, id, transport);
         assert!(steps > 60, "{steps} steps of {id} are too few to be a test");
         for step in 1..=steps {
             let survives = SURVIVES[(step % 3) as usize];
-            let mut world = short_run(12, transport);
+            let mut world = short_run(entry, 12, transport);
             world.crash_at_step(id, step, survives);
             let ids = load(&mut world);
             go(world.run_while("the power goes", secs(10), |world| world.is_running(id)), &world);
@@ -68,10 +76,9 @@ fn s12_power_cut_at_every_step() {
 }
 
 /// As above, and the power goes again while the replica is being opened, at each of the first steps of that.
-#[test]
-fn s12_power_cut_while_opening() {
+fn s12_power_cut_while_opening(entry: &Entry) {
     for step in 1..=12 {
-        let mut world = short_run(13, Transport::Links);
+        let mut world = short_run(entry, 13, Transport::Links);
         let ids = load(&mut world);
         world.crash(r(1), Survives::Some);
         go(world.run_for(ms(20)), &world);
@@ -87,12 +94,11 @@ fn s12_power_cut_while_opening() {
 
 /// Scenario 13: all four lose power at once in the middle of everything: what was acknowledged survives, what was
 /// not completes after the clients have asked again.
-#[test]
-fn s13_all_restart_at_once() {
+fn s13_all_restart_at_once(entry: &Entry) {
     for transport in TRANSPORTS {
         for survives in SURVIVES {
             for seed in 0..8 {
-                let mut world = world(100 + seed, |settings| settings.transport = transport);
+                let mut world = world_of(entry, 100 + seed, |settings| settings.transport = transport);
                 begin(&mut world);
                 world.load_all(Workload {
                     operations: 40,
@@ -119,10 +125,9 @@ fn s13_all_restart_at_once() {
 
 /// Scenario 11, first half: a replica that was off for long catches up from the others' logs while they keep what
 /// it lacks.
-#[test]
-fn s11_off_for_long_and_back() {
+fn s11_off_for_long_and_back(entry: &Entry) {
     for transport in TRANSPORTS {
-        let mut world = world(14, |settings| {
+        let mut world = world_of(entry, 14, |settings| {
             settings.transport = transport;
             settings.checkpoint_every = 4;
             settings.window = 8;
@@ -142,9 +147,8 @@ fn s11_off_for_long_and_back() {
 }
 
 /// Scenario 11, first half: when nobody keeps what it lacks it stays out and says so; the others do not care.
-#[test]
-fn s11_off_for_too_long() {
-    let mut world = world(15, |settings| {
+fn s11_off_for_too_long(entry: &Entry) {
+    let mut world = world_of(entry, 15, |settings| {
         settings.checkpoint_every = 4;
         settings.window = 8;
         settings.keep_bytes = 64 << 10;

@@ -1,20 +1,32 @@
 //! Nothing goes wrong, or only so much that nobody should notice.
 
 use crate::support::{
-    DELAY_NS, TRANSPORTS, ask, begin, constant, drop_frames, go, incr, latency, pbft, put, r, sent, settle,
-    wait_for, world, world_of,
+    DELAY_NS, TRANSPORTS, ask, begin, both, constant_of, drop_frames, go, incr, latency, put, r, sent,
+    settle, wait_for, world_of,
 };
+use quorate_consensus::Entry;
 use quorate_protocols::pbft::{COMMIT, ENTRY, NEW_VIEW, PRE_PREPARE, PREPARE, VIEW_CHANGE};
 use quorate_sim::{Costs, KvResult, Op, Settings, World, ms, secs};
 use quorate_types::{Height, Kind, Time};
 use std::cell::RefCell;
 use std::rc::Rc;
 
+both! {
+    s01_thousand_requests_lead_to_one_state
+    s01_messages_for_each_block
+    s01_delays
+    s01_three_serial_syncs
+    s02_one_silent_backup_changes_nothing
+    s02_two_silent_backups_stop_it_until_one_returns
+    s17_one_withheld_checkpoint_does_no_harm
+    s17_two_withheld_checkpoints_fill_the_window
+    idle_replicas_hardly_wake_up
+}
+
 /// Scenario 1: 1,000 requests, one in a bundle and 100 in a bundle; all replicas end with the same state.
-#[test]
-fn s01_thousand_requests_lead_to_one_state() {
+fn s01_thousand_requests_lead_to_one_state(entry: &Entry) {
     for together in [1, 100] {
-        let mut world = world(1, |settings| {
+        let mut world = world_of(entry, 1, |settings| {
             settings.bodies.bundle_requests_max = 100;
             settings.client_in_flight_max = 4;
             settings.keep_bytes = 4 << 20;
@@ -33,10 +45,9 @@ fn s01_thousand_requests_lead_to_one_state() {
 }
 
 /// §16: (n-1) PRE-PREPARE, (n-1)² PREPARE and n(n-1) COMMIT for each block, n(n-1) CHECKPOINT for each interval.
-#[test]
-fn s01_messages_for_each_block() {
+fn s01_messages_for_each_block(entry: &Entry) {
     for (n, of_each) in [(4, [3, 9, 12]), (7, [6, 36, 42]), (10, [9, 81, 90])] {
-        let mut world = world(2, |settings| *settings = Settings::new(pbft(), 2).with_n(n));
+        let mut world = world_of(entry, 2, |settings| *settings = Settings::new(entry, 2).with_n(n));
         begin(&mut world);
         let kinds = [PRE_PREPARE, PREPARE, COMMIT];
         let (height, before) = (world.height(), kinds.map(|kind| sent(&world, kind)));
@@ -55,9 +66,8 @@ fn s01_messages_for_each_block() {
 }
 
 /// §16: five delays from request to reply, three from PRE-PREPARE to execution.
-#[test]
-fn s01_delays() {
-    let mut world = constant(3);
+fn s01_delays(entry: &Entry) {
+    let mut world = constant_of(entry, 3);
     begin(&mut world);
     go(world.run_for(secs(1)), &world);
     for value in 0..10 {
@@ -80,9 +90,8 @@ fn s01_delays() {
 }
 
 /// FORMATS: three serial syncs for each request: before PRE-PREPARE, before PREPARE, before COMMIT.
-#[test]
-fn s01_three_serial_syncs() {
-    let mut world = world(4, |settings| {
+fn s01_three_serial_syncs(entry: &Entry) {
+    let mut world = world_of(entry, 4, |settings| {
         settings.weather = quorate_sim::Weather::constant(0);
         settings.costs = Costs { sync_ns: ms(1), write_ns: 0, work_ns: 0 };
     });
@@ -99,9 +108,8 @@ fn s01_three_serial_syncs() {
 }
 
 /// Scenario 2: one backup is silent: progress, and nobody waits longer for it.
-#[test]
-fn s02_one_silent_backup_changes_nothing() {
-    let mut world = constant(5);
+fn s02_one_silent_backup_changes_nothing(entry: &Entry) {
+    let mut world = constant_of(entry, 5);
     begin(&mut world);
     drop_frames(&mut world, |frame| frame.from == r(3));
     for value in 0..50 {
@@ -112,10 +120,9 @@ fn s02_one_silent_backup_changes_nothing() {
 
 /// Scenario 2: two backups are silent: nothing is executed and nobody is told anything; a third comes back:
 /// progress resumes.
-#[test]
-fn s02_two_silent_backups_stop_it_until_one_returns() {
+fn s02_two_silent_backups_stop_it_until_one_returns(entry: &Entry) {
     for transport in TRANSPORTS {
-        let mut world = world(6, |settings| settings.transport = transport);
+        let mut world = world_of(entry, 6, |settings| settings.transport = transport);
         begin(&mut world);
         settle(&mut world);
         let height = world.height();
@@ -133,9 +140,8 @@ fn s02_two_silent_backups_stop_it_until_one_returns() {
 }
 
 /// Scenario 17: one replica keeps its CHECKPOINTs to itself: a quorum makes them stable all the same.
-#[test]
-fn s17_one_withheld_checkpoint_does_no_harm() {
-    let mut world = short_window(7);
+fn s17_one_withheld_checkpoint_does_no_harm(entry: &Entry) {
+    let mut world = short_window(entry, 7);
     let checkpoint = Kind::new("host.checkpoint");
     drop_frames(&mut world, move |frame| frame.from == r(1) && frame.content.kind == checkpoint);
     for value in 0..100 {
@@ -148,10 +154,9 @@ fn s17_one_withheld_checkpoint_does_no_harm() {
 
 /// Scenario 17: two keep them to themselves: the window fills and everything stops; when they are sent after all
 /// it goes on.
-#[test]
-fn s17_two_withheld_checkpoints_fill_the_window() {
+fn s17_two_withheld_checkpoints_fill_the_window(entry: &Entry) {
     for transport in TRANSPORTS {
-        let mut world = world(8, |settings| {
+        let mut world = world_of(entry, 8, |settings| {
             settings.transport = transport;
             settings.checkpoint_every = 4;
             settings.window = 8;
@@ -181,8 +186,8 @@ fn s17_two_withheld_checkpoints_fill_the_window() {
     }
 }
 
-fn short_window(seed: u64) -> World {
-    let mut world = world_of(pbft(), seed, |settings| {
+fn short_window(entry: &Entry, seed: u64) -> World {
+    let mut world = world_of(entry, seed, |settings| {
         settings.checkpoint_every = 4;
         settings.window = 8;
     });
@@ -191,9 +196,8 @@ fn short_window(seed: u64) -> World {
 }
 
 /// Idle replicas are idle: nothing but a STATUS now and then.
-#[test]
-fn idle_replicas_hardly_wake_up() {
-    let mut world = world(9, |settings| settings.exam_params = false);
+fn idle_replicas_hardly_wake_up(entry: &Entry) {
+    let mut world = world_of(entry, 9, |settings| settings.exam_params = false);
     begin(&mut world);
     ask(&mut world, 0, put("k", 1));
     go(world.run_for(secs(5)), &world);

@@ -1,9 +1,16 @@
 //! The network loses, doubles, delays and cuts.
 
 use crate::support::{
-    DELAY_NS, TRANSPORTS, ask, begin, constant, go, latency, put, r, settle, world, world_of,
+    DELAY_NS, TRANSPORTS, ask, begin, both, constant_of, go, latency, put, r, settle, world_of,
 };
+use quorate_consensus::Entry;
 use quorate_sim::{Change, Front, Places, State, Transport, Workload, World, ms, secs};
+
+both! {
+    s10_a_backup_cut_off_for_a_minute
+    s10_a_backup_that_hears_the_leader_alone
+    s19_five_bad_minutes
+}
 
 fn cut(world: &mut World, who: usize) -> u64 {
     let one = Places::one(who);
@@ -12,9 +19,8 @@ fn cut(world: &mut World, who: usize) -> u64 {
 
 /// Scenario 10: one backup is cut off for a minute. The others are not affected; when it is back it has executed
 /// everything and votes again.
-#[test]
-fn s10_a_backup_cut_off_for_a_minute() {
-    let mut world = constant(20);
+fn s10_a_backup_cut_off_for_a_minute(entry: &Entry) {
+    let mut world = constant_of(entry, 20);
     begin(&mut world);
     let front = cut(&mut world, 2);
     for value in 0..100 {
@@ -57,10 +63,9 @@ fn who_missed_the_end_of_a_burst_hears_of_it_in_an_idle_cluster() {
 }
 
 /// Scenario 10, where nothing reaches it but the leader's words: it hears every proposal and no vote.
-#[test]
-fn s10_a_backup_that_hears_the_leader_alone() {
+fn s10_a_backup_that_hears_the_leader_alone(entry: &Entry) {
     for transport in TRANSPORTS {
-        let mut world = world(21, |settings| settings.transport = transport);
+        let mut world = world_of(entry, 21, |settings| settings.transport = transport);
         begin(&mut world);
         let front = world.front(Front {
             from: Places::of([1, 3]),
@@ -79,17 +84,16 @@ fn s10_a_backup_that_hears_the_leader_alone() {
 /// Scenario 19: 10 % loss, 10 % duplication and reordering for five minutes, with a partition every now and then.
 /// What clients saw is linearisable (the oracles check it against the order of execution), and there is progress
 /// soon after everything has healed.
-#[test]
-fn s19_five_bad_minutes() {
+fn s19_five_bad_minutes(entry: &Entry) {
     for transport in TRANSPORTS {
         for seed in 0..2 {
-            bad_minutes(30 + seed, transport);
+            bad_minutes(entry, 30 + seed, transport);
         }
     }
 }
 
-fn bad_minutes(seed: u64, transport: Transport) {
-    let mut world = world(seed, |settings| {
+fn bad_minutes(entry: &Entry, seed: u64, transport: Transport) {
+    let mut world = world_of(entry, seed, |settings| {
         settings.transport = transport;
         settings.keep_bytes = 4 << 20;
     });

@@ -2,7 +2,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "worlds run side by side, each on one thread")]
 
-use crate::support::pbft;
+use crate::support::{pbft, pbft_signed};
+use quorate_consensus::Entry;
 use quorate_sim::seed::{self, Class, Report};
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -10,11 +11,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Runs seeds on all cores, in any order; each is a world of its own.
-fn run_all(seeds: u64, n: Option<usize>) -> Vec<Report> {
-    run_list(&(0..seeds).collect::<Vec<_>>(), n)
+fn run_all(entry: &Entry, seeds: u64, n: Option<usize>) -> Vec<Report> {
+    run_list(entry, &(0..seeds).collect::<Vec<_>>(), n)
 }
 
-fn run_list(seeds: &[u64], n: Option<usize>) -> Vec<Report> {
+fn run_list(entry: &Entry, seeds: &[u64], n: Option<usize>) -> Vec<Report> {
     let next = AtomicUsize::new(0);
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let work = || {
@@ -23,7 +24,7 @@ fn run_list(seeds: &[u64], n: Option<usize>) -> Vec<Report> {
             let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) else {
                 return reports;
             };
-            reports.push(seed::run(pbft(), n, *seed).unwrap());
+            reports.push(seed::run(entry, n, *seed).unwrap());
         }
     };
     thread::scope(|scope| {
@@ -32,11 +33,13 @@ fn run_list(seeds: &[u64], n: Option<usize>) -> Vec<Report> {
     })
 }
 
-fn must_pass(reports: &[Report], n: Option<usize>) {
+fn must_pass(entry: &Entry, reports: &[Report], n: Option<usize>) {
     let failed: Vec<String> = reports
         .iter()
         .filter(|report| report.failure.is_some())
-        .map(|report| format!("{report}\n    again: {}", seed::again("pbft", n, report.seed)))
+        .map(|report| {
+            format!("{report}\n    again: {}", seed::again(entry.spec.name.as_str(), n, report.seed))
+        })
         .collect();
     assert!(failed.is_empty(), "{} of {} seeds failed:\n{}", failed.len(), reports.len(), failed.join("\n"));
 }
@@ -44,8 +47,8 @@ fn must_pass(reports: &[Report], n: Option<usize>) {
 /// 1,000 standard seeds, and that they are what a standard seed has to be.
 #[test]
 fn thousand_seeds() {
-    let reports = run_all(1_000, None);
-    must_pass(&reports, None);
+    let reports = run_all(pbft(), 1_000, None);
+    must_pass(pbft(), &reports, None);
     let mut classes: BTreeMap<Class, u32> = BTreeMap::new();
     for report in &reports {
         assert!(report.requests >= 400, "{report}");
@@ -74,15 +77,24 @@ const FOUND: [(&[u64], &str); 1] = [(
 #[test]
 fn seeds_that_have_found_a_bug() {
     for (seeds, _) in FOUND {
-        must_pass(&run_list(seeds, None), None);
+        for entry in [pbft(), pbft_signed()] {
+            must_pass(entry, &run_list(entry, seeds, None), None);
+        }
     }
 }
 
 /// Seven replicas tolerate two faults; random runs of them too.
 #[test]
 fn seeds_of_seven_replicas() {
-    let reports = run_all(20, Some(7));
-    must_pass(&reports, Some(7));
+    for entry in [pbft(), pbft_signed()] {
+        must_pass(entry, &run_all(entry, 20, Some(7)), Some(7));
+    }
+}
+
+/// The same protocol with all votes signed: fewer, because it shares all but the view change.
+#[test]
+fn seeds_with_signed_votes() {
+    must_pass(pbft_signed(), &run_all(pbft_signed(), 300, None), None);
 }
 
 /// Same seed, same run, byte for byte.

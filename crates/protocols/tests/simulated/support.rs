@@ -9,6 +9,24 @@ pub(crate) fn pbft() -> &'static Entry {
     quorate_protocols::find("pbft").unwrap()
 }
 
+/// The same with all votes signed.
+pub(crate) fn pbft_signed() -> &'static Entry {
+    quorate_protocols::find("pbft-signed").unwrap()
+}
+
+/// Makes tests of scenarios: each for both variants of PBFT.
+macro_rules! both {
+    ($($scenario:ident)*) => {
+        mod pbft {
+            $(#[test] fn $scenario() { super::$scenario(crate::support::pbft()); })*
+        }
+        mod pbft_signed {
+            $(#[test] fn $scenario() { super::$scenario(crate::support::pbft_signed()); })*
+        }
+    };
+}
+pub(crate) use both;
+
 pub(crate) fn r(id: u16) -> ReplicaId {
     ReplicaId(id)
 }
@@ -36,8 +54,8 @@ pub(crate) fn world_of(entry: &Entry, seed: u64, change: impl FnOnce(&mut Settin
 pub(crate) const DELAY_NS: u64 = ms(1);
 
 /// A world in which only messages take time, all of them equally much: for counting delays.
-pub(crate) fn constant(seed: u64) -> World {
-    world(seed, |settings| {
+pub(crate) fn constant_of(entry: &Entry, seed: u64) -> World {
+    world_of(entry, seed, |settings| {
         settings.weather = Weather::constant(DELAY_NS);
         settings.costs = Costs::NONE;
     })
@@ -53,20 +71,8 @@ pub(crate) fn begin(world: &mut World) {
 /// What an oracle says must be nothing.
 pub(crate) fn go(result: Result<(), quorate_sim::Failure>, world: &World) {
     if let Err(failure) = result {
-        let replicas: Vec<String> = world
-            .replicas()
-            .map(|id| {
-                world.status(id).map_or_else(|| format!("replica {id} is down"), |status| format!("{status}"))
-            })
-            .collect();
         let settings = world.settings();
-        panic!(
-            "{} seed {} {:?}: {failure}\n{}",
-            settings.entry.spec.name,
-            settings.seed,
-            settings.transport,
-            replicas.join("\n")
-        );
+        panic!("{} seed {} {:?}: {failure}", settings.entry.spec.name, settings.seed, settings.transport);
     }
 }
 

@@ -1,9 +1,9 @@
 //! The leader dies, lies or is slow.
 
 use crate::support::{
-    TRANSPORTS, ask, begin, drop_frames, go, incr, latency, put, r, settle, wait_for, world,
+    TRANSPORTS, ask, begin, both, drop_frames, go, incr, latency, put, r, settle, wait_for, world, world_of,
 };
-use quorate_consensus::Message as _;
+use quorate_consensus::{Entry, Message as _};
 use quorate_protocols::pbft::{COMMIT, NEW_VIEW, PRE_PREPARE, PREPARE, PbftMessage};
 use quorate_sim::{
     Bytes, Change, Front, KvResult, Oracle, Places, Survives, Transport, Verdict, Workload, World, ms, secs,
@@ -11,6 +11,17 @@ use quorate_sim::{
 use quorate_types::{ReplicaId, View};
 use std::cell::Cell;
 use std::rc::Rc;
+
+both! {
+    s03_the_leader_crashes
+    the_leader_is_killed_again_and_again
+    s05_decided_at_one_replica_alone
+    s08_a_wrong_new_view_is_passed_over
+    s09_two_faulty_leaders_in_a_row
+    s16_a_slow_leader_is_replaced
+    s10_a_leader_cut_off_for_a_minute
+    one_replica_alone_replaces_nobody
+}
 
 /// Treq + T0 of these worlds, and the time that two rounds of messages and a client's retry take.
 const VIEW_CHANGE_NS: u64 = ms(160) + ms(160) + secs(1);
@@ -30,8 +41,7 @@ enum Silent {
 
 /// Scenario 3: the leader crashes at every point that matters. The others replace it in time, what was committed
 /// anywhere keeps its block (the oracles see to it), and nothing is executed twice.
-#[test]
-fn s03_the_leader_crashes() {
+fn s03_the_leader_crashes(entry: &Entry) {
     let points = [
         Silent::BeforePrePrepare,
         Silent::AfterPrePrepareToOne,
@@ -40,7 +50,7 @@ fn s03_the_leader_crashes() {
     ];
     for transport in TRANSPORTS {
         for (seed, point) in points.into_iter().enumerate() {
-            let mut world = world(200 + seed as u64, |settings| settings.transport = transport);
+            let mut world = world_of(entry, 200 + seed as u64, |settings| settings.transport = transport);
             begin(&mut world);
             settle(&mut world);
             silence(&mut world, point);
@@ -83,10 +93,9 @@ fn silence(world: &mut World, point: Silent) {
 }
 
 /// Real crashes of whoever leads, again and again, under load: every acknowledged operation survives.
-#[test]
-fn the_leader_is_killed_again_and_again() {
+fn the_leader_is_killed_again_and_again(entry: &Entry) {
     for transport in TRANSPORTS {
-        let mut world = world(210, |settings| settings.transport = transport);
+        let mut world = world_of(entry, 210, |settings| settings.transport = transport);
         begin(&mut world);
         world.load_all(Workload {
             operations: 120,
@@ -148,11 +157,39 @@ fn s04_the_leader_equivocates() {
     }
 }
 
+/// Scenario 5: a block is decided at one replica alone, and the view change happens without it. The new view picks the
+/// same block, and whoever had decided it executes nothing twice.
+fn s05_decided_at_one_replica_alone(entry: &Entry) {
+    for (seed, transport) in TRANSPORTS.into_iter().enumerate() {
+        let mut world = world_of(entry, 225 + seed as u64, |settings| settings.transport = transport);
+        begin(&mut world);
+        settle(&mut world);
+        let before = world.height();
+        drop_frames(&mut world, |frame| {
+            frame.content.view == View(0) && frame.content.kind == COMMIT && frame.to != r(3)
+        });
+        let ids = world.submit(0, &[incr("n"), incr("n")]);
+        go(world.run_while("one has decided", secs(2), |world| world.executed(r(3)) == before), &world);
+        let one = Places::one(3);
+        let front = world.front(Front { from: one, to: one.others(), both_ways: true, change: Change::Cut });
+        assert!((0..3).all(|id| world.executed(r(id)) == before), "nobody else has");
+        wait_for(&mut world, &ids, 2 * VIEW_CHANGE_NS);
+        assert!(view(&world, r(1)) > View(0));
+        assert_eq!(view(&world, r(3)), View(0));
+        assert_eq!(world.history().get(ids[1]).unwrap().result, Some(KvResult::Number(2)));
+        world.unhook();
+        world.pass(front);
+        settle(&mut world);
+        // It hears of the view when it says where it stands.
+        let is_behind = |world: &World| view(world, r(3)) == View(0);
+        go(world.run_while("it follows into the view", secs(4), is_behind), &world);
+    }
+}
+
 /// Scenario 8: the leader to come makes a NEW-VIEW that is wrong, or tells too few: the next view follows.
-#[test]
-fn s08_a_wrong_new_view_is_passed_over() {
+fn s08_a_wrong_new_view_is_passed_over(entry: &Entry) {
     for (seed, kept) in [0u16, 2].into_iter().enumerate() {
-        let mut world = world(230 + seed as u64, |settings| *settings = settings.clone().with_n(7));
+        let mut world = world_of(entry, 230 + seed as u64, |settings| *settings = settings.clone().with_n(7));
         begin(&mut world);
         settle(&mut world);
         world.tolerate(Oracle::SameSlot);
@@ -177,10 +214,9 @@ fn s08_a_wrong_new_view_is_passed_over() {
 }
 
 /// Scenario 9: two faulty leaders in a row, of seven. The third view works, after T0 and then 2 T0.
-#[test]
-fn s09_two_faulty_leaders_in_a_row() {
+fn s09_two_faulty_leaders_in_a_row(entry: &Entry) {
     for transport in TRANSPORTS {
-        let mut world = world(240, |settings| {
+        let mut world = world_of(entry, 240, |settings| {
             *settings = settings.clone().with_n(7);
             settings.transport = transport;
         });
@@ -199,9 +235,8 @@ fn s09_two_faulty_leaders_in_a_row() {
 }
 
 /// Scenario 16: a leader that delays each of its proposals is replaced, because each bundle has its own deadline.
-#[test]
-fn s16_a_slow_leader_is_replaced() {
-    let mut world = world(250, |_| {});
+fn s16_a_slow_leader_is_replaced(entry: &Entry) {
+    let mut world = world_of(entry, 250, |_| {});
     begin(&mut world);
     settle(&mut world);
     world.hook(|_, frame| {
@@ -220,10 +255,9 @@ fn s16_a_slow_leader_is_replaced() {
 }
 
 /// Scenario 10: a leader that is cut off is replaced; when it is back it votes again in the new view.
-#[test]
-fn s10_a_leader_cut_off_for_a_minute() {
+fn s10_a_leader_cut_off_for_a_minute(entry: &Entry) {
     for transport in TRANSPORTS {
-        let mut world = world(260, |settings| settings.transport = transport);
+        let mut world = world_of(entry, 260, |settings| settings.transport = transport);
         begin(&mut world);
         let one = Places::one(0);
         let front = world.front(Front { from: one, to: one.others(), both_ways: true, change: Change::Cut });
@@ -241,9 +275,8 @@ fn s10_a_leader_cut_off_for_a_minute() {
 }
 
 /// A replica that suspects without reason changes nothing: f + 1 are needed.
-#[test]
-fn one_replica_alone_replaces_nobody() {
-    let mut world = world(270, |settings| settings.transport = Transport::Links);
+fn one_replica_alone_replaces_nobody(entry: &Entry) {
+    let mut world = world_of(entry, 270, |settings| settings.transport = Transport::Links);
     begin(&mut world);
     // Replica 3 hears nothing of the others' votes and proposals for a while.
     let lost = Rc::new(Cell::new(0));

@@ -295,7 +295,8 @@ impl World {
         while goes_on(self) {
             if self.queue.next_at().is_none_or(|at| at > end) {
                 self.now = self.now.max(end);
-                self.judge(self.now, Err((Oracle::Liveness, format!("waited in vain until {what}"))));
+                let why = format!("waited in vain until {what}\n{}", self.standings());
+                self.judge(self.now, Err((Oracle::Liveness, why)));
             }
             if let Some(failure) = &self.failure {
                 return Err(failure.clone());
@@ -306,6 +307,15 @@ impl World {
             Some(failure) => Err(failure.clone()),
             None => Ok(()),
         }
+    }
+
+    /// Where each replica stands, a line each.
+    fn standings(&self) -> String {
+        let line = |id| match self.status(id) {
+            Some(status) => status.to_string(),
+            None => format!("replica {id} is down"),
+        };
+        self.replicas().map(line).collect::<Vec<_>>().join("\n")
     }
 
     fn step(&mut self) {

@@ -362,12 +362,41 @@ fn s9_what_a_later_leader_says_early_costs_this_view_nothing() {
 
 #[test]
 fn s10_the_window_is_bounded() {
-    let open = |window| {
-        let setup = Setup { window, checkpoint_every: window / 2, ..Setup::of::<PbftSigned>(4) };
+    let open = |n, window| {
+        let setup = Setup { window, checkpoint_every: window / 2, ..Setup::of::<PbftSigned>(n) };
         Harness::<PbftSigned>::open(LEADER, setup, &PbftParams::default()).err()
     };
-    assert_eq!(open(512), None);
-    assert!(matches!(open(514), Some(OpenError::Params { name, .. }) if name == "window"));
+    assert_eq!((open(4, 512), open(16, 256)), (None, None));
+    for (n, window) in [(4, 514), (100, 256)] {
+        assert!(
+            matches!(open(n, window), Some(OpenError::Params { name, .. }) if name == "window"),
+            "{n} {window}"
+        );
+    }
+}
+
+/// The largest NEW-VIEW that may be needed fits into a frame.
+#[test]
+fn s10_a_new_view_fits_into_a_frame() {
+    let (n, window): (u16, u64) = (16, 256);
+    let quorum = Setup::of::<PbftSigned>(n.into()).committee::<PbftSigned>().quorum();
+    let voters: Vec<u16> = (1..u16::try_from(quorum).unwrap()).collect();
+    let entries =
+        (1..=window).map(|height| Entry { height: Height(height), block: id(height), view: View(0) });
+    let change = ViewChange {
+        view: View(1),
+        proof: CheckpointProof::genesis(),
+        prepared: entries.collect(),
+        pre_prepared: Vec::new(),
+        certified: (1..=window).map(|height| certified((height, id(height), 0), &voters)).collect(),
+    };
+    let changes: Vec<_> = (0..n).map(|id| (id, change.clone())).collect();
+    let picks: Vec<_> = (1..=window).map(|height| (height, id(height))).collect();
+    let mut bytes = Vec::new();
+    new_view(1, &changes, &picks).encode(&mut bytes);
+    let per_height = bytes.len() / usize::try_from(window).unwrap() / usize::from(n);
+    assert!(per_height <= 400 + 64 * quorum, "{per_height} bytes for a height of a view change");
+    assert!(bytes.len() < quorate_types::limits::FRAME_CONSENSUS_BYTES_MAX);
 }
 
 #[test]
