@@ -26,6 +26,7 @@ impl Sequential for Register<'_> {
         let Some(Record { op, result, .. }) = self.0.get(*call) else { return Leaves::Anything };
         match (op, result) {
             (Op::Get { .. }, _)
+            | (Op::Delete { .. }, Some(KvResult::Absent))
             | (Op::Cas { .. }, Some(KvResult::Mismatch))
             | (Op::Delete { .. }, Some(KvResult::Absent))
             | (Op::Increment { .. }, Some(KvResult::Error(_))) => Leaves::Same,

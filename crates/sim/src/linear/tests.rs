@@ -79,6 +79,12 @@ fn what_overlaps_may_come_in_any_order() {
     check("back and forth", &reversed("c"), false);
     check("at the same moment", &[put(1, 5, "a"), get(5, 9, "")], true);
     check("one moment later", &[put(1, 5, "a"), get(6, 9, "")], false);
+    // Writing what is there already is not for nothing: it may have to come later.
+    check(
+        "the same again",
+        &[incr(1, 9, 1), put(2, 9, "1"), incr(1, 9, 2), get(3, 9, "2"), get(10, 11, "1")],
+        true,
+    );
     check("both won", &[cas(1, 9, None, "a", true), cas(1, 9, None, "b", true)], false);
     check("doubled", &[incr(1, 9, 1), incr(1, 9, 1)], false);
     // What changes nothing where it could come first may be what makes the difference later.
