@@ -28,7 +28,6 @@ impl Sequential for Register<'_> {
             (Op::Get { .. }, _)
             | (Op::Delete { .. }, Some(KvResult::Absent))
             | (Op::Cas { .. }, Some(KvResult::Mismatch))
-            | (Op::Delete { .. }, Some(KvResult::Absent))
             | (Op::Increment { .. }, Some(KvResult::Error(_))) => Leaves::Same,
             (Op::Put { value, .. } | Op::Cas { value, .. }, _) => Leaves::This(Some(value.clone())),
             (Op::Delete { .. }, _) => Leaves::This(None),
