@@ -28,6 +28,8 @@ mod encoding;
 mod encoding_tests;
 mod host;
 mod host_message;
+#[cfg(test)]
+mod host_tests;
 mod input;
 pub mod intake;
 mod outbox;

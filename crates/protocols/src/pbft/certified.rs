@@ -139,13 +139,12 @@ impl NewView {
 }
 
 impl<V: Variant> Pbft<V> {
-    /// A signed PRE-PREPARE, with its block or without. Of the views from the current one on, the one for the lowest
-    /// is kept: what a later leader says early must not cost this view its certificates.
+    /// A PRE-PREPARE signed by the leader of its view, with its block or without. Of the views from the current one
+    /// on, the one for the lowest is kept: what a later leader says early must not cost this view its certificates.
     pub(super) fn note_pledge(&mut self, cx: &mut Cx<'_, Self>, seal: Seal, vote: Vote) {
         let Vote { view, height, block } = vote;
         let is_near = view >= self.view && view.since(self.view) <= VIEWS_AHEAD;
-        let is_leader = seal.by == cx.committee().rotate(view.0);
-        let Some(signature) = seal.signature.filter(|_| V::SIGNED && is_near && is_leader) else {
+        let Some(signature) = seal.signature.filter(|_| V::SIGNED && is_near) else {
             return;
         };
         if self.check_window(height).is_err() {

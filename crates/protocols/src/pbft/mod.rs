@@ -1,7 +1,8 @@
 //! # PBFT
 //!
 //! Decides one block per height, many heights at a time, in three message delays under partial synchrony, by
-//! two rounds of votes under a leader. This is variant H: votes are vouched for by the link, not signed.
+//! two rounds of votes under a leader. In variant H (`pbft`, [`Linked`]) votes are vouched for by the link; in
+//! variant S (`pbft-signed`, [`AllSigned`]) they are signed, and a VIEW-CHANGE shows certificates.
 //!
 //! | model | replicas | quorum | good-case latency | paper |
 //! |---|---|---|---|---|
@@ -75,19 +76,28 @@
 //! | T7 | | a replica that lags behind is patient, not for ever | `suspect::is_behind` | `t7_*` |
 //! | T6 | §4.5.2 | a view timer that expires ends the view | `suspect::on_view_timer` | `v4_*`, `t5_*` |
 //!
+//! | S1 | OSDI §4.2 | variant S: PRE-PREPARE, PREPARE and COMMIT are signed, as the same statements | `variant` | `s1_*` |
+//! | S2 | | every signature of every certificate is checked before a handler sees it | `certified::claim_certified` | `s2_*` |
+//! | S3 | §4.4 | a certificate: the PRE-PREPARE of the view's leader and Q - 1 PREPAREs of others, for what P says | `certified::check_certified` | `s3_*` |
+//! | S4 | §4.4 | `select`: the certificate of the highest view, else null | `select::pick_by_certificate` | `s4_*` |
+//! | S5 | | certificates are written down with P | `record` | `s5_*` |
+//! | S6 | | nothing prepares that could not be shown; the leader signs what it takes over | `certified` | `s6_*`, `s7_*`, `s8_*` |
+//! | S9 | | two signed statements for one slot are evidence, two proposals also a suspicion | `certified::note_pledge` | `s9_*` |
+//!
 //! ## Invariants
 //! I1: no two blocks are prepared at one height in one view. Two quorums share an honest replica, which
 //! accepts one PRE-PREPARE per view and height: kept by P1, P6, Q1 and the host's guard.
-//! I2: no two blocks are decided at one height: from I1 inside a view; asserted in `normal::check_committed`
-//! and `on_decided`, which raise the alarm; watched by the agreement oracle.
-//! I4: every NEW-VIEW after a decision picks the decided block, or shows a checkpoint above it: kept by V1, V5, V8, I3.
+//! I2: no two blocks are decided at one height: from I1 inside a view, from I4 across views; asserted in
+//! `normal::check_committed` and `on_decided`, which raise the alarm; watched by the agreement oracle.
 //! I3: P and Q forget nothing above the stable checkpoint: kept by `on_checkpoint` alone dropping entries.
+//! I4: every NEW-VIEW after a decision picks the decided block, or shows a checkpoint above it: kept by V1, V5, V8
+//! (in variant S by S3, S4) and I3.
 //!
 //! ## What survives a crash
 //! - Q, [`PbftRecord::PrePrepared`] · before PRE-PREPARE and PREPARE · else a restarted replica could accept
 //!   another block, or a leader propose one, at the same height and view.
-//! - P, [`PbftRecord::Prepared`] · before COMMIT · else a decided block could be lost by a later view.
-//!
+//! - P, [`PbftRecord::Prepared`], in variant S with its certificate · before COMMIT · else a decided block could be
+//!   lost by a later view.
 //! - the current view, whether it has begun, and what let this replica in, [`PbftRecord::Entered`] · before any
 //!   message of the view · else it could vote in a view that it has left, or forget what the view took over.
 //! - the own VIEW-CHANGE and NEW-VIEW · before they leave · else a restarted replica could say something else. Their
@@ -106,6 +116,7 @@
 //!   acknowledgements of view changes, because these are signed).
 //! - The new leader's Q names all of X before its NEW-VIEW leaves, bodies or not, as with a PRE-PREPARE: its NEW-VIEW
 //!   counts as its vote, so what prepares by it must be found in f + 1 honest Qs by the next `select`.
+//! - Variant S: a PRE-PREPARE of what a view takes over names the block alone, in a message of its own.
 //! - Overload excuses a leader only as long as heights are decided or executed.
 //!
 //! ## Not here

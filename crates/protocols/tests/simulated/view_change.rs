@@ -6,10 +6,11 @@ use crate::support::{
 use quorate_consensus::{Entry, Message as _};
 use quorate_protocols::pbft::{COMMIT, NEW_VIEW, PRE_PREPARE, PREPARE, PbftMessage};
 use quorate_sim::{
-    Bytes, Change, Front, KvResult, Oracle, Places, Survives, Transport, Verdict, Workload, World, ms, secs,
+    BUNDLE, Bytes, Change, Front, KvResult, Oracle, Places, Survives, Transport, Verdict, Workload, World,
+    ms, secs,
 };
-use quorate_types::{ReplicaId, View};
-use std::cell::Cell;
+use quorate_types::{Height, ReplicaId, View};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 both! {
@@ -21,6 +22,8 @@ both! {
     s16_a_slow_leader_is_replaced
     s10_a_leader_cut_off_for_a_minute
     one_replica_alone_replaces_nobody
+    what_waits_is_forwarded_once_when_the_view_begins
+    what_a_view_takes_over_is_not_proposed_again
 }
 
 /// Treq + T0 of these worlds, and the time that two rounds of messages and a client's retry take.
@@ -294,4 +297,52 @@ fn one_replica_alone_replaces_nobody(entry: &Entry) {
     assert!(world.replicas().all(|id| view(&world, id) == View(0)));
     world.unhook();
     settle(&mut world);
+}
+
+/// What clients have handed to backups reaches the leader of a new view: once from each, when the view has begun.
+fn what_waits_is_forwarded_once_when_the_view_begins(entry: &Entry) {
+    let mut world = world_of(entry, 280, |settings| settings.transport = Transport::Links);
+    begin(&mut world);
+    settle(&mut world);
+    world.crash(r(0), Survives::Everything);
+    let forwarded = Rc::new(RefCell::new(Vec::new()));
+    let (seen, begun) = (Rc::clone(&forwarded), Cell::new(false));
+    world.hook(move |_, frame| {
+        begun.set(begun.get() || frame.content.kind == NEW_VIEW);
+        if frame.to == r(1) && frame.content.kind == BUNDLE {
+            seen.borrow_mut().push((frame.from, begun.get()));
+        }
+        Verdict::Pass
+    });
+    let ids: Vec<_> = (0..4).flat_map(|client| world.submit(client, &[put("k", client)])).collect();
+    // The clients ask all after their first timeout, and what is a second old is spread: the view must be there before.
+    wait_for(&mut world, &ids, secs(3));
+    assert_eq!(view(&world, r(2)), View(1));
+    for from in [r(2), r(3)] {
+        let of = forwarded.borrow().iter().filter(|(by, _)| *by == from).copied().collect::<Vec<_>>();
+        assert_eq!(of, vec![(from, true); 4], "once each, in the new view");
+    }
+}
+
+/// What the new view takes over is decided with its own block: the new leader, which has the same bundles in its pool,
+/// does not propose them once more.
+fn what_a_view_takes_over_is_not_proposed_again(entry: &Entry) {
+    let mut world = world_of(entry, 290, |settings| settings.transport = Transport::Links);
+    begin(&mut world);
+    settle(&mut world);
+    // All prepare, nobody decides; by the time of the view change all have the bundles from their clients.
+    let last = Rc::new(Cell::new(Height::ZERO));
+    let proposed = Rc::clone(&last);
+    drop_frames(&mut world, move |frame| {
+        let content = &frame.content;
+        if content.view == View(0) && content.kind == PRE_PREPARE {
+            proposed.set(proposed.get().max(content.height));
+        }
+        content.view == View(0) && content.kind == COMMIT
+    });
+    let ids: Vec<_> = (0..4).flat_map(|client| world.submit(client, &[put("k", client)])).collect();
+    wait_for(&mut world, &ids, secs(4));
+    assert_eq!(view(&world, r(2)), View(1));
+    go(world.run_for(secs(2)), &world);
+    assert_eq!(world.height(), last.get(), "no bundle stands in two blocks");
 }

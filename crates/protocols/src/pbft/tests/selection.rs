@@ -72,6 +72,19 @@ fn v5_a_prepared_block_is_taken_over() {
 }
 
 #[test]
+fn v5_the_highest_view_comes_first() {
+    // Both blocks pass A1 and A2: block 1 of view 1, and block 3 of view 3.
+    let (one, three) = ((1, id(1), 1), (1, id(3), 3));
+    let set = [
+        change(5, &[one], &[one, three]),
+        change(5, &[three], &[three]),
+        change(5, &[], &[one]),
+        change(5, &[], &[]),
+    ];
+    assert_eq!(picks(&set), Some(vec![(1, id(3))]));
+}
+
+#[test]
 fn v5_an_invented_entry_is_never_selected() {
     // Scenario 6. One liar, in P and in Q: A2 fails for its block; for the prepared one A1 fails until the fourth
     // comes.

@@ -1,0 +1,249 @@
+//! What the host does whatever the protocol: with a protocol that does nothing but stand where it is told to.
+
+use crate::host_message::{Heights, HostMessage};
+use crate::{Checked, CheckedMessage, ConnId, Input, Output, Past, Replica, Setup, Unsealed};
+use quorate_consensus::{
+    Auth, Certificate, Checkpoint, CheckpointProof, Cx, Entry, Healed, Message, Model, OpenError, Place,
+    Protocol, Ready, Record, RecordKey, Reject, Seal, Spec, Status, To, Verified, Window,
+};
+use quorate_types::bundle::BundleBuilder;
+use quorate_types::codec::{DecodeError, Wire};
+use quorate_types::{
+    Authenticator, BlockId, BodyLimits, Bundle, BundleKind, BundleNo, ClientAuth, Committee, Digest, Floors,
+    Genesis, Height, Kind, LogEntry, Mark, Member, ProtocolId, PublicKey, ReplicaId, SessionId, Signature,
+    Time, View,
+};
+use std::sync::Arc;
+
+/// "Stand in this view, begun or not."
+#[derive(Debug)]
+struct Stand(u64, bool);
+
+impl Message for Stand {
+    fn kind(&self) -> Kind {
+        Kind::new("stand")
+    }
+    fn place(&self) -> Place {
+        Place::ANYWHERE
+    }
+    fn auth(&self) -> Auth {
+        Auth::Linked(None)
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+        self.1.encode(out);
+    }
+    fn decode(_bytes: &[u8]) -> Result<Self, DecodeError> {
+        Err(DecodeError::Tag("never read"))
+    }
+}
+
+struct Nothing;
+
+impl Record for Nothing {
+    fn key(&self) -> RecordKey {
+        RecordKey { kind: 0, height: Height::ZERO, scope: Digest::ZERO }
+    }
+    fn encode(&self, _out: &mut Vec<u8>) {}
+    fn decode(_bytes: &[u8]) -> Result<Self, DecodeError> {
+        Ok(Self)
+    }
+}
+
+struct Still {
+    status: Status,
+}
+
+impl Protocol for Still {
+    const SPEC: Spec = Spec {
+        name: ProtocolId::new("still"),
+        summary: "nothing",
+        model: Model::Teaching,
+        faults: |_| 1,
+        checkpoint_quorum: |_, _| 3,
+        replies: |_, _| 2,
+        votes_are_durable: true,
+        votes_are_signed: false,
+        local_validity: false,
+        replaces_leader: true,
+        shared_params: &[],
+    };
+    type Message = Stand;
+    type Timer = ();
+    type Record = Nothing;
+    type Params = toml::Table;
+
+    fn open(
+        _cx: &mut Cx<'_, Self>,
+        _params: toml::Table,
+        _past: quorate_consensus::Past<Nothing>,
+    ) -> Result<Self, OpenError> {
+        Ok(Self { status: Status { normal: true, ..Status::default() } })
+    }
+    fn on_message(&mut self, _cx: &mut Cx<'_, Self>, message: Verified<Stand>) -> Result<(), Reject> {
+        let (Stand(view, normal), _) = message.into_parts();
+        let leader = ReplicaId(u16::try_from(view % 4).unwrap());
+        self.status = Status { view: View(view), leader, normal, ..self.status };
+        Ok(())
+    }
+    fn on_timer(&mut self, _cx: &mut Cx<'_, Self>, (): ()) {}
+    fn on_ready(&mut self, _cx: &mut Cx<'_, Self>, _block: BlockId, _how: Ready) {}
+    fn on_checkpoint(&mut self, _cx: &mut Cx<'_, Self>, stable: &CheckpointProof) {
+        self.status.committed = stable.checkpoint.height;
+    }
+    fn recovery(_params: &toml::Table, _committee: &Committee, _healed: &Healed) -> Time {
+        Time::ZERO
+    }
+    fn exam_params(_delta_ns: u64, _guarded: bool) -> toml::Table {
+        toml::Table::new()
+    }
+    fn window(&self) -> Window {
+        Window { views: View::ZERO..View::MAX, heights: Height::ZERO..Height::MAX }
+    }
+    fn floors(&self) -> Floors {
+        Floors::default()
+    }
+    fn status(&self) -> Status {
+        self.status
+    }
+}
+
+/// Replica 2 of four.
+fn open() -> Replica {
+    let member = |id: u8| Member { sign: PublicKey([id; 32]), link: PublicKey([100 + id; 32]) };
+    let genesis = Genesis {
+        protocol: Still::SPEC.name,
+        f: 1,
+        members: (0..4).map(member).collect(),
+        client_auth: ClientAuth::Signature,
+        bodies: BodyLimits::default(),
+        client_window: 8,
+        clients_max: 8,
+        checkpoint_every: 4,
+        window: 8,
+        application: String::new(),
+        admin: PublicKey([1; 32]),
+        clients: Vec::new(),
+        params: String::new(),
+        salt: [0; 32],
+    };
+    let setup = Setup {
+        me: ReplicaId(2),
+        committee: Arc::new(genesis.committee()),
+        genesis: Arc::new(genesis),
+        params: toml::Table::new(),
+        wall_offset_ns: 0,
+    };
+    let mut replica = Replica::open(&Entry::of::<Still>(), setup, Past::default()).unwrap();
+    outputs(&mut replica);
+    replica
+}
+
+fn outputs(replica: &mut Replica) -> Vec<Output> {
+    std::iter::from_fn(|| replica.poll()).collect()
+}
+
+fn from_peer(from: u16, message: CheckedMessage) -> Input {
+    let seal = Seal { by: ReplicaId(from), signature: None };
+    Input::Peer(Checked { link: ReplicaId(from), seal, message })
+}
+
+fn stand(view: u64, normal: bool) -> Input {
+    from_peer(0, CheckedMessage::Protocol(Box::new(Stand(view, normal))))
+}
+
+fn bundle(number: u64) -> Bundle {
+    let session = SessionId { height: Height(1), index: 0 };
+    let mut builder = BundleBuilder::new(BundleKind::Requests, PublicKey([7; 32]), session, BundleNo(number));
+    builder.push(b"x");
+    Bundle::parse(&builder.finish(), Authenticator::None, &BodyLimits::default()).unwrap()
+}
+
+/// Whom bundles were sent to.
+fn bundles_to(outputs: &[Output]) -> Vec<To> {
+    let to = outputs.iter().filter_map(|output| match output {
+        Output::Send { to, frame: Unsealed::Bundle(_), .. } => Some(*to),
+        _ => None,
+    });
+    to.collect()
+}
+
+/// Whom it was told how far this replica is.
+fn told(outputs: &[Output]) -> Vec<To> {
+    let told = outputs.iter().filter_map(|output| match output {
+        Output::Send { to, frame: Unsealed::Host { message: HostMessage::Heights(_), .. }, .. } => Some(*to),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[test]
+fn a_checkpoint_is_stable_when_its_proof_is_durable() {
+    let mut replica = open();
+    let checkpoint = Checkpoint { height: Height(4), ..Checkpoint::GENESIS };
+    let votes = [0, 1, 3].map(|id| (ReplicaId(id), Signature([0; 64])));
+    let proof = CheckpointProof { checkpoint, certificate: Certificate::of(checkpoint.statement(), &votes) };
+    replica.handle(Time(1), from_peer(1, CheckedMessage::Host(HostMessage::Proof(Box::new(proof)))));
+    let written: Vec<Mark> = outputs(&mut replica)
+        .into_iter()
+        .filter_map(|output| match output {
+            Output::Persist { mark, entry: LogEntry::Proof(_) } => Some(mark),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(written.len(), 1);
+    assert_eq!(
+        replica.status().stable,
+        Height::ZERO,
+        "nothing is pruned on the word of what a crash may take back"
+    );
+    replica.handle(Time(2), Input::Durable(Mark(written[0].0 - 1)));
+    assert_eq!(replica.status().stable, Height::ZERO);
+    replica.handle(Time(3), Input::Durable(written[0]));
+    assert_eq!(replica.status().stable, Height(4));
+}
+
+#[test]
+fn what_waits_is_forwarded_once_when_a_view_has_begun() {
+    let mut replica = open();
+    replica.handle(Time(1), Input::Client(ConnId(1), bundle(1)));
+    assert_eq!(bundles_to(&outputs(&mut replica)), [To::One(ReplicaId(0))], "to the leader of view 0");
+    replica.handle(Time(2), stand(1, false));
+    assert_eq!(
+        bundles_to(&outputs(&mut replica)),
+        [],
+        "the view has not begun, and its leader may never lead"
+    );
+    replica.handle(Time(3), stand(1, true));
+    assert_eq!(bundles_to(&outputs(&mut replica)), [To::One(ReplicaId(1))]);
+    replica.handle(Time(4), stand(1, true));
+    assert_eq!(bundles_to(&outputs(&mut replica)), [], "once");
+    replica.handle(Time(5), stand(2, true));
+    assert_eq!(bundles_to(&outputs(&mut replica)), [], "not to itself");
+    // The same leader, another view: it may have lost what it had.
+    replica.handle(Time(6), stand(5, true));
+    assert_eq!(bundles_to(&outputs(&mut replica)), [To::One(ReplicaId(1))]);
+}
+
+#[test]
+fn how_far_it_is_is_told_in_an_idle_cluster_too() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut replica = open();
+    let mut at = Vec::new();
+    for second in 1..=21u64 {
+        assert!(replica.deadline().is_some());
+        replica.tick(Time(second * SECOND));
+        if told(&outputs(&mut replica)).contains(&To::All) {
+            at.push(second);
+        }
+    }
+    assert_eq!(at, [5, 10, 15, 20]);
+}
+
+#[test]
+fn nobody_is_told_that_it_is_behind_who_is_not() {
+    let mut replica = open();
+    let heights = Heights { executed: Height::ZERO, kept: Height(1), stable: Height::ZERO };
+    replica.handle(Time(1), from_peer(3, CheckedMessage::Host(HostMessage::Heights(heights))));
+    assert_eq!(told(&outputs(&mut replica)), []);
+}
