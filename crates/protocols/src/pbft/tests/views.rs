@@ -3,7 +3,9 @@ use super::*;
 use crate::pbft::{Evidence, NewView, Standing, ViewChange};
 use expect_test::expect_file;
 use quorate_consensus::harness::Cluster;
-use quorate_consensus::{Alarm, Message, Ready, Signed};
+use quorate_consensus::{
+    Alarm, Certificate, Checkpoint, CheckpointProof, Claim, Claims, Message, Ready, Signed,
+};
 use quorate_types::{Signature, Time};
 
 pub(super) const STATUS: u64 = 1_000 * MS;
@@ -304,8 +306,10 @@ fn v7_new_view_and_q_are_recorded_before_it_leaves() {
     let held = at(&lines, "hold All: new-view v1 h0");
     assert!(at(&lines, "record 1 h1") < held && at(&lines, "record 5 h0") < held, "{lines:#?}");
     assert_eq!(stands(&leader), (1, false), "it begins here with the own copy");
+    assert_eq!(leader.already_proposed(), []);
     assert_eq!(new_views_sent(&mut leader).len(), 1);
     assert_eq!(stands(&leader), (1, true));
+    assert_eq!(leader.already_proposed(), [block(1, 7).id()], "its bundles are left out of new blocks");
 }
 
 #[test]
@@ -402,6 +406,48 @@ fn v8_a_new_view_must_be_right() {
     // What lies behind is over.
     take(&mut backup, 3, new_view(3, empty(3, &[0, 1, 3]), &[]));
     refuse(&mut backup, 1, new_view(1, with_height_1(1), &good), Reject::Stale);
+}
+
+#[test]
+fn v8_every_signature_inside_is_checked_before() {
+    let committee = setup(4).committee::<Pbft>();
+    let checkpoint = Checkpoint { height: Height(8), ..Checkpoint::GENESIS };
+    let votes = [0, 1, 3].map(|id| (ReplicaId(id), Signature([id as u8; 64])));
+    let certificate = Certificate::of(checkpoint.statement(), &votes);
+    let mut body = change(1, &[], &[]);
+    body.proof = CheckpointProof { checkpoint, certificate: certificate.clone() };
+    let changes = vec![by(2, body.clone()), by(3, body.clone())];
+    let claims_of = |message: &PbftMessage| {
+        let mut claims = Claims::new(&committee, 3);
+        message.claims(&mut claims);
+        claims.finish().unwrap()
+    };
+    let proof = Claim::Certificate(certificate);
+    let said =
+        |by: u16, statement| Claim::Signature { by: ReplicaId(by), statement, signature: Signature([0; 64]) };
+    let both = [said(2, body.statement()), proof.clone(), said(3, body.statement()), proof.clone()];
+    // What the sender itself says is checked by its link or its own signature.
+    let one = leaves(body);
+    assert!(one.auth().is_signed());
+    assert_eq!(claims_of(&one), [proof]);
+    let new = new_view(1, changes.clone(), &[]);
+    assert!(new.auth().is_signed());
+    assert_eq!(claims_of(&new), both);
+    let PbftMessage::NewView(inside) = new else { panic!() };
+    let shown = Evidence::ViewChanges(changes);
+    assert_eq!(claims_of(&PbftMessage::Entry { view: View(1), evidence: shown }), both);
+    let leader = said(1, inside.statement());
+    let signed = Signed { body: *inside, by: ReplicaId(1), signature: Signature([0; 64]) };
+    let shown = Evidence::NewView(Box::new(signed));
+    let claims = claims_of(&PbftMessage::Entry { view: View(1), evidence: shown });
+    assert_eq!(claims, [std::slice::from_ref(&leader), &both].concat());
+    // A proof of too few is refused before any signature is looked at.
+    let mut few = change(1, &[], &[]);
+    let certificate = Certificate::of(checkpoint.statement(), &votes[..2]);
+    few.proof = CheckpointProof { checkpoint, certificate };
+    let mut claims = Claims::new(&committee, 3);
+    leaves(few).claims(&mut claims);
+    assert_eq!(claims.finish(), Err("too few signers"));
 }
 
 #[test]
