@@ -152,8 +152,7 @@ impl<'a, O: Sequential> Search<'a, O> {
         self.calls.get(call).and_then(|known| self.object.step(state, &known.span.what))
     }
 
-    /// Calls that may come next: no call that is not done was answered before they were called. None where some
-    /// call can never be done from here.
+    /// Calls that may come next: no call that is not done was answered before they were called.
     fn candidates(&self, done: &Done, state: &O::State) -> Vec<usize> {
         let mut candidates = Vec::new();
         let mut until = Time::MAX;
@@ -176,9 +175,6 @@ impl<'a, O: Sequential> Search<'a, O> {
         if let Some(call) = candidates.iter().find(|call| is_harmless(**call)) {
             return vec![*call];
         }
-        if candidates.iter().any(|call| self.is_hopeless(done, state, *call)) {
-            return Vec::new();
-        }
         let open = self.answered..self.calls.len();
         candidates.extend(open.filter(|call| !done.contains(*call) && in_time(call)));
         candidates
@@ -187,7 +183,7 @@ impl<'a, O: Sequential> Search<'a, O> {
     /// Whether a call does not fit here, nor after anything that may still come before it.
     fn is_hopeless(&self, done: &Done, state: &O::State, call: usize) -> bool {
         let Some(Known { span, .. }) = self.calls.get(call) else { return false };
-        if self.step(state, call).is_some() {
+        if span.answered.is_none() || self.step(state, call).is_some() {
             return false;
         }
         let end = span.answered.unwrap_or(Time::MAX);
@@ -214,7 +210,10 @@ impl<'a, O: Sequential> Search<'a, O> {
         without: Option<O::State>,
     ) -> Place<O::State> {
         let candidates = self.candidates(&done, &state);
-        Place { done, state, last, without, candidates, tried: 0 }
+        // Where a call can never be done from here, nothing is tried.
+        let is_dead_end = candidates.iter().any(|call| self.is_hopeless(&done, &state, *call));
+        let tried = if is_dead_end { candidates.len() } else { 0 };
+        Place { done, state, last, without, candidates, tried }
     }
 
     fn given(&self, calls: impl Iterator<Item = usize>) -> Vec<usize> {
