@@ -152,9 +152,8 @@ impl<'a, O: Sequential> Search<'a, O> {
         self.calls.get(call).and_then(|known| self.object.step(state, &known.span.what))
     }
 
-    /// Answered calls that may come next, and until when: no call that is not done was answered before they were
-    /// called.
-    fn due(&self, done: &Done) -> (Vec<usize>, Time) {
+    /// Calls that may come next: no call that is not done was answered before they were called.
+    fn candidates(&self, done: &Done, state: &O::State) -> Vec<usize> {
         let mut candidates = Vec::new();
         let mut until = Time::MAX;
         for (call, known) in self.calls.iter().enumerate().take(self.answered).skip(done.all_before) {
@@ -166,39 +165,25 @@ impl<'a, O: Sequential> Search<'a, O> {
                 candidates.push(call);
             }
         }
-        candidates.retain(|call| self.is_in_time(*call, until));
-        (candidates, until)
-    }
-
-    fn is_in_time(&self, call: usize, until: Time) -> bool {
-        self.calls.get(call).is_some_and(|known| known.span.call <= until)
-    }
-
-    /// Calls that are to be tried next. None where some call can never be done from here.
-    fn candidates(&self, done: &Done, state: &O::State) -> Vec<usize> {
-        let (mut candidates, until) = self.due(done);
-        // What fits here and changes nothing wherever it fits may as well come here, and then nothing else need be tried.
-        // It is not enough that it changes nothing here: a delete may have been the one that came after the put.
-        let is_idle = |call: &&usize| {
-            self.calls.get(**call).is_some_and(|known| known.leaves == Leaves::Same)
-                && self.step(state, **call).is_some()
+        let in_time = |call: &usize| self.calls.get(*call).is_some_and(|known| known.span.call <= until);
+        candidates.retain(in_time);
+        // What never changes anything and fits here may as well come here, and then nothing else need be tried.
+        let is_harmless = |call: usize| {
+            self.calls.get(call).is_some_and(|known| known.leaves == Leaves::Same)
+                && self.step(state, call).is_some()
         };
-        let mut harmless = candidates.iter().filter(is_idle);
-        if let Some(call) = harmless.next() {
+        if let Some(call) = candidates.iter().find(|call| is_harmless(**call)) {
             return vec![*call];
         }
-        if candidates.iter().any(|call| self.is_hopeless(done, state, *call)) {
-            return Vec::new();
-        }
         let open = self.answered..self.calls.len();
-        candidates.extend(open.filter(|call| !done.contains(*call) && self.is_in_time(*call, until)));
+        candidates.extend(open.filter(|call| !done.contains(*call) && in_time(call)));
         candidates
     }
 
     /// Whether a call does not fit here, nor after anything that may still come before it.
     fn is_hopeless(&self, done: &Done, state: &O::State, call: usize) -> bool {
         let Some(Known { span, .. }) = self.calls.get(call) else { return false };
-        if self.step(state, call).is_some() {
+        if span.answered.is_none() || self.step(state, call).is_some() {
             return false;
         }
         let end = span.answered.unwrap_or(Time::MAX);
@@ -225,7 +210,10 @@ impl<'a, O: Sequential> Search<'a, O> {
         without: Option<O::State>,
     ) -> Place<O::State> {
         let candidates = self.candidates(&done, &state);
-        Place { done, state, last, without, candidates, tried: 0 }
+        // Where a call can never be done from here, nothing is tried.
+        let is_dead_end = candidates.iter().any(|call| self.is_hopeless(&done, &state, *call));
+        let tried = if is_dead_end { candidates.len() } else { 0 };
+        Place { done, state, last, without, candidates, tried }
     }
 
     fn given(&self, calls: impl Iterator<Item = usize>) -> Vec<usize> {
@@ -235,16 +223,11 @@ impl<'a, O: Sequential> Search<'a, O> {
     fn stuck(&self, explained: usize, path: &[Place<O::State>], here: &Place<O::State>) -> Stuck<O::State> {
         let from = path.len().saturating_sub(SHOWN.saturating_sub(1));
         let before = path.get(from..).unwrap_or_default().iter().chain([here]).filter_map(|place| place.last);
-        // Where one of them makes all others vain, it is the one to show.
-        let (mut next, _) = self.due(&here.done);
-        if here.candidates.is_empty() {
-            next.retain(|call| self.is_hopeless(&here.done, &here.state, *call));
-        }
         Stuck {
             explained,
             before: self.given(before),
             state: here.state.clone(),
-            next: self.given(next.into_iter()),
+            next: self.given(here.candidates.iter().copied()),
         }
     }
 
