@@ -34,8 +34,8 @@ mod weather;
 mod witness;
 mod world;
 
-pub use byzantine::Byzantine;
 pub use bytes::Bytes;
+pub use byzantine::Byzantine;
 pub use client::Workload;
 pub use disk::Costs;
 pub use frame::{BUNDLE, Content, Frame, PAYLOAD, UNKNOWN, Verdict};

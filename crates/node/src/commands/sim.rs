@@ -111,9 +111,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Failure::usage(format!("no protocol is named {:?}; there are {}", args.protocol, known.join(", ")))
     })?;
     // Whether so many replicas suit the protocol, the first world says.
-    let standard =
-        Standard::with(entry, args.n, args.byzantine, args.seed.unwrap_or(args.seeds.0.start))
-            .map_err(Failure::usage)?;
+    let standard = Standard::with(entry, args.n, args.byzantine, args.seed.unwrap_or(args.seeds.0.start))
+        .map_err(Failure::usage)?;
     let begun = Instant::now();
     let total = match args.seed {
         Some(seed) => {

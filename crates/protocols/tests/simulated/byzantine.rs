@@ -5,7 +5,7 @@
 
 use crate::support::{begin, go, incr, pbft, r, wait_for, world};
 use quorate_sim::seed::{self, Cast, Report, Standard};
-use quorate_sim::{Byzantine, Bytes, Failure, Oracle, World, secs};
+use quorate_sim::{Bytes, Byzantine, Failure, Oracle, World, secs};
 use quorate_types::ReplicaId;
 use quorate_types::wire::frame;
 use std::num::NonZero;
@@ -13,7 +13,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 /// Runs seeds until one of them makes `stop` true, on all cores.
-fn run_until(seeds: u64, run: impl Fn(u64) -> Report + Sync, stop: impl Fn(&Report) -> bool + Sync) -> Vec<Report> {
+fn run_until(
+    seeds: u64,
+    run: impl Fn(u64) -> Report + Sync,
+    stop: impl Fn(&Report) -> bool + Sync,
+) -> Vec<Report> {
     let next = AtomicU64::new(0);
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let work = || {
@@ -50,7 +54,9 @@ fn seeds_with_f_of_each_host() {
             let failed: Vec<String> = reports
                 .iter()
                 .filter(|report| report.failure.is_some())
-                .map(|report| format!("{report}\n    again: {}", seed::again_with("pbft", n, cast, report.seed)))
+                .map(|report| {
+                    format!("{report}\n    again: {}", seed::again_with("pbft", n, cast, report.seed))
+                })
                 .collect();
             assert!(failed.is_empty(), "{} of {seeds} failed:\n{}", failed.len(), failed.join("\n"));
             for report in reports {
@@ -74,16 +80,27 @@ fn a_seed_decides_what_byzantine_hosts_do() {
     }
 }
 
-/// Seeds until one of these oracles fires.
+/// Seeds until one of these oracles fires. More than f liars may answer in the place of the honest before these have
+/// executed anything: that is to be expected, and would hide what comes after.
 fn seeds_until(cast: Cast, oracles: &[Oracle], seeds: u64) -> Report {
-    let fires = |report: &Report| report.failure.as_ref().is_some_and(|failure| oracles.contains(&failure.oracle));
-    let reports = run_until(seeds, with(None, cast), fires);
-    let all = format!("{:?}", reports.iter().filter_map(|report| report.failure.as_ref()).collect::<Vec<_>>());
-    reports.into_iter().find(fires).unwrap_or_else(|| panic!("{cast}: none of {oracles:?} in {seeds} seeds: {all}"))
+    let fires =
+        |report: &Report| report.failure.as_ref().is_some_and(|failure| oracles.contains(&failure.oracle));
+    let run = |seed| {
+        let mut standard = Standard::with(pbft(), None, cast, seed).unwrap();
+        standard.world().tolerate(Oracle::Durability);
+        standard.run()
+    };
+    let reports = run_until(seeds, run, fires);
+    let all =
+        format!("{:?}", reports.iter().filter_map(|report| report.failure.as_ref()).collect::<Vec<_>>());
+    reports
+        .into_iter()
+        .find(fires)
+        .unwrap_or_else(|| panic!("{cast}: none of {oracles:?} in {seeds} seeds: {all}"))
 }
 
 /// What honest replicas notice of a fork, and what the oracles do.
-const FORK: [Oracle; 4] = [Oracle::Agreement, Oracle::Stopped, Oracle::Results, Oracle::Durability];
+const FORK: [Oracle; 2] = [Oracle::Agreement, Oracle::Stopped];
 
 #[test]
 fn agreement_notices_f_plus_one_twins() {
@@ -135,7 +152,12 @@ fn accusation_notices_an_honest_replica_that_is_held_for_a_liar() {
     begin(&mut world);
     world.take_over(r(3));
     world.sabotage_trust(r(3));
-    world.say_frame(r(3), quorate_consensus::To::One(r(1)), frame::PROTOCOL, Bytes::from_static(b"\xffnonsense"));
+    world.say_frame(
+        r(3),
+        quorate_consensus::To::One(r(1)),
+        frame::PROTOCOL,
+        Bytes::from_static(b"\xffnonsense"),
+    );
     let result = world.run_for(secs(1));
     assert_eq!(result.err().map(|failure| failure.oracle), Some(Oracle::Accusation));
 }

@@ -67,7 +67,8 @@ impl FromStr for Cast {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let unknown = || format!("expected one of {}, or a host and a number like twin:2", Self::names().join(", "));
+        let unknown =
+            || format!("expected one of {}, or a host and a number like twin:2", Self::names().join(", "));
         match (text, text.split_once(':')) {
             ("drawn", _) => Ok(Self::Drawn),
             ("none", _) => Ok(Self::Nobody),

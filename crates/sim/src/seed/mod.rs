@@ -20,11 +20,11 @@ use crate::settings::{BadSettings, Settings, Transport};
 use crate::weather::Weather;
 use crate::world::{Plan, World};
 use crate::{Workload, ms, secs};
+use faults::Faults;
 use quorate_consensus::{Entry, Healed};
 use quorate_crypto::Scheme;
 use quorate_types::rng::Rng;
 use quorate_types::{Digest, ReplicaId, Time};
-use faults::Faults;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -209,10 +209,12 @@ impl Standard {
             .run_while("something was executed after the heal", bound.0, |world| world.height() == height)?;
         *recovered_ns = world.now().since(Time(HEAL_NS));
         world.run_while("all clients have their answers", END_NS, |world| !world.all_done())?;
-        world.run_while("all honest replicas are at the same height", SETTLE_NS, |world| !world.is_level())?;
+        world
+            .run_while("all honest replicas are at the same height", SETTLE_NS, |world| !world.is_level())?;
         world.run_until(Time(END_NS))?;
         world.read_back(secs(10))?;
-        world.run_while("all honest replicas have executed the reads", SETTLE_NS, |world| !world.is_level())?;
+        world
+            .run_while("all honest replicas have executed the reads", SETTLE_NS, |world| !world.is_level())?;
         world.check_settled()
     }
 

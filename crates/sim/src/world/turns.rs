@@ -322,11 +322,8 @@ impl World {
         }
         running.executed = height;
         let began_at = before.unwrap_or_else(|| height.min(order.height()));
-        let verdict = if is_honest {
-            order.executed(history, id, began_at, height, &journal)
-        } else {
-            Ok(())
-        };
+        let verdict =
+            if is_honest { order.executed(history, id, began_at, height, &journal) } else { Ok(()) };
         trace.note(now, Who::Replica(id), "executes", &[&height.0.to_le_bytes()], || {
             format!("up to height {height}, {} operations", journal.len())
         });
