@@ -48,11 +48,17 @@ fn a_seed_decides_what_byzantine_hosts_do() {
     }
 }
 
-/// Seeds until one of these oracles fires.
+/// Seeds until one of these oracles fires. More than f liars may answer in the place of the honest before these have
+/// executed anything: that is to be expected, and would hide what comes after.
 fn seeds_until(cast: Cast, oracles: &[Oracle], seeds: u64) -> Report {
     let fires =
         |report: &Report| report.failure.as_ref().is_some_and(|failure| oracles.contains(&failure.oracle));
-    let reports = run_until(&(0..seeds).collect::<Vec<_>>(), with(None, cast), fires);
+    let run = |seed| {
+        let mut standard = Standard::with(pbft(), None, cast, seed).unwrap();
+        standard.world().tolerate(Oracle::Durability);
+        standard.run()
+    };
+    let reports = run_until(&(0..seeds).collect::<Vec<_>>(), run, fires);
     let all =
         format!("{:?}", reports.iter().filter_map(|report| report.failure.as_ref()).collect::<Vec<_>>());
     reports
@@ -62,7 +68,7 @@ fn seeds_until(cast: Cast, oracles: &[Oracle], seeds: u64) -> Report {
 }
 
 /// What honest replicas notice of a fork, and what the oracles do.
-const FORK: [Oracle; 4] = [Oracle::Agreement, Oracle::Stopped, Oracle::Results, Oracle::Durability];
+const FORK: [Oracle; 2] = [Oracle::Agreement, Oracle::Stopped];
 
 #[test]
 fn agreement_notices_f_plus_one_twins() {

@@ -10,6 +10,10 @@ use std::collections::BTreeMap;
 /// Synced bytes that are remembered for each replica. What was synced before is looked up on the disk.
 const TAIL_BYTES: usize = 32 << 10;
 
+/// Every so-manyth promise is looked up on the disk although it was seen to be synced. A few in each long run: it
+/// means to copy and to read the whole disk.
+const LOOK_EVERY: u64 = 2_048;
+
 /// A slot, with what differs most first: comparing is most of the work.
 type Key = (Height, View, Kind, Digest);
 
@@ -88,8 +92,8 @@ impl Promises {
         self.checked = self.checked.saturating_add(1);
         self.buffer.clear();
         statement.encode(&mut self.buffer);
-        // One in 512 is looked up on the disk all the same: the oracle does not trust its own memory.
-        let recent = !self.checked.is_multiple_of(512) && find(&promised.tail, &self.buffer);
+        // Some are looked up on the disk all the same: the oracle does not trust its own memory.
+        let recent = !self.checked.is_multiple_of(LOOK_EVERY) && find(&promised.tail, &self.buffer);
         if recent || on_disk() {
             Ok(())
         } else {

@@ -212,12 +212,12 @@ impl World {
             frame::BUNDLE | frame::PAYLOAD => Lane::Bodies,
             _ => Lane::Consensus,
         };
-        let all = self.receivers(puppet, to);
+        let all: Vec<ReplicaId> = self.receivers(puppet, to).collect();
         self.trace.note(now, Who::Replica(puppet), "says", &[&body], || {
             let to: Vec<String> = all.iter().map(|id| format!("r{id}")).collect();
             format!("{content} to {}", to.join(" "))
         });
-        for to in all.iter().filter(|to| *to != puppet) {
+        for to in all.iter().copied() {
             let frame = Frame { from: puppet, to, lane, frame_type, body: body.clone(), content };
             self.put_on_the_way(now, &frame);
         }

@@ -132,6 +132,8 @@ pub struct World {
     trouble: Vec<Read>,
     wishes: Vec<Wish>,
     bytes: Vec<u8>,
+    /// To whom what is being sent goes.
+    meant: Vec<ReplicaId>,
 }
 
 impl World {
@@ -195,6 +197,7 @@ impl World {
             trouble: Vec::new(),
             wishes: Vec::new(),
             bytes: Vec::new(),
+            meant: Vec::new(),
             settings,
         };
         world.begin()?;

@@ -2,7 +2,7 @@
 //! by themselves, and letters between clients and replicas.
 
 use super::{Event, World};
-use crate::byzantine::{REPLY, Role, Voice};
+use crate::byzantine::{REPLY, Voice};
 use crate::exit::{Leaving, Parcel};
 use crate::frame::{Content, Frame, Verdict};
 use crate::oracles::Oracle;
@@ -15,7 +15,7 @@ use quorate_consensus::{LinkEvent, To};
 use quorate_net::Refusal;
 use quorate_types::rng::Rng;
 use quorate_types::wire::Lane;
-use quorate_types::{ReplicaId, ReplicaSet, Time};
+use quorate_types::{ReplicaId, Time};
 
 /// How long a lost piece of a connection takes to be sent again.
 const RESEND_NS: u64 = 200_000_000;
@@ -159,30 +159,32 @@ impl World {
         let (lane, frame_type, body) = frame;
         let content = self.kind_of(frame_type, &body);
         self.vouch(at, from, &content, is_last_word);
-        let mut all: ReplicaSet = self.receivers(from, to);
-        if !matches!(self.seat(from).map(|seat| &seat.role), Some(Role::Honest)) {
-            all = all.iter().filter(|to| self.lets(from, voice, content.kind, to.index())).collect();
-            if all.is_empty() {
-                return;
-            }
+        let mut meant: Vec<ReplicaId> = std::mem::take(&mut self.meant);
+        meant.clear();
+        meant.extend(self.receivers(from, to).filter(|to| self.lets(from, voice, content.kind, to.index())));
+        if !meant.is_empty() {
+            self.trace.note(at, Who::Replica(from), "sends", &[&body], || {
+                let to: Vec<String> = meant.iter().map(|id| format!("r{id}")).collect();
+                format!("{content} to {}", to.join(" "))
+            });
         }
-        self.trace.note(at, Who::Replica(from), "sends", &[&body], || {
-            let to: Vec<String> = all.iter().map(|id| format!("r{id}")).collect();
-            format!("{content} to {}", to.join(" "))
-        });
-        for to in all.iter().filter(|to| *to != from) {
+        for to in meant.iter().copied() {
             let frame = Frame { from, to, lane, frame_type, body: body.clone(), content };
             self.send_one(at, frame);
         }
+        self.meant = meant;
     }
 
     /// Who is meant.
-    pub(super) fn receivers(&self, from: ReplicaId, to: To) -> ReplicaSet {
-        match to {
-            To::All => self.cluster.committee.others(from).collect(),
-            To::One(id) => [id].into_iter().collect(),
-            To::Some(set) => set,
-        }
+    pub(super) fn receivers(&self, from: ReplicaId, to: To) -> impl Iterator<Item = ReplicaId> + use<> {
+        self.replicas().filter(move |id| {
+            *id != from
+                && match &to {
+                    To::All => true,
+                    To::One(one) => one == id,
+                    To::Some(set) => set.contains(*id),
+                }
+        })
     }
 
     /// The oracles judge what is said.
