@@ -248,7 +248,7 @@ pub struct Spec {
     pub votes_are_signed: bool,
     /// Whether the protocol can live with bodies that are valid at some replicas only (MAC vectors).
     pub local_validity: bool,
-    /// Whether its leader can be replaced: without, a silent leader stops the cluster.
+    /// Whether its leader can be replaced. Without, replica 0 leads for ever, and stops the cluster when it is silent.
     pub replaces_leader: bool,
     /// Parameters that must be equal everywhere and stand in genesis.
     pub shared_params: &'static [&'static str],

@@ -42,8 +42,12 @@ fn every_replica_may_be_restarted() {
 
 #[test]
 fn random_runs() {
+    let mut byzantine = 0;
     for number in 0..20 {
         let report = seed::run(echo(), None, number).unwrap();
         assert_eq!(report.failure, None, "{report}; again: {}", seed::again("echo", None, number));
+        byzantine += report.byzantine.len();
+        assert!(!report.byzantine.contains_key(&r(0)), "nothing replaces the leader of echo");
     }
+    assert!(byzantine > 3, "{byzantine}");
 }

@@ -219,7 +219,7 @@ fn s08_a_new_view_that_does_not_follow() {
     let cases = [
         (Wrong::Picks, "another selection"),
         (Wrong::TooFew, "too few view changes"),
-        (Wrong::Twice, "too few view changes"),
+        (Wrong::Twice, "malformed message"),
         (Wrong::OtherView, "view change for another view"),
         (Wrong::Forged, "bad signature"),
         (Wrong::Invented, "another selection"),
@@ -235,7 +235,9 @@ fn s08_a_new_view_that_does_not_follow() {
         let new = new_view(&world, wrong, changes, height);
         world.say(r(1), To::All, &PbftMessage::NewView(Box::new(new)));
         wait_for(&mut world, &ids, 2 * VIEW_CHANGE_NS);
-        assert!(refused(&world, reason) >= 3, "{wrong:?}: {:?}", world.rejected());
+        // Two that refuse it make the third join them, who may hear it when it is stale.
+        assert!(refused(&world, reason) >= 2, "{wrong:?}: {:?}", world.rejected());
+        assert!(refused(&world, reason) + refused(&world, "stale") >= 3, "{wrong:?}: {:?}", world.rejected());
         assert_eq!(view(&world, 3), View(2), "{wrong:?}");
         settle(&mut world);
     }

@@ -31,8 +31,8 @@ impl Cast {
         ["drawn", "none"].into_iter().chain(Byzantine::ALL.iter().map(|kind| kind.name())).collect()
     }
 
-    /// Who it is in the run of a seed.
-    pub(super) fn draw(self, seed: u64, n: usize, f: usize) -> Drawn {
+    /// Who it is in the run of a seed. The first `spared` replicas are honest.
+    pub(super) fn draw(self, seed: u64, n: usize, f: usize, spared: u16) -> Drawn {
         // Apart from the faults: who asks for other hosts meets the same faults.
         let mut rng = Rng::new(seed ^ 0xb12a_0717_e11e_0a75);
         let is_half = rng.chance(500_000);
@@ -42,7 +42,7 @@ impl Cast {
             Self::All(_) => f,
             Self::Many(_, count) => count,
         };
-        let mut ids: Vec<u16> = (0..u16::try_from(n).unwrap_or(u16::MAX)).collect();
+        let mut ids: Vec<u16> = (spared..u16::try_from(n).unwrap_or(u16::MAX)).collect();
         rng.shuffle(&mut ids);
         let mut kind = || match self {
             Self::All(kind) | Self::Many(kind, _) => kind,
@@ -90,7 +90,9 @@ mod tests {
         for (n, f) in [(4, 1), (7, 2)] {
             let (mut with, mut kinds) = (0, BTreeMap::new());
             for seed in 0..1_000 {
-                let drawn = Cast::Drawn.draw(seed, n, f);
+                let drawn = Cast::Drawn.draw(seed, n, f, 0);
+                let others = Cast::Drawn.draw(seed, n, f, 1);
+                assert!(others.len() == drawn.len() && !others.contains_key(&ReplicaId(0)), "seed {seed}");
                 assert!(drawn.is_empty() || drawn.len() == f, "seed {seed}");
                 with += u32::from(!drawn.is_empty());
                 drawn.values().for_each(|kind| *kinds.entry(*kind).or_insert(0) += 1);
@@ -107,8 +109,8 @@ mod tests {
         }
         let two = Cast::Many(Byzantine::Twin, 2);
         assert_eq!("twin:2".parse(), Ok(two));
-        assert_eq!((two.to_string().as_str(), two.draw(9, 4, 1).len()), ("twin:2", 2));
+        assert_eq!((two.to_string().as_str(), two.draw(9, 4, 1, 0).len()), ("twin:2", 2));
         assert!("twins".parse::<Cast>().unwrap_err().contains("favourites"));
-        assert!(Cast::Nobody.draw(3, 7, 2).is_empty());
+        assert!(Cast::Nobody.draw(3, 7, 2, 0).is_empty());
     }
 }

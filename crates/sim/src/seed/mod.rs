@@ -139,7 +139,9 @@ impl Standard {
         if let Some(n) = n {
             settings = settings.with_n(n);
         }
-        settings.byzantine = cast.draw(seed, settings.n, settings.f);
+        // Where the leader cannot be replaced, it has to be honest.
+        let spared = u16::from(!entry.spec.replaces_leader);
+        settings.byzantine = cast.draw(seed, settings.n, settings.f, spared);
         let mut world = World::new(settings)?;
         let operations = rng.between(OPERATIONS_BEFORE.0, OPERATIONS_BEFORE.1);
         let together_max = rng.between(1, 10);
