@@ -95,9 +95,9 @@ pub struct Outcome {
     pub summary: Summary,
     /// What a fresh client found.
     pub verdict: Verdict,
-    /// State digest of each replica, by id; empty where one gave none.
+    /// State digest of each replica that ran when it began, by id; empty where one gave none.
     pub digests: Vec<String>,
-    /// Last height that each replica has executed.
+    /// Last height that each of them has executed.
     pub executed: Vec<u64>,
 }
 
@@ -280,6 +280,8 @@ pub fn run(
     tell: &mut dyn FnMut(&Progress, Option<Act>),
 ) -> Result<(Outcome, History), Failure> {
     let mut load = Load::connect(dir, testnet, plan)?;
+    // Who does not run is meant not to; who ends meanwhile has to be back.
+    let ids: Vec<ReplicaId> = nodes.ids().into_iter().filter(|id| nodes.pid(*id).is_some()).collect();
     let mut director = Director { nodes, acts: plan.acts.clone(), tell, failed: None };
     let ran = load.round(&mut director);
     if let Some(failure) = director.failed {
@@ -289,7 +291,7 @@ pub fn run(
     if let Some(why) = unread {
         return Err(why);
     }
-    let (digests, executed) = meet(&cluster_info(&testnet.cluster)?, nodes)?;
+    let (digests, executed) = meet(&cluster_info(&testnet.cluster)?, nodes, &ids)?;
     Ok((Outcome { summary, verdict, digests, executed }, history))
 }
 
@@ -341,18 +343,24 @@ pub fn leader(statuses: &[Value], f: usize) -> Option<(u64, ReplicaId)> {
     Some((view, ReplicaId(u16::try_from(leader).ok()?)))
 }
 
-/// Waits until all replicas have executed the same height, and gives their digests and heights.
-pub(crate) fn meet(info: &ClusterInfo, nodes: &mut Processes) -> Result<(Vec<String>, Vec<u64>), Failure> {
+/// Waits until these replicas have executed the same height, and gives their digests and heights.
+pub(crate) fn meet(
+    info: &ClusterInfo,
+    nodes: &mut Processes,
+    ids: &[ReplicaId],
+) -> Result<(Vec<String>, Vec<u64>), Failure> {
     let deadline = Instant::now().checked_add(MEET_PATIENCE);
     loop {
         if nodes.is_stopping() {
             return Err(Failure::run("stopped"));
         }
-        let statuses = statuses(info, STATUS_PATIENCE)?;
+        let all = statuses(info, STATUS_PATIENCE)?;
+        let statuses: Vec<&Value> =
+            ids.iter().map(|id| all.get(id.index()).unwrap_or(&Value::Null)).collect();
         let digest = |status: &Value| {
             status.pointer("/state_digest").and_then(Value::as_str).unwrap_or_default().to_owned()
         };
-        let digests: Vec<String> = statuses.iter().map(digest).collect();
+        let digests: Vec<String> = statuses.iter().copied().map(digest).collect();
         let executed: Vec<u64> = statuses
             .iter()
             .map(|status| status.get("executed").and_then(Value::as_u64).unwrap_or(0))

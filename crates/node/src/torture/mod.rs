@@ -205,7 +205,7 @@ fn finish(
     if let Some(why) = unread {
         outcome.failure.get_or_insert(why.to_string());
     }
-    let (digests, heights) = trial::meet(info, nodes)?;
+    let (digests, heights) = trial::meet(info, nodes, &nodes.ids())?;
     let is_equal = trial::are_equal(&digests);
     outcome.digests = digests;
     if !is_equal {

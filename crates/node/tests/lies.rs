@@ -1,0 +1,63 @@
+//! One replica of four lies to the others on the real network, and the cluster goes on, with all answers right.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+#[allow(dead_code, unreachable_pub, reason = "a program of its own")]
+#[path = "../../../examples/liar.rs"]
+mod liar;
+
+use common::Cluster;
+use liar::Lies;
+use quorate_node::load::Pace;
+use quorate_node::trial::{self, Outcome, Plan};
+use quorate_types::{ClientAuth, ReplicaId};
+use serde_json::Value;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Load against three replicas and a liar. Also what the honest say of themselves afterwards.
+fn trial(seed: u64, id: ReplicaId) -> (Outcome, Lies, Vec<Value>) {
+    let mut cluster = Cluster::start(ClientAuth::Signature);
+    cluster.nodes.kill(id).unwrap();
+    let plan = Plan {
+        seconds: Duration::from_secs(4),
+        clients: 8,
+        pace: Pace::Closed { in_flight: 256 },
+        bundle: None,
+        shared: 256,
+        request_bytes: 128,
+        seed,
+        acts: Vec::new(),
+    };
+    let (dir, stop) = (cluster.dir(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let liar = scope.spawn(|| liar::lie(&dir, id, &stop).unwrap());
+        let ran = trial::run(&dir, &cluster.testnet, &mut cluster.nodes, &plan, &mut |_, _| {});
+        let statuses = trial::statuses(&cluster.info(), Duration::from_secs(10)).unwrap();
+        stop.store(true, Ordering::Relaxed);
+        (ran.unwrap().0, liar.join().unwrap(), statuses)
+    })
+}
+
+#[test]
+fn a_backup_that_lies_changes_no_answer() {
+    let (outcome, lies, statuses) = trial(501, ReplicaId(3));
+    assert!(outcome.is_good(), "{}\n{lies:?}", outcome.complaint());
+    assert!(lies.votes > 100 && outcome.summary.acknowledged > 1_000, "{lies:?}");
+    for status in statuses.iter().take(3) {
+        assert_eq!(status["view"], 0, "one that suspects moves nobody: {status}");
+    }
+}
+
+#[test]
+fn a_leader_that_lies_is_replaced() {
+    let (outcome, lies, statuses) = trial(502, ReplicaId(0));
+    assert!(outcome.is_good(), "{}\n{lies:?}", outcome.complaint());
+    assert!(lies.proposals > 0 && outcome.summary.acknowledged > 1_000, "{lies:?}");
+    for status in statuses.iter().skip(1) {
+        assert!(status["view"].as_u64().unwrap() % 4 != 0, "{status}");
+    }
+}
