@@ -3,9 +3,9 @@
 //! A cluster of n = 3f + 1 replicas keeps answering correctly while f of them do this. To see it:
 //!
 //! ```text
-//! cargo run --release -- testnet --dir /tmp/cluster                             # four folders
-//! cargo run --release -- node --dir /tmp/cluster/node0 (and 1 and 2, each in a terminal)
-//! cargo run --release -p quorate --example liar -- /tmp/cluster 3               # instead of the fourth
+//! cargo run --release -- testnet --out /tmp/cluster
+//! cargo run --release -- node --config /tmp/cluster/node0/node.toml     # and 1 and 2, in terminals of their own
+//! cargo run --release -p quorate --example liar -- /tmp/cluster 3       # instead of the fourth
 //! cargo run --release -- load --cluster /tmp/cluster/cluster.toml
 //! ```
 //!
