@@ -16,7 +16,8 @@
 //! * what is sent with [`Cx::send`] leaves when everything recorded before is durable; the own copy comes back
 //!   after that, so own votes count only then;
 //! * no slot of a message that may be said `once` is ever filled twice, across restarts;
-//! * timers fire only after everything that had arrived by then was handled;
+//! * timers fire only after everything that had arrived by then was handled; where more comes than can be handled,
+//!   they fire 20 ms late all the same, and what came meanwhile is handled after them;
 //! * decided heights execute once, in order.
 //!
 //! This crate deliberately does not know its host: nothing here opens a socket, a file or a clock.

@@ -212,6 +212,9 @@ pub struct Status {
     pub last_view_change: &'static str,
     /// Views that were left since the replica was opened.
     pub view_changes: u64,
+    /// After so long without being executed a request counts against a leader that nobody has suspected yet; 0: it
+    /// never does. The host lets no more wait than is executed in half of this time.
+    pub patience_ns: u64,
 }
 
 /// Timing model of a protocol.

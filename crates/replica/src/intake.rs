@@ -4,18 +4,20 @@
 //! after them in slices. Whatever is refused is counted with its source and reason, and a client hears why.
 
 mod keys;
+mod queue;
 mod window;
 
 pub use window::WindowCell;
 
 use crate::clients::{Admission, Admit};
 use crate::output::ConnId;
-use crate::{Checked, CheckedMessage, HostMessage, Input, Replica, Setup};
+use crate::{Checked, CheckedMessage, HostMessage, Input, Replica, Setup, pool};
 use keys::ClientKeys;
+use queue::{Waiting, WaitingBundle};
 use quorate_consensus::{Auth, Claim, Claims, Entry, Seal};
 use quorate_crypto::{AggregateSignature, Batch, CommitteeKeys, Scheme, bundle_preimage, statement_preimage};
 use quorate_types::codec::Wire;
-use quorate_types::limits::{CERTIFICATES_REMEMBERED_MAX, INTAKE_CLIENT_BYTES_MAX, INTAKE_PEER_BYTES_MAX};
+use quorate_types::limits::CERTIFICATES_REMEMBERED_MAX;
 use quorate_types::wire::{Refusal, frame};
 use quorate_types::{
     Authenticator, Bundle, BundleDigest, ClientAuth, ClientId, Committee, Digest, Domain, Genesis, Ledger,
@@ -76,13 +78,6 @@ struct WaitingMessage {
     certificates: Vec<Digest>,
 }
 
-struct WaitingBundle {
-    source: Source,
-    bundle: Bundle,
-    /// Bytes that its source is charged while it waits.
-    charge: usize,
-}
-
 /// See the module.
 pub struct Intake {
     entry: Entry,
@@ -94,14 +89,12 @@ pub struct Intake {
     checkpoint_quorum: usize,
     window: Arc<WindowCell>,
     messages: VecDeque<WaitingMessage>,
-    bundles: VecDeque<WaitingBundle>,
+    bundles: Waiting,
     /// The batch that is being checked; empty between batches.
     batch: Vec<(WaitingBundle, bool)>,
     /// Inputs that need no signature, in order of arrival.
     plain: Vec<Input>,
     refused: Vec<Refused>,
-    peer_bytes: BTreeMap<ReplicaId, usize>,
-    client_bytes: usize,
     certificates: BTreeSet<Digest>,
     client_keys: ClientKeys,
     suspects: BTreeMap<ClientId, u32>,
@@ -129,12 +122,10 @@ impl Intake {
             scheme,
             window,
             messages: VecDeque::new(),
-            bundles: VecDeque::new(),
+            bundles: Waiting::default(),
             batch: Vec::new(),
             plain: Vec::new(),
             refused: Vec::new(),
-            peer_bytes: BTreeMap::new(),
-            client_bytes: 0,
             certificates: BTreeSet::new(),
             client_keys: ClientKeys::default(),
             suspects: BTreeMap::new(),
@@ -154,7 +145,7 @@ impl Intake {
         self.urgent = peer;
     }
 
-    /// Whether everything that was handed in has passed or was refused. Only then may timers fire.
+    /// Whether everything that was handed in has passed or was refused.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.messages.is_empty() && self.bundles.is_empty() && self.plain.is_empty()
@@ -271,14 +262,12 @@ impl Intake {
     }
 
     fn peer_bundle(&mut self, from: ReplicaId, body: &[u8]) -> Result<(), &'static str> {
-        let waiting = self.peer_bytes.get(&from).copied().unwrap_or_default();
-        if waiting.saturating_add(body.len()) > INTAKE_PEER_BYTES_MAX {
+        if !self.bundles.has_room_for_peer(from, body.len()) {
             self.pass_over(from, "too many bodies");
             return Ok(());
         }
         let bundle = self.parse_bundle(body)?;
-        self.peer_bytes.insert(from, waiting.saturating_add(body.len()));
-        self.bundles.push_back(WaitingBundle { source: Source::Peer(from), bundle, charge: body.len() });
+        self.bundles.push(Source::Peer(from), bundle);
         Ok(())
     }
 
@@ -286,13 +275,10 @@ impl Intake {
     pub fn client_bundle(&mut self, conn: ConnId, body: &[u8]) {
         let source = Source::Client(conn);
         match self.parse_bundle(body) {
-            Ok(bundle) if self.client_bytes.saturating_add(body.len()) > INTAKE_CLIENT_BYTES_MAX => {
+            Ok(bundle) if !self.bundles.has_room_for_client(source, bundle.size()) => {
                 self.answer(source, "busy", &bundle, Refusal::Busy);
             }
-            Ok(bundle) => {
-                self.client_bytes = self.client_bytes.saturating_add(body.len());
-                self.bundles.push_back(WaitingBundle { source, bundle, charge: body.len() });
-            }
+            Ok(bundle) => self.bundles.push(source, bundle),
             Err(reason) => {
                 let digest = quorate_types::bundle::bundle_digest(content_of(body));
                 let answer = Some((ClientId::default(), digest, Refusal::Malformed));
@@ -384,23 +370,14 @@ impl Intake {
         let (mut suspected, mut let_in) = (false, 0usize);
         while batch.len() < if suspected { SUSPECT_BATCH_MAX } else { BATCH_MAX } {
             let Some(next) = self.bundles.front() else { break };
-            let suspect = self.suspects.contains_key(&next.bundle.client());
+            let suspect = self.suspects.contains_key(&next.client());
             if !batch.is_empty() && suspect != suspected {
                 break;
             }
             suspected = suspect;
-            let Some(waiting) = self.bundles.pop_front() else {
-                break;
-            };
-            match waiting.source {
-                Source::Peer(from) => {
-                    let bytes = self.peer_bytes.entry(from).or_default();
-                    *bytes = bytes.saturating_sub(waiting.charge);
-                }
-                Source::Client(_) => self.client_bytes = self.client_bytes.saturating_sub(waiting.charge),
-            }
+            let Some(waiting) = self.bundles.pop() else { break };
             if let Some(pending) = self.admit(&waiting, replica, admit, let_in, out) {
-                let_in = let_in.saturating_add(waiting.bundle.size());
+                let_in = let_in.saturating_add(pool::cost(&waiting.bundle));
                 batch.push((waiting, pending));
             }
         }
@@ -408,7 +385,7 @@ impl Intake {
         self.batch = batch;
     }
 
-    /// What needs no cryptography to decide about a bundle, after others of `let_in` bytes were let in. `Some` when
+    /// What needs no cryptography to decide about a bundle, after others that count for `let_in` were let in. `Some` when
     /// its authenticator must hold: whether the bundle then counts as waiting.
     fn admit(
         &mut self,
@@ -418,7 +395,7 @@ impl Intake {
         let_in: usize,
         out: &mut Passed,
     ) -> Option<bool> {
-        let WaitingBundle { source, bundle, .. } = waiting;
+        let WaitingBundle { source, bundle } = waiting;
         if replica.awaits(&bundle.digest()) {
             self.ledger.cache_hits = self.ledger.cache_hits.saturating_add(1);
             return None;
@@ -481,7 +458,7 @@ impl Intake {
             let mut holds = signatures.check(&mut self.ledger).into_iter();
             signed.map(|signed| signed.is_some() && holds.next().unwrap_or(false)).collect::<Vec<bool>>()
         };
-        for ((WaitingBundle { source, bundle, .. }, pending), holds) in batch.drain(..).zip(verdicts) {
+        for ((WaitingBundle { source, bundle }, pending), holds) in batch.drain(..).zip(verdicts) {
             if !holds {
                 self.suspect(bundle.client());
                 self.answer(source, "bad signature", &bundle, Refusal::BadSignature);

@@ -162,6 +162,7 @@ impl Replica {
             effects: &mut effects,
         };
         let protocol = (entry.open)(&mut env, &setup.params, raw)?;
+        host.pool.set_patience(protocol.status().patience_ns);
         let mut replica = Self {
             entry: *entry,
             last: Status::default(),
@@ -232,8 +233,8 @@ impl Replica {
         self.settle();
     }
 
-    /// Fires what is due, in the order of (time, timer). The driver calls it only when everything that had
-    /// arrived by `due` was handled.
+    /// Fires what is due, in the order of (time, timer). The driver calls it when everything that had arrived by
+    /// `due` was handled, or a little later where more comes than can be handled.
     pub fn tick(&mut self, due: Time) {
         if let Some(recorder) = &mut self.recorder {
             recorder.tick(due);

@@ -1,61 +1,80 @@
 //! How long what waits will take, at the rate at which it is executed. A queue in front of a replica that does what
 //! it can makes nothing faster: it makes every client wait for its end, and looks like a leader that does nothing.
-//! So a client that brings more than its share hears `Busy` when the queue is longer than [`QUEUE_NS_MAX`].
+//! So a client that brings more than its share hears `Busy` when the queue is longer than half of the time after
+//! which somebody would lose patience (`pbft` §11).
 
 use quorate_types::Time;
 use std::collections::VecDeque;
 
-/// What waits may take this long (`pbft` §11: half of the time after which a leader is suspected, at its default).
+/// What waits may take this long where the protocol has all the patience in the world.
 const QUEUE_NS_MAX: u64 = 200_000_000;
-/// The rate is that of this time at most.
+/// The rate is that of this time of execution at most.
 const SPAN_NS: u64 = 1_000_000_000;
 /// And of this time at least: before that nothing is known, and everybody is welcome.
 const SPAN_NS_MIN: u64 = 100_000_000;
 /// What is executed within this time is one entry.
 const STEP_NS: u64 = 50_000_000;
+/// A longer time without anything executed counts as this long: it says that something stood still, a leader say,
+/// and not how fast all goes when it does.
+const PAUSE_NS: u64 = 100_000_000;
 /// What may always wait, however slow everything is.
 const COST_MIN: usize = 64 << 10;
 
-/// What was executed until when, since the entry before.
+/// What was executed in some time.
 #[derive(Clone, Copy, Debug)]
 struct Served {
-    from: Time,
-    until: Time,
+    span_ns: u64,
     cost: usize,
 }
 
 /// The rate at which what has waited is executed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pace {
+    queue_ns_max: u64,
     served: VecDeque<Served>,
+    /// Sums over `served`.
+    span_ns: u64,
     cost: usize,
     /// Until then the rate is known.
     until: Time,
 }
 
+impl Default for Pace {
+    fn default() -> Self {
+        Self { queue_ns_max: QUEUE_NS_MAX, served: VecDeque::new(), span_ns: 0, cost: 0, until: Time::ZERO }
+    }
+}
+
 impl Pace {
+    /// After so long without being executed a request counts against the leader; 0: never.
+    pub(crate) fn set_patience(&mut self, patience_ns: u64) {
+        self.queue_ns_max = if patience_ns == 0 { QUEUE_NS_MAX } else { patience_ns / 2 };
+    }
+
     /// Something waits, and nothing did before: what was executed earlier says little about what can be.
     pub(crate) fn begin(&mut self, now: Time) {
         self.served.clear();
-        self.cost = 0;
+        (self.span_ns, self.cost) = (0, 0);
         self.until = now;
     }
 
     /// Something that has waited was executed.
     pub(crate) fn serve(&mut self, now: Time, cost: usize) {
+        let span_ns = now.since(self.until).min(PAUSE_NS);
+        self.until = self.until.max(now);
+        self.span_ns = self.span_ns.saturating_add(span_ns);
         self.cost = self.cost.saturating_add(cost);
-        let (from, until) = (self.until, self.until.max(now));
-        self.until = until;
         match self.served.back_mut() {
-            Some(last) if until.since(last.from) < STEP_NS => {
-                last.until = until;
+            Some(last) if last.span_ns.saturating_add(span_ns) < STEP_NS => {
+                last.span_ns = last.span_ns.saturating_add(span_ns);
                 last.cost = last.cost.saturating_add(cost);
             }
-            _ => self.served.push_back(Served { from, until, cost }),
+            _ => self.served.push_back(Served { span_ns, cost }),
         }
-        while let Some(first) =
-            self.served.front().copied().filter(|first| until.since(first.until) > SPAN_NS)
+        while let Some(first) = self.served.front()
+            && self.span_ns.saturating_sub(first.span_ns) > SPAN_NS
         {
+            self.span_ns = self.span_ns.saturating_sub(first.span_ns);
             self.cost = self.cost.saturating_sub(first.cost);
             self.served.pop_front();
         }
@@ -64,12 +83,12 @@ impl Pace {
     /// What may wait, when the oldest of it has waited since `oldest`. It does not depend on how long nothing was
     /// executed: whoever waits for another leader is not to be sent away for that.
     pub(crate) fn limit(&self, now: Time, oldest: Time) -> usize {
-        let span = self.served.front().map_or(0, |first| self.until.since(first.from));
-        if span < SPAN_NS_MIN || now.since(oldest) < QUEUE_NS_MAX / 2 {
+        if self.span_ns < SPAN_NS_MIN || now.since(oldest) < self.queue_ns_max / 2 {
             return usize::MAX;
         }
-        let cost = u64::try_from(self.cost).unwrap_or(u64::MAX).saturating_mul(QUEUE_NS_MAX);
-        usize::try_from(cost.checked_div(span).unwrap_or(u64::MAX)).unwrap_or(usize::MAX).max(COST_MIN)
+        let cost = u64::try_from(self.cost).unwrap_or(u64::MAX).saturating_mul(self.queue_ns_max);
+        let limit = cost.checked_div(self.span_ns).unwrap_or(u64::MAX);
+        usize::try_from(limit).unwrap_or(usize::MAX).max(COST_MIN)
     }
 }
 
@@ -116,8 +135,27 @@ mod tests {
 
     #[test]
     fn a_pause_is_no_lower_rate() {
-        let pace = steady(0, 1_000);
-        assert_eq!(pace.limit(Time(1_400 * MS), Time(0)), pace.limit(Time(1_000 * MS), Time(0)));
+        for pause in [300, 500, 1_500, 5_000, 60_000] {
+            let mut pace = steady(0, 1_000);
+            let before = pace.limit(Time(1_000 * MS), Time(0));
+            assert_eq!(pace.limit(Time((1_000 + pause) * MS), Time(0)), before);
+            for ms in 1_000 + pause..2_000 + pause {
+                pace.serve(Time(ms * MS), 10_000);
+                let limit = pace.limit(Time(ms * MS), Time(0));
+                assert!(limit > before / 10 * 8, "{limit} of {before} {ms} ms after a pause of {pause} ms");
+            }
+        }
+    }
+
+    #[test]
+    fn what_may_wait_is_half_of_the_patience() {
+        for (patience, most) in [(50, 250_000), (400, 2_000_000), (2_000, 10_000_000), (0, 2_000_000)] {
+            let mut pace = Pace::default();
+            pace.set_patience(patience * MS);
+            pace.begin(Time::ZERO);
+            (1..=2_000).for_each(|ms| pace.serve(Time(ms * MS), 10_000));
+            assert_eq!(pace.limit(Time(2_000 * MS), Time(0)), most, "a patience of {patience} ms");
+        }
     }
 
     #[test]

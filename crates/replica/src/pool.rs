@@ -6,7 +6,7 @@
 use crate::pace::Pace;
 use quorate_consensus::Pending;
 use quorate_types::limits::{
-    POOL_BUNDLES_MAX, POOL_BYTES_MAX, POOL_CLIENT_BUNDLES_MAX, POOL_CLIENT_BYTES_MAX,
+    BUNDLE_OVERHEAD_BYTES, POOL_BUNDLES_MAX, POOL_BYTES_MAX, POOL_CLIENT_BUNDLES_MAX, POOL_CLIENT_BYTES_MAX,
     POOL_PEER_IDLE_BYTES_MAX,
 };
 use quorate_types::{BodyLimits, Bundle, BundleDigest, BundleNo, ClientId, ReplicaId, SessionId, Time};
@@ -29,8 +29,6 @@ const SPREAD_ROUND_MAX: usize = 64;
 /// all replicas, or until it goes to all because of its age.
 const FORWARD_BUNDLES_MAX: usize = 1_024;
 const FORWARD_BYTES_MAX: usize = 4 << 20;
-/// What surrounds the bytes of a bundle here.
-const BUNDLE_OVERHEAD_BYTES: usize = 1_024;
 /// Bundles in a block for which room is made at once.
 const TAKE_EXPECTED: usize = 64;
 /// Entries of bundles that are gone which the list of arrivals may hold.
@@ -110,8 +108,8 @@ pub(crate) struct Pool {
     pace: Pace,
 }
 
-/// What a bundle counts for: small ones take more than their bytes, of memory and of time.
-fn cost(bundle: &Bundle) -> usize {
+/// What a bundle counts for.
+pub(crate) fn cost(bundle: &Bundle) -> usize {
     cost_of(bundle.size(), 1)
 }
 
@@ -148,15 +146,22 @@ impl Pool {
 
     /// Whether a client that brings one more bundle should hear `Busy`, where `more` will have come from others by
     /// then: too much waits for the rate at which it is executed, and more of it than its share is this client's.
+    /// A large bundle finds room as easily as a small one, or its client would wait for ever among those of small
+    /// ones.
     pub(crate) fn is_busy(&self, now: Time, bundle: &Bundle, more: usize) -> bool {
         let Some(oldest) = self.oldest() else { return false };
         let limit = self.pace.limit(now, oldest);
-        if self.waiting_cost().saturating_add(more).saturating_add(cost(bundle)) <= limit {
+        if self.waiting_cost().saturating_add(more) < limit {
             return false;
         }
         let share = limit.checked_div(self.clients.len().max(1)).unwrap_or(limit);
         let own = self.clients.get(&bundle.client()).map_or(0, |queue| cost_of(queue.bytes, queue.bundles));
         own.saturating_add(cost(bundle)) > share
+    }
+
+    /// See [`Pace::set_patience`].
+    pub(crate) fn set_patience(&mut self, patience_ns: u64) {
+        self.pace.set_patience(patience_ns);
     }
 
     fn waiting_cost(&self) -> usize {
@@ -427,12 +432,13 @@ impl Pool {
     pub(crate) fn untake(&mut self) {
         self.clients.clear();
         self.turns.clear();
+        // Also what does not count as waiting: it may come to.
+        self.held.values_mut().for_each(|held| held.taken = false);
         let again: Vec<(ClientId, BundleDigest, usize)> = self
             .arrivals
             .iter()
             .filter_map(|(since, digest)| {
-                let held = self.held.get_mut(digest)?;
-                held.taken = false;
+                let held = self.held.get(digest)?;
                 let counts = held.waits_since(*since);
                 counts.then(|| (held.bundle.client(), *digest, held.bundle.size()))
             })

@@ -69,10 +69,16 @@ pub const CLAIMS_PER_REPLICA_MAX: usize = 4;
 pub const CERTIFICATES_REMEMBERED_MAX: usize = 4_096;
 /// Client keys remembered in prepared form.
 pub const CLIENT_KEYS_REMEMBERED_MAX: usize = 16_384;
-/// Bytes of frames that one peer may have waiting for the intake.
+/// What a bundle counts for beside its bytes where bundles wait: small ones take more than those, of memory and of
+/// time.
+pub const BUNDLE_OVERHEAD_BYTES: usize = 1_024;
+/// Bytes of bundles, each with [`BUNDLE_OVERHEAD_BYTES`], that one peer may have waiting for the intake.
 pub const INTAKE_PEER_BYTES_MAX: usize = 32 << 20;
-/// Bytes of bundles of clients that may wait for the intake.
+/// Bytes of bundles of clients, counted in the same way, that may wait for the intake; twice as much where each
+/// connection has one bundle there.
 pub const INTAKE_CLIENT_BYTES_MAX: usize = 32 << 20;
+/// Those of one client's connection.
+pub const INTAKE_CONNECTION_BYTES_MAX: usize = 8 << 20;
 
 /// Bytes that one peer's lane keeps for sending again after a reconnect.
 pub const RESEND_BYTES_MAX: usize = 64 << 20;

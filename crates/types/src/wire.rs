@@ -218,7 +218,7 @@ impl Refusal {
     /// Whether a client that keeps to the rules never hears this.
     #[must_use]
     pub const fn is_breach(self) -> bool {
-        matches!(self, Self::BadSignature | Self::Malformed | Self::NumberReused | Self::NotRegistered)
+        matches!(self, Self::BadSignature | Self::Malformed | Self::NumberReused)
     }
 }
 

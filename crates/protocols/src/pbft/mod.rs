@@ -504,6 +504,7 @@ impl<V: Variant> Protocol for Pbft<V> {
             committed: self.committed,
             last_view_change: self.last_view_change,
             view_changes: self.view_changes,
+            patience_ns: self.params.treq_ms.saturating_mul(MS),
         }
     }
 }
