@@ -151,11 +151,16 @@ impl Pool {
     pub(crate) fn is_busy(&self, now: Time, bundle: &Bundle, more: usize) -> bool {
         let Some(oldest) = self.oldest() else { return false };
         let limit = self.pace.limit(now, oldest);
-        if self.waiting_cost().saturating_add(more) < limit {
+        let waiting = self.waiting_cost().saturating_add(more);
+        if waiting < limit {
             return false;
         }
-        let share = limit.checked_div(self.clients.len().max(1)).unwrap_or(limit);
         let own = self.clients.get(&bundle.client()).map_or(0, |queue| cost_of(queue.bytes, queue.bundles));
+        if own == 0 {
+            // The shares of all who wait are the limit: whoever has nothing here yet finds room above it.
+            return waiting >= limit.saturating_add(limit / 2);
+        }
+        let share = limit.checked_div(self.clients.len().max(1)).unwrap_or(limit);
         own.saturating_add(cost(bundle)) > share
     }
 

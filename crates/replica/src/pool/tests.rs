@@ -258,6 +258,39 @@ fn whoever_brings_too_much_hears_busy_and_nobody_else() {
     assert!((3_500..=4_100).contains(&refused), "two of three are refused: {refused} of 6,000");
 }
 
+/// A hundred clients saturate a replica with small bundles. One with nothing waiting that offers a large one from time
+/// to time has its turn: nobody waits for ever.
+#[test]
+fn a_large_bundle_finds_room_among_small_ones() {
+    const MS: u64 = 1_000_000;
+    let large = vec![0; 12_800];
+    let mut pool = Pool::default();
+    let (mut let_in, mut number, mut waiting) = (0, 1u64, VecDeque::new());
+    for ms in 0..4_000u64 {
+        let now = Time(ms * MS);
+        for client in 2..102u8 {
+            number += 1;
+            let bundle = bundle(client, number, b"x");
+            if (ms + u64::from(client)).is_multiple_of(20) && pool.add_from_client(now, &bundle) == Added::New
+            {
+                waiting.push_back(bundle.digest());
+            }
+        }
+        if ms >= 1_000 && ms.is_multiple_of(20) {
+            let bundle = bundle(1, number + 1, &large);
+            if pool.add_from_client(now, &bundle) == Added::New {
+                let_in += 1;
+                waiting.push_back(bundle.digest());
+            }
+        }
+        if let Some(digest) = waiting.pop_front() {
+            pool.executed(now, &digest);
+            pool.remove(&digest);
+        }
+    }
+    assert!(let_in > 10, "{let_in} of 150");
+}
+
 /// The queue of a leader that is gone says nothing about the next one.
 #[test]
 fn an_idle_replica_takes_a_burst() {
