@@ -164,6 +164,8 @@ pub struct Harness<P: Protocol> {
     /// What was written, and what of it would be there after a crash.
     written: Disk,
     synced: Disk,
+    /// Records written since, in order.
+    unsynced: Vec<(RecordKey, Vec<u8>)>,
     /// What waits for the disk, and what left.
     held: VecDeque<(To, Vec<u8>)>,
     /// Own copies of what did not wait for the disk.
@@ -207,6 +209,7 @@ impl<P: Protocol> Harness<P> {
             protocol: None,
             written: Disk::default(),
             synced: Disk::default(),
+            unsynced: Vec::new(),
             held: VecDeque::new(),
             copies: VecDeque::new(),
             left: Vec::new(),
@@ -225,10 +228,28 @@ impl<P: Protocol> Harness<P> {
     /// What the protocol says.
     pub fn crash(&mut self) -> Result<(), OpenError> {
         self.written = self.synced.clone();
+        self.unsynced.clear();
         self.held.clear();
         self.copies.clear();
         self.left.clear();
         self.start()
+    }
+
+    /// The same in the middle of writing: of the records since the last sync the first so many are on disk as well. A
+    /// log ends between any two.
+    ///
+    /// # Errors
+    /// What the protocol says.
+    pub fn crash_after(&mut self, records: usize) -> Result<(), OpenError> {
+        let written = std::mem::take(&mut self.unsynced);
+        self.synced.records.extend(written.into_iter().take(records));
+        self.crash()
+    }
+
+    /// How many records were written since the last sync.
+    #[must_use]
+    pub fn unsynced(&self) -> usize {
+        self.unsynced.len()
     }
 
     fn start(&mut self) -> Result<(), OpenError> {
@@ -275,6 +296,7 @@ impl<P: Protocol> Harness<P> {
             match effect {
                 Effect::Record { key, bytes } => {
                     assert!(P::Record::decode(&bytes).is_ok(), "a record that cannot be read back: {key:?}");
+                    self.unsynced.push((key, bytes.clone()));
                     self.written.records.insert(key, bytes);
                 }
                 Effect::Send { to, hold, message } => self.queue(to, hold, &*message),
@@ -309,6 +331,7 @@ impl<P: Protocol> Harness<P> {
     /// The disk has everything that was written: what was held leaves, and own copies come back.
     pub fn sync(&mut self) {
         self.synced = self.written.clone();
+        self.unsynced.clear();
         for bytes in std::mem::take(&mut self.copies) {
             self.own_copy(&bytes);
         }

@@ -8,11 +8,8 @@ use super::message::{PRE_PREPARE, PREPARE, PbftMessage, Vote};
 use super::variant::Variant;
 use super::view_message::{Entry, Evidence, NewView, ViewChange};
 use super::{Pbft, VIEWS_AHEAD};
-use quorate_consensus::{
-    Certificate, Claims, Cx, Evidence as Contradiction, OpenError, Reject, Seal, Signed, To,
-};
+use quorate_consensus::{Certificate, Claims, Cx, Evidence as Contradiction, Reject, Seal, Signed, To};
 use quorate_types::codec::{DecodeError, Reader, Wire};
-use quorate_types::limits::FRAME_CONSENSUS_BYTES_MAX;
 use quorate_types::{BlockId, Committee, Height, ReplicaId, Signature, Statement, View};
 
 /// Heights that one VIEW-CHANGE may show certificates for; L is at most this in variant S.
@@ -21,17 +18,9 @@ pub(super) const CERTIFIED_MAX: usize = 512;
 /// Bytes of a [`Certified`] and its entry beside the signatures of its PREPAREs, at most.
 const CERTIFIED_BYTES: usize = 400;
 
-/// Whether a NEW-VIEW, with certificates for all of the window in each of its view changes, fits into a frame.
-pub(super) fn check_window(window: u64, committee: &Committee) -> Result<(), OpenError> {
-    let signatures = committee.quorum().saturating_mul(64);
-    let height = CERTIFIED_BYTES.saturating_add(signatures);
-    let new_view = height.saturating_mul(committee.n()).max(1);
-    let most = u64::try_from(CERTIFIED_MAX.min(FRAME_CONSENSUS_BYTES_MAX / new_view)).unwrap_or(0);
-    if window <= most {
-        return Ok(());
-    }
-    let expected = format!("at most {most}: a NEW-VIEW shows certificates for all of it");
-    Err(OpenError::Params { name: "window".to_owned(), expected })
+/// Bytes that a VIEW-CHANGE has for one height at most: its entry, and what shows it.
+pub(super) fn certified_bytes(committee: &Committee) -> usize {
+    CERTIFIED_BYTES.saturating_add(committee.quorum().saturating_mul(64))
 }
 
 /// A block has prepared: the two certificates that show it.
@@ -80,7 +69,12 @@ pub(super) fn check_certified(change: &ViewChange, committee: &Committee) -> Res
         if shown.prepares.signers.contains(leader) {
             return Err("the leader's own PREPARE");
         }
-        shown.prepares.check_form(committee, committee.quorum().saturating_sub(1))?;
+        let needed = committee.quorum().saturating_sub(1);
+        shown.prepares.check_form(committee, needed)?;
+        // What honest replicas show fits into frames and logs; more shows nothing more.
+        if shown.prepares.signers.len() != needed {
+            return Err("more PREPAREs than show it");
+        }
     }
     Ok(())
 }

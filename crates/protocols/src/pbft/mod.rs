@@ -307,9 +307,7 @@ impl<V: Variant> Protocol for Pbft<V> {
             return Err(OpenError::Committee(format!("pbft needs n >= 3f + 1, not n = {n} and f = {f}")));
         }
         params.check(past.window)?;
-        if V::SIGNED {
-            certified::check_window(past.window, cx.committee())?;
-        }
+        V::check_window(past.window, cx.committee())?;
         let stable = past.checkpoint.checkpoint.height;
         let mut pbft = Self {
             variant: PhantomData,
@@ -440,6 +438,8 @@ impl<V: Variant> Protocol for Pbft<V> {
         self.advance();
         // The window may reach more of what the view took over.
         self.adopt(cx);
+        // And the leader of a view to come may take over what it could not before.
+        self.try_new_view(cx);
         self.try_propose(cx);
     }
 

@@ -41,20 +41,36 @@ impl<V: Variant> Pbft<V> {
         let Some(selected) = select::<V>(&set, self.sizes(cx)) else {
             return;
         };
+        if selected.min > self.stable {
+            // Its own window ends below some of X: it could not enter that into Q. It is tried again with the checkpoint.
+            let proofs = set.iter().map(|change| &change.proof);
+            if let Some(best) = proofs.max_by_key(|proof| proof.checkpoint.height) {
+                cx.catch_up(best);
+            }
+            return;
+        }
         let changes = kept.iter().map(|change| Signed::clone(change)).collect();
         let new = NewView { view, changes, picks: selected.picks.clone() };
         // V7. The NEW-VIEW is the leader's vote for all that it takes over, as a PRE-PREPARE is for one block: Q has it
-        // before it leaves, and the NEW-VIEW itself is durable, so that a restarted leader says the same.
-        for (height, block) in selected.picks {
-            if self.check_window(height).is_ok() {
+        // before it leaves, and the NEW-VIEW itself is durable, so that a restarted leader says the same. It comes
+        // first: a log that ends between them says what belongs into Q.
+        cx.record(&PbftRecord::NewView(Box::new(new.clone())));
+        self.pre_prepare_all(cx, &selected.picks);
+        self.own_new_view = Some(Box::new(new.clone()));
+        // The view begins here with the own copy, like everywhere else.
+        cx.send(To::All, PbftMessage::NewView(Box::new(new)).into());
+    }
+
+    /// Enters into Q what is not there yet of what the own NEW-VIEW takes over.
+    pub(super) fn pre_prepare_all(&mut self, cx: &mut Cx<'_, Self>, picks: &[(Height, BlockId)]) {
+        let view = self.view;
+        for (height, block) in picks.iter().copied() {
+            // Below the window nobody needs it any more.
+            if self.check_window(height).is_ok() && !self.instance(height).is_pre_prepared(block, view) {
                 let record = self.instance(height).pre_prepare(height, block, view);
                 cx.record(&record);
             }
         }
-        cx.record(&PbftRecord::NewView(Box::new(new.clone())));
-        self.own_new_view = Some(Box::new(new.clone()));
-        // The view begins here with the own copy, like everywhere else.
-        cx.send(To::All, PbftMessage::NewView(Box::new(new)).into());
     }
 
     pub(super) fn on_new_view(&mut self, cx: &mut Cx<'_, Self>, new: Signed<NewView>) -> Result<(), Reject> {

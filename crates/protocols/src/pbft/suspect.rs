@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 
 /// Time without an own SUSPECT after which deadlines are short again.
 const CALM_NS: u64 = 30_000_000_000;
+/// A replica that is behind the others suspects the leader when it has not come nearer for so many timeouts.
+const BEHIND_FACTOR: u64 = 4;
 
 /// What this replica thinks of the leader, and what it has heard of others.
 #[derive(Debug, Default)]
@@ -123,14 +125,22 @@ impl<V: Variant> Pbft<V> {
             return;
         }
         let pending = cx.pending();
-        // T7. Not for ever: what the others have executed may be out of reach until the view changes.
-        let patience = self.params.cap_ms.saturating_mul(MS);
-        let timeout = if self.is_behind(cx) { patience } else { self.request_timeout() };
+        let timeout = self.request_timeout();
         let deadline = pending.oldest.map(|oldest| {
-            let deadline = oldest.max(from).plus(timeout);
+            let (waits, moved) = (oldest.max(from), self.suspicion.progress);
+            let (deadline, last) = (waits.plus(timeout), waits.plus(self.params.cap_ms.saturating_mul(MS)));
             // T3. Overload is not a dead leader: as long as heights are decided or executed, the age of a bundle
             // only says that there is too much to do. When nothing moves at all it does speak against the leader.
-            if pending.overloaded { deadline.max(self.suspicion.progress.plus(timeout)) } else { deadline }
+            // T7. Nor does it while this replica catches up with the others.
+            // Neither of them for ever: a leader may starve some, and what others have executed may be out of reach.
+            let pause = if self.is_behind(cx) {
+                timeout.saturating_mul(BEHIND_FACTOR)
+            } else if pending.overloaded {
+                timeout
+            } else {
+                0
+            };
+            deadline.max(moved.plus(pause)).min(last.max(deadline))
         });
         let now = cx.now();
         let overdue = self.suspicion.proved || deadline.is_some_and(|deadline| deadline <= now);
@@ -232,9 +242,10 @@ impl<V: Variant> Pbft<V> {
         self.suspicion.progress = now;
     }
 
-    /// The view begins here.
+    /// The view begins here: deadlines wait for its first execution, also where a restart came between.
     pub(super) fn begin_watch(&mut self, now: Time) {
         self.suspicion.entered = now;
+        self.suspicion.deadlines_from = None;
     }
 
     /// The view is left. A view that had worked and is left for an overdue deadline makes deadlines longer.

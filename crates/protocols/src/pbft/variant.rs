@@ -2,12 +2,13 @@
 //! link, and S ([`AllSigned`], entry `pbft-signed`, §9), in which every vote is signed, so that a VIEW-CHANGE shows
 //! certificates instead of claims. They are two protocols: nothing signed in one is valid in the other.
 
-use super::certified::{check_certified, claim_certified};
+use super::certified::{CERTIFIED_MAX, certified_bytes, check_certified, claim_certified};
 use super::message::{COMMIT, PRE_PREPARE, PREPARE, PbftMessage};
 use super::select::{Pick, Sizes, pick_by_certificate, pick_by_word};
-use super::view_message::ViewChange;
-use quorate_consensus::{Auth, Claims, Message, Model, Place, Spec};
+use super::view_message::{VIEW_CHANGE_BYTES_PER_HEIGHT, ViewChange};
+use quorate_consensus::{Auth, Claims, Message, Model, OpenError, Place, Spec};
 use quorate_types::codec::DecodeError;
+use quorate_types::limits::FRAME_CONSENSUS_BYTES_MAX;
 use quorate_types::{Committee, Height, Kind, PayloadId, ProtocolId, quorum};
 use std::fmt::Debug;
 
@@ -20,6 +21,12 @@ pub trait Variant: Debug + Send + 'static {
     /// The messages, with what binds their sender in this variant.
     type Message: Message + From<PbftMessage> + Into<PbftMessage>;
 
+    /// Whether a NEW-VIEW fits into a frame, whatever its view changes name of the window.
+    ///
+    /// # Errors
+    /// When it does not.
+    #[doc(hidden)]
+    fn check_window(window: u64, committee: &Committee) -> Result<(), OpenError>;
     /// What a VIEW-CHANGE has to show for its P, beyond its form.
     ///
     /// # Errors
@@ -44,6 +51,19 @@ const SPEC: Spec = Spec {
     shared_params: &[],
 };
 
+/// A NEW-VIEW shows a view change of each replica, each with so many bytes for each height of the window.
+fn check_window(window: u64, committee: &Committee, bytes: usize, most: usize) -> Result<(), OpenError> {
+    // Beside the entries: proof, signatures and what the view takes over.
+    let room = FRAME_CONSENSUS_BYTES_MAX / 2;
+    let fits = room.checked_div(bytes.saturating_mul(committee.n())).unwrap_or(0).min(most);
+    if window <= u64::try_from(fits).unwrap_or(u64::MAX) {
+        return Ok(());
+    }
+    let expected =
+        format!("at most {fits}: a NEW-VIEW names all of it for each of {} replicas", committee.n());
+    Err(OpenError::Params { name: "window".to_owned(), expected })
+}
+
 /// Variant H: votes are the sender's word on its link, P and Q are claims.
 #[derive(Debug)]
 pub struct Linked;
@@ -51,6 +71,10 @@ pub struct Linked;
 impl Variant for Linked {
     const SPEC: Spec = SPEC;
     type Message = PbftMessage;
+
+    fn check_window(window: u64, committee: &Committee) -> Result<(), OpenError> {
+        check_window(window, committee, VIEW_CHANGE_BYTES_PER_HEIGHT, usize::MAX)
+    }
 
     fn check_shown(change: &ViewChange, _committee: &Committee) -> Result<(), &'static str> {
         if change.certified.is_empty() { Ok(()) } else { Err("certificates where votes are not signed") }
@@ -73,6 +97,10 @@ impl Variant for AllSigned {
         ..SPEC
     };
     type Message = SignedMessage;
+
+    fn check_window(window: u64, committee: &Committee) -> Result<(), OpenError> {
+        check_window(window, committee, certified_bytes(committee), CERTIFIED_MAX)
+    }
 
     fn check_shown(change: &ViewChange, committee: &Committee) -> Result<(), &'static str> {
         check_certified(change, committee)

@@ -2,7 +2,7 @@
 
 use super::certified::Certified;
 use super::variant::Variant;
-use super::view_message::{Entry, Evidence, Q_PER_HEIGHT_MAX, ViewChange};
+use super::view_message::{Entry, Evidence, Q_PER_HEIGHT_MAX, ViewChange, q_entries_max};
 use super::{MS, Pbft, PbftMessage, PbftRecord, Timer, noted, reason};
 use quorate_consensus::{Cx, Reject, Signed, To};
 use quorate_types::{Height, ReplicaId, View};
@@ -116,8 +116,16 @@ impl<V: Variant> Pbft<V> {
         assert!(view > self.view, "views only grow");
         self.leave_view(cx, view);
         self.move_to(cx, view, false, why, evidence);
+        self.say_view_change(cx);
+        self.note(cx, noted::VIEW_CHANGE, self.stable);
+        self.arm_resend(cx);
+        // V5: the own one counts from its own copy; those of others may be enough for the timer already.
+        self.arm_when_quorum_left(cx);
+    }
+
+    fn say_view_change(&mut self, cx: &mut Cx<'_, Self>) {
         let change = ViewChange {
-            view,
+            view: self.view,
             proof: self.proof.clone(),
             prepared: self.claims_of_p(),
             pre_prepared: if V::SIGNED { Vec::new() } else { self.claims_of_q() },
@@ -128,10 +136,6 @@ impl<V: Variant> Pbft<V> {
         cx.record(&PbftRecord::ViewChange(Box::new(change.clone())));
         self.own_change = Some(Box::new(change.clone()));
         cx.send(To::All, PbftMessage::ViewChange(Box::new(change)).into());
-        self.note(cx, noted::VIEW_CHANGE, self.stable);
-        self.arm_resend(cx);
-        // V5: the own one counts from its own copy; those of others may be enough for the timer already.
-        self.arm_when_quorum_left(cx);
     }
 
     /// The current view is another one: records why.
@@ -183,11 +187,17 @@ impl<V: Variant> Pbft<V> {
         certified.cloned().collect()
     }
 
-    /// Q above h, by height and block.
+    /// Q above h, by height and block: the newest views if there are too many.
     fn claims_of_q(&self) -> Vec<Entry> {
         let mut claims = Vec::new();
         for (height, instance) in &self.instances {
             claims.extend(claims_at(*height, instance));
+        }
+        let most = q_entries_max(self.window);
+        if claims.len() > most {
+            claims.sort_by_key(|entry| std::cmp::Reverse(entry.view));
+            claims.truncate(most);
+            claims.sort_unstable_by_key(|entry| (entry.height, entry.block));
         }
         claims
     }
@@ -214,8 +224,16 @@ impl<V: Variant> Pbft<V> {
         }
     }
 
-    /// After a restart in the middle of a view change (§15).
-    pub(super) fn resume_view_change(&self, cx: &mut Cx<'_, Self>) {
+    /// After a restart in the middle of a view change (§15). The log may end between two records of one step: what was
+    /// held behind all of them has never left, so what is missing is made now.
+    pub(super) fn resume_view_change(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.own_change.as_ref().is_none_or(|change| change.view != self.view) {
+            self.say_view_change(cx);
+            return self.arm_resend(cx);
+        }
+        if let Some(new) = self.own_new_view.clone().filter(|new| new.view == self.view) {
+            self.pre_prepare_all(cx, &new.picks);
+        }
         self.resend_view_change(cx);
         self.arm_resend(cx);
     }

@@ -13,6 +13,20 @@ use quorate_types::{BlockId, Digest, Height, ReplicaId, Signature, Statement, Vi
 
 /// Blocks of one height that Q may name (§8); beyond it the oldest are left out.
 pub(super) const Q_PER_HEIGHT_MAX: usize = 64;
+/// Entries of Q for each height of the window that one VIEW-CHANGE may name in all (§8): a liar's must not make a
+/// NEW-VIEW so large that its leader can neither write it down nor send it. An honest replica has more only where
+/// every height of the window was pre-prepared with so many different blocks and none of them decided; then it leaves
+/// out the oldest.
+const Q_ENTRIES_PER_HEIGHT: usize = 4;
+
+/// Entries of Q that one VIEW-CHANGE may name.
+pub(super) fn q_entries_max(window: u64) -> usize {
+    usize::try_from(window).unwrap_or(usize::MAX).saturating_mul(Q_ENTRIES_PER_HEIGHT)
+}
+
+/// Bytes that a VIEW-CHANGE of variant H has for each height of the window at most.
+pub(super) const VIEW_CHANGE_BYTES_PER_HEIGHT: usize = (1 + Q_ENTRIES_PER_HEIGHT) * ENTRY_BYTES;
+
 /// Entries of P or Q in one message. The bytes of a frame bound them long before; this bounds the count.
 const ENTRIES_MAX: usize = 1 << 20;
 /// Bytes of an [`Entry`].
@@ -116,7 +130,10 @@ impl ViewChange {
         let crowded = self.pre_prepared.windows(Q_PER_HEIGHT_MAX.saturating_add(1)).any(
             |run| matches!((run.first(), run.last()), (Some(first), Some(last)) if first.height == last.height),
         );
-        if crowded { Err("too many blocks at one height") } else { Ok(()) }
+        if crowded {
+            return Err("too many blocks at one height");
+        }
+        if self.pre_prepared.len() > q_entries_max(window) { Err("too many entries") } else { Ok(()) }
     }
 }
 

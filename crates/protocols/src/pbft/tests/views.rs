@@ -200,6 +200,11 @@ fn v2_a_view_change_must_be_well_formed() {
             change(1, &[], &(0..65).map(|number| (1, id(number), 0)).collect::<Vec<_>>()),
             "too many blocks at one height",
         ),
+        (
+            // Four for each of the sixteen heights of the window.
+            change(1, &[], &(0..65).map(|number| (1 + number % 16, id(number), 0)).collect::<Vec<_>>()),
+            "too many entries",
+        ),
     ];
     let mut backup = open(1, 4);
     for (bad, why) in bad {

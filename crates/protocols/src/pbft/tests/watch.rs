@@ -4,6 +4,7 @@ use super::selection::change;
 use super::views::{STATUS, T0, empty, leaves, new_view, stands, suspect, unsuspect, with_height_1};
 use super::*;
 use crate::pbft::Standing;
+use crate::pbft::Standing;
 use quorate_consensus::Ready;
 use quorate_types::Time;
 
@@ -56,6 +57,57 @@ fn t3_overload_is_not_a_dead_leader_but_silence_is() {
     assert_eq!(suspects(&mut backup), 0, "it moves");
     backup.advance(T0);
     assert_eq!(suspects(&mut backup), 1, "nothing moves any more");
+}
+
+/// A leader that decides just enough to look alive, and never what this replica waits for.
+#[test]
+fn t3_overload_excuses_nobody_for_ever() {
+    let params = PbftParams { cap_ms: 4 * T0 / MS, ..PbftParams::default() };
+    let mut backup = Harness::open(ReplicaId(1), setup(4), &params).unwrap();
+    backup.waits(Some(Time(0)), true);
+    let mut suspected = None;
+    for height in 1..=10 {
+        backup.advance(T0 / 2);
+        let is_suspect = |(_, message): &(To, PbftMessage)| *message == suspect(0);
+        if suspected.is_none() && sent(&mut backup).iter().any(is_suspect) {
+            suspected = Some(backup.now());
+        }
+        backup.log_decided(Height(height), block(height, 7).id());
+        backup.execute(Height(height));
+    }
+    assert_eq!(suspected, Some(Time(4 * T0)));
+}
+
+/// A replica that others are ahead of gives its leader more time as long as it comes nearer, and not much when not.
+#[test]
+fn t7_who_lags_is_patient_while_it_catches_up() {
+    let mut backup = open(1, 4);
+    let executed = |height| {
+        PbftMessage::Status(Standing {
+            view: View(0),
+            normal: true,
+            stable: Height(0),
+            executed: Height(height),
+            missing: Vec::new(),
+        })
+    };
+    backup.waits(Some(Time(0)), false);
+    for from in [2, 3] {
+        take(&mut backup, from, executed(9));
+    }
+    let suspects = |replica: &mut Harness<Pbft>| {
+        sent(replica).into_iter().filter(|(_, message)| *message == suspect(0)).count()
+    };
+    for height in 1..=5 {
+        backup.advance(3 * T0);
+        backup.log_decided(Height(height), block(height, 7).id());
+        backup.execute(Height(height));
+    }
+    assert_eq!(suspects(&mut backup), 0, "it comes nearer");
+    backup.advance(4 * T0 - MS);
+    assert_eq!(suspects(&mut backup), 0);
+    backup.advance(MS);
+    assert_eq!(suspects(&mut backup), 1, "and now it does not");
 }
 
 #[test]
