@@ -299,7 +299,7 @@ pub fn run(
         return Err(why);
     }
     let met = meet(&cluster_info(&testnet.cluster)?, nodes, &ids)?;
-    let (digests, executed) = met.ok_or_else(|| Failure::run("stopped"))?;
+    let Met { digests, executed } = met.ok_or_else(|| Failure::run("stopped"))?;
     Ok((Outcome { summary, verdict, digests, executed }, history))
 }
 
@@ -351,13 +351,21 @@ pub fn leader(statuses: &[Value], f: usize) -> Option<(u64, ReplicaId)> {
     Some((view, ReplicaId(u16::try_from(leader).ok()?)))
 }
 
-/// Waits until these replicas have executed the same height, and gives their digests and heights; `None` when
-/// somebody asks to stop meanwhile.
+/// Where replicas stood at the end.
+pub(crate) struct Met {
+    /// State digests, empty where one gave none.
+    pub(crate) digests: Vec<String>,
+    /// Heights that they had executed.
+    pub(crate) executed: Vec<u64>,
+}
+
+/// Waits until these replicas have executed the same height, and says where they stand; `None` when somebody asks to
+/// stop meanwhile.
 pub(crate) fn meet(
     info: &ClusterInfo,
     nodes: &mut Processes,
     ids: &[ReplicaId],
-) -> Result<Option<(Vec<String>, Vec<u64>)>, Failure> {
+) -> Result<Option<Met>, Failure> {
     let deadline = Instant::now().checked_add(MEET_PATIENCE);
     loop {
         if nodes.is_stopping() {
@@ -377,7 +385,7 @@ pub(crate) fn meet(
         let together = executed.iter().all(|height| executed.first() == Some(height));
         let known = digests.iter().all(|digest| !digest.is_empty());
         if (together && known) || deadline.is_none_or(|at| Instant::now() >= at) {
-            return Ok(Some((digests, executed)));
+            return Ok(Some(Met { digests, executed }));
         }
     }
 }

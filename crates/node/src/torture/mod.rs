@@ -21,7 +21,7 @@ use crate::exit::Failure;
 use crate::load::{Next, Pace, Progress, Verdict, Watch};
 use crate::processes::{self, Processes};
 use crate::testnet::Testnet;
-use crate::trial::{self, Act, Judged, Load, Plan};
+use crate::trial::{self, Act, Judged, Load, Met, Plan};
 use quorate_client::cluster::ClusterInfo;
 use quorate_types::ReplicaId;
 use serde::Serialize;
@@ -256,11 +256,11 @@ fn finish(
     }
     // A run that was stopped may have ended in the middle of an event: then not all replicas are there to be compared.
     if !nodes.is_stopping()
-        && let Some((digests, heights)) = trial::meet(info, nodes, &nodes.ids())?
+        && let Some(Met { digests, executed }) = trial::meet(info, nodes, &nodes.ids())?
     {
         if !trial::are_equal(&digests) {
             let digests = digests.join(" ");
-            outcome.wrong(|| format!("state digests differ: {digests} at heights {heights:?}"));
+            outcome.wrong(|| format!("state digests differ: {digests} at heights {executed:?}"));
         }
         outcome.digests = digests;
     }
