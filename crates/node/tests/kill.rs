@@ -128,6 +128,9 @@ fn an_idle_replica_knows_how_long_it_stood_still() {
         }
     };
     let before = ask(id, "longest_pause_ms");
+    // Only once it sleeps: it has just had our question to answer.
+    let stat = format!("/proc/{}/stat", cluster.nodes.pid(id).unwrap());
+    while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {}
     cluster.nodes.pause(id).unwrap();
     let began = ask(ReplicaId(0), "uptime_ms");
     while ask(ReplicaId(0), "uptime_ms") < began + before + 3_000 {}
