@@ -121,7 +121,7 @@ fn an_idle_replica_knows_how_long_it_stood_still() {
     let (info, id) = (cluster.info(), ReplicaId(3));
     let deadline = Instant::now() + Duration::from_secs(90);
     let ask = |id: ReplicaId, what: &str| loop {
-        assert!(Instant::now() < deadline, "replica {id} does not say its {what}");
+        assert!(Instant::now() < deadline, "replica {id} does not say the {what} that is waited for");
         let statuses = trial::statuses(&info, ms(200)).unwrap();
         if let Some(number) = statuses.get(id.index()).and_then(|status| status.get(what)?.as_u64()) {
             return number;
