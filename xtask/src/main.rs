@@ -14,7 +14,7 @@ use std::process::ExitCode;
 const USAGE: &str = "usage:
   cargo xtask tidy                  layers, documents, lengths, reasons
   cargo xtask ci [--after-tests]    everything that must be green; --after-tests: the tests have just passed
-  cargo xtask torture --minutes N [--seed S] [...]    real processes killed, paused and cut off; --help says more";
+  cargo xtask torture --minutes N [--seed S] [...]    real processes killed and paused; --help says more";
 
 /// The root of the repository.
 fn root() -> Result<PathBuf> {

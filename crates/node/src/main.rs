@@ -34,7 +34,7 @@ enum Command {
     Machine(machine::Args),
     /// Run a protocol in the simulator, under random faults that a seed decides
     Sim(sim::Args),
-    /// Kill, pause and cut off replicas under load for as long as asked, and judge
+    /// Kill and pause replicas, and kill all at once, under load for as long as asked, and judge
     Torture(torture::TortureArgs),
 }
 

@@ -65,6 +65,8 @@ pub struct Testnet {
     durability: Durability,
     /// Its shared configuration.
     pub cluster: ClusterConfig,
+    /// What nodes may choose of the protocol's parameters: the same at all of them, and none at first.
+    pub params: toml::Table,
 }
 
 /// The folder of a replica's node.
@@ -121,6 +123,7 @@ impl Testnet {
             dir: dir.to_owned(),
             durability: plan.durability,
             cluster: cluster(plan, members, &admin, &client)?,
+            params: toml::Table::new(),
         };
         for id in testnet.cluster.ids() {
             let identity = identity(&testnet.cluster, id);
@@ -140,10 +143,15 @@ impl Testnet {
         self.write()
     }
 
-    fn write(&self) -> Result<(), Failure> {
+    /// Writes the configuration as it is now: before the first start.
+    ///
+    /// # Errors
+    /// When the files cannot be written.
+    pub fn write(&self) -> Result<(), Failure> {
         for (id, addresses) in self.cluster.ids().zip(&self.cluster.replicas) {
             let mut node = NodeConfig::new(self.cluster.clone(), id, *addresses);
             node.durability = self.durability;
+            node.local_params.clone_from(&self.params);
             replace(&node_file(&self.dir, id), &node.to_toml())?;
         }
         replace(&self.dir.join(CLUSTER_FILE), &self.cluster.to_toml())

@@ -30,7 +30,7 @@ const MOVES_MAX: u32 = 10;
 const MEET_PATIENCE: Duration = Duration::from_secs(20);
 /// How long a replica may take to say how it is.
 const STATUS_PATIENCE: Duration = Duration::from_secs(2);
-/// Operations of one client until it uses a key again: more than one client has in flight.
+/// Operations of one client until it uses a key again: mostly more than it has in flight.
 const SPREAD: u64 = 512;
 
 /// Something that is done to the cluster while load runs.
@@ -40,8 +40,9 @@ pub enum Act {
     Kill(ReplicaId),
     /// Start again, on the same folder.
     Start(ReplicaId),
-    /// SIGKILL to all, as near to the same moment as can be, and a cold start of all.
-    PowerCut,
+    /// SIGKILL to all, as near to the same moment as can be, and a cold start of all. The machine lives on, and with it
+    /// what the operating system had not written yet.
+    KillAll,
     /// SIGSTOP: it is there and does nothing.
     Pause(ReplicaId),
     /// SIGCONT.
@@ -59,7 +60,7 @@ impl Act {
             Self::Start(id) => nodes.start(id),
             Self::Pause(id) => nodes.pause(id),
             Self::Resume(id) => nodes.resume(id),
-            Self::PowerCut => {
+            Self::KillAll => {
                 nodes.ids().into_iter().try_for_each(|id| nodes.kill(id))?;
                 nodes.start_all()
             }
@@ -186,7 +187,7 @@ pub struct Load {
     clients: usize,
     /// The key of the client that reads.
     key: PathBuf,
-    /// What a fresh client has read at the end of the last round.
+    /// What a fresh client has read at the end of the last stretch.
     held: BTreeMap<String, String>,
 }
 
@@ -204,7 +205,13 @@ impl Load {
             seed: plan.seed,
             bundle: plan.bundle,
             pace: plan.pace,
-            mix: Mix::Judged { spread: SPREAD, shared: plan.shared, request_bytes: plan.request_bytes },
+            mix: Mix::Judged {
+                // The cluster is ours alone, and what its keys hold is known.
+                run: 0,
+                spread: SPREAD,
+                shared: plan.shared,
+                request_bytes: plan.request_bytes,
+            },
             warmup: Duration::ZERO,
             seconds: plan.seconds,
             presign: 0,
@@ -219,13 +226,13 @@ impl Load {
     ///
     /// # Errors
     /// When the cluster does not do its part in time, or `watch` wants no result.
-    pub fn round(&mut self, watch: &mut dyn Watch) -> Result<Judged, Failure> {
+    pub fn stretch(&mut self, watch: &mut dyn Watch) -> Result<Judged, Failure> {
         let summary = self.generator.run(watch).map_err(Failure::run)?;
-        let mut history = self.generator.take_history();
+        let mut history = self.generator.take_history().after(self.held.clone());
         let reads = match self.read_back(&history) {
             Ok(reads) => reads,
             Err(why) => {
-                let verdict = judge_alone(&history, &self.held);
+                let verdict = judge_alone(&history);
                 return Ok(Judged { summary, verdict, history, unread: Some(why) });
             }
         };
@@ -242,7 +249,7 @@ impl Load {
             }
         }
         history.extend(reads);
-        let verdict = judge(&history, &self.held, &finals);
+        let verdict = judge(&history, &finals);
         self.held = finals;
         Ok(Judged { summary, verdict, history, unread: None })
     }
@@ -283,7 +290,7 @@ pub fn run(
     // Who does not run is meant not to; who ends meanwhile has to be back.
     let ids: Vec<ReplicaId> = nodes.ids().into_iter().filter(|id| nodes.pid(*id).is_some()).collect();
     let mut director = Director { nodes, acts: plan.acts.clone(), tell, failed: None };
-    let ran = load.round(&mut director);
+    let ran = load.stretch(&mut director);
     if let Some(failure) = director.failed {
         return Err(failure);
     }
@@ -291,7 +298,8 @@ pub fn run(
     if let Some(why) = unread {
         return Err(why);
     }
-    let (digests, executed) = meet(&cluster_info(&testnet.cluster)?, nodes, &ids)?;
+    let met = meet(&cluster_info(&testnet.cluster)?, nodes, &ids)?;
+    let Met { digests, executed } = met.ok_or_else(|| Failure::run("stopped"))?;
     Ok((Outcome { summary, verdict, digests, executed }, history))
 }
 
@@ -343,16 +351,25 @@ pub fn leader(statuses: &[Value], f: usize) -> Option<(u64, ReplicaId)> {
     Some((view, ReplicaId(u16::try_from(leader).ok()?)))
 }
 
-/// Waits until these replicas have executed the same height, and gives their digests and heights.
+/// Where replicas stood at the end.
+pub(crate) struct Met {
+    /// State digests, empty where one gave none.
+    pub(crate) digests: Vec<String>,
+    /// Heights that they had executed.
+    pub(crate) executed: Vec<u64>,
+}
+
+/// Waits until these replicas have executed the same height, and says where they stand; `None` when somebody asks to
+/// stop meanwhile.
 pub(crate) fn meet(
     info: &ClusterInfo,
     nodes: &mut Processes,
     ids: &[ReplicaId],
-) -> Result<(Vec<String>, Vec<u64>), Failure> {
+) -> Result<Option<Met>, Failure> {
     let deadline = Instant::now().checked_add(MEET_PATIENCE);
     loop {
         if nodes.is_stopping() {
-            return Err(Failure::run("stopped"));
+            return Ok(None);
         }
         let all = statuses(info, STATUS_PATIENCE)?;
         let statuses: Vec<&Value> =
@@ -368,7 +385,7 @@ pub(crate) fn meet(
         let together = executed.iter().all(|height| executed.first() == Some(height));
         let known = digests.iter().all(|digest| !digest.is_empty());
         if (together && known) || deadline.is_none_or(|at| Instant::now() >= at) {
-            return Ok((digests, executed));
+            return Ok(Some(Met { digests, executed }));
         }
     }
 }

@@ -124,7 +124,7 @@ fn show(args: &DemoArgs, dir: &Path) -> Result<(), Failure> {
                 down = false;
                 say_above(args, &bar, &format!("{at:5.1} s  replica {id} is started again"));
             }
-            Some(Act::PowerCut | Act::Pause(_) | Act::Resume(_)) | None => {}
+            Some(Act::KillAll | Act::Pause(_) | Act::Resume(_)) | None => {}
         }
         bar.show(progress, if down { "(a replica is down)" } else { "" });
         // Plain lines where there is no terminal to draw a bar on.
@@ -185,6 +185,8 @@ fn report(args: &DemoArgs, outcome: &Outcome, (before, after): Views) -> Result<
         object.insert("lost".to_owned(), outcome.verdict.lost.into());
         object.insert("doubled".to_owned(), outcome.verdict.doubled.into());
         object.insert("wrong".to_owned(), outcome.verdict.wrong.into());
+        object.insert("illegal".to_owned(), outcome.verdict.illegal.into());
+        object.insert("undecided".to_owned(), outcome.verdict.undecided.into());
         object.insert("digests".to_owned(), json!(outcome.digests));
         let view = |leads: Option<(u64, ReplicaId)>| leads.map(|(view, _)| view);
         object.insert("views".to_owned(), json!([view(before), view(after)]));

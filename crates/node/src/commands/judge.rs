@@ -3,7 +3,6 @@
 use crate::exit::Failure;
 use crate::load::{History, judge_alone};
 use crate::out;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::PathBuf;
@@ -11,7 +10,7 @@ use std::path::PathBuf;
 /// What to judge.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A history: `quorate load --history` and `quorate sim --history` write them
+    /// A history: `load --history`, `sim --history`, `demo --keep` and a `torture` that finds something write them
     file: PathBuf,
     /// One JSON object instead of text
     #[arg(long)]
@@ -21,13 +20,13 @@ pub struct Args {
 /// Looks for an order of all operations that explains every answer.
 ///
 /// # Errors
-/// When there is none, it cannot be found in time, or the file is no history.
+/// When there is none, it cannot be found in time, or the file is no history, or one without operations.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let name = args.file.display();
     let file = File::open(&args.file).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
     let history =
         History::read(BufReader::new(file)).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
-    let verdict = judge_alone(&history, &BTreeMap::new());
+    let verdict = judge_alone(&history);
     if args.json {
         out::json(&verdict)?;
     } else {
@@ -40,8 +39,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         ))?;
     }
     match (verdict.illegal, verdict.undecided) {
+        (0, 0) if verdict.judged == 0 => {
+            Err(Failure::run(format!("{name} has no operation: nothing was judged")))
+        }
         (0, 0) => Ok(()),
-        (0, _) => Err(Failure::run("not all keys could be judged")),
+        (0, _) => Err(Failure::run(
+            "not all keys could be judged, because too many operations on one key overlap; record with less in flight",
+        )),
         _ => Err(Failure::run("the history is not linearizable")),
     }
 }

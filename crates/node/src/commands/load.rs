@@ -60,7 +60,8 @@ pub struct LoadArgs {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Writes a JSON line per operation to this file, for `quorate judge`; operations are then puts and increments
-    /// on keys that belong to one client each, and all kinds on keys that they share. Every key is read at the end.
+    /// on keys that belong to one client each, and all kinds on keys that they share. Every key is new, and read at
+    /// the end.
     #[arg(long)]
     history: Option<PathBuf>,
     /// One JSON object at the end.
@@ -109,7 +110,9 @@ impl LoadArgs {
                 .map_err(|_| Failure::usage(format!("{name}: expected seconds, 0 or more")))
         };
         let mix = if self.history.is_some() {
-            Mix::Judged { spread: 4_096, shared: SHARED_KEYS, request_bytes: self.request_bytes }
+            // What earlier runs have left in the store is not known, so the keys are others each time.
+            let run = getrandom::u32().map_err(Failure::run)?;
+            Mix::Judged { run, spread: 4_096, shared: SHARED_KEYS, request_bytes: self.request_bytes }
         } else if let Some(reply_bytes) = self.reply_bytes {
             Mix::Echo { request_bytes: self.request_bytes, reply_bytes }
         } else {

@@ -87,7 +87,8 @@ fn view_line(id: u64, replica: &Value) -> String {
         line.push_str(&format!(", next timer {name} in {} ms", in_ms(&next)));
     }
     if let Some(changes) = number("/view_changes").filter(|changes| *changes > 0) {
-        line.push_str(&format!(", {changes} view changes"));
+        let plural = if changes == 1 { "" } else { "s" };
+        line.push_str(&format!(", {changes} view change{plural}"));
     }
     if let Some(why) = text("/last_view_change/why") {
         line.push_str(&format!(", the last one: {why}"));
@@ -196,6 +197,10 @@ mod tests {
         let expected = "replica 0 view 5 (leader 1): view change: waits for this view to begin, next timer View in \
             12 ms, 3 view changes, the last one: request overdue";
         assert_eq!(view_line(0, &busy), expected);
+        let mut once = calm;
+        (once["view_changes"], once["last_view_change"]["why"]) = (json!(1), json!("request overdue"));
+        let expected = "replica 2 view 0 (leader 0): normal, 1 view change, the last one: request overdue";
+        assert_eq!(view_line(2, &once), expected);
         assert_eq!(view_line(1, &json!({})), "replica 1 says nothing of its view");
     }
 

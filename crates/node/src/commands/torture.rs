@@ -1,4 +1,4 @@
-//! `quorate torture`: a cluster whose replicas are killed, paused and cut off from power for as long as asked.
+//! `quorate torture`: a cluster whose replicas are killed, paused and all killed at once for as long as asked.
 
 use super::demo;
 use super::folder::Folder;
@@ -6,7 +6,7 @@ use super::load::Bar;
 use crate::exit::Failure;
 use crate::load::{Pace, Progress};
 use crate::processes::Processes;
-use crate::torture::{self, Fault, News, Options, Outcome, Report};
+use crate::torture::{self, Fault, News, Options, Outcome, Report, Why};
 use crate::{out, trial};
 use clap::Args;
 use quorate_consensus::Entry;
@@ -42,7 +42,7 @@ pub struct TortureArgs {
     /// Keys that the clients share; each has others of its own
     #[arg(long, default_value_t = 300)]
     keys: u64,
-    /// Keeps the cluster's folder also when all is well
+    /// Keeps the cluster's folder also when nothing wrong is found
     #[arg(long)]
     keep: bool,
     /// One JSON object at the end instead of text
@@ -93,7 +93,7 @@ impl TortureArgs {
 ///
 /// # Errors
 /// When anything was lost, doubled, wrong, without an answer or not linearizable, states differ, the cluster did not
-/// come back, or somebody asked to stop.
+/// come back, or somebody asked to stop: then what was found until then is reported first.
 pub fn run(args: &TortureArgs) -> Result<(), Failure> {
     let seed = match args.seed {
         Some(seed) => seed,
@@ -103,11 +103,9 @@ pub fn run(args: &TortureArgs) -> Result<(), Failure> {
     let options = args.options(seed)?;
     let mut folder = Folder::new("torture", args.keep)?;
     let result = run_in(args, &options, folder.path());
-    let is_good = result.as_ref().is_ok_and(Outcome::is_good);
-    if !is_good && folder.path().exists() {
+    let is_kept = args.keep || result.as_ref().map_or(true, Outcome::is_suspect);
+    if is_kept && folder.path().exists() {
         folder.keep();
-    }
-    if args.keep || !is_good {
         eprintln!("the cluster's folder is {}", folder.path().display());
     }
     let outcome = result?;
@@ -133,7 +131,10 @@ fn run_in(args: &TortureArgs, options: &Options, dir: &Path) -> Result<Outcome, 
     };
     let name = args.protocol.spec.name;
     told.line(&format!("{} replicas of {name}, seed {}: {}", args.n, options.seed, args.again(options.seed)));
-    trial::start(&mut nodes, &mut testnet)?;
+    match trial::start(&mut nodes, &mut testnet) {
+        Err(_) if nodes.is_stopping() => return Ok(Outcome::stopped()),
+        started => started?,
+    }
     told.begun = Instant::now();
     let outcome = torture::run(dir, &testnet, &mut nodes, options, &mut |news| told.hear(&news));
     told.bar.finish();
@@ -161,8 +162,8 @@ impl Told {
         let elapsed = self.begun.elapsed();
         let at = elapsed.as_secs_f32();
         match news {
-            News::Progress(round, progress) => {
-                let doing = format!("in round {round} {}", self.doing);
+            News::Progress(stretch, progress) => {
+                let doing = format!("in stretch {stretch} {}", self.doing);
                 if !self.quiet {
                     self.bar.show(&Progress { elapsed, planned: self.span, ..**progress }, &doing);
                 }
@@ -173,10 +174,10 @@ impl Told {
                 self.line(&format!("{at:7.1} s  {}", self.doing));
             }
             News::Over(report) => self.line(&format!("{at:7.1} s  {}", over(report))),
-            News::Judged(round, verdict, is_good) => {
+            News::Judged(stretch, verdict, is_good) => {
                 let good = if *is_good { "all well" } else { "NOT GOOD" };
                 self.line(&format!(
-                    "{at:7.1} s  round {round}: {} operations judged so far, {good}",
+                    "{at:7.1} s  stretch {stretch}: {} operations judged so far, {good}",
                     verdict.judged
                 ));
             }
@@ -199,9 +200,9 @@ fn report(args: &TortureArgs, options: &Options, outcome: &Outcome, again: &str)
     let verdict = &outcome.verdict;
     if args.json {
         return out::json(&json!({
-            "good": outcome.is_good(), "failure": outcome.failure, "again": again, "seed": options.seed,
+            "good": outcome.is_good(), "failure": outcome.failure.as_ref().map(Why::to_string), "again": again, "seed": options.seed,
             "minutes": args.minutes, "protocol": args.protocol.spec.name.as_str(), "n": args.n,
-            "rounds": outcome.rounds, "acknowledged": outcome.acknowledged, "errors": outcome.errors,
+            "stretches": outcome.stretches, "acknowledged": outcome.acknowledged, "errors": outcome.errors,
             "judged": verdict.judged, "lost": verdict.lost, "doubled": verdict.doubled, "wrong": verdict.wrong,
             "illegal": verdict.illegal, "undecided": verdict.undecided, "findings": verdict.findings,
             "digests": outcome.digests, "history": outcome.history, "events": outcome.events,
@@ -236,9 +237,14 @@ fn report(args: &TortureArgs, options: &Options, outcome: &Outcome, again: &str)
     if let Some(file) = &outcome.history {
         out::line(format!("what clients saw         {}", file.display()))?;
     }
-    let good = if outcome.is_good() { "all well" } else { "NOT GOOD" };
-    let (events, rounds) = (outcome.events.len(), outcome.rounds);
-    out::line(format!("{events} events in {rounds} rounds, {} operations judged: {good}", verdict.judged))
+    let good = match outcome.failure {
+        Some(Why::Stopped) => "stopped, nothing wrong until then",
+        None if outcome.is_good() => "all well",
+        _ => "NOT GOOD",
+    };
+    let (events, stretches) = (outcome.events.len(), outcome.stretches);
+    let many = if stretches == 1 { "stretch" } else { "stretches" };
+    out::line(format!("{events} events in {stretches} {many}, {} operations judged: {good}", verdict.judged))
 }
 
 /// Least, median and greatest.

@@ -1,20 +1,23 @@
 //! What every operation did, as JSON lines that any checker can judge (one clock for all clients): written by
 //! `quorate load --history`, read by `quorate judge`.
 //!
-//! A line is what the simulator writes too, see [`quorate_sim::Record`].
+//! First come lines `{"key": …, "held": …}`: what keys held before. A key without one was absent. Each other line is
+//! an operation, as the simulator writes it too, see [`quorate_sim::Record`].
 
 use quorate_app::{KvError, KvResult};
 use quorate_sim::{Op, Record};
 use quorate_types::Time;
 use quorate_types::codec::Wire as _;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufWriter, Write};
 use std::path::Path;
 
-/// Everything that was called, in the order of the ends.
+/// Everything that was called, in the order of the ends, and what keys held before.
 #[derive(Debug, Default)]
 pub struct History {
+    held: BTreeMap<String, String>,
     records: Vec<Record>,
 }
 
@@ -36,10 +39,22 @@ impl Call {
 }
 
 impl History {
-    /// A history of these operations.
+    /// A history of these operations, on keys that held this.
     #[must_use]
-    pub fn of(records: Vec<Record>) -> Self {
-        Self { records }
+    pub fn of(held: BTreeMap<String, String>, records: Vec<Record>) -> Self {
+        Self { held, records }
+    }
+
+    /// The history of a store that held this before.
+    #[must_use]
+    pub fn after(self, held: BTreeMap<String, String>) -> Self {
+        Self { held, ..self }
+    }
+
+    /// What keys held before; a key that is not there was absent.
+    #[must_use]
+    pub fn held(&self) -> &BTreeMap<String, String> {
+        &self.held
     }
 
     /// An operation has returned.
@@ -65,11 +80,15 @@ impl History {
         self.records.extend(records);
     }
 
-    /// Writes one line per operation.
+    /// Writes one line per key that held something, and one per operation.
     ///
     /// # Errors
     /// When `out` does.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        for (key, held) in &self.held {
+            let line = Held { key: key.clone(), held: held.clone() };
+            writeln!(out, "{}", serde_json::to_string(&line)?)?;
+        }
         self.records.iter().try_for_each(|record| writeln!(out, "{}", record.to_json_line()))
     }
 
@@ -88,14 +107,23 @@ impl History {
     /// # Errors
     /// When `lines` cannot be read, or a line is none of a history: says which, counted from 1.
     pub fn read(lines: impl BufRead) -> Result<Self, BadHistory> {
-        let mut records = Vec::new();
+        let mut history = Self::default();
         for (line, text) in (1u64..).zip(lines.lines()) {
             let bad = |why: String| BadHistory { line, why };
             let text = text.map_err(|error| bad(error.to_string()))?;
+            // What was held comes before all operations, or it is none of a history.
+            if history.records.is_empty()
+                && let Ok(Held { key, held }) = serde_json::from_str(&text)
+            {
+                if history.held.insert(key, held).is_some() {
+                    return Err(bad("what this key held is there already".to_owned()));
+                }
+                continue;
+            }
             let line: Line = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
-            records.push(line.record().map_err(|why| bad(why.to_owned()))?);
+            history.records.push(line.record().map_err(|why| bad(why.to_owned()))?);
         }
-        Ok(Self { records })
+        Ok(history)
     }
 }
 
@@ -105,6 +133,14 @@ impl History {
 pub struct BadHistory {
     line: u64,
     why: String,
+}
+
+/// What a key held before.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Held {
+    key: String,
+    held: String,
 }
 
 #[derive(Deserialize)]
@@ -188,10 +224,13 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let history = History::of(all());
+        let held = BTreeMap::from([("a\"k\n", "7"), ("b", "")]);
+        let held: BTreeMap<_, _> = held.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let history = History::of(held.clone(), all());
         let mut out = Vec::new();
         history.write(&mut out).unwrap();
-        assert_eq!(History::read(&out[..]).unwrap().records(), all());
+        let read = History::read(&out[..]).unwrap();
+        assert_eq!((read.held(), read.records()), (&held, &all()[..]));
         for result in [KvResult::Done, KvResult::Absent] {
             let call = Call { client: 1, op: Op::Delete { key: "k".to_owned() }, at: Time(1) };
             let mut history = History::default();
@@ -207,7 +246,7 @@ mod tests {
     #[test]
     fn a_line_that_is_none_is_named() {
         let mut out = Vec::new();
-        History::of(all()).write(&mut out).unwrap();
+        History::of(BTreeMap::new(), all()).write(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         for (from, to) in [
             ("\"put\"", "\"push\""),
@@ -223,7 +262,14 @@ mod tests {
             let error = History::read(text.as_bytes()).unwrap_err();
             assert!(error.to_string().starts_with("line 1: "), "{from} to {to}: {error}");
         }
-        let text = text + "\n";
-        assert!(History::read(text.as_bytes()).unwrap_err().to_string().starts_with("line 10: "));
+        let held = "{\"key\":\"k\",\"held\":\"v\"}\n";
+        for (text, at) in [
+            (format!("{text}\n"), "line 10: "),
+            (format!("{text}{held}"), "line 10: "),
+            (format!("{held}{held}{text}"), "line 2: "),
+        ] {
+            let error = History::read(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.starts_with(at), "{error}");
+        }
     }
 }

@@ -31,7 +31,13 @@ impl Verdict {
     /// Whether everything was judged, and nothing was found.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.lost == 0 && self.doubled == 0 && self.wrong == 0 && self.illegal == 0 && self.undecided == 0
+        !self.is_wrong() && self.undecided == 0
+    }
+
+    /// Whether clients were told what cannot be.
+    #[must_use]
+    pub fn is_wrong(&self) -> bool {
+        self.lost > 0 || self.doubled > 0 || self.wrong > 0 || self.illegal > 0
     }
 
     fn find(&mut self, text: String) {
@@ -56,8 +62,8 @@ impl Verdict {
     }
 
     /// Looks for an order of the operations that explains what clients were told.
-    fn search(&mut self, history: &History, begin: &BTreeMap<String, String>) {
-        let found = linear::judge_from(history.records(), begin, linear::BUDGET);
+    fn search(&mut self, history: &History) {
+        let found = linear::judge_from(history.records(), history.held(), linear::BUDGET);
         let count = |keys: usize| u64::try_from(keys).unwrap_or(u64::MAX);
         self.judged = count(found.operations);
         self.illegal = count(found.illegal.len());
@@ -69,23 +75,18 @@ impl Verdict {
     }
 }
 
-/// Judges a history alone, of a store that held `begin`: nothing is known of lost and doubled operations but what
-/// no order explains.
+/// Judges a history alone: nothing is known of lost and doubled operations but what no order explains.
 #[must_use]
-pub fn judge_alone(history: &History, begin: &BTreeMap<String, String>) -> Verdict {
+pub fn judge_alone(history: &History) -> Verdict {
     let mut verdict = Verdict::default();
-    verdict.search(history, begin);
+    verdict.search(history);
     verdict
 }
 
-/// Judges the operations of [`super::Mix::Judged`]: `begin` is what keys held before, `finals` what a fresh client
-/// read after the load had ended; a key that is not there was absent.
+/// Judges the operations of [`super::Mix::Judged`]: `finals` is what a fresh client read after the load had ended; a
+/// key that is not there was absent.
 #[must_use]
-pub fn judge(
-    history: &History,
-    begin: &BTreeMap<String, String>,
-    finals: &BTreeMap<String, String>,
-) -> Verdict {
+pub fn judge(history: &History, finals: &BTreeMap<String, String>) -> Verdict {
     let mut by_key: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
     for record in history.records().iter().filter(|record| !matches!(record.op, Op::Get { .. })) {
         by_key.entry(record.op.key()).or_default().push(record);
@@ -93,7 +94,8 @@ pub fn judge(
     let mut verdict = Verdict::default();
     for (key, mut records) in by_key {
         records.sort_by_key(|record| record.call);
-        let (held, found) = (begin.get(key).map(String::as_str), finals.get(key).map(String::as_str));
+        let (held, found) =
+            (history.held().get(key).map(String::as_str), finals.get(key).map(String::as_str));
         match key.chars().next() {
             Some(NUMBER) => judge_counter(key, &records, held, found, &mut verdict),
             Some(REGISTER) => judge_register(key, &records, held, found, &mut verdict),
@@ -101,7 +103,7 @@ pub fn judge(
             _ => {}
         }
     }
-    verdict.search(history, begin);
+    verdict.search(history);
     verdict
 }
 
@@ -143,8 +145,8 @@ fn judge_counter(
     }
 }
 
-/// Puts of one client that never overlap: the final value is that of the last acknowledged one, or of one
-/// whose outcome is unknown.
+/// Puts of one client: the final value is that of an acknowledged one that no other was called after, or of one
+/// whose outcome is unknown. Where the client had much in flight, puts overlap, and there are several of the former.
 fn judge_register(
     key: &str,
     records: &[&Record],
@@ -158,11 +160,14 @@ fn judge_register(
             _ => None,
         }
     }
-    let last = records.iter().rfind(|record| record.answered.is_some());
-    let kept = last.map_or(held, |record| value(record));
+    let last_call = records.iter().filter(|record| record.answered.is_some()).map(|record| record.call).max();
     // One whose outcome is unknown may take effect at any time after its call, also after later ones.
-    let unknown = records.iter().filter(|record| record.answered.is_none()).map(|record| value(record));
-    let possible: Vec<Option<&str>> = std::iter::once(kept).chain(unknown).collect();
+    let is_last = |record: &&&Record| record.answered.is_none_or(|end| Some(end) >= last_call);
+    let mut possible: Vec<Option<&str>> =
+        records.iter().filter(is_last).map(|record| value(record)).collect();
+    if last_call.is_none() {
+        possible.push(held);
+    }
     if !possible.contains(&found) {
         let known = found == held || records.iter().any(|record| value(record) == found);
         if known || found.is_none() {
@@ -196,7 +201,7 @@ mod tests {
     }
 
     fn verdict(records: Vec<Record>, begin: &[(&str, &str)], finals: &[(&str, &str)]) -> (u64, u64, u64) {
-        let verdict = judge(&History::of(records), &map(begin), &map(finals));
+        let verdict = judge(&History::of(map(begin), records), &map(finals));
         (verdict.lost, verdict.doubled, verdict.wrong)
     }
 
@@ -242,6 +247,18 @@ mod tests {
         assert_eq!(verdict(vec![put(1, "a", false)], &[("p", "x")], &[]).0, 1);
     }
 
+    /// A client with much in flight may come back to a key before its last put there was answered.
+    #[test]
+    fn puts_that_overlap_may_take_effect_in_any_order() {
+        let slow = || Record { answered: Some(Time(9)), ..put(1, "a", true) };
+        let puts = || vec![slow(), put(5, "b", true)];
+        assert_eq!(verdict(puts(), &[], &[("p", "a")]), (0, 0, 0));
+        assert_eq!(verdict(puts(), &[], &[("p", "b")]), (0, 0, 0));
+        assert_eq!(verdict(puts(), &[("p", "x")], &[("p", "x")]).0, 1, "both are lost");
+        let then = || vec![slow(), put(5, "b", true), put(20, "c", true)];
+        assert_eq!(verdict(then(), &[], &[("p", "a")]).0, 1, "the last one came after both");
+    }
+
     #[test]
     fn keys_that_are_shared_are_judged_by_an_order() {
         let shared = |op: fn(String) -> Op, call: u64, result| {
@@ -250,7 +267,7 @@ mod tests {
         };
         let put = || shared(|key| Op::Put { key, value: "5".to_owned() }, 1, KvResult::Done);
         let incr = |result| shared(|key| Op::Increment { key, by: 1 }, 3, KvResult::Number(result));
-        let judged = |result| judge(&History::of(vec![put(), incr(result)]), &map(&[]), &map(&[("s1", "6")]));
+        let judged = |result| judge(&History::of(map(&[]), vec![put(), incr(result)]), &map(&[("s1", "6")]));
         assert!(judged(6).is_clean());
         let wrong = judged(7);
         assert_eq!((wrong.illegal, wrong.lost, wrong.judged), (1, 0, 2));

@@ -35,9 +35,11 @@ pub enum Mix {
         reply_bytes: u32,
     },
     /// Operations that can be judged. Puts and increments on keys that belong to one client each, which uses a
-    /// key again only after `spread` others, which is more than it has in flight: what they leave says what was
+    /// key again only after `spread` others, so that few operations on it overlap: what they leave says what was
     /// lost or done twice. And operations of all kinds on keys that clients share, where order matters.
     Judged {
+        /// Part of the name of every key: what another run has left in the store is under other names.
+        run: u32,
         /// Keys of one client, of each kind.
         spread: u64,
         /// Keys that clients share; half of all operations are on them. 0: there are none.
@@ -110,11 +112,11 @@ impl Workload {
                 let padding = vec![0x5a; request_bytes.saturating_sub(9)];
                 KvOp::Echo { reply_bytes, padding: &padding }.encode(&mut self.buffer);
             }
-            Mix::Judged { spread, shared, request_bytes } => {
+            Mix::Judged { run, spread, shared, request_bytes } => {
                 let op = if shared > 0 && self.rng.below(2) == 0 {
-                    self.shared(shared)
+                    self.shared(run, shared)
                 } else {
-                    own(client, count, spread, request_bytes)
+                    own(run, client, count, spread, request_bytes)
                 };
                 op.encode(&mut self.buffer);
                 self.last = Some(op);
@@ -125,8 +127,8 @@ impl Workload {
 
     /// An operation on a key that clients share. All values are numbers, so that all kinds suit all keys, and each
     /// is written once, so that whoever sees it knows where it is from.
-    fn shared(&mut self, keys: u64) -> Op {
-        let key = format!("{SHARED}{}", self.rng.below(keys));
+    fn shared(&mut self, run: u32, keys: u64) -> Op {
+        let key = format!("{SHARED}{run:x}-{}", self.rng.below(keys));
         self.made = self.made.saturating_add(1);
         let value = self.made.saturating_mul(1_000).to_string();
         match self.rng.below(100) {
@@ -168,12 +170,12 @@ impl Workload {
 }
 
 /// An operation on a key of one client. Every other one counts, so that one executed twice is seen.
-fn own(client: usize, count: u64, spread: u64, request_bytes: usize) -> Op {
+fn own(run: u32, client: usize, count: u64, spread: u64, request_bytes: usize) -> Op {
     let slot = count.checked_rem(spread.max(1)).unwrap_or(0);
     if count.is_multiple_of(2) {
-        return Op::Increment { key: format!("{NUMBER}{client}-{slot}"), by: 1 };
+        return Op::Increment { key: format!("{NUMBER}{run:x}-{client}-{slot}"), by: 1 };
     }
-    let key = format!("{REGISTER}{client}-{slot}");
+    let key = format!("{REGISTER}{run:x}-{client}-{slot}");
     let room = request_bytes.saturating_sub(key.len().saturating_add(9));
     Op::Put { key, value: format!("{count:0>room$}") }
 }
@@ -207,19 +209,21 @@ mod tests {
 
     #[test]
     fn judged_keys_belong_to_one_client_and_come_again_late() {
-        let mut workload = Workload::new(Mix::Judged { spread: 8, shared: 0, request_bytes: 64 }, 1, 2);
+        let mix = Mix::Judged { run: 0xa7, spread: 8, shared: 0, request_bytes: 64 };
+        let mut workload = Workload::new(mix, 1, 2);
         let mut keys = Vec::new();
         for _ in 0..16 {
             workload.next(1);
             keys.push(workload.describe(1, Time(0)).unwrap().op.key().to_owned());
         }
-        assert!(keys.iter().all(|key| key[1..].starts_with('1')));
+        assert!(keys.iter().all(|key| key[1..].starts_with("a7-1-")), "{keys:?}");
         assert_eq!(keys.iter().collect::<std::collections::BTreeSet<_>>().len(), 8);
     }
 
     #[test]
     fn shared_keys_see_every_kind_and_each_value_once() {
-        let mut workload = Workload::new(Mix::Judged { spread: 8, shared: 5, request_bytes: 64 }, 1, 2);
+        let mix = Mix::Judged { run: 0, spread: 8, shared: 5, request_bytes: 64 };
+        let mut workload = Workload::new(mix, 1, 2);
         let (mut kinds, mut values, mut swaps) = (BTreeMap::new(), Vec::new(), 0);
         let mut model = quorate_sim::Model::default();
         for _ in 0..2_000 {

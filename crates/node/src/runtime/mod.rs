@@ -40,6 +40,9 @@ use wire::{Early, Wire};
 
 /// Bytes read from all sockets in one turn; what is left is read in the next one, which does not sleep.
 const TURN_BYTES: usize = 4 << 20;
+/// Sleeps are not longer, so that a replica that was stopped in its sleep notices how long: it knows when it meant to
+/// wake. One turn a second costs nothing.
+const SLEEP_MAX_NS: u64 = 1_000_000_000;
 /// How long body checks may hold up a turn, and how long execution may.
 const CHECK_SLICE_NS: u64 = 3_000_000;
 const EXECUTE_SLICE_NS: u64 = 5_000_000;
@@ -157,13 +160,14 @@ impl<D: Disk> Node<D> {
         }
     }
 
-    /// Sleeps if nothing is owed, then takes one turn.
+    /// Sleeps if nothing is owed, but not for ever, then takes one turn.
     fn pass(&mut self, end: TurnEnd) -> Result<TurnEnd, NodeFault> {
-        let timeout = match end {
-            TurnEnd::Owing => Some(Duration::ZERO),
-            TurnEnd::Idle => self.time_to_sleep(),
+        let before = self.clock.now();
+        let wake = match end {
+            TurnEnd::Owing => before,
+            TurnEnd::Idle => self.time_to_wake(before),
         };
-        self.net.wait(timeout)?;
+        self.net.wait(Some(Duration::from_nanos(wake.since(before))))?;
         // Before the read: what arrived by `due` will be among the frames.
         let due = self.clock.now();
         if self.host.deadline().is_some_and(|at| at <= due) {
@@ -178,7 +182,8 @@ impl<D: Disk> Node<D> {
             Wire { net: &mut self.net, clients: &mut self.clients, rejects: &mut self.rejects, now };
         let end = self.host.turn(now, Some(due), drained, &mut |work| slices.more(work), &mut wire)?;
         self.answer_asked(now);
-        self.look(due);
+        // What it slept beyond its time it was kept from working: it stood still.
+        self.look(due.min(wake));
         Ok(end)
     }
 
@@ -197,9 +202,10 @@ impl<D: Disk> Node<D> {
         }
     }
 
-    fn time_to_sleep(&self) -> Option<Duration> {
-        let deadline = self.host.deadline().into_iter().chain(self.net.deadline()).min()?;
-        Some(Duration::from_nanos(deadline.since(self.clock.now())))
+    /// When the next thing is due that is not an arrival.
+    fn time_to_wake(&self, now: Time) -> Time {
+        let latest = now.plus(SLEEP_MAX_NS);
+        [self.host.deadline(), self.net.deadline()].into_iter().flatten().fold(latest, Time::min).max(now)
     }
 
     /// Hands everything that has arrived to the host. Nothing is sent meanwhile.
@@ -208,7 +214,11 @@ impl<D: Disk> Node<D> {
         net.read_ready(now, TURN_BYTES, &mut |event| match event {
             Event::Peer { from, frame_type, body, .. } => host.peer_frame(from, frame_type, body),
             Event::PeerUp(peer) => host.link(peer, LinkEvent::Back),
-            Event::PeerDown(peer) => tracing::info!("the link to replica {peer} is down"),
+            Event::PeerDown(peer) => {
+                if let Some(line) = trouble.down(now, peer) {
+                    tracing::info!("{line}");
+                }
+            }
             Event::Lost { peer, direction, lane, .. } => {
                 if let Some(line) = trouble.lost(now, peer, direction, lane) {
                     tracing::warn!("{line}");

@@ -17,6 +17,8 @@ pub(super) struct Trouble {
     pause: Rare,
     /// By peer: bounded by the committee.
     losses: BTreeMap<ReplicaId, Rare>,
+    /// By peer too.
+    downs: BTreeMap<ReplicaId, Rare>,
     views: Rare,
     view: View,
     longest_sync_ns: u64,
@@ -36,7 +38,8 @@ impl Trouble {
             let often = of_how_many(self.pause.happened(now)?);
             let ms = ms(pass_ns);
             Some(format!(
-                "this replica stood still for {ms} ms{often}: the machine is busy, or the application slow"
+                "this replica stood still for {ms} ms{often}: the machine is busy, the application slow, or somebody had \
+                 stopped it"
             ))
         } else {
             None
@@ -62,7 +65,14 @@ impl Trouble {
         })
     }
 
-    /// Who leads which view. Says when that is another view than before, and `why`.
+    /// The link to a peer is down.
+    pub(super) fn down(&mut self, now: Time, peer: ReplicaId) -> Option<String> {
+        let often = of_how_many(self.downs.entry(peer).or_default().happened(now)?);
+        Some(format!("the link to replica {peer} is down{often}"))
+    }
+
+    /// Who leads which view, asked after each pass. Says when that is another view than before, and `why`; of many
+    /// views in a short time it says the first at once, and the one that stays when the silence ends.
     pub(super) fn leads(
         &mut self,
         now: Time,
@@ -70,12 +80,17 @@ impl Trouble {
         leader: ReplicaId,
         why: impl FnOnce() -> String,
     ) -> Option<String> {
-        if view == self.view {
-            return None;
+        if view != self.view {
+            self.view = view;
+            self.views.note();
         }
-        self.view = view;
-        let often = of_how_many(self.views.happened(now)?);
-        Some(format!("view {view}, led by replica {leader}{often}: {}", why()))
+        let often = of_how_many(self.views.tell(now)?);
+        let why = match why() {
+            // It has seen no view change in this life.
+            none if none.is_empty() => "this replica has started in it".to_owned(),
+            why => why,
+        };
+        Some(format!("view {view}, led by replica {leader}{often}: {why}"))
     }
 
     /// The longest sync and the longest pass of the loop so far, in milliseconds.
@@ -130,5 +145,27 @@ mod tests {
         assert_eq!(leads(3, 1), None);
         // Replicas that chase each other through views do not fill the log.
         assert!((2..1_000).all(|view| leads(4, view).is_none()));
+        // Where it ended is told, although nothing happens any more.
+        assert_eq!(leads(1 + LINE_EVERY_NS, 999), None);
+        let line = leads(2 + LINE_EVERY_NS, 999).unwrap();
+        assert!(line.starts_with("view 999, led by replica 1 (998 times since"), "{line}");
+        assert_eq!(leads(3 + 2 * LINE_EVERY_NS, 999), None);
+    }
+
+    #[test]
+    fn a_replica_that_starts_in_a_later_view_says_so() {
+        let mut trouble = Trouble::default();
+        let line = trouble.leads(Time(1), View(5), ReplicaId(1), String::new).unwrap();
+        assert_eq!(line, "view 5, led by replica 1: this replica has started in it");
+    }
+
+    #[test]
+    fn a_link_that_comes_and_goes_does_not_fill_the_log() {
+        let mut trouble = Trouble::default();
+        assert_eq!(trouble.down(Time(1), ReplicaId(2)).unwrap(), "the link to replica 2 is down");
+        assert!((2..100).all(|now| trouble.down(Time(now), ReplicaId(2)).is_none()));
+        assert!(trouble.down(Time(3), ReplicaId(3)).is_some(), "one peer hides no other");
+        let line = trouble.down(Time(1 + LINE_EVERY_NS), ReplicaId(2)).unwrap();
+        assert!(line.ends_with("is down (99 times since the last such line)"), "{line}");
     }
 }

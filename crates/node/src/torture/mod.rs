@@ -1,9 +1,11 @@
-//! Torture: real processes under load, killed, paused and cut off from power for as long as asked, and judged.
+//! Torture: real processes under load, killed, paused and all killed at once for as long as asked, and judged.
 //!
-//! A run is a row of rounds against one cluster. In each round clients offer load without a break while events
+//! A run is a row of stretches against one cluster. In each stretch clients offer load without a break while events
 //! happen one after the other: the cluster is waited for until it is whole again, then the next one comes. Then the
-//! load ends, a fresh client reads every key, and everything that clients were told is judged. What one round leaves
-//! is where the next begins, so memory is bounded by a round.
+//! load ends, a fresh client reads every key, and everything that clients were told is judged. What one stretch leaves
+//! is where the next begins, so memory is bounded by a stretch.
+//!
+//! Whoever asks it to stop gets what was found: the stretch ends, and is judged as far as it went.
 //!
 //! Nothing here sleeps: it waits for what processes, replicas and clients say, with a deadline. A cluster that is
 //! not whole again in time is a failure like a lost request.
@@ -19,7 +21,7 @@ use crate::exit::Failure;
 use crate::load::{Next, Pace, Progress, Verdict, Watch};
 use crate::processes::{self, Processes};
 use crate::testnet::Testnet;
-use crate::trial::{self, Act, Judged, Load, Plan};
+use crate::trial::{self, Act, Judged, Load, Met, Plan};
 use quorate_client::cluster::ClusterInfo;
 use quorate_types::ReplicaId;
 use serde::Serialize;
@@ -38,10 +40,10 @@ const BACK_PATIENCE: Duration = Duration::from_secs(10);
 const STATUS_PATIENCE: Duration = Duration::from_secs(1);
 /// How long nothing need be heard of the load before whoever waits looks at other things.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A round ends after so many answers: all that clients were told is kept until it is judged.
+/// A stretch ends after so many answers: all that clients were told is kept until it is judged.
 const ANSWERS_MAX: u64 = 500_000;
-/// A round never lasts so long.
-const ROUND_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// A stretch never lasts so long.
+const STRETCH_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 /// What to do.
 #[derive(Clone, Debug)]
@@ -64,7 +66,7 @@ pub struct Report {
     /// Counted from 1.
     pub number: u64,
     /// Counted from 1.
-    pub round: u64,
+    pub stretch: u64,
     /// Since the run began.
     pub at_ms: u64,
     /// What was done.
@@ -86,52 +88,100 @@ pub struct Report {
     pub views: (u64, u64),
 }
 
+/// Why a run is not good.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Why {
+    /// Somebody asked to stop; nothing wrong was found until then.
+    #[error("stopped")]
+    Stopped,
+    /// For people.
+    #[error("{0}")]
+    Wrong(String),
+}
+
 /// What a run came to.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// All events, in order.
     pub events: Vec<Report>,
-    /// Rounds that were judged.
-    pub rounds: u64,
+    /// Stretches that were judged.
+    pub stretches: u64,
     /// Requests that were answered.
     pub acknowledged: u64,
     /// Requests without an answer.
     pub errors: u64,
     /// What the judges found.
     pub verdict: Verdict,
-    /// State digest of each replica at the end of the last round.
+    /// State digest of each replica at the end of the last stretch, if it was not stopped.
     pub digests: Vec<String>,
-    /// What ended the run before its time, for people.
-    pub failure: Option<String>,
-    /// Where the last round's history is, if anything is wrong with it.
+    /// Why all is not well, or cannot be said to be.
+    pub failure: Option<Why>,
+    /// Where the last stretch's history is, if anything is wrong with it.
     pub history: Option<PathBuf>,
 }
 
 impl Outcome {
-    /// Whether everything was as it should be.
+    /// A run that was stopped before it began.
+    #[must_use]
+    pub fn stopped() -> Self {
+        Self { failure: Some(Why::Stopped), ..Self::default() }
+    }
+
+    /// Whether everything was as it should be, to the end.
     #[must_use]
     pub fn is_good(&self) -> bool {
-        self.failure.is_none() && self.rounds > 0 && self.errors == 0 && self.verdict.is_clean()
+        self.failure.is_none() && self.stretches > 0 && self.errors == 0 && self.verdict.is_clean()
+    }
+
+    /// Whether there is something to look into.
+    #[must_use]
+    pub fn is_suspect(&self) -> bool {
+        !self.is_good() && self.failure != Some(Why::Stopped)
+    }
+
+    /// The first thing that is wrong counts.
+    fn wrong(&mut self, why: impl FnOnce() -> String) {
+        if self.failure.is_none() {
+            self.failure = Some(Why::Wrong(why()));
+        }
+    }
+
+    /// What clients were told, or not, is wrong.
+    fn complain(&mut self) {
+        let undecided = self.verdict.undecided;
+        if self.verdict.is_wrong() {
+            self.wrong(|| "clients were told what cannot be".to_owned());
+        } else if self.errors > 0 {
+            let errors = self.errors;
+            self.wrong(|| format!("{errors} requests have no answer"));
+        } else if undecided > 0 {
+            self.wrong(|| {
+                format!(
+                    "{undecided} keys could not be judged: too many operations on one key overlap; have less in flight, \
+                     or more --keys"
+                )
+            });
+        }
     }
 }
 
 /// What is told while it happens.
 #[derive(Clone, Copy, Debug)]
 pub enum News<'a> {
-    /// The load has come so far, in this round.
+    /// The load has come so far, in this stretch.
     Progress(u64, &'a Progress),
     /// An event begins.
     Begins(&'a Event, Option<ReplicaId>),
     /// An event is over.
     Over(&'a Report),
-    /// A round is over: which, what was judged, and whether all was well.
+    /// A stretch is over: which, what was judged, and whether all was well.
     Judged(u64, &'a Verdict, bool),
 }
 
 /// Runs it against a cluster whose nodes serve, in `dir`. What is wrong with the cluster is in the outcome.
 ///
 /// # Errors
-/// When this machine refuses or somebody asks to stop.
+/// When this machine refuses.
 pub fn run(
     dir: &Path,
     testnet: &Testnet,
@@ -146,32 +196,29 @@ pub fn run(
     let begun = Instant::now();
     let f = usize::from(testnet.cluster.genesis.f);
     let mut outcome = Outcome::default();
-    while outcome.failure.is_none() && (outcome.rounds == 0 || begun.elapsed() < options.span) {
-        let events = schedule.round();
-        let round = outcome.rounds.saturating_add(1);
+    while outcome.failure.is_none() && (outcome.stretches == 0 || begun.elapsed() < options.span) {
+        let events = schedule.stretch();
+        let stretch = outcome.stretches.saturating_add(1);
         let mut director = Director {
             info: &info,
             f,
             nodes,
-            round,
+            stretch,
             begun,
             span: options.span,
             pulse: Pulse::default(),
             tell,
         };
-        let ended = director.round(&mut load, events, &mut outcome.events);
-        if nodes.is_stopping() {
-            return Err(Failure::run("stopped"));
-        }
+        let ended = director.stretch(&mut load, events, &mut outcome.events);
         finish(dir, &info, nodes, ended, &mut outcome)?;
-        tell(News::Judged(round, &outcome.verdict, outcome.is_good()));
+        tell(News::Judged(stretch, &outcome.verdict, !outcome.is_suspect()));
     }
     Ok(outcome)
 }
 
 fn plan(options: &Options) -> Plan {
     Plan {
-        seconds: ROUND_MAX,
+        seconds: STRETCH_MAX,
         clients: options.clients,
         pace: options.pace,
         bundle: None,
@@ -182,7 +229,7 @@ fn plan(options: &Options) -> Plan {
     }
 }
 
-/// Adds a round to the outcome.
+/// Adds a stretch to the outcome.
 fn finish(
     dir: &Path,
     info: &ClusterInfo,
@@ -190,41 +237,46 @@ fn finish(
     ended: Ended,
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
-    outcome.failure = ended.failure;
+    if let Some(why) = ended.failure {
+        outcome.wrong(|| why);
+    }
     let Judged { summary, verdict, history, unread } = match ended.judged {
         Ok(judged) => judged,
         Err(why) => {
-            outcome.failure.get_or_insert(why.to_string());
+            outcome.wrong(|| why.to_string());
             return Ok(());
         }
     };
-    outcome.rounds = outcome.rounds.saturating_add(1);
+    outcome.stretches = outcome.stretches.saturating_add(1);
     outcome.acknowledged = outcome.acknowledged.saturating_add(summary.acknowledged);
     outcome.errors = outcome.errors.saturating_add(summary.errors);
     outcome.verdict.add(verdict);
     if let Some(why) = unread {
-        outcome.failure.get_or_insert(why.to_string());
+        outcome.wrong(|| why.to_string());
     }
-    let (digests, heights) = trial::meet(info, nodes, &nodes.ids())?;
-    let is_equal = trial::are_equal(&digests);
-    outcome.digests = digests;
-    if !is_equal {
-        let digests = outcome.digests.join(" ");
-        outcome.failure.get_or_insert(format!("state digests differ: {digests} at heights {heights:?}"));
-    } else if !outcome.verdict.is_clean() {
-        outcome.failure.get_or_insert("clients were told what cannot be".to_owned());
-    } else if outcome.errors > 0 {
-        outcome.failure.get_or_insert(format!("{} requests have no answer", outcome.errors));
+    // A run that was stopped may have ended in the middle of an event: then not all replicas are there to be compared.
+    if !nodes.is_stopping()
+        && let Some(Met { digests, executed }) = trial::meet(info, nodes, &nodes.ids())?
+    {
+        if !trial::are_equal(&digests) {
+            let digests = digests.join(" ");
+            outcome.wrong(|| format!("state digests differ: {digests} at heights {executed:?}"));
+        }
+        outcome.digests = digests;
     }
-    if outcome.failure.is_some() {
-        let file = dir.join(format!("history-{}.jsonl", outcome.rounds));
+    outcome.complain();
+    if nodes.is_stopping() {
+        outcome.failure.get_or_insert(Why::Stopped);
+    }
+    if outcome.is_suspect() {
+        let file = dir.join(format!("history-{}.jsonl", outcome.stretches));
         history.save(&file).map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;
         outcome.history = Some(file);
     }
     Ok(())
 }
 
-/// How a round ended.
+/// How a stretch ended.
 struct Ended {
     /// What was wrong with the cluster.
     failure: Option<String>,
@@ -245,12 +297,12 @@ impl Watch for Watcher<'_> {
     }
 }
 
-/// Makes things happen in a round, on the thread that the nodes were started from: they die with it.
+/// Makes things happen in a stretch, on the thread that the nodes were started from: they die with it.
 struct Director<'a> {
     info: &'a ClusterInfo,
     f: usize,
     nodes: &'a mut Processes,
-    round: u64,
+    stretch: u64,
     begun: Instant,
     span: Duration,
     pulse: Pulse,
@@ -258,12 +310,12 @@ struct Director<'a> {
 }
 
 impl Director<'_> {
-    fn round(&mut self, load: &mut Load, events: Vec<Event>, reports: &mut Vec<Report>) -> Ended {
+    fn stretch(&mut self, load: &mut Load, events: Vec<Event>, reports: &mut Vec<Report>) -> Ended {
         let end = AtomicBool::new(false);
         thread::scope(|scope| {
             let (tell, hear) = channel();
             let mut watcher = Watcher { tell, end: &end };
-            let running = scope.spawn(move || load.round(&mut watcher));
+            let running = scope.spawn(move || load.stretch(&mut watcher));
             let mut failure = None;
             for event in events {
                 let is_over = !reports.is_empty() && self.begun.elapsed() >= self.span;
@@ -275,6 +327,7 @@ impl Director<'_> {
                         (self.tell)(News::Over(&report));
                         reports.push(report);
                     }
+                    Err(_) if self.nodes.is_stopping() => break,
                     Err(why) => {
                         failure = Some(format!("event {}, {}: {why}", event.number, event.fault));
                         break;
@@ -309,7 +362,7 @@ impl Director<'_> {
                 self.pass(event.down, hear)?;
                 Act::Resume(id).run(self.nodes)?;
             }
-            (Fault::PowerCut, _) | (_, None) => Act::PowerCut.run(self.nodes)?,
+            (Fault::KillAll, _) | (_, None) => Act::KillAll.run(self.nodes)?,
         }
         let ids = self.nodes.ids();
         self.nodes.wait_ready(&ids, PATIENCE)?;
@@ -318,7 +371,7 @@ impl Director<'_> {
         let view_after = trial::leader(&statuses, self.f).map_or(view, |(view, _)| view);
         Ok(Report {
             number: event.number,
-            round: self.round,
+            stretch: self.stretch,
             at_ms: ms(at),
             fault: event.fault,
             victim: victim.map(|id| id.0),
@@ -336,7 +389,7 @@ impl Director<'_> {
         match hear.recv_timeout(LOOK_EVERY) {
             Ok(progress) => {
                 self.pulse.note(&progress);
-                (self.tell)(News::Progress(self.round, &progress));
+                (self.tell)(News::Progress(self.stretch, &progress));
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(Failure::run("the load has ended")),

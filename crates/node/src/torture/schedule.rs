@@ -26,20 +26,20 @@ pub enum Fault {
     /// The same to another replica.
     PauseBackup,
     /// SIGKILL to all at once, and a cold start.
-    PowerCut,
+    KillAll,
 }
 
 impl Fault {
     /// All of them.
     pub const ALL: [Self; 5] =
-        [Self::KillLeader, Self::KillBackup, Self::PauseLeader, Self::PauseBackup, Self::PowerCut];
+        [Self::KillLeader, Self::KillBackup, Self::PauseLeader, Self::PauseBackup, Self::KillAll];
 
-    /// How often it comes in a round.
+    /// How often it comes in a stretch.
     fn share(self) -> usize {
         match self {
             Self::KillLeader | Self::KillBackup => 4,
             Self::PauseLeader => 2,
-            Self::PauseBackup | Self::PowerCut => 1,
+            Self::PauseBackup | Self::KillAll => 1,
         }
     }
 }
@@ -51,7 +51,7 @@ impl fmt::Display for Fault {
             Self::KillBackup => "backup killed",
             Self::PauseLeader => "leader paused",
             Self::PauseBackup => "backup paused",
-            Self::PowerCut => "all killed",
+            Self::KillAll => "all killed",
         })
     }
 }
@@ -79,12 +79,12 @@ impl Event {
         match self.fault {
             Fault::KillLeader | Fault::PauseLeader => Some(leader),
             Fault::KillBackup | Fault::PauseBackup => Some(ReplicaId(backup)),
-            Fault::PowerCut => None,
+            Fault::KillAll => None,
         }
     }
 }
 
-/// Draws events: round after round, each with its share of every fault, in an order of its own.
+/// Draws events: stretch after stretch, each with its share of every fault, in an order of its own.
 #[derive(Debug)]
 pub struct Schedule {
     rng: Rng,
@@ -99,8 +99,8 @@ impl Schedule {
         Self { rng: Rng::new(seed), n, number: 0 }
     }
 
-    /// The events of the next round.
-    pub fn round(&mut self) -> Vec<Event> {
+    /// The events of the next stretch.
+    pub fn stretch(&mut self) -> Vec<Event> {
         let mut faults: Vec<Fault> =
             Fault::ALL.iter().flat_map(|fault| std::iter::repeat_n(*fault, fault.share())).collect();
         self.rng.shuffle(&mut faults);
@@ -115,7 +115,7 @@ impl Schedule {
             Fault::KillLeader | Fault::KillBackup => {
                 Duration::from_millis(self.rng.between(DOWN_MS.0, DOWN_MS.1))
             }
-            Fault::PowerCut => Duration::ZERO,
+            Fault::KillAll => Duration::ZERO,
         };
         let backups = u64::from(self.n.saturating_sub(1).max(1));
         let after_leader = u16::try_from(self.rng.between(1, backups)).unwrap_or(1);
@@ -129,31 +129,31 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn a_seed_decides_and_a_round_has_everything() {
-        let rounds = |seed| -> Vec<Vec<Event>> {
+    fn a_seed_decides_and_a_stretch_has_everything() {
+        let stretches = |seed| -> Vec<Vec<Event>> {
             let mut schedule = Schedule::new(seed, 4);
-            (0..5).map(|_| schedule.round()).collect()
+            (0..5).map(|_| schedule.stretch()).collect()
         };
-        assert_eq!(rounds(1), rounds(1));
-        assert_ne!(rounds(1), rounds(2));
-        for round in rounds(3) {
+        assert_eq!(stretches(1), stretches(1));
+        assert_ne!(stretches(1), stretches(2));
+        for stretch in stretches(3) {
             for fault in Fault::ALL {
-                assert_eq!(round.iter().filter(|event| event.fault == fault).count(), fault.share());
+                assert_eq!(stretch.iter().filter(|event| event.fault == fault).count(), fault.share());
             }
         }
-        let numbers: Vec<u64> = rounds(3).iter().flatten().map(|event| event.number).collect();
+        let numbers: Vec<u64> = stretches(3).iter().flatten().map(|event| event.number).collect();
         assert_eq!(numbers, (1..=60).collect::<Vec<u64>>());
     }
 
     #[test]
     fn the_leader_is_the_victim_exactly_where_it_is_meant() {
         let mut schedule = Schedule::new(9, 4);
-        let events: Vec<Event> = (0..20).flat_map(|_| schedule.round()).collect();
+        let events: Vec<Event> = (0..20).flat_map(|_| schedule.stretch()).collect();
         let mut backups = BTreeSet::new();
         for event in events {
             match (event.fault, event.victim(ReplicaId(3), 4)) {
                 (Fault::KillLeader | Fault::PauseLeader, victim) => assert_eq!(victim, Some(ReplicaId(3))),
-                (Fault::PowerCut, victim) => assert_eq!(victim, None),
+                (Fault::KillAll, victim) => assert_eq!(victim, None),
                 (_, Some(backup)) => {
                     backups.insert(backup);
                 }

@@ -25,10 +25,22 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts a cluster.
     pub(crate) fn start(client_auth: ClientAuth) -> Self {
+        Self::start_with(client_auth, toml::Table::new())
+    }
+
+    /// Starts a cluster in which nobody suspects a leader that is merely slow: however busy this machine is, it does its
+    /// work within seconds.
+    pub(crate) fn start_patient(client_auth: ClientAuth) -> Self {
+        Self::start_with(client_auth, "treq_ms = 60_000\ncap_ms = 60_000".parse().unwrap())
+    }
+
+    fn start_with(client_auth: ClientAuth, params: toml::Table) -> Self {
         let entry = quorate_protocols::find("pbft").unwrap();
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().join("cluster");
         let mut testnet = demo::make(&dir, entry, 4, client_auth).unwrap();
+        testnet.params = params;
+        testnet.write().unwrap();
         let insecure = client_auth == ClientAuth::None;
         let binary = env!("CARGO_BIN_EXE_quorate").into();
         let mut nodes = Processes::new(binary, &dir, testnet.cluster.ids(), insecure);
