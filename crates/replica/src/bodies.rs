@@ -19,6 +19,11 @@ use std::sync::Arc;
 const BODY_GRACE_NS: u64 = 100_000_000;
 /// How long one peer has to answer before another is asked as well.
 const ASK_AGAIN_NS: u64 = 250_000_000;
+/// That pause doubles this often at most when all have been asked.
+const ASK_DOUBLINGS_MAX: usize = 3;
+/// Blocks that are fetched at the same time at most, in windows, where that is more than [`WANTED_MAX`]: what a view
+/// takes over, what it proposes, and room for what belongs to views that are over.
+const WANTED_WINDOWS: usize = 4;
 /// Payloads of one peer that no known block names yet.
 const UNCLAIMED_PER_PEER_MAX: usize = 64;
 
@@ -46,6 +51,10 @@ struct Want {
     next: usize,
     height: Height,
     ask_at: Time,
+    /// How often all have been asked.
+    rounds: usize,
+    /// Counts up: the oldest goes when there is no room.
+    number: u64,
 }
 
 /// A request for a block that is due.
@@ -60,6 +69,8 @@ pub(crate) struct Ask {
 #[derive(Debug)]
 pub(crate) struct Bodies {
     limits: BodyLimits,
+    wants_max: usize,
+    wants_begun: u64,
     payloads: BTreeMap<PayloadId, Arc<Payload>>,
     ready: BTreeMap<BlockId, Ready>,
     /// The bundles of ready blocks that are not executed. They outlive the pool: another block may execute
@@ -78,10 +89,13 @@ pub(crate) struct Bodies {
 }
 
 impl Bodies {
-    pub(crate) fn new(limits: BodyLimits) -> Self {
+    pub(crate) fn new(limits: BodyLimits, window: u64) -> Self {
         let empty = Payload::default();
+        let windows = usize::try_from(window).unwrap_or(usize::MAX).saturating_mul(WANTED_WINDOWS);
         Self {
             limits,
+            wants_max: windows.max(WANTED_MAX),
+            wants_begun: 0,
             payloads: BTreeMap::from([(empty.id(), Arc::new(empty))]),
             ready: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -305,15 +319,19 @@ impl Bodies {
         height: Height,
         peer: ReplicaId,
     ) {
-        if self.ready.contains_key(&id) || (self.wants.len() >= WANTED_MAX && !self.wants.contains_key(&id)) {
+        if self.ready.contains_key(&id) {
             return;
         }
+        self.make_room(id);
         let block = blocks.get(id);
         let announced = block.and_then(|block| self.announced.get(&block.payload));
         let ask_at = announced.map_or(now, |since| since.plus(BODY_GRACE_NS)).max(now);
         let height = block.map_or(height, |block| block.height.max(height));
-        let want =
-            self.wants.entry(id).or_insert_with(|| Want { peers: Vec::new(), next: 0, height, ask_at });
+        let number = self.wants_begun;
+        let want = self.wants.entry(id).or_insert_with(|| {
+            self.wants_begun = self.wants_begun.wrapping_add(1);
+            Want { peers: Vec::new(), next: 0, height, ask_at, rounds: 0, number }
+        });
         // Peers that have executed the block find it by its height alone, which may become known only now.
         want.height = want.height.max(height);
         if !want.peers.contains(&peer) {
@@ -321,10 +339,20 @@ impl Bodies {
         }
     }
 
+    /// A liar's proposals must not keep this replica from fetching what counts. What it proposed in views that are over
+    /// is older than what this one takes over and decides, and whatever is decided is asked for again.
+    fn make_room(&mut self, id: BlockId) {
+        if self.wants.len() >= self.wants_max && !self.wants.contains_key(&id) {
+            let oldest = self.wants.iter().min_by_key(|(_, want)| want.number).map(|(id, _)| *id);
+            oldest.and_then(|oldest| self.wants.remove(&oldest));
+        }
+    }
+
     /// A peer does not have a block: ask the next one now.
     pub(crate) fn refused(&mut self, now: Time, id: BlockId, peer: ReplicaId) {
         if let Some(want) = self.wants.get_mut(&id)
             && want.peers.contains(&peer)
+            && want.rounds == 0
         {
             want.ask_at = want.ask_at.min(now.plus(ASK_AGAIN_NS / 4));
         }
@@ -351,8 +379,10 @@ impl Bodies {
                 continue;
             };
             asks.push(Ask { block: *id, height: want.height, peer: *peer });
+            // What nobody has had so far is asked for less and less often.
+            want.ask_at = now.plus(ASK_AGAIN_NS << want.rounds.min(ASK_DOUBLINGS_MAX));
             want.next = want.next.wrapping_add(1);
-            want.ask_at = now.plus(ASK_AGAIN_NS);
+            want.rounds = want.next.checked_div(order.len()).unwrap_or(0);
         }
         asks
     }
@@ -425,7 +455,7 @@ mod tests {
     #[test]
     fn a_payload_of_one_s_own_completes_the_block_of_another() {
         let (mut pool, mut blocks) = (Pool::default(), BlockTree::default());
-        let mut bodies = Bodies::new(BodyLimits::default());
+        let mut bodies = Bodies::new(BodyLimits::default(), 256);
         pool.add_from_client(Time(0), &bundle(1));
         let payload = Arc::new(Payload { bundles: vec![bundle(1).digest()] });
         let block = Block {
@@ -462,7 +492,7 @@ mod tests {
         let (id, mut blocks) = (block.id(), BlockTree::default());
         blocks.insert(block.clone());
         for arrives_before in [true, false] {
-            let (mut pool, mut bodies) = (Pool::default(), Bodies::new(BodyLimits::default()));
+            let (mut pool, mut bodies) = (Pool::default(), Bodies::new(BodyLimits::default(), 256));
             if arrives_before {
                 pool.add_from_peer(Time(0), &shared, true, None);
             }
@@ -484,11 +514,40 @@ mod tests {
     /// A block is often wanted before anybody knows where it was decided, and found on disks by its height alone.
     #[test]
     fn a_want_learns_its_height_later() {
-        let mut bodies = Bodies::new(BodyLimits::default());
+        let mut bodies = Bodies::new(BodyLimits::default(), 256);
         let (blocks, id, others) = (BlockTree::default(), BlockId::null(Height(1)), [ReplicaId(1)]);
         bodies.want(Time(0), &blocks, id, Height::ZERO, ReplicaId(1));
         bodies.want(Time(0), &blocks, id, Height(7), ReplicaId(1));
         let asks = bodies.asks(Time(0), &others);
         assert_eq!(asks, [Ask { block: id, height: Height(7), peer: ReplicaId(1) }]);
+    }
+
+    /// A liar's dead proposals use up all room: what is wanted later is asked for nevertheless, and each of them
+    /// less and less often.
+    #[test]
+    fn what_nobody_has_keeps_nothing_else_out() {
+        let mut bodies = Bodies::new(BodyLimits::default(), 8);
+        let (blocks, others) = (BlockTree::default(), [ReplicaId(1), ReplicaId(2)]);
+        let most = u64::try_from(WANTED_MAX).unwrap();
+        for height in 1..=most + 10 {
+            bodies.want(Time(height), &blocks, BlockId::null(Height(height)), Height(height), ReplicaId(1));
+        }
+        assert_eq!(bodies.wants.len(), WANTED_MAX);
+        assert!(
+            bodies.is_wanted(BlockId::null(Height(most + 10)))
+                && !bodies.is_wanted(BlockId::null(Height(10)))
+        );
+        let id = BlockId::null(Height(most));
+        let mut times = Vec::new();
+        for ms in 0..20_000u64 {
+            for ask in bodies.asks(Time(ms * 1_000_000 + most * 2), &others) {
+                if ask.block == id {
+                    times.push(ms);
+                    bodies.refused(Time(ms * 1_000_000 + most * 2), id, ask.peer);
+                }
+            }
+        }
+        let pauses: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(pauses.is_sorted() && pauses.last() == Some(&2_000), "{pauses:?}");
     }
 }

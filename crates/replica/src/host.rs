@@ -29,7 +29,7 @@ impl Host {
     pub(crate) fn new(setup: &Setup) -> Self {
         Self {
             pool: Pool::default(),
-            bodies: Bodies::new(setup.genesis.bodies),
+            bodies: Bodies::new(setup.genesis.bodies, setup.genesis.window),
             lag: 0,
             executed: BTreeSet::new(),
             proposed: Vec::new(),

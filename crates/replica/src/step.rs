@@ -239,7 +239,14 @@ impl Replica {
         // What no block asks for and no client waits for is at the charge of whoever sent it.
         let charged = (!pending && !self.host.bodies.awaits(&bundle.digest())).then_some(from);
         match self.host.pool.add_from_peer(self.now, &bundle, pending, charged) {
-            added @ (Added::New | Added::Promoted) => self.take_in(&bundle, added),
+            added @ (Added::New | Added::Promoted) => {
+                self.take_in(&bundle, added);
+                // It counts against the leader from now on, which may never have seen it.
+                let leader = self.last.leader;
+                if pending && leader != from && leader != self.setup.me {
+                    self.send_frame(To::One(leader), Lane::Bodies, Unsealed::Bundle(bundle));
+                }
+            }
             Added::Busy => {
                 let why = Reject::NotNow("no_room_for_bundle");
                 self.out.push_back(Output::Rejected { from, kind: BUNDLE_KIND, why });

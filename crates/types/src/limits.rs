@@ -57,7 +57,7 @@ pub const POOL_CLIENT_BUNDLES_MAX: usize = 16_384;
 pub const STATUS_HEIGHTS_MAX: usize = 64;
 /// Blocks that are decided and not yet executed, at which the leader stops proposing.
 pub const EXECUTE_LAG_MAX: u64 = 32;
-/// Blocks whose bodies a replica fetches at the same time at most.
+/// Blocks whose bodies a replica fetches at the same time at most, unless the window is large.
 pub const WANTED_MAX: usize = 1_024;
 /// Decided ids in one catch-up answer at most.
 pub const DECIDED_PER_ANSWER_MAX: usize = 256;

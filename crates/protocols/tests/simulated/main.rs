@@ -9,6 +9,7 @@
     reason = "tests: a panic is how they fail"
 )]
 
+mod attacks;
 mod byzantine;
 mod clients;
 mod crashes;

@@ -4,7 +4,6 @@ use super::selection::change;
 use super::views::{STATUS, T0, empty, leaves, new_view, stands, suspect, unsuspect, with_height_1};
 use super::*;
 use crate::pbft::Standing;
-use crate::pbft::Standing;
 use quorate_consensus::Ready;
 use quorate_types::Time;
 
