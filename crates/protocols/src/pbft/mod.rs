@@ -73,7 +73,7 @@
 //! | T3 | | overload is not a dead leader | `suspect::judge_leader` | `t3_*` |
 //! | T4 | | f + 1 SUSPECTs of one view end it | `suspect::on_suspect` | `t4_*` |
 //! | T5 | §4.5.2 | from the beginning of a view to its first execution only the view timer runs; then timers are short again | `suspect::note_execution` | `t5_*` |
-//! | T7 | | a replica that lags behind is patient, not for ever | `suspect::is_behind` | `t7_*` |
+//! | T7 | | a replica that lags behind is patient while it comes nearer, not for ever | `suspect::judge_leader` | `t7_*` |
 //! | T6 | §4.5.2 | a view timer that expires ends the view | `suspect::on_view_timer` | `v4_*`, `t5_*` |
 //!
 //! | S1 | OSDI §4.2 | variant S: PRE-PREPARE, PREPARE and COMMIT are signed, as the same statements | `variant` | `s1_*` |
