@@ -97,10 +97,11 @@ impl Index {
         self.bodies.get(digest)?.location
     }
 
-    /// Whether this body lives and lies in this generation or a later one, so that it need not be written again.
-    /// One that was decided is written again: reading the log later must come to the same index.
+    /// Whether this body waits, and lies in this generation or a later one, so that it need not be written again.
+    /// One that was decided is written again, also where an undecided block names it: when that block is dead nothing
+    /// would keep it, and reading the log later must come to the same index.
     pub(crate) fn has_body(&self, digest: &BundleDigest, oldest: u32) -> bool {
-        let location = self.bodies.get(digest).filter(|body| body.is_live()).and_then(|body| body.location);
+        let location = self.bodies.get(digest).filter(|body| body.waiting).and_then(|body| body.location);
         location.is_some_and(|location| location.generation >= oldest)
     }
 

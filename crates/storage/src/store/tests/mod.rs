@@ -189,6 +189,38 @@ fn the_same_bundle_in_two_blocks_is_found_in_both() {
     assert_eq!(store.load(Height(2)).unwrap().unwrap().bundles, [body]);
 }
 
+/// A body was executed, and comes once more while an undecided block names it: it waits again, and is still there for
+/// another block when that one is dead and the segment of the first entry is gone.
+#[test]
+fn a_body_that_comes_again_waits_again() {
+    let mut store = new();
+    let body = bundle(1, 50);
+    decide(&mut store, 1, std::slice::from_ref(&body));
+    let (dead, payload) = block(5, 2, std::slice::from_ref(&body));
+    append(&mut store, &LogEntry::Block(dead, payload));
+    append(&mut store, &LogEntry::Body(body.clone()));
+    let first = store.log.oldest();
+    let mut height = 1;
+    while store.log.oldest() <= first + 2 {
+        height += 1;
+        decide(&mut store, height, &[bundle(height, 400)]);
+        store.write_and_sync().unwrap();
+        if height % 20 == 0 {
+            snapshot(&mut store, height);
+        }
+        if store.rolled() {
+            base(&mut store);
+        }
+    }
+    let (block, payload) = block(height + 1, 2, std::slice::from_ref(&body));
+    let id = block.id();
+    append(&mut store, &LogEntry::Block(block, payload));
+    append(&mut store, &LogEntry::Decided { height: Height(height + 1), id });
+    store.write_and_sync().unwrap();
+    let (mut store, _) = open(store.into_disk()).unwrap();
+    assert_eq!(store.load(Height(height + 1)).unwrap().unwrap().bundles, [body]);
+}
+
 #[test]
 fn contradictions_and_gaps_are_refused() {
     let mut store = new();
