@@ -11,6 +11,7 @@
 //! | held | nothing that may be said once leaves before its guard was synced | `promises` |
 //! | bounds | queues and tables stay within limits | `bounds` |
 //! | accusation | no honest replica refuses of another what only a liar says | `World::judge_blame` |
+//! | no panic | no assertion of the code fails | `seed` |
 //! | replay | a second replica that is handed the same inputs gives the same outputs, byte for byte | `shadow` |
 //!
 //! All of them judge honest replicas only; clients believe f + 1 equal answers, so one of these is honest.
@@ -82,6 +83,8 @@ pub enum Oracle {
     Replay,
     /// An honest replica holds an honest one for a liar.
     Accusation,
+    /// Something that has to hold everywhere does not: an assertion of the code has failed.
+    Panic,
 }
 
 impl fmt::Display for Oracle {
@@ -100,6 +103,7 @@ impl fmt::Display for Oracle {
             Self::Links => "links",
             Self::Replay => "replay",
             Self::Accusation => "accusation",
+            Self::Panic => "no panic",
         })
     }
 }

@@ -125,7 +125,9 @@ impl Faults {
 
     fn one(&mut self, world: &mut World, class: Class) {
         let span = self.rng.between(FAULT_NS.0, FAULT_NS.1);
-        let from = Time(self.rng.between(secs(1), HEAL_NS.saturating_sub(span)));
+        let latest = HEAL_NS.saturating_sub(span);
+        // Half of them last until everything heals: without, there would be nothing left to recover from.
+        let from = Time(if self.rng.chance(500_000) { latest } else { self.rng.between(secs(1), latest) });
         let to = from.plus(span);
         self.first = self.first.min(from);
         match class {

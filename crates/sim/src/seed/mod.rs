@@ -27,6 +27,7 @@ use quorate_types::rng::Rng;
 use quorate_types::{Digest, ReplicaId, Time};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// When everything heals.
 const HEAL_NS: u64 = secs(40);
@@ -34,9 +35,8 @@ const HEAL_NS: u64 = secs(40);
 const END_NS: u64 = secs(60);
 /// How long replicas may take to come to the same height once all clients have their answers.
 const SETTLE_NS: u64 = secs(20);
-/// How much more log is kept for laggards where votes are signed: nobody may fall behind what is kept, as long as
-/// there is no transfer of state.
-const SIGNED_LOG_FACTOR: u32 = 8;
+/// How much more log is kept for laggards where votes are signed, or many make up a quorum.
+const LARGE_LOG_FACTOR: u32 = 8;
 /// Operations that each client has before and after the heal.
 const OPERATIONS_BEFORE: (u64, u64) = (92, 110);
 const OPERATIONS_AFTER: u32 = 12;
@@ -66,7 +66,7 @@ pub struct Report {
     pub byzantine: BTreeMap<ReplicaId, Byzantine>,
     /// Keys whose history was too hard to judge without asking replicas.
     pub undecided: usize,
-    /// From the heal to the first height that was executed after it.
+    /// From the heal to the first answer to an operation that was called after it.
     pub recovered_ns: u64,
     /// Promises that were looked for on disks.
     pub promises: u64,
@@ -139,6 +139,12 @@ impl Standard {
         if let Some(n) = n {
             settings = settings.with_n(n);
         }
+        // Each view change writes a NEW-VIEW of a quorum of view changes, and where votes are signed certificates for all
+        // of the window in each of these: for the same heights the log takes more room, and one record does.
+        if entry.spec.votes_are_signed || settings.n > 4 {
+            settings.keep_bytes = settings.keep_bytes.saturating_mul(u64::from(LARGE_LOG_FACTOR));
+            settings.segment_bytes = settings.segment_bytes.saturating_mul(LARGE_LOG_FACTOR);
+        }
         // Where the leader cannot be replaced, it has to be honest.
         let spared = u16::from(!entry.spec.replaces_leader);
         settings.byzantine = cast.draw(seed, settings.n, settings.f, spared);
@@ -176,9 +182,15 @@ impl Standard {
     #[must_use]
     pub fn run(mut self) -> Report {
         let mut recovered_ns = 0;
-        // The first failure stays in the world.
-        let _: Result<(), Failure> = self.go(&mut recovered_ns);
+        // The first failure stays in the world. What is half done when something panics is not looked at again, but for
+        // what the report says.
+        let ran = catch_unwind(AssertUnwindSafe(|| self.go(&mut recovered_ns)));
         let world = &mut self.world;
+        if let Err(what) = ran {
+            let text = what.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| what.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            world.note_panic(text.unwrap_or_default());
+        }
         let transitions = world.trace().count();
         Report {
             seed: world.settings().seed,
@@ -208,12 +220,17 @@ impl Standard {
         for id in world.replicas() {
             world.plan(world.now(), Plan::Start(id));
         }
-        let height = world.height();
+        let before = world.history().records().len();
         world.load_all(Workload { operations: OPERATIONS_AFTER, pause_ns: ms(100), ..self.workload });
-        world
-            .run_while("something was executed after the heal", bound.0, |world| world.height() == height)?;
+        // What was under way may end by itself: something new has to be answered.
+        let is_new = |world: &World| {
+            world.history().records().iter().skip(before).any(|record| record.answered.is_some())
+        };
+        world.run_while("a new operation is answered", bound.0, |world| !is_new(world))?;
         *recovered_ns = world.now().since(Time(HEAL_NS));
-        world.run_while("all clients have their answers", END_NS, |world| !world.all_done())?;
+        let rest = bound.0.saturating_add(SETTLE_NS);
+        world.run_while("all clients have their answers", rest, |world| !world.all_done())?;
+        world.check_none_failed()?;
         world
             .run_while("all honest replicas are at the same height", SETTLE_NS, |world| !world.is_level())?;
         world.run_until(Time(END_NS))?;
@@ -248,13 +265,8 @@ fn draw_settings(entry: &Entry, seed: u64, rng: &mut Rng) -> Settings {
     settings.costs = Costs { sync_ns: rng.between(50_000, ms(2)), ..Costs::USUAL };
     settings.checkpoint_every = rng.between(4, 24);
     settings.window = settings.checkpoint_every.saturating_mul(rng.between(2, 4));
-    settings.keep_bytes = rng.between(384 << 10, 1 << 20);
-    if entry.spec.votes_are_signed {
-        // Each view change writes certificates for all of the window: for the same heights the log takes more room,
-        // and one record does.
-        settings.keep_bytes = settings.keep_bytes.saturating_mul(u64::from(SIGNED_LOG_FACTOR));
-        settings.segment_bytes = settings.segment_bytes.saturating_mul(SIGNED_LOG_FACTOR);
-    }
+    // Nobody may fall behind what is kept, as long as there is no transfer of state, and view changes take room.
+    settings.keep_bytes = rng.between(3 << 19, 4 << 20);
     settings.snapshot_every_bytes = rng.between(128 << 10, 512 << 10);
     settings.replay = seed.is_multiple_of(REPLAY_EVERY);
     settings

@@ -441,6 +441,20 @@ impl World {
         }
     }
 
+    /// An assertion has failed while this world ran: it cannot go on.
+    pub(crate) fn note_panic(&mut self, what: String) {
+        self.judge(self.now, Err((Oracle::Panic, what)));
+    }
+
+    /// No operation may have ended without an answer.
+    pub(crate) fn check_none_failed(&mut self) -> Result<(), Failure> {
+        if self.failed_ops > 0 {
+            let what = format!("{} operations have no answer for good", self.failed_ops);
+            self.judge(self.now, Err((Oracle::Liveness, what)));
+        }
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
     /// Somebody is made to do what this oracle notices: from now on that is no failure.
     pub fn tolerate(&mut self, oracle: Oracle) {
         self.tolerated.insert(oracle);

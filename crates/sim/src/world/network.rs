@@ -313,6 +313,15 @@ impl World {
     }
 
     /// A connection breaks; both ends hear of it after a while, each for itself.
+    /// Whether it tells of the beginning of a connection that has ended since: sockets are gone with what they were to
+    /// say.
+    pub(super) fn is_stale(&self, id: ReplicaId, arrival: &Arrival) -> bool {
+        let (Arrival::Dialled { peer, conn } | Arrival::Accepted { peer, conn }) = arrival else {
+            return false;
+        };
+        self.pairs.get(Pair::index(id, *peer)).is_none_or(|pair| pair.conn != Some(*conn))
+    }
+
     fn break_pair(&mut self, index: usize) {
         let now = self.now;
         let Some(pair) = self.pairs.get_mut(index) else { return };

@@ -149,6 +149,9 @@ impl World {
 
     pub(super) fn arrive(&mut self, id: ReplicaId, arrival: Arrival) {
         let now = self.now;
+        if self.is_stale(id, &arrival) {
+            return;
+        }
         let Some(seat) = self.seat_mut(id) else { return };
         if seat.running.is_none() {
             return;
