@@ -63,7 +63,7 @@ fn s14_lying_clients_execute_nothing() {
     let id = ask(&mut world, 0, quorate_sim::Op::Get { key: "k".to_owned() });
     assert_eq!(world.history().get(id).unwrap().result, Some(KvResult::Value(b"honest".to_vec())));
     settle(&mut world);
-    no_view_change(&world, "lying clients");
+    no_view_change(&world);
 }
 
 /// Scenario 14: a bundle that was executed is sent again, by whoever kept it: it is answered from what is kept and
@@ -88,7 +88,7 @@ fn s14_replayed_bundles_change_nothing() {
     assert_eq!(world.height(), before, "it is not ordered again");
     let id = ask(&mut world, 0, incr("n"));
     assert_eq!(world.history().get(id).unwrap().result, Some(KvResult::Number(2)));
-    no_view_change(&world, "lying clients");
+    no_view_change(&world);
 }
 
 /// Scenario 14: a request for a session that is open already is answered and not ordered again, or who kept a few of
@@ -116,7 +116,7 @@ fn s14_replayed_openings_are_not_ordered_again() {
     say_to_all(&mut world, 0, &replay);
     assert_eq!((world.height(), heard.get()), (before, 4));
     ask(&mut world, 0, incr("n"));
-    no_view_change(&world, "lying clients");
+    no_view_change(&world);
 }
 
 /// Scenario 14: a client uses one number for two contents and sends one to each half: one of them is executed
@@ -139,7 +139,7 @@ fn s14_two_contents_under_one_number() {
     go(world.run_for(secs(5)), &world);
     ask(&mut world, 0, put("k", "others go on"));
     settle(&mut world);
-    no_view_change(&world, "lying clients");
+    no_view_change(&world);
 }
 
 /// Scenario 15: f replicas answer wrongly, before the right answers or after them: the client believes f + 1 equal

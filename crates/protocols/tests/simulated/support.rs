@@ -160,10 +160,10 @@ pub(crate) fn recovery(world: &World, outage_ns: u64) -> u64 {
 }
 
 /// Nobody has ever left the first view, or said so.
-pub(crate) fn no_view_change(world: &World, what: &str) {
-    assert_eq!(sent(world, VIEW_CHANGE), 0, "{what}: no view change");
+pub(crate) fn no_view_change(world: &World) {
+    assert_eq!(sent(world, VIEW_CHANGE), 0, "nobody leaves the view");
     for id in world.replicas().filter(|id| world.is_running(*id)) {
-        assert_eq!(view(world, id), View(0), "{what}: replica {id}");
+        assert_eq!(view(world, id), View(0), "replica {id}");
     }
 }
 

@@ -51,7 +51,7 @@ fn s12_power_cut_at_every_step_of_a_view_change(entry: &Entry) {
     for id in [r(1), r(2)] {
         // What is left of a torn write is drawn: once is not enough.
         let ways = SURVIVES.into_iter().map(|survives| (120, survives));
-        let torn = (126..134).map(|seed| (seed, Survives::Some));
+        let torn = (121..137).map(|seed| (seed, Survives::Some));
         for (seed, survives) in ways.chain(torn) {
             let steps = steps_of(entry, seed, id);
             assert!(steps >= 10, "{steps} steps of {id} are too few to be a test");
