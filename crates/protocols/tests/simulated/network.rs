@@ -1,13 +1,21 @@
 //! The network loses, doubles, delays and cuts.
 
 use crate::support::{
-    DELAY_NS, TRANSPORTS, ask, begin, both, constant_of, go, latency, put, r, settle, world_of,
+    DELAY_NS, TRANSPORTS, TREQ_NS, ask, begin, both, constant_of, go, latency, no_view_change, put, r,
+    recovery, settle, wait_for, world_of,
 };
 use quorate_consensus::Entry;
-use quorate_sim::{Change, Front, Places, State, Transport, Workload, World, ms, secs};
+use quorate_protocols::pbft::{COMMIT, PREPARE};
+use quorate_sim::{
+    Change, Costs, Front, Places, State, Survives, Transport, Verdict, Weather, Workload, World, ms, secs,
+};
+use quorate_types::{Digest, Height, Kind, ReplicaId, View};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 both! {
     s10_a_backup_cut_off_for_a_minute
+    s10_a_lost_vote_is_said_again
     s10_a_backup_that_hears_the_leader_alone
     s19_five_bad_minutes
 }
@@ -17,8 +25,24 @@ fn cut(world: &mut World, who: usize) -> u64 {
     world.front(Front { from: one, to: one.others(), both_ways: true, change: Change::Cut })
 }
 
+/// What a replica votes, from now on: kind, view, height and block of each PREPARE and COMMIT.
+type Votes = Rc<RefCell<Vec<(Kind, View, Height, Digest)>>>;
+
+fn votes_of(world: &mut World, by: ReplicaId) -> Votes {
+    let votes = Votes::default();
+    let seen = Rc::clone(&votes);
+    world.hook(move |_, frame| {
+        let content = &frame.content;
+        if frame.from == by && [PREPARE, COMMIT].contains(&content.kind) {
+            seen.borrow_mut().push((content.kind, content.view, content.height, content.subject()));
+        }
+        Verdict::Pass
+    });
+    votes
+}
+
 /// Scenario 10: one backup is cut off for a minute. The others are not affected; when it is back it has executed
-/// everything and votes again.
+/// everything, nobody has left the view, and it votes in it again.
 fn s10_a_backup_cut_off_for_a_minute(entry: &Entry) {
     let mut world = constant_of(entry, 20);
     begin(&mut world);
@@ -32,9 +56,56 @@ fn s10_a_backup_cut_off_for_a_minute(entry: &Entry) {
     world.pass(front);
     settle(&mut world);
     assert_eq!(world.status(r(2)).unwrap().state, State::Current);
+    no_view_change(&world);
     // Its vote counts again: without another backup it is needed for every quorum.
+    go(world.run_for(secs(2)), &world);
     cut(&mut world, 3);
-    ask(&mut world, 0, put("k", "with its vote"));
+    let votes = votes_of(&mut world, r(2));
+    let id = ask(&mut world, 0, put("k", "with its vote"));
+    assert_eq!(latency(&world, id), 5 * DELAY_NS, "at once");
+    for kind in [PREPARE, COMMIT] {
+        let is_it = |vote: &&(Kind, View, Height, Digest)| vote.0 == kind && vote.2 == world.height();
+        assert_eq!(votes.borrow().iter().find(is_it).map(|vote| vote.1), Some(View(0)), "{kind:?}");
+    }
+    no_view_change(&world);
+}
+
+/// Scenario 10, in short: a cut takes the PREPARE of a backup that is needed, and then nothing more happens, or it is
+/// started anew. It says it again, the same for the same block in the same view (the link does, where one remembers),
+/// and nobody leaves the view.
+fn s10_a_lost_vote_is_said_again(entry: &Entry) {
+    for (transport, restarts) in [(Transport::Links, false), (Transport::Datagrams, true)] {
+        let mut world = world_of(entry, 23, |settings| {
+            settings.weather = Weather::constant(DELAY_NS);
+            settings.costs = Costs::NONE;
+            settings.transport = transport;
+        });
+        begin(&mut world);
+        settle(&mut world);
+        world.crash(r(3), Survives::Everything);
+        let votes = votes_of(&mut world, r(2));
+        let height = world.height();
+        let id = world.submit(0, &[put("k", "needs it")])[0];
+        // What it says is lost from now on; what others say still reaches it.
+        let mute = Places::one(2);
+        let front =
+            world.front(Front { from: mute, to: mute.others(), both_ways: false, change: Change::Cut });
+        go(world.run_while("it votes", ms(20), |_| votes.borrow().is_empty()), &world);
+        let first = votes.take()[0];
+        assert_eq!((first.0, first.1, first.2), (PREPARE, View(0), height.next()));
+        if restarts {
+            world.crash(r(2), Survives::Everything);
+        }
+        go(world.run_for(TREQ_NS / 3), &world);
+        assert_eq!(world.height(), height, "without it nothing is decided");
+        votes.take();
+        world.pass(front);
+        world.start(r(2)).unwrap();
+        wait_for(&mut world, &[id], TREQ_NS / 2);
+        assert!(votes.borrow().iter().all(|vote| vote.1 == View(0)));
+        assert_eq!(votes.borrow().contains(&first), restarts, "{:?}", votes.borrow());
+        no_view_change(&world);
+    }
 }
 
 /// Section 15, whatever the protocol: a replica that was cut off while the others executed the last heights of a burst
@@ -122,7 +193,9 @@ fn bad_minutes(entry: &Entry, seed: u64, transport: Transport) {
     world.heal();
     let height = world.height();
     world.submit(0, &[put("k", "healed")]);
-    go(world.run_while("something is executed", secs(10), |world| world.height() == height), &world);
+    // Every outage was shorter, and none has had more than one cut.
+    let bound = recovery(&world, secs(300));
+    go(world.run_while("something is executed", bound, |world| world.height() == height), &world);
     go(world.run_while("all clients have their answers", secs(90), |world| !world.all_done()), &world);
     settle(&mut world);
     assert!(world.history().answered() >= 1_000);

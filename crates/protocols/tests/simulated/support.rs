@@ -1,8 +1,9 @@
 //! What several of these tests need.
 
-use quorate_consensus::Entry;
+use quorate_consensus::{Entry, Healed, Message};
+use quorate_protocols::pbft::{PbftMessage, SignedMessage, VIEW_CHANGE};
 use quorate_sim::{Costs, Frame, Op, OpId, Settings, Survives, Transport, Verdict, Weather, World, ms, secs};
-use quorate_types::{Kind, ReplicaId};
+use quorate_types::{Kind, ReplicaId, View};
 
 /// The protocol of most of these tests.
 pub(crate) fn pbft() -> &'static Entry {
@@ -49,6 +50,13 @@ pub(crate) fn world_of(entry: &Entry, seed: u64, change: impl FnOnce(&mut Settin
     change(&mut settings);
     World::new(settings).unwrap()
 }
+
+/// Treq and T0 of these worlds.
+pub(crate) const TREQ_NS: u64 = ms(160);
+/// See [`TREQ_NS`].
+pub(crate) const T0_NS: u64 = ms(160);
+/// Treq + T0, two rounds of messages, and a client's retry.
+pub(crate) const VIEW_CHANGE_NS: u64 = TREQ_NS + T0_NS + secs(1);
 
 /// Every message takes exactly this long, and nothing else takes any time.
 pub(crate) const DELAY_NS: u64 = ms(1);
@@ -108,9 +116,60 @@ pub(crate) fn settle(world: &mut World) {
     go(settled, world);
 }
 
+/// Runs until the honest replicas are at one height, whatever others do.
+pub(crate) fn level(world: &mut World) {
+    let done = |world: &World| world.all_done() && world.is_level();
+    go(world.run_while("the honest are at one height", secs(30), |world| !done(world)), world);
+}
+
+/// As [`settle`], where not all are honest.
+pub(crate) fn settle_honest(world: &mut World) {
+    level(world);
+    go(world.read_back(secs(10)), world);
+    level(world);
+    let settled = world.check_settled();
+    go(settled, world);
+}
+
+/// How often something was refused for this reason.
+pub(crate) fn refused(world: &World, reason: &str) -> u64 {
+    world.rejected().get(reason).copied().unwrap_or_default()
+}
+
 /// Drops all frames that `drops` says.
 pub(crate) fn drop_frames(world: &mut World, mut drops: impl FnMut(&Frame) -> bool + 'static) {
     world.hook(move |_, frame| if drops(frame) { Verdict::Drop } else { Verdict::Pass });
+}
+
+/// The view of a replica that runs.
+pub(crate) fn view(world: &World, id: ReplicaId) -> View {
+    world.status(id).unwrap().view
+}
+
+/// What the protocol promises: from now, when nothing more goes wrong, to the next execution, at most. Nothing that
+/// these worlds lack takes long to fetch.
+pub(crate) fn recovery(world: &World, outage_ns: u64) -> u64 {
+    let settings = world.settings();
+    let healed = Healed {
+        delta_ns: settings.delta_ns,
+        outage_ns,
+        client_retry_ns: settings.client_retry_ns_max,
+        fetch_ns: 0,
+    };
+    world.recovery(&healed).0
+}
+
+/// Nobody has ever left the first view, or said so.
+pub(crate) fn no_view_change(world: &World) {
+    assert_eq!(sent(world, VIEW_CHANGE), 0, "nobody leaves the view");
+    for id in world.replicas().filter(|id| world.is_running(*id)) {
+        assert_eq!(view(world, id), View(0), "replica {id}");
+    }
+}
+
+/// A message of PBFT as its variant seals it.
+pub(crate) fn message(entry: &Entry, message: PbftMessage) -> Box<dyn Message> {
+    if entry.spec.votes_are_signed { Box::new(SignedMessage(message)) } else { Box::new(message) }
 }
 
 /// Frames of this kind so far.
