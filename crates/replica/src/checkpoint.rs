@@ -148,6 +148,12 @@ impl Checkpoints {
         self.own.get(&stable.height).copied().filter(|own| own != stable)
     }
 
+    /// What a quorum has signed of this height, as far as the proof is here, durable or not.
+    pub(crate) fn proved(&self, height: Height) -> Option<Checkpoint> {
+        let proofs = std::iter::once(&self.stable).chain(&self.coming);
+        proofs.map(|proof| proof.checkpoint).find(|checkpoint| checkpoint.height == height)
+    }
+
     /// The proof is durable: it is the stable checkpoint now.
     pub(crate) fn install(&mut self) -> Option<&CheckpointProof> {
         let proof = self.coming.take()?;
@@ -195,7 +201,9 @@ mod tests {
         assert_eq!(proof.certificate.signers.len(), 3);
         checkpoints.note_own(checkpoint(128, 2));
         assert!(checkpoints.diverged(&proof.checkpoint).is_some());
-        assert!(checkpoints.prepare(proof.clone()) && !checkpoints.prepare(proof));
+        assert_eq!(checkpoints.proved(proof.checkpoint.height), None);
+        assert!(checkpoints.prepare(proof.clone()) && !checkpoints.prepare(proof.clone()));
+        assert_eq!(checkpoints.proved(Height(128)), Some(proof.checkpoint), "before it is durable");
         assert_eq!(checkpoints.height(), Height(0), "not before it is durable");
         checkpoints.install();
         assert_eq!(checkpoints.height(), Height(128));

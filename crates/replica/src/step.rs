@@ -344,8 +344,8 @@ impl Replica {
         let view = self.blocks.get(block).map_or(View::ZERO, |block| block.view);
         let checkpoint = Checkpoint { height, block, view, state };
         self.checkpoints.note_own(checkpoint);
-        let stable = self.checkpoints.stable().checkpoint;
-        if stable.height == height && stable != checkpoint {
+        // Also where the proof is not durable yet: nothing is compared any more when it is.
+        if self.checkpoints.proved(height).is_some_and(|proved| proved != checkpoint) {
             return self.stop(Alarm::StateDiverged { height });
         }
         // Refused only where the guard knows a signature about this height from before a restart.

@@ -4,6 +4,7 @@ use crate::side_by_side::run_all;
 use crate::support::{pbft, pbft_signed};
 use quorate_consensus::Entry;
 use quorate_sim::seed::{self, Class, Report};
+use quorate_sim::{Oracle, Verdict};
 use std::collections::BTreeMap;
 
 fn run_first(entry: &Entry, seeds: u64, n: Option<usize>) -> Vec<Report> {
@@ -88,4 +89,20 @@ fn a_seed_decides_a_run() {
     }
     let other = |seed| seed::run(pbft(), None, seed).unwrap().trace_hash;
     assert_ne!(other(0), other(1));
+}
+
+/// An assertion that fails is a failure like any other: with a seed, and not the end of all other runs.
+#[test]
+fn a_panic_is_a_failure_with_a_seed() {
+    let mut standard = seed::Standard::with(pbft(), None, seed::Cast::Nobody, 5).unwrap();
+    let mut frames = 0;
+    standard.world().hook(move |_, _| {
+        frames += 1;
+        assert!(frames < 1_000, "on purpose");
+        Verdict::Pass
+    });
+    let report = standard.run();
+    let failure = report.failure.unwrap();
+    assert_eq!((failure.oracle, failure.what.as_str()), (Oracle::Panic, "on purpose"));
+    assert_eq!(report.seed, 5);
 }
