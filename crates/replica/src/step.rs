@@ -122,9 +122,9 @@ impl Replica {
             Effect::CatchUp(proof) => self.learn_proof(*proof),
             Effect::Urgent(peer) => self.out.push_back(Output::Urgent(peer)),
             Effect::Accuse(evidence) => {
-                let (statement, _) = evidence.first;
-                let note = Note { what: "equivocation", view: statement.view, height: statement.height };
-                self.out.push_back(Output::Trace(note));
+                let kind = evidence.first.0.kind;
+                let why = Reject::Equivocation;
+                self.out.push_back(Output::Rejected { from: evidence.by, kind, why });
             }
             Effect::Alarm(alarm) => self.stop(alarm),
             Effect::Note(note) => self.out.push_back(Output::Trace(note)),

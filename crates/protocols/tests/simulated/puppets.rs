@@ -4,7 +4,7 @@
 use crate::support::{
     VIEW_CHANGE_NS, begin, drop_frames, go, incr, level, put, r, refused, settle_honest, wait_for, world,
 };
-use quorate_consensus::{CheckpointProof, Signed, To};
+use quorate_consensus::{CheckpointProof, Message as _, Signed, To};
 use quorate_protocols::pbft::{COMMIT, Entry, Evidence, PRE_PREPARE, PREPARE, PbftMessage, ViewChange, Vote};
 use quorate_sim::{Bytes, Heard, Settings, World, ms, secs};
 use quorate_types::bundle::bundle_digest;
@@ -178,6 +178,41 @@ fn votes_in_the_name_of_others_count_for_nothing() {
         world.unhook();
         settle_honest(&mut world);
     }
+}
+
+/// A backup that votes for two blocks, again and again, and to the same replica: its first vote counts, and no other.
+#[test]
+fn of_two_votes_the_first_one_counts() {
+    let mut world = with_puppet(343, r(3), |_| {});
+    let before = world.height();
+    // Replica 1 hears of no other replica's COMMITs, nor of decisions.
+    let deaf_to = [COMMIT, Kind::new("host.decided")];
+    drop_frames(&mut world, move |frame| {
+        frame.to == r(1) && frame.from != r(3) && deaf_to.contains(&frame.content.kind)
+    });
+    let ids = world.submit(0, &[incr("n")]);
+    let mut said = 0;
+    for _ in 0..600 {
+        go(world.run_for(ms(1)), &world);
+        for heard in world.heard(r(3)) {
+            let Heard::Frame { body, frame_type: frame::PROTOCOL, .. } = heard else { continue };
+            let Ok(PbftMessage::Commit(vote)) = PbftMessage::decode(&body) else { continue };
+            let other = Vote { block: BlockId(Digest([9; 32])), ..vote };
+            for lie in [other, vote, other, vote, vote] {
+                said += 1;
+                world.say(r(3), To::All, &PbftMessage::Commit(lie));
+            }
+        }
+    }
+    assert!(said >= 10 && refused(&world, "equivocation") >= 3, "{said}: {:?}", world.rejected());
+    assert_eq!(
+        world.executed(r(1)),
+        before,
+        "its own COMMIT, and none of a liar that stands by another block"
+    );
+    wait_for(&mut world, &ids, secs(1));
+    world.unhook();
+    settle_honest(&mut world);
 }
 
 /// Signed words of others cannot be made up: neither directly nor inside of evidence.
