@@ -273,6 +273,7 @@ impl Core {
                 flight.repeats = flight.repeats.saturating_add(1);
                 self.counters.repeats = self.counters.repeats.saturating_add(1);
                 if flight.retry_at <= now {
+                    self.allowance.late(now, flight.sent);
                     out.ask_all(now, &self.settings, flight);
                 } else {
                     flight.again_at = None;

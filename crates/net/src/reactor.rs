@@ -29,6 +29,7 @@ use crate::tls;
 use mio::{Events, Poll, Token, Waker};
 use peers::Peer;
 use quorate_types::ledger::Ledger;
+use quorate_types::limits::BUNDLE_OVERHEAD_BYTES;
 use quorate_types::rng::Rng;
 use quorate_types::wire::Lane;
 use quorate_types::{FrameBody, ReplicaId, Time};
@@ -46,8 +47,9 @@ const CLIENTS: Token = Token(2);
 
 /// Bytes that one read takes at most.
 const READ_BYTES: usize = 256 << 10;
-/// Bytes that are read from clients in one pass at most.
-const CLIENT_TURN_BYTES: usize = 512 << 10;
+/// What is read from clients in one pass at most, in bytes with [`BUNDLE_OVERHEAD_BYTES`] for each message. More than
+/// the rest of a replica can do in that time, or what waits would wait in sockets, where nobody sees that it is too much.
+const CLIENT_TURN_COST: usize = 1 << 20;
 /// Plain text handed to a session at a time: its records wait in memory until the socket takes them.
 const WRITE_BYTES: usize = 512 << 10;
 /// Bytes that one flush writes to one connection at most before it is another's turn.
@@ -210,8 +212,8 @@ impl Reactor {
             || listeners.into_iter().any(Listener::is_ready)
     }
 
-    /// Reads what the sockets have, once each, replicas before clients, until about `budget` bytes were read;
-    /// hands out what it means. Clients get a part of it only, or what they send would hold up what replicas say.
+    /// Reads what the sockets have, replicas before clients, until about `budget` bytes were read; hands out what it
+    /// means. Clients get a part of it only, or what they send would hold up what replicas say.
     /// Returns whether replicas have nothing left to read.
     pub fn read_ready(&mut self, now: Time, budget: usize, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         self.now = now;
@@ -233,16 +235,23 @@ impl Reactor {
             }
         }
         // Replicas that use up the budget do not silence the clients: one of them is read all the same.
-        left = left.clamp(1, CLIENT_TURN_BYTES);
-        for _ in 0..self.ready_clients.len() {
-            if left == 0 {
-                break;
-            }
-            if let Some(key) = self.ready_clients.pop_front() {
-                left = left.saturating_sub(self.read_socket(now, key, sink));
-            }
-        }
+        self.read_clients(now, left.clamp(1, CLIENT_TURN_COST), sink);
         self.ready_peers.is_empty() && !self.peer_listener.is_ready()
+    }
+
+    /// Reads clients by turns, each until it has no more.
+    fn read_clients(&mut self, now: Time, most: usize, sink: &mut dyn FnMut(Event<'_>)) {
+        let mut cost = 0usize;
+        while cost < most
+            && let Some(key) = self.ready_clients.pop_front()
+        {
+            let mut messages = 0usize;
+            let bytes = self.read_socket(now, key, &mut |event| {
+                messages = messages.saturating_add(usize::from(matches!(event, Event::Client { .. })));
+                sink(event);
+            });
+            cost = cost.saturating_add(bytes).saturating_add(messages.saturating_mul(BUNDLE_OVERHEAD_BYTES));
+        }
     }
 
     fn urgent_position(&self) -> Option<usize> {

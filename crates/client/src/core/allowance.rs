@@ -25,12 +25,14 @@ pub(super) struct Allowance {
     /// Doubles with each round until it reaches this.
     slow_until: u64,
     next_cut: Time,
+    /// When it was cut last.
+    last_cut: Time,
 }
 
 impl Allowance {
     pub(super) fn new(most: usize) -> Self {
         let most = u64::try_from(most).unwrap_or(u64::MAX).saturating_mul(ONE).max(ONE);
-        Self { bundles: most.min(FIRST), most, slow_until: most, next_cut: Time::ZERO }
+        Self { bundles: most.min(FIRST), most, slow_until: most, next_cut: Time::ZERO, last_cut: Time::ZERO }
     }
 
     pub(super) fn get(&self) -> usize {
@@ -48,8 +50,17 @@ impl Allowance {
     pub(super) fn cut(&mut self, now: Time) {
         if now >= self.next_cut {
             self.next_cut = now.plus(CUT_EVERY_NS);
+            self.last_cut = now;
             self.bundles = (self.bundles / 2).max(ONE);
             self.slow_until = self.bundles;
+        }
+    }
+
+    /// What was `sent` then has no answer in time: it may wait where nobody can say so, and goes to all now, which is
+    /// more to do for everybody. All that was sent before the last cut says no more than what led to it.
+    pub(super) fn late(&mut self, now: Time, sent: Time) {
+        if sent >= self.last_cut {
+            self.cut(now);
         }
     }
 }
@@ -57,6 +68,15 @@ impl Allowance {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_standstill_cuts_once_and_another_one_again() {
+        let mut allowance = Allowance::new(16);
+        (0..800).for_each(|ms| allowance.late(Time((800 + ms) * 1_000_000), Time(ms * 1_000_000)));
+        assert_eq!(allowance.get(), 8, "all was sent before the cut");
+        allowance.late(Time(1_600_000_000), Time(800_000_000));
+        assert_eq!(allowance.get(), 4, "sent after it");
+    }
 
     #[test]
     fn halves_once_in_a_while_and_grows_by_one_each_round() {

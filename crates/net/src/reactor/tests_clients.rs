@@ -167,6 +167,45 @@ fn clients_ask_and_replies_of_a_pass_are_one_write() {
     }
 }
 
+/// What waits in a socket is seen by nobody: a client is read on, by turns with the others, up to a bound.
+#[test]
+fn clients_with_much_to_say_are_read_by_turns_until_the_pass_has_had_enough() {
+    let mut stage = Stage::new(1, false);
+    let mut node = serve(&stage, |_| ());
+    let (mut ann, mut bob) = (Guest::dial(&stage, &node), Guest::dial(&stage, &node));
+    until(&mut stage, &mut node, &mut [&mut ann, &mut bob], |node, _| conns(node).len() == 2);
+    let most = CLIENT_TURN_COST + READ_BYTES;
+    let mut busiest = 0;
+    for _ in 0..PASSES_MAX {
+        for guest in [&mut ann, &mut bob] {
+            if !guest.session.pending() {
+                (0..100).for_each(|_| guest.say(&[7; 10_000]));
+            }
+            guest.pass();
+        }
+        let before = *node.reactor.ledger();
+        stage.pass(&mut [&mut node]);
+        let used = node.reactor.ledger().since(&before);
+        assert!(used.bytes_in <= u64::try_from(most).unwrap(), "{} in one pass", used.bytes_in);
+        busiest = used.bytes_in.max(busiest);
+        let heard = std::mem::take(&mut node.seen);
+        let both = conns_of(&heard);
+        if busiest > 3 * u64::try_from(READ_BYTES).unwrap() && both == 2 {
+            return;
+        }
+    }
+    panic!("{busiest} bytes in one pass at most");
+}
+
+/// How many clients were heard.
+fn conns_of(seen: &[Seen]) -> usize {
+    let heard = seen.iter().filter_map(|seen| match seen {
+        Seen::Client(conn, _) => Some(*conn),
+        _ => None,
+    });
+    heard.collect::<std::collections::BTreeSet<_>>().len()
+}
+
 #[test]
 fn a_client_that_is_closed_hears_its_replies_and_the_reason() {
     let mut stage = Stage::new(1, true);
