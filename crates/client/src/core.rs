@@ -52,7 +52,7 @@ pub struct Settings {
     pub limits: BodyLimits,
     /// `W_c`: bundle numbers above a session's floor that may be in use.
     pub client_window: u32,
-    /// Bundles in flight at most. Fewer until the first answers have come (slow start from 16), and while replicas
+    /// Bundles in flight at most. Fewer until the first answers have come (slow start from 4), and while replicas
     /// say that they are busy. What is submitted meanwhile is collected into the next bundle, so a larger number
     /// means smaller bundles.
     pub in_flight_max: usize,
@@ -395,11 +395,13 @@ impl<'a> Sender<'a> {
         self.wake_at(flight.retry_at);
     }
 
+    /// Where there is too much to do, only whoever leads is asked once more: everybody is in the retry's time.
     fn once_more(&mut self, leader: ReplicaId, flight: &mut Flight) {
-        if flight.everyone {
-            self.send_all(flight);
-        } else if self.state(leader) == Some(LinkState::Up) {
+        let is_up = self.state(leader) == Some(LinkState::Up);
+        if is_up && (!flight.everyone || flight.is_unwelcome) {
             send(self.outputs, leader, flight);
+        } else if flight.everyone {
+            self.send_all(flight);
         }
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct Flight {
     pub(crate) pause: u64,
     /// When it goes once more to whom it was addressed, because that replica was not able to take it.
     pub(crate) again_at: Option<Time>,
+    /// Whether it was put off because there is too much to do.
+    pub(crate) is_unwelcome: bool,
     /// How often it was put off like this.
     pub(crate) put_off: u32,
     answers: Vec<Answer>,
@@ -79,6 +81,7 @@ impl Flight {
             retry_at: Time::MAX,
             pause: 0,
             again_at: None,
+            is_unwelcome: false,
             put_off: 0,
             answers: Vec::new(),
             refusals: Vec::new(),

@@ -141,6 +141,7 @@ impl Core {
                 let pause = pause.saturating_mul(1 << flight.put_off.min(most));
                 if flight.again_at.is_none() {
                     flight.again_at = Some(now.plus(pause));
+                    flight.is_unwelcome = why == Refusal::Busy;
                     flight.put_off = flight.put_off.saturating_add(1);
                     let due = flight.due();
                     self.wake = self.wake.min(due);
