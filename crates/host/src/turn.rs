@@ -8,7 +8,7 @@ use quorate_crypto::SigningKey;
 use quorate_replica::{ConnId, Input, Intake, Output, Passed, Replica, Source, Unsealed};
 use quorate_storage::{Disk, Store};
 use quorate_types::limits::DECIDED_PER_ANSWER_MAX;
-use quorate_types::{BlockId, Domain, Height, Ledger, Mark, ReplicaId, Time};
+use quorate_types::{BlockId, Domain, Height, Ledger, Mark, ReplicaId, ReplicaSet, Time};
 use std::collections::VecDeque;
 
 /// Log bytes that may wait for a sync that nobody has asked for.
@@ -72,6 +72,8 @@ pub struct Host<D: Disk> {
     pub(crate) passed: Passed,
     pub(crate) sync_wanted: Mark,
     loads: VecDeque<Load>,
+    /// What the replica knows of whose bodies wait for their check.
+    unchecked: ReplicaSet,
     kept: Height,
     own: Ledger,
 }
@@ -99,6 +101,7 @@ impl<D: Disk> Host<D> {
             passed: Passed::default(),
             sync_wanted: Mark(0),
             loads: VecDeque::new(),
+            unchecked: ReplicaSet::EMPTY,
             own: Ledger::default(),
         }
     }
@@ -232,6 +235,11 @@ impl<D: Disk> Host<D> {
             }
         }
         self.inputs.append(&mut passed.inputs);
+        let unchecked = self.intake.unchecked();
+        if unchecked != self.unchecked {
+            self.unchecked = unchecked;
+            self.inputs.push(Input::Unchecked(unchecked));
+        }
         for (conn, client, reply) in passed.replies.drain(..) {
             out.reply_to(conn, &client, &reply);
         }

@@ -9,7 +9,8 @@ use quorate_consensus::Ready;
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_types::limits::WANTED_MAX;
 use quorate_types::{
-    Block, BlockId, BodyLimits, Bundle, BundleDigest, FullBlock, Height, Payload, PayloadId, ReplicaId, Time,
+    Block, BlockId, BodyLimits, Bundle, BundleDigest, FullBlock, Height, Payload, PayloadId, ReplicaId,
+    ReplicaSet, Time,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -19,6 +20,10 @@ use std::sync::Arc;
 const BODY_GRACE_NS: u64 = 100_000_000;
 /// How long one peer has to answer before another is asked as well.
 const ASK_AGAIN_NS: u64 = 250_000_000;
+/// How long a block is not asked for while bodies of those who have it wait for their check here, and how often that
+/// is looked at. What is lacking may be among them, and what is asked for would come behind them.
+const UNCHECKED_NS_MAX: u64 = 1_000_000_000;
+const UNCHECKED_PAUSE_NS: u64 = 20_000_000;
 /// That pause doubles this often at most when all have been asked.
 const ASK_DOUBLINGS_MAX: usize = 3;
 /// Blocks that are fetched at the same time at most, in windows, where that is more than [`WANTED_MAX`]: what a view
@@ -50,6 +55,7 @@ struct Want {
     peers: Vec<ReplicaId>,
     next: usize,
     height: Height,
+    since: Time,
     ask_at: Time,
     /// How often all have been asked.
     rounds: usize,
@@ -84,6 +90,8 @@ pub(crate) struct Bodies {
     wants: BTreeMap<BlockId, Want>,
     announced: BTreeMap<PayloadId, Time>,
     unclaimed: BTreeMap<ReplicaId, VecDeque<PayloadId>>,
+    /// Whose bodies wait for their check.
+    unchecked: ReplicaSet,
     /// Blocks that have become ready and whose protocol has not heard of it.
     news: VecDeque<BlockId>,
 }
@@ -106,6 +114,7 @@ impl Bodies {
             wants: BTreeMap::new(),
             announced: BTreeMap::new(),
             unclaimed: BTreeMap::new(),
+            unchecked: ReplicaSet::EMPTY,
             news: VecDeque::new(),
         }
     }
@@ -330,7 +339,7 @@ impl Bodies {
         let number = self.wants_begun;
         let want = self.wants.entry(id).or_insert_with(|| {
             self.wants_begun = self.wants_begun.wrapping_add(1);
-            Want { peers: Vec::new(), next: 0, height, ask_at, rounds: 0, number }
+            Want { peers: Vec::new(), next: 0, height, since: now, ask_at, rounds: 0, number }
         });
         // Peers that have executed the block find it by its height alone, which may become known only now.
         want.height = want.height.max(height);
@@ -363,25 +372,41 @@ impl Bodies {
         self.wants.contains_key(&id)
     }
 
+    /// Bodies of these replicas wait for their check.
+    pub(crate) fn set_unchecked(&mut self, peers: ReplicaSet) {
+        self.unchecked = peers;
+    }
+
     /// When [`Bodies::asks`] has something to do.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.wants.values().map(|want| want.ask_at).min()
     }
 
     /// Requests that are due; each goes to the next of the peers that may have the block, then to all others
-    /// in turn (`others` are the replicas but this one).
+    /// in turn (`others` are the replicas but this one). Whoever has handed over more than could be checked so far is
+    /// passed over.
     pub(crate) fn asks(&mut self, now: Time, others: &[ReplicaId]) -> Vec<Ask> {
         let mut asks = Vec::new();
         for (id, want) in self.wants.iter_mut().filter(|(_, want)| want.ask_at <= now) {
+            let is_free = |peer: &ReplicaId| !self.unchecked.contains(*peer);
+            if !want.peers.iter().any(is_free) && now.since(want.since) < UNCHECKED_NS_MAX {
+                want.ask_at = now.plus(UNCHECKED_PAUSE_NS);
+                continue;
+            }
             let rest = others.iter().filter(|peer| !want.peers.contains(peer));
             let order: Vec<ReplicaId> = want.peers.iter().chain(rest).copied().collect();
-            let Some(peer) = want.next.checked_rem(order.len()).and_then(|at| order.get(at)) else {
+            let turns =
+                || (want.next..want.next.saturating_add(order.len())).map(|turn| (turn, turn % order.len()));
+            let free = turns().find(|(_, at)| order.get(*at).is_some_and(is_free));
+            let Some((turn, peer)) =
+                free.or_else(|| turns().next()).and_then(|(turn, at)| Some((turn, order.get(at)?)))
+            else {
                 continue;
             };
             asks.push(Ask { block: *id, height: want.height, peer: *peer });
             // What nobody has had so far is asked for less and less often.
             want.ask_at = now.plus(ASK_AGAIN_NS << want.rounds.min(ASK_DOUBLINGS_MAX));
-            want.next = want.next.wrapping_add(1);
+            want.next = turn.saturating_add(1);
             want.rounds = want.next.checked_div(order.len()).unwrap_or(0);
         }
         asks
@@ -520,6 +545,30 @@ mod tests {
         bodies.want(Time(0), &blocks, id, Height(7), ReplicaId(1));
         let asks = bodies.asks(Time(0), &others);
         assert_eq!(asks, [Ask { block: id, height: Height(7), peer: ReplicaId(1) }]);
+    }
+
+    /// A replica that has more to check than it can must not ask for the same once more.
+    #[test]
+    fn what_may_wait_for_its_check_is_not_asked_for() {
+        const MS: u64 = 1_000_000;
+        let (mut bodies, blocks) = (Bodies::new(BodyLimits::default(), 256), BlockTree::default());
+        let (one, two) = (BlockId::null(Height(1)), BlockId::null(Height(2)));
+        let [leader, other, third] = [ReplicaId(0), ReplicaId(1), ReplicaId(2)];
+        let others = [leader, other, third];
+        bodies.set_unchecked(ReplicaSet::from_iter([leader]));
+        bodies.want(Time(0), &blocks, one, Height(1), leader);
+        bodies.want(Time(0), &blocks, two, Height(2), leader);
+        bodies.want(Time(0), &blocks, two, Height(2), other);
+        let mut asked = Vec::new();
+        for ms in 0..1_100 {
+            asked.extend(bodies.asks(Time(ms * MS), &others).iter().map(|ask| (ms, ask.block, ask.peer)));
+        }
+        let of = |id| asked.iter().filter(|ask| ask.1 == id).map(|ask| (ask.0, ask.2)).collect::<Vec<_>>();
+        assert_eq!(of(two)[..2], [(0, other), (250, third)], "who has nothing to be checked is asked");
+        assert_eq!(of(one)[..1], [(1_000, other)], "no longer than a second");
+        bodies.set_unchecked(ReplicaSet::from_iter(others));
+        assert_eq!(bodies.asks(Time(5_000 * MS), &others).len(), 2, "nobody is better than another");
+        assert!(bodies.deadline().unwrap() > Time(5_000 * MS));
     }
 
     /// A liar's dead proposals use up all room: what is wanted later is asked for nevertheless, and each of them

@@ -369,6 +369,7 @@ impl Each for Input {
         9 => Self::StoredIds(..) => Self::StoredIds(d.replica(), d.height(), d.list(5, Draw::block_id)),
         10 => Self::Kept(_) => Self::Kept(d.height()),
         11 => Self::Rolled => Self::Rolled,
+        12 => Self::Unchecked(_) => Self::Unchecked(d.list(5, Draw::replica).into_iter().collect()),
     }
 }
 
@@ -462,6 +463,7 @@ fn same(a: &Input, b: &Input) -> bool {
         (Input::StoredIds(c, e, a), Input::StoredIds(d, f, b)) => c == d && e == f && a == b,
         (Input::Kept(a), Input::Kept(b)) => a == b,
         (Input::Rolled, Input::Rolled) => true,
+        (Input::Unchecked(a), Input::Unchecked(b)) => a == b,
         _ => false,
     }
 }

@@ -9,7 +9,7 @@ use quorate_types::codec::{DecodeError, Reader, Wire, put_bytes, put_length, put
 use quorate_types::limits::{DECIDED_PER_ANSWER_MAX, FRAME_CONSENSUS_BYTES_MAX};
 use quorate_types::{
     BlockId, BodyLimits, Bundle, BundleDigest, BundleNo, Digest, Executed, ExecutedBundle, FullBlock, Height,
-    Mark, Payload, PublicKey, ReplicaId, SessionId, Signature,
+    Mark, Payload, PublicKey, ReplicaId, ReplicaSet, SessionId, Signature,
 };
 use std::sync::Arc;
 
@@ -68,6 +68,8 @@ pub enum Input {
     Kept(Height),
     /// The log has begun a new segment: everything that still binds must be written there again.
     Rolled,
+    /// Bodies that these replicas handed over wait for their check, and those of nobody else.
+    Unchecked(ReplicaSet),
 }
 
 impl Input {
@@ -132,6 +134,10 @@ impl Input {
                 height.encode(out);
             }
             Self::Rolled => out.push(12),
+            Self::Unchecked(peers) => {
+                out.push(13);
+                peers.encode(out);
+            }
         }
     }
 
@@ -171,6 +177,7 @@ impl Input {
             ),
             11 => Self::Kept(Height::decode(r)?),
             12 => Self::Rolled,
+            13 => Self::Unchecked(ReplicaSet::decode(r)?),
             _ => return Err(DecodeError::Tag("input")),
         };
         reader.finish()?;

@@ -21,7 +21,7 @@ use quorate_types::limits::CERTIFICATES_REMEMBERED_MAX;
 use quorate_types::wire::{Refusal, frame};
 use quorate_types::{
     Authenticator, Bundle, BundleDigest, ClientAuth, ClientId, Committee, Digest, Domain, Genesis, Ledger,
-    Payload, Reader, ReplicaId, ReplyBundle, Signature,
+    Payload, Reader, ReplicaId, ReplicaSet, ReplyBundle, Signature,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -149,6 +149,12 @@ impl Intake {
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.messages.is_empty() && self.bundles.is_empty() && self.plain.is_empty()
+    }
+
+    /// Replicas whose bodies wait for their check.
+    #[must_use]
+    pub fn unchecked(&self) -> ReplicaSet {
+        self.bundles.peers().collect()
     }
 
     fn refuse(&mut self, source: Source, reason: &'static str) {
@@ -410,6 +416,13 @@ impl Intake {
         }
         if is_new && matches!(source, Source::Client(_)) && replica.is_busy(bundle, let_in) {
             self.answer(*source, "busy", bundle, Refusal::Busy);
+            return None;
+        }
+        if !is_new
+            && let Source::Peer(from) = source
+            && !replica.has_room(*from, bundle)
+        {
+            self.pass_over(*from, "no room for bundle");
             return None;
         }
         let size = u64::try_from(bundle.size()).unwrap_or(0);

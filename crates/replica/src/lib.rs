@@ -229,6 +229,7 @@ impl Replica {
             Input::StoredIds(to, from, ids) => self.on_stored_ids(to, from, ids),
             Input::Kept(height) => self.kept = height,
             Input::Rolled => self.write_base(),
+            Input::Unchecked(peers) => self.host.bodies.set_unchecked(peers),
         }
         self.settle();
     }
@@ -299,6 +300,13 @@ impl Replica {
     #[must_use]
     pub fn holds(&self, bundle: &quorate_types::BundleDigest) -> bool {
         self.host.pool.contains(bundle)
+    }
+
+    /// Whether a bundle that nobody waits for would be kept for the blocks that may name it: then the intake need not
+    /// check one that would not.
+    #[must_use]
+    pub fn has_room(&self, from: ReplicaId, bundle: &quorate_types::Bundle) -> bool {
+        self.host.bodies.awaits(&bundle.digest()) || self.host.pool.has_idle_room(bundle, Some(from))
     }
 
     /// Whether the client of a new bundle would hear `Busy`, where bundles that count for `more` are let in before it:

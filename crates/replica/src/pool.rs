@@ -118,6 +118,12 @@ fn cost_of(bytes: usize, bundles: usize) -> usize {
     bytes.saturating_add(bundles.saturating_mul(BUNDLE_OVERHEAD_BYTES))
 }
 
+/// Whether a peer may add a bundle to so many bytes and bundles.
+fn has_room_for_peers(bytes: usize, bundles: usize, bundle: &Bundle) -> bool {
+    bytes.saturating_add(bundle.size()) <= POOL_BYTES_MAX.saturating_mul(2)
+        && bundles < POOL_BUNDLES_MAX.saturating_mul(2)
+}
+
 fn numbered(bundle: &Bundle) -> Numbered {
     (bundle.client(), bundle.session(), bundle.number())
 }
@@ -213,17 +219,23 @@ impl Pool {
         if self.contains(&bundle.digest()) {
             return if pending { self.promote(now, bundle, false) } else { Added::Known };
         }
-        let idle = (self.idle_bytes, self.held.len().saturating_sub(self.pending));
-        let waiting = (self.bytes.saturating_sub(self.idle_bytes), self.pending);
-        let (bytes, bundles) = if pending { waiting } else { idle };
-        let full = bytes.saturating_add(bundle.size()) > POOL_BYTES_MAX.saturating_mul(2)
-            || bundles >= POOL_BUNDLES_MAX.saturating_mul(2);
-        let used = charged.and_then(|peer| self.charges.get(&peer)).copied().unwrap_or_default();
-        if full || used.saturating_add(cost(bundle)) > POOL_PEER_IDLE_BYTES_MAX {
+        let has_room = if pending {
+            has_room_for_peers(self.bytes.saturating_sub(self.idle_bytes), self.pending, bundle)
+        } else {
+            self.has_idle_room(bundle, charged)
+        };
+        if !has_room {
             return Added::Busy;
         }
         self.insert(now, bundle, pending, false, charged);
         Added::New
+    }
+
+    /// Whether there is room for a bundle that counts for nothing, at the charge of a peer or of nobody.
+    pub(crate) fn has_idle_room(&self, bundle: &Bundle, charged: Option<ReplicaId>) -> bool {
+        let used = charged.and_then(|peer| self.charges.get(&peer)).copied().unwrap_or_default();
+        used.saturating_add(cost(bundle)) <= POOL_PEER_IDLE_BYTES_MAX
+            && has_room_for_peers(self.idle_bytes, self.held.len().saturating_sub(self.pending), bundle)
     }
 
     /// A body that counted for nothing, because it came from the log or before its session did, is wanted by its

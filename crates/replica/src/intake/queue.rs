@@ -63,6 +63,14 @@ impl Waiting {
         self.len
     }
 
+    /// Replicas of which something waits.
+    pub(super) fn peers(&self) -> impl Iterator<Item = ReplicaId> {
+        self.peers.turns.iter().filter_map(|source| match source {
+            Source::Peer(id) => Some(*id),
+            Source::Client(_) => None,
+        })
+    }
+
     /// Whether a replica has room for one more bundle of so many bytes.
     pub(super) fn has_room_for_peer(&self, from: ReplicaId, bytes: usize) -> bool {
         self.cost_of(Source::Peer(from)).saturating_add(cost(bytes)) <= INTAKE_PEER_BYTES_MAX
@@ -179,6 +187,7 @@ mod tests {
         waiting.push(peer(0), bundle(1, 8));
         waiting.push(peer(0), bundle(2, 8));
         waiting.push(client(8), bundle(9, 8));
+        assert_eq!(waiting.peers().collect::<Vec<_>>(), [ReplicaId(3), ReplicaId(0)]);
         let order = order(&mut waiting);
         let place = |source, number| order.iter().position(|next| *next == (source, number)).unwrap();
         assert!(place(peer(0), 2) < 4 * TURN_MAX, "{}", place(peer(0), 2));
@@ -189,6 +198,7 @@ mod tests {
         };
         assert_eq!(of(client(7)), (1..=5_000).collect::<Vec<u64>>());
         assert_eq!(of(peer(3)), (1..=5_000).collect::<Vec<u64>>());
+        assert!(waiting.peers().next().is_none());
         assert!(waiting.is_empty() && waiting.lines.is_empty() && waiting.clients.cost == 0);
     }
 
