@@ -395,12 +395,10 @@ impl Bodies {
             }
             let rest = others.iter().filter(|peer| !want.peers.contains(peer));
             let order: Vec<ReplicaId> = want.peers.iter().chain(rest).copied().collect();
-            let turns =
-                || (want.next..want.next.saturating_add(order.len())).map(|turn| (turn, turn % order.len()));
-            let free = turns().find(|(_, at)| order.get(*at).is_some_and(is_free));
-            let Some((turn, peer)) =
-                free.or_else(|| turns().next()).and_then(|(turn, at)| Some((turn, order.get(at)?)))
-            else {
+            let mut turns = want.next..want.next.saturating_add(order.len());
+            let at = |turn: usize| turn.checked_rem(order.len()).and_then(|at| order.get(at));
+            let turn = turns.clone().find(|turn| at(*turn).is_some_and(is_free)).or_else(|| turns.next());
+            let Some((turn, peer)) = turn.and_then(|turn| Some((turn, at(turn)?))) else {
                 continue;
             };
             asks.push(Ask { block: *id, height: want.height, peer: *peer });

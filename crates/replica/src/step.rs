@@ -248,7 +248,7 @@ impl Replica {
                 }
             }
             Added::Busy => {
-                let why = Reject::NotNow("no_room_for_bundle");
+                let why = Reject::NotNow("no room for bundle");
                 self.out.push_back(Output::Rejected { from, kind: BUNDLE_KIND, why });
             }
             Added::Known | Added::NumberReused => {}
