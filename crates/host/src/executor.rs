@@ -133,6 +133,7 @@ impl Admit for Executor {
                     Admission::New
                 }
             }
+            None if session.height > self.execution.height() => Admission::Behind,
             _ => Admission::NoSession,
         }
     }

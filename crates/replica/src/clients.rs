@@ -16,8 +16,10 @@ pub enum Admission {
     Forgotten,
     /// Its number lies too far above the floor of the session.
     OutOfWindow,
-    /// No such session here (yet), or it belongs to another client.
+    /// No such session, or it belongs to another client.
     NoSession,
+    /// The height that opened its session is not executed here yet.
+    Behind,
     /// The client is not registered here (yet).
     NotRegistered,
 }

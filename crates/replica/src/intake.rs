@@ -441,6 +441,7 @@ impl Intake {
             Admission::Forgotten => self.answer(*source, "forgotten", bundle, Refusal::Forgotten),
             Admission::OutOfWindow => self.answer(*source, "out of window", bundle, Refusal::OutOfWindow),
             Admission::NoSession => self.answer(*source, "no session", bundle, Refusal::NoSession),
+            Admission::Behind => self.answer(*source, "behind", bundle, Refusal::Behind),
             Admission::NotRegistered => {
                 self.answer(*source, "not registered", bundle, Refusal::NotRegistered);
             }

@@ -191,20 +191,22 @@ pub enum Refusal {
     BadSignature,
     /// The form is wrong or a limit is exceeded.
     Malformed,
-    /// No such session here (yet).
+    /// The height that opened the session is executed, and there is no such session of this client.
     NoSession,
     /// Another bundle was seen under this number.
     NumberReused,
-    /// The number lies too far above the floor of the session.
+    /// The number lies too far above the floor of the session, as far as this replica has executed.
     OutOfWindow,
     /// The client is not registered.
     NotRegistered,
     /// Executed, and the results are no longer kept.
     Forgotten,
+    /// The height that opened the session is not executed here yet.
+    Behind,
 }
 
 impl Refusal {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Busy,
         Self::BadSignature,
         Self::Malformed,
@@ -213,6 +215,7 @@ impl Refusal {
         Self::OutOfWindow,
         Self::NotRegistered,
         Self::Forgotten,
+        Self::Behind,
     ];
 
     /// Whether a client that keeps to the rules never hears this.

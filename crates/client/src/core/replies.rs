@@ -127,12 +127,14 @@ impl Core {
             return;
         };
         let refusing = flight.refuse(from, why);
-        if refusing >= everyone && why != Refusal::Busy {
+        // What all replicas say because they lag, after a power cut say, is over when they have caught up.
+        let passes = matches!(why, Refusal::Busy | Refusal::Behind | Refusal::OutOfWindow);
+        if refusing >= everyone && !passes {
             self.give_up(session, number.unwrap_or_default(), why);
             return;
         }
         match why {
-            Refusal::Busy | Refusal::NoSession | Refusal::OutOfWindow => {
+            Refusal::Busy | Refusal::Behind | Refusal::OutOfWindow => {
                 // The replica has too much to do or has not executed yet what this builds upon.
                 let (pause, most) = match why {
                     Refusal::Busy => (BUSY_PAUSE_NS, BUSY_DOUBLINGS_MAX),
@@ -153,6 +155,7 @@ impl Core {
             }
             Refusal::BadSignature
             | Refusal::Malformed
+            | Refusal::NoSession
             | Refusal::NumberReused
             | Refusal::NotRegistered
             | Refusal::Forgotten => {

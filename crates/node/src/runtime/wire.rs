@@ -124,6 +124,7 @@ fn name(why: Refusal) -> &'static str {
         Refusal::OutOfWindow => "out of window",
         Refusal::NotRegistered => "not registered",
         Refusal::Forgotten => "forgotten",
+        Refusal::Behind => "behind",
     }
 }
 

@@ -13,7 +13,7 @@ use quorate_types::limits::{ATTACHED_PER_CONNECTION_MAX, FRAME_BYTES_MAX, SESSIO
 use quorate_types::rng::Rng;
 use quorate_types::wire::{FromClient, FromReplica, Refusal, VERSION, frame};
 use quorate_types::{
-    Authenticator, BundleNo, ClusterId, Digest, Outcome, PublicKey, ReplyBundle, SessionId, Signature,
+    Authenticator, BundleNo, ClusterId, Digest, Height, Outcome, PublicKey, ReplyBundle, SessionId, Signature,
 };
 
 const CLIENT: &str = "client 127.0.0.1";
@@ -206,7 +206,8 @@ fn clients_that_break_the_rules_hear_of_it() {
     let elsewhere = Signer { key: signer.key.clone(), cluster: ClusterId(Digest([7; 32])) };
     let lost = SessionId { index: session.index + 9, ..session };
     let many = vec![Vec::new(); 5_000];
-    let cases: [(FromClient, Refusal, &str); 10] = [
+    let later = SessionId { height: Height(session.height.0 + 1_000), ..session };
+    let cases: [(FromClient, Refusal, &str); 11] = [
         (signer.requests(session, 1, &[put("second")]), Refusal::NumberReused, "number reused"),
         (forged, Refusal::BadSignature, "bad signature"),
         (unsigned, Refusal::BadSignature, "bad signature"),
@@ -214,6 +215,7 @@ fn clients_that_break_the_rules_hear_of_it() {
         (stranger.opening(5), Refusal::NotRegistered, "not registered"),
         (stranger.requests(session, 2, &[put("mine")]), Refusal::NoSession, "no session"),
         (signer.requests(lost, 2, &[put("lost")]), Refusal::NoSession, "no session"),
+        (signer.requests(later, 2, &[put("later")]), Refusal::Behind, "behind"),
         (signer.requests(session, 1 << 40, &[put("far")]), Refusal::OutOfWindow, "out of window"),
         (signer.requests(session, 2, &[large]), Refusal::Malformed, "malformed bundle"),
         (signer.requests(session, 2, &many), Refusal::Malformed, "malformed bundle"),

@@ -207,13 +207,28 @@ fn busy_is_backed_off_from_and_counted() {
 fn a_leader_that_lags_is_asked_again_soon() {
     let mut world = World::open(settings());
     let (_, bundle) = world.send_one(b"op");
-    world.refuse(0, &bundle, Refusal::NoSession);
+    world.refuse(0, &bundle, Refusal::Behind);
     world.pass(2 * MS);
     assert_eq!(world.receivers(), [0]);
-    world.refuse(0, &bundle, Refusal::NoSession);
+    world.refuse(0, &bundle, Refusal::Behind);
     world.pass(4 * MS);
     assert_eq!(world.receivers(), [0]);
     assert_eq!(world.take_events(), []);
+}
+
+/// After a power cut no replica may have executed yet what opened the session. They will.
+#[test]
+fn replicas_that_all_lag_fail_nothing() {
+    for why in [Refusal::Behind, Refusal::OutOfWindow] {
+        let mut world = World::open(settings());
+        let (_, bundle) = world.send_one(b"op");
+        (0..4).for_each(|from| world.refuse(from, &bundle, why));
+        world.pass(900 * MS);
+        (0..4).for_each(|from| world.refuse(from, &bundle, why));
+        assert_eq!(world.take_events(), [], "{why:?}");
+        (1..3).for_each(|from| world.reply(from, &bundle, &done(&[b"done"])));
+        assert!(matches!(world.take_events()[..], [Event::Done { .. }]), "{why:?}");
+    }
 }
 
 #[test]
@@ -375,7 +390,7 @@ fn lie(world: &mut World, rng: &mut Rng, liars: &[u16], bundle: &Bundle) {
             world.handle(from, message);
         }
         _ => {
-            let reasons = [Refusal::Busy, Refusal::NoSession, Refusal::BadSignature, Refusal::Forgotten];
+            let reasons = [Refusal::Busy, Refusal::Behind, Refusal::BadSignature, Refusal::Forgotten];
             world.refuse(from, bundle, reasons[rng.index(reasons.len())]);
         }
     }
