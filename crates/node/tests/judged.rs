@@ -97,16 +97,8 @@ impl Watch for After {
 #[test]
 fn a_stretch_that_follows_on_another_can_be_judged() {
     let cluster = Cluster::start(ClientAuth::Signature);
-    let plan = Plan {
-        seconds: Duration::from_secs(60),
-        clients: 4,
-        pace: Pace::Closed { in_flight: 64 },
-        bundle: None,
-        shared: 64,
-        request_bytes: 128,
-        seed: 7,
-        acts: Vec::new(),
-    };
+    let pace = Pace::Closed { in_flight: 64 };
+    let plan = Plan { clients: 4, pace, shared: 64, ..common::plan(60, 7) };
     let mut load = Load::connect(&cluster.dir(), &cluster.testnet, &plan).unwrap();
     let first = load.stretch(&mut After(3_000)).unwrap();
     assert!(first.verdict.is_clean() && first.history.held().is_empty(), "{:?}", first.verdict);

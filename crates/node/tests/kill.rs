@@ -7,7 +7,6 @@
 mod common;
 
 use common::Cluster;
-use quorate_node::load::Pace;
 use quorate_node::trial::{self, Act, Outcome, Plan};
 use quorate_types::{ClientAuth, ReplicaId};
 use std::time::{Duration, Instant};
@@ -24,16 +23,7 @@ fn trial(
     acts: impl FnOnce(ReplicaId) -> Vec<(Duration, Act)>,
 ) -> (Outcome, u64, u64) {
     let (view, leader) = trial::leader(&cluster.status(), 1).unwrap();
-    let plan = Plan {
-        seconds: Duration::from_secs(seconds),
-        clients: 8,
-        pace: Pace::Closed { in_flight: 256 },
-        bundle: None,
-        shared: 256,
-        request_bytes: 128,
-        seed,
-        acts: acts(leader),
-    };
+    let plan = Plan { acts: acts(leader), ..common::plan(seconds, seed) };
     let dir = cluster.dir();
     let (outcome, _) = trial::run(&dir, &cluster.testnet, &mut cluster.nodes, &plan, &mut |_, _| {}).unwrap();
     let bytes = common::disk_bytes(&dir);

@@ -10,8 +10,7 @@ mod liar;
 
 use common::Cluster;
 use liar::Lies;
-use quorate_node::load::Pace;
-use quorate_node::trial::{self, Outcome, Plan};
+use quorate_node::trial::{self, Outcome};
 use quorate_types::{ClientAuth, ReplicaId};
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,16 +29,7 @@ impl Drop for SetAtEnd<'_> {
 /// Load against three replicas and a liar. Also what the honest say of themselves afterwards.
 fn trial(mut cluster: Cluster, seed: u64, id: ReplicaId) -> (Outcome, Lies, Vec<Value>) {
     cluster.nodes.kill(id).unwrap();
-    let plan = Plan {
-        seconds: Duration::from_secs(4),
-        clients: 8,
-        pace: Pace::Closed { in_flight: 256 },
-        bundle: None,
-        shared: 256,
-        request_bytes: 128,
-        seed,
-        acts: Vec::new(),
-    };
+    let plan = common::plan(4, seed);
     let (dir, stop) = (cluster.dir(), AtomicBool::new(false));
     thread::scope(|scope| {
         let liar = scope.spawn(|| liar::lie(&dir, id, &stop).unwrap());

@@ -6,13 +6,28 @@
 use quorate_client::cluster::ClusterInfo;
 use quorate_client::driver;
 use quorate_node::commands::{cluster_info, demo};
+use quorate_node::load::Pace;
 use quorate_node::processes::Processes;
 use quorate_node::testnet::Testnet;
-use quorate_node::trial;
+use quorate_node::trial::{self, Plan};
 use quorate_types::ClientAuth;
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
+
+/// Load that can be judged, and nothing that goes wrong.
+pub(crate) fn plan(seconds: u64, seed: u64) -> Plan {
+    Plan {
+        seconds: Duration::from_secs(seconds),
+        clients: 8,
+        pace: Pace::Closed { in_flight: 256 },
+        bundle: None,
+        shared: 256,
+        request_bytes: 128,
+        seed,
+        acts: Vec::new(),
+    }
+}
 
 /// Four replicas of PBFT that serve, as processes of the binary under test.
 pub(crate) struct Cluster {

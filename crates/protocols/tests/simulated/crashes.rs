@@ -22,8 +22,7 @@ both! {
 fn short_run(entry: &Entry, seed: u64, transport: Transport) -> World {
     let mut world = world_of(entry, seed, |settings| {
         settings.transport = transport;
-        settings.checkpoint_every = 4;
-        settings.window = 8;
+        short_window(settings);
         settings.segment_bytes = 16 << 10;
         settings.bodies.bundle_bytes_max = 6 << 10;
         settings.bodies.block_bytes_max = 8 << 10;
@@ -139,8 +138,7 @@ fn s11_off_for_long_and_back(entry: &Entry) {
     for transport in TRANSPORTS {
         let mut world = world_of(entry, 14, |settings| {
             settings.transport = transport;
-            settings.checkpoint_every = 4;
-            settings.window = 8;
+            short_window(settings);
             settings.keep_bytes = 4 << 20;
         });
         begin(&mut world);
@@ -159,8 +157,7 @@ fn s11_off_for_long_and_back(entry: &Entry) {
 /// Scenario 11, first half: when nobody keeps what it lacks it stays out and says so; the others do not care.
 fn s11_off_for_too_long(entry: &Entry) {
     let mut world = world_of(entry, 15, |settings| {
-        settings.checkpoint_every = 4;
-        settings.window = 8;
+        short_window(settings);
         settings.keep_bytes = 64 << 10;
         settings.snapshot_every_bytes = 32 << 10;
     });
@@ -185,8 +182,7 @@ fn s18_a_replica_whose_state_went_astray_stops_itself(entry: &Entry) {
     for transport in TRANSPORTS {
         let mut world = world_of(entry, 16, |settings| {
             settings.transport = transport;
-            settings.checkpoint_every = 4;
-            settings.window = 8;
+            short_window(settings);
         });
         begin(&mut world);
         settle(&mut world);

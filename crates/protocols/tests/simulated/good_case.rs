@@ -141,7 +141,7 @@ fn s02_two_silent_backups_stop_it_until_one_returns(entry: &Entry) {
 
 /// Scenario 17: one replica keeps its CHECKPOINTs to itself: a quorum makes them stable all the same.
 fn s17_one_withheld_checkpoint_does_no_harm(entry: &Entry) {
-    let mut world = short_window(entry, 7);
+    let mut world = short_world(entry, 7);
     let checkpoint = Kind::new("host.checkpoint");
     drop_frames(&mut world, move |frame| frame.from == r(1) && frame.content.kind == checkpoint);
     for value in 0..100 {
@@ -158,8 +158,7 @@ fn s17_two_withheld_checkpoints_fill_the_window(entry: &Entry) {
     for transport in TRANSPORTS {
         let mut world = world_of(entry, 8, |settings| {
             settings.transport = transport;
-            settings.checkpoint_every = 4;
-            settings.window = 8;
+            short_window(settings);
         });
         begin(&mut world);
         let checkpoint = Kind::new("host.checkpoint");
@@ -186,11 +185,8 @@ fn s17_two_withheld_checkpoints_fill_the_window(entry: &Entry) {
     }
 }
 
-fn short_window(entry: &Entry, seed: u64) -> World {
-    let mut world = world_of(entry, seed, |settings| {
-        settings.checkpoint_every = 4;
-        settings.window = 8;
-    });
+fn short_world(entry: &Entry, seed: u64) -> World {
+    let mut world = world_of(entry, seed, short_window);
     begin(&mut world);
     world
 }

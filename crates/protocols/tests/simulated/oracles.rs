@@ -198,10 +198,7 @@ fn liveness_notices_more_silent_replicas_than_a_protocol_tolerates() {
 
 #[test]
 fn stopped_notices_a_replica_whose_state_went_astray() {
-    let mut world = world(69, |settings| {
-        settings.checkpoint_every = 4;
-        settings.window = 8;
-    });
+    let mut world = world(69, short_window);
     begin(&mut world);
     let op = next(&world);
     restart(&mut world, r(2), |world| world.sabotage_skip(r(2), op));

@@ -147,16 +147,19 @@ fn a_leader_that_skips_heights_is_replaced() {
 }
 
 /// Words of others count for nothing in another's mouth, and own words count once.
+/// Replica 1 hears these kinds of messages from replica 3 alone.
+fn hears_from_replica_3_alone(world: &mut World, kinds: Vec<Kind>) {
+    drop_frames(world, move |frame| {
+        frame.to == r(1) && frame.from != r(3) && kinds.contains(&frame.content.kind)
+    });
+}
+
 #[test]
 fn votes_in_the_name_of_others_count_for_nothing() {
     for (seed, kind) in [(340, PREPARE), (341, COMMIT)] {
         let mut world = with_puppet(seed, r(3), |_| {});
         let before = world.height();
-        // Replica 1 hears of no other replica's votes or decisions.
-        let deaf_to = [PREPARE, COMMIT, Kind::new("host.decided")];
-        drop_frames(&mut world, move |frame| {
-            frame.to == r(1) && frame.from != r(3) && deaf_to.contains(&frame.content.kind)
-        });
+        hears_from_replica_3_alone(&mut world, vec![PREPARE, COMMIT, Kind::new("host.decided")]);
         let ids = world.submit(0, &[incr("n")]);
         let mut said = 0;
         for _ in 0..600 {
@@ -185,11 +188,7 @@ fn votes_in_the_name_of_others_count_for_nothing() {
 fn of_two_votes_the_first_one_counts() {
     let mut world = with_puppet(343, r(3), |_| {});
     let before = world.height();
-    // Replica 1 hears of no other replica's COMMITs, nor of decisions.
-    let deaf_to = [COMMIT, Kind::new("host.decided")];
-    drop_frames(&mut world, move |frame| {
-        frame.to == r(1) && frame.from != r(3) && deaf_to.contains(&frame.content.kind)
-    });
+    hears_from_replica_3_alone(&mut world, vec![COMMIT, Kind::new("host.decided")]);
     let ids = world.submit(0, &[incr("n")]);
     let mut said = 0;
     for _ in 0..600 {

@@ -51,6 +51,12 @@ pub(crate) fn world_of(entry: &Entry, seed: u64, change: impl FnOnce(&mut Settin
     World::new(settings).unwrap()
 }
 
+/// Checkpoints every 4 heights, and a window of 8.
+pub(crate) fn short_window(settings: &mut Settings) {
+    settings.checkpoint_every = 4;
+    settings.window = 8;
+}
+
 /// Treq and T0 of these worlds.
 pub(crate) const TREQ_NS: u64 = ms(160);
 /// See [`TREQ_NS`].
