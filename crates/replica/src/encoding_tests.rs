@@ -304,6 +304,7 @@ impl Each for Refusal {
         5 => Self::OutOfWindow => Self::OutOfWindow,
         6 => Self::NotRegistered => Self::NotRegistered,
         7 => Self::Forgotten => Self::Forgotten,
+        8 => Self::Behind => Self::Behind,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Machines lose power and come back.
 
 use crate::support::{
-    SURVIVES, TRANSPORTS, ask, begin, both, go, incr, latency, no_view_change, put, r, settle, wait_for,
-    world_of,
+    SURVIVES, TRANSPORTS, ask, begin, both, go, incr, latency, no_view_change, put, r, settle, short_window,
+    wait_for, world_of,
 };
 use quorate_consensus::Entry;
 use quorate_sim::{KvResult, Op, OpId, Oracle, State, Survives, Transport, Workload, World, ms, secs};

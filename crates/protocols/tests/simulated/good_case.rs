@@ -2,7 +2,7 @@
 
 use crate::support::{
     DELAY_NS, TRANSPORTS, ask, begin, both, constant_of, drop_frames, go, incr, latency, put, r, sent,
-    settle, wait_for, world_of,
+    settle, short_window, wait_for, world_of,
 };
 use quorate_consensus::Entry;
 use quorate_protocols::pbft::{COMMIT, ENTRY, NEW_VIEW, PRE_PREPARE, PREPARE, VIEW_CHANGE};
