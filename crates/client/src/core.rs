@@ -53,7 +53,7 @@ pub struct Settings {
     /// `W_c`: bundle numbers above a session's floor that may be in use.
     pub client_window: u32,
     /// Bundles in flight at most. Fewer until the first answers have come (slow start from 4), and while replicas
-    /// say that they are busy. What is submitted meanwhile is collected into the next bundle, so a larger number
+    /// say that they are busy or do not answer in time. What is submitted meanwhile is collected into the next bundle, so a larger number
     /// means smaller bundles.
     pub in_flight_max: usize,
     /// Bytes of operations that wait to be sent at most.
@@ -259,6 +259,7 @@ impl Core {
             return;
         }
         self.wake = Time::MAX;
+        let is_open = matches!(self.session, Session::Open(_));
         let leader = self.leader.get();
         let under_way =
             flights(&mut self.session, &mut self.slots).filter(|flight| flight.again_at.is_none());
@@ -273,7 +274,9 @@ impl Core {
                 flight.repeats = flight.repeats.saturating_add(1);
                 self.counters.repeats = self.counters.repeats.saturating_add(1);
                 if flight.retry_at <= now {
-                    self.allowance.late(now, flight.sent);
+                    if is_open && flight.is_out && flight.again_at.is_none() {
+                        self.allowance.late(now, flight.sent);
+                    }
                     out.ask_all(now, &self.settings, flight);
                 } else {
                     flight.again_at = None;

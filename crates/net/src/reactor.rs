@@ -250,7 +250,9 @@ impl Reactor {
                 messages = messages.saturating_add(usize::from(matches!(event, Event::Client { .. })));
                 sink(event);
             });
-            cost = cost.saturating_add(bytes).saturating_add(messages.saturating_mul(BUNDLE_OVERHEAD_BYTES));
+            // The read itself costs as much as a message, where it brings a handshake say.
+            let overhead = messages.saturating_add(1).saturating_mul(BUNDLE_OVERHEAD_BYTES);
+            cost = cost.saturating_add(bytes).saturating_add(overhead);
         }
     }
 

@@ -20,12 +20,13 @@ use std::sync::Arc;
 const BODY_GRACE_NS: u64 = 100_000_000;
 /// How long one peer has to answer before another is asked as well.
 const ASK_AGAIN_NS: u64 = 250_000_000;
-/// How long a block is not asked for while bodies of those who have it wait for their check here, and how often that
-/// is looked at. What is lacking may be among them, and what is asked for would come behind them.
-const UNCHECKED_NS_MAX: u64 = 1_000_000_000;
-const UNCHECKED_PAUSE_NS: u64 = 20_000_000;
 /// That pause doubles this often at most when all have been asked.
 const ASK_DOUBLINGS_MAX: usize = 3;
+/// How long after it was wanted a block is not asked for (again) while bodies of whoever announced them, or was asked
+/// last, wait for their check here: what is lacking may be among them, and what is asked for would come behind them.
+const UNCHECKED_NS_MAX: u64 = 500_000_000;
+/// How often that is looked at.
+const UNCHECKED_PAUSE_NS: u64 = 20_000_000;
 /// Blocks that are fetched at the same time at most, in windows, where that is more than [`WANTED_MAX`]: what a view
 /// takes over, what it proposes, and room for what belongs to views that are over.
 const WANTED_WINDOWS: usize = 4;
@@ -57,6 +58,10 @@ struct Want {
     height: Height,
     since: Time,
     ask_at: Time,
+    /// Whether the first of `peers` has said that the bodies are on their way.
+    announced: bool,
+    /// Who was asked last.
+    asked: Option<ReplicaId>,
     /// How often all have been asked.
     rounds: usize,
     /// Counts up: the oldest goes when there is no room.
@@ -339,7 +344,17 @@ impl Bodies {
         let number = self.wants_begun;
         let want = self.wants.entry(id).or_insert_with(|| {
             self.wants_begun = self.wants_begun.wrapping_add(1);
-            Want { peers: Vec::new(), next: 0, height, since: now, ask_at, rounds: 0, number }
+            Want {
+                peers: Vec::new(),
+                next: 0,
+                height,
+                since: now,
+                ask_at,
+                announced: announced.is_some(),
+                asked: None,
+                rounds: 0,
+                number,
+            }
         });
         // Peers that have executed the block find it by its height alone, which may become known only now.
         want.height = want.height.max(height);
@@ -383,28 +398,26 @@ impl Bodies {
     }
 
     /// Requests that are due; each goes to the next of the peers that may have the block, then to all others
-    /// in turn (`others` are the replicas but this one). Whoever has handed over more than could be checked so far is
-    /// passed over.
+    /// in turn (`others` are the replicas but this one). What may wait for its check here is not asked for yet.
     pub(crate) fn asks(&mut self, now: Time, others: &[ReplicaId]) -> Vec<Ask> {
         let mut asks = Vec::new();
         for (id, want) in self.wants.iter_mut().filter(|(_, want)| want.ask_at <= now) {
-            let is_free = |peer: &ReplicaId| !self.unchecked.contains(*peer);
-            if !want.peers.iter().any(is_free) && now.since(want.since) < UNCHECKED_NS_MAX {
+            let source = want.asked.or(want.announced.then(|| want.peers.first().copied()).flatten());
+            let may_be_here = source.is_some_and(|peer| self.unchecked.contains(peer));
+            if may_be_here && now.since(want.since) < UNCHECKED_NS_MAX {
                 want.ask_at = now.plus(UNCHECKED_PAUSE_NS);
                 continue;
             }
             let rest = others.iter().filter(|peer| !want.peers.contains(peer));
             let order: Vec<ReplicaId> = want.peers.iter().chain(rest).copied().collect();
-            let mut turns = want.next..want.next.saturating_add(order.len());
-            let at = |turn: usize| turn.checked_rem(order.len()).and_then(|at| order.get(at));
-            let turn = turns.clone().find(|turn| at(*turn).is_some_and(is_free)).or_else(|| turns.next());
-            let Some((turn, peer)) = turn.and_then(|turn| Some((turn, at(turn)?))) else {
+            let Some(peer) = want.next.checked_rem(order.len()).and_then(|at| order.get(at)) else {
                 continue;
             };
+            want.asked = Some(*peer);
             asks.push(Ask { block: *id, height: want.height, peer: *peer });
             // What nobody has had so far is asked for less and less often.
             want.ask_at = now.plus(ASK_AGAIN_NS << want.rounds.min(ASK_DOUBLINGS_MAX));
-            want.next = turn.saturating_add(1);
+            want.next = want.next.wrapping_add(1);
             want.rounds = want.next.checked_div(order.len()).unwrap_or(0);
         }
         asks
@@ -545,28 +558,41 @@ mod tests {
         assert_eq!(asks, [Ask { block: id, height: Height(7), peer: ReplicaId(1) }]);
     }
 
-    /// A replica that has more to check than it can must not ask for the same once more.
+    /// A replica that has more to check than it can must not ask for the same once more; nor does it wait for long.
     #[test]
     fn what_may_wait_for_its_check_is_not_asked_for() {
         const MS: u64 = 1_000_000;
-        let (mut bodies, blocks) = (Bodies::new(BodyLimits::default(), 256), BlockTree::default());
-        let (one, two) = (BlockId::null(Height(1)), BlockId::null(Height(2)));
+        let (mut bodies, mut blocks) = (Bodies::new(BodyLimits::default(), 256), BlockTree::default());
         let [leader, other, third] = [ReplicaId(0), ReplicaId(1), ReplicaId(2)];
         let others = [leader, other, third];
-        bodies.set_unchecked(ReplicaSet::from_iter([leader]));
+        let announced = Block {
+            parent: BlockId::ZERO,
+            height: Height(1),
+            view: quorate_types::View(0),
+            proposer: leader,
+            time_ns: 1,
+            payload: Payload { bundles: vec![bundle(1).digest()] }.id(),
+            extra: quorate_types::Digest::ZERO,
+        };
+        let (one, two) = (announced.id(), BlockId::null(Height(2)));
+        bodies.announce(Time(0), announced.payload);
+        blocks.insert(announced);
+        bodies.set_unchecked(ReplicaSet::from_iter([leader, other]));
         bodies.want(Time(0), &blocks, one, Height(1), leader);
-        bodies.want(Time(0), &blocks, two, Height(2), leader);
         bodies.want(Time(0), &blocks, two, Height(2), other);
         let mut asked = Vec::new();
         for ms in 0..1_100 {
             asked.extend(bodies.asks(Time(ms * MS), &others).iter().map(|ask| (ms, ask.block, ask.peer)));
+            assert!(bodies.deadline().unwrap() > Time(ms * MS));
         }
         let of = |id| asked.iter().filter(|ask| ask.1 == id).map(|ask| (ask.0, ask.2)).collect::<Vec<_>>();
-        assert_eq!(of(two)[..2], [(0, other), (250, third)], "who has nothing to be checked is asked");
-        assert_eq!(of(one)[..1], [(1_000, other)], "no longer than a second");
-        bodies.set_unchecked(ReplicaSet::from_iter(others));
-        assert_eq!(bodies.asks(Time(5_000 * MS), &others).len(), 2, "nobody is better than another");
-        assert!(bodies.deadline().unwrap() > Time(5_000 * MS));
+        let soon =
+            |(at, peer): (u64, ReplicaId), expected: u64| (at.abs_diff(expected) <= 20).then_some(peer);
+        let first = of(one);
+        assert_eq!([soon(first[0], 500), soon(first[1], 750)], [Some(leader), Some(other)], "{first:?}");
+        let second = of(two);
+        assert_eq!(second[0], (0, other), "nobody has said that it is on its way");
+        assert_eq!([soon(second[1], 500), soon(second[2], 750)], [Some(leader), Some(third)], "{second:?}");
     }
 
     /// A liar's dead proposals use up all room: what is wanted later is asked for nevertheless, and each of them

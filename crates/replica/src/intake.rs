@@ -99,6 +99,8 @@ pub struct Intake {
     client_keys: ClientKeys,
     suspects: BTreeMap<ClientId, u32>,
     urgent: Option<ReplicaId>,
+    /// Who has handed over payloads that the replica has not seen yet: the bundles behind them may be wanted.
+    bringing: ReplicaSet,
     ledger: Ledger,
 }
 
@@ -130,6 +132,7 @@ impl Intake {
             client_keys: ClientKeys::default(),
             suspects: BTreeMap::new(),
             urgent: None,
+            bringing: ReplicaSet::EMPTY,
             ledger: Ledger::default(),
         }
     }
@@ -315,6 +318,7 @@ impl Intake {
         out: &mut Passed,
     ) {
         self.run_messages(out);
+        self.bringing = self.plain.iter().filter_map(brings).collect();
         out.inputs.append(&mut self.plain);
         while !self.bundles.is_empty() {
             self.run_bundles(replica, admit, out);
@@ -420,6 +424,7 @@ impl Intake {
         }
         if !is_new
             && let Source::Peer(from) = source
+            && !self.bringing.contains(*from)
             && !replica.has_room(*from, bundle)
         {
             self.pass_over(*from, "no room for bundle");
@@ -499,6 +504,14 @@ impl Intake {
                 self.suspects.remove(&client);
             }
         }
+    }
+}
+
+/// Who hands over a payload with this.
+fn brings(input: &Input) -> Option<ReplicaId> {
+    match input {
+        Input::Payload(from, _) => Some(*from),
+        _ => None,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Slow start, then additive increase and multiplicative decrease (Jacobson 1988, Chiu and Jain 1989, as in TCP):
 //! clients of a saturated cluster come to fair shares of what it can do, instead of sending again and again what it
-//! cannot take.
+//! cannot take. What has no answer in time counts like a refusal: it may wait where nobody can say so.
 //!
 //! The leader's word is enough for a cut, because only the leader knows how long its queue is: a client that waited
 //! for others to say so would send a saturated cluster everything f + 1 times. So a leader that lies about it can slow

@@ -29,9 +29,9 @@ pub(crate) struct Flight {
     pub(crate) retry_at: Time,
     /// Pause before the retry after that one.
     pub(crate) pause: u64,
-    /// When it goes once more to whom it was addressed, because that replica was not able to take it.
+    /// When it goes once more to whom it was addressed, or to the leader alone, because it could not be taken.
     pub(crate) again_at: Option<Time>,
-    /// Whether it was put off because there is too much to do.
+    /// Whether more replicas than may lie have too much to do for it.
     pub(crate) is_unwelcome: bool,
     /// How often it was put off like this.
     pub(crate) put_off: u32,
@@ -121,6 +121,8 @@ impl Flight {
     /// From now on it goes to all; what they refused before does not count any more.
     pub(crate) fn widen(&mut self) {
         self.everyone = true;
+        self.is_unwelcome = false;
+        self.put_off = 0;
         self.refusals.clear();
     }
 

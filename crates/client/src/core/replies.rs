@@ -14,7 +14,7 @@ const BUSY_PAUSE_NS: u64 = 20_000_000;
 const BUSY_DOUBLINGS_MAX: u32 = 4;
 /// Pause before a bundle goes once more to a replica that seems to lag behind; doubles.
 const LAG_PAUSE_NS: u64 = 2_000_000;
-const LAG_DOUBLINGS_MAX: u32 = 16;
+const LAG_DOUBLINGS_MAX: u32 = 8;
 
 impl Core {
     pub(super) fn on_reply(&mut self, from: ReplicaId, reply: &ReplyBundle) {
@@ -141,9 +141,10 @@ impl Core {
                     _ => (LAG_PAUSE_NS, LAG_DOUBLINGS_MAX),
                 };
                 let pause = pause.saturating_mul(1 << flight.put_off.min(most));
+                // One alone may lie to have it asked for nowhere else.
+                flight.is_unwelcome |= why == Refusal::Busy && refusing >= weak;
                 if flight.again_at.is_none() {
                     flight.again_at = Some(now.plus(pause));
-                    flight.is_unwelcome = why == Refusal::Busy;
                     flight.put_off = flight.put_off.saturating_add(1);
                     let due = flight.due();
                     self.wake = self.wake.min(due);

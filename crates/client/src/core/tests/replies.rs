@@ -216,6 +216,22 @@ fn a_leader_that_lags_is_asked_again_soon() {
     assert_eq!(world.take_events(), []);
 }
 
+/// What too many have too much to do for is asked of the leader alone, until the next retry. One may lie about it.
+#[test]
+fn where_all_are_busy_the_leader_alone_is_asked_again() {
+    for (busy, asked) in [(1, vec![0, 1, 2, 3]), (2, vec![0])] {
+        let mut world = World::open(settings());
+        let (_, bundle) = world.send_one(b"op");
+        world.pass(800 * MS);
+        assert_eq!(world.receivers(), [0, 1, 2, 3]);
+        (0..busy).for_each(|from| world.refuse(from, &bundle, Refusal::Busy));
+        world.pass(20 * MS);
+        assert_eq!(world.receivers(), asked, "{busy} say that they are busy");
+        world.pass(800 * MS);
+        assert!(world.receivers().ends_with(&[0, 1, 2, 3]));
+    }
+}
+
 /// After a power cut no replica may have executed yet what opened the session. They will.
 #[test]
 fn replicas_that_all_lag_fail_nothing() {
