@@ -30,7 +30,8 @@ struct Served {
 /// The rate at which what has waited is executed.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    queue_ns_max: u64,
+    patience_ns: u64,
+    leads: bool,
     served: VecDeque<Served>,
     /// Sums over `served`.
     span_ns: u64,
@@ -41,14 +42,28 @@ pub(crate) struct Pace {
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { queue_ns_max: QUEUE_NS_MAX, served: VecDeque::new(), span_ns: 0, cost: 0, until: Time::ZERO }
+        Self { patience_ns: 0, leads: false, served: VecDeque::new(), span_ns: 0, cost: 0, until: Time::ZERO }
     }
 }
 
 impl Pace {
     /// After so long without being executed a request counts against the leader; 0: never.
     pub(crate) fn set_patience(&mut self, patience_ns: u64) {
-        self.queue_ns_max = if patience_ns == 0 { QUEUE_NS_MAX } else { patience_ns / 2 };
+        self.patience_ns = patience_ns;
+    }
+
+    /// Whether this replica leads. What another one lets in comes to the leader without being asked whether there is
+    /// room, so it lets in half as much: else all of them together let in more than the leader can do in time.
+    pub(crate) fn set_leads(&mut self, leads: bool) {
+        self.leads = leads;
+    }
+
+    fn queue_ns_max(&self) -> u64 {
+        match (self.patience_ns, self.leads) {
+            (0, _) => QUEUE_NS_MAX,
+            (patience_ns, true) => patience_ns / 2,
+            (patience_ns, false) => patience_ns / 4,
+        }
     }
 
     /// Something waits, and nothing did before: what was executed earlier says little about what can be.
@@ -83,10 +98,10 @@ impl Pace {
     /// What may wait, when the oldest of it has waited since `oldest`. It does not depend on how long nothing was
     /// executed: whoever waits for another leader is not to be sent away for that.
     pub(crate) fn limit(&self, now: Time, oldest: Time) -> usize {
-        if self.span_ns < SPAN_NS_MIN || now.since(oldest) < self.queue_ns_max / 2 {
+        if self.span_ns < SPAN_NS_MIN || now.since(oldest) < self.queue_ns_max() / 2 {
             return usize::MAX;
         }
-        let cost = u64::try_from(self.cost).unwrap_or(u64::MAX).saturating_mul(self.queue_ns_max);
+        let cost = u64::try_from(self.cost).unwrap_or(u64::MAX).saturating_mul(self.queue_ns_max());
         let limit = cost.checked_div(self.span_ns).unwrap_or(u64::MAX);
         usize::try_from(limit).unwrap_or(usize::MAX).max(COST_MIN)
     }
@@ -148,13 +163,17 @@ mod tests {
     }
 
     #[test]
-    fn what_may_wait_is_half_of_the_patience() {
-        for (patience, most) in [(50, 250_000), (400, 2_000_000), (2_000, 10_000_000), (0, 2_000_000)] {
+    fn what_may_wait_is_half_of_the_patience_and_a_quarter_where_another_leads() {
+        let lead = [(50, 250_000), (400, 2_000_000), (2_000, 10_000_000), (0, 2_000_000)];
+        let follow = [(50, 125_000), (400, 1_000_000), (0, 2_000_000)];
+        let lead = lead.into_iter().map(|case| (true, case));
+        for (leads, (patience, most)) in lead.chain(follow.map(|case| (false, case))) {
             let mut pace = Pace::default();
             pace.set_patience(patience * MS);
+            pace.set_leads(leads);
             pace.begin(Time::ZERO);
             (1..=2_000).for_each(|ms| pace.serve(Time(ms * MS), 10_000));
-            assert_eq!(pace.limit(Time(2_000 * MS), Time(0)), most, "a patience of {patience} ms");
+            assert_eq!(pace.limit(Time(2_000 * MS), Time(0)), most, "a patience of {patience} ms, {leads}");
         }
     }
 

@@ -175,6 +175,11 @@ impl Pool {
         self.pace.set_patience(patience_ns);
     }
 
+    /// See [`Pace::set_leads`].
+    pub(crate) fn set_leads(&mut self, leads: bool) {
+        self.pace.set_leads(leads);
+    }
+
     fn waiting_cost(&self) -> usize {
         cost_of(self.bytes.saturating_sub(self.idle_bytes), self.pending)
     }

@@ -201,6 +201,7 @@ impl Replica {
         let status = self.protocol.status();
         self.window.set(&self.protocol.window());
         let (old, me) = (std::mem::replace(&mut self.last, status), self.setup.me);
+        self.host.pool.set_leads(status.leader == me);
         if status.view != old.view {
             self.host.pool.untake();
             self.outbox.raise_floors(self.protocol.floors(), &mut self.out);
