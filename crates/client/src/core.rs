@@ -53,8 +53,8 @@ pub struct Settings {
     /// `W_c`: bundle numbers above a session's floor that may be in use.
     pub client_window: u32,
     /// Bundles in flight at most. Fewer until the first answers have come (slow start from 4), and while replicas
-    /// say that they are busy or do not answer in time. What is submitted meanwhile is collected into the next bundle, so a larger number
-    /// means smaller bundles.
+    /// say that they are busy or do not answer in time. What is submitted meanwhile is collected into the next
+    /// bundle, so a larger number means smaller bundles.
     pub in_flight_max: usize,
     /// Bytes of operations that wait to be sent at most.
     pub waiting_bytes_max: usize,
