@@ -84,6 +84,7 @@ struct Table {
     /// Since when the oldest bundle waits that a client has sent here.
     oldest: Option<Time>,
     overloaded: bool,
+    backlog_ns: u64,
 }
 
 impl HostView for Table {
@@ -97,7 +98,8 @@ impl HostView for Table {
     fn pending(&self) -> Pending {
         let waiting = usize::from(self.oldest.is_some());
         let bundles = self.payloads.len().saturating_add(waiting);
-        Pending { bundles, bytes: bundles, oldest: self.oldest, overloaded: self.overloaded }
+        let (overloaded, backlog_ns) = (self.overloaded, self.backlog_ns);
+        Pending { bundles, bytes: bundles, oldest: self.oldest, overloaded, backlog_ns }
     }
     fn payload_after(&mut self, _now: Time, _blocks: &BlockTree, _parent: BlockId) -> Option<PayloadRef> {
         let payload = self.payloads.pop_front()?;
@@ -191,6 +193,7 @@ impl<P: Protocol> Harness<P> {
             proposed: Vec::new(),
             oldest: None,
             overloaded: false,
+            backlog_ns: 0,
         };
         let world = World {
             me,
@@ -383,6 +386,11 @@ impl<P: Protocol> Harness<P> {
         self.world.table.oldest = oldest;
         self.world.table.overloaded = overloaded;
         self.step(|protocol, cx| protocol.on_pending(cx));
+    }
+
+    /// How long what waits will take; heard with the next thing that happens.
+    pub fn backlog(&mut self, ns: u64) {
+        self.world.table.backlog_ns = ns;
     }
 
     /// What the host says of blocks that [`Harness::answer`] does not name; valid at the start.

@@ -95,6 +95,15 @@ impl Pace {
         }
     }
 
+    /// How long so much takes; 0 while nothing is known.
+    pub(crate) fn duration_ns(&self, cost: usize) -> u64 {
+        if self.span_ns < SPAN_NS_MIN {
+            return 0;
+        }
+        let time = u128::from(self.span_ns).saturating_mul(cost as u128).checked_div(self.cost as u128);
+        time.map_or(0, |time| u64::try_from(time).unwrap_or(u64::MAX))
+    }
+
     /// What may wait, when the oldest of it has waited since `oldest`. It does not depend on how long nothing was
     /// executed: whoever waits for another leader is not to be sent away for that.
     pub(crate) fn limit(&self, now: Time, oldest: Time) -> usize {
@@ -175,6 +184,17 @@ mod tests {
             (1..=2_000).for_each(|ms| pace.serve(Time(ms * MS), 10_000));
             assert_eq!(pace.limit(Time(2_000 * MS), Time(0)), most, "a patience of {patience} ms, {leads}");
         }
+    }
+
+    #[test]
+    fn how_long_something_takes_is_told_by_the_rate() {
+        assert_eq!(steady(0, 99).duration_ns(1_000_000), 0, "the rate is not known");
+        assert_eq!(steady(0, 500).duration_ns(1_000_000), 100 * MS);
+        assert_eq!(steady(0, 500).duration_ns(0), 0);
+        let mut still = Pace::default();
+        still.serve(Time(500 * MS), 0);
+        still.serve(Time(900 * MS), 0);
+        assert_eq!(still.duration_ns(usize::MAX), 0);
     }
 
     #[test]

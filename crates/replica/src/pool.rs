@@ -499,7 +499,9 @@ impl Pool {
     /// What protocols may know.
     pub(crate) fn summary(&self, overloaded: bool) -> Pending {
         let oldest = self.oldest();
-        Pending { bundles: self.pending, bytes: self.bytes, oldest, overloaded: overloaded || self.is_full() }
+        let backlog_ns = self.pace.duration_ns(self.waiting_cost());
+        let overloaded = overloaded || self.is_full();
+        Pending { bundles: self.pending, bytes: self.bytes, oldest, overloaded, backlog_ns }
     }
 
     /// When [`Pool::overdue`] has something to do.

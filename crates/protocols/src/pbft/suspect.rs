@@ -16,6 +16,11 @@ const CALM_NS: u64 = 30_000_000_000;
 /// A replica that is behind the others suspects the leader when it has not come nearer for so many timeouts.
 const BEHIND_FACTOR: u64 = 4;
 
+/// A leader that has more to do than can be done in time is given so many timeouts, as long as things move.
+const QUEUE_FACTOR: u64 = 4;
+/// And that is when what waits takes this part of a timeout at least: the part that backups let in, see §11.
+const QUEUE_PART: u64 = 4;
+
 /// What this replica thinks of the leader, and what it has heard of others.
 #[derive(Debug, Default)]
 pub(super) struct Suspicion {
@@ -127,20 +132,24 @@ impl<V: Variant> Pbft<V> {
         let pending = cx.pending();
         let timeout = self.request_timeout();
         let deadline = pending.oldest.map(|oldest| {
-            let (waits, moved) = (oldest.max(from), self.suspicion.progress);
-            let (deadline, last) = (waits.plus(timeout), waits.plus(self.params.cap_ms.saturating_mul(MS)));
+            let (deadline, cap) = (oldest.max(from).plus(timeout), self.params.cap_ms.saturating_mul(MS));
             // T3. Overload is not a dead leader: as long as heights are decided or executed, the age of a bundle
             // only says that there is too much to do. When nothing moves at all it does speak against the leader.
             // T7. Nor does it while this replica catches up with the others.
-            // Neither of them for ever: a leader may starve some, and what others have executed may be out of reach.
-            let pause = if self.is_behind(cx) {
-                timeout.saturating_mul(BEHIND_FACTOR)
+            // None of them for ever: a leader may starve some, or be slow on purpose, and what others have executed
+            // may be out of reach.
+            let crowded = pending.backlog_ns >= self.params.treq_ms.saturating_mul(MS) / QUEUE_PART;
+            let (pause, longest) = if self.is_behind(cx) {
+                (timeout.saturating_mul(BEHIND_FACTOR), cap)
             } else if pending.overloaded {
-                timeout
+                (timeout, cap)
+            } else if crowded {
+                (timeout, timeout.saturating_mul(QUEUE_FACTOR).min(cap))
             } else {
-                0
+                (0, 0)
             };
-            deadline.max(moved.plus(pause)).min(last.max(deadline))
+            let last = oldest.max(from).plus(longest);
+            deadline.max(self.suspicion.progress.plus(pause)).min(last.max(deadline))
         });
         let now = cx.now();
         let overdue = self.suspicion.proved || deadline.is_some_and(|deadline| deadline <= now);

@@ -77,6 +77,33 @@ fn t3_overload_excuses_nobody_for_ever() {
     assert_eq!(suspected, Some(Time(4 * T0)));
 }
 
+/// What is let in takes half of the patience at the rate of the last second. When all becomes slower it takes longer,
+/// and that is nobody's fault; but neither is slowness an excuse for long.
+#[test]
+fn t3_a_long_queue_gives_a_leader_that_works_four_timeouts() {
+    for (backlog_ms, expected) in [(T0 / 4 / MS, 4 * T0), (T0 / 4 / MS - 1, T0)] {
+        let mut backup = open(1, 4);
+        backup.backlog(backlog_ms * MS);
+        backup.waits(Some(Time(0)), false);
+        let mut suspected = None;
+        for height in 1..=20 {
+            backup.advance(T0 / 2);
+            let is_suspect = |(_, message): &(To, PbftMessage)| *message == suspect(0);
+            if suspected.is_none() && sent(&mut backup).iter().any(is_suspect) {
+                suspected = Some(backup.now());
+            }
+            backup.log_decided(Height(height), block(height, 7).id());
+            backup.execute(Height(height));
+        }
+        assert_eq!(suspected, Some(Time(expected)), "{backlog_ms} ms");
+    }
+    let mut backup = open(1, 4);
+    backup.backlog(T0);
+    backup.waits(Some(Time(0)), false);
+    backup.advance(T0);
+    assert_eq!(sent(&mut backup), to_all([suspect(0)]), "nothing moves");
+}
+
 /// A replica that others are ahead of gives its leader more time as long as it comes nearer, and not much when not.
 #[test]
 fn t7_who_lags_is_patient_while_it_catches_up() {
