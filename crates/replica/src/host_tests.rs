@@ -1,17 +1,22 @@
 //! What the host does whatever the protocol: with a protocol that does nothing but stand where it is told to.
 
+use crate::clients::{Admission, Admit};
 use crate::host_message::{Heights, HostMessage};
+use crate::intake::Passed;
 use crate::{Checked, CheckedMessage, ConnId, Input, Output, Past, Replica, Setup, Unsealed};
 use quorate_consensus::{
     Auth, Certificate, Checkpoint, CheckpointProof, Cx, Entry, Healed, Message, Model, OpenError, Place,
     Protocol, Ready, Record, RecordKey, Reject, Seal, Spec, Status, To, Verified, Window,
 };
+use quorate_crypto::Scheme;
 use quorate_types::bundle::BundleBuilder;
 use quorate_types::codec::{DecodeError, Wire};
+use quorate_types::limits::POOL_PEER_IDLE_BYTES_MAX;
+use quorate_types::wire::frame;
 use quorate_types::{
     Authenticator, BlockId, BodyLimits, Bundle, BundleKind, BundleNo, ClientAuth, Committee, Digest, Floors,
-    Genesis, Height, Kind, LogEntry, Mark, Member, ProtocolId, PublicKey, ReplicaId, SessionId, Signature,
-    Time, View,
+    Genesis, Height, Kind, LogEntry, Mark, Member, Payload, ProtocolId, PublicKey, ReplicaId, SessionId,
+    Signature, Time, View,
 };
 use std::sync::Arc;
 
@@ -246,4 +251,62 @@ fn nobody_is_told_that_it_is_behind_who_is_not() {
     let heights = Heights { executed: Height::ZERO, kept: Height(1), stable: Height::ZERO };
     replica.handle(Time(1), from_peer(3, CheckedMessage::Host(HostMessage::Heights(heights))));
     assert_eq!(told(&outputs(&mut replica)), []);
+}
+
+/// Nobody waits for any bundle: all were executed long ago.
+struct Old;
+
+impl Admit for Old {
+    fn admit(&self, _bundle: &Bundle) -> Admission {
+        Admission::Forgotten
+    }
+}
+
+/// A bundle of half a megabyte that its client has not signed.
+fn large(number: u64) -> Bundle {
+    let session = SessionId { height: Height(1), index: 0 };
+    let mut builder = BundleBuilder::new(BundleKind::Requests, PublicKey([7; 32]), session, BundleNo(number));
+    for _ in 0..8 {
+        builder.push(&[0; 64 << 10]);
+    }
+    Bundle::parse(&builder.finish(), Authenticator::Signature(Signature([1; 64])), &BodyLimits::default())
+        .unwrap()
+}
+
+/// What nobody waits for is kept for blocks that may name it, as far as there is room. Where there is none, its
+/// signature is not looked at; but whoever has just said what a block is made of is heard.
+#[test]
+fn what_would_not_be_kept_is_not_checked() {
+    let replica = open();
+    let mut intake = replica.intake(Scheme::Cheap);
+    let mut replica = replica;
+    // How many of ten were checked: none of them is signed, so all of those are refused for that.
+    let mut checked = |replica: &Replica, from, payload: Option<&[u8]>| {
+        let mut passed = Passed::default();
+        for number in 100..110 {
+            if let Some(payload) = payload.filter(|_| number == 100) {
+                intake.peer_frame(ReplicaId(from), frame::PAYLOAD, payload);
+            }
+            intake.peer_frame(ReplicaId(from), frame::BUNDLE, large(number).sealed());
+            intake.run(replica, &Old, &mut || true, &mut passed);
+        }
+        let reasons = |reason| passed.refused.iter().filter(|refused| refused.reason == reason).count();
+        assert_eq!(reasons("bad signature") + reasons("no room for bundle"), 10);
+        reasons("bad signature")
+    };
+    assert_eq!(checked(&replica, 1, None), 10, "there is room");
+    let fit = POOL_PEER_IDLE_BYTES_MAX / large(1).size();
+    for number in 1..=fit as u64 {
+        let (from, bundle) = (ReplicaId(1), large(number));
+        replica.handle(Time(1), Input::Bundle { from, bundle, pending: false });
+    }
+    assert_eq!(checked(&replica, 1, None), 0);
+    assert_eq!(checked(&replica, 3, None), 10, "each peer has room of its own");
+    let mut payload = Vec::new();
+    Payload { bundles: vec![large(100).digest()] }.encode(&mut payload);
+    assert_eq!(
+        checked(&replica, 1, Some(&payload)),
+        1,
+        "a block may be made of it; the replica has not seen yet"
+    );
 }
