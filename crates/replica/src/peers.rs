@@ -52,6 +52,8 @@ impl Replica {
                     self.tell(To::One(from), HostMessage::Heights(self.heights()));
                 }
                 self.ask_decided();
+                // Who holds what was decided may become known after it was decided.
+                self.chase();
             }
             HostMessage::AskDecided(height) => self.answer_decided(from, height),
             HostMessage::Decided(height, ids) => self.on_decided(from, height, &ids),

@@ -1,10 +1,9 @@
 //! Looks at a disk as its owner would find it after a crash right now.
 
-use crate::frame::Content;
 use crate::seat::Seat;
 use crate::settings::{Cluster, Settings};
 use quorate_storage::{Store, StoreConfig};
-use quorate_types::LogEntry;
+use quorate_types::{LogEntry, Statement};
 
 /// How a replica's store is configured.
 pub(crate) fn store_config(settings: &Settings, cluster: &Cluster) -> StoreConfig {
@@ -15,14 +14,15 @@ pub(crate) fn store_config(settings: &Settings, cluster: &Cluster) -> StoreConfi
     }
 }
 
-/// Whether the log has the guard entry of what is said, if nothing unsynced survived.
-pub(crate) fn has_guard(seat: &Seat, settings: &Settings, cluster: &Cluster, content: &Content) -> bool {
-    let mut found = false;
+/// The guard entries that the log has, if nothing unsynced survives.
+pub(crate) fn guards(seat: &Seat, settings: &Settings, cluster: &Cluster) -> Vec<Statement> {
+    let mut guards = Vec::new();
     let image = seat.shared.synced_image();
     let opened = Store::open(image, store_config(settings, cluster), &mut |entry| {
         if let LogEntry::Guard(statement) = entry {
-            found |= Some(statement) == content.statement;
+            guards.push(statement);
         }
     });
-    opened.is_ok() && found
+    // What cannot be opened vouches for nothing.
+    opened.map_or_else(|_| Vec::new(), |_| guards)
 }

@@ -115,6 +115,8 @@ pub(crate) struct Seat {
     pub(crate) second: Option<Box<Self>>,
     /// How far its clock is off.
     pub(crate) skew_ns: u64,
+    /// Whether its disk may hold what was not synced before the last crash.
+    pub(crate) survived: bool,
     /// Turns in a row that nothing had arrived for, without time going on much.
     pub(crate) spins: u32,
     pub(crate) turns: u64,
@@ -149,6 +151,7 @@ impl Seat {
             role: Role::Honest,
             second: None,
             skew_ns: 0,
+            survived: false,
             spins: 0,
             turns: 0,
             work_rng: rng.fork(),

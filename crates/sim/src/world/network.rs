@@ -196,7 +196,8 @@ impl World {
         let mut on_disk = || {
             let Some(seat) = seats.get(from.index()) else { return false };
             // Later syncs of the same turn cannot be told apart on the disk; a host syncs once in a turn.
-            is_last_word && crate::lookup::has_guard(seat, settings, cluster, content)
+            let guards = || crate::lookup::guards(seat, settings, cluster);
+            is_last_word && content.statement.is_some_and(|said| guards().contains(&said))
         };
         let verdict = promises.leaves(from, content, &mut on_disk);
         self.judge(at, verdict);

@@ -41,6 +41,9 @@ impl World {
         let mut leaving = std::mem::take(&mut self.leaving);
         leaving.clear();
         let Some(seat) = self.seats.get_mut(id.index()) else { return Ok(()) };
+        if std::mem::take(&mut seat.survived) {
+            self.promises.survived(id, crate::lookup::guards(seat, &self.settings, &self.cluster));
+        }
         seat.shared.watch(crate::disk::Watch::begin);
         let opened = seat.open(now, &self.settings, &self.cluster, &mut leaving);
         let result = match opened {
@@ -127,6 +130,7 @@ impl World {
             }
             seat.wake = None;
             seat.busy_until = now;
+            seat.survived = survives != Survives::Nothing;
             seat.shared.crash(match survives {
                 Survives::Nothing => Keep::Nothing,
                 Survives::Everything => Keep::Everything,
