@@ -100,7 +100,9 @@ impl Pace {
         if self.span_ns < SPAN_NS_MIN {
             return 0;
         }
-        let time = u128::from(self.span_ns).saturating_mul(cost as u128).checked_div(self.cost as u128);
+        let [cost, served] =
+            [cost, self.cost].map(|cost| u128::from(u64::try_from(cost).unwrap_or(u64::MAX)));
+        let time = u128::from(self.span_ns).saturating_mul(cost).checked_div(served);
         time.map_or(0, |time| u64::try_from(time).unwrap_or(u64::MAX))
     }
 
