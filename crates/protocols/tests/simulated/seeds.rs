@@ -48,7 +48,7 @@ fn thousand_seeds() {
 
 /// Seeds that have found a bug, with what it was. Worlds change with what they can do: those of the first line have
 /// found it in an earlier one, and the bug has a test of its own.
-const FOUND: [(&[u64], &str); 3] = [
+const FOUND: [(&[u64], &str); 4] = [
     (
         &[
             21, 50, 51, 138, 164, 171, 251, 254, 346, 356, 358, 468, 538, 688, 717, 723, 739, 745, 749, 791,
@@ -61,6 +61,7 @@ const FOUND: [(&[u64], &str); 3] = [
         "replicas that lagged after a power cut said that there is no session, and the client believed it",
     ),
     (&[9_090], "what was decided before anybody had said that it holds it was never fetched"),
+    (&[7_565], "an oracle took a guard for missing that a crash had left without a sync"),
 ];
 
 #[test]
