@@ -100,7 +100,7 @@ impl Application for Locks {
         _header: &[u8],
         chunks: &mut dyn Iterator<Item = Vec<u8>>,
     ) -> Result<(), RestoreError> {
-        self.map = BucketMap::restore(chunks)?;
+        self.map = self.map.restore(chunks)?;
         Ok(())
     }
 }

@@ -22,9 +22,11 @@ use std::sync::Arc;
 #[cfg(test)]
 mod tests;
 
+/// How many buckets a map has unless it is told otherwise, and at most.
 const BUCKETS: usize = 4_096;
 
-fn bucket_of(key: &[u8]) -> usize {
+/// Where a key lies among so many buckets.
+fn bucket_of(key: &[u8], buckets: usize) -> usize {
     const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |hash: u64, word: u64| {
         let hash = (hash ^ word).wrapping_mul(MULTIPLIER);
@@ -40,7 +42,8 @@ fn bucket_of(key: &[u8]) -> usize {
         hash = mix(hash, last);
     }
     // The upper bits are the best mixed ones of a product.
-    usize::try_from(hash.wrapping_mul(MULTIPLIER) >> 52).unwrap_or_default()
+    let upper = usize::try_from(hash.wrapping_mul(MULTIPLIER) >> 52).unwrap_or_default();
+    upper & (buckets - 1)
 }
 
 /// Keys are shared with the index; a bucket that is copied copies values alone.
@@ -58,13 +61,13 @@ impl Chunk for Entries {
 }
 
 impl Bucket for Entries {
-    fn decode(reader: &mut Reader<'_>, index: usize) -> Result<Self, DecodeError> {
+    fn decode(reader: &mut Reader<'_>, index: usize, buckets: usize) -> Result<Self, DecodeError> {
         let mut previous: Option<&[u8]> = None;
         let mut entries = BTreeMap::new();
         for _ in 0..reader.length("entries of a bucket", usize::MAX)? {
             let key = reader.bytes("key", usize::MAX)?;
             let value = reader.bytes("value", usize::MAX)?;
-            if previous.is_some_and(|previous| previous >= key) || bucket_of(key) != index {
+            if previous.is_some_and(|previous| previous >= key) || bucket_of(key, buckets) != index {
                 return Err(DecodeError::Value("bucket"));
             }
             previous = Some(key);
@@ -97,7 +100,22 @@ impl BucketMap {
     /// An empty map.
     #[must_use]
     pub fn new() -> Self {
-        Self { buckets: Buckets::new(BUCKETS), order: BTreeSet::new() }
+        Self::with_buckets(BUCKETS)
+    }
+
+    /// An empty map of another number of buckets: each is a chunk of a snapshot and is hashed whole, and a digest hashes
+    /// the digests of all, so a small map is cheaper with fewer. The digest depends on it.
+    ///
+    /// # Panics
+    /// When it is no power of two, or above 4,096.
+    #[must_use]
+    pub fn with_buckets(count: usize) -> Self {
+        assert!(count.is_power_of_two() && count <= BUCKETS, "a power of two up to {BUCKETS}");
+        Self { buckets: Buckets::new(count), order: BTreeSet::new() }
+    }
+
+    fn bucket_of(&self, key: &[u8]) -> usize {
+        bucket_of(key, self.buckets.count())
     }
 
     /// How many entries there are.
@@ -115,12 +133,13 @@ impl BucketMap {
     /// The value of a key.
     #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
-        self.buckets.get(bucket_of(key)).0.get(key).map(|value| &**value)
+        self.buckets.get(self.bucket_of(key)).0.get(key).map(|value| &**value)
     }
 
     /// Gives a key a value. A value of the same length is overwritten in place.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) {
-        let entries = &mut self.buckets.get_mut(bucket_of(key)).0;
+        let bucket = self.bucket_of(key);
+        let entries = &mut self.buckets.get_mut(bucket).0;
         match entries.get_mut(key) {
             Some(old) if old.len() == value.len() => old.copy_from_slice(value),
             Some(old) => *old = Box::from(value),
@@ -137,7 +156,8 @@ impl BucketMap {
         // The index is asked first: what is not there makes no bucket dirty.
         let was = self.order.remove(key);
         if was {
-            self.buckets.get_mut(bucket_of(key)).0.remove(key);
+            let bucket = self.bucket_of(key);
+            self.buckets.get_mut(bucket).0.remove(key);
         }
         was
     }
@@ -169,13 +189,13 @@ impl BucketMap {
         snapshot
     }
 
-    /// The map of a snapshot; takes as many chunks as a map has buckets.
+    /// The map of a snapshot, with as many buckets as this one; takes as many chunks.
     ///
     /// # Errors
     /// When a chunk is missing, not canonical or in the wrong place. Whether the state is the right one is
     /// told by its digest.
-    pub fn restore(chunks: &mut dyn Iterator<Item = Vec<u8>>) -> Result<Self, RestoreError> {
-        let buckets = Buckets::<Entries>::restore(BUCKETS, chunks)?;
+    pub fn restore(&self, chunks: &mut dyn Iterator<Item = Vec<u8>>) -> Result<Self, RestoreError> {
+        let buckets = Buckets::<Entries>::restore(self.buckets.count(), chunks)?;
         let keys = buckets.iter().flat_map(|entries| entries.0.keys());
         let order = keys.map(Arc::clone).collect();
         Ok(Self { buckets, order })

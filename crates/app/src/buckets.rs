@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 /// Contents of one bucket.
 pub(crate) trait Bucket: Chunk + Clone + Default + 'static {
-    /// Reads what [`Chunk::encode`] wrote for the bucket at `index`; refuses what does not belong there.
-    fn decode(reader: &mut Reader<'_>, index: usize) -> Result<Self, DecodeError>;
+    /// Reads what [`Chunk::encode`] wrote for the bucket at `index` of `count`; refuses what does not belong there.
+    fn decode(reader: &mut Reader<'_>, index: usize, count: usize) -> Result<Self, DecodeError>;
 }
 
 struct Slot<T> {
@@ -38,10 +38,15 @@ impl<T: Bucket> Buckets<T> {
         let slot = || Slot { content: Arc::clone(&empty), dirty: false };
         Self {
             slots: (0..count).map(|_| slot()).collect(),
-            digests: vec![Digest::of(context::BUCKET, &scratch).0; count],
+            digests: vec![Digest::of(&context::BUCKET, &scratch).0; count],
             dirty: Vec::new(),
             scratch,
         }
+    }
+
+    /// How many buckets there are.
+    pub(crate) fn count(&self) -> usize {
+        self.slots.len()
     }
 
     /// The bucket at `index` modulo their number.
@@ -73,7 +78,7 @@ impl<T: Bucket> Buckets<T> {
                 slot.dirty = false;
                 self.scratch.clear();
                 slot.content.encode(&mut self.scratch);
-                *digest = Digest::of(context::BUCKET, &self.scratch).0;
+                *digest = Digest::of(&context::BUCKET, &self.scratch).0;
             }
         }
     }
@@ -81,7 +86,7 @@ impl<T: Bucket> Buckets<T> {
     /// Digest over all buckets: that of the list of their digests.
     pub(crate) fn digest(&mut self) -> Digest {
         self.refresh();
-        Digest::of(context::BUCKETS, self.digests.as_flattened())
+        Digest::of(&context::BUCKETS, self.digests.as_flattened())
     }
 
     /// Adds every bucket to a snapshot.
@@ -102,7 +107,7 @@ impl<T: Bucket> Buckets<T> {
         for (index, slot) in buckets.slots.iter_mut().enumerate() {
             let bytes = chunks.next().ok_or(RestoreError::Missing)?;
             let mut reader = Reader::new(&bytes);
-            slot.content = Arc::new(T::decode(&mut reader, index)?);
+            slot.content = Arc::new(T::decode(&mut reader, index, count)?);
             reader.finish()?;
             slot.dirty = true;
             buckets.dirty.push(index);

@@ -281,7 +281,7 @@ impl Execution {
 
     /// Digest of sessions and application at this height.
     pub fn digest(&mut self) -> Digest {
-        let mut writer = DigestWriter::new(context::STATE);
+        let mut writer = DigestWriter::new(&context::STATE);
         writer.update(&self.height.0.to_le_bytes()).update(&self.time_ns.to_le_bytes());
         self.sessions.digest(&mut writer);
         writer.update(&self.application.digest().0);

@@ -344,6 +344,12 @@ impl Kv {
         Self::default()
     }
 
+    /// An empty store with another number of buckets; see [`BucketMap::with_buckets`].
+    #[must_use]
+    pub fn with_buckets(count: usize) -> Self {
+        Self { map: BucketMap::with_buckets(count) }
+    }
+
     fn read(&self, op: &KvOp<'_>, room: usize, reply: &mut Vec<u8>) -> Result<(), KvError> {
         match *op {
             KvOp::Get { key } => match self.map.get(key) {
@@ -486,7 +492,7 @@ impl Application for Kv {
         _header: &[u8],
         chunks: &mut dyn Iterator<Item = Vec<u8>>,
     ) -> Result<(), RestoreError> {
-        self.map = BucketMap::restore(chunks)?;
+        self.map = self.map.restore(chunks)?;
         Ok(())
     }
 }

@@ -26,7 +26,7 @@ use std::sync::Arc;
 mod tests;
 
 const KEY_BUCKETS: usize = 256;
-const SESSION_BUCKETS: usize = 1_024;
+const SESSION_BUCKETS_MAX: usize = 1_024;
 
 /// The outcome of a bundle that was executed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -146,9 +146,14 @@ impl Wire for Session {
 #[derive(Clone, Default)]
 struct SessionBucket(BTreeMap<SessionId, Session>);
 
-fn session_bucket(id: SessionId) -> usize {
+/// One bucket for each session where there may be few.
+fn session_buckets(clients_max: usize) -> usize {
+    clients_max.min(SESSION_BUCKETS_MAX).next_power_of_two()
+}
+
+fn session_bucket(id: SessionId, buckets: usize) -> usize {
     let sum = id.height.0.wrapping_add(u64::from(id.index));
-    usize::try_from(sum % 1_024).unwrap_or_default()
+    usize::try_from(sum).unwrap_or(usize::MAX) & (buckets - 1)
 }
 
 impl Chunk for SessionBucket {
@@ -162,12 +167,12 @@ impl Chunk for SessionBucket {
 }
 
 impl Bucket for SessionBucket {
-    fn decode(reader: &mut Reader<'_>, index: usize) -> Result<Self, DecodeError> {
+    fn decode(reader: &mut Reader<'_>, index: usize, buckets: usize) -> Result<Self, DecodeError> {
         let mut sessions = BTreeMap::new();
         for _ in 0..reader.length("sessions of a bucket", usize::MAX)? {
             let id = SessionId::decode(reader)?;
             let ascending = sessions.last_key_value().is_none_or(|(last, _)| *last < id);
-            if !ascending || session_bucket(id) != index {
+            if !ascending || session_bucket(id, buckets) != index {
                 return Err(DecodeError::Value("sessions"));
             }
             sessions.insert(id, Session::decode(reader)?);
@@ -193,7 +198,7 @@ impl Chunk for KeyBucket {
 }
 
 impl Bucket for KeyBucket {
-    fn decode(reader: &mut Reader<'_>, index: usize) -> Result<Self, DecodeError> {
+    fn decode(reader: &mut Reader<'_>, index: usize, _buckets: usize) -> Result<Self, DecodeError> {
         let keys = reader.list("keys", KEYS_MAX, 32, PublicKey::decode)?;
         let ascending = keys.is_sorted_by(|a, b| a < b);
         if !ascending || keys.iter().any(|key| key_bucket(key) != index) {
@@ -236,11 +241,12 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     pub(crate) fn new(clients_max: u32, client_window: u32) -> Self {
+        let clients_max = usize::try_from(clients_max).unwrap_or(usize::MAX).max(1);
         Self {
-            clients_max: usize::try_from(clients_max).unwrap_or(usize::MAX).max(1),
+            clients_max,
             client_window: u64::from(client_window),
             keys: Buckets::new(KEY_BUCKETS),
-            sessions: Buckets::new(SESSION_BUCKETS),
+            sessions: Buckets::new(session_buckets(clients_max)),
             clock: 0,
             key_count: 0,
             by_client: BTreeMap::new(),
@@ -271,6 +277,15 @@ impl Sessions {
         self.by_client.get(&(*client, nonce)).copied()
     }
 
+    fn sessions_at(&self, id: SessionId) -> &SessionBucket {
+        self.sessions.get(session_bucket(id, self.sessions.count()))
+    }
+
+    fn sessions_at_mut(&mut self, id: SessionId) -> &mut SessionBucket {
+        let bucket = session_bucket(id, self.sessions.count());
+        self.sessions.get_mut(bucket)
+    }
+
     /// Opens a session. Sessions that had to go are added to `evicted`.
     pub(crate) fn open(
         &mut self,
@@ -294,7 +309,7 @@ impl Sessions {
         self.clock = self.clock.saturating_add(1);
         let session = Session::new(client, nonce, self.clock);
         self.index(id, client, nonce, self.clock);
-        self.sessions.get_mut(session_bucket(id)).0.insert(id, session);
+        self.sessions_at_mut(id).0.insert(id, session);
     }
 
     fn index(&mut self, id: SessionId, client: ClientId, nonce: BundleNo, last: u64) {
@@ -303,7 +318,7 @@ impl Sessions {
     }
 
     fn evict(&mut self, id: SessionId) {
-        if let Some(session) = self.sessions.get_mut(session_bucket(id)).0.remove(&id) {
+        if let Some(session) = self.sessions_at_mut(id).0.remove(&id) {
             self.by_client.remove(&(session.owner, session.nonce));
             self.by_age.remove(&session.last);
         }
@@ -315,7 +330,7 @@ impl Sessions {
     }
 
     fn get(&self, id: SessionId) -> Option<&Session> {
-        self.sessions.get(session_bucket(id)).0.get(&id)
+        self.sessions_at(id).0.get(&id)
     }
 
     pub(crate) fn view(&self, id: SessionId) -> Option<SessionView> {
@@ -360,7 +375,8 @@ impl Sessions {
     /// Notes that a bundle was executed. Its standing was `Fresh`.
     pub(crate) fn record(&mut self, id: SessionId, number: BundleNo, kept: Kept) {
         let allowance = allowance(self.len());
-        let Some(session) = self.sessions.get_mut(session_bucket(id)).0.get_mut(&id) else {
+        let bucket = session_bucket(id, self.sessions.count());
+        let Some(session) = self.sessions.get_mut(bucket).0.get_mut(&id) else {
             return;
         };
         self.clock = self.clock.saturating_add(1);
@@ -394,7 +410,7 @@ impl Sessions {
         chunks: &mut dyn Iterator<Item = Vec<u8>>,
     ) -> Result<Self, RestoreError> {
         let keys = Buckets::<KeyBucket>::restore(KEY_BUCKETS, chunks)?;
-        let sessions = Buckets::<SessionBucket>::restore(SESSION_BUCKETS, chunks)?;
+        let sessions = Buckets::<SessionBucket>::restore(self.sessions.count(), chunks)?;
         let index: Vec<_> = sessions
             .iter()
             .flat_map(|bucket| &bucket.0)

@@ -56,7 +56,7 @@ impl Setup {
     #[must_use]
     pub fn committee<P: Protocol>(&self) -> Committee {
         let key = |name: &str, id: usize| {
-            PublicKey(Digest::of(context::PROTOCOL, format!("{name} key {id}").as_bytes()).0)
+            PublicKey(Digest::of(&context::PROTOCOL, format!("{name} key {id}").as_bytes()).0)
         };
         Committee {
             cluster: ClusterId::ZERO,
@@ -117,7 +117,7 @@ impl HostView for Table {
 /// A payload for tests: its digest names the number.
 #[must_use]
 pub fn payload(number: u64) -> PayloadRef {
-    let id = PayloadId(Digest::of(context::PAYLOAD, &number.to_le_bytes()));
+    let id = PayloadId(Digest::of(&context::PAYLOAD, &number.to_le_bytes()));
     PayloadRef { id, requests: 1, bytes: 100, time_ns: number }
 }
 

@@ -171,7 +171,7 @@ fn draw_coefficients(entries: &mut [Entry<'_>]) {
         all.extend_from_slice(&entry.signature.0);
         all.extend_from_slice(&entry.key.public().0);
     }
-    let mut seed = DigestWriter::new(context::BATCH);
+    let mut seed = DigestWriter::new(&context::BATCH);
     let mut stream = DigestStream::new(seed.update(&all));
     for entry in entries {
         let mut bytes = [0; 16];

@@ -7,7 +7,7 @@ use quorate_types::{BundleDigest, ClusterId, DigestWriter, Domain, Statement};
 /// What a replica's key signs, and all that it ever signs: a statement in its domain.
 #[must_use]
 pub fn statement_preimage(domain: &Domain, statement: &Statement) -> [u8; 32] {
-    let mut writer = DigestWriter::new(context::STATEMENT);
+    let mut writer = DigestWriter::new(&context::STATEMENT);
     writer
         .update(&domain.cluster.0.0)
         .update(&domain.protocol.0)
@@ -23,7 +23,7 @@ pub fn statement_preimage(domain: &Domain, statement: &Statement) -> [u8; 32] {
 /// What a client's key signs for a bundle: its digest, in this cluster only.
 #[must_use]
 pub fn bundle_preimage(cluster: ClusterId, bundle: BundleDigest) -> [u8; 32] {
-    let mut writer = DigestWriter::new(context::BUNDLE_SIGNATURE);
+    let mut writer = DigestWriter::new(&context::BUNDLE_SIGNATURE);
     writer.update(&cluster.0.0).update(&bundle.0.0);
     writer.finish().0
 }

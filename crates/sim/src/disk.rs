@@ -150,6 +150,11 @@ impl Shared {
         inside.watch.revive();
     }
 
+    /// Whether something was written that is not synced.
+    pub(crate) fn is_unsynced(&self) -> bool {
+        self.inside().disk.unsynced_bytes() > 0
+    }
+
     /// Puts another disk in its place.
     pub(crate) fn replace(&self, disk: MemDisk) {
         self.inside().disk = disk;

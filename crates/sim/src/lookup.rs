@@ -1,8 +1,7 @@
 //! Looks at a disk as its owner would find it after a crash right now.
 
-use crate::seat::Seat;
 use crate::settings::{Cluster, Settings};
-use quorate_storage::{Store, StoreConfig};
+use quorate_storage::{MemDisk, Store, StoreConfig};
 use quorate_types::{LogEntry, Statement};
 
 /// How a replica's store is configured.
@@ -14,15 +13,11 @@ pub(crate) fn store_config(settings: &Settings, cluster: &Cluster) -> StoreConfi
     }
 }
 
-/// The guard entries that the log has, if nothing unsynced survives.
-pub(crate) fn guards(seat: &Seat, settings: &Settings, cluster: &Cluster) -> Vec<Statement> {
-    let mut guards = Vec::new();
-    let image = seat.shared.synced_image();
-    let opened = Store::open(image, store_config(settings, cluster), &mut |entry| {
-        if let LogEntry::Guard(statement) = entry {
-            guards.push(statement);
-        }
+/// Whether the log on a disk has this guard entry.
+pub(crate) fn has_guard(disk: MemDisk, settings: &Settings, cluster: &Cluster, guard: &Statement) -> bool {
+    let mut found = false;
+    let opened = Store::open(disk, store_config(settings, cluster), &mut |entry| {
+        found |= matches!(entry, LogEntry::Guard(statement) if statement == *guard);
     });
-    // What cannot be opened vouches for nothing.
-    opened.map_or_else(|_| Vec::new(), |_| guards)
+    opened.is_ok() && found
 }

@@ -13,6 +13,7 @@ use quorate_host::{Fault, Host, HostSetup, TurnEnd};
 use quorate_net::link::{Identity, LinkEvent as NetEvent};
 use quorate_net::{Link, ResendLimits};
 use quorate_replica::{ConnId, Setup};
+use quorate_storage::MemDisk;
 use quorate_types::rng::Rng;
 use quorate_types::wire::CLIENT_BUNDLE_TAG;
 use quorate_types::{ClientId, Height, Incarnation, ReplicaId, Time};
@@ -115,8 +116,9 @@ pub(crate) struct Seat {
     pub(crate) second: Option<Box<Self>>,
     /// How far its clock is off.
     pub(crate) skew_ns: u64,
-    /// Whether its disk may hold what was not synced before the last crash.
-    pub(crate) survived: bool,
+    /// Its disk after the last crash, if that or an earlier one has left what was not synced: it is as durable as if it
+    /// had been.
+    pub(crate) survived: Option<MemDisk>,
     /// Turns in a row that nothing had arrived for, without time going on much.
     pub(crate) spins: u32,
     pub(crate) turns: u64,
@@ -151,7 +153,7 @@ impl Seat {
             role: Role::Honest,
             second: None,
             skew_ns: 0,
-            survived: false,
+            survived: None,
             spins: 0,
             turns: 0,
             work_rng: rng.fork(),

@@ -3,10 +3,11 @@
 //! What feeds the hash is bytes and never the lines, so the hash of a seed is the same whether or not anyone
 //! reads along.
 
+use quorate_types::digest::Context;
 use quorate_types::{Digest, DigestWriter, ReplicaId, Time};
 use std::fmt;
 
-const CONTEXT: &str = "quorate simulation trace v1";
+static CONTEXT: Context = Context::new("quorate simulation trace v1");
 /// The hash function is fastest on large pieces.
 const PIECE_BYTES: usize = 16 << 10;
 
@@ -64,7 +65,7 @@ impl fmt::Debug for Trace {
 impl Default for Trace {
     fn default() -> Self {
         Self {
-            hash: DigestWriter::new(CONTEXT),
+            hash: DigestWriter::new(&CONTEXT),
             piece: Vec::with_capacity(PIECE_BYTES.saturating_mul(2)),
             reader: None,
             count: 0,

@@ -12,6 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The name of the service in genesis.
 pub(crate) const APPLICATION: &str = "witness 1";
 
+/// Few keys are in use.
+const BUCKETS: usize = 16;
+
 /// What a replica applied since somebody looked last.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Journal(Arc<Mutex<Vec<(Height, OpId)>>>);
@@ -37,7 +40,7 @@ pub(crate) enum Perjury {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Witness {
     store: Kv,
     journal: Journal,
@@ -46,7 +49,7 @@ pub(crate) struct Witness {
 
 impl Witness {
     pub(crate) fn new(journal: Journal, perjury: Perjury) -> Self {
-        Self { store: Kv::new(), journal, perjury }
+        Self { store: Kv::with_buckets(BUCKETS), journal, perjury }
     }
 
     /// An operation as a client submits it.

@@ -34,7 +34,7 @@ impl Block {
     #[must_use]
     pub fn id(&self) -> BlockId {
         // The digest of the encoding, fed field by field: ids are asked for often and cost no allocation.
-        let mut writer = DigestWriter::new(context::BLOCK);
+        let mut writer = DigestWriter::new(&context::BLOCK);
         writer.update(&self.parent.0.0);
         writer.update(&self.height.0.to_le_bytes());
         writer.update(&self.view.0.to_le_bytes());
@@ -50,7 +50,7 @@ impl BlockId {
     /// The fixed block of a height at which nothing was decided; it executes as nothing.
     #[must_use]
     pub fn null(height: Height) -> Self {
-        Self(Digest::of(context::NULL_BLOCK, &height.0.to_le_bytes()))
+        Self(Digest::of(&context::NULL_BLOCK, &height.0.to_le_bytes()))
     }
 }
 
@@ -88,7 +88,7 @@ impl Payload {
     /// The digest of the list.
     #[must_use]
     pub fn id(&self) -> PayloadId {
-        let mut writer = DigestWriter::new(context::PAYLOAD);
+        let mut writer = DigestWriter::new(&context::PAYLOAD);
         for bundle in &self.bundles {
             writer.update(&bundle.0.0);
         }
@@ -160,7 +160,7 @@ mod tests {
             assert_ne!(base.id(), other.id());
         }
         assert_eq!(base.to_bytes().len(), BLOCK_BYTES);
-        assert_eq!(base.id().0, Digest::of(context::BLOCK, &base.to_bytes()));
+        assert_eq!(base.id().0, Digest::of(&context::BLOCK, &base.to_bytes()));
         assert_eq!(Block::from_bytes(&base.to_bytes()), Ok(base));
     }
 }

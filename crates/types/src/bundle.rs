@@ -336,7 +336,7 @@ impl BundleBuilder {
 /// The digest of a bundle's content.
 #[must_use]
 pub fn bundle_digest(content: &[u8]) -> BundleDigest {
-    BundleDigest(Digest::of(context::BUNDLE, content))
+    BundleDigest(Digest::of(&context::BUNDLE, content))
 }
 
 #[cfg(test)]

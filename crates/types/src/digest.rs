@@ -3,40 +3,62 @@
 //! A digest under one context can never be taken for a digest under another. The choice of hash function
 //! sits in this file alone.
 
+use blake3::hazmat::{ContextKey, HasherExt as _, hash_derive_key_context};
 use std::fmt;
+use std::sync::OnceLock;
 
-/// Context strings. One for each kind of object that is hashed; never reused, never changed.
+/// A context string, and the key that follows from it: worked out once, because it costs as much as a short digest.
+pub struct Context {
+    name: &'static str,
+    key: OnceLock<ContextKey>,
+}
+
+impl Context {
+    /// A context of this name.
+    #[must_use]
+    pub const fn new(name: &'static str) -> Self {
+        Self { name, key: OnceLock::new() }
+    }
+
+    fn hasher(&self) -> blake3::Hasher {
+        blake3::Hasher::new_from_context_key(self.key.get_or_init(|| hash_derive_key_context(self.name)))
+    }
+}
+
+/// Contexts. One for each kind of object that is hashed; never reused, never changed.
 pub mod context {
+    use super::Context;
+
     /// Header of a block.
-    pub const BLOCK: &str = "quorate block v1";
+    pub static BLOCK: Context = Context::new("quorate block v1");
     /// The fixed block of a height at which nothing was decided.
-    pub const NULL_BLOCK: &str = "quorate null block v1";
+    pub static NULL_BLOCK: Context = Context::new("quorate null block v1");
     /// Content of a bundle, without its authenticator.
-    pub const BUNDLE: &str = "quorate bundle v1";
+    pub static BUNDLE: Context = Context::new("quorate bundle v1");
     /// What a client's key signs for a bundle.
-    pub const BUNDLE_SIGNATURE: &str = "quorate bundle signature v1";
+    pub static BUNDLE_SIGNATURE: Context = Context::new("quorate bundle signature v1");
     /// List of the bundle digests of a block.
-    pub const PAYLOAD: &str = "quorate payload v1";
+    pub static PAYLOAD: Context = Context::new("quorate payload v1");
     /// Results of a bundle.
-    pub const RESULT: &str = "quorate result v1";
+    pub static RESULT: Context = Context::new("quorate result v1");
     /// State of application and sessions.
-    pub const STATE: &str = "quorate state v1";
+    pub static STATE: Context = Context::new("quorate state v1");
     /// One bucket of a bucket map.
-    pub const BUCKET: &str = "quorate bucket v1";
+    pub static BUCKET: Context = Context::new("quorate bucket v1");
     /// List of the digests of all buckets of a map.
-    pub const BUCKETS: &str = "quorate buckets v1";
+    pub static BUCKETS: Context = Context::new("quorate buckets v1");
     /// A checkpoint.
-    pub const CHECKPOINT: &str = "quorate checkpoint v1";
+    pub static CHECKPOINT: Context = Context::new("quorate checkpoint v1");
     /// The shared configuration of a cluster.
-    pub const GENESIS: &str = "quorate genesis v1";
+    pub static GENESIS: Context = Context::new("quorate genesis v1");
     /// What a replica's key signs.
-    pub const STATEMENT: &str = "quorate statement v1";
+    pub static STATEMENT: Context = Context::new("quorate statement v1");
     /// Coefficients of a batch of signature checks.
-    pub const BATCH: &str = "quorate batch coefficients v1";
+    pub static BATCH: Context = Context::new("quorate batch coefficients v1");
     /// A certificate, as the key of the cache of checked ones.
-    pub const CERTIFICATE: &str = "quorate certificate v1";
+    pub static CERTIFICATE: Context = Context::new("quorate certificate v1");
     /// A protocol's own composite objects: the first field names the protocol and the object.
-    pub const PROTOCOL: &str = "quorate protocol object v1";
+    pub static PROTOCOL: Context = Context::new("quorate protocol object v1");
 }
 
 /// A 32-byte BLAKE3 digest.
@@ -49,8 +71,8 @@ impl Digest {
 
     /// Digest of `bytes` under `context`.
     #[must_use]
-    pub fn of(context: &'static str, bytes: &[u8]) -> Self {
-        Self(blake3::derive_key(context, bytes))
+    pub fn of(context: &Context, bytes: &[u8]) -> Self {
+        Self(*context.hasher().update(bytes).finalize().as_bytes())
     }
 
     /// Whether this is [`Digest::ZERO`].
@@ -111,8 +133,8 @@ pub struct DigestWriter(blake3::Hasher);
 impl DigestWriter {
     /// Starts a digest under `context`.
     #[must_use]
-    pub fn new(context: &'static str) -> Self {
-        Self(blake3::Hasher::new_derive_key(context))
+    pub fn new(context: &Context) -> Self {
+        Self(context.hasher())
     }
 
     /// Adds `bytes`. The caller makes the sequence unambiguous (fixed widths or lengths).
@@ -156,19 +178,27 @@ mod tests {
 
     #[test]
     fn contexts_separate() {
-        assert_ne!(Digest::of(context::BLOCK, b"x"), Digest::of(context::BUNDLE, b"x"));
+        assert_ne!(Digest::of(&context::BLOCK, b"x"), Digest::of(&context::BUNDLE, b"x"));
+    }
+
+    #[test]
+    fn digests_are_those_of_the_key_derivation_mode() {
+        for bytes in [&b""[..], b"x", &[7; 5_000]] {
+            let expected = blake3::derive_key("quorate block v1", bytes);
+            assert_eq!(Digest::of(&context::BLOCK, bytes).0, expected);
+        }
     }
 
     #[test]
     fn pieces_equal_whole() {
-        let mut writer = DigestWriter::new(context::BLOCK);
+        let mut writer = DigestWriter::new(&context::BLOCK);
         writer.update(b"ab").update(b"c");
-        assert_eq!(writer.finish(), Digest::of(context::BLOCK, b"abc"));
+        assert_eq!(writer.finish(), Digest::of(&context::BLOCK, b"abc"));
     }
 
     #[test]
     fn hex_round_trip() {
-        let digest = Digest::of(context::BLOCK, b"x");
+        let digest = Digest::of(&context::BLOCK, b"x");
         assert_eq!(from_hex(&digest.to_string()).unwrap(), digest.0);
         assert_eq!(from_hex("abc"), None);
         assert_eq!(from_hex("zz"), None);

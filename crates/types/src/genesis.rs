@@ -97,7 +97,7 @@ impl Genesis {
     /// The digest of the configuration.
     #[must_use]
     pub fn cluster_id(&self) -> ClusterId {
-        ClusterId(Digest::of(context::GENESIS, &self.to_bytes()))
+        ClusterId(Digest::of(&context::GENESIS, &self.to_bytes()))
     }
 
     /// The first committee.

@@ -144,7 +144,7 @@ impl ReplyBundle {
     /// The digest that clients compare.
     #[must_use]
     pub fn result_digest(outcome: &[u8]) -> Digest {
-        Digest::of(context::RESULT, outcome)
+        Digest::of(&context::RESULT, outcome)
     }
 }
 

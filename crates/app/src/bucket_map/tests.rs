@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn restored(snapshot: &Snapshot) -> BucketMap {
-    BucketMap::restore(&mut snapshot.chunks()).unwrap()
+    BucketMap::new().restore(&mut snapshot.chunks()).unwrap()
 }
 
 fn contents(map: &BucketMap) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -12,8 +12,9 @@ fn contents(map: &BucketMap) -> Vec<(Vec<u8>, Vec<u8>)> {
 /// Where a key lies is part of every state digest.
 #[test]
 fn the_hash_of_keys_is_pinned() {
-    let buckets: Vec<usize> =
-        [b"" as &[u8], b"a", b"12345678", b"123456789", &[0; 8], &[0; 9], &[0; 16]].map(bucket_of).to_vec();
+    let buckets: Vec<usize> = [b"" as &[u8], b"a", b"12345678", b"123456789", &[0; 8], &[0; 9], &[0; 16]]
+        .map(|key| bucket_of(key, BUCKETS))
+        .to_vec();
     assert_eq!(buckets, [0, 497, 829, 3086, 3361, 877, 3399], "{buckets:?}");
 }
 
@@ -21,7 +22,7 @@ fn the_hash_of_keys_is_pinned() {
 fn usual_keys_spread_evenly() {
     let mut counts = vec![0u32; BUCKETS];
     for i in 0..100 * BUCKETS {
-        counts[bucket_of(format!("key-{i:08}").as_bytes())] += 1;
+        counts[bucket_of(format!("key-{i:08}").as_bytes(), BUCKETS)] += 1;
     }
     let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
     assert!((50..=100).contains(least) && (100..=150).contains(most), "{least}..{most} around 100");
@@ -97,11 +98,23 @@ fn one_write_changes_one_chunk() {
     map.insert(b"key77", b"other");
     let after = map.snapshot();
     let changed: Vec<usize> = (0..BUCKETS).filter(|i| before.digests()[*i] != after.digests()[*i]).collect();
-    assert_eq!(changed, [bucket_of(b"key77")]);
+    assert_eq!(changed, [bucket_of(b"key77", BUCKETS)]);
     let mut chunk = Vec::new();
     assert!(after.encode(changed[0], &mut chunk));
-    assert_eq!(Digest::of(quorate_types::digest::context::BUCKET, &chunk), after.digests()[changed[0]]);
+    assert_eq!(Digest::of(&quorate_types::digest::context::BUCKET, &chunk), after.digests()[changed[0]]);
     assert!(!after.encode(BUCKETS, &mut chunk), "there is no such chunk");
+}
+
+#[test]
+fn a_small_map_has_few_chunks() {
+    let mut map = BucketMap::with_buckets(8);
+    (0..100u8).for_each(|key| map.insert(&[key], b"value"));
+    let snapshot = map.snapshot();
+    assert_eq!(snapshot.chunks().count(), 8);
+    let mut again = BucketMap::with_buckets(8).restore(&mut snapshot.chunks()).unwrap();
+    assert_eq!((contents(&again), again.digest()), (contents(&map), map.digest()));
+    let more = BucketMap::with_buckets(16).restore(&mut snapshot.chunks());
+    assert!(more.is_err(), "a map with more chunks than there are");
 }
 
 #[test]
@@ -126,11 +139,11 @@ fn refuses_chunks_that_are_not_a_map() {
     let restore = |change: &dyn Fn(&mut Vec<Vec<u8>>)| {
         let mut chunks = chunks.clone();
         change(&mut chunks);
-        BucketMap::restore(&mut chunks.into_iter()).err()
+        BucketMap::new().restore(&mut chunks.into_iter()).err()
     };
     assert_eq!(restore(&|_| ()), None);
     assert_eq!(restore(&|chunks| drop(chunks.pop())), Some(RestoreError::Missing));
-    let (a, b) = (bucket_of(b"a"), bucket_of(b"b"));
+    let (a, b) = (bucket_of(b"a", BUCKETS), bucket_of(b"b", BUCKETS));
     let wrong = Some(RestoreError::Malformed(DecodeError::Value("bucket")));
     assert_eq!(restore(&|chunks| chunks.swap(a, b)), wrong, "in the wrong place");
     let entry = |chunks: &[Vec<u8>]| chunks[a][4..].to_vec();

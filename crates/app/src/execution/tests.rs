@@ -51,7 +51,7 @@ impl Application for Recorder {
         reply.extend_from_slice(format!("{room}").as_bytes());
     }
     fn digest(&mut self) -> Digest {
-        Digest::of(context::PROTOCOL, &self.log)
+        Digest::of(&context::PROTOCOL, &self.log)
     }
     fn snapshot(&mut self) -> Snapshot {
         let mut snapshot = Snapshot::new(vec![5]);

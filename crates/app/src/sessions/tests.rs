@@ -4,7 +4,7 @@ use quorate_types::rng::Rng;
 use quorate_types::{Height, Outcome};
 
 fn digest(sessions: &mut Sessions) -> Digest {
-    let mut writer = DigestWriter::new(context::STATE);
+    let mut writer = DigestWriter::new(&context::STATE);
     sessions.digest(&mut writer);
     writer.finish()
 }

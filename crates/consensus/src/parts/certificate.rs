@@ -57,7 +57,7 @@ impl Certificate {
     /// Key in the cache of checked certificates: binds signers and proof, not only the statement.
     #[must_use]
     pub fn digest(&self) -> Digest {
-        Digest::of(context::CERTIFICATE, &self.to_bytes())
+        Digest::of(&context::CERTIFICATE, &self.to_bytes())
     }
 }
 
@@ -101,7 +101,7 @@ impl Checkpoint {
     /// What a replica signs about it.
     #[must_use]
     pub fn statement(&self) -> Statement {
-        let subject = Digest::of(context::CHECKPOINT, &self.to_bytes());
+        let subject = Digest::of(&context::CHECKPOINT, &self.to_bytes());
         Statement::new(CHECKPOINT_KIND, View::ZERO, self.height, subject)
     }
 }
@@ -148,7 +148,7 @@ impl CheckpointProof {
     /// Digest of checkpoint and signatures.
     #[must_use]
     pub fn digest(&self) -> Digest {
-        Digest::of(context::CERTIFICATE, &self.to_bytes())
+        Digest::of(&context::CERTIFICATE, &self.to_bytes())
     }
 }
 

@@ -116,7 +116,9 @@ pub fn measure(dir: &Path) -> Result<Yardstick, Failure> {
     let data = vec![7; 1 << 20];
     let sha256 = repeat(1, || sha2::Sha256::digest(black_box(&data)));
     let hundred: Vec<u8> = data.iter().copied().take(100_000).collect();
-    let blake3 = repeat(10, || Digest::of("quorate yardstick", black_box(&hundred)));
+    let blake3 = repeat(10, || {
+        Digest::of(&quorate_types::digest::Context::new("quorate yardstick"), black_box(&hundred))
+    });
     let signatures = Signatures::new()?;
     let sha256_gb_per_s = f64::from(1u32 << 20) / 1e9 / sha256.as_secs_f64();
     Ok(Yardstick {

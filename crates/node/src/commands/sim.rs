@@ -310,7 +310,8 @@ impl Total {
         let hash = match self.hashes.values().next() {
             Some(only) if self.hashes.len() == 1 => *only,
             _ => {
-                let mut writer = DigestWriter::new("quorate simulation traces v1");
+                let mut writer =
+                    DigestWriter::new(&quorate_types::digest::Context::new("quorate simulation traces v1"));
                 for hash in self.hashes.values() {
                     writer.update(&hash.0);
                 }

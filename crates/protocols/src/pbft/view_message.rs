@@ -86,7 +86,7 @@ impl ViewChange {
     pub fn statement(&self) -> Statement {
         let mut bytes = b"pbft view change".to_vec();
         self.encode(&mut bytes);
-        Statement::new(VIEW_CHANGE, self.view, Height::ZERO, Digest::of(context::PROTOCOL, &bytes))
+        Statement::new(VIEW_CHANGE, self.view, Height::ZERO, Digest::of(&context::PROTOCOL, &bytes))
     }
 
     /// h.
@@ -154,7 +154,7 @@ impl NewView {
             change.body.statement().encode(&mut bytes);
         }
         put_picks(&mut bytes, &self.picks);
-        Statement::new(NEW_VIEW, self.view, Height::ZERO, Digest::of(context::PROTOCOL, &bytes))
+        Statement::new(NEW_VIEW, self.view, Height::ZERO, Digest::of(&context::PROTOCOL, &bytes))
     }
 
     /// Every signature inside is checked before a handler sees it.

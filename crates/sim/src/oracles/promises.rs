@@ -4,7 +4,7 @@
 use super::{Oracle, Verdict};
 use crate::frame::Content;
 use quorate_types::codec::Wire as _;
-use quorate_types::{Digest, Height, Kind, ReplicaId, Statement, View};
+use quorate_types::{Digest, Height, Kind, ReplicaId, View};
 use std::collections::BTreeMap;
 
 /// Synced bytes that are remembered for each replica. What was synced before is looked up on the disk.
@@ -23,8 +23,6 @@ struct Promised {
     said: BTreeMap<Key, Digest>,
     /// The newest bytes that its disk has synced.
     tail: Vec<u8>,
-    /// What a crash has left although it was not synced: it is as durable as if it had been.
-    survived: Vec<Statement>,
 }
 
 impl Promised {
@@ -62,13 +60,6 @@ impl Promises {
         }
     }
 
-    /// Guards that a replica finds on its disk when it is started after a crash.
-    pub(crate) fn survived(&mut self, by: ReplicaId, guards: Vec<Statement>) {
-        if let Some(promised) = self.of.get_mut(by.index()) {
-            promised.survived = guards;
-        }
-    }
-
     /// How many different promises were judged.
     pub(crate) fn checked(&self) -> u64 {
         self.checked
@@ -103,7 +94,7 @@ impl Promises {
         statement.encode(&mut self.buffer);
         // Some are looked up on the disk all the same: the oracle does not trust its own memory.
         let recent = !self.checked.is_multiple_of(LOOK_EVERY) && find(&promised.tail, &self.buffer);
-        if recent || promised.survived.contains(&statement) || on_disk() {
+        if recent || on_disk() {
             Ok(())
         } else {
             Err((Oracle::Held, format!("replica {by} says {content} before its guard is on disk")))
@@ -127,6 +118,7 @@ fn find(hay: &[u8], needle: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quorate_types::Statement;
 
     const R1: ReplicaId = ReplicaId(1);
 
@@ -165,19 +157,6 @@ mod tests {
         assert_eq!(promises.leaves(R1, &content(1, 7, true), &mut never), Ok(()));
         assert_eq!(oracle(promises.leaves(R1, &content(1, 9, true), &mut never)), Some(Oracle::SameSlot));
         assert_eq!(oracle(promises.leaves(R1, &content(2, 9, true), &mut never)), Some(Oracle::Held));
-    }
-
-    #[test]
-    fn what_a_crash_has_left_is_durable() {
-        let mut promises = Promises::new(2);
-        let mut never = || false;
-        promises.survived(R1, content(1, 7, true).statement.into_iter().collect());
-        assert_eq!(promises.leaves(R1, &content(1, 7, true), &mut never), Ok(()));
-        assert_eq!(oracle(promises.leaves(R1, &content(2, 7, true), &mut never)), Some(Oracle::Held));
-        assert_eq!(
-            oracle(promises.leaves(ReplicaId(0), &content(1, 7, true), &mut never)),
-            Some(Oracle::Held)
-        );
     }
 
     #[test]

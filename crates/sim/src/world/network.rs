@@ -5,6 +5,7 @@ use super::{Event, World};
 use crate::byzantine::{REPLY, Voice};
 use crate::exit::{Leaving, Parcel};
 use crate::frame::{Content, Frame, Verdict};
+use crate::lookup::has_guard;
 use crate::oracles::Oracle;
 use crate::queue::Class;
 use crate::seat::{Arrival, Read};
@@ -194,10 +195,13 @@ impl World {
         }
         let Self { promises, seats, cluster, settings, .. } = self;
         let mut on_disk = || {
-            let Some(seat) = seats.get(from.index()) else { return false };
+            let (Some(seat), Some(said)) = (seats.get(from.index()), &content.statement) else {
+                return false;
+            };
+            let has_guard = |disk| has_guard(disk, settings, cluster, said);
             // Later syncs of the same turn cannot be told apart on the disk; a host syncs once in a turn.
-            let guards = || crate::lookup::guards(seat, settings, cluster);
-            is_last_word && content.statement.is_some_and(|said| guards().contains(&said))
+            (is_last_word && has_guard(seat.shared.synced_image()))
+                || seat.survived.as_ref().is_some_and(|disk| has_guard(disk.clone()))
         };
         let verdict = promises.leaves(from, content, &mut on_disk);
         self.judge(at, verdict);

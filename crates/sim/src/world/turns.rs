@@ -41,9 +41,6 @@ impl World {
         let mut leaving = std::mem::take(&mut self.leaving);
         leaving.clear();
         let Some(seat) = self.seats.get_mut(id.index()) else { return Ok(()) };
-        if std::mem::take(&mut seat.survived) {
-            self.promises.survived(id, crate::lookup::guards(seat, &self.settings, &self.cluster));
-        }
         seat.shared.watch(crate::disk::Watch::begin);
         let opened = seat.open(now, &self.settings, &self.cluster, &mut leaving);
         let result = match opened {
@@ -130,12 +127,15 @@ impl World {
             }
             seat.wake = None;
             seat.busy_until = now;
-            seat.survived = survives != Survives::Nothing;
+            let may_survive = survives != Survives::Nothing && seat.shared.is_unsynced();
             seat.shared.crash(match survives {
                 Survives::Nothing => Keep::Nothing,
                 Survives::Everything => Keep::Everything,
                 Survives::Some => Keep::Sectors(crash_rng),
             });
+            if may_survive || seat.survived.is_some() {
+                seat.survived = Some(seat.shared.synced_image());
+            }
         }
         self.reconnect(id, false);
         for client in self.begun() {

@@ -139,7 +139,7 @@ fn snapshots_are_visible_when_they_are_finished() {
         let (mut store, _) = open(folder.path(), config(true, durability)).unwrap();
         let height = store.newest_snapshot().unwrap().map_or(Height(1), |newest| newest.height().next());
         let chunk = vec![height.0 as u8; 5 << 20];
-        let digest = Digest::of("test", &chunk);
+        let digest = Digest::of(&quorate_types::digest::Context::new("test"), &chunk);
         let mut writer = store.begin_snapshot(height, b"header".to_vec(), &[digest]).unwrap();
         store.write_chunk(&mut writer, 0, &chunk).unwrap();
         assert!(

@@ -16,7 +16,9 @@ fn content(index: usize, version: u64) -> Vec<u8> {
 }
 
 fn digests(state: &State) -> Vec<Digest> {
-    let digest = |(index, version): (usize, &u64)| Digest::of("test chunk", &content(index, *version));
+    let digest = |(index, version): (usize, &u64)| {
+        Digest::of(&quorate_types::digest::Context::new("test chunk"), &content(index, *version))
+    };
     state.iter().enumerate().map(digest).collect()
 }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const OF_FOUR: Sizes = Sizes { quorum: 3, weak: 2, window: 16 };
 
 pub(super) fn id(number: u64) -> BlockId {
-    BlockId(Digest::of(context::BLOCK, &number.to_le_bytes()))
+    BlockId(Digest::of(&context::BLOCK, &number.to_le_bytes()))
 }
 
 /// A view change; entries are (height, block, view).

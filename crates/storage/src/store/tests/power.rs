@@ -29,7 +29,7 @@ fn chunk(height: u64, index: u64) -> (Digest, Vec<u8>) {
     let version = if index.is_multiple_of(2) { height } else { height / 40 };
     let mut bytes = format!("chunk {index} of {version}").into_bytes();
     bytes.resize(if index == 5 { 0 } else { 200 }, 7);
-    (Digest::of("test chunk", &bytes), bytes)
+    (Digest::of(&quorate_types::digest::Context::new("test chunk"), &bytes), bytes)
 }
 
 impl Host {
