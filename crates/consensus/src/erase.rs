@@ -1,5 +1,6 @@
 //! The one generic seam: a protocol behind a trait object. Generics stop here.
 
+use crate::attack::AttackEntry;
 use crate::context::{Cx, Env, Ready};
 use crate::message::{Message, Seal, Verified};
 use crate::parts::certificate::CheckpointProof;
@@ -160,6 +161,8 @@ pub struct Entry {
     pub recovery: fn(&toml::Table, &Committee, &Healed) -> Result<Time, OpenError>,
     /// See [`Protocol::exam_params`].
     pub exam_params: fn(delta_ns: u64, guarded: bool) -> Result<toml::Table, OpenError>,
+    /// See [`Protocol::ATTACKS`].
+    pub attacks: &'static [AttackEntry],
     /// See [`Protocol::synchrony`].
     pub synchrony: fn(&toml::Table) -> Result<Option<Synchrony>, OpenError>,
 }
@@ -172,6 +175,7 @@ impl Entry {
             spec: P::SPEC,
             open: open::<P>,
             decode: decode::<P>,
+            attacks: P::ATTACKS,
             params: || table(&P::Params::default()),
             recovery: |params, committee, healed| Ok(P::recovery(&read::<P>(params)?, committee, healed)),
             exam_params: |delta_ns, guarded| table(&P::exam_params(delta_ns, guarded)),

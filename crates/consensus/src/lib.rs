@@ -24,6 +24,7 @@
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 
+mod attack;
 mod context;
 mod effect;
 mod erase;
@@ -35,6 +36,7 @@ mod protocol;
 mod reject;
 mod timers;
 
+pub use attack::{Attack, AttackEntry, Scene};
 pub use context::{Cx, Env, HostView, PayloadRef, Pending, Ready};
 pub use effect::{Basis, Commit, Effect, Evidence, Hold, Note, To};
 pub use erase::{AnyProtocol, Entry, RawPast, Timed};

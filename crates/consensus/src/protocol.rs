@@ -1,5 +1,6 @@
 //! What a protocol is.
 
+use crate::attack::AttackEntry;
 use crate::context::{Cx, Ready};
 use crate::message::{Message, Place, Verified};
 use crate::parts::certificate::CheckpointProof;
@@ -20,6 +21,8 @@ use std::ops::Range;
 pub trait Protocol: Sized + Send + 'static {
     /// Its properties, as the host and the documentation need them.
     const SPEC: Spec;
+    /// Attacks of its own, for simulators: a protocol's folder keeps them in `byzantine.rs`.
+    const ATTACKS: &'static [AttackEntry] = &[];
     /// What replicas say to each other.
     type Message: Message;
     /// Its timers.

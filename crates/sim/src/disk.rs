@@ -4,8 +4,10 @@
 //! A *step* is whatever a crash can come before or after: an operation that changes the disk, or a flush of the
 //! network. A turn that is cut at every one of its steps has been cut everywhere that matters.
 
+use crate::fault::Fault as Named;
 use quorate_storage::{Disk, Fault, Keep, MemDisk};
 use quorate_types::rng::Rng;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a disk and the work of a turn cost in virtual time. Means of what is drawn.
@@ -37,6 +39,48 @@ pub(crate) enum Lie {
     Sync,
 }
 
+/// What goes wrong with a disk until somebody has seen to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Trouble {
+    /// Nothing.
+    #[default]
+    None,
+    /// Writes and syncs take a hundred times as long.
+    Slow,
+    /// There is no room for anything more.
+    Full,
+    /// Reading fails.
+    Reads,
+    /// Syncing fails.
+    Syncs,
+}
+
+impl Trouble {
+    pub(crate) const fn tag(self) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::Slow => 1,
+            Self::Full => 2,
+            Self::Reads => 3,
+            Self::Syncs => 4,
+        }
+    }
+
+    /// The fault that it is.
+    pub(crate) const fn fault(self) -> Option<Named> {
+        match self {
+            Self::None => None,
+            Self::Slow => Some(Named::SlowDisk),
+            Self::Full => Some(Named::FullDisk),
+            Self::Reads => Some(Named::ReadError),
+            Self::Syncs => Some(Named::SyncError),
+        }
+    }
+}
+
+/// How much slower a slow disk is.
+const SLOW_FACTOR: u64 = 100;
+
 /// What a turn has used and changed so far, shared by the disk, the network and the world.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
@@ -55,6 +99,13 @@ pub(crate) struct Watch {
     pub(crate) is_dead: bool,
     pub(crate) syncs: u64,
     pub(crate) writes: u64,
+    pub(crate) trouble: Trouble,
+    /// The next write goes somewhere else.
+    pub(crate) misdirects: bool,
+    /// Where the last write went, and how long it was.
+    last_write: Option<(u32, u32, usize)>,
+    /// How often each fault was felt.
+    pub(crate) felt: BTreeMap<Named, u64>,
 }
 
 impl Watch {
@@ -84,17 +135,43 @@ impl Watch {
         }
     }
 
-    /// The power is back.
-    pub(crate) fn revive(&mut self) {
+    /// The power is back. `keeps`: what was written still waits for its sync.
+    pub(crate) fn revive(&mut self, keeps: bool) {
         self.fuse = None;
         self.is_dead = false;
-        self.written.clear();
+        if !keeps {
+            self.written.clear();
+        }
+    }
+
+    /// A fault was felt.
+    pub(crate) fn feel(&mut self, fault: Named) {
+        let count = self.felt.entry(fault).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    /// Fails, if this is what is wrong with the disk.
+    fn fails(&mut self, trouble: Trouble, doing: &'static str) -> Result<(), Fault> {
+        if self.trouble != trouble {
+            return Ok(());
+        }
+        if let Some(fault) = trouble.fault() {
+            self.feel(fault);
+        }
+        Err(match trouble {
+            Trouble::Full => Fault::Full { doing },
+            _ => Fault::Io { doing, error: "made to fail".to_owned() },
+        })
     }
 
     fn spend(&mut self, rng: &mut Rng, cost: impl Fn(&Costs) -> u64) {
         let mean = self.costs.as_ref().map_or(0, cost);
         if mean > 0 {
-            let drawn = (mean / 2).saturating_add(rng.exponential_ns(mean / 2));
+            let mut drawn = (mean / 2).saturating_add(rng.exponential_ns(mean / 2));
+            if self.trouble == Trouble::Slow {
+                drawn = drawn.saturating_mul(SLOW_FACTOR);
+                self.feel(Named::SlowDisk);
+            }
             self.spent_ns = self.spent_ns.saturating_add(drawn);
         }
     }
@@ -147,7 +224,62 @@ impl Shared {
     pub(crate) fn crash(&self, keep: Keep<'_>) {
         let mut inside = self.inside();
         inside.disk.crash(keep);
-        inside.watch.revive();
+        inside.watch.revive(false);
+    }
+
+    /// The process is gone: what it wrote waits for somebody's sync.
+    pub(crate) fn kill(&self) {
+        let mut inside = self.inside();
+        inside.disk.kill();
+        inside.watch.revive(true);
+    }
+
+    /// Changes one bit of what was written last. False when nothing was.
+    pub(crate) fn rot_at_tail(&self, rng: &mut Rng) -> bool {
+        let Inside { watch, disk } = &mut *self.inside();
+        let Some((slot, offset, length)) = watch.last_write else { return false };
+        // What follows the last record of a page is zeros, which nobody reads.
+        let mut bytes = vec![0; length];
+        if disk.read(slot, offset, &mut bytes).is_err() {
+            return false;
+        }
+        let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last.saturating_add(1));
+        if used == 0 {
+            return false;
+        }
+        let at = u32::try_from(rng.index(used)).unwrap_or(0);
+        disk.flip(slot, offset.saturating_add(at), bit(rng))
+    }
+
+    /// Changes one bit of a page of the log that is not among those that were written last. False when there is none.
+    pub(crate) fn rot_in_log(&self, rng: &mut Rng) -> bool {
+        let Inside { watch, disk } = &mut *self.inside();
+        let page = u32::try_from(disk.page_bytes()).unwrap_or(u32::MAX);
+        let mut bytes = vec![0; disk.page_bytes()];
+        let mut used = Vec::new();
+        for slot in 0..disk.segments() {
+            for offset in (0..disk.segment_bytes()).step_by(disk.page_bytes()) {
+                let is_last = watch.last_write.is_some_and(|(last, from, length)| {
+                    let to = from.saturating_add(u32::try_from(length).unwrap_or(u32::MAX));
+                    last == slot && (from..to).contains(&offset)
+                });
+                if !is_last && disk.read(slot, offset, &mut bytes).is_ok() && bytes.iter().any(|b| *b != 0) {
+                    used.push((slot, offset));
+                }
+            }
+        }
+        let Some((slot, offset)) = rng.pick(&used).copied() else { return false };
+        let at = u32::try_from(rng.below(u64::from(page))).unwrap_or(0);
+        disk.flip(slot, offset.saturating_add(at), bit(rng))
+    }
+
+    /// Changes one bit of a snapshot. False when there is none.
+    pub(crate) fn rot_in_snapshot(&self, rng: &mut Rng) -> bool {
+        let Inside { disk, .. } = &mut *self.inside();
+        let blobs = disk.blobs().unwrap_or_default();
+        let Some((name, length)) = rng.pick(&blobs).cloned() else { return false };
+        let at = usize::try_from(rng.below(length.max(1))).unwrap_or(0);
+        disk.flip_blob(&name, at, bit(rng))
     }
 
     /// Whether something was written that is not synced.
@@ -164,6 +296,11 @@ impl Shared {
     pub(crate) fn used_bytes(&self) -> u64 {
         self.inside().disk.used_bytes()
     }
+}
+
+/// One of the eight.
+fn bit(rng: &mut Rng) -> u8 {
+    u8::try_from(rng.below(8)).unwrap_or(0)
 }
 
 /// See the module.
@@ -191,6 +328,27 @@ impl SimDisk {
         watch.spend(&mut self.rng, |costs| costs.write_ns);
         doing(disk)
     }
+
+    /// Fails, if this is what is wrong with the disk.
+    fn fails(&self, trouble: Trouble, doing: &'static str) -> Result<(), Fault> {
+        self.shared.inside().watch.fails(trouble, doing)
+    }
+
+    /// Where a write goes.
+    fn aim(&mut self, slot: u32, offset: u32, length: usize) -> (u32, u32) {
+        let Inside { watch, disk } = &mut *self.shared.inside();
+        if !std::mem::take(&mut watch.misdirects) {
+            watch.last_write = Some((slot, offset, length));
+            return (slot, offset);
+        }
+        watch.feel(Named::MisdirectedWrite);
+        let page = u32::try_from(disk.page_bytes()).unwrap_or(u32::MAX);
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        let places = disk.segment_bytes().saturating_sub(length).checked_div(page).unwrap_or(0);
+        let place = u32::try_from(self.rng.below(u64::from(places).saturating_add(1))).unwrap_or(0);
+        let slot = u32::try_from(self.rng.below(u64::from(disk.segments().max(1)))).unwrap_or(slot);
+        (slot, place.saturating_mul(page))
+    }
 }
 
 impl Disk for SimDisk {
@@ -207,6 +365,7 @@ impl Disk for SimDisk {
     }
 
     fn grow(&mut self) -> Result<u32, Fault> {
+        self.fails(Trouble::Full, "adding a segment to the log")?;
         self.change(MemDisk::grow)
     }
 
@@ -215,6 +374,7 @@ impl Disk for SimDisk {
     }
 
     fn write(&mut self, slot: u32, offset: u32, pages: &[u8]) -> Result<(), Fault> {
+        let (slot, offset) = self.aim(slot, offset, pages.len());
         self.change(|disk| disk.write(slot, offset, pages))?;
         let watch = &mut self.shared.inside().watch;
         watch.writes = watch.writes.saturating_add(1);
@@ -226,6 +386,7 @@ impl Disk for SimDisk {
         if self.lie == Lie::Sync {
             return Ok(());
         }
+        self.fails(Trouble::Syncs, "syncing the log")?;
         self.change(MemDisk::sync)?;
         let watch = &mut self.shared.inside().watch;
         watch.spend(&mut self.rng, |costs| costs.sync_ns);
@@ -239,6 +400,7 @@ impl Disk for SimDisk {
     }
 
     fn read(&self, slot: u32, offset: u32, into: &mut [u8]) -> Result<(), Fault> {
+        self.fails(Trouble::Reads, "reading the log")?;
         self.shared.inside().disk.read(slot, offset, into)
     }
 
@@ -247,10 +409,12 @@ impl Disk for SimDisk {
     }
 
     fn blob_append(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        self.fails(Trouble::Full, "writing a snapshot file")?;
         self.change(|disk| disk.blob_append(bytes))
     }
 
     fn blob_sync(&mut self) -> Result<(), Fault> {
+        self.fails(Trouble::Syncs, "syncing a snapshot file")?;
         self.change(MemDisk::blob_sync)
     }
 
@@ -263,6 +427,7 @@ impl Disk for SimDisk {
     }
 
     fn blob_read(&self, name: &str, offset: u64, into: &mut [u8]) -> Result<(), Fault> {
+        self.fails(Trouble::Reads, "reading a snapshot file")?;
         self.shared.inside().disk.blob_read(name, offset, into)
     }
 

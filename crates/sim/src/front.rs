@@ -51,6 +51,12 @@ pub enum Change {
     Lossy(u32),
     /// So many in a million arrive twice.
     Twice(u32),
+    /// So many in a million arrive changed.
+    Corrupt(u32),
+    /// For a million that are sent, so many of long ago arrive again.
+    Old(u32),
+    /// What is written arrives a few bytes at a time.
+    Trickle,
     /// Nothing passes.
     Cut,
     /// Nothing arrives before this.
@@ -93,6 +99,9 @@ pub(crate) fn forecast(map: &mut Map, places: usize, base: Weather, fronts: &[(u
                     }
                     Change::Lossy(ppm) => weather.loss_ppm = weather.loss_ppm.max(ppm),
                     Change::Twice(ppm) => weather.duplicate_ppm = weather.duplicate_ppm.max(ppm),
+                    Change::Corrupt(ppm) => weather.corrupt_ppm = weather.corrupt_ppm.max(ppm),
+                    Change::Old(ppm) => weather.old_ppm = weather.old_ppm.max(ppm),
+                    Change::Trickle => weather.trickles = true,
                     Change::Cut => weather.is_cut = true,
                     Change::Clogged(until) => weather.clogged_until = weather.clogged_until.max(until),
                 }

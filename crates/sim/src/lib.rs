@@ -16,8 +16,10 @@
 
 mod byzantine;
 mod client;
+mod clock;
 mod disk;
 mod exit;
+pub mod fault;
 mod frame;
 mod front;
 mod history;
@@ -38,7 +40,8 @@ mod world;
 pub use bytes::Bytes;
 pub use byzantine::Byzantine;
 pub use client::Workload;
-pub use disk::Costs;
+pub use disk::{Costs, Trouble};
+pub use fault::Fault;
 pub use frame::{BUNDLE, Content, Frame, PAYLOAD, UNKNOWN, Verdict};
 pub use front::{Change, Front, Places};
 pub use history::{History, OpId, Record};

@@ -2,6 +2,7 @@
 //! it runs.
 
 use crate::byzantine::Role;
+use crate::clock::Clock;
 use crate::disk::{Lie, Shared, SimDisk};
 use crate::exit::{Exit, Leaving};
 use crate::settings::{Cluster, Settings};
@@ -23,6 +24,19 @@ use std::collections::BTreeMap;
 const WALL_NS: u64 = 1_770_000_000_000_000_000;
 /// How long checks or execution may hold up a turn.
 const SLICE_NS: u64 = 3_000_000;
+
+/// What has become of what a replica had entrusted to its disk.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Damage {
+    /// Everything is there.
+    None,
+    /// It makes trouble for a while: the replica may stop, and comes back.
+    Trouble,
+    /// Something is wrong in the middle: the replica may stop for good, and keeps its word while it runs.
+    Broken,
+    /// What it had been told is safe is gone, and no trace of it: the replica may break its word.
+    Forgetful,
+}
 
 /// What arrived and waits for the next turn.
 #[derive(Debug)]
@@ -74,7 +88,7 @@ pub(crate) struct Line {
 /// A replica that runs.
 pub(crate) struct Running {
     pub(crate) host: Host<SimDisk>,
-    pub(crate) opened_at: Time,
+    pub(crate) clock: Clock,
     /// By peer; none for itself, and none at all where frames travel by themselves.
     pub(crate) lines: Vec<Option<Line>>,
     /// The last height that was executed when somebody looked.
@@ -87,7 +101,7 @@ pub(crate) struct Running {
 impl Running {
     /// The replica's own time.
     pub(crate) fn local(&self, now: Time) -> Time {
-        Time(now.since(self.opened_at))
+        self.clock.local(now)
     }
 
     pub(crate) fn line(&mut self, peer: ReplicaId) -> Option<&mut Line> {
@@ -114,8 +128,14 @@ pub(crate) struct Seat {
     pub(crate) role: Role,
     /// The other replica of a twin: a disk and a life of its own behind the same links.
     pub(crate) second: Option<Box<Self>>,
-    /// How far its clock is off.
-    pub(crate) skew_ns: u64,
+    /// How far its clock on the wall is off, from its next start on.
+    pub(crate) skew_ns: i64,
+    /// How much faster its time passes than that of the world, in millionths.
+    pub(crate) drift_ppm: i64,
+    /// Its process stands still until then.
+    pub(crate) paused_until: Time,
+    /// What is wrong with its disk.
+    pub(crate) damage: Damage,
     /// Its disk after the last crash, if that or an earlier one has left what was not synced: it is as durable as if it
     /// had been.
     pub(crate) survived: Option<MemDisk>,
@@ -153,6 +173,9 @@ impl Seat {
             role: Role::Honest,
             second: None,
             skew_ns: 0,
+            drift_ppm: 0,
+            paused_until: Time::ZERO,
+            damage: Damage::None,
             survived: None,
             spins: 0,
             turns: 0,
@@ -180,7 +203,7 @@ impl Seat {
                 committee: cluster.committee.clone(),
                 genesis: cluster.genesis.clone(),
                 params: cluster.params.clone(),
-                wall_offset_ns: WALL_NS.saturating_add(now.0).saturating_add(self.skew_ns),
+                wall_offset_ns: WALL_NS.saturating_add(now.0).saturating_add_signed(self.skew_ns),
             },
             key,
             scheme: settings.scheme,
@@ -198,7 +221,7 @@ impl Seat {
         let executed = host.executor().execution().height();
         self.running = Some(Box::new(Running {
             host,
-            opened_at: now,
+            clock: Clock::new(now, self.drift_ppm),
             lines: Vec::new(),
             executed,
             is_owing: true,
@@ -307,7 +330,7 @@ impl Seat {
         if running.is_owing || !self.inbox.is_empty() {
             return Some(self.busy_until);
         }
-        let host = running.host.deadline().map(|at| running.opened_at.plus(at.0));
+        let host = running.host.deadline().map(|at| running.clock.world(at));
         let lines = running.lines.iter().flatten().filter_map(|line| line.link.deadline());
         let second = self.second.as_ref().and_then(|second| second.deadline());
         host.into_iter().chain(lines).chain(second).min().map(|at| at.max(self.busy_until))

@@ -37,6 +37,8 @@ pub struct Settings {
     pub scheme: Scheme,
     /// How many clients.
     pub clients: usize,
+    /// Clients that do what no client may do, when they are told to; none or one.
+    pub rogues: usize,
     /// The weather while nothing else is said.
     pub weather: Weather,
     /// What disks and work cost.
@@ -69,6 +71,8 @@ pub struct Settings {
     pub client_in_flight_max: usize,
     /// Who is Byzantine, and how. The oracles judge the others only.
     pub byzantine: BTreeMap<ReplicaId, Byzantine>,
+    /// Whether Byzantine replicas of the same kind do the same at the same time.
+    pub coalition: bool,
     /// Whether everything that an honest replica goes through is replayed on a second one, which has to do the same.
     /// Changes nothing else in the world.
     pub replay: bool,
@@ -87,6 +91,7 @@ impl Settings {
             transport: Transport::Links,
             scheme: Scheme::Cheap,
             clients: 4,
+            rogues: 0,
             weather: Weather::GOOD,
             costs: Costs::USUAL,
             delta_ns: 20_000_000,
@@ -111,8 +116,14 @@ impl Settings {
             client_retry_ns_max: 2_000_000_000,
             client_in_flight_max: 8,
             byzantine: BTreeMap::new(),
+            coalition: false,
             replay: false,
         }
+    }
+
+    /// All clients: those that are asked for, one more for who looks at the end, and rogues.
+    pub(crate) fn clients_in_all(&self) -> usize {
+        self.clients.saturating_add(1).saturating_add(self.rogues.min(1))
     }
 
     /// The same with so many replicas.
@@ -171,7 +182,7 @@ impl Cluster {
             (0..count).map(|_| SigningKey::from_seed(settings.scheme, random(rng))).collect()
         };
         let keys = make(settings.n);
-        let client_keys = make(settings.clients.saturating_add(1));
+        let client_keys = make(settings.clients_in_all());
         let genesis = Genesis {
             protocol: entry.spec.name,
             f: u16::try_from(settings.f).unwrap_or(u16::MAX),

@@ -17,6 +17,12 @@ pub struct Weather {
     pub loss_ppm: u32,
     /// Messages that arrive twice, in a million.
     pub duplicate_ppm: u32,
+    /// Messages that arrive changed, in a million: links notice, and give up the connection.
+    pub corrupt_ppm: u32,
+    /// Messages of long ago that arrive again, for a million that are sent.
+    pub old_ppm: u32,
+    /// What is written arrives a few bytes at a time.
+    pub trickles: bool,
     /// Nothing passes.
     pub is_cut: bool,
     /// Nothing arrives before this; it is not lost, it waits.
@@ -31,6 +37,9 @@ impl Weather {
         delay_ns_max: 5_000_000,
         loss_ppm: 0,
         duplicate_ppm: 0,
+        corrupt_ppm: 0,
+        old_ppm: 0,
+        trickles: false,
         is_cut: false,
         clogged_until: Time::ZERO,
     };
@@ -46,6 +55,11 @@ impl Weather {
         let jitter = if self.jitter_ns == 0 { 0 } else { rng.exponential_ns(self.jitter_ns) };
         let delay = self.delay_ns.saturating_add(jitter).min(self.delay_ns_max);
         at.plus(delay).max(self.clogged_until)
+    }
+
+    /// Whether something that leaves now arrives changed.
+    pub(crate) fn corrupts(&self, rng: &mut Rng) -> bool {
+        self.corrupt_ppm > 0 && rng.chance(self.corrupt_ppm)
     }
 
     /// Whether something that leaves now is lost.

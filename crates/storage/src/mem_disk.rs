@@ -159,6 +159,14 @@ impl MemDisk {
         self.power_lasts = u64::MAX;
     }
 
+    /// The process is gone, and the machine is not: what was written is there for whoever opens the disk next, and a
+    /// power failure can still take it.
+    pub fn kill(&mut self) {
+        self.unfinished = None;
+        self.unsure = None;
+        self.power_lasts = u64::MAX;
+    }
+
     /// Flips one bit of a segment: bit rot. False when there is no such byte.
     pub fn flip(&mut self, slot: u32, byte: u32, bit: u8) -> bool {
         let target = self.segments.get_mut(to_usize(slot)).and_then(|bytes| bytes.get_mut(to_usize(byte)));

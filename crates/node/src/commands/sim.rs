@@ -287,8 +287,8 @@ impl Total {
             let count = self.byzantine.entry(kind.name()).or_default();
             *count = count.saturating_add(1);
         }
-        for (class, more) in &report.faults {
-            let count = self.faults.entry(class.name()).or_default();
+        for (fault, more) in &report.faults {
+            let count = self.faults.entry(fault.name()).or_default();
             *count = count.saturating_add(u64::from(*more));
         }
         if report.failure.is_some() {

@@ -22,7 +22,13 @@ pub enum Cast {
 }
 
 /// Who is Byzantine, and how.
-pub type Drawn = BTreeMap<ReplicaId, Byzantine>;
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Drawn {
+    /// Who.
+    pub who: BTreeMap<ReplicaId, Byzantine>,
+    /// They do the same at the same time.
+    pub as_one: bool,
+}
 
 impl Cast {
     /// Names that [`Cast::from_str`] takes.
@@ -44,11 +50,21 @@ impl Cast {
         };
         let mut ids: Vec<u16> = (spared..u16::try_from(n).unwrap_or(u16::MAX)).collect();
         rng.shuffle(&mut ids);
-        let mut kind = || match self {
-            Self::All(kind) | Self::Many(kind, _) => kind,
-            Self::Drawn | Self::Nobody => rng.pick(&Byzantine::ALL).copied().unwrap_or(Byzantine::Twin),
-        };
-        ids.into_iter().take(count).map(|id| (ReplicaId(id), kind())).collect()
+        let mut any = || rng.pick(&Byzantine::ALL).copied().unwrap_or(Byzantine::Twin);
+        let first = any();
+        let mut kinds: Vec<Byzantine> = (0..count)
+            .map(|_| match self {
+                Self::All(kind) | Self::Many(kind, _) => kind,
+                Self::Drawn | Self::Nobody => any(),
+            })
+            .collect();
+        // They may act as one.
+        let as_one = count > 1 && self == Self::Drawn && rng.chance(300_000);
+        if as_one {
+            kinds.fill(first);
+        }
+        let who = ids.into_iter().map(ReplicaId).zip(kinds).collect();
+        Drawn { who, as_one }
     }
 }
 
@@ -88,17 +104,19 @@ mod tests {
     #[test]
     fn half_of_all_seeds_have_f_hosts_of_every_kind() {
         for (n, f) in [(4, 1), (7, 2)] {
-            let (mut with, mut kinds) = (0, BTreeMap::new());
+            let (mut with, mut together, mut kinds) = (0, 0, BTreeMap::new());
             for seed in 0..1_000 {
-                let drawn = Cast::Drawn.draw(seed, n, f, 0);
-                let others = Cast::Drawn.draw(seed, n, f, 1);
+                let Drawn { who: drawn, as_one } = Cast::Drawn.draw(seed, n, f, 0);
+                let others = Cast::Drawn.draw(seed, n, f, 1).who;
+                together += u32::from(as_one);
                 assert!(others.len() == drawn.len() && !others.contains_key(&ReplicaId(0)), "seed {seed}");
                 assert!(drawn.is_empty() || drawn.len() == f, "seed {seed}");
                 with += u32::from(!drawn.is_empty());
                 drawn.values().for_each(|kind| *kinds.entry(*kind).or_insert(0) += 1);
             }
             assert!((450..550).contains(&with), "{with}");
-            assert!(kinds.len() == 4 && kinds.values().all(|count| *count > 80), "{kinds:?}");
+            assert!(kinds.len() == 12 && kinds.values().all(|count| *count > 15), "{kinds:?}");
+            assert_eq!(together > 80, f > 1, "{together} of them act as one");
         }
     }
 
@@ -109,8 +127,8 @@ mod tests {
         }
         let two = Cast::Many(Byzantine::Twin, 2);
         assert_eq!("twin:2".parse(), Ok(two));
-        assert_eq!((two.to_string().as_str(), two.draw(9, 4, 1, 0).len()), ("twin:2", 2));
+        assert_eq!((two.to_string().as_str(), two.draw(9, 4, 1, 0).who.len()), ("twin:2", 2));
         assert!("twins".parse::<Cast>().unwrap_err().contains("favourites"));
-        assert!(Cast::Nobody.draw(3, 7, 2, 0).is_empty());
+        assert!(Cast::Nobody.draw(3, 7, 2, 0).who.is_empty());
     }
 }

@@ -1,90 +1,22 @@
-//! The faults of a standard run: of the network and of power. They meet honest and Byzantine replicas alike, and
-//! are over when the run heals.
+//! The faults of a standard run: of the network, of machines and their disks, and of clients. They meet honest and
+//! Byzantine replicas alike, and are over when the run heals.
 
 use super::HEAL_NS;
+use crate::disk::Trouble;
+use crate::fault::{Class, Fault};
 use crate::front::{Change, Front, Places};
 use crate::world::{Plan, Survives, World};
 use crate::{ms, secs};
 use quorate_types::rng::Rng;
 use quorate_types::{ReplicaId, Time};
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// Faults last between these.
 const FAULT_NS: (u64, u64) = (ms(300), secs(7));
-
-/// A class of faults.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Class {
-    /// Some connections become slow.
-    Slow,
-    /// Delays become so different that messages overtake each other.
-    Reorder,
-    /// Messages are lost.
-    Loss,
-    /// Messages arrive twice.
-    Duplication,
-    /// The replicas are cut in two.
-    Partition,
-    /// One replica is cut off from all others.
-    Isolation,
-    /// Messages pass in one direction only.
-    OneWay,
-    /// Connections fill up and deliver everything later.
-    Clog,
-    /// Clients are cut off from some replicas.
-    ClientCut,
-    /// A replica's machine loses power and comes back.
-    Crash,
-    /// A replica's machine loses power in the middle of a turn and comes back.
-    CrashInTurn,
-    /// All machines lose power at once and come back.
-    CrashOfAll,
-}
-
-impl Class {
-    /// Those that are drawn from; a crash comes in every run.
-    pub const ALL: [Self; 12] = [
-        Self::Slow,
-        Self::Reorder,
-        Self::Loss,
-        Self::Duplication,
-        Self::Partition,
-        Self::Isolation,
-        Self::OneWay,
-        Self::Clog,
-        Self::ClientCut,
-        Self::Crash,
-        Self::CrashInTurn,
-        Self::CrashOfAll,
-    ];
-    const CRASHES: [Self; 3] = [Self::Crash, Self::CrashInTurn, Self::CrashOfAll];
-
-    /// As printed facts call it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Slow => "slow",
-            Self::Reorder => "reordering",
-            Self::Loss => "loss",
-            Self::Duplication => "duplication",
-            Self::Partition => "partition",
-            Self::Isolation => "isolation",
-            Self::OneWay => "one way",
-            Self::Clog => "clog",
-            Self::ClientCut => "clients cut off",
-            Self::Crash => "crash",
-            Self::CrashInTurn => "crash in turn",
-            Self::CrashOfAll => "crash of all",
-        }
-    }
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
+/// Classes that every run draws from.
+const CLASSES: [Class; 4] = [Class::Network, Class::Process, Class::Disk, Class::Client];
+/// How often a rogue client does what it does, in the mean.
+const ROGUE_NS: u64 = ms(400);
 
 /// Draws faults and plans them.
 pub(super) struct Faults {
@@ -94,58 +26,78 @@ pub(super) struct Faults {
     pub(super) next: u64,
     /// When the first of them begins.
     pub(super) first: Time,
+    /// Replicas that may lose what they were told is safe: as many as are left of the f.
+    pub(super) may_forget: Vec<ReplicaId>,
 }
 
 impl Faults {
-    /// Plans all of a run. How many of each class.
-    pub(super) fn plan(&mut self, world: &mut World) -> BTreeMap<Class, u32> {
-        let mut pool = Class::ALL;
-        self.rng.shuffle(&mut pool);
-        let distinct = usize::try_from(self.rng.between(4, 7)).unwrap_or(4);
-        let mut classes: Vec<Class> = pool.into_iter().take(distinct).collect();
-        if !classes.iter().any(|class| Class::CRASHES.contains(class)) {
-            classes.pop();
-            classes.extend(self.rng.pick(&Class::CRASHES));
-        }
+    /// Plans all of a run. How many there are of each.
+    pub(super) fn plan(&mut self, world: &mut World) -> BTreeMap<Fault, u32> {
+        let mut all = self.draw();
         let again = self.rng.between(1, 5);
         for _ in 0..again {
-            let more = self.rng.pick(&classes).copied();
-            classes.extend(more);
-        }
-        for class in &classes {
-            self.one(world, *class);
+            let more = self.rng.pick(&all).copied();
+            all.extend(more);
         }
         let mut counts = BTreeMap::new();
-        for class in classes {
-            let count: &mut u32 = counts.entry(class).or_default();
-            *count = count.saturating_add(1);
+        for fault in all {
+            if self.one(world, fault) {
+                let count: &mut u32 = counts.entry(fault).or_default();
+                *count = count.saturating_add(1);
+            }
         }
         counts
     }
 
-    fn one(&mut self, world: &mut World, class: Class) {
+    /// One fault of each class at least, and a crash among them.
+    fn draw(&mut self) -> Vec<Fault> {
+        let mut drawn = Vec::new();
+        for class in CLASSES {
+            let mut pool: Vec<Fault> = Fault::drawn(class).collect();
+            self.rng.shuffle(&mut pool);
+            let most = if class == Class::Client { 1 } else { 3 };
+            let count = usize::try_from(self.rng.between(1, most)).unwrap_or(1);
+            drawn.extend(pool.into_iter().take(count));
+        }
+        if !drawn.iter().any(|fault| fault.is_crash()) {
+            let crashes: Vec<Fault> = Fault::drawn(Class::Process).filter(|fault| fault.is_crash()).collect();
+            drawn.extend(self.rng.pick(&crashes));
+        }
+        drawn
+    }
+
+    /// Plans one. False where there is nobody whom it may meet.
+    fn one(&mut self, world: &mut World, fault: Fault) -> bool {
         let span = self.rng.between(FAULT_NS.0, FAULT_NS.1);
         let latest = HEAL_NS.saturating_sub(span);
         // Half of them last until everything heals: without, there would be nothing left to recover from.
         let from = Time(if self.rng.chance(500_000) { latest } else { self.rng.between(secs(1), latest) });
         let to = from.plus(span);
-        self.first = self.first.min(from);
-        match class {
-            Class::Crash => self.crash(world, from, to),
-            Class::CrashInTurn => self.crash_in_turn(world, from, to),
-            Class::CrashOfAll => self.crash_of_all(world, from),
-            weather => {
-                let front = self.front(weather, to);
-                let number = self.next;
-                self.next = number.saturating_add(1);
-                world.plan(from, Plan::Begin(number, front));
-                world.plan(to, Plan::End(number));
+        match fault.class() {
+            Class::Network => self.network(world, fault, from, to),
+            Class::Process => self.process(world, fault, from, to),
+            Class::Disk => {
+                if !self.disk(world, fault, from, to) {
+                    return false;
+                }
             }
+            _ => self.client(world, fault, from, to),
         }
+        self.first = self.first.min(from);
+        true
     }
 
     fn replica(&mut self) -> ReplicaId {
         ReplicaId(u16::try_from(self.rng.index(self.n)).unwrap_or(0))
+    }
+
+    /// Two different replicas.
+    fn pair(&mut self) -> (ReplicaId, ReplicaId) {
+        let first = self.rng.index(self.n);
+        let step = self.rng.index(self.n.saturating_sub(1)).saturating_add(1);
+        let second = first.saturating_add(step) % self.n.max(1);
+        let id = |place| ReplicaId(u16::try_from(place).unwrap_or(0));
+        (id(first), id(second))
     }
 
     fn survives(&mut self) -> Survives {
@@ -156,13 +108,87 @@ impl Faults {
         }
     }
 
-    fn crash(&mut self, world: &mut World, from: Time, to: Time) {
-        let (id, survives) = (self.replica(), self.survives());
-        world.plan(from, Plan::Crash(id, survives));
-        world.plan(to, Plan::Start(id));
+    /// Moments between two, so far from each other in the mean; at least one.
+    fn moments(&mut self, from: Time, to: Time, pause_ns: u64) -> Vec<Time> {
+        let mut moments = vec![from];
+        let mut at = from;
+        loop {
+            at = at.plus(self.rng.exponential_ns(pause_ns).max(ms(1)));
+            if at >= to {
+                return moments;
+            }
+            moments.push(at);
+        }
     }
 
-    fn crash_in_turn(&mut self, world: &mut World, from: Time, to: Time) {
+    fn network(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
+        let number = self.next;
+        self.next = number.saturating_add(1);
+        match fault {
+            Fault::LeaderCut => world.plan(from, Plan::CutLeader(number, to)),
+            Fault::Churn => {
+                let one = self.rng.chance(500_000).then(|| self.replica());
+                for at in self.moments(from, to, ms(150)) {
+                    let (a, b) = self.pair();
+                    let a = one.filter(|one| *one != b).unwrap_or(a);
+                    world.plan(at, Plan::Disconnect(a, b));
+                }
+            }
+            Fault::HalfOpen => {
+                let (deaf, other) = self.pair();
+                world.plan(from, Plan::HalfOpen(deaf, other, to));
+            }
+            weather => {
+                let front = self.front(weather, to);
+                world.plan(from, Plan::Begin(number, front));
+                world.plan(to, Plan::End(number));
+            }
+        }
+    }
+
+    fn process(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
+        let id = self.replica();
+        match fault {
+            Fault::Pause => world.plan(from, Plan::Pause(id, to)),
+            Fault::RestartLoop => {
+                for at in self.moments(from, to, ms(400)) {
+                    world.plan(at, Plan::Crash(id, Survives::Cached));
+                    world.plan(at.plus(self.rng.between(ms(1), ms(100))), Plan::Start(id));
+                }
+            }
+            Fault::ClockJump => {
+                let seconds = i64::try_from(self.rng.between(0, secs(20))).unwrap_or(0);
+                let ten = i64::try_from(secs(10)).unwrap_or(0);
+                world.plan(from, Plan::Crash(id, Survives::Cached));
+                world.plan(from, Plan::WallClock(id, seconds.saturating_sub(ten)));
+                world.plan(from.plus(ms(50)), Plan::Start(id));
+            }
+            Fault::ClockDrift => {
+                let ppm = i64::try_from(self.rng.between(1_000, 50_000)).unwrap_or(0);
+                let sign = if self.rng.chance(500_000) { -1 } else { 1 };
+                world.plan(from, Plan::Drift(id, ppm.saturating_mul(sign)));
+                world.plan(to, Plan::Drift(id, 0));
+            }
+            Fault::PowerCutInTurn => self.power_cut_in_turn(world, from, to),
+            Fault::PowerCutOfAll => self.power_cut_of_all(world, from),
+            Fault::Kill => {
+                world.plan(from, Plan::Crash(id, Survives::Cached));
+                world.plan(from.plus(self.rng.between(ms(1), secs(2))), Plan::Start(id));
+                // What waits in the cache is not safe yet: some machines lose their power as well.
+                if self.rng.chance(500_000) {
+                    world.plan(from.plus(self.rng.between(ms(1), secs(3))), Plan::Crash(id, Survives::Nothing));
+                    world.plan(to.max(from.plus(secs(3))), Plan::Start(id));
+                }
+            }
+            _ => {
+                let survives = self.survives();
+                world.plan(from, Plan::Crash(id, survives));
+                world.plan(to, Plan::Start(id));
+            }
+        }
+    }
+
+    fn power_cut_in_turn(&mut self, world: &mut World, from: Time, to: Time) {
         let (id, survives, steps) = (self.replica(), self.survives(), self.rng.between(1, 60));
         world.plan(from, Plan::CrashAtStep(id, steps, survives));
         // The first start may come before the fuse has burnt down, or while opening burns it down.
@@ -171,13 +197,71 @@ impl Faults {
         }
     }
 
-    fn crash_of_all(&mut self, world: &mut World, from: Time) {
+    fn power_cut_of_all(&mut self, world: &mut World, from: Time) {
         for id in world.replicas() {
             let survives = self.survives();
             // All at one moment, or all within a blink.
             let at = from.plus(if self.rng.chance(500_000) { 0 } else { self.rng.below(ms(5)) });
             world.plan(at, Plan::Crash(id, survives));
             world.plan(at.plus(self.rng.between(ms(100), secs(3))), Plan::Start(id));
+        }
+    }
+
+    fn disk(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) -> bool {
+        let trouble = match fault {
+            Fault::SlowDisk => Trouble::Slow,
+            Fault::FullDisk => Trouble::Full,
+            Fault::ReadError => Trouble::Reads,
+            Fault::SyncError => Trouble::Syncs,
+            Fault::TornWrite | Fault::LostWrite => {
+                let survives =
+                    if fault == Fault::TornWrite { Survives::Some } else { Survives::Nothing };
+                // Between a write and its sync: nothing is unsynced between two turns.
+                let (id, steps) = (self.replica(), self.rng.between(1, 12));
+                world.plan(from, Plan::CrashAtStep(id, steps, survives));
+                for start in [to, to.plus(secs(1))] {
+                    world.plan(start, Plan::Start(id));
+                }
+                return true;
+            }
+            _ => return self.damage(world, fault, from, to),
+        };
+        let id = self.replica();
+        world.plan(from, Plan::Disk(id, trouble));
+        if trouble == Trouble::Reads {
+            // Whoever opens reads.
+            world.plan(from.plus(ms(1)), Plan::Crash(id, Survives::Cached));
+            world.plan(from.plus(ms(100)), Plan::Start(id));
+        }
+        world.plan(to, Plan::Disk(id, Trouble::None));
+        world.plan(to.plus(ms(10)), Plan::Start(id));
+        true
+    }
+
+    /// What is damaged for good meets one of those that may forget, and is noticed when it starts again.
+    fn damage(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) -> bool {
+        let Some(id) = self.rng.pick(&self.may_forget).copied() else { return false };
+        if fault == Fault::MisdirectedWrite {
+            world.plan(from, Plan::Damage(id, fault));
+            world.plan(from.plus(self.rng.between(ms(1), secs(1))), Plan::Crash(id, Survives::Nothing));
+        } else {
+            world.plan(from, Plan::Crash(id, Survives::Nothing));
+            world.plan(from.plus(1), Plan::Damage(id, fault));
+        }
+        world.plan(to, Plan::Start(id));
+        true
+    }
+
+    fn client(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
+        if fault != Fault::Disconnect {
+            for at in self.moments(from, to, ROGUE_NS) {
+                world.plan(at, Plan::Rogue(fault));
+            }
+            return;
+        }
+        for at in self.moments(from, to, ms(100)) {
+            let (client, id) = (self.rng.index(self.clients), self.replica());
+            world.plan(at, Plan::ClientCut(client, id, self.rng.between(ms(1), ms(800))));
         }
     }
 
@@ -189,31 +273,39 @@ impl Faults {
         Places::of(ids.into_iter().take(usize::try_from(count).unwrap_or(1)))
     }
 
-    fn front(&mut self, class: Class, until: Time) -> Front {
+    fn front(&mut self, fault: Fault, until: Time) -> Front {
         let replicas = Places::of(0..self.n);
         let one = Places::one(self.rng.index(self.n));
         let some = self.some();
-        let (from, to, both_ways) = match class {
-            Class::Partition => (some, Places(replicas.0 & some.others().0), true),
-            Class::Isolation => (one, one.others(), true),
-            Class::OneWay => (one, Places(replicas.0 & one.others().0), false),
-            Class::ClientCut => (Places::of(self.n..self.n.saturating_add(self.clients)), some, true),
+        let (a, b) = self.pair();
+        let (from, to, both_ways) = match fault {
+            Fault::Partition => (some, Places(replicas.0 & some.others().0), true),
+            Fault::Isolation => (one, one.others(), true),
+            Fault::OneWay => (one, Places(replicas.0 & one.others().0), false),
+            Fault::SlowLink => (Places::one(a.index()), Places::one(b.index()), true),
             _ if self.rng.chance(500_000) => (one, Places::ALL, true),
             _ => (Places::ALL, Places::ALL, false),
         };
-        let change = match class {
-            Class::Slow => Change::Slow {
+        Front { from, to, both_ways, change: self.change(fault, until) }
+    }
+
+    fn change(&mut self, fault: Fault, until: Time) -> Change {
+        let mut ppm = |from, to| u32::try_from(self.rng.between(from, to)).unwrap_or(0);
+        match fault {
+            Fault::Delay | Fault::SlowLink => Change::Slow {
                 delay_ns: self.rng.between(ms(5), ms(300)),
                 jitter_ns: self.rng.between(ms(1), ms(100)),
             },
-            Class::Reorder => Change::Slow { delay_ns: 0, jitter_ns: self.rng.between(ms(10), ms(200)) },
-            Class::Loss => Change::Lossy(u32::try_from(self.rng.between(10_000, 350_000)).unwrap_or(0)),
-            Class::Duplication => {
-                Change::Twice(u32::try_from(self.rng.between(50_000, 500_000)).unwrap_or(0))
+            Fault::Reordering => {
+                Change::Slow { delay_ns: 0, jitter_ns: self.rng.between(ms(10), ms(200)) }
             }
-            Class::Clog => Change::Clogged(until),
+            Fault::Loss => Change::Lossy(ppm(10_000, 350_000)),
+            Fault::Duplication => Change::Twice(ppm(50_000, 500_000)),
+            Fault::OldPackets => Change::Old(ppm(2_000, 100_000)),
+            Fault::CorruptFrame => Change::Corrupt(ppm(2_000, 50_000)),
+            Fault::SlowLoris => Change::Trickle,
+            Fault::Clog => Change::Clogged(until),
             _ => Change::Cut,
-        };
-        Front { from, to, both_ways, change }
+        }
     }
 }

@@ -10,10 +10,10 @@ mod cast;
 mod faults;
 
 pub use cast::{Cast, Drawn};
-pub use faults::Class;
 
 use crate::byzantine::Byzantine;
 use crate::disk::Costs;
+use crate::fault::Fault;
 use crate::history::History;
 use crate::oracles::{Failure, Oracle};
 use crate::settings::{BadSettings, Settings, Transport};
@@ -58,10 +58,10 @@ pub struct Report {
     pub virtual_ns: u64,
     /// Heights that were decided.
     pub heights: u64,
-    /// Classes of faults, in their order.
-    pub classes: Vec<Class>,
-    /// How many faults of each class there were.
-    pub faults: BTreeMap<Class, u32>,
+    /// How many faults of each name were planned.
+    pub faults: BTreeMap<Fault, u32>,
+    /// How often each fault was felt.
+    pub felt: BTreeMap<Fault, u64>,
     /// Who was Byzantine, and how.
     pub byzantine: BTreeMap<ReplicaId, Byzantine>,
     /// Keys whose history was too hard to judge without asking replicas.
@@ -102,7 +102,7 @@ impl Report {
         let hosts: Vec<String> = self.byzantine.iter().map(|(id, kind)| format!("r{id} {kind}")).collect();
         let hosts = if hosts.is_empty() { "nobody".to_owned() } else { hosts.join(", ") };
         let faults: Vec<String> =
-            self.faults.iter().map(|(class, count)| format!("{count} {class}")).collect();
+            self.faults.iter().map(|(fault, count)| format!("{count} {fault}")).collect();
         format!(
             "Byzantine: {hosts}; faults: {}; {} virtual s; recovered {} ms after the heal",
             faults.join(", "),
@@ -115,7 +115,7 @@ impl Report {
 /// One standard run, ready to begin.
 pub struct Standard {
     world: World,
-    faults: BTreeMap<Class, u32>,
+    faults: BTreeMap<Fault, u32>,
     workload: Workload,
     outage_ns: u64,
 }
@@ -147,7 +147,9 @@ impl Standard {
         }
         // Where the leader cannot be replaced, it has to be honest.
         let spared = u16::from(!entry.spec.replaces_leader);
-        settings.byzantine = cast.draw(seed, settings.n, settings.f, spared);
+        let drawn = cast.draw(seed, settings.n, settings.f, spared);
+        (settings.byzantine, settings.coalition) = (drawn.who, drawn.as_one);
+        settings.rogues = 1;
         let mut world = World::new(settings)?;
         let operations = rng.between(OPERATIONS_BEFORE.0, OPERATIONS_BEFORE.1);
         let together_max = rng.between(1, 10);
@@ -161,12 +163,14 @@ impl Standard {
             keys: rng.between(2, 6),
         };
         world.load_all(workload);
+        let may_forget = may_forget(&world, spared, &mut rng);
         let mut faults = Faults {
             n: world.settings().n,
             clients: world.settings().clients,
             rng,
             next: 1,
             first: Time(HEAL_NS),
+            may_forget,
         };
         let planned = faults.plan(&mut world);
         let began = if world.settings().byzantine.is_empty() { faults.first } else { Time::ZERO };
@@ -200,7 +204,7 @@ impl Standard {
             undecided: world.undecided(),
             virtual_ns: world.now().0,
             heights: world.height().0,
-            classes: self.faults.keys().copied().collect(),
+            felt: world.felt(),
             faults: self.faults,
             byzantine: world.settings().byzantine.clone(),
             recovered_ns,
@@ -249,6 +253,17 @@ impl Standard {
             fetch_ns: secs(2),
         })
     }
+}
+
+/// Honest replicas that may forget: with the Byzantine ones there are f of them at most.
+fn may_forget(world: &World, spared: u16, rng: &mut Rng) -> Vec<ReplicaId> {
+    let settings = world.settings();
+    let left = settings.f.saturating_sub(settings.byzantine.len());
+    let is_free = |id: &ReplicaId| id.0 >= spared && !settings.byzantine.contains_key(id);
+    let mut ids: Vec<ReplicaId> = world.replicas().filter(is_free).collect();
+    rng.shuffle(&mut ids);
+    ids.truncate(left);
+    ids
 }
 
 /// Settings that differ from seed to seed.

@@ -1,25 +1,30 @@
 //! Byzantine replicas in the world, and puppets.
 
 use super::{Event, World};
-use crate::byzantine::{Conduct, Deed, Role, Voice};
+use crate::byzantine::{Around, Conduct, Deed, Means, Role, Sent, Voice, seal};
 use crate::disk::Shared;
 use crate::exit::Leaving;
+use crate::fault::Fault;
 use crate::frame::{Content, Frame};
 use crate::oracles::Oracle;
 use crate::queue::Class;
-use crate::seat::{Arrival, Seat};
+use crate::seat::{Arrival, Damage, Seat};
 use crate::trace::Who;
 use crate::{Byzantine, Survives};
 use bytes::Bytes;
-use quorate_consensus::{Auth, LinkEvent, Message, To};
+use quorate_consensus::{LinkEvent, Message, To};
 use quorate_crypto::statement_preimage;
-use quorate_storage::MemDisk;
-use quorate_types::codec::Wire as _;
+use quorate_storage::{Disk as _, MemDisk};
+use quorate_types::rng::Rng;
 use quorate_types::wire::{Lane, frame};
-use quorate_types::{Kind, ReplicaId, Signature, Statement};
+use quorate_types::{Kind, ReplicaId, Signature, Statement, Time};
 
 /// The first replica of a twin and the second propose at different times, and so different blocks.
-const SKEW_NS: u64 = 1;
+const SKEW_NS: i64 = 1;
+/// When a leader is corrupted, between these.
+const CORRUPT_NS: (u64, u64) = (2_000_000_000, 30_000_000_000);
+/// What is taken for somebody's patience where nobody waits for anything.
+const PATIENCE_NS: u64 = 300_000_000;
 
 /// What reaches a puppet.
 #[derive(Clone, Debug)]
@@ -41,26 +46,64 @@ pub enum Heard {
     Client(usize, Bytes),
 }
 
+/// The lane on which frames of a type travel.
+fn lane_of(frame_type: u8) -> Lane {
+    match frame_type {
+        frame::BUNDLE | frame::PAYLOAD => Lane::Bodies,
+        _ => Lane::Consensus,
+    }
+}
+
 impl World {
     /// Gives everybody the role that the settings say.
     pub(super) fn cast(&mut self) {
         let roles: Vec<(ReplicaId, Byzantine)> =
             self.settings.byzantine.iter().map(|(id, kind)| (*id, *kind)).collect();
-        for (id, kind) in roles {
-            let conduct = Conduct::new(kind, self.role_rng.fork());
-            let mut rng = self.role_rng.fork();
-            let second = (kind == Byzantine::Twin).then(|| {
-                let shared = Shared::new(self.empty_disk(), self.settings.costs);
-                let mut seat = Box::new(Seat::new(id, shared, &mut rng));
-                seat.role = Role::Byzantine(Box::new(Conduct::new(kind, rng.fork())));
-                seat.skew_ns = SKEW_NS;
-                seat
-            });
-            let Some(seat) = self.seat_mut(id) else { continue };
-            seat.role = Role::Byzantine(Box::new(conduct));
-            seat.second = second;
-            self.queue.push(self.now, Class::Answer, Event::Mood(id));
+        let together = self.settings.coalition.then(|| self.role_rng.fork());
+        if together.is_some() {
+            self.feel(Fault::Coalition);
         }
+        for (id, kind) in roles {
+            let rng = together.clone().unwrap_or_else(|| self.role_rng.fork());
+            if kind == Byzantine::Adaptive {
+                let at = self.now.plus(self.role_rng.between(CORRUPT_NS.0, CORRUPT_NS.1));
+                self.plan(at, super::Plan::Corrupt);
+            } else {
+                self.corrupt(id, kind, rng);
+            }
+        }
+    }
+
+    /// From now on a replica breaks the rules in this way.
+    fn corrupt(&mut self, id: ReplicaId, kind: Byzantine, rng: Rng) {
+        let attacks = self.settings.entry.attacks;
+        let mut seat_rng = self.role_rng.fork();
+        let second = (kind == Byzantine::Twin).then(|| {
+            let shared = Shared::new(self.empty_disk(), self.settings.costs);
+            let mut seat = Box::new(Seat::new(id, shared, &mut seat_rng));
+            seat.role = Role::Byzantine(Box::new(Conduct::new(kind, seat_rng.fork(), attacks)));
+            seat.skew_ns = SKEW_NS;
+            seat
+        });
+        let Some(seat) = self.seat_mut(id) else { return };
+        seat.role = Role::Byzantine(Box::new(Conduct::new(kind, rng, attacks)));
+        seat.second = second;
+        self.queue.push(self.now, Class::Answer, Event::Mood(id));
+    }
+
+    /// Whoever leads is honest no longer, where leaders can be replaced.
+    pub(super) fn corrupt_leader(&mut self) {
+        let first = u16::from(!self.settings.entry.spec.replaces_leader);
+        let leader = self.leader().filter(|leader| leader.0 >= first && self.is_honest(*leader));
+        let others = || self.honest().find(|id| id.0 >= first);
+        let Some(victim) = leader.or_else(others) else { return };
+        let kind = self.role_rng.pick(&Byzantine::LATER).copied().unwrap_or(Byzantine::Mute);
+        self.trace.note(self.now, Who::Replica(victim), "corrupted", &[kind.name().as_bytes()], || {
+            format!("it leads, and is {kind} from now on")
+        });
+        self.feel(Fault::Adaptive);
+        let rng = self.role_rng.fork();
+        self.corrupt(victim, kind, rng);
     }
 
     fn empty_disk(&self) -> MemDisk {
@@ -71,7 +114,15 @@ impl World {
     #[must_use]
     pub fn is_honest(&self, id: ReplicaId) -> bool {
         let is_honest = self.seat(id).is_some_and(|seat| matches!(seat.role, Role::Honest));
-        is_honest || self.trusted.contains(&id)
+        // Who has lost what it was told is safe cannot keep its word.
+        let remembers = self.seat(id).is_some_and(|seat| seat.damage != Damage::Forgetful);
+        (is_honest && remembers) || self.trusted.contains(&id)
+    }
+
+    /// All replicas that have to run and to follow the others: the honest ones whose disks are whole.
+    pub fn sound(&self) -> impl Iterator<Item = ReplicaId> {
+        let is_whole = |id| self.seat(id).is_some_and(|seat| seat.damage <= Damage::Trouble);
+        self.honest().filter(move |id| is_whole(*id))
     }
 
     /// All replicas that the oracles judge.
@@ -83,7 +134,7 @@ impl World {
     #[must_use]
     pub fn is_level(&self) -> bool {
         let height = self.height();
-        self.honest().all(|id| self.executed(id) == height)
+        self.sound().all(|id| self.executed(id) == height)
     }
 
     /// Whether something that a replica wants to send leaves.
@@ -93,24 +144,110 @@ impl World {
 
     /// A Byzantine replica changes its mood.
     pub(super) fn change_mood(&mut self, id: ReplicaId) {
-        let (now, places) = (self.now, self.settings.n.saturating_add(self.clients.len()));
+        let now = self.now;
+        let places = self.settings.n.saturating_add(self.clients.len());
+        let around = Around { places, patience_ns: self.patience_ns() };
         let blank = self.empty_disk();
         let Some(seat) = self.seat_mut(id) else { return };
         let (is_running, shared) = (seat.running.is_some() && seat.busy_until <= now, seat.shared.clone());
         let Role::Byzantine(conduct) = &mut seat.role else { return };
         let (mood_ns, outage_ns) = conduct.spans();
-        let deed = if is_running { conduct.change(places, || blank) } else { Deed::Nothing };
+        let deed = if is_running { conduct.change(around, || blank) } else { Deed::Nothing };
         if matches!(deed, Deed::Remember) {
             conduct.remember(shared.synced_image());
         }
         let mood = conduct.shown();
         self.trace.note(now, Who::Replica(id), "mood", &[mood.as_bytes()], || mood.clone());
-        if let Deed::Forget(image) = deed {
-            self.lose_power(id, Survives::Nothing);
-            shared.replace(*image);
-            self.plan(now.plus(outage_ns), super::Plan::Start(id));
+        match deed {
+            Deed::Forget(image) => {
+                let is_blank = image.segments() == 0;
+                self.feel(if is_blank { Fault::Wiped } else { Fault::RolledBack });
+                self.lose_power(id, Survives::Nothing);
+                shared.replace(*image);
+                self.plan(now.plus(outage_ns), super::Plan::Start(id));
+            }
+            Deed::Garbage => self.write_garbage(id),
+            Deed::Nothing | Deed::Remember => {}
         }
         self.queue.push(now.plus(mood_ns), Class::Answer, Event::Mood(id));
+    }
+
+    /// How long an honest replica still waits for something, whichever and for whatever.
+    fn patience_ns(&mut self) -> u64 {
+        let running: Vec<ReplicaId> = self.honest().filter(|id| self.is_running(*id)).collect();
+        let Some(id) = self.role_rng.pick(&running).copied() else { return PATIENCE_NS };
+        let now = self.now;
+        let running = self.seat(id).and_then(|seat| seat.running.as_ref());
+        let Some(running) = running else { return PATIENCE_NS };
+        let local = running.local(now);
+        let waits = running.host.replica().status().timers.into_iter().map(|(at, _)| at.since(local));
+        let waits: Vec<u64> = waits.filter(|wait| *wait > 0).collect();
+        self.role_rng.pick(&waits).copied().unwrap_or(PATIENCE_NS)
+    }
+
+    /// Whether what a replica says is changed on its way.
+    pub(super) fn twists(&self, from: ReplicaId) -> bool {
+        self.seat(from).is_some_and(|seat| match &seat.role {
+            Role::Byzantine(conduct) => conduct.twists(),
+            Role::Honest | Role::Puppet(_) => false,
+        })
+    }
+
+    /// One frame of a liar leaves for one replica: whatever it makes of it.
+    pub(super) fn send_twisted(&mut self, at: Time, frame: &Frame) {
+        let from = frame.from;
+        let Some(seat) = self.seat_mut(from) else { return };
+        let Role::Byzantine(mut conduct) = std::mem::take(&mut seat.role) else { return };
+        let mut sent = Vec::new();
+        let means = Means {
+            entry: &self.settings.entry,
+            committee: &self.cluster.committee,
+            me: from,
+            sign: &|statement| self.sign(from, statement),
+        };
+        conduct.twist(&means, frame.to, (frame.frame_type, frame.content.kind, &frame.body), &mut sent);
+        if let Some(seat) = self.seat_mut(from) {
+            seat.role = Role::Byzantine(conduct);
+        }
+        for Sent { after_ns, frame_type, body, fault } in sent {
+            let content = self.kind_of(frame_type, &body);
+            if let Some(fault) = fault {
+                self.feel(fault);
+                self.trace.note(at, Who::Replica(from), "lies", &[&body], || {
+                    format!("{fault}: {content} to r{}", frame.to)
+                });
+            }
+            let lane = if frame_type == frame.frame_type { frame.lane } else { lane_of(frame_type) };
+            let frame = Frame { frame_type, body, content, lane, ..frame.clone() };
+            if after_ns > 0 {
+                self.queue.push(at.plus(after_ns), Class::Arrival, Event::Leaves(Box::new(frame)));
+            } else {
+                self.send_one(at, frame);
+            }
+        }
+    }
+
+    /// What a replica tells a client, if it is a liar.
+    pub(super) fn reply_twisted(&mut self, from: ReplicaId, body: Bytes) -> Bytes {
+        let Some(seat) = self.seat_mut(from) else { return body };
+        let Role::Byzantine(conduct) = &mut seat.role else { return body };
+        let (told, is_lie) = conduct.twist_reply(body);
+        if is_lie {
+            self.feel(Fault::LieToClients);
+        }
+        told
+    }
+
+    /// A liar writes to its connections what is no frame: the header of one that is larger than any may be.
+    fn write_garbage(&mut self, from: ReplicaId) {
+        let now = self.now;
+        for peer in self.replicas().filter(|peer| *peer != from) {
+            let line = self.seat_mut(from).and_then(|seat| seat.running.as_mut()?.line(peer)?.conn);
+            if let Some(conn) = line {
+                self.feel(Fault::OversizeFrame);
+                self.put_on_connection(from, peer, conn, now, Bytes::from_static(&[0xff; 14]));
+            }
+        }
     }
 
     /// The second replica of a twin is started.
@@ -208,10 +345,7 @@ impl World {
         assert!(is_puppet, "only puppets are spoken for");
         let content = self.kind_of(frame_type, &body);
         let now = self.now;
-        let lane = match frame_type {
-            frame::BUNDLE | frame::PAYLOAD => Lane::Bodies,
-            _ => Lane::Consensus,
-        };
+        let lane = lane_of(frame_type);
         let all: Vec<ReplicaId> = self.receivers(puppet, to).collect();
         self.trace.note(now, Who::Replica(puppet), "says", &[&body], || {
             let to: Vec<String> = all.iter().map(|id| format!("r{id}")).collect();
@@ -226,12 +360,7 @@ impl World {
     /// A protocol's message as a frame of a replica has it: with its signature, where the message is signed.
     #[must_use]
     pub fn seal(&self, by: ReplicaId, message: &dyn Message) -> Bytes {
-        let mut body = Vec::new();
-        message.encode(&mut body);
-        if let Auth::Signed(statement) = message.auth() {
-            self.sign(by, &statement).encode(&mut body);
-        }
-        Bytes::from(body)
+        Bytes::from(seal(message, &|statement| self.sign(by, statement)))
     }
 
     /// The signature of a replica under a statement: its key is in the hands of who made the world.

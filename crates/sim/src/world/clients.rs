@@ -167,7 +167,7 @@ impl World {
     }
 
     /// Does what a client wants done, and notes when it wants to be called again.
-    fn serve_client(&mut self, client: usize) {
+    pub(super) fn serve_client(&mut self, client: usize) {
         let now = self.now;
         let mut wishes = std::mem::take(&mut self.wishes);
         while let Some(known) = self.clients.get_mut(client) {
@@ -227,7 +227,8 @@ impl World {
     }
 
     /// A message of a client goes on its way.
-    fn letter(&mut self, client: usize, to: ReplicaId, message: Bytes) {
+    pub(super) fn letter(&mut self, client: usize, to: ReplicaId, message: Bytes) {
+        self.overhear(client, &message);
         let (now, from) = (self.now, self.place(client));
         self.trace.note(now, Who::Client(client), "sends", &[&to.0.to_le_bytes(), &message], || {
             format!("to r{to}: {} bytes", message.len())

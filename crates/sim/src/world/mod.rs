@@ -6,15 +6,18 @@
 
 mod byzantine;
 mod clients;
+mod faults;
 mod network;
+mod rogues;
 mod sabotage;
 mod turns;
 
 use crate::client::{Client, Wish};
 use crate::disk::Shared;
 use crate::exit::Leaving;
+use crate::fault::Fault;
 use crate::frame::{Content, Frame, Verdict};
-use crate::front::{Front, forecast};
+use crate::front::Front;
 use crate::history::History;
 use crate::oracles::{Failure, Oracle, Order, Promises};
 use crate::queue::{Class, Queue};
@@ -37,6 +40,7 @@ use quorate_types::{Authenticator, ClientId, Digest, Genesis, Height, Kind, Ledg
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use byzantine::Heard;
+pub use faults::Plan;
 pub use turns::Survives;
 
 /// What happens at one moment.
@@ -66,21 +70,6 @@ enum Event {
     Look,
 }
 
-/// Something that can be planned for later.
-#[derive(Clone, Debug)]
-pub enum Plan {
-    /// The replica's machine loses power.
-    Crash(ReplicaId, Survives),
-    /// The replica's machine loses power at the so-manyth step from then: a change of the disk, or a flush.
-    CrashAtStep(ReplicaId, u64, Survives),
-    /// The replica is started, if it is not running.
-    Start(ReplicaId),
-    /// A front comes, under this number.
-    Begin(u64, Front),
-    /// The front with this number passes.
-    End(u64),
-}
-
 /// How often the oracles look at every replica.
 const LOOK_NS: u64 = 1_000_000_000;
 
@@ -100,12 +89,17 @@ pub struct World {
     map: Map,
     fronts: Vec<(u64, Front)>,
     next_front: u64,
+    /// How often each fault was felt.
+    felt: BTreeMap<Fault, u64>,
     pairs: Vec<Pair>,
     letters: Letters,
     next_conn: u64,
     hook: Option<Hook>,
     reply_hook: Option<ReplyHook>,
     held: Vec<Frame>,
+    /// Frames of long ago, and how many have travelled by themselves.
+    old: Vec<network::Old>,
+    thrown: u64,
     trace: Trace,
     history: History,
     order: Order,
@@ -117,6 +111,7 @@ pub struct World {
     sent: BTreeMap<Kind, u64>,
     rejected: BTreeMap<&'static str, u64>,
     failed_ops: u64,
+    rogue: rogues::Rogue,
     /// Keys that the last judgement of the history gave up.
     undecided: usize,
     /// What somebody is made to do: no failure.
@@ -144,7 +139,7 @@ impl World {
     pub fn new(settings: Settings) -> Result<Self, BadSettings> {
         let mut rng = Rng::new(settings.seed);
         let cluster = Cluster::new(&settings, &mut rng.fork())?;
-        let (n, clients) = (settings.n, settings.clients.saturating_add(1));
+        let (n, clients) = (settings.n, settings.clients_in_all());
         let places = n.saturating_add(clients);
         let mut seat_rng = rng.fork();
         let seats = cluster
@@ -174,10 +169,13 @@ impl World {
             queue: Queue::default(),
             fronts: Vec::new(),
             next_front: 1 << 32,
+            felt: BTreeMap::new(),
             next_conn: 1,
             hook: None,
             reply_hook: None,
             held: Vec::new(),
+            old: Vec::new(),
+            thrown: 0,
             trace: Trace::default(),
             history: History::default(),
             order: Order::default(),
@@ -188,6 +186,7 @@ impl World {
             sent: BTreeMap::new(),
             rejected: BTreeMap::new(),
             failed_ops: 0,
+            rogue: rogues::Rogue::default(),
             undecided: 0,
             tolerated: BTreeSet::new(),
             trusted: BTreeSet::new(),
@@ -212,6 +211,7 @@ impl World {
         for client in 0..self.settings.clients {
             self.begin_client(client);
         }
+        self.begin_rogue();
         self.queue.push(Time(LOOK_NS), Class::Answer, Event::Look);
         Ok(())
     }
@@ -353,69 +353,6 @@ impl World {
             Event::Plan(plan) => self.carry_out(*plan),
             Event::Look => self.look(),
         }
-    }
-
-    fn carry_out(&mut self, plan: Plan) {
-        match plan {
-            Plan::Crash(id, survives) => self.crash(id, survives),
-            Plan::CrashAtStep(id, steps, survives) => self.crash_at_step(id, steps, survives),
-            Plan::Start(id) => {
-                if let Err(why) = self.start(id)
-                    && self.is_honest(id)
-                {
-                    self.judge(
-                        self.now,
-                        Err((Oracle::Stopped, format!("replica {id} does not open: {why}"))),
-                    );
-                }
-            }
-            Plan::Begin(number, front) => {
-                self.fronts.push((number, front));
-                self.change_weather();
-            }
-            Plan::End(number) => {
-                self.fronts.retain(|(known, _)| *known != number);
-                self.change_weather();
-            }
-        }
-    }
-
-    /// Plans something for later.
-    pub fn plan(&mut self, at: Time, plan: Plan) {
-        self.queue.push(at.max(self.now), Class::Answer, Event::Plan(Box::new(plan)));
-    }
-
-    /// A front comes now; the number that [`World::pass`] takes.
-    pub fn front(&mut self, front: Front) -> u64 {
-        let number = self.next_front;
-        self.next_front = number.saturating_add(1);
-        self.carry_out(Plan::Begin(number, front));
-        number
-    }
-
-    /// A front passes.
-    pub fn pass(&mut self, number: u64) {
-        self.carry_out(Plan::End(number));
-    }
-
-    /// All fronts pass.
-    pub fn heal(&mut self) {
-        self.fronts.clear();
-        self.change_weather();
-    }
-
-    fn change_weather(&mut self) {
-        let places = self.settings.n.saturating_add(self.clients.len());
-        forecast(&mut self.map, places, self.settings.weather, &self.fronts);
-        let fronts = &self.fronts;
-        self.trace.note(
-            self.now,
-            Who::World,
-            "weather",
-            &[&[u8::try_from(fronts.len()).unwrap_or(u8::MAX)]],
-            || format!("{fronts:?}"),
-        );
-        self.weather_changed();
     }
 
     /// Asks `hook` about every frame that leaves from now on.
@@ -598,7 +535,7 @@ impl World {
     /// and have the state that the order of operations leads to; all clients have their answers.
     pub fn check_settled(&mut self) -> Result<(), Failure> {
         let mut first: Option<(ReplicaId, Height, Digest)> = None;
-        for id in self.honest().collect::<Vec<_>>() {
+        for id in self.sound().collect::<Vec<_>>() {
             let Some(seat) = self.seats.get_mut(id.index()) else { continue };
             let Some(running) = &mut seat.running else {
                 self.judge(self.now, Err((Oracle::Liveness, format!("replica {id} does not run"))));

@@ -4,13 +4,14 @@
 use super::{Event, World};
 use crate::byzantine::{REPLY, Voice};
 use crate::exit::{Leaving, Parcel};
+use crate::fault::Fault;
 use crate::frame::{Content, Frame, Verdict};
 use crate::lookup::has_guard;
 use crate::oracles::Oracle;
 use crate::queue::Class;
 use crate::seat::{Arrival, Read};
 use crate::trace::Who;
-use crate::weather::Map;
+use crate::weather::{Map, Weather};
 use bytes::Bytes;
 use quorate_consensus::{LinkEvent, To};
 use quorate_net::Refusal;
@@ -27,6 +28,20 @@ const BREAK_NS: u64 = 1_000_000_000;
 /// Pauses between two attempts to connect.
 const DIAL_NS: u64 = 20_000_000;
 const DIAL_NS_MAX: u64 = 2_000_000_000;
+
+/// Every so-manyth frame that travels by itself is remembered …
+const OLD_EVERY: u64 = 7;
+/// … and so many of them.
+const OLD_MAX: usize = 256;
+
+/// A frame that may arrive again: from whom, to whom, its type and its body.
+pub(super) type Old = (ReplicaId, ReplicaId, (u8, Bytes));
+
+/// A stream that trickles: so many bytes of what is written come in pieces of at most so many, with a pause between two
+/// of this length in the mean.
+const TRICKLE_BYTES: usize = 512;
+const TRICKLE_PIECE_MAX: u64 = 48;
+const TRICKLE_NS: u64 = 4_000_000;
 
 /// Two replicas and the connection between them.
 #[derive(Debug)]
@@ -136,6 +151,7 @@ impl World {
                     }
                     Parcel::Client { index, body } => {
                         if self.lets(from, voice, REPLY, self.place(index)) {
+                            let body = self.reply_twisted(from, body);
                             self.reply(at, from, index, body);
                         }
                     }
@@ -169,9 +185,10 @@ impl World {
                 format!("{content} to {}", to.join(" "))
             });
         }
+        let twists = self.twists(from);
         for to in meant.iter().copied() {
             let frame = Frame { from, to, lane, frame_type, body: body.clone(), content };
-            self.send_one(at, frame);
+            if twists { self.send_twisted(at, &frame) } else { self.send_one(at, frame) }
         }
         self.meant = meant;
     }
@@ -207,7 +224,7 @@ impl World {
         self.judge(at, verdict);
     }
 
-    fn send_one(&mut self, at: Time, mut frame: Frame) {
+    pub(super) fn send_one(&mut self, at: Time, mut frame: Frame) {
         let verdict = match &mut self.hook {
             Some(hook) => hook(at, &frame),
             None => Verdict::Pass,
@@ -256,12 +273,47 @@ impl World {
                 format!("{} from r{} to r{}", frame.content, frame.from, frame.to)
             });
         }
-        let copies = 1 + u8::from(weather.duplicate_ppm > 0 && self.net_rng.chance(weather.duplicate_ppm));
+        if weather.corrupts(&mut self.net_rng) {
+            self.feel(Fault::CorruptFrame);
+            // Whoever vouches for a frame vouches for its bytes: others never reach a replica.
+            return self.trace.note(at, Who::World, "corrupts", &[], || {
+                format!("{} from r{} to r{}", frame.content, frame.from, frame.to)
+            });
+        }
+        self.throw_old(at, frame, &weather);
+        let mut copies = 1;
+        if weather.duplicate_ppm > 0 && self.net_rng.chance(weather.duplicate_ppm) {
+            self.feel(Fault::Duplication);
+            copies = 2;
+        }
         for _ in 0..copies {
             let arrival =
                 Arrival::Frame { from: frame.from, frame_type: frame.frame_type, body: frame.body.clone() };
             let arrives = weather.arrival(&mut self.net_rng, at);
             self.queue.push(arrives, Class::Arrival, Event::Arrives(frame.to, arrival));
+        }
+    }
+
+    /// What was sent long ago arrives again, now and then, and what is sent now may.
+    fn throw_old(&mut self, at: Time, frame: &Frame, weather: &Weather) {
+        if weather.old_ppm > 0 && self.net_rng.chance(weather.old_ppm) {
+            let known = self.old.iter().filter(|(from, to, _)| (*from, *to) == (frame.from, frame.to));
+            let known: Vec<&Old> = known.collect();
+            if let Some((from, to, (frame_type, body))) = self.net_rng.pick(&known).map(|old| (*old).clone()) {
+                self.feel(Fault::OldPackets);
+                let arrives = weather.arrival(&mut self.net_rng, at);
+                let arrival = Arrival::Frame { from, frame_type, body };
+                self.queue.push(arrives, Class::Arrival, Event::Arrives(to, arrival));
+            }
+        }
+        self.thrown = self.thrown.wrapping_add(1);
+        if self.thrown.is_multiple_of(OLD_EVERY) {
+            let place = usize::try_from(self.thrown / OLD_EVERY).unwrap_or(0) % OLD_MAX;
+            let old = (frame.from, frame.to, (frame.frame_type, frame.body.clone()));
+            match self.old.get_mut(place) {
+                Some(known) => *known = old,
+                None => self.old.push(old),
+            }
         }
     }
 
@@ -279,7 +331,7 @@ impl World {
         self.bytes = buffer;
     }
 
-    fn put_on_connection(&mut self, from: ReplicaId, to: ReplicaId, conn: u64, at: Time, bytes: Bytes) {
+    pub(super) fn put_on_connection(&mut self, from: ReplicaId, to: ReplicaId, conn: u64, at: Time, bytes: Bytes) {
         let index = Pair::index(from, to);
         let weather = *self.map.get(from.index(), to.index());
         let Self { pairs, net_rng, queue, .. } = self;
@@ -290,6 +342,17 @@ impl World {
         if weather.is_cut || !stalled.is_empty() {
             return stalled.push(bytes);
         }
+        // Links count and authenticate what they carry: what was changed, or comes a second time, ends the connection.
+        let ends = if weather.corrupts(net_rng) {
+            Some(Fault::CorruptFrame)
+        } else {
+            (weather.old_ppm > 0 && net_rng.chance(weather.old_ppm)).then_some(Fault::OldPackets)
+        };
+        if let Some(fault) = ends {
+            self.feel(fault);
+            self.break_pair(index);
+            return;
+        }
         let mut arrives = weather.arrival(net_rng, at);
         let mut breaks = false;
         if weather.loses(net_rng) {
@@ -298,9 +361,20 @@ impl World {
         }
         arrives = arrives.max(*last);
         *last = arrives;
-        // Streams are cut anywhere; how much later the rest comes is a matter of the weather.
-        let cut = if net_rng.below(16) == 0 { net_rng.index(bytes.len()) } else { 0 };
         let mut rest = bytes;
+        let trickles = if weather.trickles { rest.len().min(TRICKLE_BYTES) } else { 0 };
+        let mut trickled = 0usize;
+        while trickled < trickles && rest.len() > 1 {
+            let most = u64::try_from(rest.len().saturating_sub(1)).unwrap_or(1).min(TRICKLE_PIECE_MAX);
+            let piece = rest.split_to(usize::try_from(net_rng.between(1, most)).unwrap_or(1));
+            trickled = trickled.saturating_add(piece.len());
+            let arrival = Arrival::Bytes { from, conn, bytes: piece };
+            queue.push(arrives, Class::Arrival, Event::Arrives(to, arrival));
+            arrives = arrives.plus(net_rng.exponential_ns(TRICKLE_NS));
+            *last = arrives;
+        }
+        // Streams are cut anywhere; how much later the rest comes is a matter of the weather.
+        let cut = if net_rng.below(16) == 0 { net_rng.index(rest.len()) } else { 0 };
         if cut > 0 {
             let head = rest.split_to(cut);
             queue.push(
@@ -312,6 +386,9 @@ impl World {
             *last = arrives;
         }
         queue.push(arrives, Class::Arrival, Event::Arrives(to, Arrival::Bytes { from, conn, bytes: rest }));
+        if trickles > 0 {
+            self.feel(Fault::SlowLoris);
+        }
         if breaks {
             self.break_pair(index);
         }
@@ -327,30 +404,55 @@ impl World {
         self.pairs.get(Pair::index(id, *peer)).is_none_or(|pair| pair.conn != Some(*conn))
     }
 
-    fn break_pair(&mut self, index: usize) {
+    pub(super) fn break_pair(&mut self, index: usize) -> bool {
+        self.break_in_turn(index, None)
+    }
+
+    /// The connection of two replicas is gone, and one of them hears of it only at that moment.
+    pub(super) fn half_open(&mut self, deaf: ReplicaId, other: ReplicaId, until: Time) {
+        if self.break_in_turn(Pair::index(deaf, other), Some((deaf, until))) {
+            self.feel(Fault::HalfOpen);
+        }
+    }
+
+    /// `deaf`: who hears of it only then. Who dials, dials when it has heard.
+    fn break_in_turn(&mut self, index: usize, deaf: Option<(ReplicaId, Time)>) -> bool {
         let now = self.now;
-        let Some(pair) = self.pairs.get_mut(index) else { return };
-        let Some(conn) = pair.conn.take() else { return };
+        let Some(pair) = self.pairs.get_mut(index) else { return false };
+        let Some(conn) = pair.conn.take() else { return false };
         pair.stalled = [Vec::new(), Vec::new()];
         let (low, high) = (pair.low, pair.high);
         self.trace.note(now, Who::World, "breaks", &[&conn.to_le_bytes()], || {
             format!("connection {conn} of r{low} and r{high}")
         });
         for (id, peer) in [(low, high), (high, low)] {
-            let at = now.plus(self.net_rng.between(1, 20_000_000));
+            let mut at = now.plus(self.net_rng.between(1, 20_000_000));
+            if let Some((deaf, until)) = deaf
+                && deaf == id
+            {
+                at = at.max(until);
+            }
             self.queue.push(at, Class::Arrival, Event::Arrives(id, Arrival::Closed { peer, conn }));
         }
-        self.dial_later(index);
+        match deaf {
+            Some((deaf, until)) if deaf == high => self.dial_after(index, until.since(now)),
+            _ => self.dial_after(index, 0),
+        }
+        true
     }
 
     fn dial_later(&mut self, index: usize) {
+        self.dial_after(index, 0);
+    }
+
+    fn dial_after(&mut self, index: usize, after_ns: u64) {
         let Self { pairs, net_rng, queue, now, .. } = self;
         let Some(pair) = pairs.get_mut(index) else { return };
         pair.attempt = pair.attempt.saturating_add(1);
         let pause = pair.pause_ns.saturating_add(net_rng.below(pair.pause_ns));
         pair.pause_ns = pair.pause_ns.saturating_mul(2).min(DIAL_NS_MAX);
         let event = Event::Dial { pair: index, attempt: pair.attempt };
-        queue.push(now.plus(pause), Class::Answer, event);
+        queue.push(now.plus(after_ns).plus(pause), Class::Answer, event);
     }
 
     /// The higher of two replicas dials the lower.
@@ -447,8 +549,8 @@ impl World {
     }
 
     /// Breaks the connection of two replicas, if there is one.
-    pub fn disconnect(&mut self, a: ReplicaId, b: ReplicaId) {
-        self.break_pair(Pair::index(a, b));
+    pub fn disconnect(&mut self, a: ReplicaId, b: ReplicaId) -> bool {
+        self.break_pair(Pair::index(a, b))
     }
 
     /// What went wrong on connections while they were read.

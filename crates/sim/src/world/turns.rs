@@ -2,9 +2,10 @@
 
 use super::{Event, World};
 use crate::byzantine::Voice;
+use crate::fault::Fault as Named;
 use crate::oracles::Oracle;
 use crate::queue::Class;
-use crate::seat::Arrival;
+use crate::seat::{Arrival, Damage};
 use crate::trace::Who;
 use quorate_client::core::LinkState;
 use quorate_host::Fault;
@@ -19,8 +20,10 @@ pub enum Survives {
     Nothing,
     /// Any part, in sectors.
     Some,
-    /// All of it: only the process died.
+    /// All of it.
     Everything,
+    /// All of it, and it still is not synced: only the process died.
+    Cached,
 }
 
 /// So many turns in a row without anything arriving, each at most this long after the one before, are a loop
@@ -110,8 +113,10 @@ impl World {
 
     pub(super) fn lose_power(&mut self, id: ReplicaId, survives: Survives) {
         let now = self.now;
-        self.trace.note(now, Who::Replica(id), "crashes", &[], || {
-            format!("{survives:?} of what was not synced is left")
+        self.feel(if survives == Survives::Cached { Named::Kill } else { Named::PowerCut });
+        self.trace.note(now, Who::Replica(id), "crashes", &[], || match survives {
+            Survives::Cached => "its process dies".to_owned(),
+            _ => format!("{survives:?} of what was not synced is left"),
         });
         if let Some(fuse) = self.fuses.get_mut(id.index()) {
             *fuse = None;
@@ -127,11 +132,19 @@ impl World {
             }
             seat.wake = None;
             seat.busy_until = now;
-            let may_survive = survives != Survives::Nothing && seat.shared.is_unsynced();
-            seat.shared.crash(match survives {
-                Survives::Nothing => Keep::Nothing,
-                Survives::Everything => Keep::Everything,
-                Survives::Some => Keep::Sectors(crash_rng),
+            seat.paused_until = now;
+            let was_unsynced = seat.shared.is_unsynced();
+            let may_survive = matches!(survives, Survives::Some | Survives::Everything) && was_unsynced;
+            match survives {
+                Survives::Nothing => seat.shared.crash(Keep::Nothing),
+                Survives::Everything => seat.shared.crash(Keep::Everything),
+                Survives::Some => seat.shared.crash(Keep::Sectors(crash_rng)),
+                Survives::Cached => seat.shared.kill(),
+            }
+            seat.shared.watch(|watch| match survives {
+                Survives::Nothing if was_unsynced => watch.feel(Named::LostWrite),
+                Survives::Some if was_unsynced => watch.feel(Named::TornWrite),
+                _ => {}
             });
             if may_survive || seat.survived.is_some() {
                 seat.survived = Some(seat.shared.synced_image());
@@ -183,6 +196,12 @@ impl World {
         if !due {
             return;
         }
+        if let Some(until) = self.seat(id).map(|seat| seat.paused_until).filter(|until| *until > now) {
+            if let Some(seat) = self.seat_mut(id) {
+                seat.wake = None;
+            }
+            return self.wake(id, until);
+        }
         let mut leaving = std::mem::take(&mut self.leaving);
         leaving.clear();
         let mut trouble = std::mem::take(&mut self.trouble);
@@ -205,8 +224,10 @@ impl World {
                 self.judge_executed(id, before);
                 self.judge_replay(id);
                 let stopped = self.fell(id, &fault);
+                let is_sound = self.seat(id).is_some_and(|seat| seat.damage == Damage::None);
                 if let Err(why) = stopped
                     && self.is_honest(id)
+                    && is_sound
                 {
                     self.judge(now, Err((Oracle::Stopped, format!("replica {id} stops: {why}"))));
                 }
@@ -257,6 +278,15 @@ impl World {
         let strayed = running.and_then(|running| running.shadow.as_ref()?.strayed());
         if let Some(what) = strayed {
             self.judge(self.now, Err((Oracle::Replay, format!("replica {id}: {what}"))));
+        }
+    }
+
+    /// What a replica waits for is due at another moment than it was.
+    pub(super) fn plan_again(&mut self, id: ReplicaId) {
+        let now = self.now;
+        if let Some(seat) = self.seat_mut(id) {
+            seat.wake = None;
+            self.plan_turn(id, now, now);
         }
     }
 

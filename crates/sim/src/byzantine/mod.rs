@@ -4,8 +4,14 @@
 //! some or all, a replica whose disk forgets. What one does changes from *mood* to mood; the seed decides when and
 //! how. A *puppet* ([`crate::World::take_over`]) says what a test writes for it instead.
 
+mod lies;
+
+pub(crate) use lies::{Means, Sent, seal};
+
 use crate::front::Places;
 use crate::seat::Arrival;
+use lies::{Said, What};
+use quorate_consensus::{Attack, AttackEntry};
 use quorate_storage::MemDisk;
 use quorate_types::Kind;
 use quorate_types::rng::Rng;
@@ -16,6 +22,8 @@ use std::str::FromStr;
 const MOOD_NS_MIN: u64 = 100_000_000;
 /// … and so much longer in the mean.
 const MOOD_NS_MEAN: u64 = 1_500_000_000;
+/// Frames that a flood consists of.
+const FLOOD_FRAMES: u64 = 600;
 
 /// The kind of what a replica tells a client, as hosts tell kinds apart.
 pub(crate) const REPLY: Kind = Kind::new("reply");
@@ -31,11 +39,62 @@ pub enum Byzantine {
     Favourites,
     /// Loses power and comes back with an older image of its disk: it has forgotten what it promised.
     Rollback,
+    /// Says again what it said long ago.
+    Replay,
+    /// Says something else than its protocol does: well formed, a little different, and well signed.
+    Mutate,
+    /// Says everything just before others lose their patience.
+    Delay,
+    /// Tells those who lag what was never decided, and sends bodies that nobody asked for.
+    CatchUp,
+    /// Tells clients what is not so.
+    Clients,
+    /// Says everything many times, and frames that are larger than any may be.
+    Flood,
+    /// Attacks that the protocol's own folder knows.
+    Own,
+    /// Keeps the rules; when somebody leads, that one is corrupted and does one of the other things.
+    Adaptive,
 }
 
 impl Byzantine {
     /// All of them: documentation, command line and random runs draw from this list.
-    pub const ALL: [Self; 4] = [Self::Twin, Self::Mute, Self::Favourites, Self::Rollback];
+    pub const ALL: [Self; 12] = [
+        Self::Twin,
+        Self::Mute,
+        Self::Favourites,
+        Self::Rollback,
+        Self::Replay,
+        Self::Mutate,
+        Self::Delay,
+        Self::CatchUp,
+        Self::Clients,
+        Self::Flood,
+        Self::Own,
+        Self::Adaptive,
+    ];
+
+    /// What somebody may become who was honest until then.
+    pub(crate) const LATER: [Self; 9] = [
+        Self::Mute,
+        Self::Favourites,
+        Self::Rollback,
+        Self::Replay,
+        Self::Mutate,
+        Self::Delay,
+        Self::CatchUp,
+        Self::Flood,
+        Self::Own,
+    ];
+
+    /// Whether it changes what its replica says.
+    const fn twists(self) -> bool {
+        match self {
+            Self::Twin | Self::Mute | Self::Favourites | Self::Rollback | Self::Adaptive => false,
+            Self::Replay | Self::Mutate | Self::Delay => true,
+            Self::CatchUp | Self::Clients | Self::Flood | Self::Own => true,
+        }
+    }
 
     /// As the command line and printed facts call it.
     #[must_use]
@@ -45,6 +104,14 @@ impl Byzantine {
             Self::Mute => "mute",
             Self::Favourites => "favourites",
             Self::Rollback => "rollback",
+            Self::Replay => "replay",
+            Self::Mutate => "mutate",
+            Self::Delay => "delay",
+            Self::CatchUp => "catch-up",
+            Self::Clients => "clients",
+            Self::Flood => "flood",
+            Self::Own => "own",
+            Self::Adaptive => "adaptive",
         }
     }
 }
@@ -97,13 +164,23 @@ impl Role {
 }
 
 /// How a Byzantine replica goes about it.
-#[derive(Debug)]
 pub(crate) struct Conduct {
     kind: Byzantine,
     rng: Rng,
     mood: Mood,
     /// What its disk was like once.
     image: Option<MemDisk>,
+    /// What it has said.
+    said: Said,
+    /// The protocol's own attacks, and the one that is under way.
+    attacks: &'static [AttackEntry],
+    attack: Option<Box<dyn Attack>>,
+}
+
+impl fmt::Debug for Conduct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown())
+    }
 }
 
 /// What it does for a while.
@@ -119,12 +196,27 @@ enum Mood {
     Reserved(u64),
     /// Speaks to these.
     Partial(Places),
+    /// Says again what it said before.
+    Echo,
+    /// Lies about this, so many times in a million.
+    Twist { ppm: u32, what: What },
+    /// Says everything so much later.
+    Late(u64),
+    /// Says everything many times, so many times in all.
+    Flood { left: u64 },
+    /// An attack of the protocol's own, by its place in the list.
+    Attack(usize),
 }
 
 impl Mood {
     fn lets(&self, voice: Voice, kind: Kind, to: usize) -> bool {
         match self {
-            Self::Plain => true,
+            Self::Plain
+            | Self::Echo
+            | Self::Twist { .. }
+            | Self::Late(_)
+            | Self::Flood { .. }
+            | Self::Attack(_) => true,
             Self::Silent => false,
             Self::Divided { first, second, .. } => match voice {
                 Voice::First => first.contains(to),
@@ -149,11 +241,24 @@ pub(crate) enum Deed {
     Remember,
     /// Loses power and finds this on it.
     Forget(Box<MemDisk>),
+    /// Writes to its connections what is no frame.
+    Garbage,
+}
+
+/// What a liar knows of the world when its mood changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Around {
+    /// How many places there are.
+    pub(crate) places: usize,
+    /// How long somebody still waits before it loses its patience.
+    pub(crate) patience_ns: u64,
 }
 
 impl Conduct {
-    pub(crate) fn new(kind: Byzantine, rng: Rng) -> Self {
-        Self { kind, rng, mood: Mood::Plain, image: None }
+    pub(crate) fn new(kind: Byzantine, rng: Rng, attacks: &'static [AttackEntry]) -> Self {
+        // Who has no attack of its own does what comes closest.
+        let kind = if kind == Byzantine::Own && attacks.is_empty() { Byzantine::Mutate } else { kind };
+        Self { kind, rng, mood: Mood::Plain, image: None, said: Said::default(), attacks, attack: None }
     }
 
     /// How long the present mood lasts, and how long an outage that belongs to it.
@@ -165,15 +270,20 @@ impl Conduct {
     /// The present mood, for traces.
     pub(crate) fn shown(&self) -> String {
         let image = if self.image.is_some() { ", remembers" } else { "" };
-        format!("{}: {:?}{image}", self.kind, self.mood)
+        let attack = match self.mood {
+            Mood::Attack(at) => self.attacks.get(at).map(|entry| entry.name).unwrap_or_default(),
+            _ => "",
+        };
+        format!("{}: {:?}{image} {attack}", self.kind, self.mood)
     }
 
     pub(crate) fn remember(&mut self, image: MemDisk) {
         self.image = Some(image);
     }
 
-    /// Another mood. `places`: how many there are.
-    pub(crate) fn change(&mut self, places: usize, blank: impl FnOnce() -> MemDisk) -> Deed {
+    /// Another mood.
+    pub(crate) fn change(&mut self, around: Around, blank: impl FnOnce() -> MemDisk) -> Deed {
+        let places = around.places;
         match self.kind {
             Byzantine::Twin => self.mood = self.divide(places),
             Byzantine::Mute => {
@@ -188,8 +298,32 @@ impl Conduct {
                 self.mood = Mood::Partial(Places::of(served));
             }
             Byzantine::Rollback => return self.forget(blank),
+            // What keeps the rules for ever would be no liar; now and then it does, and what it sent late comes.
+            _ if self.rng.below(5) == 0 => self.mood = Mood::Plain,
+            Byzantine::Replay => self.mood = Mood::Echo,
+            Byzantine::Mutate => self.mood = self.twist_about(What::Votes),
+            Byzantine::CatchUp => self.mood = self.twist_about(What::Tales),
+            Byzantine::Clients => self.mood = self.twist_about(What::Replies),
+            Byzantine::Delay => {
+                let part = self.rng.between(500, 990);
+                self.mood = Mood::Late(around.patience_ns.saturating_mul(part) / 1_000);
+            }
+            Byzantine::Flood => {
+                self.mood = Mood::Flood { left: FLOOD_FRAMES };
+                return Deed::Garbage;
+            }
+            Byzantine::Own => {
+                let at = self.rng.index(self.attacks.len());
+                self.attack = self.attacks.get(at).map(|entry| (entry.make)());
+                self.mood = Mood::Attack(at);
+            }
+            Byzantine::Adaptive => {}
         }
         Deed::Nothing
+    }
+
+    fn twist_about(&mut self, what: What) -> Mood {
+        Mood::Twist { ppm: u32::try_from(self.rng.between(20_000, 600_000)).unwrap_or(0), what }
     }
 
     fn divide(&mut self, places: usize) -> Mood {
@@ -236,6 +370,7 @@ mod tests {
     use super::*;
 
     const PLACES: usize = 9;
+    const AROUND: Around = Around { places: PLACES, patience_ns: 1_000 };
 
     fn disk() -> MemDisk {
         MemDisk::new(4_096, 512)
@@ -243,11 +378,11 @@ mod tests {
 
     /// What moods of a host let through, over many of them.
     fn moods(kind: Byzantine) -> Vec<Vec<bool>> {
-        let mut conduct = Conduct::new(kind, Rng::new(5));
+        let mut conduct = Conduct::new(kind, Rng::new(5), &[]);
         let kinds = ["vote", "proposal", "bundle", "reply"].map(Kind::new);
         let mut all = Vec::new();
         for _ in 0..400 {
-            conduct.change(PLACES, disk);
+            conduct.change(AROUND, disk);
             let mut lets = Vec::new();
             for voice in [Voice::First, Voice::Second] {
                 for kind in kinds {
@@ -299,11 +434,11 @@ mod tests {
 
     #[test]
     fn a_disk_is_remembered_before_it_comes_back() {
-        let mut conduct = Conduct::new(Byzantine::Rollback, Rng::new(6));
+        let mut conduct = Conduct::new(Byzantine::Rollback, Rng::new(6), &[]);
         let (mut remembered, mut old, mut blank) = (0, 0, 0);
         for _ in 0..800 {
             let had = conduct.image.is_some();
-            match conduct.change(PLACES, || MemDisk::new(512, 512)) {
+            match conduct.change(AROUND, || MemDisk::new(512, 512)) {
                 Deed::Nothing => assert!(had),
                 Deed::Remember => {
                     assert!(!had);
@@ -314,6 +449,7 @@ mod tests {
                     use quorate_storage::Disk as _;
                     if image.segment_bytes() == 512 { blank += 1 } else { old += 1 }
                 }
+                Deed::Garbage => panic!("its disk is all that it breaks"),
             }
         }
         assert!(remembered > 100 && old > 100 && blank > 50, "{remembered} {old} {blank}");

@@ -1,0 +1,335 @@
+//! The faults of the world, by name: documentation, command line and random runs draw from this one list.
+//!
+//! A fault stands here although it cannot happen inside of one process: then it says which test with real processes
+//! covers it, or that none can yet. What a fault *is* stands beside what makes it happen: [`crate::Front`] for the
+//! network, [`crate::Plan`] for machines, [`crate::Byzantine`] for replicas that lie.
+
+use crate::byzantine::Byzantine;
+use std::fmt;
+use std::str::FromStr;
+
+/// Where a fault belongs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Class {
+    /// Between machines.
+    Network,
+    /// A process or its machine.
+    Process,
+    /// What a disk does to what was entrusted to it.
+    Disk,
+    /// A replica that lies.
+    Byzantine,
+    /// A client that lies, or vanishes.
+    Client,
+    /// What protocols assume does not hold.
+    Model,
+    /// People.
+    Operator,
+}
+
+impl Class {
+    /// All of them, in the order of the list.
+    pub const ALL: [Self; 7] = [
+        Self::Network,
+        Self::Process,
+        Self::Disk,
+        Self::Byzantine,
+        Self::Client,
+        Self::Model,
+        Self::Operator,
+    ];
+
+    /// As documentation calls it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Network => "network",
+            Self::Process => "process",
+            Self::Disk => "disk",
+            Self::Byzantine => "Byzantine replica",
+            Self::Client => "client",
+            Self::Model => "model",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+/// What brings a fault about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// Standard runs draw it.
+    Drawn,
+    /// Byzantine hosts that standard runs draw.
+    Hosts(&'static [Byzantine]),
+    /// Something that is asked for.
+    Asked(&'static str),
+    /// Tests with real processes.
+    Processes(&'static str),
+    /// Nothing yet, and why.
+    Later(&'static str),
+}
+
+macro_rules! faults {
+    ($($(#[doc = $about:literal])+ $variant:ident = $name:literal, $class:ident, $source:expr;)+) => {
+        /// See the module.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        pub enum Fault {
+            $($(#[doc = $about])+ $variant,)+
+        }
+
+        impl Fault {
+            /// All of them, class by class.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// As command line and printed facts call it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// Where it belongs.
+            #[must_use]
+            pub const fn class(self) -> Class {
+                match self { $(Self::$variant => Class::$class,)+ }
+            }
+
+            /// What it is, in a sentence.
+            #[must_use]
+            pub const fn about(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($about),+).trim_ascii(),)+ }
+            }
+
+            /// What brings it about.
+            #[must_use]
+            pub const fn source(self) -> Source {
+                match self { $(Self::$variant => $source,)+ }
+            }
+        }
+    };
+}
+
+use Byzantine as B;
+
+faults! {
+    /// Some messages are lost.
+    Loss = "loss", Network, Source::Drawn;
+    /// All messages of some places take longer.
+    Delay = "delay", Network, Source::Drawn;
+    /// Delays become so different that messages overtake each other.
+    Reordering = "reordering", Network, Source::Drawn;
+    /// Some messages arrive twice.
+    Duplication = "duplication", Network, Source::Drawn;
+    /// Packets of long ago arrive again.
+    OldPackets = "old packets", Network, Source::Drawn;
+    /// Messages pass in one direction only.
+    OneWay = "one way", Network, Source::Drawn;
+    /// The replicas are cut in two.
+    Partition = "partition", Network, Source::Drawn;
+    /// One replica is cut off from all others.
+    Isolation = "isolation", Network, Source::Drawn;
+    /// Whoever leads is cut off, one leader after the other.
+    LeaderCut = "leader cut off", Network, Source::Drawn;
+    /// A link fills up and delivers everything later.
+    Clog = "clog", Network, Source::Drawn;
+    /// The link between two replicas is slow.
+    SlowLink = "slow link", Network, Source::Drawn;
+    /// Connections break again and again.
+    Churn = "churn", Network, Source::Drawn;
+    /// A connection is gone and one end does not hear of it for seconds.
+    HalfOpen = "half-open", Network, Source::Drawn;
+    /// What arrives is not what was sent; links notice.
+    CorruptFrame = "corrupt frame", Network, Source::Drawn;
+    /// Streams come a few bytes at a time.
+    SlowLoris = "slow loris", Network, Source::Drawn;
+    /// A frame says that it is longer than any may be.
+    OversizeFrame = "oversize frame", Network, Source::Hosts(&[B::Flood]);
+    /// More frames than anybody can use.
+    Flood = "flood", Network, Source::Hosts(&[B::Flood]);
+
+    /// The process is killed and started again; what it had written waits in the cache of its machine.
+    Kill = "kill", Process, Source::Drawn;
+    /// The process stands still for longer than any timeout, and goes on.
+    Pause = "pause", Process, Source::Drawn;
+    /// The process is killed again and again, soon after each start.
+    RestartLoop = "restart loop", Process, Source::Drawn;
+    /// The clock on the wall is seconds off after a restart, in either direction.
+    ClockJump = "clock jump", Process, Source::Drawn;
+    /// A replica's time passes faster or slower than that of others.
+    ClockDrift = "clock drift", Process, Source::Drawn;
+    /// A machine loses power and comes back.
+    PowerCut = "power cut", Process, Source::Drawn;
+    /// A machine loses power between two steps of a turn.
+    PowerCutInTurn = "power cut in turn", Process, Source::Drawn;
+    /// All machines lose power at once.
+    PowerCutOfAll = "power cut of all", Process, Source::Drawn;
+    /// The system kills a process that has taken too much memory: a kill, and limits that keep it from coming to that.
+    OutOfMemory = "out of memory", Process, Source::Processes("net/tests/floods.rs, node/tests/kill.rs");
+    /// A node is started with the binary of an earlier release.
+    OldBinary = "old binary", Process, Source::Later("there is no earlier release");
+    /// A node is started with a configuration that is wrong.
+    WrongConfig = "wrong configuration", Process, Source::Processes("node/tests/configuration.rs");
+
+    /// A power cut leaves some sectors of what was written, and not others.
+    TornWrite = "torn write", Disk, Source::Drawn;
+    /// A power cut leaves nothing of what was not synced.
+    LostWrite = "lost write", Disk, Source::Drawn;
+    /// A write goes to another place than it was meant for.
+    MisdirectedWrite = "misdirected write", Disk, Source::Drawn;
+    /// A bit changes in what was written last.
+    RotAtTail = "rot at the tail", Disk, Source::Drawn;
+    /// A bit changes in the middle of the log.
+    RotInLog = "rot in the log", Disk, Source::Drawn;
+    /// A bit changes in a snapshot.
+    RotInSnapshot = "rot in a snapshot", Disk, Source::Drawn;
+    /// Reading fails.
+    ReadError = "read error", Disk, Source::Drawn;
+    /// A sync fails; what was written since the last one may be lost.
+    SyncError = "sync error", Disk, Source::Drawn;
+    /// No space is left, until somebody makes some.
+    FullDisk = "full disk", Disk, Source::Drawn;
+    /// Writes and syncs take a hundred times as long.
+    SlowDisk = "slow disk", Disk, Source::Drawn;
+    /// A replica comes back with an empty disk.
+    Wiped = "wiped disk", Disk, Source::Hosts(&[B::Rollback]);
+    /// A replica comes back with its disk of some time ago.
+    RolledBack = "rolled back disk", Disk, Source::Hosts(&[B::Rollback]);
+
+    /// A replica says nothing.
+    Silence = "silence", Byzantine, Source::Hosts(&[B::Mute]);
+    /// A replica says nothing to some, or nothing of some kind.
+    SelectiveSilence = "selective silence", Byzantine, Source::Hosts(&[B::Mute, B::Favourites]);
+    /// A leader proposes different things to different replicas.
+    EquivocateProposal = "equivocate proposal", Byzantine, Source::Hosts(&[B::Twin, B::Own]);
+    /// A replica votes for different things.
+    EquivocateVote = "equivocate vote", Byzantine, Source::Hosts(&[B::Twin, B::Rollback, B::Own]);
+    /// Two histories are built beside each other.
+    Fork = "fork", Byzantine, Source::Hosts(&[B::Twin]);
+    /// Certificates of long ago are shown as if they were new.
+    StaleCertificate = "stale certificate", Byzantine, Source::Hosts(&[B::Mutate, B::Replay]);
+    /// A statement names another view than its sender is in.
+    WrongView = "wrong view", Byzantine, Source::Hosts(&[B::Mutate]);
+    /// A replica says again what it said long ago.
+    Replay = "replay", Byzantine, Source::Hosts(&[B::Replay]);
+    /// A signature is not what it should be.
+    InvalidSignature = "invalid signature", Byzantine, Source::Hosts(&[B::Mutate]);
+    /// Well signed, and wrong.
+    BadContent = "bad content, well signed", Byzantine, Source::Hosts(&[B::Mutate, B::Own]);
+    /// What those who lag are told is wrong.
+    LieInCatchUp = "lie in catch-up", Byzantine, Source::Hosts(&[B::CatchUp]);
+    /// What clients are told is wrong.
+    LieToClients = "lie to clients", Byzantine, Source::Hosts(&[B::Clients]);
+    /// Everything comes just before others lose patience.
+    JustInTime = "just under the timeout", Byzantine, Source::Hosts(&[B::Delay]);
+    /// Two replicas with one key and one id.
+    DoubleIdentity = "double identity", Byzantine, Source::Hosts(&[B::Twin]);
+    /// All f of them do the same at the same time.
+    Coalition = "coalition of f", Byzantine, Source::Drawn;
+    /// Whoever leads is corrupted, up to f replicas in all.
+    Adaptive = "adaptive", Byzantine, Source::Hosts(&[B::Adaptive]);
+
+    /// Two bundles with one number, of the same client, one after the other.
+    DuplicateId = "duplicate id", Client, Source::Drawn;
+    /// Somebody sends again what a client had sent.
+    ReplayedRequest = "replayed request", Client, Source::Drawn;
+    /// A bundle that is larger than any may be.
+    OversizeRequest = "oversize request", Client, Source::Drawn;
+    /// Bytes that are no message.
+    MalformedRequest = "malformed request", Client, Source::Drawn;
+    /// Different bundles with one number to different replicas.
+    EquivocatingClient = "equivocating client", Client, Source::Drawn;
+    /// More bundles than a client may have under way.
+    ClientFlood = "client flood", Client, Source::Drawn;
+    /// A client's connections break in the middle of a request.
+    Disconnect = "disconnect", Client, Source::Drawn;
+
+    /// Messages take longer than a synchronous protocol was promised.
+    BeyondDelta = "beyond delta", Model, Source::Asked("Settings::delta_ns below Weather::delay_ns_max");
+    /// More replicas lie than the protocol tolerates: nothing is promised but that it is noticed.
+    TooManyLiars = "more than f", Model, Source::Asked("--byzantine HOST:NUMBER");
+
+    /// A replica has another genesis.
+    WrongGenesis = "wrong genesis", Operator, Source::Processes("node/tests/configuration.rs");
+    /// One key runs on two machines.
+    SharedKey = "one key on two machines", Operator, Source::Hosts(&[B::Twin]);
+    /// A backup of long ago is put in the place of a disk.
+    OldBackup = "restored from an old backup", Operator, Source::Hosts(&[B::Rollback]);
+    /// A certificate has expired.
+    ExpiredCertificate = "expired certificate", Operator, Source::Later("links have no certificates");
+    /// Keys and members change under load.
+    Reconfiguration = "keys and members change", Operator, Source::Later("memberships do not change yet");
+    /// One release after the other, under load.
+    RollingUpgrade = "rolling upgrade", Operator, Source::Later("there is no earlier release");
+}
+
+impl Fault {
+    /// Those that standard runs draw from, of a class.
+    pub fn drawn(class: Class) -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied().filter(move |fault| {
+            fault.class() == class && fault.source() == Source::Drawn && *fault != Self::Coalition
+        })
+    }
+
+    /// Those after which a replica starts again.
+    #[must_use]
+    pub const fn is_crash(self) -> bool {
+        matches!(self, Self::Kill | Self::PowerCut | Self::PowerCutInTurn | Self::PowerCutOfAll)
+    }
+
+    /// Those that take from a replica what it has been told is safe: it may not come back, or not as itself, and counts
+    /// among the f.
+    #[must_use]
+    pub const fn breaks_promises(self) -> bool {
+        matches!(self, Self::MisdirectedWrite | Self::RotAtTail | Self::RotInLog | Self::RotInSnapshot)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Fault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().copied().find(|fault| fault.name() == text);
+        found.ok_or_else(|| format!("no fault is named {text:?}; `quorate sim --faults` lists them"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_fault_has_a_name_of_its_own() {
+        let names: BTreeSet<&str> = Fault::ALL.iter().map(|fault| fault.name()).collect();
+        assert_eq!(names.len(), Fault::ALL.len());
+        for fault in Fault::ALL {
+            assert_eq!(fault.to_string().parse(), Ok(*fault));
+            assert!(fault.about().ends_with('.') && !fault.about().starts_with(' '), "{fault}");
+        }
+        assert!("gremlins".parse::<Fault>().unwrap_err().contains("--faults"));
+    }
+
+    #[test]
+    fn every_host_is_some_fault() {
+        let mut hosts = BTreeSet::new();
+        for fault in Fault::ALL {
+            if let Source::Hosts(of) = fault.source() {
+                hosts.extend(of.iter().copied());
+            }
+        }
+        assert!(Byzantine::ALL.iter().all(|host| hosts.contains(host)), "{hosts:?}");
+    }
+
+    #[test]
+    fn four_classes_are_drawn_from() {
+        for class in [Class::Network, Class::Process, Class::Disk, Class::Client] {
+            assert!(Fault::drawn(class).count() >= 7, "{}", class.name());
+        }
+        assert!(Fault::drawn(Class::Process).any(Fault::is_crash));
+    }
+}

@@ -1,0 +1,204 @@
+//! What clients must not do, done by one that has a key of its own and hears what the others say.
+//!
+//! Its operations stand in the history like everybody's, without an answer, so the oracles notice when one that may be
+//! executed once at most is executed twice, or when two replicas have executed different ones.
+
+use super::World;
+use crate::fault::Fault;
+use crate::history::OpId;
+use crate::model::Op;
+use crate::trace::Who;
+use crate::witness::Witness;
+use bytes::Bytes;
+use quorate_client::core::LinkState;
+use quorate_types::wire::CLIENT_BUNDLE_TAG;
+use quorate_types::bundle::BundleBuilder;
+use quorate_types::{BundleKind, BundleNo, ReplicaId};
+
+/// Messages of other clients that it remembers.
+const SAID_MAX: usize = 64;
+/// Bundles of a flood.
+const FLOOD: u64 = 120;
+/// The key that its operations are about: nobody else's.
+const KEY: &str = "rogue";
+
+/// What a rogue client knows.
+#[derive(Debug, Default)]
+pub(super) struct Rogue {
+    /// What others said.
+    said: Vec<Bytes>,
+    heard: usize,
+    /// The last number that it used.
+    number: u64,
+}
+
+impl World {
+    /// The place of the rogue client, if there is one.
+    fn rogue_place(&self) -> Option<usize> {
+        (self.settings.rogues > 0).then(|| self.settings.clients.saturating_add(1))
+    }
+
+    /// The rogue client asks for its session.
+    pub(super) fn begin_rogue(&mut self) {
+        if let Some(place) = self.rogue_place() {
+            self.begin_client(place);
+        }
+    }
+
+    /// A client says something, and somebody else hears it.
+    pub(super) fn overhear(&mut self, client: usize, message: &Bytes) {
+        let honest = client < self.settings.clients;
+        if self.settings.rogues == 0 || !honest || message.first() != Some(&CLIENT_BUNDLE_TAG) {
+            return;
+        }
+        let rogue = &mut self.rogue;
+        rogue.heard = rogue.heard.wrapping_add(1);
+        let place = rogue.heard % SAID_MAX;
+        match rogue.said.get_mut(place) {
+            Some(old) => *old = message.clone(),
+            None => rogue.said.push(message.clone()),
+        }
+    }
+
+    /// The rogue client does what no client may do.
+    pub(super) fn misuse(&mut self, fault: Fault) {
+        let Some(place) = self.rogue_place() else { return };
+        self.trace.note(self.now, Who::Client(place), "misuses", &[fault.name().as_bytes()], || {
+            format!("what clients may do: {fault}")
+        });
+        let done = match fault {
+            Fault::DuplicateId => self.say_twice(place, false),
+            Fault::EquivocatingClient => self.say_twice(place, true),
+            Fault::ReplayedRequest => self.say_again(place),
+            Fault::OversizeRequest => self.say_too_much(place),
+            Fault::MalformedRequest => self.say_nonsense(place),
+            Fault::ClientFlood => self.say_much(place),
+            _ => None,
+        };
+        if done.is_some() {
+            self.feel(fault);
+        }
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.rogue.number = self.rogue.number.saturating_add(1);
+        self.rogue.number
+    }
+
+    /// An operation of the rogue's, in the history.
+    fn rogue_op(&mut self, place: usize, op: &Op) -> OpId {
+        let id = self.history.call(self.now, place, op.clone());
+        self.order.called(id);
+        id
+    }
+
+    fn rogue_bundle(&mut self, place: usize, number: u64, op: &Op) -> Option<Bytes> {
+        let (client, session) = (self.client_id(place)?, self.session(place)?);
+        let id = self.rogue_op(place, op);
+        let mut builder = BundleBuilder::new(BundleKind::Requests, client, session, BundleNo(number));
+        builder.push(&Witness::encode(id, op));
+        Some(self.bundle_signed_by(place, builder.finish()))
+    }
+
+    /// Two bundles with one number: one after the other to everybody, or each to some.
+    fn say_twice(&mut self, place: usize, divided: bool) -> Option<()> {
+        let number = self.next_number();
+        let mut both = Vec::new();
+        for half in ["a", "b"] {
+            let op = Op::Put { key: KEY.to_owned(), value: format!("{number}{half}") };
+            both.push(self.rogue_bundle(place, number, &op)?);
+        }
+        let (first, second) = (both.first()?.clone(), both.get(1)?.clone());
+        for id in self.replicas() {
+            let (one, other) =
+                if self.net_rng.chance(500_000) { (&first, &second) } else { (&second, &first) };
+            self.letter(place, id, one.clone());
+            if !divided {
+                self.letter(place, id, other.clone());
+            }
+        }
+        Some(())
+    }
+
+    /// What another client said, once more and from here.
+    fn say_again(&mut self, place: usize) -> Option<()> {
+        for id in self.replicas() {
+            let again = self.net_rng.pick(&self.rogue.said)?.clone();
+            self.letter(place, id, again);
+        }
+        Some(())
+    }
+
+    fn say_too_much(&mut self, place: usize) -> Option<()> {
+        let number = self.next_number();
+        let (client, session) = (self.client_id(place)?, self.session(place)?);
+        let mut builder = BundleBuilder::new(BundleKind::Requests, client, session, BundleNo(number));
+        let limits = self.settings.bodies;
+        if self.net_rng.chance(500_000) {
+            // One request that is too large, or one too many of them.
+            let bytes = usize::try_from(limits.request_bytes_max).unwrap_or(0).saturating_add(1);
+            builder.push(&vec![7; bytes]);
+        } else {
+            for _ in 0..=limits.bundle_requests_max {
+                builder.push(b"x");
+            }
+        }
+        let message = self.bundle_signed_by(place, builder.finish());
+        self.replicas().for_each(|id| self.letter(place, id, message.clone()));
+        Some(())
+    }
+
+    /// Bytes that are no message, or are what somebody else said but for a few of them.
+    fn say_nonsense(&mut self, place: usize) -> Option<()> {
+        for id in self.replicas() {
+            let mut bytes = self.net_rng.pick(&self.rogue.said)?.to_vec();
+            for _ in 0..self.net_rng.between(1, 8) {
+                let at = self.net_rng.index(bytes.len());
+                let byte = u8::try_from(self.net_rng.below(256)).unwrap_or(0);
+                if let Some(known) = bytes.get_mut(at) {
+                    *known = byte;
+                }
+            }
+            if self.net_rng.chance(300_000) {
+                bytes.truncate(self.net_rng.index(bytes.len()).max(1));
+            }
+            // A message of another kind is one of the few other things that clients may say.
+            if let Some(tag) = bytes.first_mut() {
+                *tag = CLIENT_BUNDLE_TAG;
+            }
+            self.letter(place, id, Bytes::from(bytes));
+        }
+        Some(())
+    }
+
+    /// More than the window of a session, and more than a queue takes.
+    fn say_much(&mut self, place: usize) -> Option<()> {
+        let window = u64::from(self.cluster.genesis.client_window);
+        for step in 0..FLOOD {
+            // Some numbers lie beyond the window: those are never executed.
+            let ahead = if step.is_multiple_of(4) { window.saturating_mul(2) } else { 0 };
+            let number = self.next_number().saturating_add(ahead);
+            let message = self.rogue_bundle(place, number, &Op::Get { key: KEY.to_owned() })?;
+            for id in self.replicas() {
+                self.letter(place, id, message.clone());
+            }
+        }
+        Some(())
+    }
+
+    /// A client's connection to a replica breaks, and comes back after so long.
+    pub(super) fn cut_client(&mut self, client: usize, replica: ReplicaId, after_ns: u64) {
+        let now = self.now;
+        let Some(known) = self.clients.get_mut(client).filter(|client| client.nonce() > 0) else { return };
+        known.link(now, replica, LinkState::Down);
+        if let Some(seat) = self.seat_mut(replica) {
+            seat.detach(client);
+        }
+        self.feel(Fault::Disconnect);
+        self.trace.note(now, Who::Client(client), "is cut", &[&replica.0.to_le_bytes()], || {
+            format!("off r{replica} for {} ms", after_ns / 1_000_000)
+        });
+        self.serve_client(client);
+        self.connect_client(client, replica, after_ns);
+    }
+}
