@@ -122,6 +122,7 @@
 //! ## Not here
 //! Payload transfer, checkpoints, catching up by `Decided`, client replies: see `quorate-replica`.
 
+mod byzantine;
 mod certified;
 mod evidence;
 mod message;
@@ -152,8 +153,8 @@ pub use view_message::{Entry, Evidence, NewView, ViewChange};
 use certified::Pledge;
 use new_view::TakenOver;
 use quorate_consensus::{
-    Alarm, CheckpointProof, Cx, Healed, LinkEvent, Note, OpenError, Past, Protocol, Ready, Reject, Seal,
-    Signed, Spec, Status, Verified, Window,
+    Alarm, AttackEntry, CheckpointProof, Cx, Healed, LinkEvent, Note, OpenError, Past, Protocol, Ready,
+    Reject, Seal, Signed, Spec, Status, Verified, Window,
 };
 use quorate_types::{Block, BlockId, Committee, Floors, Height, ReplicaId, Signature, Time, View, quorum};
 use std::collections::BTreeMap;
@@ -296,6 +297,7 @@ pub struct Pbft<V: Variant = Linked> {
 
 impl<V: Variant> Protocol for Pbft<V> {
     const SPEC: Spec = V::SPEC;
+    const ATTACKS: &'static [AttackEntry] = byzantine::attacks::<V>();
     type Message = V::Message;
     type Timer = Timer;
     type Record = PbftRecord;

@@ -110,11 +110,7 @@ impl Conduct {
     }
 
     /// A frame that says something else and is well formed.
-    fn changed(
-        &mut self,
-        means: &Means<'_>,
-        (frame_type, kind, body): (u8, Kind, &Bytes),
-    ) -> Option<Sent> {
+    fn changed(&mut self, means: &Means<'_>, (frame_type, kind, body): (u8, Kind, &Bytes)) -> Option<Sent> {
         let earlier = self.said.of((frame_type, kind));
         let rng = &mut self.rng;
         let sent = |body: Vec<u8>, fault| {
@@ -132,8 +128,7 @@ impl Conduct {
                 continue;
             }
             let mut body = bytes;
-            let mut fault =
-                if frame_type == frame::HOST { Fault::LieInCatchUp } else { Fault::BadContent };
+            let mut fault = if frame_type == frame::HOST { Fault::LieInCatchUp } else { Fault::BadContent };
             if let Auth::Signed(statement) = auth {
                 let mut signature = (means.sign)(&statement);
                 if rng.below(BAD_SIGNATURE_ONE_IN) == 0 {

@@ -176,7 +176,10 @@ impl Faults {
                 world.plan(from.plus(self.rng.between(ms(1), secs(2))), Plan::Start(id));
                 // What waits in the cache is not safe yet: some machines lose their power as well.
                 if self.rng.chance(500_000) {
-                    world.plan(from.plus(self.rng.between(ms(1), secs(3))), Plan::Crash(id, Survives::Nothing));
+                    world.plan(
+                        from.plus(self.rng.between(ms(1), secs(3))),
+                        Plan::Crash(id, Survives::Nothing),
+                    );
                     world.plan(to.max(from.plus(secs(3))), Plan::Start(id));
                 }
             }
@@ -214,8 +217,7 @@ impl Faults {
             Fault::ReadError => Trouble::Reads,
             Fault::SyncError => Trouble::Syncs,
             Fault::TornWrite | Fault::LostWrite => {
-                let survives =
-                    if fault == Fault::TornWrite { Survives::Some } else { Survives::Nothing };
+                let survives = if fault == Fault::TornWrite { Survives::Some } else { Survives::Nothing };
                 // Between a write and its sync: nothing is unsynced between two turns.
                 let (id, steps) = (self.replica(), self.rng.between(1, 12));
                 world.plan(from, Plan::CrashAtStep(id, steps, survives));
@@ -296,9 +298,7 @@ impl Faults {
                 delay_ns: self.rng.between(ms(5), ms(300)),
                 jitter_ns: self.rng.between(ms(1), ms(100)),
             },
-            Fault::Reordering => {
-                Change::Slow { delay_ns: 0, jitter_ns: self.rng.between(ms(10), ms(200)) }
-            }
+            Fault::Reordering => Change::Slow { delay_ns: 0, jitter_ns: self.rng.between(ms(10), ms(200)) },
             Fault::Loss => Change::Lossy(ppm(10_000, 350_000)),
             Fault::Duplication => Change::Twice(ppm(50_000, 500_000)),
             Fault::OldPackets => Change::Old(ppm(2_000, 100_000)),

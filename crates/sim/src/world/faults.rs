@@ -185,7 +185,8 @@ impl World {
             return;
         }
         seat.drift_ppm = ppm;
-        for running in [seat.running.as_mut(), seat.second.as_mut().and_then(|second| second.running.as_mut())]
+        for running in
+            [seat.running.as_mut(), seat.second.as_mut().and_then(|second| second.running.as_mut())]
         {
             running.into_iter().for_each(|running: &mut Box<Running>| running.clock.drift(now, ppm));
         }

@@ -299,7 +299,8 @@ impl World {
         if weather.old_ppm > 0 && self.net_rng.chance(weather.old_ppm) {
             let known = self.old.iter().filter(|(from, to, _)| (*from, *to) == (frame.from, frame.to));
             let known: Vec<&Old> = known.collect();
-            if let Some((from, to, (frame_type, body))) = self.net_rng.pick(&known).map(|old| (*old).clone()) {
+            if let Some((from, to, (frame_type, body))) = self.net_rng.pick(&known).map(|old| (*old).clone())
+            {
                 self.feel(Fault::OldPackets);
                 let arrives = weather.arrival(&mut self.net_rng, at);
                 let arrival = Arrival::Frame { from, frame_type, body };
@@ -331,7 +332,14 @@ impl World {
         self.bytes = buffer;
     }
 
-    pub(super) fn put_on_connection(&mut self, from: ReplicaId, to: ReplicaId, conn: u64, at: Time, bytes: Bytes) {
+    pub(super) fn put_on_connection(
+        &mut self,
+        from: ReplicaId,
+        to: ReplicaId,
+        conn: u64,
+        at: Time,
+        bytes: Bytes,
+    ) {
         let index = Pair::index(from, to);
         let weather = *self.map.get(from.index(), to.index());
         let Self { pairs, net_rng, queue, .. } = self;

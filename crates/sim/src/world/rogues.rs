@@ -11,8 +11,8 @@ use crate::trace::Who;
 use crate::witness::Witness;
 use bytes::Bytes;
 use quorate_client::core::LinkState;
-use quorate_types::wire::CLIENT_BUNDLE_TAG;
 use quorate_types::bundle::BundleBuilder;
+use quorate_types::wire::CLIENT_BUNDLE_TAG;
 use quorate_types::{BundleKind, BundleNo, ReplicaId};
 
 /// Messages of other clients that it remembers.

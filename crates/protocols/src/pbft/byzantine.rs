@@ -1,0 +1,189 @@
+//! Attacks that only somebody who knows PBFT would think of: what the exam's `own` host does here.
+//!
+//! | attack | against |
+//! |---|---|
+//! | equivocate | one PRE-PREPARE for a view and height (§2, P1): two blocks, and votes for both |
+//! | early commits | COMMIT only after a quorum has prepared (P6, P8): with every PREPARE comes a COMMIT |
+//! | invented entries | `select` (§7, V5): a VIEW-CHANGE claims what was never prepared, in a high view |
+//! | wrong new views | the check of NEW-VIEW (V8): other picks, a sender twice, one too few |
+//! | suspicions | the pre-vote (§8): SUSPECT for some, taken back for others, all the time |
+
+use super::message::{PbftMessage, Vote};
+use super::variant::Variant;
+use super::view_message::{Entry, NewView, ViewChange};
+use quorate_consensus::{Attack, AttackEntry, Message, Scene};
+use quorate_types::{Block, BlockId, Digest, Height, ReplicaId, View};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+/// Heights that an equivocating leader remembers.
+const REMEMBERED: usize = 64;
+
+/// What an attack makes of a message on its way to one replica.
+type Answer = fn(&mut Known, &mut Scene<'_>, ReplicaId, PbftMessage) -> Vec<PbftMessage>;
+
+/// The attacks of a variant.
+pub(super) const fn attacks<V: Variant>() -> &'static [AttackEntry] {
+    &[
+        AttackEntry {
+            name: "equivocate",
+            about: "Proposes two blocks for each height and votes for both.",
+            make: || Box::new(Own::<V>::new(equivocate)),
+        },
+        AttackEntry {
+            name: "early commits",
+            about: "Says COMMIT as soon as it says PREPARE.",
+            make: || Box::new(Own::<V>::new(commit_early)),
+        },
+        AttackEntry {
+            name: "invented entries",
+            about: "Claims in its VIEW-CHANGE what never was prepared.",
+            make: || Box::new(Own::<V>::new(invent)),
+        },
+        AttackEntry {
+            name: "wrong new views",
+            about: "Begins its views with something else than what the view changes say.",
+            make: || Box::new(Own::<V>::new(begin_wrongly)),
+        },
+        AttackEntry {
+            name: "suspicions",
+            about: "Suspects every leader before some and trusts it before others.",
+            make: || Box::new(Own::<V>::new(suspect)),
+        },
+    ]
+}
+
+/// What an attacker remembers.
+#[derive(Default)]
+struct Known {
+    /// Its own proposals, by their ids.
+    proposed: BTreeMap<BlockId, Block>,
+}
+
+struct Own<V> {
+    known: Known,
+    answer: Answer,
+    variant: PhantomData<fn() -> V>,
+}
+
+impl<V: Variant> Own<V> {
+    fn new(answer: Answer) -> Self {
+        Self { known: Known::default(), answer, variant: PhantomData }
+    }
+}
+
+impl<V: Variant> Attack for Own<V> {
+    fn says(
+        &mut self,
+        scene: &mut Scene<'_>,
+        to: ReplicaId,
+        message: Box<dyn Message>,
+    ) -> Vec<Box<dyn Message>> {
+        let any: Box<dyn Any> = message;
+        let Ok(message) = any.downcast::<V::Message>() else { return Vec::new() };
+        let said = (self.answer)(&mut self.known, scene, to, (*message).into());
+        said.into_iter().map(|message| Box::new(V::Message::from(message)) as Box<dyn Message>).collect()
+    }
+}
+
+/// The same payload a nanosecond later: another block, and a valid one.
+fn other(block: &Block) -> Block {
+    Block { time_ns: block.time_ns.saturating_add(1), ..block.clone() }
+}
+
+fn equivocate(known: &mut Known, _: &mut Scene<'_>, to: ReplicaId, message: PbftMessage) -> Vec<PbftMessage> {
+    if let PbftMessage::PrePrepare { block, .. } = &message {
+        while known.proposed.len() >= REMEMBERED {
+            known.proposed.pop_first();
+        }
+        known.proposed.insert(block.id(), block.clone());
+    }
+    // Every second replica is told the other story, and all of it.
+    if to.0.is_multiple_of(2) {
+        return vec![message];
+    }
+    let retold = |vote: Vote| match known.proposed.get(&vote.block) {
+        Some(block) => Vote { block: other(block).id(), ..vote },
+        None => vote,
+    };
+    vec![match message {
+        PbftMessage::PrePrepare { view, block } => PbftMessage::PrePrepare { view, block: other(&block) },
+        PbftMessage::Prepare(vote) => PbftMessage::Prepare(retold(vote)),
+        PbftMessage::Commit(vote) => PbftMessage::Commit(retold(vote)),
+        message => message,
+    }]
+}
+
+fn commit_early(_: &mut Known, _: &mut Scene<'_>, _: ReplicaId, message: PbftMessage) -> Vec<PbftMessage> {
+    match message {
+        PbftMessage::Prepare(vote) => vec![PbftMessage::Commit(vote), PbftMessage::Prepare(vote)],
+        PbftMessage::PrePrepare { view, ref block } => {
+            let vote = Vote { view, height: block.height, block: block.id() };
+            vec![message, PbftMessage::Commit(vote)]
+        }
+        message => vec![message],
+    }
+}
+
+fn invent(_: &mut Known, scene: &mut Scene<'_>, _: ReplicaId, message: PbftMessage) -> Vec<PbftMessage> {
+    let PbftMessage::ViewChange(change) = message else { return vec![message] };
+    let mut change: ViewChange = *change;
+    let stable = change.proof.checkpoint.height;
+    let entry = Entry {
+        height: stable.plus(scene.rng.between(1, 12)),
+        block: BlockId(Digest([u8::try_from(scene.rng.below(256)).unwrap_or(0); 32])),
+        view: View(change.view.0.saturating_sub(scene.rng.between(1, 2))),
+    };
+    for list in [&mut change.prepared, &mut change.pre_prepared] {
+        let place = list.partition_point(|known| known.height < entry.height);
+        if list.get(place).is_some_and(|known| known.height == entry.height) {
+            list.remove(place);
+        }
+        list.insert(place, entry);
+    }
+    vec![PbftMessage::ViewChange(Box::new(change))]
+}
+
+fn begin_wrongly(
+    _: &mut Known,
+    scene: &mut Scene<'_>,
+    _: ReplicaId,
+    message: PbftMessage,
+) -> Vec<PbftMessage> {
+    let PbftMessage::NewView(new_view) = message else { return vec![message] };
+    let mut new_view: NewView = *new_view;
+    match scene.rng.below(4) {
+        0 => {
+            if let Some((height, block)) = new_view.picks.first_mut() {
+                *block = BlockId::null(*height);
+            }
+        }
+        1 => {
+            let next = new_view.picks.last().map_or(Height(1), |(height, _)| height.next());
+            new_view.picks.push((next, BlockId::null(next)));
+        }
+        2 => {
+            if let (Some(first), Some(last)) =
+                (new_view.changes.first().cloned(), new_view.changes.last_mut())
+            {
+                *last = first;
+            }
+        }
+        _ => {
+            new_view.changes.pop();
+        }
+    }
+    vec![PbftMessage::NewView(Box::new(new_view))]
+}
+
+fn suspect(_: &mut Known, scene: &mut Scene<'_>, to: ReplicaId, message: PbftMessage) -> Vec<PbftMessage> {
+    let view = match &message {
+        PbftMessage::Prepare(vote) | PbftMessage::Commit(vote) => vote.view,
+        PbftMessage::PrePrepare { view, .. } => *view,
+        PbftMessage::Status(standing) => standing.view,
+        _ => return vec![message],
+    };
+    let on = to.0.is_multiple_of(2) == scene.rng.chance(700_000);
+    vec![message, PbftMessage::Suspect { view, on }]
+}
