@@ -38,7 +38,7 @@ impl Cast {
     }
 
     /// Who it is in the run of a seed. The first `spared` replicas are honest.
-    pub(super) fn draw(self, seed: u64, n: usize, f: usize, spared: u16) -> Drawn {
+    pub(crate) fn draw(self, seed: u64, n: usize, f: usize, spared: u16) -> Drawn {
         // Apart from the faults: who asks for other hosts meets the same faults.
         let mut rng = Rng::new(seed ^ 0xb12a_0717_e11e_0a75);
         let is_half = rng.chance(500_000);

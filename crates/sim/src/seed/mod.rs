@@ -11,11 +11,10 @@ mod faults;
 
 pub use cast::{Cast, Drawn};
 
-use crate::byzantine::Byzantine;
 use crate::disk::Costs;
 use crate::fault::Fault;
-use crate::history::History;
 use crate::oracles::{Failure, Oracle};
+use crate::report::Report;
 use crate::settings::{BadSettings, Settings, Transport};
 use crate::weather::Weather;
 use crate::world::{Plan, World};
@@ -24,10 +23,8 @@ use faults::Faults;
 use quorate_consensus::{Entry, Healed};
 use quorate_crypto::Scheme;
 use quorate_types::rng::Rng;
-use quorate_types::{Digest, ReplicaId, Time};
+use quorate_types::{ReplicaId, Time};
 use std::collections::BTreeMap;
-use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// When everything heals.
 const HEAL_NS: u64 = secs(40);
@@ -42,75 +39,6 @@ const OPERATIONS_BEFORE: (u64, u64) = (92, 110);
 const OPERATIONS_AFTER: u32 = 12;
 /// Every so-manyth seed replays what its replicas go through: it costs such a run about a quarter more.
 const REPLAY_EVERY: u64 = 10;
-
-/// What a run came to.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Report {
-    /// Its seed.
-    pub seed: u64,
-    /// What an oracle found.
-    pub failure: Option<Failure>,
-    /// Operations that clients called.
-    pub requests: u64,
-    /// Operations without an answer for good: their session was lost.
-    pub failed_requests: u64,
-    /// Virtual time that passed.
-    pub virtual_ns: u64,
-    /// Heights that were decided.
-    pub heights: u64,
-    /// How many faults of each name were planned.
-    pub faults: BTreeMap<Fault, u32>,
-    /// How often each fault was felt.
-    pub felt: BTreeMap<Fault, u64>,
-    /// Who was Byzantine, and how.
-    pub byzantine: BTreeMap<ReplicaId, Byzantine>,
-    /// Keys whose history was too hard to judge without asking replicas.
-    pub undecided: usize,
-    /// From the heal to the first answer to an operation that was called after it.
-    pub recovered_ns: u64,
-    /// Promises that were looked for on disks.
-    pub promises: u64,
-    /// Transitions.
-    pub transitions: u64,
-    /// Hash of all transitions.
-    pub trace_hash: Digest,
-    /// What clients saw.
-    pub history: History,
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.failure {
-            Some(failure) => write!(f, "seed {}: {failure}", self.seed),
-            None => write!(
-                f,
-                "seed {}: {} requests, {} heights, {} transitions, trace {}",
-                self.seed,
-                self.requests,
-                self.heights,
-                self.transitions,
-                self.trace_hash.short()
-            ),
-        }
-    }
-}
-
-impl Report {
-    /// What the run had to bear, for people: Byzantine hosts, and faults by class.
-    #[must_use]
-    pub fn facts(&self) -> String {
-        let hosts: Vec<String> = self.byzantine.iter().map(|(id, kind)| format!("r{id} {kind}")).collect();
-        let hosts = if hosts.is_empty() { "nobody".to_owned() } else { hosts.join(", ") };
-        let faults: Vec<String> =
-            self.faults.iter().map(|(fault, count)| format!("{count} {fault}")).collect();
-        format!(
-            "Byzantine: {hosts}; faults: {}; {} virtual s; recovered {} ms after the heal",
-            faults.join(", "),
-            self.virtual_ns / 1_000_000_000,
-            self.recovered_ns / 1_000_000
-        )
-    }
-}
 
 /// One standard run, ready to begin.
 pub struct Standard {
@@ -184,64 +112,10 @@ impl Standard {
 
     /// Runs it.
     #[must_use]
-    pub fn run(mut self) -> Report {
-        let mut recovered_ns = 0;
-        // The first failure stays in the world. What is half done when something panics is not looked at again, but for
-        // what the report says.
-        let ran = catch_unwind(AssertUnwindSafe(|| self.go(&mut recovered_ns)));
-        let world = &mut self.world;
-        if let Err(what) = ran {
-            let text = what.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| what.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-            world.note_panic(text.unwrap_or_default());
-        }
-        let transitions = world.trace().count();
-        Report {
-            seed: world.settings().seed,
-            failure: world.failure().cloned(),
-            requests: u64::try_from(world.history().records().len()).unwrap_or(u64::MAX),
-            failed_requests: world.failed_ops(),
-            undecided: world.undecided(),
-            virtual_ns: world.now().0,
-            heights: world.height().0,
-            felt: world.felt(),
-            faults: self.faults,
-            byzantine: world.settings().byzantine.clone(),
-            recovered_ns,
-            promises: world.promises(),
-            transitions,
-            trace_hash: world.trace_hash(),
-            history: world.history().clone(),
-        }
-    }
-
-    fn go(&mut self, recovered_ns: &mut u64) -> Result<(), Failure> {
+    pub fn run(self) -> Report {
         let bound = self.bound();
-        let world = &mut self.world;
-        world.run_until(Time(HEAL_NS))?;
-        world.heal();
-        world.disarm();
-        for id in world.replicas() {
-            world.plan(world.now(), Plan::Start(id));
-        }
-        let before = world.history().records().len();
-        world.load_all(Workload { operations: OPERATIONS_AFTER, pause_ns: ms(100), ..self.workload });
-        // What was under way may end by itself: something new has to be answered.
-        let is_new = |world: &World| {
-            world.history().records().iter().skip(before).any(|record| record.answered.is_some())
-        };
-        world.run_while("a new operation is answered", bound.0, |world| !is_new(world))?;
-        *recovered_ns = world.now().since(Time(HEAL_NS));
-        let rest = bound.0.saturating_add(SETTLE_NS);
-        world.run_while("all clients have their answers", rest, |world| !world.all_done())?;
-        world.check_none_failed()?;
-        world
-            .run_while("all honest replicas are at the same height", SETTLE_NS, |world| !world.is_level())?;
-        world.run_until(Time(END_NS))?;
-        world.read_back(secs(10))?;
-        world
-            .run_while("all honest replicas have executed the reads", SETTLE_NS, |world| !world.is_level())?;
-        world.check_settled()
+        let Self { world, faults, workload, .. } = self;
+        Report::of(world, faults, |world, recovered_ns| go(world, workload, bound, recovered_ns))
     }
 
     /// What the protocol promises after a heal.
@@ -253,6 +127,54 @@ impl Standard {
             fetch_ns: secs(2),
         })
     }
+}
+
+/// The run itself: faults, heal, and what has to follow.
+fn go(
+    world: &mut World,
+    workload: Workload,
+    bound: Time,
+    recovered_ns: &mut u64,
+) -> Result<(), Failure> {
+    world.run_until(Time(HEAL_NS))?;
+    heal(world, Workload { operations: OPERATIONS_AFTER, pause_ns: ms(100), ..workload }, bound, recovered_ns)?;
+    world.run_until(Time(END_NS))?;
+    close(world)
+}
+
+/// Everything heals: within the bound something new has to be answered, and then all of it.
+pub(crate) fn heal(
+    world: &mut World,
+    workload: Workload,
+    bound: Time,
+    recovered_ns: &mut u64,
+) -> Result<(), Failure> {
+    let healed_at = world.now();
+    world.heal();
+    world.disarm();
+    for id in world.replicas() {
+        world.plan(world.now(), Plan::Start(id));
+    }
+    let before = world.history().records().len();
+    world.load_all(workload);
+    // What was under way may end by itself: something new has to be answered.
+    let is_new = |world: &World| {
+        world.history().records().iter().skip(before).any(|record| record.answered.is_some())
+    };
+    world.run_while("a new operation is answered", bound.0, |world| !is_new(world))?;
+    *recovered_ns = world.now().since(healed_at);
+    let rest = bound.0.saturating_add(SETTLE_NS);
+    world.run_while("all clients have their answers", rest, |world| !world.all_done())?;
+    world.check_none_failed()?;
+    world.run_while("all sound replicas are at the same height", SETTLE_NS, |world| !world.is_level())
+}
+
+/// The end of a run: a fresh client reads every key, and everybody has the same state.
+pub(crate) fn close(world: &mut World) -> Result<(), Failure> {
+    world.read_back(secs(10))?;
+    world
+        .run_while("all sound replicas have executed the reads", SETTLE_NS, |world| !world.is_level())?;
+    world.check_settled()
 }
 
 /// Honest replicas that may forget: with the Byzantine ones there are f of them at most.

@@ -383,6 +383,14 @@ impl World {
         self.judge(self.now, Err((Oracle::Panic, what)));
     }
 
+    /// Something that has to hold at this moment.
+    pub(crate) fn check(&mut self, what: &str, holds: bool) -> Result<(), Failure> {
+        if !holds {
+            self.judge(self.now, Err((Oracle::Agreement, format!("does not hold: {what}"))));
+        }
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
     /// No operation may have ended without an answer.
     pub(crate) fn check_none_failed(&mut self) -> Result<(), Failure> {
         if self.failed_ops > 0 {

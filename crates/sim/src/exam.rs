@@ -1,0 +1,301 @@
+//! The exam: a fixed list of scenarios that every registered protocol sits, at several sizes and with many seeds.
+//!
+//! Registering a protocol enrols it: nothing here knows any. A protocol's own tests call [`sit`]; long runs go through
+//! the command line, which keeps a ledger of what was run for which code.
+
+use crate::byzantine::Byzantine;
+use crate::front::{Change, Front, Places};
+use crate::oracles::Failure;
+use crate::report::Report;
+use crate::seed::{Cast, Standard, close, heal};
+use crate::settings::{BadSettings, Settings, Transport, smallest};
+use crate::weather::Weather;
+use crate::world::{Plan, Survives, World};
+use crate::{Workload, ms, secs};
+use quorate_consensus::{Entry, Healed};
+use quorate_types::rng::Rng;
+use quorate_types::{ReplicaId, Time};
+use std::collections::BTreeMap;
+
+/// What runs a paper: the protocol, how many replicas, and the seed.
+type Sitting = fn(&Entry, usize, u64) -> Result<Report, BadSettings>;
+
+/// One scenario of the exam. A seed decides everything that it leaves open.
+#[derive(Clone, Copy, Debug)]
+pub struct Paper {
+    /// As command line and ledger call it.
+    pub name: &'static str,
+    /// What happens in it, in a sentence.
+    pub about: &'static str,
+    sitting: Sitting,
+}
+
+/// All of them. The first is the standard run of a seed.
+pub const PAPERS: &[Paper] = &[
+    Paper {
+        name: "standard",
+        about: "faults of every class for 40 s, f Byzantine replicas in half of the seeds, then a heal",
+        sitting: standard,
+    },
+    Paper { name: "good day", about: "nothing goes wrong: everybody executes everything", sitting: good_day },
+    Paper { name: "f silent", about: "f replicas never start: the others go on without them", sitting: f_silent },
+    Paper {
+        name: "liars",
+        about: "f replicas of one Byzantine kind, the kinds in turn, in good weather",
+        sitting: liars,
+    },
+    Paper {
+        name: "power cut",
+        about: "one machine loses power at any step of its work, twice, with any part of its writes left",
+        sitting: power_cut,
+    },
+    Paper {
+        name: "cold starts",
+        about: "all machines lose power at once, three times in a row",
+        sitting: cold_starts,
+    },
+    Paper {
+        name: "no quorum",
+        about: "one replica more than f stops: nothing is decided; it comes back, and everything goes on",
+        sitting: no_quorum,
+    },
+    Paper {
+        name: "cut off",
+        about: "one replica after the other is cut off for seconds and comes back",
+        sitting: cut_off,
+    },
+];
+
+impl Paper {
+    /// The paper of this name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<&'static Self> {
+        PAPERS.iter().find(|paper| paper.name == name)
+    }
+
+    /// Sits it.
+    ///
+    /// # Errors
+    /// When so many replicas do not suit the protocol.
+    pub fn sit(&self, entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
+        (self.sitting)(entry, n, seed)
+    }
+}
+
+/// The sizes at which a protocol is examined: the smallest for one, two and three faults, so 4, 7 and 10 where n is
+/// 3 f + 1.
+#[must_use]
+pub fn sizes(entry: &Entry) -> Vec<usize> {
+    [1, 2, 3].into_iter().map(|f| smallest(entry, f)).collect()
+}
+
+/// The exam in short, for tests: each paper at each size, with so many seeds at the smallest size and fewer at the
+/// others. Returns the failures, each with its paper and size.
+///
+/// # Errors
+/// When a size does not suit the protocol.
+pub fn sit(entry: &Entry, seeds: u64) -> Result<Vec<(String, Report)>, BadSettings> {
+    let mut failures = Vec::new();
+    for (step, n) in sizes(entry).into_iter().enumerate() {
+        let divisor = 1u64.checked_shl(u32::try_from(step.saturating_mul(2)).unwrap_or(0)).unwrap_or(1);
+        for paper in PAPERS {
+            for seed in 0..(seeds / divisor.max(1)).max(1) {
+                let report = paper.sit(entry, n, seed)?;
+                if report.failure.is_some() {
+                    failures.push((format!("{} n = {n}", paper.name), report));
+                }
+            }
+        }
+    }
+    Ok(failures)
+}
+
+fn standard(entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
+    Ok(Standard::new(entry, Some(n), seed)?.run())
+}
+
+/// What the papers beside the standard run have in common: a short one of good weather, and what clients ask for in it.
+struct Short {
+    world: World,
+    rng: Rng,
+    workload: Workload,
+}
+
+impl Short {
+    fn new(
+        entry: &Entry,
+        n: usize,
+        seed: u64,
+        change: impl FnOnce(&mut Settings, &mut Rng),
+    ) -> Result<Self, BadSettings> {
+        let mut rng = Rng::new(seed ^ 0xe8a3_0e8a_30e8_a30e);
+        let mut settings = Settings::new(entry, seed).with_n(n);
+        settings.transport = if rng.chance(500_000) { Transport::Links } else { Transport::Datagrams };
+        settings.weather = Weather {
+            delay_ns: rng.between(50_000, ms(2)),
+            jitter_ns: rng.between(20_000, ms(1)),
+            ..Weather::GOOD
+        };
+        settings.checkpoint_every = rng.between(4, 12);
+        settings.window = settings.checkpoint_every.saturating_mul(2);
+        settings.keep_bytes = 4 << 20;
+        settings.segment_bytes = 512 << 10;
+        change(&mut settings, &mut rng);
+        let workload = Workload {
+            operations: 40,
+            pause_ns: ms(60),
+            together_max: u32::try_from(rng.between(1, 6)).unwrap_or(1),
+            outstanding_max: 4,
+            keys: rng.between(2, 6),
+        };
+        let mut world = World::new(settings)?;
+        world.load_all(workload);
+        Ok(Self { world, rng, workload })
+    }
+
+    /// Runs what happens, then everything heals and has to end well.
+    fn run(self, happens: impl FnOnce(&mut World, &mut Rng) -> Result<(), Failure>) -> Report {
+        let Self { world, mut rng, workload } = self;
+        Report::of(world, BTreeMap::new(), |world, recovered_ns| {
+            happens(world, &mut rng)?;
+            let bound = world.recovery(&Healed {
+                delta_ns: world.settings().delta_ns,
+                outage_ns: world.now().0,
+                client_retry_ns: world.settings().client_retry_ns_max,
+                fetch_ns: secs(2),
+            });
+            heal(world, Workload { operations: 6, ..workload }, bound, recovered_ns)?;
+            close(world)
+        })
+    }
+}
+
+/// Where a leader cannot be replaced it has to be there.
+fn replaceable(world: &World) -> Vec<ReplicaId> {
+    let first = u16::from(!world.settings().entry.spec.replaces_leader);
+    world.replicas().filter(|id| id.0 >= first).collect()
+}
+
+fn some_of(world: &World, rng: &mut Rng, count: usize) -> Vec<ReplicaId> {
+    let mut ids = replaceable(world);
+    rng.shuffle(&mut ids);
+    ids.truncate(count);
+    ids
+}
+
+fn good_day(entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
+    let short = Short::new(entry, n, seed, |settings, _| settings.replay = true)?;
+    Ok(short.run(|world, _| world.run_while("all operations are answered", secs(20), |world| !world.all_done())))
+}
+
+fn f_silent(entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
+    let short = Short::new(entry, n, seed, |_, _| {})?;
+    Ok(short.run(|world, rng| {
+        for id in some_of(world, rng, world.settings().f) {
+            world.crash(id, Survives::Nothing);
+        }
+        // Leaders that are not there cost their views.
+        world.run_while("all operations are answered", secs(60), |world| !world.all_done())?;
+        world.run_for(secs(1))
+    }))
+}
+
+fn liars(entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
+    let kinds = u64::try_from(Byzantine::ALL.len()).unwrap_or(1);
+    let place = usize::try_from(seed.checked_rem(kinds).unwrap_or(0)).unwrap_or(0);
+    let kind = Byzantine::ALL.get(place).copied().unwrap_or(Byzantine::Twin);
+    let short = Short::new(entry, n, seed, |settings, rng| {
+        let spared = u16::from(!settings.entry.spec.replaces_leader);
+        let drawn = Cast::All(kind).draw(seed, settings.n, settings.f, spared);
+        (settings.byzantine, settings.coalition) = (drawn.who, rng.chance(500_000));
+    })?;
+    Ok(short.run(|world, _| world.run_for(secs(12))))
+}
+
+fn power_cut(entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
+    let short = Short::new(entry, n, seed, |settings, _| {
+        settings.segment_bytes = 64 << 10;
+        settings.snapshot_every_bytes = 12 << 10;
+    })?;
+    Ok(short.run(|world, rng| {
+        for id in some_of(world, rng, 2) {
+            let survives = [Survives::Nothing, Survives::Some, Survives::Everything];
+            let survives = rng.pick(&survives).copied().unwrap_or(Survives::Nothing);
+            let at = world.now().plus(rng.between(0, secs(2)));
+            world.plan(at, Plan::CrashAtStep(id, rng.between(1, 200), survives));
+            world.run_for(secs(3))?;
+            world.disarm();
+            world.plan(world.now(), Plan::Start(id));
+            world.run_for(ms(200))?;
+        }
+        Ok(())
+    }))
+}
+
+fn cold_starts(entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
+    let short = Short::new(entry, n, seed, |_, _| {})?;
+    Ok(short.run(|world, rng| {
+        for _ in 0..3 {
+            world.run_for(rng.between(ms(50), secs(1)))?;
+            for id in world.replicas() {
+                let survives = if rng.chance(500_000) { Survives::Nothing } else { Survives::Some };
+                world.plan(world.now().plus(rng.below(ms(3))), Plan::Crash(id, survives));
+                world.plan(world.now().plus(rng.between(ms(10), ms(500))), Plan::Start(id));
+            }
+            world.run_for(ms(600))?;
+        }
+        Ok(())
+    }))
+}
+
+fn no_quorum(entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
+    let short = Short::new(entry, n, seed, |_, _| {})?;
+    Ok(short.run(|world, rng| {
+        world.run_for(secs(1))?;
+        let gone = some_of(world, rng, world.settings().f.saturating_add(1));
+        for id in &gone {
+            world.crash(*id, Survives::Some);
+        }
+        // What was under way when they went may still end.
+        world.run_for(ms(200))?;
+        let before = world.height();
+        world.run_for(secs(4))?;
+        world.check("nothing is decided without a quorum", world.height() == before)?;
+        for id in &gone {
+            world.plan(world.now(), Plan::Start(*id));
+        }
+        world.run_for(ms(100))
+    }))
+}
+
+fn cut_off(entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
+    let short = Short::new(entry, n, seed, |_, _| {})?;
+    Ok(short.run(|world, rng| {
+        for _ in 0..3 {
+            let place = Places::of(some_of(world, rng, 1).into_iter().map(ReplicaId::index));
+            let change = Change::Cut;
+            let both_ways = rng.chance(700_000);
+            let cut = world.front(Front { from: place, to: place.others(), both_ways, change });
+            world.run_for(rng.between(ms(200), secs(3)))?;
+            world.pass(cut);
+            world.run_for(rng.between(ms(1), ms(500)))?;
+        }
+        world.run_until(Time(secs(12)).max(world.now()))
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn papers_have_names_of_their_own() {
+        let names: BTreeSet<&str> = PAPERS.iter().map(|paper| paper.name).collect();
+        assert_eq!(names.len(), PAPERS.len());
+        for paper in PAPERS {
+            assert!(Paper::find(paper.name).is_some() && !paper.about.is_empty());
+        }
+        assert!(Paper::find("cribbing").is_none());
+    }
+}

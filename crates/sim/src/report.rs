@@ -1,0 +1,118 @@
+//! What a run came to.
+
+use crate::byzantine::Byzantine;
+use crate::fault::Fault;
+use crate::history::History;
+use crate::oracles::Failure;
+use crate::world::World;
+use quorate_types::{Digest, ReplicaId};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What a run came to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Report {
+    /// Its seed.
+    pub seed: u64,
+    /// What an oracle found.
+    pub failure: Option<Failure>,
+    /// Operations that clients called.
+    pub requests: u64,
+    /// Operations without an answer for good: their session was lost.
+    pub failed_requests: u64,
+    /// Virtual time that passed.
+    pub virtual_ns: u64,
+    /// Heights that were decided.
+    pub heights: u64,
+    /// How many faults of each name were planned.
+    pub faults: BTreeMap<Fault, u32>,
+    /// How often each fault was felt.
+    pub felt: BTreeMap<Fault, u64>,
+    /// What was refused, by reason.
+    pub rejected: BTreeMap<&'static str, u64>,
+    /// Who was Byzantine, and how.
+    pub byzantine: BTreeMap<ReplicaId, Byzantine>,
+    /// Keys whose history was too hard to judge without asking replicas.
+    pub undecided: usize,
+    /// From the heal to the first answer to an operation that was called after it.
+    pub recovered_ns: u64,
+    /// Promises that were looked for on disks.
+    pub promises: u64,
+    /// Transitions.
+    pub transitions: u64,
+    /// Hash of all transitions.
+    pub trace_hash: Digest,
+    /// What clients saw.
+    pub history: History,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.failure {
+            Some(failure) => write!(f, "seed {}: {failure}", self.seed),
+            None => write!(
+                f,
+                "seed {}: {} requests, {} heights, {} transitions, trace {}",
+                self.seed,
+                self.requests,
+                self.heights,
+                self.transitions,
+                self.trace_hash.short()
+            ),
+        }
+    }
+}
+
+impl Report {
+    /// Runs a world to its end and says what came of it. `run` is told where to note how long recovering took.
+    pub(crate) fn of(
+        mut world: World,
+        faults: BTreeMap<Fault, u32>,
+        run: impl FnOnce(&mut World, &mut u64) -> Result<(), Failure>,
+    ) -> Self {
+        let mut recovered_ns = 0;
+        // The first failure stays in the world. What is half done when something panics is not looked at again, but for
+        // what the report says.
+        let ran = catch_unwind(AssertUnwindSafe(|| run(&mut world, &mut recovered_ns)));
+        if let Err(what) = ran {
+            let text = what.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| what.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            world.note_panic(text.unwrap_or_default());
+        }
+        let transitions = world.trace().count();
+        Self {
+            seed: world.settings().seed,
+            failure: world.failure().cloned(),
+            requests: u64::try_from(world.history().records().len()).unwrap_or(u64::MAX),
+            failed_requests: world.failed_ops(),
+            undecided: world.undecided(),
+            virtual_ns: world.now().0,
+            heights: world.height().0,
+            felt: world.felt(),
+            rejected: world.rejected().clone(),
+            faults,
+            byzantine: world.settings().byzantine.clone(),
+            recovered_ns,
+            promises: world.promises(),
+            transitions,
+            trace_hash: world.trace_hash(),
+            history: world.history().clone(),
+        }
+    }
+
+    /// What the run had to bear, for people: Byzantine hosts, and faults by class.
+    #[must_use]
+    pub fn facts(&self) -> String {
+        let hosts: Vec<String> = self.byzantine.iter().map(|(id, kind)| format!("r{id} {kind}")).collect();
+        let hosts = if hosts.is_empty() { "nobody".to_owned() } else { hosts.join(", ") };
+        let faults: Vec<String> =
+            self.faults.iter().map(|(fault, count)| format!("{count} {fault}")).collect();
+        format!(
+            "Byzantine: {hosts}; faults: {}; {} virtual s; recovered {} ms after the heal",
+            faults.join(", "),
+            self.virtual_ns / 1_000_000_000,
+            self.recovered_ns / 1_000_000
+        )
+    }
+}
