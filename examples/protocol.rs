@@ -17,7 +17,7 @@ use quorate_consensus::{
     Auth, Basis, CheckpointProof, Commit, Cx, Entry, Healed, LinkEvent, Message, Model, OpenError, Past,
     Place, Protocol, Ready, Record, RecordKey, Reject, Spec, Status, To, Verified, Window,
 };
-use quorate_sim::{BadSettings, Transport, seed};
+use quorate_sim::{BadSettings, Report, Transport, seed};
 use quorate_types::{
     Block, BlockId, Committee, DecodeError, Digest, Floors, Height, Kind, PayloadId, ProtocolId, ReplicaId,
     Statement, Time, View, Wire, quorum,
@@ -269,7 +269,7 @@ impl Chorus {
 const CHORUS: Entry = Entry::of::<Chorus>();
 
 /// The standard runs of some seeds, as far as their replicas are joined by links.
-fn reports(seeds: u64) -> Result<Vec<seed::Report>, BadSettings> {
+fn reports(seeds: u64) -> Result<Vec<Report>, BadSettings> {
     let mut reports = Vec::new();
     for number in 0..seeds {
         let mut run = seed::Standard::new(&CHORUS, None, number)?;

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use quorate_node::alloc::Counting;
-use quorate_node::commands::{demo, judge, kv, load, machine, sim, torture};
+use quorate_node::commands::{demo, exam, judge, kv, load, machine, sim, torture};
 use quorate_node::exit::report;
 use quorate_node::service::{self, Service};
 use std::process::ExitCode;
@@ -34,6 +34,8 @@ enum Command {
     Machine(machine::Args),
     /// Run a protocol in the simulator, under random faults that a seed decides
     Sim(sim::Args),
+    /// Examine a protocol: all scenarios, several sizes, many seeds; long exams go on where they stopped
+    Exam(exam::Args),
     /// Kill and pause replicas, and kill all at once, under load for as long as asked, and judge
     Torture(torture::TortureArgs),
 }
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Command::Judge(args) => judge::run(&args),
         Command::Machine(args) => machine::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Exam(args) => exam::run(&args),
         Command::Torture(args) => torture::run(&args),
     })
 }

@@ -7,8 +7,9 @@ use crate::byzantine::Byzantine;
 use crate::front::{Change, Front, Places};
 use crate::oracles::Failure;
 use crate::report::Report;
-use crate::seed::{Cast, Standard, close, heal};
+use crate::seed::{self, Cast, Standard, close, heal};
 use crate::settings::{BadSettings, Settings, Transport, smallest};
+use crate::trace::Trace;
 use crate::weather::Weather;
 use crate::world::{Plan, Survives, World};
 use crate::{Workload, ms, secs};
@@ -17,8 +18,8 @@ use quorate_types::rng::Rng;
 use quorate_types::{ReplicaId, Time};
 use std::collections::BTreeMap;
 
-/// What runs a paper: the protocol, how many replicas, and the seed.
-type Sitting = fn(&Entry, usize, u64) -> Result<Report, BadSettings>;
+/// What runs a paper: the protocol, how many replicas, the seed, and who reads along.
+type Sitting = fn(&Entry, usize, u64, Trace) -> Result<Report, BadSettings>;
 
 /// One scenario of the exam. A seed decides everything that it leaves open.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +39,11 @@ pub const PAPERS: &[Paper] = &[
         sitting: standard,
     },
     Paper { name: "good day", about: "nothing goes wrong: everybody executes everything", sitting: good_day },
-    Paper { name: "f silent", about: "f replicas never start: the others go on without them", sitting: f_silent },
+    Paper {
+        name: "f silent",
+        about: "f replicas never start: the others go on without them",
+        sitting: f_silent,
+    },
     Paper {
         name: "liars",
         about: "f replicas of one Byzantine kind, the kinds in turn, in good weather",
@@ -73,12 +78,32 @@ impl Paper {
         PAPERS.iter().find(|paper| paper.name == name)
     }
 
+    /// The command that repeats one run of it.
+    #[must_use]
+    pub fn again(&self, protocol: &str, n: usize, seed: u64) -> String {
+        if PAPERS.first().is_some_and(|first| first.name == self.name) {
+            return seed::again(protocol, Some(n), seed);
+        }
+        format!(
+            "cargo run --release -- sim --protocol {protocol} --n {n} --paper {:?} --seed {seed}",
+            self.name
+        )
+    }
+
     /// Sits it.
     ///
     /// # Errors
     /// When so many replicas do not suit the protocol.
     pub fn sit(&self, entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
-        (self.sitting)(entry, n, seed)
+        self.sit_read(entry, n, seed, Trace::default())
+    }
+
+    /// Sits it while somebody reads along.
+    ///
+    /// # Errors
+    /// When so many replicas do not suit the protocol.
+    pub fn sit_read(&self, entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
+        (self.sitting)(entry, n, seed, trace)
     }
 }
 
@@ -110,8 +135,8 @@ pub fn sit(entry: &Entry, seeds: u64) -> Result<Vec<(String, Report)>, BadSettin
     Ok(failures)
 }
 
-fn standard(entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
-    Ok(Standard::new(entry, Some(n), seed)?.run())
+fn standard(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
+    Ok(Standard::with_trace(entry, Some(n), Cast::Drawn, seed, trace)?.run())
 }
 
 /// What the papers beside the standard run have in common: a short one of good weather, and what clients ask for in it.
@@ -123,9 +148,8 @@ struct Short {
 
 impl Short {
     fn new(
-        entry: &Entry,
-        n: usize,
-        seed: u64,
+        (entry, n, seed): (&Entry, usize, u64),
+        trace: Trace,
         change: impl FnOnce(&mut Settings, &mut Rng),
     ) -> Result<Self, BadSettings> {
         let mut rng = Rng::new(seed ^ 0xe8a3_0e8a_30e8_a30e);
@@ -148,7 +172,7 @@ impl Short {
             outstanding_max: 4,
             keys: rng.between(2, 6),
         };
-        let mut world = World::new(settings)?;
+        let mut world = World::with_trace(settings, trace)?;
         world.load_all(workload);
         Ok(Self { world, rng, workload })
     }
@@ -183,13 +207,14 @@ fn some_of(world: &World, rng: &mut Rng, count: usize) -> Vec<ReplicaId> {
     ids
 }
 
-fn good_day(entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
-    let short = Short::new(entry, n, seed, |settings, _| settings.replay = true)?;
-    Ok(short.run(|world, _| world.run_while("all operations are answered", secs(20), |world| !world.all_done())))
+fn good_day(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
+    let short = Short::new((entry, n, seed), trace, |settings, _| settings.replay = true)?;
+    Ok(short
+        .run(|world, _| world.run_while("all operations are answered", secs(20), |world| !world.all_done())))
 }
 
-fn f_silent(entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
-    let short = Short::new(entry, n, seed, |_, _| {})?;
+fn f_silent(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
+    let short = Short::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
         for id in some_of(world, rng, world.settings().f) {
             world.crash(id, Survives::Nothing);
@@ -200,11 +225,11 @@ fn f_silent(entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
     }))
 }
 
-fn liars(entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
+fn liars(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
     let kinds = u64::try_from(Byzantine::ALL.len()).unwrap_or(1);
     let place = usize::try_from(seed.checked_rem(kinds).unwrap_or(0)).unwrap_or(0);
     let kind = Byzantine::ALL.get(place).copied().unwrap_or(Byzantine::Twin);
-    let short = Short::new(entry, n, seed, |settings, rng| {
+    let short = Short::new((entry, n, seed), trace, |settings, rng| {
         let spared = u16::from(!settings.entry.spec.replaces_leader);
         let drawn = Cast::All(kind).draw(seed, settings.n, settings.f, spared);
         (settings.byzantine, settings.coalition) = (drawn.who, rng.chance(500_000));
@@ -212,8 +237,8 @@ fn liars(entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
     Ok(short.run(|world, _| world.run_for(secs(12))))
 }
 
-fn power_cut(entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
-    let short = Short::new(entry, n, seed, |settings, _| {
+fn power_cut(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
+    let short = Short::new((entry, n, seed), trace, |settings, _| {
         settings.segment_bytes = 64 << 10;
         settings.snapshot_every_bytes = 12 << 10;
     })?;
@@ -232,8 +257,8 @@ fn power_cut(entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> 
     }))
 }
 
-fn cold_starts(entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
-    let short = Short::new(entry, n, seed, |_, _| {})?;
+fn cold_starts(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
+    let short = Short::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
         for _ in 0..3 {
             world.run_for(rng.between(ms(50), secs(1)))?;
@@ -248,8 +273,8 @@ fn cold_starts(entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings
     }))
 }
 
-fn no_quorum(entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
-    let short = Short::new(entry, n, seed, |_, _| {})?;
+fn no_quorum(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
+    let short = Short::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
         world.run_for(secs(1))?;
         let gone = some_of(world, rng, world.settings().f.saturating_add(1));
@@ -268,8 +293,8 @@ fn no_quorum(entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> 
     }))
 }
 
-fn cut_off(entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
-    let short = Short::new(entry, n, seed, |_, _| {})?;
+fn cut_off(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
+    let short = Short::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
         for _ in 0..3 {
             let place = Places::of(some_of(world, rng, 1).into_iter().map(ReplicaId::index));

@@ -1,12 +1,14 @@
 //! The commands, one file each.
 
 pub mod demo;
+pub mod exam;
 mod folder;
 pub mod judge;
 pub mod kv;
 pub mod load;
 pub mod machine;
 pub mod node;
+mod seeds;
 pub mod sim;
 pub mod status;
 pub mod testnet;

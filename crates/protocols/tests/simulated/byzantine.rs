@@ -3,7 +3,8 @@
 
 use crate::side_by_side::{run_all, run_until};
 use crate::support::{begin, go, incr, pbft, r, wait_for, world};
-use quorate_sim::seed::{self, Cast, Report, Standard};
+use quorate_sim::Report;
+use quorate_sim::seed::{self, Cast, Standard};
 use quorate_sim::{Bytes, Byzantine, Failure, Oracle, Verdict, World, secs};
 use quorate_types::wire::frame;
 use quorate_types::{ReplicaId, Time};

@@ -3,9 +3,10 @@
 use crate::side_by_side::run_all;
 use crate::support::{pbft, pbft_signed};
 use quorate_consensus::Entry;
-use quorate_sim::seed::{self, Class, Report};
-use quorate_sim::{Oracle, Verdict};
-use std::collections::BTreeMap;
+use quorate_sim::fault::{Class, Fault, Source};
+use quorate_sim::seed;
+use quorate_sim::{Oracle, Report, Verdict};
+use std::collections::{BTreeMap, BTreeSet};
 
 fn run_first(entry: &Entry, seeds: u64, n: Option<usize>) -> Vec<Report> {
     run_list(entry, &(0..seeds).collect::<Vec<_>>(), n)
@@ -26,22 +27,71 @@ fn must_pass(entry: &Entry, reports: &[Report], n: Option<usize>) {
     assert!(failed.is_empty(), "{} of {} seeds failed:\n{}", failed.len(), reports.len(), failed.join("\n"));
 }
 
+/// Faults that can be planned and come to nothing: where one is felt, the world counts it.
+const COUNTED: [Fault; 38] = [
+    Fault::Loss,
+    Fault::Duplication,
+    Fault::OldPackets,
+    Fault::LeaderCut,
+    Fault::Churn,
+    Fault::HalfOpen,
+    Fault::CorruptFrame,
+    Fault::SlowLoris,
+    Fault::OversizeFrame,
+    Fault::Flood,
+    Fault::Kill,
+    Fault::Pause,
+    Fault::ClockDrift,
+    Fault::PowerCut,
+    Fault::PowerCutInTurn,
+    Fault::TornWrite,
+    Fault::LostWrite,
+    Fault::MisdirectedWrite,
+    Fault::RotAtTail,
+    Fault::RotInLog,
+    Fault::RotInSnapshot,
+    Fault::ReadError,
+    Fault::SyncError,
+    Fault::FullDisk,
+    Fault::SlowDisk,
+    Fault::Wiped,
+    Fault::RolledBack,
+    Fault::Replay,
+    Fault::InvalidSignature,
+    Fault::BadContent,
+    Fault::LieInCatchUp,
+    Fault::LieToClients,
+    Fault::JustInTime,
+    Fault::Adaptive,
+    Fault::DuplicateId,
+    Fault::ReplayedRequest,
+    Fault::EquivocatingClient,
+    Fault::ClientFlood,
+];
+
 /// 1,000 standard seeds, and that they are what a standard seed has to be.
 #[test]
 fn thousand_seeds() {
     let reports = run_first(pbft(), 1_000, None);
     must_pass(pbft(), &reports, None);
-    let mut classes: BTreeMap<Class, u32> = BTreeMap::new();
+    let mut planned: BTreeMap<Fault, u32> = BTreeMap::new();
+    let mut felt: BTreeMap<Fault, u64> = BTreeMap::new();
     for report in &reports {
         assert!(report.requests >= 400, "{report}");
         assert!(report.virtual_ns >= quorate_sim::secs(60), "{report}");
-        assert!(report.classes.len() >= 4, "{report}: {:?}", report.classes);
+        let classes: BTreeSet<Class> = report.faults.keys().map(|fault| fault.class()).collect();
+        assert!(report.faults.len() >= 4 && classes.len() >= 3, "{report}: {:?}", report.faults);
+        assert!(report.faults.keys().any(|fault| fault.is_crash()), "{report}: {:?}", report.faults);
         assert!(report.promises > 100, "{report}: {} promises", report.promises);
-        for class in &report.classes {
-            *classes.entry(*class).or_default() += 1;
-        }
+        report.faults.iter().for_each(|(fault, count)| *planned.entry(*fault).or_default() += count);
+        report.felt.iter().for_each(|(fault, count)| *felt.entry(*fault).or_default() += count);
     }
-    assert_eq!(classes.len(), 12, "every class of faults comes: {classes:?}");
+    for fault in Fault::ALL {
+        let is_drawn = fault.source() == Source::Drawn && *fault != Fault::Coalition;
+        assert!(!is_drawn || planned.contains_key(fault), "{fault} never comes: {planned:?}");
+        let counts = COUNTED.contains(fault);
+        assert!(!counts || felt.contains_key(fault), "{fault} comes and nobody feels it: {felt:?}");
+    }
     let unanswered: u64 = reports.iter().map(|report| report.failed_requests).sum();
     assert_eq!(unanswered, 0, "no client was left without an answer");
 }

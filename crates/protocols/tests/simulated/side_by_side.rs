@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "worlds run side by side, each on one thread")]
 
-use quorate_sim::seed::Report;
+use quorate_sim::Report;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

@@ -16,6 +16,7 @@ use crate::fault::Fault;
 use crate::oracles::{Failure, Oracle};
 use crate::report::Report;
 use crate::settings::{BadSettings, Settings, Transport};
+use crate::trace::Trace;
 use crate::weather::Weather;
 use crate::world::{Plan, World};
 use crate::{Workload, ms, secs};
@@ -62,6 +63,20 @@ impl Standard {
     /// # Errors
     /// When so many replicas do not suit the protocol.
     pub fn with(entry: &Entry, n: Option<usize>, cast: Cast, seed: u64) -> Result<Self, BadSettings> {
+        Self::with_trace(entry, n, cast, seed, Trace::default())
+    }
+
+    /// As [`Standard::with`], with a trace that somebody may read along from the beginning.
+    ///
+    /// # Errors
+    /// When so many replicas do not suit the protocol.
+    pub fn with_trace(
+        entry: &Entry,
+        n: Option<usize>,
+        cast: Cast,
+        seed: u64,
+        trace: Trace,
+    ) -> Result<Self, BadSettings> {
         let mut rng = Rng::new(seed ^ 0x5eed_5eed_5eed_5eed);
         let mut settings = draw_settings(entry, seed, &mut rng);
         if let Some(n) = n {
@@ -78,7 +93,7 @@ impl Standard {
         let drawn = cast.draw(seed, settings.n, settings.f, spared);
         (settings.byzantine, settings.coalition) = (drawn.who, drawn.as_one);
         settings.rogues = 1;
-        let mut world = World::new(settings)?;
+        let mut world = World::with_trace(settings, trace)?;
         let operations = rng.between(OPERATIONS_BEFORE.0, OPERATIONS_BEFORE.1);
         let together_max = rng.between(1, 10);
         // The workload goes on for about as long as the faults do.
@@ -130,14 +145,14 @@ impl Standard {
 }
 
 /// The run itself: faults, heal, and what has to follow.
-fn go(
-    world: &mut World,
-    workload: Workload,
-    bound: Time,
-    recovered_ns: &mut u64,
-) -> Result<(), Failure> {
+fn go(world: &mut World, workload: Workload, bound: Time, recovered_ns: &mut u64) -> Result<(), Failure> {
     world.run_until(Time(HEAL_NS))?;
-    heal(world, Workload { operations: OPERATIONS_AFTER, pause_ns: ms(100), ..workload }, bound, recovered_ns)?;
+    heal(
+        world,
+        Workload { operations: OPERATIONS_AFTER, pause_ns: ms(100), ..workload },
+        bound,
+        recovered_ns,
+    )?;
     world.run_until(Time(END_NS))?;
     close(world)
 }
@@ -158,9 +173,8 @@ pub(crate) fn heal(
     let before = world.history().records().len();
     world.load_all(workload);
     // What was under way may end by itself: something new has to be answered.
-    let is_new = |world: &World| {
-        world.history().records().iter().skip(before).any(|record| record.answered.is_some())
-    };
+    let is_new =
+        |world: &World| world.history().records().iter().skip(before).any(|record| record.answered.is_some());
     world.run_while("a new operation is answered", bound.0, |world| !is_new(world))?;
     *recovered_ns = world.now().since(healed_at);
     let rest = bound.0.saturating_add(SETTLE_NS);
@@ -172,8 +186,7 @@ pub(crate) fn heal(
 /// The end of a run: a fresh client reads every key, and everybody has the same state.
 pub(crate) fn close(world: &mut World) -> Result<(), Failure> {
     world.read_back(secs(10))?;
-    world
-        .run_while("all sound replicas have executed the reads", SETTLE_NS, |world| !world.is_level())?;
+    world.run_while("all sound replicas have executed the reads", SETTLE_NS, |world| !world.is_level())?;
     world.check_settled()
 }
 

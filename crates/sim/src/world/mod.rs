@@ -137,6 +137,14 @@ impl World {
     /// # Errors
     /// When the settings do not suit the protocol.
     pub fn new(settings: Settings) -> Result<Self, BadSettings> {
+        Self::with_trace(settings, Trace::default())
+    }
+
+    /// As [`World::new`], with a trace that somebody may read along from the beginning.
+    ///
+    /// # Errors
+    /// When the settings do not suit the protocol.
+    pub fn with_trace(settings: Settings, trace: Trace) -> Result<Self, BadSettings> {
         let mut rng = Rng::new(settings.seed);
         let cluster = Cluster::new(&settings, &mut rng.fork())?;
         let (n, clients) = (settings.n, settings.clients_in_all());
@@ -176,7 +184,7 @@ impl World {
             held: Vec::new(),
             old: Vec::new(),
             thrown: 0,
-            trace: Trace::default(),
+            trace,
             history: History::default(),
             order: Order::default(),
             failure: None,

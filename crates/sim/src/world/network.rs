@@ -269,6 +269,9 @@ impl World {
     fn throw(&mut self, at: Time, frame: &Frame) {
         let weather = *self.map.get(frame.from.index(), frame.to.index());
         if weather.loses(&mut self.net_rng) {
+            if !weather.is_cut {
+                self.feel(Fault::Loss);
+            }
             return self.trace.note(at, Who::World, "loses", &[], || {
                 format!("{} from r{} to r{}", frame.content, frame.from, frame.to)
             });

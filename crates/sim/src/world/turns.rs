@@ -118,6 +118,9 @@ impl World {
             Survives::Cached => "its process dies".to_owned(),
             _ => format!("{survives:?} of what was not synced is left"),
         });
+        if self.seat(id).is_some_and(|seat| seat.shared.watch(|watch| watch.is_dead)) {
+            self.feel(Named::PowerCutInTurn);
+        }
         if let Some(fuse) = self.fuses.get_mut(id.index()) {
             *fuse = None;
         }
