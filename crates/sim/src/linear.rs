@@ -16,7 +16,7 @@ mod register;
 #[cfg(test)]
 mod tests;
 
-pub use register::{Findings, Illegal, judge, judge_from};
+pub use register::{Findings, Illegal, is_explained_by, judge, judge_from};
 
 use quorate_types::Time;
 use std::collections::BTreeSet;

@@ -162,7 +162,8 @@ fn each_host_in_good_weather() {
             }
             go(world.run_while("the honest are level", secs(20), |world| !world.is_level()), &world);
             go(world.check_settled(), &world);
-            assert_eq!(world.honest().count(), 3);
+            let honest = world.honest().count();
+            assert!(honest == 3 || (kind == Byzantine::Adaptive && honest == 4), "{kind}: {honest}");
         }
     }
 }

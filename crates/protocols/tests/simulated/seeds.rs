@@ -69,10 +69,10 @@ const COUNTED: [Fault; 38] = [
     Fault::ClientFlood,
 ];
 
-/// 1,000 standard seeds, and that they are what a standard seed has to be.
+/// Standard seeds, and that they are what a standard seed has to be.
 #[test]
-fn thousand_seeds() {
-    let reports = run_first(pbft(), 1_000, None);
+fn standard_seeds() {
+    let reports = run_first(pbft(), 300, None);
     must_pass(pbft(), &reports, None);
     let mut planned: BTreeMap<Fault, u32> = BTreeMap::new();
     let mut felt: BTreeMap<Fault, u64> = BTreeMap::new();
@@ -80,7 +80,7 @@ fn thousand_seeds() {
         assert!(report.requests >= 400, "{report}");
         assert!(report.virtual_ns >= quorate_sim::secs(60), "{report}");
         let classes: BTreeSet<Class> = report.faults.keys().map(|fault| fault.class()).collect();
-        assert!(report.faults.len() >= 4 && classes.len() >= 3, "{report}: {:?}", report.faults);
+        assert!(report.faults.len() >= 4 && classes.len() == 4, "{report}: {:?}", report.faults);
         assert!(report.faults.keys().any(|fault| fault.is_crash()), "{report}: {:?}", report.faults);
         assert!(report.promises > 100, "{report}: {} promises", report.promises);
         report.faults.iter().for_each(|(fault, count)| *planned.entry(*fault).or_default() += count);
@@ -127,14 +127,14 @@ fn seeds_that_have_found_a_bug() {
 #[test]
 fn seeds_of_seven_replicas() {
     for entry in [pbft(), pbft_signed()] {
-        must_pass(entry, &run_first(entry, 20, Some(7)), Some(7));
+        must_pass(entry, &run_first(entry, 12, Some(7)), Some(7));
     }
 }
 
 /// The same protocol with all votes signed: fewer, because it shares all but the view change.
 #[test]
 fn seeds_with_signed_votes() {
-    must_pass(pbft_signed(), &run_first(pbft_signed(), 300, None), None);
+    must_pass(pbft_signed(), &run_first(pbft_signed(), 80, None), None);
 }
 
 /// Same seed, same run, byte for byte.

@@ -1,9 +1,10 @@
 //! Histories of the key-value store: keys have nothing to do with each other, so each is an object of its own.
 
 use super::{BUDGET, Judgement, Leaves, Sequential, Span, Stuck, search};
-use crate::history::Record;
-use crate::model::Op;
+use crate::history::{OpId, Record};
+use crate::model::{Model, Op};
 use quorate_app::KvResult;
+use quorate_types::Time;
 use std::collections::BTreeMap;
 
 /// One key of the store; its calls are places in the history.
@@ -96,6 +97,31 @@ pub fn judge_from(records: &[Record], begin: &BTreeMap<String, String>, budget: 
         }
     }
     findings
+}
+
+/// Whether an order that somebody proposes explains what clients saw of a store that was empty. Who proposes it need not
+/// be believed: an order that explains everything is a proof, whoever it comes from.
+#[must_use]
+pub fn is_explained_by(records: &[Record], order: impl IntoIterator<Item = OpId>) -> bool {
+    let (mut store, mut done) = (Model::default(), vec![false; records.len()]);
+    let mut latest_call = Time::ZERO;
+    for id in order {
+        let place = usize::try_from(id.0).ok();
+        let Some((record, done)) =
+            place.and_then(|place| Some((records.get(place)?, done.get_mut(place)?)))
+        else {
+            return false;
+        };
+        let result = store.apply(&record.op);
+        let fits = record.result.as_ref().is_none_or(|seen| *seen == result);
+        // Nothing comes after what was called only when it had been answered.
+        let in_time = record.answered.is_none_or(|answered| answered >= latest_call);
+        if std::mem::replace(done, true) || !fits || !in_time {
+            return false;
+        }
+        latest_call = latest_call.max(record.call);
+    }
+    records.iter().zip(done).all(|(record, done)| done || record.answered.is_none())
 }
 
 fn picture(records: &[Record], key: &str, spans: &[Span<usize>], stuck: &Stuck<Option<String>>) -> String {

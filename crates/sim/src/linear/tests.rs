@@ -1,5 +1,5 @@
 use super::*;
-use crate::history::Record;
+use crate::history::{OpId, Record};
 use crate::model::Op;
 use quorate_app::KvResult;
 use quorate_types::rng::Rng;
@@ -179,4 +179,26 @@ fn long_histories_are_judged_quickly() {
         records[numbers.unwrap()].result = Some(KvResult::Number(-5));
         check(&format!("seed {seed} with a number that nobody left"), &records, false);
     }
+}
+
+/// An order is a proof if it explains everything, and nothing if it does not.
+#[test]
+fn a_proposed_order_is_checked_and_not_believed() {
+    let records =
+        [put(1, 4, "a"), put(2, 6, "b"), get(5, 7, "a"), incr(8, 9, 0), put(10, 0, "c"), get(11, 12, "b")];
+    let explained = |order: &[u64]| is_explained_by(&records, order.iter().map(|id| OpId(*id)));
+    let records_of = |order: &[u64], records: &[Record]| {
+        is_explained_by(records, order.iter().map(|id| OpId(*id)))
+    };
+    assert!(!explained(&[0, 1, 2, 3, 5]), "the increment of a word was answered with a number");
+    let without: Vec<Record> = [0, 1, 2, 4, 5].map(|at: usize| records[at].clone()).to_vec();
+    // 0 put a, 1 put b, 2 get a, 3 put c without an answer, 4 get b.
+    assert!(records_of(&[0, 2, 1, 4], &without), "what has no answer need not have happened");
+    assert!(!records_of(&[0, 2, 1, 3, 4], &without), "c would be read");
+    assert!(!records_of(&[0, 1, 2, 4], &without), "b would be read");
+    assert!(!records_of(&[0, 2, 1], &without), "an answered one is missing");
+    assert!(!records_of(&[0, 2, 2, 1, 4], &without), "twice");
+    assert!(!records_of(&[0, 2, 1, 4, 9], &without), "never called");
+    let late = [put(1, 2, "a"), put(3, 4, "a")];
+    assert!(records_of(&[0, 1], &late) && !records_of(&[1, 0], &late), "real time is respected");
 }

@@ -2,13 +2,14 @@
 //!
 //! | oracle | says | where |
 //! |---|---|---|
-//! | agreement | at each height all replicas execute the same block with the same operations | `order` |
+//! | agreement | at each height all replicas execute the same block with the same operations, and state the same state | `order` |
 //! | exactly once | no operation is applied twice | `order` |
 //! | right results | what a client was told is what the agreed order gives, and respects who asked after whom | `order` |
 //! | durability | what a client was told is in the order that all replicas end with | `order` |
 //! | linearizable | what clients were told can be explained without asking any replica | [`crate::linear`] |
 //! | same slot | what may be said once is never said of two subjects, across restarts | `promises` |
 //! | held | nothing that may be said once leaves before its guard was synced | `promises` |
+//! | liveness | what a protocol promises after a heal, in time; nothing goes in circles | `World::run_while`, `lasso` |
 //! | bounds | queues and tables stay within limits | `bounds` |
 //! | accusation | no honest replica refuses of another what only a liar says | `World::judge_blame` |
 //! | no panic | no assertion of the code fails | `seed` |
@@ -24,10 +25,12 @@
 //! one knows when something is promised.
 
 mod bounds;
+mod lasso;
 mod order;
 mod promises;
 
 pub(crate) use bounds::check_bounds;
+pub(crate) use lasso::Lasso;
 pub(crate) use order::Order;
 pub(crate) use promises::Promises;
 

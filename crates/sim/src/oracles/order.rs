@@ -4,7 +4,8 @@ use super::{Oracle, Verdict};
 use crate::history::{History, OpId};
 use crate::model::Model;
 use quorate_app::KvResult;
-use quorate_types::{BlockId, Height, ReplicaId};
+use quorate_types::{BlockId, Digest, Height, ReplicaId};
+use std::collections::BTreeMap;
 
 /// What is known of one operation.
 #[derive(Clone, Default, Debug)]
@@ -29,7 +30,12 @@ pub(crate) struct Order {
     applied: u64,
     /// The greatest place of any operation that was answered.
     answered: u64,
+    /// What the first replica to say so has stated of its state after a height; the newest.
+    states: BTreeMap<Height, (Digest, ReplicaId)>,
 }
+
+/// Heights whose states are remembered.
+const STATES_MAX: usize = 64;
 
 fn index(height: Height) -> Option<usize> {
     usize::try_from(height.0.checked_sub(1)?).ok()
@@ -80,6 +86,24 @@ impl Order {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A replica states what its state is after a height.
+    pub(crate) fn stated(&mut self, by: ReplicaId, height: Height, state: Digest) -> Verdict {
+        let (known, first) = *self.states.entry(height).or_insert((state, by));
+        if self.states.len() > STATES_MAX {
+            self.states.pop_first();
+        }
+        if known == state {
+            return Ok(());
+        }
+        let what = format!("the state after height {height}: replica {first} states {known}, replica {by} {state}");
+        Err((Oracle::Agreement, what))
+    }
+
+    /// The agreed order so far.
+    pub(crate) fn operations(&self) -> impl Iterator<Item = OpId> {
+        self.contents.iter().flatten().copied()
     }
 
     /// A replica has gone from one height to another and applied these operations on its way. When it was just
@@ -240,6 +264,15 @@ mod tests {
         assert_eq!(order.decided(R0, Height(2), block(1)), Ok(()));
         assert_eq!(order.decided(R1, Height(2), block(1)), Ok(()));
         assert_eq!(oracle(order.decided(R1, Height(2), block(2))), Some(Oracle::Agreement));
+    }
+
+    #[test]
+    fn other_states_after_a_height_are_noticed() {
+        let mut order = Order::default();
+        assert_eq!(order.stated(R0, Height(8), Digest([1; 32])), Ok(()));
+        assert_eq!(order.stated(R1, Height(8), Digest([1; 32])), Ok(()));
+        assert_eq!(order.stated(R1, Height(16), Digest([2; 32])), Ok(()));
+        assert_eq!(oracle(order.stated(R0, Height(16), Digest([3; 32]))), Some(Oracle::Agreement));
     }
 
     #[test]

@@ -41,10 +41,9 @@ impl Faults {
         }
         let mut counts = BTreeMap::new();
         for fault in all {
-            if self.one(world, fault) {
-                let count: &mut u32 = counts.entry(fault).or_default();
-                *count = count.saturating_add(1);
-            }
+            self.one(world, fault);
+            let count: &mut u32 = counts.entry(fault).or_default();
+            *count = count.saturating_add(1);
         }
         counts
     }
@@ -53,7 +52,9 @@ impl Faults {
     fn draw(&mut self) -> Vec<Fault> {
         let mut drawn = Vec::new();
         for class in CLASSES {
-            let mut pool: Vec<Fault> = Fault::drawn(class).collect();
+            // What makes a replica forget has to meet one that may.
+            let meets = |fault: &Fault| !fault.breaks_promises() || !self.may_forget.is_empty();
+            let mut pool: Vec<Fault> = Fault::drawn(class).filter(meets).collect();
             self.rng.shuffle(&mut pool);
             let most = if class == Class::Client { 1 } else { 3 };
             let count = usize::try_from(self.rng.between(1, most)).unwrap_or(1);
@@ -66,8 +67,8 @@ impl Faults {
         drawn
     }
 
-    /// Plans one. False where there is nobody whom it may meet.
-    fn one(&mut self, world: &mut World, fault: Fault) -> bool {
+    /// Plans one.
+    fn one(&mut self, world: &mut World, fault: Fault) {
         let span = self.rng.between(FAULT_NS.0, FAULT_NS.1);
         let latest = HEAL_NS.saturating_sub(span);
         // Half of them last until everything heals: without, there would be nothing left to recover from.
@@ -76,15 +77,10 @@ impl Faults {
         match fault.class() {
             Class::Network => self.network(world, fault, from, to),
             Class::Process => self.process(world, fault, from, to),
-            Class::Disk => {
-                if !self.disk(world, fault, from, to) {
-                    return false;
-                }
-            }
+            Class::Disk => self.disk(world, fault, from, to),
             _ => self.client(world, fault, from, to),
         }
         self.first = self.first.min(from);
-        true
     }
 
     fn replica(&mut self) -> ReplicaId {
@@ -210,7 +206,7 @@ impl Faults {
         }
     }
 
-    fn disk(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) -> bool {
+    fn disk(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
         let trouble = match fault {
             Fault::SlowDisk => Trouble::Slow,
             Fault::FullDisk => Trouble::Full,
@@ -224,7 +220,7 @@ impl Faults {
                 for start in [to, to.plus(secs(1))] {
                     world.plan(start, Plan::Start(id));
                 }
-                return true;
+                return;
             }
             _ => return self.damage(world, fault, from, to),
         };
@@ -237,12 +233,11 @@ impl Faults {
         }
         world.plan(to, Plan::Disk(id, Trouble::None));
         world.plan(to.plus(ms(10)), Plan::Start(id));
-        true
     }
 
     /// What is damaged for good meets one of those that may forget, and is noticed when it starts again.
-    fn damage(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) -> bool {
-        let Some(id) = self.rng.pick(&self.may_forget).copied() else { return false };
+    fn damage(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
+        let Some(id) = self.rng.pick(&self.may_forget).copied() else { return };
         if fault == Fault::MisdirectedWrite {
             world.plan(from, Plan::Damage(id, fault));
             world.plan(from.plus(self.rng.between(ms(1), secs(1))), Plan::Crash(id, Survives::Nothing));
@@ -251,7 +246,6 @@ impl Faults {
             world.plan(from.plus(1), Plan::Damage(id, fault));
         }
         world.plan(to, Plan::Start(id));
-        true
     }
 
     fn client(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {

@@ -167,6 +167,7 @@ pub(crate) fn heal(
     let healed_at = world.now();
     world.heal();
     world.disarm();
+    world.watch_for_circles();
     for id in world.replicas() {
         world.plan(world.now(), Plan::Start(id));
     }

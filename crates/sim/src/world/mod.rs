@@ -19,7 +19,7 @@ use crate::fault::Fault;
 use crate::frame::{Content, Frame, Verdict};
 use crate::front::Front;
 use crate::history::History;
-use crate::oracles::{Failure, Oracle, Order, Promises};
+use crate::oracles::{Failure, Lasso, Oracle, Order, Promises};
 use crate::queue::{Class, Queue};
 use crate::seat::{Arrival, Read, Seat};
 use crate::settings::{BadSettings, Cluster, Settings, Transport};
@@ -104,6 +104,8 @@ pub struct World {
     history: History,
     order: Order,
     promises: Promises,
+    /// Looks for circles, where something is promised.
+    lasso: Option<Lasso>,
     failure: Option<Failure>,
     net_rng: Rng,
     crash_rng: Rng,
@@ -169,6 +171,7 @@ impl World {
             letters: Letters::new(places),
             pairs: Pair::all(n),
             promises: Promises::new(n),
+            lasso: None,
             fuses: vec![None; n],
             cluster,
             seats,
@@ -337,7 +340,7 @@ impl World {
     }
 
     /// Where each replica stands, a line each.
-    fn standings(&self) -> String {
+    pub(crate) fn standings(&self) -> String {
         let line = |id| match self.status(id) {
             Some(status) => status.to_string(),
             None => format!("replica {id} is down"),

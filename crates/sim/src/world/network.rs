@@ -13,7 +13,7 @@ use crate::seat::{Arrival, Read};
 use crate::trace::Who;
 use crate::weather::{Map, Weather};
 use bytes::Bytes;
-use quorate_consensus::{LinkEvent, To};
+use quorate_consensus::{CHECKPOINT_KIND, LinkEvent, To};
 use quorate_net::Refusal;
 use quorate_types::rng::Rng;
 use quorate_types::wire::Lane;
@@ -209,6 +209,10 @@ impl World {
     fn vouch(&mut self, at: Time, from: ReplicaId, content: &Content, is_last_word: bool) {
         if !self.is_honest(from) {
             return;
+        }
+        if let Some(said) = content.statement.filter(|said| said.kind == CHECKPOINT_KIND) {
+            let verdict = self.order.stated(from, said.height, said.subject);
+            self.judge(at, verdict);
         }
         let Self { promises, seats, cluster, settings, .. } = self;
         let mut on_disk = || {

@@ -3,15 +3,15 @@
 use super::{Event, World};
 use crate::byzantine::Voice;
 use crate::fault::Fault as Named;
-use crate::oracles::Oracle;
+use crate::oracles::{Lasso, Oracle};
 use crate::queue::Class;
 use crate::seat::{Arrival, Damage};
 use crate::trace::Who;
 use quorate_client::core::LinkState;
 use quorate_host::Fault;
-use quorate_replica::Source;
+use quorate_replica::{ReplicaStatus, Source};
 use quorate_storage::Keep;
-use quorate_types::{Height, ReplicaId, Time};
+use quorate_types::{Height, ReplicaId, Time, View};
 
 /// What a crash leaves of what was written and not synced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -320,6 +320,7 @@ impl World {
             self.trace
                 .note(began, Who::Replica(id), "syncs", &[&bytes.to_le_bytes()], || format!("{bytes} bytes"));
         }
+        let is_new = !leaving.notes.is_empty();
         for note in leaving.notes.drain(..) {
             let what = note.what;
             self.trace.note(began, Who::Replica(id), "notes", &[what.as_bytes()], || {
@@ -334,6 +335,9 @@ impl World {
                 Source::Client(conn) => format!("c{}: {reason}", conn.0),
             });
         }
+        if is_new {
+            self.look_for_circles();
+        }
         self.judge_blame(id, leaving);
         self.depart(id, Voice::First, began, leaving, &synced);
         let (now, is_honest) = (self.now, self.is_honest(id));
@@ -346,6 +350,41 @@ impl World {
             let mut synced = synced;
             synced.clear();
             seat.shared.watch(|watch| watch.synced = synced);
+        }
+    }
+
+    /// From now on nothing may go in circles.
+    pub(crate) fn watch_for_circles(&mut self) {
+        self.lasso = Some(Lasso::default());
+    }
+
+    fn look_for_circles(&mut self) {
+        if self.lasso.is_none() {
+            return;
+        }
+        let sound: Vec<_> = self.sound().filter_map(|id| self.status(id)).collect();
+        let least = |of: fn(&ReplicaStatus) -> u64| sound.iter().map(of).min().unwrap_or(0);
+        let view = least(|status| status.view.0);
+        let (decided, executed) = (least(|status| status.decided.0), least(|status| status.executed.0));
+        let mut state = Vec::new();
+        for status in &sound {
+            let ahead = [
+                status.view.0.saturating_sub(view),
+                status.decided.0.saturating_sub(decided),
+                status.executed.0.saturating_sub(executed),
+                u64::from(status.normal),
+            ];
+            ahead.iter().for_each(|number| state.extend_from_slice(&number.to_le_bytes()));
+            state.extend_from_slice(status.last_view_change.as_bytes());
+            for (_, timer) in &status.timers {
+                state.extend(timer.bytes().filter(|byte| !byte.is_ascii_digit()));
+            }
+        }
+        let (height, n) = (self.height(), self.settings.n);
+        let found = self.lasso.as_mut().and_then(|lasso| lasso.look(height, View(view), n, state));
+        if let Some(what) = found {
+            let what = format!("{what}\n{}", self.standings());
+            self.judge(self.now, Err((Oracle::Liveness, what)));
         }
     }
 
