@@ -103,6 +103,22 @@ impl<'a, P: Protocol> Cx<'a, P> {
         }
     }
 
+    /// The same for another protocol with the same timers.
+    #[cfg(feature = "harness")]
+    pub(crate) fn lend<Q: Protocol<Timer = P::Timer>, R>(
+        &mut self,
+        with: impl FnOnce(&mut Cx<'_, Q>) -> R,
+    ) -> R {
+        let Self { now, me, committee, blocks, host, effects, timers } = self;
+        with(&mut Cx { now: *now, me: *me, committee, blocks, host: *host, effects, timers })
+    }
+
+    /// What this event has led to so far.
+    #[cfg(feature = "harness")]
+    pub(crate) fn effects(&mut self) -> &mut Vec<Effect> {
+        self.effects
+    }
+
     /// The time of this event.
     #[must_use]
     pub fn now(&self) -> Time {

@@ -29,6 +29,8 @@ mod context;
 mod effect;
 mod erase;
 #[cfg(feature = "harness")]
+pub mod flawed;
+#[cfg(feature = "harness")]
 pub mod harness;
 mod message;
 pub mod parts;

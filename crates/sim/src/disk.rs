@@ -37,6 +37,12 @@ pub(crate) enum Lie {
     None,
     /// Reports syncs that it does not do.
     Sync,
+    /// Has lost what was synced last when it is opened.
+    LosesLast,
+    /// Ends where it is damaged when it is opened.
+    DamageIsTail,
+    /// Is refused when it ends in the middle of a write.
+    TailIsDamage,
 }
 
 /// What goes wrong with a disk until somebody has seen to it.
@@ -102,6 +108,10 @@ pub(crate) struct Watch {
     pub(crate) trouble: Trouble,
     /// The next write goes somewhere else.
     pub(crate) misdirects: bool,
+    /// All writes in their order, for a disk that ends where it is damaged.
+    all_writes: Option<Vec<(u32, u32, usize)>>,
+    /// A power cut has left parts of a write.
+    pub(crate) is_torn: bool,
     /// Where the last write went, and how long it was.
     last_write: Option<(u32, u32, usize)>,
     /// How often each fault was felt.
@@ -186,6 +196,8 @@ impl Watch {
 struct Inside {
     watch: Watch,
     disk: MemDisk,
+    /// What was there at the last sync and at the one before, for a disk that loses what was synced last.
+    synced: Option<(MemDisk, MemDisk)>,
 }
 
 /// A disk and its [`Watch`], looked at by the host that writes to it and by the world. A world runs on one
@@ -196,7 +208,7 @@ pub(crate) struct Shared(Arc<Mutex<Inside>>);
 impl Shared {
     pub(crate) fn new(disk: MemDisk, costs: Costs) -> Self {
         let watch = Watch { costs: Some(costs), ..Watch::default() };
-        Self(Arc::new(Mutex::new(Inside { watch, disk })))
+        Self(Arc::new(Mutex::new(Inside { watch, disk, synced: None })))
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {
@@ -234,9 +246,41 @@ impl Shared {
         inside.watch.revive(true);
     }
 
+    /// Before somebody opens it: does what it is made to do wrong. False when it is refused.
+    pub(crate) fn open_wrongly(&self, lie: Lie) -> bool {
+        let inside = &mut *self.inside();
+        match lie {
+            Lie::None | Lie::Sync => {}
+            Lie::LosesLast => {
+                if let Some((_, before)) = inside.synced.take() {
+                    inside.disk = before;
+                }
+            }
+            Lie::DamageIsTail => inside.watch.all_writes = Some(inside.watch.all_writes.take().unwrap_or_default()),
+            Lie::TailIsDamage => return !std::mem::take(&mut inside.watch.is_torn),
+        }
+        true
+    }
+
+    /// Cuts the log off at a page: what was written there and later is gone.
+    fn cut_off_at(inside: &mut Inside, page: (u32, u32)) {
+        let Some(writes) = inside.watch.all_writes.take() else { return };
+        let covers = |(slot, offset, length): &(u32, u32, usize)| {
+            let to = offset.saturating_add(u32::try_from(*length).unwrap_or(u32::MAX));
+            *slot == page.0 && (*offset..to).contains(&page.1)
+        };
+        let first = writes.iter().position(covers).unwrap_or(writes.len());
+        for (slot, offset, length) in writes.iter().skip(first) {
+            // A page that cannot be written is no page of this disk.
+            let _ = inside.disk.write(*slot, *offset, &vec![0; *length]);
+        }
+        let _ = inside.disk.sync();
+        inside.watch.all_writes = Some(writes.into_iter().take(first).collect());
+    }
+
     /// Changes one bit of what was written last. False when nothing was.
     pub(crate) fn rot_at_tail(&self, rng: &mut Rng) -> bool {
-        let Inside { watch, disk } = &mut *self.inside();
+        let Inside { watch, disk, .. } = &mut *self.inside();
         let Some((slot, offset, length)) = watch.last_write else { return false };
         // What follows the last record of a page is zeros, which nobody reads.
         let mut bytes = vec![0; length];
@@ -253,7 +297,8 @@ impl Shared {
 
     /// Changes one bit of a page of the log that is not among those that were written last. False when there is none.
     pub(crate) fn rot_in_log(&self, rng: &mut Rng) -> bool {
-        let Inside { watch, disk } = &mut *self.inside();
+        let inside = &mut *self.inside();
+        let Inside { watch, disk, .. } = inside;
         let page = u32::try_from(disk.page_bytes()).unwrap_or(u32::MAX);
         let mut bytes = vec![0; disk.page_bytes()];
         let mut used = Vec::new();
@@ -269,6 +314,10 @@ impl Shared {
             }
         }
         let Some((slot, offset)) = rng.pick(&used).copied() else { return false };
+        if watch.all_writes.is_some() {
+            Self::cut_off_at(inside, (slot, offset));
+            return true;
+        }
         let at = u32::try_from(rng.below(u64::from(page))).unwrap_or(0);
         disk.flip(slot, offset.saturating_add(at), bit(rng))
     }
@@ -318,7 +367,7 @@ impl SimDisk {
 
     /// Makes a step that changes the disk.
     fn change<R>(&mut self, doing: impl FnOnce(&mut MemDisk) -> Result<R, Fault>) -> Result<R, Fault> {
-        let Inside { watch, disk } = &mut *self.shared.inside();
+        let Inside { watch, disk, .. } = &mut *self.shared.inside();
         if watch.is_dead {
             disk.cut_power_after(0);
         } else if !watch.step() {
@@ -336,9 +385,12 @@ impl SimDisk {
 
     /// Where a write goes.
     fn aim(&mut self, slot: u32, offset: u32, length: usize) -> (u32, u32) {
-        let Inside { watch, disk } = &mut *self.shared.inside();
+        let Inside { watch, disk, .. } = &mut *self.shared.inside();
         if !std::mem::take(&mut watch.misdirects) {
             watch.last_write = Some((slot, offset, length));
+            if let Some(writes) = &mut watch.all_writes {
+                writes.push((slot, offset, length));
+            }
             return (slot, offset);
         }
         watch.feel(Named::MisdirectedWrite);
@@ -388,6 +440,12 @@ impl Disk for SimDisk {
         }
         self.fails(Trouble::Syncs, "syncing the log")?;
         self.change(MemDisk::sync)?;
+        if self.lie == Lie::LosesLast {
+            let inside = &mut *self.shared.inside();
+            let last = inside.disk.clone();
+            let before = inside.synced.take().map_or_else(|| last.clone(), |(last, _)| last);
+            inside.synced = Some((last, before));
+        }
         let watch = &mut self.shared.inside().watch;
         watch.spend(&mut self.rng, |costs| costs.sync_ns);
         watch.syncs = watch.syncs.saturating_add(1);

@@ -140,14 +140,18 @@ fn standard(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, 
 }
 
 /// What the papers beside the standard run have in common: a short one of good weather, and what clients ask for in it.
-struct Short {
+pub struct Short {
     world: World,
     rng: Rng,
     workload: Workload,
 }
 
 impl Short {
-    fn new(
+    /// Such a run of a protocol, with so many replicas; `change` may change what the seed leaves open.
+    ///
+    /// # Errors
+    /// When so many replicas do not suit the protocol.
+    pub fn new(
         (entry, n, seed): (&Entry, usize, u64),
         trace: Trace,
         change: impl FnOnce(&mut Settings, &mut Rng),
@@ -177,8 +181,14 @@ impl Short {
         Ok(Self { world, rng, workload })
     }
 
+    /// The world, before anything happens in it.
+    pub fn world(&mut self) -> &mut World {
+        &mut self.world
+    }
+
     /// Runs what happens, then everything heals and has to end well.
-    fn run(self, happens: impl FnOnce(&mut World, &mut Rng) -> Result<(), Failure>) -> Report {
+    #[must_use]
+    pub fn run(self, happens: impl FnOnce(&mut World, &mut Rng) -> Result<(), Failure>) -> Report {
         let Self { world, mut rng, workload } = self;
         Report::of(world, BTreeMap::new(), |world, recovered_ns| {
             happens(world, &mut rng)?;
@@ -195,7 +205,7 @@ impl Short {
 }
 
 /// Where a leader cannot be replaced it has to be there.
-fn replaceable(world: &World) -> Vec<ReplicaId> {
+pub fn replaceable(world: &World) -> Vec<ReplicaId> {
     let first = u16::from(!world.settings().entry.spec.replaces_leader);
     world.replicas().filter(|id| id.0 >= first).collect()
 }

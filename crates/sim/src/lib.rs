@@ -27,6 +27,7 @@ mod history;
 pub mod linear;
 mod lookup;
 mod model;
+pub mod museum;
 mod oracles;
 mod queue;
 mod report;

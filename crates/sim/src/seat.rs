@@ -207,11 +207,15 @@ impl Seat {
             },
             key,
             scheme: settings.scheme,
-            application: Box::new(Witness::new(self.journal.clone(), self.perjury)),
+            application: Box::new(Witness::new(self.journal.clone(), self.perjury, self.opens)),
             keep_bytes: settings.keep_bytes,
             disk_bytes_max: settings.disk_bytes_max,
             snapshot_every_bytes: settings.snapshot_every_bytes,
         };
+        if !self.shared.open_wrongly(self.lie) {
+            let (doing, error) = ("opening", "made to refuse a torn tail".to_owned());
+            return Err(Fault::Storage(quorate_storage::Fault::Io { doing, error }));
+        }
         let disk = SimDisk::new(self.shared.clone(), self.disk_rng.fork(), self.lie);
         let follows = settings.replay && matches!(self.role, Role::Honest);
         let shadow = follows.then(|| Shadow::of(&setup.entry, setup.replica.clone()));

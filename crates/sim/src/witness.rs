@@ -37,6 +37,8 @@ pub(crate) enum Perjury {
     Skip(OpId),
     /// Answers this operation with what was not asked.
     Answer(OpId),
+    /// Applies the first operation after a restart twice.
+    AgainAfterRestart,
 }
 
 /// See the module.
@@ -45,11 +47,13 @@ pub(crate) struct Witness {
     store: Kv,
     journal: Journal,
     perjury: Perjury,
+    /// How often its replica was opened.
+    opens: u64,
 }
 
 impl Witness {
-    pub(crate) fn new(journal: Journal, perjury: Perjury) -> Self {
-        Self { store: Kv::with_buckets(BUCKETS), journal, perjury }
+    pub(crate) fn new(journal: Journal, perjury: Perjury, opens: u64) -> Self {
+        Self { store: Kv::with_buckets(BUCKETS), journal, perjury, opens }
     }
 
     /// An operation as a client submits it.
@@ -82,6 +86,11 @@ impl Application for Witness {
         let id = OpId(u64::from_le_bytes(*id));
         match self.perjury {
             Perjury::Twice(which) if which == id => {
+                self.apply_one(at, id, op, &mut Vec::new());
+                self.apply_one(at, id, op, reply);
+            }
+            Perjury::AgainAfterRestart if self.opens > 1 => {
+                self.perjury = Perjury::None;
                 self.apply_one(at, id, op, &mut Vec::new());
                 self.apply_one(at, id, op, reply);
             }

@@ -16,6 +16,7 @@ mod crashes;
 mod echo;
 mod good_case;
 mod network;
+mod museum;
 mod new_views;
 mod oracles;
 mod puppets;

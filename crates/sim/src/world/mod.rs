@@ -114,6 +114,8 @@ pub struct World {
     rejected: BTreeMap<&'static str, u64>,
     failed_ops: u64,
     rogue: rogues::Rogue,
+    /// Clients take what one replica says for the word of two, to see that an oracle notices.
+    clients_are_credulous: bool,
     /// Keys that the last judgement of the history gave up.
     undecided: usize,
     /// What somebody is made to do: no failure.
@@ -198,6 +200,7 @@ impl World {
             rejected: BTreeMap::new(),
             failed_ops: 0,
             rogue: rogues::Rogue::default(),
+            clients_are_credulous: false,
             undecided: 0,
             tolerated: BTreeSet::new(),
             trusted: BTreeSet::new(),

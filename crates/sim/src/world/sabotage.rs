@@ -15,6 +15,25 @@ impl World {
         }
     }
 
+    /// Sabotage: from its next start on, this replica's disk does this wrong.
+    pub(crate) fn sabotage_disk(&mut self, id: ReplicaId, lie: Lie) {
+        if let Some(seat) = self.seat_mut(id) {
+            seat.lie = lie;
+        }
+    }
+
+    /// Sabotage: from its next start on, this replica's service does this wrong.
+    pub(crate) fn sabotage_service(&mut self, id: ReplicaId, perjury: Perjury) {
+        if let Some(seat) = self.seat_mut(id) {
+            seat.perjury = perjury;
+        }
+    }
+
+    /// Sabotage: from now on clients take what one replica says for the word of two.
+    pub(crate) fn sabotage_clients(&mut self) {
+        self.clients_are_credulous = true;
+    }
+
     /// Sabotage: puts an older image in the place of a stopped replica's disk.
     pub fn sabotage_roll_back(&mut self, id: ReplicaId, image: MemDisk) {
         if let Some(seat) = self.seat(id).filter(|seat| seat.running.is_none()) {

@@ -146,7 +146,10 @@ impl World {
             }
             seat.shared.watch(|watch| match survives {
                 Survives::Nothing if was_unsynced => watch.feel(Named::LostWrite),
-                Survives::Some if was_unsynced => watch.feel(Named::TornWrite),
+                Survives::Some if was_unsynced => {
+                    watch.is_torn = true;
+                    watch.feel(Named::TornWrite);
+                }
                 _ => {}
             });
             if may_survive || seat.survived.is_some() {

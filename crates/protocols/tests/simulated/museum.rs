@@ -1,0 +1,186 @@
+//! The museum of published failures: each broken variant is caught, and how many seeds it took is in
+//! `docs/museum.md`, which is made here (`UPDATE_EXPECT=1` writes it).
+
+use crate::support::{pbft, pbft_signed};
+use expect_test::expect_file;
+use quorate_consensus::flawed::{Flaw, Flawed};
+use quorate_consensus::{Entry, Seal, Window};
+use quorate_protocols::pbft::{AllSigned, Linked, Pbft, PbftMessage};
+use quorate_sim::exam::{Short, replaceable};
+use quorate_sim::museum::{EXHIBITS, Exhibit};
+use quorate_sim::seed::{Cast, Standard};
+use quorate_sim::{BadSettings, Byzantine, Oracle, Plan, Report, Settings, Trace, World, ms, secs};
+use quorate_types::{ReplicaId, View};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+/// M10: PREPAREs of two views count together.
+#[derive(Default)]
+struct VotesOfTwoViews;
+
+impl Flaw<Pbft<AllSigned>> for VotesOfTwoViews {
+    fn hears(
+        &mut self,
+        protocol: &Pbft<AllSigned>,
+        message: &mut <Pbft<AllSigned> as quorate_consensus::Protocol>::Message,
+        _: &Seal,
+    ) -> bool {
+        let view = quorate_consensus::Protocol::status(protocol).view;
+        let mut heard: PbftMessage = message.clone().into();
+        if let PbftMessage::Prepare(vote) = &mut heard
+            && vote.view < view
+        {
+            vote.view = view;
+            *message = heard.into();
+        }
+        true
+    }
+
+    fn window(&self, window: Window) -> Window {
+        Window { views: View::ZERO..window.views.end, ..window }
+    }
+}
+
+/// M11: a NEW-VIEW is compared with the view changes that its receiver happens to have.
+#[derive(Default)]
+struct OwnSetOfChanges(BTreeMap<View, BTreeSet<ReplicaId>>);
+
+impl Flaw<Pbft<Linked>> for OwnSetOfChanges {
+    fn hears(&mut self, _: &Pbft<Linked>, message: &mut PbftMessage, seal: &Seal) -> bool {
+        match message {
+            PbftMessage::ViewChange(change) => {
+                self.0.entry(change.view).or_default().insert(seal.by);
+                true
+            }
+            PbftMessage::NewView(new_view) => {
+                let shown: BTreeSet<ReplicaId> = new_view.changes.iter().map(|signed| signed.by).collect();
+                self.0.get(&new_view.view) == Some(&shown)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// M13: who has suspected a leader once is taken to suspect all that follow.
+#[derive(Default)]
+struct SuspicionsForEver(BTreeSet<ReplicaId>);
+
+impl Flaw<Pbft<Linked>> for SuspicionsForEver {
+    fn hears(&mut self, protocol: &Pbft<Linked>, message: &mut PbftMessage, seal: &Seal) -> bool {
+        let view = quorate_consensus::Protocol::status(protocol).view;
+        match message {
+            PbftMessage::Suspect { on, .. } => {
+                self.0.insert(seal.by);
+                *on
+            }
+            PbftMessage::Status(_) | PbftMessage::Prepare(_) if self.0.contains(&seal.by) => {
+                *message = PbftMessage::Suspect { view, on: true };
+                true
+            }
+            _ => true,
+        }
+    }
+}
+
+/// M21: a height out of a signed message is where something is looked up.
+#[derive(Default)]
+struct HeightIsAPlace;
+
+impl Flaw<Pbft<Linked>> for HeightIsAPlace {
+    fn hears(&mut self, _: &Pbft<Linked>, message: &mut PbftMessage, _: &Seal) -> bool {
+        if let PbftMessage::Status(standing) = message {
+            let table = [0u8; 256];
+            for missing in &standing.missing {
+                let _ = table[usize::try_from(missing.height.0 - standing.stable.0).unwrap()];
+            }
+        }
+        true
+    }
+}
+
+const M10: Entry = Entry::of::<Flawed<Pbft<AllSigned>, VotesOfTwoViews>>();
+const M11: Entry = Entry::of::<Flawed<Pbft<Linked>, OwnSetOfChanges>>();
+const M13: Entry = Entry::of::<Flawed<Pbft<Linked>, SuspicionsForEver>>();
+const M21: Entry = Entry::of::<Flawed<Pbft<Linked>, HeightIsAPlace>>();
+
+/// Variants of PBFT. `entry` is what they are variants of; the flawed one is in `run`.
+const VARIANTS: [Exhibit; 4] = [
+    Exhibit {
+        id: "M10",
+        failure: "votes of different views are counted together",
+        variant: "pbft-signed: a PREPARE of an older view counts in this one",
+        caught_by: &[Oracle::Accusation, Oracle::Agreement],
+        within: 300,
+        run: |_, seed| Ok(Standard::with(&M10, None, Cast::Nobody, seed)?.run()),
+    },
+    Exhibit {
+        id: "M11",
+        failure: "two sets of view changes are mixed up: views change for ever",
+        variant: "pbft: a NEW-VIEW has to show the view changes that its receiver has",
+        caught_by: &[Oracle::Liveness],
+        within: 100,
+        run: |_, seed| Ok(Standard::with(&M11, None, Cast::Nobody, seed)?.run()),
+    },
+    Exhibit {
+        id: "M13",
+        failure: "after a pause of two nodes for half an hour views change for ever",
+        variant: "pbft: who has suspected a leader once is taken to suspect all that follow",
+        caught_by: &[Oracle::Liveness],
+        within: 100,
+        run: long_pause,
+    },
+    Exhibit {
+        id: "M21",
+        failure: "a number out of a signed message is used as an index",
+        variant: "pbft: heights in a STATUS are looked up in a table",
+        caught_by: &[Oracle::Panic],
+        within: 300,
+        run: |_, seed| Ok(Standard::with(&M21, None, Cast::All(Byzantine::Mutate), seed)?.run()),
+    },
+];
+
+/// Two replicas stand still for half an hour while there is something to do.
+fn long_pause(_: &Entry, seed: u64) -> Result<Report, BadSettings> {
+    let short = Short::new((&M13, 4, seed), Trace::default(), |_: &mut Settings, _| {})?;
+    Ok(short.run(|world: &mut World, rng| {
+        world.run_for(rng.between(ms(50), secs(1)))?;
+        let mut ids = replaceable(world);
+        rng.shuffle(&mut ids);
+        for id in ids.into_iter().take(2) {
+            world.plan(world.now(), Plan::Pause(id, world.now().plus(secs(1_800))));
+        }
+        world.run_for(secs(1_800))?;
+        world.run_for(ms(100))
+    }))
+}
+
+#[test]
+fn every_failure_of_the_museum_is_caught() {
+    let mut table = String::from(
+        "# The museum of published failures\n\n\
+         Each row is a broken variant of what runs here, and the oracle that caught it. The seeds are those of the \
+         simulator, from 0 on; the last column says how many it took. Made by \
+         `UPDATE_EXPECT=1 cargo test -p quorate-protocols --test simulated museum`.\n\n\
+         | row | what went wrong, where it was published | the variant | caught by | seeds |\n|---|---|---|---|---|\n",
+    );
+    let mut missed = Vec::new();
+    let mut rows: Vec<(&Exhibit, &Entry)> = EXHIBITS.iter().map(|exhibit| (exhibit, pbft())).collect();
+    rows.extend(VARIANTS.iter().map(|exhibit| (exhibit, pbft_signed())));
+    rows.sort_by_key(|(exhibit, _)| exhibit.id);
+    for (exhibit, entry) in rows {
+        match exhibit.catch(entry).unwrap() {
+            Some(caught) => {
+                eprintln!("{} after {} seeds: {}", exhibit.id, caught.seeds, caught.failure);
+                writeln!(
+                    table,
+                    "| {} | {} | {} | {} | {} |",
+                    exhibit.id, exhibit.failure, exhibit.variant, caught.failure.oracle, caught.seeds
+                )
+                .unwrap();
+            }
+            None => missed.push(exhibit.id),
+        }
+    }
+    assert!(missed.is_empty(), "not caught: {missed:?}");
+    expect_file!["../../../../docs/museum.md"].assert_eq(&table);
+}
