@@ -17,10 +17,10 @@ pub trait Flaw<P: Protocol>: Default + Send + 'static {
         let _ = past;
     }
 
-    /// A message before the protocol hears it. False: it never does.
-    fn hears(&mut self, protocol: &P, message: &mut P::Message, seal: &Seal) -> bool {
-        let _ = (protocol, message, seal);
-        true
+    /// What the protocol hears in the place of a message, all of it as the word of the same sender.
+    fn hears(&mut self, protocol: &P, message: P::Message, seal: &Seal) -> Vec<P::Message> {
+        let _ = (protocol, seal);
+        vec![message]
     }
 
     /// What a handler wants done, before it is.
@@ -61,11 +61,7 @@ impl<P: Protocol, F: Flaw<P>> Protocol for Flawed<P, F> {
     type Record = P::Record;
     type Params = P::Params;
 
-    fn open(
-        cx: &mut Cx<'_, Self>,
-        params: P::Params,
-        mut past: Past<P::Record>,
-    ) -> Result<Self, OpenError> {
+    fn open(cx: &mut Cx<'_, Self>, params: P::Params, mut past: Past<P::Record>) -> Result<Self, OpenError> {
         let mut flaw = F::default();
         flaw.opens(&mut past);
         let protocol = cx.lend(|cx| P::open(cx, params, past))?;
@@ -74,11 +70,12 @@ impl<P: Protocol, F: Flaw<P>> Protocol for Flawed<P, F> {
 
     fn on_message(&mut self, cx: &mut Cx<'_, Self>, message: Verified<P::Message>) -> Result<(), Reject> {
         let link = message.link();
-        let (mut message, seal) = message.into_parts();
-        if !self.flaw.hears(&self.protocol, &mut message, &seal) {
-            return Ok(());
+        let (message, seal) = message.into_parts();
+        for message in self.flaw.hears(&self.protocol, message, &seal) {
+            let verified = Verified::new(message, link, seal.clone());
+            self.lend(cx, |protocol, cx| protocol.on_message(cx, verified))?;
         }
-        self.lend(cx, |protocol, cx| protocol.on_message(cx, Verified::new(message, link, seal)))
+        Ok(())
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_, Self>, timer: P::Timer) {

@@ -256,7 +256,9 @@ impl Shared {
                     inside.disk = before;
                 }
             }
-            Lie::DamageIsTail => inside.watch.all_writes = Some(inside.watch.all_writes.take().unwrap_or_default()),
+            Lie::DamageIsTail => {
+                inside.watch.all_writes = Some(inside.watch.all_writes.take().unwrap_or_default())
+            }
             Lie::TailIsDamage => return !std::mem::take(&mut inside.watch.is_torn),
         }
         true

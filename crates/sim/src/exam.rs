@@ -5,9 +5,9 @@
 
 use crate::byzantine::Byzantine;
 use crate::front::{Change, Front, Places};
-use crate::oracles::Failure;
+use crate::oracles::{Failure, Oracle};
 use crate::report::Report;
-use crate::seed::{self, Cast, Standard, close, heal};
+use crate::seed::{self, Cast, Standard, calm, close, heal};
 use crate::settings::{BadSettings, Settings, Transport, smallest};
 use crate::trace::Trace;
 use crate::weather::Weather;
@@ -199,6 +199,7 @@ impl Short {
                 fetch_ns: secs(2),
             });
             heal(world, Workload { operations: 6, ..workload }, bound, recovered_ns)?;
+            calm(world)?;
             close(world)
         })
     }
@@ -295,7 +296,8 @@ fn no_quorum(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report,
         world.run_for(ms(200))?;
         let before = world.height();
         world.run_for(secs(4))?;
-        world.check("nothing is decided without a quorum", world.height() == before)?;
+        let stands = world.height() == before;
+        world.check(Oracle::Agreement, "nothing is decided without a quorum", stands)?;
         for id in &gone {
             world.plan(world.now(), Plan::Start(*id));
         }

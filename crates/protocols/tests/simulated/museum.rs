@@ -4,36 +4,33 @@
 use crate::support::{pbft, pbft_signed};
 use expect_test::expect_file;
 use quorate_consensus::flawed::{Flaw, Flawed};
-use quorate_consensus::{Entry, Seal, Window};
-use quorate_protocols::pbft::{AllSigned, Linked, Pbft, PbftMessage};
+use quorate_consensus::{Entry, Protocol as _, Seal, Window};
+use quorate_protocols::pbft::{AllSigned, Linked, Pbft, PbftMessage, SignedMessage};
 use quorate_sim::exam::{Short, replaceable};
 use quorate_sim::museum::{EXHIBITS, Exhibit};
 use quorate_sim::seed::{Cast, Standard};
 use quorate_sim::{BadSettings, Byzantine, Oracle, Plan, Report, Settings, Trace, World, ms, secs};
-use quorate_types::{ReplicaId, View};
+use quorate_types::{BlockId, Height, ReplicaId, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 /// M10: PREPAREs of two views count together.
 #[derive(Default)]
-struct VotesOfTwoViews;
+struct VotesOfTwoViews(BTreeMap<(View, Height, ReplicaId), BlockId>);
 
 impl Flaw<Pbft<AllSigned>> for VotesOfTwoViews {
     fn hears(
         &mut self,
         protocol: &Pbft<AllSigned>,
-        message: &mut <Pbft<AllSigned> as quorate_consensus::Protocol>::Message,
-        _: &Seal,
-    ) -> bool {
-        let view = quorate_consensus::Protocol::status(protocol).view;
-        let mut heard: PbftMessage = message.clone().into();
-        if let PbftMessage::Prepare(vote) = &mut heard
-            && vote.view < view
-        {
-            vote.view = view;
-            *message = heard.into();
-        }
-        true
+        message: SignedMessage,
+        seal: &Seal,
+    ) -> Vec<SignedMessage> {
+        let view = protocol.status().view;
+        let PbftMessage::Prepare(mut vote) = PbftMessage::from(message.clone()) else { return vec![message] };
+        vote.view = vote.view.max(view);
+        // One vote of each sender, whichever view it was for.
+        let counted = *self.0.entry((vote.view, vote.height, seal.by)).or_insert(vote.block);
+        if counted == vote.block { vec![PbftMessage::Prepare(vote).into()] } else { Vec::new() }
     }
 
     fn window(&self, window: Window) -> Window {
@@ -41,23 +38,25 @@ impl Flaw<Pbft<AllSigned>> for VotesOfTwoViews {
     }
 }
 
-/// M11: a NEW-VIEW is compared with the view changes that its receiver happens to have.
+/// M11: a NEW-VIEW is compared with all view changes that its receiver has.
 #[derive(Default)]
-struct OwnSetOfChanges(BTreeMap<View, BTreeSet<ReplicaId>>);
+struct OwnSetOfChanges(BTreeSet<ReplicaId>);
 
 impl Flaw<Pbft<Linked>> for OwnSetOfChanges {
-    fn hears(&mut self, _: &Pbft<Linked>, message: &mut PbftMessage, seal: &Seal) -> bool {
-        match message {
-            PbftMessage::ViewChange(change) => {
-                self.0.entry(change.view).or_default().insert(seal.by);
-                true
+    fn hears(&mut self, _: &Pbft<Linked>, message: PbftMessage, seal: &Seal) -> Vec<PbftMessage> {
+        match &message {
+            PbftMessage::ViewChange(_) => {
+                self.0.insert(seal.by);
             }
             PbftMessage::NewView(new_view) => {
                 let shown: BTreeSet<ReplicaId> = new_view.changes.iter().map(|signed| signed.by).collect();
-                self.0.get(&new_view.view) == Some(&shown)
+                if shown != self.0 {
+                    return Vec::new();
+                }
             }
-            _ => true,
+            _ => {}
         }
+        vec![message]
     }
 }
 
@@ -66,18 +65,15 @@ impl Flaw<Pbft<Linked>> for OwnSetOfChanges {
 struct SuspicionsForEver(BTreeSet<ReplicaId>);
 
 impl Flaw<Pbft<Linked>> for SuspicionsForEver {
-    fn hears(&mut self, protocol: &Pbft<Linked>, message: &mut PbftMessage, seal: &Seal) -> bool {
-        let view = quorate_consensus::Protocol::status(protocol).view;
-        match message {
-            PbftMessage::Suspect { on, .. } => {
-                self.0.insert(seal.by);
-                *on
-            }
-            PbftMessage::Status(_) | PbftMessage::Prepare(_) if self.0.contains(&seal.by) => {
-                *message = PbftMessage::Suspect { view, on: true };
-                true
-            }
-            _ => true,
+    fn hears(&mut self, protocol: &Pbft<Linked>, message: PbftMessage, seal: &Seal) -> Vec<PbftMessage> {
+        if let PbftMessage::Suspect { on, .. } = message {
+            self.0.insert(seal.by);
+            return if on { vec![message] } else { Vec::new() };
+        }
+        if self.0.contains(&seal.by) {
+            vec![PbftMessage::Suspect { view: protocol.status().view, on: true }, message]
+        } else {
+            vec![message]
         }
     }
 }
@@ -87,14 +83,15 @@ impl Flaw<Pbft<Linked>> for SuspicionsForEver {
 struct HeightIsAPlace;
 
 impl Flaw<Pbft<Linked>> for HeightIsAPlace {
-    fn hears(&mut self, _: &Pbft<Linked>, message: &mut PbftMessage, _: &Seal) -> bool {
-        if let PbftMessage::Status(standing) = message {
+    fn hears(&mut self, _: &Pbft<Linked>, message: PbftMessage, _: &Seal) -> Vec<PbftMessage> {
+        if let PbftMessage::Status(standing) = &message {
             let table = [0u8; 256];
             for missing in &standing.missing {
-                let _ = table[usize::try_from(missing.height.0 - standing.stable.0).unwrap()];
+                let place = usize::try_from(missing.height.0.saturating_sub(standing.stable.0)).unwrap();
+                assert_eq!(table[place], 0);
             }
         }
-        true
+        vec![message]
     }
 }
 
@@ -125,7 +122,7 @@ const VARIANTS: [Exhibit; 4] = [
         id: "M13",
         failure: "after a pause of two nodes for half an hour views change for ever",
         variant: "pbft: who has suspected a leader once is taken to suspect all that follow",
-        caught_by: &[Oracle::Liveness],
+        caught_by: &[Oracle::Liveness, Oracle::Bounds],
         within: 100,
         run: long_pause,
     },
@@ -139,7 +136,10 @@ const VARIANTS: [Exhibit; 4] = [
     },
 ];
 
-/// Two replicas stand still for half an hour while there is something to do.
+/// Longer than any timeout, and every retry of a client.
+const PAUSE_NS: u64 = secs(60);
+
+/// Two replicas stand still for a long time while there is something to do.
 fn long_pause(_: &Entry, seed: u64) -> Result<Report, BadSettings> {
     let short = Short::new((&M13, 4, seed), Trace::default(), |_: &mut Settings, _| {})?;
     Ok(short.run(|world: &mut World, rng| {
@@ -147,9 +147,9 @@ fn long_pause(_: &Entry, seed: u64) -> Result<Report, BadSettings> {
         let mut ids = replaceable(world);
         rng.shuffle(&mut ids);
         for id in ids.into_iter().take(2) {
-            world.plan(world.now(), Plan::Pause(id, world.now().plus(secs(1_800))));
+            world.plan(world.now(), Plan::Pause(id, world.now().plus(PAUSE_NS)));
         }
-        world.run_for(secs(1_800))?;
+        world.run_for(PAUSE_NS)?;
         world.run_for(ms(100))
     }))
 }

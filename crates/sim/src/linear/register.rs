@@ -107,8 +107,7 @@ pub fn is_explained_by(records: &[Record], order: impl IntoIterator<Item = OpId>
     let mut latest_call = Time::ZERO;
     for id in order {
         let place = usize::try_from(id.0).ok();
-        let Some((record, done)) =
-            place.and_then(|place| Some((records.get(place)?, done.get_mut(place)?)))
+        let Some((record, done)) = place.and_then(|place| Some((records.get(place)?, done.get_mut(place)?)))
         else {
             return false;
         };

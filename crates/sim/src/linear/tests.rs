@@ -187,9 +187,8 @@ fn a_proposed_order_is_checked_and_not_believed() {
     let records =
         [put(1, 4, "a"), put(2, 6, "b"), get(5, 7, "a"), incr(8, 9, 0), put(10, 0, "c"), get(11, 12, "b")];
     let explained = |order: &[u64]| is_explained_by(&records, order.iter().map(|id| OpId(*id)));
-    let records_of = |order: &[u64], records: &[Record]| {
-        is_explained_by(records, order.iter().map(|id| OpId(*id)))
-    };
+    let records_of =
+        |order: &[u64], records: &[Record]| is_explained_by(records, order.iter().map(|id| OpId(*id)));
     assert!(!explained(&[0, 1, 2, 3, 5]), "the increment of a word was answered with a number");
     let without: Vec<Record> = [0, 1, 2, 4, 5].map(|at: usize| records[at].clone()).to_vec();
     // 0 put a, 1 put b, 2 get a, 3 put c without an answer, 4 get b.

@@ -97,7 +97,8 @@ impl Order {
         if known == state {
             return Ok(());
         }
-        let what = format!("the state after height {height}: replica {first} states {known}, replica {by} {state}");
+        let what =
+            format!("the state after height {height}: replica {first} states {known}, replica {by} {state}");
         Err((Oracle::Agreement, what))
     }
 

@@ -33,6 +33,8 @@ const HEAL_NS: u64 = secs(40);
 const END_NS: u64 = secs(60);
 /// How long replicas may take to come to the same height once all clients have their answers.
 const SETTLE_NS: u64 = secs(20);
+/// How long after a heal leaders may still be replaced, and for how long it is seen to that they are not.
+const CALM_NS: u64 = secs(4);
 /// How much more log is kept for laggards where votes are signed, or many make up a quorum.
 const LARGE_LOG_FACTOR: u32 = 8;
 /// Operations that each client has before and after the heal.
@@ -153,6 +155,7 @@ fn go(world: &mut World, workload: Workload, bound: Time, recovered_ns: &mut u64
         bound,
         recovered_ns,
     )?;
+    calm(world)?;
     world.run_until(Time(END_NS))?;
     close(world)
 }
@@ -182,6 +185,20 @@ pub(crate) fn heal(
     world.run_while("all clients have their answers", rest, |world| !world.all_done())?;
     world.check_none_failed()?;
     world.run_while("all sound replicas are at the same height", SETTLE_NS, |world| !world.is_level())
+}
+
+/// When everything has healed and everybody is there, leaders are replaced no more.
+pub(crate) fn calm(world: &mut World) -> Result<(), Failure> {
+    world.run_for(CALM_NS)?;
+    if world.sound().count() < world.settings().n {
+        return Ok(());
+    }
+    let before = world.view_changes();
+    world.run_for(CALM_NS)?;
+    let changes = world.view_changes().saturating_sub(before);
+    let what =
+        format!("leaders stay when nothing goes wrong any more: {changes} view changes in {CALM_NS} ns");
+    world.check(Oracle::Liveness, &what, changes == 0)
 }
 
 /// The end of a run: a fresh client reads every key, and everybody has the same state.

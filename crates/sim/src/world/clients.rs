@@ -289,7 +289,10 @@ impl World {
             self.judge(self.now, Err((Oracle::Linearizable, illegal.picture)));
         }
         if self.undecided > 0 && !linear::is_explained_by(self.history.records(), self.order.operations()) {
-            let what = format!("{} keys are too hard to judge, and the replicas' order explains nothing", self.undecided);
+            let what = format!(
+                "{} keys are too hard to judge, and the replicas' order explains nothing",
+                self.undecided
+            );
             self.judge(self.now, Err((Oracle::Linearizable, what)));
         }
     }

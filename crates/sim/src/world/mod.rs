@@ -398,9 +398,9 @@ impl World {
     }
 
     /// Something that has to hold at this moment.
-    pub(crate) fn check(&mut self, what: &str, holds: bool) -> Result<(), Failure> {
+    pub(crate) fn check(&mut self, oracle: Oracle, what: &str, holds: bool) -> Result<(), Failure> {
         if !holds {
-            self.judge(self.now, Err((Oracle::Agreement, format!("does not hold: {what}"))));
+            self.judge(self.now, Err((oracle, format!("does not hold: {what}"))));
         }
         self.failure.clone().map_or(Ok(()), Err)
     }
@@ -527,6 +527,11 @@ impl World {
     #[must_use]
     pub fn rejected(&self) -> &BTreeMap<&'static str, u64> {
         &self.rejected
+    }
+
+    /// Leaders that sound replicas have seen replaced since they were opened.
+    pub(crate) fn view_changes(&self) -> u64 {
+        self.sound().filter_map(|id| self.status(id)).map(|status| status.view_changes).sum()
     }
 
     /// Operations that were applied.
