@@ -39,6 +39,12 @@ pub(crate) enum Perjury {
     Answer(OpId),
     /// Applies the first operation after a restart twice.
     AgainAfterRestart,
+    /// After a restart: applies operations twice whose number is a multiple of this.
+    Often(u64),
+    /// After a restart: leaves out operations whose number is a multiple of this, and says it did them.
+    Never(u64),
+    /// After a restart: answers operations whose number is a multiple of this with what was not asked.
+    Wrong(u64),
 }
 
 /// See the module.
@@ -93,6 +99,17 @@ impl Application for Witness {
                 self.perjury = Perjury::None;
                 self.apply_one(at, id, op, &mut Vec::new());
                 self.apply_one(at, id, op, reply);
+            }
+            Perjury::Often(every) if self.opens > 1 && id.0.is_multiple_of(every) => {
+                self.apply_one(at, id, op, &mut Vec::new());
+                self.apply_one(at, id, op, reply);
+            }
+            Perjury::Never(every) if self.opens > 1 && id.0.is_multiple_of(every) => {
+                self.store.apply(at, &[], reply);
+            }
+            Perjury::Wrong(every) if self.opens > 1 && id.0.is_multiple_of(every) => {
+                self.apply_one(at, id, op, &mut Vec::new());
+                reply.extend_from_slice(b"\x04perjured");
             }
             Perjury::Skip(which) if which == id => self.store.apply(at, &[], reply),
             Perjury::Answer(which) if which == id => {

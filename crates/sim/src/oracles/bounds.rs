@@ -2,7 +2,6 @@
 
 use super::{Oracle, Verdict};
 use quorate_replica::ReplicaStatus;
-use quorate_types::Genesis;
 
 /// Entries of the guard, records, and blocks for each height of the window at most: a protocol has a few kinds of
 /// statements, and a few views may be alive at once.
@@ -10,9 +9,9 @@ const PER_HEIGHT_MAX: u64 = 16;
 /// What may be there however small the window is.
 const BASE_MAX: u64 = 64;
 
-/// Looks at one replica.
-pub(crate) fn check_bounds(genesis: &Genesis, status: &ReplicaStatus) -> Verdict {
-    let most = genesis.window.saturating_mul(PER_HEIGHT_MAX).saturating_add(BASE_MAX);
+/// Looks at one replica, whose window has so many heights.
+pub(crate) fn check_bounds(window: u64, status: &ReplicaStatus) -> Verdict {
+    let most = window.saturating_mul(PER_HEIGHT_MAX).saturating_add(BASE_MAX);
     let (guard, records, held) = status.outbox;
     let counts = [("guard", guard), ("records", records), ("held", held), ("blocks", status.blocks)];
     for (name, count) in counts {
@@ -35,29 +34,7 @@ pub(crate) fn check_bounds(genesis: &Genesis, status: &ReplicaStatus) -> Verdict
 mod tests {
     use super::*;
     use quorate_replica::State;
-    use quorate_types::{
-        BodyLimits, ClientAuth, Height, Incarnation, Member, ProtocolId, PublicKey, ReplicaId, View,
-    };
-
-    fn genesis() -> Genesis {
-        let key = PublicKey([1; 32]);
-        Genesis {
-            protocol: ProtocolId::new("none"),
-            f: 0,
-            members: vec![Member { sign: key, link: key }],
-            client_auth: ClientAuth::Signature,
-            bodies: BodyLimits::default(),
-            client_window: 1,
-            clients_max: 1,
-            checkpoint_every: 4,
-            window: 8,
-            application: String::new(),
-            admin: key,
-            clients: Vec::new(),
-            params: String::new(),
-            salt: [0; 32],
-        }
-    }
+    use quorate_types::{Height, Incarnation, ReplicaId, View};
 
     fn status(outbox: (usize, usize, usize), blocks: usize, contradictions: u64) -> ReplicaStatus {
         ReplicaStatus {
@@ -94,7 +71,7 @@ mod tests {
             ((0, 0, 0), more, 0, Some(Oracle::Bounds)),
             ((0, 0, 0), 0, 1, Some(Oracle::SameSlot)),
         ] {
-            let verdict = check_bounds(&genesis(), &status(outbox, blocks, contradictions));
+            let verdict = check_bounds(8, &status(outbox, blocks, contradictions));
             assert_eq!(verdict.err().map(|(oracle, _)| oracle), found, "{outbox:?} {blocks}");
         }
     }

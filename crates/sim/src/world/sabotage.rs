@@ -29,6 +29,11 @@ impl World {
         }
     }
 
+    /// Sabotage: from now on replicas may keep what suits a window of eight heights, whatever theirs is.
+    pub(crate) fn sabotage_bounds(&mut self) {
+        self.bounds_are_tight = true;
+    }
+
     /// Sabotage: from now on clients take what one replica says for the word of two.
     pub(crate) fn sabotage_clients(&mut self) {
         self.clients_are_credulous = true;

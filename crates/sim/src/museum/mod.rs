@@ -3,6 +3,10 @@
 //! Here are those that no protocol is needed for: what is broken is a disk, a restart, a service, a client. Variants of
 //! protocols stand with the protocols, made with [`Flawed`]; both are [`Exhibit`]s.
 
+mod teeth;
+
+pub use teeth::TEETH;
+
 use crate::disk::Lie;
 use crate::exam::Short;
 use crate::fault::Fault;

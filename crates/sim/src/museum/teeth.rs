@@ -1,0 +1,200 @@
+//! A sabotage for each oracle: one that nobody has seen fire proves nothing.
+
+use super::Exhibit;
+use crate::disk::Lie;
+use crate::exam::Short;
+use crate::frame::Verdict;
+use crate::oracles::{Failure, Oracle};
+use crate::report::Report;
+use crate::seed::{Cast, Standard};
+use crate::settings::BadSettings;
+use crate::trace::Trace;
+use crate::witness::Perjury;
+use crate::world::{Plan, Survives, World};
+use crate::{Byzantine, ms, secs};
+use quorate_consensus::{CHECKPOINT_KIND, Entry};
+use quorate_types::{Kind, ReplicaId};
+
+/// One for each oracle, but replay, whose sabotage is a test of its own.
+pub const TEETH: &[Exhibit] = &[
+    Exhibit {
+        id: "agreement",
+        failure: "two replicas execute different things",
+        variant: "the service of one replica leaves out every thirtieth operation",
+        caught_by: &[Oracle::Agreement],
+        within: 5,
+        run: |entry, seed| {
+            let last = crate::smallest(entry, 1).saturating_sub(1);
+            perjured(entry, seed, Perjury::Never(30), last, &[])
+        },
+    },
+    Exhibit {
+        id: "exactly once",
+        failure: "an operation is applied twice, by all replicas alike",
+        variant: "every service applies what it executes first after its start twice",
+        caught_by: &[Oracle::ExactlyOnce],
+        within: 5,
+        run: |entry, seed| perjured(entry, seed, Perjury::Often(1), 0, &[]),
+    },
+    Exhibit {
+        id: "right results",
+        failure: "clients are told what was not asked",
+        variant: "every service lies about every thirtieth operation",
+        caught_by: &[Oracle::Results],
+        within: 5,
+        run: |entry, seed| perjured(entry, seed, Perjury::Wrong(30), 0, &[]),
+    },
+    Exhibit {
+        id: "durability",
+        failure: "clients are told what nobody executed",
+        variant: "clients take whatever one replica says for the word of two; one replica lies to them",
+        caught_by: &[Oracle::Durability],
+        within: 50,
+        run: super::replies_count_twice,
+    },
+    Exhibit {
+        id: "linearizable",
+        failure: "no order explains what clients were told",
+        variant: "as for right results, and the oracle that asks replicas is blind",
+        caught_by: &[Oracle::Linearizable],
+        within: 5,
+        run: |entry, seed| {
+            perjured(entry, seed, Perjury::Wrong(30), 0, &[Oracle::Results, Oracle::Durability])
+        },
+    },
+    Exhibit {
+        id: "same slot",
+        failure: "a replica says two things for one slot",
+        variant: "a disk that is put back by some time, and its replica is held for honest",
+        caught_by: &[Oracle::SameSlot],
+        within: 100,
+        run: |entry, seed| trusted(entry, seed, Byzantine::Rollback, &[Oracle::Held, Oracle::Links]),
+    },
+    Exhibit {
+        id: "held until durable",
+        failure: "a promise leaves before it is on disk",
+        variant: "syncs are reported and not done",
+        caught_by: &[Oracle::Held],
+        within: 20,
+        run: super::votes_leave_early,
+    },
+    Exhibit {
+        id: "bounds",
+        failure: "a replica keeps what it should have dropped",
+        variant: "no checkpoint is ever stable, the window is large, and what may be kept is that of a small one",
+        caught_by: &[Oracle::Bounds],
+        within: 5,
+        run: no_checkpoints,
+    },
+    Exhibit {
+        id: "liveness",
+        failure: "nothing happens any more",
+        variant: "nothing that one replica more says than the protocol tolerates ever leaves",
+        caught_by: &[Oracle::Liveness],
+        within: 5,
+        run: too_many_silent,
+    },
+    Exhibit {
+        id: "stopped",
+        failure: "an honest replica stops and stays down",
+        variant: "a log that ends in the middle of a write is refused",
+        caught_by: &[Oracle::Stopped],
+        within: 100,
+        run: super::tail_is_damage,
+    },
+    Exhibit {
+        id: "links",
+        failure: "an honest replica breaks off with another",
+        variant: "an opening that was forgotten is used a second time",
+        caught_by: &[Oracle::Links],
+        within: 100,
+        run: |entry, seed| super::with_lie(entry, seed, Lie::Sync, &[Oracle::Held, Oracle::SameSlot]),
+    },
+    Exhibit {
+        id: "accusation",
+        failure: "an honest replica is held for a liar",
+        variant: "a liar that the oracles take for honest",
+        caught_by: &[Oracle::Accusation],
+        within: 50,
+        run: |entry, seed| trusted(entry, seed, Byzantine::Mutate, &[Oracle::SameSlot, Oracle::Held]),
+    },
+    Exhibit {
+        id: "no panic",
+        failure: "an assertion fails",
+        variant: "the five-hundredth frame of a run is one too many",
+        caught_by: &[Oracle::Panic],
+        within: 5,
+        run: one_frame_too_many,
+    },
+];
+
+/// A Byzantine replica that the oracles take for honest.
+fn trusted(entry: &Entry, seed: u64, kind: Byzantine, blind: &[Oracle]) -> Result<Report, BadSettings> {
+    let mut standard = Standard::with(entry, None, Cast::All(kind), seed)?;
+    let world = standard.world();
+    let liars: Vec<ReplicaId> = world.replicas().filter(|id| !world.is_honest(*id)).collect();
+    liars.into_iter().for_each(|id| world.sabotage_trust(id));
+    blind.iter().for_each(|oracle| world.tolerate(*oracle));
+    Ok(standard.run())
+}
+
+/// Services do something wrong from their second start on, and the first comes to an end soon: those of this replica and
+/// all after it.
+fn perjured(
+    entry: &Entry,
+    seed: u64,
+    perjury: Perjury,
+    from: usize,
+    blind: &[Oracle],
+) -> Result<Report, BadSettings> {
+    let mut short = super::short(entry, seed)?;
+    let world = short.world();
+    blind.iter().for_each(|oracle| world.tolerate(*oracle));
+    for id in world.replicas().skip(from) {
+        world.sabotage_service(id, perjury);
+        world.plan(world.now(), Plan::Crash(id, Survives::Everything));
+        world.plan(world.now().plus(ms(1)), Plan::Start(id));
+    }
+    Ok(short.run(|world, _| world.run_for(secs(4))))
+}
+
+fn too_many_silent(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
+    let mut short = super::short(entry, seed)?;
+    let world = short.world();
+    let (n, f) = (world.settings().n, world.settings().f);
+    world.hook(move |_, frame| {
+        let speaks = frame.from.index().saturating_add(f).saturating_add(1) < n;
+        if speaks { Verdict::Pass } else { Verdict::Drop }
+    });
+    Ok(short.run(|world, _| world.run_for(secs(4))))
+}
+
+/// Whether a frame is about checkpoints.
+fn is_about_checkpoints(kind: Kind) -> bool {
+    kind == CHECKPOINT_KIND || kind == Kind::new("host.checkpoint") || kind == Kind::new("host.proof")
+}
+
+fn no_checkpoints(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
+    let mut short = Short::new((entry, crate::smallest(entry, 1), seed), Trace::default(), |settings, _| {
+        settings.window = 640;
+    })?;
+    let world = short.world();
+    world.sabotage_bounds();
+    world.hook(
+        |_, frame| {
+            if is_about_checkpoints(frame.content.kind) { Verdict::Drop } else { Verdict::Pass }
+        },
+    );
+    Ok(short.run(|world, _| world.run_for(secs(8))))
+}
+
+fn one_frame_too_many(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
+    let mut short = super::short(entry, seed)?;
+    let mut frames = 0u32;
+    short.world().hook(move |_, _| {
+        frames = frames.saturating_add(1);
+        assert!(frames < 500, "on purpose");
+        Verdict::Pass
+    });
+    Ok(short.run(|world: &mut World, _| -> Result<(), Failure> { world.run_for(secs(8)) }))
+}
