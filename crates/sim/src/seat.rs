@@ -134,6 +134,8 @@ pub(crate) struct Seat {
     pub(crate) drift_ppm: i64,
     /// Its process stands still until then.
     pub(crate) paused_until: Time,
+    /// Its machine dies when the turn that is under way is over.
+    pub(crate) is_doomed: bool,
     /// What is wrong with its disk.
     pub(crate) damage: Damage,
     /// Its disk after the last crash, if that or an earlier one has left what was not synced: it is as durable as if it
@@ -175,6 +177,7 @@ impl Seat {
             skew_ns: 0,
             drift_ppm: 0,
             paused_until: Time::ZERO,
+            is_doomed: false,
             damage: Damage::None,
             survived: None,
             spins: 0,

@@ -156,6 +156,11 @@ impl World {
     }
 
     fn start_again(&mut self, id: ReplicaId) {
+        // A turn that is under way is finished before its machine dies: what is to come after that waits too.
+        let seat = self.seat(id).filter(|seat| seat.is_doomed && seat.running.is_some());
+        if let Some(at) = seat.map(|seat| seat.busy_until) {
+            return self.plan(at.plus(1), Plan::Start(id));
+        }
         let Err(why) = self.start(id) else { return };
         let damage = self.seat(id).map_or(Damage::None, |seat| seat.damage);
         if self.is_honest(id) && damage == Damage::None {

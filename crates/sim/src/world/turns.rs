@@ -84,10 +84,11 @@ impl World {
     /// turns there is [`World::crash_at_step`].
     pub fn crash(&mut self, id: ReplicaId, survives: Survives) {
         let now = self.now;
-        let Some(seat) = self.seat(id).filter(|seat| seat.running.is_some()) else { return };
+        let Some(seat) = self.seat_mut(id).filter(|seat| seat.running.is_some()) else { return };
         if seat.busy_until > now {
-            let plan = super::Plan::Crash(id, survives);
-            return self.queue.push(seat.busy_until, Class::Answer, Event::Plan(Box::new(plan)));
+            seat.is_doomed = true;
+            let at = seat.busy_until;
+            return self.plan(at, super::Plan::Crash(id, survives));
         }
         self.lose_power(id, survives);
     }
@@ -136,6 +137,7 @@ impl World {
             seat.wake = None;
             seat.busy_until = now;
             seat.paused_until = now;
+            seat.is_doomed = false;
             let was_unsynced = seat.shared.is_unsynced();
             let may_survive = matches!(survives, Survives::Some | Survives::Everything) && was_unsynced;
             match survives {
