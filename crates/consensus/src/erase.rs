@@ -4,7 +4,7 @@ use crate::context::{Cx, Env, Ready};
 use crate::message::{Message, Seal, Verified};
 use crate::parts::certificate::CheckpointProof;
 use crate::protocol::{
-    Healed, LinkEvent, OpenError, Past, Protocol, Record, Spec, Status, Synchrony, Window,
+    Healed, LinkEvent, OpenError, Past, Protocol, Record, RecordKey, Spec, Status, Synchrony, Window,
 };
 use crate::reject::Reject;
 use crate::timers::Timers;
@@ -144,6 +144,7 @@ pub struct RawPast {
 
 type OpenFn = fn(&mut Env<'_>, &toml::Table, RawPast) -> Result<Box<dyn AnyProtocol>, OpenError>;
 type DecodeFn = fn(&[u8]) -> Result<Box<dyn Message>, DecodeError>;
+type RecordFn = fn(&[u8]) -> Result<(RecordKey, Vec<u8>), DecodeError>;
 
 /// A protocol in the registry.
 #[derive(Clone, Copy, Debug)]
@@ -154,6 +155,8 @@ pub struct Entry {
     pub open: OpenFn,
     /// Decodes one of its messages.
     pub decode: DecodeFn,
+    /// Decodes one of its records and encodes it again: its key, and the same bytes where it has one encoding.
+    pub record: RecordFn,
     /// Its parameters with their defaults.
     pub params: fn() -> Result<toml::Table, OpenError>,
     /// See [`Protocol::recovery`].
@@ -172,6 +175,7 @@ impl Entry {
             spec: P::SPEC,
             open: open::<P>,
             decode: decode::<P>,
+            record: record::<P>,
             params: || table(&P::Params::default()),
             recovery: |params, committee, healed| Ok(P::recovery(&read::<P>(params)?, committee, healed)),
             exam_params: |delta_ns, guarded| table(&P::exam_params(delta_ns, guarded)),
@@ -230,4 +234,11 @@ fn open<P: Protocol>(
 fn decode<P: Protocol>(bytes: &[u8]) -> Result<Box<dyn Message>, DecodeError> {
     let message = P::Message::decode(bytes)?;
     Ok(Box::new(message))
+}
+
+fn record<P: Protocol>(bytes: &[u8]) -> Result<(RecordKey, Vec<u8>), DecodeError> {
+    let record = P::Record::decode(bytes)?;
+    let mut written = Vec::with_capacity(bytes.len());
+    record.encode(&mut written);
+    Ok((record.key(), written))
 }

@@ -116,6 +116,8 @@ pub struct World {
     role_rng: Rng,
     sent: BTreeMap<Kind, u64>,
     rejected: BTreeMap<&'static str, u64>,
+    /// Messages of each replica that have passed the intake of another.
+    passed: Vec<u64>,
     failed_ops: u64,
     /// Keys that the last judgement of the history gave up.
     undecided: usize,
@@ -187,6 +189,7 @@ impl World {
             role_rng: rng.fork(),
             sent: BTreeMap::new(),
             rejected: BTreeMap::new(),
+            passed: vec![0; n],
             failed_ops: 0,
             undecided: 0,
             tolerated: BTreeSet::new(),
