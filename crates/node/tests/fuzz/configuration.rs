@@ -1,6 +1,6 @@
 //! Files that people write, and files that tools write: configuration, keys, histories.
 
-use crate::runner::{Decoder, Read};
+use crate::runner::{Decoder, Read, folder};
 use quorate_crypto::{Scheme, SigningKey, VerifyKey};
 use quorate_node::config::{
     ClusterConfig, Durability, LinkAuth, NodeConfig, ReplicaAddresses, parse_size, show_size,
@@ -14,11 +14,10 @@ use quorate_types::rng::Rng;
 use quorate_types::{ClientAuth, PublicKey, ReplicaId, Signature};
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use tempfile::TempDir;
 
 fn testnet(entry: &'static quorate_consensus::Entry) -> (TempDir, Testnet) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
     let addresses =
         (0..4).map(|i| ReplicaAddresses { peers: address(4_000 + i), clients: address(5_000 + i) });
@@ -82,28 +81,19 @@ fn edit(rng: &mut Rng, bytes: &mut Vec<u8>, other: &[u8]) {
     }
 }
 
-/// A file that is read by its path, as a node reads it.
-fn written_to(file: PathBuf) -> impl FnMut(&[u8]) {
-    move |bytes| fs::write(&file, bytes).unwrap()
+/// The files of a cluster of each registered protocol.
+fn made() -> Vec<TempDir> {
+    REGISTRY.iter().map(|entry| testnet(entry).0).collect()
 }
 
 #[test]
-fn clusters_and_nodes() {
-    let mut made: Vec<_> = REGISTRY.iter().map(testnet).collect();
-    let (folder, _) = made.remove(0);
-    let files = |name: fn(&TempDir) -> PathBuf| -> Vec<Vec<u8>> {
-        std::iter::once(&folder)
-            .chain(made.iter().map(|(folder, _)| folder))
-            .map(|folder| terse(&fs::read_to_string(name(folder)).unwrap()))
-            .collect()
-    };
-    let clusters = files(|folder| folder.path().join("cluster.toml"));
-    let nodes = files(|folder| node_file(folder.path(), ReplicaId(2)));
-    let (file, node) = (folder.path().join("cluster.toml"), node_file(folder.path(), ReplicaId(2)));
-    let original = fs::read(&file).unwrap();
-    let mut write = written_to(file.clone());
-    Decoder::new("cluster-toml", clusters, |bytes| {
-        write(bytes);
+fn clusters() {
+    let folders = made();
+    let file = |folder: &TempDir| folder.path().join("cluster.toml");
+    let samples = folders.iter().map(|folder| terse(&fs::read_to_string(file(folder)).unwrap())).collect();
+    let file = file(&folders[0]);
+    Decoder::new("cluster-toml", samples, |bytes| {
+        fs::write(&file, bytes).unwrap();
         match ClusterConfig::load(&file) {
             Err(error) => {
                 assert!(!error.to_string().contains('\n'), "one line: {error}");
@@ -111,7 +101,7 @@ fn clusters_and_nodes() {
             }
             Ok(config) => {
                 // What it means is written and read again.
-                write(config.to_toml().as_bytes());
+                fs::write(&file, config.to_toml()).unwrap();
                 let again = ClusterConfig::load(&file).unwrap();
                 assert_eq!(again.cluster_id(), config.cluster_id());
                 assert_eq!((again.to_toml(), again.replicas), (config.to_toml(), config.replicas));
@@ -123,11 +113,16 @@ fn clusters_and_nodes() {
     .holding(256, 256 << 10)
     .costing(20)
     .fuzz();
-    fs::write(&file, original).unwrap();
-    let mut write = written_to(node.clone());
-    Decoder::new("node-toml", nodes[..1].to_vec(), |bytes| {
-        write(bytes);
-        match NodeConfig::load(&node) {
+}
+
+#[test]
+fn nodes() {
+    let folder = testnet(&REGISTRY[0]).0;
+    let file = node_file(folder.path(), ReplicaId(2));
+    let sample = terse(&fs::read_to_string(&file).unwrap());
+    Decoder::new("node-toml", vec![sample], |bytes| {
+        fs::write(&file, bytes).unwrap();
+        match NodeConfig::load(&file) {
             Err(error) => {
                 assert!(!error.to_string().contains('\n'), "one line: {error}");
                 Read::Refused
@@ -155,7 +150,7 @@ fn sizes() {
 }
 
 #[test]
-fn keys_and_signatures() {
+fn key_files() {
     let key = SigningKey::from_seed(Scheme::Ed25519, [9; 32]);
     let pem = key.to_pkcs8_pem().unwrap().expose().as_bytes().to_vec();
     Decoder::new("key-file", vec![pem], |bytes| {
@@ -165,7 +160,12 @@ fn keys_and_signatures() {
     .holding(16, 16 << 10)
     .costing(8)
     .fuzz();
-    // A key and a signature of one message.
+}
+
+/// A key and a signature of one message.
+#[test]
+fn signatures() {
+    let key = SigningKey::from_seed(Scheme::Ed25519, [9; 32]);
     let sample = [&key.public().0[..], &key.sign(b"message").0].concat();
     Decoder::new("signature", vec![sample], |bytes| {
         let Some((public, rest)) = bytes.split_first_chunk::<32>() else { return Read::Refused };

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 /// Valid inputs of a file at most, and bytes of all of them: enough to see every form once.
 const VALID_MAX: usize = 16;
-const BYTES_MAX: usize = 6 << 10;
+const BYTES_MAX: usize = 3 << 10;
 
 const FOUND: &str = "# found";
 
 /// A file.
+#[derive(Default)]
 pub(crate) struct Corpus {
     pub(crate) valid: Vec<Vec<u8>>,
     /// What has found something once, each with the words that stand behind it.

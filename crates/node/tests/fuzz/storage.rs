@@ -5,7 +5,7 @@
 //! checksums right again, so that what lies behind them is reached; the layout of a record and of a manifest stands in
 //! `storage/src/log/record.rs` and `storage/src/snapshot.rs`.
 
-use crate::runner::{Decoder, Read};
+use crate::runner::{Decoder, Read, folder};
 use quorate_storage::folder::{self, Identity};
 use quorate_storage::{Disk, MemDisk, Store, StoreConfig};
 use quorate_types::bundle::BundleBuilder;
@@ -289,7 +289,7 @@ fn use_it(store: &mut Store<MemDisk>) {
 /// The file that says whose a folder is.
 #[test]
 fn formats_of_folders() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let identity = Identity {
         cluster: ClusterId(Digest([0xab; 32])),
         replica: ReplicaId(2),
