@@ -235,6 +235,8 @@ fn frame_size(bytes: &[u8]) -> Result<Option<usize>, Broken> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quorate_types::mutate::{arbitrary, mutate};
+    use quorate_types::rng::Rng;
 
     /// However the bytes are cut, the frames are the same; a length over the limit ends it.
     #[test]
@@ -262,5 +264,43 @@ mod tests {
         let huge = u32::try_from(FRAME_BYTES_MAX).unwrap() + 1;
         let result = frames(&mut partial, &huge.to_le_bytes(), &mut |_| Ok(()));
         assert_eq!(result, Err(Broken::TooLong(huge)));
+    }
+
+    /// Whatever a replica sends, cut anywhere: frames come out whole, and no more is kept than has come.
+    #[test]
+    fn arbitrary_streams_are_bounded() {
+        let mut rng = Rng::new(1);
+        let mut sample = Vec::new();
+        for length in [0u32, 3, 40] {
+            length.encode(&mut sample);
+            sample.extend(std::iter::repeat_n(7, length as usize));
+        }
+        let (mut refused, mut whole) = (0, 0);
+        for _ in 0..20_000 {
+            let mut stream = sample.clone();
+            if rng.chance(200_000) {
+                stream = arbitrary(&mut rng, 200);
+            } else {
+                mutate(&mut rng, &mut stream, &sample);
+            }
+            let (mut partial, mut came, mut rest) = (Vec::new(), 0, stream.as_slice());
+            while !rest.is_empty() {
+                let (piece, later) = rest.split_at(1 + rng.index(rest.len()));
+                rest = later;
+                came += piece.len();
+                let mut seen = 0;
+                let result = frames(&mut partial, piece, &mut |frame| {
+                    seen += frame.len();
+                    Ok(())
+                });
+                whole += seen;
+                assert!(partial.len() + seen <= came && partial.capacity() <= 4 * came + 64, "{stream:?}");
+                if result.is_err() {
+                    refused += 1;
+                    break;
+                }
+            }
+        }
+        assert!(refused > 1_000 && whole > 100_000, "{refused} {whole}");
     }
 }

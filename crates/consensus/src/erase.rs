@@ -5,7 +5,7 @@ use crate::context::{Cx, Env, Ready};
 use crate::message::{Message, Seal, Verified};
 use crate::parts::certificate::CheckpointProof;
 use crate::protocol::{
-    Healed, LinkEvent, OpenError, Past, Protocol, Record, Spec, Status, Synchrony, Window,
+    Healed, LinkEvent, OpenError, Past, Protocol, Record, RecordKey, Spec, Status, Synchrony, Window,
 };
 use crate::reject::Reject;
 use crate::timers::Timers;
@@ -145,6 +145,7 @@ pub struct RawPast {
 
 type OpenFn = fn(&mut Env<'_>, &toml::Table, RawPast) -> Result<Box<dyn AnyProtocol>, OpenError>;
 type DecodeFn = fn(&[u8]) -> Result<Box<dyn Message>, DecodeError>;
+type RecordFn = fn(&[u8]) -> Result<(RecordKey, Vec<u8>), DecodeError>;
 
 /// A protocol in the registry.
 #[derive(Clone, Copy, Debug)]
@@ -155,6 +156,8 @@ pub struct Entry {
     pub open: OpenFn,
     /// Decodes one of its messages.
     pub decode: DecodeFn,
+    /// Decodes one of its records and encodes it again: its key, and the same bytes where it has one encoding.
+    pub record: RecordFn,
     /// Its parameters with their defaults.
     pub params: fn() -> Result<toml::Table, OpenError>,
     /// See [`Protocol::recovery`].
@@ -175,6 +178,7 @@ impl Entry {
             spec: P::SPEC,
             open: open::<P>,
             decode: decode::<P>,
+            record: record::<P>,
             attacks: P::ATTACKS,
             params: || table(&P::Params::default()),
             recovery: |params, committee, healed| Ok(P::recovery(&read::<P>(params)?, committee, healed)),
@@ -234,4 +238,11 @@ fn open<P: Protocol>(
 fn decode<P: Protocol>(bytes: &[u8]) -> Result<Box<dyn Message>, DecodeError> {
     let message = P::Message::decode(bytes)?;
     Ok(Box::new(message))
+}
+
+fn record<P: Protocol>(bytes: &[u8]) -> Result<(RecordKey, Vec<u8>), DecodeError> {
+    let record = P::Record::decode(bytes)?;
+    let mut written = Vec::with_capacity(bytes.len());
+    record.encode(&mut written);
+    Ok((record.key(), written))
 }

@@ -27,6 +27,10 @@ pub trait Outgoing {
     fn rejected(&mut self, source: Source, reason: &'static str, is_breach: bool);
     /// A transition of the protocol: for traces.
     fn trace(&mut self, note: Note);
+    /// A message of a peer holds in all that the intake looks at and goes to its handler: for who counts.
+    fn passed(&mut self, from: ReplicaId) {
+        let _ = from;
+    }
     /// Whose frames are to be read first from now on.
     fn urgent(&mut self, peer: Option<ReplicaId>) {
         let _ = peer;

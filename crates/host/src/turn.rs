@@ -230,8 +230,10 @@ impl<D: Disk> Host<D> {
         let mut passed = std::mem::take(&mut self.passed);
         self.intake.run(&self.replica, &self.executor, &mut || more(Work::Check), &mut passed);
         for input in &passed.inputs {
-            if let Input::Client(conn, bundle) = input {
-                out.proven(*conn, &bundle.client());
+            match input {
+                Input::Client(conn, bundle) => out.proven(*conn, &bundle.client()),
+                Input::Peer(checked) => out.passed(checked.link),
+                _ => {}
             }
         }
         self.inputs.append(&mut passed.inputs);

@@ -58,6 +58,8 @@ fn entry() -> Entry {
         },
         open: |_, _, _| Err(OpenError::Committee("nobody runs this".to_owned())),
         decode: |bytes| Ok(Box::new(Word::decode(bytes)?)),
+        record: |_| Err(DecodeError::Trailing),
+        attacks: &[],
         params: || Err(OpenError::Committee("nobody runs this".to_owned())),
         recovery: |_, _, _| Err(OpenError::Committee("nobody runs this".to_owned())),
         exam_params: |_, _| Err(OpenError::Committee("nobody runs this".to_owned())),

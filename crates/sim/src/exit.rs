@@ -43,6 +43,8 @@ pub(crate) struct Leaving {
     pub(crate) notes: Vec<Note>,
     /// Connections whose clients have proven themselves.
     pub(crate) proven: Vec<(usize, ClientId)>,
+    /// Whose messages have passed the intake.
+    pub(crate) passed: Vec<ReplicaId>,
 }
 
 impl Leaving {
@@ -55,6 +57,7 @@ impl Leaving {
         self.blamed.clear();
         self.notes.clear();
         self.proven.clear();
+        self.passed.clear();
     }
 }
 
@@ -131,6 +134,10 @@ impl Outgoing for Exit<'_> {
             self.leaving.blamed.push((peer, reason));
         }
         self.leaving.rejected.push((source, reason));
+    }
+
+    fn passed(&mut self, from: ReplicaId) {
+        self.leaving.passed.push(from);
     }
 
     fn decided(&mut self, height: Height, id: BlockId) {

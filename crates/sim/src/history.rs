@@ -37,6 +37,11 @@ impl Record {
         };
         let kind = self.op.name();
         let answered = self.answered.map_or("null".to_owned(), |time| time.0.to_string());
+        let result = match (&self.op, &self.result) {
+            // Whoever wrote it down did not say whether there was anything.
+            (Op::Delete { .. }, None) if self.answered.is_some() => Some("ok".to_owned()),
+            (op, result) => result.as_ref().and_then(|result| shown(op, result)),
+        };
         format!(
             r#"{{"client":{},"kind":"{kind}","key":{},"arg":{},"expect":{},"call_ns":{},"return_ns":{answered},"result":{}}}"#,
             self.client,
@@ -44,7 +49,7 @@ impl Record {
             nullable(arg.as_deref()),
             nullable(expect.as_deref()),
             self.call.0,
-            nullable(self.result.as_ref().and_then(|result| shown(&self.op, result)).as_deref()),
+            nullable(result.as_deref()),
         )
     }
 }

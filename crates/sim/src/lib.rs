@@ -8,6 +8,7 @@
 //! * [`Settings`]: what a world is made of.
 //! * [`Plan`], [`Front`]: faults, planned or at once.
 //! * [`seed`]: the standard random run that a number names.
+//! * [`fuzz`]: members that say arbitrary things, validly signed.
 //! * [`oracles`](Oracle): what must hold, judged from outside.
 //!
 //! Deliberately not here: any protocol (a world is handed an `Entry`), sockets, files, threads, clocks.
@@ -23,6 +24,7 @@ mod exit;
 pub mod fault;
 mod frame;
 mod front;
+pub mod fuzz;
 mod history;
 pub mod linear;
 mod lookup;

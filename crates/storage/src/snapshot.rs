@@ -32,6 +32,15 @@ struct ChunkAt {
     checksum: u32,
 }
 
+impl ChunkAt {
+    /// Whether all of it lies in its file, by the sizes of the files. An empty chunk lies nowhere.
+    fn lies_in(&self, sizes: &BTreeMap<u64, u64>) -> bool {
+        let end = self.offset.checked_add(u64::from(self.length));
+        let size = sizes.get(&self.file).copied();
+        self.length == 0 || end.is_some_and(|end| size.is_some_and(|size| end <= size))
+    }
+}
+
 const CHUNK_AT_BYTES: usize = 32 + 8 + 8 + 4 + 4;
 
 impl Wire for ChunkAt {
@@ -219,7 +228,14 @@ impl Snapshots {
         if snapshot.height != height {
             return Err(damaged("it is of another height"));
         }
-        Ok(snapshot)
+        let sizes: BTreeMap<u64, u64> =
+            files.iter().filter_map(|(name, size)| Some((number_of(name, "chunks-")?, *size))).collect();
+        let outside = snapshot.chunks.iter().position(|chunk| !chunk.lies_in(&sizes));
+        // Before anybody makes room for a chunk: a length is believed only as far as there are bytes.
+        match outside {
+            None => Ok(snapshot),
+            Some(index) => Err(damaged(&format!("chunk {index} does not lie inside of its file"))),
+        }
     }
 
     /// Reads a chunk and checks it.

@@ -22,6 +22,7 @@ pub mod genesis;
 pub mod ids;
 pub mod ledger;
 pub mod limits;
+pub mod mutate;
 pub mod quorum;
 pub mod reply;
 pub mod rng;

@@ -240,6 +240,10 @@ mod tests {
             history.write(&mut out).unwrap();
             let read = History::read(&out[..]).unwrap();
             assert_eq!((read.records()[0].answered, &read.records()[0].result), (Some(Time(2)), &None));
+            // And what was read is written in the same way.
+            let mut again = Vec::new();
+            read.write(&mut again).unwrap();
+            assert_eq!(again, out);
         }
     }
 

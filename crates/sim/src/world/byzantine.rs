@@ -333,6 +333,12 @@ impl World {
         heard.collect()
     }
 
+    /// Messages of a replica that others' intakes have passed on to a handler so far.
+    #[must_use]
+    pub fn passed(&self, from: ReplicaId) -> u64 {
+        self.passed.get(from.index()).copied().unwrap_or_default()
+    }
+
     /// A puppet says something now, signed where the message is.
     pub fn say(&mut self, puppet: ReplicaId, to: To, message: &dyn Message) {
         let body = self.seal(puppet, message);

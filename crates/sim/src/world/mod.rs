@@ -112,6 +112,8 @@ pub struct World {
     role_rng: Rng,
     sent: BTreeMap<Kind, u64>,
     rejected: BTreeMap<&'static str, u64>,
+    /// Messages of each replica that have passed the intake of another.
+    passed: Vec<u64>,
     failed_ops: u64,
     rogue: rogues::Rogue,
     /// Bounds are those of a small window, whatever the window is, to see that an oracle notices.
@@ -200,6 +202,7 @@ impl World {
             role_rng: rng.fork(),
             sent: BTreeMap::new(),
             rejected: BTreeMap::new(),
+            passed: vec![0; n],
             failed_ops: 0,
             rogue: rogues::Rogue::default(),
             bounds_are_tight: false,

@@ -332,6 +332,11 @@ impl World {
                 format!("{what:<14} v{} h{}", note.view, note.height)
             });
         }
+        for from in leaving.passed.drain(..) {
+            if let Some(count) = self.passed.get_mut(from.index()) {
+                *count = count.saturating_add(1);
+            }
+        }
         for (source, reason) in leaving.rejected.drain(..) {
             let count = self.rejected.entry(reason).or_default();
             *count = count.saturating_add(1);

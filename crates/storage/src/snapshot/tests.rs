@@ -172,6 +172,32 @@ fn every_damaged_byte_is_noticed() {
     }
 }
 
+/// A manifest whose checksum holds asks for no more memory than its files have bytes.
+#[test]
+fn a_chunk_lies_inside_of_its_file() {
+    let (mut disk, mut snapshots) = (disk(), Snapshots::default());
+    write(&mut snapshots, &mut disk, 1, &vec![0; 3]).unwrap();
+    let stored = snapshots.read(&disk, Height(1)).unwrap();
+    let changes: [fn(&mut ChunkAt); 4] = [
+        |chunk| chunk.length = u32::MAX,
+        |chunk| chunk.offset = u64::MAX,
+        |chunk| chunk.offset += 1,
+        |chunk| chunk.file = 7,
+    ];
+    for (number, change) in changes.iter().enumerate() {
+        let mut other = stored.clone();
+        change(&mut other.chunks[2]);
+        let body = other.to_bytes();
+        disk.blob_begin(&manifest_name(Height(1))).unwrap();
+        disk.blob_append(&crc32c::crc32c(&body).to_le_bytes()).unwrap();
+        disk.blob_append(&body).unwrap();
+        disk.blob_sync().unwrap();
+        disk.blob_commit().unwrap();
+        let why = snapshots.read(&disk, Height(1)).unwrap_err().to_string();
+        assert!(why.contains("chunk 2 does not lie inside of"), "change {number}: {why}");
+    }
+}
+
 #[test]
 fn calls_out_of_order_are_refused() {
     let (mut disk, mut snapshots) = (disk(), Snapshots::default());

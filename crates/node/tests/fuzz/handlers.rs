@@ -1,0 +1,143 @@
+//! Arbitrary messages of members, validly signed, for every registered protocol: being registered is all that it takes.
+
+use crate::runner::{seed, setting};
+use quorate_consensus::parts::certificate::CheckpointProof;
+use quorate_consensus::{
+    AnyProtocol, Entry, Env, LinkEvent, Message, OpenError, RawPast, Ready, Reject, Seal, Status, Timed,
+    Window,
+};
+use quorate_protocols::{REGISTRY, find};
+use quorate_sim::{Oracle, fuzz};
+use quorate_types::{BlockId, Floors, Height, ReplicaId, Time};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// Messages for each protocol.
+const MESSAGES: u64 = 20_000;
+/// Messages in one world.
+const EACH: u64 = 1_500;
+/// Every so-manyth seed has room for two liars.
+const LARGE_EVERY: u64 = 4;
+
+#[test]
+fn every_handler_bears_nonsense() {
+    for entry in REGISTRY {
+        bears_nonsense(entry, setting("QUORATE_FUZZ_MESSAGES").unwrap_or(MESSAGES));
+    }
+}
+
+fn bears_nonsense(entry: &Entry, messages: u64) {
+    let (name, first, start) = (entry.spec.name, seed(), Instant::now());
+    let (mut said, mut passed, mut worlds) = (0, 0, 0);
+    let (mut kinds, mut refused) = (BTreeMap::new(), BTreeMap::new());
+    while said < messages {
+        let (seed, each) = (first.wrapping_add(worlds), EACH.min(messages));
+        let n = seed.is_multiple_of(LARGE_EVERY).then_some(7);
+        let report = fuzz::run(entry, n, seed, each).unwrap();
+        assert!(
+            report.failure.is_none(),
+            "{name}: {report}\nagain: QUORATE_FUZZ_SEED={seed} cargo test -p quorate --test fuzz handlers"
+        );
+        assert!(report.heights > 0, "{name}: {report}");
+        said += report.said;
+        passed += report.passed;
+        worlds += 1;
+        report.kinds.into_iter().for_each(|(kind, count)| *kinds.entry(kind).or_insert(0) += count);
+        report.refused.into_iter().for_each(|(why, count)| *refused.entry(why).or_insert(0) += count);
+        if worlds.is_multiple_of(20) {
+            eprintln!("{name}: {said} of {messages} messages, {passed} reached a handler, {worlds} worlds");
+        }
+    }
+    println!(
+        "{name}: {said} messages in {worlds} worlds, {passed} reached a handler ({} %), {} ms",
+        passed * 100 / said,
+        start.elapsed().as_millis()
+    );
+    println!("{name}: {kinds:?}\n{name}: refused {refused:?}");
+    assert!(passed * 2 >= said, "{name}: {passed} of {said} messages reach a handler: at least half have to");
+}
+
+/// A seed decides what is said and what comes of it.
+#[test]
+fn a_seed_decides_the_nonsense() {
+    let run = || fuzz::run(&REGISTRY[0], None, 5, 200).unwrap();
+    let (first, second) = (run(), run());
+    assert!(first.said >= 200, "{first}");
+    assert_eq!(first, second);
+}
+
+/// PBFT with a handler that counts on heights to be small.
+struct Fragile(Box<dyn AnyProtocol>);
+
+impl Fragile {
+    fn open(
+        env: &mut Env<'_>,
+        params: &toml::Table,
+        past: RawPast,
+    ) -> Result<Box<dyn AnyProtocol>, OpenError> {
+        Ok(Box::new(Self((find("pbft").unwrap().open)(env, params, past)?)))
+    }
+}
+
+impl AnyProtocol for Fragile {
+    fn on_message(
+        &mut self,
+        env: &mut Env<'_>,
+        link: ReplicaId,
+        seal: Seal,
+        message: Box<dyn Message>,
+    ) -> Result<(), Reject> {
+        let statement = message.auth().statement();
+        assert!(statement.is_none_or(|said| said.height <= self.0.status().committed.plus(9)), "on purpose");
+        self.0.on_message(env, link, seal, message)
+    }
+    fn fire(&mut self, env: &mut Env<'_>, due: Time) -> bool {
+        self.0.fire(env, due)
+    }
+    fn on_ready(&mut self, env: &mut Env<'_>, block: BlockId, how: Ready) {
+        self.0.on_ready(env, block, how);
+    }
+    fn on_pending(&mut self, env: &mut Env<'_>) {
+        self.0.on_pending(env);
+    }
+    fn on_executed(&mut self, env: &mut Env<'_>, height: Height, fresh: u32) {
+        self.0.on_executed(env, height, fresh);
+    }
+    fn on_decided(&mut self, env: &mut Env<'_>, height: Height, block: BlockId) {
+        self.0.on_decided(env, height, block);
+    }
+    fn on_checkpoint(&mut self, env: &mut Env<'_>, stable: &CheckpointProof) {
+        self.0.on_checkpoint(env, stable);
+    }
+    fn on_link(&mut self, env: &mut Env<'_>, peer: ReplicaId, what: LinkEvent) {
+        self.0.on_link(env, peer, what);
+    }
+    fn on_sound(&mut self, env: &mut Env<'_>) {
+        self.0.on_sound(env);
+    }
+    fn deadline(&self) -> Option<Time> {
+        self.0.deadline()
+    }
+    fn timers(&self) -> Vec<Timed> {
+        self.0.timers()
+    }
+    fn window(&self) -> Window {
+        self.0.window()
+    }
+    fn floors(&self) -> Floors {
+        self.0.floors()
+    }
+    fn status(&self) -> Status {
+        self.0.status()
+    }
+}
+
+/// A handler that nonsense can stop is found, and what was said last is shown.
+#[test]
+fn a_fragile_handler_is_found() {
+    let entry = Entry { open: Fragile::open, ..*find("pbft").unwrap() };
+    let report = fuzz::run(&entry, None, 1, 3_000).unwrap();
+    let failure = report.failure.as_ref().expect("it was not found");
+    assert_eq!((failure.oracle, failure.what.as_str()), (Oracle::Panic, "on purpose"), "{report}");
+    assert!(report.said < 3_000 && !report.last.is_empty(), "{report}");
+}

@@ -1,0 +1,278 @@
+//! Arbitrary messages of members: a world in which f replicas say whatever comes of changing what was said before,
+//! each word validly signed with their own keys, so that it gets past the intake and a handler has to judge it.
+//!
+//! What is changed comes from the run itself: first everybody is honest and somebody listens, also while a leader is
+//! away; then the puppets hear what the others say, and say it again with another view, height, digest or byte. What
+//! still decodes is signed anew. Then they fall silent, and the others have to do what the protocol promises.
+//!
+//! Nothing here knows a protocol: it is handed an [`Entry`].
+
+mod words;
+
+use crate::oracles::Failure;
+use crate::settings::{BadSettings, Settings, Transport};
+use crate::world::{Survives, World};
+use crate::{Heard, Verdict, Workload, ms, secs};
+use quorate_consensus::{Entry, Healed, To};
+use quorate_types::digest::hex;
+use quorate_types::rng::Rng;
+use quorate_types::{Kind, ReplicaId, ReplicaSet};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use words::{Words, Wrong};
+
+/// Words that are shown when something was found.
+const SHOWN_MAX: usize = 12;
+/// What clients ask for, over and over.
+const WORKLOAD: Workload =
+    Workload { operations: 30, pause_ns: ms(20), together_max: 4, outstanding_max: 4, keys: 3 };
+/// How long everybody is honest: with a leader, without it, and with it again.
+const LEARNING_NS: [u64; 3] = [ms(600), ms(1_500), ms(900)];
+/// How long replicas may take to come to the same height once all clients have their answers.
+const SETTLE_NS: u64 = secs(30);
+/// Every so-manyth run replays what its replicas go through.
+const REPLAY_EVERY: u64 = 8;
+
+/// What a run came to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Report {
+    /// Its seed.
+    pub seed: u64,
+    /// What an oracle found.
+    pub failure: Option<Failure>,
+    /// Messages to honest replicas, of protocol and host: one for each receiver. Bodies are not among them.
+    pub said: u64,
+    /// Those of them that the intake of their receiver passed on to a handler.
+    pub passed: u64,
+    /// How many of each kind.
+    pub kinds: BTreeMap<Kind, u64>,
+    /// What was refused, by reason: of everybody, by intakes and handlers.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// Heights that were decided.
+    pub heights: u64,
+    /// What was said last, for people.
+    pub last: Vec<String>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.failure {
+            None => write!(
+                f,
+                "seed {}: {} messages, {} reached a handler, {} heights",
+                self.seed, self.said, self.passed, self.heights
+            ),
+            Some(failure) => {
+                write!(f, "seed {}: {failure}\nsaid last:\n{}", self.seed, self.last.join("\n"))
+            }
+        }
+    }
+}
+
+/// Runs a seed until so many messages were said, and beyond it until everything has settled.
+///
+/// # Errors
+/// When so many replicas do not suit the protocol.
+pub fn run(entry: &Entry, n: Option<usize>, seed: u64, messages: u64) -> Result<Report, BadSettings> {
+    let mut rng = Rng::new(seed ^ 0xf022_f022_f022_f022);
+    let mut settings = Settings::new(entry, seed);
+    if let Some(n) = n {
+        settings = settings.with_n(n);
+    }
+    settings.transport = if rng.chance(500_000) { Transport::Links } else { Transport::Datagrams };
+    settings.checkpoint_every = rng.between(4, 24);
+    settings.window = settings.checkpoint_every.saturating_mul(rng.between(2, 4));
+    // As in standard runs: nobody may fall behind what is kept, and view changes take room.
+    settings.keep_bytes = 8 << 20;
+    settings.segment_bytes = 512 << 10;
+    settings.snapshot_every_bytes = 256 << 10;
+    settings.replay = seed.is_multiple_of(REPLAY_EVERY);
+    let mut liars: Vec<ReplicaId> = (0..settings.n)
+        .skip(usize::from(!entry.spec.replaces_leader))
+        .filter_map(|id| u16::try_from(id).ok().map(ReplicaId))
+        .collect();
+    rng.shuffle(&mut liars);
+    liars.truncate(settings.f);
+    let world = World::new(settings)?;
+    let mut run = Run {
+        world,
+        liars,
+        words: Words::new(*entry, rng.fork()),
+        rng,
+        messages,
+        said: 0,
+        before: 0,
+        kinds: BTreeMap::new(),
+        last: VecDeque::new(),
+    };
+    // The first failure stays in the world.
+    let ran = catch_unwind(AssertUnwindSafe(|| run.go()));
+    if let Err(what) = ran {
+        let text = what.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| what.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        run.world.note_panic(text.unwrap_or_default());
+    }
+    Ok(run.report())
+}
+
+struct Run {
+    world: World,
+    liars: Vec<ReplicaId>,
+    words: Words,
+    rng: Rng,
+    messages: u64,
+    said: u64,
+    /// What had passed of the liars' words while they were honest.
+    before: u64,
+    kinds: BTreeMap<Kind, u64>,
+    last: VecDeque<String>,
+}
+
+impl Run {
+    fn report(self) -> Report {
+        Report {
+            seed: self.world.settings().seed,
+            failure: self.world.failure().cloned(),
+            said: self.said,
+            passed: self.passed().saturating_sub(self.before),
+            kinds: self.kinds,
+            refused: self.world.rejected().clone(),
+            heights: self.world.height().0,
+            last: self.last.into(),
+        }
+    }
+
+    fn passed(&self) -> u64 {
+        self.liars.iter().map(|id| self.world.passed(*id)).sum()
+    }
+
+    fn go(&mut self) -> Result<(), Failure> {
+        self.learn()?;
+        self.before = self.passed();
+        for liar in &self.liars {
+            self.world.take_over(*liar);
+        }
+        let began = self.world.now();
+        while self.said < self.messages {
+            self.keep_clients_busy();
+            self.listen();
+            for _ in 0..self.rng.between(1, 6) {
+                self.say();
+            }
+            let pause = self.rng.exponential_ns(ms(1));
+            self.world.run_for(pause)?;
+        }
+        let outage_ns = self.world.now().since(began);
+        self.recover(outage_ns)
+    }
+
+    /// Everybody is honest, and what is said is remembered.
+    fn learn(&mut self) -> Result<(), Failure> {
+        let [with, without, again] = LEARNING_NS;
+        let heard: Rc<RefCell<Vec<(u8, Kind, crate::Bytes)>>> = Rc::default();
+        let ear = Rc::clone(&heard);
+        self.world.hook(move |_, frame| {
+            ear.borrow_mut().push((frame.frame_type, frame.content.kind, frame.body.clone()));
+            Verdict::Pass
+        });
+        // Somebody waits at all times, or nobody would miss a leader.
+        let span_ns = LEARNING_NS.iter().sum::<u64>();
+        let operations = u32::try_from(span_ns / ms(20)).unwrap_or(u32::MAX);
+        self.world.load_all(Workload { operations, ..WORKLOAD });
+        self.world.run_for(with)?;
+        let leader = self.world.status(ReplicaId(0)).map(|status| status.leader).unwrap_or_default();
+        if self.world.settings().entry.spec.replaces_leader {
+            self.world.crash(leader, Survives::Nothing);
+        }
+        self.world.run_for(without)?;
+        self.world.plan(self.world.now(), crate::Plan::Start(leader));
+        self.world.run_for(again)?;
+        self.world.unhook();
+        for (frame_type, kind, body) in heard.borrow_mut().drain(..) {
+            self.words.hear(frame_type, kind, &body);
+        }
+        Ok(())
+    }
+
+    fn keep_clients_busy(&mut self) {
+        if self.world.all_done() {
+            let workload =
+                Workload { operations: 30, pause_ns: ms(20), together_max: 4, outstanding_max: 4, keys: 3 };
+            self.world.load_all(workload);
+        }
+    }
+
+    /// What reaches the puppets is newest, and nearest to what the others would take.
+    fn listen(&mut self) {
+        for liar in &self.liars {
+            for heard in self.world.heard(*liar) {
+                if let Heard::Frame { frame_type, body, content, .. } = heard {
+                    self.words.hear(frame_type, content.kind, &body);
+                }
+            }
+        }
+    }
+
+    /// One puppet says one thing to one or to all.
+    fn say(&mut self) {
+        let honest: Vec<ReplicaId> = self.world.honest().collect();
+        let (Some(liar), Some(whom)) = (self.rng.pick(&self.liars).copied(), self.rng.pick(&honest).copied())
+        else {
+            return;
+        };
+        let Some(status) = self.world.status(whom) else { return };
+        let Some(Wrong { kind, frame_type, bytes, statement }) = self.words.make(&status) else { return };
+        let mut body = bytes;
+        if let Some(statement) = statement {
+            body.extend_from_slice(&self.world.sign(liar, &statement).0);
+        }
+        let to: ReplicaSet = if self.rng.chance(400_000) {
+            [whom].into_iter().collect()
+        } else {
+            honest.into_iter().collect()
+        };
+        let repeats = if self.rng.chance(50_000) { 2 } else { 1 };
+        if words::is_message(frame_type) {
+            let receivers = u64::try_from(to.len()).unwrap_or(u64::MAX).saturating_mul(repeats);
+            self.said = self.said.saturating_add(receivers);
+            let count = self.kinds.entry(kind).or_default();
+            *count = count.saturating_add(receivers);
+        }
+        if self.last.len() >= SHOWN_MAX {
+            self.last.pop_front();
+        }
+        let now = self.world.now();
+        self.last.push_back(format!("{now} r{liar} to {to:?}: {kind} (type {frame_type}) {}", hex(&body)));
+        for _ in 0..repeats {
+            self.world.say_frame(liar, To::Some(to), frame_type, body.clone().into());
+        }
+    }
+
+    /// The puppets are silent: the others go on within the bound of the protocol, and agree in the end.
+    fn recover(&mut self, outage_ns: u64) -> Result<(), Failure> {
+        let world = &mut self.world;
+        let bound = world.recovery(&Healed {
+            delta_ns: world.settings().delta_ns,
+            outage_ns,
+            client_retry_ns: world.settings().client_retry_ns_max,
+            fetch_ns: secs(2),
+        });
+        let before = world.history().records().len();
+        world.load_all(Workload { operations: 8, ..WORKLOAD });
+        let is_new = |world: &World| {
+            world.history().records().iter().skip(before).any(|record| record.answered.is_some())
+        };
+        world.run_while("a new operation is answered", bound.0, |world| !is_new(world))?;
+        let rest = bound.0.saturating_add(SETTLE_NS);
+        world.run_while("all clients have their answers", rest, |world| !world.all_done())?;
+        world.check_none_failed()?;
+        let level = "all honest replicas are at one height";
+        world.run_while(level, SETTLE_NS, |world| !world.is_level())?;
+        world.read_back(secs(10))?;
+        world.run_while(level, SETTLE_NS, |world| !world.is_level())?;
+        world.check_settled()
+    }
+}
