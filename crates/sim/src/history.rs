@@ -111,7 +111,7 @@ fn nullable(text: Option<&str>) -> String {
     text.map_or("null".to_owned(), quoted)
 }
 
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for character in text.chars() {
         match character {

@@ -3,13 +3,18 @@
 //! A seed decides a run completely, so seeds are shared among threads, and what fails is printed with the command
 //! that repeats it.
 
+mod reading;
+
 use crate::exit::Failure;
 use crate::out;
 use indicatif::{ProgressBar, ProgressStyle};
 use quorate_consensus::Entry;
 use quorate_protocols::{REGISTRY, find};
+use quorate_sim::Trace;
 use quorate_sim::seed::{self, Cast, Report, Standard};
+use quorate_sim::trace::legend;
 use quorate_types::{Digest, DigestWriter};
+use reading::Reading;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, stderr};
@@ -28,6 +33,7 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// What to simulate.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = legend())]
 pub struct Args {
     /// Which protocol
     #[arg(long, default_value = "pbft")]
@@ -45,9 +51,8 @@ pub struct Args {
     /// rollback; twin:2 is two of them whatever f is, to see what breaks
     #[arg(long, value_name = "HOST", default_value = "drawn")]
     byzantine: Cast,
-    /// Print every transition of the run, one line each; needs --seed
-    #[arg(long, requires = "seed")]
-    trace: bool,
+    #[command(flatten)]
+    reading: reading::Args,
     /// Write what the clients saw to a file, one JSON object for each operation; needs --seed
     #[arg(long, value_name = "FILE", requires = "seed")]
     history: Option<std::path::PathBuf>,
@@ -112,17 +117,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Failure::usage(format!("no protocol is named {:?}; there are {}", args.protocol, known.join(", ")))
     })?;
     // Whether so many replicas suit the protocol, the first world says.
-    let standard = Standard::with(entry, args.n, args.byzantine, args.seed.unwrap_or(args.seeds.0.start))
-        .map_err(Failure::usage)?;
+    let first = args.seed.unwrap_or(args.seeds.0.start);
+    let standard = Standard::with(entry, args.n, args.byzantine, first).map_err(Failure::usage)?;
     let begun = Instant::now();
     let total = match args.seed {
         Some(seed) => {
-            let report = one(args, standard)?;
+            let report = one(args, standard, entry, seed)?;
             let mut total = Total::default();
             total.add(seed, &report);
-            if !args.json {
-                out::line(&report)?;
-                out::line(report.facts())?;
+            // Who reads along was told at the end.
+            if !args.json && !args.reading.trace {
+                tell(args, &report)?;
             }
             total
         }
@@ -162,15 +167,34 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// One run, which somebody may want to read along.
-fn one(args: &Args, mut standard: Standard) -> Result<Report, Failure> {
-    if args.trace {
-        // A reader that goes away early must not stop the run: its verdict is what counts.
-        standard.world().trace().read_along(|line| {
-            let _ = out::line(line);
-        });
+/// What became of one run, and where it fails, what that means.
+fn tell(args: &Args, report: &Report) -> Result<(), Failure> {
+    if report.failure.is_none() {
+        out::line(report)?;
+        return out::line(report.facts());
     }
-    let report = standard.run();
+    let again = seed::again_with(&args.protocol, args.n, args.byzantine, report.seed);
+    reading::verdict(report, &again).iter().try_for_each(out::line)
+}
+
+/// One run, which somebody may want to read along.
+fn one(args: &Args, standard: Standard, entry: &Entry, seed: u64) -> Result<Report, Failure> {
+    let reads = args.reading.trace || args.reading.html.is_some();
+    let report = if reads {
+        let (n, clients) = standard.size();
+        let reading = Reading::begin(&args.reading, n, clients)?;
+        let mut trace = Trace::default();
+        trace.read_along(reading.reader());
+        // Once more from the beginning: the first one has begun unread.
+        let standard =
+            Standard::with_trace(entry, args.n, args.byzantine, seed, trace).map_err(Failure::usage)?;
+        let report = standard.run();
+        let again = seed::again_with(&args.protocol, args.n, args.byzantine, seed);
+        reading.end(&args.protocol, &report, &again)?;
+        report
+    } else {
+        standard.run()
+    };
     if let Some(file) = &args.history {
         let written = std::fs::write(file, report.history.to_json_lines());
         written.map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;

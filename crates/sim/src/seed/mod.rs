@@ -17,6 +17,7 @@ use crate::disk::Costs;
 use crate::history::History;
 use crate::oracles::{Failure, Oracle};
 use crate::settings::{BadSettings, Settings, Transport};
+use crate::trace::Trace;
 use crate::weather::Weather;
 use crate::world::{Plan, World};
 use crate::{Workload, ms, secs};
@@ -134,6 +135,20 @@ impl Standard {
     /// # Errors
     /// When so many replicas do not suit the protocol.
     pub fn with(entry: &Entry, n: Option<usize>, cast: Cast, seed: u64) -> Result<Self, BadSettings> {
+        Self::with_trace(entry, n, cast, seed, Trace::default())
+    }
+
+    /// As [`Standard::with`], with a trace that somebody may be reading from the beginning.
+    ///
+    /// # Errors
+    /// When so many replicas do not suit the protocol.
+    pub fn with_trace(
+        entry: &Entry,
+        n: Option<usize>,
+        cast: Cast,
+        seed: u64,
+        trace: Trace,
+    ) -> Result<Self, BadSettings> {
         let mut rng = Rng::new(seed ^ 0x5eed_5eed_5eed_5eed);
         let mut settings = draw_settings(entry, seed, &mut rng);
         if let Some(n) = n {
@@ -148,7 +163,7 @@ impl Standard {
         // Where the leader cannot be replaced, it has to be honest.
         let spared = u16::from(!entry.spec.replaces_leader);
         settings.byzantine = cast.draw(seed, settings.n, settings.f, spared);
-        let mut world = World::new(settings)?;
+        let mut world = World::with_trace(settings, trace)?;
         let operations = rng.between(OPERATIONS_BEFORE.0, OPERATIONS_BEFORE.1);
         let together_max = rng.between(1, 10);
         // The workload goes on for about as long as the faults do.
@@ -171,6 +186,12 @@ impl Standard {
         let planned = faults.plan(&mut world);
         let began = if world.settings().byzantine.is_empty() { faults.first } else { Time::ZERO };
         Ok(Self { outage_ns: HEAL_NS.saturating_sub(began.0), world, faults: planned, workload })
+    }
+
+    /// How many replicas and how many clients there are.
+    #[must_use]
+    pub fn size(&self) -> (usize, usize) {
+        (self.world.settings().n, self.world.settings().clients.saturating_add(1))
     }
 
     /// The world, for who wants to read along.

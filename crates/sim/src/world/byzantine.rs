@@ -1,5 +1,6 @@
 //! Byzantine replicas in the world, and puppets.
 
+use super::telling::{Eyes, names};
 use super::{Event, World};
 use crate::byzantine::{Conduct, Deed, Role, Voice};
 use crate::disk::Shared;
@@ -8,7 +9,7 @@ use crate::frame::{Content, Frame};
 use crate::oracles::Oracle;
 use crate::queue::Class;
 use crate::seat::{Arrival, Seat};
-use crate::trace::Who;
+use crate::trace::{Passage, Print, Who};
 use crate::{Byzantine, Survives};
 use bytes::Bytes;
 use quorate_consensus::{Auth, LinkEvent, Message, To};
@@ -93,7 +94,8 @@ impl World {
 
     /// A Byzantine replica changes its mood.
     pub(super) fn change_mood(&mut self, id: ReplicaId) {
-        let (now, places) = (self.now, self.settings.n.saturating_add(self.clients.len()));
+        let (now, n, is_read) = (self.now, self.settings.n, self.trace.is_read());
+        let places = n.saturating_add(self.clients.len());
         let blank = self.empty_disk();
         let Some(seat) = self.seat_mut(id) else { return };
         let (is_running, shared) = (seat.running.is_some() && seat.busy_until <= now, seat.shared.clone());
@@ -104,7 +106,8 @@ impl World {
             conduct.remember(shared.synced_image());
         }
         let mood = conduct.shown();
-        self.trace.note(now, Who::Replica(id), "mood", &[mood.as_bytes()], || mood.clone());
+        let told = is_read.then(|| conduct.told(&|some| names(n, places, some)));
+        self.trace.note(now, Who::Replica(id), "mood", &[mood.as_bytes()], || told.unwrap_or_default());
         if let Deed::Forget(image) = deed {
             self.lose_power(id, Survives::Nothing);
             shared.replace(*image);
@@ -213,9 +216,10 @@ impl World {
             _ => Lane::Consensus,
         };
         let all: Vec<ReplicaId> = self.receivers(puppet, to).collect();
-        self.trace.note(now, Who::Replica(puppet), "says", &[&body], || {
-            let to: Vec<String> = all.iter().map(|id| format!("r{id}")).collect();
-            format!("{content} to {}", to.join(" "))
+        let Self { trace, settings, cluster, .. } = self;
+        trace.note(now, Who::Replica(puppet), "says", &[&body], || {
+            let tale = Eyes { settings, cluster }.frame(frame_type, &body);
+            tale.to(all.iter().copied().map(Who::Replica)).passage(Passage::Leaves(Print::of(&body)))
         });
         for to in all.iter().copied() {
             let frame = Frame { from: puppet, to, lane, frame_type, body: body.clone(), content };

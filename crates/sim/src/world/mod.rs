@@ -8,6 +8,7 @@ mod byzantine;
 mod clients;
 mod network;
 mod sabotage;
+mod telling;
 mod turns;
 
 use crate::client::{Client, Wish};
@@ -20,7 +21,7 @@ use crate::oracles::{Failure, Oracle, Order, Promises};
 use crate::queue::{Class, Queue};
 use crate::seat::{Arrival, Read, Seat};
 use crate::settings::{BadSettings, Cluster, Settings, Transport};
-use crate::trace::{Trace, Who};
+use crate::trace::{Tale, Trace, Who};
 use crate::weather::Map;
 use bytes::Bytes;
 use network::{Letters, Pair};
@@ -142,6 +143,14 @@ impl World {
     /// # Errors
     /// When the settings do not suit the protocol.
     pub fn new(settings: Settings) -> Result<Self, BadSettings> {
+        Self::with_trace(settings, Trace::default())
+    }
+
+    /// As [`World::new`], with a trace that somebody may be reading from the beginning.
+    ///
+    /// # Errors
+    /// When the settings do not suit the protocol.
+    pub fn with_trace(settings: Settings, trace: Trace) -> Result<Self, BadSettings> {
         let mut rng = Rng::new(settings.seed);
         let cluster = Cluster::new(&settings, &mut rng.fork())?;
         let (n, clients) = (settings.n, settings.clients.saturating_add(1));
@@ -178,7 +187,7 @@ impl World {
             hook: None,
             reply_hook: None,
             held: Vec::new(),
-            trace: Trace::default(),
+            trace,
             history: History::default(),
             order: Order::default(),
             failure: None,
@@ -340,6 +349,7 @@ impl World {
     fn step(&mut self) {
         let Some((at, event)) = self.queue.pop() else { return };
         self.now = self.now.max(at);
+        self.trace.moves_on(self.now);
         match event {
             Event::Arrives(id, arrival) => self.arrive(id, arrival),
             Event::Hears { client, from, message } => self.hear(client, from, &message),
@@ -356,6 +366,7 @@ impl World {
     }
 
     fn carry_out(&mut self, plan: Plan) {
+        self.tell_plan(&plan);
         match plan {
             Plan::Crash(id, survives) => self.crash(id, survives),
             Plan::CrashAtStep(id, steps, survives) => self.crash_at_step(id, steps, survives),
@@ -400,6 +411,7 @@ impl World {
 
     /// All fronts pass.
     pub fn heal(&mut self) {
+        self.trace.tell(self.now, Who::World, "heals", Tale::default);
         self.fronts.clear();
         self.change_weather();
     }
@@ -413,7 +425,7 @@ impl World {
             Who::World,
             "weather",
             &[&[u8::try_from(fronts.len()).unwrap_or(u8::MAX)]],
-            || format!("{fronts:?}"),
+            || Self::weather_tale(fronts),
         );
         self.weather_changed();
     }
@@ -437,6 +449,7 @@ impl World {
     /// What was held back leaves now.
     pub fn release(&mut self) {
         for frame in std::mem::take(&mut self.held) {
+            self.tell_of_frame(self.now, "releases", &frame, "");
             self.put_on_the_way(self.now, &frame);
         }
     }

@@ -1,6 +1,7 @@
 //! The network of the world: connections between replicas that break and are dialled again, frames that travel
 //! by themselves, and letters between clients and replicas.
 
+use super::telling::{Eyes, piece_tale, voice_text};
 use super::{Event, World};
 use crate::byzantine::{REPLY, Voice};
 use crate::exit::{Leaving, Parcel};
@@ -9,7 +10,7 @@ use crate::lookup::has_guard;
 use crate::oracles::Oracle;
 use crate::queue::Class;
 use crate::seat::{Arrival, Read};
-use crate::trace::Who;
+use crate::trace::{Passage, Print, Tale, Who};
 use crate::weather::Map;
 use bytes::Bytes;
 use quorate_consensus::{LinkEvent, To};
@@ -162,13 +163,16 @@ impl World {
         self.vouch(at, from, &content, is_last_word);
         let mut meant: Vec<ReplicaId> = std::mem::take(&mut self.meant);
         meant.clear();
+        let to_all = to.clone();
         meant.extend(self.receivers(from, to).filter(|to| self.lets(from, voice, content.kind, to.index())));
         if !meant.is_empty() {
-            self.trace.note(at, Who::Replica(from), "sends", &[&body], || {
-                let to: Vec<String> = meant.iter().map(|id| format!("r{id}")).collect();
-                format!("{content} to {}", to.join(" "))
+            let Self { trace, settings, cluster, .. } = self;
+            trace.note(at, Who::Replica(from), "sends", &[&body], || {
+                let tale = Eyes { settings, cluster }.frame(frame_type, &body).and(voice_text(voice));
+                tale.to(meant.iter().copied().map(Who::Replica)).passage(Passage::Leaves(Print::of(&body)))
             });
         }
+        self.tell_withheld(at, (from, voice), &content, (to_all, &meant));
         for to in meant.iter().copied() {
             let frame = Frame { from, to, lane, frame_type, body: body.clone(), content };
             self.send_one(at, frame);
@@ -214,12 +218,17 @@ impl World {
         };
         match verdict {
             Verdict::Pass => self.put_on_the_way(at, &frame),
-            Verdict::Drop => {}
+            Verdict::Drop => self.tell_of_frame(at, "drops", &frame, "a hook of the test"),
             Verdict::Delay(span) => {
+                self.tell_of_frame(at, "delays", &frame, "a hook of the test");
                 self.queue.push(at.plus(span), Class::Arrival, Event::Leaves(Box::new(frame)));
             }
-            Verdict::Hold => self.held.push(frame),
+            Verdict::Hold => {
+                self.tell_of_frame(at, "holds", &frame, "a hook of the test");
+                self.held.push(frame);
+            }
             Verdict::Replace(body) => {
+                self.tell_altered(at, &frame, &body);
                 frame.content = self.kind_of(frame.frame_type, &body);
                 frame.body = body;
                 let content = frame.content;
@@ -252,11 +261,12 @@ impl World {
     fn throw(&mut self, at: Time, frame: &Frame) {
         let weather = *self.map.get(frame.from.index(), frame.to.index());
         if weather.loses(&mut self.net_rng) {
-            return self.trace.note(at, Who::World, "loses", &[], || {
-                format!("{} from r{} to r{}", frame.content, frame.from, frame.to)
-            });
+            return self.note_lost(at, frame);
         }
         let copies = 1 + u8::from(weather.duplicate_ppm > 0 && self.net_rng.chance(weather.duplicate_ppm));
+        if copies > 1 {
+            self.tell_doubled(at, frame);
+        }
         for _ in 0..copies {
             let arrival =
                 Arrival::Frame { from: frame.from, frame_type: frame.frame_type, body: frame.body.clone() };
@@ -282,12 +292,13 @@ impl World {
     fn put_on_connection(&mut self, from: ReplicaId, to: ReplicaId, conn: u64, at: Time, bytes: Bytes) {
         let index = Pair::index(from, to);
         let weather = *self.map.get(from.index(), to.index());
-        let Self { pairs, net_rng, queue, .. } = self;
+        let Self { pairs, net_rng, queue, trace, fronts, .. } = self;
         let Some(pair) = pairs.get_mut(index).filter(|pair| pair.conn == Some(conn)) else {
             return; // The connection is gone, and this end has not heard of it.
         };
         let (last, stalled) = pair.direction(from);
         if weather.is_cut || !stalled.is_empty() {
+            trace.tell(at, Who::World, "stalls", || piece_tale(fronts, from, to, bytes.len(), ""));
             return stalled.push(bytes);
         }
         let mut arrives = weather.arrival(net_rng, at);
@@ -295,6 +306,10 @@ impl World {
         if weather.loses(net_rng) {
             arrives = arrives.plus(RESEND_NS.saturating_add(net_rng.exponential_ns(RESEND_NS)));
             breaks = net_rng.below(BREAKS_ONE_IN) == 0;
+            let late = arrives.since(at) / 1_000_000;
+            trace.tell(at, Who::World, "resends", || {
+                piece_tale(fronts, from, to, bytes.len(), &format!("{late} ms late"))
+            });
         }
         arrives = arrives.max(*last);
         *last = arrives;
@@ -334,7 +349,7 @@ impl World {
         pair.stalled = [Vec::new(), Vec::new()];
         let (low, high) = (pair.low, pair.high);
         self.trace.note(now, Who::World, "breaks", &[&conn.to_le_bytes()], || {
-            format!("connection {conn} of r{low} and r{high}")
+            Tale::text(format!("connection {conn}")).from(Who::Replica(low)).to([Who::Replica(high)])
         });
         for (id, peer) in [(low, high), (high, low)] {
             let at = now.plus(self.net_rng.between(1, 20_000_000));
@@ -377,7 +392,7 @@ impl World {
             pair.last = [accepted, dialled];
         }
         self.trace.note(now, Who::Replica(high), "dials", &[&conn.to_le_bytes()], || {
-            format!("r{low}: connection {conn}")
+            Tale::text(format!("connection {conn}")).to([Who::Replica(low)])
         });
         let arrivals = [
             (low, accepted, Arrival::Accepted { peer: high, conn }),
@@ -457,12 +472,12 @@ impl World {
             match trouble {
                 Read::Closed(peer, why) => {
                     self.trace.note(self.now, Who::Replica(id), "closed", &[why.as_bytes()], || {
-                        format!("by r{peer}: {why}")
+                        Tale::text(why.as_str()).from(Who::Replica(peer))
                     });
                 }
                 Read::Refused(peer, conn, why) => {
                     self.trace.note(self.now, Who::Replica(id), "refuses", &[why.as_bytes()], || {
-                        format!("r{peer}: {why}")
+                        Tale::kind("connection").from(Who::Replica(peer)).and(why)
                     });
                     let index = Pair::index(id, peer);
                     if self.pairs.get(index).is_some_and(|pair| pair.conn == Some(conn)) {
