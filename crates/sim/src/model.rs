@@ -42,6 +42,15 @@ pub enum Op {
     },
 }
 
+/// What an operation resulted in, for people.
+pub(crate) fn result_text(result: &KvResult) -> String {
+    match result {
+        KvResult::Value(value) => String::from_utf8_lossy(value).into_owned(),
+        KvResult::Number(number) => number.to_string(),
+        other => format!("{other:?}").to_lowercase(),
+    }
+}
+
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.name(), self.key())?;

@@ -100,9 +100,9 @@ impl Drawing {
         ];
         let [who, what, from, to, kind, subject, text] =
             strings.map(|text| u64::try_from(self.table.place(&text)).unwrap_or(0));
-        // Zero says that there is none, and there is a view zero.
+        // Zero says that there is none, and there is a view zero and a height zero.
         let view = tale.view.map_or(0, |view| view.0.saturating_add(1));
-        let height = tale.height.map_or(0, |height| height.0);
+        let height = tale.height.map_or(0, |height| height.0.saturating_add(1));
         let number = event.number.unwrap_or(0);
         let at = event.at.since(before);
         let row = [at, who, what, from, to, kind, view, height, subject, text, number];

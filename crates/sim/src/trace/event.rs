@@ -96,6 +96,12 @@ impl Tale {
         self
     }
 
+    /// Says something before everything else.
+    pub(crate) fn first(self, text: &str) -> Self {
+        let rest = self.text.clone();
+        Self { text: text.to_owned(), ..self }.and(&rest)
+    }
+
     /// Adds to what is said.
     pub(crate) fn and(mut self, text: &str) -> Self {
         if !self.text.is_empty() && !text.is_empty() {

@@ -7,13 +7,9 @@ use std::fmt::{self, Write as _};
 /// The columns: title, width, what stands there.
 pub const COLUMNS: [(&str, usize, &str); 9] = [
     ("seconds", 15, "virtual time; `>>` before it marks what an oracle found"),
-    (
-        "who",
-        5,
-        "who does it: r2 is replica 2, c0 is client 0, world is the network, the power and the oracles",
-    ),
+    ("who", 5, "who does it: r2 is replica 2, c0 is client 0; world is network, power and oracles"),
     ("what", 9, "what happens, as listed below"),
-    ("whom", 14, "`-> r1-3` to these; `<- r2` from that one; `r0 -> r2` on the way from one to the other"),
+    ("whom", 14, "`-> r1-3` to these; `<- r2` from that one; `r0 -> r2` on the way between them"),
     ("kind", 16, "the kind of the message, fault or note"),
     ("view", 6, "the view that it belongs to"),
     ("height", 7, "the height that it belongs to"),
@@ -21,19 +17,16 @@ pub const COLUMNS: [(&str, usize, &str); 9] = [
     (
         "details",
         0,
-        "everything else; m17 is a message, the same where it is sent and where it arrives; \
-                    #17 an operation of a client; f3 a fault",
+        "the rest: m17 is a message, where it leaves and where it arrives; f3 is a fault;\n\
+        #17 is an operation of a client",
     ),
 ];
 
 /// What can stand in the third column.
-pub const WORDS: [(&str, &str); 38] = [
+pub const WORDS: [(&str, &str); 37] = [
     ("sends", "a message leaves, for all that are named; promises only after they are on disk"),
     ("gets", "a replica reads a message that has arrived; it may still refuse it"),
-    (
-        "refuses",
-        "a replica does not act (fully) on what it got, and why; most of it is late or known already",
-    ),
+    ("refuses", "a replica does not act (fully) on what it got, and why; mostly late or known already"),
     ("notes", "a transition of the protocol, as the protocol calls it"),
     ("enters", "a replica is in another view"),
     ("timer", "a timer of the protocol was due in this turn"),
@@ -55,7 +48,7 @@ pub const WORDS: [(&str, &str); 38] = [
     ("begins", "a fault begins"),
     ("ends", "a fault ends"),
     ("heals", "all faults of the network end"),
-    ("weather", "how many faults of the network there are now"),
+    ("weather", "the faults of the network that there are now"),
     ("plans", "the world does something that was planned"),
     ("loses", "a message is lost, and why"),
     ("doubles", "a message arrives twice"),
@@ -68,21 +61,22 @@ pub const WORDS: [(&str, &str); 38] = [
     ("alters", "a hook of a test changes a message on its way"),
     ("releases", "what hooks have held leaves"),
     ("fails", "an oracle has found what must not be: the run ends here"),
-    ("other", "anything else"),
 ];
 
-/// What the columns and words mean, a line each.
+/// What the columns and words mean.
 #[must_use]
 pub fn legend() -> String {
     let mut text = String::from("The columns of a trace:\n");
-    for (title, _, says) in COLUMNS {
-        let _ = writeln!(text, "  {title:<9}  {says}");
-    }
+    COLUMNS.iter().for_each(|(title, _, says)| explain(&mut text, title, says));
     text.push_str("What can happen:\n");
-    for (word, says) in WORDS {
-        let _ = writeln!(text, "  {word:<9}  {says}");
-    }
+    WORDS.iter().for_each(|(word, says)| explain(&mut text, word, says));
     text
+}
+
+fn explain(text: &mut String, word: &str, says: &str) {
+    for (index, line) in says.lines().enumerate() {
+        let _ = writeln!(text, "  {:<9}  {line}", if index == 0 { word } else { "" });
+    }
 }
 
 /// The titles of the columns, on one line that begins with `#`.
@@ -191,6 +185,13 @@ mod tests {
             assert_eq!(crowd(&replicas(ids)), text);
         }
         assert_eq!(crowd(&[Who::Replica(ReplicaId(1)), Who::Client(2), Who::Client(3)]), "r1 c2-3");
+    }
+
+    #[test]
+    fn the_legend_fits_a_terminal() {
+        let long: Vec<String> =
+            legend().lines().filter(|line| line.chars().count() > 98).map(str::to_owned).collect();
+        assert!(long.is_empty(), "{long:#?}");
     }
 
     #[test]

@@ -251,7 +251,7 @@ mod tests {
         trace
             .tell(Time(1_234_567), b, "gets", || Tale::kind("vote").from(a).passage(Passage::Arrives(print)));
         let ends: Vec<String> =
-            lines.borrow().iter().map(|line| line.split("  ").last().unwrap().to_owned()).collect();
+            lines.borrow().iter().map(|line| line.split("  ").last().unwrap().trim().to_owned()).collect();
         assert_eq!(ends, ["m1", "m1, after 1.234 ms"]);
     }
 

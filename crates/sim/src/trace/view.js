@@ -10,11 +10,14 @@ const begin = data.begin, end = Math.max(data.end, begin + 1);
 const failure = data.failure;
 
 // ---- Who has a lane, and which.
-const lanes = data.lanes.map((name) => ({ name, host: data.hosts[name] || "", on: true, y: 0 }));
-const laneOf = new Map(lanes.map((lane, index) => [name_of(lane), index]));
-function name_of(lane) { return lane.name; }
 const what = (row) => text[data.what[row]];
 const who = (row) => text[data.who[row]];
+const seen = new Set();
+for (let row = 0; row < count; row++) seen.add(who(row));
+const lanes = data.lanes.map((name) => ({
+  name, host: data.hosts[name] || "", is_client: name[0] === "c", on: name[0] !== "c" || seen.has(name), y: 0, gap: 0,
+}));
+const laneOf = new Map(lanes.map((lane, index) => [lane.name, index]));
 const list = (index) => (index === 0 ? [] : text[index].split(" "));
 
 // ---- Kinds and their colours: the more there is of one, the earlier it is given a colour.
@@ -150,6 +153,7 @@ for (const fault of faults) {
 }
 
 // ---- A row as the line that `--trace` prints.
+const height_text = (row) => (data.height[row] ? "h" + (data.height[row] - 1) : "");
 const pad = (value, width) => value + " ".repeat(Math.max(0, width - value.length));
 function seconds(t) {
   const whole = Math.floor(t / 1e9);
@@ -173,7 +177,7 @@ function line(row) {
   const number = data.number[row] ? sign + data.number[row] : "";
   const rest = [number, text[data.text[row]]].filter((part) => part).join(", ");
   const view = data.view[row] ? "v" + (data.view[row] - 1) : "";
-  const height = data.height[row] ? "h" + data.height[row] : "";
+  const height = height_text(row);
   const widths = data.columns;
   const cells = [who(row), word, whom, text[data.kind[row]], view, height, text[data.subject[row]]];
   let out = (word === "fails" ? ">>" : "  ") + seconds(times[row]).padStart(widths[0] - 2);
@@ -196,11 +200,14 @@ function first_view() {
   if (asked && Number(asked[2]) > Number(asked[1])) return [Number(asked[1]) * 1e9, Number(asked[2]) * 1e9];
   const last = failure === null ? Math.min(end, begin + 2e9) : failure;
   if (failure === null) return [begin, last];
-  // Two seconds, or less where so much happens that nobody could read it.
-  let index = below(arrows, last, (one) => one.t0);
-  const near = arrows[Math.max(0, index - 350)];
-  const from = Math.max(begin, last - 2e9, near ? near.t0 : begin);
-  const span = Math.max(last - from, 2e6);
+  // Two seconds, or less where so much happens that nobody could read it: back to a silence, if there is one.
+  let index = below(arrows, last, (one) => one.t0), from = last;
+  for (let many = 1; index > 0 && many <= 160; index--, many++) {
+    const t = arrows[index - 1].t0;
+    if (last - t > 2e9 || (many > 30 && from - t > (last - from) * 0.4)) break;
+    from = t;
+  }
+  const span = Math.max((last - from) * 1.05, 2e6);
   return [last - span, last + span * 0.06];
 }
 function below(items, t, time) {
@@ -241,6 +248,12 @@ function prepare(canvas) {
   pen.textBaseline = "middle";
   return [pen, frame.width, frame.height];
 }
+let by_subject = false;
+/** The same colour for all that speaks of the same block. */
+function subject_colour(row) {
+  const subject = text[data.subject[row]];
+  return subject ? `hsl(${parseInt(subject.slice(0, 6), 16) * 47 % 360}, 75%, 42%)` : "#c3cad4";
+}
 function view_colour(number, alpha) { return `hsla(${(210 + number * 67) % 360}, 70%, 60%, ${alpha})`; }
 
 function draw() {
@@ -249,17 +262,24 @@ function draw() {
   drawn = { arrows: [], marks: [], faults: [] };
   const shown = lanes.filter((lane) => lane.on);
   const top = RULER + 4 + busy.length * FAULT + 16;
-  const gap = (height - top - 16) / Math.max(1, shown.length);
-  shown.forEach((lane, index) => { lane.y = top + gap * (index + 0.5); });
+  // Clients have half the room: less happens there.
+  const share = (lane) => (lane.is_client ? 0.5 : 1);
+  const unit = (height - top - 20) / Math.max(1, shown.reduce((sum, lane) => sum + share(lane), 0));
+  let next = top;
+  for (const lane of shown) {
+    lane.gap = unit * share(lane);
+    lane.y = next + lane.gap / 2;
+    next += lane.gap;
+  }
   pen.save();
   pen.beginPath();
   pen.rect(LEFT, 0, width - LEFT, height);
   pen.clip();
   draw_ruler(pen);
   draw_faults(pen);
-  draw_lanes(pen, gap);
+  draw_lanes(pen);
   draw_arrows(pen);
-  draw_marks(pen, gap);
+  draw_marks(pen);
   draw_failure(pen);
   pen.restore();
   draw_names(pen);
@@ -276,7 +296,7 @@ function draw_ruler(pen) {
     pen.lineWidth = 1;
     pen.beginPath(); pen.moveTo(x, RULER); pen.lineTo(x, height); pen.stroke();
     pen.fillStyle = "#6b7686";
-    pen.fillText((t / 1e9).toFixed(digits) + " s", x, RULER / 2);
+    if (x > LEFT + 30) pen.fillText((t / 1e9).toFixed(digits) + " s", x, RULER / 2);
   }
 }
 function draw_faults(pen) {
@@ -297,11 +317,11 @@ function draw_faults(pen) {
     pen.restore();
   }
 }
-function draw_lanes(pen, gap) {
+function draw_lanes(pen) {
   pen.textAlign = "left";
   lanes.forEach((lane, index) => {
     if (!lane.on) return;
-    const band = Math.min(gap * 0.36, 15);
+    const band = Math.min(lane.gap * 0.36, 15);
     for (const span of views[index]) {
       if (span.from > t1 || span.to < t0) continue;
       const from = Math.max(LEFT, x_of(span.from)), to = Math.min(width, x_of(span.to));
@@ -312,8 +332,8 @@ function draw_lanes(pen, gap) {
         pen.fillText("v" + span.view, from + 3, lane.y - band - 6);
       }
     }
-    pen.strokeStyle = lane.name[0] === "c" ? "#94a3b8" : "#334155";
-    pen.lineWidth = lane.name[0] === "c" ? 1 : 1.5;
+    pen.strokeStyle = lane.is_client ? "#94a3b8" : "#334155";
+    pen.lineWidth = lane.is_client ? 1 : 1.5;
     pen.beginPath(); pen.moveTo(LEFT, lane.y); pen.lineTo(width, lane.y); pen.stroke();
     for (const span of downs[index]) {
       if (span.from > t1 || span.to < t0) continue;
@@ -356,13 +376,13 @@ function draw_arrows(pen) {
   const all = visible_arrows();
   const every = Math.ceil(all.length / MAX_ARROWS);
   note.hidden = every <= 1;
-  note.textContent = `one in ${every} of ${all.length} arrows is drawn: zoom in to see all`;
+  note.textContent = `one in ${every} of ${all.length} arrows is drawn, and only the marks that matter most: zoom in to see all`;
   const heads = all.length < 1500, alpha = all.length < 400 ? 0.95 : all.length < 2500 ? 0.7 : 0.4;
   all.forEach((one, index) => {
     if (index % every !== 0 && one.fate === ARRIVED) return;
     const [xa, ya, xb, yb] = place(one);
     pen.globalAlpha = one === hovered ? 1 : alpha;
-    pen.strokeStyle = pen.fillStyle = one.fate === LOST ? "#c81e1e" : one.kind.colour;
+    pen.strokeStyle = pen.fillStyle = one.fate === LOST ? "#c81e1e" : by_subject ? subject_colour(one.from) : one.kind.colour;
     pen.lineWidth = one === hovered ? 3 : all.length < 400 ? 1.3 : 0.8;
     if (one.fate === OPEN) pen.setLineDash([3, 3]);
     pen.beginPath(); pen.moveTo(xa, ya); pen.lineTo(xb, yb); pen.stroke();
@@ -396,22 +416,23 @@ function ring(pen, x, y, size) {
 function disc(pen, x, y, size) {
   pen.beginPath(); pen.arc(x, y, size, 0, 7); pen.fill();
 }
-function draw_marks(pen, gap) {
+function draw_marks(pen) {
   const from = below(marks, t0 - 1, (one) => one.t), upto = below(marks, t1, (one) => one.t);
-  const few = upto - from < 700, crowded = upto - from > 6000;
+  const many = upto - from, few = many < 700, crowded = many > 2500;
   const ends = new Map();
   for (let index = from; index < upto; index++) {
     const mark = marks[index];
     const big = MARKS[mark.sort].big;
-    if (!shownMarks.get(mark.sort) || (crowded && !big && index % Math.ceil((upto - from) / 6000))) continue;
+    // From far away only what matters most is seen, and decisions only as a line that grows dense.
+    if (!shownMarks.get(mark.sort) || (crowded && (!big || (mark.sort === "decides" && index % Math.ceil(many / 2500))))) continue;
     if (mark.lane >= 0 && !lanes[mark.lane].on) continue;
     const lane = mark.lane >= 0 ? lanes[mark.lane] : null;
     const x = x_of(mark.t), y = lane ? lane.y : RULER + 10 + busy.length * FAULT;
-    const off = Math.min(gap * 0.22, 9);
+    const off = lane ? Math.min(lane.gap * 0.22, 9) : 0;
     pen.fillStyle = pen.strokeStyle = MARKS[mark.sort].colour;
-    const at = shape(pen, mark.sort, x, y, off);
+    const at = shape(pen, crowded && mark.sort === "decides" ? "executes" : mark.sort, x, y, off);
     drawn.marks.push({ mark, x, y: at });
-    if (few) label(pen, mark, x, at, gap, ends);
+    if (few) label(pen, mark, x, at, lane, ends);
   }
 }
 /** Draws one mark. Where it stands. */
@@ -446,15 +467,15 @@ function diamond(pen, x, y, size) {
   pen.fill();
 }
 /** A word beside a mark, where there is room. */
-function label(pen, mark, x, y, gap, ends) {
-  const row = mark.row, height_text = data.height[row] ? " h" + data.height[row] : "";
+function label(pen, mark, x, y, lane, ends) {
+  const row = mark.row, at_height = " " + height_text(row);
   let words = "";
-  if (mark.sort === "notes") words = (text[data.kind[row]] || text[data.text[row]]) + height_text;
-  else if (mark.sort === "decides") words = "decides" + height_text;
+  if (mark.sort === "notes") words = (text[data.kind[row]] || text[data.text[row]]) + at_height;
+  else if (mark.sort === "decides") words = "decides" + at_height;
   else if (mark.sort === "refuses") words = text[data.text[row]].split(",")[0];
-  else if (mark.sort === "timer" || mark.sort === "calls") words = text[data.text[row]].slice(0, 28);
+  else if (["timer", "calls", "believes"].includes(mark.sort)) words = text[data.text[row]].slice(0, 28);
   else if (mark.sort === "mood" || mark.sort === "world") words = (mark.sort === "world" ? what(row) + " " : "") + text[data.text[row]].slice(0, 60);
-  if (!words || gap < 44) return;
+  if (!words || (lane && lane.gap < 24)) return;
   const below_lane = mark.sort === "notes" || mark.sort === "refuses";
   const key = mark.lane + (below_lane ? "b" : "a");
   if ((ends.get(key) || 0) > x - 4) return;
@@ -701,6 +722,10 @@ switches(Object.keys(MARKS).filter((sort) => markCounts.has(sort)).map((sort) =>
   words: sort, colour: MARKS[sort].colour, count: markCounts.get(sort), says: MARKS[sort].says,
   on: () => shownMarks.get(sort), set: (on) => { shownMarks.set(sort, on); },
 })));
+
+heading("colour");
+button("by subject", (one) => { by_subject = !by_subject; one.className = by_subject ? "" : "off"; paint(); },
+  "arrows that speak of the same block have the same colour").className = "off";
 
 const verdict = document.getElementById("verdict");
 verdict.textContent = data.verdict;

@@ -1,11 +1,11 @@
 //! Clients in the world: what they send, hear and want.
 
-use super::telling::{Eyes, result_text};
+use super::telling::Eyes;
 use super::{Event, World};
 use crate::client::{Wish, Workload};
 use crate::history::OpId;
 use crate::linear;
-use crate::model::Op;
+use crate::model::{Op, result_text};
 use crate::oracles::{Failure, Oracle};
 use crate::queue::Class;
 use crate::seat::Arrival;

@@ -7,7 +7,6 @@ use crate::front::{Change, Front, Places};
 use crate::seat::Arrival;
 use crate::settings::{Cluster, Settings};
 use crate::trace::{Passage, Print, Tale, Who, crowd, seconds};
-use quorate_app::KvResult;
 use quorate_consensus::{LinkEvent, To};
 use quorate_replica::HostMessage;
 use quorate_types::bundle::BundleKind;
@@ -167,6 +166,16 @@ fn front_tale(n: usize, places: usize, front: &Front) -> Tale {
     Tale::kind(kind).and(&if front.from == Places::ALL { "everywhere".to_owned() } else { place }).and(&how)
 }
 
+/// What is planned, in words.
+fn plan_text(plan: &Plan) -> String {
+    match plan {
+        Plan::CrashAtStep(id, steps, _) => {
+            format!("r{id} loses power at the {steps}. change of its disk or flush from now")
+        }
+        other => format!("{other:?}"),
+    }
+}
+
 /// The faults between two places.
 fn causes(fronts: &[(u64, Front)], from: usize, to: usize) -> String {
     let here = fronts.iter().filter(|(_, front)| front.covers(from, to));
@@ -185,15 +194,6 @@ pub(super) fn piece_tale(
 ) -> Tale {
     let tale = Tale::text(format!("{bytes} bytes")).from(Who::Replica(from)).to([Who::Replica(to)]);
     tale.and(how).and(&causes(fronts, from.index(), to.index()))
-}
-
-/// What an operation resulted in.
-pub(super) fn result_text(result: &KvResult) -> String {
-    match result {
-        KvResult::Value(value) => String::from_utf8_lossy(value).into_owned(),
-        KvResult::Number(number) => number.to_string(),
-        other => format!("{other:?}").to_lowercase(),
-    }
 }
 
 impl World {
@@ -216,7 +216,9 @@ impl World {
                 // What has healed before ends no second time.
                 None => return,
             },
-            other => ("plans", Tale::text(format!("{other:?}"))),
+            // What comes of these is told when it happens.
+            Plan::Crash(..) | Plan::Start(_) => return,
+            other => ("plans", Tale::text(plan_text(other))),
         };
         self.trace.tell(self.now, Who::World, what, || tale);
     }
@@ -296,7 +298,7 @@ impl World {
             let eyes = Eyes { settings, cluster };
             let tale = if from < n { eyes.to_client(message) } else { eyes.from_client(message) };
             let tale = tale.from(who(n, from)).to([who(n, to)]).passage(Passage::Ends(Print::of(message)));
-            tale.and(&causes(fronts, from, to))
+            tale.first(&causes(fronts, from, to))
         });
     }
 
@@ -315,7 +317,7 @@ impl World {
             _ => return,
         };
         let tale = tale.from(from).to([Who::Replica(id)]).passage(Passage::Ends(Print::of(body)));
-        trace.tell(*now, Who::World, "loses", || tale.and("nobody is there"));
+        trace.tell(*now, Who::World, "loses", || tale.first("nobody is there"));
     }
 
     /// What a replica has read for its turn.
@@ -327,7 +329,11 @@ impl World {
         for arrival in heard.into_iter().flatten() {
             let (what, tale) = match arrival {
                 Arrival::Frame { from, frame_type, body } => {
-                    let tale = Tale::of(&Content::of(&settings.entry, *frame_type, body));
+                    let tale = match *frame_type {
+                        frame::BUNDLE | frame::PAYLOAD => eyes.frame(*frame_type, body),
+                        // Its inside was told when it was sent.
+                        _ => Tale::of(&Content::of(&settings.entry, *frame_type, body)),
+                    };
                     ("gets", tale.from(Who::Replica(*from)).passage(Passage::Arrives(Print::of(body))))
                 }
                 Arrival::Client { index, message } => {

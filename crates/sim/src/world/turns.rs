@@ -315,16 +315,15 @@ impl World {
                 Self::refusal(heard, &Eyes { settings, cluster }, from, kind, reason)
             });
         }
+        for (height, block) in &leaving.decided {
+            self.trace.tell(began, Who::Replica(id), "decides", || {
+                Tale::kind("block").at(None, Some(*height)).about(block.0.short())
+            });
+        }
         self.judge_blame(id, leaving);
         self.depart(id, Voice::First, began, leaving, &synced);
         let (now, is_honest) = (self.now, self.is_honest(id));
-        for (height, block) in leaving.decided.drain(..) {
-            self.trace.tell(now, Who::Replica(id), "decides", || {
-                Tale::kind("block").at(None, Some(height)).about(block.0.short())
-            });
-            if !is_honest {
-                continue;
-            }
+        for (height, block) in leaving.decided.drain(..).filter(|_| is_honest) {
             let verdict = self.order.decided(id, height, block);
             self.judge(now, verdict);
         }
