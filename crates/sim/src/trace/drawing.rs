@@ -149,7 +149,7 @@ impl Drawing {
         ];
         let mut data = String::from("{");
         for (name, value) in fields {
-            let _ = write!(data, "{}:{value},\n", string(name));
+            let _ = writeln!(data, "{}:{value},", string(name));
         }
         let columns = FIELDS.iter().zip(&self.columns);
         let columns =

@@ -139,7 +139,7 @@ impl World {
         let now = self.now;
         let Self { trace, settings, cluster, .. } = self;
         trace.note(now, Who::Client(client), "hears", &[&from.0.to_le_bytes(), message], || {
-            let tale = Eyes { settings, cluster }.to_client(message).from(Who::Replica(from));
+            let tale = Eyes { settings, cluster }.answer(message).from(Who::Replica(from));
             tale.passage(Passage::Arrives(Print::of(message)))
         });
         if let Some(client) = self.clients.get_mut(client) {
@@ -228,7 +228,7 @@ impl World {
         let (now, from) = (self.now, self.place(client));
         let Self { trace, settings, cluster, .. } = self;
         trace.note(now, Who::Client(client), "sends", &[&to.0.to_le_bytes(), &message], || {
-            let tale = Eyes { settings, cluster }.from_client(&message).to([Who::Replica(to)]);
+            let tale = Eyes { settings, cluster }.request(&message).to([Who::Replica(to)]);
             tale.passage(Passage::Leaves(Print::of(&message)))
         });
         match self.letters.post(&mut self.net_rng, &self.map, now, from, to.index()) {
@@ -250,7 +250,7 @@ impl World {
         let Some(message) = message else { return };
         let Self { trace, settings, cluster, .. } = self;
         trace.tell(at, Who::Replica(from), "sends", || {
-            let tale = Eyes { settings, cluster }.to_client(&message).to([Who::Client(client)]);
+            let tale = Eyes { settings, cluster }.answer(&message).to([Who::Client(client)]);
             tale.passage(Passage::Leaves(Print::of(&message)))
         });
         match self.letters.post(&mut self.net_rng, &self.map, at, from.index(), to) {

@@ -163,7 +163,7 @@ impl World {
         self.vouch(at, from, &content, is_last_word);
         let mut meant: Vec<ReplicaId> = std::mem::take(&mut self.meant);
         meant.clear();
-        let to_all = to.clone();
+        let to_all = to;
         meant.extend(self.receivers(from, to).filter(|to| self.lets(from, voice, content.kind, to.index())));
         if !meant.is_empty() {
             let Self { trace, settings, cluster, .. } = self;

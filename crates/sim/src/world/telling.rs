@@ -83,7 +83,7 @@ impl Eyes<'_> {
     }
 
     /// What a client sends.
-    pub(super) fn from_client(&self, message: &[u8]) -> Tale {
+    pub(super) fn request(&self, message: &[u8]) -> Tale {
         match FromClient::from_bytes(message) {
             Ok(FromClient::Bundle { authenticator, content }) => {
                 let tale = Tale::kind(BUNDLE.as_str());
@@ -100,7 +100,7 @@ impl Eyes<'_> {
     }
 
     /// What a replica tells a client.
-    pub(super) fn to_client(&self, message: &[u8]) -> Tale {
+    pub(super) fn answer(&self, message: &[u8]) -> Tale {
         match FromReplica::from_bytes(message) {
             Ok(FromReplica::Reply(_, reply)) => {
                 let says = format!(
@@ -296,7 +296,7 @@ impl World {
         let Self { trace, fronts, settings, cluster, .. } = self;
         trace.tell(at, Who::World, "loses", || {
             let eyes = Eyes { settings, cluster };
-            let tale = if from < n { eyes.to_client(message) } else { eyes.from_client(message) };
+            let tale = if from < n { eyes.answer(message) } else { eyes.request(message) };
             let tale = tale.from(who(n, from)).to([who(n, to)]).passage(Passage::Ends(Print::of(message)));
             tale.first(&causes(fronts, from, to))
         });
@@ -313,7 +313,7 @@ impl World {
             Arrival::Frame { from, frame_type, body } => {
                 (Who::Replica(*from), body, eyes.frame(*frame_type, body))
             }
-            Arrival::Client { index, message } => (Who::Client(*index), message, eyes.from_client(message)),
+            Arrival::Client { index, message } => (Who::Client(*index), message, eyes.request(message)),
             _ => return,
         };
         let tale = tale.from(from).to([Who::Replica(id)]).passage(Passage::Ends(Print::of(body)));
@@ -337,7 +337,7 @@ impl World {
                     ("gets", tale.from(Who::Replica(*from)).passage(Passage::Arrives(Print::of(body))))
                 }
                 Arrival::Client { index, message } => {
-                    let tale = eyes.from_client(message).from(Who::Client(*index));
+                    let tale = eyes.request(message).from(Who::Client(*index));
                     ("gets", tale.passage(Passage::Arrives(Print::of(message))))
                 }
                 Arrival::Link(peer, event) => {
