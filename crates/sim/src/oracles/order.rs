@@ -71,7 +71,7 @@ impl Order {
         match self.blocks.get_mut(at) {
             Some(Some((known, first))) if *known != block => {
                 let what =
-                    format!("replica {first} executes {known} at height {height}, replica {by} {block}");
+                    format!("replica {first} executes {known:?} at height {height}, replica {by} {block:?}");
                 Err((Oracle::Agreement, what))
             }
             Some(slot @ None) => {

@@ -628,7 +628,7 @@ impl World {
                 Err((Oracle::Liveness, what))
             } else if digest != other_digest {
                 let what = format!(
-                    "at height {height} replica {other} has state {other_digest}, replica {id} {digest}"
+                    "at height {height} replica {other} has state {other_digest:?}, replica {id} {digest:?}"
                 );
                 Err((Oracle::Agreement, what))
             } else {
