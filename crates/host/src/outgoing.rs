@@ -6,7 +6,8 @@ use quorate_replica::{ConnId, Past, Sink, Source, Unsealed};
 use quorate_types::codec::Wire;
 use quorate_types::wire::{Lane, Refusal, frame};
 use quorate_types::{
-    BlockId, BundleDigest, ClientId, Domain, FrameBody, Height, ReplicaId, ReplyBundle, Signature, Statement,
+    BlockId, BundleDigest, ClientId, Domain, FrameBody, Height, Kind, ReplicaId, ReplyBundle, Signature,
+    Statement,
 };
 
 /// The network as a turn sees it. Nothing here waits; frames leave with [`Outgoing::flush`].
@@ -23,8 +24,8 @@ pub trait Outgoing {
     fn refuse(&mut self, conn: ConnId, client: &ClientId, bundle: BundleDigest, why: Refusal);
     /// Lets everything that is queued leave: one write per connection.
     fn flush(&mut self);
-    /// Something was refused: to be counted by source and reason. A breach is what nobody honest sends.
-    fn rejected(&mut self, source: Source, reason: &'static str, is_breach: bool);
+    /// Something of this kind was refused: to be counted by source and reason. A breach is what nobody honest sends.
+    fn rejected(&mut self, source: Source, kind: Kind, reason: &'static str, is_breach: bool);
     /// A transition of the protocol: for traces.
     fn trace(&mut self, note: Note);
     /// A message of a peer holds in all that the intake looks at and goes to its handler: for who counts.

@@ -246,7 +246,7 @@ impl<D: Disk> Host<D> {
             out.reply_to(conn, &client, &reply);
         }
         for refused in passed.refused.drain(..) {
-            out.rejected(refused.source, refused.reason, refused.is_breach);
+            out.rejected(refused.source, refused.kind, refused.reason, refused.is_breach);
             if let (Source::Client(conn), Some((client, bundle, why))) = (refused.source, refused.answer) {
                 out.refuse(conn, &client, bundle, why);
             }
@@ -292,8 +292,8 @@ impl<D: Disk> Host<D> {
                 Output::Refuse { conn, client, bundle, why } => out.refuse(conn, &client, bundle, why),
                 Output::Load { to, height, id } => self.queue_load(Load::Block { to, height, id }),
                 Output::LoadIds { to, from } => self.queue_load(Load::Ids { to, from }),
-                Output::Rejected { from, why, .. } => {
-                    out.rejected(Source::Peer(from), why.name(), why.is_breach());
+                Output::Rejected { from, kind, why } => {
+                    out.rejected(Source::Peer(from), kind, why.name(), why.is_breach());
                 }
                 Output::Urgent(peer) => {
                     self.intake.set_urgent(peer);

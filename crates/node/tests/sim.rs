@@ -7,6 +7,7 @@
     reason = "tests: a panic is how they fail"
 )]
 
+use quorate_sim::trace::{COLUMNS, WORDS, heading, legend};
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -56,21 +57,148 @@ fn programs_read_one_object() {
     assert_ne!(hash(&one), hash(&json(&["--protocol", "pbft", "--seed", "5"]).0));
 }
 
+/// Lines of a trace without those that explain them.
+fn events(lines: &[String]) -> Vec<&String> {
+    lines.iter().filter(|line| !line.starts_with('#')).collect()
+}
+
+fn seconds(line: &str) -> f64 {
+    line[2..15].trim().parse().unwrap()
+}
+
 #[test]
 fn a_run_can_be_read_along() {
     let (one, lines) = json(&["--protocol", "pbft", "--seed", "4", "--trace"]);
-    assert!(lines.len() > 10_000, "{} lines", lines.len());
-    for line in &lines {
-        // Seconds in fifteen columns, who in five, what in ten.
-        let (time, rest) = line.split_at(15);
-        assert!(time.trim_start().parse::<f64>().is_ok(), "{line}");
-        assert!(rest.starts_with("  ") && rest.len() > 9, "{line}");
+    let explained = lines.iter().position(|line| !line.starts_with('#')).unwrap() - 1;
+    for line in legend().lines() {
+        assert!(lines[..explained].contains(&format!("# {line}")), "{line}");
     }
-    for what in ["r0     sends       pre-prepare", "believes    #", "crashes", "refuses", "world  weather"] {
-        assert!(lines.iter().any(|line| line.contains(what)), "{what}");
+    assert_eq!(lines[explained], heading());
+    let events = events(&lines);
+    assert!(events.len() > 10_000, "{} lines", events.len());
+    let ends: Vec<usize> = COLUMNS
+        .iter()
+        .scan(0, |end, (_, width, _)| {
+            *end += width + 2;
+            Some(*end)
+        })
+        .collect();
+    for line in &events {
+        assert!(seconds(line) >= 0.0, "{line}");
+        // Two blanks between columns, wherever the line is so long.
+        for end in &ends[..ends.len() - 1] {
+            assert!(line.get(end - 2..*end).is_none_or(|gap| gap.trim().is_empty()), "{line}");
+        }
     }
+    for what in [
+        "  r0     sends      -> r1-3         pre-prepare       v0  ",
+        "  r3     gets       <- r0           pre-prepare       v0  ",
+        "  refuses    <- r",
+        "  world  begins     ",
+        "  crashes  ",
+        "  believes  ",
+    ] {
+        assert!(events.iter().any(|line| line.contains(what)), "{what}");
+    }
+    assert!(lines.iter().any(|line| line.starts_with("# Again:             cargo run --release -- sim ")));
     let (silent, _) = json(&["--protocol", "pbft", "--seed", "4"]);
     assert_eq!(one["trace_hash"], silent["trace_hash"], "reading along changes nothing");
+}
+
+#[test]
+fn who_reads_a_trace_says_what_of_it() {
+    let trace = |args: &[&str]| json(&[&["--protocol", "pbft", "--seed", "4", "--trace"], args].concat()).1;
+    let some = trace(&["--from", "1.5", "--to", "3"]);
+    let some = events(&some);
+    assert!(some.len() > 100 && some.iter().all(|line| (1.5..=3.0).contains(&seconds(line))));
+    let last = trace(&["--last", "0.5"]);
+    let last = events(&last);
+    let end = seconds(last.last().unwrap());
+    assert!(end > 60.0 && last.iter().all(|line| seconds(line) >= end - 0.5), "{end}");
+    let only = trace(&["--only", "r2,h9,decides"]);
+    let only = events(&only);
+    assert_eq!(only.len(), 1, "{only:?}");
+    assert!(
+        only[0].contains("  r2     decides                    block                     h9  "),
+        "{only:?}"
+    );
+}
+
+/// Two twins out of four break what is promised: what was found stands at the end, with what it means and with commands
+/// that show it again.
+#[test]
+fn a_failing_run_says_what_it_means() {
+    let twins = ["--protocol", "pbft", "--n", "4", "--byzantine", "twin:2"];
+    let ran = sim(&[&twins[..], &["--seeds", "200"]].concat());
+    assert_eq!(ran.status.code(), Some(1));
+    let said = text(&ran.stderr);
+    let seed = said.trim_end().rsplit_once("--seed ").unwrap().1.to_owned();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.html");
+    let read = ["--seed", &seed, "--trace", "--last", "0.1", "--html", file.to_str().unwrap()];
+    let ran = sim(&[&twins[..], &read].concat());
+    assert_eq!(ran.status.code(), Some(1));
+    let said = text(&ran.stdout);
+    let marked: Vec<&str> = said.lines().filter(|line| line.starts_with(">>")).collect();
+    assert_eq!(marked.len(), 1, "{said}");
+    assert!(marked[0].contains("  world  fails  "), "{}", marked[0]);
+    let found = said.lines().skip_while(|line| !line.starts_with(">>"));
+    let end: Vec<&str> = found.filter(|line| line.starts_with("# ")).collect();
+    for what in ["# FAILED: ", "# What that means: ", "# Byzantine: r", "# Again: ", "# As a drawing: "] {
+        assert!(end.iter().any(|line| line.starts_with(what)), "{what}: {end:?}");
+    }
+
+    // Without reading along it says the same.
+    let told = text(&sim(&[&twins[..], &["--seed", &seed]].concat()).stdout);
+    for line in end {
+        assert!(told.contains(line.trim_start_matches("# ")), "{line}\n{told}");
+    }
+
+    let page = std::fs::read_to_string(&file).unwrap();
+    assert!(page.contains("FAILED, ") && page.contains(&format!("<title>pbft, seed {seed}</title>")));
+}
+
+#[test]
+fn a_run_can_be_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.html");
+    let (drawn, lines) =
+        json(&["--protocol", "pbft", "--seed", "4", "--n", "7", "--html", file.to_str().unwrap()]);
+    assert!(lines.is_empty(), "{lines:?}");
+    let page = std::fs::read_to_string(&file).unwrap();
+    let data = page.split_once(r#"<script id="data" type="application/json">"#).unwrap().1;
+    let data: Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
+    let lanes: Vec<&str> =
+        data["lanes"].as_array().unwrap().iter().map(|lane| lane.as_str().unwrap()).collect();
+    assert_eq!(lanes[lanes.len() - 7..], ["r0", "r1", "r2", "r3", "r4", "r5", "r6"]);
+    let count = data["at"].as_array().unwrap().len();
+    assert!(count > 10_000, "{count}");
+    for column in ["who", "what", "from", "to", "kind", "view", "height", "subject", "text", "number"] {
+        assert_eq!(data[column].as_array().unwrap().len(), count, "{column}");
+    }
+    assert!(page.len() < 20_000_000, "{} bytes", page.len());
+    for outside in ["http:", "https:", " src=", " href=", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    let (silent, _) = json(&["--protocol", "pbft", "--seed", "4", "--n", "7"]);
+    assert_eq!(drawn["trace_hash"], silent["trace_hash"], "drawing changes nothing");
+
+    let nowhere = folder.path().join("no/such/folder");
+    let ran = sim(&["--protocol", "pbft", "--seed", "6", "--html", nowhere.to_str().unwrap()]);
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(text(&ran.stderr).contains("no/such/folder"), "{}", text(&ran.stderr));
+}
+
+/// The page that explains traces says what the program says.
+#[test]
+fn columns_and_words_are_documented() {
+    let page = std::fs::read_to_string("../../docs/reading-a-trace.md").unwrap();
+    assert!(page.contains(legend().trim_end()), "the block in the page should be:\n{}", legend());
+    assert!(page.contains(heading().as_str()), "{}", heading());
+    let help = text(&sim(&["--help"]).stdout);
+    for (word, says) in WORDS {
+        assert!(help.contains(&format!("  {word:<9}  {says}")), "{word}");
+    }
 }
 
 #[test]
@@ -112,6 +240,9 @@ fn wrong_usage_is_refused_in_one_line() {
         (&["--protocol", "pbft", "--seeds", "5", "--seed", "3"], "cannot be used with"),
         (&["--protocol", "pbft", "--trace"], "--seed"),
         (&["--protocol", "pbft", "--history", "x"], "--seed"),
+        (&["--protocol", "pbft", "--html", "x"], "--seed"),
+        (&["--protocol", "pbft", "--seed", "1", "--only", "r1"], "--trace"),
+        (&["--protocol", "pbft", "--seed", "1", "--last", "soon"], "expected seconds like 12.345"),
     ] {
         let ran = sim(args);
         let said = text(&ran.stderr);

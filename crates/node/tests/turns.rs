@@ -15,8 +15,8 @@ use quorate_types::codec::Wire as _;
 use quorate_types::wire::{Lane, Refusal, frame};
 use quorate_types::{
     Authenticator, Block, BlockId, BodyLimits, BundleDigest, BundleKind, BundleNo, ClientAuth, ClientId,
-    Digest, FrameBody, Genesis, Height, Member, PayloadId, PublicKey, ReplicaId, ReplyBundle, SessionId,
-    Time, View,
+    Digest, FrameBody, Genesis, Height, Kind, Member, PayloadId, PublicKey, ReplicaId, ReplyBundle,
+    SessionId, Time, View,
 };
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl Outgoing for Left {
     fn proven(&mut self, _: ConnId, _: &ClientId) {}
     fn refuse(&mut self, _: ConnId, _: &ClientId, _: BundleDigest, _: Refusal) {}
     fn flush(&mut self) {}
-    fn rejected(&mut self, _: Source, reason: &'static str, _: bool) {
+    fn rejected(&mut self, _: Source, _: Kind, reason: &'static str, _: bool) {
         self.rejected.push(reason);
     }
     fn trace(&mut self, _: Note) {}

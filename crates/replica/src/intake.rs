@@ -11,6 +11,7 @@ pub use window::WindowCell;
 
 use crate::clients::{Admission, Admit};
 use crate::output::ConnId;
+use crate::step::BUNDLE_KIND;
 use crate::{Checked, CheckedMessage, HostMessage, Input, Replica, Setup, pool};
 use keys::ClientKeys;
 use queue::{Waiting, WaitingBundle};
@@ -20,8 +21,8 @@ use quorate_types::codec::Wire;
 use quorate_types::limits::CERTIFICATES_REMEMBERED_MAX;
 use quorate_types::wire::{Refusal, frame};
 use quorate_types::{
-    Authenticator, Bundle, BundleDigest, ClientAuth, ClientId, Committee, Digest, Domain, Genesis, Ledger,
-    Payload, Reader, ReplicaId, ReplicaSet, ReplyBundle, Signature,
+    Authenticator, Bundle, BundleDigest, ClientAuth, ClientId, Committee, Digest, Domain, Genesis, Kind,
+    Ledger, Payload, Reader, ReplicaId, ReplicaSet, ReplyBundle, Signature,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -34,6 +35,9 @@ const SUSPECT_BATCH_MAX: usize = 8;
 const SUSPECT_PENANCE: u32 = 64;
 /// Clients that are suspected at most.
 const SUSPECTS_MAX: usize = 1_024;
+
+/// What nobody understands.
+const UNKNOWN: Kind = Kind::new("unknown");
 
 /// Who handed something over.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -49,6 +53,8 @@ pub enum Source {
 pub struct Refused {
     /// Who handed it over.
     pub source: Source,
+    /// What kind of message it was, as far as it was understood.
+    pub kind: Kind,
     /// Why, as a short constant name for counters.
     pub reason: &'static str,
     /// Whether nobody honest hands over such a thing.
@@ -160,13 +166,14 @@ impl Intake {
         self.bundles.peers().collect()
     }
 
-    fn refuse(&mut self, source: Source, reason: &'static str) {
-        self.refused.push(Refused { source, reason, is_breach: true, answer: None });
+    fn refuse(&mut self, source: Source, kind: Kind, reason: &'static str) {
+        self.refused.push(Refused { source, kind, reason, is_breach: true, answer: None });
     }
 
     /// Refuses what an honest replica may send as well: it is behind or ahead, or sends more than there is room for.
-    fn pass_over(&mut self, from: ReplicaId, reason: &'static str) {
-        self.refused.push(Refused { source: Source::Peer(from), reason, is_breach: false, answer: None });
+    fn pass_over(&mut self, from: ReplicaId, kind: Kind, reason: &'static str) {
+        let source = Source::Peer(from);
+        self.refused.push(Refused { source, kind, reason, is_breach: false, answer: None });
     }
 
     /// Takes in the body of a frame of a peer.
@@ -181,54 +188,56 @@ impl Intake {
                     self.plain.push(Input::Payload(from, Arc::new(payload)));
                     Ok(())
                 }
-                Err(_) => Err("malformed payload"),
+                Err(_) => Err((UNKNOWN, "malformed payload")),
             },
-            _ => Err("unknown frame type"),
+            _ => Err((UNKNOWN, "unknown frame type")),
         };
-        if let Err(reason) = result {
-            self.refuse(source, reason);
+        if let Err((kind, reason)) = result {
+            self.refuse(source, kind, reason);
         }
     }
 
-    fn protocol_frame(&mut self, from: ReplicaId, body: &[u8]) -> Result<(), &'static str> {
+    fn protocol_frame(&mut self, from: ReplicaId, body: &[u8]) -> Result<(), (Kind, &'static str)> {
+        const MALFORMED: (Kind, &str) = (UNKNOWN, "malformed message");
         // The signature stands behind the message. Whether there is one, the message itself says.
         let whole = (self.entry.decode)(body);
         let (message, signature) = match whole {
             Ok(message) if !message.auth().is_signed() => (message, None),
             _ => {
-                let (message, signature) = split_signature(body).ok_or("malformed message")?;
-                let message = (self.entry.decode)(message).map_err(|_| "malformed message")?;
+                let (message, signature) = split_signature(body).ok_or(MALFORMED)?;
+                let message = (self.entry.decode)(message).map_err(|_| MALFORMED)?;
                 if !message.auth().is_signed() {
-                    return Err("malformed message");
+                    return Err(MALFORMED);
                 }
                 (message, Some(signature))
             }
         };
         if let Err(reason) = self.window.check(&message.place()) {
-            self.pass_over(from, reason);
+            self.pass_over(from, message.kind(), reason);
             return Ok(());
         }
         let mut claims = Claims::new(&self.committee, self.checkpoint_quorum);
         message.claims(&mut claims);
-        let claims = claims.finish()?;
+        let claims = claims.finish().map_err(|why| (message.kind(), why))?;
         let auth = message.auth();
         self.wait(from, CheckedMessage::Protocol(message), auth, signature, claims);
         Ok(())
     }
 
-    fn host_frame(&mut self, from: ReplicaId, body: &[u8]) -> Result<(), &'static str> {
+    fn host_frame(&mut self, from: ReplicaId, body: &[u8]) -> Result<(), (Kind, &'static str)> {
+        const MALFORMED: (Kind, &str) = (UNKNOWN, "malformed host message");
         let mut reader = Reader::new(body);
-        let message = HostMessage::decode(&mut reader).map_err(|_| "malformed host message")?;
+        let message = HostMessage::decode(&mut reader).map_err(|_| MALFORMED)?;
         let auth = message.auth();
         let signature = if auth.is_signed() {
-            Some(Signature::decode(&mut reader).map_err(|_| "malformed host message")?)
+            Some(Signature::decode(&mut reader).map_err(|_| MALFORMED)?)
         } else {
             None
         };
-        reader.finish().map_err(|_| "malformed host message")?;
+        reader.finish().map_err(|_| MALFORMED)?;
         let mut claims = Claims::new(&self.committee, self.checkpoint_quorum);
         message.claims(&mut claims);
-        let claims = claims.finish()?;
+        let claims = claims.finish().map_err(|why| (message.kind(), why))?;
         self.wait(from, CheckedMessage::Host(message), auth, signature, claims);
         Ok(())
     }
@@ -270,12 +279,12 @@ impl Intake {
         self.messages.push_back(WaitingMessage { from, message, signature, checks, certificates });
     }
 
-    fn peer_bundle(&mut self, from: ReplicaId, body: &[u8]) -> Result<(), &'static str> {
+    fn peer_bundle(&mut self, from: ReplicaId, body: &[u8]) -> Result<(), (Kind, &'static str)> {
         if !self.bundles.has_room_for_peer(from, body.len()) {
-            self.pass_over(from, "too many bodies");
+            self.pass_over(from, BUNDLE_KIND, "too many bodies");
             return Ok(());
         }
-        let bundle = self.parse_bundle(body)?;
+        let bundle = self.parse_bundle(body).map_err(|why| (BUNDLE_KIND, why))?;
         self.bundles.push(Source::Peer(from), bundle);
         Ok(())
     }
@@ -291,7 +300,7 @@ impl Intake {
             Err(reason) => {
                 let digest = quorate_types::bundle::bundle_digest(content_of(body));
                 let answer = Some((ClientId::default(), digest, Refusal::Malformed));
-                self.refused.push(Refused { source, reason, is_breach: true, answer });
+                self.refused.push(Refused { source, kind: BUNDLE_KIND, reason, is_breach: true, answer });
             }
         }
     }
@@ -306,7 +315,8 @@ impl Intake {
 
     fn answer(&mut self, source: Source, reason: &'static str, bundle: &Bundle, why: Refusal) {
         let answer = matches!(source, Source::Client(_)).then(|| (bundle.client(), bundle.digest(), why));
-        self.refused.push(Refused { source, reason, is_breach: why.is_breach(), answer });
+        let is_breach = why.is_breach();
+        self.refused.push(Refused { source, kind: BUNDLE_KIND, reason, is_breach, answer });
     }
 
     /// Checks what waits: all messages, then bundles as long as `more` says so (asked between batches).
@@ -353,7 +363,11 @@ impl Intake {
                 let seal = Seal { by: from, signature };
                 passed.push(Input::Peer(Checked { link: from, seal, message }));
             } else {
-                self.refuse(Source::Peer(from), "bad signature");
+                let kind = match &message {
+                    CheckedMessage::Protocol(message) => message.kind(),
+                    CheckedMessage::Host(message) => message.kind(),
+                };
+                self.refuse(Source::Peer(from), kind, "bad signature");
             }
         }
         if let Some(urgent) = self.urgent {
@@ -427,7 +441,7 @@ impl Intake {
             && !self.bringing.contains(*from)
             && !replica.has_room(*from, bundle)
         {
-            self.pass_over(*from, "no room for bundle");
+            self.pass_over(*from, BUNDLE_KIND, "no room for bundle");
             return None;
         }
         let size = u64::try_from(bundle.size()).unwrap_or(0);

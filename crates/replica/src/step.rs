@@ -14,7 +14,7 @@ use quorate_types::{BlockId, Bundle, Executed, FullBlock, Height, Kind, LogEntry
 use std::sync::Arc;
 
 /// What a refused bundle is called in counters.
-const BUNDLE_KIND: Kind = Kind::new("host.bundle");
+pub(crate) const BUNDLE_KIND: Kind = Kind::new("host.bundle");
 
 /// Peers hear how far this replica is at most this often, and once after the last height of a burst.
 pub(crate) const ANNOUNCE_NS: u64 = 1_000_000_000;

@@ -9,7 +9,7 @@ use quorate_host::Outgoing;
 use quorate_replica::{ConnId, Past, Sink, Source};
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::{FromReplica, Lane, Refusal};
-use quorate_types::{BlockId, BundleDigest, ClientId, FrameBody, Height, ReplicaId, ReplyBundle};
+use quorate_types::{BlockId, BundleDigest, ClientId, FrameBody, Height, Kind, ReplicaId, ReplyBundle};
 
 /// One thing that leaves.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct Leaving {
     pub(crate) parcels: Vec<Parcel>,
     pub(crate) flushes: Vec<Flush>,
     pub(crate) decided: Vec<(Height, BlockId)>,
-    pub(crate) rejected: Vec<(Source, &'static str)>,
+    pub(crate) rejected: Vec<(Source, Kind, &'static str)>,
     /// Peers that said what only a liar says, and what that is.
     pub(crate) blamed: Vec<(ReplicaId, &'static str)>,
     pub(crate) notes: Vec<Note>,
@@ -127,13 +127,13 @@ impl Outgoing for Exit<'_> {
         self.leaving.flushes.push(Flush { upto, after_ns, synced });
     }
 
-    fn rejected(&mut self, source: Source, reason: &'static str, is_breach: bool) {
+    fn rejected(&mut self, source: Source, kind: Kind, reason: &'static str, is_breach: bool) {
         if let Source::Peer(peer) = source
             && is_breach
         {
             self.leaving.blamed.push((peer, reason));
         }
-        self.leaving.rejected.push((source, reason));
+        self.leaving.rejected.push((source, kind, reason));
     }
 
     fn passed(&mut self, from: ReplicaId) {

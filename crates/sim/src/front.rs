@@ -77,7 +77,7 @@ pub struct Front {
 }
 
 impl Front {
-    fn covers(&self, from: usize, to: usize) -> bool {
+    pub(crate) fn covers(&self, from: usize, to: usize) -> bool {
         let covers = |from, to| self.from.contains(from) && self.to.contains(to);
         covers(from, to) || (self.both_ways && covers(to, from))
     }

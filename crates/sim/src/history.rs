@@ -4,11 +4,17 @@
 use crate::model::Op;
 use quorate_app::KvResult;
 use quorate_types::Time;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 /// An operation, by its place in the history.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub u64);
+
+impl fmt::Debug for OpId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}", self.0)
+    }
+}
 
 /// One operation as its client saw it.
 #[derive(Clone, PartialEq, Debug)]
@@ -116,7 +122,7 @@ fn nullable(text: Option<&str>) -> String {
     text.map_or("null".to_owned(), quoted)
 }
 
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for character in text.chars() {
         match character {

@@ -37,7 +37,7 @@ mod seat;
 pub mod seed;
 mod settings;
 mod shadow;
-mod trace;
+pub mod trace;
 mod weather;
 mod witness;
 mod world;

@@ -2,6 +2,7 @@
 
 use quorate_app::{KvError, KvOp, KvResult};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// One operation of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,6 +40,28 @@ pub enum Op {
         /// What to add.
         by: i64,
     },
+}
+
+/// What an operation resulted in, for people.
+pub(crate) fn result_text(result: &KvResult) -> String {
+    match result {
+        KvResult::Value(value) => String::from_utf8_lossy(value).into_owned(),
+        KvResult::Number(number) => number.to_string(),
+        other => format!("{other:?}").to_lowercase(),
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name(), self.key())?;
+        match self {
+            Self::Get { .. } | Self::Delete { .. } => Ok(()),
+            Self::Put { value, .. } => write!(f, " {value}"),
+            Self::Cas { expect: Some(expect), value, .. } => write!(f, " {expect} {value}"),
+            Self::Cas { expect: None, value, .. } => write!(f, " (absent) {value}"),
+            Self::Increment { by, .. } => write!(f, " {by}"),
+        }
+    }
 }
 
 impl Op {

@@ -115,6 +115,8 @@ pub(crate) struct Seat {
     pub(crate) shared: Shared,
     pub(crate) running: Option<Box<Running>>,
     pub(crate) inbox: Vec<Arrival>,
+    /// What it has read for this turn, while somebody reads along.
+    pub(crate) heard: Option<Vec<Arrival>>,
     /// Until then its last turn lasts.
     pub(crate) busy_until: Time,
     /// The event that counts among those that were scheduled for it.
@@ -164,6 +166,7 @@ impl Seat {
             shared,
             running: None,
             inbox: Vec::new(),
+            heard: None,
             busy_until: Time::ZERO,
             wake: None,
             wakes: 0,
@@ -265,14 +268,14 @@ impl Seat {
 
     /// Hands the inbox to the replica, or to both.
     pub(crate) fn read(&mut self, now: Time, trouble: &mut Vec<Read>) {
-        let Self { running, inbox, speakers, role, second, .. } = self;
+        let Self { running, inbox, heard, speakers, role, second, .. } = self;
         let Some(running) = running else {
             inbox.clear();
             return;
         };
         let Running { host, lines, .. } = &mut **running;
         let backwards = matches!(role, Role::Byzantine(conduct) if conduct.reads_backwards());
-        let mut ears = Ears { host, is_deaf: false, copies: None };
+        let mut ears = Ears { host, is_deaf: false, copies: None, told: heard.as_mut() };
         match (role, second.as_mut()) {
             (Role::Puppet(heard), _) => {
                 ears.is_deaf = true;
@@ -373,11 +376,13 @@ struct Ears<'a> {
     is_deaf: bool,
     /// Where everything goes as well.
     copies: Option<&'a mut Vec<Arrival>>,
+    /// Where everything goes for who reads along.
+    told: Option<&'a mut Vec<Arrival>>,
 }
 
 impl Ears<'_> {
     fn frame(&mut self, from: ReplicaId, frame_type: u8, body: &[u8]) {
-        if let Some(copies) = &mut self.copies {
+        for copies in [&mut self.copies, &mut self.told].into_iter().flatten() {
             copies.push(Arrival::Frame { from, frame_type, body: Bytes::copy_from_slice(body) });
         }
         if !self.is_deaf {
@@ -386,7 +391,7 @@ impl Ears<'_> {
     }
 
     fn link(&mut self, peer: ReplicaId, event: LinkEvent) {
-        if let Some(copies) = &mut self.copies {
+        for copies in [&mut self.copies, &mut self.told].into_iter().flatten() {
             copies.push(Arrival::Link(peer, event));
         }
         if !self.is_deaf {
@@ -404,8 +409,8 @@ impl Ears<'_> {
             // The only other thing that clients here say is that they want their replies.
             _ => speakers.detach(index),
         }
-        if let Some(copies) = &mut self.copies {
-            copies.push(Arrival::Client { index, message });
+        for copies in [&mut self.copies, &mut self.told].into_iter().flatten() {
+            copies.push(Arrival::Client { index, message: message.clone() });
         }
     }
 }

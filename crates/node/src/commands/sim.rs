@@ -3,6 +3,8 @@
 //! A seed decides a run completely, so seeds are shared among threads, and what fails is printed with the command
 //! that repeats it.
 
+mod reading;
+
 use super::seeds::{How, Seeds, Total, counted, many};
 use crate::exit::Failure;
 use crate::out;
@@ -11,11 +13,14 @@ use quorate_protocols::{REGISTRY, find};
 use quorate_sim::exam::{PAPERS, Paper};
 use quorate_sim::fault::{Fault, Source};
 use quorate_sim::seed::{self, Cast, Standard};
+use quorate_sim::trace::legend;
 use quorate_sim::{BadSettings, Report, Trace, smallest};
+use reading::Reading;
 use std::time::Instant;
 
 /// What to simulate.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = legend())]
 pub struct Args {
     /// Which protocol
     #[arg(long, default_value = "pbft")]
@@ -33,9 +38,8 @@ pub struct Args {
     /// (`--faults` lists hosts); twin:2 is two of them whatever f is, to see what breaks
     #[arg(long, value_name = "HOST", default_value = "drawn")]
     byzantine: Cast,
-    /// Print every transition of the run, one line each; needs --seed
-    #[arg(long, requires = "seed")]
-    trace: bool,
+    #[command(flatten)]
+    reading: reading::Args,
     /// Write what the clients saw to a file, one JSON object for each operation; needs --seed
     #[arg(long, value_name = "FILE", requires = "seed")]
     history: Option<std::path::PathBuf>,
@@ -99,9 +103,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             let report = one(args, &what, seed)?;
             let mut total = Total::default();
             total.add(seed, &report);
-            if !args.json {
-                out::line(&report)?;
-                out::line(report.facts())?;
+            // Who reads along was told at the end.
+            if !args.json && !args.reading.trace {
+                tell(&what, &report)?;
             }
             total
         }
@@ -191,16 +195,30 @@ pub(super) fn find_paper(name: &str) -> Result<&'static Paper, Failure> {
     })
 }
 
+/// What became of one run, and where it fails, what that means.
+fn tell(what: &What, report: &Report) -> Result<(), Failure> {
+    if report.failure.is_none() {
+        out::line(report)?;
+        return out::line(report.facts());
+    }
+    reading::verdict(report, &what.again(report.seed)).iter().try_for_each(out::line)
+}
+
 /// One run, which somebody may want to read along.
 fn one(args: &Args, what: &What, seed: u64) -> Result<Report, Failure> {
     let mut trace = Trace::default();
-    if args.trace {
-        // A reader that goes away early must not stop the run: its verdict is what counts.
-        trace.read_along(|line| {
-            let _ = out::line(line);
-        });
+    let mut reading = None;
+    if args.reading.trace || args.reading.html.is_some() {
+        let standard = Standard::with(what.entry, what.n, what.cast, seed).map_err(Failure::usage)?;
+        let (n, clients) = standard.size();
+        let begun = Reading::begin(&args.reading, n, clients)?;
+        trace.read_along(begun.reader());
+        reading = Some(begun);
     }
     let report = what.run(seed, trace).map_err(Failure::usage)?;
+    if let Some(reading) = reading {
+        reading.end(&args.protocol, &report, &what.again(seed))?;
+    }
     if let Some(file) = &args.history {
         let written = std::fs::write(file, report.history.to_json_lines());
         written.map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;

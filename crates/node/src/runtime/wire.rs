@@ -9,7 +9,7 @@ use quorate_net::reactor::{ConnId as NetConn, Reactor, SendError};
 use quorate_replica::{ConnId, Source};
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::{FromReplica, Lane, Refusal};
-use quorate_types::{BundleDigest, ClientId, FrameBody, ReplicaId, ReplyBundle, Time};
+use quorate_types::{BundleDigest, ClientId, FrameBody, Kind, ReplicaId, ReplyBundle, Time};
 
 /// The reactor, the clients' table and the counts of what was refused, as one turn sees them.
 pub(super) struct Wire<'a> {
@@ -96,7 +96,7 @@ impl Outgoing for Wire<'_> {
         self.net.flush(self.now);
     }
 
-    fn rejected(&mut self, source: Source, reason: &'static str, is_breach: bool) {
+    fn rejected(&mut self, source: Source, _: Kind, reason: &'static str, is_breach: bool) {
         match source {
             Source::Peer(id) => self.refused(Origin::Replica(id), reason, is_breach),
             // It hears why, and is counted there: the replica refuses bundles too, not only its intake.
@@ -144,7 +144,7 @@ impl Outgoing for Early {
     fn proven(&mut self, _: ConnId, _: &ClientId) {}
     fn refuse(&mut self, _: ConnId, _: &ClientId, _: BundleDigest, _: Refusal) {}
     fn flush(&mut self) {}
-    fn rejected(&mut self, _: Source, _: &'static str, _: bool) {}
+    fn rejected(&mut self, _: Source, _: Kind, _: &'static str, _: bool) {}
     fn urgent(&mut self, peer: Option<ReplicaId>) {
         self.urgent = peer;
     }

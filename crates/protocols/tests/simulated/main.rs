@@ -24,5 +24,6 @@ mod replay;
 mod seeds;
 mod side_by_side;
 mod support;
+mod traces;
 mod view_change;
 mod view_crashes;

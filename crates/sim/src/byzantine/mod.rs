@@ -277,6 +277,21 @@ impl Conduct {
         format!("{}: {:?}{image} {attack}", self.kind, self.mood)
     }
 
+    /// The present mood, in words. `names` says who stands at some places.
+    pub(crate) fn told(&self, names: &dyn Fn(Places) -> String) -> String {
+        let mood = match &self.mood {
+            Mood::Divided { first, second, backwards } => {
+                let order = if *backwards { ", the second reads backwards" } else { "" };
+                format!("one half speaks to {}, the other to {}{order}", names(*first), names(*second))
+            }
+            Mood::Reserved(_) => "says nothing of some kinds".to_owned(),
+            Mood::Partial(to) => format!("speaks to {} only", names(*to)),
+            other => format!("{other:?}").to_lowercase(),
+        };
+        let image = if self.image.is_some() { ", remembers an older disk" } else { "" };
+        format!("{}: {mood}{image}", self.kind)
+    }
+
     pub(crate) fn remember(&mut self, image: MemDisk) {
         self.image = Some(image);
     }

@@ -111,5 +111,69 @@ impl fmt::Display for Oracle {
     }
 }
 
+impl Oracle {
+    /// What it means that this oracle has found something, for who has never seen the code, and where in the trace to
+    /// look.
+    #[must_use]
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Agreement => {
+                "Honest replicas have executed different things at one height, or ended with different states: they \
+                 are no longer copies of each other. Look for the `decides` lines of that height, and before them for \
+                 the votes that each of the replicas got."
+            }
+            Self::ExactlyOnce => {
+                "An operation was applied twice. Look for its number in the `executes` lines of the replica."
+            }
+            Self::Results => {
+                "A client was told a result that the agreed order of operations does not give. Look for the number of \
+                 the operation: `calls`, `executes`, `believes`."
+            }
+            Self::Durability => {
+                "A client has the answer to an operation that no replica has executed: what it was told is lost. Look \
+                 for the number of the operation, and for `crashes` before it."
+            }
+            Self::Linearizable => {
+                "No order of the operations explains what the clients were told. What follows is the shortest stretch \
+                 that nobody can explain; look for its operations: `calls` and `believes`."
+            }
+            Self::SameSlot => {
+                "A replica has said two different things where it may speak only once, which lets two different blocks \
+                 be decided. Look for its `sends` lines of that kind, view and height."
+            }
+            Self::Held => {
+                "A promise has left before it was on disk: a crash would have made the replica break it. Look for the \
+                 last `syncs` of the replica before it `sends`."
+            }
+            Self::Bounds => {
+                "A replica holds more than makes sense for its window, or turns in circles: somebody can fill its \
+                 memory or keep it busy."
+            }
+            Self::Liveness => {
+                "Everything had healed, and still nothing was decided, or a client was not answered, for longer than \
+                 the protocol promises. Look for the last `decides`, and from there for `timer`, `enters` and `refuses`."
+            }
+            Self::Stopped => {
+                "A replica has stopped by itself although its disk and its machine were in order. Its own words follow."
+            }
+            Self::Links => {
+                "An honest replica has closed its connection to another honest one, for breaking a rule of links."
+            }
+            Self::Replay => {
+                "A second replica that was handed the same inputs has done something else: something beside its inputs \
+                 decides what a replica does, and no trace of it can be trusted to repeat."
+            }
+            Self::Accusation => {
+                "An honest replica has refused a message of another honest one for a reason that only liars give. Look \
+                 for the `refuses` line, and for the message that it names."
+            }
+            Self::Panic => {
+                "An assertion in the code has failed: the code itself says that this cannot be. The last lines of the \
+                 trace are what led to it."
+            }
+        }
+    }
+}
+
 /// What an oracle says of one observation.
 pub(crate) type Verdict = Result<(), (Oracle, String)>;

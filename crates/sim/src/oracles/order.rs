@@ -2,7 +2,7 @@
 
 use super::{Oracle, Verdict};
 use crate::history::{History, OpId};
-use crate::model::Model;
+use crate::model::{Model, result_text};
 use quorate_app::KvResult;
 use quorate_types::{BlockId, Digest, Height, ReplicaId};
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ impl Order {
         match self.blocks.get_mut(at) {
             Some(Some((known, first))) if *known != block => {
                 let what =
-                    format!("replica {first} executes {known} at height {height}, replica {by} {block}");
+                    format!("replica {first} executes {known:?} at height {height}, replica {by} {block:?}");
                 Err((Oracle::Agreement, what))
             }
             Some(slot @ None) => {
@@ -186,12 +186,15 @@ impl Order {
     pub(crate) fn answered(&mut self, id: OpId, result: &KvResult) -> Verdict {
         let Some(known) = self.known(id) else { return Ok(()) };
         let (Some(place), Some(expected)) = (known.place, &known.result) else {
-            let what =
-                format!("operation {id:?} was answered with {result:?}, and no replica has applied it");
+            let what = format!(
+                "operation {id:?} was answered with {}, and no honest replica has applied it",
+                result_text(result)
+            );
             return Err((Oracle::Durability, what));
         };
         if expected != result {
-            let what = format!("operation {id:?} was answered with {result:?} instead of {expected:?}");
+            let (told, right) = (result_text(result), result_text(expected));
+            let what = format!("operation {id:?} was answered with {told} instead of {right}");
             return Err((Oracle::Results, what));
         }
         self.answered = self.answered.max(place);

@@ -68,7 +68,7 @@ impl Standard {
         Self::with_trace(entry, n, cast, seed, Trace::default())
     }
 
-    /// As [`Standard::with`], with a trace that somebody may read along from the beginning.
+    /// As [`Standard::with`], with a trace that somebody may be reading from the beginning.
     ///
     /// # Errors
     /// When so many replicas do not suit the protocol.
@@ -120,6 +120,12 @@ impl Standard {
         let planned = faults.plan(&mut world);
         let began = if world.settings().byzantine.is_empty() { faults.first } else { Time::ZERO };
         Ok(Self { outage_ns: HEAL_NS.saturating_sub(began.0), world, faults: planned, workload })
+    }
+
+    /// How many replicas and how many clients there are.
+    #[must_use]
+    pub fn size(&self) -> (usize, usize) {
+        (self.world.settings().n, self.world.settings().clients.saturating_add(1))
     }
 
     /// The world, for who wants to read along.

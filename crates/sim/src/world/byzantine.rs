@@ -1,5 +1,6 @@
 //! Byzantine replicas in the world, and puppets.
 
+use super::telling::{Eyes, names};
 use super::{Event, World};
 use crate::byzantine::{Around, Conduct, Deed, Means, Role, Sent, Voice, seal};
 use crate::disk::Shared;
@@ -9,7 +10,7 @@ use crate::frame::{Content, Frame};
 use crate::oracles::Oracle;
 use crate::queue::Class;
 use crate::seat::{Arrival, Damage, Seat};
-use crate::trace::Who;
+use crate::trace::{Passage, Print, Who};
 use crate::{Byzantine, Survives};
 use bytes::Bytes;
 use quorate_consensus::{LinkEvent, Message, To};
@@ -144,8 +145,8 @@ impl World {
 
     /// A Byzantine replica changes its mood.
     pub(super) fn change_mood(&mut self, id: ReplicaId) {
-        let now = self.now;
-        let places = self.settings.n.saturating_add(self.clients.len());
+        let (now, n, is_read) = (self.now, self.settings.n, self.trace.is_read());
+        let places = n.saturating_add(self.clients.len());
         let around = Around { places, patience_ns: self.patience_ns() };
         let blank = self.empty_disk();
         let Some(seat) = self.seat_mut(id) else { return };
@@ -157,7 +158,8 @@ impl World {
             conduct.remember(shared.synced_image());
         }
         let mood = conduct.shown();
-        self.trace.note(now, Who::Replica(id), "mood", &[mood.as_bytes()], || mood.clone());
+        let told = is_read.then(|| conduct.told(&|some| names(n, places, some)));
+        self.trace.note(now, Who::Replica(id), "mood", &[mood.as_bytes()], || told.unwrap_or_default());
         match deed {
             Deed::Forget(image) => {
                 let is_blank = image.segments() == 0;
@@ -353,9 +355,10 @@ impl World {
         let now = self.now;
         let lane = lane_of(frame_type);
         let all: Vec<ReplicaId> = self.receivers(puppet, to).collect();
-        self.trace.note(now, Who::Replica(puppet), "says", &[&body], || {
-            let to: Vec<String> = all.iter().map(|id| format!("r{id}")).collect();
-            format!("{content} to {}", to.join(" "))
+        let Self { trace, settings, cluster, .. } = self;
+        trace.note(now, Who::Replica(puppet), "says", &[&body], || {
+            let tale = Eyes { settings, cluster }.frame(frame_type, &body);
+            tale.to(all.iter().copied().map(Who::Replica)).passage(Passage::Leaves(Print::of(&body)))
         });
         for to in all.iter().copied() {
             let frame = Frame { from: puppet, to, lane, frame_type, body: body.clone(), content };

@@ -1,18 +1,18 @@
 //! Clients in the world: what they send, hear and want.
 
+use super::telling::Eyes;
 use super::{Event, World};
 use crate::client::{Wish, Workload};
 use crate::history::OpId;
 use crate::linear;
-use crate::model::Op;
+use crate::model::{Op, result_text};
 use crate::oracles::{Failure, Oracle};
 use crate::queue::Class;
 use crate::seat::Arrival;
-use crate::trace::Who;
+use crate::trace::{Passage, Print, Who};
 use bytes::Bytes;
 use quorate_client::core::{Fate, LinkState};
 use quorate_types::codec::Wire as _;
-use quorate_types::wire::FromReplica;
 use quorate_types::{ReplicaId, Time};
 
 impl World {
@@ -91,7 +91,7 @@ impl World {
         let id = self.history.call(now, client, op.clone());
         self.order.called(id);
         self.trace
-            .note(now, Who::Client(client), "calls", &[&id.0.to_le_bytes()], || format!("#{} {op:?}", id.0));
+            .note(now, Who::Client(client), "calls", &[&id.0.to_le_bytes()], || format!("#{} {op}", id.0));
         let taken = self.clients.get_mut(client).is_some_and(|client| client.submit(now, id, &op));
         if !taken {
             // It was never sent.
@@ -137,13 +137,10 @@ impl World {
 
     pub(super) fn hear(&mut self, client: usize, from: ReplicaId, message: &Bytes) {
         let now = self.now;
-        self.trace.note(now, Who::Client(client), "hears", &[&from.0.to_le_bytes(), message], || {
-            match FromReplica::from_bytes(message) {
-                Ok(FromReplica::Reply(_, reply)) => {
-                    format!("from r{from}: reply {:?} {:?}", reply.bundle, reply.result)
-                }
-                other => format!("from r{from}: {other:?}"),
-            }
+        let Self { trace, settings, cluster, .. } = self;
+        trace.note(now, Who::Client(client), "hears", &[&from.0.to_le_bytes(), message], || {
+            let tale = Eyes { settings, cluster }.answer(message).from(Who::Replica(from));
+            tale.passage(Passage::Arrives(Print::of(message)))
         });
         if let Some(client) = self.clients.get_mut(client) {
             client.hear(now, from, message);
@@ -205,7 +202,7 @@ impl World {
             Who::Client(client),
             "believes",
             &[&id.0.to_le_bytes(), &result.to_bytes()],
-            || format!("#{} {result:?}", id.0),
+            || format!("#{} {}", id.0, result_text(&result)),
         );
         let verdict = self.order.answered(id, &result);
         self.judge(now, verdict);
@@ -234,12 +231,17 @@ impl World {
     pub(super) fn letter(&mut self, client: usize, to: ReplicaId, message: Bytes) {
         self.overhear(client, &message);
         let (now, from) = (self.now, self.place(client));
-        self.trace.note(now, Who::Client(client), "sends", &[&to.0.to_le_bytes(), &message], || {
-            format!("to r{to}: {} bytes", message.len())
+        let Self { trace, settings, cluster, .. } = self;
+        trace.note(now, Who::Client(client), "sends", &[&to.0.to_le_bytes(), &message], || {
+            let tale = Eyes { settings, cluster }.request(&message).to([Who::Replica(to)]);
+            tale.passage(Passage::Leaves(Print::of(&message)))
         });
-        if let Some(at) = self.letters.post(&mut self.net_rng, &self.map, now, from, to.index()) {
-            let arrival = Arrival::Client { index: client, message };
-            self.queue.push(at, Class::Arrival, Event::Arrives(to, arrival));
+        match self.letters.post(&mut self.net_rng, &self.map, now, from, to.index()) {
+            Some(at) => {
+                let arrival = Arrival::Client { index: client, message };
+                self.queue.push(at, Class::Arrival, Event::Arrives(to, arrival));
+            }
+            None => self.tell_lost_letter(now, from, to.index(), &message),
         }
     }
 
@@ -251,8 +253,14 @@ impl World {
             None => Some(message),
         };
         let Some(message) = message else { return };
-        if let Some(at) = self.letters.post(&mut self.net_rng, &self.map, at, from.index(), to) {
-            self.queue.push(at, Class::Arrival, Event::Hears { client, from, message });
+        let Self { trace, settings, cluster, .. } = self;
+        trace.tell(at, Who::Replica(from), "sends", || {
+            let tale = Eyes { settings, cluster }.answer(&message).to([Who::Client(client)]);
+            tale.passage(Passage::Leaves(Print::of(&message)))
+        });
+        match self.letters.post(&mut self.net_rng, &self.map, at, from.index(), to) {
+            Some(at) => self.queue.push(at, Class::Arrival, Event::Hears { client, from, message }),
+            None => self.tell_lost_letter(at, from.index(), to, &message),
         }
     }
 

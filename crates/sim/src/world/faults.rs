@@ -8,7 +8,7 @@ use crate::front::{Change, Front, Places, forecast};
 use crate::oracles::Oracle;
 use crate::queue::Class;
 use crate::seat::{Damage, Running};
-use crate::trace::Who;
+use crate::trace::{Tale, Who};
 use quorate_types::{ReplicaId, Time};
 use std::collections::BTreeMap;
 
@@ -59,6 +59,7 @@ impl World {
     }
 
     pub(super) fn carry_out(&mut self, plan: Plan) {
+        self.tell_plan(&plan);
         match plan {
             Plan::Crash(id, survives) => self.crash(id, survives),
             Plan::CrashAtStep(id, steps, survives) => self.crash_at_step(id, steps, survives),
@@ -108,6 +109,7 @@ impl World {
 
     /// All fronts pass, disks do what they are there for, and time passes as it should.
     pub fn heal(&mut self) {
+        self.trace.tell(self.now, Who::World, "heals", Tale::default);
         self.fronts.clear();
         self.change_weather();
         for id in self.replicas() {
@@ -129,7 +131,7 @@ impl World {
             Who::World,
             "weather",
             &[&[u8::try_from(fronts.len()).unwrap_or(u8::MAX)]],
-            || format!("{fronts:?}"),
+            || Self::weather_tale(fronts),
         );
         self.weather_changed();
     }

@@ -10,6 +10,7 @@ mod faults;
 mod network;
 mod rogues;
 mod sabotage;
+mod telling;
 mod turns;
 
 use crate::client::{Client, Wish};
@@ -148,7 +149,7 @@ impl World {
         Self::with_trace(settings, Trace::default())
     }
 
-    /// As [`World::new`], with a trace that somebody may read along from the beginning.
+    /// As [`World::new`], with a trace that somebody may be reading from the beginning.
     ///
     /// # Errors
     /// When the settings do not suit the protocol.
@@ -360,6 +361,7 @@ impl World {
     fn step(&mut self) {
         let Some((at, event)) = self.queue.pop() else { return };
         self.now = self.now.max(at);
+        self.trace.moves_on(self.now);
         match event {
             Event::Arrives(id, arrival) => self.arrive(id, arrival),
             Event::Hears { client, from, message } => self.hear(client, from, &message),
@@ -394,6 +396,7 @@ impl World {
     /// What was held back leaves now.
     pub fn release(&mut self) {
         for frame in std::mem::take(&mut self.held) {
+            self.tell_of_frame(self.now, "releases", &frame, "");
             self.put_on_the_way(self.now, &frame);
         }
     }
@@ -586,7 +589,7 @@ impl World {
                 Err((Oracle::Liveness, what))
             } else if digest != other_digest {
                 let what = format!(
-                    "at height {height} replica {other} has state {other_digest}, replica {id} {digest}"
+                    "at height {height} replica {other} has state {other_digest:?}, replica {id} {digest:?}"
                 );
                 Err((Oracle::Agreement, what))
             } else {

@@ -1,6 +1,7 @@
 //! The network of the world: connections between replicas that break and are dialled again, frames that travel
 //! by themselves, and letters between clients and replicas.
 
+use super::telling::{Eyes, piece_tale, voice_text};
 use super::{Event, World};
 use crate::byzantine::{REPLY, Voice};
 use crate::exit::{Leaving, Parcel};
@@ -10,7 +11,7 @@ use crate::lookup::has_guard;
 use crate::oracles::Oracle;
 use crate::queue::Class;
 use crate::seat::{Arrival, Read};
-use crate::trace::Who;
+use crate::trace::{Passage, Print, Tale, Who};
 use crate::weather::{Map, Weather};
 use bytes::Bytes;
 use quorate_consensus::{CHECKPOINT_KIND, LinkEvent, To};
@@ -178,14 +179,17 @@ impl World {
         self.vouch(at, from, &content, is_last_word);
         let mut meant: Vec<ReplicaId> = std::mem::take(&mut self.meant);
         meant.clear();
+        let to_all = to;
         meant.extend(self.receivers(from, to).filter(|to| self.lets(from, voice, content.kind, to.index())));
         if !meant.is_empty() {
-            self.trace.note(at, Who::Replica(from), "sends", &[&body], || {
-                let to: Vec<String> = meant.iter().map(|id| format!("r{id}")).collect();
-                format!("{content} to {}", to.join(" "))
+            let Self { trace, settings, cluster, .. } = self;
+            trace.note(at, Who::Replica(from), "sends", &[&body], || {
+                let tale = Eyes { settings, cluster }.frame(frame_type, &body).and(voice_text(voice));
+                tale.to(meant.iter().copied().map(Who::Replica)).passage(Passage::Leaves(Print::of(&body)))
             });
         }
         let twists = self.twists(from);
+        self.tell_withheld(at, (from, voice), &content, (to_all, &meant));
         for to in meant.iter().copied() {
             let frame = Frame { from, to, lane, frame_type, body: body.clone(), content };
             if twists { self.send_twisted(at, &frame) } else { self.send_one(at, frame) }
@@ -235,12 +239,17 @@ impl World {
         };
         match verdict {
             Verdict::Pass => self.put_on_the_way(at, &frame),
-            Verdict::Drop => {}
+            Verdict::Drop => self.tell_of_frame(at, "drops", &frame, "a hook of the test"),
             Verdict::Delay(span) => {
+                self.tell_of_frame(at, "delays", &frame, "a hook of the test");
                 self.queue.push(at.plus(span), Class::Arrival, Event::Leaves(Box::new(frame)));
             }
-            Verdict::Hold => self.held.push(frame),
+            Verdict::Hold => {
+                self.tell_of_frame(at, "holds", &frame, "a hook of the test");
+                self.held.push(frame);
+            }
             Verdict::Replace(body) => {
+                self.tell_altered(at, &frame, &body);
                 frame.content = self.kind_of(frame.frame_type, &body);
                 frame.body = body;
                 let content = frame.content;
@@ -276,21 +285,18 @@ impl World {
             if !weather.is_cut {
                 self.feel(Fault::Loss);
             }
-            return self.trace.note(at, Who::World, "loses", &[], || {
-                format!("{} from r{} to r{}", frame.content, frame.from, frame.to)
-            });
+            return self.note_lost(at, frame);
         }
         if weather.corrupts(&mut self.net_rng) {
             self.feel(Fault::CorruptFrame);
             // Whoever vouches for a frame vouches for its bytes: others never reach a replica.
-            return self.trace.note(at, Who::World, "corrupts", &[], || {
-                format!("{} from r{} to r{}", frame.content, frame.from, frame.to)
-            });
+            return self.note_lost(at, frame);
         }
         self.throw_old(at, frame, &weather);
         let mut copies = 1;
         if weather.duplicate_ppm > 0 && self.net_rng.chance(weather.duplicate_ppm) {
             self.feel(Fault::Duplication);
+            self.tell_doubled(at, frame);
             copies = 2;
         }
         for _ in 0..copies {
@@ -349,12 +355,13 @@ impl World {
     ) {
         let index = Pair::index(from, to);
         let weather = *self.map.get(from.index(), to.index());
-        let Self { pairs, net_rng, queue, .. } = self;
+        let Self { pairs, net_rng, queue, trace, fronts, .. } = self;
         let Some(pair) = pairs.get_mut(index).filter(|pair| pair.conn == Some(conn)) else {
             return; // The connection is gone, and this end has not heard of it.
         };
         let (last, stalled) = pair.direction(from);
         if weather.is_cut || !stalled.is_empty() {
+            trace.tell(at, Who::World, "stalls", || piece_tale(fronts, from, to, bytes.len(), ""));
             return stalled.push(bytes);
         }
         // Links count and authenticate what they carry: what was changed, or comes a second time, ends the connection.
@@ -373,6 +380,10 @@ impl World {
         if weather.loses(net_rng) {
             arrives = arrives.plus(RESEND_NS.saturating_add(net_rng.exponential_ns(RESEND_NS)));
             breaks = net_rng.below(BREAKS_ONE_IN) == 0;
+            let late = arrives.since(at) / 1_000_000;
+            trace.tell(at, Who::World, "resends", || {
+                piece_tale(fronts, from, to, bytes.len(), &format!("{late} ms late"))
+            });
         }
         arrives = arrives.max(*last);
         *last = arrives;
@@ -438,7 +449,7 @@ impl World {
         pair.stalled = [Vec::new(), Vec::new()];
         let (low, high) = (pair.low, pair.high);
         self.trace.note(now, Who::World, "breaks", &[&conn.to_le_bytes()], || {
-            format!("connection {conn} of r{low} and r{high}")
+            Tale::text(format!("connection {conn}")).from(Who::Replica(low)).to([Who::Replica(high)])
         });
         for (id, peer) in [(low, high), (high, low)] {
             let mut at = now.plus(self.net_rng.between(1, 20_000_000));
@@ -494,7 +505,7 @@ impl World {
             pair.last = [accepted, dialled];
         }
         self.trace.note(now, Who::Replica(high), "dials", &[&conn.to_le_bytes()], || {
-            format!("r{low}: connection {conn}")
+            Tale::text(format!("connection {conn}")).to([Who::Replica(low)])
         });
         let arrivals = [
             (low, accepted, Arrival::Accepted { peer: high, conn }),
@@ -574,12 +585,12 @@ impl World {
             match trouble {
                 Read::Closed(peer, why) => {
                     self.trace.note(self.now, Who::Replica(id), "closed", &[why.as_bytes()], || {
-                        format!("by r{peer}: {why}")
+                        Tale::text(why.as_str()).from(Who::Replica(peer))
                     });
                 }
                 Read::Refused(peer, conn, why) => {
                     self.trace.note(self.now, Who::Replica(id), "refuses", &[why.as_bytes()], || {
-                        format!("r{peer}: {why}")
+                        Tale::kind("connection").from(Who::Replica(peer)).and(why)
                     });
                     let index = Pair::index(id, peer);
                     if self.pairs.get(index).is_some_and(|pair| pair.conn == Some(conn)) {

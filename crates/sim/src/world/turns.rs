@@ -1,12 +1,13 @@
 //! Replicas in the world: starting, turns, losing power.
 
+use super::telling::Eyes;
 use super::{Event, World};
 use crate::byzantine::Voice;
 use crate::fault::Fault as Named;
 use crate::oracles::{Lasso, Oracle};
 use crate::queue::Class;
 use crate::seat::{Arrival, Damage};
-use crate::trace::Who;
+use crate::trace::{Tale, Who};
 use quorate_client::core::LinkState;
 use quorate_host::Fault;
 use quorate_replica::{ReplicaStatus, Source};
@@ -68,8 +69,9 @@ impl World {
         let (incarnation, executed) =
             self.status(id).map(|status| (status.incarnation, status.executed)).unwrap_or_default();
         self.trace.note(self.now, Who::Replica(id), "starts", &[&incarnation.0.to_le_bytes()], || {
-            format!("for the {incarnation}. time, at height {executed}")
+            Tale::text(format!("for the {incarnation}. time")).at(None, Some(executed))
         });
+        self.tell_view(id);
         if let Some(seat) = self.seat_mut(id) {
             seat.inbox.clear();
         }
@@ -117,8 +119,9 @@ impl World {
         self.feel(if survives == Survives::Cached { Named::Kill } else { Named::PowerCut });
         self.trace.note(now, Who::Replica(id), "crashes", &[], || match survives {
             Survives::Cached => "its process dies".to_owned(),
-            _ => format!("{survives:?} of what was not synced is left"),
+            _ => format!("{survives:?} of what was not synced is left").to_lowercase(),
         });
+        self.trace.tell_view(now, id, None);
         if self.seat(id).is_some_and(|seat| seat.shared.watch(|watch| watch.is_dead)) {
             self.feel(Named::PowerCutInTurn);
         }
@@ -179,7 +182,7 @@ impl World {
         }
         let Some(seat) = self.seat_mut(id) else { return };
         if seat.running.is_none() {
-            return;
+            return self.tell_at_closed_door(id, &arrival);
         }
         seat.inbox.push(arrival);
         seat.spins = 0;
@@ -213,6 +216,7 @@ impl World {
         let mut leaving = std::mem::take(&mut self.leaving);
         leaving.clear();
         let mut trouble = std::mem::take(&mut self.trouble);
+        self.listen(id);
         let Some(seat) = self.seat_mut(id) else { return };
         seat.wake = None;
         seat.shared.watch(crate::disk::Watch::begin);
@@ -221,7 +225,11 @@ impl World {
             running.tick_lines(now, &mut trouble);
         }
         let before = seat.running.as_ref().map(|running| running.executed);
+        self.tell_heard(id);
+        let due = self.timers_due(id);
+        let Some(seat) = self.seat_mut(id) else { return };
         let result = seat.turn(now, &mut leaving);
+        self.tell_timers(id, due);
         self.trouble = trouble;
         self.turn_second(id);
         match result {
@@ -262,6 +270,7 @@ impl World {
         leaving: &mut crate::exit::Leaving,
     ) {
         self.let_go(id, began, leaving);
+        self.tell_view(id);
         let Some(seat) = self.seats.get_mut(id.index()) else { return };
         let (spent, is_dead) = seat.shared.watch(|watch| (watch.spent_ns, watch.is_dead));
         let end = began.plus(spent);
@@ -329,7 +338,7 @@ impl World {
         for note in leaving.notes.drain(..) {
             let what = note.what;
             self.trace.note(began, Who::Replica(id), "notes", &[what.as_bytes()], || {
-                format!("{what:<14} v{} h{}", note.view, note.height)
+                Tale::kind(what).at(Some(note.view), (note.height > Height::ZERO).then_some(note.height))
             });
         }
         for from in leaving.passed.drain(..) {
@@ -337,12 +346,22 @@ impl World {
                 *count = count.saturating_add(1);
             }
         }
-        for (source, reason) in leaving.rejected.drain(..) {
+        for (source, kind, reason) in leaving.rejected.drain(..) {
             let count = self.rejected.entry(reason).or_default();
             *count = count.saturating_add(1);
-            self.trace.note(began, Who::Replica(id), "refuses", &[reason.as_bytes()], || match source {
-                Source::Peer(peer) => format!("r{peer}: {reason}"),
-                Source::Client(conn) => format!("c{}: {reason}", conn.0),
+            let from = match source {
+                Source::Peer(peer) => Who::Replica(peer),
+                Source::Client(conn) => Who::Client(usize::try_from(conn.0).unwrap_or(usize::MAX)),
+            };
+            let Self { trace, seats, settings, cluster, .. } = self;
+            trace.note(began, Who::Replica(id), "refuses", &[reason.as_bytes()], || {
+                let heard = seats.get(id.index()).and_then(|seat| seat.heard.as_ref());
+                Self::refusal(heard, &Eyes { settings, cluster }, from, kind, reason)
+            });
+        }
+        for (height, block) in &leaving.decided {
+            self.trace.tell(began, Who::Replica(id), "decides", || {
+                Tale::kind("block").at(None, Some(*height)).about(block.0.short())
             });
         }
         if is_new {
@@ -414,7 +433,8 @@ impl World {
         let verdict =
             if is_honest { order.executed(history, id, began_at, height, &journal) } else { Ok(()) };
         trace.note(now, Who::Replica(id), "executes", &[&height.0.to_le_bytes()], || {
-            format!("up to height {height}, {} operations", journal.len())
+            let numbers: Vec<String> = journal.iter().map(|(_, op)| format!("#{}", op.0)).collect();
+            Tale::text(numbers.join(" ")).at(None, Some(height))
         });
         journal.clear();
         drop(journal);

@@ -1,0 +1,281 @@
+//! The trace of a run: a running hash of every transition, always; one [`Event`] for each, and for much that is no
+//! transition of its own, when somebody reads along.
+//!
+//! What feeds the hash is bytes and never what readers are told, so the hash of a seed is the same whether or not
+//! anyone reads along, and who does not pays nothing for those who do.
+//!
+//! * [`Event`]: what happened. Its `Display` is a line of the columns that [`heading`] names and [`legend`] explains.
+//! * [`Pick`]: which events somebody wants to see.
+//! * [`Drawing`]: the run as a space-time diagram, on a page that opens without a network.
+
+mod drawing;
+mod event;
+mod lines;
+mod passages;
+mod pick;
+mod teller;
+
+pub use drawing::{Caption, Drawing};
+pub use event::{Event, Tale};
+pub(crate) use lines::crowd;
+pub use lines::{COLUMNS, WORDS, heading, legend};
+pub(crate) use passages::{Passage, Print};
+pub use pick::Pick;
+
+pub(crate) use crate::history::quoted;
+use quorate_types::digest::Context;
+use quorate_types::{Digest, DigestWriter, ReplicaId, Time, View};
+use std::fmt;
+use teller::Teller;
+
+static CONTEXT: Context = Context::new("quorate simulation trace v1");
+/// The hash function is fastest on large pieces.
+const PIECE_BYTES: usize = 16 << 10;
+
+/// Who does something.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Who {
+    /// The world: faults begin and end.
+    World,
+    /// A replica.
+    Replica(ReplicaId),
+    /// A client, by its place in the world.
+    Client(usize),
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::World => "world".to_owned(),
+            Self::Replica(id) => format!("r{id}"),
+            Self::Client(index) => format!("c{index}"),
+        };
+        f.pad(&text)
+    }
+}
+
+impl Who {
+    fn tag(self) -> [u8; 9] {
+        let (kind, number) = match self {
+            Self::World => (0, 0),
+            Self::Replica(id) => (1, u64::from(id.0)),
+            Self::Client(index) => (2, u64::try_from(index).unwrap_or(u64::MAX)),
+        };
+        let [a, b, c, d, e, f, g, h] = number.to_le_bytes();
+        [kind, a, b, c, d, e, f, g, h]
+    }
+}
+
+/// `12.345678901`.
+pub(crate) fn seconds(at: Time) -> String {
+    format!("{}.{:09}", at.0 / 1_000_000_000, at.0 % 1_000_000_000)
+}
+
+/// Who reads along.
+pub(crate) type Reader = Box<dyn FnMut(&Event)>;
+
+/// See the module.
+pub struct Trace {
+    hash: DigestWriter,
+    piece: Vec<u8>,
+    teller: Option<Box<Teller>>,
+    count: u64,
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Trace({} transitions)", self.count)
+    }
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Self {
+            hash: DigestWriter::new(&CONTEXT),
+            piece: Vec::with_capacity(PIECE_BYTES.saturating_mul(2)),
+            teller: None,
+            count: 0,
+        }
+    }
+}
+
+impl Trace {
+    /// From now on `reader` is told what happens, in the order of time. The last of it is told when the world is
+    /// dropped. Who wants to read from the beginning hands the trace to [`crate::World::with_trace`].
+    pub fn read_along(&mut self, reader: impl FnMut(&Event) + 'static) {
+        self.teller = Some(Box::new(Teller::new(Box::new(reader))));
+    }
+
+    /// Whether anybody reads along.
+    pub(crate) fn is_read(&self) -> bool {
+        self.teller.is_some()
+    }
+
+    /// Notes a transition: `bytes` feed the hash, `tale` is for who reads along.
+    pub(crate) fn note<T: Into<Tale>>(
+        &mut self,
+        now: Time,
+        who: Who,
+        what: &'static str,
+        bytes: &[&[u8]],
+        tale: impl FnOnce() -> T,
+    ) {
+        self.count = self.count.saturating_add(1);
+        self.piece.extend_from_slice(&now.0.to_le_bytes());
+        self.piece.extend_from_slice(&who.tag());
+        self.put(what.as_bytes());
+        for bytes in bytes {
+            self.put(bytes);
+        }
+        if self.piece.len() >= PIECE_BYTES {
+            self.hash.update(&self.piece);
+            self.piece.clear();
+        }
+        if let Some(teller) = &mut self.teller {
+            teller.tell(now, who, what, tale().into());
+        }
+    }
+
+    /// Tells who reads along what follows from transitions that are noted, and is none itself.
+    pub(crate) fn tell(&mut self, at: Time, who: Who, what: &'static str, tale: impl FnOnce() -> Tale) {
+        if let Some(teller) = &mut self.teller {
+            teller.tell(at, who, what, tale());
+        }
+    }
+
+    /// A replica is in this view, whether or not it was before; without one it is down.
+    pub(crate) fn tell_view(&mut self, at: Time, id: ReplicaId, view: Option<(View, ReplicaId)>) {
+        let who = Who::Replica(id);
+        let Some(teller) = &mut self.teller else { return };
+        match view {
+            None => teller.forget(who),
+            Some(view) if teller.enters(who, view) => {
+                let tale = Tale::text(format!("led by r{}", view.1)).at(Some(view.0), None);
+                teller.tell(at, who, "enters", tale);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Time goes on.
+    pub(crate) fn moves_on(&mut self, now: Time) {
+        if let Some(teller) = &mut self.teller {
+            teller.moves_on(now);
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        self.piece.extend_from_slice(&length.to_le_bytes());
+        self.piece.extend_from_slice(bytes);
+    }
+
+    /// How many transitions there were.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The hash of all transitions so far.
+    #[must_use]
+    pub fn hash(&self) -> Digest {
+        let mut whole = self.hash.clone();
+        whole.update(&self.piece);
+        whole.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    type Lines = Rc<RefCell<Vec<String>>>;
+
+    fn read(trace: &mut Trace) -> Lines {
+        let lines = Lines::default();
+        let written = Rc::clone(&lines);
+        trace.read_along(move |event| written.borrow_mut().push(event.to_string()));
+        lines
+    }
+
+    fn run(trace: &mut Trace, steps: u64) {
+        for step in 0..steps {
+            let bytes = step.to_le_bytes();
+            trace.note(Time(step), Who::Client(3), "sends", &[&bytes], || format!("step {step}"));
+            trace.tell(Time(step), Who::World, "loses", || Tale::text("and that is no transition"));
+        }
+    }
+
+    #[test]
+    fn reading_along_changes_nothing() {
+        let (mut silent, mut loud) = (Trace::default(), Trace::default());
+        let lines = read(&mut loud);
+        run(&mut silent, 2_000);
+        run(&mut loud, 2_000);
+        assert_eq!((silent.hash(), silent.count()), (loud.hash(), loud.count()));
+        drop(loud);
+        assert_eq!(lines.borrow().len(), 4_000);
+        assert!(lines.borrow()[14].starts_with("    0.000000007  c3     sends "), "{}", lines.borrow()[14]);
+    }
+
+    #[test]
+    fn what_happens_is_told_in_the_order_of_time() {
+        let mut trace = Trace::default();
+        let lines = read(&mut trace);
+        let mut tell = |at, text: &str| {
+            trace.tell(Time(at), Who::World, "plans", || Tale::text(text));
+        };
+        tell(0, "a");
+        tell(5, "e");
+        tell(3, "c");
+        tell(3, "d");
+        trace.moves_on(Time(2));
+        trace.tell(Time(2), Who::World, "plans", || Tale::text("b"));
+        trace.moves_on(Time(3));
+        let told = || lines.borrow().iter().filter_map(|line| line.chars().last()).collect::<String>();
+        assert_eq!(told(), "abcd");
+        drop(trace);
+        assert_eq!(told(), "abcde", "what is left when it ends");
+    }
+
+    #[test]
+    fn arrivals_have_the_number_of_what_was_sent() {
+        let mut trace = Trace::default();
+        let lines = read(&mut trace);
+        let (a, b) = (Who::Replica(ReplicaId(0)), Who::Replica(ReplicaId(1)));
+        let print = Print::of(b"vote");
+        trace.tell(Time(0), a, "sends", || Tale::kind("vote").to([b]).passage(Passage::Leaves(print)));
+        trace.moves_on(Time(1_234_567));
+        trace
+            .tell(Time(1_234_567), b, "gets", || Tale::kind("vote").from(a).passage(Passage::Arrives(print)));
+        let ends: Vec<String> =
+            lines.borrow().iter().map(|line| line.split("  ").last().unwrap().trim().to_owned()).collect();
+        assert_eq!(ends, ["m1", "m1, after 1.234 ms"]);
+    }
+
+    #[test]
+    fn a_view_is_told_once() {
+        let mut trace = Trace::default();
+        let lines = read(&mut trace);
+        let (id, view) = (ReplicaId(0), Some((View(3), ReplicaId(3))));
+        for view in [view, view, None, view] {
+            trace.tell_view(Time(0), id, view);
+        }
+        assert_eq!(lines.borrow().len(), 2, "{lines:?}");
+    }
+
+    #[test]
+    fn every_byte_counts() {
+        let hash = |who, bytes: &[&[u8]]| {
+            let mut trace = Trace::default();
+            trace.note(Time(1), who, "x", bytes, String::new);
+            trace.hash()
+        };
+        let base = hash(Who::Client(1), &[b"ab", b"c"]);
+        assert_ne!(base, hash(Who::Client(1), &[b"a", b"bc"]));
+        assert_ne!(base, hash(Who::Client(2), &[b"ab", b"c"]));
+        assert_ne!(base, hash(Who::Replica(ReplicaId(1)), &[b"ab", b"c"]));
+    }
+}
