@@ -1,6 +1,7 @@
 //! The one generic seam: a protocol behind a trait object. Generics stop here.
 
 use crate::context::{Cx, Env, Ready};
+use crate::figures::Figures;
 use crate::message::{Message, Seal, Verified};
 use crate::parts::certificate::CheckpointProof;
 use crate::protocol::{
@@ -150,6 +151,8 @@ type DecodeFn = fn(&[u8]) -> Result<Box<dyn Message>, DecodeError>;
 pub struct Entry {
     /// Its properties.
     pub spec: Spec,
+    /// See [`Protocol::FIGURES`].
+    pub figures: Option<Figures>,
     /// Opens it; parameters that are missing have their defaults, unknown ones are refused.
     pub open: OpenFn,
     /// Decodes one of its messages.
@@ -170,6 +173,7 @@ impl Entry {
     pub const fn of<P: Protocol>() -> Self {
         Self {
             spec: P::SPEC,
+            figures: P::FIGURES,
             open: open::<P>,
             decode: decode::<P>,
             params: || table(&P::Params::default()),

@@ -1,6 +1,7 @@
 //! What a protocol is.
 
 use crate::context::{Cx, Ready};
+use crate::figures::Figures;
 use crate::message::{Message, Place, Verified};
 use crate::parts::certificate::CheckpointProof;
 use crate::reject::Reject;
@@ -20,6 +21,8 @@ use std::ops::Range;
 pub trait Protocol: Sized + Send + 'static {
     /// Its properties, as the host and the documentation need them.
     const SPEC: Spec;
+    /// What it costs when nothing goes wrong. The tests of the registry demand it of every protocol there.
+    const FIGURES: Option<Figures> = None;
     /// What replicas say to each other.
     type Message: Message;
     /// Its timers.

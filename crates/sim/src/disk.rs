@@ -41,6 +41,8 @@ pub(crate) enum Lie {
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     costs: Option<Costs>,
+    /// What costs time takes exactly that, and not that in the mean.
+    pub(crate) is_exact: bool,
     /// Virtual time that the turn has taken so far.
     pub(crate) spent_ns: u64,
     /// Bytes that were written since the last sync.
@@ -93,7 +95,9 @@ impl Watch {
 
     fn spend(&mut self, rng: &mut Rng, cost: impl Fn(&Costs) -> u64) {
         let mean = self.costs.as_ref().map_or(0, cost);
-        if mean > 0 {
+        if self.is_exact {
+            self.spent_ns = self.spent_ns.saturating_add(mean);
+        } else if mean > 0 {
             let drawn = (mean / 2).saturating_add(rng.exponential_ns(mean / 2));
             self.spent_ns = self.spent_ns.saturating_add(drawn);
         }
