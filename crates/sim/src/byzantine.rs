@@ -4,6 +4,7 @@
 //! some or all, a replica whose disk forgets. What one does changes from *mood* to mood; the seed decides when and
 //! how. A *puppet* ([`crate::World::take_over`]) says what a test writes for it instead.
 
+use crate::frame::{BUNDLE, PAYLOAD};
 use crate::front::Places;
 use crate::seat::Arrival;
 use quorate_storage::MemDisk;
@@ -102,6 +103,8 @@ pub(crate) struct Conduct {
     kind: Byzantine,
     rng: Rng,
     mood: Mood,
+    /// Its mood changes no more.
+    is_steady: bool,
     /// What its disk was like once.
     image: Option<MemDisk>,
 }
@@ -113,6 +116,8 @@ enum Mood {
     Plain,
     /// Each of two speaks to these; the second may read backwards what arrived together.
     Divided { first: Places, second: Places, backwards: bool },
+    /// The protocol of each of two speaks to these; what hosts say to each other passes.
+    Torn { first: Places, second: Places },
     /// Says nothing.
     Silent,
     /// Says nothing of the kinds that the number picks.
@@ -130,6 +135,10 @@ impl Mood {
                 Voice::First => first.contains(to),
                 Voice::Second => second.contains(to),
             },
+            Self::Torn { first, second } => {
+                let is_host = kind.as_str().starts_with("host.") || [BUNDLE, PAYLOAD].contains(&kind);
+                is_host || if voice == Voice::First { first.contains(to) } else { second.contains(to) }
+            }
             Self::Reserved(number) => {
                 let (low, high) = kind.0.split_at(kind.0.len() / 2);
                 let half = |bytes: &[u8]| bytes.iter().fold(0u64, |sum, byte| (sum << 8) | u64::from(*byte));
@@ -153,7 +162,7 @@ pub(crate) enum Deed {
 
 impl Conduct {
     pub(crate) fn new(kind: Byzantine, rng: Rng) -> Self {
-        Self { kind, rng, mood: Mood::Plain, image: None }
+        Self { kind, rng, mood: Mood::Plain, is_steady: false, image: None }
     }
 
     /// How long the present mood lasts, and how long an outage that belongs to it.
@@ -174,6 +183,9 @@ impl Conduct {
 
     /// Another mood. `places`: how many there are.
     pub(crate) fn change(&mut self, places: usize, blank: impl FnOnce() -> MemDisk) -> Deed {
+        if self.is_steady {
+            return Deed::Nothing;
+        }
         match self.kind {
             Byzantine::Twin => self.mood = self.divide(places),
             Byzantine::Mute => {
@@ -190,6 +202,12 @@ impl Conduct {
             Byzantine::Rollback => return self.forget(blank),
         }
         Deed::Nothing
+    }
+
+    /// The protocol of each of two speaks to these, from now on; both hosts speak to all, so that neither falls behind.
+    pub(crate) fn divide_for_good(&mut self, first: Places, second: Places) {
+        self.mood = Mood::Torn { first, second };
+        self.is_steady = true;
     }
 
     fn divide(&mut self, places: usize) -> Mood {

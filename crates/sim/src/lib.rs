@@ -7,6 +7,8 @@
 //!   network and time are simulated. Same seed, same run, byte for byte: [`World::trace_hash`].
 //! * [`Settings`]: what a world is made of.
 //! * [`Plan`], [`Front`]: faults, planned or at once.
+//! * [`conformance`]: whether a protocol costs what its specification says.
+//! * [`script`]: commands to a small world with the trace that they cause, in one text file.
 //! * [`seed`]: the standard random run that a number names.
 //! * [`oracles`](Oracle): what must hold, judged from outside.
 //!
@@ -16,6 +18,7 @@
 
 mod byzantine;
 mod client;
+pub mod conformance;
 mod disk;
 mod exit;
 mod frame;
@@ -26,6 +29,7 @@ mod lookup;
 mod model;
 mod oracles;
 mod queue;
+pub mod script;
 mod seat;
 pub mod seed;
 mod settings;

@@ -8,6 +8,7 @@ pub mod load;
 pub mod machine;
 pub mod node;
 pub mod sim;
+pub mod stage;
 pub mod status;
 pub mod testnet;
 pub mod torture;

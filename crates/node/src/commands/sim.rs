@@ -3,6 +3,7 @@
 //! A seed decides a run completely, so seeds are shared among threads, and what fails is printed with the command
 //! that repeats it.
 
+use super::stage;
 use crate::exit::Failure;
 use crate::out;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -57,6 +58,8 @@ pub struct Args {
     /// One JSON object at the end instead of text
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    instead: stage::Args,
 }
 
 /// A range of seeds, as the command line names it.
@@ -111,6 +114,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let known: Vec<&str> = REGISTRY.iter().map(|entry| entry.spec.name.as_str()).collect();
         Failure::usage(format!("no protocol is named {:?}; there are {}", args.protocol, known.join(", ")))
     })?;
+    if let Some(done) = args.instead.run(entry, args.n) {
+        return done;
+    }
     // Whether so many replicas suit the protocol, the first world says.
     let standard = Standard::with(entry, args.n, args.byzantine, args.seed.unwrap_or(args.seeds.0.start))
         .map_err(Failure::usage)?;

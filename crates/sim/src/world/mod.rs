@@ -6,6 +6,7 @@
 
 mod byzantine;
 mod clients;
+mod exact;
 mod network;
 mod sabotage;
 mod turns;
