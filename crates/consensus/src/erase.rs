@@ -2,6 +2,7 @@
 
 use crate::attack::AttackEntry;
 use crate::context::{Cx, Env, Ready};
+use crate::figures::Figures;
 use crate::message::{Message, Seal, Verified};
 use crate::parts::certificate::CheckpointProof;
 use crate::protocol::{
@@ -152,6 +153,8 @@ type RecordFn = fn(&[u8]) -> Result<(RecordKey, Vec<u8>), DecodeError>;
 pub struct Entry {
     /// Its properties.
     pub spec: Spec,
+    /// See [`Protocol::FIGURES`].
+    pub figures: Option<Figures>,
     /// Opens it; parameters that are missing have their defaults, unknown ones are refused.
     pub open: OpenFn,
     /// Decodes one of its messages.
@@ -176,6 +179,7 @@ impl Entry {
     pub const fn of<P: Protocol>() -> Self {
         Self {
             spec: P::SPEC,
+            figures: P::FIGURES,
             open: open::<P>,
             decode: decode::<P>,
             record: record::<P>,

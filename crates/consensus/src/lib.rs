@@ -28,6 +28,7 @@ mod attack;
 mod context;
 mod effect;
 mod erase;
+mod figures;
 #[cfg(feature = "harness")]
 pub mod flawed;
 #[cfg(feature = "harness")]
@@ -42,6 +43,7 @@ pub use attack::{Attack, AttackEntry, Scene};
 pub use context::{Cx, Env, HostView, PayloadRef, Pending, Ready};
 pub use effect::{Basis, Commit, Effect, Evidence, Hold, Note, To};
 pub use erase::{AnyProtocol, Entry, RawPast, Timed};
+pub use figures::{Count, Figures, Formula, LeaderChange};
 pub use message::{Auth, Claim, Claims, Message, Place, Seal, Signed, Verified};
 pub use parts::certificate::{CHECKPOINT_KIND, Certificate, Checkpoint, CheckpointProof};
 pub use protocol::{

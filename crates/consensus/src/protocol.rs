@@ -2,6 +2,7 @@
 
 use crate::attack::AttackEntry;
 use crate::context::{Cx, Ready};
+use crate::figures::Figures;
 use crate::message::{Message, Place, Verified};
 use crate::parts::certificate::CheckpointProof;
 use crate::reject::Reject;
@@ -23,6 +24,8 @@ pub trait Protocol: Sized + Send + 'static {
     const SPEC: Spec;
     /// Attacks of its own, for simulators: a protocol's folder keeps them in `byzantine.rs`.
     const ATTACKS: &'static [AttackEntry] = &[];
+    /// What it costs when nothing goes wrong. The tests of the registry demand it of every protocol there.
+    const FIGURES: Option<Figures> = None;
     /// What replicas say to each other.
     type Message: Message;
     /// Its timers.

@@ -60,6 +60,7 @@ fn entry() -> Entry {
         decode: |bytes| Ok(Box::new(Word::decode(bytes)?)),
         record: |_| Err(DecodeError::Trailing),
         attacks: &[],
+        figures: None,
         params: || Err(OpenError::Committee("nobody runs this".to_owned())),
         recovery: |_, _, _| Err(OpenError::Committee("nobody runs this".to_owned())),
         exam_params: |_, _| Err(OpenError::Committee("nobody runs this".to_owned())),

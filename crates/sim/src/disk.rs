@@ -91,6 +91,8 @@ const SLOW_FACTOR: u64 = 100;
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     costs: Option<Costs>,
+    /// What costs time takes exactly that, and not that in the mean.
+    pub(crate) is_exact: bool,
     /// Virtual time that the turn has taken so far.
     pub(crate) spent_ns: u64,
     /// Bytes that were written since the last sync.
@@ -177,7 +179,10 @@ impl Watch {
     fn spend(&mut self, rng: &mut Rng, cost: impl Fn(&Costs) -> u64) {
         let mean = self.costs.as_ref().map_or(0, cost);
         if mean > 0 {
-            let mut drawn = (mean / 2).saturating_add(rng.exponential_ns(mean / 2));
+            let mut drawn = mean;
+            if !self.is_exact {
+                drawn = (mean / 2).saturating_add(rng.exponential_ns(mean / 2));
+            }
             if self.trouble == Trouble::Slow {
                 drawn = drawn.saturating_mul(SLOW_FACTOR);
                 self.feel(Named::SlowDisk);

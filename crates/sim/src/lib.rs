@@ -7,6 +7,8 @@
 //!   network and time are simulated. Same seed, same run, byte for byte: [`World::trace_hash`].
 //! * [`Settings`]: what a world is made of.
 //! * [`Plan`], [`Front`]: faults, planned or at once.
+//! * [`conformance`]: whether a protocol costs what its specification says.
+//! * [`script`]: commands to a small world with the trace that they cause, in one text file.
 //! * [`seed`]: the standard random run that a number names.
 //! * [`fuzz`]: members that say arbitrary things, validly signed.
 //! * [`oracles`](Oracle): what must hold, judged from outside.
@@ -18,6 +20,7 @@
 mod byzantine;
 mod client;
 mod clock;
+pub mod conformance;
 mod disk;
 pub mod exam;
 mod exit;
@@ -33,6 +36,7 @@ pub mod museum;
 mod oracles;
 mod queue;
 mod report;
+pub mod script;
 mod seat;
 pub mod seed;
 mod settings;

@@ -10,6 +10,7 @@ pub mod machine;
 pub mod node;
 mod seeds;
 pub mod sim;
+pub mod stage;
 pub mod status;
 pub mod testnet;
 pub mod torture;

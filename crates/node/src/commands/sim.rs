@@ -6,6 +6,7 @@
 mod reading;
 
 use super::seeds::{How, Seeds, Total, counted, many};
+use super::stage;
 use crate::exit::Failure;
 use crate::out;
 use quorate_consensus::Entry;
@@ -55,6 +56,8 @@ pub struct Args {
     /// One JSON object at the end instead of text
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    instead: stage::Args,
 }
 
 /// The protocol of this name.
@@ -93,6 +96,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return list_faults();
     }
     let entry = protocol(&args.protocol)?;
+    if let Some(done) = args.instead.run(entry, args.n) {
+        return done;
+    }
     let what = What::of(args, entry)?;
     // Whether so many replicas suit the protocol, the first world says.
     what.check(args.seed.unwrap_or(args.seeds.0.start)).map_err(Failure::usage)?;

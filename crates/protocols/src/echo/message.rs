@@ -4,9 +4,9 @@ use quorate_consensus::{Auth, Message, Place};
 use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::{Block, BlockId, Height, Kind, PayloadId, Statement, View};
 
-const PROPOSE: Kind = Kind::new("propose");
-const VOTE: Kind = Kind::new("vote");
-const ASK: Kind = Kind::new("ask");
+pub(super) const PROPOSE: Kind = Kind::new("propose");
+pub(super) const VOTE: Kind = Kind::new("vote");
+pub(super) const ASK: Kind = Kind::new("ask");
 
 /// A message of this protocol.
 #[derive(Clone, PartialEq, Eq, Debug)]

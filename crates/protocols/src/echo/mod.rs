@@ -18,7 +18,7 @@
 //! backup             └─▶ (ready) ─ vote ─┴── decide
 //! every `ask_ms`: "I have not decided height h" to all; whoever said something about h says it again
 //! ```
-//! Golden trace: `scripts/01-good-case.txt`. Serial syncs: 2 (the leader before it proposes and votes, a
+//! Golden script: `scripts/01-good-case.txt`. Serial syncs: 2 (the leader before it proposes and votes, a
 //! backup before it votes).
 //!
 //! ## Rules
@@ -57,8 +57,8 @@ pub use record::StoodBy;
 
 use quorate_consensus::parts::tally::{Tally, Vote};
 use quorate_consensus::{
-    Basis, CheckpointProof, Commit, Cx, Healed, Model, OpenError, Past, Protocol, Ready, Reject, Spec,
-    Status, To, Verified, Window,
+    Basis, CheckpointProof, Commit, Count, Cx, Figures, Healed, Model, OpenError, Past, Protocol, Ready,
+    Reject, Spec, Status, To, Verified, Window, formula,
 };
 use quorate_types::{
     Block, BlockId, Committee, Digest, Floors, Height, ProtocolId, ReplicaId, Time, View, quorum,
@@ -128,6 +128,20 @@ impl Protocol for Echo {
         replaces_leader: false,
         shared_params: &[],
     };
+    const FIGURES: Option<Figures> = Some(Figures {
+        block: &[
+            Count { kind: message::PROPOSE, messages: formula!(|n| n - 1) },
+            Count { kind: message::VOTE, messages: formula!(|n| n * (n - 1)) },
+        ],
+        commit_delays: 2,
+        reply_delays: 4,
+        serial_syncs: 2,
+        leader_change: None,
+        not_counted: &[message::ASK],
+        remarks: &[
+            "The leader's vote travels beside its proposal, so a block takes two delays and not three as in Bracha's broadcast.",
+        ],
+    });
     type Message = EchoMessage;
     type Timer = Timer;
     type Record = StoodBy;

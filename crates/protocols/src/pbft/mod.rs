@@ -21,8 +21,9 @@
 //! all      VIEW-CHANGE {h, P, Q} ─▶ new leader: NEW-VIEW {V, X = select(V)} ─▶ all check it
 //! all      the view begins: X goes through PREPARE and COMMIT again, then proposals above X
 //! ```
-//! Golden traces: `scripts/01-good-case.txt`, `scripts/02-leader-crash.txt`. **Serial syncs: 3** (the leader before PRE-PREPARE, a backup
-//! before PREPARE, all before COMMIT); quorums need only the fastest disks, except at the leader.
+//! Golden scripts: `scripts/`; the first is the paper's figure. What it costs: `figures.rs`, `docs/figures.md`.
+//! **Serial syncs: 3** (the leader before PRE-PREPARE, a backup before PREPARE, all before COMMIT); quorums need only
+//! the fastest disks, except at the leader.
 //!
 //! The paper's words in this one's: primary = leader, sequence number = height, batch = payload of a block,
 //! d = `BlockId`, h = `stable`, L = `window`, W = `blocks_in_flight`, X = `picks`, Tv and Treq = timers `View` and
@@ -125,6 +126,7 @@
 mod byzantine;
 mod certified;
 mod evidence;
+mod figures;
 mod message;
 mod new_view;
 mod normal;
@@ -153,8 +155,8 @@ pub use view_message::{Entry, Evidence, NewView, ViewChange};
 use certified::Pledge;
 use new_view::TakenOver;
 use quorate_consensus::{
-    Alarm, AttackEntry, CheckpointProof, Cx, Healed, LinkEvent, Note, OpenError, Past, Protocol, Ready,
-    Reject, Seal, Signed, Spec, Status, Verified, Window,
+    Alarm, AttackEntry, CheckpointProof, Cx, Figures, Healed, LinkEvent, Note, OpenError, Past, Protocol,
+    Ready, Reject, Seal, Signed, Spec, Status, Verified, Window,
 };
 use quorate_types::{Block, BlockId, Committee, Floors, Height, ReplicaId, Signature, Time, View, quorum};
 use std::collections::BTreeMap;
@@ -298,6 +300,7 @@ pub struct Pbft<V: Variant = Linked> {
 impl<V: Variant> Protocol for Pbft<V> {
     const SPEC: Spec = V::SPEC;
     const ATTACKS: &'static [AttackEntry] = byzantine::attacks::<V>();
+    const FIGURES: Option<Figures> = Some(figures::FIGURES);
     type Message = V::Message;
     type Timer = Timer;
     type Record = PbftRecord;

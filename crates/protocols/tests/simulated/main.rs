@@ -12,6 +12,7 @@
 mod attacks;
 mod byzantine;
 mod clients;
+mod conformance;
 mod crashes;
 mod echo;
 mod good_case;
@@ -21,6 +22,7 @@ mod new_views;
 mod oracles;
 mod puppets;
 mod replay;
+mod scripts;
 mod seeds;
 mod side_by_side;
 mod support;

@@ -8,6 +8,7 @@ mod lies;
 
 pub(crate) use lies::{Means, Sent, seal};
 
+use crate::frame::{BUNDLE, PAYLOAD};
 use crate::front::Places;
 use crate::seat::Arrival;
 use lies::{Said, What};
@@ -168,6 +169,8 @@ pub(crate) struct Conduct {
     kind: Byzantine,
     rng: Rng,
     mood: Mood,
+    /// Its mood changes no more.
+    is_steady: bool,
     /// What its disk was like once.
     image: Option<MemDisk>,
     /// What it has said.
@@ -190,6 +193,8 @@ enum Mood {
     Plain,
     /// Each of two speaks to these; the second may read backwards what arrived together.
     Divided { first: Places, second: Places, backwards: bool },
+    /// The protocol of each of two speaks to these; what hosts say to each other passes.
+    Torn { first: Places, second: Places },
     /// Says nothing.
     Silent,
     /// Says nothing of the kinds that the number picks.
@@ -222,6 +227,10 @@ impl Mood {
                 Voice::First => first.contains(to),
                 Voice::Second => second.contains(to),
             },
+            Self::Torn { first, second } => {
+                let is_host = kind.as_str().starts_with("host.") || [BUNDLE, PAYLOAD].contains(&kind);
+                is_host || if voice == Voice::First { first.contains(to) } else { second.contains(to) }
+            }
             Self::Reserved(number) => {
                 let (low, high) = kind.0.split_at(kind.0.len() / 2);
                 let half = |bytes: &[u8]| bytes.iter().fold(0u64, |sum, byte| (sum << 8) | u64::from(*byte));
@@ -258,7 +267,8 @@ impl Conduct {
     pub(crate) fn new(kind: Byzantine, rng: Rng, attacks: &'static [AttackEntry]) -> Self {
         // Who has no attack of its own does what comes closest.
         let kind = if kind == Byzantine::Own && attacks.is_empty() { Byzantine::Mutate } else { kind };
-        Self { kind, rng, mood: Mood::Plain, image: None, said: Said::default(), attacks, attack: None }
+        let (mood, said) = (Mood::Plain, Said::default());
+        Self { kind, rng, mood, is_steady: false, image: None, said, attacks, attack: None }
     }
 
     /// How long the present mood lasts, and how long an outage that belongs to it.
@@ -298,6 +308,9 @@ impl Conduct {
 
     /// Another mood.
     pub(crate) fn change(&mut self, around: Around, blank: impl FnOnce() -> MemDisk) -> Deed {
+        if self.is_steady {
+            return Deed::Nothing;
+        }
         let places = around.places;
         match self.kind {
             Byzantine::Twin => self.mood = self.divide(places),
@@ -339,6 +352,12 @@ impl Conduct {
 
     fn twist_about(&mut self, what: What) -> Mood {
         Mood::Twist { ppm: u32::try_from(self.rng.between(20_000, 600_000)).unwrap_or(0), what }
+    }
+
+    /// The protocol of each of two speaks to these, from now on; both hosts speak to all, so that neither falls behind.
+    pub(crate) fn divide_for_good(&mut self, first: Places, second: Places) {
+        self.mood = Mood::Torn { first, second };
+        self.is_steady = true;
     }
 
     fn divide(&mut self, places: usize) -> Mood {

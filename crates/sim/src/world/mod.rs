@@ -6,6 +6,7 @@
 
 mod byzantine;
 mod clients;
+mod exact;
 mod faults;
 mod network;
 mod rogues;

@@ -1,22 +1,8 @@
 use super::*;
 use crate::pbft::{COMMIT, Missing, NEW_VIEW, PRE_PREPARE, PREPARE, Standing, Timer, VIEW_CHANGE};
-use expect_test::expect_file;
 use quorate_consensus::harness::Cluster;
 use quorate_consensus::{Alarm, Message, OpenError, Ready};
 use quorate_types::ReplicaSet;
-
-#[test]
-fn the_good_case_is_the_paper_s_figure() {
-    let mut cluster = Cluster::<Pbft>::open(setup(4), &PbftParams::default()).unwrap();
-    cluster.run();
-    cluster.trace();
-    cluster.at(LEADER).offer([payload(1)]);
-    cluster.run();
-    let trace = cluster.trace();
-    // §16: (n-1) PRE-PREPAREs, (n-1)^2 PREPAREs and n(n-1) COMMITs are 2n(n-1) messages.
-    assert_eq!(trace.iter().filter(|line| line.contains("->")).count(), 24);
-    expect_file!["../scripts/01-good-case.txt"].assert_eq(&(trace.join("\n") + "\n"));
-}
 
 #[test]
 fn p1_one_pre_prepare_per_view_and_height() {

@@ -1,0 +1,160 @@
+//! The golden scripts of all protocols: played again, they are what is written. `UPDATE_EXPECT=1` writes them.
+
+#![allow(clippy::disallowed_methods, reason = "scripts lie in files")]
+
+use expect_test::{expect, expect_file};
+use quorate_protocols::{REGISTRY, find};
+use quorate_sim::script::{COMMANDS, first_difference, play};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// All scripts of all folders, in order.
+fn scripts() -> Vec<PathBuf> {
+    let folders = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap();
+    let mut scripts = Vec::new();
+    for folder in folders.map(|folder| folder.unwrap().path().join("scripts")).filter(|path| path.is_dir()) {
+        scripts.extend(fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()));
+    }
+    scripts.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
+    scripts.sort();
+    scripts
+}
+
+fn name(path: &Path) -> String {
+    let parts: Vec<_> =
+        path.components().rev().take(3).map(|part| part.as_os_str().to_string_lossy()).collect();
+    format!("{}/{}", parts[2], parts[0])
+}
+
+#[test]
+fn every_script_is_played_as_it_is_written() {
+    let mut all = 0;
+    for path in scripts() {
+        let text = fs::read_to_string(&path).unwrap();
+        let played = play(&text, &|name| find(name).copied());
+        let played = played.unwrap_or_else(|why| panic!("{}: {why}\n{}", name(&path), why.played));
+        if let Some(difference) = first_difference(&text, &played) {
+            eprintln!("{}: {difference}", name(&path));
+        }
+        expect_file![path].assert_eq(&played);
+        all += 1;
+    }
+    assert!(all >= REGISTRY.len(), "{all}");
+}
+
+/// The first script of each protocol is its paper's figure: one block, and as many messages as the figures say.
+#[test]
+fn every_protocol_has_a_script_of_its_good_case() {
+    let texts: Vec<String> = scripts().iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    for entry in REGISTRY {
+        let protocol = format!("protocol={}", entry.spec.name);
+        let is_its = |text: &&String| text.split_whitespace().any(|word| word == protocol);
+        let first = texts.iter().find(is_its).unwrap_or_else(|| panic!("{protocol} has no script"));
+        for count in entry.figures.unwrap().block {
+            let expected = format!("expect sent {} {}", count.kind, (count.messages.of)(4));
+            assert!(first.contains(&expected), "{protocol}: {expected}");
+        }
+    }
+}
+
+/// A script that cannot be played says why, and where.
+#[test]
+fn what_is_wrong_with_a_script_is_said() {
+    let world = "world protocol=echo\n";
+    let mut said = String::new();
+    for script in [
+        "",
+        "run 5ms",
+        "world",
+        "world protocol=nonsense",
+        "world protocol=echo n=four",
+        "world protocol=echo size=4",
+        "world protocol=echo n=0",
+        "world protocol=echo\nworld protocol=echo",
+    ]
+    .into_iter()
+    .map(str::to_owned)
+    .chain(
+        [
+            "jump",
+            "run",
+            "run 5",
+            "run until",
+            "run until dawn",
+            "run until height x",
+            "run until height 9 within 5ms",
+            "run until answered now",
+            "client 7 get k",
+            "client 0 steal k",
+            "client 0 put k",
+            "crash",
+            "crash 4",
+            "crash 1 keep calm",
+            "start r9",
+            "cut 0 1",
+            "cut 0 | 7",
+            "drop 0 1 commit",
+            "drop 0 -> 9",
+            "delay r0 -> r1",
+            "drop * -> * comit\nclient 0 put k v\nrun until answered",
+            "twin 0 to 1 | 2",
+            "show",
+            "expect peace",
+            "expect height 7 on 0 1",
+            "expect answered 1",
+            "expect down 2",
+            "expect sent vote 3",
+        ]
+        .into_iter()
+        .map(|rest| format!("{world}{rest}")),
+    ) {
+        let last = script.lines().last().unwrap_or_default().to_owned();
+        let why = play(&script, &|name| find(name).copied()).expect_err(&script);
+        let what = why.to_string();
+        let _ = writeln!(said, "{last}\n    {}", what.lines().next().unwrap_or_default());
+    }
+    expect![[""]].assert_eq(&said);
+}
+
+/// The page about scripts lists the commands that there are.
+#[test]
+fn the_commands_of_scripts_are_documented() {
+    let mut page = HEAD.to_owned();
+    for (usage, says) in COMMANDS {
+        let _ = writeln!(page, "* `{usage}`: {says}.");
+    }
+    expect_file!["../../../../docs/scripts.md"].assert_eq(&page);
+}
+
+const HEAD: &str = "\
+# Golden scripts
+
+A script is a text file with commands to a small simulated world, and below each command what came of it. Those of the
+protocols lie in `crates/protocols/src/*/scripts/`; the first of each protocol is its paper's figure. They are played
+whenever the tests run, and must come out as they are written.
+
+* `quorate sim --script FILE` plays one and prints it; with `--update` it writes the trace into the file.
+* `UPDATE_EXPECT=1 cargo test -p quorate-protocols --test simulated scripts` does that for all of them, and for this page.
+
+```text
+# What follows a # is a comment.
+world protocol=echo n=4 delay=1ms
+       0.000  all stand         v0 h1
+client 0 put k v
+       0.000  c0  asks          put k v
+run 1ms
+       1.000  r0  -> all        propose          v0 h2   A
+       1.000  r0  -> all        vote             v0 h2   A
+expect sent vote 3
+```
+
+What is indented is the trace, in columns: milliseconds since the script began; who; what happens, or to whom something
+is sent (`->`, or `-x` where it is lost and `-|` where it is held); the kind of the message; its view and height; a
+letter that stands for the block. A line is written when a message leaves. Messages of the host are left out, and those
+that belong to no block (`not_counted` in the protocol's figures), unless a `show` names them. What is expected must be
+so whatever the trace says: rewriting a script does not make it true.
+
+## Commands
+
+";

@@ -1,0 +1,292 @@
+//! What a script can say.
+
+use super::expect::Expect;
+use super::rules::{Act, Rule};
+use super::words::{self, Words, number, span};
+use crate::Byzantine;
+use crate::disk::Costs;
+use crate::model::Op;
+use crate::secs;
+use crate::settings::{Settings, Transport};
+use crate::weather::Weather;
+use crate::world::Survives;
+use quorate_consensus::Entry;
+use quorate_types::{Height, ReplicaId, View};
+
+const WORLD: &str = "world protocol=P [n=4] [clients=1] [seed=1] [delay=1ms] [sync=0] [checkpoint=16] [window=32] \
+                     [twin=R] [datagrams]";
+
+/// All commands: how each is written, and what it does.
+pub const COMMANDS: [(&str, &str); 19] = [
+    (
+        WORLD,
+        "makes the world, whose messages all take equally long; a second later, when all replicas stand and the \
+         clients have their sessions, the script's time begins",
+    ),
+    (
+        "show KIND …",
+        "messages of these kinds are in the trace from now on, also the host's, such as `host.checkpoint`",
+    ),
+    ("hide KIND …", "they are not"),
+    (
+        "client C put KEY VALUE",
+        "a client submits an operation; there are also `get KEY`, `delete KEY`, `add KEY NUMBER` and `cas KEY OLD NEW`",
+    ),
+    ("run SPAN", "time goes on: `run 5ms`"),
+    (
+        "run until height H [on R …] [within SPAN]",
+        "until these replicas, or all that run and are honest, have executed so much; 10 s at most if not said otherwise",
+    ),
+    (
+        "run until view V [on R …] [within SPAN]",
+        "until they are in this view or a later one, and it has begun",
+    ),
+    (
+        "run until stable H [on R …] [within SPAN]",
+        "until their last stable checkpoint is this one or a later one",
+    ),
+    ("run until answered [within SPAN]", "until every operation so far has its answer"),
+    (
+        "crash R … [keep nothing|some|everything]",
+        "these machines lose power; of what was not synced, this is left: nothing if not said otherwise",
+    ),
+    ("start R …", "they are started again on what their disks have"),
+    (
+        "cut A … | B … [| …]",
+        "nothing passes between these parts any more; parts are of replicas, and of clients as `c0`",
+    ),
+    (
+        "drop A … -> B … [KIND …]",
+        "what these send to those is lost from now on, of these kinds if any are named; `*` is everybody",
+    ),
+    ("hold A … -> B … [KIND …]", "the same, and it waits for `release`"),
+    ("delay SPAN A … -> B … [KIND …]", "the same, and it leaves later"),
+    ("heal", "cuts, drops and delays end"),
+    ("release", "holds end, and what was held leaves"),
+    (
+        "twin R to A … | B …",
+        "the first of the two replicas under one key speaks to these, the second to those; before, only the first speaks, to all",
+    ),
+    (
+        "expect …",
+        "fails unless it is so: `height H`, `view V`, `stable H`, each with `[on R …]`; `running R …`, `down R …`, \
+         `answered N`, `waiting N`, `sent KIND N` since the world began, `refused N`",
+    ),
+];
+
+/// Longest span that a `run until` waits if nothing else is said.
+const WITHIN_NS: u64 = secs(10);
+
+/// One command.
+#[derive(Clone, Debug)]
+pub(super) enum Command {
+    World(Box<Scene>),
+    Show(Vec<String>),
+    Hide(Vec<String>),
+    Client(usize, Op),
+    Run(u64),
+    RunUntil(Until, u64),
+    Crash(Vec<ReplicaId>, Survives),
+    Start(Vec<ReplicaId>),
+    Cut(Vec<Vec<String>>),
+    Heal,
+    Rule(Rule),
+    Release,
+    Twin(ReplicaId, Vec<ReplicaId>, Vec<ReplicaId>),
+    Expect(Expect),
+}
+
+/// What is waited for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Until {
+    Height(Height, Vec<ReplicaId>),
+    View(View, Vec<ReplicaId>),
+    Stable(Height, Vec<ReplicaId>),
+    Answered,
+}
+
+/// The world of a script as its first command names it.
+#[derive(Clone, Debug)]
+pub(super) struct Scene {
+    protocol: String,
+    /// `None`: the smallest that tolerates a fault.
+    n: Option<usize>,
+    clients: usize,
+    seed: u64,
+    delay_ns: u64,
+    sync_ns: u64,
+    checkpoint_every: u64,
+    window: u64,
+    twin: Option<ReplicaId>,
+    transport: Transport,
+}
+
+impl Command {
+    /// # Errors
+    /// What was expected, and what is there instead.
+    pub(super) fn parse(line: &str) -> Result<Self, String> {
+        let mut words = Words::of(line);
+        let name = words.next("a command")?;
+        let command = match name {
+            "world" => Self::World(Box::new(Scene::parse(&mut words)?)),
+            "show" => Self::Show(kinds(&mut words)?),
+            "hide" => Self::Hide(kinds(&mut words)?),
+            "client" => Self::Client(words.client()?, operation(&mut words)?),
+            "run" => run(&mut words)?,
+            "crash" => crash(&mut words)?,
+            "start" => Self::Start(words.some_replicas()?),
+            "cut" => Self::Cut(parts(&mut words)?),
+            "heal" => Self::Heal,
+            "release" => Self::Release,
+            "drop" => Self::Rule(Rule::parse(Act::Drop, &mut words)?),
+            "hold" => Self::Rule(Rule::parse(Act::Hold, &mut words)?),
+            "delay" => {
+                let span = span(words.next("a span of time, such as `5ms`")?)?;
+                Self::Rule(Rule::parse(Act::Delay(span), &mut words)?)
+            }
+            "twin" => twin(&mut words)?,
+            "expect" => Self::Expect(Expect::parse(&mut words)?),
+            other => {
+                let mut known: Vec<&str> =
+                    COMMANDS.iter().filter_map(|(usage, _)| usage.split_whitespace().next()).collect();
+                known.dedup();
+                return Err(format!("no command is named `{other}`; there are {}", known.join(", ")));
+            }
+        };
+        words.end().map_err(|what| match COMMANDS.iter().find(|(usage, _)| usage.starts_with(name)) {
+            Some((usage, _)) => format!("{what}: {usage}"),
+            None => what,
+        })?;
+        Ok(command)
+    }
+}
+
+fn kinds(words: &mut Words<'_>) -> Result<Vec<String>, String> {
+    let first = words.next("a kind of messages, such as `commit`")?;
+    Ok(std::iter::once(first).chain(words.rest()).map(str::to_owned).collect())
+}
+
+fn operation(words: &mut Words<'_>) -> Result<Op, String> {
+    let name = words.next("an operation, such as `put k v`")?;
+    let mut word = |what: &str| words.next(what).map(str::to_owned);
+    let op = match name {
+        "put" => Op::Put { key: word("a key")?, value: word("a value")? },
+        "get" => Op::Get { key: word("a key")? },
+        "delete" => Op::Delete { key: word("a key")? },
+        "add" => Op::Increment { key: word("a key")?, by: number(&word("a number")?, "a number")? },
+        "cas" => Op::Cas { key: word("a key")?, expect: Some(word("a value")?), value: word("a value")? },
+        other => return Err(format!("expected put, get, delete, add or cas, not `{other}`")),
+    };
+    Ok(op)
+}
+
+fn run(words: &mut Words<'_>) -> Result<Command, String> {
+    if !words.take("until") {
+        return Ok(Command::Run(span(words.next("a span of time, or `until`")?)?));
+    }
+    let until = match words.next("height, view, stable or answered")? {
+        "height" => Until::Height(Height(words.number("a height")?), words.on()?),
+        "view" => Until::View(View(words.number("a view")?), words.on()?),
+        "stable" => Until::Stable(Height(words.number("a height")?), words.on()?),
+        "answered" => Until::Answered,
+        other => return Err(format!("expected height, view, stable or answered, not `{other}`")),
+    };
+    let within =
+        if words.take("within") { span(words.next("a span of time, such as `2s`")?)? } else { WITHIN_NS };
+    Ok(Command::RunUntil(until, within))
+}
+
+fn crash(words: &mut Words<'_>) -> Result<Command, String> {
+    let ids = words.some_replicas()?;
+    let survives = if words.take("keep") {
+        match words.next("nothing, some or everything")? {
+            "nothing" => Survives::Nothing,
+            "some" => Survives::Some,
+            "everything" => Survives::Everything,
+            other => return Err(format!("expected nothing, some or everything, not `{other}`")),
+        }
+    } else {
+        Survives::Nothing
+    };
+    Ok(Command::Crash(ids, survives))
+}
+
+fn parts(words: &mut Words<'_>) -> Result<Vec<Vec<String>>, String> {
+    let rest = words.rest();
+    let parts: Vec<Vec<String>> = rest
+        .split(|word| *word == "|")
+        .map(|part| part.iter().map(|word| (*word).to_owned()).collect())
+        .collect();
+    if parts.len() < 2 || parts.iter().any(Vec::is_empty) {
+        return Err("expected two parts or more, such as `0 | 1 2 3`".to_owned());
+    }
+    Ok(parts)
+}
+
+fn twin(words: &mut Words<'_>) -> Result<Command, String> {
+    let id = words.replica()?;
+    words.demand("to")?;
+    let first = words.replicas();
+    words.demand("|")?;
+    Ok(Command::Twin(id, first, words.replicas()))
+}
+
+impl Scene {
+    fn parse(words: &mut Words<'_>) -> Result<Self, String> {
+        let mut scene = Self {
+            protocol: String::new(),
+            n: None,
+            clients: 1,
+            seed: 1,
+            delay_ns: crate::ms(1),
+            sync_ns: 0,
+            checkpoint_every: 16,
+            window: 32,
+            twin: None,
+            transport: Transport::Links,
+        };
+        for word in words.rest() {
+            let (name, value) = word.split_once('=').unwrap_or((word, ""));
+            match name {
+                "protocol" => value.clone_into(&mut scene.protocol),
+                "n" => scene.n = Some(number(value, "a number of replicas")?),
+                "clients" => scene.clients = number(value, "a number of clients")?,
+                "seed" => scene.seed = number(value, "a seed")?,
+                "delay" => scene.delay_ns = span(value)?,
+                "sync" => scene.sync_ns = span(value)?,
+                "checkpoint" => scene.checkpoint_every = number(value, "a number of heights")?,
+                "window" => scene.window = number(value, "a number of heights")?,
+                "twin" => {
+                    let id = words::replica(value);
+                    scene.twin = Some(id.ok_or_else(|| format!("expected a replica, not `{value}`"))?);
+                }
+                "datagrams" if value.is_empty() => scene.transport = Transport::Datagrams,
+                _ => return Err(format!("`{word}` says nothing of a world: {}", WORLD)),
+            }
+        }
+        if scene.protocol.is_empty() {
+            return Err("expected `protocol=` and its name".to_owned());
+        }
+        Ok(scene)
+    }
+
+    /// The settings of the world.
+    pub(super) fn open(&self, find: &dyn Fn(&str) -> Option<Entry>) -> Result<Settings, String> {
+        let entry =
+            find(&self.protocol).ok_or_else(|| format!("no protocol is named `{}`", self.protocol))?;
+        let mut settings = Settings::new(&entry, self.seed);
+        if let Some(n) = self.n {
+            settings = settings.with_n(n);
+        }
+        settings.clients = self.clients;
+        settings.weather = Weather::constant(self.delay_ns);
+        settings.costs = Costs { sync_ns: self.sync_ns, ..Costs::NONE };
+        settings.checkpoint_every = self.checkpoint_every;
+        settings.window = self.window;
+        settings.transport = self.transport;
+        if let Some(id) = self.twin {
+            settings.byzantine.insert(id, Byzantine::Twin);
+        }
+        Ok(settings)
+    }
+}

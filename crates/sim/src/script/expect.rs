@@ -1,0 +1,101 @@
+//! What a script demands to be so, whatever its trace says.
+
+use super::words::Words;
+use crate::world::World;
+use quorate_types::{Height, ReplicaId, View};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) enum Expect {
+    Height(Height, Vec<ReplicaId>),
+    View(View, Vec<ReplicaId>),
+    Stable(Height, Vec<ReplicaId>),
+    Running(Vec<ReplicaId>),
+    Down(Vec<ReplicaId>),
+    Answered(u64),
+    Waiting(u64),
+    Sent(String, u64),
+    Refused(u64),
+}
+
+impl Expect {
+    pub(super) fn parse(words: &mut Words<'_>) -> Result<Self, String> {
+        const KNOWN: &str = "height, view, stable, running, down, answered, waiting, sent or refused";
+        Ok(match words.next(KNOWN)? {
+            "height" => Self::Height(Height(words.number("a height")?), words.on()?),
+            "view" => Self::View(View(words.number("a view")?), words.on()?),
+            "stable" => Self::Stable(Height(words.number("a height")?), words.on()?),
+            "running" => Self::Running(words.some_replicas()?),
+            "down" => Self::Down(words.some_replicas()?),
+            "answered" => Self::Answered(words.number("a number of operations")?),
+            "waiting" => Self::Waiting(words.number("a number of operations")?),
+            "sent" => {
+                let kind = words.next("a kind of messages, such as `commit`")?.to_owned();
+                Self::Sent(kind, words.number("a number of messages")?)
+            }
+            "refused" => Self::Refused(words.number("a number of messages")?),
+            other => return Err(format!("expected {KNOWN}, not `{other}`")),
+        })
+    }
+
+    /// # Errors
+    /// What is so instead. `sent` and `refused`: messages of a kind, and all that were refused, since the script began.
+    pub(super) fn check(
+        &self,
+        world: &World,
+        sent: impl Fn(&str) -> u64,
+        refused: u64,
+    ) -> Result<(), String> {
+        match self {
+            Self::Height(height, on) => each(world, on, "height", *height, |id| Some(world.executed(id))),
+            Self::View(view, on) => {
+                each(world, on, "view", *view, |id| world.status(id).map(|status| status.view))
+            }
+            Self::Stable(height, on) => each(world, on, "stable checkpoint", *height, |id| {
+                world.status(id).map(|status| status.stable)
+            }),
+            Self::Running(ids) => each(world, ids, "running", true, |id| Some(world.is_running(id))),
+            Self::Down(ids) => each(world, ids, "running", false, |id| Some(world.is_running(id))),
+            Self::Answered(count) => equal("answered operations", *count, answered(world)),
+            Self::Waiting(count) => {
+                let all = u64::try_from(world.history().records().len()).unwrap_or(u64::MAX);
+                equal("operations without an answer", *count, all.saturating_sub(answered(world)))
+            }
+            Self::Sent(kind, count) => equal(&format!("messages `{kind}`"), *count, sent(kind)),
+            Self::Refused(count) => equal("refused messages", *count, refused),
+        }
+    }
+}
+
+fn answered(world: &World) -> u64 {
+    u64::try_from(world.history().answered()).unwrap_or(u64::MAX)
+}
+
+fn equal(what: &str, expected: u64, found: u64) -> Result<(), String> {
+    if expected == found { Ok(()) } else { Err(format!("expected {expected} {what}, found {found}")) }
+}
+
+/// Those that are named, or all that run and are honest.
+pub(super) fn meant(world: &World, named: &[ReplicaId]) -> Vec<ReplicaId> {
+    if named.is_empty() {
+        return world.honest().filter(|id| world.is_running(*id)).collect();
+    }
+    named.to_vec()
+}
+
+fn each<T: PartialEq + std::fmt::Display>(
+    world: &World,
+    on: &[ReplicaId],
+    what: &str,
+    expected: T,
+    found: impl Fn(ReplicaId) -> Option<T>,
+) -> Result<(), String> {
+    for id in meant(world, on) {
+        match found(id) {
+            Some(found) if found == expected => {}
+            Some(found) => return Err(format!("expected {what} {expected} on replica {id}, found {found}")),
+            None => return Err(format!("expected {what} {expected} on replica {id}, which does not run")),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,283 @@
+//! Eyes that see what happens in a world, and tell it.
+
+use super::rules::{Act, Rules};
+use super::stage::ZERO;
+use super::teller::{Sighting, Teller};
+use crate::frame::Verdict;
+use crate::history::OpId;
+use crate::model::Op;
+use crate::world::World;
+use bytes::Bytes;
+use quorate_app::KvResult;
+use quorate_types::codec::Wire as _;
+use quorate_types::wire::FromReplica;
+use quorate_types::{Height, ReplicaId, Time, View};
+use std::cell::{RefCell, RefMut};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// What the hooks of the world have seen and nobody has looked at yet.
+#[derive(Default, Debug)]
+struct Seen {
+    rules: Rules,
+    frames: Vec<Sighting>,
+    replies: Vec<(ReplicaId, usize, Bytes)>,
+    sent: BTreeMap<String, u64>,
+}
+
+/// A replica when somebody looked last.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Known {
+    is_running: bool,
+    turns: u64,
+    view: View,
+    normal: bool,
+    executed: Height,
+    stable: Height,
+}
+
+impl Known {
+    fn of(world: &World, id: ReplicaId) -> Self {
+        let turns = world.turns(id);
+        match world.status(id) {
+            Some(status) => Self {
+                is_running: true,
+                turns,
+                view: status.view,
+                normal: status.normal,
+                executed: world.executed(id),
+                stable: status.stable,
+            },
+            None => Self { turns, ..Self::default() },
+        }
+    }
+}
+
+/// See the module.
+pub(super) struct Eyes {
+    seen: Rc<RefCell<Seen>>,
+    pub(super) teller: Teller,
+    replicas: Vec<Known>,
+    rejected: BTreeMap<&'static str, u64>,
+    /// Operations without an answer so far.
+    open: Vec<OpId>,
+    failed: u64,
+    repeats: Vec<u64>,
+    held: Vec<Sighting>,
+}
+
+/// From now on what leaves is seen, and the rules decide about it.
+fn watch(world: &mut World, seen: &Rc<RefCell<Seen>>) {
+    let (frames, replies) = (Rc::clone(seen), Rc::clone(seen));
+    world.hook(move |at, frame| {
+        let mut seen = frames.borrow_mut();
+        let act = seen.rules.judge(frame);
+        let count = seen.sent.entry(frame.content.kind.to_string()).or_default();
+        *count = count.saturating_add(1);
+        let next = Sighting::of(at, frame, act);
+        if !seen.frames.last_mut().is_some_and(|last| last.joins(&next)) {
+            seen.frames.push(next);
+        }
+        act.map_or(Verdict::Pass, Verdict::from)
+    });
+    world.hook_replies(move |from, client, message| {
+        replies.borrow_mut().replies.push((from, client, message.clone()));
+        Some(message)
+    });
+}
+
+impl Eyes {
+    /// Opens them: from now on everything that leaves is seen.
+    pub(super) fn open(world: &mut World) -> Self {
+        let settings = world.settings();
+        let (n, clients) = (settings.n, settings.clients);
+        let no_block = settings.entry.figures.map(|figures| figures.not_counted).unwrap_or_default();
+        let seen = Rc::new(RefCell::new(Seen::default()));
+        watch(world, &seen);
+        let mut eyes = Self {
+            seen,
+            teller: Teller::new(n, ZERO, no_block),
+            replicas: world.replicas().map(|id| Known::of(world, id)).collect(),
+            rejected: world.rejected().clone(),
+            open: Vec::new(),
+            failed: 0,
+            repeats: vec![0; clients],
+            held: Vec::new(),
+        };
+        eyes.introduce(world.replicas());
+        eyes
+    }
+
+    /// The rules that decide about what leaves.
+    pub(super) fn rules(&self) -> RefMut<'_, Rules> {
+        RefMut::map(self.seen.borrow_mut(), |seen| &mut seen.rules)
+    }
+
+    /// Messages of a kind that replicas have sent so far, lost ones included.
+    pub(super) fn sent(&self, kind: &str) -> u64 {
+        self.seen.borrow().sent.get(kind).copied().unwrap_or_default()
+    }
+
+    /// Where everybody stands at the beginning.
+    fn introduce(&mut self, ids: impl Iterator<Item = ReplicaId>) {
+        let place = |known: &Known| format!("v{} h{}", known.view, known.executed);
+        let first = self.replicas.first().map(place).unwrap_or_default();
+        if self.replicas.iter().all(|known| place(known) == first) {
+            return self.teller.happens(ZERO, "all", "stand", &first);
+        }
+        for (id, known) in ids.zip(self.replicas.clone()) {
+            self.teller.happens(ZERO, &format!("r{id}"), "stands", &place(&known));
+        }
+    }
+
+    pub(super) fn ask(&mut self, world: &mut World, client: usize, op: Op) {
+        self.teller.happens(world.now(), &format!("c{client}"), "asks", &wish(&op));
+        self.open.extend(world.submit(client, &[op]));
+    }
+
+    /// What was held leaves.
+    pub(super) fn release(&mut self, now: Time) {
+        for seen in std::mem::take(&mut self.held) {
+            self.teller.sends(&seen.released(now));
+        }
+    }
+
+    /// Tells what has happened since somebody looked last.
+    pub(super) fn look(&mut self, world: &World) {
+        let now = world.now();
+        let mut turned = Vec::new();
+        for id in world.replicas() {
+            let Some(before) = self.replicas.get(id.index()).copied() else { continue };
+            if before.turns == world.turns(id) && before.is_running == world.is_running(id) {
+                continue;
+            }
+            if before.turns != world.turns(id) {
+                turned.push(id);
+            }
+            let after = Known::of(world, id);
+            self.compare(now, id, &before, &after);
+            if let Some(known) = self.replicas.get_mut(id.index()) {
+                *known = after;
+            }
+        }
+        self.refusals(now, world, &turned);
+        let (frames, replies) = {
+            let mut seen = self.seen.borrow_mut();
+            (std::mem::take(&mut seen.frames), std::mem::take(&mut seen.replies))
+        };
+        for frame in frames {
+            self.teller.sends(&frame);
+            if frame.act == Some(Act::Hold) {
+                self.held.push(frame);
+            }
+        }
+        for (from, client, message) in replies {
+            self.teller.replies(now, from, client, &reply(&message));
+        }
+        self.clients(now, world);
+    }
+
+    /// What has become of a replica.
+    fn compare(&mut self, now: Time, id: ReplicaId, before: &Known, after: &Known) {
+        let who = format!("r{id}");
+        let mut tell = |what, details: String| self.teller.happens(now, &who, what, &details);
+        if !after.is_running {
+            return tell("loses power", String::new());
+        }
+        if !before.is_running {
+            return tell("starts", format!("v{} h{}", after.view, after.executed));
+        }
+        if after.view != before.view && !after.normal {
+            tell("waits for", format!("v{}", after.view));
+        }
+        if after.normal && (after.view != before.view || !before.normal) {
+            tell("enters", format!("v{}", after.view));
+        }
+        if after.executed > before.executed {
+            let first = before.executed.next();
+            let range = if first == after.executed {
+                format!("h{first}")
+            } else {
+                format!("h{first} to h{}", after.executed)
+            };
+            tell("executes", range);
+        }
+        if after.stable > before.stable {
+            tell("stable", format!("h{}", after.stable));
+        }
+    }
+
+    /// At one moment one replica takes a turn: what was refused, it has refused.
+    fn refusals(&mut self, now: Time, world: &World, turned: &[ReplicaId]) {
+        if world.rejected() == &self.rejected {
+            return;
+        }
+        let who = turned.first().map_or("?".to_owned(), |id| format!("r{id}"));
+        for (reason, count) in world.rejected() {
+            let more = count.saturating_sub(self.rejected.get(reason).copied().unwrap_or_default());
+            match more {
+                0 => {}
+                1 => self.teller.happens(now, &who, "refuses", reason),
+                more => self.teller.happens(now, &who, "refuses", &format!("{reason} ({more} times)")),
+            }
+        }
+        self.rejected.clone_from(world.rejected());
+    }
+
+    fn clients(&mut self, now: Time, world: &World) {
+        for (client, known) in self.repeats.iter_mut().enumerate() {
+            let repeats = world.client_counters(client).repeats;
+            if repeats > *known {
+                self.teller.happens(now, &format!("c{client}"), "asks again", "");
+            }
+            *known = repeats;
+        }
+        let Self { open, teller, .. } = self;
+        open.retain(|id| {
+            let record = world.history().get(*id);
+            let Some((record, result)) = record.and_then(|record| Some((record, record.result.as_ref()?)))
+            else {
+                return true;
+            };
+            let details = format!("{}: {}", wish(&record.op), outcome(result));
+            teller.happens(now, &format!("c{}", record.client), "believes", &details);
+            false
+        });
+        if world.failed_ops() > self.failed {
+            self.failed = world.failed_ops();
+            self.teller.happens(now, "c", "gives up", "an operation");
+        }
+    }
+}
+
+/// An operation as a script has it.
+fn wish(op: &Op) -> String {
+    match op {
+        Op::Put { key, value } => format!("put {key} {value}"),
+        Op::Get { key } => format!("get {key}"),
+        Op::Delete { key } => format!("delete {key}"),
+        Op::Increment { key, by } => format!("add {key} {by}"),
+        Op::Cas { key, expect, value } => {
+            format!("cas {key} {} {value}", expect.as_deref().unwrap_or("(nothing)"))
+        }
+    }
+}
+
+fn outcome(result: &KvResult) -> String {
+    match result {
+        KvResult::Done => "done".to_owned(),
+        KvResult::Value(value) => String::from_utf8_lossy(value).into_owned(),
+        KvResult::Absent => "absent".to_owned(),
+        KvResult::Mismatch => "another value".to_owned(),
+        KvResult::Number(number) => number.to_string(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn reply(message: &Bytes) -> String {
+    match FromReplica::from_bytes(message) {
+        Ok(FromReplica::Reply(_, reply)) => format!("{:<16} v{}", "reply", reply.view),
+        Ok(FromReplica::Refused { why, .. }) => format!("{:<16} {why:?}", "refusal"),
+        _ => "something else".to_owned(),
+    }
+}

@@ -1,0 +1,98 @@
+//! What becomes of what replicas send to each other: the rules of a script.
+
+use super::words::Words;
+use crate::frame::{Frame, Verdict};
+use quorate_types::ReplicaId;
+
+/// What a rule does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Act {
+    Drop,
+    Hold,
+    Delay(u64),
+}
+
+/// A rule of a script.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    pub(super) act: Act,
+    /// Empty: everybody.
+    from: Vec<ReplicaId>,
+    /// Empty: everybody.
+    to: Vec<ReplicaId>,
+    /// Empty: everything.
+    kinds: Vec<String>,
+}
+
+impl Rule {
+    pub(super) fn parse(act: Act, words: &mut Words<'_>) -> Result<Self, String> {
+        let who = |words: &mut Words<'_>| {
+            if words.take("*") { Ok(Vec::new()) } else { words.some_replicas() }
+        };
+        let from = who(words)?;
+        words.demand("->")?;
+        let to = who(words)?;
+        Ok(Self { act, from, to, kinds: words.rest().into_iter().map(str::to_owned).collect() })
+    }
+
+    /// The replicas that it names.
+    pub(super) fn names(&self) -> Vec<ReplicaId> {
+        self.from.iter().chain(&self.to).copied().collect()
+    }
+
+    fn covers(&self, frame: &Frame) -> bool {
+        let has = |ids: &[ReplicaId], id| ids.is_empty() || ids.contains(&id);
+        let kind = frame.content.kind.as_str();
+        has(&self.from, frame.from)
+            && has(&self.to, frame.to)
+            && (self.kinds.is_empty() || self.kinds.iter().any(|known| known == kind))
+    }
+}
+
+/// The rules that were made, also those that have ended.
+#[derive(Default, Debug)]
+pub(super) struct Rules(Vec<Made>);
+
+#[derive(Debug)]
+struct Made {
+    rule: Rule,
+    line: usize,
+    /// Whether it has ever done anything.
+    has_acted: bool,
+    is_over: bool,
+}
+
+impl Rules {
+    pub(super) fn add(&mut self, rule: Rule, line: usize) {
+        self.0.push(Made { rule, line, has_acted: false, is_over: false });
+    }
+
+    /// What becomes of a frame: the first rule that covers it decides.
+    pub(super) fn judge(&mut self, frame: &Frame) -> Option<Act> {
+        let made = self.0.iter_mut().find(|made| !made.is_over && made.rule.covers(frame))?;
+        made.has_acted = true;
+        Some(made.rule.act)
+    }
+
+    /// Those that hold end, or all others.
+    pub(super) fn end(&mut self, holds: bool) {
+        for made in &mut self.0 {
+            made.is_over |= (made.rule.act == Act::Hold) == holds;
+        }
+    }
+
+    /// A rule that nothing was ever sent for is a mistake in the script: its line.
+    pub(super) fn idle(&self) -> Option<usize> {
+        self.0.iter().find(|made| !made.has_acted).map(|made| made.line)
+    }
+}
+
+impl From<Act> for Verdict {
+    fn from(act: Act) -> Self {
+        match act {
+            Act::Drop => Self::Drop,
+            Act::Hold => Self::Hold,
+            Act::Delay(span) => Self::Delay(span),
+        }
+    }
+}

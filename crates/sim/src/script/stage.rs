@@ -1,0 +1,185 @@
+//! Where a script is played: a world that does what the commands say.
+
+use super::command::{Command, Until};
+use super::expect::meant;
+use super::eyes::Eyes;
+use super::words;
+use crate::front::{Change, Front, Places};
+use crate::secs;
+use crate::settings::Settings;
+use crate::world::World;
+use quorate_types::{ReplicaId, Time};
+
+/// When scripts begin: by then replicas are connected and clients have their sessions.
+pub(super) const ZERO: Time = Time(secs(1));
+
+/// See the module.
+pub(super) struct Stage {
+    world: World,
+    eyes: Eyes,
+    /// What was refused before the script began.
+    refused_before: u64,
+}
+
+impl Stage {
+    pub(super) fn new(settings: Settings) -> Result<Self, String> {
+        let twins: Vec<ReplicaId> = settings.byzantine.keys().copied().collect();
+        let clients = settings.clients;
+        let mut world = World::new(settings).map_err(|why| why.to_string())?;
+        world.take_exact_times();
+        for id in twins {
+            world.divide(id, Places::ALL, Places::default());
+        }
+        world.run_until(ZERO).map_err(|failure| failure.to_string())?;
+        if let Some(client) = (0..clients).find(|client| world.session(*client).is_none()) {
+            return Err(format!("client {client} has no session after a second"));
+        }
+        let eyes = Eyes::open(&mut world);
+        Ok(Self { refused_before: world.rejected().values().sum(), world, eyes })
+    }
+
+    /// The lines that a command led to.
+    pub(super) fn told(&mut self) -> Vec<String> {
+        self.eyes.teller.told(self.world.now())
+    }
+
+    /// The lines that nobody has been told yet.
+    pub(super) fn rest(&mut self) -> Vec<String> {
+        self.eyes.teller.told(Time(u64::MAX))
+    }
+
+    /// A rule that nothing was ever sent for, and its line.
+    pub(super) fn check_rules(&self) -> Result<(), (usize, String)> {
+        let idle = self.eyes.rules().idle();
+        idle.map_or(Ok(()), |line| Err((line, "nothing was ever sent that this is about".to_owned())))
+    }
+
+    pub(super) fn carry_out(&mut self, command: Command, line: usize) -> Result<(), String> {
+        let Self { world, eyes, .. } = self;
+        match command {
+            Command::World(_) => {}
+            Command::Show(kinds) => kinds.iter().for_each(|kind| eyes.teller.show(kind)),
+            Command::Hide(kinds) => kinds.iter().for_each(|kind| eyes.teller.hide(kind)),
+            Command::Client(client, op) => {
+                if client >= world.settings().clients {
+                    return Err(format!("there are {} clients", world.settings().clients));
+                }
+                eyes.ask(world, client, op);
+            }
+            Command::Run(span) => {
+                let end = world.now().plus(span);
+                let result = world.run_shown(end, |world| eyes.look(world));
+                return result.map_err(|failure| failure.to_string());
+            }
+            Command::RunUntil(until, within) => {
+                let result = world.run_while(&until.to_string(), within, |world| {
+                    eyes.look(world);
+                    !until.holds(world)
+                });
+                eyes.look(world);
+                return result.map_err(|failure| failure.to_string());
+            }
+            Command::Crash(ids, survives) => {
+                for id in known(world, &ids)? {
+                    world.crash(*id, survives);
+                }
+            }
+            Command::Start(ids) => {
+                for id in known(world, &ids)? {
+                    world.start(*id)?;
+                }
+            }
+            Command::Cut(parts) => cut(world, &parts)?,
+            Command::Heal => {
+                eyes.rules().end(false);
+                world.heal();
+            }
+            Command::Rule(rule) => {
+                known(world, &rule.names())?;
+                eyes.rules().add(rule, line);
+            }
+            Command::Release => {
+                eyes.rules().end(true);
+                eyes.release(world.now());
+                world.release();
+            }
+            Command::Twin(id, first, second) => {
+                if !world.settings().byzantine.contains_key(&id) {
+                    return Err(format!("replica {id} is no twin: `world … twin={id}` makes it one"));
+                }
+                let clients =
+                    (0..=world.settings().clients).map(|client| world.settings().n.saturating_add(client));
+                let first = known(world, &first)?.iter().map(|id| id.index()).chain(clients);
+                let second = known(world, &second)?.iter().map(|id| id.index());
+                world.divide(id, Places::of(first), Places::of(second));
+            }
+            Command::Expect(expect) => {
+                let refused: u64 = world.rejected().values().sum();
+                return expect.check(
+                    world,
+                    |kind| eyes.sent(kind),
+                    refused.saturating_sub(self.refused_before),
+                );
+            }
+        }
+        eyes.look(world);
+        Ok(())
+    }
+}
+
+/// All of these are replicas of the world.
+fn known<'a>(world: &World, ids: &'a [ReplicaId]) -> Result<&'a [ReplicaId], String> {
+    match ids.iter().find(|id| id.index() >= world.settings().n) {
+        Some(id) => Err(format!("there is no replica {id}")),
+        None => Ok(ids),
+    }
+}
+
+fn cut(world: &mut World, parts: &[Vec<String>]) -> Result<(), String> {
+    let (n, all) = (world.settings().n, world.settings().n.saturating_add(world.settings().clients));
+    let mut places = Vec::new();
+    for part in parts {
+        let mut members = Vec::new();
+        for word in part {
+            let place = words::place(word, n).filter(|place| *place < all);
+            members.push(place.ok_or_else(|| format!("expected a replica or a client, not `{word}`"))?);
+        }
+        places.push(Places::of(members));
+    }
+    for (index, from) in places.iter().enumerate() {
+        for to in places.iter().skip(index.saturating_add(1)) {
+            world.front(Front { from: *from, to: *to, both_ways: true, change: Change::Cut });
+        }
+    }
+    Ok(())
+}
+
+impl Until {
+    fn holds(&self, world: &World) -> bool {
+        let all = |named: &[ReplicaId], holds: &dyn Fn(ReplicaId) -> bool| {
+            meant(world, named).into_iter().all(holds)
+        };
+        let status = |id| world.status(id);
+        match self {
+            Self::Height(height, on) => all(on, &|id| world.executed(id) >= *height),
+            Self::View(view, on) => {
+                all(on, &|id| status(id).is_some_and(|status| status.view >= *view && status.normal))
+            }
+            Self::Stable(height, on) => {
+                all(on, &|id| status(id).is_some_and(|status| status.stable >= *height))
+            }
+            Self::Answered => world.all_done(),
+        }
+    }
+}
+
+impl std::fmt::Display for Until {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Height(height, _) => write!(f, "height {height} is executed"),
+            Self::View(view, _) => write!(f, "view {view} has begun"),
+            Self::Stable(height, _) => write!(f, "the checkpoint at height {height} is stable"),
+            Self::Answered => f.write_str("every operation has its answer"),
+        }
+    }
+}

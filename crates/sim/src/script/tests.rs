@@ -1,0 +1,114 @@
+//! What needs no protocol: words, columns, differences. Scripts themselves are played by the tests of the protocols.
+
+use super::command::{Command, Until};
+use super::rules::Act;
+use super::teller::{Sighting, Teller};
+use super::words::{place, span, without_comment};
+use super::*;
+use crate::frame::{Content, Frame};
+use bytes::Bytes;
+use quorate_types::wire::{Lane, frame};
+use quorate_types::{Digest, Height, Kind, ReplicaId, Statement, Time, View};
+
+#[test]
+fn spans_have_units() {
+    for (text, ns) in [("5ms", 5_000_000), ("2s", 2_000_000_000), ("3us", 3_000), ("7ns", 7), ("0", 0)] {
+        assert_eq!(span(text), Ok(ns), "{text}");
+    }
+    for text in ["5", "ms", "-1s", "1.5s", "99999999999999999999s", "9999999999999999s", ""] {
+        assert!(span(text).unwrap_err().contains("such as `5ms`"), "{text}");
+    }
+}
+
+#[test]
+fn places_are_replicas_and_after_them_clients() {
+    assert_eq!(
+        [place("0", 4), place("r3", 4), place("c0", 4), place("c2", 4)],
+        [Some(0), Some(3), Some(4), Some(6)]
+    );
+    assert_eq!([place("4", 4), place("x", 4), place("c", 4), place("", 4)], [None; 4]);
+    assert_eq!(without_comment("  run 5ms # and so on"), "run 5ms");
+}
+
+#[test]
+fn lists_end_where_something_else_begins() {
+    match Command::parse("run until height 3 on 0 r2 within 7s").unwrap() {
+        Command::RunUntil(Until::Height(height, on), within) => {
+            assert_eq!((height, on, within), (Height(3), vec![ReplicaId(0), ReplicaId(2)], 7_000_000_000));
+        }
+        other => panic!("{other:?}"),
+    }
+    let rule = match Command::parse("drop r0 1 -> * commit").unwrap() {
+        Command::Rule(rule) => rule,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((rule.act, rule.names()), (Act::Drop, vec![ReplicaId(0), ReplicaId(1)]));
+}
+
+/// Every command that is listed is known by its name.
+#[test]
+fn the_list_of_commands_is_complete() {
+    for (usage, _) in COMMANDS {
+        let name = usage.split_whitespace().next().unwrap();
+        let said = Command::parse(name).map_or_else(|why| why, |command| format!("{command:?}"));
+        assert!(!said.contains("no command is named"), "{said}");
+    }
+}
+
+fn sighting(at: u64, to: u16, subject: u8, act: Option<Act>) -> Sighting {
+    let statement = Statement::new(Kind::new("vote"), View(2), Height(7), Digest([subject; 32]));
+    let content = Content {
+        kind: Kind::new("vote"),
+        view: View(2),
+        height: Height(7),
+        statement: Some(statement),
+        is_once: true,
+    };
+    let (from, to, body) = (ReplicaId(1), ReplicaId(to), Bytes::from(vec![subject]));
+    let (lane, frame_type) = (Lane::Consensus, frame::PROTOCOL);
+    Sighting::of(Time(at), &Frame { from, to, lane, frame_type, body, content }, act)
+}
+
+#[test]
+fn one_frame_to_several_is_one_line_and_blocks_have_letters() {
+    let mut teller = Teller::new(4, Time(1_000), &[]);
+    let mut all = sighting(2_000_000, 0, 9, None);
+    assert!(all.joins(&sighting(2_000_000, 2, 9, None)) && all.joins(&sighting(2_000_000, 3, 9, None)));
+    assert!(!all.joins(&sighting(2_000_000, 3, 8, None)), "another block");
+    assert!(!all.joins(&sighting(2_000_000, 3, 9, Some(Act::Drop))), "another fate");
+    assert!(!all.joins(&sighting(2_000_001, 3, 9, None)), "another time");
+    teller.sends(&all);
+    teller.sends(&sighting(2_000_000, 3, 8, Some(Act::Drop)));
+    teller.sends(&sighting(1_500_000, 3, 9, Some(Act::Hold)).released(Time(3_000_000)));
+    teller.happens(Time(1_001_000), "c0", "asks", "get k");
+    assert_eq!(teller.told(Time(1_900_000)), ["   1.000  c0  asks          get k"]);
+    let lines = [
+        "   1.999  r1  -> all        vote             v2 h7   A",
+        "   1.999  r1  -x r3         vote             v2 h7   B   lost",
+        "   2.999  r1  -> r3         vote             v2 h7   A",
+    ];
+    assert_eq!(teller.told(Time(u64::MAX)), lines);
+}
+
+#[test]
+fn nobody_is_shown_what_nobody_wants() {
+    let mut teller = Teller::new(4, Time::ZERO, &[Kind::new("vote")]);
+    let mut lines = |change: &dyn Fn(&mut Teller)| {
+        change(&mut teller);
+        teller.sends(&sighting(1, 3, 9, None));
+        teller.replies(Time(1), ReplicaId(0), 0, "reply");
+        teller.told(Time(1)).len()
+    };
+    assert_eq!(lines(&|_| {}), 1, "votes belong to no block here");
+    assert_eq!(lines(&|teller| teller.show("vote")), 2);
+    assert_eq!(lines(&|teller| teller.hide("reply")), 1);
+    assert_eq!(lines(&|teller| teller.hide("vote")), 0);
+}
+
+#[test]
+fn texts_differ_where_they_begin_to() {
+    assert_eq!(first_difference("a\nb\n", "a\nb"), None);
+    let shown = |written, played| first_difference(written, played).unwrap();
+    assert_eq!(shown("a\nb", "a\nc"), "line 2\n  written: b\n  played:  c");
+    assert_eq!(shown("a", "a\nc"), "line 2\n  written: (the end)\n  played:  c");
+}
