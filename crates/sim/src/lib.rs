@@ -9,6 +9,7 @@
 //! * [`Plan`], [`Front`]: faults, planned or at once.
 //! * [`seed`]: the standard random run that a number names.
 //! * [`oracles`](Oracle): what must hold, judged from outside.
+//! * [`trace`]: what happened, as lines of fixed columns and as a space-time diagram.
 //!
 //! Deliberately not here: any protocol (a world is handed an `Entry`), sockets, files, threads, clocks.
 
