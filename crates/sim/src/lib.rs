@@ -12,6 +12,7 @@
 //! * [`seed`]: the standard random run that a number names.
 //! * [`fuzz`]: members that say arbitrary things, validly signed.
 //! * [`oracles`](Oracle): what must hold, judged from outside.
+//! * [`trace`]: what happened, as lines of fixed columns and as a space-time diagram.
 //!
 //! Deliberately not here: any protocol (a world is handed an `Entry`), sockets, files, threads, clocks.
 
