@@ -310,9 +310,13 @@ const RECORD_KEY_BYTES: usize = 1 + 8 + 32;
 
 /// A record as it stands in the log: its key and its bytes.
 pub(crate) fn encode_record(key: RecordKey, bytes: &[u8]) -> Arc<[u8]> {
-    let height = key.height.0.to_le_bytes();
-    // An iterator that knows its length is collected in one allocation.
-    [key.kind].into_iter().chain(height).chain(key.scope.0).chain(bytes.iter().copied()).collect()
+    // Copied twice, and in pieces: byte by byte into its place is slower than that.
+    let mut record = Vec::with_capacity(RECORD_KEY_BYTES.saturating_add(bytes.len()));
+    record.push(key.kind);
+    record.extend_from_slice(&key.height.0.to_le_bytes());
+    record.extend_from_slice(&key.scope.0);
+    record.extend_from_slice(bytes);
+    record.into()
 }
 
 /// The other way round; `None` for what is too short to be a record.
