@@ -59,7 +59,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    instead: stage::Args,
+    instead: stage::Instead,
 }
 
 /// A range of seeds, as the command line names it.
