@@ -1,6 +1,6 @@
 //! Everything that must be green before a change is merged, the same here as anywhere.
 
-use crate::tidy;
+use crate::{coverage, tidy};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -47,6 +47,13 @@ pub(crate) fn run(root: &Path, tests: Tests) -> Result<()> {
     for line in &report {
         println!("{line}");
     }
+    // It builds everything once more and takes longer than all of this.
+    let coverage = if coverage::is_installed() {
+        "not measured here: cargo xtask coverage"
+    } else {
+        "SKIPPED: cargo-tarpaulin is not installed"
+    };
+    println!("{:<10} {coverage}", "coverage");
     println!("{:<10} {}", "total", minutes(start));
     Ok(())
 }

@@ -1,11 +1,13 @@
 //! The repository's own checks.
 //!
 //! * `cargo xtask tidy` checks what compiler and clippy cannot see: layers, documents, lengths, reasons.
+//! * `cargo xtask coverage` says which lines of the protocols and the replica are run by tests.
 //! * `cargo xtask torture` builds the program and lets it torture a cluster of its own.
 //! * `cargo xtask exam` builds the program, examines a protocol and keeps the ledger.
 //! * `cargo xtask ci` runs everything that must be green, and says how long each step took.
 
 mod ci;
+mod coverage;
 mod exam;
 mod tidy;
 
@@ -17,6 +19,7 @@ const USAGE: &str = "usage:
   cargo xtask tidy                  layers, documents, lengths, reasons
   cargo xtask ci [--after-tests]    everything that must be green; --after-tests: the tests have just passed
   cargo xtask exam PROTOCOL [--seeds N] [...]    all scenarios, resumable, with a ledger in results/exam
+  cargo xtask coverage              which lines of the protocols and the replica tests run; needs cargo-tarpaulin
   cargo xtask torture --minutes N [--seed S] [...]    real processes killed and paused; --help says more";
 
 /// The root of the repository.
@@ -30,6 +33,7 @@ fn run(arguments: &[String]) -> Result<()> {
     match arguments.as_slice() {
         ["tidy"] => tidy::run(&root()?),
         ["exam", more @ ..] => exam::run(&root()?, more),
+        ["coverage"] => coverage::run(&root()?),
         ["torture", more @ ..] => ci::torture(&root()?, more),
         ["ci"] => ci::run(&root()?, ci::Tests::Run),
         ["ci", "--after-tests"] => ci::run(&root()?, ci::Tests::HavePassed),

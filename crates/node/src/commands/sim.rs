@@ -57,7 +57,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    instead: stage::Args,
+    instead: stage::Instead,
 }
 
 /// The protocol of this name.

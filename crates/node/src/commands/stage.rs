@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// What to do instead of random runs.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct Instead {
     /// Instead of seeds: count messages, message delays and syncs where nothing goes wrong, and compare them with
     /// what the protocol states
     #[arg(long, conflicts_with_all = ["seeds", "seed", "script", "byzantine", "json"])]
@@ -24,7 +24,7 @@ pub struct Args {
     update: bool,
 }
 
-impl Args {
+impl Instead {
     /// Whether there is something to do instead; then that is done.
     pub(super) fn run(&self, entry: &Entry, n: Option<usize>) -> Option<Result<(), Failure>> {
         match &self.script {

@@ -153,9 +153,10 @@ impl Command {
                 return Err(format!("no command is named `{other}`; there are {}", known.join(", ")));
             }
         };
-        words.end().map_err(|what| match COMMANDS.iter().find(|(usage, _)| usage.starts_with(name)) {
-            Some((usage, _)) => format!("{what}: {usage}"),
-            None => what,
+        let mut usages = COMMANDS.iter().filter(|(usage, _)| usage.split_whitespace().next() == Some(name));
+        words.end().map_err(|what| match (usages.next(), usages.next()) {
+            (Some((usage, _)), None) => format!("{what}: {usage}"),
+            _ => what,
         })?;
         Ok(command)
     }

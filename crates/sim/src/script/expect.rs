@@ -54,8 +54,14 @@ impl Expect {
             Self::Stable(height, on) => each(world, on, "stable checkpoint", *height, |id| {
                 world.status(id).map(|status| status.stable)
             }),
-            Self::Running(ids) => each(world, ids, "running", true, |id| Some(world.is_running(id))),
-            Self::Down(ids) => each(world, ids, "running", false, |id| Some(world.is_running(id))),
+            Self::Running(ids) => match ids.iter().find(|id| !world.is_running(**id)) {
+                Some(id) => Err(format!("expected replica {id} to run, and it is down")),
+                None => Ok(()),
+            },
+            Self::Down(ids) => match ids.iter().find(|id| world.is_running(**id)) {
+                Some(id) => Err(format!("expected replica {id} to be down, and it runs")),
+                None => Ok(()),
+            },
             Self::Answered(count) => equal("answered operations", *count, answered(world)),
             Self::Waiting(count) => {
                 let all = u64::try_from(world.history().records().len()).unwrap_or(u64::MAX);

@@ -83,7 +83,9 @@ pub fn play(text: &str, find: &dyn Fn(&str) -> Option<Entry>) -> Result<String, 
     }
     let done = match &stage {
         Some(stage) => stage.check_rules(),
-        None => Err((last, "a script begins with its world, such as `world protocol=pbft`".to_owned())),
+        None => {
+            Err((last.max(1), "a script begins with its world, such as `world protocol=pbft`".to_owned()))
+        }
     };
     done.map_err(|(line, what)| Trouble { line, what, played: played.clone() })?;
     Ok(played)

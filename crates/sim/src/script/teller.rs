@@ -52,6 +52,7 @@ impl Sighting {
         let is_same = Self { to: Vec::new(), ..self.clone() } == Self { to: Vec::new(), ..next.clone() };
         if is_same {
             self.to.extend(&next.to);
+            self.to.sort_unstable();
         }
         is_same
     }

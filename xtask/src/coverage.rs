@@ -1,0 +1,231 @@
+//! Which lines of the protocols and of the replica are run by tests: by those of the crates themselves, by golden
+//! scripts, and by the exam.
+//!
+//! The tool is cargo-tarpaulin, which needs nothing but a Linux kernel; this module adds up what it finds. Only lines
+//! count that can be run at all, and none of tests.
+
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What is looked at. A folder of `protocols` is a line of its own.
+const PROTOCOLS: &str = "crates/protocols/src/";
+const REPLICA: &str = "crates/replica/src/";
+/// Per cent of lines.
+const GOAL: usize = 95;
+/// Uncovered lines are named in files that have any, this many ranges each.
+const RANGES_MAX: usize = 12;
+
+/// Runs of tests, each under a name.
+const RUNS: [(&str, &[&str]); 3] = [
+    ("unit", &["--packages", "quorate-protocols", "--packages", "quorate-replica", "--lib"]),
+    (
+        "scripts",
+        &["--packages", "quorate-protocols", "--test", "simulated", "--", "scripts::", "conformance::"],
+    ),
+    ("exam", &["--packages", "quorate-protocols", "--test", "simulated"]),
+];
+
+/// Lines of a file, and how often each was run.
+type Lines = BTreeMap<usize, u64>;
+/// By path from the root.
+type Files = BTreeMap<String, Lines>;
+
+/// Whether the tool is there.
+pub(crate) fn is_installed() -> bool {
+    let mut probe = Command::new(env!("CARGO"));
+    probe.args(["tarpaulin", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
+    probe.status().is_ok_and(|status| status.success())
+}
+
+/// Runs the tests and prints what they cover.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    if !is_installed() {
+        bail!("cargo-tarpaulin is not installed: cargo install cargo-tarpaulin --no-default-features");
+    }
+    let mut runs = Vec::new();
+    for (name, arguments) in RUNS {
+        println!("== {name}");
+        runs.push((name, measure(root, name, arguments)?));
+    }
+    print!("{}", report(&runs));
+    Ok(())
+}
+
+/// One run of the tool. Its builds are kept apart: they are made in another way.
+fn measure(root: &Path, name: &str, arguments: &[&str]) -> Result<Files> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let out = target.join("coverage").join(name);
+    std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
+    let mut command = Command::new(env!("CARGO"));
+    command.args([
+        "tarpaulin",
+        "--engine",
+        "ptrace",
+        "--profile",
+        "coverage",
+        "--skip-clean",
+        "--out",
+        "Lcov",
+    ]);
+    command.args(["--timeout", "1800", "--include-files", "crates/protocols/src/*", "crates/replica/src/*"]);
+    command.arg("--target-dir").arg(target.join("coverage")).arg("--output-dir").arg(&out);
+    command.args(arguments).current_dir(root);
+    let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
+    if !status.success() {
+        bail!("{command:?}: {status}");
+    }
+    let file = out.join("lcov.info");
+    let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    read(&text, &root.to_string_lossy())
+}
+
+/// Reads what the tool writes: files, and lines with counts.
+fn read(text: &str, root: &str) -> Result<Files> {
+    let mut files = Files::new();
+    let mut current = None;
+    for line in text.lines() {
+        if let Some(path) = line.strip_prefix("SF:") {
+            let path = path.strip_prefix(root).unwrap_or(path).trim_start_matches('/');
+            current = is_ours(path).then(|| path.to_owned());
+        } else if let (Some(count), Some(path)) = (line.strip_prefix("DA:"), &current) {
+            let (number, hits) =
+                count.split_once(',').with_context(|| format!("not a line of LCOV: {line}"))?;
+            let hits = hits.split(',').next().unwrap_or_default();
+            let entry = files.entry(path.clone()).or_default().entry(number.parse()?).or_default();
+            *entry = (*entry).max(hits.parse()?);
+        }
+    }
+    Ok(files)
+}
+
+/// Whether a file is the product's: tests do not count.
+fn is_ours(path: &str) -> bool {
+    let is_looked_at = path.starts_with(PROTOCOLS) || path.starts_with(REPLICA);
+    let is_test = path.contains("/tests/") || path.ends_with("tests.rs");
+    is_looked_at && !is_test && path.ends_with(".rs")
+}
+
+/// Where a file is counted: the folder of a protocol, or the crate.
+fn unit(path: &str) -> String {
+    let folder = path.strip_prefix(PROTOCOLS).and_then(|rest| rest.split_once('/'));
+    match folder {
+        Some((folder, _)) => format!("{PROTOCOLS}{folder}"),
+        None => path.rsplit_once('/').map_or(path, |(folder, _)| folder).to_owned(),
+    }
+}
+
+/// Everything that any run has covered.
+fn together(runs: &[(&str, Files)]) -> Files {
+    let mut all = Files::new();
+    for (_, files) in runs {
+        for (path, lines) in files {
+            let known = all.entry(path.clone()).or_default();
+            for (line, hits) in lines {
+                let count = known.entry(*line).or_default();
+                *count = (*count).max(*hits);
+            }
+        }
+    }
+    all
+}
+
+/// Lines that were run, and lines that could be.
+fn counted<'a>(files: &'a Files, of: &'a str) -> impl Iterator<Item = (&'a usize, &'a u64)> {
+    files.iter().filter(move |(path, _)| unit(path).starts_with(of)).flat_map(|(_, lines)| lines)
+}
+
+fn report(runs: &[(&str, Files)]) -> String {
+    let all = together(runs);
+    let mut units: Vec<String> = all.keys().map(|path| unit(path)).collect();
+    units.dedup();
+    let mut text = format!("{:<28}", "lines covered by");
+    for (name, _) in runs {
+        let _ = write!(text, "{name:>10}");
+    }
+    let _ = writeln!(text, "{:>10}", "all");
+    for of in &units {
+        let _ = write!(text, "{of:<28}");
+        let total = counted(&all, of).count();
+        for files in runs.iter().map(|(_, files)| files).chain([&all]) {
+            let hit = counted(files, of).filter(|(_, hits)| **hits > 0).count();
+            let _ = write!(text, "{:>8} %", share(hit, total));
+        }
+        let hit = counted(&all, of).filter(|(_, hits)| **hits > 0).count();
+        let falls_short = hit.saturating_mul(100) < total.saturating_mul(GOAL);
+        let note = if falls_short { format!(", less than {GOAL} %") } else { String::new() };
+        let _ = writeln!(text, "  {hit} of {total} lines{note}");
+    }
+    for (path, lines) in &all {
+        let missed = ranges(lines.iter().filter(|(_, hits)| **hits == 0).map(|(line, _)| *line));
+        if !missed.is_empty() {
+            let shown: Vec<&str> = missed.iter().take(RANGES_MAX).map(String::as_str).collect();
+            let more = if missed.len() > RANGES_MAX { " …" } else { "" };
+            let _ = writeln!(text, "not covered: {path}: {}{more}", shown.join(" "));
+        }
+    }
+    text
+}
+
+/// Per cent, with one digit after the point.
+fn share(hit: usize, total: usize) -> String {
+    let tenths = hit.saturating_mul(1_000).checked_div(total).unwrap_or(1_000);
+    format!("{}.{}", tenths / 10, tenths % 10)
+}
+
+/// `3 5-7`.
+fn ranges(lines: impl Iterator<Item = usize>) -> Vec<String> {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for line in lines {
+        match ranges.last_mut() {
+            Some((_, last)) if last.saturating_add(1) == line => *last = line,
+            _ => ranges.push((line, line)),
+        }
+    }
+    let shown = |(first, last): (usize, usize)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    ranges.into_iter().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNIT: &str = "\
+TN:
+SF:/r/crates/protocols/src/pbft/votes.rs
+DA:3,7
+DA:5,0
+DA:6,0
+DA:8,0
+end_of_record
+SF:/r/crates/protocols/src/pbft/tests/codec.rs
+DA:1,0
+end_of_record
+SF:/r/crates/types/src/block.rs
+DA:1,0
+end_of_record
+";
+    const EXAM: &str = "SF:/r/crates/protocols/src/pbft/votes.rs\nDA:5,2,abc\nend_of_record\nSF:crates/replica/src/lib.rs\nDA:9,1\n";
+
+    #[test]
+    fn runs_add_up_and_tests_do_not_count() {
+        let runs = [("unit", read(UNIT, "/r").unwrap()), ("exam", read(EXAM, "/r").unwrap())];
+        let expected = "\
+lines covered by                  unit      exam       all
+crates/protocols/src/pbft       25.0 %    25.0 %    50.0 %  2 of 4 lines, less than 95 %
+crates/replica/src               0.0 %   100.0 %   100.0 %  1 of 1 lines
+not covered: crates/protocols/src/pbft/votes.rs: 6 8
+";
+        assert_eq!(report(&runs), expected);
+    }
+
+    #[test]
+    fn lines_in_a_row_are_one_range() {
+        assert_eq!(ranges([1, 2, 3, 5, 8, 9].into_iter()), ["1-3", "5", "8-9"]);
+        assert!(read("SF:crates/replica/src/lib.rs\nDA:nonsense\n", "/r").is_err());
+    }
+}
