@@ -156,6 +156,8 @@ pub struct Entry {
     pub decode: DecodeFn,
     /// Its parameters with their defaults.
     pub params: fn() -> Result<toml::Table, OpenError>,
+    /// See [`Protocol::EXAM_ONLY`].
+    pub exam_only: &'static [&'static str],
     /// See [`Protocol::recovery`].
     pub recovery: fn(&toml::Table, &Committee, &Healed) -> Result<Time, OpenError>,
     /// See [`Protocol::exam_params`].
@@ -173,6 +175,7 @@ impl Entry {
             open: open::<P>,
             decode: decode::<P>,
             params: || table(&P::Params::default()),
+            exam_only: P::EXAM_ONLY,
             recovery: |params, committee, healed| Ok(P::recovery(&read::<P>(params)?, committee, healed)),
             exam_params: |delta_ns, guarded| table(&P::exam_params(delta_ns, guarded)),
             synchrony: |params| Ok(P::synchrony(&read::<P>(params)?)),

@@ -20,13 +20,16 @@ use std::ops::Range;
 pub trait Protocol: Sized + Send + 'static {
     /// Its properties, as the host and the documentation need them.
     const SPEC: Spec;
+    /// Parameters that the simulator may set and no node may: the files of nodes do not show them, and refuse them.
+    const EXAM_ONLY: &'static [&'static str] = &[];
     /// What replicas say to each other.
     type Message: Message;
     /// Its timers.
     type Timer: Copy + Ord + Debug + Send;
     /// What silence about it would betray: locks, entered views.
     type Record: Record;
-    /// Its parameters; those named in `Spec::shared_params` stand in genesis, the others in `node.toml`.
+    /// Its parameters; those named in `Spec::shared_params` stand in genesis, the others in `node.toml`, but for those
+    /// named in `EXAM_ONLY`.
     type Params: Default + Serialize + DeserializeOwned;
 
     /// Starts, or starts again with what the log kept.

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use quorate_node::alloc::Counting;
-use quorate_node::commands::{demo, judge, kv, load, machine, sim, torture};
+use quorate_node::commands::{demo, judge, kv, load, machine, sim, torture, twins};
 use quorate_node::exit::report;
 use quorate_node::service::{self, Service};
 use std::process::ExitCode;
@@ -34,6 +34,8 @@ enum Command {
     Machine(machine::Args),
     /// Run a protocol in the simulator, under random faults that a seed decides
     Sim(sim::Args),
+    /// Run a protocol in the simulator, systematically under attack by twins
+    Twins(twins::Args),
     /// Kill and pause replicas, and kill all at once, under load for as long as asked, and judge
     Torture(torture::TortureArgs),
 }
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Command::Judge(args) => judge::run(&args),
         Command::Machine(args) => machine::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Twins(args) => twins::run(&args),
         Command::Torture(args) => torture::run(&args),
     })
 }

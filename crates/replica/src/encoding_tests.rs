@@ -59,6 +59,7 @@ fn entry() -> Entry {
         open: |_, _, _| Err(OpenError::Committee("nobody runs this".to_owned())),
         decode: |bytes| Ok(Box::new(Word::decode(bytes)?)),
         params: || Err(OpenError::Committee("nobody runs this".to_owned())),
+        exam_only: &[],
         recovery: |_, _, _| Err(OpenError::Committee("nobody runs this".to_owned())),
         exam_params: |_, _| Err(OpenError::Committee("nobody runs this".to_owned())),
         synchrony: |_| Ok(None),

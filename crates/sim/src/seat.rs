@@ -1,7 +1,7 @@
 //! The place of one replica in the world: its machine (disk, connections, clock), and the replica itself while
 //! it runs.
 
-use crate::byzantine::Role;
+use crate::byzantine::{Role, Voice};
 use crate::disk::{Lie, Shared, SimDisk};
 use crate::exit::{Exit, Leaving};
 use crate::settings::{Cluster, Settings};
@@ -29,6 +29,8 @@ const SLICE_NS: u64 = 3_000_000;
 pub(crate) enum Arrival {
     /// A frame that travelled by itself.
     Frame { from: ReplicaId, frame_type: u8, body: Bytes },
+    /// A frame for one of the two of a twin.
+    Apart { from: ReplicaId, frame_type: u8, body: Bytes, ear: Voice },
     /// Bytes on a connection.
     Bytes { from: ReplicaId, conn: u64, bytes: Bytes },
     /// A connection that this replica dialled is there.
@@ -254,6 +256,10 @@ impl Seat {
         for arrival in inbox.drain(..) {
             match arrival {
                 Arrival::Frame { from, frame_type, body } => ears.frame(from, frame_type, &body),
+                Arrival::Apart { from, frame_type, body, ear } => match ear {
+                    Voice::First => ears.host.peer_frame(from, frame_type, &body),
+                    Voice::Second => ears.copy(Arrival::Frame { from, frame_type, body }),
+                },
                 Arrival::Link(peer, event) => ears.link(peer, event),
                 Arrival::Client { index, message } => ears.client(speakers, index, message),
                 arrival => connection(lines, &mut ears, now, arrival, trouble),
@@ -346,6 +352,13 @@ struct Ears<'a> {
 }
 
 impl Ears<'_> {
+    /// The second replica of a twin hears this, and the first does not.
+    fn copy(&mut self, arrival: Arrival) {
+        if let Some(copies) = &mut self.copies {
+            copies.push(arrival);
+        }
+    }
+
     fn frame(&mut self, from: ReplicaId, frame_type: u8, body: &[u8]) {
         if let Some(copies) = &mut self.copies {
             copies.push(Arrival::Frame { from, frame_type, body: Bytes::copy_from_slice(body) });
@@ -423,7 +436,7 @@ fn connection(
                 trouble.push(Read::Refused(from, conn, refusal.reason()));
             }
         }
-        Arrival::Frame { .. } | Arrival::Link(..) | Arrival::Client { .. } => {}
+        Arrival::Frame { .. } | Arrival::Apart { .. } | Arrival::Link(..) | Arrival::Client { .. } => {}
     }
 }
 

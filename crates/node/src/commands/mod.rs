@@ -11,6 +11,7 @@ pub mod sim;
 pub mod status;
 pub mod testnet;
 pub mod torture;
+pub mod twins;
 pub mod up;
 
 use crate::config::{ClusterConfig, LinkAuth};

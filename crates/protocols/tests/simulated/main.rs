@@ -23,5 +23,6 @@ mod replay;
 mod seeds;
 mod side_by_side;
 mod support;
+mod twins;
 mod view_change;
 mod view_crashes;

@@ -59,7 +59,10 @@ impl World {
             let Some(seat) = self.seat_mut(id) else { continue };
             seat.role = Role::Byzantine(Box::new(conduct));
             seat.second = second;
-            self.queue.push(self.now, Class::Answer, Event::Mood(id));
+            // A scenario has moods enough.
+            if self.parts.is_none() {
+                self.queue.push(self.now, Class::Answer, Event::Mood(id));
+            }
         }
     }
 

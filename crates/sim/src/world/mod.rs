@@ -7,6 +7,7 @@
 mod byzantine;
 mod clients;
 mod network;
+mod parts;
 mod sabotage;
 mod turns;
 
@@ -24,6 +25,7 @@ use crate::trace::{Trace, Who};
 use crate::weather::Map;
 use bytes::Bytes;
 use network::{Letters, Pair};
+use parts::Parts;
 use quorate_client::core::LinkState;
 use quorate_consensus::Healed;
 use quorate_crypto::{SigningKey, bundle_preimage};
@@ -134,6 +136,8 @@ pub struct World {
     bytes: Vec<u8>,
     /// To whom what is being sent goes.
     meant: Vec<ReplicaId>,
+    /// Who reaches whom, where a scenario of twins says it.
+    parts: Option<Box<Parts>>,
 }
 
 impl World {
@@ -142,6 +146,10 @@ impl World {
     /// # Errors
     /// When the settings do not suit the protocol.
     pub fn new(settings: Settings) -> Result<Self, BadSettings> {
+        Self::with_parts(settings, None)
+    }
+
+    fn with_parts(settings: Settings, parts: Option<Box<Parts>>) -> Result<Self, BadSettings> {
         let mut rng = Rng::new(settings.seed);
         let cluster = Cluster::new(&settings, &mut rng.fork())?;
         let (n, clients) = (settings.n, settings.clients.saturating_add(1));
@@ -198,6 +206,7 @@ impl World {
             wishes: Vec::new(),
             bytes: Vec::new(),
             meant: Vec::new(),
+            parts,
             settings,
         };
         world.begin()?;
