@@ -77,7 +77,10 @@ fn files_are_written_and_read() {
     let file = file.to_str().unwrap();
     passes(&["--views", "1", "--twin", "3", "--leaders", "2", "--write", file]);
     let all = json(&["--file", file]);
-    assert_eq!(all["enumerations"][0]["runs"], json(&["--views", "1", "--twin", "3", "--leaders", "2"])["enumerations"][0]["runs"]);
+    assert_eq!(
+        all["enumerations"][0]["runs"],
+        json(&["--views", "1", "--twin", "3", "--leaders", "2"])["enumerations"][0]["runs"]
+    );
     let relab = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sim/src/twins/relab/numbers.json");
     let said = passes(&["--file", relab.to_str().unwrap()]);
     assert!(said.starts_with("listed: 2 scenarios, 2 run"), "{said}");

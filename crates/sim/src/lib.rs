@@ -8,6 +8,7 @@
 //! * [`Settings`]: what a world is made of.
 //! * [`Plan`], [`Front`]: faults, planned or at once.
 //! * [`seed`]: the standard random run that a number names.
+//! * [`twins`]: systematic partitions of replicas that are two behind one key.
 //! * [`oracles`](Oracle): what must hold, judged from outside.
 //!
 //! Deliberately not here: any protocol (a world is handed an `Entry`), sockets, files, threads, clocks.

@@ -220,7 +220,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 /// What the command line asks for: one enumeration for each replica that is a twin in turn, or what a file lists.
 fn works(args: &Args, entry: &Entry) -> Result<Vec<Work>, Failure> {
     if let Some(file) = &args.file {
-        let fail = |error: &dyn ToString| Failure::usage(format!("{}: {}", file.display(), error.to_string()));
+        let fail =
+            |error: &dyn ToString| Failure::usage(format!("{}: {}", file.display(), error.to_string()));
         let text = fs::read_to_string(file).map_err(|error| fail(&error))?;
         return Ok(vec![Work::Listed(from_json(&text).map_err(|error| fail(&error))?)]);
     }
@@ -342,7 +343,8 @@ fn line(code: &str, entry: &Entry, work: &Work, piece: &Range<u64>, verdict: &Ve
 /// A scenario that failed is kept, so that it can be run again when numbers mean something else.
 fn keep(args: &Args, work: &Work, number: u64) -> Result<(), Failure> {
     let text = to_json(&[work.scenario(number)]);
-    let hash = quorate_types::Digest::of(&quorate_types::digest::Context::new("quorate twins v1"), text.as_bytes());
+    let hash =
+        quorate_types::Digest::of(&quorate_types::digest::Context::new("quorate twins v1"), text.as_bytes());
     let file = args.failures.join(format!("{}-{}.json", args.protocol, hash.short()));
     let written = fs::create_dir_all(&args.failures).and_then(|()| fs::write(&file, text));
     written.map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;
@@ -362,7 +364,8 @@ fn again(args: &Args, work: &Work, number: u64) -> String {
 }
 
 fn part(args: &Args, work: &Work, done: &Done, ledger: &Option<Ledger>, clock: Instant) -> Part {
-    let Verdict { runs, skipped, heights, complete, virtual_ns, recovered_ns_max, failures, .. } = &done.verdict;
+    let Verdict { runs, skipped, heights, complete, virtual_ns, recovered_ns_max, failures, .. } =
+        &done.verdict;
     let seconds = clock.elapsed().as_secs_f64();
     let name = work.name();
     let code = args.code.as_deref().unwrap_or_default();
@@ -416,9 +419,13 @@ fn write(args: &Args, works: &[Work], file: &Path) -> Result<(), Failure> {
     for work in works {
         let range = range(args, work);
         if range.end.saturating_sub(range.start) > WRITTEN_MAX {
-            return Err(Failure::usage(format!("at most {WRITTEN_MAX} scenarios fit into a file; name a --range")));
+            return Err(Failure::usage(format!(
+                "at most {WRITTEN_MAX} scenarios fit into a file; name a --range"
+            )));
         }
-        scenarios.extend(range.filter(|number| args.same || work.is_wanted(*number)).map(|number| work.scenario(number)));
+        scenarios.extend(
+            range.filter(|number| args.same || work.is_wanted(*number)).map(|number| work.scenario(number)),
+        );
     }
     let written = fs::write(file, to_json(&scenarios));
     written.map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;

@@ -2,8 +2,8 @@
 //! link, and S ([`AllSigned`], entry `pbft-signed`, §9), in which every vote is signed, so that a VIEW-CHANGE shows
 //! certificates instead of claims. They are two protocols: nothing signed in one is valid in the other.
 
-use super::certified::{CERTIFIED_MAX, certified_bytes, check_certified, claim_certified};
 use super::PbftParams;
+use super::certified::{CERTIFIED_MAX, certified_bytes, check_certified, claim_certified};
 use super::message::{COMMIT, PRE_PREPARE, PREPARE, PbftMessage};
 use super::select::{Pick, Sizes, pick_by_certificate, pick_by_word};
 use super::view_message::{VIEW_CHANGE_BYTES_PER_HEIGHT, ViewChange};

@@ -86,16 +86,8 @@ impl Enumeration {
         {
             return Err(BadScenario(format!("{} leaders for {views} views", set.len())));
         }
-        let mut made = Self {
-            n,
-            twins,
-            views,
-            parts_max,
-            leaders,
-            choice,
-            partitions: Vec::new(),
-            symmetry: None,
-        };
+        let mut made =
+            Self { n, twins, views, parts_max, leaders, choice, partitions: Vec::new(), symmetry: None };
         made.partitions.push(Partition::together(made.nodes()));
         made.scenario(0).check()?;
         made.partitions = Partition::all(made.nodes(), parts_max);

@@ -1,39 +1,7 @@
-//! Scenarios as JSON: a format of our own, and that of relab/hotstuff, which is read as it is.
+//! Scenarios as JSON: a format of our own, and that of relab/hotstuff, which is read as it is. `docs/twins.md` says
+//! what each field means.
 //!
-//! ## Our own
-//!
-//! ```json
-//! {
-//!   "format": "quorate twins 1",
-//!   "scenarios": [
-//!     {
-//!       "n": 4,
-//!       "twins": [3],
-//!       "views": [
-//!         { "leader": 0, "parts": [["0", "1", "3"], ["2", "3'"]] },
-//!         { "parts": [["0", "1", "2", "3", "3'"]] }
-//!       ]
-//!     }
-//!   ]
-//! }
-//! ```
-//!
-//! | field | means |
-//! |---|---|
-//! | `format` | always as above |
-//! | `scenarios` | the scenarios, each by itself |
-//! | `n` | replicas in the committee: 0 to n - 1 |
-//! | `twins` | which of them are twins, in order |
-//! | `views` | what happens in views 0, 1, 2 …; in later ones everybody reaches everybody |
-//! | `leader` | who leads the view; left out: whom the protocol's own rule names |
-//! | `parts` | who reaches whom: every node stands in exactly one part. `"3"` is replica 3, or the first of a twin, `"3'"` the second |
-//!
-//! ## relab/hotstuff
-//!
-//! What `hotstuff twins generate` writes: replicas and views count from 1, the first `num_twins` replicas are twins.
-//! A node is a number of its own (older versions: the two of the first twin are 1 and 2, of the second 3 and 4, and
-//! the others follow), or an object with `ReplicaID` and `TwinID` (0 where there is no twin, otherwise 1 or 2). A node
-//! that stands in no part is alone. How scenarios were drawn, and for how many ticks they were to run, is left aside.
+//! How relab's generator has drawn its scenarios, and for how many ticks they were to run, is left aside.
 
 use super::partition::Partition;
 use super::scenario::{BadScenario, Round, Scenario};
@@ -197,7 +165,11 @@ fn relab_node(n: usize, twins: usize, node: &RelabNode) -> Result<usize, BadScen
         RelabNode::Twin { replica, twin } => (replica.saturating_sub(1), twin == 2),
     };
     if replica >= n || (second && replica >= twins) {
-        return Err(BadScenario(format!("there is no node {}{}", replica + 1, if second { "'" } else { "" })));
+        return Err(BadScenario(format!(
+            "there is no node {}{}",
+            replica + 1,
+            if second { "'" } else { "" }
+        )));
     }
     Ok(if second { n.saturating_add(replica) } else { replica })
 }

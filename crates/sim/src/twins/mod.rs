@@ -38,6 +38,6 @@ pub use play::{Outcome, Play, Verdict, run_range};
 pub use scenario::{BadScenario, Round, Scenario};
 
 /// How long a partition holds.
-pub const ACT_NS: u64 = crate::ms(70);
+pub const ACT_NS: u64 = crate::ms(60);
 /// How long a view of the scenario may take, where nobody goes on.
 pub const VIEW_NS_MAX: u64 = crate::secs(2);

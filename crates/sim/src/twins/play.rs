@@ -38,7 +38,7 @@ pub struct Outcome {
     pub visited: usize,
     /// Virtual time that passed.
     pub virtual_ns: u64,
-    /// From the moment on which everybody reached everybody to the first new answer.
+    /// From the moment on which everybody reached everybody to the next answer.
     pub recovered_ns: u64,
     /// Transitions.
     pub transitions: u64,
@@ -121,8 +121,11 @@ impl Play {
         let outage_ns = self.world.now().0;
         self.world.end_parts();
         let healed = self.world.now();
-        let before = self.world.history().records().len();
-        self.submit();
+        // What still waits does as well as something new, and nothing was decided at this moment.
+        if self.world.is_done(0) {
+            self.submit();
+        }
+        let open = self.world.history().records().iter().position(|record| record.answered.is_none());
         let (retry, delta) = (self.world.settings().client_retry_ns_max, self.world.settings().delta_ns);
         let bound = self.world.recovery(&Healed {
             delta_ns: delta,
@@ -130,11 +133,12 @@ impl Play {
             client_retry_ns: retry,
             fetch_ns: secs(1),
         });
-        let is_new = |world: &World| {
-            world.history().records().iter().skip(before).any(|record| record.answered.is_some())
+        let is_open = |world: &World| {
+            open.and_then(|at| world.history().records().get(at))
+                .is_some_and(|record| record.answered.is_none())
         };
         let world = &mut self.world;
-        world.run_while("a new operation is answered", bound.0, |world| !is_new(world))?;
+        world.run_while("an operation is answered", bound.0, is_open)?;
         *recovered_ns = world.now().since(healed);
         world.run_while("the client has all its answers", SETTLE_NS, |world| !world.all_done())?;
         world.check_none_failed()?;
@@ -155,9 +159,8 @@ impl Play {
                 self.submit();
             }
             let end = if is_silent { limit } else { silent_from };
-            self.world.run_as_long(end, |world| {
-                world.reached() == view && !(is_silent && world.is_done(0))
-            })?;
+            self.world
+                .run_as_long(end, |world| world.reached() == view && !(is_silent && world.is_done(0)))?;
             if self.world.reached() != view {
                 view = self.world.reached();
                 silent_from = self.world.now().plus(ACT_NS);
@@ -186,7 +189,7 @@ pub struct Verdict {
     pub complete: u64,
     /// Virtual time that passed.
     pub virtual_ns: u64,
-    /// The longest time to a new answer once everybody reached everybody.
+    /// The longest time to an answer once everybody reached everybody.
     pub recovered_ns_max: u64,
     /// Transitions.
     pub transitions: u64,

@@ -22,7 +22,8 @@ impl Symmetry {
     /// Of scenarios like this one: with these twins and leaders.
     pub(crate) fn of(scenario: &Scenario) -> Self {
         let ids: Vec<usize> = (0..scenario.n).collect();
-        let is_led = !scenario.rounds.is_empty() && scenario.rounds.iter().all(|round| round.leader.is_some());
+        let is_led =
+            !scenario.rounds.is_empty() && scenario.rounds.iter().all(|round| round.leader.is_some());
         let orders = if is_led { permutations(&ids) } else { vec![ids] };
         let is_allowed = |order: &Vec<usize>| {
             let keeps = |id: &ReplicaId| order.get(id.index()) == Some(&id.index());

@@ -105,7 +105,8 @@ fn allowed(scenario: &Scenario) -> Vec<Vec<usize>> {
         nodes.iter().all(|a| {
             let is_leader = scenario.rounds.iter().any(|round| round.leader == Some(owner(*a)));
             let stays = owner(names[*a]) == owner(*a);
-            let together = nodes.iter().all(|b| (owner(*a) == owner(*b)) == (owner(names[*a]) == owner(names[*b])));
+            let together =
+                nodes.iter().all(|b| (owner(*a) == owner(*b)) == (owner(names[*a]) == owner(names[*b])));
             together && (stays || (is_set && !is_leader))
         })
     });
@@ -176,7 +177,8 @@ fn scenarios_come_back_from_their_files() {
         all(&[2], 2, 3, Leaders::Set(ids(&[3, 1]))),
         Enumeration::drawn(4, ids(&[0, 3]), 7, 3, Leaders::Drawn, (50, 1)).unwrap(),
     );
-    let mut scenarios: Vec<Scenario> = (0..whole.len()).step_by(7).map(|number| whole.scenario(number)).collect();
+    let mut scenarios: Vec<Scenario> =
+        (0..whole.len()).step_by(7).map(|number| whole.scenario(number)).collect();
     scenarios.extend((0..50).map(|number| drawn.scenario(number)));
     scenarios.push(all(&[1], 3, 2, Leaders::Own).scenario(1_234));
     scenarios.push(all(&[1], 0, 2, Leaders::Own).scenario(0));

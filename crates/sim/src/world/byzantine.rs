@@ -49,16 +49,19 @@ impl World {
         for (id, kind) in roles {
             let conduct = Conduct::new(kind, self.role_rng.fork());
             let mut rng = self.role_rng.fork();
+            let is_lean = self.parts.is_some();
             let second = (kind == Byzantine::Twin).then(|| {
                 let shared = Shared::new(self.empty_disk(), self.settings.costs);
                 let mut seat = Box::new(Seat::new(id, shared, &mut rng));
                 seat.role = Role::Byzantine(Box::new(Conduct::new(kind, rng.fork())));
                 seat.skew_ns = SKEW_NS;
+                seat.is_lean = is_lean;
                 seat
             });
             let Some(seat) = self.seat_mut(id) else { continue };
             seat.role = Role::Byzantine(Box::new(conduct));
             seat.second = second;
+            seat.is_lean = is_lean;
             // A scenario has moods enough.
             if self.parts.is_none() {
                 self.queue.push(self.now, Class::Answer, Event::Mood(id));

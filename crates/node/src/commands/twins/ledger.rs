@@ -70,11 +70,17 @@ impl Ledger {
     }
 
     /// The pieces of a range that stand nowhere yet.
-    pub(super) fn left(&self, code: &str, enumeration: &str, range: Range<u64>, piece: u64) -> Vec<Range<u64>> {
+    pub(super) fn left(
+        &self,
+        code: &str,
+        enumeration: &str,
+        range: Range<u64>,
+        piece: u64,
+    ) -> Vec<Range<u64>> {
         let mut done: Vec<Range<u64>> = self.of(code, enumeration).map(|line| line.from..line.to).collect();
         done.sort_by_key(|range| range.start);
         let (mut left, mut at) = (Vec::new(), range.start);
-        for done in done.into_iter().chain([range.end..range.end]) {
+        for done in done.into_iter().chain(std::iter::once(range.end..range.end)) {
             left.extend(pieces(at..done.start.min(range.end), piece));
             at = at.max(done.end);
         }
@@ -118,9 +124,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut ledger = Ledger::open(folder.path(), "pbft").unwrap();
         assert_eq!(ledger.left("c", "e", 0..10, 4), [0..4, 4..8, 8..10]);
-        for written in
-            [line("c", "e", 8, 12), line("c", "e", 2, 4), line("other", "e", 0, 20), line("c", "other", 0, 20)]
-        {
+        for written in [
+            line("c", "e", 8, 12),
+            line("c", "e", 2, 4),
+            line("other", "e", 0, 20),
+            line("c", "other", 0, 20),
+        ] {
             ledger.add(written).unwrap();
         }
         // Whoever comes back finds what was written.
@@ -128,7 +137,7 @@ mod tests {
         assert_eq!(ledger.left("c", "e", 0..20, 4), [0..2, 4..8, 12..16, 16..20]);
         assert_eq!(ledger.left("c", "e", 9..11, 4), [] as [Range<u64>; 0]);
         assert_eq!(ledger.of("c", "e").count(), 2);
-        assert_eq!(Ledger::open(folder.path(), "echo").unwrap().left("c", "e", 0..2, 4), [0..2]);
+        assert_eq!(Ledger::open(folder.path(), "echo").unwrap().left("c", "e", 0..5, 4), [0..4, 4..5]);
     }
 
     #[test]

@@ -160,7 +160,8 @@ impl Progress {
             return Self { bar: ProgressBar::hidden(), said: None };
         }
         let bar = ProgressBar::new(scenarios);
-        let style = ProgressStyle::with_template("{bar:40} {pos}/{len} scenarios, {per_sec}, {eta} left, {msg}");
+        let style =
+            ProgressStyle::with_template("{bar:40} {pos}/{len} scenarios, {per_sec}, {eta} left, {msg}");
         // A style that does not parse would be a mistake in the line above; the plain bar does as well.
         if let Ok(style) = style {
             bar.set_style(style);
