@@ -163,6 +163,8 @@ pub struct Entry {
     pub record: RecordFn,
     /// Its parameters with their defaults.
     pub params: fn() -> Result<toml::Table, OpenError>,
+    /// See [`Protocol::EXAM_ONLY`].
+    pub exam_only: &'static [&'static str],
     /// See [`Protocol::recovery`].
     pub recovery: fn(&toml::Table, &Committee, &Healed) -> Result<Time, OpenError>,
     /// See [`Protocol::exam_params`].
@@ -185,6 +187,7 @@ impl Entry {
             record: record::<P>,
             attacks: P::ATTACKS,
             params: || table(&P::Params::default()),
+            exam_only: P::EXAM_ONLY,
             recovery: |params, committee, healed| Ok(P::recovery(&read::<P>(params)?, committee, healed)),
             exam_params: |delta_ns, guarded| table(&P::exam_params(delta_ns, guarded)),
             synchrony: |params| Ok(P::synchrony(&read::<P>(params)?)),

@@ -26,13 +26,16 @@ pub trait Protocol: Sized + Send + 'static {
     const ATTACKS: &'static [AttackEntry] = &[];
     /// What it costs when nothing goes wrong. The tests of the registry demand it of every protocol there.
     const FIGURES: Option<Figures> = None;
+    /// Parameters that the simulator may set and no node may: the files of nodes do not show them, and refuse them.
+    const EXAM_ONLY: &'static [&'static str] = &[];
     /// What replicas say to each other.
     type Message: Message;
     /// Its timers.
     type Timer: Copy + Ord + Debug + Send;
     /// What silence about it would betray: locks, entered views.
     type Record: Record;
-    /// Its parameters; those named in `Spec::shared_params` stand in genesis, the others in `node.toml`.
+    /// Its parameters; those named in `Spec::shared_params` stand in genesis, the others in `node.toml`, but for those
+    /// named in `EXAM_ONLY`.
     type Params: Default + Serialize + DeserializeOwned;
 
     /// Starts, or starts again with what the log kept.

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use quorate_node::alloc::Counting;
-use quorate_node::commands::{demo, exam, judge, kv, load, machine, sim, torture};
+use quorate_node::commands::{demo, exam, judge, kv, load, machine, sim, torture, twins};
 use quorate_node::exit::report;
 use quorate_node::service::{self, Service};
 use std::process::ExitCode;
@@ -36,6 +36,8 @@ enum Command {
     Sim(sim::Args),
     /// Examine a protocol: all scenarios, several sizes, many seeds; long exams go on where they stopped
     Exam(exam::Args),
+    /// Run a protocol in the simulator, systematically under attack by twins
+    Twins(twins::Args),
     /// Kill and pause replicas, and kill all at once, under load for as long as asked, and judge
     Torture(torture::TortureArgs),
 }
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Command::Machine(args) => machine::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Exam(args) => exam::run(&args),
+        Command::Twins(args) => twins::run(&args),
         Command::Torture(args) => torture::run(&args),
     })
 }

@@ -62,6 +62,7 @@ fn entry() -> Entry {
         attacks: &[],
         figures: None,
         params: || Err(OpenError::Committee("nobody runs this".to_owned())),
+        exam_only: &[],
         recovery: |_, _, _| Err(OpenError::Committee("nobody runs this".to_owned())),
         exam_params: |_, _| Err(OpenError::Committee("nobody runs this".to_owned())),
         synchrony: |_| Ok(None),

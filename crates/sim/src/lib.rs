@@ -11,6 +11,7 @@
 //! * [`script`]: commands to a small world with the trace that they cause, in one text file.
 //! * [`seed`]: the standard random run that a number names.
 //! * [`fuzz`]: members that say arbitrary things, validly signed.
+//! * [`twins`]: systematic partitions of replicas that are two behind one key.
 //! * [`oracles`](Oracle): what must hold, judged from outside.
 //! * [`trace`]: what happened, as lines of fixed columns and as a space-time diagram.
 //!
@@ -43,6 +44,7 @@ pub mod seed;
 mod settings;
 mod shadow;
 pub mod trace;
+pub mod twins;
 mod weather;
 mod witness;
 mod world;
@@ -60,7 +62,7 @@ pub use oracles::{Failure, Oracle};
 pub use quorate_app::{KvOp, KvResult};
 pub use quorate_replica::{ReplicaStatus, State};
 pub use report::Report;
-pub use settings::{BadSettings, Settings, Transport, smallest};
+pub use settings::{BadSettings, Settings, Transport, sets_leaders, smallest};
 pub use trace::{Trace, Who};
 pub use weather::Weather;
 pub use world::{Heard, Plan, Survives, World};

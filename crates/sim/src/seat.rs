@@ -1,7 +1,7 @@
 //! The place of one replica in the world: its machine (disk, connections, clock), and the replica itself while
 //! it runs.
 
-use crate::byzantine::Role;
+use crate::byzantine::{Role, Voice};
 use crate::clock::Clock;
 use crate::disk::{Lie, Shared, SimDisk};
 use crate::exit::{Exit, Leaving};
@@ -43,6 +43,8 @@ pub(crate) enum Damage {
 pub(crate) enum Arrival {
     /// A frame that travelled by itself.
     Frame { from: ReplicaId, frame_type: u8, body: Bytes },
+    /// A frame for one of the two of a twin.
+    Apart { from: ReplicaId, frame_type: u8, body: Bytes, ear: Voice },
     /// Bytes on a connection.
     Bytes { from: ReplicaId, conn: u64, bytes: Bytes },
     /// A connection that this replica dialled is there.
@@ -130,6 +132,10 @@ pub(crate) struct Seat {
     pub(crate) role: Role,
     /// The other replica of a twin: a disk and a life of its own behind the same links.
     pub(crate) second: Option<Box<Self>>,
+    /// Whether it takes no turn that nothing arrived for and nothing is due in: for runs that come by the million.
+    pub(crate) is_lean: bool,
+    /// Whether something has arrived for the next turn.
+    has_read: bool,
     /// How far its clock on the wall is off, from its next start on.
     pub(crate) skew_ns: i64,
     /// How much faster its time passes than that of the world, in millionths.
@@ -177,6 +183,8 @@ impl Seat {
             perjury: Perjury::None,
             role: Role::Honest,
             second: None,
+            is_lean: false,
+            has_read: false,
             skew_ns: 0,
             drift_ppm: 0,
             paused_until: Time::ZERO,
@@ -268,7 +276,8 @@ impl Seat {
 
     /// Hands the inbox to the replica, or to both.
     pub(crate) fn read(&mut self, now: Time, trouble: &mut Vec<Read>) {
-        let Self { running, inbox, heard, speakers, role, second, .. } = self;
+        let Self { running, inbox, heard, speakers, role, second, has_read, .. } = self;
+        *has_read = !inbox.is_empty();
         let Some(running) = running else {
             inbox.clear();
             return;
@@ -287,6 +296,10 @@ impl Seat {
         for arrival in inbox.drain(..) {
             match arrival {
                 Arrival::Frame { from, frame_type, body } => ears.frame(from, frame_type, &body),
+                Arrival::Apart { from, frame_type, body, ear } => match ear {
+                    Voice::First => ears.host.peer_frame(from, frame_type, &body),
+                    Voice::Second => ears.copy(Arrival::Frame { from, frame_type, body }),
+                },
                 Arrival::Link(peer, event) => ears.link(peer, event),
                 Arrival::Client { index, message } => ears.client(speakers, index, message),
                 arrival => connection(lines, &mut ears, now, arrival, trouble),
@@ -316,8 +329,19 @@ impl Seat {
         }
     }
 
+    /// Whether a turn would do anything.
+    fn is_due(&self, now: Time) -> bool {
+        self.running.as_ref().is_some_and(|running| {
+            let deadline = running.host.deadline().map(|at| running.clock.world(at));
+            self.has_read || running.is_owing || deadline.is_some_and(|at| at <= now)
+        })
+    }
+
     /// Takes a turn.
     pub(crate) fn turn(&mut self, now: Time, leaving: &mut Leaving) -> Result<(), Fault> {
+        if self.is_lean && !self.is_due(now) {
+            return Ok(());
+        }
         self.turns = self.turns.saturating_add(1);
         let Self { running, shared, speakers, work_rng, .. } = self;
         let Some(running) = running else { return Ok(()) };
@@ -381,6 +405,13 @@ struct Ears<'a> {
 }
 
 impl Ears<'_> {
+    /// The second replica of a twin hears this, and the first does not.
+    fn copy(&mut self, arrival: Arrival) {
+        if let Some(copies) = &mut self.copies {
+            copies.push(arrival);
+        }
+    }
+
     fn frame(&mut self, from: ReplicaId, frame_type: u8, body: &[u8]) {
         for copies in [&mut self.copies, &mut self.told].into_iter().flatten() {
             copies.push(Arrival::Frame { from, frame_type, body: Bytes::copy_from_slice(body) });
@@ -458,7 +489,7 @@ fn connection(
                 trouble.push(Read::Refused(from, conn, refusal.reason()));
             }
         }
-        Arrival::Frame { .. } | Arrival::Link(..) | Arrival::Client { .. } => {}
+        Arrival::Frame { .. } | Arrival::Apart { .. } | Arrival::Link(..) | Arrival::Client { .. } => {}
     }
 }
 

@@ -69,6 +69,8 @@ pub struct Settings {
     pub client_retry_ns_max: u64,
     /// Bundles of one client in flight at most.
     pub client_in_flight_max: usize,
+    /// Who leads the first views, where the protocol lets the simulator say it; empty: as the protocol has it.
+    pub leaders: Vec<ReplicaId>,
     /// Who is Byzantine, and how. The oracles judge the others only.
     pub byzantine: BTreeMap<ReplicaId, Byzantine>,
     /// Whether Byzantine replicas of the same kind do the same at the same time.
@@ -115,6 +117,7 @@ impl Settings {
             client_retry_ns: 800_000_000,
             client_retry_ns_max: 2_000_000_000,
             client_in_flight_max: 8,
+            leaders: Vec::new(),
             byzantine: BTreeMap::new(),
             coalition: false,
             replay: false,
@@ -150,6 +153,9 @@ pub enum BadSettings {
     /// The protocol refuses.
     #[error(transparent)]
     Protocol(#[from] OpenError),
+    /// A scenario of twins makes no sense.
+    #[error("the scenario makes no sense: {0}")]
+    Scenario(String),
     /// A replica does not open on an empty disk.
     #[error("replica {replica} does not open: {why}")]
     Open {
@@ -173,11 +179,12 @@ impl Cluster {
     /// Makes keys and configuration; clients beyond those of the settings are for who looks at the end.
     pub(crate) fn new(settings: &Settings, rng: &mut Rng) -> Result<Self, BadSettings> {
         let entry = &settings.entry;
-        let params = if settings.exam_params {
+        let mut params = if settings.exam_params {
             (entry.exam_params)(settings.delta_ns, false)?
         } else {
             (entry.params)()?
         };
+        set_leaders(entry, &settings.leaders, &mut params)?;
         let mut make = |count: usize| -> Vec<SigningKey> {
             (0..count).map(|_| SigningKey::from_seed(settings.scheme, random(rng))).collect()
         };
@@ -225,6 +232,28 @@ impl Cluster {
             first_leader: ReplicaId(0),
         }
     }
+}
+
+/// Whether the simulator may say who leads the views of a protocol ([`Settings::leaders`]).
+#[must_use]
+pub fn sets_leaders(entry: &Entry) -> bool {
+    entry.exam_only.contains(&LEADERS)
+}
+
+/// The parameter that sets the leaders of the first views.
+const LEADERS: &str = "leaders";
+
+fn set_leaders(entry: &Entry, leaders: &[ReplicaId], params: &mut toml::Table) -> Result<(), OpenError> {
+    if leaders.is_empty() {
+        return Ok(());
+    }
+    if !sets_leaders(entry) {
+        let expected = format!("no such parameter: {} has leaders of its own", entry.spec.name);
+        return Err(OpenError::Params { name: LEADERS.to_owned(), expected });
+    }
+    let ids = leaders.iter().map(|id| toml::Value::Integer(i64::from(id.0)));
+    params.insert(LEADERS.to_owned(), toml::Value::Array(ids.collect()));
+    Ok(())
 }
 
 /// 32 bytes that the seed decides.

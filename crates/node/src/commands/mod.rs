@@ -14,6 +14,7 @@ pub mod stage;
 pub mod status;
 pub mod testnet;
 pub mod torture;
+pub mod twins;
 pub mod up;
 
 use crate::config::{ClusterConfig, LinkAuth};

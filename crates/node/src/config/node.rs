@@ -384,7 +384,7 @@ impl NodeConfig {
     /// What is set, and as comments the defaults of the rest.
     fn write_params(&self, out: &mut Writer) {
         let spec = &self.cluster.entry.spec;
-        let defaults = (self.cluster.entry.params)().unwrap_or_default();
+        let defaults = params::defaults(self.cluster.entry);
         let local: Vec<(&String, &toml::Value)> =
             defaults.iter().filter(|(name, _)| !spec.shared_params.contains(&name.as_str())).collect();
         if local.is_empty() {

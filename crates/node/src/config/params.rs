@@ -20,6 +20,13 @@ pub(super) fn table_path(entry: &Entry) -> String {
     format!("protocol.{}", entry.spec.name)
 }
 
+/// The parameters that a file may set, with their defaults: those for the simulator alone are not among them.
+pub(crate) fn defaults(entry: &Entry) -> toml::Table {
+    let mut defaults = (entry.params)().unwrap_or_default();
+    defaults.retain(|name, _| !entry.exam_only.contains(&name));
+    defaults
+}
+
 /// Reads the parameters of one kind out of the file's `[protocol.<name>]`.
 pub(super) fn read(
     source: &Source,
@@ -29,7 +36,7 @@ pub(super) fn read(
 ) -> Result<(toml::Table, BTreeMap<String, usize>), ConfigError> {
     let name = entry.spec.name.as_str();
     let (mut lines, mut taken) = (BTreeMap::new(), toml::Table::new());
-    let defaults = (entry.params)().unwrap_or_default();
+    let defaults = defaults(entry);
     let is_shared = |name: &str| entry.spec.shared_params.contains(&name);
     let wanted = |param: &str| is_shared(param) == (kind == Kind::Shared);
     if let Some(mut protocols) = root.optional("protocol")? {
@@ -42,8 +49,14 @@ pub(super) fn read(
             let given = values(source, name);
             for param in section.names() {
                 let default = defaults.get(&param).filter(|_| wanted(&param));
-                let default = default
-                    .ok_or_else(|| section.error_at(&param, unknown(&param, &defaults, &is_shared, kind)))?;
+                let default = default.ok_or_else(|| {
+                    let problem = if entry.exam_only.contains(&param.as_str()) {
+                        "only the simulator may set this; remove it".to_owned()
+                    } else {
+                        unknown(&param, &defaults, &is_shared, kind)
+                    };
+                    section.error_at(&param, problem)
+                })?;
                 let value =
                     given.get(&param).filter(|value| value.same_type(default) && fits(entry, &param, value));
                 let value = value.ok_or_else(|| {

@@ -139,6 +139,20 @@ fn shared_parameters_stand_in_the_cluster_file_and_nowhere_else() {
             "unknown field; expected one of cap_ms, idle_status_ms, status_ms, t0_ms, treq_ms",
         ),
         (
+            "[protocol.pbft]\nleaders = [0, 1]\n",
+            Kind::Local,
+            2,
+            "protocol.pbft.leaders",
+            "only the simulator may set this; remove it",
+        ),
+        (
+            "[protocol.pbft]\nleaders = []\n",
+            Kind::Shared,
+            2,
+            "protocol.pbft.leaders",
+            "only the simulator may set this; remove it",
+        ),
+        (
             "[protocol.pbft]\nblocks_in_flight = \"3\"\n",
             Kind::Shared,
             2,

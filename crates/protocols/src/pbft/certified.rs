@@ -7,7 +7,7 @@
 use super::message::{PRE_PREPARE, PREPARE, PbftMessage, Vote};
 use super::variant::Variant;
 use super::view_message::{Entry, Evidence, NewView, ViewChange};
-use super::{Pbft, VIEWS_AHEAD};
+use super::{Pbft, PbftParams, VIEWS_AHEAD};
 use quorate_consensus::{Certificate, Claims, Cx, Evidence as Contradiction, Reject, Seal, Signed, To};
 use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::{BlockId, Committee, Height, ReplicaId, Signature, Statement, View};
@@ -47,7 +47,11 @@ impl Entry {
 }
 
 /// §9, all but the signatures, which the intake has checked.
-pub(super) fn check_certified(change: &ViewChange, committee: &Committee) -> Result<(), &'static str> {
+pub(super) fn check_certified(
+    change: &ViewChange,
+    committee: &Committee,
+    params: &PbftParams,
+) -> Result<(), &'static str> {
     if !change.pre_prepared.is_empty() {
         return Err("Q where nobody needs it");
     }
@@ -55,7 +59,7 @@ pub(super) fn check_certified(change: &ViewChange, committee: &Committee) -> Res
         return Err("certificates and entries differ");
     }
     for (entry, shown) in change.prepared.iter().zip(&change.certified) {
-        let leader = committee.rotate(entry.view.0);
+        let leader = params.leader(committee, entry.view);
         // The same view, height and block in both; h < height <= h + L and view < that of the change are the form.
         if shown.proposal.statement != entry.says(PRE_PREPARE)
             || shown.prepares.statement != entry.says(PREPARE)
@@ -183,7 +187,7 @@ impl<V: Variant> Pbft<V> {
         if vote.view < self.view {
             return Err(Reject::Stale);
         }
-        if seal.by != cx.committee().rotate(vote.view.0) {
+        if seal.by != self.leader_of(cx, vote.view) {
             return Err(Reject::WrongSender);
         }
         self.note_pledge(cx, seal, vote);

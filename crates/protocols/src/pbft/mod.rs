@@ -301,6 +301,7 @@ impl<V: Variant> Protocol for Pbft<V> {
     const SPEC: Spec = V::SPEC;
     const ATTACKS: &'static [AttackEntry] = byzantine::attacks::<V>();
     const FIGURES: Option<Figures> = Some(figures::FIGURES);
+    const EXAM_ONLY: &'static [&'static str] = params::EXAM_ONLY;
     type Message = V::Message;
     type Timer = Timer;
     type Record = PbftRecord;
@@ -311,15 +312,14 @@ impl<V: Variant> Protocol for Pbft<V> {
         if f > quorum::byzantine_faults(n) {
             return Err(OpenError::Committee(format!("pbft needs n >= 3f + 1, not n = {n} and f = {f}")));
         }
-        params.check(past.window)?;
+        params.check(past.window, cx.committee())?;
         V::check_window(past.window, cx.committee())?;
         let stable = past.checkpoint.checkpoint.height;
         let mut pbft = Self {
             variant: PhantomData,
-            params,
             window: past.window,
             view: View::ZERO,
-            leader: cx.committee().rotate(View::ZERO.0),
+            leader: params.leader(cx.committee(), View::ZERO),
             begun: View::ZERO,
             normal: true,
             evidence: Evidence::Nothing,
@@ -344,9 +344,10 @@ impl<V: Variant> Protocol for Pbft<V> {
             low_view: View::ZERO,
             heights: BTreeMap::new(),
             answered: BTreeMap::new(),
+            params,
         };
         pbft.restore(past.records);
-        pbft.leader = cx.committee().rotate(pbft.view.0);
+        pbft.leader = pbft.leader_of(cx, pbft.view);
         pbft.begun = if pbft.normal { pbft.view } else { pbft.view.minus(1) };
         for (height, block) in past.decided.into_iter().filter(|(height, _)| *height > stable) {
             pbft.instance(height).decided = Some(block);
@@ -523,6 +524,11 @@ fn signed<T>(body: T, seal: Seal) -> Result<Signed<T>, Reject> {
 impl<V: Variant> Pbft<V> {
     fn instance(&mut self, height: Height) -> &mut Instance {
         self.instances.entry(height).or_default()
+    }
+
+    /// Who leads a view.
+    fn leader_of(&self, cx: &Cx<'_, Self>, view: View) -> ReplicaId {
+        self.params.leader(cx.committee(), view)
     }
 
     /// P3. The intake has compared the place of a message already; a handler does not rely on it.

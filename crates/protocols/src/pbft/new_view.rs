@@ -82,7 +82,7 @@ impl<V: Variant> Pbft<V> {
             return if new.by == cx.me() { Ok(()) } else { Err(Reject::Duplicate) };
         }
         // V8. §8, §14: from the leader of the view, and right.
-        if new.by != cx.committee().rotate(view.0) {
+        if new.by != self.leader_of(cx, view) {
             return Err(Reject::WrongSender);
         }
         match self.check_new_view(cx, &new.body) {
@@ -115,7 +115,7 @@ impl<V: Variant> Pbft<V> {
                 return Err("view change for another view");
             }
             change.body.check(self.window)?;
-            V::check_shown(&change.body, cx.committee())?;
+            V::check_shown(&change.body, cx.committee(), &self.params)?;
         }
         let set: Vec<&ViewChange> = new.changes.iter().map(|change| &change.body).collect();
         match select::<V>(&set, self.sizes(cx)) {

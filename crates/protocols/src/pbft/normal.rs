@@ -81,7 +81,7 @@ impl<V: Variant> Pbft<V> {
             return Err(Reject::Stale);
         }
         // P2. The time is never judged; all other fields are what the leader of this view must write.
-        if by != cx.committee().rotate(view.0) {
+        if by != self.leader_of(cx, view) {
             return Err(Reject::WrongSender);
         }
         let is_new = block.parent == BlockId::ZERO && block.extra.is_zero();
@@ -126,7 +126,7 @@ impl<V: Variant> Pbft<V> {
             return Ok(());
         }
         let kept = self.early.iter().filter(|(early, ..)| *early == view).count();
-        if seal.by == cx.committee().rotate(view.0) && kept < EARLY_MAX {
+        if seal.by == self.leader_of(cx, view) && kept < EARLY_MAX {
             self.early.push((view, block.clone(), seal.signature));
         }
         Err(Reject::Early)
@@ -208,7 +208,7 @@ impl<V: Variant> Pbft<V> {
         }
         self.check_not_ahead(view)?;
         // P7. §4.2: the PRE-PREPARE is the leader's vote; a PREPARE of its own would count it twice.
-        if by == cx.committee().rotate(view.0) {
+        if by == self.leader_of(cx, view) {
             return Err(Reject::WrongSender);
         }
         // P9: the own PREPARE comes here as its own copy and is counted like any other.

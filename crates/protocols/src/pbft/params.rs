@@ -1,6 +1,7 @@
 //! What a node may set.
 
 use quorate_consensus::OpenError;
+use quorate_types::{Committee, ReplicaId, View};
 use serde::{Deserialize, Serialize};
 
 /// What a node may set. Longer timers replace a dead leader later, shorter ones a slow one sooner.
@@ -20,7 +21,13 @@ pub struct PbftParams {
     pub t0_ms: u64,
     /// C: no timer grows beyond it; at least `treq_ms` and `t0_ms`, at most 600,000.
     pub cap_ms: u64,
+    /// Who leads the first views, for the simulator: a node that was given this would make a cluster whose replicas do
+    /// not agree on who leads. After its end, and where it is empty, the replicas take turns.
+    pub leaders: Vec<u16>,
 }
+
+/// The parameter that only the simulator sets.
+pub(super) const EXAM_ONLY: &[&str] = &["leaders"];
 
 impl Default for PbftParams {
     fn default() -> Self {
@@ -31,12 +38,23 @@ impl Default for PbftParams {
             treq_ms: 400,
             t0_ms: 400,
             cap_ms: 10_000,
+            leaders: Vec::new(),
         }
     }
 }
 
 impl PbftParams {
-    pub(super) fn check(&self, window: u64) -> Result<(), OpenError> {
+    /// Who leads a view.
+    pub(super) fn leader(&self, committee: &Committee, view: View) -> ReplicaId {
+        let set = usize::try_from(view.0).ok().and_then(|view| self.leaders.get(view));
+        set.map_or_else(|| committee.rotate(view.0), |id| ReplicaId(*id))
+    }
+
+    pub(super) fn check(&self, window: u64, committee: &Committee) -> Result<(), OpenError> {
+        if self.leaders.iter().any(|id| !committee.contains(ReplicaId(*id))) {
+            let expected = format!("replicas below {}", committee.n());
+            return Err(OpenError::Params { name: "leaders".to_owned(), expected });
+        }
         let longest = self.treq_ms.max(self.t0_ms);
         let ranges = [
             ("blocks_in_flight", self.blocks_in_flight, 1, window),

@@ -2,6 +2,7 @@
 //! link, and S ([`AllSigned`], entry `pbft-signed`, §9), in which every vote is signed, so that a VIEW-CHANGE shows
 //! certificates instead of claims. They are two protocols: nothing signed in one is valid in the other.
 
+use super::PbftParams;
 use super::certified::{CERTIFIED_MAX, certified_bytes, check_certified, claim_certified};
 use super::message::{COMMIT, PRE_PREPARE, PREPARE, PbftMessage};
 use super::select::{Pick, Sizes, pick_by_certificate, pick_by_word};
@@ -31,7 +32,12 @@ pub trait Variant: Debug + Send + 'static {
     ///
     /// # Errors
     /// What is wrong.
-    fn check_shown(change: &ViewChange, committee: &Committee) -> Result<(), &'static str>;
+    #[doc(hidden)]
+    fn check_shown(
+        change: &ViewChange,
+        committee: &Committee,
+        params: &PbftParams,
+    ) -> Result<(), &'static str>;
     /// What a set of view changes leaves to be decided at a height; `None` when it says too little.
     #[doc(hidden)]
     fn pick(set: &[&ViewChange], height: Height, sizes: &Sizes) -> Option<Pick>;
@@ -76,7 +82,7 @@ impl Variant for Linked {
         check_window(window, committee, VIEW_CHANGE_BYTES_PER_HEIGHT, usize::MAX)
     }
 
-    fn check_shown(change: &ViewChange, _committee: &Committee) -> Result<(), &'static str> {
+    fn check_shown(change: &ViewChange, _: &Committee, _: &PbftParams) -> Result<(), &'static str> {
         if change.certified.is_empty() { Ok(()) } else { Err("certificates where votes are not signed") }
     }
 
@@ -102,8 +108,12 @@ impl Variant for AllSigned {
         check_window(window, committee, certified_bytes(committee), CERTIFIED_MAX)
     }
 
-    fn check_shown(change: &ViewChange, committee: &Committee) -> Result<(), &'static str> {
-        check_certified(change, committee)
+    fn check_shown(
+        change: &ViewChange,
+        committee: &Committee,
+        params: &PbftParams,
+    ) -> Result<(), &'static str> {
+        check_certified(change, committee, params)
     }
 
     fn pick(set: &[&ViewChange], height: Height, _sizes: &Sizes) -> Option<Pick> {

@@ -148,7 +148,7 @@ impl<V: Variant> Pbft<V> {
         evidence: Evidence,
     ) {
         self.view = view;
-        self.leader = cx.committee().rotate(view.0);
+        self.leader = self.leader_of(cx, view);
         self.normal = normal;
         self.read_leader_first(cx);
         if normal {
@@ -245,7 +245,7 @@ impl<V: Variant> Pbft<V> {
     ) -> Result<(), Reject> {
         // V2. The form; the intake has checked the signature and the proof of h.
         change.body.check(self.window).map_err(Reject::Invalid)?;
-        V::check_shown(&change.body, cx.committee()).map_err(Reject::Invalid)?;
+        V::check_shown(&change.body, cx.committee(), &self.params).map_err(Reject::Invalid)?;
         let is_own = change.by == cx.me();
         if change.body.view < self.view || (change.body.view == self.view && self.normal) {
             return Err(Reject::Stale);

@@ -31,6 +31,8 @@ pub(super) const VIEW_CHANGE_BYTES_PER_HEIGHT: usize = (1 + Q_ENTRIES_PER_HEIGHT
 const ENTRIES_MAX: usize = 1 << 20;
 /// Bytes of an [`Entry`].
 const ENTRY_BYTES: usize = 8 + 32 + 8;
+/// About so many bytes has a VIEW-CHANGE beside its entries.
+const CHANGE_BYTES: usize = 512;
 
 /// An entry of P or Q: a block, and the latest view in which it prepared or was pre-prepared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,7 +86,10 @@ impl ViewChange {
     /// What the sender signs: H(h, proof, P, Q) fills the slot of its view.
     #[must_use]
     pub fn statement(&self) -> Statement {
-        let mut bytes = b"pbft view change".to_vec();
+        // It is asked for often, and grows with the window.
+        let entries = self.prepared.len().saturating_add(self.pre_prepared.len());
+        let mut bytes = Vec::with_capacity(entries.saturating_mul(ENTRY_BYTES).saturating_add(CHANGE_BYTES));
+        bytes.extend_from_slice(b"pbft view change");
         self.encode(&mut bytes);
         Statement::new(VIEW_CHANGE, self.view, Height::ZERO, Digest::of(&context::PROTOCOL, &bytes))
     }

@@ -27,5 +27,6 @@ mod seeds;
 mod side_by_side;
 mod support;
 mod traces;
+mod twins;
 mod view_change;
 mod view_crashes;

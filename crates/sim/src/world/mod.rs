@@ -9,6 +9,7 @@ mod clients;
 mod exact;
 mod faults;
 mod network;
+mod parts;
 mod rogues;
 mod sabotage;
 mod telling;
@@ -29,6 +30,7 @@ use crate::trace::{Trace, Who};
 use crate::weather::Map;
 use bytes::Bytes;
 use network::{Letters, Pair};
+use parts::Parts;
 use quorate_client::core::LinkState;
 use quorate_consensus::Healed;
 use quorate_crypto::{SigningKey, bundle_preimage};
@@ -139,6 +141,8 @@ pub struct World {
     bytes: Vec<u8>,
     /// To whom what is being sent goes.
     meant: Vec<ReplicaId>,
+    /// Who reaches whom, where a scenario of twins says it.
+    parts: Option<Box<Parts>>,
 }
 
 impl World {
@@ -155,6 +159,10 @@ impl World {
     /// # Errors
     /// When the settings do not suit the protocol.
     pub fn with_trace(settings: Settings, trace: Trace) -> Result<Self, BadSettings> {
+        Self::with_parts(settings, trace, None)
+    }
+
+    fn with_parts(settings: Settings, trace: Trace, parts: Option<Box<Parts>>) -> Result<Self, BadSettings> {
         let mut rng = Rng::new(settings.seed);
         let cluster = Cluster::new(&settings, &mut rng.fork())?;
         let (n, clients) = (settings.n, settings.clients_in_all());
@@ -219,6 +227,7 @@ impl World {
             wishes: Vec::new(),
             bytes: Vec::new(),
             meant: Vec::new(),
+            parts,
             settings,
         };
         world.begin()?;

@@ -1,0 +1,129 @@
+//! Twins: every protocol that can do without any of its replicas, in a part of all scenarios; and what they find.
+
+use crate::support::{ask, begin, drop_frames, pbft, put, r, world_of};
+use quorate_consensus::Entry;
+use quorate_protocols::REGISTRY;
+use quorate_sim::twins::{Enumeration, Leaders, Play, Verdict, run_range};
+use quorate_sim::{Oracle, Settings, World, sets_leaders};
+use quorate_types::{ReplicaId, View};
+
+fn ids(ids: &[u16]) -> Vec<ReplicaId> {
+    ids.iter().copied().map(ReplicaId).collect()
+}
+
+fn protocols() -> impl Iterator<Item = &'static Entry> {
+    REGISTRY.iter().filter(|entry| entry.spec.replaces_leader)
+}
+
+fn assert_passes(entry: &Entry, all: &Enumeration, verdict: &Verdict) {
+    if let Some((number, failure)) = verdict.failures.first() {
+        let (protocol, options) = (entry.spec.name, all.options());
+        let scenario = all.scenario(*number);
+        panic!(
+            "{scenario}: {failure}; again: cargo run --release -- twins --protocol {protocol} {options} --scenario {number} --trace"
+        );
+    }
+}
+
+/// Few scenarios of each enumeration, from all over it.
+fn a_part_of(entry: &Entry, all: &Enumeration, step: usize) -> Verdict {
+    let mut verdict = Verdict::default();
+    for number in (step as u64 / 2..all.len()).step_by(step) {
+        verdict.run(entry, number, &all.scenario(number)).unwrap();
+    }
+    assert_passes(entry, all, &verdict);
+    verdict
+}
+
+#[test]
+fn a_part_of_all_scenarios_passes() {
+    for entry in protocols() {
+        let mut total = Verdict::default();
+        for twin in 0..4 {
+            let twin = ids(&[twin]);
+            let four = Enumeration::all(4, twin.clone(), 4, 2, Leaders::Own).unwrap();
+            let three = Enumeration::all(4, twin, 3, 3, Leaders::Own).unwrap();
+            // Prime, so that every view meets every partition.
+            total.merge(a_part_of(entry, &four, 1_297));
+            total.merge(a_part_of(entry, &three, 1_361));
+        }
+        let leaders = if sets_leaders(entry) { Leaders::Drawn } else { Leaders::Own };
+        let seven = Enumeration::drawn(4, ids(&[0]), 7, 3, leaders, (40, 1)).unwrap();
+        let verdict = run_range(entry, &seven, 0..40).unwrap();
+        assert_passes(entry, &seven, &verdict);
+        total.merge(verdict);
+        assert!(total.runs > 440 && total.heights > total.runs * 2, "{}: {total:?}", entry.spec.name);
+        // The scenario is played to its end nearly always.
+        assert!(total.complete * 10 > total.runs * 9, "{}: {total:?}", entry.spec.name);
+    }
+}
+
+/// Two pairs of twins are more than what four replicas tolerate: each half of the cluster decides for itself.
+#[test]
+fn two_pairs_of_twins_break_agreement() {
+    for entry in protocols() {
+        let all = Enumeration::all(4, ids(&[0, 1]), 1, 2, Leaders::Own).unwrap();
+        let verdict = run_range(entry, &all, 0..all.len()).unwrap();
+        let found: Vec<u64> = verdict
+            .failures
+            .iter()
+            .filter(|(_, failure)| failure.oracle == Oracle::Agreement)
+            .map(|(number, _)| *number)
+            .collect();
+        let first = *found.first().expect("twins find that there are too many of them");
+        let before = (0..=first).filter(|number| all.is_first(&all.scenario(*number))).count();
+        println!(
+            "{}: {} of {} scenarios break agreement, the first is the {before}.: {}",
+            entry.spec.name,
+            found.len(),
+            verdict.runs,
+            all.scenario(first)
+        );
+        assert!(before <= 16, "{}: {before}", entry.spec.name);
+        // With one pair the same partitions break nothing.
+        let one = Enumeration::all(4, ids(&[0]), 1, 2, Leaders::Own).unwrap();
+        assert_passes(entry, &one, &run_range(entry, &one, 0..one.len()).unwrap());
+    }
+}
+
+#[test]
+fn a_scenario_is_a_run_byte_for_byte() {
+    let all = Enumeration::drawn(4, ids(&[2]), 3, 3, Leaders::Drawn, (3, 9)).unwrap();
+    for number in 0..3 {
+        let run = |is_read: bool| {
+            let mut play = Play::new(pbft(), &all.scenario(number)).unwrap();
+            if is_read {
+                play.world().trace().read_along(|line| assert!(!line.what.is_empty()));
+            }
+            (play.run(), play.world().trace_hash())
+        };
+        assert_eq!(run(false), run(true), "scenario {number}");
+    }
+}
+
+/// Who leads is set for the first views; then the replicas take turns.
+#[test]
+fn leaders_can_be_set() {
+    for entry in protocols().filter(|entry| sets_leaders(entry)) {
+        let mut world = world_of(entry, 1, |settings| settings.leaders = ids(&[2, 3]));
+        begin(&mut world);
+        let mut led = Vec::new();
+        for number in 0..3 {
+            let status = world.status(r(1)).unwrap();
+            assert_eq!(status.view, View(number));
+            led.push(status.leader.0);
+            drop_frames(&mut world, move |frame| frame.from == status.leader);
+            ask(&mut world, 0, put("k", number));
+        }
+        assert_eq!(led, [2, 3, 2], "{}", entry.spec.name);
+    }
+    for (entry, leader, why) in [
+        (quorate_protocols::find("echo").unwrap(), 1, "echo has leaders of its own"),
+        (pbft(), 4, "replicas below 4"),
+    ] {
+        let mut settings = Settings::new(entry, 1);
+        settings.leaders = ids(&[leader]);
+        let refused = World::new(settings).err().unwrap().to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
+}

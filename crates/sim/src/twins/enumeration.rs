@@ -1,0 +1,223 @@
+//! Many scenarios, numbered: each number names one, so ranges of numbers can be shared out and resumed.
+
+use super::partition::Partition;
+use super::scenario::{BadScenario, Round, Scenario};
+use super::symmetry::Symmetry;
+use quorate_types::ReplicaId;
+use quorate_types::rng::Rng;
+
+/// Who leads the views of the scenarios.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Leaders {
+    /// As the protocol has it.
+    Own,
+    /// These, from the first view on; one for each view.
+    Set(Vec<ReplicaId>),
+    /// Drawn for each view of each scenario.
+    Drawn,
+}
+
+/// How the scenarios are chosen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Choice {
+    /// Every one.
+    All,
+    /// So many, drawn by this seed.
+    Drawn { count: u64, seed: u64 },
+}
+
+/// See the module.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Enumeration {
+    n: usize,
+    twins: Vec<ReplicaId>,
+    views: usize,
+    parts_max: usize,
+    leaders: Leaders,
+    choice: Choice,
+    partitions: Vec<Partition>,
+    /// The same for all scenarios, where leaders are not drawn.
+    symmetry: Option<Symmetry>,
+}
+
+impl Enumeration {
+    /// Every scenario with these twins, so many views, and at most so many parts.
+    ///
+    /// # Errors
+    /// When there is no such scenario, or more of them than can be numbered.
+    pub fn all(
+        n: usize,
+        twins: Vec<ReplicaId>,
+        views: usize,
+        parts_max: usize,
+        leaders: Leaders,
+    ) -> Result<Self, BadScenario> {
+        if leaders == Leaders::Drawn {
+            return Err(BadScenario("leaders are drawn only where scenarios are".to_owned()));
+        }
+        Self::new(n, twins, views, parts_max, leaders, Choice::All)
+    }
+
+    /// So many scenarios with these twins, so many views, and at most so many parts, drawn by a seed.
+    ///
+    /// # Errors
+    /// When there is no such scenario.
+    pub fn drawn(
+        n: usize,
+        twins: Vec<ReplicaId>,
+        views: usize,
+        parts_max: usize,
+        leaders: Leaders,
+        (count, seed): (u64, u64),
+    ) -> Result<Self, BadScenario> {
+        Self::new(n, twins, views, parts_max, leaders, Choice::Drawn { count, seed })
+    }
+
+    fn new(
+        n: usize,
+        twins: Vec<ReplicaId>,
+        views: usize,
+        parts_max: usize,
+        leaders: Leaders,
+        choice: Choice,
+    ) -> Result<Self, BadScenario> {
+        if let Leaders::Set(set) = &leaders
+            && set.len() != views
+        {
+            return Err(BadScenario(format!("{} leaders for {views} views", set.len())));
+        }
+        let mut made =
+            Self { n, twins, views, parts_max, leaders, choice, partitions: Vec::new(), symmetry: None };
+        made.partitions.push(Partition::together(made.nodes()));
+        made.scenario(0).check()?;
+        made.partitions = Partition::all(made.nodes(), parts_max);
+        if made.choice == Choice::All {
+            made.count().ok_or_else(|| BadScenario("too many scenarios to be numbered".to_owned()))?;
+        }
+        if made.leaders != Leaders::Drawn {
+            made.symmetry = Some(Symmetry::of(&made.scenario(0)));
+        }
+        Ok(made)
+    }
+
+    fn nodes(&self) -> usize {
+        self.n.saturating_add(self.twins.len())
+    }
+
+    fn count(&self) -> Option<u64> {
+        let partitions = u64::try_from(self.partitions.len()).ok()?;
+        partitions.checked_pow(u32::try_from(self.views).ok()?)
+    }
+
+    /// How many scenarios there are, those that are the same but for names among them.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        match self.choice {
+            Choice::All => self.count().unwrap_or(u64::MAX),
+            Choice::Drawn { count, .. } => count,
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Partitions that each view has one of.
+    #[must_use]
+    pub fn partitions(&self) -> &[Partition] {
+        &self.partitions
+    }
+
+    /// Whether scenarios are drawn: then it does not pay to look for the same ones.
+    #[must_use]
+    pub fn is_drawn(&self) -> bool {
+        self.choice != Choice::All
+    }
+
+    /// The scenario of a number.
+    #[must_use]
+    pub fn scenario(&self, number: u64) -> Scenario {
+        let mut rounds = match self.choice {
+            Choice::All => self.numbered(number),
+            Choice::Drawn { seed, .. } => self.draw(seed, number),
+        };
+        if let Leaders::Set(set) = &self.leaders {
+            rounds.iter_mut().zip(set).for_each(|(round, leader)| round.leader = Some(*leader));
+        }
+        Scenario { n: self.n, twins: self.twins.clone(), rounds }
+    }
+
+    /// The digits of the number, that of the first view first.
+    fn numbered(&self, mut number: u64) -> Vec<Round> {
+        let base = u64::try_from(self.partitions.len()).unwrap_or(u64::MAX).max(1);
+        let mut rounds = Vec::with_capacity(self.views);
+        for _ in 0..self.views {
+            let digit = usize::try_from(number % base).unwrap_or_default();
+            number /= base;
+            rounds.push(Round { leader: None, partition: self.partition(digit) });
+        }
+        rounds.reverse();
+        rounds
+    }
+
+    fn draw(&self, seed: u64, number: u64) -> Vec<Round> {
+        let mut rng = Rng::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number.rotate_left(32));
+        let mut round = || {
+            let leader = match self.leaders {
+                Leaders::Drawn => u16::try_from(rng.index(self.n)).ok().map(ReplicaId),
+                Leaders::Own | Leaders::Set(_) => None,
+            };
+            Round { leader, partition: self.partition(rng.index(self.partitions.len())) }
+        };
+        (0..self.views).map(|_| round()).collect()
+    }
+
+    fn partition(&self, number: usize) -> Partition {
+        self.partitions.get(number).copied().unwrap_or(Partition::together(self.nodes()))
+    }
+
+    /// Whether a scenario is the first of all that are the same but for names.
+    #[must_use]
+    pub fn is_first(&self, scenario: &Scenario) -> bool {
+        match &self.symmetry {
+            Some(symmetry) => symmetry.is_canonical(&scenario.rounds),
+            None => Symmetry::of(scenario).is_canonical(&scenario.rounds),
+        }
+    }
+
+    /// The first of all that are the same but for names.
+    #[must_use]
+    pub fn first_like(&self, scenario: &Scenario) -> Scenario {
+        let symmetry = self.symmetry.clone().unwrap_or_else(|| Symmetry::of(scenario));
+        Scenario { rounds: symmetry.canonical(&scenario.rounds), ..scenario.clone() }
+    }
+
+    /// What it is, as the options of the command line that runs it.
+    #[must_use]
+    pub fn options(&self) -> String {
+        match self.choice {
+            Choice::All => self.name(),
+            Choice::Drawn { count, .. } => format!("{} --sample {count}", self.name()),
+        }
+    }
+
+    /// What its numbers mean: for ledgers. How many scenarios are drawn changes none of them.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let ids = |ids: &[ReplicaId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let leaders = match &self.leaders {
+            Leaders::Own => "own".to_owned(),
+            Leaders::Set(set) => ids(set),
+            Leaders::Drawn => "drawn".to_owned(),
+        };
+        let seed = match self.choice {
+            Choice::All => String::new(),
+            Choice::Drawn { seed, .. } => format!(" --seed {seed}"),
+        };
+        let (n, views, parts) = (self.n, self.views, self.parts_max);
+        let twins = ids(&self.twins);
+        format!("--n {n} --twin {twins} --views {views} --parts {parts} --leaders {leaders}{seed}")
+    }
+}

@@ -1,0 +1,252 @@
+//! Runs scenarios, and ranges of them.
+
+use super::enumeration::Enumeration;
+use super::scenario::Scenario;
+use super::{ACT_NS, VIEW_NS_MAX};
+use crate::byzantine::Byzantine;
+use crate::disk::Costs;
+use crate::model::Op;
+use crate::oracles::Failure;
+use crate::settings::{BadSettings, Settings, Transport, sets_leaders};
+use crate::weather::Weather;
+use crate::world::World;
+use crate::{ms, secs};
+use quorate_consensus::{Entry, Healed};
+use quorate_types::Time;
+use std::fmt;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Every message takes exactly this long.
+const DELAY_NS: u64 = ms(1);
+/// The bound on delays that protocols are told: small, so that their timers are short.
+const DELTA_NS: u64 = ms(6);
+/// A client asks all replicas after so long, and goes on asking.
+const RETRY_NS: u64 = ms(5);
+const RETRY_NS_MAX: u64 = ms(200);
+/// How long replicas may take to come to the same height once the client has its answer.
+const SETTLE_NS: u64 = secs(20);
+
+/// What a scenario came to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome {
+    /// What an oracle found.
+    pub failure: Option<Failure>,
+    /// Heights that were decided.
+    pub heights: u64,
+    /// Views of the scenario that some node was in.
+    pub visited: usize,
+    /// Virtual time that passed.
+    pub virtual_ns: u64,
+    /// From the moment on which everybody reached everybody to the next answer.
+    pub recovered_ns: u64,
+    /// Transitions.
+    pub transitions: u64,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.failure {
+            Some(failure) => write!(f, "{failure}"),
+            None => write!(
+                f,
+                "{} heights, {} views visited, {} virtual ms, {} transitions",
+                self.heights,
+                self.visited,
+                self.virtual_ns / 1_000_000,
+                self.transitions
+            ),
+        }
+    }
+}
+
+/// One run of a scenario, ready to begin.
+pub struct Play {
+    world: World,
+    rounds: usize,
+    ops: u32,
+}
+
+impl Play {
+    /// The run of a scenario. Leaders that it sets are left out where the protocol has only a rule of its own.
+    ///
+    /// # Errors
+    /// When the scenario makes no sense, or so many replicas do not suit the protocol.
+    pub fn new(entry: &Entry, scenario: &Scenario) -> Result<Self, BadSettings> {
+        scenario.check().map_err(|bad| BadSettings::Scenario(bad.to_string()))?;
+        let mut settings = Settings::new(entry, 0).with_n(scenario.n);
+        settings.transport = Transport::Datagrams;
+        settings.clients = 1;
+        settings.weather = Weather::constant(DELAY_NS);
+        settings.costs = Costs::NONE;
+        settings.delta_ns = DELTA_NS;
+        settings.client_retry_ns = RETRY_NS;
+        settings.client_retry_ns_max = RETRY_NS_MAX;
+        settings.byzantine = scenario.twins.iter().map(|id| (*id, Byzantine::Twin)).collect();
+        if sets_leaders(entry) {
+            settings.leaders = scenario.leaders();
+        }
+        let world = World::in_parts(settings, scenario.clone())?;
+        Ok(Self { world, rounds: scenario.rounds.len(), ops: 0 })
+    }
+
+    /// The world, for who wants to read along.
+    pub fn world(&mut self) -> &mut World {
+        &mut self.world
+    }
+
+    /// Runs it, once.
+    pub fn run(&mut self) -> Outcome {
+        let mut recovered_ns = 0;
+        // As in `seed`: what is half done when something panics is looked at for the report alone.
+        let ran = catch_unwind(AssertUnwindSafe(|| self.go(&mut recovered_ns)));
+        let world = &mut self.world;
+        if let Err(what) = ran {
+            let text = what.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| what.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            world.note_panic(text.unwrap_or_default());
+        }
+        Outcome {
+            failure: world.failure().cloned(),
+            heights: world.height().0,
+            visited: world.visited(),
+            virtual_ns: world.now().0,
+            recovered_ns,
+            transitions: world.trace().count(),
+        }
+    }
+
+    fn go(&mut self, recovered_ns: &mut u64) -> Result<(), Failure> {
+        self.play_rounds()?;
+        let outage_ns = self.world.now().0;
+        self.world.end_parts();
+        let healed = self.world.now();
+        // What still waits does as well as something new, and nothing was decided at this moment.
+        if self.world.is_done(0) {
+            self.submit();
+        }
+        let open = self.world.history().records().iter().position(|record| record.answered.is_none());
+        let (retry, delta) = (self.world.settings().client_retry_ns_max, self.world.settings().delta_ns);
+        let bound = self.world.recovery(&Healed {
+            delta_ns: delta,
+            outage_ns,
+            client_retry_ns: retry,
+            fetch_ns: secs(1),
+        });
+        let is_open = |world: &World| {
+            open.and_then(|at| world.history().records().get(at))
+                .is_some_and(|record| record.answered.is_none())
+        };
+        let world = &mut self.world;
+        world.run_while("an operation is answered", bound.0, is_open)?;
+        *recovered_ns = world.now().since(healed);
+        world.run_while("the client has all its answers", SETTLE_NS, |world| !world.all_done())?;
+        world.check_none_failed()?;
+        world.run_while("all honest replicas are at one height", SETTLE_NS, |world| !world.is_level())?;
+        world.check_settled()
+    }
+
+    /// Until a node has gone beyond the last view, or for as long as that may take. Something always waits to be
+    /// decided when the leader of a view falls silent, or nobody would miss it.
+    fn play_rounds(&mut self) -> Result<(), Failure> {
+        self.submit();
+        let rounds = u64::try_from(self.rounds).unwrap_or(u64::MAX);
+        let limit = Time(VIEW_NS_MAX.saturating_mul(rounds));
+        let (mut view, mut silent_from) = (self.world.reached(), Time(ACT_NS));
+        while view.0 < rounds && self.world.now() < limit {
+            let is_silent = self.world.now() >= silent_from;
+            if is_silent && self.world.is_done(0) {
+                self.submit();
+            }
+            let end = if is_silent { limit } else { silent_from };
+            self.world
+                .run_as_long(end, |world| world.reached() == view && !(is_silent && world.is_done(0)))?;
+            if self.world.reached() != view {
+                view = self.world.reached();
+                silent_from = self.world.now().plus(ACT_NS);
+            }
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self) {
+        self.ops = self.ops.saturating_add(1);
+        let value = self.ops.to_string();
+        self.world.submit(0, &[Op::Put { key: "k".to_owned(), value }]);
+    }
+}
+
+/// What a range of scenarios came to.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Verdict {
+    /// Scenarios that were run.
+    pub runs: u64,
+    /// Scenarios that were left out, because they are the same as others but for names.
+    pub skipped: u64,
+    /// Heights that were decided.
+    pub heights: u64,
+    /// Scenarios in which every view was visited.
+    pub complete: u64,
+    /// Virtual time that passed.
+    pub virtual_ns: u64,
+    /// The longest time to an answer once everybody reached everybody.
+    pub recovered_ns_max: u64,
+    /// Transitions.
+    pub transitions: u64,
+    /// What failed, by number.
+    pub failures: Vec<(u64, Failure)>,
+}
+
+impl Verdict {
+    /// Runs one more.
+    ///
+    /// # Errors
+    /// When so many replicas do not suit the protocol.
+    pub fn run(&mut self, entry: &Entry, number: u64, scenario: &Scenario) -> Result<(), BadSettings> {
+        let outcome = Play::new(entry, scenario)?.run();
+        self.add(number, scenario, &outcome);
+        Ok(())
+    }
+
+    /// Counts one more.
+    pub fn add(&mut self, number: u64, scenario: &Scenario, outcome: &Outcome) {
+        self.runs = self.runs.saturating_add(1);
+        self.heights = self.heights.saturating_add(outcome.heights);
+        self.complete = self.complete.saturating_add(u64::from(outcome.visited == scenario.rounds.len()));
+        self.virtual_ns = self.virtual_ns.saturating_add(outcome.virtual_ns);
+        self.recovered_ns_max = self.recovered_ns_max.max(outcome.recovered_ns);
+        self.transitions = self.transitions.saturating_add(outcome.transitions);
+        if let Some(failure) = &outcome.failure {
+            self.failures.push((number, failure.clone()));
+        }
+    }
+
+    /// Adds what another range came to.
+    pub fn merge(&mut self, other: Self) {
+        self.runs = self.runs.saturating_add(other.runs);
+        self.skipped = self.skipped.saturating_add(other.skipped);
+        self.heights = self.heights.saturating_add(other.heights);
+        self.complete = self.complete.saturating_add(other.complete);
+        self.virtual_ns = self.virtual_ns.saturating_add(other.virtual_ns);
+        self.recovered_ns_max = self.recovered_ns_max.max(other.recovered_ns_max);
+        self.transitions = self.transitions.saturating_add(other.transitions);
+        self.failures.extend(other.failures);
+    }
+}
+
+/// Runs the scenarios of a range of numbers, those that are the same but for names once.
+///
+/// # Errors
+/// When so many replicas do not suit the protocol.
+pub fn run_range(entry: &Entry, all: &Enumeration, range: Range<u64>) -> Result<Verdict, BadSettings> {
+    let mut verdict = Verdict::default();
+    for number in range.start..range.end.min(all.len()) {
+        let scenario = all.scenario(number);
+        if all.is_drawn() || all.is_first(&scenario) {
+            verdict.run(entry, number, &scenario)?;
+        } else {
+            verdict.skipped = verdict.skipped.saturating_add(1);
+        }
+    }
+    Ok(verdict)
+}

@@ -1,0 +1,100 @@
+//! Which scenarios are the same but for names.
+//!
+//! The two of a twin are alike, so they may be exchanged; so may replicas that are alike: those that lead in the same
+//! views of the scenario, and are or are not twins. Where no leaders are set, each replica may lead when its turn
+//! comes, and only the two of a twin are exchanged. What comes after the scenario is no part of it: there everybody
+//! reaches everybody, and leaders follow each other as the protocol has it.
+
+use super::partition::Partition;
+use super::scenario::{Round, Scenario};
+use quorate_types::ReplicaId;
+
+/// New names of the nodes, by node.
+type Names = Vec<usize>;
+
+/// All ways to rename the nodes of a scenario that leave it a scenario of the same committee with the same leaders.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Symmetry {
+    names: Vec<Names>,
+}
+
+impl Symmetry {
+    /// Of scenarios like this one: with these twins and leaders.
+    pub(crate) fn of(scenario: &Scenario) -> Self {
+        let ids: Vec<usize> = (0..scenario.n).collect();
+        let is_led =
+            !scenario.rounds.is_empty() && scenario.rounds.iter().all(|round| round.leader.is_some());
+        let orders = if is_led { permutations(&ids) } else { vec![ids] };
+        let is_allowed = |order: &Vec<usize>| {
+            let keeps = |id: &ReplicaId| order.get(id.index()) == Some(&id.index());
+            let is_twin = |id: usize| scenario.twins.iter().any(|twin| twin.index() == id);
+            scenario.rounds.iter().filter_map(|round| round.leader.as_ref()).all(keeps)
+                && order.iter().enumerate().all(|(from, to)| is_twin(from) == is_twin(*to))
+        };
+        let orders = orders.into_iter().filter(is_allowed);
+        Self { names: orders.flat_map(|order| with_twins(scenario, &order)).collect() }
+    }
+
+    /// The first of all scenarios that are the same but for names.
+    pub(crate) fn canonical(&self, rounds: &[Round]) -> Vec<Round> {
+        let all = self.names.iter().map(|names| renamed(rounds, names));
+        all.min().unwrap_or_else(|| rounds.to_vec())
+    }
+
+    /// Whether it is that first one.
+    pub(crate) fn is_canonical(&self, rounds: &[Round]) -> bool {
+        let is_less = |names: &Names| {
+            let renamed = rounds.iter().map(|round| round.partition.renamed(names));
+            renamed.cmp(rounds.iter().map(|round| round.partition)).is_lt()
+        };
+        !self.names.iter().any(is_less)
+    }
+
+    /// How many ways there are.
+    #[cfg(test)]
+    pub(crate) fn names(&self) -> &[Names] {
+        &self.names
+    }
+}
+
+fn renamed(rounds: &[Round], names: &Names) -> Vec<Round> {
+    let rename = |partition: &Partition| partition.renamed(names);
+    rounds.iter().map(|round| Round { partition: rename(&round.partition), ..*round }).collect()
+}
+
+/// The ways to rename nodes that follow from one way to rename replicas: each twin's two may be exchanged.
+fn with_twins(scenario: &Scenario, order: &[usize]) -> Vec<Names> {
+    let mut all: Vec<Names> = vec![order.to_vec()];
+    for twin in &scenario.twins {
+        let to = order.get(twin.index()).copied().unwrap_or_default();
+        let place = scenario.twins.iter().position(|other| other.index() == to).unwrap_or_default();
+        let second = scenario.n.saturating_add(place);
+        all = all
+            .into_iter()
+            .flat_map(|names| {
+                let mut straight = names.clone();
+                straight.push(second);
+                let mut crossed = names;
+                if let Some(first) = crossed.get_mut(twin.index()) {
+                    *first = second;
+                }
+                crossed.push(to);
+                [straight, crossed]
+            })
+            .collect();
+    }
+    all
+}
+
+fn permutations(items: &[usize]) -> Vec<Vec<usize>> {
+    let Some((first, rest)) = items.split_first() else { return vec![Vec::new()] };
+    let mut all = Vec::new();
+    for shorter in permutations(rest) {
+        for at in 0..=shorter.len() {
+            let mut longer = shorter.clone();
+            longer.insert(at, *first);
+            all.push(longer);
+        }
+    }
+    all
+}
