@@ -115,11 +115,8 @@ impl Stage {
             }
             Command::Expect(expect) => {
                 let refused: u64 = world.rejected().values().sum();
-                return expect.check(
-                    world,
-                    |kind| eyes.sent(kind),
-                    refused.saturating_sub(self.refused_before),
-                );
+                let refused = refused.saturating_sub(self.refused_before);
+                return expect.check(world, |kind| eyes.sent(kind), refused);
             }
         }
         eyes.look(world);

@@ -23,7 +23,7 @@ pub const COLUMNS: [(&str, usize, &str); 9] = [
 ];
 
 /// What can stand in the third column.
-pub const WORDS: [(&str, &str); 37] = [
+pub const WORDS: [(&str, &str); 46] = [
     ("sends", "a message leaves, for all that are named; promises only after they are on disk"),
     ("gets", "a replica reads a message that has arrived; it may still refuse it"),
     ("refuses", "a replica does not act (fully) on what it got, and why; mostly late or known already"),
@@ -35,15 +35,24 @@ pub const WORDS: [(&str, &str); 37] = [
     ("executes", "blocks were applied to the service, up to this height"),
     ("starts", "a replica was started on what its disk has"),
     ("crashes", "the machine of a replica loses power"),
+    ("stays", "a replica that was to be started does not open, and why"),
+    ("pauses", "a process stands still, until then"),
+    ("drifts", "a replica's time passes faster or slower than the world's, by so many millionths"),
+    ("disk", "from now on this is wrong with a replica's disk"),
+    ("damage", "something that a replica's disk had is damaged for good"),
     ("dials", "two replicas are connecting"),
     ("link", "what a replica hears of a connection: back, or a gap, where frames were lost for good"),
     ("closed", "the other side has closed a connection, and why"),
     ("mood", "a Byzantine replica begins to behave in another way"),
+    ("corrupted", "an honest replica is Byzantine from now on"),
+    ("lies", "a Byzantine replica says this in the place of what its protocol made it say"),
     ("withholds", "a Byzantine replica does not send this to those: its mood"),
     ("says", "a puppet of a test sends a message"),
     ("calls", "a client wants an operation done"),
     ("hears", "a client reads what a replica tells it"),
     ("believes", "a client has f + 1 equal answers for an operation"),
+    ("is cut", "a client's connection to a replica breaks, for a while"),
+    ("misuses", "a client does what no client may do"),
     ("gives up", "a client will not learn what became of an operation"),
     ("begins", "a fault begins"),
     ("ends", "a fault ends"),

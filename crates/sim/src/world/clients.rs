@@ -144,7 +144,7 @@ impl World {
         });
         if let Some(client) = self.clients.get_mut(client) {
             client.hear(now, from, message);
-            if self.clients_are_credulous {
+            if self.sabotage.clients_are_credulous {
                 let n = u16::try_from(self.settings.n).unwrap_or(u16::MAX).max(1);
                 client.hear(now, ReplicaId(from.0.saturating_add(1) % n), message);
             }

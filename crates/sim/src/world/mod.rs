@@ -41,6 +41,7 @@ use quorate_types::codec::Wire as _;
 use quorate_types::rng::Rng;
 use quorate_types::wire::FromClient;
 use quorate_types::{Authenticator, ClientId, Digest, Genesis, Height, Kind, Ledger, ReplicaId, Time};
+use sabotage::Sabotage;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use byzantine::Heard;
@@ -120,10 +121,7 @@ pub struct World {
     passed: Vec<u64>,
     failed_ops: u64,
     rogue: rogues::Rogue,
-    /// Bounds are those of a small window, whatever the window is, to see that an oracle notices.
-    bounds_are_tight: bool,
-    /// Clients take what one replica says for the word of two, to see that an oracle notices.
-    clients_are_credulous: bool,
+    sabotage: Sabotage,
     /// Keys that the last judgement of the history gave up.
     undecided: usize,
     /// What somebody is made to do: no failure.
@@ -215,8 +213,7 @@ impl World {
             passed: vec![0; n],
             failed_ops: 0,
             rogue: rogues::Rogue::default(),
-            bounds_are_tight: false,
-            clients_are_credulous: false,
+            sabotage: Sabotage::default(),
             undecided: 0,
             tolerated: BTreeSet::new(),
             trusted: BTreeSet::new(),
@@ -452,7 +449,7 @@ impl World {
         for id in self.honest().collect::<Vec<_>>() {
             let status = self.seat(id).and_then(|seat| seat.running.as_ref());
             if let Some(status) = status.map(|running| running.host.replica().status()) {
-                let window = if self.bounds_are_tight { 8 } else { self.cluster.genesis.window };
+                let window = if self.sabotage.bounds_are_tight { 8 } else { self.cluster.genesis.window };
                 let verdict = crate::oracles::check_bounds(window, &status);
                 self.judge(self.now, verdict);
             }

@@ -44,6 +44,19 @@ const TRICKLE_BYTES: usize = 512;
 const TRICKLE_PIECE_MAX: u64 = 48;
 const TRICKLE_NS: u64 = 4_000_000;
 
+/// Takes so many bytes off the front of a piece, a few at a time; at least one byte is left.
+fn trickle(rng: &mut Rng, rest: &mut Bytes, bytes: usize) -> Vec<Bytes> {
+    let mut pieces = Vec::new();
+    let mut taken = 0usize;
+    while taken < bytes && rest.len() > 1 {
+        let most = u64::try_from(rest.len().saturating_sub(1)).unwrap_or(1).min(TRICKLE_PIECE_MAX);
+        let piece = rest.split_to(usize::try_from(rng.between(1, most)).unwrap_or(1));
+        taken = taken.saturating_add(piece.len());
+        pieces.push(piece);
+    }
+    pieces
+}
+
 /// Two replicas and the connection between them.
 #[derive(Debug)]
 pub(super) struct Pair {
@@ -393,11 +406,7 @@ impl World {
         *last = arrives;
         let mut rest = bytes;
         let trickles = if weather.trickles { rest.len().min(TRICKLE_BYTES) } else { 0 };
-        let mut trickled = 0usize;
-        while trickled < trickles && rest.len() > 1 {
-            let most = u64::try_from(rest.len().saturating_sub(1)).unwrap_or(1).min(TRICKLE_PIECE_MAX);
-            let piece = rest.split_to(usize::try_from(net_rng.between(1, most)).unwrap_or(1));
-            trickled = trickled.saturating_add(piece.len());
+        for piece in trickle(net_rng, &mut rest, trickles) {
             let arrival = Arrival::Bytes { from, conn, bytes: piece };
             queue.push(arrives, Class::Arrival, Event::Arrives(to, arrival));
             arrives = arrives.plus(net_rng.exponential_ns(TRICKLE_NS));

@@ -7,6 +7,15 @@ use crate::witness::Perjury;
 use quorate_storage::MemDisk;
 use quorate_types::ReplicaId;
 
+/// What is done to the world itself, beside what seats and clients are made to do.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Sabotage {
+    /// Bounds are those of a small window, whatever the window is.
+    pub(super) bounds_are_tight: bool,
+    /// Clients take what one replica says for the word of two.
+    pub(super) clients_are_credulous: bool,
+}
+
 impl World {
     /// Sabotage: from its next start on, this replica's disk reports syncs that it does not do.
     pub fn sabotage_syncs(&mut self, id: ReplicaId) {
@@ -31,12 +40,12 @@ impl World {
 
     /// Sabotage: from now on replicas may keep what suits a window of eight heights, whatever theirs is.
     pub(crate) fn sabotage_bounds(&mut self) {
-        self.bounds_are_tight = true;
+        self.sabotage.bounds_are_tight = true;
     }
 
     /// Sabotage: from now on clients take what one replica says for the word of two.
     pub(crate) fn sabotage_clients(&mut self) {
-        self.clients_are_credulous = true;
+        self.sabotage.clients_are_credulous = true;
     }
 
     /// Sabotage: puts an older image in the place of a stopped replica's disk.
