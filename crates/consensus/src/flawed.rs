@@ -72,7 +72,7 @@ impl<P: Protocol, F: Flaw<P>> Protocol for Flawed<P, F> {
         let link = message.link();
         let (message, seal) = message.into_parts();
         for message in self.flaw.hears(&self.protocol, message, &seal) {
-            let verified = Verified::new(message, link, seal.clone());
+            let verified = Verified::new(message, link, seal);
             self.lend(cx, |protocol, cx| protocol.on_message(cx, verified))?;
         }
         Ok(())

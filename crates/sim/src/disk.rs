@@ -262,7 +262,7 @@ impl Shared {
                 }
             }
             Lie::DamageIsTail => {
-                inside.watch.all_writes = Some(inside.watch.all_writes.take().unwrap_or_default())
+                inside.watch.all_writes = Some(inside.watch.all_writes.take().unwrap_or_default());
             }
             Lie::TailIsDamage => return !std::mem::take(&mut inside.watch.is_torn),
         }

@@ -47,11 +47,14 @@ impl From<bool> for Read {
     }
 }
 
+/// Reads some bytes.
+type Reader<'a> = Box<dyn FnMut(&[u8]) -> Read + 'a>;
+
 /// Something that reads what others wrote.
 pub(crate) struct Decoder<'a> {
     name: String,
     samples: Vec<Vec<u8>>,
-    read: Box<dyn FnMut(&[u8]) -> Read + 'a>,
+    read: Reader<'a>,
     /// How many times as many bytes as the input has it may hold at the same time, and how many beside.
     memory: (usize, usize),
     /// How much longer it takes than one that costs next to nothing.

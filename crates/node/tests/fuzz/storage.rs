@@ -192,9 +192,9 @@ fn remake_manifest(rng: &mut Rng, blob: &mut Vec<u8>, other: &[u8]) {
     }
     let mut body = blob.split_off(4);
     if rng.chance(700_000) {
-        nudge(rng, &mut body, other)
+        nudge(rng, &mut body, other);
     } else {
-        mutate(rng, &mut body, other)
+        mutate(rng, &mut body, other);
     }
     *blob = crc32c::crc32c(&body).to_le_bytes().to_vec();
     blob.extend_from_slice(&body);

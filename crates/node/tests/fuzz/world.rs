@@ -40,6 +40,9 @@ pub(crate) fn captured() -> &'static [Captured] {
     ALL.get_or_init(|| REGISTRY.iter().map(capture).collect())
 }
 
+/// Bodies of frames, by their type and kind.
+type Frames = BTreeMap<(u8, Kind), Vec<Vec<u8>>>;
+
 fn capture(entry: &'static Entry) -> Captured {
     let mut settings = Settings::new(entry, 7);
     settings.checkpoint_every = 4;
@@ -48,7 +51,7 @@ fn capture(entry: &'static Entry) -> Captured {
     settings.scheme = quorate_crypto::Scheme::Ed25519;
     let limits = settings.bodies;
     let mut world = World::new(settings).unwrap();
-    let frames: Rc<RefCell<BTreeMap<(u8, Kind), Vec<Vec<u8>>>>> = Rc::default();
+    let frames: Rc<RefCell<Frames>> = Rc::default();
     let replies: Rc<RefCell<Vec<Vec<u8>>>> = Rc::default();
     let (ear, mailbox) = (Rc::clone(&frames), Rc::clone(&replies));
     world.hook(move |_, frame| {

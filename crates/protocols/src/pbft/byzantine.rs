@@ -83,7 +83,8 @@ impl<V: Variant> Attack for Own<V> {
         let any: Box<dyn Any> = message;
         let Ok(message) = any.downcast::<V::Message>() else { return Vec::new() };
         let said = (self.answer)(&mut self.known, scene, to, (*message).into());
-        said.into_iter().map(|message| Box::new(V::Message::from(message)) as Box<dyn Message>).collect()
+        let boxed = |message| -> Box<dyn Message> { Box::new(V::Message::from(message)) };
+        said.into_iter().map(boxed).collect()
     }
 }
 
