@@ -67,7 +67,7 @@ pub fn play(text: &str, find: &dyn Fn(&str) -> Option<Entry>) -> Result<String, 
         let command = Command::parse(command).map_err(|what| trouble(what, &played))?;
         let result = match (command, &mut stage) {
             (Command::World(settings), None) => {
-                settings.open(find).and_then(|settings| Stage::new(settings)).map(|new| stage = Some(new))
+                settings.open(find).and_then(Stage::new).map(|new| stage = Some(new))
             }
             (Command::World(_), Some(_)) => Err("there is a world already: one script, one world".to_owned()),
             (_, None) => Err("a script begins with its world, such as `world protocol=pbft`".to_owned()),

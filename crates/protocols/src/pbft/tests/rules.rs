@@ -1,5 +1,6 @@
 use super::*;
 use crate::pbft::{COMMIT, Missing, NEW_VIEW, PRE_PREPARE, PREPARE, Standing, Timer, VIEW_CHANGE};
+use quorate_consensus::harness::Cluster;
 use quorate_consensus::{Alarm, Message, OpenError, Ready};
 use quorate_types::ReplicaSet;
 
