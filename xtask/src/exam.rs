@@ -29,7 +29,8 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> Result<()> {
         bail!("which protocol? cargo xtask exam pbft --seeds 10000");
     };
     let code = code(root, protocol)?;
-    let program = ["run", "--release", "--quiet", "--package", "quorate", "--bin", "quorate", "--", "exam"];
+    let program =
+        ["run", "--profile", "exam", "--quiet", "--package", "quorate", "--bin", "quorate", "--", "exam"];
     let mut exam = Command::new(env!("CARGO"));
     exam.args(program).args(["--protocol", protocol, "--ledger", "results/exam", "--code", &code]).args(more);
     let status = exam.current_dir(root).status().context("the program does not start")?;

@@ -24,7 +24,7 @@ const MOOD_NS_MIN: u64 = 100_000_000;
 /// … and so much longer in the mean.
 const MOOD_NS_MEAN: u64 = 1_500_000_000;
 /// Frames that a flood consists of.
-const FLOOD_FRAMES: u64 = 600;
+const FLOOD_FRAMES: u64 = 240;
 
 /// The kind of what a replica tells a client, as hosts tell kinds apart.
 pub(crate) const REPLY: Kind = Kind::new("reply");

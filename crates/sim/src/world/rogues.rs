@@ -18,7 +18,7 @@ use quorate_types::{BundleKind, BundleNo, ReplicaId};
 /// Messages of other clients that it remembers.
 const SAID_MAX: usize = 64;
 /// Bundles of a flood.
-const FLOOD: u64 = 120;
+const FLOOD: u64 = 40;
 /// The key that its operations are about: nobody else's.
 const KEY: &str = "rogue";
 
