@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "scripts lie in files")]
 
-use expect_test::{expect, expect_file};
+use expect_test::expect_file;
 use quorate_protocols::{REGISTRY, find};
 use quorate_sim::script::{COMMANDS, first_difference, play};
 use std::fmt::Write as _;
@@ -58,136 +58,62 @@ fn every_protocol_has_a_script_of_its_good_case() {
     }
 }
 
+/// Worlds that there cannot be.
+const WRONG_WORLDS: &[&str] = &[
+    "",
+    "run 5ms",
+    "world",
+    "world protocol=nonsense",
+    "world protocol=echo n=four",
+    "world protocol=echo size=4",
+    "world protocol=echo n=0",
+    "world protocol=echo\nworld protocol=echo",
+];
+
+/// Commands that make no sense, the last line of each.
+const WRONG_COMMANDS: &[&str] = &[
+    "jump",
+    "run",
+    "run 5",
+    "run until",
+    "run until dawn",
+    "run until height x",
+    "run until height 9 within 5ms",
+    "run until answered now",
+    "client 7 get k",
+    "client 0 steal k",
+    "client 0 put k",
+    "crash",
+    "crash 4",
+    "crash 1 keep calm",
+    "start r9",
+    "cut 0 1",
+    "cut 0 | 7",
+    "drop 0 1 commit",
+    "drop 0 -> 9",
+    "delay r0 -> r1",
+    "drop * -> * comit\nclient 0 put k v\nrun until answered",
+    "twin 0 to 1 | 2",
+    "show",
+    "expect peace",
+    "expect height 7 on 0 1",
+    "expect answered 1",
+    "expect down 2",
+    "expect sent vote 3",
+];
+
 /// A script that cannot be played says why, and where.
 #[test]
 fn what_is_wrong_with_a_script_is_said() {
-    let world = "world protocol=echo\n";
+    let worlds = WRONG_WORLDS.iter().map(|world| (*world).to_owned());
+    let commands = WRONG_COMMANDS.iter().map(|rest| format!("world protocol=echo\n{rest}"));
     let mut said = String::new();
-    for script in [
-        "",
-        "run 5ms",
-        "world",
-        "world protocol=nonsense",
-        "world protocol=echo n=four",
-        "world protocol=echo size=4",
-        "world protocol=echo n=0",
-        "world protocol=echo\nworld protocol=echo",
-    ]
-    .into_iter()
-    .map(str::to_owned)
-    .chain(
-        [
-            "jump",
-            "run",
-            "run 5",
-            "run until",
-            "run until dawn",
-            "run until height x",
-            "run until height 9 within 5ms",
-            "run until answered now",
-            "client 7 get k",
-            "client 0 steal k",
-            "client 0 put k",
-            "crash",
-            "crash 4",
-            "crash 1 keep calm",
-            "start r9",
-            "cut 0 1",
-            "cut 0 | 7",
-            "drop 0 1 commit",
-            "drop 0 -> 9",
-            "delay r0 -> r1",
-            "drop * -> * comit\nclient 0 put k v\nrun until answered",
-            "twin 0 to 1 | 2",
-            "show",
-            "expect peace",
-            "expect height 7 on 0 1",
-            "expect answered 1",
-            "expect down 2",
-            "expect sent vote 3",
-        ]
-        .into_iter()
-        .map(|rest| format!("{world}{rest}")),
-    ) {
-        let last = script.lines().last().unwrap_or_default().to_owned();
+    for script in worlds.chain(commands) {
         let why = play(&script, &|name| find(name).copied()).expect_err(&script);
-        let what = why.to_string();
+        let (last, what) = (script.lines().last().unwrap_or_default(), why.to_string());
         let _ = writeln!(said, "{last}\n    {}", what.lines().next().unwrap_or_default());
     }
-    expect![[r#"
-
-            line 1: a script begins with its world, such as `world protocol=pbft`
-        run 5ms
-            line 1: a script begins with its world, such as `world protocol=pbft`
-        world
-            line 1: expected `protocol=` and its name
-        world protocol=nonsense
-            line 1: no protocol is named `nonsense`
-        world protocol=echo n=four
-            line 1: expected a number of replicas, not `four`
-        world protocol=echo size=4
-            line 1: `size=4` says nothing of a world: world protocol=P [n=4] [clients=1] [seed=1] [delay=1ms] [sync=0] [checkpoint=16] [window=32] [twin=R] [datagrams]
-        world protocol=echo n=0
-            line 1: replicas: 1 to 256 entries
-        world protocol=echo
-            line 2: there is a world already: one script, one world
-        jump
-            line 2: no command is named `jump`; there are world, show, hide, client, run, crash, start, cut, drop, hold, delay, heal, release, twin, expect
-        run
-            line 2: expected a span of time, or `until`, and the line ends
-        run 5
-            line 2: expected a span of time, such as `5ms` or `2s`, not `5`
-        run until
-            line 2: expected height, view, stable or answered, and the line ends
-        run until dawn
-            line 2: expected height, view, stable or answered, not `dawn`
-        run until height x
-            line 2: expected a height, not `x`
-        run until height 9 within 5ms
-            line 2: 1.005000000 s: liveness: waited in vain until height 9 is executed
-        run until answered now
-            line 2: expected the end of the line, not `now`
-        client 7 get k
-            line 2: there are 1 clients
-        client 0 steal k
-            line 2: expected put, get, delete, add or cas, not `steal`
-        client 0 put k
-            line 2: expected a value, and the line ends
-        crash
-            line 2: expected a replica, such as `1`, and the line ends
-        crash 4
-            line 2: there is no replica 4
-        crash 1 keep calm
-            line 2: expected nothing, some or everything, not `calm`
-        start r9
-            line 2: there is no replica 9
-        cut 0 1
-            line 2: expected two parts or more, such as `0 | 1 2 3`
-        cut 0 | 7
-            line 2: expected a replica or a client, not `7`
-        drop 0 1 commit
-            line 2: expected `->`, not `commit`
-        drop 0 -> 9
-            line 2: there is no replica 9
-        delay r0 -> r1
-            line 2: expected a span of time, such as `5ms` or `2s`, not `r0`
-        run until answered
-            line 2: nothing was ever sent that this is about
-        twin 0 to 1 | 2
-            line 2: replica 0 is no twin: `world … twin=0` makes it one
-        show
-            line 2: expected a kind of messages, such as `commit`, and the line ends
-        expect peace
-            line 2: expected height, view, stable, running, down, answered, waiting, sent or refused, not `peace`
-        expect height 7 on 0 1
-            line 2: expected height 7 on replica 0, found 1
-        expect answered 1
-            line 2: expected 1 answered operations, found 0
-        expect down 2
-            line 2: expected replica 2 to be down, and it runs
-        expect sent vote 3
-            line 2: expected 3 messages `vote`, found 0
-    "#]].assert_eq(&said);
+    expect_file!["wrong-scripts.txt"].assert_eq(&said);
 }
 
 /// The page about scripts lists the commands that there are.
