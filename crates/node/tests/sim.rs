@@ -229,6 +229,47 @@ fn what_clients_saw_is_written_for_any_checker() {
     assert!(text(&ran.stderr).contains("no/such/folder"), "{}", text(&ran.stderr));
 }
 
+/// What a protocol costs is printed as the documentation has it.
+#[test]
+fn figures_are_measured() {
+    let ran = sim(&["--protocol", "echo", "--figures"]);
+    let said = text(&ran.stdout);
+    assert_eq!(ran.status.code(), Some(0), "{said}{}", text(&ran.stderr));
+    assert!(said.starts_with("| figure") && said.contains("n = 10"), "{said}");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/figures.md");
+    assert!(std::fs::read_to_string(page).unwrap().contains(&said), "{said}");
+    let one = text(&sim(&["--protocol", "echo", "--figures", "--n", "5"]).stdout);
+    assert!(one.contains("n = 5") && !one.contains("n = 4"), "{one}");
+}
+
+/// A script is played; where it comes out otherwise that is said, and written when somebody wants it.
+#[test]
+fn scripts_are_played_and_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("script.txt");
+    let file = file.to_str().unwrap();
+    let play = |script: &str, more: &[&str]| {
+        std::fs::write(file, script).unwrap();
+        let ran = sim(&[&["--script", file], more].concat());
+        (ran.status.code(), text(&ran.stdout), text(&ran.stderr))
+    };
+    let script = "world protocol=echo\nclient 0 put k v\nrun until answered\n";
+    let (code, played, said) = play(script, &[]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("line 2") && said.contains("--update"), "{said}");
+    assert!(played.contains("c0  believes      put k v: done"), "{played}");
+    assert_eq!(std::fs::read_to_string(file).unwrap(), script, "nothing was written");
+    assert_eq!(play(script, &["--update"]).0, Some(0));
+    assert_eq!(std::fs::read_to_string(file).unwrap(), played);
+    assert_eq!(play(&played, &[]).0, Some(0), "it is what is written");
+
+    let (code, played, said) = play("world protocol=echo\nexpect height 9\n", &["--update"]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("line 2: expected height 9 on replica 0, found 1"), "{said}");
+    assert!(played.starts_with("world protocol=echo\n"), "{played}");
+    assert_eq!(sim(&["--script", "no/such/file"]).status.code(), Some(2));
+}
+
 #[test]
 fn wrong_usage_is_refused_in_one_line() {
     for (args, expected) in [
@@ -243,6 +284,8 @@ fn wrong_usage_is_refused_in_one_line() {
         (&["--protocol", "pbft", "--html", "x"], "--seed"),
         (&["--protocol", "pbft", "--seed", "1", "--only", "r1"], "--trace"),
         (&["--protocol", "pbft", "--seed", "1", "--last", "soon"], "expected seconds like 12.345"),
+        (&["--figures", "--seed", "3"], "cannot be used with"),
+        (&["--update"], "--script"),
     ] {
         let ran = sim(args);
         let said = text(&ran.stderr);

@@ -58,7 +58,7 @@ fn every_protocol_has_a_script_of_its_good_case() {
     }
 }
 
-/// Scripts that begin wrongly.
+/// Worlds that there cannot be.
 const WRONG_WORLDS: &[&str] = &[
     "",
     "run 5ms",
@@ -70,7 +70,7 @@ const WRONG_WORLDS: &[&str] = &[
     "world protocol=echo\nworld protocol=echo",
 ];
 
-/// What is wrong after a world.
+/// Commands that make no sense, the last line of each.
 const WRONG_COMMANDS: &[&str] = &[
     "jump",
     "run",
@@ -105,16 +105,15 @@ const WRONG_COMMANDS: &[&str] = &[
 /// A script that cannot be played says why, and where.
 #[test]
 fn what_is_wrong_with_a_script_is_said() {
-    let worlds = WRONG_WORLDS.iter().map(|script| (*script).to_owned());
+    let worlds = WRONG_WORLDS.iter().map(|world| (*world).to_owned());
     let commands = WRONG_COMMANDS.iter().map(|rest| format!("world protocol=echo\n{rest}"));
     let mut said = String::new();
     for script in worlds.chain(commands) {
-        let last = script.lines().last().unwrap_or_default().to_owned();
         let why = play(&script, &|name| find(name).copied()).expect_err(&script);
-        let what = why.to_string();
+        let (last, what) = (script.lines().last().unwrap_or_default(), why.to_string());
         let _ = writeln!(said, "{last}\n    {}", what.lines().next().unwrap_or_default());
     }
-    expect_file!["wrong_scripts.txt"].assert_eq(&said);
+    expect_file!["wrong-scripts.txt"].assert_eq(&said);
 }
 
 /// The page about scripts lists the commands that there are.

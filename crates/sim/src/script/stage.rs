@@ -103,16 +103,7 @@ impl Stage {
                 eyes.release(world.now());
                 world.release();
             }
-            Command::Twin(id, first, second) => {
-                if !world.settings().byzantine.contains_key(&id) {
-                    return Err(format!("replica {id} is no twin: `world … twin={id}` makes it one"));
-                }
-                let clients =
-                    (0..=world.settings().clients).map(|client| world.settings().n.saturating_add(client));
-                let first = known(world, &first)?.iter().map(|id| id.index()).chain(clients);
-                let second = known(world, &second)?.iter().map(|id| id.index());
-                world.divide(id, Places::of(first), Places::of(second));
-            }
+            Command::Twin(id, first, second) => divide(world, id, &first, &second)?,
             Command::Expect(expect) => {
                 let refused: u64 = world.rejected().values().sum();
                 let refused = refused.saturating_sub(self.refused_before);
@@ -122,6 +113,19 @@ impl Stage {
         eyes.look(world);
         Ok(())
     }
+}
+
+/// The two of a twin speak to these and to those; the first speaks to clients.
+fn divide(world: &mut World, id: ReplicaId, first: &[ReplicaId], second: &[ReplicaId]) -> Result<(), String> {
+    if !world.settings().byzantine.contains_key(&id) {
+        return Err(format!("replica {id} is no twin: `world … twin={id}` makes it one"));
+    }
+    let n = world.settings().n;
+    let clients = (0..=world.settings().clients).map(|client| n.saturating_add(client));
+    let first = known(world, first)?.iter().map(|id| id.index()).chain(clients);
+    let second = known(world, second)?.iter().map(|id| id.index());
+    world.divide(id, Places::of(first), Places::of(second));
+    Ok(())
 }
 
 /// All of these are replicas of the world.
