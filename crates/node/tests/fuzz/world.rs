@@ -15,12 +15,14 @@ const EACH_MAX: usize = 6;
 /// Larger frames are left out: they say the same as smaller ones.
 const BYTES_MAX: usize = 4 << 10;
 
+/// Bodies of frames, by type and kind.
+type Frames = BTreeMap<(u8, Kind), Vec<Vec<u8>>>;
+
 /// A run.
 pub(crate) struct Captured {
     pub(crate) entry: &'static Entry,
     pub(crate) genesis: Genesis,
-    /// Bodies of frames by type and kind.
-    frames: BTreeMap<(u8, Kind), Vec<Vec<u8>>>,
+    frames: Frames,
     /// What clients were told.
     pub(crate) replies: Vec<Vec<u8>>,
     /// The log of a replica.
@@ -48,7 +50,7 @@ fn capture(entry: &'static Entry) -> Captured {
     settings.scheme = quorate_crypto::Scheme::Ed25519;
     let limits = settings.bodies;
     let mut world = World::new(settings).unwrap();
-    let frames: Rc<RefCell<BTreeMap<(u8, Kind), Vec<Vec<u8>>>>> = Rc::default();
+    let frames: Rc<RefCell<Frames>> = Rc::default();
     let replies: Rc<RefCell<Vec<Vec<u8>>>> = Rc::default();
     let (ear, mailbox) = (Rc::clone(&frames), Rc::clone(&replies));
     world.hook(move |_, frame| {
