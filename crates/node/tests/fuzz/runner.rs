@@ -47,8 +47,10 @@ impl From<bool> for Read {
     }
 }
 
-/// Reads some bytes.
+/// How a decoder looks at an input.
 type Reader<'a> = Box<dyn FnMut(&[u8]) -> Read + 'a>;
+/// How a valid input is changed, with pieces of another.
+type Change = fn(&mut Rng, &mut Vec<u8>, &[u8]);
 
 /// Something that reads what others wrote.
 pub(crate) struct Decoder<'a> {
@@ -59,7 +61,7 @@ pub(crate) struct Decoder<'a> {
     memory: (usize, usize),
     /// How much longer it takes than one that costs next to nothing.
     cost: u64,
-    change: fn(&mut Rng, &mut Vec<u8>, &[u8]),
+    change: Change,
 }
 
 impl<'a> Decoder<'a> {
@@ -90,7 +92,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Valid inputs are changed in this way.
-    pub(crate) fn changed_by(self, change: fn(&mut Rng, &mut Vec<u8>, &[u8])) -> Self {
+    pub(crate) fn changed_by(self, change: Change) -> Self {
         Self { change, ..self }
     }
 

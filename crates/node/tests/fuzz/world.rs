@@ -15,12 +15,14 @@ const EACH_MAX: usize = 6;
 /// Larger frames are left out: they say the same as smaller ones.
 const BYTES_MAX: usize = 4 << 10;
 
+/// Bodies of frames, by type and kind.
+type Frames = BTreeMap<(u8, Kind), Vec<Vec<u8>>>;
+
 /// A run.
 pub(crate) struct Captured {
     pub(crate) entry: &'static Entry,
     pub(crate) genesis: Genesis,
-    /// Bodies of frames by type and kind.
-    frames: BTreeMap<(u8, Kind), Vec<Vec<u8>>>,
+    frames: Frames,
     /// What clients were told.
     pub(crate) replies: Vec<Vec<u8>>,
     /// The log of a replica.
