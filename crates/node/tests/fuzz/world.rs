@@ -42,9 +42,6 @@ pub(crate) fn captured() -> &'static [Captured] {
     ALL.get_or_init(|| REGISTRY.iter().map(capture).collect())
 }
 
-/// Bodies of frames, by their type and kind.
-type Frames = BTreeMap<(u8, Kind), Vec<Vec<u8>>>;
-
 fn capture(entry: &'static Entry) -> Captured {
     let mut settings = Settings::new(entry, 7);
     settings.checkpoint_every = 4;
