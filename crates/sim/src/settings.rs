@@ -245,6 +245,8 @@ const LEADERS: &str = "leaders";
 
 fn set_leaders(entry: &Entry, leaders: &[ReplicaId], params: &mut toml::Table) -> Result<(), OpenError> {
     if leaders.is_empty() {
+        // As if there were no such parameter: it has no part in what a seed means.
+        params.remove(LEADERS);
         return Ok(());
     }
     if !sets_leaders(entry) {

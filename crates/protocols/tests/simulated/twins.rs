@@ -6,6 +6,8 @@ use quorate_protocols::REGISTRY;
 use quorate_sim::twins::{Enumeration, Leaders, Play, Verdict, run_range};
 use quorate_sim::{Oracle, Settings, World, sets_leaders};
 use quorate_types::{ReplicaId, View};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 fn ids(ids: &[u16]) -> Vec<ReplicaId> {
     ids.iter().copied().map(ReplicaId).collect()
@@ -98,6 +100,46 @@ fn a_scenario_is_a_run_byte_for_byte() {
             (play.run(), play.world().trace_hash())
         };
         assert_eq!(run(false), run(true), "scenario {number}");
+    }
+}
+
+/// In the first act nobody hears what is said in another part, the two of a twin among them; in the second everybody
+/// hears everybody but the leader.
+#[test]
+fn parts_are_apart() {
+    let all = Enumeration::all(4, ids(&[3]), 1, 3, Leaders::Own).unwrap();
+    for number in 0..all.len() {
+        let scenario = all.scenario(number);
+        let lines = Rc::new(RefCell::new(Vec::new()));
+        let mut play = Play::new(pbft(), &scenario).unwrap();
+        let written = Rc::clone(&lines);
+        play.world().trace().read_along(move |line| written.borrow_mut().push(line.to_owned()));
+        assert_eq!(play.run().failure, None);
+        let node = |name: &str| scenario.named(name.strip_prefix('r').unwrap()).unwrap();
+        let (mut first, mut second) = (0, 0);
+        let lines = lines.borrow();
+        let lines = lines.iter().take_while(|line| !line.contains("  heals "));
+        for line in lines.filter(|line| line.contains("  sends")) {
+            let Some((_, to)) = line.split_once(" to r") else { continue };
+            let words: Vec<&str> = line.split_whitespace().collect();
+            // r3, or r3' where that one sends'.
+            let from = format!("{}{}", words[1], words[2].strip_prefix("sends").unwrap());
+            let time: f64 = words[0].parse().unwrap();
+            for to in format!("r{to}").split(' ').map(node) {
+                let joins = scenario.rounds[0].partition.joins(node(&from), to);
+                // Nobody has left the view before that.
+                if time < 0.050 {
+                    first += 1;
+                    assert!(joins, "{scenario}: {line}");
+                } else if time > 0.060 {
+                    second += u32::from(!joins);
+                    let of_the_view = ["pre-prepare", "prepare", "commit", "status"].contains(&words[3]);
+                    assert!(from != "r0" || !of_the_view, "{scenario}: {line}");
+                }
+            }
+        }
+        assert!(first > 0, "{scenario}");
+        assert!(second > 0 || scenario.rounds[0].partition.parts() == 1, "{scenario}");
     }
 }
 

@@ -546,7 +546,9 @@ impl World {
             let now = self.now;
             for peer in self.replicas().filter(|peer| *peer != id) {
                 for (to, of) in [(id, peer), (peer, id)] {
-                    let at = now.plus(self.net_rng.between(1, 5_000_000));
+                    // Where a scenario of twins is played, they are all there at once.
+                    let is_lean = self.parts.is_some();
+                    let at = now.plus(if is_lean { 1 } else { self.net_rng.between(1, 5_000_000) });
                     let arrival = Arrival::Link(of, LinkEvent::Back);
                     self.queue.push(at, Class::Arrival, Event::Arrives(to, arrival));
                 }
