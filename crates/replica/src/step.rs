@@ -329,7 +329,7 @@ impl Replica {
             self.out.push_back(Output::Reply { client: bundle.client, reply });
         }
         self.host.bodies.executed(&self.blocks, height);
-        let id = self.sequencer.decided(height).unwrap_or(BlockId::null(height));
+        let id = self.sequencer.decided(height).unwrap_or_else(|| BlockId::null(height));
         self.host.note_executed([id]);
         if let Some(state) = executed.state {
             self.sign_checkpoint(height, id, state);

@@ -4,7 +4,7 @@
 //! what is due. Synchronous protocols rest on it: a timer fires after everything that had arrived before it.
 
 use quorate_types::Time;
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Which events come first at equal times.
@@ -18,51 +18,19 @@ pub(crate) enum Class {
     Tick,
 }
 
-#[derive(Debug)]
-struct Entry<T> {
-    at: Time,
-    class: Class,
-    number: u64,
-    event: T,
-}
-
-impl<T> Entry<T> {
-    fn key(&self) -> (Time, Class, u64) {
-        (self.at, self.class, self.number)
-    }
-}
-
-impl<T> PartialEq for Entry<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl<T> Eq for Entry<T> {}
-
-impl<T> PartialOrd for Entry<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> Ord for Entry<T> {
-    /// The heap gives its greatest first, so the earliest is the greatest.
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.key().cmp(&self.key())
-    }
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
-    heap: BinaryHeap<Entry<T>>,
+    /// When, of which class, the how-manyth, and where in `events`: the heap moves these about, and not the events.
+    heap: BinaryHeap<Reverse<(Time, Class, u64, usize)>>,
+    events: Vec<Option<T>>,
+    free: Vec<usize>,
     next: u64,
 }
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
-        Self { heap: BinaryHeap::new(), next: 0 }
+        Self { heap: BinaryHeap::new(), events: Vec::new(), free: Vec::new(), next: 0 }
     }
 }
 
@@ -71,17 +39,27 @@ impl<T> Queue<T> {
     pub(crate) fn push(&mut self, at: Time, class: Class, event: T) {
         let number = self.next;
         self.next = number.wrapping_add(1);
-        self.heap.push(Entry { at, class, number, event });
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.events.push(None);
+            self.events.len().saturating_sub(1)
+        });
+        if let Some(room) = self.events.get_mut(place) {
+            *room = Some(event);
+        }
+        self.heap.push(Reverse((at, class, number, place)));
     }
 
     /// When the next event happens.
     pub(crate) fn next_at(&self) -> Option<Time> {
-        self.heap.peek().map(|entry| entry.at)
+        self.heap.peek().map(|Reverse((at, ..))| *at)
     }
 
     /// The next event.
     pub(crate) fn pop(&mut self) -> Option<(Time, T)> {
-        self.heap.pop().map(|entry| (entry.at, entry.event))
+        let Reverse((at, _, _, place)) = self.heap.pop()?;
+        let event = self.events.get_mut(place)?.take()?;
+        self.free.push(place);
+        Some((at, event))
     }
 }
 

@@ -33,8 +33,6 @@ pub struct Report {
     pub rejected: BTreeMap<&'static str, u64>,
     /// Who was Byzantine, and how.
     pub byzantine: BTreeMap<ReplicaId, Byzantine>,
-    /// Keys whose history was too hard to judge without asking replicas.
-    pub undecided: usize,
     /// From the heal to the first answer to an operation that was called after it.
     pub recovered_ns: u64,
     /// Promises that were looked for on disks.
@@ -86,7 +84,6 @@ impl Report {
             failure: world.failure().cloned(),
             requests: u64::try_from(world.history().records().len()).unwrap_or(u64::MAX),
             failed_requests: world.failed_ops(),
-            undecided: world.undecided(),
             virtual_ns: world.now().0,
             heights: world.height().0,
             felt: world.felt(),

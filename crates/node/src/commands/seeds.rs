@@ -48,7 +48,6 @@ pub(super) struct Summary {
     pub(super) failures: u64,
     pub(super) virtual_seconds: f64,
     pub(super) requests: u64,
-    pub(super) undecided: usize,
     pub(super) seconds: f64,
     pub(super) trace_hash: String,
     /// Byzantine replicas by host, over all seeds.
@@ -165,7 +164,6 @@ impl Progress {
 pub(super) struct Total {
     seeds: u64,
     requests: u64,
-    pub(super) undecided: usize,
     virtual_ns: u64,
     hashes: BTreeMap<u64, Digest>,
     failures: BTreeMap<u64, String>,
@@ -178,7 +176,6 @@ impl Total {
     pub(super) fn add(&mut self, seed: u64, report: &Report) {
         self.seeds = self.seeds.saturating_add(1);
         self.requests = self.requests.saturating_add(report.requests);
-        self.undecided = self.undecided.saturating_add(report.undecided);
         self.virtual_ns = self.virtual_ns.saturating_add(report.virtual_ns);
         self.hashes.insert(seed, report.trace_hash);
         for kind in report.byzantine.values() {
@@ -227,7 +224,6 @@ impl Total {
             failures: u64::try_from(self.failures.len()).unwrap_or(u64::MAX),
             virtual_seconds: Duration::from_nanos(self.virtual_ns).as_secs_f64(),
             requests: self.requests,
-            undecided: self.undecided,
             seconds: begun.elapsed().as_secs_f64(),
             trace_hash: hash.to_string(),
             byzantine: self.byzantine.clone(),

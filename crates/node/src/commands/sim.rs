@@ -145,9 +145,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             ))?;
         }
     }
-    if total.undecided > 0 {
-        eprintln!("{} keys had histories too hard to judge without asking replicas", total.undecided);
-    }
     match total.first_failure() {
         Some((seed, what)) => Err(Failure::run(format!("{what}; again: {}", again(seed)))),
         None => Ok(()),

@@ -3,9 +3,10 @@
 use crate::support::{ask, begin, drop_frames, pbft, put, r, world_of};
 use quorate_consensus::Entry;
 use quorate_protocols::REGISTRY;
-use quorate_sim::twins::{Enumeration, Leaders, Play, Verdict, run_range};
-use quorate_sim::{Oracle, Settings, World, sets_leaders};
-use quorate_types::{ReplicaId, View};
+use quorate_sim::trace::Event;
+use quorate_sim::twins::{Enumeration, Leaders, Play, Scenario, Verdict, run_range};
+use quorate_sim::{Oracle, Settings, Who, World, sets_leaders};
+use quorate_types::{ReplicaId, Time, View};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -110,37 +111,51 @@ fn parts_are_apart() {
     let all = Enumeration::all(4, ids(&[3]), 1, 3, Leaders::Own).unwrap();
     for number in 0..all.len() {
         let scenario = all.scenario(number);
-        let lines = Rc::new(RefCell::new(Vec::new()));
+        let events = Rc::new(RefCell::new(Vec::new()));
         let mut play = Play::new(pbft(), &scenario).unwrap();
-        let written = Rc::clone(&lines);
-        play.world().trace().read_along(move |line| written.borrow_mut().push(line.to_owned()));
+        let written = Rc::clone(&events);
+        play.world().trace().read_along(move |event| written.borrow_mut().push(event.clone()));
         assert_eq!(play.run().failure, None);
-        let node = |name: &str| scenario.named(name.strip_prefix('r').unwrap()).unwrap();
+        drop(play);
         let (mut first, mut second) = (0, 0);
-        let lines = lines.borrow();
-        let lines = lines.iter().take_while(|line| !line.contains("  heals "));
-        for line in lines.filter(|line| line.contains("  sends")) {
-            let Some((_, to)) = line.split_once(" to r") else { continue };
-            let words: Vec<&str> = line.split_whitespace().collect();
-            // r3, or r3' where that one sends'.
-            let from = format!("{}{}", words[1], words[2].strip_prefix("sends").unwrap());
-            let time: f64 = words[0].parse().unwrap();
-            for to in format!("r{to}").split(' ').map(node) {
-                let joins = scenario.rounds[0].partition.joins(node(&from), to);
+        let events = events.borrow();
+        let acts = events.iter().take_while(|event| event.what != "heals");
+        for event in acts.filter(|event| event.what == "sends") {
+            for (from, to) in heard(&scenario, event) {
+                let joins = scenario.rounds[0].partition.joins(from, to);
                 // Nobody has left the view before that.
-                if time < 0.050 {
+                if event.at < Time(50_000_000) {
                     first += 1;
-                    assert!(joins, "{scenario}: {line}");
-                } else if time > 0.060 {
+                    assert!(joins, "{scenario}: {event}");
+                } else if event.at > Time(60_000_000) {
                     second += u32::from(!joins);
-                    let of_the_view = ["pre-prepare", "prepare", "commit", "status"].contains(&words[3]);
-                    assert!(from != "r0" || !of_the_view, "{scenario}: {line}");
+                    let kinds = ["pre-prepare", "prepare", "commit", "status"];
+                    assert!(from != 0 || !kinds.contains(&event.tale.kind.as_str()), "{scenario}: {event}");
                 }
             }
         }
         assert!(first > 0, "{scenario}");
         assert!(second > 0 || scenario.rounds[0].partition.parts() == 1, "{scenario}");
     }
+}
+
+/// Which node says something to which, where a replica says something to others.
+fn heard(scenario: &Scenario, event: &Event) -> Vec<(usize, usize)> {
+    let said = |words: &str| event.tale.text.split(", ").any(|said| said == words);
+    let (Who::Replica(from), true) =
+        (event.who, event.tale.to.iter().all(|to| matches!(to, Who::Replica(_))))
+    else {
+        return Vec::new();
+    };
+    let second = if said("as its second half") { "'" } else { "" };
+    let from = scenario.named(&format!("{from}{second}")).unwrap();
+    let halves = event.tale.to.iter().flat_map(|to| [format!("{to}"), format!("{to}'")]);
+    let meant = halves.filter_map(|half| {
+        let node = scenario.named(half.strip_prefix('r').unwrap())?;
+        let is_twin = half.ends_with('\'') || scenario.named(&format!("{}'", &half[1..])).is_some();
+        (!is_twin || said(&format!("for {half}"))).then_some(node)
+    });
+    meant.map(|to| (from, to)).collect()
 }
 
 /// Who leads is set for the first views; then the replicas take turns.

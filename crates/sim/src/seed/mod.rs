@@ -37,8 +37,8 @@ const SETTLE_NS: u64 = secs(20);
 const CALM_NS: u64 = secs(4);
 /// How much more log is kept for laggards where votes are signed, or many make up a quorum.
 const LARGE_LOG_FACTOR: u32 = 8;
-/// Operations that each client has before and after the heal.
-const OPERATIONS_BEFORE: (u64, u64) = (92, 110);
+/// Operations that each of the four clients has before and after the heal: 400 in all at least.
+const OPERATIONS_BEFORE: (u64, u64) = (88, 94);
 const OPERATIONS_AFTER: u32 = 12;
 /// Every so-manyth seed replays what its replicas go through: it costs such a run about a quarter more.
 const REPLAY_EVERY: u64 = 10;
@@ -97,7 +97,8 @@ impl Standard {
         settings.rogues = 1;
         let mut world = World::with_trace(settings, trace)?;
         let operations = rng.between(OPERATIONS_BEFORE.0, OPERATIONS_BEFORE.1);
-        let together_max = rng.between(1, 10);
+        // Of one to so many operations are the bundles. With fewer in each there are more heights, which is what takes time.
+        let together_max = rng.between(2, 10);
         // The workload goes on for about as long as the faults do.
         let bundles = operations.saturating_mul(2) / together_max.saturating_add(1);
         let workload = Workload {

@@ -23,7 +23,7 @@ pub const COLUMNS: [(&str, usize, &str); 9] = [
 ];
 
 /// What can stand in the third column.
-pub const WORDS: [(&str, &str); 46] = [
+pub const WORDS: [(&str, &str); 47] = [
     ("sends", "a message leaves, for all that are named; promises only after they are on disk"),
     ("gets", "a replica reads a message that has arrived; it may still refuse it"),
     ("refuses", "a replica does not act (fully) on what it got, and why; mostly late or known already"),
@@ -57,6 +57,7 @@ pub const WORDS: [(&str, &str); 46] = [
     ("begins", "a fault begins"),
     ("ends", "a fault ends"),
     ("heals", "all faults of the network end"),
+    ("parts", "a view begins in which the replicas of a scenario are divided otherwise"),
     ("weather", "the faults of the network that there are now"),
     ("plans", "the world does something that was planned"),
     ("loses", "a message is lost, and why"),

@@ -122,8 +122,6 @@ pub struct World {
     failed_ops: u64,
     rogue: rogues::Rogue,
     sabotage: Sabotage,
-    /// Keys that the last judgement of the history gave up.
-    undecided: usize,
     /// What somebody is made to do: no failure.
     tolerated: BTreeSet<Oracle>,
     /// Who is held for honest although it is not.
@@ -214,7 +212,6 @@ impl World {
             failed_ops: 0,
             rogue: rogues::Rogue::default(),
             sabotage: Sabotage::default(),
-            undecided: 0,
             tolerated: BTreeSet::new(),
             trusted: BTreeSet::new(),
             doctored: BTreeSet::new(),
@@ -561,12 +558,6 @@ impl World {
     #[must_use]
     pub fn failed_ops(&self) -> u64 {
         self.failed_ops
-    }
-
-    /// Keys whose history was too hard to judge in [`Self::check_settled`].
-    #[must_use]
-    pub fn undecided(&self) -> usize {
-        self.undecided
     }
 
     /// Different promises that left and were looked for on disks.

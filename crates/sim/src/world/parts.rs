@@ -1,5 +1,6 @@
 //! Replicas and their twins in parts, view by view: what a scenario of [`crate::twins`] does to a world.
 
+use super::telling::{Eyes, voice_text};
 use super::{Event, World};
 use crate::byzantine::Voice;
 use crate::frame::Content;
@@ -7,7 +8,7 @@ use crate::oracles::Failure;
 use crate::queue::Class;
 use crate::seat::Arrival;
 use crate::settings::{BadSettings, Settings};
-use crate::trace::{Trace, Who};
+use crate::trace::{Passage, Print, Trace, Who};
 use crate::twins::{ACT_NS, Scenario};
 use bytes::Bytes;
 use quorate_consensus::To;
@@ -191,17 +192,19 @@ impl World {
         if ears.is_empty() {
             return;
         }
-        let is_twin = |id: ReplicaId| parts.node(id, Voice::Second).is_some();
-        let (trace, speaker) = (&mut self.trace, if voice == Voice::First { "sends" } else { "sends'" });
-        trace.note(at, Who::Replica(from), speaker, &[&body], || {
-            let mut to = Vec::new();
-            for (id, first, second) in &ears {
-                to.extend(first.then(|| format!("r{id}")));
-                to.extend(second.then(|| format!("r{id}'")));
+        let Self { trace, settings, cluster, parts, map, net_rng, queue, sent, .. } = self;
+        let is_twin =
+            |id: ReplicaId| parts.as_ref().is_some_and(|parts| parts.node(id, Voice::Second).is_some());
+        trace.note(at, Who::Replica(from), "sends", &[&body], || {
+            let mut tale = Eyes { settings, cluster }.frame(frame_type, &body).and(voice_text(voice));
+            for (id, first, second) in ears.iter().filter(|(id, ..)| is_twin(*id)) {
+                for half in [first.then(|| format!("for r{id}")), second.then(|| format!("for r{id}'"))] {
+                    tale = tale.and(&half.unwrap_or_default());
+                }
             }
-            format!("{content} to {}", to.join(" "))
+            let whom = ears.iter().map(|(id, ..)| Who::Replica(*id));
+            tale.to(whom).passage(Passage::Leaves(Print::of(&body)))
         });
-        let Self { map, net_rng, queue, sent, .. } = self;
         let count = sent.entry(content.kind).or_default();
         for (to, first, second) in ears {
             *count = count.saturating_add(1);
