@@ -19,14 +19,16 @@ pub struct Costs {
     pub sync_ns: u64,
     /// Executing one block, or checking one batch of bodies.
     pub work_ns: u64,
+    /// Until a replica that waits begins its turn on what arrives; what arrives meanwhile is part of that turn.
+    pub wake_ns: u64,
 }
 
 impl Costs {
     /// Nothing takes time: for counting message delays.
-    pub const NONE: Self = Self { write_ns: 0, sync_ns: 0, work_ns: 0 };
+    pub const NONE: Self = Self { write_ns: 0, sync_ns: 0, work_ns: 0, wake_ns: 0 };
 
     /// A good solid-state disk.
-    pub const USUAL: Self = Self { write_ns: 5_000, sync_ns: 150_000, work_ns: 20_000 };
+    pub const USUAL: Self = Self { write_ns: 5_000, sync_ns: 150_000, work_ns: 20_000, wake_ns: 0 };
 }
 
 /// What a disk does wrong on purpose, to see that an oracle notices.

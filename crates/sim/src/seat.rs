@@ -132,9 +132,7 @@ pub(crate) struct Seat {
     pub(crate) role: Role,
     /// The other replica of a twin: a disk and a life of its own behind the same links.
     pub(crate) second: Option<Box<Self>>,
-    /// Whether it takes no turn that nothing arrived for and nothing is due in: for runs that come by the million.
-    pub(crate) is_lean: bool,
-    /// Whether something has arrived for the next turn.
+    /// Whether the host was handed something for the next turn.
     has_read: bool,
     /// How far its clock on the wall is off, from its next start on.
     pub(crate) skew_ns: i64,
@@ -183,7 +181,6 @@ impl Seat {
             perjury: Perjury::None,
             role: Role::Honest,
             second: None,
-            is_lean: false,
             has_read: false,
             skew_ns: 0,
             drift_ppm: 0,
@@ -277,14 +274,14 @@ impl Seat {
     /// Hands the inbox to the replica, or to both.
     pub(crate) fn read(&mut self, now: Time, trouble: &mut Vec<Read>) {
         let Self { running, inbox, heard, speakers, role, second, has_read, .. } = self;
-        *has_read = !inbox.is_empty();
+        *has_read = false;
         let Some(running) = running else {
             inbox.clear();
             return;
         };
         let Running { host, lines, .. } = &mut **running;
         let backwards = matches!(role, Role::Byzantine(conduct) if conduct.reads_backwards());
-        let mut ears = Ears { host, is_deaf: false, copies: None, told: heard.as_mut() };
+        let mut ears = Ears { host, has_read, is_deaf: false, copies: None, told: heard.as_mut() };
         match (role, second.as_mut()) {
             (Role::Puppet(heard), _) => {
                 ears.is_deaf = true;
@@ -297,7 +294,7 @@ impl Seat {
             match arrival {
                 Arrival::Frame { from, frame_type, body } => ears.frame(from, frame_type, &body),
                 Arrival::Apart { from, frame_type, body, ear } => match ear {
-                    Voice::First => ears.host.peer_frame(from, frame_type, &body),
+                    Voice::First => ears.host().peer_frame(from, frame_type, &body),
                     Voice::Second => ears.copy(Arrival::Frame { from, frame_type, body }),
                 },
                 Arrival::Link(peer, event) => ears.link(peer, event),
@@ -329,7 +326,7 @@ impl Seat {
         }
     }
 
-    /// Whether a turn would do anything.
+    /// Whether a turn would do anything: links have work of their own, and acknowledgements are for nobody else.
     fn is_due(&self, now: Time) -> bool {
         self.running.as_ref().is_some_and(|running| {
             let deadline = running.host.deadline().map(|at| running.clock.world(at));
@@ -339,7 +336,7 @@ impl Seat {
 
     /// Takes a turn.
     pub(crate) fn turn(&mut self, now: Time, leaving: &mut Leaving) -> Result<(), Fault> {
-        if self.is_lean && !self.is_due(now) {
+        if !self.is_due(now) {
             return Ok(());
         }
         self.turns = self.turns.saturating_add(1);
@@ -396,6 +393,8 @@ impl Running {
 /// Who hears what reaches a seat.
 struct Ears<'a> {
     host: &'a mut Host<SimDisk>,
+    /// Whether the host was handed anything.
+    has_read: &'a mut bool,
     /// The replica hears nothing itself.
     is_deaf: bool,
     /// Where everything goes as well.
@@ -405,6 +404,11 @@ struct Ears<'a> {
 }
 
 impl Ears<'_> {
+    fn host(&mut self) -> &mut Host<SimDisk> {
+        *self.has_read = true;
+        self.host
+    }
+
     /// The second replica of a twin hears this, and the first does not.
     fn copy(&mut self, arrival: Arrival) {
         if let Some(copies) = &mut self.copies {
@@ -417,7 +421,7 @@ impl Ears<'_> {
             copies.push(Arrival::Frame { from, frame_type, body: Bytes::copy_from_slice(body) });
         }
         if !self.is_deaf {
-            self.host.peer_frame(from, frame_type, body);
+            self.host().peer_frame(from, frame_type, body);
         }
     }
 
@@ -426,7 +430,7 @@ impl Ears<'_> {
             copies.push(Arrival::Link(peer, event));
         }
         if !self.is_deaf {
-            self.host.link(peer, event);
+            self.host().link(peer, event);
         }
     }
 
@@ -434,7 +438,7 @@ impl Ears<'_> {
         match message.split_first() {
             Some((&CLIENT_BUNDLE_TAG, bundle)) if !self.is_deaf => {
                 let conn = ConnId(u64::try_from(index).unwrap_or(u64::MAX));
-                self.host.client_bundle(conn, bundle);
+                self.host().client_bundle(conn, bundle);
             }
             Some((&CLIENT_BUNDLE_TAG, _)) => {}
             // The only other thing that clients here say is that they want their replies.

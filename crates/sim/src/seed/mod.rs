@@ -237,7 +237,7 @@ fn draw_settings(entry: &Entry, seed: u64, rng: &mut Rng) -> Settings {
         delay_ns_max: settings.delta_ns,
         ..Weather::GOOD
     };
-    settings.costs = Costs { sync_ns: rng.between(50_000, ms(2)), ..Costs::USUAL };
+    settings.costs = Costs { sync_ns: rng.between(50_000, ms(2)), wake_ns: rng.between(0, ms(2)), ..Costs::USUAL };
     settings.checkpoint_every = rng.between(4, 24);
     settings.window = settings.checkpoint_every.saturating_mul(rng.between(2, 4));
     // Nobody may fall behind what is kept, as long as there is no transfer of state, and view changes take room.

@@ -79,21 +79,18 @@ impl World {
     fn corrupt(&mut self, id: ReplicaId, kind: Byzantine, rng: Rng) {
         let attacks = self.settings.entry.attacks;
         let mut seat_rng = self.role_rng.fork();
-        let is_lean = self.parts.is_some();
         let second = (kind == Byzantine::Twin).then(|| {
             let shared = Shared::new(self.empty_disk(), self.settings.costs);
             let mut seat = Box::new(Seat::new(id, shared, &mut seat_rng));
             seat.role = Role::Byzantine(Box::new(Conduct::new(kind, seat_rng.fork(), attacks)));
             seat.skew_ns = SKEW_NS;
-            seat.is_lean = is_lean;
             seat
         });
         let Some(seat) = self.seat_mut(id) else { return };
         seat.role = Role::Byzantine(Box::new(Conduct::new(kind, rng, attacks)));
         seat.second = second;
-        seat.is_lean = is_lean;
         // A scenario has moods enough.
-        if !is_lean {
+        if self.parts.is_none() {
             self.queue.push(self.now, Class::Answer, Event::Mood(id));
         }
     }

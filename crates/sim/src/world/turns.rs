@@ -176,7 +176,7 @@ impl World {
     }
 
     pub(super) fn arrive(&mut self, id: ReplicaId, arrival: Arrival) {
-        let now = self.now;
+        let (now, wake_ns) = (self.now, self.settings.costs.wake_ns);
         if self.is_stale(id, &arrival) {
             return;
         }
@@ -186,7 +186,7 @@ impl World {
         }
         seat.inbox.push(arrival);
         seat.spins = 0;
-        let at = seat.busy_until.max(now);
+        let at = seat.busy_until.max(now.plus(wake_ns));
         self.wake(id, at);
     }
 
