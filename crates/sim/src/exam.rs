@@ -135,6 +135,52 @@ pub fn sit(entry: &Entry, seeds: u64) -> Result<Vec<(String, Report)>, BadSettin
     Ok(failures)
 }
 
+/// A run that has failed once, as `crates/sim/regressions/seeds.txt` lists it.
+#[derive(Clone, Copy, Debug)]
+pub struct Regression {
+    /// Which protocol failed.
+    pub protocol: &'static str,
+    /// With how many replicas.
+    pub n: usize,
+    /// At which seed.
+    pub seed: u64,
+    /// In which paper.
+    pub paper: &'static Paper,
+    /// What it found.
+    pub found: &'static str,
+}
+
+impl Regression {
+    /// All of them.
+    ///
+    /// # Errors
+    /// The line that says nothing.
+    pub fn all() -> Result<Vec<Self>, String> {
+        let lines = include_str!("../regressions/seeds.txt").lines();
+        let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let mut all = Vec::new();
+        for line in lines {
+            all.extend(Self::of_line(line).ok_or_else(|| format!("a regression that says nothing: {line}"))?);
+        }
+        Ok(all)
+    }
+
+    fn of_line(line: &'static str) -> Option<Vec<Self>> {
+        let (which, found) = line.split_once(": ")?;
+        let mut words = which.splitn(4, ' ');
+        let (protocol, n, seeds) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
+        let paper = Paper::find(words.next()?)?;
+        let run = |seed: &str| Some(Self { protocol, n, seed: seed.parse().ok()?, paper, found });
+        seeds.split(',').map(run).collect()
+    }
+
+    /// The line to add for a run that has failed.
+    #[must_use]
+    pub fn line(protocol: &str, n: usize, seed: u64, paper: &Paper) -> String {
+        format!("{protocol} {n} {seed} {}: what it was", paper.name)
+    }
+}
+
 fn standard(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
     Ok(Standard::with_trace(entry, Some(n), Cast::Drawn, seed, trace)?.run())
 }
@@ -334,5 +380,27 @@ mod tests {
             assert!(Paper::find(paper.name).is_some() && !paper.about.is_empty());
         }
         assert!(Paper::find("cribbing").is_none());
+    }
+
+    #[test]
+    fn regressions_are_read_as_they_are_written() {
+        let all = Regression::all().unwrap();
+        assert!(
+            all.iter()
+                .any(|run| (run.protocol, run.n, run.seed, run.paper.name) == ("pbft", 4, 9_090, "standard"))
+        );
+        let line = Regression::line("pbft", 7, 12, Paper::find("cold starts").unwrap());
+        let run = &Regression::of_line(line.leak()).unwrap()[0];
+        assert_eq!((run.protocol, run.n, run.seed, run.paper.name), ("pbft", 7, 12, "cold starts"));
+        for bad in [
+            "",
+            "pbft",
+            "pbft 4 1 standard",
+            "pbft four 1 standard: x",
+            "pbft 4 1,b standard: x",
+            "pbft 4 1 cribbing: x",
+        ] {
+            assert!(Regression::of_line(bad).is_none(), "{bad}");
+        }
     }
 }

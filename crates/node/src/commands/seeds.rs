@@ -200,6 +200,11 @@ impl Total {
         self.failures.insert(seed, what);
     }
 
+    /// How many failed.
+    pub(super) fn failures(&self) -> u64 {
+        u64::try_from(self.failures.len()).unwrap_or(u64::MAX)
+    }
+
     pub(super) fn first_failure(&self) -> Option<(u64, &str)> {
         self.failures.first_key_value().map(|(seed, what)| (*seed, what.as_str()))
     }
@@ -221,7 +226,7 @@ impl Total {
             protocol: entry.spec.name.as_str(),
             n: n.unwrap_or_else(|| quorate_sim::smallest(entry, 1)),
             seeds: self.seeds,
-            failures: u64::try_from(self.failures.len()).unwrap_or(u64::MAX),
+            failures: self.failures(),
             virtual_seconds: Duration::from_nanos(self.virtual_ns).as_secs_f64(),
             requests: self.requests,
             seconds: begun.elapsed().as_secs_f64(),

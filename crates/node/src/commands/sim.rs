@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(long, value_name = "HOST", default_value = "drawn")]
     byzantine: Cast,
     #[command(flatten)]
-    reading: reading::Args,
+    reading: reading::ReadArgs,
     /// Write what the clients saw to a file, one JSON object for each operation; needs --seed
     #[arg(long, value_name = "FILE", requires = "seed")]
     history: Option<std::path::PathBuf>,

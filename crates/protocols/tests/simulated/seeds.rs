@@ -3,6 +3,8 @@
 use crate::side_by_side::run_all;
 use crate::support::{pbft, pbft_signed};
 use quorate_consensus::Entry;
+use quorate_protocols::REGISTRY;
+use quorate_sim::exam::{Regression, sit};
 use quorate_sim::fault::{Class, Fault, Source};
 use quorate_sim::seed;
 use quorate_sim::{Oracle, Report, Verdict};
@@ -96,31 +98,30 @@ fn standard_seeds() {
     assert_eq!(unanswered, 0, "no client was left without an answer");
 }
 
-/// Seeds that have found a bug, with what it was. Worlds change with what they can do: those of the first line have
-/// found it in an earlier one, and the bug has a test of its own.
-const FOUND: [(&[u64], &str); 4] = [
-    (
-        &[
-            21, 50, 51, 138, 164, 171, 251, 254, 346, 356, 358, 468, 538, 688, 717, 723, 739, 745, 749, 791,
-            896, 902,
-        ],
-        "a leader's own payload did not complete another block that lacked the same one",
-    ),
-    (
-        &[2_494, 3_267, 3_917],
-        "replicas that lagged after a power cut said that there is no session, and the client believed it",
-    ),
-    (&[9_090], "what was decided before anybody had said that it holds it was never fetched"),
-    (&[7_565], "an oracle took a guard for missing that a crash had left without a sync"),
-];
-
+/// Runs that have failed once.
 #[test]
 fn seeds_that_have_found_a_bug() {
-    for (seeds, _) in FOUND {
-        for entry in [pbft(), pbft_signed()] {
-            must_pass(entry, &run_list(entry, seeds, None), None);
-        }
-    }
+    let all = Regression::all().unwrap();
+    let places: Vec<u64> = (0..all.len() as u64).collect();
+    let reports = run_all(&places, |place| {
+        let run = &all[place as usize];
+        let entry = REGISTRY.iter().find(|entry| entry.spec.name.as_str() == run.protocol).unwrap();
+        run.paper.sit(entry, run.n, run.seed).unwrap()
+    });
+    must_pass(pbft(), &reports, None);
+}
+
+/// Whoever is registered sits every paper of the exam at three sizes.
+#[test]
+fn every_protocol_sits_the_exam() {
+    let names: Vec<u64> = (0..REGISTRY.len() as u64).collect();
+    run_all(&names, |place| {
+        let entry = &REGISTRY[place as usize];
+        let failed = sit(entry, 4).unwrap();
+        let failed: Vec<String> = failed.iter().map(|(paper, report)| format!("{paper}: {report}")).collect();
+        assert!(failed.is_empty(), "{}: {failed:#?}", entry.spec.name);
+        seed::run(entry, None, 0).unwrap()
+    });
 }
 
 /// Seven replicas tolerate two faults; random runs of them too.

@@ -98,7 +98,7 @@ impl Standard {
         let mut world = World::with_trace(settings, trace)?;
         let operations = rng.between(OPERATIONS_BEFORE.0, OPERATIONS_BEFORE.1);
         // Of one to so many operations are the bundles. With fewer in each there are more heights, which is what takes time.
-        let together_max = rng.between(2, 10);
+        let together_max = rng.between(3, 10);
         // The workload goes on for about as long as the faults do.
         let bundles = operations.saturating_mul(2) / together_max.saturating_add(1);
         let workload = Workload {
@@ -237,7 +237,8 @@ fn draw_settings(entry: &Entry, seed: u64, rng: &mut Rng) -> Settings {
         delay_ns_max: settings.delta_ns,
         ..Weather::GOOD
     };
-    settings.costs = Costs { sync_ns: rng.between(50_000, ms(2)), wake_ns: rng.between(0, ms(2)), ..Costs::USUAL };
+    settings.costs =
+        Costs { sync_ns: rng.between(50_000, ms(2)), wake_ns: rng.between(0, ms(2)), ..Costs::USUAL };
     settings.checkpoint_every = rng.between(4, 24);
     settings.window = settings.checkpoint_every.saturating_mul(rng.between(2, 4));
     // Nobody may fall behind what is kept, as long as there is no transfer of state, and view changes take room.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// How somebody reads along.
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ReadArgs {
     /// Print what happens in the run, one line each, in columns that are explained first; needs --seed
     #[arg(long, requires = "seed")]
     pub(super) trace: bool,
@@ -55,7 +55,7 @@ impl FromStr for Seconds {
 
 /// What is told goes here.
 struct Desk {
-    args: Args,
+    args: ReadArgs,
     only: Pick,
     drawing: Option<Drawing>,
     /// What may turn out to be among the last.
@@ -64,7 +64,7 @@ struct Desk {
 
 impl Desk {
     fn hear(&mut self, event: &Event) {
-        let Args { from, to, last, .. } = &self.args;
+        let ReadArgs { from, to, last, .. } = &self.args;
         let is_early = from.is_some_and(|Seconds(from)| event.at < from);
         let is_late = to.is_some_and(|Seconds(to)| event.at > to);
         if (is_early || is_late) && event.what != "fails" {
@@ -97,7 +97,7 @@ pub(super) struct Reading(Rc<RefCell<Desk>>);
 
 impl Reading {
     /// Begins, and says what the columns mean. `n` replicas and `clients` clients take part.
-    pub(super) fn begin(args: &Args, n: usize, clients: usize) -> Result<Self, Failure> {
+    pub(super) fn begin(args: &ReadArgs, n: usize, clients: usize) -> Result<Self, Failure> {
         if args.trace {
             for line in legend().lines() {
                 out::line(format!("# {line}"))?;
