@@ -125,7 +125,6 @@ fn what_the_simulator_writes_too() {
         quorate(&["sim", "--protocol", "pbft", "--seed", "6", "--json", "--history", file.to_str().unwrap()]);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     let summary: Value = serde_json::from_str(&ran.out).unwrap();
-    assert_eq!(summary["undecided"], 0);
     let text = fs::read_to_string(&file).unwrap();
     let ran = quorate(&["judge", "--json", file.to_str().unwrap()]);
     let verdict: Value = serde_json::from_str(&ran.out).unwrap();

@@ -63,8 +63,8 @@ pub enum Source {
     Hosts(&'static [Byzantine]),
     /// Something that is asked for.
     Asked(&'static str),
-    /// Tests with real processes.
-    Processes(&'static str),
+    /// Tests with real processes: `file::test`, below `crates/node/tests`.
+    Processes(&'static [&'static str]),
     /// Nothing yet, and why.
     Later(&'static str),
 }
@@ -163,11 +163,11 @@ faults! {
     /// All machines lose power at once.
     PowerCutOfAll = "power cut of all", Process, Source::Drawn;
     /// The system kills a process that has taken too much memory: a kill, and limits that keep it from coming to that.
-    OutOfMemory = "out of memory", Process, Source::Processes("net/tests/floods.rs, node/tests/kill.rs");
+    OutOfMemory = "out of memory", Process, Source::Processes(&["hostile/floods.rs::thousands_of_connections_and_frames_leave_nothing_behind", "kill.rs::a_backup_dies_under_load_and_comes_back"]);
     /// A node is started with the binary of an earlier release.
     OldBinary = "old binary", Process, Source::Later("there is no earlier release");
     /// A node is started with a configuration that is wrong.
-    WrongConfig = "wrong configuration", Process, Source::Processes("node/tests/configuration.rs");
+    WrongConfig = "wrong configuration", Process, Source::Processes(&["configuration.rs::values_have_ranges", "folders.rs::the_keys_must_be_the_listed_ones"]);
 
     /// A power cut leaves some sectors of what was written, and not others.
     TornWrite = "torn write", Disk, Source::Drawn;
@@ -248,7 +248,7 @@ faults! {
     TooManyLiars = "more than f", Model, Source::Asked("--byzantine HOST:NUMBER");
 
     /// A replica has another genesis.
-    WrongGenesis = "wrong genesis", Operator, Source::Processes("node/tests/configuration.rs");
+    WrongGenesis = "wrong genesis", Operator, Source::Processes(&["hostile/peers.rs::strangers_on_the_port_of_peers_get_nowhere", "hostile/clients.rs::strangers_on_the_port_of_clients_get_nowhere"]);
     /// One key runs on two machines.
     SharedKey = "one key on two machines", Operator, Source::Hosts(&[B::Twin]);
     /// A backup of long ago is put in the place of a disk.

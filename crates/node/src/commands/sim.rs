@@ -78,7 +78,7 @@ fn list_faults() -> Result<(), Failure> {
                 format!("Byzantine host: {}", names.join(", "))
             }
             Source::Asked(how) => format!("asked for: {how}"),
-            Source::Processes(tests) => format!("real processes: {tests}"),
+            Source::Processes(tests) => format!("real processes: {}", tests.join(", ")),
             Source::Later(why) => format!("not yet: {why}"),
         };
         let class = fault.class().name();

@@ -15,6 +15,7 @@ mod clients;
 mod conformance;
 mod crashes;
 mod echo;
+mod faults;
 mod good_case;
 mod museum;
 mod network;
