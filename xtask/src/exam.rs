@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// What runs in the simulator, whatever the protocol.
-const SHARED: [&str; 11] = [
+const SHARED: [&str; 16] = [
     "crates/types",
     "crates/crypto",
     "crates/consensus",
@@ -18,21 +18,28 @@ const SHARED: [&str; 11] = [
     "crates/storage",
     "crates/app",
     "crates/client/src/core",
+    "crates/client/src/core.rs",
     "crates/net/src/link",
     "crates/net/src/link.rs",
+    "crates/net/src/frame.rs",
+    "crates/net/src/lanes.rs",
     "crates/sim",
+    "Cargo.toml",
+    "Cargo.lock",
 ];
 
-/// Examines: `arguments` are the name of the protocol and what goes on to `quorate exam`.
-pub(crate) fn run(root: &Path, arguments: &[&str]) -> Result<()> {
+/// Examines: `what` is the command, `exam` or `twins`, and `arguments` are the name of the protocol and what goes on to it.
+pub(crate) fn run(root: &Path, what: &str, arguments: &[&str]) -> Result<()> {
     let Some((protocol, more)) = arguments.split_first().filter(|(first, _)| !first.starts_with('-')) else {
-        bail!("which protocol? cargo xtask exam pbft --seeds 10000");
+        bail!("which protocol? cargo xtask {what} pbft");
     };
     let code = code(root, protocol)?;
+    let commit = git(root, &["rev-parse", "--short=12", "HEAD"])?;
     let program =
-        ["run", "--profile", "exam", "--quiet", "--package", "quorate", "--bin", "quorate", "--", "exam"];
+        ["run", "--profile", "exam", "--quiet", "--package", "quorate", "--bin", "quorate", "--", what];
+    let ledger = ["--ledger", "results/exam", "--code", &code, "--commit", commit.trim()];
     let mut exam = Command::new(env!("CARGO"));
-    exam.args(program).args(["--protocol", protocol, "--ledger", "results/exam", "--code", &code]).args(more);
+    exam.args(program).args(["--protocol", protocol]).args(ledger).args(more);
     let status = exam.current_dir(root).status().context("the program does not start")?;
     if status.success() { Ok(()) } else { bail!("{protocol} has not passed") }
 }

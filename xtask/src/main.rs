@@ -19,6 +19,7 @@ const USAGE: &str = "usage:
   cargo xtask tidy                  layers, documents, lengths, reasons
   cargo xtask ci [--after-tests]    everything that must be green; --after-tests: the tests have just passed
   cargo xtask exam PROTOCOL [--seeds N] [...]    all scenarios, resumable, with a ledger in results/exam
+  cargo xtask twins PROTOCOL [--views N] [...]   the same for twins
   cargo xtask coverage              which lines of the protocols and the replica tests run; needs cargo-tarpaulin
   cargo xtask torture --minutes N [--seed S] [...]    real processes killed and paused; --help says more";
 
@@ -32,7 +33,7 @@ fn run(arguments: &[String]) -> Result<()> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         ["tidy"] => tidy::run(&root()?),
-        ["exam", more @ ..] => exam::run(&root()?, more),
+        [what @ ("exam" | "twins"), more @ ..] => exam::run(&root()?, what, more),
         ["coverage"] => coverage::run(&root()?),
         ["torture", more @ ..] => ci::torture(&root()?, more),
         ["ci"] => ci::run(&root()?, ci::Tests::Run),

@@ -41,7 +41,7 @@ pub const PAPERS: &[Paper] = &[
     Paper { name: "good day", about: "nothing goes wrong: everybody executes everything", sitting: good_day },
     Paper {
         name: "f silent",
-        about: "f replicas never start: the others go on without them",
+        about: "f replicas are not there until the heal: the others go on without them",
         sitting: f_silent,
     },
     Paper {

@@ -200,6 +200,8 @@ faults! {
     SelectiveSilence = "selective silence", Byzantine, Source::Hosts(&[B::Mute, B::Favourites]);
     /// A leader proposes different things to different replicas.
     EquivocateProposal = "equivocate proposal", Byzantine, Source::Hosts(&[B::Twin, B::Own]);
+    /// What only somebody who knows the protocol would think of, equivocation about proposals among it.
+    OwnAttack = "own attack", Byzantine, Source::Hosts(&[B::Own]);
     /// A replica votes for different things.
     EquivocateVote = "equivocate vote", Byzantine, Source::Hosts(&[B::Twin, B::Rollback, B::Own]);
     /// Two histories are built beside each other.

@@ -5,6 +5,7 @@
 
 mod short;
 
+use super::ledger::{self, Ledger};
 use super::seeds::{How, Total, many};
 use super::sim::{find_paper, protocol};
 use crate::exit::Failure;
@@ -12,10 +13,8 @@ use crate::out;
 use quorate_consensus::Entry;
 use quorate_sim::exam::{PAPERS, Paper, sizes};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, OpenOptions};
-use std::io::Write as _;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// What to examine.
@@ -39,6 +38,9 @@ pub struct Args {
     /// A name for the code that runs: ranges count only for the code that they were run with
     #[arg(long, value_name = "NAME")]
     code: Option<String>,
+    /// Which commit that code was, for whoever reads the ledger
+    #[arg(long, value_name = "HASH", requires = "ledger")]
+    commit: Option<String>,
     /// Seeds between two entries of the ledger
     #[arg(long, default_value_t = 500)]
     piece: u64,
@@ -55,6 +57,8 @@ pub struct Args {
 #[derive(Serialize, Deserialize, PartialEq, Debug)]
 struct Line {
     code: String,
+    /// A commit that has this code.
+    commit: Option<String>,
     protocol: String,
     paper: String,
     n: usize,
@@ -69,57 +73,13 @@ struct Line {
     seconds: f64,
 }
 
-/// Where a protocol's ledger is, and what stands in it.
-struct Ledger {
-    file: PathBuf,
-    lines: Vec<Line>,
-}
-
-impl Ledger {
-    fn open(folder: &Path, protocol: &str) -> Result<Self, Failure> {
-        let file = folder.join(format!("{protocol}.jsonl"));
-        let fail = |why: String| Failure::run(format!("{}: {why}", file.display()));
-        fs::create_dir_all(folder).map_err(|error| fail(error.to_string()))?;
-        let text = if file.exists() {
-            fs::read_to_string(&file).map_err(|error| fail(error.to_string()))?
-        } else {
-            String::new()
-        };
-        let mut lines = Vec::new();
-        for (number, line) in text.lines().enumerate() {
-            let read = serde_json::from_str(line);
-            lines.push(read.map_err(|error| fail(format!("line {}: {error}", number.saturating_add(1))))?);
-        }
-        Ok(Self { file, lines })
+impl ledger::Line for Line {
+    fn range(&self) -> Range<u64> {
+        self.from..self.to
     }
 
-    fn add(&mut self, line: Line) -> Result<(), Failure> {
-        let fail =
-            |error: &dyn ToString| Failure::run(format!("{}: {}", self.file.display(), error.to_string()));
-        let mut text = serde_json::to_string(&line).map_err(|error| fail(&error))?;
-        text.push('\n');
-        let mut file =
-            OpenOptions::new().create(true).append(true).open(&self.file).map_err(|error| fail(&error))?;
-        file.write_all(text.as_bytes()).map_err(|error| fail(&error))?;
-        self.lines.push(line);
-        Ok(())
-    }
-
-    /// The first seed from `seed` on that has not passed, for this code, paper and size.
-    fn next(&self, code: &str, (paper, n): (&str, usize), mut seed: u64) -> u64 {
-        let mut ranges: Vec<Range<u64>> = self
-            .lines
-            .iter()
-            .filter(|line| line.code == code && line.paper == paper && line.n == n && line.failures == 0)
-            .map(|line| line.from..line.to)
-            .collect();
-        ranges.sort_by_key(|range| range.start);
-        for range in ranges {
-            if range.contains(&seed) {
-                seed = range.end;
-            }
-        }
-        seed
+    fn has_passed(&self) -> bool {
+        self.failures == 0
     }
 }
 
@@ -145,11 +105,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut failures = 0u64;
     for paper in papers {
         for n in sizes.iter().copied() {
-            let (done, failed) = examine(args, entry, (paper, n), &mut ledger, begun)?;
+            let (is_through, failed) = examine(args, entry, (paper, n), &mut ledger, begun)?;
             failures = failures.saturating_add(failed);
-            if done < args.seeds && is_over(args, begun) {
-                out::line("time is over; the same command goes on from here")?;
-                return verdict(failures);
+            if !is_through {
+                let so_far = format!("time is over, and not all was run: {failures} failures so far");
+                return Err(Failure::run(format!(
+                    "{so_far}; with --ledger the same command goes on from here"
+                )));
             }
         }
     }
@@ -167,46 +129,52 @@ fn is_over(args: &Args, begun: Instant) -> bool {
     args.minutes.is_some_and(|minutes| begun.elapsed().as_secs() >= minutes.saturating_mul(60))
 }
 
-/// One paper at one size, piece by piece. How far it came, and how many failed.
+/// One paper at one size, piece by piece. Whether it is through, and how many runs failed.
 fn examine(
     args: &Args,
     entry: &'static Entry,
     (paper, n): (&'static Paper, usize),
-    ledger: &mut Option<Ledger>,
+    ledger: &mut Option<Ledger<Line>>,
     begun: Instant,
-) -> Result<(u64, u64), Failure> {
+) -> Result<(bool, u64), Failure> {
     let code = args.code.as_deref().unwrap_or_default();
-    let next = |ledger: &Option<Ledger>, seed| {
-        ledger.as_ref().map_or(seed, |ledger| ledger.next(code, (paper.name, n), seed))
+    let about = |line: &Line| line.code == code && line.paper == paper.name && line.n == n;
+    let pieces = match &*ledger {
+        Some(ledger) => ledger.left(about, 0..args.seeds, args.piece),
+        None => ledger::pieces(0..args.seeds, args.piece),
     };
+    let left: u64 = pieces.iter().map(|piece| piece.end.saturating_sub(piece.start)).sum();
     let again = |seed| paper.again(&args.protocol, n, seed);
     let how = How { quiet: false, keep_going: true, again: &again };
-    let (mut seed, mut failures) = (next(ledger, 0), 0u64);
-    let first = seed;
-    let (clock, mut virtual_seconds) = (Instant::now(), 0.0);
-    while seed < args.seeds && !is_over(args, begun) {
-        let to = seed.saturating_add(args.piece.max(1)).min(args.seeds);
+    let (mut runs, mut failures, mut virtual_seconds) = (0u64, 0u64, 0.0);
+    let clock = Instant::now();
+    for piece in pieces {
+        if is_over(args, begun) {
+            break;
+        }
         let begun = Instant::now();
-        let total = many(&how, seed..to, |seed| paper.sit(entry, n, seed).map_err(|error| error.to_string()));
-        let line = line(code, entry, (paper, n), seed..to, &total, begun);
+        let sit = |seed| paper.sit(entry, n, seed).map_err(|error| error.to_string());
+        let total = many(&how, piece.clone(), sit);
+        let line = line(args, entry, (paper, n), piece, &total, begun);
+        runs = runs.saturating_add(line.to.saturating_sub(line.from));
         failures = failures.saturating_add(line.failures);
         virtual_seconds += line.virtual_seconds;
         if let Some(ledger) = ledger {
             ledger.add(line)?;
         }
-        seed = next(ledger, to);
     }
-    let (runs, seconds) = (seed.saturating_sub(first), clock.elapsed().as_secs_f64());
-    let before = if first > 0 { format!(", {first} before") } else { String::new() };
+    let seconds = clock.elapsed().as_secs_f64();
+    let before = args.seeds.saturating_sub(left);
+    let before = if before > 0 { format!(", {before} before") } else { String::new() };
     out::line(format!(
         "{:<12} n = {n:<3} {runs:>7} runs{before}, {failures} failures, {virtual_seconds:.0} virtual s in {seconds:.1} s",
         paper.name
     ))?;
-    Ok((seed, failures))
+    Ok((runs == left, failures))
 }
 
 fn line(
-    code: &str,
+    args: &Args,
     entry: &'static Entry,
     (paper, n): (&Paper, usize),
     range: Range<u64>,
@@ -215,7 +183,8 @@ fn line(
 ) -> Line {
     let summary = total.summary(entry, Some(n), begun);
     Line {
-        code: code.to_owned(),
+        code: args.code.clone().unwrap_or_default(),
+        commit: args.commit.clone(),
         protocol: summary.protocol.to_owned(),
         paper: paper.name.to_owned(),
         n,
@@ -226,62 +195,5 @@ fn line(
         virtual_seconds: summary.virtual_seconds,
         requests: summary.requests,
         seconds: summary.seconds,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn line(code: &str, paper: &str, n: usize, seeds: Range<u64>) -> Line {
-        Line {
-            code: code.to_owned(),
-            protocol: "pbft".to_owned(),
-            paper: paper.to_owned(),
-            n,
-            from: seeds.start,
-            to: seeds.end,
-            failures: 0,
-            failed: None,
-            virtual_seconds: 60.0,
-            requests: 400,
-            seconds: 1.0,
-        }
-    }
-
-    #[test]
-    fn what_stands_in_the_ledger_is_left_out_for_the_same_code_only() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut ledger = Ledger::open(folder.path(), "pbft").unwrap();
-        for line in [
-            line("a", "standard", 4, 100..200),
-            line("a", "standard", 4, 0..100),
-            line("a", "standard", 4, 250..300),
-            line("a", "standard", 7, 0..900),
-            line("b", "standard", 4, 0..900),
-            Line { failures: 1, ..line("a", "standard", 4, 300..400) },
-        ] {
-            ledger.add(line).unwrap();
-        }
-        let again = Ledger::open(folder.path(), "pbft").unwrap();
-        assert_eq!(again.lines, ledger.lines);
-        for (code, paper, n, from, next) in [
-            ("a", "standard", 4, 0, 200),
-            ("a", "standard", 4, 250, 300),
-            ("a", "standard", 4, 350, 350),
-            ("a", "standard", 7, 0, 900),
-            ("a", "liars", 4, 0, 0),
-            ("c", "standard", 4, 0, 0),
-        ] {
-            assert_eq!(again.next(code, (paper, n), from), next, "{code} {paper} {n} {from}");
-        }
-    }
-
-    #[test]
-    fn a_ledger_that_cannot_be_read_says_where() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("pbft.jsonl"), "{}\n").unwrap();
-        let Err(failure) = Ledger::open(folder.path(), "pbft") else { panic!("it is no ledger") };
-        assert!(failure.to_string().contains("line 1"), "{failure}");
     }
 }

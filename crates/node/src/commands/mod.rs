@@ -5,6 +5,7 @@ pub mod exam;
 mod folder;
 pub mod judge;
 pub mod kv;
+mod ledger;
 pub mod load;
 pub mod machine;
 pub mod node;

@@ -3,19 +3,18 @@
 //! Every scenario has a number, so ranges of them are shared among threads and can be resumed, and what fails is
 //! printed with the command that repeats it.
 
-mod ledger;
 mod runner;
 
+use super::ledger::{self, Ledger};
 use crate::exit::Failure;
 use crate::out;
-use ledger::Ledger;
 use quorate_consensus::Entry;
 use quorate_protocols::{REGISTRY, find};
 use quorate_sim::sets_leaders;
 use quorate_sim::twins::{Enumeration, Leaders, Play, Scenario, Verdict, from_json, to_json};
 use quorate_types::ReplicaId;
 use runner::{How, Work};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -80,6 +79,9 @@ pub struct Args {
     /// A name for the code that runs: what was run counts only for the code that it was run with
     #[arg(long, value_name = "NAME")]
     code: Option<String>,
+    /// Which commit that code was, for whoever reads the ledger
+    #[arg(long, value_name = "HASH", requires = "ledger")]
+    commit: Option<String>,
     /// Scenarios between two entries of the ledger
     #[arg(long, default_value_t = 512)]
     piece: u64,
@@ -175,7 +177,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let begun = Instant::now();
     let mut ledger = match &args.ledger {
-        Some(folder) => Some(Ledger::open(folder, &args.protocol)?),
+        Some(folder) => Some(Ledger::open(folder, &format!("twins-{}", args.protocol))?),
         None => None,
     };
     let mut summary = Summary {
@@ -205,8 +207,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
                 break;
             }
         }
-        if done.is_late && !args.json {
-            out::line("time is over; the same command goes on from here")?;
+        if done.is_late {
+            let late = "time is over, and not all was run; with --ledger the same command goes on from here";
+            failed = failed.or_else(|| Some(late.to_owned()));
             break;
         }
     }
@@ -215,6 +218,37 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         out::json(&summary)?;
     }
     failed.map_or(Ok(()), |what| Err(Failure::run(what)))
+}
+
+/// What was run of an enumeration, as a line of the ledger.
+#[derive(Serialize, Deserialize, PartialEq, Debug)]
+struct Line {
+    /// A name for the code that ran.
+    code: String,
+    /// A commit that has this code.
+    commit: Option<String>,
+    protocol: String,
+    /// Which scenarios.
+    enumeration: String,
+    /// The first number, and the one after the last.
+    from: u64,
+    to: u64,
+    /// Scenarios that were run, and that were left out because they are the same as others.
+    runs: u64,
+    same: u64,
+    heights: u64,
+    /// Numbers of those that failed, and why.
+    failures: Vec<(u64, String)>,
+}
+
+impl ledger::Line for Line {
+    fn range(&self) -> Range<u64> {
+        self.from..self.to
+    }
+
+    fn has_passed(&self) -> bool {
+        self.failures.is_empty()
+    }
 }
 
 /// What the command line asks for: one enumeration for each replica that is a twin in turn, or what a file lists.
@@ -270,7 +304,7 @@ fn one(
     args: &Args,
     entry: &'static Entry,
     work: &Work,
-    ledger: &mut Option<Ledger>,
+    ledger: &mut Option<Ledger<Line>>,
     begun: Instant,
 ) -> Result<Done, Failure> {
     let range = range(args, work);
@@ -283,8 +317,9 @@ fn one(
     let until = args.minutes.map(|minutes| (begun, minutes));
     let how = How { entry, work, same: args.same, keep_going: args.keep_going, quiet: args.json, until };
     let code = args.code.as_deref().unwrap_or_default();
+    let about = |line: &Line| line.code == code && line.enumeration == work.name();
     let pieces = match &ledger {
-        Some(ledger) => ledger.left(code, &work.name(), range, args.piece),
+        Some(ledger) => ledger.left(about, range, args.piece),
         None => ledger::pieces(range, args.piece),
     };
     let mut broken = None;
@@ -294,7 +329,7 @@ fn one(
             eprintln!("{failure}\n    again: {}", again(args, work, *number));
         }
         if let Some(ledger) = ledger
-            && let Err(why) = ledger.add(line(code, entry, work, piece, verdict))
+            && let Err(why) = ledger.add(line(args, entry, work, piece, verdict))
         {
             broken.get_or_insert(why);
         }
@@ -326,9 +361,10 @@ fn single(args: &Args, entry: &Entry, work: &Work, number: u64) -> Result<Done, 
     Ok(Done { verdict, is_late: false })
 }
 
-fn line(code: &str, entry: &Entry, work: &Work, piece: &Range<u64>, verdict: &Verdict) -> ledger::Line {
-    ledger::Line {
-        code: code.to_owned(),
+fn line(args: &Args, entry: &Entry, work: &Work, piece: &Range<u64>, verdict: &Verdict) -> Line {
+    Line {
+        code: args.code.clone().unwrap_or_default(),
+        commit: args.commit.clone(),
         protocol: entry.spec.name.to_string(),
         enumeration: work.name(),
         from: piece.start,
@@ -363,7 +399,7 @@ fn again(args: &Args, work: &Work, number: u64) -> String {
     format!("cargo run --release -- twins --protocol {protocol} {which} --scenario {number} --trace")
 }
 
-fn part(args: &Args, work: &Work, done: &Done, ledger: &Option<Ledger>, clock: Instant) -> Part {
+fn part(args: &Args, work: &Work, done: &Done, ledger: &Option<Ledger<Line>>, clock: Instant) -> Part {
     let Verdict { runs, skipped, heights, complete, virtual_ns, recovered_ns_max, failures, .. } =
         &done.verdict;
     let seconds = clock.elapsed().as_secs_f64();
@@ -371,7 +407,8 @@ fn part(args: &Args, work: &Work, done: &Done, ledger: &Option<Ledger>, clock: I
     let code = args.code.as_deref().unwrap_or_default();
     // A ledger knows what was run before, too.
     let (all_runs, all_same) = ledger.as_ref().map_or((*runs, *skipped), |ledger| {
-        let sum = |of: fn(&ledger::Line) -> u64| ledger.of(code, &name).map(of).sum();
+        let about = |line: &&Line| line.code == code && line.enumeration == name;
+        let sum = |of: fn(&Line) -> u64| ledger.passed().filter(about).map(of).sum();
         (sum(|line| line.runs), sum(|line| line.same))
     });
     Part {

@@ -2,6 +2,7 @@
 
 use crate::side_by_side::run_all;
 use crate::support::{pbft, pbft_signed};
+use expect_test::expect;
 use quorate_consensus::Entry;
 use quorate_protocols::REGISTRY;
 use quorate_sim::exam::{Regression, sit};
@@ -9,6 +10,7 @@ use quorate_sim::fault::{Class, Fault, Source};
 use quorate_sim::seed;
 use quorate_sim::{Oracle, Report, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 fn run_first(entry: &Entry, seeds: u64, n: Option<usize>) -> Vec<Report> {
     run_list(entry, &(0..seeds).collect::<Vec<_>>(), n)
@@ -148,6 +150,22 @@ fn a_seed_decides_a_run() {
     }
     let other = |seed| seed::run(pbft(), None, seed).unwrap().trace_hash;
     assert_ne!(other(0), other(1));
+}
+
+/// The same run on every machine, whether optimised or not: debug and release builds both run this. A change of what a
+/// replica or the world does changes these, and `UPDATE_EXPECT=1` writes them anew.
+#[test]
+fn a_seed_decides_a_run_in_every_build() {
+    let mut hashes = String::new();
+    for entry in REGISTRY {
+        let hash = seed::run(entry, None, 10).unwrap().trace_hash;
+        writeln!(hashes, "{} {hash}", entry.spec.name).unwrap();
+    }
+    expect![[r#"
+        pbft 4815ecaef81379c5907730b7da96949460feaac0e7ad07893c82cff573920e60
+        pbft-signed dfe38045643cf9306d312314e578c15776b8d2f261c51f8155b6b44cf34d95c2
+        echo 23366211b9870d4106ba2c93a7841dfdb91abd88d952ed76b89f8fb27c68d0b3
+    "#]].assert_eq(&hashes);
 }
 
 /// An assertion that fails is a failure like any other: with a seed, and not the end of all other runs.

@@ -155,7 +155,7 @@ impl Conduct {
             Scene { me: means.me, committee: means.committee, rng: &mut self.rng, sign: means.sign };
         for message in attack.says(&mut scene, to, message) {
             let body = Bytes::from(seal(message.as_ref(), means.sign));
-            let fault = (body != plain.body).then_some(Fault::EquivocateProposal);
+            let fault = (body != plain.body).then_some(Fault::OwnAttack);
             out.push(Sent { body, fault, ..plain.clone() });
         }
     }

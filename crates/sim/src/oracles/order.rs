@@ -34,9 +34,6 @@ pub(crate) struct Order {
     states: BTreeMap<Height, (Digest, ReplicaId)>,
 }
 
-/// Heights whose states are remembered.
-const STATES_MAX: usize = 64;
-
 fn index(height: Height) -> Option<usize> {
     usize::try_from(height.0.checked_sub(1)?).ok()
 }
@@ -91,9 +88,6 @@ impl Order {
     /// A replica states what its state is after a height.
     pub(crate) fn stated(&mut self, by: ReplicaId, height: Height, state: Digest) -> Verdict {
         let (known, first) = *self.states.entry(height).or_insert((state, by));
-        if self.states.len() > STATES_MAX {
-            self.states.pop_first();
-        }
         if known == state {
             return Ok(());
         }

@@ -12,6 +12,8 @@ use std::ops::Range;
 const FIXED: u64 = 200;
 /// Seeds for each protocol that are others each time.
 const FRESH: u64 = 40;
+/// Fresh seeds of each other paper, at each size.
+const FRESH_OF_OTHERS: u64 = 2;
 /// Fresh seeds are drawn below this: short enough to be typed.
 const FRESH_BELOW: u64 = 1_000_000_000_000;
 
@@ -22,6 +24,9 @@ pub(super) fn run() -> Result<(), Failure> {
     let fresh = drawn.checked_rem(FRESH_BELOW).unwrap_or(0);
     let mut failures = 0u64;
     for (place, entry) in (0u64..).zip(REGISTRY) {
+        for n in sizes(entry) {
+            failures = failures.saturating_add(others(entry, n, fresh)?);
+        }
         let Some(n) = sizes(entry).first().copied() else { continue };
         let share = |place: u64| FIXED.saturating_mul(place).checked_div(protocols).unwrap_or(0);
         for seeds in [share(place)..share(place.saturating_add(1)), fresh..fresh.saturating_add(FRESH)] {
@@ -45,6 +50,24 @@ pub(super) fn run() -> Result<(), Failure> {
     super::verdict(failures)
 }
 
+/// The papers beside the standard one.
+fn others(entry: &'static Entry, n: usize, fresh: u64) -> Result<u64, Failure> {
+    let papers = PAPERS.get(1..).unwrap_or_default();
+    let chosen = |place: u64| {
+        let (paper, seed) = (place.checked_div(FRESH_OF_OTHERS)?, place.checked_rem(FRESH_OF_OTHERS)?);
+        Some((papers.get(usize::try_from(paper).ok()?)?, fresh.saturating_add(seed)))
+    };
+    let run = |place| {
+        let (paper, seed) = chosen(place).ok_or_else(|| "no such paper".to_owned())?;
+        sit(entry, n, seed, paper)
+    };
+    let name = entry.spec.name.as_str();
+    let again = |place| chosen(place).map(|(paper, seed)| again(name, n, seed, paper)).unwrap_or_default();
+    let count = u64::try_from(papers.len()).unwrap_or(0).saturating_mul(FRESH_OF_OTHERS);
+    let title = format!("{name} n = {n}, all other papers, seeds from {fresh}");
+    all(&title, 0..count, run, &again)
+}
+
 fn sit(entry: &Entry, n: usize, seed: u64, paper: &Paper) -> Run {
     paper.sit(entry, n, seed).map_err(|error| error.to_string())
 }
@@ -62,7 +85,11 @@ fn all(
     again: &(dyn Fn(u64) -> String + Sync),
 ) -> Result<u64, Failure> {
     let count = seeds.end.saturating_sub(seeds.start);
+    // Before anything happens: whoever hangs is known.
+    out::line(format!("{title}: {count} runs"))?;
     let total = many(&How { quiet: false, keep_going: true, again }, seeds, run);
-    out::line(format!("{title}: {count} runs, {} failures", total.failures()))?;
+    if total.failures() > 0 {
+        out::line(format!("    {} of them failed", total.failures()))?;
+    }
     Ok(total.failures())
 }
