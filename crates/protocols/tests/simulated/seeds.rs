@@ -165,7 +165,8 @@ fn a_seed_decides_a_run_in_every_build() {
         pbft 4815ecaef81379c5907730b7da96949460feaac0e7ad07893c82cff573920e60
         pbft-signed dfe38045643cf9306d312314e578c15776b8d2f261c51f8155b6b44cf34d95c2
         echo 23366211b9870d4106ba2c93a7841dfdb91abd88d952ed76b89f8fb27c68d0b3
-    "#]].assert_eq(&hashes);
+    "#]]
+    .assert_eq(&hashes);
 }
 
 /// An assertion that fails is a failure like any other: with a seed, and not the end of all other runs.
