@@ -1,6 +1,6 @@
 //! Whether a protocol costs what its specification says: messages, message delays and syncs are counted in a world
 //! without faults, in which every message takes equally long, and compared with the protocol's own
-//! [`Figures`](quorate_consensus::Figures).
+//! [`Figures`].
 //!
 //! Counted is what leaves a replica for another one. Own copies travel nowhere. What the host sends for every protocol
 //! alike is not the protocol's, save CHECKPOINT, whose number is the same for all and stands here.

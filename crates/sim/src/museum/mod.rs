@@ -1,7 +1,7 @@
 //! The museum: published failures, each as a small broken variant that the exam has to catch.
 //!
 //! Here are those that no protocol is needed for: what is broken is a disk, a restart, a service, a client. Variants of
-//! protocols stand with the protocols, made with [`Flawed`]; both are [`Exhibit`]s.
+//! protocols stand with the protocols, made with `quorate_consensus::flawed::Flawed`; both are [`Exhibit`]s.
 
 mod teeth;
 
