@@ -86,8 +86,10 @@ impl Trouble {
     }
 }
 
-/// How much slower a slow disk is.
+/// How much slower a slow disk is …
 const SLOW_FACTOR: u64 = 100;
+/// … and an executor that labours.
+const LABOUR_FACTOR: u64 = 500;
 
 /// What a turn has used and changed so far, shared by the disk, the network and the world.
 #[derive(Debug, Default)]
@@ -110,6 +112,8 @@ pub(crate) struct Watch {
     pub(crate) syncs: u64,
     pub(crate) writes: u64,
     pub(crate) trouble: Trouble,
+    /// Executing and checking take longer than they should.
+    pub(crate) labours: bool,
     /// The next write goes somewhere else.
     pub(crate) misdirects: bool,
     /// All writes in their order, for a disk that ends where it is damaged.
@@ -178,24 +182,32 @@ impl Watch {
         })
     }
 
-    fn spend(&mut self, rng: &mut Rng, cost: impl Fn(&Costs) -> u64) {
-        let mean = self.costs.as_ref().map_or(0, cost);
+    /// Time passes; `slowed` says what makes it longer now, and by how much.
+    fn spend(&mut self, rng: &mut Rng, mean: impl Fn(&Costs) -> u64, slowed: Option<(Named, u64)>) {
+        let mean = self.costs.as_ref().map_or(0, mean);
         if mean > 0 {
             let mut drawn = mean;
             if !self.is_exact {
                 drawn = (mean / 2).saturating_add(rng.exponential_ns(mean / 2));
             }
-            if self.trouble == Trouble::Slow {
-                drawn = drawn.saturating_mul(SLOW_FACTOR);
-                self.feel(Named::SlowDisk);
+            if let Some((fault, factor)) = slowed {
+                drawn = drawn.saturating_mul(factor);
+                self.feel(fault);
             }
             self.spent_ns = self.spent_ns.saturating_add(drawn);
         }
     }
 
+    /// The disk does something.
+    fn spin(&mut self, rng: &mut Rng, mean: impl Fn(&Costs) -> u64) {
+        let slowed = (self.trouble == Trouble::Slow).then_some((Named::SlowDisk, SLOW_FACTOR));
+        self.spend(rng, mean, slowed);
+    }
+
     /// Executing a block or checking a batch takes its time.
     pub(crate) fn work(&mut self, rng: &mut Rng) {
-        self.spend(rng, |costs| costs.work_ns);
+        let slowed = self.labours.then_some((Named::SlowExecutor, LABOUR_FACTOR));
+        self.spend(rng, |costs| costs.work_ns, slowed);
     }
 }
 
@@ -383,7 +395,7 @@ impl SimDisk {
             // The operation is under way when the power goes: the disk decides what comes of it.
             disk.cut_power_after(1);
         }
-        watch.spend(&mut self.rng, |costs| costs.write_ns);
+        watch.spin(&mut self.rng, |costs| costs.write_ns);
         doing(disk)
     }
 
@@ -456,7 +468,7 @@ impl Disk for SimDisk {
             inside.synced = Some((last, before));
         }
         let watch = &mut self.shared.inside().watch;
-        watch.spend(&mut self.rng, |costs| costs.sync_ns);
+        watch.spin(&mut self.rng, |costs| costs.sync_ns);
         watch.syncs = watch.syncs.saturating_add(1);
         watch.synced.append(&mut watch.written);
         Ok(())

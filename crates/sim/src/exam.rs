@@ -4,6 +4,7 @@
 //! the command line, which keeps a ledger of what was run for which code.
 
 use crate::byzantine::Byzantine;
+use crate::fault::Fault;
 use crate::front::{Change, Front, Places};
 use crate::oracles::{Failure, Oracle};
 use crate::report::Report;
@@ -68,6 +69,11 @@ pub const PAPERS: &[Paper] = &[
         name: "cut off",
         about: "one replica after the other is cut off for seconds and comes back",
         sitting: cut_off,
+    },
+    Paper {
+        name: "beyond delta",
+        about: "messages take up to ten times as long as the protocol was promised, until the heal",
+        sitting: beyond_delta,
     },
 ];
 
@@ -358,12 +364,38 @@ fn cut_off(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, B
             let place = Places::of(some_of(world, rng, 1).into_iter().map(ReplicaId::index));
             let change = Change::Cut;
             let both_ways = rng.chance(700_000);
-            let cut = world.front(Front { from: place, to: place.others(), both_ways, change });
+            let cut = world.front(Front {
+                from: place,
+                to: place.others(),
+                both_ways,
+                change,
+                fault: Some(Fault::Isolation),
+            });
             world.run_for(rng.between(ms(200), secs(3)))?;
             world.pass(cut);
             world.run_for(rng.between(ms(1), ms(500)))?;
         }
         world.run_until(Time(secs(12)).max(world.now()))
+    }))
+}
+
+fn beyond_delta(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
+    let short = Short::new((entry, n, seed), trace, |_, _| {})?;
+    Ok(short.run(|world, rng| {
+        let delta_ns = world.settings().delta_ns;
+        for _ in 0..4 {
+            let delay_ns = rng.between(delta_ns, delta_ns.saturating_mul(10));
+            let change = Change::Slow { delay_ns, jitter_ns: rng.between(1, delta_ns) };
+            // All are slow, or all that one replica says.
+            let all = rng.chance(500_000);
+            let from = if all { Places::ALL } else { Places::one(rng.index(n)) };
+            let fault = Some(Fault::BeyondDelta);
+            let slow = world.front(Front { from, to: Places::ALL, both_ways: false, change, fault });
+            world.run_for(rng.between(ms(500), secs(3)))?;
+            world.pass(slow);
+            world.run_for(rng.between(ms(1), ms(500)))?;
+        }
+        Ok(())
     }))
 }
 

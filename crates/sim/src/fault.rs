@@ -162,6 +162,8 @@ faults! {
     PowerCutInTurn = "power cut in turn", Process, Source::Drawn;
     /// All machines lose power at once.
     PowerCutOfAll = "power cut of all", Process, Source::Drawn;
+    /// Executing takes five hundred times as long.
+    SlowExecutor = "slow executor", Process, Source::Drawn;
     /// The system kills a process that has taken too much memory: a kill, and limits that keep it from coming to that.
     OutOfMemory = "out of memory", Process, Source::Processes(&["hostile/floods.rs::thousands_of_connections_and_frames_leave_nothing_behind", "kill.rs::a_backup_dies_under_load_and_comes_back"]);
     /// A node is started with the binary of an earlier release.
@@ -243,10 +245,12 @@ faults! {
     ClientFlood = "client flood", Client, Source::Drawn;
     /// A client's connections break in the middle of a request.
     Disconnect = "disconnect", Client, Source::Drawn;
+    /// No answer reaches any client: all of them ask again, and again, everybody.
+    RetryStorm = "retry storm", Client, Source::Drawn;
 
     /// Messages take longer than a synchronous protocol was promised.
-    BeyondDelta = "beyond delta", Model, Source::Asked("Settings::delta_ns below Weather::delay_ns_max");
-    /// More replicas lie than the protocol tolerates: nothing is promised but that it is noticed.
+    BeyondDelta = "beyond delta", Model, Source::Asked("--paper \"beyond delta\"");
+    /// More replicas lie than the protocol tolerates: nothing is promised but that it is noticed, and who it was named.
     TooManyLiars = "more than f", Model, Source::Asked("--byzantine HOST:NUMBER");
 
     /// A replica has another genesis.
@@ -285,6 +289,36 @@ impl Fault {
     }
 }
 
+/// Some faults.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FaultSet(u128);
+
+impl FaultSet {
+    /// None.
+    pub const NONE: Self = Self(0);
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Adds one.
+    pub fn insert(&mut self, fault: Fault) {
+        let place = Fault::ALL.iter().position(|known| *known == fault);
+        let place = place.and_then(|place| u32::try_from(place).ok());
+        self.0 |= place.and_then(|place| 1u128.checked_shl(place)).unwrap_or(0);
+    }
+
+    /// Those that are in it.
+    pub fn iter(self) -> impl Iterator<Item = Fault> {
+        let is_there = move |place: usize| {
+            u32::try_from(place).is_ok_and(|place| self.0.checked_shr(place).unwrap_or(0) & 1 == 1)
+        };
+        Fault::ALL.iter().enumerate().filter(move |(place, _)| is_there(*place)).map(|(_, fault)| *fault)
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -314,6 +348,18 @@ mod tests {
             assert!(fault.about().ends_with('.') && !fault.about().starts_with(' '), "{fault}");
         }
         assert!("gremlins".parse::<Fault>().unwrap_err().contains("--faults"));
+    }
+
+    #[test]
+    fn a_set_has_room_for_all_of_them() {
+        let mut set = FaultSet::default();
+        assert!(set.is_empty());
+        for fault in Fault::ALL.iter().step_by(3) {
+            set.insert(*fault);
+        }
+        assert!(set.iter().eq(Fault::ALL.iter().copied().step_by(3)));
+        Fault::ALL.iter().for_each(|fault| set.insert(*fault));
+        assert!(set.iter().eq(Fault::ALL.iter().copied()));
     }
 
     #[test]

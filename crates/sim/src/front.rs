@@ -1,5 +1,6 @@
 //! Weather fronts: changes of the weather between some places, for a while.
 
+use crate::fault::Fault;
 use crate::weather::{Map, Weather};
 use quorate_types::Time;
 
@@ -74,6 +75,8 @@ pub struct Front {
     pub both_ways: bool,
     /// What happens to it.
     pub change: Change,
+    /// What it counts as whenever it meets a message; what is lost, doubled, corrupted or trickles counts when it is.
+    pub fault: Option<Fault>,
 }
 
 impl Front {
@@ -90,6 +93,9 @@ pub(crate) fn forecast(map: &mut Map, places: usize, base: Weather, fronts: &[(u
         for from in 0..places {
             for to in (0..places).filter(|to| front.covers(from, *to)) {
                 let weather = map.get_mut(from, to);
+                if let Some(fault) = front.fault {
+                    weather.faults.insert(fault);
+                }
                 match front.change {
                     Change::Slow { delay_ns, jitter_ns } => {
                         weather.delay_ns = weather.delay_ns.saturating_add(delay_ns);
@@ -122,15 +128,18 @@ mod tests {
             to: Places::one(0).others(),
             both_ways: false,
             change: Change::Cut,
+            fault: Some(Fault::OneWay),
         };
         let slow = Front {
             from: Places::of([1, 2]),
             to: Places::one(0),
             both_ways: true,
             change: Change::Slow { delay_ns: 10, jitter_ns: 5 },
+            fault: None,
         };
         forecast(&mut map, 3, Weather::GOOD, &[(1, cut), (2, slow)]);
         assert!(map.get(0, 1).is_cut && map.get(0, 2).is_cut && !map.get(1, 0).is_cut);
+        assert!(map.get(0, 1).faults.iter().eq([Fault::OneWay]) && map.get(1, 0).faults.is_empty());
         assert_eq!(map.get(1, 0).delay_ns, Weather::GOOD.delay_ns + 10);
         assert_eq!(map.get(0, 1).delay_ns, Weather::GOOD.delay_ns + 10, "both ways");
         assert_eq!(*map.get(1, 2), Weather::GOOD);

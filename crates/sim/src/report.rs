@@ -33,6 +33,8 @@ pub struct Report {
     pub rejected: BTreeMap<&'static str, u64>,
     /// Who was Byzantine, and how.
     pub byzantine: BTreeMap<ReplicaId, Byzantine>,
+    /// Who has said two things where only one may be said, and what: enough to show to anybody, where it is signed.
+    pub culprits: BTreeMap<ReplicaId, String>,
     /// From the heal to the first answer to an operation that was called after it.
     pub recovered_ns: u64,
     /// Promises that were looked for on disks.
@@ -89,7 +91,8 @@ impl Report {
             felt: world.felt(),
             rejected: world.rejected().clone(),
             faults,
-            byzantine: world.settings().byzantine.clone(),
+            culprits: world.culprits().clone(),
+            byzantine: world.liars().clone(),
             recovered_ns,
             promises: world.promises(),
             transitions,
@@ -103,13 +106,16 @@ impl Report {
     pub fn facts(&self) -> String {
         let hosts: Vec<String> = self.byzantine.iter().map(|(id, kind)| format!("r{id} {kind}")).collect();
         let hosts = if hosts.is_empty() { "nobody".to_owned() } else { hosts.join(", ") };
+        let culprits: Vec<String> =
+            self.culprits.iter().map(|(id, what)| format!("\nr{id} {what}")).collect();
         let faults: Vec<String> =
             self.faults.iter().map(|(fault, count)| format!("{count} {fault}")).collect();
         format!(
-            "Byzantine: {hosts}; faults: {}; {} virtual s; recovered {} ms after the heal",
+            "Byzantine: {hosts}; faults: {}; {} virtual s; recovered {} ms after the heal{}",
             faults.join(", "),
             self.virtual_ns / 1_000_000_000,
-            self.recovered_ns / 1_000_000
+            self.recovered_ns / 1_000_000,
+            culprits.concat()
         )
     }
 }

@@ -1,6 +1,7 @@
 //! What becomes of what is sent: delays, loss, duplication, cuts. Each pair of places has its own, in each
 //! direction.
 
+use crate::fault::FaultSet;
 use quorate_types::Time;
 use quorate_types::rng::Rng;
 
@@ -27,6 +28,8 @@ pub struct Weather {
     pub is_cut: bool,
     /// Nothing arrives before this; it is not lost, it waits.
     pub clogged_until: Time,
+    /// What every message that is sent here feels.
+    pub faults: FaultSet,
 }
 
 impl Weather {
@@ -42,6 +45,7 @@ impl Weather {
         trickles: false,
         is_cut: false,
         clogged_until: Time::ZERO,
+        faults: FaultSet::NONE,
     };
 
     /// Every message takes exactly this long and none is lost: for counting delays.

@@ -9,6 +9,7 @@ use quorate_node::load::{History, judge_alone};
 use quorate_node::service::Service;
 use quorate_node::testnet::{Plan, Testnet, node_file};
 use quorate_protocols::REGISTRY;
+use quorate_sim::twins;
 use quorate_types::mutate::{mutate, nudge};
 use quorate_types::rng::Rng;
 use quorate_types::{ClientAuth, PublicKey, ReplicaId, Signature};
@@ -208,6 +209,32 @@ fn histories() {
     })
     .changed_by(edit)
     .holding(512, 1 << 20)
+    .costing(10)
+    .fuzz();
+}
+
+/// Scenarios of twins, in our own format and in that of relab/hotstuff.
+#[test]
+fn scenarios_of_twins() {
+    let twins = vec![ReplicaId(0)];
+    let drawn = twins::Enumeration::drawn(4, twins, 2, 3, twins::Leaders::Own, (2, 7)).unwrap();
+    let own = twins::to_json(&[drawn.scenario(0), drawn.scenario(1)]);
+    let view = |nodes: &str| format!(r#"{{"leader":1,"partitions":[{nodes}]}}"#);
+    let (numbers, ids) = (view("[1,3,4],[2,5]"), view(r#"[{"ReplicaID":1,"TwinID":2}],[1,3,4,5]"#));
+    let relab = format!(r#"{{"num_nodes":4,"num_twins":1,"views":2,"scenarios":[[{numbers},{ids}]]}}"#);
+    Decoder::new("scenarios-of-twins", vec![own.into_bytes(), relab.into_bytes()], |bytes| {
+        let Ok(scenarios) =
+            std::str::from_utf8(bytes).map_err(drop).and_then(|text| twins::from_json(text).map_err(drop))
+        else {
+            return Read::Refused;
+        };
+        let again = twins::from_json(&twins::to_json(&scenarios)).unwrap();
+        assert_eq!(scenarios, again, "what was read is written in one way");
+        Read::Taken
+    })
+    .changed_by(edit)
+    // A tree of values first, so that errors can say where they are; replicas are at most as many as their ids.
+    .holding(64, 1 << 20)
     .costing(10)
     .fuzz();
 }

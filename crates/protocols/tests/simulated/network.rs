@@ -22,7 +22,7 @@ both! {
 
 fn cut(world: &mut World, who: usize) -> u64 {
     let one = Places::one(who);
-    world.front(Front { from: one, to: one.others(), both_ways: true, change: Change::Cut })
+    world.front(Front { from: one, to: one.others(), both_ways: true, change: Change::Cut, fault: None })
 }
 
 /// What a replica votes, from now on: kind, view, height and block of each PREPARE and COMMIT.
@@ -88,8 +88,13 @@ fn s10_a_lost_vote_is_said_again(entry: &Entry) {
         let id = world.submit(0, &[put("k", "needs it")])[0];
         // What it says is lost from now on; what others say still reaches it.
         let mute = Places::one(2);
-        let front =
-            world.front(Front { from: mute, to: mute.others(), both_ways: false, change: Change::Cut });
+        let front = world.front(Front {
+            from: mute,
+            to: mute.others(),
+            both_ways: false,
+            change: Change::Cut,
+            fault: None,
+        });
         go(world.run_while("it votes", ms(20), |_| votes.borrow().is_empty()), &world);
         let first = votes.take()[0];
         assert_eq!((first.0, first.1, first.2), (PREPARE, View(0), height.next()));
@@ -143,6 +148,7 @@ fn s10_a_backup_that_hears_the_leader_alone(entry: &Entry) {
             to: Places::one(2),
             both_ways: true,
             change: Change::Cut,
+            fault: None,
         });
         for value in 0..60 {
             ask(&mut world, value % 4, put("k", value));
@@ -172,7 +178,7 @@ fn bad_minutes(entry: &Entry, seed: u64, transport: Transport) {
     for change in
         [Change::Lossy(100_000), Change::Twice(100_000), Change::Slow { delay_ns: 0, jitter_ns: ms(30) }]
     {
-        world.front(Front { from: Places::ALL, to: Places::ALL, both_ways: false, change });
+        world.front(Front { from: Places::ALL, to: Places::ALL, both_ways: false, change, fault: None });
     }
     world.load_all(Workload {
         operations: 250,
@@ -186,7 +192,13 @@ fn bad_minutes(entry: &Entry, seed: u64, transport: Transport) {
         go(world.run_for(secs(12)), &world);
         let sides = [Places::of([0, 1]), Places::one(round % 4), Places::of([round % 4, 2])][round % 3];
         let to = Places(Places::of(0..4).0 & sides.others().0);
-        let front = world.front(Front { from: sides, to, both_ways: round % 2 == 0, change: Change::Cut });
+        let front = world.front(Front {
+            from: sides,
+            to,
+            both_ways: round % 2 == 0,
+            change: Change::Cut,
+            fault: None,
+        });
         go(world.run_for(secs(8)), &world);
         world.pass(front);
     }

@@ -120,7 +120,7 @@ fn reading_along_changes_nothing_and_everything_is_explained() {
 fn what_becomes_of_connections_is_said() {
     let (mut world, told) = world(|settings| settings.transport = Transport::Links);
     go(world.run_for(secs(1)), &world);
-    let one = |change| Front { from: Places::one(3), to: Places::ALL, both_ways: true, change };
+    let one = |change| Front { from: Places::one(3), to: Places::ALL, both_ways: true, change, fault: None };
     let loss = world.front(one(Change::Lossy(400_000)));
     for value in 0..20 {
         let ids = world.submit(value % 4, &[put("k1", value)]);
@@ -175,7 +175,8 @@ fn what_becomes_of_a_message_is_said() {
     world.unhook();
     world.release();
     let change = Change::Lossy(1_000_000);
-    let front = world.front(Front { from: Places::one(3), to: Places::ALL, both_ways: true, change });
+    let front =
+        world.front(Front { from: Places::one(3), to: Places::ALL, both_ways: true, change, fault: None });
     let ids = world.submit(0, &[put("k1", 2)]);
     wait_for(&mut world, &ids, secs(3));
     world.pass(front);

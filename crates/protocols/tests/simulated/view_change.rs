@@ -171,7 +171,13 @@ fn s05_decided_at_one_replica_alone(entry: &Entry) {
         let ids = world.submit(0, &[incr("n"), incr("n")]);
         go(world.run_while("one has decided", secs(2), |world| world.executed(r(3)) == before), &world);
         let one = Places::one(3);
-        let front = world.front(Front { from: one, to: one.others(), both_ways: true, change: Change::Cut });
+        let front = world.front(Front {
+            from: one,
+            to: one.others(),
+            both_ways: true,
+            change: Change::Cut,
+            fault: None,
+        });
         assert!((0..3).all(|id| world.executed(r(id)) == before), "nobody else has");
         wait_for(&mut world, &ids, 2 * VIEW_CHANGE_NS);
         assert!(view(&world, r(1)) > View(0));
@@ -319,7 +325,13 @@ fn s10_a_leader_cut_off_for_a_minute(entry: &Entry) {
         let mut world = world_of(entry, 260, |settings| settings.transport = transport);
         begin(&mut world);
         let one = Places::one(0);
-        let front = world.front(Front { from: one, to: one.others(), both_ways: true, change: Change::Cut });
+        let front = world.front(Front {
+            from: one,
+            to: one.others(),
+            both_ways: true,
+            change: Change::Cut,
+            fault: None,
+        });
         for value in 0..60 {
             ask(&mut world, value % 4, put("k", value));
             go(world.run_for(secs(1)), &world);

@@ -393,6 +393,11 @@ impl Conduct {
         }
     }
 
+    /// Whether it says nothing to anybody just now.
+    pub(crate) fn is_silent(&self) -> bool {
+        matches!(self.mood, Mood::Silent)
+    }
+
     /// Whether the second of two reads backwards what arrived together.
     pub(crate) fn reads_backwards(&self) -> bool {
         matches!(self.mood, Mood::Divided { backwards: true, .. })

@@ -77,7 +77,7 @@ pub const EXHIBITS: &[Exhibit] = &[
         id: "M15b",
         failure: "the same, noticed by its consequence",
         variant: "as above, with a blind eye for what leaves early: two votes for one slot",
-        caught_by: &[Oracle::SameSlot, Oracle::Agreement, Oracle::Durability, Oracle::Links],
+        caught_by: &[Oracle::SameSlot],
         within: 200,
         run: votes_are_forgotten,
     },
@@ -168,7 +168,7 @@ fn votes_leave_early(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
 }
 
 fn votes_are_forgotten(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    with_lie(entry, seed, Lie::Sync, &[Oracle::Held])
+    with_lie(entry, seed, Lie::Sync, &[Oracle::Held, Oracle::Links])
 }
 
 fn tail_is_damage(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {

@@ -13,7 +13,7 @@ use crate::witness::Perjury;
 use crate::world::{Plan, Survives, World};
 use crate::{Byzantine, ms, secs};
 use quorate_consensus::{CHECKPOINT_KIND, Entry};
-use quorate_types::{Kind, ReplicaId};
+use quorate_types::{Height, Kind, ReplicaId};
 
 /// One for each oracle, but replay, whose sabotage is a test of its own.
 pub const TEETH: &[Exhibit] = &[
@@ -46,11 +46,11 @@ pub const TEETH: &[Exhibit] = &[
     },
     Exhibit {
         id: "durability",
-        failure: "clients are told what nobody executed",
-        variant: "clients take whatever one replica says for the word of two; one replica lies to them",
+        failure: "what clients were told is lost",
+        variant: "syncs are reported and not done, all machines lose power, and the oracles for promises are blind",
         caught_by: &[Oracle::Durability],
-        within: 50,
-        run: super::replies_count_twice,
+        within: 5,
+        run: all_is_lost,
     },
     Exhibit {
         id: "linearizable",
@@ -93,6 +93,14 @@ pub const TEETH: &[Exhibit] = &[
         caught_by: &[Oracle::Liveness],
         within: 5,
         run: too_many_silent,
+    },
+    Exhibit {
+        id: "circles",
+        failure: "views change for ever",
+        variant: "nothing that is said of any height from the fifth on ever leaves, and all that is said of views does",
+        caught_by: &[Oracle::Circles],
+        within: 5,
+        run: nothing_of_heights,
     },
     Exhibit {
         id: "stopped",
@@ -165,6 +173,37 @@ fn too_many_silent(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
     world.hook(move |_, frame| {
         let speaks = frame.from.index().saturating_add(f).saturating_add(1) < n;
         if speaks { Verdict::Pass } else { Verdict::Drop }
+    });
+    Ok(short.run(|world, _| world.run_for(secs(4))))
+}
+
+fn all_is_lost(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
+    let blind = [Oracle::Held, Oracle::Links, Oracle::SameSlot];
+    let mut short = super::short(entry, seed)?;
+    let world = short.world();
+    blind.into_iter().for_each(|oracle| world.tolerate(oracle));
+    for id in world.replicas() {
+        world.sabotage_disk(id, Lie::Sync);
+        // Disks lie from the next start on.
+        world.plan(world.now(), Plan::Crash(id, Survives::Everything));
+        world.plan(world.now().plus(ms(5)), Plan::Start(id));
+    }
+    Ok(short.run(|world, _| {
+        world.run_while("all operations are answered", secs(60), |world| !world.all_done())?;
+        for id in world.replicas() {
+            world.plan(world.now(), Plan::Crash(id, Survives::Nothing));
+            world.plan(world.now().plus(ms(5)), Plan::Start(id));
+        }
+        world.run_for(ms(100))?;
+        world.check_settled()
+    }))
+}
+
+fn nothing_of_heights(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
+    let mut short = super::short(entry, seed)?;
+    short.world().hook(|_, frame| {
+        let of_height = frame.content.statement.is_some_and(|said| said.height >= Height(5));
+        if of_height && !is_about_checkpoints(frame.content.kind) { Verdict::Drop } else { Verdict::Pass }
     });
     Ok(short.run(|world, _| world.run_for(secs(4))))
 }

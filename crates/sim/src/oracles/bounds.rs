@@ -2,6 +2,7 @@
 
 use super::{Oracle, Verdict};
 use quorate_replica::ReplicaStatus;
+use quorate_types::limits::{POOL_BUNDLES_MAX, POOL_BYTES_MAX};
 
 /// Entries of the guard, records, and blocks for each height of the window at most: a protocol has a few kinds of
 /// statements, and a few views may be alive at once.
@@ -19,6 +20,12 @@ pub(crate) fn check_bounds(window: u64, status: &ReplicaStatus) -> Verdict {
             let what = format!("replica {} holds {count} {name}, at most {most} make sense", status.id);
             return Err((Oracle::Bounds, what));
         }
+    }
+    // What a protocol has to take is twice what clients may give.
+    let (bundles, bytes) = status.pool;
+    if bundles > POOL_BUNDLES_MAX.saturating_mul(2) || bytes > POOL_BYTES_MAX.saturating_mul(2) {
+        let what = format!("replica {} has {bundles} bundles of {bytes} bytes in its pool", status.id);
+        return Err((Oracle::Bounds, what));
     }
     if status.contradictions > 0 {
         let what = format!(
@@ -56,6 +63,18 @@ mod tests {
             timers: Vec::new(),
             alarm: None,
             contradictions,
+        }
+    }
+
+    #[test]
+    fn a_pool_that_overflows_is_noticed() {
+        for (pool, found) in [
+            ((POOL_BUNDLES_MAX * 2, POOL_BYTES_MAX * 2), None),
+            ((POOL_BUNDLES_MAX * 2 + 1, 0), Some(Oracle::Bounds)),
+            ((0, POOL_BYTES_MAX * 2 + 1), Some(Oracle::Bounds)),
+        ] {
+            let verdict = check_bounds(8, &ReplicaStatus { pool, ..status((0, 0, 0), 0, 0) });
+            assert_eq!(verdict.err().map(|(oracle, _)| oracle), found, "{pool:?}");
         }
     }
 

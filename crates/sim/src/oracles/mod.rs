@@ -9,13 +9,14 @@
 //! | linearizable | what clients were told can be explained without asking any replica | [`crate::linear`] |
 //! | same slot | what may be said once is never said of two subjects, across restarts | `promises` |
 //! | held | nothing that may be said once leaves before its guard was synced | `promises` |
-//! | liveness | what a protocol promises after a heal, in time; nothing goes in circles | `World::run_while`, `lasso` |
+//! | liveness | what a protocol promises after a heal, in time | `World::run_while` |
+//! | circles | after a heal, views do not pass alike without anything being executed | `lasso` |
 //! | bounds | queues and tables stay within limits | `bounds` |
 //! | accusation | no honest replica refuses of another what only a liar says | `World::judge_blame` |
 //! | no panic | no assertion of the code fails | `seed` |
 //! | replay | a second replica that is handed the same inputs gives the same outputs, byte for byte | `shadow` |
 //!
-//! All of them judge honest replicas only; clients believe f + 1 equal answers, so one of these is honest.
+//! All of them judge honest replicas only, and what has to run and to follow, those whose disks are whole; clients believe f + 1 equal answers, so one of these is honest.
 //!
 //! Agreement, order and results together say more than a search for a linearisation: the order in which the
 //! replicas say they executed is the linearisation, and it is checked as it grows against the naive [`crate::Model`],
@@ -78,6 +79,8 @@ pub enum Oracle {
     Bounds,
     /// Nothing happened for too long.
     Liveness,
+    /// View after view passes alike, and nothing is executed.
+    Circles,
     /// A replica stopped by itself.
     Stopped,
     /// An honest replica broke off with another.
@@ -102,6 +105,7 @@ impl fmt::Display for Oracle {
             Self::Held => "held until durable",
             Self::Bounds => "bounds",
             Self::Liveness => "liveness",
+            Self::Circles => "circles",
             Self::Stopped => "stopped",
             Self::Links => "links",
             Self::Replay => "replay",
@@ -152,6 +156,11 @@ impl Oracle {
             Self::Liveness => {
                 "Everything had healed, and still nothing was decided, or a client was not answered, for longer than \
                  the protocol promises. Look for the last `decides`, and from there for `timer`, `enters` and `refuses`."
+            }
+            Self::Circles => {
+                "Everything had healed, all replicas went from view to view, each leader had its turn, and nothing was \
+                 executed: it will go on like that. Look for the `enters` lines of one round of leaders, and between \
+                 them for what is refused."
             }
             Self::Stopped => {
                 "A replica has stopped by itself although its disk and its machine were in order. Its own words follow."

@@ -65,6 +65,14 @@ impl Promises {
         self.checked
     }
 
+    /// A frame of a liar leaves. What shows that it lies, where it says two things for one slot.
+    pub(crate) fn lies(&mut self, by: ReplicaId, content: &Content) -> Option<String> {
+        let said = content.statement.filter(|_| content.is_once)?;
+        let key = (said.height, said.view, said.kind, said.scope);
+        let first = *self.of.get_mut(by.index())?.said.entry(key).or_insert(said.subject);
+        (first != said.subject).then(|| format!("said {content} and {} for the same slot", first.short()))
+    }
+
     /// A frame leaves. `on_disk` says whether a statement's guard is in what the disk would have after a crash
     /// right now; it is asked only where looking at what was synced lately does not tell.
     pub(crate) fn leaves(

@@ -149,7 +149,7 @@ fn cut(world: &mut World, parts: &[Vec<String>]) -> Result<(), String> {
     }
     for (index, from) in places.iter().enumerate() {
         for to in places.iter().skip(index.saturating_add(1)) {
-            world.front(Front { from: *from, to: *to, both_ways: true, change: Change::Cut });
+            world.front(Front { from: *from, to: *to, both_ways: true, change: Change::Cut, fault: None });
         }
     }
     Ok(())

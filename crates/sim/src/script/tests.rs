@@ -7,6 +7,8 @@ use super::words::{place, span, without_comment};
 use super::*;
 use crate::frame::{Content, Frame};
 use bytes::Bytes;
+use quorate_types::mutate::mutate;
+use quorate_types::rng::Rng;
 use quorate_types::wire::{Lane, frame};
 use quorate_types::{Digest, Height, Kind, ReplicaId, Statement, Time, View};
 
@@ -111,4 +113,19 @@ fn texts_differ_where_they_begin_to() {
     let shown = |written, played| first_difference(written, played).unwrap();
     assert_eq!(shown("a\nb", "a\nc"), "line 2\n  written: b\n  played:  c");
     assert_eq!(shown("a", "a\nc"), "line 2\n  written: (the end)\n  played:  c");
+}
+
+/// Scripts are written by hand: whatever stands in a line, it is a command or an error.
+#[test]
+fn lines_that_nobody_would_write_are_errors() {
+    let lines: Vec<&[u8]> = COMMANDS.iter().map(|(line, _)| line.as_bytes()).collect();
+    let (mut rng, mut taken) = (Rng::new(5), 0u32);
+    for _ in 0..40_000 {
+        let (line, other) = (*rng.pick(&lines).unwrap(), *rng.pick(&lines).unwrap());
+        let mut bytes = line.to_vec();
+        (0..rng.below(3)).for_each(|_| mutate(&mut rng, &mut bytes, other));
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        taken += u32::from(Command::parse(without_comment(&text)).is_ok());
+    }
+    assert!((1..39_000).contains(&taken), "{taken} of 40000 lines are commands");
 }

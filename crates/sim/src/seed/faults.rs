@@ -5,6 +5,7 @@ use super::HEAL_NS;
 use crate::disk::Trouble;
 use crate::fault::{Class, Fault};
 use crate::front::{Change, Front, Places};
+use crate::settings::Transport;
 use crate::world::{Plan, Survives, World};
 use crate::{ms, secs};
 use quorate_types::rng::Rng;
@@ -22,6 +23,7 @@ const ROGUE_NS: u64 = ms(400);
 pub(super) struct Faults {
     pub(super) n: usize,
     pub(super) clients: usize,
+    pub(super) transport: Transport,
     pub(super) rng: Rng,
     pub(super) next: u64,
     /// When the first of them begins.
@@ -54,7 +56,8 @@ impl Faults {
         for class in CLASSES {
             // What makes a replica forget has to meet one that may.
             let meets = |fault: &Fault| !fault.breaks_promises() || !self.may_forget.is_empty();
-            let mut pool: Vec<Fault> = Fault::drawn(class).filter(meets).collect();
+            let suits = |fault: &Fault| suits(*fault, self.transport);
+            let mut pool: Vec<Fault> = Fault::drawn(class).filter(meets).filter(suits).collect();
             self.rng.shuffle(&mut pool);
             let most = if class == Class::Client { 1 } else { 3 };
             let count = usize::try_from(self.rng.between(1, most)).unwrap_or(1);
@@ -165,6 +168,10 @@ impl Faults {
                 world.plan(from, Plan::Drift(id, ppm.saturating_mul(sign)));
                 world.plan(to, Plan::Drift(id, 0));
             }
+            Fault::SlowExecutor => {
+                world.plan(from, Plan::Executor(id, true));
+                world.plan(to, Plan::Executor(id, false));
+            }
             Fault::PowerCutInTurn => self.power_cut_in_turn(world, from, to),
             Fault::PowerCutOfAll => self.power_cut_of_all(world, from),
             Fault::Kill => {
@@ -249,6 +256,9 @@ impl Faults {
     }
 
     fn client(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
+        if fault == Fault::RetryStorm {
+            return self.network(world, fault, from, to);
+        }
         if fault != Fault::Disconnect {
             for at in self.moments(from, to, ROGUE_NS) {
                 world.plan(at, Plan::Rogue(fault));
@@ -278,11 +288,12 @@ impl Faults {
             Fault::Partition => (some, Places(replicas.0 & some.others().0), true),
             Fault::Isolation => (one, one.others(), true),
             Fault::OneWay => (one, Places(replicas.0 & one.others().0), false),
+            Fault::RetryStorm => (replicas, replicas.others(), false),
             Fault::SlowLink => (Places::one(a.index()), Places::one(b.index()), true),
             _ if self.rng.chance(500_000) => (one, Places::ALL, true),
             _ => (Places::ALL, Places::ALL, false),
         };
-        Front { from, to, both_ways, change: self.change(fault, until) }
+        Front { from, to, both_ways, change: self.change(fault, until), fault: whole(fault) }
     }
 
     fn change(&mut self, fault: Fault, until: Time) -> Change {
@@ -302,4 +313,22 @@ impl Faults {
             _ => Change::Cut,
         }
     }
+}
+
+/// Whether there is anything that a fault could happen to: only streams break or trickle, and nothing arrives twice on
+/// them.
+fn suits(fault: Fault, transport: Transport) -> bool {
+    match fault {
+        Fault::Churn | Fault::HalfOpen | Fault::SlowLoris => transport == Transport::Links,
+        Fault::Duplication => transport == Transport::Datagrams,
+        _ => true,
+    }
+}
+
+/// Fronts that every message meets, and not only some.
+fn whole(fault: Fault) -> Option<Fault> {
+    use Fault::{Clog, Delay, Isolation, OneWay, Partition, Reordering, RetryStorm, SlowLink};
+    let meets_all =
+        [Clog, Delay, Isolation, OneWay, Partition, Reordering, RetryStorm, SlowLink].contains(&fault);
+    meets_all.then_some(fault)
 }

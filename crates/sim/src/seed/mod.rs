@@ -113,6 +113,7 @@ impl Standard {
         let mut faults = Faults {
             n: world.settings().n,
             clients: world.settings().clients,
+            transport: world.settings().transport,
             rng,
             next: 1,
             first: Time(HEAL_NS),

@@ -23,7 +23,7 @@ pub const COLUMNS: [(&str, usize, &str); 9] = [
 ];
 
 /// What can stand in the third column.
-pub const WORDS: [(&str, &str); 47] = [
+pub const WORDS: [(&str, &str); 48] = [
     ("sends", "a message leaves, for all that are named; promises only after they are on disk"),
     ("gets", "a replica reads a message that has arrived; it may still refuse it"),
     ("refuses", "a replica does not act (fully) on what it got, and why; mostly late or known already"),
@@ -39,6 +39,7 @@ pub const WORDS: [(&str, &str); 47] = [
     ("pauses", "a process stands still, until then"),
     ("drifts", "a replica's time passes faster or slower than the world's, by so many millionths"),
     ("disk", "from now on this is wrong with a replica's disk"),
+    ("labours", "a replica's executor is slow, or no longer"),
     ("damage", "something that a replica's disk had is damaged for good"),
     ("dials", "two replicas are connecting"),
     ("link", "what a replica hears of a connection: back, or a gap, where frames were lost for good"),

@@ -80,15 +80,18 @@ impl Passages {
         same.waiting.back().copied().or(same.last)
     }
 
-    /// Something goes no further.
+    /// Something goes no further; an old copy of it may still come.
     pub(crate) fn ends(&mut self, from: Who, to: Who, print: Print) -> Option<Sent> {
         let same = self.known.get_mut(&(from, to, print))?;
-        same.waiting.pop_back().or(same.last)
+        let sent = same.waiting.pop_back().or(same.last);
+        same.last = same.last.or(sent);
+        sent
     }
 
     /// Something is changed on its way.
     pub(crate) fn becomes(&mut self, from: Who, to: Who, (old, new): (Print, Print)) -> Option<Sent> {
-        let sent = self.ends(from, to, old)?;
+        let same = self.known.get_mut(&(from, to, old))?;
+        let sent = same.waiting.pop_back().or(same.last)?;
         self.known.entry((from, to, new)).or_default().waiting.push_back(sent);
         Some(sent)
     }
@@ -126,6 +129,6 @@ mod tests {
         assert_eq!(passages.ends(A, B, vote), Some((2, Time(2))), "losses are told at once");
         assert_eq!(passages.becomes(A, B, (vote, other)), Some((1, Time(1))));
         assert_eq!(passages.arrives(A, B, other), Some((1, Time(1))));
-        assert_eq!(passages.arrives(A, B, vote), None);
+        assert_eq!(passages.arrives(A, B, vote), Some((2, Time(2))), "an old copy of what was lost");
     }
 }

@@ -19,6 +19,7 @@ use quorate_storage::{Disk as _, MemDisk};
 use quorate_types::rng::Rng;
 use quorate_types::wire::{Lane, frame};
 use quorate_types::{Kind, ReplicaId, Signature, Statement, Time};
+use std::collections::BTreeMap;
 
 /// The first replica of a twin and the second propose at different times, and so different blocks.
 const SKEW_NS: i64 = 1;
@@ -70,6 +71,7 @@ impl World {
                 let at = self.now.plus(self.role_rng.between(CORRUPT_NS.0, CORRUPT_NS.1));
                 self.plan(at, super::Plan::Corrupt);
             } else {
+                self.liars.insert(id, kind);
                 self.corrupt(id, kind, rng);
             }
         }
@@ -107,11 +109,32 @@ impl World {
         });
         self.feel(Fault::Adaptive);
         let rng = self.role_rng.fork();
+        self.liars.insert(victim, Byzantine::Adaptive);
         self.corrupt(victim, kind, rng);
     }
 
     fn empty_disk(&self) -> MemDisk {
         MemDisk::new(self.settings.segment_bytes, self.settings.page_bytes)
+    }
+
+    /// Who has been Byzantine so far, and how: an adaptive host is where it has struck.
+    #[must_use]
+    pub fn liars(&self) -> &BTreeMap<ReplicaId, Byzantine> {
+        &self.liars
+    }
+
+    /// Who has said two things where only one may be said, and what they were.
+    #[must_use]
+    pub fn culprits(&self) -> &BTreeMap<ReplicaId, String> {
+        &self.culprits
+    }
+
+    /// Looks at what a replica says that nobody vouches for.
+    pub(super) fn convict(&mut self, from: ReplicaId, content: &Content) {
+        if let Some(what) = self.promises.lies(from, content) {
+            self.feel(Fault::EquivocateVote);
+            self.culprits.entry(from).or_insert(what);
+        }
     }
 
     /// Whether the oracles judge a replica.
@@ -229,6 +252,19 @@ impl World {
             } else {
                 self.send_one(at, frame);
             }
+        }
+    }
+
+    /// A liar speaks with two voices, or not to all who are meant.
+    pub(super) fn feel_manners(&mut self, (from, voice): (ReplicaId, Voice), (to, told): (To, usize)) {
+        let Some(seat) = self.seat(from) else { return };
+        let Role::Byzantine(conduct) = &seat.role else { return };
+        let (is_silent, is_twin) = (conduct.is_silent(), seat.second.is_some());
+        if is_twin && voice == Voice::Second && told > 0 {
+            self.feel(Fault::DoubleIdentity);
+        }
+        if !is_twin && told < self.receivers(from, to).count() {
+            self.feel(if is_silent { Fault::Silence } else { Fault::SelectiveSilence });
         }
     }
 

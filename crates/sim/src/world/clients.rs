@@ -236,6 +236,7 @@ impl World {
             let tale = Eyes { settings, cluster }.request(&message).to([Who::Replica(to)]);
             tale.passage(Passage::Leaves(Print::of(&message)))
         });
+        self.feel_all(self.map.get(from, to.index()).faults);
         match self.letters.post(&mut self.net_rng, &self.map, now, from, to.index()) {
             Some(at) => {
                 let arrival = Arrival::Client { index: client, message };
@@ -258,6 +259,7 @@ impl World {
             let tale = Eyes { settings, cluster }.answer(&message).to([Who::Client(client)]);
             tale.passage(Passage::Leaves(Print::of(&message)))
         });
+        self.feel_all(self.map.get(from.index(), to).faults);
         match self.letters.post(&mut self.net_rng, &self.map, at, from.index(), to) {
             Some(at) => self.queue.push(at, Class::Arrival, Event::Hears { client, from, message }),
             None => self.tell_lost_letter(at, from.index(), to, &message),

@@ -3,7 +3,7 @@
 use super::turns::Survives;
 use super::{Event, World};
 use crate::disk::Trouble;
-use crate::fault::Fault;
+use crate::fault::{Fault, FaultSet};
 use crate::front::{Change, Front, Places, forecast};
 use crate::oracles::Oracle;
 use crate::queue::Class;
@@ -32,6 +32,8 @@ pub enum Plan {
     WallClock(ReplicaId, i64),
     /// This is wrong with the replica's disk from then on. [`Trouble::None`] sees to it.
     Disk(ReplicaId, Trouble),
+    /// The replica's executor takes five hundred times as long from then on, or as long as it should.
+    Executor(ReplicaId, bool),
     /// The replica's disk is damaged for good: one of the faults that break promises.
     Damage(ReplicaId, Fault),
     /// The connection of two replicas breaks.
@@ -70,8 +72,10 @@ impl World {
                 if let Some(seat) = self.seat_mut(id) {
                     seat.skew_ns = off_ns;
                 }
+                self.feel(Fault::ClockJump);
             }
             Plan::Disk(id, trouble) => self.trouble(id, trouble),
+            Plan::Executor(id, labours) => self.labour(id, labours),
             Plan::Damage(id, fault) => self.damage(id, fault),
             Plan::Disconnect(a, b) => {
                 if self.disconnect(a, b) {
@@ -114,6 +118,7 @@ impl World {
         self.change_weather();
         for id in self.replicas() {
             self.trouble(id, Trouble::None);
+            self.labour(id, false);
             self.drift(id, 0);
             if let Some(seat) = self.seat_mut(id) {
                 seat.skew_ns = 0;
@@ -140,6 +145,13 @@ impl World {
     pub(super) fn feel(&mut self, fault: Fault) {
         let count = self.felt.entry(fault).or_default();
         *count = count.saturating_add(1);
+    }
+
+    /// What a message meets was felt.
+    pub(super) fn feel_all(&mut self, faults: FaultSet) {
+        if !faults.is_empty() {
+            faults.iter().for_each(|fault| self.feel(fault));
+        }
     }
 
     /// How often each fault was felt so far: one that was planned need not have been.
@@ -217,6 +229,15 @@ impl World {
         self.trace.note(now, Who::Replica(id), "disk", &[&[trouble.tag()]], || format!("{trouble:?}"));
     }
 
+    fn labour(&mut self, id: ReplicaId, labours: bool) {
+        let now = self.now;
+        let Some(seat) = self.seat_mut(id) else { return };
+        if seat.shared.watch(|watch| std::mem::replace(&mut watch.labours, labours)) != labours {
+            let says = if labours { "its executor is slow" } else { "no longer" };
+            self.trace.note(now, Who::Replica(id), "labours", &[&[u8::from(labours)]], || says.to_owned());
+        }
+    }
+
     fn damage(&mut self, id: ReplicaId, fault: Fault) {
         let Self { seats, crash_rng, .. } = self;
         let Some(seat) = seats.get_mut(id.index()) else { return };
@@ -252,7 +273,10 @@ impl World {
             let from = Places::one(leader.index());
             let replicas = Places::of(0..self.settings.n);
             let to = Places(replicas.0 & from.others().0);
-            self.fronts.push((number, Front { from, to, both_ways: true, change: Change::Cut }));
+            self.fronts.push((
+                number,
+                Front { from, to, both_ways: true, change: Change::Cut, fault: Some(Fault::LeaderCut) },
+            ));
             let next = self.now.plus(LEADER_LOOK_NS).min(until);
             self.plan(next, Plan::CutLeader(number, until));
         }

@@ -15,6 +15,7 @@ mod sabotage;
 mod telling;
 mod turns;
 
+use crate::byzantine::Byzantine;
 use crate::client::{Client, Wish};
 use crate::disk::Shared;
 use crate::exit::Leaving;
@@ -126,6 +127,10 @@ pub struct World {
     tolerated: BTreeSet<Oracle>,
     /// Who is held for honest although it is not.
     trusted: BTreeSet<ReplicaId>,
+    /// Who has been Byzantine so far, and how.
+    liars: BTreeMap<ReplicaId, Byzantine>,
+    /// Who has contradicted itself, and how.
+    culprits: BTreeMap<ReplicaId, String>,
     /// Whose frames a hook has changed: what others say of it is no accusation.
     doctored: BTreeSet<ReplicaId>,
     fuses: Vec<Option<Survives>>,
@@ -214,6 +219,8 @@ impl World {
             sabotage: Sabotage::default(),
             tolerated: BTreeSet::new(),
             trusted: BTreeSet::new(),
+            liars: BTreeMap::new(),
+            culprits: BTreeMap::new(),
             doctored: BTreeSet::new(),
             leaving: Leaving::default(),
             leaving_second: Leaving::default(),
@@ -594,6 +601,12 @@ impl World {
                 Ok(())
             };
             self.judge(self.now, verdict);
+        }
+        let (all, now_at) = (self.height(), first.map_or(Height::ZERO, |(_, height, _)| height));
+        if first.is_some() && self.sound().all(|id| self.executed(id) < all) {
+            let what =
+                format!("height {all} was executed and is gone: all replicas are at height {now_at} or so");
+            self.judge(self.now, Err((Oracle::Durability, what)));
         }
         let waiting: Vec<usize> = (0..self.clients.len()).filter(|at| !self.is_done(*at)).collect();
         if !waiting.is_empty() {

@@ -206,6 +206,7 @@ impl World {
             });
         }
         let twists = self.twists(from);
+        self.feel_manners((from, voice), (to_all, meant.len()));
         self.tell_withheld(at, (from, voice), &content, (to_all, &meant));
         for to in meant.iter().copied() {
             let frame = Frame { from, to, lane, frame_type, body: body.clone(), content };
@@ -229,7 +230,7 @@ impl World {
     /// The oracles judge what is said.
     fn vouch(&mut self, at: Time, from: ReplicaId, content: &Content, is_last_word: bool) {
         if !self.is_honest(from) {
-            return;
+            return self.convict(from, content);
         }
         if let Some(said) = content.statement.filter(|said| said.kind == CHECKPOINT_KIND) {
             let verdict = self.order.stated(from, said.height, said.subject);
@@ -286,18 +287,24 @@ impl World {
             return self.throw(at, frame);
         }
         let line = self.seats.get_mut(from.index()).and_then(|seat| seat.running.as_mut()?.line(to));
-        // A limit on a lane is larger than anything that worlds are made of.
-        if let Some(line) = line
-            && line.link.send(lane, frame_type, frame.body.clone().into()).is_ok()
-            && at <= self.now
-        {
-            self.write_lines(from, at);
+        let Some(line) = line else { return };
+        match line.link.send(lane, frame_type, frame.body.clone().into()) {
+            Ok(()) if at <= self.now => self.write_lines(from, at),
+            Ok(()) => {}
+            // A limit on a lane is larger than anything that worlds are made of.
+            Err(error) if self.is_honest(from) => {
+                let what =
+                    format!("replica {from} has more to say to replica {to} than a link takes: {error}");
+                self.judge(at, Err((Oracle::Bounds, what)));
+            }
+            Err(_) => {}
         }
     }
 
     /// A frame travels by itself.
     fn throw(&mut self, at: Time, frame: &Frame) {
         let weather = *self.map.get(frame.from.index(), frame.to.index());
+        self.feel_all(weather.faults);
         if weather.loses(&mut self.net_rng) {
             if !weather.is_cut {
                 self.feel(Fault::Loss);
@@ -372,6 +379,7 @@ impl World {
     ) {
         let index = Pair::index(from, to);
         let weather = *self.map.get(from.index(), to.index());
+        self.feel_all(weather.faults);
         let Self { pairs, net_rng, queue, trace, fronts, .. } = self;
         let Some(pair) = pairs.get_mut(index).filter(|pair| pair.conn == Some(conn)) else {
             return; // The connection is gone, and this end has not heard of it.
@@ -433,7 +441,6 @@ impl World {
         }
     }
 
-    /// A connection breaks; both ends hear of it after a while, each for itself.
     /// Whether it tells of the beginning of a connection that has ended since: sockets are gone with what they were to
     /// say.
     pub(super) fn is_stale(&self, id: ReplicaId, arrival: &Arrival) -> bool {
@@ -443,6 +450,7 @@ impl World {
         self.pairs.get(Pair::index(id, *peer)).is_none_or(|pair| pair.conn != Some(*conn))
     }
 
+    /// A connection breaks; both ends hear of it after a while, each for itself.
     pub(super) fn break_pair(&mut self, index: usize) -> bool {
         self.break_in_turn(index, None)
     }

@@ -235,6 +235,7 @@ impl World {
             | Plan::Pause(..)
             | Plan::Drift(..)
             | Plan::Disk(..)
+            | Plan::Executor(..)
             | Plan::Damage(..)
             | Plan::ClientCut(..)
             | Plan::Corrupt

@@ -395,25 +395,23 @@ impl World {
         let least = |of: fn(&ReplicaStatus) -> u64| sound.iter().map(of).min().unwrap_or(0);
         let view = least(|status| status.view.0);
         let (decided, executed) = (least(|status| status.decided.0), least(|status| status.executed.0));
-        let mut state = Vec::new();
-        for status in &sound {
-            let ahead = [
-                status.view.0.saturating_sub(view),
-                status.decided.0.saturating_sub(decided),
-                status.executed.0.saturating_sub(executed),
-                u64::from(status.normal),
-            ];
-            ahead.iter().for_each(|number| state.extend_from_slice(&number.to_le_bytes()));
-            state.extend_from_slice(status.last_view_change.as_bytes());
-            for (_, timer) in &status.timers {
-                state.extend(timer.bytes().filter(|byte| !byte.is_ascii_digit()));
+        let state = || {
+            let mut state = Vec::new();
+            for status in &sound {
+                let ahead = [
+                    status.view.0.saturating_sub(view),
+                    status.decided.0.saturating_sub(decided),
+                    status.executed.0.saturating_sub(executed),
+                ];
+                ahead.iter().for_each(|number| state.extend_from_slice(&number.to_le_bytes()));
             }
-        }
-        let (height, n) = (self.height(), self.settings.n);
-        let found = self.lasso.as_mut().and_then(|lasso| lasso.look(height, View(view), n, state));
+            state
+        };
+        let (at, size) = ((self.height(), View(view)), (self.settings.n, self.settings.f));
+        let found = self.lasso.as_mut().and_then(|lasso| lasso.look(at, size, state));
         if let Some(what) = found {
             let what = format!("{what}\n{}", self.standings());
-            self.judge(self.now, Err((Oracle::Liveness, what)));
+            self.judge(self.now, Err((Oracle::Circles, what)));
         }
     }
 
