@@ -5,7 +5,8 @@
 
 mod short;
 
-use super::ledger::{self, Ledger};
+use super::crew::Progress;
+use super::ledger::{self, Keeping, Ledger};
 use super::seeds::{How, Total, many};
 use super::sim::{find_paper, protocol};
 use crate::exit::Failure;
@@ -14,7 +15,6 @@ use quorate_consensus::Entry;
 use quorate_sim::exam::{PAPERS, Paper, sizes};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
-use std::path::PathBuf;
 use std::time::Instant;
 
 /// What to examine.
@@ -32,21 +32,8 @@ pub struct Args {
     /// One paper instead of all
     #[arg(long)]
     paper: Option<String>,
-    /// Write down what was run in this folder, and leave out what stands there for the same code
-    #[arg(long, value_name = "FOLDER", requires = "code")]
-    ledger: Option<PathBuf>,
-    /// A name for the code that runs: ranges count only for the code that they were run with
-    #[arg(long, value_name = "NAME")]
-    code: Option<String>,
-    /// Which commit that code was, for whoever reads the ledger
-    #[arg(long, value_name = "HASH", requires = "ledger")]
-    commit: Option<String>,
-    /// Seeds between two entries of the ledger
-    #[arg(long, default_value_t = 500)]
-    piece: u64,
-    /// Stop after so many minutes; a ledger remembers how far it was
-    #[arg(long)]
-    minutes: Option<u64>,
+    #[command(flatten)]
+    keeping: Keeping,
     /// Every registered protocol in a few minutes: 200 fixed seeds shared among them, runs that have failed once, and seeds
     /// that nobody has seen before
     #[arg(long, conflicts_with_all = ["protocol", "n", "seeds", "paper", "ledger", "minutes"])]
@@ -97,10 +84,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         None => PAPERS.iter().collect(),
     };
     let sizes = if args.n.is_empty() { sizes(entry) } else { args.n.clone() };
-    let mut ledger = match &args.ledger {
-        Some(folder) => Some(Ledger::open(folder, &args.protocol)?),
-        None => None,
-    };
+    let mut ledger = args.keeping.open(&args.protocol)?;
     let begun = Instant::now();
     let mut failures = 0u64;
     for paper in papers {
@@ -125,10 +109,6 @@ fn verdict(failures: u64) -> Result<(), Failure> {
     }
 }
 
-fn is_over(args: &Args, begun: Instant) -> bool {
-    args.minutes.is_some_and(|minutes| begun.elapsed().as_secs() >= minutes.saturating_mul(60))
-}
-
 /// One paper at one size, piece by piece. Whether it is through, and how many runs failed.
 fn examine(
     args: &Args,
@@ -137,24 +117,22 @@ fn examine(
     ledger: &mut Option<Ledger<Line>>,
     begun: Instant,
 ) -> Result<(bool, u64), Failure> {
-    let code = args.code.as_deref().unwrap_or_default();
+    let code = args.keeping.code();
     let about = |line: &Line| line.code == code && line.paper == paper.name && line.n == n;
-    let pieces = match &*ledger {
-        Some(ledger) => ledger.left(about, 0..args.seeds, args.piece),
-        None => ledger::pieces(0..args.seeds, args.piece),
-    };
+    let pieces = args.keeping.left(ledger.as_ref(), about, 0..args.seeds);
     let left: u64 = pieces.iter().map(|piece| piece.end.saturating_sub(piece.start)).sum();
     let again = |seed| paper.again(&args.protocol, n, seed);
-    let how = How { quiet: false, keep_going: true, again: &again };
+    let mut progress = Progress::new(left, "seeds", false);
     let (mut runs, mut failures, mut virtual_seconds) = (0u64, 0u64, 0.0);
     let clock = Instant::now();
     for piece in pieces {
-        if is_over(args, begun) {
+        if args.keeping.is_over(begun) {
             break;
         }
+        let how = How { failed_before: failures, keep_going: true, again: &again };
         let begun = Instant::now();
         let sit = |seed| paper.sit(entry, n, seed).map_err(|error| error.to_string());
-        let total = many(&how, piece.clone(), sit);
+        let total = many(&how, &mut progress, piece.clone(), sit);
         let line = line(args, entry, (paper, n), piece, &total, begun);
         runs = runs.saturating_add(line.to.saturating_sub(line.from));
         failures = failures.saturating_add(line.failures);
@@ -163,6 +141,7 @@ fn examine(
             ledger.add(line)?;
         }
     }
+    drop(progress);
     let seconds = clock.elapsed().as_secs_f64();
     let before = args.seeds.saturating_sub(left);
     let before = if before > 0 { format!(", {before} before") } else { String::new() };
@@ -183,8 +162,8 @@ fn line(
 ) -> Line {
     let summary = total.summary(entry, Some(n), begun);
     Line {
-        code: args.code.clone().unwrap_or_default(),
-        commit: args.commit.clone(),
+        code: args.keeping.code().to_owned(),
+        commit: args.keeping.commit.clone(),
         protocol: summary.protocol.to_owned(),
         paper: paper.name.to_owned(),
         n,

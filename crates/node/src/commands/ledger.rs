@@ -7,6 +7,57 @@ use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// What command lines say about ledgers.
+#[derive(Debug, clap::Args)]
+pub(super) struct Keeping {
+    /// Write down what was run in this folder, and leave out what stands there for the same code
+    #[arg(long, value_name = "FOLDER", requires = "code")]
+    pub(super) ledger: Option<PathBuf>,
+    /// A name for the code that runs: what was run counts only for the code that it was run with
+    #[arg(long, value_name = "NAME")]
+    code: Option<String>,
+    /// Which commit that code was, for whoever reads the ledger
+    #[arg(long, value_name = "HASH", requires = "ledger")]
+    pub(super) commit: Option<String>,
+    /// Runs between two entries of the ledger
+    #[arg(long, default_value_t = 500)]
+    pub(super) piece: u64,
+    /// Stop after so many minutes; a ledger remembers how far it was
+    #[arg(long)]
+    minutes: Option<u64>,
+}
+
+impl Keeping {
+    /// The ledger of this name, where there is to be one.
+    pub(super) fn open<L: Line>(&self, name: &str) -> Result<Option<Ledger<L>>, Failure> {
+        self.ledger.as_ref().map(|folder| Ledger::open(folder, name)).transpose()
+    }
+
+    /// What the code that runs is called.
+    pub(super) fn code(&self) -> &str {
+        self.code.as_deref().unwrap_or_default()
+    }
+
+    /// Whether what has begun then has lasted long enough.
+    pub(super) fn is_over(&self, begun: Instant) -> bool {
+        self.minutes.is_some_and(|minutes| begun.elapsed().as_secs() >= minutes.saturating_mul(60))
+    }
+
+    /// The pieces of a range that are still to be run, where the ledger has lines `about` it.
+    pub(super) fn left<L: Line>(
+        &self,
+        ledger: Option<&Ledger<L>>,
+        about: impl Fn(&L) -> bool,
+        range: Range<u64>,
+    ) -> Vec<Range<u64>> {
+        match ledger {
+            Some(ledger) => ledger.left(about, range, self.piece),
+            None => pieces(range, self.piece),
+        }
+    }
+}
 
 /// One piece.
 pub(super) trait Line: Serialize + DeserializeOwned {
@@ -25,7 +76,7 @@ pub(super) struct Ledger<L> {
 
 impl<L: Line> Ledger<L> {
     /// The ledger of this name in a folder. A last line that was cut off is taken away: nothing says that its piece was run.
-    pub(super) fn open(folder: &Path, name: &str) -> Result<Self, Failure> {
+    fn open(folder: &Path, name: &str) -> Result<Self, Failure> {
         let file = folder.join(format!("{name}.jsonl"));
         let fail = |why: String| Failure::run(format!("{}: {why}", file.display()));
         fs::create_dir_all(folder).map_err(|error| fail(error.to_string()))?;
@@ -65,7 +116,7 @@ impl<L: Line> Ledger<L> {
     }
 
     /// The pieces of a range that have not passed yet, among the lines that are `about` it.
-    pub(super) fn left(&self, about: impl Fn(&L) -> bool, range: Range<u64>, piece: u64) -> Vec<Range<u64>> {
+    fn left(&self, about: impl Fn(&L) -> bool, range: Range<u64>, piece: u64) -> Vec<Range<u64>> {
         let mut done: Vec<Range<u64>> = self.passed().filter(|line| about(line)).map(Line::range).collect();
         done.sort_by_key(|range| range.start);
         let (mut left, mut at) = (Vec::new(), range.start);
@@ -78,7 +129,7 @@ impl<L: Line> Ledger<L> {
 }
 
 /// A range in pieces.
-pub(super) fn pieces(range: Range<u64>, piece: u64) -> Vec<Range<u64>> {
+fn pieces(range: Range<u64>, piece: u64) -> Vec<Range<u64>> {
     let piece = piece.max(1);
     let mut pieces = Vec::new();
     let mut at = range.start;

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod crew;
 pub mod demo;
 pub mod exam;
 mod folder;

@@ -1,24 +1,18 @@
 //! Many runs side by side, each named by a seed: how far it is, and what all of them came to.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use super::crew::{Progress, share};
 use quorate_consensus::Entry;
 use quorate_sim::Report;
 use quorate_types::{Digest, DigestWriter};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::{IsTerminal as _, stderr};
-use std::num::NonZero;
 use std::ops::Range;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc;
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Failures that are printed; the others are counted.
 const SHOWN_MAX: usize = 20;
-/// Pause between two lines about progress, where there is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// A range of seeds, as the command line names it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,8 +63,8 @@ pub(super) type Run = Result<Report, String>;
 
 /// How many runs are run.
 pub(super) struct How<'a> {
-    /// Nothing is said of the progress.
-    pub(super) quiet: bool,
+    /// So many have failed before.
+    pub(super) failed_before: u64,
     /// A failure does not end it.
     pub(super) keep_going: bool,
     /// The command that repeats one of them.
@@ -78,85 +72,31 @@ pub(super) struct How<'a> {
 }
 
 /// Many runs, on all cores.
-pub(super) fn many(how: &How, seeds: Range<u64>, run: impl Fn(u64) -> Run + Sync) -> Total {
+pub(super) fn many(
+    how: &How,
+    progress: &mut Progress,
+    seeds: Range<u64>,
+    run: impl Fn(u64) -> Run + Sync,
+) -> Total {
     let Range { start, end } = seeds;
-    let (next, stop) = (AtomicU64::new(start), AtomicBool::new(false));
-    let mut progress = Progress::new(end.saturating_sub(start), how.quiet);
+    let stop = AtomicBool::new(false);
     let mut total = Total::default();
-    thread::scope(|scope| {
-        let (reports, finished) = mpsc::channel();
-        let cores = thread::available_parallelism().map_or(1, NonZero::get);
-        for _ in 0..cores {
-            let (reports, next, stop, run) = (reports.clone(), &next, &stop, &run);
-            scope.spawn(move || {
-                while !stop.load(Ordering::Relaxed) {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= end {
-                        return;
-                    }
-                    if reports.send((seed, run(seed))).is_err() {
-                        return;
-                    }
-                }
-            });
+    let run = |place: u64| run(start.saturating_add(place));
+    share(end.saturating_sub(start), &stop, run, |place, report| {
+        let seed = start.saturating_add(place);
+        match report {
+            Ok(report) => total.add(seed, &report),
+            Err(why) => total.fail(seed, format!("seed {seed}: {why}")),
         }
-        drop(reports);
-        for (seed, report) in finished {
-            match report {
-                Ok(report) => total.add(seed, &report),
-                Err(why) => total.fail(seed, format!("seed {seed}: {why}")),
+        if let Some(what) = total.failures.get(&seed) {
+            if total.failures.len() <= SHOWN_MAX {
+                progress.say(&format!("{what}\n    again: {}", (how.again)(seed)));
             }
-            if total.failures.contains_key(&seed) {
-                if total.failures.len() <= SHOWN_MAX
-                    && let Some(what) = total.failures.get(&seed)
-                {
-                    progress.say(&format!("{what}\n    again: {}", (how.again)(seed)));
-                }
-                stop.store(!how.keep_going, Ordering::Relaxed);
-            }
-            progress.step(total.failures.len());
+            stop.store(!how.keep_going, Ordering::Relaxed);
         }
+        progress.step(1, how.failed_before.saturating_add(total.failures()));
     });
-    progress.bar.finish_and_clear();
     total
-}
-
-/// How far it is: a bar at a terminal, a line now and then elsewhere, nothing for programs.
-struct Progress {
-    bar: ProgressBar,
-    /// When the last line was printed, where lines are.
-    said: Option<Instant>,
-}
-
-impl Progress {
-    fn new(seeds: u64, quiet: bool) -> Self {
-        if quiet {
-            return Self { bar: ProgressBar::hidden(), said: None };
-        }
-        let bar = ProgressBar::new(seeds);
-        let style = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left, {msg}");
-        // A style that does not parse would be a mistake in the line above; the plain bar does as well.
-        if let Ok(style) = style {
-            bar.set_style(style);
-        }
-        Self { bar, said: (!stderr().is_terminal()).then(Instant::now) }
-    }
-
-    /// One more is done.
-    fn step(&mut self, failures: usize) {
-        self.bar.set_message(format!("{failures} failures"));
-        self.bar.inc(1);
-        if self.said.is_some_and(|at| at.elapsed() >= LINE_EVERY) {
-            self.said = Some(Instant::now());
-            let (done, all) = (self.bar.position(), self.bar.length().unwrap_or_default());
-            eprintln!("{done}/{all} seeds, {failures} failures");
-        }
-    }
-
-    /// Something that people should read at once.
-    fn say(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("{text}"));
-    }
 }
 
 /// What all runs came to, whatever the order in which they ended.

@@ -5,6 +5,7 @@
 
 mod reading;
 
+use super::crew::Progress;
 use super::seeds::{How, Seeds, Total, counted, many};
 use super::stage;
 use crate::exit::Failure;
@@ -116,8 +117,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             total
         }
         None => {
-            let how = How { quiet: args.json, keep_going: args.keep_going, again: &again };
-            many(&how, args.seeds.0.clone(), |seed| {
+            let seeds = args.seeds.0.clone();
+            let mut progress = Progress::new(seeds.end.saturating_sub(seeds.start), "seeds", args.json);
+            let how = How { failed_before: 0, keep_going: args.keep_going, again: &again };
+            many(&how, &mut progress, seeds, |seed| {
                 what.run(seed, Trace::default()).map_err(|error| error.to_string())
             })
         }

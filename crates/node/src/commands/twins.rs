@@ -5,7 +5,7 @@
 
 mod runner;
 
-use super::ledger::{self, Ledger};
+use super::ledger::{self, Keeping, Ledger};
 use crate::exit::Failure;
 use crate::out;
 use quorate_consensus::Entry;
@@ -73,21 +73,8 @@ pub struct Args {
     /// Where scenarios that fail are written
     #[arg(long, value_name = "FOLDER", default_value = "results/twins")]
     failures: PathBuf,
-    /// Write down what was run in this folder, and leave out what stands there for the same code
-    #[arg(long, value_name = "FOLDER", requires = "code")]
-    ledger: Option<PathBuf>,
-    /// A name for the code that runs: what was run counts only for the code that it was run with
-    #[arg(long, value_name = "NAME")]
-    code: Option<String>,
-    /// Which commit that code was, for whoever reads the ledger
-    #[arg(long, value_name = "HASH", requires = "ledger")]
-    commit: Option<String>,
-    /// Scenarios between two entries of the ledger
-    #[arg(long, default_value_t = 512)]
-    piece: u64,
-    /// Stop after so many minutes; a ledger remembers how far it was
-    #[arg(long)]
-    minutes: Option<u64>,
+    #[command(flatten)]
+    keeping: Keeping,
     /// Go on after a failure
     #[arg(long)]
     keep_going: bool,
@@ -176,10 +163,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::usage("--trace shows one run; say which replica is the twin with --twin"));
     }
     let begun = Instant::now();
-    let mut ledger = match &args.ledger {
-        Some(folder) => Some(Ledger::open(folder, &format!("twins-{}", args.protocol))?),
-        None => None,
-    };
+    let mut ledger = args.keeping.open(&format!("twins-{}", args.protocol))?;
     let mut summary = Summary {
         protocol: entry.spec.name.as_str(),
         leaders_can_be_set: sets_leaders(entry),
@@ -314,19 +298,16 @@ fn one(
     if let Some(number) = args.scenario {
         return single(args, entry, work, number);
     }
-    let until = args.minutes.map(|minutes| (begun, minutes));
-    let how = How { entry, work, same: args.same, keep_going: args.keep_going, quiet: args.json, until };
-    let code = args.code.as_deref().unwrap_or_default();
+    let (keeping, code) = (&args.keeping, args.keeping.code());
+    let (same, keep_going, quiet) = (args.same, args.keep_going, args.json);
+    let how = How { entry, work, same, keep_going, quiet, begun, keeping };
     let about = |line: &Line| line.code == code && line.enumeration == work.name();
-    let pieces = match &ledger {
-        Some(ledger) => ledger.left(about, range, args.piece),
-        None => ledger::pieces(range, args.piece),
-    };
+    let pieces = keeping.left(ledger.as_ref(), about, range);
     let mut broken = None;
-    let (verdict, is_late) = runner::run(&how, &pieces, |piece, verdict| {
+    let (verdict, is_late) = runner::run(&how, &pieces, |progress, piece, verdict| {
         for (number, failure) in &verdict.failures {
-            keep(args, work, *number).unwrap_or_else(|why| eprintln!("{why}"));
-            eprintln!("{failure}\n    again: {}", again(args, work, *number));
+            let kept = keep(args, work, *number).unwrap_or_else(|why| why.to_string());
+            progress.say(&format!("{failure}\n    {kept}\n    again: {}", again(args, work, *number)));
         }
         if let Some(ledger) = ledger
             && let Err(why) = ledger.add(line(args, entry, work, piece, verdict))
@@ -356,15 +337,15 @@ fn single(args: &Args, entry: &Entry, work: &Work, number: u64) -> Result<Done, 
     let mut verdict = Verdict::default();
     verdict.add(number, &scenario, &outcome);
     if !verdict.failures.is_empty() {
-        keep(args, work, number)?;
+        eprintln!("{}", keep(args, work, number)?);
     }
     Ok(Done { verdict, is_late: false })
 }
 
 fn line(args: &Args, entry: &Entry, work: &Work, piece: &Range<u64>, verdict: &Verdict) -> Line {
     Line {
-        code: args.code.clone().unwrap_or_default(),
-        commit: args.commit.clone(),
+        code: args.keeping.code().to_owned(),
+        commit: args.keeping.commit.clone(),
         protocol: entry.spec.name.to_string(),
         enumeration: work.name(),
         from: piece.start,
@@ -377,15 +358,14 @@ fn line(args: &Args, entry: &Entry, work: &Work, piece: &Range<u64>, verdict: &V
 }
 
 /// A scenario that failed is kept, so that it can be run again when numbers mean something else.
-fn keep(args: &Args, work: &Work, number: u64) -> Result<(), Failure> {
+fn keep(args: &Args, work: &Work, number: u64) -> Result<String, Failure> {
     let text = to_json(&[work.scenario(number)]);
     let hash =
         quorate_types::Digest::of(&quorate_types::digest::Context::new("quorate twins v1"), text.as_bytes());
     let file = args.failures.join(format!("{}-{}.json", args.protocol, hash.short()));
     let written = fs::create_dir_all(&args.failures).and_then(|()| fs::write(&file, text));
     written.map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;
-    eprintln!("written to {}", file.display());
-    Ok(())
+    Ok(format!("written to {}", file.display()))
 }
 
 /// The command that runs a scenario again.
@@ -404,7 +384,7 @@ fn part(args: &Args, work: &Work, done: &Done, ledger: &Option<Ledger<Line>>, cl
         &done.verdict;
     let seconds = clock.elapsed().as_secs_f64();
     let name = work.name();
-    let code = args.code.as_deref().unwrap_or_default();
+    let code = args.keeping.code();
     // A ledger knows what was run before, too.
     let (all_runs, all_same) = ledger.as_ref().map_or((*runs, *skipped), |ledger| {
         let about = |line: &&Line| line.code == code && line.enumeration == name;

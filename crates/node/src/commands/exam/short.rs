@@ -1,5 +1,6 @@
 //! The exam that goes with every change: the same seeds each time, and some that nobody has seen before.
 
+use crate::commands::crew::Progress;
 use crate::commands::seeds::{How, Run, many};
 use crate::exit::Failure;
 use crate::out;
@@ -87,7 +88,8 @@ fn all(
     let count = seeds.end.saturating_sub(seeds.start);
     // Before anything happens: whoever hangs is known.
     out::line(format!("{title}: {count} runs"))?;
-    let total = many(&How { quiet: false, keep_going: true, again }, seeds, run);
+    let how = How { failed_before: 0, keep_going: true, again };
+    let total = many(&how, &mut Progress::new(count, "runs", false), seeds, run);
     if total.failures() > 0 {
         out::line(format!("    {} of them failed", total.failures()))?;
     }

@@ -1,19 +1,13 @@
 //! Runs pieces of an enumeration on all cores.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::commands::crew::{Progress, share};
+use crate::commands::ledger;
 use quorate_consensus::Entry;
 use quorate_sim::BadSettings;
 use quorate_sim::twins::{Enumeration, Scenario, Verdict};
-use std::io::{IsTerminal as _, stderr};
-use std::num::NonZero;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc;
-use std::thread;
-use std::time::{Duration, Instant};
-
-/// Pause between two lines about progress, where there is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 /// Scenarios with numbers.
 #[derive(Debug)]
@@ -67,13 +61,14 @@ pub(super) struct How<'a> {
     pub(super) same: bool,
     pub(super) keep_going: bool,
     pub(super) quiet: bool,
-    /// When it began, and how many minutes it may last.
-    pub(super) until: Option<(Instant, u64)>,
+    /// When it began, and how long it may last.
+    pub(super) begun: Instant,
+    pub(super) keeping: &'a ledger::Keeping,
 }
 
 impl How<'_> {
     fn is_late(&self) -> bool {
-        self.until.is_some_and(|(begun, minutes)| begun.elapsed().as_secs() >= minutes.saturating_mul(60))
+        self.keeping.is_over(self.begun)
     }
 
     fn piece(&self, range: &Range<u64>, stop: &AtomicBool) -> Result<Option<Verdict>, BadSettings> {
@@ -100,82 +95,34 @@ impl How<'_> {
 pub(super) fn run(
     how: &How<'_>,
     pieces: &[Range<u64>],
-    mut done: impl FnMut(&Range<u64>, &Verdict),
+    mut done: impl FnMut(&Progress, &Range<u64>, &Verdict),
 ) -> Result<(Verdict, bool), BadSettings> {
-    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let stop = AtomicBool::new(false);
     let length = |piece: &Range<u64>| piece.end.saturating_sub(piece.start);
-    let mut progress = Progress::new(pieces.iter().map(length).sum(), how.quiet);
+    let mut progress = Progress::new(pieces.iter().map(length).sum(), "scenarios", how.quiet);
     let (mut total, mut is_late, mut bad) = (Verdict::default(), false, None);
-    thread::scope(|scope| {
-        let (verdicts, finished) = mpsc::channel();
-        let cores = thread::available_parallelism().map_or(1, NonZero::get);
-        for _ in 0..cores {
-            let (verdicts, next, stop) = (verdicts.clone(), &next, &stop);
-            scope.spawn(move || {
-                while !stop.load(Ordering::Relaxed) {
-                    let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
-                    let verdict = how.piece(piece, stop);
-                    if verdicts.send((piece, verdict)).is_err() {
-                        return;
-                    }
-                }
-            });
+    let piece_of = |place: u64| usize::try_from(place).ok().and_then(|place| pieces.get(place));
+    let run = |place| piece_of(place).map_or(Ok(None), |piece| how.piece(piece, &stop));
+    share(u64::try_from(pieces.len()).unwrap_or(u64::MAX), &stop, run, |place, verdict| {
+        match (piece_of(place), verdict) {
+            (Some(piece), Ok(Some(verdict))) => {
+                done(&progress, piece, &verdict);
+                total.merge(verdict);
+                let failures = u64::try_from(total.failures.len()).unwrap_or(u64::MAX);
+                progress.step(length(piece), failures);
+            }
+            // It was left in the middle: it counts as not run.
+            (_, Ok(_)) => {}
+            (_, Err(why)) => {
+                bad.get_or_insert(why);
+            }
         }
-        drop(verdicts);
-        for (piece, verdict) in finished {
-            match verdict {
-                Ok(Some(verdict)) => {
-                    progress.bar.suspend(|| done(piece, &verdict));
-                    total.merge(verdict);
-                    progress.step(length(piece), total.failures.len());
-                }
-                // It was left in the middle: it counts as not run.
-                Ok(None) => {}
-                Err(why) => {
-                    bad.get_or_insert(why);
-                }
-            }
-            is_late |= how.is_late();
-            let is_over = is_late || bad.is_some() || (!how.keep_going && !total.failures.is_empty());
-            if is_over {
-                stop.store(true, Ordering::Relaxed);
-            }
+        is_late |= how.is_late();
+        let is_over = is_late || bad.is_some() || (!how.keep_going && !total.failures.is_empty());
+        if is_over {
+            stop.store(true, Ordering::Relaxed);
         }
     });
-    progress.bar.finish_and_clear();
     total.failures.sort_by_key(|(number, _)| *number);
     bad.map_or(Ok((total, is_late)), Err)
-}
-
-/// How far it is: a bar at a terminal, a line now and then elsewhere, nothing for programs.
-struct Progress {
-    bar: ProgressBar,
-    /// When the last line was printed, where lines are.
-    said: Option<Instant>,
-}
-
-impl Progress {
-    fn new(scenarios: u64, quiet: bool) -> Self {
-        if quiet {
-            return Self { bar: ProgressBar::hidden(), said: None };
-        }
-        let bar = ProgressBar::new(scenarios);
-        let style =
-            ProgressStyle::with_template("{bar:40} {pos}/{len} scenarios, {per_sec}, {eta} left, {msg}");
-        // A style that does not parse would be a mistake in the line above; the plain bar does as well.
-        if let Ok(style) = style {
-            bar.set_style(style);
-        }
-        Self { bar, said: (!stderr().is_terminal()).then(Instant::now) }
-    }
-
-    fn step(&mut self, scenarios: u64, failures: usize) {
-        self.bar.set_message(format!("{failures} failures"));
-        self.bar.inc(scenarios);
-        if self.said.is_some_and(|at| at.elapsed() >= LINE_EVERY) {
-            self.said = Some(Instant::now());
-            let (done, all) = (self.bar.position(), self.bar.length().unwrap_or_default());
-            eprintln!("{done}/{all} scenarios, {failures} failures");
-        }
-    }
 }
