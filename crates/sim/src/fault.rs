@@ -256,9 +256,9 @@ faults! {
     /// A replica has another genesis.
     WrongGenesis = "wrong genesis", Operator, Source::Processes(&["hostile/peers.rs::strangers_on_the_port_of_peers_get_nowhere", "hostile/clients.rs::strangers_on_the_port_of_clients_get_nowhere"]);
     /// One key runs on two machines.
-    SharedKey = "one key on two machines", Operator, Source::Hosts(&[B::Twin]);
+    SharedKey = "one key on two machines", Operator, Source::Processes(&["operators.rs::one_key_runs_on_two_machines"]);
     /// A backup of long ago is put in the place of a disk.
-    OldBackup = "restored from an old backup", Operator, Source::Hosts(&[B::Rollback]);
+    OldBackup = "restored from an old backup", Operator, Source::Processes(&["operators.rs::a_backup_of_long_ago_is_put_in_the_place_of_a_disk"]);
     /// A certificate has expired.
     ExpiredCertificate = "expired certificate", Operator, Source::Later("links have no certificates");
     /// Keys and members change under load.

@@ -25,6 +25,7 @@ use crate::metered::Metered;
 use bytes::Bytes;
 use quorate_consensus::LinkEvent;
 use quorate_host::{Fault, Host, HostSetup, Outgoing as _, TurnEnd, Work};
+use quorate_net::Refusal;
 use quorate_net::link::Identity;
 use quorate_net::reactor::{ConnId as NetConn, Event, NetConfig, NetFault, PeerConfig, Reactor, Security};
 use quorate_replica::ConnId;
@@ -247,7 +248,7 @@ impl<D: Disk> Node<D> {
             Event::ClientDown(conn) => clients.down(ConnId(conn.0)),
             Event::Refused { who, why } => {
                 if let Some(count) = rejects.tell(now, who.into(), why.reason()) {
-                    tracing::warn!("connection of {who} refused: {why}{}", of_how_many(count));
+                    tracing::warn!("connection of {who} refused: {why}{}{}", of_how_many(count), advice(why));
                 }
             }
             Event::Closed { by, reason } => {
@@ -285,6 +286,18 @@ impl<D: Disk> Node<D> {
             let _ = self.net.send_client(NetConn(conn.0), &|out| out.extend_from_slice(&message));
         }
         self.net.flush(now);
+    }
+}
+
+/// What an operator should look at, where that is not obvious.
+const fn advice(why: Refusal) -> &'static str {
+    match why {
+        // A peer that lies can say so too; when several do, it is so.
+        Refusal::NeverSent => {
+            "; if several replicas say so, this one has said more than its disk knows: an old backup was put in the \
+             place of its disk, or its key runs on a second machine. It must not take part: stop it"
+        }
+        _ => "",
     }
 }
 

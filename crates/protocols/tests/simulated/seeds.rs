@@ -33,15 +33,13 @@ fn must_pass(entry: &Entry, reports: &[Report], n: Option<usize>) {
 
 /// Faults that the world cannot tell when they are felt, or counts as another: only who knows the protocol could say
 /// of a message that it is a proposal, or names another view than it should; the others are crashes and their like.
-const UNCOUNTED: [Fault; 8] = [
+const UNCOUNTED: [Fault; 6] = [
     Fault::EquivocateProposal,
     Fault::Fork,
     Fault::StaleCertificate,
     Fault::WrongView,
     Fault::RestartLoop,
     Fault::PowerCutOfAll,
-    Fault::SharedKey,
-    Fault::OldBackup,
 ];
 
 /// Standard seeds, and that they are what a standard seed has to be.
