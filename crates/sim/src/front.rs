@@ -75,7 +75,7 @@ pub struct Front {
     pub both_ways: bool,
     /// What happens to it.
     pub change: Change,
-    /// What it counts as whenever it meets a message; what is lost, doubled, corrupted or trickles counts when it is.
+    /// What it counts as whenever it meets a message; what is lost, doubled or corrupted counts when it is.
     pub fault: Option<Fault>,
 }
 

@@ -1,4 +1,4 @@
-//! Rules for Rust files: lengths, reasons, `unsafe`, ignored tests, sleeps.
+//! Rules for Rust files, and for the scripts of drawings: lengths, reasons, `unsafe`, ignored tests, sleeps.
 
 use super::config::Config;
 use super::source::{blank, closing, functions, tokens};
@@ -31,6 +31,9 @@ pub(super) fn check(repository: &Repository, config: &Config, findings: &mut Fin
             }
         }
     }
+    for (path, text) in repository.ending(".js") {
+        length(path, text, config, &mut used, findings);
+    }
     stale(config, &used, findings);
 }
 
@@ -40,10 +43,10 @@ pub(super) fn crate_of(path: &str) -> &str {
     inside.split('/').next().unwrap_or(inside)
 }
 
-fn lengths(
+/// How long a file is.
+fn length(
     path: &str,
     text: &str,
-    tokens: &[(String, usize)],
     config: &Config,
     used: &mut BTreeSet<(String, String)>,
     findings: &mut Findings,
@@ -57,6 +60,17 @@ fn lengths(
             findings.push(format!("{path}: {lines} lines; at most {most}"));
         }
     }
+}
+
+fn lengths(
+    path: &str,
+    text: &str,
+    tokens: &[(String, usize)],
+    config: &Config,
+    used: &mut BTreeSet<(String, String)>,
+    findings: &mut Findings,
+) {
+    length(path, text, config, used, findings);
     for function in functions(tokens).iter().filter(|f| f.lines > FUNCTION_LINES_MAX) {
         let fits = |name: &str, file: &str| file == path && name == function.name;
         let exception = config.long_functions.iter().find(|e| fits(&e.function, &e.file));

@@ -223,6 +223,7 @@ fn long_functions_and_files_are_found() {
     expect(&add(file, &function(71)), "x.rs:1: function long has 71 lines; at most 70");
     assert_eq!(add(file, &"//\n".repeat(700)), Findings::new());
     expect(&add(file, &"//\n".repeat(701)), "x.rs: 701 lines; at most 700");
+    expect(&add("crates/types/src/x.js", &"//\n".repeat(701)), "x.js: 701 lines; at most 700");
     let excepted = |actual: usize, allowed: usize| {
         findings(|files| {
             files.insert(file.to_owned(), function(actual));

@@ -327,8 +327,8 @@ fn suits(fault: Fault, transport: Transport) -> bool {
 
 /// Fronts that every message meets, and not only some.
 fn whole(fault: Fault) -> Option<Fault> {
-    use Fault::{Clog, Delay, Isolation, OneWay, Partition, Reordering, RetryStorm, SlowLink};
-    let meets_all =
-        [Clog, Delay, Isolation, OneWay, Partition, Reordering, RetryStorm, SlowLink].contains(&fault);
+    use Fault::{Clog, Delay, Isolation, OneWay, Partition, Reordering, RetryStorm, SlowLink, SlowLoris};
+    let meets_all = [Clog, Delay, Isolation, OneWay, Partition, Reordering, RetryStorm, SlowLink, SlowLoris]
+        .contains(&fault);
     meets_all.then_some(fault)
 }

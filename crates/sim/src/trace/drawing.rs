@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 
 const PAGE: &str = include_str!("view.html");
-const SCRIPT: &str = include_str!("view.js");
+const SCRIPT: &str = concat!(include_str!("run.js"), "\n", include_str!("view.js"));
 
 /// What the page says of the run.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

@@ -166,8 +166,7 @@ impl World {
     fn with_parts(settings: Settings, trace: Trace, parts: Option<Box<Parts>>) -> Result<Self, BadSettings> {
         let mut rng = Rng::new(settings.seed);
         let cluster = Cluster::new(&settings, &mut rng.fork())?;
-        let (n, clients) = (settings.n, settings.clients_in_all());
-        let places = n.saturating_add(clients);
+        let (n, places) = (settings.n, settings.n.saturating_add(settings.clients_in_all()));
         let mut seat_rng = rng.fork();
         let seats = cluster
             .committee

@@ -433,9 +433,6 @@ impl World {
             *last = arrives;
         }
         queue.push(arrives, Class::Arrival, Event::Arrives(to, Arrival::Bytes { from, conn, bytes: rest }));
-        if trickles > 0 {
-            self.feel(Fault::SlowLoris);
-        }
         if breaks {
             self.break_pair(index);
         }
