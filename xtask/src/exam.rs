@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// What runs in the simulator, whatever the protocol.
-const SHARED: [&str; 16] = [
+const SHARED: [&str; 17] = [
     "crates/types",
     "crates/crypto",
     "crates/consensus",
@@ -23,7 +23,8 @@ const SHARED: [&str; 16] = [
     "crates/net/src/link.rs",
     "crates/net/src/frame.rs",
     "crates/net/src/lanes.rs",
-    "crates/sim",
+    "crates/sim/src",
+    "crates/sim/Cargo.toml",
     "Cargo.toml",
     "Cargo.lock",
 ];

@@ -112,7 +112,7 @@ pub(crate) struct Watch {
     pub(crate) syncs: u64,
     pub(crate) writes: u64,
     pub(crate) trouble: Trouble,
-    /// Executing and checking take longer than they should.
+    /// Executing takes longer than it should.
     pub(crate) labours: bool,
     /// The next write goes somewhere else.
     pub(crate) misdirects: bool,
@@ -205,8 +205,8 @@ impl Watch {
     }
 
     /// Executing a block or checking a batch takes its time.
-    pub(crate) fn work(&mut self, rng: &mut Rng) {
-        let slowed = self.labours.then_some((Named::SlowExecutor, LABOUR_FACTOR));
+    pub(crate) fn work(&mut self, rng: &mut Rng, executes: bool) {
+        let slowed = (self.labours && executes).then_some((Named::SlowExecutor, LABOUR_FACTOR));
         self.spend(rng, |costs| costs.work_ns, slowed);
     }
 }

@@ -260,6 +260,7 @@ impl Run {
             client_retry_ns: world.settings().client_retry_ns_max,
             fetch_ns: secs(2),
         });
+        world.watch_for_circles();
         let before = world.history().records().len();
         world.load_all(Workload { operations: 8, ..WORKLOAD });
         let is_new = |world: &World| {

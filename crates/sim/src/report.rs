@@ -33,6 +33,8 @@ pub struct Report {
     pub rejected: BTreeMap<&'static str, u64>,
     /// Who was Byzantine, and how.
     pub byzantine: BTreeMap<ReplicaId, Byzantine>,
+    /// How many of these are tolerated.
+    pub f: usize,
     /// Who has said two things where only one may be said, and what: enough to show to anybody, where it is signed.
     pub culprits: BTreeMap<ReplicaId, String>,
     /// From the heal to the first answer to an operation that was called after it.
@@ -91,6 +93,7 @@ impl Report {
             felt: world.felt(),
             rejected: world.rejected().clone(),
             faults,
+            f: world.settings().f,
             culprits: world.culprits().clone(),
             byzantine: world.liars().clone(),
             recovered_ns,
@@ -105,13 +108,17 @@ impl Report {
     #[must_use]
     pub fn facts(&self) -> String {
         let hosts: Vec<String> = self.byzantine.iter().map(|(id, kind)| format!("r{id} {kind}")).collect();
-        let hosts = if hosts.is_empty() { "nobody".to_owned() } else { hosts.join(", ") };
+        let mut named = if hosts.is_empty() { "nobody".to_owned() } else { hosts.join(", ") };
+        if hosts.len() > self.f {
+            let tolerated = self.f;
+            named = format!("{named}, more than the {tolerated} that are tolerated: nothing is promised");
+        }
         let culprits: Vec<String> =
             self.culprits.iter().map(|(id, what)| format!("\nr{id} {what}")).collect();
         let faults: Vec<String> =
             self.faults.iter().map(|(fault, count)| format!("{count} {fault}")).collect();
         format!(
-            "Byzantine: {hosts}; faults: {}; {} virtual s; recovered {} ms after the heal{}",
+            "Byzantine: {named}; faults: {}; {} virtual s; recovered {} ms after the heal{}",
             faults.join(", "),
             self.virtual_ns / 1_000_000_000,
             self.recovered_ns / 1_000_000,

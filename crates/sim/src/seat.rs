@@ -10,7 +10,7 @@ use crate::shadow::Shadow;
 use crate::witness::{Journal, Perjury, Witness};
 use bytes::Bytes;
 use quorate_consensus::LinkEvent;
-use quorate_host::{Fault, Host, HostSetup, TurnEnd};
+use quorate_host::{Fault, Host, HostSetup, TurnEnd, Work};
 use quorate_net::link::{Identity, LinkEvent as NetEvent};
 use quorate_net::{Link, ResendLimits};
 use quorate_replica::{ConnId, Setup};
@@ -344,9 +344,9 @@ impl Seat {
         let Some(running) = running else { return Ok(()) };
         let local = running.local(now);
         let mut exit = Exit { leaving, shared, speakers, shadow: None };
-        let mut more = |_| {
+        let mut more = |what| {
             shared.watch(|watch| {
-                watch.work(work_rng);
+                watch.work(work_rng, what == Work::Execute);
                 watch.spent_ns < SLICE_NS
             })
         };

@@ -5,8 +5,10 @@ use quorate_consensus::Entry;
 use quorate_sim::Report;
 use quorate_types::{Digest, DigestWriter};
 use serde::Serialize;
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -81,7 +83,11 @@ pub(super) fn many(
     let Range { start, end } = seeds;
     let stop = AtomicBool::new(false);
     let mut total = Total::default();
-    let run = |place: u64| run(start.saturating_add(place));
+    // A world that cannot even be made is a failure like any other.
+    let run = |place: u64| {
+        let ran = catch_unwind(AssertUnwindSafe(|| run(start.saturating_add(place))));
+        ran.unwrap_or_else(|what| Err(format!("panics: {}", words(what.as_ref()))))
+    };
     share(end.saturating_sub(start), &stop, run, |place, report| {
         let seed = start.saturating_add(place);
         match report {
@@ -97,6 +103,12 @@ pub(super) fn many(
         progress.step(1, how.failed_before.saturating_add(total.failures()));
     });
     total
+}
+
+/// What a panic says.
+fn words(what: &(dyn Any + Send)) -> &str {
+    let text = what.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| what.downcast_ref::<&str>().copied()).unwrap_or("something")
 }
 
 /// What all runs came to, whatever the order in which they ended.

@@ -9,6 +9,7 @@ use quorate_sim::{Bytes, Byzantine, Failure, Fault, Oracle, Transport, Verdict, 
 use quorate_types::wire::frame;
 use quorate_types::{ReplicaId, Time};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 fn with(n: Option<usize>, cast: Cast) -> impl Fn(u64) -> Report + Sync {
@@ -80,6 +81,20 @@ fn agreement_notices_f_plus_one_twins_and_names_them() {
     let culprits: Vec<ReplicaId> = report.culprits.keys().copied().collect();
     assert_eq!(culprits, liars, "who has said two things: {report:?}");
     assert!(report.facts().contains("for the same slot"), "{}", report.facts());
+}
+
+/// What an attack of the protocol's own says is looked at as it leaves, not as it was meant.
+#[test]
+fn liars_that_change_what_they_say_are_named() {
+    let named: BTreeSet<ReplicaId> = (0..10)
+        .flat_map(|seed| {
+            let report = with(None, Cast::Many(Byzantine::Own, 2))(seed);
+            assert!(report.culprits.keys().all(|id| report.byzantine.contains_key(id)), "{report:?}");
+            assert!(report.facts().contains("more than the 1 that are tolerated"), "{}", report.facts());
+            report.culprits.into_keys()
+        })
+        .collect();
+    assert!(named.len() > 1, "{named:?}");
 }
 
 #[test]

@@ -18,6 +18,7 @@ both! {
     s10_a_lost_vote_is_said_again
     s10_a_backup_that_hears_the_leader_alone
     s19_five_bad_minutes
+    a_trickle_ends_when_it_ends
 }
 
 fn cut(world: &mut World, who: usize) -> u64 {
@@ -212,4 +213,21 @@ fn bad_minutes(entry: &Entry, seed: u64, transport: Transport) {
     settle(&mut world);
     assert!(world.history().answered() >= 1_000);
     assert_eq!(world.failed_ops(), 0);
+}
+
+/// A stream that trickles is behind, but not by more and more: what had piled up would be a fault that nobody ends.
+fn a_trickle_ends_when_it_ends(entry: &Entry) {
+    let mut world = world_of(entry, 23, |settings| settings.transport = Transport::Links);
+    begin(&mut world);
+    let all = Places::ALL;
+    let trickle = Front { from: all, to: all, both_ways: false, change: Change::Trickle, fault: None };
+    let front = world.front(trickle);
+    for value in 0..400 {
+        world.submit(value % 4, &[put("k", value)]);
+        go(world.run_for(ms(20)), &world);
+    }
+    world.pass(front);
+    let ids = world.submit(0, &[put("k", 1_000)]);
+    wait_for(&mut world, &ids, secs(2));
+    settle(&mut world);
 }

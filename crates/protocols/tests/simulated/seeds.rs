@@ -132,8 +132,8 @@ fn a_seed_decides_a_run_in_every_build() {
         writeln!(hashes, "{} {hash}", entry.spec.name).unwrap();
     }
     expect![[r#"
-        pbft 3b2866100d7d503e115eb624812ecf77285fdc52216952a835f6ed790a1897b4
-        pbft-signed c4f15f8eec569cd54a87155934b228264f6af3d546151d6884aa25c659c3775c
+        pbft 3898e392bec0c53b09ea76b7054d839bc2c755f65ecad3dfe7172abc2f401eeb
+        pbft-signed 7d2887d8daddce24091eec569d09d71fc47a5d28312586bf8bb8f743f55eeb7b
         echo 7055f3a6ac08fbc67d995a6aa04bb28baa2572c8b0b33138fc69149741ccde66
     "#]]
     .assert_eq(&hashes);

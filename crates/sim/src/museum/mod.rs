@@ -85,7 +85,7 @@ pub const EXHIBITS: &[Exhibit] = &[
         id: "M16",
         failure: "the service is ahead of the log when it is opened again",
         variant: "what is executed first after a restart is applied twice",
-        caught_by: &[Oracle::ExactlyOnce, Oracle::Agreement],
+        caught_by: &[Oracle::ExactlyOnce],
         within: 50,
         run: service_is_ahead,
     },
@@ -108,7 +108,7 @@ pub const EXHIBITS: &[Exhibit] = &[
     Exhibit {
         id: "M26",
         failure: "the guard against signing twice looks one entry short",
-        variant: "what was synced last is not there after a restart",
+        variant: "the newest entries of the guard are not there after a restart, and whatever was synced with them",
         caught_by: &[Oracle::SameSlot, Oracle::Agreement, Oracle::Durability],
         within: 500,
         run: guard_is_one_short,

@@ -1,7 +1,7 @@
 //! Going in circles: view after view the same, and nothing is ever executed.
 //!
 //! A time limit says only that something took too long; it has to be generous, or it cries wolf. Here the state of the
-//! replicas is written down once for each view that all of them have entered, apart from what counts up anyway (views,
+//! replicas is written down once for each view that a quorum of them has entered while somebody waits, apart from what counts up anyway (views,
 //! heights, times). With an honest leader and a healed network a view executes something, and among n views in a row
 //! all replicas lead; f more are granted to those that come late. When so many have passed, and in each the state was
 //! that of the view one round of leaders or less before, nothing new will come.
@@ -14,15 +14,15 @@ use std::collections::VecDeque;
 pub(crate) struct Lasso {
     /// The greatest height that was executed.
     height: Height,
-    /// The last view that all had entered.
+    /// The last view that a quorum had entered.
     view: View,
     /// A state for each view since then, the newest last.
     states: VecDeque<Vec<u8>>,
 }
 
 impl Lasso {
-    /// Looks at where all are together: the greatest height that anybody has executed, the view that all have entered,
-    /// and the state without what counts up. What goes in circles, for people.
+    /// Looks at where all are together: the greatest height that anybody has executed, the view that a quorum has
+    /// entered, and the state without what counts up. What goes in circles, for people.
     pub(crate) fn look(
         &mut self,
         (height, view): (Height, View),

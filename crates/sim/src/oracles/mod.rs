@@ -20,10 +20,9 @@
 //!
 //! Agreement, order and results together say more than a search for a linearisation: the order in which the
 //! replicas say they executed is the linearisation, and it is checked as it grows against the naive [`crate::Model`],
-//! against real time and between replicas. The search comes at the end and believes no replica: it is the judge of
-//! real clusters too, and here it stands beside one that knows more. What is left for liveness is judged by who runs
-//! the world, because only that
-//! one knows when something is promised.
+//! against real time and between replicas. Where it explains all answers it is the proof; only where it does not is
+//! another order searched for, which believes no replica and is the judge of real clusters too. What is left for
+//! liveness is judged by who runs the world, because only that one knows when something is promised.
 
 mod bounds;
 mod lasso;

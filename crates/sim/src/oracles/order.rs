@@ -137,6 +137,11 @@ impl Order {
 
     /// Somebody was there before: the same must have happened.
     fn same(&self, by: ReplicaId, height: Height, applied: &[(Height, OpId)]) -> Verdict {
+        let mut seen = std::collections::BTreeSet::new();
+        if let Some((_, twice)) = applied.iter().find(|(_, id)| !seen.insert(*id)) {
+            let what = format!("operation {twice:?} is applied twice at height {height} by replica {by}");
+            return Err((Oracle::ExactlyOnce, what));
+        }
         let known = index(height).and_then(|at| self.contents.get(at));
         if known.is_some_and(|known| known.iter().eq(applied.iter().map(|(_, id)| id))) {
             return Ok(());

@@ -120,6 +120,7 @@ impl Play {
         self.play_rounds()?;
         let outage_ns = self.world.now().0;
         self.world.end_parts();
+        self.world.watch_for_circles();
         let healed = self.world.now();
         // What still waits does as well as something new, and nothing was decided at this moment.
         if self.world.is_done(0) {

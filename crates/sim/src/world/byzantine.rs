@@ -129,9 +129,11 @@ impl World {
         &self.culprits
     }
 
-    /// Looks at what a replica says that nobody vouches for.
+    /// Looks at what a liar really says.
     pub(super) fn convict(&mut self, from: ReplicaId, content: &Content) {
-        if let Some(what) = self.promises.lies(from, content) {
+        if self.seat(from).is_some_and(|seat| matches!(seat.role, Role::Byzantine(_)))
+            && let Some(what) = self.promises.lies(from, content)
+        {
             self.feel(Fault::EquivocateVote);
             self.culprits.entry(from).or_insert(what);
         }
@@ -189,6 +191,7 @@ impl World {
         match deed {
             Deed::Forget(image) => {
                 let is_blank = image.segments() == 0;
+                self.feel(Fault::PowerCut);
                 self.feel(if is_blank { Fault::Wiped } else { Fault::RolledBack });
                 self.lose_power(id, Survives::Nothing);
                 shared.replace(*image);
@@ -244,6 +247,10 @@ impl World {
                 self.trace.note(at, Who::Replica(from), "lies", &[&body], || {
                     format!("{fault}: {content} to r{}", frame.to)
                 });
+            }
+            // What is not well signed proves nothing.
+            if fault != Some(Fault::InvalidSignature) {
+                self.convict(from, &content);
             }
             let lane = if frame_type == frame.frame_type { frame.lane } else { lane_of(frame_type) };
             let frame = Frame { frame_type, body, content, lane, ..frame.clone() };

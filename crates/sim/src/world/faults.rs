@@ -209,7 +209,9 @@ impl World {
         {
             running.into_iter().for_each(|running: &mut Box<Running>| running.clock.drift(now, ppm));
         }
-        self.feel(Fault::ClockDrift);
+        if ppm != 0 {
+            self.feel(Fault::ClockDrift);
+        }
         self.trace.note(now, Who::Replica(id), "drifts", &[&ppm.to_le_bytes()], || format!("by {ppm} ppm"));
         // What was due at a moment of its own time is due at another now.
         self.plan_again(id);

@@ -346,7 +346,8 @@ impl World {
             if self.queue.next_at().is_none_or(|at| at > end) {
                 self.now = self.now.max(end);
                 let why = format!("waited in vain until {what}\n{}", self.standings());
-                self.judge(self.now, Err((Oracle::Liveness, why)));
+                let oracle = if self.is_lost() { Oracle::Durability } else { Oracle::Liveness };
+                self.judge(self.now, Err((oracle, why)));
             }
             if let Some(failure) = &self.failure {
                 return Err(failure.clone());
@@ -357,6 +358,12 @@ impl World {
             Some(failure) => Err(failure.clone()),
             None => Ok(()),
         }
+    }
+
+    /// Whether no replica that has to has executed what was executed once.
+    fn is_lost(&self) -> bool {
+        let height = self.height();
+        self.sound().all(|id| self.is_running(id) && self.executed(id) < height)
     }
 
     /// Where each replica stands, a line each.
@@ -600,12 +607,6 @@ impl World {
                 Ok(())
             };
             self.judge(self.now, verdict);
-        }
-        let (all, now_at) = (self.height(), first.map_or(Height::ZERO, |(_, height, _)| height));
-        if first.is_some() && self.sound().all(|id| self.executed(id) < all) {
-            let what =
-                format!("height {all} was executed and is gone: all replicas are at height {now_at} or so");
-            self.judge(self.now, Err((Oracle::Durability, what)));
         }
         let waiting: Vec<usize> = (0..self.clients.len()).filter(|at| !self.is_done(*at)).collect();
         if !waiting.is_empty() {

@@ -43,6 +43,8 @@ pub(super) type Old = (ReplicaId, ReplicaId, (u8, Bytes));
 const TRICKLE_BYTES: usize = 512;
 const TRICKLE_PIECE_MAX: u64 = 48;
 const TRICKLE_NS: u64 = 4_000_000;
+/// What is to arrive later than this already does not trickle as well: a stream that is slow is not slow for ever.
+const TRICKLE_BEHIND_NS: u64 = 500_000_000;
 
 /// Takes so many bytes off the front of a piece, a few at a time; at least one byte is left.
 fn trickle(rng: &mut Rng, rest: &mut Bytes, bytes: usize) -> Vec<Bytes> {
@@ -210,7 +212,12 @@ impl World {
         self.tell_withheld(at, (from, voice), &content, (to_all, &meant));
         for to in meant.iter().copied() {
             let frame = Frame { from, to, lane, frame_type, body: body.clone(), content };
-            if twists { self.send_twisted(at, &frame) } else { self.send_one(at, frame) }
+            if twists {
+                self.send_twisted(at, &frame);
+            } else {
+                self.convict(from, &content);
+                self.send_one(at, frame);
+            }
         }
         self.meant = meant;
     }
@@ -230,7 +237,7 @@ impl World {
     /// The oracles judge what is said.
     fn vouch(&mut self, at: Time, from: ReplicaId, content: &Content, is_last_word: bool) {
         if !self.is_honest(from) {
-            return self.convict(from, content);
+            return;
         }
         if let Some(said) = content.statement.filter(|said| said.kind == CHECKPOINT_KIND) {
             let verdict = self.order.stated(from, said.height, said.subject);
@@ -380,7 +387,7 @@ impl World {
         let index = Pair::index(from, to);
         let weather = *self.map.get(from.index(), to.index());
         self.feel_all(weather.faults);
-        let Self { pairs, net_rng, queue, trace, fronts, .. } = self;
+        let Self { pairs, net_rng, queue, trace, fronts, felt, .. } = self;
         let Some(pair) = pairs.get_mut(index).filter(|pair| pair.conn == Some(conn)) else {
             return; // The connection is gone, and this end has not heard of it.
         };
@@ -403,6 +410,7 @@ impl World {
         let mut arrives = weather.arrival(net_rng, at);
         let mut breaks = false;
         if weather.loses(net_rng) {
+            *felt.entry(Fault::Loss).or_default() += 1;
             arrives = arrives.plus(RESEND_NS.saturating_add(net_rng.exponential_ns(RESEND_NS)));
             breaks = net_rng.below(BREAKS_ONE_IN) == 0;
             let late = arrives.since(at) / 1_000_000;
@@ -413,7 +421,8 @@ impl World {
         arrives = arrives.max(*last);
         *last = arrives;
         let mut rest = bytes;
-        let trickles = if weather.trickles { rest.len().min(TRICKLE_BYTES) } else { 0 };
+        let trickles = weather.trickles && arrives.since(at) < TRICKLE_BEHIND_NS;
+        let trickles = if trickles { rest.len().min(TRICKLE_BYTES) } else { 0 };
         for piece in trickle(net_rng, &mut rest, trickles) {
             let arrival = Arrival::Bytes { from, conn, bytes: piece };
             queue.push(arrives, Class::Arrival, Event::Arrives(to, arrival));

@@ -192,6 +192,7 @@ impl World {
         if ears.is_empty() {
             return;
         }
+        self.convict(from, content);
         let Self { trace, settings, cluster, parts, map, net_rng, queue, sent, .. } = self;
         let is_twin =
             |id: ReplicaId| parts.as_ref().is_some_and(|parts| parts.node(id, Voice::Second).is_some());

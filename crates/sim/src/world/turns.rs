@@ -92,6 +92,7 @@ impl World {
             let at = seat.busy_until;
             return self.plan(at, super::Plan::Crash(id, survives));
         }
+        self.feel(if survives == Survives::Cached { Named::Kill } else { Named::PowerCut });
         self.lose_power(id, survives);
     }
 
@@ -116,13 +117,13 @@ impl World {
 
     pub(super) fn lose_power(&mut self, id: ReplicaId, survives: Survives) {
         let now = self.now;
-        self.feel(if survives == Survives::Cached { Named::Kill } else { Named::PowerCut });
         self.trace.note(now, Who::Replica(id), "crashes", &[], || match survives {
             Survives::Cached => "its process dies".to_owned(),
             _ => format!("{survives:?} of what was not synced is left").to_lowercase(),
         });
         self.trace.tell_view(now, id, None);
         if self.seat(id).is_some_and(|seat| seat.shared.watch(|watch| watch.is_dead)) {
+            self.feel(Named::PowerCut);
             self.feel(Named::PowerCutInTurn);
         }
         if let Some(fuse) = self.fuses.get_mut(id.index()) {
@@ -387,28 +388,39 @@ impl World {
         self.lasso = Some(Lasso::default());
     }
 
+    /// Looks, whenever a protocol notes a transition, while somebody waits for an answer: views that change while there is
+    /// nothing to do go in no circle.
     fn look_for_circles(&mut self) {
         if self.lasso.is_none() {
             return;
         }
+        if self.all_done() {
+            return self.watch_for_circles();
+        }
         let sound: Vec<_> = self.sound().filter_map(|id| self.status(id)).collect();
         let least = |of: fn(&ReplicaStatus) -> u64| sound.iter().map(of).min().unwrap_or(0);
-        let view = least(|status| status.view.0);
+        let (n, f) = (self.settings.n, self.settings.f);
+        // The view that a quorum of them has entered: one that stands apart hides nothing.
+        let mut views: Vec<View> = sound.iter().map(|status| status.view).collect();
+        views.sort_unstable_by(|a, b| b.cmp(a));
+        let place = n.saturating_sub(f).min(views.len()).saturating_sub(1);
+        let view = views.get(place).copied().unwrap_or_default();
         let (decided, executed) = (least(|status| status.decided.0), least(|status| status.executed.0));
         let state = || {
             let mut state = Vec::new();
             for status in &sound {
-                let ahead = [
-                    status.view.0.saturating_sub(view),
+                let lead = [
+                    status.view.0.saturating_sub(view.0),
                     status.decided.0.saturating_sub(decided),
                     status.executed.0.saturating_sub(executed),
                 ];
-                ahead.iter().for_each(|number| state.extend_from_slice(&number.to_le_bytes()));
+                lead.iter().for_each(|number| state.extend_from_slice(&number.to_le_bytes()));
+                state.extend_from_slice(status.last_view_change.as_bytes());
             }
             state
         };
-        let (at, size) = ((self.height(), View(view)), (self.settings.n, self.settings.f));
-        let found = self.lasso.as_mut().and_then(|lasso| lasso.look(at, size, state));
+        let height = self.height();
+        let found = self.lasso.as_mut().and_then(|lasso| lasso.look((height, view), (n, f), state));
         if let Some(what) = found {
             let what = format!("{what}\n{}", self.standings());
             self.judge(self.now, Err((Oracle::Circles, what)));

@@ -13,7 +13,7 @@ use std::ops::Range;
 const FIXED: u64 = 200;
 /// Seeds for each protocol that are others each time.
 const FRESH: u64 = 40;
-/// Fresh seeds of each other paper, at each size.
+/// Fresh seeds of each other paper, at each size, where it does not need more.
 const FRESH_OF_OTHERS: u64 = 2;
 /// Fresh seeds are drawn below this: short enough to be typed.
 const FRESH_BELOW: u64 = 1_000_000_000_000;
@@ -53,20 +53,20 @@ pub(super) fn run() -> Result<(), Failure> {
 
 /// The papers beside the standard one.
 fn others(entry: &'static Entry, n: usize, fresh: u64) -> Result<u64, Failure> {
-    let papers = PAPERS.get(1..).unwrap_or_default();
-    let chosen = |place: u64| {
-        let (paper, seed) = (place.checked_div(FRESH_OF_OTHERS)?, place.checked_rem(FRESH_OF_OTHERS)?);
-        Some((papers.get(usize::try_from(paper).ok()?)?, fresh.saturating_add(seed)))
-    };
+    let mut chosen: Vec<(&Paper, u64)> = Vec::new();
+    for paper in PAPERS.get(1..).unwrap_or_default() {
+        let count = paper.seeds_min.max(FRESH_OF_OTHERS);
+        chosen.extend((0..count).map(|place| (paper, fresh.saturating_add(place))));
+    }
+    let of = |place: u64| usize::try_from(place).ok().and_then(|place| chosen.get(place)).copied();
     let run = |place| {
-        let (paper, seed) = chosen(place).ok_or_else(|| "no such paper".to_owned())?;
+        let (paper, seed) = of(place).ok_or_else(|| "no such paper".to_owned())?;
         sit(entry, n, seed, paper)
     };
     let name = entry.spec.name.as_str();
-    let again = |place| chosen(place).map(|(paper, seed)| again(name, n, seed, paper)).unwrap_or_default();
-    let count = u64::try_from(papers.len()).unwrap_or(0).saturating_mul(FRESH_OF_OTHERS);
+    let again = |place| of(place).map(|(paper, seed)| again(name, n, seed, paper)).unwrap_or_default();
     let title = format!("{name} n = {n}, all other papers, seeds from {fresh}");
-    all(&title, 0..count, run, &again)
+    all(&title, 0..u64::try_from(chosen.len()).unwrap_or(u64::MAX), run, &again)
 }
 
 fn sit(entry: &Entry, n: usize, seed: u64, paper: &Paper) -> Run {
