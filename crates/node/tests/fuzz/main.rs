@@ -8,7 +8,7 @@
 //! | variable | is |
 //! |---|---|
 //! | `QUORATE_FUZZ_INPUTS` | inputs for each decoder; 10,000,000 is the long form |
-//! | `QUORATE_FUZZ_MESSAGES` | messages for each registered protocol; 1,000,000 is the long form |
+//! | `QUORATE_FUZZ_MESSAGES` | messages of each kind for each registered protocol; 1,000,000 is the long form |
 //! | `QUORATE_FUZZ_SEED` | a number, or `fresh` for another one each time |
 //! | `QUORATE_FUZZ_CORPUS` | `rewrite`: the valid encodings of the corpus are written anew |
 //!
