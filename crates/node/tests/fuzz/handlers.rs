@@ -10,6 +10,7 @@ use quorate_protocols::{REGISTRY, find};
 use quorate_sim::{Oracle, fuzz};
 use quorate_types::{BlockId, Floors, Height, ReplicaId, Time};
 use std::collections::BTreeMap;
+use std::thread;
 use std::time::Instant;
 
 /// Messages of each kind, for each protocol.
@@ -23,9 +24,12 @@ const LARGE_EVERY: u64 = 4;
 
 #[test]
 fn every_handler_bears_nonsense() {
-    for entry in REGISTRY {
-        bears_nonsense(entry, setting("QUORATE_FUZZ_MESSAGES").unwrap_or(MESSAGES));
-    }
+    let messages = setting("QUORATE_FUZZ_MESSAGES").unwrap_or(MESSAGES);
+    thread::scope(|scope| {
+        for entry in REGISTRY {
+            scope.spawn(move || bears_nonsense(entry, messages));
+        }
+    });
 }
 
 fn bears_nonsense(entry: &Entry, messages: u64) {
