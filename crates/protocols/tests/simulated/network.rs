@@ -1,7 +1,7 @@
 //! The network loses, doubles, delays and cuts.
 
 use crate::support::{
-    DELAY_NS, TRANSPORTS, TREQ_NS, ask, begin, both, constant_of, go, latency, no_view_change, put, r,
+    DELAY_NS, TRANSPORTS, TREQ_NS, ask, begin, both, constant_of, cut, go, latency, no_view_change, put, r,
     recovery, settle, wait_for, world_of,
 };
 use quorate_consensus::Entry;
@@ -19,11 +19,6 @@ both! {
     s10_a_backup_that_hears_the_leader_alone
     s19_five_bad_minutes
     a_trickle_ends_when_it_ends
-}
-
-fn cut(world: &mut World, who: usize) -> u64 {
-    let one = Places::one(who);
-    world.front(Front { from: one, to: one.others(), both_ways: true, change: Change::Cut, fault: None })
 }
 
 /// What a replica votes, from now on: kind, view, height and block of each PREPARE and COMMIT.

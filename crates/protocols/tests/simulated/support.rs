@@ -2,7 +2,10 @@
 
 use quorate_consensus::{Entry, Healed, Message};
 use quorate_protocols::pbft::{PbftMessage, SignedMessage, VIEW_CHANGE};
-use quorate_sim::{Costs, Frame, Op, OpId, Settings, Survives, Transport, Verdict, Weather, World, ms, secs};
+use quorate_sim::{
+    Change, Costs, Frame, Front, Op, OpId, Places, Settings, Survives, Transport, Verdict, Weather, World,
+    ms, secs,
+};
 use quorate_types::{Kind, ReplicaId, View};
 
 /// The protocol of most of these tests.
@@ -95,6 +98,12 @@ pub(crate) fn ask(world: &mut World, client: usize, op: Op) -> OpId {
     let id = world.submit(client, &[op])[0];
     wait_for(world, &[id], secs(20));
     id
+}
+
+/// One replica is cut off from all others, and from clients, until the front passes.
+pub(crate) fn cut(world: &mut World, who: usize) -> u64 {
+    let one = Places::one(who);
+    world.front(Front { from: one, to: one.others(), both_ways: true, change: Change::Cut, fault: None })
 }
 
 /// Runs until these operations are answered.

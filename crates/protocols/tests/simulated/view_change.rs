@@ -1,14 +1,13 @@
 //! The leader dies, lies or is slow.
 
 use crate::support::{
-    DELAY_NS, T0_NS, TRANSPORTS, TREQ_NS, VIEW_CHANGE_NS, ask, begin, both, drop_frames, go, incr, latency,
-    no_view_change, put, r, settle, view, wait_for, world, world_of,
+    DELAY_NS, T0_NS, TRANSPORTS, TREQ_NS, VIEW_CHANGE_NS, ask, begin, both, cut, drop_frames, go, incr,
+    latency, no_view_change, put, r, settle, view, wait_for, world, world_of,
 };
 use quorate_consensus::{Entry, Message as _};
 use quorate_protocols::pbft::{COMMIT, NEW_VIEW, PRE_PREPARE, PREPARE, PbftMessage, VIEW_CHANGE};
 use quorate_sim::{
-    BUNDLE, Bytes, Change, Costs, Front, KvResult, Oracle, Places, Survives, Transport, Verdict, Weather,
-    Workload, World, ms, secs,
+    BUNDLE, Bytes, Costs, KvResult, Oracle, Survives, Transport, Verdict, Weather, Workload, World, ms, secs,
 };
 use quorate_types::{Height, ReplicaId, Time, View};
 use std::cell::{Cell, RefCell};
@@ -170,14 +169,7 @@ fn s05_decided_at_one_replica_alone(entry: &Entry) {
         });
         let ids = world.submit(0, &[incr("n"), incr("n")]);
         go(world.run_while("one has decided", secs(2), |world| world.executed(r(3)) == before), &world);
-        let one = Places::one(3);
-        let front = world.front(Front {
-            from: one,
-            to: one.others(),
-            both_ways: true,
-            change: Change::Cut,
-            fault: None,
-        });
+        let front = cut(&mut world, 3);
         assert!((0..3).all(|id| world.executed(r(id)) == before), "nobody else has");
         wait_for(&mut world, &ids, 2 * VIEW_CHANGE_NS);
         assert!(view(&world, r(1)) > View(0));
@@ -324,14 +316,7 @@ fn s10_a_leader_cut_off_for_a_minute(entry: &Entry) {
     for transport in TRANSPORTS {
         let mut world = world_of(entry, 260, |settings| settings.transport = transport);
         begin(&mut world);
-        let one = Places::one(0);
-        let front = world.front(Front {
-            from: one,
-            to: one.others(),
-            both_ways: true,
-            change: Change::Cut,
-            fault: None,
-        });
+        let front = cut(&mut world, 0);
         for value in 0..60 {
             ask(&mut world, value % 4, put("k", value));
             go(world.run_for(secs(1)), &world);
