@@ -197,6 +197,7 @@ impl<D: Disk> Log<D> {
         self.count_syncs();
         self.dirty = false;
         self.written_bytes = 0;
+        // Opening refuses what is beyond [`record::LIMITS`], so that this is never near its end.
         self.sync += 1;
         self.synced_generation = self.generation();
         // The start that says that these segments are gone is durable.

@@ -29,6 +29,10 @@ pub(crate) const SEGMENT_END: u8 = 5;
 /// The first kind that is not the log's own.
 pub(crate) const FIRST_FREE: u8 = 16;
 
+/// Generations and sync numbers from these on are none that a log has counted: only a forged disk has them, and
+/// counting on from there would overflow.
+pub(crate) const LIMITS: (u32, u64) = (1 << 31, 1 << 63);
+
 /// Bytes of a record without data.
 pub(crate) const EMPTY_BYTES: usize = size(0);
 /// Bytes of a [`START`] record.

@@ -138,6 +138,7 @@ fn take_inventory<D: Disk>(disk: &D, seed: u32) -> Result<Inventory, Fault> {
             continue;
         };
         check_geometry(disk, &start)?;
+        check_numbers(&found, &start)?;
         inventory.starts.push(Some((found.generation, found.sync, start)));
         inventory.floor = inventory.floor.max(start.oldest);
         if let Some(other) = inventory.slots.insert(found.generation, slot) {
@@ -166,6 +167,16 @@ fn check_geometry<D: Disk>(disk: &D, start: &Start) -> Result<(), Fault> {
     let found = sizes(start.segment_bytes, start.page_bytes);
     let expected = sizes(disk.segment_bytes(), to_u32(disk.page_bytes()));
     if found == expected { Ok(()) } else { Err(Fault::Geometry { found, expected }) }
+}
+
+fn check_numbers(found: &Found<'_>, start: &Start) -> Result<(), Fault> {
+    let (generations, syncs) = record::LIMITS;
+    let generation = found.generation.max(start.oldest);
+    if generation < generations && found.sync < syncs {
+        return Ok(());
+    }
+    let why = format!("no log has counted {generation} segments and {} syncs", found.sync);
+    Err(Fault::Damaged { generation: found.generation, offset: 0, why })
 }
 
 /// The record that begins a write at the page that `page` begins with.

@@ -395,6 +395,38 @@ fn a_body_cannot_pretend_to_be_a_later_write() {
     assert_eq!(found.len(), 1);
 }
 
+/// Only somebody who forges checksums writes such numbers; counting on from them would overflow.
+#[test]
+fn numbers_that_no_log_has_counted_are_refused() {
+    let forged = |generation: u32, sync: u64, oldest: u32| {
+        let mut disk = MemDisk::new(SEGMENT, PAGE);
+        disk.grow().unwrap();
+        let mut page = PageBuffer::new(PAGE);
+        let start = record::Start { segment_bytes: SEGMENT, page_bytes: PAGE as u32, oldest, note: 0 };
+        let seed = crc32c::crc32c(&0u64.to_le_bytes());
+        let end = record::START_BYTES;
+        record::push(&mut page, seed, 0, (generation, sync, record::START), &[&start.to_bytes()]);
+        record::push(&mut page, seed, end, (generation, sync, record::SYNC_END), &[]);
+        page.pad_to(PAGE);
+        disk.write(0, 0, page.as_slice()).unwrap();
+        open(disk).map(drop)
+    };
+    let (generations, syncs) = record::LIMITS;
+    assert_eq!(forged(1, 1, 1), Ok(()));
+    assert_eq!(forged(1, syncs - 1, 1), Ok(()));
+    assert_eq!(forged(generations - 1, 1, generations - 1), Ok(()));
+    for (generation, sync, oldest) in [
+        (1, syncs, 1),
+        (1, u64::MAX, 1),
+        (generations, 1, generations),
+        (u32::MAX, 1, u32::MAX),
+        (1, 1, u32::MAX),
+    ] {
+        let refused = forged(generation, sync, oldest);
+        assert!(matches!(refused, Err(Fault::Damaged { .. })), "{generation} {sync} {oldest}: {refused:?}");
+    }
+}
+
 #[test]
 fn a_full_disk_stops_the_log_and_loses_nothing() {
     let mut disk = MemDisk::new(SEGMENT, PAGE);
