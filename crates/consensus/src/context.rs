@@ -32,6 +32,8 @@ pub struct Pending {
     /// Whether this replica is behind with its own work (execution lags or the pool is full): then the age of
     /// a bundle says nothing about the leader.
     pub overloaded: bool,
+    /// Whether so much is decided and not executed that no payload is given: who proposes then adds to it.
+    pub lagging: bool,
     /// How long all of it will take at the rate at which it was executed of late; 0 where that is not known.
     pub backlog_ns: u64,
 }

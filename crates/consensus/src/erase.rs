@@ -6,7 +6,7 @@ use crate::figures::Figures;
 use crate::message::{Message, Seal, Verified};
 use crate::parts::certificate::CheckpointProof;
 use crate::protocol::{
-    Healed, LinkEvent, OpenError, Past, Protocol, Record, RecordKey, Spec, Status, Synchrony, Window,
+    Choice, Healed, LinkEvent, OpenError, Past, Protocol, Record, RecordKey, Spec, Status, Synchrony, Window,
 };
 use crate::reject::Reject;
 use crate::timers::Timers;
@@ -165,6 +165,8 @@ pub struct Entry {
     pub params: fn() -> Result<toml::Table, OpenError>,
     /// See [`Protocol::EXAM_ONLY`].
     pub exam_only: &'static [&'static str],
+    /// See [`Protocol::CHOICES`].
+    pub choices: &'static [Choice],
     /// See [`Protocol::recovery`].
     pub recovery: fn(&toml::Table, &Committee, &Healed) -> Result<Time, OpenError>,
     /// See [`Protocol::exam_params`].
@@ -188,6 +190,7 @@ impl Entry {
             attacks: P::ATTACKS,
             params: || table(&P::Params::default()),
             exam_only: P::EXAM_ONLY,
+            choices: P::CHOICES,
             recovery: |params, committee, healed| Ok(P::recovery(&read::<P>(params)?, committee, healed)),
             exam_params: |delta_ns, guarded| table(&P::exam_params(delta_ns, guarded)),
             synchrony: |params| Ok(P::synchrony(&read::<P>(params)?)),

@@ -6,7 +6,9 @@ use crate::context::{Cx, Ready};
 use crate::effect::Effect;
 use crate::message::{Seal, Verified};
 use crate::parts::certificate::CheckpointProof;
-use crate::protocol::{Healed, LinkEvent, OpenError, Past, Protocol, Spec, Status, Synchrony, Window};
+use crate::protocol::{
+    Choice, Healed, LinkEvent, OpenError, Past, Protocol, Spec, Status, Synchrony, Window,
+};
 use crate::reject::Reject;
 use quorate_types::{BlockId, Committee, Floors, Height, ReplicaId, Time};
 
@@ -56,6 +58,7 @@ impl<P: Protocol, F: Flaw<P>> Flawed<P, F> {
 impl<P: Protocol, F: Flaw<P>> Protocol for Flawed<P, F> {
     const SPEC: Spec = P::SPEC;
     const ATTACKS: &'static [AttackEntry] = P::ATTACKS;
+    const CHOICES: &'static [Choice] = P::CHOICES;
     type Message = P::Message;
     type Timer = P::Timer;
     type Record = P::Record;

@@ -84,6 +84,7 @@ struct Table {
     /// Since when the oldest bundle waits that a client has sent here.
     oldest: Option<Time>,
     overloaded: bool,
+    lagging: bool,
     backlog_ns: u64,
 }
 
@@ -99,7 +100,14 @@ impl HostView for Table {
         let waiting = usize::from(self.oldest.is_some());
         let bundles = self.payloads.len().saturating_add(waiting);
         let (overloaded, backlog_ns) = (self.overloaded, self.backlog_ns);
-        Pending { bundles, bytes: bundles, oldest: self.oldest, overloaded, backlog_ns }
+        Pending {
+            bundles,
+            bytes: bundles,
+            oldest: self.oldest,
+            overloaded,
+            lagging: self.lagging,
+            backlog_ns,
+        }
     }
     fn payload_after(&mut self, _now: Time, _blocks: &BlockTree, _parent: BlockId) -> Option<PayloadRef> {
         let payload = self.payloads.pop_front()?;
@@ -193,6 +201,7 @@ impl<P: Protocol> Harness<P> {
             proposed: Vec::new(),
             oldest: None,
             overloaded: false,
+            lagging: false,
             backlog_ns: 0,
         };
         let world = World {
@@ -386,6 +395,11 @@ impl<P: Protocol> Harness<P> {
         self.world.table.oldest = oldest;
         self.world.table.overloaded = overloaded;
         self.step(|protocol, cx| protocol.on_pending(cx));
+    }
+
+    /// Whether this replica lags behind with its own execution; heard with the next thing that happens.
+    pub fn lags(&mut self, lagging: bool) {
+        self.world.table.lagging = lagging;
     }
 
     /// How long what waits will take; heard with the next thing that happens.

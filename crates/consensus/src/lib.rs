@@ -47,7 +47,8 @@ pub use figures::{Count, Figures, Formula, LeaderChange};
 pub use message::{Auth, Claim, Claims, Message, Place, Seal, Signed, Verified};
 pub use parts::certificate::{CHECKPOINT_KIND, Certificate, Checkpoint, CheckpointProof};
 pub use protocol::{
-    Healed, LinkEvent, Model, OpenError, Past, Protocol, Record, RecordKey, Spec, Status, Synchrony, Window,
+    Choice, Healed, LinkEvent, Model, OpenError, Past, Protocol, Record, RecordKey, Spec, Status, Synchrony,
+    Window,
 };
 pub use reject::{Alarm, Reject};
 pub use timers::Timers;

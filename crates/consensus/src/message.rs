@@ -4,6 +4,7 @@
 //! batches, guard slots and inject faults without knowing the protocol.
 
 use crate::parts::certificate::{Certificate, CheckpointProof};
+use quorate_types::codec::{Reader, Wire};
 use quorate_types::limits::CLAIMS_PER_REPLICA_MAX;
 use quorate_types::{Committee, DecodeError, Height, Kind, PayloadId, ReplicaId, Signature, Statement, View};
 use std::any::Any;
@@ -96,6 +97,21 @@ pub struct Signed<T> {
     pub by: ReplicaId,
     /// Signature under the statement that `body` makes.
     pub signature: Signature,
+}
+
+impl<T: Wire> Wire for Signed<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.by.encode(out);
+        self.body.encode(out);
+        self.signature.encode(out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            by: ReplicaId::decode(reader)?,
+            body: T::decode(reader)?,
+            signature: Signature::decode(reader)?,
+        })
+    }
 }
 
 /// One thing to check before a protocol sees the message that claims it.

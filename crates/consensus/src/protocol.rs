@@ -28,6 +28,8 @@ pub trait Protocol: Sized + Send + 'static {
     const FIGURES: Option<Figures> = None;
     /// Parameters that the simulator may set and no node may: the files of nodes do not show them, and refuse them.
     const EXAM_ONLY: &'static [&'static str] = &[];
+    /// Parameters that decide how it works, each with the values that the exam draws from.
+    const CHOICES: &'static [Choice] = &[];
     /// What replicas say to each other.
     type Message: Message;
     /// Its timers.
@@ -107,6 +109,15 @@ pub trait Protocol: Sized + Send + 'static {
 
     /// Where it stands: for people, oracles and clients.
     fn status(&self) -> Status;
+}
+
+/// A parameter that decides how a protocol works, and some of its values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Choice {
+    /// The parameter, a text.
+    pub name: &'static str,
+    /// What it may be.
+    pub values: &'static [&'static str],
 }
 
 /// A fact that must survive a crash.
@@ -262,6 +273,11 @@ pub struct Spec {
     pub local_validity: bool,
     /// Whether its leader can be replaced. Without, replica 0 leads for ever, and stops the cluster when it is silent.
     pub replaces_leader: bool,
+    /// Whether leaders follow each other while nothing goes wrong. Then whoever hears a client hands its bundle to all at
+    /// once: by the time it reached the leader, another one would lead.
+    pub rotates_leaders: bool,
+    /// The view in which it begins.
+    pub first_view: View,
     /// Parameters that must be equal everywhere and stand in genesis.
     pub shared_params: &'static [&'static str],
 }

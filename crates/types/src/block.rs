@@ -132,6 +132,12 @@ impl FullBlock {
     pub fn null(height: Height) -> Self {
         Self { height, id: BlockId::null(height), block: None, bundles: Vec::new() }
     }
+
+    /// Bytes of its bundles.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bundles.iter().map(Bundle::size).sum()
+    }
 }
 
 #[cfg(test)]

@@ -61,6 +61,10 @@ pub const EXECUTE_LAG_MAX: u64 = 32;
 pub const WANTED_MAX: usize = 1_024;
 /// Decided ids in one catch-up answer at most.
 pub const DECIDED_PER_ANSWER_MAX: usize = 256;
+/// Blocks in the answer to a question for one: itself and ancestors.
+pub const FETCH_PATH_BLOCKS_MAX: usize = 16;
+/// Bytes of them, when they are more than one.
+pub const FETCH_PATH_BYTES_MAX: usize = 1 << 20;
 /// Catch-up blocks that one peer may have asked for and not yet received.
 pub const FETCH_PER_PEER_MAX: usize = 32;
 /// Signatures, certificates and proofs that one message may claim, per replica of the committee.

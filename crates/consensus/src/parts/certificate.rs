@@ -39,6 +39,18 @@ impl Certificate {
         *self == Self::genesis(self.statement.kind)
     }
 
+    /// The view of the votes.
+    #[must_use]
+    pub fn view(&self) -> View {
+        self.statement.view
+    }
+
+    /// The block that was voted for; zero for genesis. For votes whose subject is a block.
+    #[must_use]
+    pub fn block(&self) -> BlockId {
+        BlockId(self.statement.subject)
+    }
+
     /// Checks all that needs no cryptography: members, distinct (a set is), enough, one signature each.
     ///
     /// # Errors

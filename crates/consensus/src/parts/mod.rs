@@ -4,4 +4,9 @@
 
 pub mod block_tree;
 pub mod certificate;
+pub mod chain;
+pub mod leaders;
+pub mod pacemaker;
 pub mod tally;
+pub mod timeouts;
+pub mod votes;

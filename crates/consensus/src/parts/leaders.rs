@@ -1,0 +1,304 @@
+//! Who leads a view, by policy (`hotstuff` §18).
+//!
+//! The answer depends on the view and on the chain that ends in the block of a certificate, never on what a replica
+//! happens to remember: the same certificate gives the same answer everywhere.
+
+use super::block_tree::BlockTree;
+use super::chain::{FIRST_VIEW, Tip};
+use crate::protocol::OpenError;
+use quorate_types::codec::{DecodeError, Reader, Wire, put_list};
+use quorate_types::limits::REPLICAS_MAX;
+use quorate_types::{Block, BlockId, Committee, Height, ReplicaId, View};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How leaders follow each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeaderPolicy {
+    /// Another one in each view.
+    RoundRobin,
+    /// Each leads several views in a row.
+    Terms,
+    /// Whoever leads goes on until a view is given up.
+    Stable,
+    /// In terms, and who has failed of late is left out.
+    Avoiding,
+}
+
+/// Views that `Avoiding` gives one leader: one that is honest commits alone, so a wrong exclusion does no lasting harm.
+const AVOIDING_TERM: u64 = 4;
+/// A failure counts in the stretch of so many heights in which it was seen, and in the one after.
+const STRETCH: u64 = 128;
+/// Views of one leader in a row at most.
+const TERM_MAX: u64 = 1_000_000;
+
+/// What the chain up to a block says about leaders.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// The block.
+    tip: Tip,
+    proposer: ReplicaId,
+    /// From this height on all failures are known.
+    since: Height,
+    /// The height at which each replica was seen to have failed last; 0 for never.
+    failures: Arc<[Height]>,
+    /// The same at the blocks before, as many as a commit looks back at, newest first.
+    before: Vec<(Tip, Arc<[Height]>)>,
+    /// The newest block that the chain itself shows to be committed, and its failures.
+    committed: (Tip, Arc<[Height]>),
+}
+
+impl Standing {
+    fn genesis(n: usize) -> Self {
+        let none: Arc<[Height]> = vec![Height::ZERO; n].into();
+        Self {
+            tip: Tip::GENESIS,
+            proposer: ReplicaId(0),
+            since: Height::ZERO,
+            failures: Arc::clone(&none),
+            before: Vec::new(),
+            committed: (Tip::GENESIS, none),
+        }
+    }
+
+    /// The height of the block that it is about.
+    #[must_use]
+    pub fn height(&self) -> Height {
+        self.tip.height
+    }
+}
+
+fn put_failures(failures: &[Height], out: &mut Vec<u8>) {
+    put_list(out, failures);
+}
+
+fn take_failures(reader: &mut Reader<'_>) -> Result<Arc<[Height]>, DecodeError> {
+    Ok(reader.list("failures", REPLICAS_MAX, 8, Height::decode)?.into())
+}
+
+/// Blocks before that a standing names at most.
+const BEFORE_MAX: usize = 2;
+
+impl Wire for Standing {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.tip.encode(out);
+        self.proposer.encode(out);
+        self.since.encode(out);
+        put_failures(&self.failures, out);
+        quorate_types::codec::put_length(out, self.before.len());
+        for (tip, failures) in self.before.iter().chain([&self.committed]) {
+            tip.encode(out);
+            put_failures(failures, out);
+        }
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (tip, proposer) = (Tip::decode(reader)?, ReplicaId::decode(reader)?);
+        let (since, failures) = (Height::decode(reader)?, take_failures(reader)?);
+        let before = reader.list("blocks before", BEFORE_MAX, 52, |reader| {
+            Ok((Tip::decode(reader)?, take_failures(reader)?))
+        })?;
+        let committed = (Tip::decode(reader)?, take_failures(reader)?);
+        Ok(Self { tip, proposer, since, failures, before, committed })
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Leaders {
+    policy: LeaderPolicy,
+    /// Views of one leader in a row.
+    term: u64,
+    /// Blocks in a row of views that commit the first of them.
+    links: usize,
+    /// Who leads the first views, for the simulator.
+    set: Vec<u16>,
+    /// What is known of blocks that are not settled.
+    known: BTreeMap<BlockId, Standing>,
+}
+
+impl Leaders {
+    /// Leaders of a protocol that commits the first of `links` certified blocks of consecutive views.
+    ///
+    /// # Errors
+    /// When the parameters are out of range.
+    pub fn new(
+        policy: LeaderPolicy,
+        views_per_leader: u64,
+        links: usize,
+        set: Vec<u16>,
+        committee: &Committee,
+    ) -> Result<Self, OpenError> {
+        if !(1..=TERM_MAX).contains(&views_per_leader) {
+            let expected = format!("1 to {TERM_MAX}");
+            return Err(OpenError::Params { name: "views_per_leader".to_owned(), expected });
+        }
+        if set.iter().any(|id| !committee.contains(ReplicaId(*id))) {
+            let expected = format!("replicas below {}", committee.n());
+            return Err(OpenError::Params { name: "leaders".to_owned(), expected });
+        }
+        let term = match policy {
+            LeaderPolicy::Terms => views_per_leader,
+            LeaderPolicy::Avoiding => AVOIDING_TERM,
+            LeaderPolicy::RoundRobin | LeaderPolicy::Stable => 1,
+        };
+        let genesis = Standing::genesis(committee.n());
+        let known = BTreeMap::from([(BlockId::ZERO, genesis)]);
+        Ok(Self { policy, term, links, set, known })
+    }
+
+    /// Takes up what was written down at an earlier checkpoint.
+    pub fn restore(&mut self, standing: Standing, committee: &Committee) {
+        if standing.failures.len() == committee.n() {
+            self.known.insert(standing.tip.id, standing);
+        }
+    }
+
+    /// Whether anything of the chain has to be remembered.
+    fn looks_at_the_chain(&self) -> bool {
+        matches!(self.policy, LeaderPolicy::Stable | LeaderPolicy::Avoiding)
+    }
+
+    /// The first view after a view that was given up: with terms that of the next leader, so that a silent one costs one
+    /// timer and not one for each of its views.
+    #[must_use]
+    pub fn after(&self, view: View) -> View {
+        let term = view.0.checked_div(self.term).unwrap_or(view.0);
+        View(term.saturating_add(1).saturating_mul(self.term))
+    }
+
+    /// Who leads a view after the certificate of `justify`; `None` where this replica does not know enough of the chain
+    /// below it. Then nobody is refused for not being the leader.
+    pub fn leader(
+        &mut self,
+        committee: &Committee,
+        blocks: &BlockTree,
+        view: View,
+        justify: BlockId,
+    ) -> Option<ReplicaId> {
+        let set = usize::try_from(view.since(FIRST_VIEW)).ok().and_then(|view| self.set.get(view));
+        if let Some(id) = set {
+            return Some(ReplicaId(*id));
+        }
+        match self.policy {
+            LeaderPolicy::RoundRobin | LeaderPolicy::Terms => {
+                Some(committee.rotate(view.0.checked_div(self.term).unwrap_or(view.0)))
+            }
+            LeaderPolicy::Stable | LeaderPolicy::Avoiding => {
+                self.learn(committee, blocks, justify)?;
+                let standing = self.known.get(&justify)?;
+                self.by_standing(committee, view, standing)
+            }
+        }
+    }
+
+    fn by_standing(&self, committee: &Committee, view: View, standing: &Standing) -> Option<ReplicaId> {
+        if self.policy == LeaderPolicy::Stable {
+            if standing.since > Height::ZERO && standing.since == standing.tip.height {
+                return None; // Its header was never here.
+            }
+            let failed = view.since(standing.tip.view).saturating_sub(1);
+            return Some(committee.rotate(u64::from(standing.proposer.0).saturating_add(failed)));
+        }
+        let (committed, failures) = &standing.committed;
+        let n = u64::try_from(committee.n()).unwrap_or(u64::MAX);
+        // Nobody is left out for long where nothing is committed.
+        let patience = n.saturating_mul(self.term).saturating_mul(4);
+        let turn = view.0.checked_div(self.term).unwrap_or(0);
+        if view.since(committed.view) > patience {
+            return Some(committee.rotate(turn));
+        }
+        let stretch = committed.height.0.checked_div(STRETCH).unwrap_or(0);
+        let from = Height(stretch.saturating_sub(1).saturating_mul(STRETCH));
+        if standing.since > from && standing.since > Height::ZERO {
+            return None;
+        }
+        let mut failed: Vec<(Height, ReplicaId)> = committee
+            .ids()
+            .zip(failures.iter())
+            .filter(|(_, height)| **height > from)
+            .map(|(id, height)| (*height, id))
+            .collect();
+        failed.sort_unstable_by(|a, b| b.cmp(a));
+        failed.truncate(committee.f);
+        let others: Vec<ReplicaId> =
+            committee.ids().filter(|id| failed.iter().all(|(_, left_out)| left_out != id)).collect();
+        let at = turn.checked_rem(u64::try_from(others.len()).unwrap_or(1)).unwrap_or(0);
+        usize::try_from(at).ok().and_then(|at| others.get(at)).copied()
+    }
+
+    /// Works out what the chain up to a block says, from the nearest block below of which it is known.
+    fn learn(&mut self, committee: &Committee, blocks: &BlockTree, id: BlockId) -> Option<()> {
+        let mut path = Vec::new();
+        let mut at = id;
+        while !self.known.contains_key(&at) {
+            let block = blocks.get(at)?;
+            path.push((at, Arc::clone(block)));
+            at = block.parent;
+        }
+        for (id, block) in path.into_iter().rev() {
+            let standing = self.next(committee, self.known.get(&block.parent)?, &block, id);
+            self.known.insert(id, standing);
+        }
+        Some(())
+    }
+
+    /// What a block adds to what its parent's chain says.
+    fn next(&self, committee: &Committee, parent: &Standing, block: &Block, id: BlockId) -> Standing {
+        let tip = Tip::of(block, id);
+        let mut failures = Arc::clone(&parent.failures);
+        if self.policy == LeaderPolicy::Avoiding && tip.view > parent.tip.view.next() {
+            // More than once round all of them adds nothing.
+            let n = u64::try_from(committee.n()).unwrap_or(u64::MAX);
+            let rounds = n.saturating_mul(self.term).saturating_mul(4);
+            let first = parent.tip.view.next().0.max(tip.view.0.saturating_sub(rounds));
+            let mut seen = failures.to_vec();
+            for view in first..tip.view.0 {
+                let leader = self.by_standing(committee, View(view), parent);
+                if let Some(height) = leader.and_then(|leader| seen.get_mut(leader.index())) {
+                    *height = tip.height;
+                }
+            }
+            failures = seen.into();
+        }
+        let mut before = vec![(parent.tip, Arc::clone(&parent.failures))];
+        before.extend(parent.before.iter().cloned());
+        before.truncate(BEFORE_MAX.min(self.links.saturating_sub(1)));
+        // The chain that ends here with certificates for all of it.
+        let mut views = std::iter::once(tip.view).chain(before.iter().map(|(tip, _)| tip.view));
+        let mut later = views.next().unwrap_or(tip.view);
+        let in_a_row = before.len().saturating_add(1) == self.links
+            && views.all(|view| std::mem::replace(&mut later, view) == view.next());
+        let committed = match before.last() {
+            Some(first) if in_a_row && first.0.view > parent.committed.0.view => first.clone(),
+            _ => parent.committed.clone(),
+        };
+        Standing { tip, proposer: block.proposer, since: parent.since, failures, before, committed }
+    }
+
+    /// What the chain up to a block says, to be written down when that block is committed at a checkpoint's height:
+    /// below it nothing is kept. `None` where the policy needs nothing.
+    pub fn standing(&mut self, committee: &Committee, blocks: &BlockTree, id: BlockId) -> Option<&Standing> {
+        if !self.looks_at_the_chain() {
+            return None;
+        }
+        self.learn(committee, blocks, id)?;
+        self.known.get(&id)
+    }
+
+    /// Everything below a stable checkpoint is settled. Where its chain is not known (its blocks were never here), it is
+    /// from there on.
+    pub fn settle(&mut self, committee: &Committee, blocks: &BlockTree, stable: Tip) {
+        if !self.looks_at_the_chain() {
+            return;
+        }
+        if self.learn(committee, blocks, stable.id).is_none() {
+            let mut unknown = Standing::genesis(committee.n());
+            (unknown.tip, unknown.since) = (stable, stable.height);
+            (unknown.proposer, unknown.committed.0) = (committee.rotate(stable.view.0), stable);
+            self.known.insert(stable.id, unknown);
+        }
+        self.known.retain(|_, standing| standing.tip.height >= stable.height);
+    }
+}

@@ -1,0 +1,130 @@
+//! Votes for blocks in views, of all views that still matter.
+
+use crate::effect::Evidence;
+use quorate_types::codec::{DecodeError, Reader, Wire};
+use quorate_types::{BlockId, Height, Kind, ReplicaId, ReplicaSet, Signature, Statement, View};
+
+/// A vote for a block where a replica has one vote in a view, whatever the height: one slot for each kind and view.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockVote {
+    /// In which view.
+    pub view: View,
+    /// For which block.
+    pub block: BlockId,
+}
+
+impl BlockVote {
+    /// What its author signs.
+    #[must_use]
+    pub fn statement(&self, kind: Kind) -> Statement {
+        Statement::new(kind, self.view, Height::ZERO, self.block.0)
+    }
+}
+
+impl Wire for BlockVote {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.view.encode(out);
+        self.block.encode(out);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { view: View::decode(reader)?, block: BlockId::decode(reader)? })
+    }
+}
+
+/// Two votes of one replica in one view, for whoever wants to see them.
+#[must_use]
+pub fn contradiction(
+    kind: Kind,
+    by: ReplicaId,
+    view: View,
+    first: (BlockId, Signature),
+    second: (BlockId, Signature),
+) -> Evidence {
+    let signed = |(block, signature)| (BlockVote { view, block }.statement(kind), signature);
+    Evidence { by, first: signed(first), second: signed(second) }
+}
+
+/// Votes: per replica and view the first one counts, and only the newest two views of a replica are kept. So
+/// a replica takes the room of two votes, whatever it sends.
+#[derive(Clone, Debug, Default)]
+pub struct Votes {
+    // At most two entries for each member of the committee: a list beats a tree.
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    by: ReplicaId,
+    view: View,
+    block: BlockId,
+    /// Where votes are signed.
+    signature: Option<Signature>,
+}
+
+/// What became of a vote.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Added {
+    /// It counts.
+    Counted,
+    /// It was counted before.
+    Again,
+    /// The replica voted for another block in this view before; only that one counts.
+    Conflict(BlockId, Option<Signature>),
+    /// The replica has voted in two later views.
+    Old,
+}
+
+/// Views of one replica for which votes are kept.
+const VIEWS_KEPT: usize = 2;
+
+impl Votes {
+    /// Takes in a vote.
+    pub fn add(&mut self, by: ReplicaId, view: View, block: BlockId, signature: Option<Signature>) -> Added {
+        let own = || self.entries.iter().enumerate().filter(|(_, entry)| entry.by == by);
+        if let Some((_, known)) = own().find(|(_, entry)| entry.view == view) {
+            let is_same = known.block == block;
+            return if is_same { Added::Again } else { Added::Conflict(known.block, known.signature) };
+        }
+        let entry = Entry { by, view, block, signature };
+        if own().count() < VIEWS_KEPT {
+            self.entries.push(entry);
+            return Added::Counted;
+        }
+        let oldest = own().min_by_key(|(_, entry)| entry.view).map(|(at, _)| at);
+        match oldest.and_then(|at| self.entries.get_mut(at)) {
+            Some(oldest) if oldest.view < view => {
+                *oldest = entry;
+                Added::Counted
+            }
+            _ => Added::Old,
+        }
+    }
+
+    /// Distinct replicas that voted for a block in a view.
+    #[must_use]
+    pub fn count(&self, view: View, block: BlockId) -> usize {
+        self.entries.iter().filter(|entry| entry.view == view && entry.block == block).count()
+    }
+
+    /// The signed votes for a block in a view, by voter.
+    #[must_use]
+    pub fn signed(&self, view: View, block: BlockId) -> Vec<(ReplicaId, Signature)> {
+        let votes = self.entries.iter().filter(|entry| entry.view == view && entry.block == block);
+        let mut signed: Vec<(ReplicaId, Signature)> =
+            votes.filter_map(|entry| Some((entry.by, entry.signature?))).collect();
+        signed.sort_unstable_by_key(|(by, _)| *by);
+        signed
+    }
+
+    /// Who voted for a block, in whatever view.
+    #[must_use]
+    pub fn voters(&self, block: BlockId) -> ReplicaSet {
+        self.entries.iter().filter(|entry| entry.block == block).map(|entry| entry.by).collect()
+    }
+
+    /// Who voted in a view, for whatever block.
+    #[must_use]
+    pub fn voted_in(&self, view: View) -> ReplicaSet {
+        self.entries.iter().filter(|entry| entry.view == view).map(|entry| entry.by).collect()
+    }
+}
