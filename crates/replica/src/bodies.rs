@@ -97,6 +97,8 @@ pub(crate) struct Bodies {
     unclaimed: BTreeMap<ReplicaId, VecDeque<PayloadId>>,
     /// Whose bodies wait for their check.
     unchecked: ReplicaSet,
+    /// The last height that was executed.
+    executed: Height,
     /// Blocks that have become ready and whose protocol has not heard of it.
     news: VecDeque<BlockId>,
 }
@@ -120,6 +122,7 @@ impl Bodies {
             announced: BTreeMap::new(),
             unclaimed: BTreeMap::new(),
             unchecked: ReplicaSet::EMPTY,
+            executed: Height::ZERO,
             news: VecDeque::new(),
         }
     }
@@ -336,6 +339,31 @@ impl Bodies {
         if self.ready.contains_key(&id) {
             return;
         }
+        self.want_below(now, blocks, id, peer);
+        // One that lacks its ancestors alone is not asked for.
+        if self.missing.get(&id).is_some_and(|missing| !missing.payload && missing.bundles == 0) {
+            return;
+        }
+        self.want_one(now, blocks, id, height, peer);
+    }
+
+    /// Fetch the nearest missing ancestors of a block that is here.
+    pub(crate) fn want_below(&mut self, now: Time, blocks: &BlockTree, id: BlockId, peer: ReplicaId) {
+        let mut at = id;
+        while let Some(block) = blocks.get(at) {
+            // What was executed is here, and gone.
+            if block.height <= self.executed.next() || self.is_attached(blocks, block.parent) {
+                return;
+            }
+            at = block.parent;
+            let is_complete = |missing: &Missing| !missing.payload && missing.bundles == 0;
+            if !self.missing.get(&at).is_some_and(is_complete) {
+                self.want_one(now, blocks, at, block.height.minus(1), peer);
+            }
+        }
+    }
+
+    fn want_one(&mut self, now: Time, blocks: &BlockTree, id: BlockId, height: Height, peer: ReplicaId) {
         self.make_room(id);
         let block = blocks.get(id);
         let announced = block.and_then(|block| self.announced.get(&block.payload));
@@ -436,8 +464,26 @@ impl Bodies {
         Some(FullBlock { height: block.height, id, block: Some(block.clone()), bundles })
     }
 
+    /// A block was executed before this replica was opened: it is ready, although its bodies are on disk only.
+    pub(crate) fn note_executed(&mut self, id: BlockId) {
+        self.ready.insert(id, Ready::Valid);
+    }
+
+    /// A block is the next to be executed: its parent need not be here.
+    pub(crate) fn attach(&mut self, blocks: &BlockTree, id: BlockId) {
+        let Some(missing) = self.missing.get_mut(&id).filter(|missing| missing.parent) else { return };
+        missing.parent = false;
+        if missing.is_nothing() {
+            let slots = std::mem::take(&mut missing.slots);
+            let payload = blocks.get(id).map(|block| block.payload);
+            let ready = payload.map_or(Ready::Invalid, |payload| self.judge(payload, &slots));
+            self.become_ready(blocks, id, ready, slots);
+        }
+    }
+
     /// A height was executed: the bundles of its blocks are no longer held.
     pub(crate) fn executed(&mut self, blocks: &BlockTree, height: Height) {
+        self.executed = height;
         self.held.retain(|id, _| blocks.get(*id).is_some_and(|block| block.height > height));
     }
 

@@ -6,7 +6,7 @@ use crate::pool::Pool;
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::{HostView, PayloadRef, Pending, Ready};
 use quorate_types::limits::EXECUTE_LAG_MAX;
-use quorate_types::{BlockId, BodyLimits, Bundle, Payload, Time};
+use quorate_types::{BlockId, BodyLimits, Bundle, Payload, PayloadId, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -19,6 +19,12 @@ pub(crate) struct Host {
     pub(crate) lag: u64,
     /// Executed blocks above the stable checkpoint: ready, although their bodies are no longer in memory.
     executed: BTreeSet<BlockId>,
+    /// Blocks above the executed ones whose bundles count as taken: the branch on which the last payload was put.
+    branch: BTreeSet<BlockId>,
+    /// The last payload, as long as no block of the branch carries it.
+    last_payload: Option<PayloadId>,
+    /// Whether bundles are taken that belong to no branch: until the view ends.
+    has_loose: bool,
     /// Payloads of new proposals, to be spread before the proposal itself.
     pub(crate) proposed: Vec<(Arc<Payload>, Vec<Bundle>)>,
     limits: BodyLimits,
@@ -32,6 +38,9 @@ impl Host {
             bodies: Bodies::new(setup.genesis.bodies, setup.genesis.window),
             lag: 0,
             executed: BTreeSet::new(),
+            branch: BTreeSet::new(),
+            last_payload: None,
+            has_loose: false,
             proposed: Vec::new(),
             limits: setup.genesis.bodies,
             wall_offset_ns: setup.wall_offset_ns,
@@ -41,6 +50,50 @@ impl Host {
     /// These blocks were executed.
     pub(crate) fn note_executed(&mut self, ids: impl IntoIterator<Item = BlockId>) {
         self.executed.extend(ids);
+    }
+
+    /// A block was executed: what it carries is in the pool no more.
+    pub(crate) fn note_payload_executed(&mut self, payload: PayloadId) {
+        self.last_payload = self.last_payload.filter(|last| *last != payload);
+    }
+
+    /// The view has changed: what was proposed in the old one without a branch, and is not executed, waits again.
+    pub(crate) fn untake(&mut self) {
+        if std::mem::take(&mut self.has_loose) {
+            self.pool.untake();
+            self.branch.clear();
+            self.last_payload = None;
+        }
+    }
+
+    /// The next payload goes on top of `parent`: what stands below it on its branch is taken, and what stands on another
+    /// one waits again.
+    fn move_to_branch(&mut self, blocks: &BlockTree, parent: BlockId) {
+        let (mut path, mut at) = (Vec::new(), parent);
+        while !self.executed.contains(&at)
+            && let Some(block) = blocks.get(at)
+        {
+            path.push((at, block.payload));
+            at = block.parent;
+        }
+        let is_left = |id: &BlockId| path.iter().all(|(on, _)| on != id) && !self.executed.contains(id);
+        let is_lost = |last: PayloadId| path.iter().all(|(_, payload)| *payload != last);
+        if self.branch.iter().any(is_left) || self.last_payload.is_some_and(is_lost) {
+            self.pool.untake();
+            self.branch.clear();
+        }
+        self.last_payload = None;
+        let executed = &self.executed;
+        self.branch.retain(|id| !executed.contains(id));
+        for (id, payload) in path {
+            // One whose payload is not here is looked at again.
+            if !self.branch.contains(&id)
+                && let Some(payload) = self.bodies.payload(payload)
+            {
+                payload.bundles.iter().for_each(|bundle| self.pool.mark_taken(bundle));
+                self.branch.insert(id);
+            }
+        }
     }
 
     /// Whether a block was executed above the stable checkpoint.
@@ -66,7 +119,12 @@ impl HostView for Host {
         self.pool.summary(self.lag > EXECUTE_LAG_MAX)
     }
 
-    fn payload_after(&mut self, now: Time, blocks: &BlockTree, _parent: BlockId) -> Option<PayloadRef> {
+    fn payload_after(&mut self, now: Time, blocks: &BlockTree, parent: BlockId) -> Option<PayloadRef> {
+        if parent == BlockId::ZERO {
+            self.has_loose = true;
+        } else {
+            self.move_to_branch(blocks, parent);
+        }
         // Back-pressure: a leader does not run away from its own execution.
         if self.lag > EXECUTE_LAG_MAX || !self.pool.has_untaken() {
             return None;
@@ -81,6 +139,7 @@ impl HostView for Host {
         let id = payload.id();
         self.bodies.add_own_payload(&self.pool, blocks, Arc::clone(&payload));
         self.proposed.push((payload, bundles));
+        self.last_payload = Some(id).filter(|_| parent != BlockId::ZERO);
         Some(PayloadRef {
             id,
             requests,
@@ -90,6 +149,7 @@ impl HostView for Host {
     }
 
     fn already_proposed(&mut self, blocks: &BlockTree, block: BlockId) {
+        self.has_loose = true;
         let payload = blocks.get(block).and_then(|block| self.bodies.payload(block.payload));
         for bundle in payload.iter().flat_map(|payload| &payload.bundles) {
             self.pool.mark_taken(bundle);

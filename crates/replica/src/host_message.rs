@@ -47,9 +47,15 @@ pub enum HostMessage {
     AskDecided(Height),
     /// What the sender has executed from a height on, in order without gaps.
     Decided(Height, Vec<BlockId>),
-    /// Asks for a block: header, payload and bundles. The height says where to look on disk when the block is
-    /// decided; zero when the asker does not know it.
-    AskBlock(BlockId, Height),
+    /// Asks for a block: header, payload and bundles; and for its ancestors, as far as they are not many.
+    AskBlock {
+        /// Which.
+        id: BlockId,
+        /// Where to look on disk when it is decided; zero when the asker does not know it.
+        height: Height,
+        /// Ancestors up to this height are here.
+        above: Height,
+    },
     /// A header, for who asked; payload and bundles follow as frames of their own.
     Block(Block),
     /// The sender does not have (or keep) the block.
@@ -67,7 +73,7 @@ impl HostMessage {
             Self::Heights(_) => Kind::new("host.heights"),
             Self::AskDecided(_) => Kind::new("host.ask-decide"),
             Self::Decided(..) => Kind::new("host.decided"),
-            Self::AskBlock(..) => Kind::new("host.ask-block"),
+            Self::AskBlock { .. } => Kind::new("host.ask-block"),
             Self::Block(_) => Kind::new("host.block"),
             Self::NoBlock(_) => Kind::new("host.no-block"),
         }
@@ -127,10 +133,11 @@ impl Wire for HostMessage {
                     id.encode(out);
                 }
             }
-            Self::AskBlock(id, height) => {
+            Self::AskBlock { id, height, above } => {
                 out.push(6);
                 id.encode(out);
                 height.encode(out);
+                above.encode(out);
             }
             Self::Block(block) => {
                 out.push(7);
@@ -154,7 +161,11 @@ impl Wire for HostMessage {
                 Height::decode(reader)?,
                 reader.list("decided", DECIDED_PER_ANSWER_MAX, 32, BlockId::decode)?,
             ),
-            6 => Self::AskBlock(BlockId::decode(reader)?, Height::decode(reader)?),
+            6 => Self::AskBlock {
+                id: BlockId::decode(reader)?,
+                height: Height::decode(reader)?,
+                above: Height::decode(reader)?,
+            },
             7 => Self::Block(Block::decode(reader)?),
             8 => Self::NoBlock(BlockId::decode(reader)?),
             _ => return Err(DecodeError::Tag("host message")),

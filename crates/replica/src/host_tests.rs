@@ -71,6 +71,8 @@ impl Protocol for Still {
         votes_are_signed: false,
         local_validity: false,
         replaces_leader: true,
+        rotates_leaders: false,
+        first_view: View::ZERO,
         shared_params: &[],
     };
     type Message = Stand;
@@ -268,7 +270,7 @@ fn what_was_decided_before_its_holders_are_known_is_fetched() {
     replica.handle(Time(2), from_peer(3, CheckedMessage::Host(HostMessage::Heights(heights))));
     let is_ask = |output: &Output| {
         matches!(output, Output::Send { to: To::One(ReplicaId(3)), frame: Unsealed::Host { message, .. }, .. }
-            if *message == HostMessage::AskBlock(id, Height(1)))
+            if *message == HostMessage::AskBlock { id, height: Height(1), above: Height::ZERO })
     };
     assert!(outputs(&mut replica).iter().any(is_ask));
 }

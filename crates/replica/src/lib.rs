@@ -105,6 +105,8 @@ pub struct Replica {
     out: VecDeque<Output>,
     pending_changed: bool,
     last: Status,
+    /// A block that is decided with its ancestors, of which a header is missing.
+    unrooted: Option<BlockId>,
     /// The last view to whose leader this replica has forwarded what waits.
     forwarded: View,
     window: Arc<WindowCell>,
@@ -166,6 +168,7 @@ impl Replica {
         let mut replica = Self {
             entry: *entry,
             last: Status::default(),
+            unrooted: None,
             forwarded: View::ZERO,
             window: Arc::new(WindowCell::default()),
             protocol,
@@ -398,8 +401,12 @@ fn restore_blocks(past: &Past, host: &mut Host) -> (BlockTree, BTreeSet<BlockId>
     for (id, (block, payload)) in past.blocks.iter().filter(|(_, (block, _))| block.height > stable.height) {
         host.bodies.add_own_payload(&host.pool, &blocks, Arc::clone(payload));
         blocks.insert((**block).clone());
+        if host.is_executed(id) {
+            host.bodies.note_executed(*id);
+        }
         logged.insert(*id);
     }
+    host.bodies.executed(&blocks, past.executed);
     for id in blocks.take_fresh() {
         host.bodies.watch(&host.pool, &blocks, id);
     }

@@ -4,8 +4,11 @@ use crate::input::{Checked, CheckedMessage};
 use crate::output::{Output, Unsealed};
 use crate::step::{ANNOUNCE_IDLE_NS, ANNOUNCE_NS};
 use crate::{Heights, HostMessage, Replica};
+use quorate_consensus::parts::block_tree::Inserted;
 use quorate_consensus::{LinkEvent, To};
-use quorate_types::limits::{DECIDED_PER_ANSWER_MAX, FETCH_PER_PEER_MAX};
+use quorate_types::limits::{
+    DECIDED_PER_ANSWER_MAX, FETCH_PATH_BLOCKS_MAX, FETCH_PATH_BYTES_MAX, FETCH_PER_PEER_MAX,
+};
 use quorate_types::wire::Lane;
 use quorate_types::{BlockId, FullBlock, Height, Payload, ReplicaId};
 use std::sync::Arc;
@@ -57,10 +60,13 @@ impl Replica {
             }
             HostMessage::AskDecided(height) => self.answer_decided(from, height),
             HostMessage::Decided(height, ids) => self.on_decided(from, height, &ids),
-            HostMessage::AskBlock(id, height) => self.answer_block(from, id, height),
+            HostMessage::AskBlock { id, height, above } => self.answer_block(from, id, height, above),
             HostMessage::Block(block) => {
-                if self.host.bodies.is_wanted(block.id()) {
-                    self.blocks.insert(block);
+                let id = block.id();
+                if self.host.bodies.is_wanted(id) && matches!(self.blocks.insert(block), Inserted::Orphan(_))
+                {
+                    // Its ancestors follow it, if they are not many.
+                    self.host.bodies.want_below(self.now, &self.blocks, id, from);
                 }
             }
             HostMessage::NoBlock(id) => self.host.bodies.refused(self.now, id, from),
@@ -126,7 +132,10 @@ impl Replica {
     /// Asks for blocks whose time has come.
     pub(crate) fn send_asks(&mut self) {
         for ask in self.host.bodies.asks(self.now, &self.others) {
-            self.tell(To::One(ask.peer), HostMessage::AskBlock(ask.block, ask.height));
+            let decided = self.sequencer.waiting_at(ask.block);
+            let above = decided.map_or(self.sequencer.contiguous(), |height| height.minus(1));
+            let message = HostMessage::AskBlock { id: ask.block, height: ask.height, above };
+            self.tell(To::One(ask.peer), message);
         }
     }
 
@@ -199,17 +208,33 @@ impl Replica {
         self.send_asks();
     }
 
-    /// A peer lacks a block.
-    fn answer_block(&mut self, to: ReplicaId, id: BlockId, height: Height) {
+    /// A peer lacks a block, and maybe its ancestors above a height. Newest first: so each is known to be one.
+    fn answer_block(&mut self, to: ReplicaId, id: BlockId, height: Height, above: Height) {
         let known = self.blocks.get(id).cloned();
         if let Some(full) = known.as_ref().and_then(|block| self.host.bodies.assemble(block, id)) {
-            return self.send_block(to, &full);
+            self.send_block(to, &full);
+            return self.send_ancestors(to, &full, above);
         }
         let height = known.map_or(height, |block| block.height);
         if height > Height::ZERO && height <= self.sequencer.executed() && height >= self.kept {
             self.out.push_back(Output::Load { to, height, id });
         } else {
             self.tell(To::One(to), HostMessage::NoBlock(id));
+        }
+    }
+
+    fn send_ancestors(&mut self, to: ReplicaId, of: &FullBlock, above: Height) {
+        let (mut bytes, mut at) = (of.bytes(), of.block.as_ref().map(|block| block.parent));
+        for _ in 1..FETCH_PATH_BLOCKS_MAX {
+            let block = at.and_then(|id| self.blocks.get(id)).filter(|block| block.height > above);
+            let full = block.zip(at).and_then(|(block, id)| self.host.bodies.assemble(block, id));
+            let Some(full) = full else { return };
+            bytes = bytes.saturating_add(full.bytes());
+            if bytes > FETCH_PATH_BYTES_MAX {
+                return;
+            }
+            self.send_block(to, &full);
+            at = full.block.as_ref().map(|block| block.parent);
         }
     }
 

@@ -497,11 +497,11 @@ impl Pool {
     }
 
     /// What protocols may know.
-    pub(crate) fn summary(&self, overloaded: bool) -> Pending {
+    pub(crate) fn summary(&self, lagging: bool) -> Pending {
         let oldest = self.oldest();
         let backlog_ns = self.pace.duration_ns(self.waiting_cost());
-        let overloaded = overloaded || self.is_full();
-        Pending { bundles: self.pending, bytes: self.bytes, oldest, overloaded, backlog_ns }
+        let overloaded = lagging || self.is_full();
+        Pending { bundles: self.pending, bytes: self.bytes, oldest, overloaded, lagging, backlog_ns }
     }
 
     /// When [`Pool::overdue`] has something to do.

@@ -42,7 +42,9 @@ impl Replica {
         loop {
             self.outbox.begin_step();
             self.spread_proposed();
-            for id in self.blocks.take_fresh() {
+            let fresh = self.blocks.take_fresh();
+            self.retry_chain(!fresh.is_empty());
+            for id in fresh {
                 self.host.bodies.watch(&self.host.pool, &self.blocks, id);
                 // Header and payload are in the log before any promise about the block that follows.
                 self.log_block(id);
@@ -136,18 +138,35 @@ impl Replica {
             Commit::At(height, id) => {
                 self.decide(height, id);
             }
-            Commit::Chain(id) => {
-                let root = self.blocks.root();
-                let Ok(path) = self.blocks.path(id, root) else {
-                    return self.host.bodies.want(self.now, &self.blocks, id, Height::ZERO, self.last.leader);
-                };
-                for id in path {
-                    if let Some(height) = self.blocks.get(id).map(|block| block.height) {
-                        self.decide(height, id);
-                    }
-                }
-                self.blocks.set_root(id);
+            Commit::Chain(id) => self.decide_chain(id),
+        }
+    }
+
+    /// A block is decided, and with it its ancestors, down to those that were before.
+    fn decide_chain(&mut self, id: BlockId) {
+        let (mut path, mut at) = (Vec::new(), id);
+        while at != self.blocks.root() && at != BlockId::ZERO {
+            let Some(block) = self.blocks.get(at) else {
+                // Its header is on its way; then this is tried again.
+                self.unrooted = Some(id);
+                return self.host.bodies.want(self.now, &self.blocks, id, Height::ZERO, self.last.leader);
+            };
+            if self.sequencer.decided(block.height) == Some(at) {
+                break;
             }
+            path.push((block.height, at));
+            at = block.parent;
+        }
+        self.unrooted = None;
+        for (height, id) in path.into_iter().rev() {
+            self.decide(height, id);
+        }
+        self.blocks.set_root(id);
+    }
+
+    fn retry_chain(&mut self, is_due: bool) {
+        if let Some(id) = self.unrooted.filter(|_| is_due) {
+            self.decide_chain(id);
         }
     }
 
@@ -177,6 +196,8 @@ impl Replica {
             let full = if id == BlockId::null(height) {
                 FullBlock::null(height)
             } else {
+                // Whatever its parent is, it was executed just before.
+                self.host.bodies.attach(&self.blocks, id);
                 let block = self.blocks.get(id);
                 let Some(full) = block.and_then(|block| self.host.bodies.assemble(block, id)) else {
                     break;
@@ -203,12 +224,12 @@ impl Replica {
         let (old, me) = (std::mem::replace(&mut self.last, status), self.setup.me);
         self.host.pool.set_leads(status.leader == me);
         if status.view != old.view {
-            self.host.pool.untake();
+            self.host.untake();
             self.outbox.raise_floors(self.protocol.floors(), &mut self.out);
             self.pending_changed = true;
         }
         // Once in each view, when it has begun: before that its leader may never lead.
-        if status.normal && status.view != self.forwarded {
+        if status.normal && status.view != self.forwarded && !self.entry.spec.rotates_leaders {
             self.forwarded = status.view;
             let bundles = if status.leader == me { Vec::new() } else { self.host.pool.to_forward() };
             for bundle in bundles {
@@ -223,7 +244,9 @@ impl Replica {
         let why = match self.host.pool.add_from_client(self.now, &bundle) {
             added @ (Added::New | Added::Promoted) => {
                 self.take_in(&bundle, added);
-                if self.last.leader != self.setup.me {
+                if self.entry.spec.rotates_leaders {
+                    self.spread(&bundle);
+                } else if self.last.leader != self.setup.me {
                     self.send_frame(To::One(self.last.leader), Lane::Bodies, Unsealed::Bundle(bundle));
                 }
                 return;
@@ -242,6 +265,11 @@ impl Replica {
         match self.host.pool.add_from_peer(self.now, &bundle, pending, charged) {
             added @ (Added::New | Added::Promoted) => {
                 self.take_in(&bundle, added);
+                if self.entry.spec.rotates_leaders {
+                    // Whoever hears a client hands its bundle to all, not to this replica alone.
+                    self.host.pool.mark_spread(&bundle.digest());
+                    return;
+                }
                 // It counts against the leader from now on, which may never have seen it.
                 let leader = self.last.leader;
                 if pending && leader != from && leader != self.setup.me {
@@ -262,7 +290,7 @@ impl Replica {
             // Bodies go to the log when they arrive, without a sync: the next promise's sync covers them.
             self.outbox.persist(LogEntry::Body(bundle.clone()), &mut self.out);
         }
-        if self.last.leader == self.setup.me {
+        if self.last.leader == self.setup.me && !self.entry.spec.rotates_leaders {
             self.spread(bundle);
         }
         self.host.bodies.add_bundle(&self.blocks, bundle);
@@ -331,6 +359,9 @@ impl Replica {
         self.host.bodies.executed(&self.blocks, height);
         let id = self.sequencer.decided(height).unwrap_or_else(|| BlockId::null(height));
         self.host.note_executed([id]);
+        if let Some(block) = self.blocks.get(id) {
+            self.host.note_payload_executed(block.payload);
+        }
         if let Some(state) = executed.state {
             self.sign_checkpoint(height, id, state);
         }
@@ -396,10 +427,13 @@ impl Replica {
         // What is not executed is kept, also below the checkpoint: it is executed from here.
         let settled = stable.height.min(self.sequencer.executed());
         self.outbox.forget_records(stable.height);
-        self.sequencer.prune(stable.height);
-        if settled == stable.height {
+        // What is kept hangs on the last block that goes.
+        if let Some(id) = self.sequencer.decided(settled) {
+            self.blocks.set_root(id);
+        } else if settled == stable.height {
             self.blocks.set_root(stable.block);
         }
+        self.sequencer.prune(stable.height);
         let old = self.blocks.iter().filter(|(_, block)| block.height <= settled);
         let gone: Vec<BlockId> = old.map(|(id, _)| *id).collect();
         self.blocks.prune(settled);
