@@ -10,7 +10,7 @@
     reason = "a measurement needs a clock, and its numbers are its own"
 )]
 
-use quorate_client::{Core, Event, LinkState, Output, Settings};
+use quorate_client::{Audience, Core, Event, LinkState, Output, Settings};
 use quorate_crypto::{Scheme, SigningKey};
 use quorate_types::codec::Wire;
 use quorate_types::wire::{FromClient, FromReplica};
@@ -63,6 +63,7 @@ fn main() {
             retry_ns: 800_000_000,
             retry_ns_max: 10_000_000_000,
             first_leader: ReplicaId(0),
+            audience: Audience::Leader,
         };
         let mut core = Core::new(settings, SigningKey::from_seed(Scheme::Ed25519, [1; 32]));
         let (now, op) = (Time(1), vec![7u8; 128]);

@@ -36,6 +36,34 @@ use quorate_types::{
     BodyLimits, BundleDigest, BundleNo, ClientAuth, ClientId, ClusterId, ReplicaId, SessionId, Time, quorum,
 };
 use std::collections::{BTreeMap, VecDeque};
+use std::str::FromStr;
+
+/// Who is sent a bundle at first; what has no answer in time goes to all in any case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Audience {
+    /// Whoever leads, as far as the client knows.
+    #[default]
+    Leader,
+    /// This replica, whoever leads: it hands the bundle on.
+    One(ReplicaId),
+    /// All replicas at once: the fastest way, and n times the load.
+    All,
+}
+
+impl FromStr for Audience {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "leader" => Ok(Self::Leader),
+            "all" => Ok(Self::All),
+            id => match id.parse() {
+                Ok(id) => Ok(Self::One(ReplicaId(id))),
+                Err(_) => Err("expected leader, all, or the number of a replica"),
+            },
+        }
+    }
+}
 
 /// Settings of a client that are equal for all clients of a cluster, and its own bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +92,8 @@ pub struct Settings {
     pub retry_ns_max: u64,
     /// The leader of view 0.
     pub first_leader: ReplicaId,
+    /// Who is sent a bundle at first.
+    pub audience: Audience,
 }
 
 impl Settings {
@@ -82,6 +112,7 @@ impl Settings {
             retry_ns: 800_000_000,
             retry_ns_max: 10_000_000_000,
             first_leader: ReplicaId(0),
+            audience: Audience::Leader,
         }
     }
 }
@@ -230,7 +261,7 @@ impl Core {
             Some(link) if *link != Some(state) => link.replace(state),
             _ => return,
         };
-        let is_leader = replica == self.leader.get();
+        let is_leader = replica == self.target();
         match state {
             LinkState::Up => {
                 for flight in flights(&mut self.session, &mut self.slots) {
@@ -260,7 +291,7 @@ impl Core {
         }
         self.wake = Time::MAX;
         let is_open = matches!(self.session, Session::Open(_));
-        let leader = self.leader.get();
+        let leader = self.target();
         let under_way =
             flights(&mut self.session, &mut self.slots).filter(|flight| flight.again_at.is_none());
         let mut room = self.allowance.get().saturating_sub(under_way.count());
@@ -326,16 +357,27 @@ impl Core {
         number.since(self.first) < u64::from(self.settings.client_window)
     }
 
-    /// Sends a bundle for the first time: to the leader alone if it can be reached.
+    /// Who is asked first.
+    fn target(&self) -> ReplicaId {
+        match self.settings.audience {
+            Audience::One(replica) => replica,
+            Audience::Leader | Audience::All => self.leader.get(),
+        }
+    }
+
+    /// Sends a bundle for the first time: to the leader alone (or whoever stands for it) if it can be reached.
     fn launch(&mut self, mut flight: Flight, number: BundleNo) -> Box<Flight> {
         flight.sent = self.now;
         flight.pause = self.settings.retry_ns;
         flight.retry_at = self.now.plus(flight.pause);
         self.by_digest.insert(flight.digest, number);
         self.counters.bundles = self.counters.bundles.saturating_add(1);
-        let leader = self.leader.get();
+        let leader = self.target();
         let mut out = Sender::new(&self.links, &mut self.outputs, &mut self.wake);
         match out.state(leader) {
+            _ if self.settings.audience == Audience::All => {
+                out.ask_all(self.now, &self.settings, &mut flight);
+            }
             Some(LinkState::Up) => send(out.outputs, leader, &mut flight),
             Some(LinkState::Down) => out.ask_all(self.now, &self.settings, &mut flight),
             // Its connection is being made: the bundle leaves when that has ended one way or the other.

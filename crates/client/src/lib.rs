@@ -32,7 +32,7 @@ pub mod driver;
 pub use asynchronous::AsyncClient;
 pub use cluster::{ClusterInfo, LinkMode, ReplicaInfo};
 pub use core::{
-    Answer, BundleResults, Core, Counters, Event, Failure, Fate, LinkState, Output, Prepared, Settings,
-    SubmitError, Ticket,
+    Answer, Audience, BundleResults, Core, Counters, Event, Failure, Fate, LinkState, Output, Prepared,
+    Settings, SubmitError, Ticket,
 };
 pub use driver::{Client, ClientError, ClientPool, CoreId, Options, PoolEvent, status};

@@ -216,6 +216,7 @@ impl Load {
             seconds: plan.seconds,
             presign: 0,
             history: true,
+            audience: quorate_client::Audience::Leader,
         };
         let generator = Generator::connect(pool, admin, options).map_err(Failure::run)?;
         let held = BTreeMap::new();

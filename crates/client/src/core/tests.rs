@@ -31,6 +31,7 @@ fn settings() -> Settings {
         retry_ns: 800 * MS,
         retry_ns_max: 10_000 * MS,
         first_leader: ReplicaId(0),
+        audience: Audience::Leader,
     }
 }
 

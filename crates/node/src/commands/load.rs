@@ -7,6 +7,7 @@ use crate::load::{Generator, LoadOptions, Mix, Next, Pace, Progress, Summary, Wa
 use crate::service::Service;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use quorate_client::Audience;
 use quorate_client::driver::ClientPool;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,6 +36,10 @@ pub struct LoadArgs {
     /// Requests in a bundle; 0: whatever waits when one can be sent.
     #[arg(long, default_value_t = 0)]
     bundle: u32,
+    /// Who is sent a bundle at first: whoever leads (`leader`), one replica (its number), or `all`. What has no answer in
+    /// time goes to all in any case.
+    #[arg(long, default_value = "leader", value_name = "leader|all|N")]
+    send_to: Audience,
     /// Bytes of one request.
     #[arg(long, default_value_t = 128)]
     request_bytes: usize,
@@ -134,6 +139,7 @@ impl LoadArgs {
             warmup: seconds("--warmup", self.warmup)?,
             seconds: seconds("--seconds", self.seconds)?,
             presign: self.presign.unwrap_or(0),
+            audience: self.send_to,
             history: self.history.is_some(),
         })
     }

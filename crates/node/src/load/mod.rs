@@ -21,7 +21,7 @@ pub use workload::{Mix, Workload};
 use arrivals::{Arrivals, Due};
 use meter::Meter;
 use quorate_app::KvOp;
-use quorate_client::core::{Answer, Event, Failure, Prepared, Settings, SubmitError};
+use quorate_client::core::{Answer, Audience, Event, Failure, Prepared, Settings, SubmitError};
 use quorate_client::driver::{ClientError, ClientPool, CoreId, PoolEvent};
 use quorate_crypto::SigningKey;
 use quorate_sim::Op;
@@ -66,6 +66,8 @@ pub struct LoadOptions {
     pub presign: usize,
     /// Whether every operation is remembered and judged.
     pub history: bool,
+    /// Who is sent a bundle at first.
+    pub audience: Audience,
 }
 
 /// Why there is no result.
@@ -520,5 +522,6 @@ pub(crate) fn settings(pool: &ClientPool, options: &LoadOptions) -> Settings {
         // The run says how many bundles are in flight, not the client.
         settings.in_flight_max = usize::try_from(settings.client_window).unwrap_or(usize::MAX);
     }
+    settings.audience = options.audience;
     settings
 }
