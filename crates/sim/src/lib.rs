@@ -60,6 +60,7 @@ pub use history::{History, OpId, Record};
 pub use model::{Model, Op};
 pub use oracles::{Failure, Oracle};
 pub use quorate_app::{KvOp, KvResult};
+pub use quorate_client::core::Audience;
 pub use quorate_replica::{ReplicaStatus, State};
 pub use report::Report;
 pub use settings::{BadSettings, Settings, Transport, sets_leaders, smallest};

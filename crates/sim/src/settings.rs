@@ -3,7 +3,7 @@
 use crate::byzantine::Byzantine;
 use crate::disk::Costs;
 use crate::weather::Weather;
-use quorate_client::core::Settings as ClientSettings;
+use quorate_client::core::{Audience, Settings as ClientSettings};
 use quorate_consensus::{Entry, OpenError};
 use quorate_crypto::{Scheme, SigningKey};
 use quorate_types::rng::Rng;
@@ -69,6 +69,10 @@ pub struct Settings {
     pub client_retry_ns_max: u64,
     /// Bundles of one client in flight at most.
     pub client_in_flight_max: usize,
+    /// Who is sent a bundle at first.
+    pub audience: Audience,
+    /// Parameters of the protocol that are otherwise than `exam_params` says.
+    pub params: toml::Table,
     /// Who leads the first views, where the protocol lets the simulator say it; empty: as the protocol has it.
     pub leaders: Vec<ReplicaId>,
     /// Who is Byzantine, and how. The oracles judge the others only.
@@ -117,6 +121,8 @@ impl Settings {
             client_retry_ns: 800_000_000,
             client_retry_ns_max: 2_000_000_000,
             client_in_flight_max: 8,
+            audience: Audience::Leader,
+            params: toml::Table::new(),
             leaders: Vec::new(),
             byzantine: BTreeMap::new(),
             coalition: false,
@@ -127,6 +133,11 @@ impl Settings {
     /// All clients: those that are asked for, one more for who looks at the end, and rogues.
     pub(crate) fn clients_in_all(&self) -> usize {
         self.clients.saturating_add(1).saturating_add(self.rogues.min(1))
+    }
+
+    /// Sets a parameter of the protocol.
+    pub fn set(&mut self, name: &str, value: impl Into<toml::Value>) {
+        self.params.insert(name.to_owned(), value.into());
     }
 
     /// The same with so many replicas.
@@ -184,6 +195,7 @@ impl Cluster {
         } else {
             (entry.params)()?
         };
+        params.extend(settings.params.clone());
         set_leaders(entry, &settings.leaders, &mut params)?;
         let mut make = |count: usize| -> Vec<SigningKey> {
             (0..count).map(|_| SigningKey::from_seed(settings.scheme, random(rng))).collect()
@@ -230,6 +242,7 @@ impl Cluster {
             retry_ns: settings.client_retry_ns,
             retry_ns_max: settings.client_retry_ns_max,
             first_leader: ReplicaId(0),
+            audience: settings.audience,
         }
     }
 }

@@ -7,7 +7,7 @@ use quorate_types::codec::Wire as _;
 use quorate_types::mutate::{mutate, nudge};
 use quorate_types::rng::Rng;
 use quorate_types::wire::frame;
-use quorate_types::{Height, Kind, Payload, Statement, View};
+use quorate_types::{BlockId, Height, Kind, Payload, Statement, View};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Words that are remembered of each kind at most: the newest, and a few for good.
@@ -48,7 +48,19 @@ pub(super) struct Words {
 
 impl Words {
     pub(super) fn new(entry: Entry, rng: Rng) -> Self {
-        Self { entry, rng, heard: BTreeMap::new() }
+        let mut words = Self { entry, rng, heard: BTreeMap::new() };
+        // What hosts ask each other in rare cases only; the rest is heard soon enough.
+        let id = BlockId::null(Height(1));
+        for message in [
+            HostMessage::AskProof,
+            HostMessage::AskDecided(Height(1)),
+            HostMessage::Decided(Height(1), vec![id]),
+            HostMessage::AskBlock { id, height: Height(1), above: Height::ZERO },
+            HostMessage::NoBlock(id),
+        ] {
+            words.hear(frame::HOST, message.kind(), &message.to_bytes());
+        }
+        words
     }
 
     /// A frame as it travelled.
@@ -88,9 +100,14 @@ impl Words {
 
     /// Something that decodes, made for a replica that stands here.
     pub(super) fn make(&mut self, status: &ReplicaStatus) -> Option<Wrong> {
-        let bodies = self.rng.chance(80_000);
+        // Most of it is the protocol's: its handlers are its own, and those of hosts are everybody's.
+        let wanted: &[u8] = match self.rng.below(100) {
+            0..8 => &[frame::BUNDLE, frame::PAYLOAD],
+            8..30 => &[frame::HOST],
+            _ => &[frame::PROTOCOL],
+        };
         let kinds: Vec<(u8, Kind)> =
-            self.heard.keys().filter(|(frame_type, _)| is_message(*frame_type) != bodies).copied().collect();
+            self.heard.keys().filter(|(frame_type, _)| wanted.contains(frame_type)).copied().collect();
         let (frame_type, kind) = self.rng.pick(&kinds).copied()?;
         let base = self.some(frame_type, kind)?;
         let other = self.some(frame_type, kind)?;

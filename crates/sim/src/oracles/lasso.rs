@@ -4,10 +4,21 @@
 //! replicas is written down once for each view that a quorum of them has entered while somebody waits, apart from what counts up anyway (views,
 //! heights, times). With an honest leader and a healed network a view executes something, and among n views in a row
 //! all replicas lead; f more are granted to those that come late. When so many have passed, and in each the state was
-//! that of the view one round of leaders or less before, nothing new will come.
+//! that of the view one round of leaders or less before, nothing new will come. Where leaders follow each other in good
+//! times as well, something is executed after several good views in a row: and a leader may
+//! have several: four times as many are granted, and a few more.
 
 use quorate_types::{Height, View};
 use std::collections::VecDeque;
+
+/// Good views in a row that decide something, where it takes several, at most.
+const CHAIN_MAX: usize = 4;
+
+/// How many views in a row have to be alike.
+pub(crate) fn views_needed(n: usize, f: usize, rotates_leaders: bool) -> usize {
+    let all_lead = n.saturating_add(f);
+    if rotates_leaders { all_lead.saturating_mul(4).saturating_add(CHAIN_MAX) } else { all_lead }
+}
 
 /// See the module.
 #[derive(Default, Debug)]
@@ -26,7 +37,7 @@ impl Lasso {
     pub(crate) fn look(
         &mut self,
         (height, view): (Height, View),
-        (n, f): (usize, usize),
+        (n, needed): (usize, usize),
         state: impl FnOnce() -> Vec<u8>,
     ) -> Option<String> {
         if height > self.height {
@@ -36,7 +47,6 @@ impl Lasso {
             return None;
         }
         self.view = view;
-        let needed = n.saturating_add(f);
         if self.states.len() >= needed.saturating_add(n) {
             self.states.pop_front();
         }
@@ -71,8 +81,8 @@ mod tests {
         (1..400).find(|step| {
             let at = (Height(height(*step)), View(*step));
             // Looking twice at one view says no more than looking once.
-            lasso.look(at, (n, f), || vec![state(*step)]).is_some()
-                || lasso.look(at, (n, f), || vec![9]).is_some()
+            lasso.look(at, (n, n + f), || vec![state(*step)]).is_some()
+                || lasso.look(at, (n, n + f), || vec![9]).is_some()
         })
     }
 

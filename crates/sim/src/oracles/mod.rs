@@ -30,7 +30,7 @@ mod order;
 mod promises;
 
 pub(crate) use bounds::check_bounds;
-pub(crate) use lasso::Lasso;
+pub(crate) use lasso::{Lasso, views_needed};
 pub(crate) use order::Order;
 pub(crate) use promises::Promises;
 

@@ -21,6 +21,7 @@ use crate::weather::Weather;
 use crate::world::{Plan, World};
 use crate::{Workload, ms, secs};
 use faults::Faults;
+use quorate_client::core::Audience;
 use quorate_consensus::{Entry, Healed};
 use quorate_crypto::Scheme;
 use quorate_types::rng::Rng;
@@ -246,6 +247,16 @@ fn draw_settings(entry: &Entry, seed: u64, rng: &mut Rng) -> Settings {
     settings.keep_bytes = rng.between(3 << 19, 4 << 20);
     settings.snapshot_every_bytes = rng.between(128 << 10, 512 << 10);
     settings.replay = seed.is_multiple_of(REPLAY_EVERY);
+    settings.audience = match rng.between(0, 3) {
+        0 => Audience::All,
+        1 => Audience::One(ReplicaId(u16::try_from(rng.index(settings.n)).unwrap_or(0))),
+        _ => Audience::Leader,
+    };
+    for choice in entry.choices {
+        if let Some(value) = rng.pick(choice.values) {
+            settings.set(choice.name, *value);
+        }
+    }
     settings
 }
 

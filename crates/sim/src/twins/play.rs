@@ -154,7 +154,7 @@ impl Play {
         let rounds = u64::try_from(self.rounds).unwrap_or(u64::MAX);
         let limit = Time(VIEW_NS_MAX.saturating_mul(rounds));
         let (mut view, mut silent_from) = (self.world.reached(), Time(ACT_NS));
-        while view.0 < rounds && self.world.now() < limit {
+        while view < rounds && self.world.now() < limit {
             let is_silent = self.world.now() >= silent_from;
             if is_silent && self.world.is_done(0) {
                 self.submit();

@@ -25,6 +25,8 @@ struct Begun {
 #[derive(Debug)]
 pub(crate) struct Parts {
     scenario: Scenario,
+    /// The view in which the protocol begins, and with it the scenario.
+    first: View,
     /// By view of the scenario.
     begun: Vec<Option<Begun>>,
     /// The view that each node is in.
@@ -47,14 +49,20 @@ enum Act {
 }
 
 impl Parts {
-    pub(crate) fn new(scenario: Scenario) -> Self {
+    pub(crate) fn new(first: View, scenario: Scenario) -> Self {
         Self {
+            first,
             begun: vec![None; scenario.rounds.len()],
-            views: vec![View::ZERO; scenario.nodes()],
-            reached: View::ZERO,
+            views: vec![first; scenario.nodes()],
+            reached: first,
             is_over: scenario.rounds.is_empty(),
             scenario,
         }
+    }
+
+    /// The place of a view in the scenario.
+    fn round(&self, view: View) -> usize {
+        usize::try_from(view.since(self.first)).unwrap_or(usize::MAX)
     }
 
     fn node(&self, id: ReplicaId, voice: Voice) -> Option<usize> {
@@ -73,7 +81,8 @@ impl Parts {
             *known = view;
         }
         self.reached = self.reached.max(view);
-        let begun = usize::try_from(view.0).ok().and_then(|view| self.begun.get_mut(view));
+        let round = self.round(view);
+        let begun = self.begun.get_mut(round);
         match begun {
             Some(begun @ None) => {
                 *begun = Some(Begun { at, leader });
@@ -85,7 +94,7 @@ impl Parts {
 
     /// What counts for frames of a view.
     fn act(&self, at: Time, view: View) -> Act {
-        let index = usize::try_from(view.0).unwrap_or(usize::MAX);
+        let index = self.round(view);
         match self.begun.get(index) {
             None => Act::Over,
             Some(_) if self.is_over => Act::Over,
@@ -112,12 +121,13 @@ impl Parts {
 impl World {
     /// A world whose replicas and twins are in the parts that a scenario says.
     pub(crate) fn in_parts(settings: Settings, scenario: Scenario) -> Result<Self, BadSettings> {
-        Self::with_parts(settings, Trace::default(), Some(Box::new(Parts::new(scenario))))
+        let parts = Parts::new(settings.entry.spec.first_view, scenario);
+        Self::with_parts(settings, Trace::default(), Some(Box::new(parts)))
     }
 
-    /// The highest view that any node is in.
-    pub(crate) fn reached(&self) -> View {
-        self.parts.as_ref().map(|parts| parts.reached).unwrap_or_default()
+    /// The highest view of the scenario, counted from 0, that any node is in.
+    pub(crate) fn reached(&self) -> u64 {
+        self.parts.as_ref().map_or(0, |parts| parts.reached.since(parts.first))
     }
 
     /// How many views of the scenario some node was in.

@@ -4,7 +4,7 @@ use super::telling::Eyes;
 use super::{Event, World};
 use crate::byzantine::Voice;
 use crate::fault::Fault as Named;
-use crate::oracles::{Lasso, Oracle};
+use crate::oracles::{Lasso, Oracle, views_needed};
 use crate::queue::Class;
 use crate::seat::{Arrival, Damage};
 use crate::trace::{Tale, Who};
@@ -420,7 +420,8 @@ impl World {
             state
         };
         let height = self.height();
-        let found = self.lasso.as_mut().and_then(|lasso| lasso.look((height, view), (n, f), state));
+        let needed = views_needed(n, f, self.settings.entry.spec.rotates_leaders);
+        let found = self.lasso.as_mut().and_then(|lasso| lasso.look((height, view), (n, needed), state));
         if let Some(what) = found {
             let what = format!("{what}\n{}", self.standings());
             self.judge(self.now, Err((Oracle::Circles, what)));
