@@ -103,6 +103,8 @@ impl Protocol for Chorus {
         votes_are_signed: false,
         local_validity: false,
         replaces_leader: false,
+        rotates_leaders: false,
+        first_view: View::ZERO,
         shared_params: &[],
     };
     type Message = Vote;

@@ -28,6 +28,7 @@ fn load(cluster: &Cluster, bundle: Option<u32>, in_flight: usize, seconds: u64) 
         seconds: Duration::from_secs(seconds),
         presign: 0,
         history: false,
+        audience: quorate_client::Audience::Leader,
     };
     let summary = Generator::connect(pool, admin, options).unwrap().run(&mut ()).unwrap();
     assert_eq!(summary.errors, 0);

@@ -65,7 +65,7 @@ impl Left {
     }
 
     fn asks(&self) -> usize {
-        self.host_messages().filter(|message| matches!(message, HostMessage::AskBlock(..))).count()
+        self.host_messages().filter(|message| matches!(message, HostMessage::AskBlock { .. })).count()
     }
 }
 
@@ -251,7 +251,7 @@ fn a_turn_reads_a_few_blocks_for_laggards() {
     cluster.left[0].frames.clear();
     let asked = 20;
     for (id, height) in ids.iter().zip(1..=asked) {
-        let ask = HostMessage::AskBlock(*id, Height(height)).to_bytes();
+        let ask = HostMessage::AskBlock { id: *id, height: Height(height), above: Height(height) }.to_bytes();
         cluster.hosts[0].peer_frame(ReplicaId(1), frame::HOST, &ask);
     }
     let mut given = Vec::new();

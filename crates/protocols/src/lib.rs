@@ -10,14 +10,23 @@
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 
+#[cfg(test)]
+mod chained;
 pub mod echo;
+pub mod hotstuff;
+pub mod jolteon;
 pub mod pbft;
 
 use quorate_consensus::Entry;
 
 /// Every protocol.
-pub const REGISTRY: &[Entry] =
-    &[Entry::of::<pbft::Pbft>(), Entry::of::<pbft::PbftSigned>(), Entry::of::<echo::Echo>()];
+pub const REGISTRY: &[Entry] = &[
+    Entry::of::<pbft::Pbft>(),
+    Entry::of::<pbft::PbftSigned>(),
+    Entry::of::<hotstuff::HotStuff>(),
+    Entry::of::<jolteon::Jolteon>(),
+    Entry::of::<echo::Echo>(),
+];
 
 /// The protocol of that name, `None` when there is none.
 #[must_use]

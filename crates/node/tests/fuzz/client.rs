@@ -27,6 +27,7 @@ fn settings() -> Settings {
         retry_ns: 100_000_000,
         retry_ns_max: 1_000_000_000,
         first_leader: ReplicaId(0),
+        audience: quorate_client::core::Audience::Leader,
     }
 }
 

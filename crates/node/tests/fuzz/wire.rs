@@ -227,7 +227,7 @@ fn host_messages() {
         HostMessage::AskProof,
         HostMessage::AskDecided(Height(4)),
         HostMessage::Decided(Height(4), vec![BlockId(DIGEST), BlockId::ZERO]),
-        HostMessage::AskBlock(BlockId(DIGEST), Height(4)),
+        HostMessage::AskBlock { id: BlockId(DIGEST), height: Height(4), above: Height(2) },
         HostMessage::Block(block()),
         HostMessage::NoBlock(BlockId(DIGEST)),
     ];

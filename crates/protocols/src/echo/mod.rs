@@ -126,6 +126,8 @@ impl Protocol for Echo {
         votes_are_signed: false,
         local_validity: false,
         replaces_leader: false,
+        rotates_leaders: false,
+        first_view: View::ZERO,
         shared_params: &[],
     };
     const FIGURES: Option<Figures> = Some(Figures {

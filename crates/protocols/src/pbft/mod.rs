@@ -140,7 +140,6 @@ mod tests;
 mod variant;
 mod view_change;
 mod view_message;
-mod votes;
 
 pub use certified::Certified;
 pub use message::{
@@ -154,6 +153,7 @@ pub use view_message::{Entry, Evidence, NewView, ViewChange};
 
 use certified::Pledge;
 use new_view::TakenOver;
+use quorate_consensus::parts::votes::Votes;
 use quorate_consensus::{
     Alarm, AttackEntry, CheckpointProof, Cx, Figures, Healed, LinkEvent, Note, OpenError, Past, Protocol,
     Ready, Reject, Seal, Signed, Spec, Status, Verified, Window,
@@ -163,7 +163,6 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use suspect::Suspicion;
 use view_change::Changes;
-use votes::Votes;
 
 /// Views above the current one whose messages are looked at (§2).
 const VIEWS_AHEAD: u64 = 8;

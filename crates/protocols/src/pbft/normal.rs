@@ -4,8 +4,8 @@
 //! the host writes both under one mark and lets the message leave when that is durable.
 
 use super::variant::Variant;
-use super::votes::Added;
 use super::{COMMIT, PREPARE, Pbft, PbftMessage, VIEWS_AHEAD, Vote, noted};
+use quorate_consensus::parts::votes::Added;
 use quorate_consensus::{Alarm, Basis, Commit, Cx, PayloadRef, Ready, Reject, Seal, To};
 use quorate_types::{Block, BlockId, Digest, Height, Kind, View};
 

@@ -10,7 +10,7 @@ use super::view_message::{VIEW_CHANGE_BYTES_PER_HEIGHT, ViewChange};
 use quorate_consensus::{Auth, Claims, Message, Model, OpenError, Place, Spec};
 use quorate_types::codec::DecodeError;
 use quorate_types::limits::FRAME_CONSENSUS_BYTES_MAX;
-use quorate_types::{Committee, Height, Kind, PayloadId, ProtocolId, quorum};
+use quorate_types::{Committee, Height, Kind, PayloadId, ProtocolId, View, quorum};
 use std::fmt::Debug;
 
 /// See the module. Sealed by its methods: nobody else can build what they are given.
@@ -54,6 +54,8 @@ const SPEC: Spec = Spec {
     votes_are_signed: false,
     local_validity: true,
     replaces_leader: true,
+    rotates_leaders: false,
+    first_view: View::ZERO,
     shared_params: &[],
 };
 

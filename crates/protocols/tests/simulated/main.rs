@@ -11,6 +11,7 @@
 
 mod attacks;
 mod byzantine;
+mod chained;
 mod clients;
 mod conformance;
 mod crashes;

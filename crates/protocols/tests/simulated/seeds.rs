@@ -132,9 +132,11 @@ fn a_seed_decides_a_run_in_every_build() {
         writeln!(hashes, "{} {hash}", entry.spec.name).unwrap();
     }
     expect![[r#"
-        pbft 3898e392bec0c53b09ea76b7054d839bc2c755f65ecad3dfe7172abc2f401eeb
-        pbft-signed 7d2887d8daddce24091eec569d09d71fc47a5d28312586bf8bb8f743f55eeb7b
-        echo 7055f3a6ac08fbc67d995a6aa04bb28baa2572c8b0b33138fc69149741ccde66
+        pbft d6f74e1d4d3fdc2da3394929d141541a5d21f7a2f6ed590c03c6debdfa86080e
+        pbft-signed 4766c89222868e913d20efe7220ec32379d0f3d93ffa0c86bded7b398ef294c2
+        hotstuff 6cb156198cc05549cebceb0e87f4b48b907627fae5ba8ae1b9b6edd8c8892fc8
+        jolteon 327c176dc76bfca365d7b4a1fc4432b6ff3708d5993db193fd228b900955a6da
+        echo be495c42e11dd35a8f115427e90005939367bcd3e5511531d68b47451ba03276
     "#]]
     .assert_eq(&hashes);
 }

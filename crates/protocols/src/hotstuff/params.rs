@@ -1,0 +1,47 @@
+//! What a node may set, and what must be equal everywhere.
+
+use quorate_consensus::Choice;
+use quorate_consensus::parts::leaders::LeaderPolicy;
+use quorate_consensus::parts::pacemaker::Complaints;
+use serde::{Deserialize, Serialize};
+
+/// Parameters; those in [`SHARED`] stand in genesis.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HotStuffParams {
+    /// D0: milliseconds that a view has, 10 to 60,000. At least six network delays, and the execution of what a view
+    /// takes; doubled with each view in a row that was given up, until something is committed.
+    pub d0_ms: u64,
+    /// C: no timer grows beyond it, in milliseconds; at least three times `d0_ms`, at most 600,000.
+    pub cap_ms: u64,
+    /// Who hears that a replica gives a view up: all (`broadcast`), or the next leaders one by one (`linear`).
+    pub complaints: Complaints,
+    /// `round-robin`, `terms`, `stable` or `avoiding`.
+    pub leader_policy: LeaderPolicy,
+    /// K: views of one leader in a row where the policy is `terms`; 1 to 1,000,000.
+    pub views_per_leader: u64,
+    /// Who leads the first views, for the simulator.
+    pub leaders: Vec<u16>,
+}
+
+/// The parameters that say who leads: replicas that differ in them do not agree on it.
+pub(super) const SHARED: &[&str] = &["leader_policy", "views_per_leader"];
+/// What the exam draws from.
+pub(super) const CHOICES: &[Choice] = &[
+    Choice { name: "leader_policy", values: &["round-robin", "terms"] },
+    Choice { name: "complaints", values: &["broadcast", "linear"] },
+];
+/// The parameter that only the simulator sets.
+pub(super) const EXAM_ONLY: &[&str] = &["leaders"];
+
+impl Default for HotStuffParams {
+    fn default() -> Self {
+        Self {
+            d0_ms: 400,
+            cap_ms: 10_000,
+            complaints: Complaints::Broadcast,
+            leader_policy: LeaderPolicy::RoundRobin,
+            views_per_leader: 8,
+            leaders: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What the protocol costs when nothing goes wrong (§11).
+
+use super::message::{ADVANCE, PROPOSE, TIMEOUT, VOTE};
+use quorate_consensus::{Count, Figures, LeaderChange, formula};
+
+pub(super) const FIGURES: Figures = Figures {
+    block: &[
+        Count { kind: PROPOSE, messages: formula!(|n| n - 1) },
+        Count { kind: VOTE, messages: formula!(|n| n - 1) },
+    ],
+    commit_delays: 5,
+    reply_delays: 7,
+    serial_syncs: 6,
+    leader_change: Some(LeaderChange {
+        messages: &[
+            Count { kind: TIMEOUT, messages: formula!(|n| n * (n - 1)) },
+            Count { kind: ADVANCE, messages: formula!(|n| n * (n - 1)) },
+        ],
+        commit_delays: 5,
+    }),
+    not_counted: &[ADVANCE],
+    remarks: &[
+        "Counted while requests come all the time: a block is carried on by the next ones, and most carry requests themselves.",
+        "A cluster that becomes idle says ADVANCE once, to n - 1 replicas.",
+        "The votes of a view are its successor's: n - 1 of them, because the next leader's own travels nowhere.",
+        "The last of the six syncs is that of the next vote: a replica executes what is decided after it has synced what it votes.",
+        "Clients send to all here: a request that reaches another replica first takes one delay more.",
+        "A view that is given up costs TIMEOUT and ADVANCE to all, then a leader that shows both in its proposal; the rest is the good case.",
+    ],
+};
