@@ -202,17 +202,17 @@ impl Leaders {
             return Some(committee.rotate(u64::from(standing.proposer.0).saturating_add(failed)));
         }
         let (committed, failures) = &standing.committed;
+        let stretch = committed.height.0.checked_div(STRETCH).unwrap_or(0);
+        let from = Height(stretch.saturating_sub(1).saturating_mul(STRETCH));
+        if standing.since > from && standing.since > Height::ZERO {
+            return None;
+        }
         let n = u64::try_from(committee.n()).unwrap_or(u64::MAX);
         // Nobody is left out for long where nothing is committed.
         let patience = n.saturating_mul(self.term).saturating_mul(4);
         let turn = view.0.checked_div(self.term).unwrap_or(0);
         if view.since(committed.view) > patience {
             return Some(committee.rotate(turn));
-        }
-        let stretch = committed.height.0.checked_div(STRETCH).unwrap_or(0);
-        let from = Height(stretch.saturating_sub(1).saturating_mul(STRETCH));
-        if standing.since > from && standing.since > Height::ZERO {
-            return None;
         }
         let mut failed: Vec<(Height, ReplicaId)> = committee
             .ids()
@@ -247,7 +247,7 @@ impl Leaders {
     /// What a block adds to what its parent's chain says.
     fn next(&self, committee: &Committee, parent: &Standing, block: &Block, id: BlockId) -> Standing {
         let tip = Tip::of(block, id);
-        let mut failures = Arc::clone(&parent.failures);
+        let (mut failures, mut since) = (Arc::clone(&parent.failures), parent.since);
         if self.policy == LeaderPolicy::Avoiding && tip.view > parent.tip.view.next() {
             // More than once round all of them adds nothing.
             let n = u64::try_from(committee.n()).unwrap_or(u64::MAX);
@@ -255,9 +255,14 @@ impl Leaders {
             let first = parent.tip.view.next().0.max(tip.view.0.saturating_sub(rounds));
             let mut seen = failures.to_vec();
             for view in first..tip.view.0 {
-                let leader = self.by_standing(committee, View(view), parent);
-                if let Some(height) = leader.and_then(|leader| seen.get_mut(leader.index())) {
-                    *height = tip.height;
+                match self.by_standing(committee, View(view), parent) {
+                    Some(leader) => {
+                        if let Some(height) = seen.get_mut(leader.index()) {
+                            *height = tip.height;
+                        }
+                    }
+                    // Somebody has failed, and nobody here can tell who.
+                    None => since = tip.height,
                 }
             }
             failures = seen.into();
@@ -274,7 +279,7 @@ impl Leaders {
             Some(first) if in_a_row && first.0.view > parent.committed.0.view => first.clone(),
             _ => parent.committed.clone(),
         };
-        Standing { tip, proposer: block.proposer, since: parent.since, failures, before, committed }
+        Standing { tip, proposer: block.proposer, since, failures, before, committed }
     }
 
     /// What the chain up to a block says, to be written down when that block is committed at a checkpoint's height:

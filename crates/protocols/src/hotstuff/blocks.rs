@@ -15,6 +15,8 @@ impl HotStuff {
     pub(super) fn take_certificate(&mut self, cx: &mut Cx<'_, Self>, qc: &Certificate, from: ReplicaId) {
         if qc.view() > self.high_qc.view() {
             self.high_qc = qc.clone();
+            // Who leads may depend on what a proposal would carry.
+            self.leader = None;
         }
         if qc.view() > self.chain.committed().view {
             if self.follow(cx, qc, false).is_err() {

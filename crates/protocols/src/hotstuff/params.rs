@@ -27,7 +27,7 @@ pub struct HotStuffParams {
 pub(super) const SHARED: &[&str] = &["leader_policy", "views_per_leader"];
 /// What the exam draws from.
 pub(super) const CHOICES: &[Choice] = &[
-    Choice { name: "leader_policy", values: &["round-robin", "terms"] },
+    Choice { name: "leader_policy", values: &["round-robin", "terms", "stable", "avoiding"] },
     Choice { name: "complaints", values: &["broadcast", "linear"] },
 ];
 /// The parameter that only the simulator sets.

@@ -23,7 +23,8 @@ pub struct JolteonParams {
 /// The parameters that say who leads: replicas that differ in them do not agree on it.
 pub(super) const SHARED: &[&str] = &["leader_policy", "views_per_leader"];
 /// What the exam draws from.
-pub(super) const CHOICES: &[Choice] = &[Choice { name: "leader_policy", values: &["round-robin", "terms"] }];
+pub(super) const CHOICES: &[Choice] =
+    &[Choice { name: "leader_policy", values: &["round-robin", "terms", "stable", "avoiding"] }];
 /// The parameter that only the simulator sets.
 pub(super) const EXAM_ONLY: &[&str] = &["leaders"];
 

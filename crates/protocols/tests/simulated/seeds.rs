@@ -134,8 +134,8 @@ fn a_seed_decides_a_run_in_every_build() {
     expect![[r#"
         pbft d6f74e1d4d3fdc2da3394929d141541a5d21f7a2f6ed590c03c6debdfa86080e
         pbft-signed 4766c89222868e913d20efe7220ec32379d0f3d93ffa0c86bded7b398ef294c2
-        hotstuff 6cb156198cc05549cebceb0e87f4b48b907627fae5ba8ae1b9b6edd8c8892fc8
-        jolteon 327c176dc76bfca365d7b4a1fc4432b6ff3708d5993db193fd228b900955a6da
+        hotstuff 3b5412d54482463adfb4c6f2b23750d32e047b5f99323202ef30dfe4027ede15
+        jolteon f9ccd7915b44aa68c8630427e97dfd37b21f048f726aab0b15d781a4d3619b4d
         echo be495c42e11dd35a8f115427e90005939367bcd3e5511531d68b47451ba03276
     "#]]
     .assert_eq(&hashes);
