@@ -171,9 +171,12 @@ pub(crate) fn certificates_count_first<P: Chained>() {
     assert_eq!(bench.replica.wanted().first().map(|(id, from)| (*id, *from)), Some((second.id(), r(0))));
 }
 
+/// What is made wrong of something.
+type Change<T> = fn(&mut T);
+
 /// Only the leader, only what fits, only with what lets into the view.
 pub(crate) fn proposals_must_fit<P: Chained>() {
-    let wrong: [(&str, fn(&mut Block)); 6] = [
+    let wrong: [(&str, Change<Block>); 6] = [
         ("parent", |block| block.parent = BlockId::null(Height(9))),
         ("height", |block| block.height = Height(7)),
         ("bound certificate", |block| block.extra = bind_certificate(View(0), block.parent)),
@@ -225,7 +228,7 @@ pub(crate) fn proofs_are_checked<P: Chained>() {
     let good = ViewProof { qc: qc::<P>(&block), timeouts: Some(given_up(2, [1, 0, 1])) };
     assert_eq!(refused(good.clone()), None);
     assert_eq!(refused(ViewProof::genesis(P::VOTE)), None);
-    let with = |change: fn(&mut ViewProof)| {
+    let with = |change: Change<ViewProof>| {
         let mut proof = good.clone();
         change(&mut proof);
         refused(proof)
@@ -233,13 +236,13 @@ pub(crate) fn proofs_are_checked<P: Chained>() {
     fn timeouts(proof: &mut ViewProof) -> &mut TimeoutCertificate {
         proof.timeouts.as_mut().unwrap()
     }
-    let wrong: [(&str, fn(&mut ViewProof)); 10] = [
+    let wrong: [(&str, Change<ViewProof>); 10] = [
         ("too few timeouts", |proof| timeouts(proof).listed.truncate(2)),
         ("one twice", |proof| timeouts(proof).listed[1] = timeouts(proof).listed[0]),
         ("a stranger", |proof| timeouts(proof).listed[2].by = r(4)),
         ("lists its own view", |proof| timeouts(proof).listed[2].body = View(2)),
         ("lists more than is shown", |proof| {
-            (timeouts(proof).view, timeouts(proof).listed[2].body) = (View(3), View(2))
+            (timeouts(proof).view, timeouts(proof).listed[2].body) = (View(3), View(2));
         }),
         ("too few votes", |proof| proof.qc = Certificate::of(proof.qc.statement, &[(r(0), SIGNATURE)])),
         ("another kind", |proof| proof.qc.statement.kind = Kind::new("other")),

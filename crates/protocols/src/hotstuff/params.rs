@@ -5,7 +5,7 @@ use quorate_consensus::parts::leaders::LeaderPolicy;
 use quorate_consensus::parts::pacemaker::Complaints;
 use serde::{Deserialize, Serialize};
 
-/// Parameters; those in [`SHARED`] stand in genesis.
+/// Parameters; those that say who leads stand in genesis.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HotStuffParams {
     /// D0: milliseconds that a view has, 10 to 60,000. At least six network delays, and the execution of what a view

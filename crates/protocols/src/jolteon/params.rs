@@ -4,7 +4,7 @@ use quorate_consensus::Choice;
 use quorate_consensus::parts::leaders::LeaderPolicy;
 use serde::{Deserialize, Serialize};
 
-/// Parameters; those in [`SHARED`] stand in genesis.
+/// Parameters; those that say who leads stand in genesis.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JolteonParams {
     /// D0: milliseconds that a view has, 10 to 60,000. At least four network delays, two more for what has to be
