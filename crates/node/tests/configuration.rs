@@ -150,6 +150,7 @@ cluster.toml | link_auth = "tls" | link_auth = "ssl" | link_auth | "tls" or "pla
 cluster.toml | bundle_requests_max = 4096 | bundle_requests_max = 0 | genesis.bundle_requests_max | a whole number from 1 to
 cluster.toml | bundle_bytes_max = "1MiB" | bundle_bytes_max = "1GiB" | genesis.bundle_bytes_max | a size from
 cluster.toml | block_bundles_max = 256 | block_bundles_max = 4097 | genesis.block_bundles_max | a whole number from 1 to 4096
+cluster.toml | block_requests_max = 1048576 | block_requests_max = 0 | genesis.block_requests_max | a whole number from 1 to 268435456
 cluster.toml | block_bytes_max = "4MiB" | block_bytes_max = "1GiB" | genesis.block_bytes_max | a size from
 cluster.toml | reply_bytes_max = "1MiB" | reply_bytes_max = "4MiB" | genesis.reply_bytes_max | a size from
 cluster.toml | client_window = 16384 | client_window = 0 | genesis.client_window | a whole number from 1 to

@@ -15,6 +15,9 @@ use quorate_types::{
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+#[cfg(test)]
+mod tests;
+
 /// How long announced bodies may be on their way (or wait for their signatures to be checked) before they are
 /// asked for.
 const BODY_GRACE_NS: u64 = 100_000_000;
@@ -163,9 +166,12 @@ impl Bodies {
         distinct.sort_unstable();
         distinct.dedup();
         let bytes: usize = bundles.iter().flatten().map(Bundle::size).sum();
+        let requests: u64 = bundles.iter().flatten().map(|bundle| u64::from(bundle.request_count())).sum();
         let count = payload.bundles.len();
         let too_many = u32::try_from(count).is_err() || count > as_usize(self.limits.block_bundles_max);
-        let too_large = count > 1 && bytes > as_usize(self.limits.block_bytes_max);
+        let beyond = bytes > as_usize(self.limits.block_bytes_max)
+            || requests > u64::from(self.limits.block_requests_max);
+        let too_large = count > 1 && beyond;
         if distinct.len() != count || too_many || too_large { Ready::Invalid } else { Ready::Valid }
     }
 
@@ -516,157 +522,4 @@ impl Bodies {
 
 fn as_usize(value: u32) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn bundle(number: u64) -> Bundle {
-        let session = quorate_types::SessionId { height: Height(1), index: 0 };
-        let client = quorate_types::PublicKey([7; 32]);
-        let number = quorate_types::BundleNo(number);
-        let kind = quorate_types::BundleKind::Requests;
-        let mut builder = quorate_types::bundle::BundleBuilder::new(kind, client, session, number);
-        builder.push(b"x");
-        let none = quorate_types::Authenticator::None;
-        Bundle::parse(&builder.finish(), none, &BodyLimits::default()).unwrap()
-    }
-
-    /// A leader that puts together what its predecessor had proposed makes the payload that the other block lacks.
-    #[test]
-    fn a_payload_of_one_s_own_completes_the_block_of_another() {
-        let (mut pool, mut blocks) = (Pool::default(), BlockTree::default());
-        let mut bodies = Bodies::new(BodyLimits::default(), 256);
-        pool.add_from_client(Time(0), &bundle(1));
-        let payload = Arc::new(Payload { bundles: vec![bundle(1).digest()] });
-        let block = Block {
-            parent: BlockId::ZERO,
-            height: Height(1),
-            view: quorate_types::View(0),
-            proposer: ReplicaId(0),
-            time_ns: 0,
-            payload: payload.id(),
-            extra: quorate_types::Digest::ZERO,
-        };
-        let id = block.id();
-        blocks.insert(block);
-        assert!(!bodies.watch(&pool, &blocks, id), "the payload is missing");
-        bodies.add_own_payload(&pool, &blocks, payload);
-        assert_eq!(bodies.next_news(), Some((id, Ready::Valid)));
-    }
-
-    /// Of two blocks that share a bundle one may be executed, and the bundle leave the pool, before the rest of the
-    /// other block is here. A block that went on without it would lead to another state than everybody else's.
-    #[test]
-    fn a_block_keeps_what_has_arrived_for_it() {
-        let (shared, late) = (bundle(1), bundle(2));
-        let payload = Arc::new(Payload { bundles: vec![shared.digest(), late.digest()] });
-        let block = Block {
-            parent: BlockId::ZERO,
-            height: Height(1),
-            view: quorate_types::View(0),
-            proposer: ReplicaId(0),
-            time_ns: 1,
-            payload: payload.id(),
-            extra: quorate_types::Digest::ZERO,
-        };
-        let (id, mut blocks) = (block.id(), BlockTree::default());
-        blocks.insert(block.clone());
-        for arrives_before in [true, false] {
-            let (mut pool, mut bodies) = (Pool::default(), Bodies::new(BodyLimits::default(), 256));
-            if arrives_before {
-                pool.add_from_peer(Time(0), &shared, true, None);
-            }
-            bodies.add_payload(&pool, &blocks, ReplicaId(0), Arc::clone(&payload));
-            assert!(!bodies.watch(&pool, &blocks, id));
-            if !arrives_before {
-                pool.add_from_peer(Time(0), &shared, true, None);
-                bodies.add_bundle(&blocks, &shared);
-            }
-            pool.remove(&shared.digest());
-            assert!(bodies.awaits(&late.digest()) && !bodies.awaits(&shared.digest()));
-            bodies.add_bundle(&blocks, &late);
-            assert_eq!(bodies.next_news(), Some((id, Ready::Valid)));
-            let full = bodies.assemble(&block, id).unwrap();
-            assert_eq!(full.bundles, [shared.clone(), late.clone()]);
-        }
-    }
-
-    /// A block is often wanted before anybody knows where it was decided, and found on disks by its height alone.
-    #[test]
-    fn a_want_learns_its_height_later() {
-        let mut bodies = Bodies::new(BodyLimits::default(), 256);
-        let (blocks, id, others) = (BlockTree::default(), BlockId::null(Height(1)), [ReplicaId(1)]);
-        bodies.want(Time(0), &blocks, id, Height::ZERO, ReplicaId(1));
-        bodies.want(Time(0), &blocks, id, Height(7), ReplicaId(1));
-        let asks = bodies.asks(Time(0), &others);
-        assert_eq!(asks, [Ask { block: id, height: Height(7), peer: ReplicaId(1) }]);
-    }
-
-    /// A replica that has more to check than it can must not ask for the same once more; nor does it wait for long.
-    #[test]
-    fn what_may_wait_for_its_check_is_not_asked_for() {
-        const MS: u64 = 1_000_000;
-        let (mut bodies, mut blocks) = (Bodies::new(BodyLimits::default(), 256), BlockTree::default());
-        let [leader, other, third] = [ReplicaId(0), ReplicaId(1), ReplicaId(2)];
-        let others = [leader, other, third];
-        let announced = Block {
-            parent: BlockId::ZERO,
-            height: Height(1),
-            view: quorate_types::View(0),
-            proposer: leader,
-            time_ns: 1,
-            payload: Payload { bundles: vec![bundle(1).digest()] }.id(),
-            extra: quorate_types::Digest::ZERO,
-        };
-        let (one, two) = (announced.id(), BlockId::null(Height(2)));
-        bodies.announce(Time(0), announced.payload);
-        blocks.insert(announced);
-        bodies.set_unchecked(ReplicaSet::from_iter([leader, other]));
-        bodies.want(Time(0), &blocks, one, Height(1), leader);
-        bodies.want(Time(0), &blocks, two, Height(2), other);
-        let mut asked = Vec::new();
-        for ms in 0..1_100 {
-            asked.extend(bodies.asks(Time(ms * MS), &others).iter().map(|ask| (ms, ask.block, ask.peer)));
-            assert!(bodies.deadline().unwrap() > Time(ms * MS));
-        }
-        let of = |id| asked.iter().filter(|ask| ask.1 == id).map(|ask| (ask.0, ask.2)).collect::<Vec<_>>();
-        let soon =
-            |(at, peer): (u64, ReplicaId), expected: u64| (at.abs_diff(expected) <= 20).then_some(peer);
-        let first = of(one);
-        assert_eq!([soon(first[0], 500), soon(first[1], 750)], [Some(leader), Some(other)], "{first:?}");
-        let second = of(two);
-        assert_eq!(second[0], (0, other), "nobody has said that it is on its way");
-        assert_eq!([soon(second[1], 500), soon(second[2], 750)], [Some(leader), Some(third)], "{second:?}");
-    }
-
-    /// A liar's dead proposals use up all room: what is wanted later is asked for nevertheless, and each of them
-    /// less and less often.
-    #[test]
-    fn what_nobody_has_keeps_nothing_else_out() {
-        let mut bodies = Bodies::new(BodyLimits::default(), 8);
-        let (blocks, others) = (BlockTree::default(), [ReplicaId(1), ReplicaId(2)]);
-        let most = u64::try_from(WANTED_MAX).unwrap();
-        for height in 1..=most + 10 {
-            bodies.want(Time(height), &blocks, BlockId::null(Height(height)), Height(height), ReplicaId(1));
-        }
-        assert_eq!(bodies.wants.len(), WANTED_MAX);
-        assert!(
-            bodies.is_wanted(BlockId::null(Height(most + 10)))
-                && !bodies.is_wanted(BlockId::null(Height(10)))
-        );
-        let id = BlockId::null(Height(most));
-        let mut times = Vec::new();
-        for ms in 0..20_000u64 {
-            for ask in bodies.asks(Time(ms * 1_000_000 + most * 2), &others) {
-                if ask.block == id {
-                    times.push(ms);
-                    bodies.refused(Time(ms * 1_000_000 + most * 2), id, ask.peer);
-                }
-            }
-        }
-        let pauses: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        assert!(pauses.is_sorted() && pauses.last() == Some(&2_000), "{pauses:?}");
-    }
 }

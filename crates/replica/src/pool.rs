@@ -332,7 +332,8 @@ impl Pool {
     pub(crate) fn take(&mut self, limits: &BodyLimits) -> Vec<Bundle> {
         let most = usize::try_from(limits.block_bundles_max).unwrap_or(usize::MAX);
         let room = usize::try_from(limits.block_bytes_max).unwrap_or(usize::MAX);
-        let (mut taken, mut bytes) = (Vec::with_capacity(most.min(TAKE_EXPECTED)), 0usize);
+        let mut taken = Vec::with_capacity(most.min(TAKE_EXPECTED));
+        let (mut bytes, mut requests) = (0usize, 0u32);
         while taken.len() < most {
             let Some(client) = self.turns.front().copied() else {
                 break;
@@ -343,11 +344,14 @@ impl Pool {
             };
             let next = queue.waiting.front().and_then(|digest| self.held.get_mut(digest));
             if let Some(held) = next.filter(|held| !held.taken) {
-                let size = held.bundle.size();
-                if !taken.is_empty() && bytes.saturating_add(size) > room {
+                let (with, more) = (
+                    bytes.saturating_add(held.bundle.size()),
+                    requests.saturating_add(held.bundle.request_count()),
+                );
+                if !taken.is_empty() && (with > room || more > limits.block_requests_max) {
                     break;
                 }
-                bytes = bytes.saturating_add(size);
+                (bytes, requests) = (with, more);
                 held.taken = true;
                 taken.push(held.bundle.clone());
             }

@@ -110,6 +110,7 @@ impl Settings {
                 bundle_requests_max: 64,
                 bundle_bytes_max: 16 << 10,
                 block_bundles_max: 64,
+                block_requests_max: 256,
                 block_bytes_max: 48 << 10,
                 reply_bytes_max: 16 << 10,
             },

@@ -28,6 +28,8 @@ pub struct BodyLimits {
     pub bundle_bytes_max: u32,
     /// Bundles in one block at most.
     pub block_bundles_max: u32,
+    /// Requests of all bundles of one block at most (one bundle is always allowed).
+    pub block_requests_max: u32,
     /// Bytes of all bundles of one block at most (one bundle is always allowed).
     pub block_bytes_max: u32,
     /// Bytes of one bundle's results at most.
@@ -41,6 +43,7 @@ impl Default for BodyLimits {
             bundle_requests_max: 4_096,
             bundle_bytes_max: 1 << 20,
             block_bundles_max: 256,
+            block_requests_max: 1 << 20,
             block_bytes_max: 4 << 20,
             reply_bytes_max: 1 << 20,
         }
@@ -132,6 +135,7 @@ impl Genesis {
             ("bundle_requests_max", bodies.bundle_requests_max, limits::BUNDLE_REQUESTS_CEILING),
             ("bundle_bytes_max", bodies.bundle_bytes_max, limits::BUNDLE_BYTES_CEILING),
             ("block_bundles_max", bodies.block_bundles_max, limits::BLOCK_BUNDLES_CEILING),
+            ("block_requests_max", bodies.block_requests_max, limits::BLOCK_REQUESTS_CEILING),
             ("block_bytes_max", bodies.block_bytes_max, limits::BLOCK_BYTES_CEILING),
             ("reply_bytes_max", bodies.reply_bytes_max, limits::REPLY_BYTES_CEILING),
             ("client_window", self.client_window, limits::WINDOW_CEILING),
@@ -170,6 +174,7 @@ impl Wire for BodyLimits {
         self.bundle_requests_max.encode(out);
         self.bundle_bytes_max.encode(out);
         self.block_bundles_max.encode(out);
+        self.block_requests_max.encode(out);
         self.block_bytes_max.encode(out);
         self.reply_bytes_max.encode(out);
     }
@@ -179,6 +184,7 @@ impl Wire for BodyLimits {
             bundle_requests_max: reader.u32()?,
             bundle_bytes_max: reader.u32()?,
             block_bundles_max: reader.u32()?,
+            block_requests_max: reader.u32()?,
             block_bytes_max: reader.u32()?,
             reply_bytes_max: reader.u32()?,
         })

@@ -18,6 +18,8 @@ pub const BUNDLE_REQUESTS_CEILING: u32 = 1 << 16;
 pub const BUNDLE_BYTES_CEILING: u32 = 3 << 20;
 /// Ceiling for the genesis setting of bundles in one block.
 pub const BLOCK_BUNDLES_CEILING: u32 = 4096;
+/// Ceiling for the genesis setting of requests in one block.
+pub const BLOCK_REQUESTS_CEILING: u32 = 1 << 28;
 /// Ceiling for the genesis setting of bytes of one block's bodies.
 pub const BLOCK_BYTES_CEILING: u32 = 32 << 20;
 /// Ceiling for the genesis setting of bytes of one bundle's results. A reply must fit into one frame.

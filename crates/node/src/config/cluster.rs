@@ -109,6 +109,11 @@ const BUNDLE_BYTES: Field =
     Field { name: "bundle_bytes_max", about: "The largest bundle.", example: "\"1MiB\"" };
 const BLOCK_BUNDLES: Field =
     Field { name: "block_bundles_max", about: "Bundles in one block at most.", example: "256" };
+const BLOCK_REQUESTS: Field = Field {
+    name: "block_requests_max",
+    about: "Requests in one block at most. A single bundle always fits.",
+    example: "1048576",
+};
 const BLOCK_BYTES: Field = Field {
     name: "block_bytes_max",
     about: "The largest block. A single bundle always fits.",
@@ -342,6 +347,7 @@ impl ClusterConfig {
         out.value(&BUNDLE_REQUESTS, bodies.bundle_requests_max);
         out.size(&BUNDLE_BYTES, bodies.bundle_bytes_max);
         out.value(&BLOCK_BUNDLES, bodies.block_bundles_max);
+        out.value(&BLOCK_REQUESTS, bodies.block_requests_max);
         out.size(&BLOCK_BYTES, bodies.block_bytes_max);
         out.size(&REPLY_BYTES, bodies.reply_bytes_max);
         out.value(&CLIENT_WINDOW, genesis.client_window);
@@ -367,6 +373,7 @@ fn read_genesis(section: &mut Section<'_>) -> Result<(Genesis, &'static Entry), 
                 .number(&BUNDLE_REQUESTS, 1..=limits::BUNDLE_REQUESTS_CEILING.into())?,
             bundle_bytes_max: section.size(&BUNDLE_BYTES, 1..=limits::BUNDLE_BYTES_CEILING.into())?,
             block_bundles_max: section.number(&BLOCK_BUNDLES, 1..=limits::BLOCK_BUNDLES_CEILING.into())?,
+            block_requests_max: section.number(&BLOCK_REQUESTS, 1..=limits::BLOCK_REQUESTS_CEILING.into())?,
             block_bytes_max: section.size(&BLOCK_BYTES, 1..=limits::BLOCK_BYTES_CEILING.into())?,
             reply_bytes_max: section.size(&REPLY_BYTES, 1..=limits::REPLY_BYTES_CEILING.into())?,
         },

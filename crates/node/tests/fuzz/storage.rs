@@ -32,6 +32,7 @@ fn config() -> StoreConfig {
         bundle_requests_max: 4,
         bundle_bytes_max: 256,
         block_bundles_max: 4,
+        block_requests_max: 16,
         block_bytes_max: 1 << 10,
         reply_bytes_max: 256,
     };

@@ -3,10 +3,16 @@ use quorate_types::bundle::BundleBuilder;
 use quorate_types::{Authenticator, BundleKind, Height, PublicKey};
 
 fn bundle(client: u8, number: u64, op: &[u8]) -> Bundle {
+    bundle_of(client, number, &[op])
+}
+
+fn bundle_of(client: u8, number: u64, ops: &[&[u8]]) -> Bundle {
     let session = SessionId { height: Height(u64::from(client)), index: 0 };
     let mut builder =
         BundleBuilder::new(BundleKind::Requests, PublicKey([client; 32]), session, BundleNo(number));
-    builder.push(op);
+    for op in ops {
+        builder.push(op);
+    }
     Bundle::parse(&builder.finish(), Authenticator::None, &BodyLimits::default()).unwrap()
 }
 
@@ -39,6 +45,19 @@ fn a_block_respects_its_byte_limit_but_takes_one() {
     assert_eq!(pool.take(&limits).len(), 1);
     let limits = BodyLimits { block_bytes_max: 330, ..BodyLimits::default() };
     assert_eq!(pool.take(&limits).len(), 2);
+}
+
+#[test]
+fn a_block_respects_its_limit_of_requests_but_takes_one_bundle() {
+    for (limit, counts) in [(1, [1, 1, 1]), (2, [1, 1, 1]), (3, [1, 2, 0]), (4, [2, 1, 0]), (6, [3, 0, 0])] {
+        let mut pool = Pool::default();
+        for (client, requests) in [(1, 3), (2, 1), (3, 2)] {
+            let ops = vec![b"x".as_slice(); requests];
+            pool.add_from_client(Time(1), &bundle_of(client, 1, &ops));
+        }
+        let limits = BodyLimits { block_requests_max: limit, ..BodyLimits::default() };
+        assert_eq!(counts.map(|_| pool.take(&limits).len()), counts, "{limit}");
+    }
 }
 
 #[test]
