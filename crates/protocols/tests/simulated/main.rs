@@ -12,6 +12,8 @@
 mod attacks;
 mod byzantine;
 mod chained;
+mod chained_liars;
+mod chained_schedules;
 mod clients;
 mod conformance;
 mod crashes;
@@ -32,3 +34,4 @@ mod traces;
 mod twins;
 mod view_change;
 mod view_crashes;
+mod words;

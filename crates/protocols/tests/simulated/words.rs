@@ -1,0 +1,207 @@
+//! What chained protocols say, read and written alike for both of them, and an ear for all that is said.
+
+use quorate_consensus::parts::timeouts::ViewProof;
+use quorate_consensus::parts::votes::BlockVote;
+use quorate_consensus::{Certificate, Message, Signed};
+use quorate_protocols::{hotstuff, jolteon};
+use quorate_sim::{Frame, Verdict, World};
+use quorate_types::wire::frame::PROTOCOL;
+use quorate_types::{Block, BlockId, Height, Kind, ReplicaId, Signature, View};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// A message.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Said {
+    Propose(Block, ViewProof),
+    Vote(BlockVote),
+    GiveUp(View, ViewProof, Option<Signed<BlockVote>>),
+    Show(ViewProof),
+}
+
+/// How to speak a chained protocol.
+pub(crate) trait Words: 'static {
+    const NAME: &'static str;
+    /// Certificates in a row of views that commit.
+    const LINKS: usize;
+    const PROPOSE: Kind;
+    const VOTE: Kind;
+    const GIVE_UP: Kind;
+    const SHOW: Kind;
+    fn say(said: Said) -> Box<dyn Message>;
+    fn read(bytes: &[u8]) -> Option<Said>;
+}
+
+pub(crate) struct HotStuff;
+
+impl Words for HotStuff {
+    const NAME: &'static str = "hotstuff";
+    const LINKS: usize = 3;
+    const PROPOSE: Kind = hotstuff::PROPOSE;
+    const VOTE: Kind = hotstuff::VOTE;
+    const GIVE_UP: Kind = hotstuff::COMPLAIN;
+    const SHOW: Kind = hotstuff::NEXT_VIEW;
+    fn say(said: Said) -> Box<dyn Message> {
+        use hotstuff::HotStuffMessage::{Complain, NextView, Propose, Vote};
+        Box::new(match said {
+            Said::Propose(block, proof) => Propose { block, proof },
+            Said::Vote(vote) => Vote(vote),
+            Said::GiveUp(view, proof, last_vote) => Complain { view, proof, last_vote },
+            Said::Show(proof) => NextView(proof),
+        })
+    }
+    fn read(bytes: &[u8]) -> Option<Said> {
+        use hotstuff::HotStuffMessage::{Complain, NextView, Propose, Vote};
+        Some(match hotstuff::HotStuffMessage::decode(bytes).ok()? {
+            Propose { block, proof } => Said::Propose(block, proof),
+            Vote(vote) => Said::Vote(vote),
+            Complain { view, proof, last_vote } => Said::GiveUp(view, proof, last_vote),
+            NextView(proof) => Said::Show(proof),
+        })
+    }
+}
+
+pub(crate) struct Jolteon;
+
+impl Words for Jolteon {
+    const NAME: &'static str = "jolteon";
+    const LINKS: usize = 2;
+    const PROPOSE: Kind = jolteon::PROPOSE;
+    const VOTE: Kind = jolteon::VOTE;
+    const GIVE_UP: Kind = jolteon::TIMEOUT;
+    const SHOW: Kind = jolteon::ADVANCE;
+    fn say(said: Said) -> Box<dyn Message> {
+        use jolteon::JolteonMessage::{Advance, Propose, Timeout, Vote};
+        Box::new(match said {
+            Said::Propose(block, proof) => Propose { block, proof },
+            Said::Vote(vote) => Vote(vote),
+            Said::GiveUp(view, proof, last_vote) => Timeout { view, proof, last_vote },
+            Said::Show(proof) => Advance(proof),
+        })
+    }
+    fn read(bytes: &[u8]) -> Option<Said> {
+        use jolteon::JolteonMessage::{Advance, Propose, Timeout, Vote};
+        Some(match jolteon::JolteonMessage::decode(bytes).ok()? {
+            Propose { block, proof } => Said::Propose(block, proof),
+            Vote(vote) => Said::Vote(vote),
+            Timeout { view, proof, last_vote } => Said::GiveUp(view, proof, last_vote),
+            Advance(proof) => Said::Show(proof),
+        })
+    }
+}
+
+/// Makes tests of scenarios: each for both.
+macro_rules! both_chained {
+    ($($scenario:ident)*) => {
+        mod hotstuff {
+            $(#[test] fn $scenario() { super::$scenario::<crate::words::HotStuff>(); })*
+        }
+        mod jolteon {
+            $(#[test] fn $scenario() { super::$scenario::<crate::words::Jolteon>(); })*
+        }
+    };
+}
+pub(crate) use both_chained;
+
+/// All that replicas have said to each other.
+#[derive(Default)]
+pub(crate) struct Ear {
+    pub(crate) blocks: BTreeMap<BlockId, Block>,
+    certificates: BTreeMap<View, Certificate>,
+    pub(crate) votes: Vec<(ReplicaId, Signed<BlockVote>)>,
+    /// What lets into the highest view so far.
+    proof: Option<(View, ViewProof)>,
+    /// Whose words are not listened to.
+    pub(crate) ignores: Option<ReplicaId>,
+}
+
+impl Ear {
+    /// The certificate of a view. That there is but one in each was looked at.
+    pub(crate) fn certificate(&self, view: View) -> Option<&Certificate> {
+        self.certificates.get(&view)
+    }
+
+    /// The highest certificate.
+    pub(crate) fn high(&self) -> Certificate {
+        self.certificates.last_key_value().unwrap().1.clone()
+    }
+
+    /// What lets into the highest view.
+    pub(crate) fn proof(&self) -> ViewProof {
+        self.proof.clone().unwrap().1
+    }
+
+    /// The height of a block; zero for one that nobody has proposed.
+    pub(crate) fn height(&self, id: BlockId) -> Height {
+        self.blocks.get(&id).map_or(Height::ZERO, |block| block.height)
+    }
+
+    /// The highest block that the certificates so far commit by `links` of them in a row of views.
+    pub(crate) fn committed(&self, links: usize) -> Height {
+        let heights = self.certificates.values().filter_map(|qc| {
+            let mut at = self.blocks.get(&qc.block())?;
+            for _ in 1..links {
+                let below = self.blocks.get(&at.parent)?;
+                if at.view != below.view.next() {
+                    return None;
+                }
+                at = below;
+            }
+            Some(at.height)
+        });
+        heights.max().unwrap_or_default()
+    }
+
+    fn hear_proof(&mut self, proof: &ViewProof) {
+        let first = self.certificates.entry(proof.qc.view()).or_insert_with(|| proof.qc.clone());
+        assert_eq!(first.block(), proof.qc.block(), "two certificates of one view");
+        let given_up = proof.timeouts.as_ref().map(|timeouts| timeouts.view).unwrap_or_default();
+        let view = proof.qc.view().max(given_up).next();
+        if self.proof.as_ref().is_none_or(|(highest, _)| view > *highest) {
+            self.proof = Some((view, proof.clone()));
+        }
+    }
+
+    fn hear<W: Words>(&mut self, frame: &Frame) {
+        if frame.frame_type != PROTOCOL || self.ignores == Some(frame.from) {
+            return;
+        }
+        let signed = frame.body.split_last_chunk::<64>();
+        let said = signed.and_then(|(bytes, signature)| Some((W::read(bytes)?, Signature(*signature))));
+        match said {
+            Some((Said::Propose(block, proof), _)) => {
+                self.hear_proof(&proof);
+                self.blocks.insert(block.id(), block);
+            }
+            Some((Said::Vote(body), signature)) => {
+                self.votes.push((frame.to, Signed { body, by: frame.from, signature }));
+            }
+            Some((Said::GiveUp(_, proof, last_vote), _)) => {
+                self.hear_proof(&proof);
+                self.votes.extend(last_vote.map(|vote| (frame.to, vote)));
+            }
+            Some((Said::Show(_), _)) => panic!("what is shown has no signature"),
+            None => {
+                if let Some(Said::Show(proof)) = W::read(&frame.body) {
+                    self.hear_proof(&proof);
+                }
+            }
+        }
+    }
+}
+
+/// Hears all that leaves; `judge` says what becomes of it.
+pub(crate) fn listen<W: Words>(
+    world: &mut World,
+    mut judge: impl FnMut(&Frame, &Ear) -> Verdict + 'static,
+) -> Rc<RefCell<Ear>> {
+    let ear = Rc::new(RefCell::new(Ear::default()));
+    let shared = Rc::clone(&ear);
+    world.hook(move |_, frame| {
+        let mut ear = shared.borrow_mut();
+        ear.hear::<W>(frame);
+        judge(frame, &ear)
+    });
+    ear
+}
