@@ -25,6 +25,9 @@ pub enum Ready {
 pub struct Pending {
     /// Bundles that wait.
     pub bundles: usize,
+    /// Those of them that stand in no chain that was decided: the others wait for their execution alone, and need
+    /// nothing more of any protocol.
+    pub undecided: usize,
     /// Their bytes.
     pub bytes: usize,
     /// Since when the oldest waits.
@@ -59,6 +62,8 @@ pub trait HostView {
     fn pending(&self) -> Pending;
     /// The next payload for a block that extends `parent`.
     fn payload_after(&mut self, now: Time, blocks: &BlockTree, parent: BlockId) -> Option<PayloadRef>;
+    /// A chain is decided up to this block: what it carries waits for its execution alone.
+    fn chain_decided(&mut self, blocks: &BlockTree, block: BlockId);
     /// See [`Cx::already_proposed`].
     fn already_proposed(&mut self, blocks: &BlockTree, block: BlockId);
     /// Whether the synchrony bound held; see [`Cx::sound`].
@@ -193,6 +198,9 @@ impl<'a, P: Protocol> Cx<'a, P> {
     }
     /// Something is decided.
     pub fn commit(&mut self, what: Commit, basis: Basis) {
+        if let Commit::Chain(block) = what {
+            self.host.chain_decided(self.blocks, block);
+        }
         self.effects.push(Effect::Commit(what, basis));
     }
     /// A newer stable checkpoint was shown to us.

@@ -102,6 +102,7 @@ impl HostView for Table {
         let (overloaded, backlog_ns) = (self.overloaded, self.backlog_ns);
         Pending {
             bundles,
+            undecided: bundles,
             bytes: bundles,
             oldest: self.oldest,
             overloaded,
@@ -114,6 +115,7 @@ impl HostView for Table {
         self.own.insert(payload.id);
         Some(payload)
     }
+    fn chain_decided(&mut self, _blocks: &BlockTree, _block: BlockId) {}
     fn already_proposed(&mut self, _blocks: &BlockTree, block: BlockId) {
         self.proposed.push(block);
     }

@@ -19,6 +19,8 @@ pub(crate) struct Host {
     pub(crate) lag: u64,
     /// Executed blocks above the stable checkpoint: ready, although their bodies are no longer in memory.
     executed: BTreeSet<BlockId>,
+    /// Blocks of a decided chain that are not executed yet.
+    decided: BTreeSet<BlockId>,
     /// Blocks above the executed ones whose bundles count as taken: the branch on which the last payload was put.
     branch: BTreeSet<BlockId>,
     /// The last payload, as long as no block of the branch carries it.
@@ -38,6 +40,7 @@ impl Host {
             bodies: Bodies::new(setup.genesis.bodies, setup.genesis.window),
             lag: 0,
             executed: BTreeSet::new(),
+            decided: BTreeSet::new(),
             branch: BTreeSet::new(),
             last_payload: None,
             has_loose: false,
@@ -49,7 +52,10 @@ impl Host {
 
     /// These blocks were executed.
     pub(crate) fn note_executed(&mut self, ids: impl IntoIterator<Item = BlockId>) {
-        self.executed.extend(ids);
+        for id in ids {
+            self.decided.remove(&id);
+            self.executed.insert(id);
+        }
     }
 
     /// A block was executed: what it carries is in the pool no more.
@@ -103,7 +109,8 @@ impl Host {
 
     /// These blocks are settled.
     pub(crate) fn forget(&mut self, keep: impl Fn(&BlockId) -> bool) {
-        self.executed.retain(keep);
+        self.executed.retain(&keep);
+        self.decided.retain(keep);
     }
 }
 
@@ -146,6 +153,20 @@ impl HostView for Host {
             bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
             time_ns: self.wall_offset_ns.saturating_add(now.0),
         })
+    }
+
+    fn chain_decided(&mut self, blocks: &BlockTree, block: BlockId) {
+        let mut at = block;
+        while !self.executed.contains(&at)
+            && let Some(block) = blocks.get(at)
+            && self.decided.insert(at)
+        {
+            let payload = self.bodies.payload(block.payload);
+            for bundle in payload.iter().flat_map(|payload| &payload.bundles) {
+                self.pool.mark_decided(bundle);
+            }
+            at = block.parent;
+        }
     }
 
     fn already_proposed(&mut self, blocks: &BlockTree, block: BlockId) {

@@ -67,6 +67,8 @@ struct Held {
     direct: bool,
     /// Whether it stands in a block that this replica has proposed in the current view.
     taken: bool,
+    /// Whether it stands in a chain that is decided.
+    decided: bool,
     /// Whether the log's entry of it belongs to no decided block yet.
     logged: bool,
     /// Whether this replica has sent it to all.
@@ -100,6 +102,8 @@ pub(crate) struct Pool {
     /// What counts as waiting, oldest first; entries whose bundle is gone are skipped, and the first is never one.
     arrivals: VecDeque<(Time, BundleDigest)>,
     pending: usize,
+    /// Those of them that wait for their execution alone.
+    decided: usize,
     bytes: usize,
     /// Bytes of what does not count as waiting: all of it, and of each peer that is charged for some.
     idle_bytes: usize,
@@ -251,6 +255,7 @@ impl Pool {
             return Added::Known;
         };
         held.pending = true;
+        self.decided = self.decided.saturating_add(usize::from(held.decided));
         let charged = held.charged.take();
         held.direct |= direct;
         // It waits since now.
@@ -299,6 +304,7 @@ impl Pool {
             charged: charged.filter(|_| !pending),
             direct,
             taken: false,
+            decided: false,
             logged: true,
             spread: false,
             spread_at,
@@ -371,6 +377,14 @@ impl Pool {
         }
     }
 
+    /// A chain with this bundle is decided: it waits for its execution alone.
+    pub(crate) fn mark_decided(&mut self, digest: &BundleDigest) {
+        if let Some(held) = self.held.get_mut(digest).filter(|held| !held.decided) {
+            held.decided = true;
+            self.decided = self.decided.saturating_add(usize::from(held.pending));
+        }
+    }
+
     /// A block with this bundle is decided. False when the log needs the body once more, because its entry
     /// belongs to an earlier block: two blocks may carry the same bundle.
     pub(crate) fn settle(&mut self, digest: &BundleDigest) -> bool {
@@ -405,6 +419,7 @@ impl Pool {
         self.bytes = self.bytes.saturating_sub(bundle.size());
         if held.pending {
             self.pending = self.pending.saturating_sub(1);
+            self.decided = self.decided.saturating_sub(usize::from(held.decided));
             if self.numbers.get(&numbered(bundle)) == Some(digest) {
                 self.numbers.remove(&numbered(bundle));
             }
@@ -505,7 +520,9 @@ impl Pool {
         let oldest = self.oldest();
         let backlog_ns = self.pace.duration_ns(self.waiting_cost());
         let overloaded = lagging || self.is_full();
-        Pending { bundles: self.pending, bytes: self.bytes, oldest, overloaded, lagging, backlog_ns }
+        let (bundles, bytes) = (self.pending, self.bytes);
+        let undecided = bundles.saturating_sub(self.decided);
+        Pending { bundles, undecided, bytes, oldest, overloaded, lagging, backlog_ns }
     }
 
     /// When [`Pool::overdue`] has something to do.

@@ -77,7 +77,7 @@ impl HotStuff {
 
     /// N7. §15: whether anybody waits for anything that this replica knows of.
     fn is_busy(&self, cx: &mut Cx<'_, Self>) -> bool {
-        cx.pending().bundles > 0 || !self.chain.is_quiet(cx.blocks(), &self.high_qc)
+        cx.pending().undecided > 0 || !self.chain.is_quiet(cx.blocks(), &self.high_qc)
     }
 
     /// §15, at the end of every handler: what has changed may have made this replica busy or idle.

@@ -76,7 +76,7 @@ impl Jolteon {
 
     /// N7. `hotstuff` §15: whether anybody waits for anything that this replica knows of.
     fn is_busy(&self, cx: &mut Cx<'_, Self>) -> bool {
-        cx.pending().bundles > 0 || !self.chain.is_quiet(cx.blocks(), &self.high_qc)
+        cx.pending().undecided > 0 || !self.chain.is_quiet(cx.blocks(), &self.high_qc)
     }
 
     /// `hotstuff` §15, at the end of every handler: what has changed may have made this replica busy or idle.
