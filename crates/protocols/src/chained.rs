@@ -202,6 +202,21 @@ pub(crate) fn proposals_must_fit<P: Chained>() {
     assert_eq!(bench.votes(), [BlockVote { view: View(2), block: block.id() }]);
 }
 
+/// The block below is not here, so its height is not known: a height that no chain can have is refused all the same, or
+/// the block would be kept for ever.
+pub(crate) fn heights_rise_no_faster_than_views<P: Chained>() {
+    for (height, fits) in [(2, true), (3, false), (u64::MAX, false)] {
+        let mut bench = Bench::<P>::new();
+        let below = bench.next(1);
+        bench.certify(&below);
+        let (mut block, proof) = (bench.next(2), bench.proof(2));
+        block.height = Height(height);
+        let id = block.id();
+        assert_eq!(bench.deliver(r(2), P::propose(block, proof)).is_ok(), fits, "{height}");
+        assert_eq!(bench.replica.wanted().iter().any(|(wanted, _)| *wanted == id), fits, "{height}");
+    }
+}
+
 /// A proposal after a view without a certificate shows who has given it up.
 pub(crate) fn a_skipped_view_must_be_shown<P: Chained>() {
     let mut bench = Bench::<P>::new();

@@ -112,9 +112,12 @@ impl Replica {
             self.announce_at = self.now.plus(pause);
             self.tell(To::All, HostMessage::Heights(self.heights()));
         }
-        for bundle in self.host.pool.overdue(self.now) {
-            // The leader has spread its bodies already and proposes them itself.
-            if self.last.leader != self.setup.me {
+        // Where leaders rotate nobody is forwarded to. A liar may have handed a bundle to this replica alone, which would
+        // then be the only one that waits.
+        let rotates = self.entry.spec.rotates_leaders;
+        for bundle in self.host.pool.overdue(self.now, rotates) {
+            // A leader that stays has spread its bodies already and proposes them itself.
+            if rotates || self.last.leader != self.setup.me {
                 self.send_frame(To::All, Lane::Bodies, Unsealed::Bundle(bundle));
             }
         }

@@ -530,9 +530,9 @@ impl Pool {
         if self.held.is_empty() { None } else { self.spread_check }
     }
 
-    /// Bundles of clients that have waited so long that they go to all replicas; drops bodies that no block has
-    /// named.
-    pub(crate) fn overdue(&mut self, now: Time) -> Vec<Bundle> {
+    /// Bundles of clients that have waited so long that they go to all replicas, with `also_of_peers` those as well that
+    /// a peer has handed over; drops bodies that no block has named.
+    pub(crate) fn overdue(&mut self, now: Time, also_of_peers: bool) -> Vec<Bundle> {
         let mut overdue = Vec::new();
         if self.spread_check.is_none_or(|at| at > now) {
             return overdue;
@@ -546,8 +546,8 @@ impl Pool {
                     continue;
                 }
                 held.spread_at = held.since.plus(ORPHAN_NS_MAX);
-            } else if !held.direct || overdue.len() >= SPREAD_ROUND_MAX {
-                // What a peer handed over, it hands over to all.
+            } else if !(held.direct || also_of_peers) || overdue.len() >= SPREAD_ROUND_MAX {
+                // What a peer handed over, it hands over to all, or this replica to the leader.
                 continue;
             } else if held.spread_at <= now {
                 held.pause_ns = held.pause_ns.saturating_mul(2).min(SPREAD_PAUSE_NS_MAX);

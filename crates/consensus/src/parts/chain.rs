@@ -179,11 +179,14 @@ impl Chain {
     }
 
     /// Whether a block that carries the certificate `qc` fits to it, as far as the header says: parent, bound view,
-    /// views that rise, and the height where the parent is known.
+    /// views that rise, and the height. Where the parent is not known, that is no more than one for each view since the
+    /// committed block: a height that no chain reaches would never be settled, and its block be kept for ever.
     #[must_use]
     pub fn fits(&self, blocks: &BlockTree, block: &Block, qc: &Certificate) -> bool {
         let parent = self.tip(blocks, qc.block());
+        let most = block.view.since(self.committed.view);
         block.parent == qc.block()
+            && block.height.since(self.committed.height) <= most
             && block.view > qc.view()
             && block.extra == bind_certificate(qc.view(), qc.block())
             && parent.is_none_or(|parent| fits_on(block, parent))

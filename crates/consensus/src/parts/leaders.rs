@@ -21,7 +21,8 @@ pub enum LeaderPolicy {
     RoundRobin,
     /// Each leads several views in a row.
     Terms,
-    /// Whoever leads goes on until a view is given up.
+    /// Whoever leads goes on until a view is given up. A leader that serves others may starve one client for ever: no
+    /// request's age is held against it.
     Stable,
     /// In terms, and who has failed of late is left out.
     Avoiding,

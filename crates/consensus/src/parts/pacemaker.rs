@@ -61,11 +61,18 @@ impl Timing {
 /// From a healed network to the first new commit, at most (`hotstuff` §16). The client asks all; one timer brings all
 /// busy replicas into the highest view; at most f + 2 views with a faulty leader or half over pass before enough honest
 /// leaders follow each other, one more for a certificate that is unknown; then n + 4 good views. A complaint takes
-/// `attempts` expiries to be heard by somebody who acts on it.
+/// `attempts` expiries to be heard by somebody who acts on it, and a faulty leader's turn costs `timers` of them.
 #[must_use]
-pub fn recovery(timing: &Timing, committee: &Committee, healed: &Healed, attempts: usize) -> Time {
+pub fn recovery(
+    timing: &Timing,
+    committee: &Committee,
+    healed: &Healed,
+    attempts: usize,
+    timers: usize,
+) -> Time {
     let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let (n, f, attempts) = (count(committee.n()), count(committee.f), count(attempts));
+    let turns = f.saturating_mul(count(timers)).saturating_add(4);
     let delta = healed.delta_ns;
     // A first timer that is too short has to be doubled until it is not.
     let climb =
@@ -73,7 +80,7 @@ pub fn recovery(timing: &Timing, committee: &Committee, healed: &Healed, attempt
     let view = timing.cap_ns().saturating_add(delta.saturating_mul(4));
     let bound = [
         healed.client_retry_ns,
-        attempts.saturating_mul(f.saturating_add(4)).saturating_mul(view),
+        attempts.saturating_mul(turns).saturating_mul(view),
         delta.saturating_mul(4).saturating_mul(n.saturating_add(4)),
         climb,
         healed.fetch_ns,

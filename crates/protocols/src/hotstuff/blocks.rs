@@ -160,6 +160,9 @@ impl HotStuff {
         if block.proposer != by {
             return Err(Reject::WrongSender);
         }
+        if block.view <= self.chain.committed().view {
+            return Err(Reject::Stale); // Nothing of it is of use, and its height says nothing.
+        }
         if !self.chain.fits(cx.blocks(), &block, &proof.qc) {
             return Err(Reject::Invalid("block"));
         }
@@ -212,7 +215,6 @@ impl HotStuff {
 
     /// §5 `on_ready`: a block, its ancestors and all their bodies are here.
     pub(super) fn consider(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, how: Ready) {
-        // H7. §5, safety: the lock from this block's own certificate stands before the vote.
         self.finish_certificates(cx);
         let view = self.pacemaker.view();
         if self.waiting != Some(id) {
@@ -229,6 +231,11 @@ impl HotStuff {
         }
         let Some(parent) = self.chain.tip(cx.blocks(), block.parent) else { return };
         let tip = Tip::of(&block, id);
+        // H7. §5, safety: the lock from this block's own certificate stands before the vote, also where that certificate
+        // was dropped because too many waited for headers.
+        if let Below::Block(b1) = self.chain.below(cx.blocks(), parent) {
+            self.locked = self.locked.max(b1);
+        }
         // H8. §5: one vote in a view, and none after having given it up.
         let has_voted = self.voted.is_some_and(|vote| vote.view >= view);
         if has_voted || self.pacemaker.has_given_up() || !fits_on(&block, parent) {

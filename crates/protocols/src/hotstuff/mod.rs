@@ -19,7 +19,7 @@
 //! idle     nothing waits, nothing above the committed block carries requests: no message, no timer
 //! ```
 //! Golden scripts: `scripts/`; the first is the paper's figure. What it costs: `figures.rs`, `docs/figures.md`.
-//! **Serial syncs: 2 for each view** (the leader before PROPOSE, the others before VOTE), seven from a request to its
+//! **Serial syncs: 2 for each view** (the leader before PROPOSE, the others before VOTE), six from a request to its
 //! reply; a certificate needs only the fastest q disks.
 //!
 //! The paper's words in this one's: node = block, command = payload, `vheight` = `voted`, `b_lock` = `locked`,
@@ -51,7 +51,7 @@
 //! | N5 | §7 | whoever is behind is shown why this replica is further, now and then | `views::on_complain` | `n5_*` |
 //! | N6 | §7 | f + 1 complaints make others join in | `views::count_complaints` | `n6_*` |
 //! | N7 | §15 | timers and proposals only while somebody waits | `views::look_around` | `n7_*` |
-//! | N8 | §15 | an idle leader announces its certificate once | `views::enter` | `n8_*` |
+//! | N8 | §15 | an idle leader announces its certificate once | `views::lead` | `n8_*` |
 //! | N9 | §7e | timers double with each failed view and are short again after a commit | `Pacemaker` | `n9_*` |
 //! | N10 | | a replica's own slow execution is no reason to complain, as long as it goes on | `views::on_view_timer` | `n10_*` |
 //!
@@ -243,6 +243,7 @@ impl Protocol for HotStuff {
         for (height, id) in past.decided {
             hotstuff.chain.hear(height, id);
         }
+        hotstuff.leaders.settle(cx.committee(), cx.blocks(), stable);
         hotstuff.adopt(cx);
         hotstuff.resume(cx);
         Ok(hotstuff)
@@ -329,7 +330,7 @@ impl Protocol for HotStuff {
             Complaints::Broadcast => 1,
             Complaints::Linear => committee.weak(),
         };
-        pacemaker::recovery(&timing(params), committee, healed, attempts)
+        pacemaker::recovery(&timing(params), committee, healed, attempts, 1)
     }
 
     fn exam_params(delta_ns: u64, _guarded: bool) -> HotStuffParams {

@@ -41,6 +41,7 @@ macro_rules! rules {
 rules! {
     h1_certificates_count_first: chained::certificates_count_first::<HotStuff>();
     h2_proposals_must_fit: chained::proposals_must_fit::<HotStuff>();
+    h2_heights_rise_no_faster_than_views: chained::heights_rise_no_faster_than_views::<HotStuff>();
     h4_commits_want_consecutive_views: chained::commits_want_consecutive_views::<HotStuff>();
     h5_commits_extend_what_is_committed: chained::commits_extend_what_is_committed::<HotStuff>();
     h6_one_proposal_in_a_view: chained::one_proposal_in_a_view::<HotStuff>();

@@ -151,6 +151,9 @@ impl Jolteon {
         if block.proposer != by {
             return Err(Reject::WrongSender);
         }
+        if block.view <= self.chain.committed().view {
+            return Err(Reject::Stale); // Nothing of it is of use, and its height says nothing.
+        }
         if !self.chain.fits(cx.blocks(), &block, &proof.qc) {
             return Err(Reject::Invalid("block"));
         }

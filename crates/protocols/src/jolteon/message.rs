@@ -12,7 +12,7 @@ pub const PROPOSE: Kind = Kind::new("propose");
 pub const VOTE: Kind = Kind::new("vote");
 /// Statement of a TIMEOUT; what ends a view is made of these.
 pub const TIMEOUT: Kind = Kind::new("timeout");
-/// A ADVANCE states nothing: everything in it is said by others.
+/// An ADVANCE states nothing: everything in it is said by others.
 pub const ADVANCE: Kind = Kind::new("advance");
 
 /// A message of this protocol.

@@ -19,7 +19,7 @@
 //! idle     nothing waits, nothing above the committed block carries requests: no message, no timer
 //! ```
 //! Golden scripts: `scripts/`; the first is the paper's figure. What it costs: `figures.rs`, `docs/figures.md`.
-//! **Serial syncs: 2 for each view** (the leader before PROPOSE, the others before VOTE), five from a request to its
+//! **Serial syncs: 2 for each view** (the leader before PROPOSE, the others before VOTE), four from a request to its
 //! reply; a certificate needs only the fastest q disks.
 //!
 //! The paper's words in this one's: round = view, `highest_vote_round` = `voted` and `barred`, `qc_high` = `high_qc`,
@@ -103,7 +103,7 @@ pub use params::JolteonParams;
 pub use record::JolteonRecord;
 
 use quorate_consensus::parts::chain::{self, Chain, Tip};
-use quorate_consensus::parts::leaders::Leaders;
+use quorate_consensus::parts::leaders::{LeaderPolicy, Leaders};
 use quorate_consensus::parts::pacemaker::{self, Pacemaker, Timing};
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::{BlockVote, Votes};
@@ -257,6 +257,7 @@ impl Protocol for Jolteon {
         for (height, id) in past.decided {
             jolteon.chain.hear(height, id);
         }
+        jolteon.leaders.settle(cx.committee(), cx.blocks(), stable);
         jolteon.adopt(cx);
         jolteon.resume(cx);
         Ok(jolteon)
@@ -334,8 +335,12 @@ impl Protocol for Jolteon {
     }
 
     fn recovery(params: &JolteonParams, committee: &Committee, healed: &Healed) -> Time {
-        // §15.
-        pacemaker::recovery(&timing(params), committee, healed, 1)
+        // §15. In a term, a view that was given up and is certified after all bars the rest: a second timer.
+        let timers = match params.leader_policy {
+            LeaderPolicy::RoundRobin | LeaderPolicy::Stable => 1,
+            LeaderPolicy::Terms | LeaderPolicy::Avoiding => 2,
+        };
+        pacemaker::recovery(&timing(params), committee, healed, 1, timers)
     }
 
     fn exam_params(delta_ns: u64, _guarded: bool) -> JolteonParams {

@@ -41,6 +41,7 @@ macro_rules! rules {
 rules! {
     j1_certificates_count_first: chained::certificates_count_first::<Jolteon>();
     j2_proposals_must_fit: chained::proposals_must_fit::<Jolteon>();
+    j2_heights_rise_no_faster_than_views: chained::heights_rise_no_faster_than_views::<Jolteon>();
     j3_commits_want_consecutive_views: chained::commits_want_consecutive_views::<Jolteon>();
     j3_commits_extend_what_is_committed: chained::commits_extend_what_is_committed::<Jolteon>();
     j4_one_proposal_in_a_view: chained::one_proposal_in_a_view::<Jolteon>();

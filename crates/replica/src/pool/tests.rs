@@ -206,9 +206,19 @@ fn what_a_peer_handed_over_is_not_spread_again() {
     for number in 1..1_000 {
         pool.add_from_client(Time(0), &bundle(2, number, b"y"));
     }
-    let spread = pool.overdue(Time(2_000_000_000));
+    let spread = pool.overdue(Time(2_000_000_000), false);
     assert_eq!(spread.len(), SPREAD_ROUND_MAX, "an overloaded replica makes little more load");
     assert!(spread.iter().all(|b| b.client() == PublicKey([2; 32])));
+}
+
+/// Where no leader stays to whom it could be handed on, a liar might have given it to this replica alone.
+#[test]
+fn what_a_peer_handed_over_is_spread_where_leaders_rotate() {
+    let mut pool = Pool::default();
+    pool.add_from_peer(Time(0), &bundle(1, 1, b"x"), true, None);
+    pool.add_from_peer(Time(0), &bundle(1, 2, b"y"), false, None);
+    assert!(pool.overdue(Time(900_000_000), true).is_empty());
+    assert_eq!(names(&pool.overdue(Time(2_000_000_000), true)), [(1, 1)], "what counts for nothing is not");
 }
 
 #[test]
@@ -232,14 +242,14 @@ fn what_waits_long_goes_to_all_with_doubling_pauses() {
     pool.add_from_client(Time(0), &bundle(1, 1, b"x"));
     let mut at = Vec::new();
     for ms in (0..30_000u64).step_by(100) {
-        if !pool.overdue(Time(ms * 1_000_000)).is_empty() {
+        if !pool.overdue(Time(ms * 1_000_000), false).is_empty() {
             at.push(ms / 1_000);
         }
     }
     assert_eq!(at, [1, 3, 7, 15, 25]);
     pool.add_from_peer(Time(0), &bundle(1, 2, b"y"), false, None);
-    assert!(pool.overdue(Time(29_999_000_000)).is_empty());
-    pool.overdue(Time(31_000_000_000));
+    assert!(pool.overdue(Time(29_999_000_000), false).is_empty());
+    pool.overdue(Time(31_000_000_000), false);
     assert_eq!(pool.size().0, 1, "a body that counts for nothing is dropped");
 }
 
