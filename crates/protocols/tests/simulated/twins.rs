@@ -204,6 +204,8 @@ fn leaders_can_be_set() {
             quorate_sim::Verdict::Pass
         });
         begin(&mut world);
+        // As many views as a request needs.
+        ask(&mut world, 0, put("k", 1));
         let mut led = proposers.borrow().clone();
         led.dedup();
         assert_eq!(led[..4], [(1, 2), (2, 3), (3, 3), (4, 0)], "{}", entry.spec.name);
