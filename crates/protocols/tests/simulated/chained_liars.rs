@@ -177,11 +177,11 @@ fn s05_a_collector_that_keeps_the_certificate<W: Words>() {
     let ids = stage.world.submit(0, &[incr("n")]);
     wait_for(&mut stage.world, &ids, secs(10));
     let ear = Rc::clone(&stage.ear);
-    let qc = ear.borrow().certificate(at).cloned().expect("certified without its collector");
+    let qc = ear.borrow().certificate(at).cloned().unwrap();
     let voters = stage.voters(at);
     assert!(qc.signers.iter().all(|by| voters.contains(by)));
     let block = ear.borrow().blocks[&qc.block()].clone();
-    assert!(block.payload != empty_payload().clone() && stage.world.height() >= block.height, "{block:?}");
+    assert!(block.payload != empty_payload() && stage.world.height() >= block.height, "{block:?}");
     stage.recovers(&ids);
 }
 
@@ -207,10 +207,10 @@ fn s05_a_justify_older_than_the_timeouts_list<W: Words>() {
         &stage.world,
     );
     let proof = stage.ear.borrow().proof();
-    let timeouts = proof.timeouts.clone().expect("shown to the leader");
+    let timeouts = proof.timeouts.clone().unwrap();
     assert_eq!((timeouts.view, timeouts.high()), (at, proof.qc.view()));
     let older = View(proof.qc.view().0 - 1);
-    let older = stage.ear.borrow().certificate(older).cloned().expect("of the view before");
+    let older = stage.ear.borrow().certificate(older).cloned().unwrap();
     let wrong = stage.block_on(&older, next, &Payload::default(), 1);
     let before = refused(&stage.world, "certificate below what timeouts list");
     stage.say::<W>(To::All, Said::Propose(wrong.clone(), ViewProof { qc: older.clone(), timeouts: None }));
