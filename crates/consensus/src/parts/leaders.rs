@@ -117,6 +117,10 @@ pub struct Leaders {
     set: Vec<u16>,
     /// What is known of blocks that are not settled.
     known: BTreeMap<BlockId, Standing>,
+    /// The last stable checkpoint.
+    stable: Height,
+    /// The height of what was written down last.
+    recorded: Height,
 }
 
 impl Leaders {
@@ -146,14 +150,30 @@ impl Leaders {
         };
         let genesis = Standing::genesis(committee.n());
         let known = BTreeMap::from([(BlockId::ZERO, genesis)]);
-        Ok(Self { policy, term, links, set, known })
+        Ok(Self { policy, term, links, set, known, stable: Height::ZERO, recorded: Height::ZERO })
     }
 
     /// Takes up what was written down at an earlier checkpoint.
     pub fn restore(&mut self, standing: Standing, committee: &Committee) {
         if standing.failures.len() == committee.n() {
+            self.recorded = standing.tip.height;
             self.known.insert(standing.tip.id, standing);
         }
+    }
+
+    /// After all was restored: where the chain below a stable checkpoint is not here and never will be, nothing is known
+    /// of it, and everything from there on.
+    pub fn begin(&mut self, committee: &Committee, blocks: &BlockTree, stable: Tip) {
+        self.stable = stable.height;
+        let will_be_known =
+            |standing: &Standing| blocks.contains(standing.tip.id) || blocks.root() == standing.tip.id;
+        if !self.looks_at_the_chain() || self.known.values().any(will_be_known) {
+            return;
+        }
+        let mut unknown = Standing::genesis(committee.n());
+        (unknown.tip, unknown.since) = (stable, stable.height);
+        (unknown.proposer, unknown.committed.0) = (committee.rotate(stable.view.0), stable);
+        self.known.insert(stable.id, unknown);
     }
 
     /// Whether anything of the chain has to be remembered.
@@ -203,17 +223,18 @@ impl Leaders {
             return Some(committee.rotate(u64::from(standing.proposer.0).saturating_add(failed)));
         }
         let (committed, failures) = &standing.committed;
-        let stretch = committed.height.0.checked_div(STRETCH).unwrap_or(0);
-        let from = Height(stretch.saturating_sub(1).saturating_mul(STRETCH));
-        if standing.since > from && standing.since > Height::ZERO {
-            return None;
-        }
         let n = u64::try_from(committee.n()).unwrap_or(u64::MAX);
         // Nobody is left out for long where nothing is committed.
         let patience = n.saturating_mul(self.term).saturating_mul(4);
         let turn = view.0.checked_div(self.term).unwrap_or(0);
         if view.since(committed.view) > patience {
+            // Also where failures are not known: no committed block that is known then is older than the right one.
             return Some(committee.rotate(turn));
+        }
+        let stretch = committed.height.0.checked_div(STRETCH).unwrap_or(0);
+        let from = Height(stretch.saturating_sub(1).saturating_mul(STRETCH));
+        if standing.since > from && standing.since > Height::ZERO {
+            return None;
         }
         let mut failed: Vec<(Height, ReplicaId)> = committee
             .ids()
@@ -284,27 +305,36 @@ impl Leaders {
     }
 
     /// What the chain up to a block says, to be written down when that block is committed at a checkpoint's height:
-    /// below it nothing is kept. `None` where the policy needs nothing.
+    /// below it nothing is kept. `None` where the policy needs nothing, or it was written down before.
     pub fn standing(&mut self, committee: &Committee, blocks: &BlockTree, id: BlockId) -> Option<&Standing> {
         if !self.looks_at_the_chain() {
             return None;
         }
         self.learn(committee, blocks, id)?;
-        self.known.get(&id)
+        let standing = self.known.get(&id).filter(|standing| standing.tip.height > self.recorded)?;
+        self.recorded = standing.tip.height;
+        Some(standing)
     }
 
-    /// Everything below a stable checkpoint is settled. Where its chain is not known (its blocks were never here), it is
-    /// from there on.
-    pub fn settle(&mut self, committee: &Committee, blocks: &BlockTree, stable: Tip) {
-        if !self.looks_at_the_chain() {
-            return;
+    /// Looks at the chain up to the committed block while its headers are here; what is settled below goes.
+    pub fn keep_up(&mut self, committee: &Committee, blocks: &BlockTree, committed: BlockId) {
+        if self.looks_at_the_chain() && self.learn(committee, blocks, committed).is_some() {
+            let stable = self.stable;
+            self.known.retain(|_, standing| standing.tip.height >= stable);
         }
-        if self.learn(committee, blocks, stable.id).is_none() {
-            let mut unknown = Standing::genesis(committee.n());
-            (unknown.tip, unknown.since) = (stable, stable.height);
-            (unknown.proposer, unknown.committed.0) = (committee.rotate(stable.view.0), stable);
-            self.known.insert(stable.id, unknown);
-        }
-        self.known.retain(|_, standing| standing.tip.height >= stable.height);
+    }
+
+    /// A checkpoint is stable. To be written down is what the chain up to it says; as long as its headers are on their
+    /// way, up to the block that was committed before: else the headers below would be gone after a restart.
+    pub fn settle(
+        &mut self,
+        committee: &Committee,
+        blocks: &BlockTree,
+        stable: Tip,
+        committed: Tip,
+    ) -> Option<&Standing> {
+        self.stable = stable.height;
+        let is_here = self.looks_at_the_chain() && self.learn(committee, blocks, stable.id).is_some();
+        self.standing(committee, blocks, if is_here { stable.id } else { committed.id })
     }
 }

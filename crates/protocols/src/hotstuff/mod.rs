@@ -243,7 +243,7 @@ impl Protocol for HotStuff {
         for (height, id) in past.decided {
             hotstuff.chain.hear(height, id);
         }
-        hotstuff.leaders.settle(cx.committee(), cx.blocks(), stable);
+        hotstuff.leaders.begin(cx.committee(), cx.blocks(), stable);
         hotstuff.adopt(cx);
         hotstuff.resume(cx);
         Ok(hotstuff)
@@ -309,8 +309,11 @@ impl Protocol for HotStuff {
         }
         self.stable = stable.height;
         let tip = Tip { view: stable.view, height: stable.height, id: stable.block };
-        let committee = cx.committee();
-        self.leaders.settle(committee, cx.blocks(), tip);
+        let (committee, committed) = (cx.committee(), self.chain.committed());
+        if let Some(standing) = self.leaders.settle(committee, cx.blocks(), tip, committed) {
+            let record = HotStuffRecord::Standing(standing.clone());
+            cx.record(&record);
+        }
         if tip.height > self.chain.committed().height {
             self.settle_at(tip);
         }

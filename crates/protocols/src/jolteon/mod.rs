@@ -257,7 +257,7 @@ impl Protocol for Jolteon {
         for (height, id) in past.decided {
             jolteon.chain.hear(height, id);
         }
-        jolteon.leaders.settle(cx.committee(), cx.blocks(), stable);
+        jolteon.leaders.begin(cx.committee(), cx.blocks(), stable);
         jolteon.adopt(cx);
         jolteon.resume(cx);
         Ok(jolteon)
@@ -319,8 +319,11 @@ impl Protocol for Jolteon {
         }
         self.stable = stable.height;
         let tip = Tip { view: stable.view, height: stable.height, id: stable.block };
-        let committee = cx.committee();
-        self.leaders.settle(committee, cx.blocks(), tip);
+        let (committee, committed) = (cx.committee(), self.chain.committed());
+        if let Some(standing) = self.leaders.settle(committee, cx.blocks(), tip, committed) {
+            let record = JolteonRecord::Standing(standing.clone());
+            cx.record(&record);
+        }
         if tip.height > self.chain.committed().height {
             self.settle_at(tip);
         }

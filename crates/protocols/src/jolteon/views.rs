@@ -81,6 +81,8 @@ impl Jolteon {
 
     /// `hotstuff` §15, at the end of every handler: what has changed may have made this replica busy or idle.
     pub(super) fn look_around(&mut self, cx: &mut Cx<'_, Self>) {
+        let committee = cx.committee();
+        self.leaders.keep_up(committee, cx.blocks(), self.chain.committed().id);
         let was_busy = std::mem::replace(&mut self.busy, false);
         self.busy = self.is_busy(cx);
         if self.busy != was_busy {
