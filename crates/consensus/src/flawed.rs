@@ -3,20 +3,36 @@
 
 use crate::attack::AttackEntry;
 use crate::context::{Cx, Ready};
-use crate::effect::Effect;
-use crate::message::{Seal, Verified};
+use crate::effect::{Effect, To};
+use crate::message::{Auth, Claims, Message, Place, Seal, Verified};
 use crate::parts::certificate::CheckpointProof;
 use crate::protocol::{
     Choice, Healed, LinkEvent, OpenError, Past, Protocol, Spec, Status, Synchrony, Window,
 };
 use crate::reject::Reject;
-use quorate_types::{BlockId, Committee, Floors, Height, ReplicaId, Time};
+use quorate_types::{BlockId, Committee, DecodeError, Floors, Height, Kind, PayloadId, ReplicaId, Time};
+use std::any::Any;
+use std::fmt;
+use std::marker::PhantomData;
 
 /// What is wrong with a protocol. Each method leaves everything as it is unless it says otherwise.
 pub trait Flaw<P: Protocol>: Default + Send + 'static {
-    /// What the protocol is opened with.
-    fn opens(&mut self, past: &mut Past<P::Record>) {
-        let _ = past;
+    /// What liars make of it. Messages that they are handed are [`FlawedMessage`]s; they may answer with the protocol's own.
+    const ATTACKS: &'static [AttackEntry] = &[];
+
+    /// What the protocol is opened with, and by whom.
+    fn opens(&mut self, me: ReplicaId, past: &mut Past<P::Record>) {
+        let _ = (me, past);
+    }
+
+    /// What is checked of a message before the protocol hears it.
+    fn claims(message: &P::Message, claims: &mut Claims<'_>) {
+        message.claims(claims);
+    }
+
+    /// What of a message its sender signs.
+    fn auth(message: &P::Message) -> Auth {
+        message.auth()
     }
 
     /// What the protocol hears in the place of a message, all of it as the word of the same sender.
@@ -25,7 +41,19 @@ pub trait Flaw<P: Protocol>: Default + Send + 'static {
         vec![message]
     }
 
-    /// What a handler wants done, before it is.
+    /// Whether the protocol hears that a timer is due.
+    fn hears_timer(&mut self, protocol: &P, timer: P::Timer) -> bool {
+        let _ = (protocol, timer);
+        true
+    }
+
+    /// What the protocol says in the place of a message, and to whom; whether it says anything.
+    fn says(&mut self, protocol: &P, to: &mut To, message: &mut P::Message) -> bool {
+        let _ = (protocol, to, message);
+        true
+    }
+
+    /// What a handler wants done, before it is, and before [`Flaw::says`] is asked.
     fn wants(&mut self, protocol: &P, effects: &mut Vec<Effect>) {
         let _ = (protocol, effects);
     }
@@ -50,30 +78,97 @@ impl<P: Protocol, F: Flaw<P>> Flawed<P, F> {
         let result = cx.lend(|cx| with(protocol, cx));
         let mut wanted = std::mem::replace(cx.effects(), before);
         flaw.wants(protocol, &mut wanted);
-        cx.effects().append(&mut wanted);
+        let wanted = wanted.into_iter().filter_map(|effect| flawed_effect(protocol, flaw, effect));
+        cx.effects().extend(wanted);
         result
+    }
+}
+
+/// What is wanted, with messages as they are on their way between flawed replicas.
+fn flawed_effect<P: Protocol, F: Flaw<P>>(protocol: &P, flaw: &mut F, effect: Effect) -> Option<Effect> {
+    let Effect::Send { mut to, hold, message } = effect else { return Some(effect) };
+    let any: Box<dyn Any> = message;
+    let mut message = *any.downcast::<P::Message>().ok()?;
+    let leaves = flaw.says(protocol, &mut to, &mut message);
+    leaves.then(|| Effect::Send { to, hold, message: Box::new(FlawedMessage::<P, F>::of(message)) })
+}
+
+/// A message between flawed replicas: the protocol's own, of which something else may be checked.
+pub struct FlawedMessage<P: Protocol, F> {
+    message: P::Message,
+    flaw: PhantomData<fn() -> F>,
+}
+
+impl<P: Protocol, F> FlawedMessage<P, F> {
+    fn of(message: P::Message) -> Self {
+        Self { message, flaw: PhantomData }
+    }
+}
+
+impl<P: Protocol, F> fmt::Debug for FlawedMessage<P, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.message.fmt(f)
+    }
+}
+
+impl<P: Protocol, F: Flaw<P>> Message for FlawedMessage<P, F> {
+    fn kind(&self) -> Kind {
+        self.message.kind()
+    }
+
+    fn place(&self) -> Place {
+        self.message.place()
+    }
+
+    fn auth(&self) -> Auth {
+        F::auth(&self.message)
+    }
+
+    fn once(&self) -> bool {
+        self.message.once()
+    }
+
+    fn claims(&self, claims: &mut Claims<'_>) {
+        F::claims(&self.message, claims);
+    }
+
+    fn bodies(&self, out: &mut Vec<PayloadId>) {
+        self.message.bodies(out);
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.message.encode(out);
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        P::Message::decode(bytes).map(Self::of)
     }
 }
 
 impl<P: Protocol, F: Flaw<P>> Protocol for Flawed<P, F> {
     const SPEC: Spec = P::SPEC;
-    const ATTACKS: &'static [AttackEntry] = P::ATTACKS;
+    const ATTACKS: &'static [AttackEntry] = F::ATTACKS;
+    const EXAM_ONLY: &'static [&'static str] = P::EXAM_ONLY;
     const CHOICES: &'static [Choice] = P::CHOICES;
-    type Message = P::Message;
+    type Message = FlawedMessage<P, F>;
     type Timer = P::Timer;
     type Record = P::Record;
     type Params = P::Params;
 
     fn open(cx: &mut Cx<'_, Self>, params: P::Params, mut past: Past<P::Record>) -> Result<Self, OpenError> {
         let mut flaw = F::default();
-        flaw.opens(&mut past);
+        flaw.opens(cx.me(), &mut past);
+        let before = std::mem::take(cx.effects());
         let protocol = cx.lend(|cx| P::open(cx, params, past))?;
+        let wanted = std::mem::replace(cx.effects(), before);
+        let wanted = wanted.into_iter().filter_map(|effect| flawed_effect(&protocol, &mut flaw, effect));
+        cx.effects().extend(wanted);
         Ok(Self { protocol, flaw })
     }
 
-    fn on_message(&mut self, cx: &mut Cx<'_, Self>, message: Verified<P::Message>) -> Result<(), Reject> {
+    fn on_message(&mut self, cx: &mut Cx<'_, Self>, message: Verified<Self::Message>) -> Result<(), Reject> {
         let link = message.link();
-        let (message, seal) = message.into_parts();
+        let (FlawedMessage { message, .. }, seal) = message.into_parts();
         for message in self.flaw.hears(&self.protocol, message, &seal) {
             let verified = Verified::new(message, link, seal);
             self.lend(cx, |protocol, cx| protocol.on_message(cx, verified))?;
@@ -82,7 +177,9 @@ impl<P: Protocol, F: Flaw<P>> Protocol for Flawed<P, F> {
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_, Self>, timer: P::Timer) {
-        self.lend(cx, |protocol, cx| protocol.on_timer(cx, timer));
+        if self.flaw.hears_timer(&self.protocol, timer) {
+            self.lend(cx, |protocol, cx| protocol.on_timer(cx, timer));
+        }
     }
 
     fn on_ready(&mut self, cx: &mut Cx<'_, Self>, block: BlockId, how: Ready) {

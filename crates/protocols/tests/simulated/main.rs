@@ -12,7 +12,9 @@
 mod attacks;
 mod byzantine;
 mod chained;
+mod chained_flaws;
 mod chained_liars;
+mod chained_museum;
 mod chained_schedules;
 mod clients;
 mod conformance;

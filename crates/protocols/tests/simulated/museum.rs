@@ -1,6 +1,7 @@
 //! The museum of published failures: each broken variant is caught, and how many seeds it took is in
 //! `docs/museum.md`, which is made here (`UPDATE_EXPECT=1` writes it).
 
+use crate::chained_museum::{NO_VARIANTS, ROWS, Row};
 use crate::support::{pbft, pbft_signed};
 use expect_test::expect_file;
 use quorate_consensus::flawed::{Flaw, Flawed};
@@ -9,7 +10,7 @@ use quorate_protocols::pbft::{AllSigned, Linked, Pbft, PbftMessage, SignedMessag
 use quorate_sim::exam::{Short, replaceable};
 use quorate_sim::museum::{EXHIBITS, Exhibit, TEETH};
 use quorate_sim::seed::{Cast, Standard};
-use quorate_sim::{BadSettings, Byzantine, Oracle, Plan, Report, Settings, Trace, World, ms, secs};
+use quorate_sim::{BadSettings, Byzantine, Failure, Oracle, Plan, Report, Settings, Trace, World, ms, secs};
 use quorate_types::{BlockId, Height, ReplicaId, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -162,10 +163,20 @@ from 0 on; the last column says how many it took.
 
 ## Published failures
 
-Each row is a broken variant of what runs here, and the oracle that caught it.
+Each row is a broken variant of what runs here, and the oracle that caught it. Rows M are those of the catalogue; T, L and
+S are the faults of the pacemaker from which that of chained HotStuff comes (its specification, section 6): of its text,
+of its liveness and of its safety. What a variant was made of passes the same seeds. Where a row says *twins*, they are
+scenarios of twins: leaders drawn, and one replica that is two.
 
 | row | what went wrong, where it was published | the variant | caught by | seeds |
 |---|---|---|---|---|
+";
+
+const NO_VARIANTS_PREFACE: &str = "
+## Not as variants, and why
+
+| row | why |
+|---|---|
 ";
 
 const TEETH_PREFACE: &str = "
@@ -178,30 +189,65 @@ a test of its own.)
 |---|---|---|---|---|
 ";
 
+/// What became of a row: its line of the table.
+struct Line {
+    id: &'static str,
+    text: Option<String>,
+}
+
+impl Line {
+    fn of(id: &'static str, words: (&str, &str), caught: Option<(u64, Failure)>) -> Self {
+        let (failure, variant) = words;
+        let text = caught.map(|(seeds, found)| {
+            eprintln!("{id} after {seeds} seeds: {found}");
+            format!("| {id} | {failure} | {variant} | {} | {seeds} |", found.oracle)
+        });
+        Self { id, text }
+    }
+
+    fn of_exhibit((exhibit, entry): (&Exhibit, &Entry)) -> Self {
+        let caught = exhibit.catch(entry).unwrap().map(|caught| (caught.seeds, caught.failure));
+        Self::of(exhibit.id, (exhibit.failure, exhibit.variant), caught)
+    }
+
+    fn of_row(row: &Row) -> Self {
+        Self::of(row.id, (row.failure, row.variant), row.catch())
+    }
+
+    /// Rows with one letter stand together, by their numbers.
+    fn place(&self) -> (Option<char>, usize, &'static str) {
+        let number: String = self.id.chars().skip(1).take_while(char::is_ascii_digit).collect();
+        (self.id.chars().next(), number.parse().unwrap_or_default(), self.id)
+    }
+}
+
 /// A row for each that is caught; what is not is added to `missed`.
-fn rows(exhibits: &[(&Exhibit, &Entry)], table: &mut String, missed: &mut Vec<&'static str>) {
-    for (exhibit, entry) in exhibits {
-        let Some(caught) = exhibit.catch(entry).unwrap() else {
-            missed.push(exhibit.id);
-            continue;
-        };
-        eprintln!("{} after {} seeds: {}", exhibit.id, caught.seeds, caught.failure);
-        let oracle = caught.failure.oracle;
-        let Exhibit { id, failure, variant, .. } = exhibit;
-        writeln!(table, "| {id} | {failure} | {variant} | {oracle} | {} |", caught.seeds).unwrap();
+fn write_lines(lines: Vec<Line>, table: &mut String, missed: &mut Vec<&'static str>) {
+    for Line { id, text } in lines {
+        match text {
+            Some(text) => writeln!(table, "{text}").unwrap(),
+            None => missed.push(id),
+        }
     }
 }
 
 #[test]
 fn every_failure_of_the_museum_is_caught_and_every_oracle_has_teeth() {
     let (mut table, mut missed) = (PREFACE.to_owned(), Vec::new());
-    let mut museum: Vec<(&Exhibit, &Entry)> = EXHIBITS.iter().map(|exhibit| (exhibit, pbft())).collect();
-    museum.extend(VARIANTS.iter().map(|exhibit| (exhibit, pbft_signed())));
-    museum.sort_by_key(|(exhibit, _)| exhibit.id);
-    rows(&museum, &mut table, &mut missed);
+    let with = |exhibits: &'static [Exhibit], entry: &'static Entry| {
+        exhibits.iter().map(move |exhibit| Line::of_exhibit((exhibit, entry)))
+    };
+    let variants = VARIANTS.iter().map(|exhibit| Line::of_exhibit((exhibit, pbft_signed())));
+    let mut museum: Vec<Line> =
+        with(EXHIBITS, pbft()).chain(variants).chain(ROWS.iter().map(Line::of_row)).collect();
+    museum.sort_by_key(Line::place);
+    write_lines(museum, &mut table, &mut missed);
+    table.push_str(NO_VARIANTS_PREFACE);
+    for (id, why) in NO_VARIANTS {
+        writeln!(table, "| {id} | {why} |").unwrap();
+    }
     table.push_str(TEETH_PREFACE);
-    let teeth: Vec<(&Exhibit, &Entry)> = TEETH.iter().map(|exhibit| (exhibit, pbft())).collect();
-    rows(&teeth, &mut table, &mut missed);
+    write_lines(with(TEETH, pbft()).collect(), &mut table, &mut missed);
     assert!(missed.is_empty(), "not caught: {missed:?}");
     expect_file!["../../../../docs/museum.md"].assert_eq(&table);
 }

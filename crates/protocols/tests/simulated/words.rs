@@ -2,7 +2,7 @@
 
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::BlockVote;
-use quorate_consensus::{Certificate, Message, Signed};
+use quorate_consensus::{Certificate, Message, Protocol, Signed};
 use quorate_protocols::{hotstuff, jolteon};
 use quorate_sim::{Frame, Verdict, World};
 use quorate_types::wire::frame::PROTOCOL;
@@ -21,7 +21,9 @@ pub(crate) enum Said {
 }
 
 /// How to speak a chained protocol.
-pub(crate) trait Words: 'static {
+pub(crate) trait Words: Default + Send + 'static {
+    type Protocol: Protocol<Message = Self::Message>;
+    type Message: Message + Clone;
     const NAME: &'static str;
     /// Certificates in a row of views that commit.
     const LINKS: usize;
@@ -29,65 +31,79 @@ pub(crate) trait Words: 'static {
     const VOTE: Kind;
     const GIVE_UP: Kind;
     const SHOW: Kind;
-    fn say(said: Said) -> Box<dyn Message>;
-    fn read(bytes: &[u8]) -> Option<Said>;
+    fn message(said: Said) -> Self::Message;
+    fn said(message: Self::Message) -> Said;
+
+    fn say(said: Said) -> Box<dyn Message> {
+        Box::new(Self::message(said))
+    }
+
+    fn read(bytes: &[u8]) -> Option<Said> {
+        Self::Message::decode(bytes).ok().map(Self::said)
+    }
 }
 
+#[derive(Default)]
 pub(crate) struct HotStuff;
 
 impl Words for HotStuff {
+    type Protocol = hotstuff::HotStuff;
+    type Message = hotstuff::HotStuffMessage;
     const NAME: &'static str = "hotstuff";
     const LINKS: usize = 3;
     const PROPOSE: Kind = hotstuff::PROPOSE;
     const VOTE: Kind = hotstuff::VOTE;
     const GIVE_UP: Kind = hotstuff::COMPLAIN;
     const SHOW: Kind = hotstuff::NEXT_VIEW;
-    fn say(said: Said) -> Box<dyn Message> {
+    fn message(said: Said) -> Self::Message {
         use hotstuff::HotStuffMessage::{Complain, NextView, Propose, Vote};
-        Box::new(match said {
+        match said {
             Said::Propose(block, proof) => Propose { block, proof },
             Said::Vote(vote) => Vote(vote),
             Said::GiveUp(view, proof, last_vote) => Complain { view, proof, last_vote },
             Said::Show(proof) => NextView(proof),
-        })
+        }
     }
-    fn read(bytes: &[u8]) -> Option<Said> {
+    fn said(message: Self::Message) -> Said {
         use hotstuff::HotStuffMessage::{Complain, NextView, Propose, Vote};
-        Some(match hotstuff::HotStuffMessage::decode(bytes).ok()? {
+        match message {
             Propose { block, proof } => Said::Propose(block, proof),
             Vote(vote) => Said::Vote(vote),
             Complain { view, proof, last_vote } => Said::GiveUp(view, proof, last_vote),
             NextView(proof) => Said::Show(proof),
-        })
+        }
     }
 }
 
+#[derive(Default)]
 pub(crate) struct Jolteon;
 
 impl Words for Jolteon {
+    type Protocol = jolteon::Jolteon;
+    type Message = jolteon::JolteonMessage;
     const NAME: &'static str = "jolteon";
     const LINKS: usize = 2;
     const PROPOSE: Kind = jolteon::PROPOSE;
     const VOTE: Kind = jolteon::VOTE;
     const GIVE_UP: Kind = jolteon::TIMEOUT;
     const SHOW: Kind = jolteon::ADVANCE;
-    fn say(said: Said) -> Box<dyn Message> {
+    fn message(said: Said) -> Self::Message {
         use jolteon::JolteonMessage::{Advance, Propose, Timeout, Vote};
-        Box::new(match said {
+        match said {
             Said::Propose(block, proof) => Propose { block, proof },
             Said::Vote(vote) => Vote(vote),
             Said::GiveUp(view, proof, last_vote) => Timeout { view, proof, last_vote },
             Said::Show(proof) => Advance(proof),
-        })
+        }
     }
-    fn read(bytes: &[u8]) -> Option<Said> {
+    fn said(message: Self::Message) -> Said {
         use jolteon::JolteonMessage::{Advance, Propose, Timeout, Vote};
-        Some(match jolteon::JolteonMessage::decode(bytes).ok()? {
+        match message {
             Propose { block, proof } => Said::Propose(block, proof),
             Vote(vote) => Said::Vote(vote),
             Timeout { view, proof, last_vote } => Said::GiveUp(view, proof, last_vote),
             Advance(proof) => Said::Show(proof),
-        })
+        }
     }
 }
 

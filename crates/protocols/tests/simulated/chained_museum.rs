@@ -1,0 +1,392 @@
+//! The museum's rows about chained protocols.
+
+use crate::chained_flaws::{
+    CountsNobody, Credulous, DeafToTimers, FiresAgain, Forgets, HiddenLock, In, LeavesUnproven,
+    LowestCertificate, NoCertificates, NoLastVote, SaidOnce, UnprovenProposals, ViewsLeftOut,
+    ViewsLeftOutUnseen, VotesForAll, VotesForNoBlock, VotesOfTwoViews,
+};
+use crate::words::{HotStuff, Jolteon, Words};
+use quorate_consensus::Entry;
+use quorate_consensus::flawed::Flawed;
+use quorate_sim::exam::{Paper, Short};
+use quorate_sim::seed::{Cast, Standard};
+use quorate_sim::twins::{Enumeration, Leaders, Play};
+use quorate_sim::{Byzantine, Failure, Frame, Oracle, Trace, Verdict, Weather, ms, secs};
+use quorate_types::wire::frame::PROTOCOL;
+use quorate_types::{ReplicaId, View};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// A flaw of a chained protocol, and what has to catch it.
+pub(crate) struct Row {
+    pub(crate) id: &'static str,
+    /// What went wrong, where it was published.
+    pub(crate) failure: &'static str,
+    /// What is broken here.
+    pub(crate) variant: &'static str,
+    /// Any of these has caught it.
+    caught_by: &'static [Oracle],
+    /// Seeds within which it must be caught.
+    within: u64,
+    broken: Entry,
+    /// What it is a variant of.
+    sound: Entry,
+    run: fn(&Entry, u64) -> Option<Failure>,
+}
+
+impl Row {
+    /// How many seeds it took, and what was found. What it is a variant of passes all of these.
+    pub(crate) fn catch(&self) -> Option<(u64, Failure)> {
+        let found = (0..self.within).find_map(|seed| {
+            let failure = (self.run)(&self.broken, seed)?;
+            self.caught_by.contains(&failure.oracle).then_some((seed + 1, failure))
+        });
+        for seed in 0..found.as_ref().map_or(0, |(seeds, _)| *seeds) {
+            let failure = (self.run)(&self.sound, seed);
+            assert_eq!(
+                failure, None,
+                "{}: {} with nothing wrong, seed {seed}",
+                self.id, self.sound.spec.name
+            );
+        }
+        found
+    }
+}
+
+const fn broken<W: Words, X: crate::chained_flaws::Wrong<W>>() -> Entry {
+    Entry::of::<Flawed<W::Protocol, In<W, X>>>()
+}
+
+const HOTSTUFF: Entry = Entry::of::<quorate_protocols::hotstuff::HotStuff>();
+const JOLTEON: Entry = Entry::of::<quorate_protocols::jolteon::Jolteon>();
+
+/// Leaders take turns: some flaws know no other rule.
+const fn in_turns(entry: Entry) -> Entry {
+    Entry { choices: &[], ..entry }
+}
+
+fn standard(entry: &Entry, cast: Cast, seed: u64) -> Option<Failure> {
+    Standard::with(entry, None, cast, seed).unwrap().run().failure
+}
+
+fn paper(name: &str, n: usize, entry: &Entry, seed: u64) -> Option<Failure> {
+    Paper::find(name).unwrap().sit(entry, n, seed).unwrap().failure
+}
+
+fn nobody(entry: &Entry, seed: u64) -> Option<Failure> {
+    standard(entry, Cast::Nobody, seed)
+}
+
+fn liars(entry: &Entry, seed: u64) -> Option<Failure> {
+    standard(entry, Cast::All(Byzantine::Own), seed)
+}
+
+/// A short run in which one replica's words are for few.
+fn with_one_heard_by_few(entry: &Entry, seed: u64) -> Short {
+    Short::new((entry, 4, seed), Trace::default(), |settings, _| {
+        settings.byzantine.insert(FEW_HEAR, Byzantine::Clients);
+    })
+    .unwrap()
+}
+
+/// Who is heard by few, and who hears it. The second one leads before the first.
+const FEW_HEAR: ReplicaId = ReplicaId(1);
+const HEARS: ReplicaId = ReplicaId(0);
+
+fn is_of_protocol(frame: &Frame) -> bool {
+    frame.frame_type == PROTOCOL
+}
+
+/// A leader proposes to one replica, and says nothing else.
+fn proposes_to_one(entry: &Entry, seed: u64) -> Option<Failure> {
+    let mut short = with_one_heard_by_few(entry, seed);
+    short.world().hook(|_, frame| {
+        let is_heard = frame.to == HEARS && frame.content.kind == HotStuff::PROPOSE;
+        let is_lost = frame.from == FEW_HEAR && is_of_protocol(frame) && !is_heard;
+        if is_lost { Verdict::Drop } else { Verdict::Pass }
+    });
+    short.run(|world, _| world.run_for(secs(8))).failure
+}
+
+/// The same, and what it proposes arrives when everybody has come to its view without it: so one replica alone knows
+/// of its certificate.
+fn proposes_to_one_in_time(entry: &Entry, seed: u64) -> Option<Failure> {
+    let mut short = with_one_heard_by_few(entry, seed);
+    let held: Rc<Cell<Option<View>>> = Rc::default();
+    let due: Rc<Cell<bool>> = Rc::default();
+    let (holds, falls_due) = (Rc::clone(&held), Rc::clone(&due));
+    short.world().hook(move |_, frame| {
+        let (kind, view) = (frame.content.kind, frame.content.view);
+        if frame.from == HEARS && kind == Jolteon::GIVE_UP && holds.get() == Some(view.next()) {
+            falls_due.set(true);
+        }
+        match (frame.from == FEW_HEAR && is_of_protocol(frame), kind == Jolteon::PROPOSE && frame.to == HEARS)
+        {
+            (false, _) => Verdict::Pass,
+            (true, false) => Verdict::Drop,
+            (true, true) => {
+                holds.set(Some(view));
+                Verdict::Hold
+            }
+        }
+    });
+    let run = short.run(|world, _| {
+        for _ in 0..2_000 {
+            world.run_for(ms(10))?;
+            if due.take() {
+                // Until all have entered.
+                world.run_for(ms(20))?;
+                world.release();
+            }
+        }
+        world.run_while("all operations are answered", 1, |world| !world.all_done())
+    });
+    run.failure
+}
+
+/// All messages take as long as was promised at most.
+fn slow(entry: &Entry, seed: u64) -> Option<Failure> {
+    let short = Short::new((entry, 4, seed), Trace::default(), |settings, _| {
+        settings.delta_ns = ms(40);
+        settings.weather = Weather::constant(ms(40));
+    });
+    short.unwrap().run(|world, _| world.run_for(secs(8))).failure
+}
+
+/// A scenario of so many views with drawn leaders, in which replica 0 is two.
+fn twins(views: usize, entry: &Entry, number: u64) -> Option<Failure> {
+    let twin = vec![ReplicaId(0)];
+    let all = Enumeration::drawn(4, twin, views, 3, Leaders::Drawn, (SCENARIOS, 1)).unwrap();
+    Play::new(entry, &all.scenario(number)).unwrap().run().failure
+}
+
+/// More than any row looks at.
+const SCENARIOS: u64 = 1_000_000;
+
+/// A timer of 10 ms, and never one of more than 30.
+const FIXED_TIMER: Entry = Entry {
+    exam_params: |delta_ns, guarded| {
+        let mut params = (HOTSTUFF.exam_params)(delta_ns, guarded)?;
+        params.extend([("d0_ms".to_owned(), 10.into()), ("cap_ms".to_owned(), 30.into())]);
+        Ok(params)
+    },
+    ..HOTSTUFF
+};
+
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        id: "T1",
+        failure: "blocks are committed by parent links alone, whatever views lie between (relab/hotstuff issue 249)",
+        variant: "jolteon, twins of six views: a block with a certified child is committed",
+        caught_by: &[Oracle::Agreement, Oracle::Panic, Oracle::Stopped],
+        within: 2_000,
+        broken: broken::<Jolteon, ViewsLeftOut>(),
+        sound: JOLTEON,
+        run: |entry, number| twins(6, entry, number),
+    },
+    Row {
+        id: "T1b",
+        failure: "the same with three phases",
+        variant: "hotstuff, twins of eight views: a block with a certified grandchild is committed, and complaints show no certificate",
+        caught_by: &[Oracle::Agreement, Oracle::Stopped],
+        within: 2_000,
+        broken: in_turns(broken::<HotStuff, ViewsLeftOutUnseen>()),
+        // With three phases that costs views, and nothing else.
+        sound: in_turns(broken::<HotStuff, NoCertificates>()),
+        run: |entry, number| twins(8, entry, number),
+    },
+    Row {
+        id: "T3",
+        failure: "one vote more than a quorum fires a second time",
+        variant: "hotstuff: the late vote makes the leader propose once more",
+        caught_by: &[Oracle::SameSlot],
+        within: 20,
+        broken: broken::<HotStuff, FiresAgain>(),
+        sound: HOTSTUFF,
+        run: nobody,
+    },
+    Row {
+        id: "T4",
+        failure: "of two certificates the lower one is kept",
+        variant: "hotstuff: proposals rest on the certificate of genesis for ever",
+        caught_by: &[Oracle::Accusation, Oracle::Liveness],
+        within: 5,
+        broken: broken::<HotStuff, LowestCertificate>(),
+        sound: HOTSTUFF,
+        run: nobody,
+    },
+    Row {
+        id: "M7, L1",
+        failure: "with rotating leaders and one silent replica nothing is ever committed",
+        variant: "hotstuff: complaints do not carry the last vote",
+        caught_by: &[Oracle::Liveness],
+        within: 5,
+        broken: broken::<HotStuff, NoLastVote>(),
+        sound: HOTSTUFF,
+        run: |entry, seed| paper("f silent", 4, entry, seed),
+    },
+    Row {
+        id: "L2",
+        failure: "a view is left on a proposal that nobody has voted for",
+        variant: "hotstuff: who has heard a proposal is in the next view; one leader proposes to one replica",
+        caught_by: &[Oracle::Liveness, Oracle::Circles],
+        within: 20,
+        broken: in_turns(broken::<HotStuff, LeavesUnproven>()),
+        sound: in_turns(HOTSTUFF),
+        run: proposes_to_one,
+    },
+    Row {
+        id: "L5",
+        failure: "a proposal does not show what lets into its view",
+        variant: "hotstuff: who is not there yet drops it",
+        caught_by: &[Oracle::Liveness, Oracle::Circles],
+        within: 40,
+        broken: in_turns(broken::<HotStuff, UnprovenProposals>()),
+        sound: in_turns(HOTSTUFF),
+        run: nobody,
+    },
+    Row {
+        id: "L6",
+        failure: "the word that a view is over is said once, and who misses it stays behind",
+        variant: "hotstuff: NEXTVIEW goes to all once, and stands in no other message",
+        caught_by: &[Oracle::Liveness, Oracle::Circles],
+        within: 40,
+        broken: in_turns(broken::<HotStuff, SaidOnce>()),
+        sound: in_turns(HOTSTUFF),
+        run: nobody,
+    },
+    Row {
+        id: "L7",
+        failure: "a timer that never grows is too short for the network",
+        variant: "hotstuff: views of 30 ms at most, and messages that take 40 ms",
+        caught_by: &[Oracle::Liveness, Oracle::Circles],
+        within: 5,
+        broken: FIXED_TIMER,
+        sound: HOTSTUFF,
+        run: slow,
+    },
+    Row {
+        id: "S1",
+        failure: "certificates inside of messages are not verified",
+        variant: "hotstuff: they are believed, and a liar shows one for a block that nobody has",
+        caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Bounds],
+        within: 20,
+        broken: broken::<HotStuff, Credulous<HotStuff>>(),
+        sound: Entry { attacks: broken::<HotStuff, Credulous<HotStuff>>().attacks, ..HOTSTUFF },
+        run: liars,
+    },
+    Row {
+        id: "S2",
+        failure: "a vote does not say for which block it is: certificates can be moved",
+        variant: "hotstuff: votes state their view alone, and a liar moves them to a block that nobody has",
+        caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Bounds],
+        within: 20,
+        broken: broken::<HotStuff, VotesForNoBlock<HotStuff>>(),
+        sound: Entry { attacks: broken::<HotStuff, VotesForNoBlock<HotStuff>>().attacks, ..HOTSTUFF },
+        run: liars,
+    },
+    Row {
+        id: "S3",
+        failure: "one replica makes a certificate alone",
+        variant: "hotstuff: signatures are verified and nobody counts who has signed",
+        caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Bounds],
+        within: 20,
+        broken: broken::<HotStuff, CountsNobody<HotStuff>>(),
+        sound: Entry { attacks: broken::<HotStuff, CountsNobody<HotStuff>>().attacks, ..HOTSTUFF },
+        run: liars,
+    },
+    Row {
+        id: "S5",
+        failure: "a vote for whatever is proposed: view and certificate are not looked at",
+        variant: "hotstuff: every proposal gets a vote",
+        caught_by: &[Oracle::SameSlot],
+        within: 20,
+        broken: broken::<HotStuff, VotesForAll>(),
+        sound: HOTSTUFF,
+        run: |entry, seed| standard(entry, Cast::All(Byzantine::Twin), seed),
+    },
+    Row {
+        id: "S6",
+        failure: "nothing is written down: a restart is an equivocation",
+        variant: "hotstuff: the protocol's records are not there after a restart",
+        caught_by: &[Oracle::SameSlot],
+        within: 20,
+        broken: broken::<HotStuff, Forgets>(),
+        sound: HOTSTUFF,
+        run: nobody,
+    },
+    Row {
+        id: "M5",
+        failure: "two chains without a proof of what timeouts list (early Fast-HotStuff)",
+        variant: "jolteon, twins of six views: timeouts bring and list no certificates, so proposals need not fit to them",
+        caught_by: &[Oracle::Agreement, Oracle::Panic, Oracle::Stopped],
+        within: 100,
+        broken: in_turns(broken::<Jolteon, NoCertificates>()),
+        sound: in_turns(JOLTEON),
+        run: |entry, number| twins(6, entry, number),
+    },
+    Row {
+        id: "M6",
+        failure: "two phases and a lock, and a leader that does not wait for the highest of them",
+        variant: "jolteon: timeouts bring no certificates, and nobody votes below its lock; one leader proposes to one replica, in the worst moment",
+        caught_by: &[Oracle::Circles, Oracle::Liveness],
+        within: 10,
+        broken: in_turns(broken::<Jolteon, HiddenLock>()),
+        sound: in_turns(JOLTEON),
+        run: proposes_to_one_in_time,
+    },
+    Row {
+        id: "M10b",
+        failure: "votes of different views are counted together",
+        variant: "hotstuff: a late vote of an older view counts in this one",
+        caught_by: &[Oracle::Accusation],
+        within: 100,
+        broken: broken::<HotStuff, VotesOfTwoViews>(),
+        sound: HOTSTUFF,
+        run: nobody,
+    },
+    Row {
+        id: "M28",
+        failure: "everything stops under load after some fifty blocks",
+        variant: "hotstuff: after fifty proposals no timer is heard",
+        caught_by: &[Oracle::Liveness, Oracle::Circles],
+        within: 50,
+        broken: broken::<HotStuff, DeafToTimers>(),
+        sound: HOTSTUFF,
+        run: nobody,
+    },
+];
+
+/// Published faults that are no variants, and why.
+pub(crate) const NO_VARIANTS: &[(&str, &str)] = &[
+    (
+        "T2, T5, T6",
+        "faults of a text: names that are not bound, arguments that are missing, dummy blocks; nothing that compiles has them",
+    ),
+    ("T7", "a lemma that counts too few honest leaders; what comes of it is L1"),
+    (
+        "L3, L4",
+        "with three phases it costs views and stops nothing, since a lock is what a quorum has seen certified: T1b's variant without its other flaw passes; with two phases it is M5 and M6",
+    ),
+    (
+        "L8",
+        "votes and complaints are kept by sender, the newest two and one: there is no table to fill, and bounds are looked at from outside (`s09_*` fills it in vain)",
+    ),
+    (
+        "L9",
+        "a proposal carries one block and what is missing is fetched by its hash: nobody cuts a chain by heights that others claim",
+    ),
+    (
+        "L10",
+        "the pool is the host's, and a bundle leaves it when it was executed (`s13_*`); no protocol has one",
+    ),
+    (
+        "S4",
+        "the host decides a height once: a commit that a protocol says again is no news to it (20 seeds of that variant pass)",
+    ),
+    (
+        "S7",
+        "the host executes blocks in the order of their heights, and each in the order of its payload; no protocol can do otherwise",
+    ),
+    ("X1", "clients are the host's: M29"),
+];
