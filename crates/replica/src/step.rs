@@ -158,6 +158,9 @@ impl Replica {
             at = block.parent;
         }
         self.unrooted = None;
+        if path.is_empty() {
+            return; // It was decided before, and the root may lie above it.
+        }
         for (height, id) in path.into_iter().rev() {
             self.decide(height, id);
         }

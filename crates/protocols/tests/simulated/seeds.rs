@@ -132,11 +132,11 @@ fn a_seed_decides_a_run_in_every_build() {
         writeln!(hashes, "{} {hash}", entry.spec.name).unwrap();
     }
     expect![[r#"
-        pbft d6f74e1d4d3fdc2da3394929d141541a5d21f7a2f6ed590c03c6debdfa86080e
-        pbft-signed 4766c89222868e913d20efe7220ec32379d0f3d93ffa0c86bded7b398ef294c2
-        hotstuff 3b5412d54482463adfb4c6f2b23750d32e047b5f99323202ef30dfe4027ede15
-        jolteon f9ccd7915b44aa68c8630427e97dfd37b21f048f726aab0b15d781a4d3619b4d
-        echo be495c42e11dd35a8f115427e90005939367bcd3e5511531d68b47451ba03276
+        pbft f189af791b22f36db14f24dc5225f70970bd8b95b107ee20c73c95e536f95f41
+        pbft-signed 998856f2541fd9f4b96de1eb8eb07eb92ad520a183211534ff4258c4b33a1b1c
+        hotstuff 237e2ef5e2aec8bf589755ac7028e2ab0f74df189112265579fd76b3cd0cbd13
+        jolteon 312fd16ee98182bc6460b091c4cdee63cfdfbe62dceea57da8c47700f44f7992
+        echo 559066a2ef10df5b77d359c4ba0b502c34d1896eccd2ba3c142beafb22f16f39
     "#]]
     .assert_eq(&hashes);
 }

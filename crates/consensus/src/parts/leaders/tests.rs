@@ -1,0 +1,208 @@
+use super::*;
+use crate::parts::chain::{bind_certificate, empty_payload};
+use quorate_types::{ClusterId, Epoch, Member, ProtocolId, PublicKey};
+
+const POLICIES: [LeaderPolicy; 4] =
+    [LeaderPolicy::RoundRobin, LeaderPolicy::Terms, LeaderPolicy::Stable, LeaderPolicy::Avoiding];
+const LINKS: usize = 3;
+
+fn committee(n: u8) -> Committee {
+    let member = |id| Member { sign: PublicKey([id; 32]), link: PublicKey([id; 32]) };
+    Committee {
+        cluster: ClusterId::ZERO,
+        protocol: ProtocolId::new("test"),
+        epoch: Epoch(0),
+        f: usize::from(n - 1) / 3,
+        members: (0..n).map(member).collect(),
+    }
+}
+
+fn leaders(policy: LeaderPolicy, committee: &Committee) -> Leaders {
+    Leaders::new(policy, 8, LINKS, Vec::new(), committee).unwrap()
+}
+
+/// Numbers that a seed decides, and how often a view is lost by chance: one of so many.
+struct Dice(u64, Option<u64>);
+
+impl Dice {
+    fn chance(&mut self) -> bool {
+        self.1.is_some_and(|of| self.below(of) == 0)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// A chain, and who led each block of it by the rules.
+struct Grown {
+    tree: BlockTree,
+    tips: Vec<Tip>,
+}
+
+/// Grows a chain of so many blocks; those that `silent` names lose their views, and some more are lost by chance.
+fn grow(policy: LeaderPolicy, committee: &Committee, blocks: u64, silent: &[u16], dice: &mut Dice) -> Grown {
+    let (mut tree, mut tips) = (BlockTree::default(), vec![Tip::GENESIS]);
+    let mut judge = leaders(policy, committee);
+    let mut view = FIRST_VIEW;
+    while (tips.len() as u64) <= blocks {
+        let below = *tips.last().unwrap();
+        let leader = judge.leader(committee, &tree, view, below.id).unwrap();
+        if silent.contains(&leader.0) || dice.chance() {
+            view = judge.after(view);
+            continue;
+        }
+        let block = Block {
+            parent: below.id,
+            height: below.height.next(),
+            view,
+            proposer: leader,
+            time_ns: 0,
+            payload: empty_payload(),
+            extra: bind_certificate(below.view, below.id),
+        };
+        let id = block.id();
+        tips.push(Tip::of(&block, id));
+        tree.insert(block);
+        view = view.next();
+    }
+    Grown { tree, tips }
+}
+
+/// What two replicas say of the views after a block; one of them may not know.
+fn agree(
+    one: &mut Leaders,
+    other: &mut Leaders,
+    committee: &Committee,
+    tree: &BlockTree,
+    tip: Tip,
+    what: &str,
+) -> bool {
+    let mut knows = true;
+    for ahead in 1..=4 * 7 * 4 * 2 {
+        let view = View(tip.view.0 + ahead);
+        let right = one.leader(committee, tree, view, tip.id).unwrap();
+        match other.leader(committee, tree, view, tip.id) {
+            Some(leader) => assert_eq!(leader, right, "{what}: view {view} after {tip:?}"),
+            None => knows = false,
+        }
+    }
+    knows
+}
+
+/// The same certificate gives the same answer: at a replica that has seen all, at one that was restored from what it had
+/// written down, and at one that knows nothing below a checkpoint, which may have no answer, and has none that is wrong.
+#[test]
+fn nobody_contradicts_who_knows_all() {
+    for policy in POLICIES {
+        for seed in 0..6 {
+            let committee = committee([4, 7][seed as usize % 2]);
+            let silent: &[u16] = [&[][..], &[1], &[2]][seed as usize % 3];
+            let by_chance = (seed < 3).then_some(40);
+            let mut dice = Dice(seed, by_chance);
+            let Grown { tree, tips } = grow(policy, &committee, 700, silent, &mut dice);
+            let mut sees_all = leaders(policy, &committee);
+            let at = 40 + dice.below(60) as usize;
+            let mut restored = leaders(policy, &committee);
+            if let Some(standing) = leaders(policy, &committee).standing(&committee, &tree, tips[at].id) {
+                let bytes = standing.to_bytes();
+                restored.restore(Standing::from_bytes(&bytes).unwrap(), &committee);
+            }
+            // Its tree begins at the checkpoint.
+            let (mut cut, mut knows_nothing) = (BlockTree::default(), leaders(policy, &committee));
+            knows_nothing.known.clear();
+            cut.set_root(tips[at].id);
+            for tip in &tips[at + 1..] {
+                cut.insert((**tree.get(tip.id).unwrap()).clone());
+            }
+            knows_nothing.begin(&committee, &cut, tips[at]);
+            let what = format!("{policy:?} seed {seed}");
+            let mut last = false;
+            for tip in &tips[at..] {
+                assert!(agree(&mut sees_all, &mut restored, &committee, &tree, *tip, &what), "{what}");
+                last = agree(&mut sees_all, &mut knows_nothing, &committee, &cut, *tip, &what);
+            }
+            // Whoever fails while nobody can tell who that is keeps it from knowing.
+            assert!(last || by_chance.is_some(), "{what}: in the end it knows as well");
+        }
+    }
+}
+
+/// Headers between what a replica knows and a checkpoint that it is shown come late: it waits for them, and says the
+/// same as all others then. What it writes down meanwhile is where it was.
+#[test]
+fn headers_that_come_late_are_waited_for() {
+    for policy in [LeaderPolicy::Stable, LeaderPolicy::Avoiding] {
+        let committee = committee(4);
+        let Grown { tree, tips } = grow(policy, &committee, 300, &[3], &mut Dice(5, Some(40)));
+        let mut late = leaders(policy, &committee);
+        let mut here = BlockTree::default();
+        let add = |here: &mut BlockTree, from: usize, to: usize| {
+            for tip in &tips[from..to] {
+                here.insert((**tree.get(tip.id).unwrap()).clone());
+            }
+        };
+        add(&mut here, 1, 101);
+        late.keep_up(&committee, &here, tips[100].id);
+        let written = late.settle(&committee, &here, tips[200], tips[100]).cloned().unwrap();
+        assert_eq!(written.height(), Height(100), "as far as it knows");
+        late.keep_up(&committee, &here, tips[200].id);
+        assert_eq!(late.leader(&committee, &here, View(tips[200].view.0 + 1), tips[200].id), None);
+        add(&mut here, 101, 301);
+        late.keep_up(&committee, &here, tips[200].id);
+        here.prune(Height(200));
+        let mut sees_all = leaders(policy, &committee);
+        for tip in &tips[200..] {
+            assert!(agree(&mut sees_all, &mut late, &committee, &tree, *tip, "late"));
+        }
+        assert!(late.known.values().all(|standing| standing.height() >= Height(200)));
+        assert_eq!(
+            late.settle(&committee, &here, tips[264], tips[290]).map(Standing::height),
+            Some(Height(264))
+        );
+    }
+}
+
+/// With `avoiding`, who has failed is left out once that is committed, f at most, and comes back after some time; after a
+/// long time without a commit everybody has its turn.
+#[test]
+fn who_fails_is_left_out() {
+    let committee = committee(7);
+    let Grown { tree, tips } = grow(LeaderPolicy::Avoiding, &committee, 1_200, &[2, 5], &mut Dice(1, None));
+    let lost: u64 = tips.windows(2).map(|pair| u64::from(pair[1].view != pair[0].view.next())).sum();
+    assert!(lost < 1_200 / 20, "{lost} views or terms in 1,200 blocks lead to nothing");
+    let mut judge = leaders(LeaderPolicy::Avoiding, &committee);
+    let tip = tips[100];
+    let led = |judge: &mut Leaders, from: u64, to: u64| -> std::collections::BTreeSet<u16> {
+        (from..to)
+            .map(|ahead| judge.leader(&committee, &tree, View(tip.view.0 + ahead), tip.id).unwrap().0)
+            .collect()
+    };
+    assert_eq!(led(&mut judge, 1, 80), [0, 1, 3, 4, 6].into(), "of a quorum that does its work");
+    assert_eq!(led(&mut judge, 4 * 7 * 4 + 3, 300), (0..7).collect(), "without a commit all have their turn");
+}
+
+/// T7: of any 3f + 1 with f silent, round-robin has three in a row that are not; and one term is long enough for a commit.
+#[test]
+fn enough_honest_leaders_follow_each_other() {
+    for f in 1..=3u32 {
+        let n = 3 * f + 1;
+        let silent_sets = (0u32..1 << n).filter(|set| set.count_ones() == f);
+        for set in silent_sets {
+            let honest = |view: u32| set >> (view % n) & 1 == 0;
+            assert!((0..n).any(|view| honest(view) && honest(view + 1) && honest(view + 2)), "{n} {set:b}");
+        }
+    }
+    assert!(AVOIDING_TERM > LINKS as u64, "proposers of all links, and who shows the last certificate");
+}
+
+/// What is out of range is refused.
+#[test]
+fn parameters_have_ranges() {
+    let committee = committee(4);
+    let open =
+        |term, set: &[u16]| Leaders::new(LeaderPolicy::Terms, term, LINKS, set.to_vec(), &committee).is_ok();
+    assert!(open(1, &[]) && open(TERM_MAX, &[3]));
+    assert!(!open(0, &[]) && !open(TERM_MAX + 1, &[]) && !open(1, &[4]));
+}
