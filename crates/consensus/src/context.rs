@@ -6,7 +6,7 @@ use crate::parts::certificate::CheckpointProof;
 use crate::protocol::{Protocol, Record};
 use crate::reject::Alarm;
 use crate::timers::Timers;
-use quorate_types::{BlockId, Committee, PayloadId, ReplicaId, Time};
+use quorate_types::{BlockId, Committee, Kind, PayloadId, ReplicaId, Time, View};
 use std::sync::Arc;
 
 /// What the host knows of a block that is all here.
@@ -191,6 +191,17 @@ impl<'a, P: Protocol> Cx<'a, P> {
     /// Sends when everything recorded so far is durable. The message comes back once as the own copy.
     pub fn send(&mut self, to: To, message: P::Message) {
         self.effects.push(Effect::Send { to, hold: Hold::UntilDurable, message: Box::new(message) });
+    }
+    /// Says ahead that this replica may say something of this kind in this view: after a restart it says nothing of the
+    /// kind there, nor in earlier views. Durable with the next promise; what is then sent by [`Cx::send_reserved`]
+    /// needs no sync of its own. A restart meanwhile costs this replica its word in that view, and no more.
+    pub fn reserve(&mut self, kind: Kind, view: View) {
+        self.effects.push(Effect::Reserve(kind, view));
+    }
+    /// Sends when the reservation of the message's slot is durable, which it may have been for long. Without one the
+    /// same as [`Cx::send`]. Nothing that is recorded in the same step is durable before it leaves.
+    pub fn send_reserved(&mut self, to: To, message: P::Message) {
+        self.effects.push(Effect::Send { to, hold: Hold::Reserved, message: Box::new(message) });
     }
     /// Sends at once: relays, evidence, forwards, suspicions. Refused by the host for what may be said `once`.
     pub fn send_unheld(&mut self, to: To, message: P::Message) {

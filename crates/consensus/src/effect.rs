@@ -4,7 +4,7 @@ use crate::message::Message;
 use crate::parts::certificate::CheckpointProof;
 use crate::protocol::RecordKey;
 use crate::reject::Alarm;
-use quorate_types::{BlockId, Height, ReplicaId, ReplicaSet, Signature, Statement, View};
+use quorate_types::{BlockId, Height, Kind, ReplicaId, ReplicaSet, Signature, Statement, View};
 use std::fmt::Debug;
 
 /// To whom. The own copy comes back in every case.
@@ -41,6 +41,8 @@ pub enum Basis {
 pub enum Hold {
     /// Leaves when everything recorded so far is durable.
     UntilDurable,
+    /// Leaves when the reservation of its slot is durable, whatever was recorded since.
+    Reserved,
     /// Promises nothing; leaves at once.
     No,
 }
@@ -77,6 +79,8 @@ pub enum Effect {
         /// The encoded record.
         bytes: Vec<u8>,
     },
+    /// No slot of this kind in this view, or in one before it, is filled after a restart.
+    Reserve(Kind, View),
     /// Send a message.
     Send {
         /// To whom.

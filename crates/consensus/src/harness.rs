@@ -26,7 +26,7 @@ use crate::reject::{Alarm, Reject};
 use crate::timers::Timers;
 use quorate_types::digest::context;
 use quorate_types::{
-    Block, BlockId, ClusterId, Committee, Digest, Epoch, Floors, Height, Incarnation, Member, PayloadId,
+    Block, BlockId, ClusterId, Committee, Digest, Epoch, Floors, Height, Incarnation, Kind, Member, PayloadId,
     PublicKey, ReplicaId, Signature, Slot, Time, View,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -136,6 +136,8 @@ pub fn payload(number: u64) -> PayloadRef {
 struct Disk {
     records: BTreeMap<RecordKey, Vec<u8>>,
     guard: BTreeMap<Slot, Digest>,
+    /// The last view in which something of a kind may have been said.
+    reserved: BTreeMap<Kind, View>,
     blocks: BTreeMap<BlockId, Block>,
     decided: BTreeMap<Height, BlockId>,
     executed: Height,
@@ -176,6 +178,8 @@ pub struct Harness<P: Protocol> {
     /// What was written, and what of it would be there after a crash.
     written: Disk,
     synced: Disk,
+    /// Where something may have been said before the last restart.
+    dead: BTreeMap<Kind, View>,
     /// Records written since, in order.
     unsynced: Vec<(RecordKey, Vec<u8>)>,
     /// What waits for the disk, and what left.
@@ -223,6 +227,7 @@ impl<P: Protocol> Harness<P> {
             protocol: None,
             written: Disk::default(),
             synced: Disk::default(),
+            dead: BTreeMap::new(),
             unsynced: Vec::new(),
             held: VecDeque::new(),
             copies: VecDeque::new(),
@@ -242,6 +247,7 @@ impl<P: Protocol> Harness<P> {
     /// What the protocol says.
     pub fn crash(&mut self) -> Result<(), OpenError> {
         self.written = self.synced.clone();
+        self.dead.clone_from(&self.synced.reserved);
         self.unsynced.clear();
         self.held.clear();
         self.copies.clear();
@@ -313,6 +319,10 @@ impl<P: Protocol> Harness<P> {
                     self.unsynced.push((key, bytes.clone()));
                     self.written.records.insert(key, bytes);
                 }
+                Effect::Reserve(kind, view) => {
+                    let reserved = self.written.reserved.entry(kind).or_default();
+                    *reserved = view.max(*reserved);
+                }
                 Effect::Send { to, hold, message } => self.queue(to, hold, &*message),
                 Effect::Commit(what, basis) => self.committed.push((what, basis)),
                 Effect::Want(block, from) => self.wanted.push((block, from)),
@@ -325,15 +335,21 @@ impl<P: Protocol> Harness<P> {
     fn queue(&mut self, to: To, hold: Hold, message: &dyn Message) {
         let statement = message.auth().statement();
         if let Some(statement) = statement.filter(|_| message.once()) {
-            assert!(hold == Hold::UntilDurable, "{message:?} may be said once and must be held");
+            assert!(hold != Hold::No, "{message:?} may be said once and must be held");
+            let is_dead = self.dead.get(&statement.kind).is_some_and(|dead| statement.view <= *dead);
+            assert!(!is_dead, "said where something may have been said before the restart: {message:?}");
             let subject = *self.written.guard.entry(statement.slot()).or_insert(statement.subject);
             assert!(subject == statement.subject, "two statements for one slot: {message:?}");
         }
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
+        let is_reserved = |disk: &Disk| {
+            statement.is_some_and(|said| disk.reserved.get(&said.kind).is_some_and(|view| said.view <= *view))
+        };
         match hold {
             Hold::UntilDurable => self.held.push_back((to, bytes)),
-            Hold::No => {
+            Hold::Reserved if !is_reserved(&self.synced) => self.held.push_back((to, bytes)),
+            Hold::Reserved | Hold::No => {
                 self.left.push((to, read::<P>(&bytes)));
                 if statement.is_some() {
                     self.copies.push_back(bytes);
@@ -605,8 +621,12 @@ fn line(effect: &Effect) -> String {
             let scope = if key.scope.is_zero() { String::new() } else { format!(" {:?}", key.scope) };
             format!("record {} h{}{scope}", key.kind, key.height)
         }
+        Effect::Reserve(kind, view) => format!("reserve {kind} v{view}"),
         Effect::Send { to, hold: Hold::UntilDurable, message } => {
             format!("hold {to:?}: {}", words(&**message))
+        }
+        Effect::Send { to, hold: Hold::Reserved, message } => {
+            format!("reserved {to:?}: {}", words(&**message))
         }
         Effect::Send { to, hold: Hold::No, message } => format!("send {to:?}: {}", words(&**message)),
         Effect::Commit(Commit::At(height, id), basis) => format!("commit h{height} {id:?} {basis:?}"),

@@ -319,6 +319,39 @@ pub(crate) fn one_proposal_in_a_view<P: Chained>() {
     assert!(bench.said().iter().all(|said| !matches!(said, Said::Propose(..))));
 }
 
+/// Who votes and leads next writes down with the vote that it may propose; the proposal then waits for no disk, and after
+/// a crash, early or late, there is none in that view.
+pub(crate) fn a_leader_to_be_reserves_its_view<P: Chained>() {
+    let voted = || {
+        let mut bench = Bench::<P>::of(2);
+        let (block, proof) = (bench.next(1), bench.proof(1));
+        bench.busy();
+        bench.deliver(r(1), P::propose(block.clone(), proof)).unwrap();
+        bench.replica.sync();
+        bench.replica.lines();
+        bench.replica.sent();
+        (bench, BlockVote { view: View(1), block: block.id() })
+    };
+    let certify = |bench: &mut Bench<P>, vote| {
+        bench.replica.offer([payload(1)]);
+        for by in [0, 1, 3] {
+            let _ = bench.deliver(r(by), P::vote(vote));
+        }
+        assert_eq!(bench.view(), View(2));
+    };
+    let (mut bench, vote) = voted();
+    certify(&mut bench, vote);
+    assert_eq!(bench.replica.sent().len(), 1, "at once: {:#?}", bench.replica.lines());
+    bench.replica.crash().unwrap();
+    let is_proposal = |said: &Said| matches!(said, Said::Propose(..));
+    bench.replica.offer([payload(2)]);
+    assert!(!bench.said().iter().any(is_proposal), "after it has proposed");
+    let (mut bench, vote) = voted();
+    bench.replica.crash().unwrap();
+    certify(&mut bench, vote);
+    assert!(!bench.said().iter().any(is_proposal), "nobody can tell whether it has");
+}
+
 /// One vote in a view, the first.
 pub(crate) fn one_vote_in_a_view<P: Chained>() {
     let mut bench = Bench::<P>::new();

@@ -3,13 +3,17 @@
 //! No promise leaves before its mark. Everything that a step records and the guard entries of what it sends
 //! are appended under one mark; a message that was held behind it leaves when `Durable(mark)` has come back.
 //! No slot of a message that may be said `once` is ever filled with a second subject, across restarts.
+//!
+//! Who knows ahead which slot it may fill *reserves* it: floors above it are written down with an earlier promise.
+//! They bind after a restart alone. What then fills the slot needs neither an entry nor a sync: whatever was said
+//! there, nothing else ever will be.
 
 use crate::host_message::HostMessage;
 use crate::output::{Output, Ticket, Unsealed};
 use quorate_consensus::{Auth, Hold, Message, RecordKey, To};
 use quorate_types::codec::Wire;
 use quorate_types::wire::Lane;
-use quorate_types::{Digest, Floors, Height, LogEntry, Mark, Signature, Slot, Statement, Time};
+use quorate_types::{Digest, Floors, Height, Kind, LogEntry, Mark, Signature, Slot, Statement, Time, View};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -50,6 +54,8 @@ struct Held {
 pub(crate) struct Outbox {
     guard: BTreeMap<Slot, Digest>,
     floors: Floors,
+    /// Floors of kinds that are in the log already and hold after a restart alone, with the mark that they are under.
+    reserved: BTreeMap<Kind, (View, Mark)>,
     /// As they stand in the log, which has them once more in each new segment.
     records: BTreeMap<RecordKey, Arc<[u8]>>,
     /// The mark of what was appended last.
@@ -134,6 +140,36 @@ impl Outbox {
         }
     }
 
+    /// Writes down that no slot of this kind in this view or below is filled after a restart.
+    pub(crate) fn reserve(&mut self, kind: Kind, view: View, out: &mut VecDeque<Output>) {
+        let floor = view.next();
+        if self.reserved.get(&kind).is_some_and(|(known, _)| *known >= floor) {
+            return;
+        }
+        let mark = self.mark();
+        self.reserved.insert(kind, (floor, mark));
+        out.push_back(Output::Persist { mark, entry: LogEntry::Floors(self.floors_in_log()) });
+    }
+
+    /// The floors as they hold after a restart.
+    fn floors_in_log(&self) -> Floors {
+        let mut floors = self.floors.clone();
+        self.reserved.iter().for_each(|(kind, (view, _))| raise(&mut floors, *kind, *view));
+        floors
+    }
+
+    /// May this statement be made in a slot that was reserved, and what does it wait for? `None` where none was.
+    fn guard_reserved(&mut self, statement: &Statement) -> Option<Result<Mark, Unsent>> {
+        let slot = statement.slot();
+        let (_, mark) = *self.reserved.get(&slot.kind).filter(|(floor, _)| slot.view < *floor)?;
+        if self.floors.is_dead(&slot) {
+            return Some(Err(Unsent::Dead(slot)));
+        }
+        // The log needs no entry: it says already that nothing else is ever said here.
+        let subject = *self.guard.entry(slot).or_insert(statement.subject);
+        Some(if subject == statement.subject { Ok(mark) } else { Err(Unsent::Contradiction(slot, subject)) })
+    }
+
     /// Sends a protocol's message, now or when everything appended so far is durable.
     pub(crate) fn send(
         &mut self,
@@ -144,17 +180,27 @@ impl Outbox {
     ) -> Result<(), Unsent> {
         let auth = message.auth();
         let statement = auth.statement();
+        let mut reserved = None;
         if let Some(statement) = statement.filter(|_| message.once()) {
             // §4.2: what may be said once is a promise, and a promise is held. A protocol that asks otherwise
             // is wrong in a way that no peer can cause.
-            assert!(hold == Hold::UntilDurable, "{:?} may be said once and must be held", message.kind());
-            self.guard(&statement, out)?;
+            assert!(hold != Hold::No, "{:?} may be said once and must be held", message.kind());
+            if hold == Hold::Reserved {
+                reserved = self.guard_reserved(&statement).transpose()?;
+            }
+            if reserved.is_none() {
+                self.guard(&statement, out)?;
+            }
         }
         let mut body = Vec::with_capacity(256);
         message.encode(&mut body);
         let sign = if auth.is_signed() { statement } else { None };
         let own = statement.map(|_| self.keep_copy(OwnCopy::Protocol(message)));
-        self.queue(to, hold, Lane::Consensus, Unsealed::Protocol { body, sign, own }, out);
+        let frame = Unsealed::Protocol { body, sign, own };
+        match reserved {
+            Some(mark) => self.queue_behind(mark, to, Lane::Consensus, frame, out),
+            None => self.queue(to, hold, Lane::Consensus, frame, out),
+        }
         Ok(())
     }
 
@@ -208,10 +254,32 @@ impl Outbox {
             out.push_back(Output::Send { to, lane, frame });
         } else {
             self.held.push_back(Held { mark, to, lane, frame });
-            if mark > self.asked {
-                self.asked = mark;
-                out.push_back(Output::Sync(mark));
-            }
+            self.ask(mark, out);
+        }
+    }
+
+    /// Queues what waits for this mark alone: it overtakes what waits for a later one.
+    fn queue_behind(
+        &mut self,
+        mark: Mark,
+        to: To,
+        lane: Lane,
+        frame: Unsealed,
+        out: &mut VecDeque<Output>,
+    ) {
+        if mark <= self.durable {
+            out.push_back(Output::Send { to, lane, frame });
+            return;
+        }
+        let at = self.held.partition_point(|held| held.mark <= mark);
+        self.held.insert(at, Held { mark, to, lane, frame });
+        self.ask(mark, out);
+    }
+
+    fn ask(&mut self, mark: Mark, out: &mut VecDeque<Output>) {
+        if mark > self.asked {
+            self.asked = mark;
+            out.push_back(Output::Sync(mark));
         }
     }
 
@@ -240,10 +308,7 @@ impl Outbox {
             && until <= now
         {
             self.lazy = None;
-            if mark > self.asked {
-                self.asked = mark;
-                out.push_back(Output::Sync(mark));
-            }
+            self.ask(mark, out);
         }
     }
 
@@ -256,17 +321,12 @@ impl Outbox {
     pub(crate) fn raise_floors(&mut self, floors: Floors, out: &mut VecDeque<Output>) {
         let mut raised = self.floors.clone();
         raised.height = raised.height.max(floors.height);
-        for (kind, view) in floors.views {
-            match raised.views.iter_mut().find(|(known, _)| *known == kind) {
-                Some((_, known)) => *known = view.max(*known),
-                None => raised.views.push((kind, view)),
-            }
-        }
+        floors.views.into_iter().for_each(|(kind, view)| raise(&mut raised, kind, view));
         if raised == self.floors {
             return;
         }
         self.floors = raised;
-        self.persist(LogEntry::Floors(self.floors.clone()), out);
+        self.persist(LogEntry::Floors(self.floors_in_log()), out);
         let floors = &self.floors;
         self.guard.retain(|slot, _| !floors.is_dead(slot));
     }
@@ -278,7 +338,7 @@ impl Outbox {
 
     /// Everything that still binds, once more: for a new segment of the log.
     pub(crate) fn write_base(&mut self, out: &mut VecDeque<Output>) {
-        self.persist(LogEntry::Floors(self.floors.clone()), out);
+        self.persist(LogEntry::Floors(self.floors_in_log()), out);
         let guard: Vec<Statement> = self
             .guard
             .iter()
@@ -302,6 +362,13 @@ impl Outbox {
     /// Entries in guard and records: for status.
     pub(crate) fn size(&self) -> (usize, usize, usize) {
         (self.guard.len(), self.records.len(), self.held.len())
+    }
+}
+
+fn raise(floors: &mut Floors, kind: Kind, view: View) {
+    match floors.views.iter_mut().find(|(known, _)| *known == kind) {
+        Some((_, known)) => *known = view.max(*known),
+        None => floors.views.push((kind, view)),
     }
 }
 

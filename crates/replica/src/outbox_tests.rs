@@ -173,6 +173,40 @@ fn slots_below_the_floors_are_dead_for_ever() {
     assert_eq!(rig.send(later), Ok(()));
 }
 
+/// What was reserved with an earlier promise leaves without a sync of its own, and is never said after a restart.
+#[test]
+fn what_was_reserved_waits_for_its_reservation_alone() {
+    let propose = |view| Box::new(Vote { view, height: view, subject: 1, once: true });
+    let mut rig = Rig::default();
+    rig.outbox.begin_step();
+    rig.outbox.reserve(VOTE, View(3), &mut rig.out);
+    assert_eq!(rig.drain(), ["floors @1"]);
+    rig.outbox.begin_step();
+    rig.outbox.record(key(1, 0), vec![1], &mut rig.out);
+    rig.outbox.send(To::All, Hold::Reserved, propose(3), &mut rig.out).unwrap();
+    assert_eq!(rig.drain(), ["record @2", "sync 1"], "no entry of its own, and not the record's mark");
+    rig.send(vote(9, 1)).unwrap();
+    rig.outbox.durable(Mark(1), &mut rig.out);
+    assert_eq!(rig.drain(), ["guard 9 @3", "sync 3", "send 3"], "before what waits for more");
+    rig.outbox.begin_step();
+    rig.outbox.send(To::All, Hold::Reserved, propose(2), &mut rig.out).unwrap();
+    assert_eq!(rig.drain(), ["send 2"], "at once");
+    let other = Box::new(Vote { view: 2, height: 2, subject: 2, once: true });
+    let said = rig.outbox.send(To::All, Hold::Reserved, other, &mut rig.out);
+    assert!(matches!(said, Err(Unsent::Contradiction(..))), "still once");
+    rig.outbox.send(To::All, Hold::Reserved, propose(4), &mut rig.out).unwrap();
+    assert_eq!(rig.drain(), ["guard 4 @4", "sync 4"], "not reserved: as any promise");
+    rig.outbox.write_base(&mut rig.out);
+    let floors = rig.out.iter().find_map(|output| match output {
+        Output::Persist { entry: LogEntry::Floors(floors), .. } => Some(floors.clone()),
+        _ => None,
+    });
+    let outbox = Outbox::restore(BTreeMap::new(), floors.unwrap(), BTreeMap::new());
+    let mut rig = Rig { outbox, out: VecDeque::new() };
+    assert!(matches!(rig.send(propose(3)), Err(Unsent::Dead(_))), "whatever was said there");
+    assert_eq!(rig.send(propose(4)), Ok(()));
+}
+
 #[test]
 fn a_base_holds_everything_that_binds() {
     let mut rig = Rig::default();

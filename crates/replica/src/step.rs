@@ -102,6 +102,7 @@ impl Replica {
     fn apply(&mut self, effect: Effect) {
         match effect {
             Effect::Record { key, bytes } => self.outbox.record(key, bytes, &mut self.out),
+            Effect::Reserve(kind, view) => self.outbox.reserve(kind, view, &mut self.out),
             Effect::Send { to, hold, message } => {
                 if let Err(Unsent::Contradiction(slot, _)) =
                     self.outbox.send(to, hold, message, &mut self.out)

@@ -13,11 +13,15 @@ pub(crate) fn store_config(settings: &Settings, cluster: &Cluster) -> StoreConfi
     }
 }
 
-/// Whether the log on a disk has this guard entry.
-pub(crate) fn has_guard(disk: MemDisk, settings: &Settings, cluster: &Cluster, guard: &Statement) -> bool {
+/// Whether what the log on a disk says keeps its owner from ever contradicting this: it has the guard entry, or floors
+/// above its slot.
+pub(crate) fn binds(disk: MemDisk, settings: &Settings, cluster: &Cluster, said: &Statement) -> bool {
     let mut found = false;
-    let opened = Store::open(disk, store_config(settings, cluster), &mut |entry| {
-        found |= matches!(entry, LogEntry::Guard(statement) if statement == *guard);
+    let slot = said.slot();
+    let opened = Store::open(disk, store_config(settings, cluster), &mut |entry| match entry {
+        LogEntry::Guard(statement) => found |= statement == *said,
+        LogEntry::Floors(floors) => found |= floors.is_dead(&slot),
+        _ => {}
     });
     opened.is_ok() && found
 }

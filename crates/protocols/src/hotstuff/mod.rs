@@ -159,6 +159,8 @@ pub struct HotStuff {
     own_vote: Option<Signed<BlockVote>>,
     /// The last view in which this replica has proposed; recorded.
     proposed: View,
+    /// The view in which it may propose at once, because that was written down with its last vote.
+    reserved: View,
     votes: Votes,
     /// The first proposal of each replica in its newest views.
     proposals: Votes,
@@ -228,6 +230,7 @@ impl Protocol for HotStuff {
             voted: None,
             own_vote: None,
             proposed: View::ZERO,
+            reserved: View::ZERO,
             votes: Votes::default(),
             proposals: Votes::default(),
             waiting: None,

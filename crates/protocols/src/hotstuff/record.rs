@@ -22,7 +22,7 @@ pub enum HotStuffRecord {
         voted: Option<BlockVote>,
         /// The lock.
         locked: Tip,
-        /// The last view in which this replica has proposed.
+        /// The last view in which this replica has proposed, or may propose.
         proposed: View,
     },
     /// What the chain up to a checkpoint's height says about leaders, where the policy asks for it.
@@ -82,7 +82,7 @@ impl HotStuff {
             proof: self.proof(),
             voted: self.voted,
             locked: self.locked,
-            proposed: self.proposed,
+            proposed: self.proposed.max(self.reserved),
         });
     }
 }

@@ -45,6 +45,7 @@ rules! {
     h4_commits_want_consecutive_views: chained::commits_want_consecutive_views::<HotStuff>();
     h5_commits_extend_what_is_committed: chained::commits_extend_what_is_committed::<HotStuff>();
     h6_one_proposal_in_a_view: chained::one_proposal_in_a_view::<HotStuff>();
+    h6_a_leader_to_be_reserves_its_view: chained::a_leader_to_be_reserves_its_view::<HotStuff>();
     h8_one_vote_in_a_view: chained::one_vote_in_a_view::<HotStuff>();
     h8_votes_are_for_what_is_ready_and_valid: chained::votes_are_for_what_is_ready_and_valid::<HotStuff>();
     h8_no_vote_after_giving_up: chained::no_vote_after_giving_up::<HotStuff>(false);

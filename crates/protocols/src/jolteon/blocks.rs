@@ -130,10 +130,16 @@ impl Jolteon {
         };
         let height = block.height;
         cx.blocks().insert(block.clone());
+        // J4. §2: a restarted leader must not propose another. Where it knew ahead that it would lead, that is written
+        // down with its last vote.
         self.proposed = view;
-        // J4. §4: a restarted leader must not propose another.
-        self.record(cx);
-        cx.send(To::All, JolteonMessage::Propose { block, proof: self.proof() });
+        let message = JolteonMessage::Propose { block, proof: self.proof() };
+        if self.reserved == view {
+            cx.send_reserved(To::All, message);
+        } else {
+            self.record(cx);
+            cx.send(To::All, message);
+        }
         self.note(cx, noted::PROPOSED, height);
     }
 
@@ -239,16 +245,25 @@ impl Jolteon {
         let vote = BlockVote { view, block: id };
         self.voted = Some(vote);
         // J7. §4: the vote and the highest certificate are durable before the VOTE leaves.
+        if self.collector(cx, vote) == Some(cx.me()) {
+            self.reserved = view.next();
+            cx.reserve(PROPOSE, self.reserved);
+        }
         self.record(cx);
         self.send_vote(cx, vote);
         self.note(cx, noted::VOTED, block.height);
     }
 
-    /// To the leader of the next view, which makes the certificate; to all where this replica cannot tell who leads.
-    pub(super) fn send_vote(&mut self, cx: &mut Cx<'_, Self>, vote: BlockVote) {
+    /// Who makes the certificate: the leader of the next view, as far as this replica can tell.
+    fn collector(&mut self, cx: &mut Cx<'_, Self>, vote: BlockVote) -> Option<ReplicaId> {
         let committee = cx.committee();
-        let next = self.leaders.leader(committee, cx.blocks(), vote.view.next(), vote.block);
-        cx.send(next.map_or(To::All, To::One), JolteonMessage::Vote(vote));
+        self.leaders.leader(committee, cx.blocks(), vote.view.next(), vote.block)
+    }
+
+    /// To the collector; to all where this replica cannot tell.
+    pub(super) fn send_vote(&mut self, cx: &mut Cx<'_, Self>, vote: BlockVote) {
+        let to = self.collector(cx, vote).map_or(To::All, To::One);
+        cx.send(to, JolteonMessage::Vote(vote));
     }
 
     pub(super) fn on_vote(&mut self, cx: &mut Cx<'_, Self>, vote: Signed<BlockVote>) -> Result<(), Reject> {

@@ -174,6 +174,8 @@ pub struct Jolteon {
     barred: View,
     /// The last view in which this replica has proposed; recorded.
     proposed: View,
+    /// The view in which it may propose at once, because that was written down with its last vote.
+    reserved: View,
     votes: Votes,
     /// The first proposal of each replica in its newest views.
     proposals: Votes,
@@ -242,6 +244,7 @@ impl Protocol for Jolteon {
             own_vote: None,
             barred: View::ZERO,
             proposed: View::ZERO,
+            reserved: View::ZERO,
             votes: Votes::default(),
             proposals: Votes::default(),
             waiting: None,

@@ -21,7 +21,7 @@ pub enum JolteonRecord {
         voted: Option<BlockVote>,
         /// No vote up to this view any more: it was timed out.
         barred: View,
-        /// The last view in which this replica has proposed.
+        /// The last view in which this replica has proposed, or may propose.
         proposed: View,
     },
     /// What the chain up to a checkpoint's height says about leaders, where the policy asks for it.
@@ -81,7 +81,7 @@ impl Jolteon {
             proof: self.proof(),
             voted: self.voted,
             barred: self.barred,
-            proposed: self.proposed,
+            proposed: self.proposed.max(self.reserved),
         });
     }
 }

@@ -45,6 +45,7 @@ rules! {
     j3_commits_want_consecutive_views: chained::commits_want_consecutive_views::<Jolteon>();
     j3_commits_extend_what_is_committed: chained::commits_extend_what_is_committed::<Jolteon>();
     j4_one_proposal_in_a_view: chained::one_proposal_in_a_view::<Jolteon>();
+    j4_a_leader_to_be_reserves_its_view: chained::a_leader_to_be_reserves_its_view::<Jolteon>();
     j5_one_vote_in_a_view: chained::one_vote_in_a_view::<Jolteon>();
     j5_votes_are_for_what_is_ready_and_valid: chained::votes_are_for_what_is_ready_and_valid::<Jolteon>();
     n2_no_vote_after_giving_up: chained::no_vote_after_giving_up::<Jolteon>(false);

@@ -134,8 +134,8 @@ fn a_seed_decides_a_run_in_every_build() {
     expect![[r#"
         pbft f189af791b22f36db14f24dc5225f70970bd8b95b107ee20c73c95e536f95f41
         pbft-signed 998856f2541fd9f4b96de1eb8eb07eb92ad520a183211534ff4258c4b33a1b1c
-        hotstuff 237e2ef5e2aec8bf589755ac7028e2ab0f74df189112265579fd76b3cd0cbd13
-        jolteon 312fd16ee98182bc6460b091c4cdee63cfdfbe62dceea57da8c47700f44f7992
+        hotstuff 1e33554974017eef191facf781bbb466e4f13c164a3f76fb7c76e74fa9c48b55
+        jolteon 9297396c3a84ffb17a1de2877a4b727746ad3d02ffcff0ed8f87ea3696fc71ef
         echo 559066a2ef10df5b77d359c4ba0b502c34d1896eccd2ba3c142beafb22f16f39
     "#]]
     .assert_eq(&hashes);

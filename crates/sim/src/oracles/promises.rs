@@ -3,8 +3,9 @@
 
 use super::{Oracle, Verdict};
 use crate::frame::Content;
+use memchr::memmem;
 use quorate_types::codec::Wire as _;
-use quorate_types::{Digest, Height, Kind, ReplicaId, View};
+use quorate_types::{Digest, Height, Kind, ReplicaId, Statement, View};
 use std::collections::BTreeMap;
 
 /// Synced bytes that are remembered for each replica. What was synced before is looked up on the disk.
@@ -73,13 +74,13 @@ impl Promises {
         (first != said.subject).then(|| format!("said {content} and {} for the same slot", first.short()))
     }
 
-    /// A frame leaves. `on_disk` says whether a statement's guard is in what the disk would have after a crash
-    /// right now; it is asked only where looking at what was synced lately does not tell.
+    /// A frame leaves. `on_disk` says whether what the disk would have after a crash right now keeps the replica from
+    /// contradicting it, where that can be told; it is asked only where looking at what was synced lately does not tell.
     pub(crate) fn leaves(
         &mut self,
         by: ReplicaId,
         content: &Content,
-        on_disk: &mut dyn FnMut() -> bool,
+        on_disk: &mut dyn FnMut() -> Option<bool>,
     ) -> Verdict {
         let (Some(statement), Some(promised)) = (content.statement, self.of.get_mut(by.index())) else {
             return Ok(());
@@ -100,9 +101,14 @@ impl Promises {
         self.checked = self.checked.saturating_add(1);
         self.buffer.clear();
         statement.encode(&mut self.buffer);
+        let recent = memmem::rfind(&promised.tail, &self.buffer).is_some() || reserved(&promised.tail, &statement);
         // Some are looked up on the disk all the same: the oracle does not trust its own memory.
-        let recent = !self.checked.is_multiple_of(LOOK_EVERY) && find(&promised.tail, &self.buffer);
-        if recent || on_disk() {
+        let is_held = if recent && !self.checked.is_multiple_of(LOOK_EVERY) {
+            true
+        } else {
+            on_disk().unwrap_or(recent)
+        };
+        if is_held {
             Ok(())
         } else {
             Err((Oracle::Held, format!("replica {by} says {content} before its guard is on disk")))
@@ -110,23 +116,23 @@ impl Promises {
     }
 }
 
-/// Whether `needle` lies in `hay`; the newest bytes stand last and are looked at first.
-fn find(hay: &[u8], needle: &[u8]) -> bool {
-    let Some((last, rest)) = needle.split_last() else { return true };
-    let mut end = hay.len();
-    while let Some(at) = hay.get(..end).and_then(|hay| hay.iter().rposition(|byte| byte == last)) {
-        if hay.get(..at).is_some_and(|hay| hay.ends_with(rest)) {
-            return true;
-        }
-        end = at;
-    }
-    false
+/// Whether there are floors that lie just above this slot: its kind and the next view, and then no height as in a
+/// statement.
+fn reserved(tail: &[u8], statement: &Statement) -> bool {
+    let mut floor = Vec::with_capacity(24);
+    statement.kind.encode(&mut floor);
+    statement.view.next().encode(&mut floor);
+    let found = memmem::rfind_iter(tail, &floor).any(|at| {
+        let end = at.saturating_add(floor.len());
+        tail.get(end..end.saturating_add(8)) != Some(&[0; 8])
+    });
+    found
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quorate_types::Statement;
+    use quorate_types::Floors;
 
     const R1: ReplicaId = ReplicaId(1);
 
@@ -143,7 +149,7 @@ mod tests {
     #[test]
     fn a_second_subject_for_a_slot_is_noticed() {
         let mut promises = Promises::new(2);
-        let mut synced = || true;
+        let mut synced = || Some(true);
         assert_eq!(promises.leaves(R1, &content(1, 7, true), &mut synced), Ok(()));
         assert_eq!(promises.leaves(R1, &content(1, 7, true), &mut synced), Ok(()), "said again");
         assert_eq!(promises.leaves(R1, &content(2, 8, true), &mut synced), Ok(()), "another view");
@@ -159,7 +165,7 @@ mod tests {
     #[test]
     fn what_leaves_before_it_is_synced_is_noticed() {
         let mut promises = Promises::new(2);
-        let mut never = || false;
+        let mut never = || Some(false);
         let encoded = content(1, 7, true).statement.unwrap().to_bytes();
         promises.synced(R1, &[b"before", &encoded[..], b"after"].concat());
         assert_eq!(promises.leaves(R1, &content(1, 7, true), &mut never), Ok(()));
@@ -167,17 +173,19 @@ mod tests {
         assert_eq!(oracle(promises.leaves(R1, &content(2, 9, true), &mut never)), Some(Oracle::Held));
     }
 
+    /// Floors above a slot bind as its guard does; the slot above it is another matter, and so is a guard of that one.
     #[test]
-    fn finds_what_is_there() {
-        for (hay, needle, found) in [
-            ("abcabd", "abd", true),
-            ("abcabd", "abc", true),
-            ("abcabd", "bca", true),
-            ("abcabd", "abe", false),
-            ("ab", "abc", false),
-            ("", "a", false),
-        ] {
-            assert_eq!(find(hay.as_bytes(), needle.as_bytes()), found, "{needle} in {hay}");
+    fn a_slot_that_was_reserved_is_held() {
+        let mut promises = Promises::new(2);
+        let mut never = || Some(false);
+        let mut cannot_tell = || None;
+        let floors = Floors { height: Height(2), views: vec![(Kind::new("vote"), View(5))] };
+        let next = Statement::new(Kind::new("vote"), View(8), Height(0), Digest([7; 32]));
+        promises.synced(R1, &[&floors.to_bytes()[..], b"after", &next.to_bytes()].concat());
+        assert_eq!(promises.leaves(R1, &content(4, 7, true), &mut cannot_tell), Ok(()));
+        for view in [5, 7] {
+            let verdict = promises.leaves(R1, &content(view, 7, true), &mut never);
+            assert_eq!(oracle(verdict), Some(Oracle::Held), "view {view}");
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::byzantine::{REPLY, Voice};
 use crate::exit::{Leaving, Parcel};
 use crate::fault::Fault;
 use crate::frame::{Content, Frame, Verdict};
-use crate::lookup::has_guard;
+use crate::lookup::binds;
 use crate::oracles::Oracle;
 use crate::queue::Class;
 use crate::seat::{Arrival, Read};
@@ -246,12 +246,15 @@ impl World {
         let Self { promises, seats, cluster, settings, .. } = self;
         let mut on_disk = || {
             let (Some(seat), Some(said)) = (seats.get(from.index()), &content.statement) else {
-                return false;
+                return None;
             };
-            let has_guard = |disk| has_guard(disk, settings, cluster, said);
-            // Later syncs of the same turn cannot be told apart on the disk; a host syncs once in a turn.
-            (is_last_word && has_guard(seat.shared.synced_image()))
-                || seat.survived.as_ref().is_some_and(|disk| has_guard(disk.clone()))
+            let binds = |disk| binds(disk, settings, cluster, said);
+            let has_survived = seat.survived.as_ref().is_some_and(|disk| binds(disk.clone()));
+            // What was synced later in the same turn cannot be told apart on the disk.
+            match is_last_word {
+                true => Some(has_survived || binds(seat.shared.synced_image())),
+                false => has_survived.then_some(true),
+            }
         };
         let verdict = promises.leaves(from, content, &mut on_disk);
         self.judge(at, verdict);
