@@ -19,8 +19,8 @@
 //! idle     nothing waits, nothing above the committed block carries requests: no message, no timer
 //! ```
 //! Golden scripts: `scripts/`; the first is the paper's figure. What it costs: `figures.rs`, `docs/figures.md`.
-//! **Serial syncs: 2 for each view** (the leader before PROPOSE, the others before VOTE), six from a request to its
-//! reply; a certificate needs only the fastest q disks.
+//! **Serial syncs: 1 for each view** (before VOTE; who leads next writes down with it that it may propose), three from a
+//! request to its reply; a certificate needs only the fastest q disks.
 //!
 //! The paper's words in this one's: node = block, command = payload, `vheight` = `voted`, `b_lock` = `locked`,
 //! `b_exec` = `chain.committed`, `qc_high` = `high_qc`, NEW-VIEW = COMPLAIN; the specification's NVC = timeouts, NEXTVIEW's
@@ -68,7 +68,7 @@
 //! - the lock · before VOTE · else it could vote beside a block that is committed elsewhere.
 //! - the view, with what let into it · before VOTE and COMPLAIN · for the others' sake (§17).
 //! - the highest certificate · before COMPLAIN · else the next leader could fail to find it.
-//! - the last view in which it proposed · before PROPOSE · else it could propose twice in a view.
+//! - the last view in which it proposed, or may propose · before PROPOSE · else it could propose twice in a view.
 //!
 //! [`HotStuffRecord::Standing`], with some leader policies: what the chain says about leaders, at checkpoints.
 //! The committed block follows from the log. Votes and complaints of others are forgotten.

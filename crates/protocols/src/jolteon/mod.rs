@@ -19,8 +19,8 @@
 //! idle     nothing waits, nothing above the committed block carries requests: no message, no timer
 //! ```
 //! Golden scripts: `scripts/`; the first is the paper's figure. What it costs: `figures.rs`, `docs/figures.md`.
-//! **Serial syncs: 2 for each view** (the leader before PROPOSE, the others before VOTE), four from a request to its
-//! reply; a certificate needs only the fastest q disks.
+//! **Serial syncs: 1 for each view** (before VOTE; who leads next writes down with it that it may propose), two from a
+//! request to its reply; a certificate needs only the fastest q disks.
 //!
 //! The paper's words in this one's: round = view, `highest_vote_round` = `voted` and `barred`, `qc_high` = `high_qc`,
 //! `highest_qc_round` = its view, TC = timeouts.
@@ -74,7 +74,7 @@
 //! - the highest certificate · before VOTE and TIMEOUT · else a TIMEOUT could list one that is too low, and a committed block
 //!   be voted against.
 //! - the view, with what let into it · before VOTE and TIMEOUT · for the others' sake (§16).
-//! - the last view in which it proposed · before PROPOSE · else it could propose twice in a view.
+//! - the last view in which it proposed, or may propose · before PROPOSE · else it could propose twice in a view.
 //!
 //! [`JolteonRecord::Standing`], with some leader policies: what the chain says about leaders, at checkpoints.
 //! The committed block follows from the log. Votes and timeouts of others are forgotten.
