@@ -4,6 +4,7 @@ use crate::attack::AttackEntry;
 use crate::context::{Cx, Env, Ready};
 use crate::figures::Figures;
 use crate::message::{Message, Seal, Verified};
+use crate::pace::Pace;
 use crate::parts::certificate::CheckpointProof;
 use crate::protocol::{
     Choice, Healed, LinkEvent, OpenError, Past, Protocol, Record, RecordKey, Spec, Status, Synchrony, Window,
@@ -155,6 +156,8 @@ pub struct Entry {
     pub spec: Spec,
     /// See [`Protocol::FIGURES`].
     pub figures: Option<Figures>,
+    /// See [`Protocol::PACE`].
+    pub pace: Option<Pace>,
     /// Opens it; parameters that are missing have their defaults, unknown ones are refused.
     pub open: OpenFn,
     /// Decodes one of its messages.
@@ -184,6 +187,7 @@ impl Entry {
         Self {
             spec: P::SPEC,
             figures: P::FIGURES,
+            pace: P::PACE,
             open: open::<P>,
             decode: decode::<P>,
             record: record::<P>,

@@ -5,6 +5,7 @@ use crate::attack::AttackEntry;
 use crate::context::{Cx, Ready};
 use crate::effect::{Effect, To};
 use crate::message::{Auth, Claims, Message, Place, Seal, Verified};
+use crate::pace::Pace;
 use crate::parts::certificate::CheckpointProof;
 use crate::protocol::{
     Choice, Healed, LinkEvent, OpenError, Past, Protocol, Spec, Status, Synchrony, Window,
@@ -148,6 +149,7 @@ impl<P: Protocol, F: Flaw<P>> Message for FlawedMessage<P, F> {
 impl<P: Protocol, F: Flaw<P>> Protocol for Flawed<P, F> {
     const SPEC: Spec = P::SPEC;
     const ATTACKS: &'static [AttackEntry] = F::ATTACKS;
+    const PACE: Option<Pace> = P::PACE;
     const EXAM_ONLY: &'static [&'static str] = P::EXAM_ONLY;
     const CHOICES: &'static [Choice] = P::CHOICES;
     type Message = FlawedMessage<P, F>;

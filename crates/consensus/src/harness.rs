@@ -26,8 +26,8 @@ use crate::reject::{Alarm, Reject};
 use crate::timers::Timers;
 use quorate_types::digest::context;
 use quorate_types::{
-    Block, BlockId, ClusterId, Committee, Digest, Epoch, Floors, Height, Incarnation, Kind, Member, PayloadId,
-    PublicKey, ReplicaId, Signature, Slot, Time, View,
+    Block, BlockId, ClusterId, Committee, Digest, Epoch, Floors, Height, Incarnation, Kind, Member,
+    PayloadId, PublicKey, ReplicaId, Signature, Slot, Time, View,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

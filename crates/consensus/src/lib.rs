@@ -34,17 +34,19 @@ pub mod flawed;
 #[cfg(feature = "harness")]
 pub mod harness;
 mod message;
+mod pace;
 pub mod parts;
 mod protocol;
 mod reject;
 mod timers;
 
-pub use attack::{Attack, AttackEntry, Scene};
+pub use attack::{Answer, Attack, AttackEntry, Retelling, Scene};
 pub use context::{Cx, Env, HostView, PayloadRef, Pending, Ready};
 pub use effect::{Basis, Commit, Effect, Evidence, Hold, Note, To};
 pub use erase::{AnyProtocol, Entry, RawPast, Timed};
 pub use figures::{Count, Figures, Formula, LeaderChange};
 pub use message::{Auth, Claim, Claims, Message, Place, Seal, Signed, Verified};
+pub use pace::Pace;
 pub use parts::certificate::{CHECKPOINT_KIND, Certificate, Checkpoint, CheckpointProof};
 pub use protocol::{
     Choice, Healed, LinkEvent, Model, OpenError, Past, Protocol, Record, RecordKey, Spec, Status, Synchrony,

@@ -4,6 +4,7 @@ use crate::attack::AttackEntry;
 use crate::context::{Cx, Ready};
 use crate::figures::Figures;
 use crate::message::{Message, Place, Verified};
+use crate::pace::Pace;
 use crate::parts::certificate::CheckpointProof;
 use crate::reject::Reject;
 use quorate_types::{
@@ -26,6 +27,8 @@ pub trait Protocol: Sized + Send + 'static {
     const ATTACKS: &'static [AttackEntry] = &[];
     /// What it costs when nothing goes wrong. The tests of the registry demand it of every protocol there.
     const FIGURES: Option<Figures> = None;
+    /// By which notes an observer sees why views are left, for protocols that leave them by certificate only.
+    const PACE: Option<Pace> = None;
     /// Parameters that the simulator may set and no node may: the files of nodes do not show them, and refuse them.
     const EXAM_ONLY: &'static [&'static str] = &[];
     /// Parameters that decide how it works, each with the values that the exam draws from.

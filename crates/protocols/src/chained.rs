@@ -4,6 +4,8 @@ use quorate_consensus::harness::{Harness, Setup, payload};
 use quorate_consensus::parts::chain::{bind_certificate, empty_payload};
 use quorate_consensus::parts::timeouts::{TimeoutCertificate, ViewProof};
 use quorate_consensus::parts::votes::BlockVote;
+pub(crate) use quorate_consensus::parts::words::Said;
+use quorate_consensus::parts::words::Words;
 use quorate_consensus::{Certificate, Claims, Message, Protocol, Ready, Reject, Signed, To};
 use quorate_types::{Block, BlockId, Height, Kind, ReplicaId, Signature, Time, View};
 
@@ -11,24 +13,26 @@ const MS: u64 = 1_000_000;
 pub(crate) const SIGNATURE: Signature = Signature([0; 64]);
 
 /// How to speak a chained protocol.
-pub(crate) trait Chained: Protocol {
-    const VOTE: Kind;
+pub(crate) trait Chained: Protocol<Message: Words> {
     /// Certificates in a row that commit.
     const LINKS: u64;
-    fn propose(block: Block, proof: ViewProof) -> Self::Message;
-    fn vote(vote: BlockVote) -> Self::Message;
-    fn give_up(view: View, proof: ViewProof, last_vote: Option<Signed<BlockVote>>) -> Self::Message;
-    fn show(proof: ViewProof) -> Self::Message;
-    fn heard(message: &Self::Message) -> Said;
-}
+    const VOTE: Kind = Self::Message::VOTE;
 
-/// What a message says.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Said {
-    Propose(Block, ViewProof),
-    Vote(BlockVote),
-    GiveUp(View, ViewProof, Option<Signed<BlockVote>>),
-    Show(ViewProof),
+    fn propose(block: Block, proof: ViewProof) -> Self::Message {
+        Said::Propose(block, proof).into()
+    }
+    fn vote(vote: BlockVote) -> Self::Message {
+        Said::Vote(vote).into()
+    }
+    fn give_up(view: View, proof: ViewProof, last_vote: Option<Signed<BlockVote>>) -> Self::Message {
+        Said::GiveUp(view, proof, last_vote).into()
+    }
+    fn show(proof: ViewProof) -> Self::Message {
+        Said::Show(proof).into()
+    }
+    fn heard(message: &Self::Message) -> Said {
+        message.clone().into()
+    }
 }
 
 pub(crate) fn r(id: u16) -> ReplicaId {

@@ -259,14 +259,7 @@ impl Outbox {
     }
 
     /// Queues what waits for this mark alone: it overtakes what waits for a later one.
-    fn queue_behind(
-        &mut self,
-        mark: Mark,
-        to: To,
-        lane: Lane,
-        frame: Unsealed,
-        out: &mut VecDeque<Output>,
-    ) {
+    fn queue_behind(&mut self, mark: Mark, to: To, lane: Lane, frame: Unsealed, out: &mut VecDeque<Output>) {
         if mark <= self.durable {
             out.push_back(Output::Send { to, lane, frame });
             return;

@@ -5,8 +5,10 @@
 pub mod block_tree;
 pub mod certificate;
 pub mod chain;
+pub mod chained_attacks;
 pub mod leaders;
 pub mod pacemaker;
 pub mod tally;
 pub mod timeouts;
 pub mod votes;
+pub mod words;

@@ -2,6 +2,7 @@
 
 use quorate_consensus::parts::timeouts::{ViewProof, timeout_statement};
 use quorate_consensus::parts::votes::BlockVote;
+use quorate_consensus::parts::words::{Said, Words};
 use quorate_consensus::{Auth, Claims, Message, Place, Signed};
 use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::{Block, Height, Kind, PayloadId, View};
@@ -144,5 +145,34 @@ impl Message for HotStuffMessage {
         };
         reader.finish()?;
         Ok(message)
+    }
+}
+
+impl Words for HotStuffMessage {
+    const PROPOSE: Kind = PROPOSE;
+    const VOTE: Kind = VOTE;
+    const GIVE_UP: Kind = COMPLAIN;
+    const SHOW: Kind = NEXT_VIEW;
+}
+
+impl From<Said> for HotStuffMessage {
+    fn from(said: Said) -> Self {
+        match said {
+            Said::Propose(block, proof) => Self::Propose { block, proof },
+            Said::Vote(vote) => Self::Vote(vote),
+            Said::GiveUp(view, proof, last_vote) => Self::Complain { view, proof, last_vote },
+            Said::Show(proof) => Self::NextView(proof),
+        }
+    }
+}
+
+impl From<HotStuffMessage> for Said {
+    fn from(message: HotStuffMessage) -> Self {
+        match message {
+            HotStuffMessage::Propose { block, proof } => Self::Propose(block, proof),
+            HotStuffMessage::Vote(vote) => Self::Vote(vote),
+            HotStuffMessage::Complain { view, proof, last_vote } => Self::GiveUp(view, proof, last_vote),
+            HotStuffMessage::NextView(proof) => Self::Show(proof),
+        }
     }
 }

@@ -1,35 +1,14 @@
 //! Tests of the rules in the module's table, by hand.
 
 use super::{HotStuff, HotStuffMessage, VOTE};
-use crate::chained::{self, Bench, Chained, Said, follows, on, qc, r};
+use crate::chained::{self, Bench, Chained, follows, on, qc, r};
+use quorate_consensus::Certificate;
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::BlockVote;
-use quorate_consensus::{Certificate, Signed};
-use quorate_types::{Block, Height, Kind, View};
+use quorate_types::{Height, View};
 
 impl Chained for HotStuff {
-    const VOTE: Kind = VOTE;
     const LINKS: u64 = 3;
-    fn propose(block: Block, proof: ViewProof) -> HotStuffMessage {
-        HotStuffMessage::Propose { block, proof }
-    }
-    fn vote(vote: BlockVote) -> HotStuffMessage {
-        HotStuffMessage::Vote(vote)
-    }
-    fn give_up(view: View, proof: ViewProof, last_vote: Option<Signed<BlockVote>>) -> HotStuffMessage {
-        HotStuffMessage::Complain { view, proof, last_vote }
-    }
-    fn show(proof: ViewProof) -> HotStuffMessage {
-        HotStuffMessage::NextView(proof)
-    }
-    fn heard(message: &HotStuffMessage) -> Said {
-        match message.clone() {
-            HotStuffMessage::Propose { block, proof } => Said::Propose(block, proof),
-            HotStuffMessage::Vote(vote) => Said::Vote(vote),
-            HotStuffMessage::Complain { view, proof, last_vote } => Said::GiveUp(view, proof, last_vote),
-            HotStuffMessage::NextView(proof) => Said::Show(proof),
-        }
-    }
 }
 
 macro_rules! rules {

@@ -2,6 +2,7 @@
 
 use quorate_consensus::parts::timeouts::{ViewProof, timeout_statement};
 use quorate_consensus::parts::votes::BlockVote;
+use quorate_consensus::parts::words::{Said, Words};
 use quorate_consensus::{Auth, Claims, Message, Place, Signed};
 use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::{Block, Height, Kind, PayloadId, View};
@@ -144,5 +145,34 @@ impl Message for JolteonMessage {
         };
         reader.finish()?;
         Ok(message)
+    }
+}
+
+impl Words for JolteonMessage {
+    const PROPOSE: Kind = PROPOSE;
+    const VOTE: Kind = VOTE;
+    const GIVE_UP: Kind = TIMEOUT;
+    const SHOW: Kind = ADVANCE;
+}
+
+impl From<Said> for JolteonMessage {
+    fn from(said: Said) -> Self {
+        match said {
+            Said::Propose(block, proof) => Self::Propose { block, proof },
+            Said::Vote(vote) => Self::Vote(vote),
+            Said::GiveUp(view, proof, last_vote) => Self::Timeout { view, proof, last_vote },
+            Said::Show(proof) => Self::Advance(proof),
+        }
+    }
+}
+
+impl From<JolteonMessage> for Said {
+    fn from(message: JolteonMessage) -> Self {
+        match message {
+            JolteonMessage::Propose { block, proof } => Self::Propose(block, proof),
+            JolteonMessage::Vote(vote) => Self::Vote(vote),
+            JolteonMessage::Timeout { view, proof, last_vote } => Self::GiveUp(view, proof, last_vote),
+            JolteonMessage::Advance(proof) => Self::Show(proof),
+        }
     }
 }

@@ -103,13 +103,14 @@ pub use params::JolteonParams;
 pub use record::JolteonRecord;
 
 use quorate_consensus::parts::chain::{self, Chain, Tip};
+use quorate_consensus::parts::chained_attacks;
 use quorate_consensus::parts::leaders::{LeaderPolicy, Leaders};
 use quorate_consensus::parts::pacemaker::{self, Pacemaker, Timing};
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::{BlockVote, Votes};
 use quorate_consensus::{
-    Certificate, CheckpointProof, Choice, Cx, Figures, Healed, LinkEvent, Model, Note, OpenError, Past,
-    Protocol, Ready, Reject, Signed, Spec, Status, To, Verified, Window,
+    AttackEntry, Certificate, CheckpointProof, Choice, Cx, Figures, Healed, LinkEvent, Model, Note,
+    OpenError, Pace, Past, Protocol, Ready, Reject, Signed, Spec, Status, To, Verified, Window,
 };
 use quorate_types::{BlockId, Committee, Floors, Height, ProtocolId, ReplicaId, Time, View, quorum};
 
@@ -209,6 +210,8 @@ impl Protocol for Jolteon {
         shared_params: params::SHARED,
     };
     const FIGURES: Option<Figures> = Some(figures::FIGURES);
+    const PACE: Option<Pace> = Some(Pace { voted: noted::VOTED, gave_up: noted::TIMED_OUT });
+    const ATTACKS: &'static [AttackEntry] = chained_attacks::attacks::<JolteonMessage>();
     const CHOICES: &'static [Choice] = params::CHOICES;
     const EXAM_ONLY: &'static [&'static str] = params::EXAM_ONLY;
     type Message = JolteonMessage;

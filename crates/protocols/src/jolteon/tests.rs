@@ -1,35 +1,13 @@
 //! Tests of the rules in the module's table, by hand.
 
-use super::{Jolteon, JolteonMessage, VOTE};
+use super::{Jolteon, JolteonMessage};
 use crate::chained::{self, Bench, Chained, Said, given_up, on, qc, r};
-use quorate_consensus::Signed;
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::BlockVote;
-use quorate_types::{Block, Kind, View};
+use quorate_types::View;
 
 impl Chained for Jolteon {
-    const VOTE: Kind = VOTE;
     const LINKS: u64 = 2;
-    fn propose(block: Block, proof: ViewProof) -> JolteonMessage {
-        JolteonMessage::Propose { block, proof }
-    }
-    fn vote(vote: BlockVote) -> JolteonMessage {
-        JolteonMessage::Vote(vote)
-    }
-    fn give_up(view: View, proof: ViewProof, last_vote: Option<Signed<BlockVote>>) -> JolteonMessage {
-        JolteonMessage::Timeout { view, proof, last_vote }
-    }
-    fn show(proof: ViewProof) -> JolteonMessage {
-        JolteonMessage::Advance(proof)
-    }
-    fn heard(message: &JolteonMessage) -> Said {
-        match message.clone() {
-            JolteonMessage::Propose { block, proof } => Said::Propose(block, proof),
-            JolteonMessage::Vote(vote) => Said::Vote(vote),
-            JolteonMessage::Timeout { view, proof, last_vote } => Said::GiveUp(view, proof, last_vote),
-            JolteonMessage::Advance(proof) => Said::Show(proof),
-        }
-    }
 }
 
 macro_rules! rules {

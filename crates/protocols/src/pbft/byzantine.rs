@@ -11,17 +11,12 @@
 use super::message::{PbftMessage, Vote};
 use super::variant::Variant;
 use super::view_message::{Entry, NewView, ViewChange};
-use quorate_consensus::{Attack, AttackEntry, Message, Scene};
+use quorate_consensus::{AttackEntry, Retelling, Scene};
 use quorate_types::{Block, BlockId, Digest, Height, ReplicaId, View};
-use std::any::Any;
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
 
 /// Heights that an equivocating leader remembers.
 const REMEMBERED: usize = 64;
-
-/// What an attack makes of a message on its way to one replica.
-type Answer = fn(&mut Known, &mut Scene<'_>, ReplicaId, PbftMessage) -> Vec<PbftMessage>;
 
 /// The attacks of a variant.
 pub(super) const fn attacks<V: Variant>() -> &'static [AttackEntry] {
@@ -54,38 +49,13 @@ pub(super) const fn attacks<V: Variant>() -> &'static [AttackEntry] {
     ]
 }
 
+type Own<V> = Retelling<<V as Variant>::Message, PbftMessage, Known>;
+
 /// What an attacker remembers.
 #[derive(Default)]
 struct Known {
     /// Its own proposals, by their ids.
     proposed: BTreeMap<BlockId, Block>,
-}
-
-struct Own<V> {
-    known: Known,
-    answer: Answer,
-    variant: PhantomData<fn() -> V>,
-}
-
-impl<V: Variant> Own<V> {
-    fn new(answer: Answer) -> Self {
-        Self { known: Known::default(), answer, variant: PhantomData }
-    }
-}
-
-impl<V: Variant> Attack for Own<V> {
-    fn says(
-        &mut self,
-        scene: &mut Scene<'_>,
-        to: ReplicaId,
-        message: Box<dyn Message>,
-    ) -> Vec<Box<dyn Message>> {
-        let any: Box<dyn Any> = message;
-        let Ok(message) = any.downcast::<V::Message>() else { return Vec::new() };
-        let said = (self.answer)(&mut self.known, scene, to, (*message).into());
-        let boxed = |message| -> Box<dyn Message> { Box::new(V::Message::from(message)) };
-        said.into_iter().map(boxed).collect()
-    }
 }
 
 /// The same payload a nanosecond later: another block, and a valid one.

@@ -2,6 +2,8 @@
 
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::BlockVote;
+use quorate_consensus::parts::words;
+pub(crate) use quorate_consensus::parts::words::Said;
 use quorate_consensus::{Certificate, Message, Protocol, Signed};
 use quorate_protocols::{hotstuff, jolteon};
 use quorate_sim::{Frame, Verdict, World};
@@ -11,28 +13,25 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A message.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Said {
-    Propose(Block, ViewProof),
-    Vote(BlockVote),
-    GiveUp(View, ViewProof, Option<Signed<BlockVote>>),
-    Show(ViewProof),
-}
-
 /// How to speak a chained protocol.
 pub(crate) trait Words: Default + Send + 'static {
     type Protocol: Protocol<Message = Self::Message>;
-    type Message: Message + Clone;
+    type Message: words::Words;
     const NAME: &'static str;
     /// Certificates in a row of views that commit.
     const LINKS: usize;
-    const PROPOSE: Kind;
-    const VOTE: Kind;
-    const GIVE_UP: Kind;
-    const SHOW: Kind;
-    fn message(said: Said) -> Self::Message;
-    fn said(message: Self::Message) -> Said;
+    const PROPOSE: Kind = <Self::Message as words::Words>::PROPOSE;
+    const VOTE: Kind = <Self::Message as words::Words>::VOTE;
+    const GIVE_UP: Kind = <Self::Message as words::Words>::GIVE_UP;
+    const SHOW: Kind = <Self::Message as words::Words>::SHOW;
+
+    fn message(said: Said) -> Self::Message {
+        said.into()
+    }
+
+    fn said(message: Self::Message) -> Said {
+        message.into()
+    }
 
     fn say(said: Said) -> Box<dyn Message> {
         Box::new(Self::message(said))
@@ -51,28 +50,6 @@ impl Words for HotStuff {
     type Message = hotstuff::HotStuffMessage;
     const NAME: &'static str = "hotstuff";
     const LINKS: usize = 3;
-    const PROPOSE: Kind = hotstuff::PROPOSE;
-    const VOTE: Kind = hotstuff::VOTE;
-    const GIVE_UP: Kind = hotstuff::COMPLAIN;
-    const SHOW: Kind = hotstuff::NEXT_VIEW;
-    fn message(said: Said) -> Self::Message {
-        use hotstuff::HotStuffMessage::{Complain, NextView, Propose, Vote};
-        match said {
-            Said::Propose(block, proof) => Propose { block, proof },
-            Said::Vote(vote) => Vote(vote),
-            Said::GiveUp(view, proof, last_vote) => Complain { view, proof, last_vote },
-            Said::Show(proof) => NextView(proof),
-        }
-    }
-    fn said(message: Self::Message) -> Said {
-        use hotstuff::HotStuffMessage::{Complain, NextView, Propose, Vote};
-        match message {
-            Propose { block, proof } => Said::Propose(block, proof),
-            Vote(vote) => Said::Vote(vote),
-            Complain { view, proof, last_vote } => Said::GiveUp(view, proof, last_vote),
-            NextView(proof) => Said::Show(proof),
-        }
-    }
 }
 
 #[derive(Default)]
@@ -83,28 +60,6 @@ impl Words for Jolteon {
     type Message = jolteon::JolteonMessage;
     const NAME: &'static str = "jolteon";
     const LINKS: usize = 2;
-    const PROPOSE: Kind = jolteon::PROPOSE;
-    const VOTE: Kind = jolteon::VOTE;
-    const GIVE_UP: Kind = jolteon::TIMEOUT;
-    const SHOW: Kind = jolteon::ADVANCE;
-    fn message(said: Said) -> Self::Message {
-        use jolteon::JolteonMessage::{Advance, Propose, Timeout, Vote};
-        match said {
-            Said::Propose(block, proof) => Propose { block, proof },
-            Said::Vote(vote) => Vote(vote),
-            Said::GiveUp(view, proof, last_vote) => Timeout { view, proof, last_vote },
-            Said::Show(proof) => Advance(proof),
-        }
-    }
-    fn said(message: Self::Message) -> Said {
-        use jolteon::JolteonMessage::{Advance, Propose, Timeout, Vote};
-        match message {
-            Propose { block, proof } => Said::Propose(block, proof),
-            Vote(vote) => Said::Vote(vote),
-            Timeout { view, proof, last_vote } => Said::GiveUp(view, proof, last_vote),
-            Advance(proof) => Said::Show(proof),
-        }
-    }
 }
 
 /// Makes tests of scenarios: each for both.

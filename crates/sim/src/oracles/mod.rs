@@ -11,6 +11,7 @@
 //! | held | nothing that may be said once leaves before its guard was synced | `promises` |
 //! | liveness | what a protocol promises after a heal, in time | `World::run_while` |
 //! | circles | after a heal, views do not pass alike without anything being executed | `lasso` |
+//! | pacemaker | views that are left by certificate only are, and after a heal all honest replicas meet in one | `pace` |
 //! | bounds | queues and tables stay within limits | `bounds` |
 //! | accusation | no honest replica refuses of another what only a liar says | `World::judge_blame` |
 //! | no panic | no assertion of the code fails | `seed` |
@@ -27,11 +28,13 @@
 mod bounds;
 mod lasso;
 mod order;
+mod pace;
 mod promises;
 
 pub(crate) use bounds::check_bounds;
 pub(crate) use lasso::{Lasso, views_needed};
 pub(crate) use order::Order;
+pub(crate) use pace::Views;
 pub(crate) use promises::Promises;
 
 use quorate_types::Time;
@@ -80,6 +83,8 @@ pub enum Oracle {
     Liveness,
     /// View after view passes alike, and nothing is executed.
     Circles,
+    /// A view was left without a certificate, or the honest replicas never meet in one.
+    Pacemaker,
     /// A replica stopped by itself.
     Stopped,
     /// An honest replica broke off with another.
@@ -105,6 +110,7 @@ impl fmt::Display for Oracle {
             Self::Bounds => "bounds",
             Self::Liveness => "liveness",
             Self::Circles => "circles",
+            Self::Pacemaker => "pacemaker",
             Self::Stopped => "stopped",
             Self::Links => "links",
             Self::Replay => "replay",
@@ -155,6 +161,11 @@ impl Oracle {
             Self::Liveness => {
                 "Everything had healed, and still nothing was decided, or a client was not answered, for longer than \
                  the protocol promises. Look for the last `decides`, and from there for `timer`, `enters` and `refuses`."
+            }
+            Self::Pacemaker => {
+                "A replica has entered a view that no quorum can have let it into, or view after view passes and the \
+                 honest replicas are never all in one of an honest leader. Look for what it `notes`, and what reached \
+                 it before."
             }
             Self::Circles => {
                 "Everything had healed, all replicas went from view to view, each leader had its turn, and nothing was \

@@ -5,7 +5,7 @@ use super::{Oracle, Verdict};
 use crate::frame::Content;
 use memchr::memmem;
 use quorate_types::codec::Wire as _;
-use quorate_types::{Digest, Height, Kind, ReplicaId, Statement, View};
+use quorate_types::{Digest, Height, Kind, ReplicaId, Slot, View};
 use std::collections::BTreeMap;
 
 /// Synced bytes that are remembered for each replica. What was synced before is looked up on the disk.
@@ -24,15 +24,33 @@ struct Promised {
     said: BTreeMap<Key, Digest>,
     /// The newest bytes that its disk has synced.
     tail: Vec<u8>,
+    /// Kinds of which it has reserved slots so far, with the highest floor that was synced.
+    floors: BTreeMap<Kind, View>,
 }
 
 impl Promised {
     fn synced(&mut self, bytes: &[u8]) {
+        for (kind, floor) in &mut self.floors {
+            *floor = highest_floor(bytes, *kind).map_or(*floor, |synced| synced.max(*floor));
+        }
         if self.tail.len() > TAIL_BYTES {
             let half = self.tail.len() / 2;
             self.tail.drain(..half);
         }
         self.tail.extend_from_slice(bytes);
+    }
+
+    /// Whether a floor above this slot was synced.
+    fn has_reserved(&mut self, slot: &Slot) -> bool {
+        let floor = match self.floors.get(&slot.kind) {
+            Some(floor) => *floor,
+            None => {
+                let Some(floor) = highest_floor(&self.tail, slot.kind) else { return false };
+                self.floors.insert(slot.kind, floor);
+                floor
+            }
+        };
+        slot.view < floor
     }
 }
 
@@ -101,7 +119,8 @@ impl Promises {
         self.checked = self.checked.saturating_add(1);
         self.buffer.clear();
         statement.encode(&mut self.buffer);
-        let recent = memmem::rfind(&promised.tail, &self.buffer).is_some() || reserved(&promised.tail, &statement);
+        let recent =
+            memmem::rfind(&promised.tail, &self.buffer).is_some() || promised.has_reserved(&statement.slot());
         // Some are looked up on the disk all the same: the oracle does not trust its own memory.
         let is_held = if recent && !self.checked.is_multiple_of(LOOK_EVERY) {
             true
@@ -116,23 +135,20 @@ impl Promises {
     }
 }
 
-/// Whether there are floors that lie just above this slot: its kind and the next view, and then no height as in a
-/// statement.
-fn reserved(tail: &[u8], statement: &Statement) -> bool {
-    let mut floor = Vec::with_capacity(24);
-    statement.kind.encode(&mut floor);
-    statement.view.next().encode(&mut floor);
-    let found = memmem::rfind_iter(tail, &floor).any(|at| {
-        let end = at.saturating_add(floor.len());
-        tail.get(end..end.saturating_add(8)) != Some(&[0; 8])
+/// The highest floor of a kind that stands in these bytes: the kind, a view, and then no height as in a statement.
+fn highest_floor(bytes: &[u8], kind: Kind) -> Option<View> {
+    let needle = kind.to_bytes();
+    let floors = memmem::find_iter(bytes, &needle).filter_map(|at| {
+        let (view, rest) = bytes.get(at.saturating_add(needle.len())..)?.split_first_chunk::<8>()?;
+        (rest.get(..8) != Some(&[0; 8])).then(|| View(u64::from_le_bytes(*view)))
     });
-    found
+    floors.max()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quorate_types::Floors;
+    use quorate_types::{Floors, Statement};
 
     const R1: ReplicaId = ReplicaId(1);
 

@@ -14,6 +14,7 @@ mod rogues;
 mod sabotage;
 mod telling;
 mod turns;
+mod views;
 
 use crate::byzantine::Byzantine;
 use crate::client::{Client, Wish};
@@ -23,7 +24,7 @@ use crate::fault::Fault;
 use crate::frame::{Content, Frame, Verdict};
 use crate::front::Front;
 use crate::history::History;
-use crate::oracles::{Failure, Lasso, Oracle, Order, Promises};
+use crate::oracles::{Failure, Lasso, Oracle, Order, Promises, Views};
 use crate::queue::{Class, Queue};
 use crate::seat::{Arrival, Read, Seat};
 use crate::settings::{BadSettings, Cluster, Settings, Transport};
@@ -112,6 +113,8 @@ pub struct World {
     promises: Promises,
     /// Looks for circles, where something is promised.
     lasso: Option<Lasso>,
+    /// Watches how views are left, where the protocol leaves them by certificate only.
+    views: Option<Views>,
     failure: Option<Failure>,
     net_rng: Rng,
     crash_rng: Rng,
@@ -188,6 +191,7 @@ impl World {
             pairs: Pair::all(n),
             promises: Promises::new(n),
             lasso: None,
+            views: settings.entry.pace.map(|pace| Views::new(pace, n, settings.f)),
             fuses: vec![None; n],
             cluster,
             seats,

@@ -4,15 +4,15 @@ use super::telling::Eyes;
 use super::{Event, World};
 use crate::byzantine::Voice;
 use crate::fault::Fault as Named;
-use crate::oracles::{Lasso, Oracle, views_needed};
+use crate::oracles::Oracle;
 use crate::queue::Class;
 use crate::seat::{Arrival, Damage};
 use crate::trace::{Tale, Who};
 use quorate_client::core::LinkState;
 use quorate_host::Fault;
-use quorate_replica::{ReplicaStatus, Source};
+use quorate_replica::Source;
 use quorate_storage::Keep;
-use quorate_types::{Height, ReplicaId, Time, View};
+use quorate_types::{Height, ReplicaId, Time};
 
 /// What a crash leaves of what was written and not synced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -161,6 +161,9 @@ impl World {
             if may_survive || seat.survived.is_some() {
                 seat.survived = Some(seat.shared.synced_image());
             }
+        }
+        if let Some(views) = &mut self.views {
+            views.falls(id);
         }
         self.reconnect(id, false);
         for client in self.begun() {
@@ -336,6 +339,7 @@ impl World {
                 .note(began, Who::Replica(id), "syncs", &[&bytes.to_le_bytes()], || format!("{bytes} bytes"));
         }
         let is_new = !leaving.notes.is_empty();
+        self.judge_view(id, &leaving.notes);
         for note in leaving.notes.drain(..) {
             let what = note.what;
             self.trace.note(began, Who::Replica(id), "notes", &[what.as_bytes()], || {
@@ -380,51 +384,6 @@ impl World {
             let mut synced = synced;
             synced.clear();
             seat.shared.watch(|watch| watch.synced = synced);
-        }
-    }
-
-    /// From now on nothing may go in circles.
-    pub(crate) fn watch_for_circles(&mut self) {
-        self.lasso = Some(Lasso::default());
-    }
-
-    /// Looks, whenever a protocol notes a transition, while somebody waits for an answer: views that change while there is
-    /// nothing to do go in no circle.
-    fn look_for_circles(&mut self) {
-        if self.lasso.is_none() {
-            return;
-        }
-        if self.all_done() {
-            return self.watch_for_circles();
-        }
-        let sound: Vec<_> = self.sound().filter_map(|id| self.status(id)).collect();
-        let least = |of: fn(&ReplicaStatus) -> u64| sound.iter().map(of).min().unwrap_or(0);
-        let (n, f) = (self.settings.n, self.settings.f);
-        // The view that a quorum of them has entered: one that stands apart hides nothing.
-        let mut views: Vec<View> = sound.iter().map(|status| status.view).collect();
-        views.sort_unstable_by(|a, b| b.cmp(a));
-        let place = n.saturating_sub(f).min(views.len()).saturating_sub(1);
-        let view = views.get(place).copied().unwrap_or_default();
-        let (decided, executed) = (least(|status| status.decided.0), least(|status| status.executed.0));
-        let state = || {
-            let mut state = Vec::new();
-            for status in &sound {
-                let lead = [
-                    status.view.0.saturating_sub(view.0),
-                    status.decided.0.saturating_sub(decided),
-                    status.executed.0.saturating_sub(executed),
-                ];
-                lead.iter().for_each(|number| state.extend_from_slice(&number.to_le_bytes()));
-                state.extend_from_slice(status.last_view_change.as_bytes());
-            }
-            state
-        };
-        let height = self.height();
-        let needed = views_needed(n, f, self.settings.entry.spec.rotates_leaders);
-        let found = self.lasso.as_mut().and_then(|lasso| lasso.look((height, view), (n, needed), state));
-        if let Some(what) = found {
-            let what = format!("{what}\n{}", self.standings());
-            self.judge(self.now, Err((Oracle::Circles, what)));
         }
     }
 

@@ -1,0 +1,182 @@
+//! The two theorems of a pacemaker that changes views by certificate only.
+//!
+//! *A view is left with a certificate.* Whoever enters a view v rests on a quorum that voted in v - 1, or on one that gave
+//! up a view below v. At most f of a quorum lie, so n - 2f honest replicas did. What they did is known from their
+//! notes, as the protocol names them ([`Pace`]). Where a leader has several views in a row, giving one up leads past the
+//! rest of them: then nobody has to be seen in the view before, and the views between may be empty.
+//!
+//! *Again and again all are together.* As long as nothing is executed after the network has healed, views end by their
+//! timers, which are long enough for everybody to come: within as many views as it takes until all have led, there is one
+//! whose leader is honest in which all honest replicas are at the same time.
+
+use super::{Oracle, Verdict};
+use quorate_consensus::{Note, Pace};
+use quorate_types::{Height, ReplicaId, ReplicaSet, View};
+use std::collections::BTreeMap;
+
+/// What was done in one view.
+#[derive(Default, Debug)]
+struct Done {
+    voted: ReplicaSet,
+    gave_up: ReplicaSet,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Views {
+    pace: Pace,
+    /// n - 2f: how many honest replicas every quorum has.
+    honest: usize,
+    done: BTreeMap<View, Done>,
+    /// The view in which each replica was last, since it runs.
+    at: Vec<Option<View>>,
+    /// Since when nothing was executed: the greatest height, and the greatest view then or when all were together last.
+    alone: Option<(Height, View)>,
+}
+
+impl Views {
+    pub(crate) fn new(pace: Pace, n: usize, f: usize) -> Self {
+        let honest = n.saturating_sub(f.saturating_mul(2)).max(1);
+        Self { pace, honest, done: BTreeMap::new(), at: vec![None; n], alone: None }
+    }
+
+    /// What an honest replica notes.
+    pub(crate) fn noted(&mut self, by: ReplicaId, note: &Note) {
+        if note.what == self.pace.voted {
+            self.done.entry(note.view).or_default().voted.insert(by);
+        } else if note.what == self.pace.gave_up {
+            self.done.entry(note.view).or_default().gave_up.insert(by);
+        }
+    }
+
+    /// A replica does not run any more. The view that it is opened in needs no reason: it has been there.
+    pub(crate) fn falls(&mut self, id: ReplicaId) {
+        if let Some(at) = self.at.get_mut(id.index()) {
+            *at = None;
+        }
+    }
+
+    /// An honest replica is in this view after a turn.
+    pub(crate) fn is_in(&mut self, by: ReplicaId, view: View) -> Verdict {
+        let before = self.at.get_mut(by.index()).and_then(|at| at.replace(view));
+        if before.is_none_or(|before| view <= before) || self.is_justified(view) {
+            return Ok(());
+        }
+        let what = format!(
+            "replica {by} went from view {} into view {view}, and fewer than {} honest replicas voted in the one before \
+             it, or gave up that one or any since the last that as many voted in",
+            before.unwrap_or_default(),
+            self.honest
+        );
+        Err((Oracle::Pacemaker, what))
+    }
+
+    fn is_justified(&self, view: View) -> bool {
+        let enough = |set: &ReplicaSet| set.len() >= self.honest;
+        let mut below = self.done.range(..view).rev().peekable();
+        if let Some((at, done)) = below.peek()
+            && at.next() == view
+            && enough(&done.voted)
+        {
+            return true;
+        }
+        // A view that was given up and led past the rest of a term: nobody has got any further since.
+        below.find_map(
+            |(_, done)| if enough(&done.gave_up) { Some(true) } else { enough(&done.voted).then_some(false) },
+        ) == Some(true)
+    }
+
+    /// Looks, after the heal and while somebody waits, at the views of all honest replicas. `together` says whether all
+    /// are in one whose leader is honest.
+    pub(crate) fn look(&mut self, height: Height, highest: View, together: bool, needed: usize) -> Verdict {
+        let (known, since) = *self.alone.get_or_insert((height, highest));
+        if together || height > known {
+            self.alone = Some((height, highest));
+            return Ok(());
+        }
+        let passed = highest.0.saturating_sub(since.0);
+        if passed <= u64::try_from(needed).unwrap_or(u64::MAX) {
+            return Ok(());
+        }
+        let what = format!(
+            "nothing was executed since height {known}, and in {passed} views the honest replicas were never all in one \
+             that an honest one leads"
+        );
+        Err((Oracle::Pacemaker, what))
+    }
+
+    /// Nothing is promised from here on, or it begins anew.
+    pub(crate) fn rest(&mut self) {
+        self.alone = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACE: Pace = Pace { voted: "voted", gave_up: "gave up" };
+
+    fn views() -> Views {
+        Views::new(PACE, 4, 1)
+    }
+
+    fn note(views: &mut Views, what: &'static str, view: u64, by: &[u16]) {
+        for by in by {
+            views.noted(ReplicaId(*by), &Note { what, view: View(view), height: Height::ZERO });
+        }
+    }
+
+    fn enters(views: &mut Views, view: u64) -> bool {
+        views.is_in(ReplicaId(0), View(view)).is_ok()
+    }
+
+    #[test]
+    fn a_view_is_entered_by_what_honest_replicas_did() {
+        let mut views = views();
+        assert!(enters(&mut views, 1), "everybody begins there");
+        note(&mut views, "voted", 1, &[1]);
+        assert!(
+            !enters(&mut views, 2),
+            "one of four may be the only one that did not lie, and no quorum has but one"
+        );
+        note(&mut views, "voted", 2, &[1, 2]);
+        assert!(enters(&mut views, 3));
+        note(&mut views, "gave up", 3, &[1, 3]);
+        assert!(enters(&mut views, 4));
+        assert!(enters(&mut views, 9), "past the rest of a term");
+        note(&mut views, "something else", 9, &[1, 2, 3]);
+        note(&mut views, "voted", 9, &[1, 2, 3]);
+        assert!(enters(&mut views, 10));
+        assert!(
+            !enters(&mut views, 12),
+            "nothing was done in the view before, and the last was not given up"
+        );
+    }
+
+    #[test]
+    fn who_is_opened_in_a_view_needs_no_reason() {
+        let mut views = views();
+        for opened in [70, 50] {
+            assert_eq!(views.is_in(ReplicaId(2), View(opened)), Ok(()));
+            assert!(views.is_in(ReplicaId(2), View(opened + 1)).is_err());
+            views.falls(ReplicaId(2));
+        }
+    }
+
+    #[test]
+    fn who_never_meets_is_noticed() {
+        let mut views = views();
+        let met = |views: &mut Views, view, height, together| {
+            views.look(Height(height), View(view), together, 10).is_ok()
+        };
+        assert!((5..=15).all(|view| met(&mut views, view, 3, false)));
+        assert!(met(&mut views, 16, 3, true), "together once");
+        assert!((17..=26).all(|view| met(&mut views, view, 3, false)));
+        assert!(met(&mut views, 27, 4, false), "or something was executed");
+        assert!((28..=37).all(|view| met(&mut views, view, 4, false)));
+        assert!(!met(&mut views, 38, 4, false));
+        views.rest();
+        assert!(met(&mut views, 38, 4, false));
+    }
+}

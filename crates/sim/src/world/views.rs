@@ -1,0 +1,86 @@
+//! How views pass: what the oracles for circles and for pacemakers are shown.
+
+use super::World;
+use crate::oracles::{Lasso, Oracle, views_needed};
+use quorate_consensus::Note;
+use quorate_replica::ReplicaStatus;
+use quorate_types::{ReplicaId, View};
+
+impl World {
+    /// What a replica has noted in a turn, and the view that it is in after it.
+    pub(super) fn judge_view(&mut self, id: ReplicaId, notes: &[Note]) {
+        if self.views.is_none() || !self.is_honest(id) {
+            return;
+        }
+        let view = self.seat(id).and_then(|seat| Some(seat.running.as_ref()?.host.replica().leader().0));
+        let (Some(views), Some(view)) = (&mut self.views, view) else { return };
+        notes.iter().for_each(|note| views.noted(id, note));
+        let verdict = views.is_in(id, view);
+        self.judge(self.now, verdict);
+    }
+
+    /// Whether the honest replicas meet in a view, while somebody waits for an answer.
+    fn look_for_meetings(&mut self) {
+        let needed = views_needed(self.settings.n, self.settings.f, self.settings.entry.spec.rotates_leaders);
+        let height = self.height();
+        let running = self.sound().filter_map(|id| self.seat(id)?.running.as_ref());
+        let at: Vec<(View, ReplicaId)> = running.map(|running| running.host.replica().leader()).collect();
+        let Some(first) = at.first() else { return };
+        let together = at.iter().all(|other| other == first) && self.is_honest(first.1);
+        let highest = at.iter().map(|(view, _)| *view).max().unwrap_or_default();
+        let verdict = self.views.as_mut().map(|views| views.look(height, highest, together, needed));
+        if let Some(Err((oracle, what))) = verdict {
+            let what = format!("{what}\n{}", self.standings());
+            self.judge(self.now, Err((oracle, what)));
+        }
+    }
+
+    /// From now on nothing may go in circles.
+    pub(crate) fn watch_for_circles(&mut self) {
+        self.lasso = Some(Lasso::default());
+        if let Some(views) = &mut self.views {
+            views.rest();
+        }
+    }
+
+    /// Looks, whenever a protocol notes a transition, while somebody waits for an answer: views that change while there is
+    /// nothing to do go in no circle.
+    pub(super) fn look_for_circles(&mut self) {
+        if self.lasso.is_none() {
+            return;
+        }
+        if self.all_done() {
+            return self.watch_for_circles();
+        }
+        self.look_for_meetings();
+        let sound: Vec<_> = self.sound().filter_map(|id| self.status(id)).collect();
+        let least = |of: fn(&ReplicaStatus) -> u64| sound.iter().map(of).min().unwrap_or(0);
+        let (n, f) = (self.settings.n, self.settings.f);
+        // The view that a quorum of them has entered: one that stands apart hides nothing.
+        let mut views: Vec<View> = sound.iter().map(|status| status.view).collect();
+        views.sort_unstable_by(|a, b| b.cmp(a));
+        let place = n.saturating_sub(f).min(views.len()).saturating_sub(1);
+        let view = views.get(place).copied().unwrap_or_default();
+        let (decided, executed) = (least(|status| status.decided.0), least(|status| status.executed.0));
+        let state = || {
+            let mut state = Vec::new();
+            for status in &sound {
+                let lead = [
+                    status.view.0.saturating_sub(view.0),
+                    status.decided.0.saturating_sub(decided),
+                    status.executed.0.saturating_sub(executed),
+                ];
+                lead.iter().for_each(|number| state.extend_from_slice(&number.to_le_bytes()));
+                state.extend_from_slice(status.last_view_change.as_bytes());
+            }
+            state
+        };
+        let height = self.height();
+        let needed = views_needed(n, f, self.settings.entry.spec.rotates_leaders);
+        let found = self.lasso.as_mut().and_then(|lasso| lasso.look((height, view), (n, needed), state));
+        if let Some(what) = found {
+            let what = format!("{what}\n{}", self.standings());
+            self.judge(self.now, Err((Oracle::Circles, what)));
+        }
+    }
+}
