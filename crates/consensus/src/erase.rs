@@ -156,8 +156,8 @@ pub struct Entry {
     pub spec: Spec,
     /// See [`Protocol::FIGURES`].
     pub figures: Option<Figures>,
-    /// See [`Protocol::PACE`].
-    pub pace: Option<Pace>,
+    /// See [`Protocol::pace`].
+    pub pace: fn(&toml::Table) -> Result<Option<Pace>, OpenError>,
     /// Opens it; parameters that are missing have their defaults, unknown ones are refused.
     pub open: OpenFn,
     /// Decodes one of its messages.
@@ -187,7 +187,7 @@ impl Entry {
         Self {
             spec: P::SPEC,
             figures: P::FIGURES,
-            pace: P::PACE,
+            pace: |params| Ok(P::pace(&read::<P>(params)?)),
             open: open::<P>,
             decode: decode::<P>,
             record: record::<P>,

@@ -149,7 +149,6 @@ impl<P: Protocol, F: Flaw<P>> Message for FlawedMessage<P, F> {
 impl<P: Protocol, F: Flaw<P>> Protocol for Flawed<P, F> {
     const SPEC: Spec = P::SPEC;
     const ATTACKS: &'static [AttackEntry] = F::ATTACKS;
-    const PACE: Option<Pace> = P::PACE;
     const EXAM_ONLY: &'static [&'static str] = P::EXAM_ONLY;
     const CHOICES: &'static [Choice] = P::CHOICES;
     type Message = FlawedMessage<P, F>;
@@ -218,6 +217,10 @@ impl<P: Protocol, F: Flaw<P>> Protocol for Flawed<P, F> {
 
     fn exam_params(delta_ns: u64, guarded: bool) -> P::Params {
         P::exam_params(delta_ns, guarded)
+    }
+
+    fn pace(params: &P::Params) -> Option<Pace> {
+        P::pace(params)
     }
 
     fn synchrony(params: &P::Params) -> Option<Synchrony> {

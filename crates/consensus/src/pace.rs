@@ -7,4 +7,6 @@ pub struct Pace {
     pub voted: &'static str,
     /// The note of a replica that gives its view up.
     pub gave_up: &'static str,
+    /// Giving a view up leads on by so many views at most.
+    pub term: u64,
 }

@@ -27,8 +27,6 @@ pub trait Protocol: Sized + Send + 'static {
     const ATTACKS: &'static [AttackEntry] = &[];
     /// What it costs when nothing goes wrong. The tests of the registry demand it of every protocol there.
     const FIGURES: Option<Figures> = None;
-    /// By which notes an observer sees why views are left, for protocols that leave them by certificate only.
-    const PACE: Option<Pace> = None;
     /// Parameters that the simulator may set and no node may: the files of nodes do not show them, and refuse them.
     const EXAM_ONLY: &'static [&'static str] = &[];
     /// Parameters that decide how it works, each with the values that the exam draws from.
@@ -97,6 +95,12 @@ pub trait Protocol: Sized + Send + 'static {
 
     /// Parameters for the exam, whose network heals to delays of at most `delta_ns`.
     fn exam_params(delta_ns: u64, guarded: bool) -> Self::Params;
+
+    /// By which notes an observer sees why views are left; `None` for protocols that leave them without a certificate.
+    fn pace(params: &Self::Params) -> Option<Pace> {
+        let _ = params;
+        None
+    }
 
     /// What the host's synchrony guard needs; `None` for protocols that assume no bound.
     fn synchrony(params: &Self::Params) -> Option<Synchrony> {

@@ -31,6 +31,18 @@ pub enum LeaderPolicy {
     Avoiding,
 }
 
+impl LeaderPolicy {
+    /// Views of one leader in a row; giving one up ends the rest of them.
+    #[must_use]
+    pub fn term(self, views_per_leader: u64) -> u64 {
+        match self {
+            Self::Terms => views_per_leader,
+            Self::Avoiding => AVOIDING_TERM,
+            Self::RoundRobin | Self::Stable => 1,
+        }
+    }
+}
+
 /// Views that `Avoiding` gives one leader: one that is honest commits alone, so a wrong exclusion does no lasting harm.
 const AVOIDING_TERM: u64 = 4;
 /// A failure counts in the stretch of so many heights in which it was seen, and in the one after.
@@ -146,11 +158,7 @@ impl Leaders {
             let expected = format!("replicas below {}", committee.n());
             return Err(OpenError::Params { name: "leaders".to_owned(), expected });
         }
-        let term = match policy {
-            LeaderPolicy::Terms => views_per_leader,
-            LeaderPolicy::Avoiding => AVOIDING_TERM,
-            LeaderPolicy::RoundRobin | LeaderPolicy::Stable => 1,
-        };
+        let term = policy.term(views_per_leader);
         let genesis = Standing::genesis(committee.n());
         let known = BTreeMap::from([(BlockId::ZERO, genesis)]);
         Ok(Self { policy, term, links, set, known, stable: Height::ZERO, recorded: Height::ZERO })

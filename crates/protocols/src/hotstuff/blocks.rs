@@ -7,7 +7,7 @@ use super::{HotStuff, HotStuffMessage, HotStuffRecord, PROPOSE, VOTE, noted};
 use quorate_consensus::parts::chain::{Below, Hangs, Tip, bind_certificate, empty_payload, fits_on};
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::{Added, BlockVote, contradiction};
-use quorate_consensus::{Alarm, Basis, Certificate, Commit, Cx, Ready, Reject, Seal, Signed, To};
+use quorate_consensus::{Alarm, Basis, Certificate, Commit, Cx, Note, Ready, Reject, Seal, Signed, To};
 use quorate_types::{Block, BlockId, ReplicaId, View};
 
 impl HotStuff {
@@ -262,7 +262,6 @@ impl HotStuff {
         }
         self.record(cx);
         self.send_vote(cx, vote);
-        self.note(cx, noted::VOTED, block.height);
     }
 
     /// Who makes the certificate: the leader of the next view, as far as this replica can tell.
@@ -275,6 +274,8 @@ impl HotStuff {
     pub(super) fn send_vote(&mut self, cx: &mut Cx<'_, Self>, vote: BlockVote) {
         let to = self.collector(cx, vote).map_or(To::All, To::One);
         cx.send(to, HotStuffMessage::Vote(vote));
+        let height = cx.blocks().get(vote.block).map(|block| block.height).unwrap_or_default();
+        cx.note(Note { what: noted::VOTED, view: vote.view, height });
     }
 
     pub(super) fn on_vote(&mut self, cx: &mut Cx<'_, Self>, vote: Signed<BlockVote>) -> Result<(), Reject> {

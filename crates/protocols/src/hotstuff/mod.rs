@@ -195,7 +195,6 @@ impl Protocol for HotStuff {
         shared_params: params::SHARED,
     };
     const FIGURES: Option<Figures> = Some(figures::FIGURES);
-    const PACE: Option<Pace> = Some(Pace { voted: noted::VOTED, gave_up: noted::COMPLAINED });
     const ATTACKS: &'static [AttackEntry] = chained_attacks::attacks::<HotStuffMessage>();
     const CHOICES: &'static [Choice] = params::CHOICES;
     const EXAM_ONLY: &'static [&'static str] = params::EXAM_ONLY;
@@ -340,6 +339,11 @@ impl Protocol for HotStuff {
             Complaints::Linear => committee.weak(),
         };
         pacemaker::recovery(&timing(params), committee, healed, attempts, 1)
+    }
+
+    fn pace(params: &HotStuffParams) -> Option<Pace> {
+        let term = params.leader_policy.term(params.views_per_leader);
+        Some(Pace { voted: noted::VOTED, gave_up: noted::COMPLAINED, term })
     }
 
     fn exam_params(delta_ns: u64, _guarded: bool) -> HotStuffParams {

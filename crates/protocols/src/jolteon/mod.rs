@@ -210,7 +210,6 @@ impl Protocol for Jolteon {
         shared_params: params::SHARED,
     };
     const FIGURES: Option<Figures> = Some(figures::FIGURES);
-    const PACE: Option<Pace> = Some(Pace { voted: noted::VOTED, gave_up: noted::TIMED_OUT });
     const ATTACKS: &'static [AttackEntry] = chained_attacks::attacks::<JolteonMessage>();
     const CHOICES: &'static [Choice] = params::CHOICES;
     const EXAM_ONLY: &'static [&'static str] = params::EXAM_ONLY;
@@ -350,6 +349,11 @@ impl Protocol for Jolteon {
             LeaderPolicy::Terms | LeaderPolicy::Avoiding => 2,
         };
         pacemaker::recovery(&timing(params), committee, healed, 1, timers)
+    }
+
+    fn pace(params: &JolteonParams) -> Option<Pace> {
+        let term = params.leader_policy.term(params.views_per_leader);
+        Some(Pace { voted: noted::VOTED, gave_up: noted::TIMED_OUT, term })
     }
 
     fn exam_params(delta_ns: u64, _guarded: bool) -> JolteonParams {

@@ -9,14 +9,19 @@ use quorate_types::{ReplicaId, View};
 impl World {
     /// What a replica has noted in a turn, and the view that it is in after it.
     pub(super) fn judge_view(&mut self, id: ReplicaId, notes: &[Note]) {
-        if self.views.is_none() || !self.is_honest(id) {
+        // Where too many lie, no quorum says anything.
+        let is_promised = self.honest().count().saturating_add(self.settings.f) >= self.settings.n;
+        if self.views.is_none() || !self.is_honest(id) || !is_promised {
             return;
         }
+        // Notes of a replica that has fallen since count as well: what had left before has left.
         let view = self.seat(id).and_then(|seat| Some(seat.running.as_ref()?.host.replica().leader().0));
-        let (Some(views), Some(view)) = (&mut self.views, view) else { return };
+        let Some(views) = &mut self.views else { return };
         notes.iter().for_each(|note| views.noted(id, note));
-        let verdict = views.is_in(id, view);
-        self.judge(self.now, verdict);
+        if let Some(view) = view {
+            let verdict = views.is_in(id, view);
+            self.judge(self.now, verdict);
+        }
     }
 
     /// Whether the honest replicas meet in a view, while somebody waits for an answer.
