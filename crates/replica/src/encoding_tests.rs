@@ -69,6 +69,7 @@ fn entry() -> Entry {
         recovery: |_, _, _| Err(OpenError::Committee("nobody runs this".to_owned())),
         exam_params: |_, _| Err(OpenError::Committee("nobody runs this".to_owned())),
         synchrony: |_| Ok(None),
+        pace: |_| Ok(None),
     }
 }
 

@@ -42,6 +42,9 @@ pub struct TortureArgs {
     /// Keys that the clients share; each has others of its own
     #[arg(long, default_value_t = 300)]
     keys: u64,
+    /// Only these faults, several divided by commas [default: all]
+    #[arg(long, value_delimiter = ',', value_parser = crate::config::choice(Fault::ALL.map(|fault| (fault.name(), fault)).to_vec()))]
+    only: Vec<Fault>,
     /// Keeps the cluster's folder also when nothing wrong is found
     #[arg(long)]
     keep: bool,
@@ -66,7 +69,8 @@ impl TortureArgs {
             }
             None => Pace::Closed { in_flight: self.in_flight },
         };
-        Ok(Options { seed, span, clients: self.clients, pace, shared: self.keys })
+        let only = if self.only.is_empty() { Fault::ALL.to_vec() } else { self.only.clone() };
+        Ok(Options { seed, only, span, clients: self.clients, pace, shared: self.keys })
     }
 
     /// How to do the same again.
@@ -80,6 +84,13 @@ impl TortureArgs {
             (self.in_flight != 64, format!(" --in-flight {}", self.in_flight)),
             (self.rate.is_some(), format!(" --rate {}", self.rate.unwrap_or(0.0))),
             (self.keys != 300, format!(" --keys {}", self.keys)),
+            (
+                !self.only.is_empty(),
+                format!(
+                    " --only {}",
+                    self.only.iter().map(|fault| fault.name()).collect::<Vec<_>>().join(",")
+                ),
+            ),
         ] {
             if given {
                 line.push_str(&text);

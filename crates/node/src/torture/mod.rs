@@ -50,6 +50,8 @@ const STRETCH_MAX: Duration = Duration::from_secs(24 * 3_600);
 pub struct Options {
     /// Decides events, keys and operations.
     pub seed: u64,
+    /// What is done: these, in the shares that they have among all.
+    pub only: Vec<Fault>,
     /// After so long no event begins any more.
     pub span: Duration,
     /// Clients.
@@ -192,7 +194,7 @@ pub fn run(
     let info = cluster_info(&testnet.cluster)?;
     let mut load = Load::connect(dir, testnet, &plan(options))?;
     let n = u16::try_from(nodes.ids().len()).unwrap_or(u16::MAX);
-    let mut schedule = Schedule::new(options.seed, n);
+    let mut schedule = Schedule::new(options.seed, n, &options.only);
     let begun = Instant::now();
     let f = usize::from(testnet.cluster.genesis.f);
     let mut outcome = Outcome::default();

@@ -34,6 +34,18 @@ impl Fault {
     pub const ALL: [Self; 5] =
         [Self::KillLeader, Self::KillBackup, Self::PauseLeader, Self::PauseBackup, Self::KillAll];
 
+    /// As the command line calls it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::KillLeader => "kill-leader",
+            Self::KillBackup => "kill-backup",
+            Self::PauseLeader => "pause-leader",
+            Self::PauseBackup => "pause-backup",
+            Self::KillAll => "kill-all",
+        }
+    }
+
     /// How often it comes in a stretch.
     fn share(self) -> usize {
         match self {
@@ -89,20 +101,21 @@ impl Event {
 pub struct Schedule {
     rng: Rng,
     n: u16,
+    only: Vec<Fault>,
     number: u64,
 }
 
 impl Schedule {
-    /// What a seed decides for so many replicas.
+    /// What a seed decides for so many replicas, of these faults.
     #[must_use]
-    pub fn new(seed: u64, n: u16) -> Self {
-        Self { rng: Rng::new(seed), n, number: 0 }
+    pub fn new(seed: u64, n: u16, only: &[Fault]) -> Self {
+        Self { rng: Rng::new(seed), n, only: only.to_vec(), number: 0 }
     }
 
     /// The events of the next stretch.
     pub fn stretch(&mut self) -> Vec<Event> {
         let mut faults: Vec<Fault> =
-            Fault::ALL.iter().flat_map(|fault| std::iter::repeat_n(*fault, fault.share())).collect();
+            self.only.iter().flat_map(|fault| std::iter::repeat_n(*fault, fault.share())).collect();
         self.rng.shuffle(&mut faults);
         faults.into_iter().map(|fault| self.event(fault)).collect()
     }
@@ -131,7 +144,7 @@ mod tests {
     #[test]
     fn a_seed_decides_and_a_stretch_has_everything() {
         let stretches = |seed| -> Vec<Vec<Event>> {
-            let mut schedule = Schedule::new(seed, 4);
+            let mut schedule = Schedule::new(seed, 4, &Fault::ALL);
             (0..5).map(|_| schedule.stretch()).collect()
         };
         assert_eq!(stretches(1), stretches(1));
@@ -146,8 +159,16 @@ mod tests {
     }
 
     #[test]
+    fn other_faults_than_those_asked_for_do_not_come() {
+        let mut schedule = Schedule::new(1, 4, &[Fault::KillAll, Fault::KillLeader]);
+        let faults: Vec<Fault> = schedule.stretch().iter().map(|event| event.fault).collect();
+        assert_eq!(faults.iter().filter(|fault| **fault == Fault::KillAll).count(), 1);
+        assert_eq!(faults.iter().filter(|fault| **fault == Fault::KillLeader).count(), faults.len() - 1);
+    }
+
+    #[test]
     fn the_leader_is_the_victim_exactly_where_it_is_meant() {
-        let mut schedule = Schedule::new(9, 4);
+        let mut schedule = Schedule::new(9, 4, &Fault::ALL);
         let events: Vec<Event> = (0..20).flat_map(|_| schedule.stretch()).collect();
         let mut backups = BTreeSet::new();
         for event in events {

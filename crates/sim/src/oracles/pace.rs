@@ -10,6 +10,7 @@
 //! whose leader is honest in which all honest replicas are at the same time.
 
 use super::{Oracle, Verdict};
+use crate::settings::Settings;
 use quorate_consensus::{Note, Pace};
 use quorate_types::{Height, ReplicaId, ReplicaSet, View};
 use std::collections::BTreeMap;
@@ -21,6 +22,17 @@ struct Done {
     gave_up: ReplicaSet,
 }
 
+/// How long the replicas have not met.
+#[derive(Clone, Copy, Debug)]
+struct Apart {
+    /// The greatest height that was executed.
+    height: Height,
+    /// The greatest view.
+    highest: View,
+    /// How often that has risen.
+    views: usize,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Views {
@@ -30,14 +42,20 @@ pub(crate) struct Views {
     done: BTreeMap<View, Done>,
     /// The view in which each replica was last, since it runs.
     at: Vec<Option<View>>,
-    /// Since when nothing was executed: the greatest height, and the greatest view then or when all were together last.
-    alone: Option<(Height, View)>,
+    /// Since when nothing was executed and not all were together.
+    apart: Option<Apart>,
 }
 
 impl Views {
-    pub(crate) fn new(pace: Pace, n: usize, f: usize) -> Self {
+    /// For what this cluster runs; `None` where it leaves views without a certificate.
+    pub(crate) fn of(settings: &Settings, params: &toml::Table) -> Option<Self> {
+        let pace = (settings.entry.pace)(params).ok().flatten()?;
+        Some(Self::new(pace, settings.n, settings.f))
+    }
+
+    fn new(pace: Pace, n: usize, f: usize) -> Self {
         let honest = n.saturating_sub(f.saturating_mul(2)).max(1);
-        Self { pace, honest, done: BTreeMap::new(), at: vec![None; n], alone: None }
+        Self { pace, honest, done: BTreeMap::new(), at: vec![None; n], apart: None }
     }
 
     /// What an honest replica notes.
@@ -82,25 +100,28 @@ impl Views {
     /// Looks, after the heal and while somebody waits, at the views of all honest replicas. `together` says whether all
     /// are in one whose leader is honest.
     pub(crate) fn look(&mut self, height: Height, highest: View, together: bool, needed: usize) -> Verdict {
-        let (known, since) = *self.alone.get_or_insert((height, highest));
-        if together || height > known {
-            self.alone = Some((height, highest));
-            return Ok(());
+        let begin = Apart { height, highest, views: 0 };
+        let apart = self.apart.get_or_insert(begin);
+        if together || height > apart.height {
+            *apart = begin;
+        } else if highest > apart.highest {
+            apart.highest = highest;
+            apart.views = apart.views.saturating_add(1);
         }
-        let passed = highest.0.saturating_sub(since.0);
-        if passed <= u64::try_from(needed).unwrap_or(u64::MAX) {
+        if apart.views <= needed {
             return Ok(());
         }
         let what = format!(
-            "nothing was executed since height {known}, and in {passed} views the honest replicas were never all in one \
-             that an honest one leads"
+            "nothing was executed since height {height}, and in {} views the honest replicas were never all in one that \
+             an honest one leads",
+            apart.views
         );
         Err((Oracle::Pacemaker, what))
     }
 
     /// Nothing is promised from here on, or it begins anew.
     pub(crate) fn rest(&mut self) {
-        self.alone = None;
+        self.apart = None;
     }
 }
 

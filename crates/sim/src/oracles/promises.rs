@@ -40,17 +40,18 @@ impl Promised {
         self.tail.extend_from_slice(bytes);
     }
 
-    /// Whether a floor above this slot was synced.
-    fn has_reserved(&mut self, slot: &Slot) -> bool {
-        let floor = match self.floors.get(&slot.kind) {
-            Some(floor) => *floor,
-            None => {
-                let Some(floor) = highest_floor(&self.tail, slot.kind) else { return false };
-                self.floors.insert(slot.kind, floor);
-                floor
-            }
-        };
-        slot.view < floor
+    /// Whether the guard of this slot, encoded, was synced lately, or at any time floors above it.
+    fn has_synced(&mut self, slot: &Slot, guard: &[u8]) -> bool {
+        if let Some(floor) = self.floors.get(&slot.kind) {
+            // Where slots of a kind were reserved once, most are: that is looked at first because it costs nothing.
+            return slot.view < *floor || memmem::rfind(&self.tail, guard).is_some();
+        }
+        if memmem::rfind(&self.tail, guard).is_some() {
+            return true;
+        }
+        let floor = highest_floor(&self.tail, slot.kind);
+        self.floors.extend(floor.map(|floor| (slot.kind, floor)));
+        floor.is_some_and(|floor| slot.view < floor)
     }
 }
 
@@ -119,8 +120,7 @@ impl Promises {
         self.checked = self.checked.saturating_add(1);
         self.buffer.clear();
         statement.encode(&mut self.buffer);
-        let recent =
-            memmem::rfind(&promised.tail, &self.buffer).is_some() || promised.has_reserved(&statement.slot());
+        let recent = promised.has_synced(&statement.slot(), &self.buffer);
         // Some are looked up on the disk all the same: the oracle does not trust its own memory.
         let is_held = if recent && !self.checked.is_multiple_of(LOOK_EVERY) {
             true

@@ -185,14 +185,13 @@ impl World {
         let clients: Vec<Client> = keys
             .map(|(index, key)| Client::new(client_settings, key.clone(), index, client_rng.fork()))
             .collect();
-        let pace = (settings.entry.pace)(&cluster.params).ok().flatten();
         let mut world = Self {
             map: Map::new(places, settings.weather),
             letters: Letters::new(places),
             pairs: Pair::all(n),
             promises: Promises::new(n),
             lasso: None,
-            views: pace.map(|pace| Views::new(pace, n, settings.f)),
+            views: Views::of(&settings, &cluster.params),
             fuses: vec![None; n],
             cluster,
             seats,
