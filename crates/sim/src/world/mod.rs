@@ -179,10 +179,9 @@ impl World {
                 Seat::new(id, Shared::new(disk, settings.costs), &mut seat_rng)
             })
             .collect();
-        let mut client_rng = rng.fork();
-        let client_settings = cluster.client_settings(&settings);
+        let (mut client_rng, client_settings) = (rng.fork(), cluster.client_settings(&settings));
         let keys = cluster.client_keys.iter().enumerate();
-        let clients: Vec<Client> = keys
+        let clients = keys
             .map(|(index, key)| Client::new(client_settings, key.clone(), index, client_rng.fork()))
             .collect();
         let mut world = Self {
