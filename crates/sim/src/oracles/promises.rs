@@ -24,7 +24,7 @@ struct Promised {
     said: BTreeMap<Key, Digest>,
     /// The newest bytes that its disk has synced.
     tail: Vec<u8>,
-    /// Kinds of which it has reserved slots so far, with the highest floor that was synced.
+    /// Kinds of which somebody has said something without a guard, with the highest floor that this disk has synced.
     floors: BTreeMap<Kind, View>,
 }
 
@@ -41,17 +41,15 @@ impl Promised {
     }
 
     /// Whether the guard of this slot, encoded, was synced lately, or at any time floors above it.
-    fn has_synced(&mut self, slot: &Slot, guard: &[u8]) -> bool {
-        if let Some(floor) = self.floors.get(&slot.kind) {
-            // Where slots of a kind were reserved once, most are: that is looked at first because it costs nothing.
-            return slot.view < *floor || memmem::rfind(&self.tail, guard).is_some();
-        }
-        if memmem::rfind(&self.tail, guard).is_some() {
-            return true;
-        }
-        let floor = highest_floor(&self.tail, slot.kind);
-        self.floors.extend(floor.map(|floor| (slot.kind, floor)));
-        floor.is_some_and(|floor| slot.view < floor)
+    fn has_synced(&self, slot: &Slot, guard: &[u8]) -> bool {
+        // Where slots of a kind are reserved, most are: that is looked at first because it costs nothing.
+        self.floors.get(&slot.kind).is_some_and(|floor| slot.view < *floor)
+            || memmem::rfind(&self.tail, guard).is_some()
+    }
+
+    /// From now on looks for floors of this kind.
+    fn watch(&mut self, kind: Kind) {
+        self.floors.insert(kind, highest_floor(&self.tail, kind).unwrap_or_default());
     }
 }
 
@@ -120,7 +118,13 @@ impl Promises {
         self.checked = self.checked.saturating_add(1);
         self.buffer.clear();
         statement.encode(&mut self.buffer);
-        let recent = promised.has_synced(&statement.slot(), &self.buffer);
+        let slot = statement.slot();
+        let mut recent = promised.has_synced(&slot, &self.buffer);
+        if !recent && !promised.floors.contains_key(&slot.kind) {
+            // Maybe the first of its kind that was reserved.
+            self.of.iter_mut().for_each(|promised| promised.watch(slot.kind));
+            recent = self.of.get(by.index()).is_some_and(|promised| promised.has_synced(&slot, &self.buffer));
+        }
         // Some are looked up on the disk all the same: the oracle does not trust its own memory.
         let is_held = if recent && !self.checked.is_multiple_of(LOOK_EVERY) {
             true
