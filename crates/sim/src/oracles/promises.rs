@@ -24,7 +24,7 @@ struct Promised {
     said: BTreeMap<Key, Digest>,
     /// The newest bytes that its disk has synced.
     tail: Vec<u8>,
-    /// Kinds of which somebody has said something without a guard, with the highest floor that this disk has synced.
+    /// Kinds of which anybody has said something, with the highest floor that this disk has synced.
     floors: BTreeMap<Kind, View>,
 }
 
@@ -119,12 +119,11 @@ impl Promises {
         self.buffer.clear();
         statement.encode(&mut self.buffer);
         let slot = statement.slot();
-        let mut recent = promised.has_synced(&slot, &self.buffer);
-        if !recent && !promised.floors.contains_key(&slot.kind) {
-            // Maybe the first of its kind that was reserved.
+        if !promised.floors.contains_key(&slot.kind) {
+            // Anybody may reserve a slot of this kind from here on.
             self.of.iter_mut().for_each(|promised| promised.watch(slot.kind));
-            recent = self.of.get(by.index()).is_some_and(|promised| promised.has_synced(&slot, &self.buffer));
         }
+        let recent = self.of.get(by.index()).is_some_and(|promised| promised.has_synced(&slot, &self.buffer));
         // Some are looked up on the disk all the same: the oracle does not trust its own memory.
         let is_held = if recent && !self.checked.is_multiple_of(LOOK_EVERY) {
             true
