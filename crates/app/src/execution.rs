@@ -136,6 +136,18 @@ impl Execution {
     /// # Panics
     /// When a height is left out: the caller's bug, after which no answer could be trusted.
     pub fn execute(&mut self, block: &FullBlock) -> Executed {
+        let mut executed = self.execute_unstated(block);
+        if executed.height == self.height && self.is_checkpoint() {
+            executed.state = Some(self.digest());
+        }
+        executed
+    }
+
+    /// The same, and nobody is told the state at a checkpoint: working it out takes longer than most blocks.
+    ///
+    /// # Panics
+    /// As above.
+    pub fn execute_unstated(&mut self, block: &FullBlock) -> Executed {
         if block.height <= self.height {
             return self.answer_again(block);
         }
@@ -161,7 +173,6 @@ impl Execution {
             };
             executed.bundles.push(answer(bundle, kept, applied));
         }
-        executed.state = self.is_checkpoint().then(|| self.digest());
         executed
     }
 
@@ -195,9 +206,6 @@ impl Execution {
                 }
             };
             executed.bundles.extend(kept.map(|kept| answer(bundle, kept, 0)));
-        }
-        if block.height == self.height && self.is_checkpoint() {
-            executed.state = Some(self.digest());
         }
         executed
     }

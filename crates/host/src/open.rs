@@ -96,7 +96,7 @@ impl<D: Disk> Host<D> {
         if let Some(why) = bad {
             return Err(OpenFault::from(why).into());
         }
-        let execution = restore(&genesis, application, &mut store, &mut past)?;
+        let (execution, again) = restore(&genesis, application, &mut store, &mut past)?;
         past.set_executed(execution.height());
         past.set_kept(store.kept().0);
         for digest in past.wanted_bodies() {
@@ -104,7 +104,7 @@ impl<D: Disk> Host<D> {
                 past.add_body(bundle);
             }
         }
-        let snapshots = SnapshotProgress::new(snapshot_every_bytes, execution.height());
+        let snapshots = SnapshotProgress::new(snapshot_every_bytes, execution.height(), again);
         let executor = Executor::new(execution);
         let domain = replica.committee.domain();
         let recorder = out.recorder(&past);
@@ -119,13 +119,13 @@ impl<D: Disk> Host<D> {
     }
 }
 
-/// Snapshot and log give the state that this replica had.
+/// Snapshot and log give the state that this replica had; and how many bytes of the log that took.
 fn restore<D: Disk>(
     genesis: &Genesis,
     application: Box<dyn Application>,
     store: &mut Store<D>,
     past: &mut Past,
-) -> Result<Execution, Fault> {
+) -> Result<(Execution, u64), Fault> {
     let mut execution =
         Execution::new(genesis, application).map_err(|wrong| OpenFault::Application(wrong.to_string()))?;
     if let Some(snapshot) = store.newest_snapshot()? {
@@ -150,17 +150,21 @@ fn restore<D: Disk>(
     }
     let stable = past.stable().checkpoint;
     let (_, last) = store.kept();
+    let again = store.bytes_after(execution.height());
     while execution.height() < last {
         let height = execution.height().next();
         let block = store.load(height)?.ok_or(OpenFault::Gap { missing: height })?;
-        if let Some(state) = execution.execute(&block).state {
+        // Nobody asks for the states of older checkpoints any more.
+        if height < stable.height {
+            execution.execute_unstated(&block);
+        } else if let Some(state) = execution.execute(&block).state {
             if height == stable.height && state != stable.state {
                 return Err(OpenFault::Diverged { height }.into());
             }
             past.add_state(height, state);
         }
     }
-    Ok(execution)
+    Ok((execution, again))
 }
 
 struct Running {
@@ -176,6 +180,9 @@ struct Running {
 /// meanwhile: its snapshot shares memory with it and copies what changes.
 pub(crate) struct SnapshotProgress {
     every_bytes: u64,
+    /// Bytes by which the log had outgrown the newest snapshot when it was opened: who is killed again and again
+    /// would never write one, and execute more with each start.
+    before: u64,
     /// Bytes that the log had when the last snapshot was begun.
     begun_at: u64,
     last: Height,
@@ -185,8 +192,8 @@ pub(crate) struct SnapshotProgress {
 }
 
 impl SnapshotProgress {
-    fn new(every_bytes: u64, last: Height) -> Self {
-        Self { every_bytes, begun_at: 0, last, running: None, is_next: false }
+    fn new(every_bytes: u64, last: Height, before: u64) -> Self {
+        Self { every_bytes, before, begun_at: 0, last, running: None, is_next: false }
     }
 
     /// Whether another step is to be taken.
@@ -215,10 +222,10 @@ impl SnapshotProgress {
         let log_bytes = store.ledger().log_bytes;
         match self.running.take() {
             Some(running) => self.write_slice(running, store),
-            None if log_bytes.saturating_sub(self.begun_at) < self.every_bytes => Ok(Mark::default()),
+            None if self.grown(log_bytes) < self.every_bytes => Ok(Mark::default()),
             // Only what is decided for good may be in a snapshot, and executed heights are.
             None if executor.height() > self.last && !executor.has_work() => {
-                self.begun_at = log_bytes;
+                (self.before, self.begun_at) = (0, log_bytes);
                 self.last = executor.height();
                 let snapshot = executor.snapshot();
                 let writer =
@@ -229,6 +236,11 @@ impl SnapshotProgress {
             }
             None => Ok(Mark::default()),
         }
+    }
+
+    /// Bytes of the log since the last snapshot.
+    fn grown(&self, log_bytes: u64) -> u64 {
+        self.before.saturating_add(log_bytes.saturating_sub(self.begun_at))
     }
 
     fn write_slice<D: Disk>(&mut self, mut running: Running, store: &mut Store<D>) -> Result<Mark, Fault> {

@@ -15,6 +15,7 @@ both! {
     s11_off_for_long_and_back
     s11_off_for_too_long
     s18_a_replica_whose_state_went_astray_stops_itself
+    who_is_killed_again_and_again_writes_a_snapshot_all_the_same
 }
 
 /// A short run that has everything in it that is written to disk: promises of leaders and backups, bodies,
@@ -174,6 +175,32 @@ fn s11_off_for_too_long(entry: &Entry) {
     assert!(status.executed < kept, "{status}");
     ask(&mut world, 0, put("k", "still going"));
     assert!(world.height() > at);
+}
+
+/// Between two kills the log never grows enough for a snapshot. What was executed again at the start counts as well, or
+/// each start would take longer than the one before.
+fn who_is_killed_again_and_again_writes_a_snapshot_all_the_same(entry: &Entry) {
+    let every = 64 << 10;
+    let mut world = world_of(entry, 17, |settings| {
+        short_window(settings);
+        settings.snapshot_every_bytes = every;
+    });
+    begin(&mut world);
+    let mut written = 0;
+    for round in 0..12 {
+        let before = world.ledger(r(3)).log_bytes;
+        many(&mut world, 5);
+        let grown = world.ledger(r(3)).log_bytes.saturating_sub(before);
+        assert!(grown < every / 2, "round {round}: {grown} bytes at once prove nothing");
+        written += grown;
+        go(world.run_for(ms(500)), &world);
+        world.crash(r(3), Survives::Everything);
+        go(world.run_for(ms(50)), &world);
+        world.start(r(3)).unwrap();
+        go(world.run_for(ms(500)), &world);
+    }
+    let (_, snapshots) = world.disk_parts(r(3));
+    assert!(snapshots > 0, "{written} bytes in 12 lives, and none of them long enough");
 }
 
 /// Scenario 18, first half: what a replica has executed is not what the others have. At the next checkpoint it notices

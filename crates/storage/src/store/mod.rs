@@ -196,6 +196,18 @@ impl<D: Disk> Store<D> {
         self.index.kept()
     }
 
+    /// Bytes of the log from this height's decision to the last one; what lies between is counted, whatever it is.
+    #[must_use]
+    pub fn bytes_after(&self, height: Height) -> u64 {
+        let place = |height| {
+            let Location { generation, offset, .. } = self.index.decided(height)?;
+            let segment = u64::from(generation).saturating_mul(u64::from(self.log.disk().segment_bytes()));
+            Some(segment.saturating_add(u64::from(offset)))
+        };
+        let from = place(height.next());
+        from.zip(place(self.index.last())).map_or(0, |(from, to)| to.saturating_sub(from))
+    }
+
     /// True once after the log has begun a new segment: the host is to write its base
     /// ([`LogEntry::BaseBegin`] to [`LogEntry::BaseEnd`]), so that older segments can be used again.
     pub fn rolled(&mut self) -> bool {
