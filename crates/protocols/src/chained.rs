@@ -6,7 +6,7 @@ use quorate_consensus::parts::timeouts::{TimeoutCertificate, ViewProof};
 use quorate_consensus::parts::votes::BlockVote;
 pub(crate) use quorate_consensus::parts::words::Said;
 use quorate_consensus::parts::words::Words;
-use quorate_consensus::{Certificate, Claims, Message, Protocol, Ready, Reject, Signed, To};
+use quorate_consensus::{Certificate, Claims, LinkEvent, Message, Protocol, Ready, Reject, Signed, To};
 use quorate_types::{Block, BlockId, Height, Kind, ReplicaId, Signature, Time, View};
 
 const MS: u64 = 1_000_000;
@@ -653,6 +653,22 @@ pub(crate) fn slow_execution_is_no_reason_to_complain<P: Chained>() {
     bench.expire();
     let said = bench.said();
     assert!(matches!(&said[..], [Said::GiveUp(..)]), "nothing was executed since: {said:?}");
+}
+
+/// Who is to collect a vote and may have lost it hears it again, and nobody else does; nor when it is certified.
+pub(crate) fn a_vote_that_was_lost_is_said_again<P: Chained>() {
+    let mut bench = Bench::<P>::new();
+    let block = bench.block_in(1);
+    let vote = BlockVote { view: View(1), block: block.id() };
+    assert_eq!(bench.votes(), [vote]);
+    for (peer, again) in [(0, vec![]), (2, vec![vote])] {
+        bench.replica.link(r(peer), LinkEvent::Gap);
+        assert_eq!(bench.votes(), again, "to {peer}");
+    }
+    bench.deliver(r(0), P::show(follows(&bench.qc.clone()))).unwrap();
+    bench.votes();
+    bench.replica.link(r(2), LinkEvent::Gap);
+    assert_eq!(bench.votes(), []);
 }
 
 /// A vote goes to the next leader alone.

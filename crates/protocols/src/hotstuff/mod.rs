@@ -326,9 +326,15 @@ impl Protocol for HotStuff {
     }
 
     fn on_link(&mut self, cx: &mut Cx<'_, Self>, peer: ReplicaId, what: LinkEvent) {
-        // Something was lost for good, maybe what let this replica into its view.
-        if what == LinkEvent::Gap {
-            cx.send_unheld(To::One(peer), HotStuffMessage::NextView(self.proof()));
+        if what != LinkEvent::Gap {
+            return;
+        }
+        // Something was lost for good: maybe what let this replica into its view, maybe the vote that the peer collects.
+        cx.send_unheld(To::One(peer), HotStuffMessage::NextView(self.proof()));
+        if let Some(vote) = self.open_vote()
+            && self.collector(cx, vote) == Some(peer)
+        {
+            cx.send(To::One(peer), HotStuffMessage::Vote(vote));
         }
     }
 
@@ -409,10 +415,16 @@ impl HotStuff {
             qc.signers.iter().filter(|by| *by != me).for_each(|by| cx.want(qc.block(), by));
         }
         self.find_leader(cx);
-        if let Some(vote) = self.voted.filter(|vote| vote.view.next() >= self.pacemaker.view()) {
+        if let Some(vote) = self.open_vote() {
             self.send_vote(cx, vote);
         }
         self.look_around(cx);
+    }
+
+    /// The last vote, while it may still make a certificate that lets on.
+    fn open_vote(&self) -> Option<BlockVote> {
+        let (certified, view) = (self.high_qc.view(), self.pacemaker.view());
+        self.voted.filter(|vote| vote.view > certified && vote.view.next() >= view)
     }
 
     /// Whether so much is decided above the stable checkpoint that nothing should be added.

@@ -254,7 +254,7 @@ impl Jolteon {
     }
 
     /// Who makes the certificate: the leader of the next view, as far as this replica can tell.
-    fn collector(&mut self, cx: &mut Cx<'_, Self>, vote: BlockVote) -> Option<ReplicaId> {
+    pub(super) fn collector(&mut self, cx: &mut Cx<'_, Self>, vote: BlockVote) -> Option<ReplicaId> {
         let committee = cx.committee();
         self.leaders.leader(committee, cx.blocks(), vote.view.next(), vote.block)
     }
