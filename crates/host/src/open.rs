@@ -30,7 +30,7 @@ pub struct HostSetup {
     pub keep_bytes: u64,
     /// Bytes of disk that may be used in all.
     pub disk_bytes_max: u64,
-    /// A snapshot is written when the log has grown by this much since the last one.
+    /// A snapshot is written when the log has grown by this much since the last one, and by as much as that one wrote.
     pub snapshot_every_bytes: u64,
 }
 
@@ -179,7 +179,11 @@ struct Running {
 /// A snapshot that is being written, a slice in each turn, so that no turn is long. The application goes on
 /// meanwhile: its snapshot shares memory with it and copies what changes.
 pub(crate) struct SnapshotProgress {
+    /// A snapshot is due when the log has grown by this much, and by as much as the last one had to write: snapshots
+    /// then never write more than the log does.
     every_bytes: u64,
+    /// What the last snapshot had to write; 0 before this process has written one.
+    last_bytes: u64,
     /// Bytes by which the log had outgrown the newest snapshot when it was opened: who is killed again and again
     /// would never write one, and execute more with each start.
     before: u64,
@@ -193,7 +197,7 @@ pub(crate) struct SnapshotProgress {
 
 impl SnapshotProgress {
     fn new(every_bytes: u64, last: Height, before: u64) -> Self {
-        Self { every_bytes, before, begun_at: 0, last, running: None, is_next: false }
+        Self { every_bytes, last_bytes: 0, before, begun_at: 0, last, running: None, is_next: false }
     }
 
     /// Whether another step is to be taken.
@@ -222,7 +226,7 @@ impl SnapshotProgress {
         let log_bytes = store.ledger().log_bytes;
         match self.running.take() {
             Some(running) => self.write_slice(running, store),
-            None if self.grown(log_bytes) < self.every_bytes => Ok(Mark::default()),
+            None if self.grown(log_bytes) < self.every_bytes.max(self.last_bytes) => Ok(Mark::default()),
             // Only what is decided for good may be in a snapshot, and executed heights are.
             None if executor.height() > self.last && !executor.has_work() => {
                 (self.before, self.begun_at) = (0, log_bytes);
@@ -248,6 +252,7 @@ impl SnapshotProgress {
         let mut written = 0;
         if running.writer.needed().is_empty() {
             if mark <= store.durable() && store.commit_step(&mut running.writer)? {
+                self.last_bytes = running.writer.bytes();
                 return Ok(mark);
             }
             self.running = Some(running);

@@ -655,6 +655,17 @@ pub(crate) fn slow_execution_is_no_reason_to_complain<P: Chained>() {
     assert!(matches!(&said[..], [Said::GiveUp(..)]), "nothing was executed since: {said:?}");
 }
 
+/// Votes of a view that has its certificate are not worth verifying; of one that was given up, they may make it yet.
+pub(crate) fn votes_are_verified_while_they_may_count<P: Chained>() {
+    let mut bench = Bench::<P>::new();
+    let first = bench.next(1);
+    bench.certify(&first);
+    bench.deliver(r(0), P::show(bench.proof(2))).unwrap();
+    assert_eq!((bench.view(), bench.replica.window().views.start), (View(2), View(2)));
+    bench.deliver(r(0), P::show(bench.proof(3))).unwrap();
+    assert_eq!((bench.view(), bench.replica.window().views.start), (View(3), View(2)));
+}
+
 /// Who is to collect a vote and may have lost it hears it again, and nobody else does; nor when it is certified.
 pub(crate) fn a_vote_that_was_lost_is_said_again<P: Chained>() {
     let mut bench = Bench::<P>::new();

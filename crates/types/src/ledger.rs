@@ -57,6 +57,8 @@ ledger! {
     bytes_out,
     /// Bytes written to the log.
     log_bytes,
+    /// Bytes of state written for snapshots.
+    snapshot_bytes,
     /// Bytes of bodies hashed.
     body_bytes_hashed,
     /// Bytes of bodies copied in user space after the TLS library has handed out plain text.

@@ -21,8 +21,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A snapshot is written when the log has grown by this much: what a restart has to execute again at most.
-const SNAPSHOT_EVERY_BYTES: u64 = 256 << 20;
+/// A snapshot is written when the log has grown by this much, or by as much as the last snapshot had to write where that is
+/// more: what a restart has to execute again at most.
+const SNAPSHOT_EVERY_BYTES: u64 = 64 << 20;
 
 /// Which node to run.
 #[derive(Debug, clap::Args)]

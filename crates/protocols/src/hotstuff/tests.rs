@@ -31,6 +31,7 @@ rules! {
     h10_h13_votes_survive_a_crash: chained::votes_survive_a_crash::<HotStuff>();
     h10_votes_go_to_the_next_leader: chained::votes_go_to_the_next_leader::<HotStuff>();
     h10_a_vote_that_was_lost_is_said_again: chained::a_vote_that_was_lost_is_said_again::<HotStuff>();
+    h10_votes_are_verified_while_they_may_count: chained::votes_are_verified_while_they_may_count::<HotStuff>();
     h11_own_votes_count_from_own_copies: chained::own_votes_count_from_own_copies::<HotStuff>();
     h12_certificates_take_distinct_voters: chained::certificates_take_distinct_voters::<HotStuff>();
     n1_views_change_by_certificate_only: chained::views_change_by_certificate_only::<HotStuff>();

@@ -370,8 +370,10 @@ impl Protocol for Jolteon {
 
     fn window(&self) -> Window {
         let view = self.pacemaker.view();
+        // A vote that is one too many is not worth the cryptography.
+        let oldest = view.minus(1).max(self.high_qc.view().next());
         Window {
-            views: view.minus(1)..view.plus(VIEWS_AHEAD).next(),
+            views: oldest..view.plus(VIEWS_AHEAD).next(),
             heights: self.stable.next()..self.stable.plus(self.window).next(),
         }
     }

@@ -31,6 +31,7 @@ rules! {
     j7_j10_votes_survive_a_crash: chained::votes_survive_a_crash::<Jolteon>();
     j7_votes_go_to_the_next_leader: chained::votes_go_to_the_next_leader::<Jolteon>();
     j7_a_vote_that_was_lost_is_said_again: chained::a_vote_that_was_lost_is_said_again::<Jolteon>();
+    j7_votes_are_verified_while_they_may_count: chained::votes_are_verified_while_they_may_count::<Jolteon>();
     j8_own_votes_count_from_own_copies: chained::own_votes_count_from_own_copies::<Jolteon>();
     j9_certificates_take_distinct_voters: chained::certificates_take_distinct_voters::<Jolteon>();
     n1_views_change_by_certificate_only: chained::views_change_by_certificate_only::<Jolteon>();

@@ -7,7 +7,7 @@ use quorate_consensus::parts::timeouts::{TimeoutCertificate, ViewProof, claim_vo
 use quorate_consensus::parts::votes::BlockVote;
 use quorate_consensus::{
     Attack, AttackEntry, Auth, Basis, Certificate, Claims, Commit, Effect, Hold, Message, Past, Protocol,
-    Scene, Seal, Signed, To,
+    Scene, Seal, Signed, To, Window,
 };
 use quorate_types::{Block, BlockId, Digest, Height, ReplicaId, Statement, View};
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,6 +50,11 @@ pub(crate) trait Wrong<W: Words>: Default + Send + 'static {
     /// What else is wanted, or what is not.
     fn wants(&mut self, effects: &mut Vec<Effect>) {
         let _ = effects;
+    }
+
+    /// What is worth verifying.
+    fn window(&self, window: Window) -> Window {
+        window
     }
 }
 
@@ -96,6 +101,10 @@ impl<W: Words, X: Wrong<W>> Flaw<W::Protocol> for In<W, X> {
 
     fn wants(&mut self, _: &W::Protocol, effects: &mut Vec<Effect>) {
         self.0.wants(effects);
+    }
+
+    fn window(&self, window: Window) -> Window {
+        self.0.window(window)
     }
 }
 
@@ -198,6 +207,10 @@ impl<W: Words> Wrong<W> for FiresAgain {
 
     fn wants(&mut self, effects: &mut Vec<Effect>) {
         effects.extend(self.again.drain(..).map(send::<W>));
+    }
+
+    fn window(&self, window: Window) -> Window {
+        Window { views: window.views.start.minus(1)..window.views.end, ..window }
     }
 }
 

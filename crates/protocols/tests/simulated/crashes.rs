@@ -16,6 +16,7 @@ both! {
     s11_off_for_too_long
     s18_a_replica_whose_state_went_astray_stops_itself
     who_is_killed_again_and_again_writes_a_snapshot_all_the_same
+    snapshots_write_no_more_than_the_log
 }
 
 /// A short run that has everything in it that is written to disk: promises of leaders and backups, bodies,
@@ -201,6 +202,26 @@ fn who_is_killed_again_and_again_writes_a_snapshot_all_the_same(entry: &Entry) {
     }
     let (_, snapshots) = world.disk_parts(r(3));
     assert!(snapshots > 0, "{written} bytes in 12 lives, and none of them long enough");
+}
+
+/// All of a large state changes between two snapshots, and the log grows by little: the next one waits until it has grown
+/// as much as the last has written.
+fn snapshots_write_no_more_than_the_log(entry: &Entry) {
+    let mut world = world_of(entry, 18, |settings| {
+        short_window(settings);
+        settings.snapshot_every_bytes = 4 << 10;
+    });
+    begin(&mut world);
+    let before = world.ledger(r(1));
+    for round in 0..40 {
+        let ops: Vec<_> = (0..16).map(|key| put(&format!("k{}", round * 16 + key), key)).collect();
+        let ids = world.submit(0, &ops);
+        wait_for(&mut world, &ids, secs(10));
+    }
+    let cost = world.ledger(r(1)).since(&before);
+    let (log, state) = (cost.log_bytes, cost.snapshot_bytes);
+    assert!(state > log / 4, "{log} bytes of log and {state} of state prove nothing");
+    assert!(state < log, "{state} bytes of state for {log} of log");
 }
 
 /// Scenario 18, first half: what a replica has executed is not what the others have. At the next checkpoint it notices

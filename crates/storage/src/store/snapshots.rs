@@ -43,7 +43,10 @@ impl<D: Disk> Store<D> {
         if log.saturating_add(snapshots).saturating_add(to_u64(chunk.len())) > limit {
             return Err(Fault::Budget { limit });
         }
-        Snapshots::write(self.log.disk_mut(), writer, index, chunk)
+        Snapshots::write(self.log.disk_mut(), writer, index, chunk)?;
+        let ledger = self.log.ledger_mut();
+        ledger.snapshot_bytes = ledger.snapshot_bytes.wrapping_add(to_u64(chunk.len()));
+        Ok(())
     }
 
     /// Makes the chunks written so far durable, with one sync: called every few megabytes, it keeps each of them
