@@ -12,7 +12,7 @@
 //! No secret of one node is in another node's folder, so each can be moved to its own machine together with
 //! `cluster.toml`.
 
-use crate::config::{ClusterConfig, Durability, LinkAuth, NodeConfig, ReplicaAddresses};
+use crate::config::{ClusterConfig, Durability, LinkAuth, NodeConfig, ReplicaAddresses, Settings};
 use crate::exit::Failure;
 use crate::keys;
 use crate::service::Service;
@@ -46,6 +46,8 @@ pub struct Plan {
     pub link_auth: LinkAuth,
     /// What a promise waits for.
     pub durability: Durability,
+    /// What else is not to be as usual.
+    pub settings: Settings,
 }
 
 impl Plan {
@@ -65,7 +67,7 @@ pub struct Testnet {
     durability: Durability,
     /// Its shared configuration.
     pub cluster: ClusterConfig,
-    /// What nodes may choose of the protocol's parameters: the same at all of them, and none at first.
+    /// What nodes may choose of the protocol's parameters: the same at all of them, at first what the plan sets.
     pub params: toml::Table,
 }
 
@@ -119,12 +121,8 @@ impl Testnet {
             let link = new_key(folder.join("link.key"))?.public();
             members.push(Member { sign, link });
         }
-        let testnet = Self {
-            dir: dir.to_owned(),
-            durability: plan.durability,
-            cluster: cluster(plan, members, &admin, &client)?,
-            params: toml::Table::new(),
-        };
+        let (cluster, params) = plan.settings.apply(cluster(plan, members, &admin, &client)?)?;
+        let testnet = Self { dir: dir.to_owned(), durability: plan.durability, cluster, params };
         for id in testnet.cluster.ids() {
             let identity = identity(&testnet.cluster, id);
             let salt = keys::random_u64().map_err(Failure::run)?;

@@ -10,7 +10,7 @@ mod application;
 use application::Locks;
 use quorate_client::{Client, Options, driver};
 use quorate_node::commands::up::free_addresses;
-use quorate_node::config::{Durability, LinkAuth};
+use quorate_node::config::{Durability, LinkAuth, Settings};
 use quorate_node::processes::Processes;
 use quorate_node::service::{self, Service};
 use quorate_node::testnet::{ADMIN_KEY, Plan, Testnet, node_file};
@@ -44,6 +44,7 @@ fn start() -> (tempfile::TempDir, Testnet, Processes) {
         client_auth: ClientAuth::Signature,
         link_auth: LinkAuth::Tls,
         durability: Durability::Fsync,
+        settings: Settings::default(),
     };
     let folder = tempfile::tempdir().unwrap();
     let mut testnet = Testnet::create(folder.path(), &plan).unwrap();

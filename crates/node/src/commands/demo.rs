@@ -4,7 +4,7 @@ use super::cluster_info;
 use super::folder::Folder;
 use super::load::Bar;
 use super::up::free_addresses;
-use crate::config::{Durability, LinkAuth};
+use crate::config::{Durability, LinkAuth, Settings};
 use crate::exit::Failure;
 use crate::load::Pace;
 use crate::processes::Processes;
@@ -48,6 +48,8 @@ pub struct DemoArgs {
     /// One JSON object at the end
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    settings: Settings,
 }
 
 /// Runs the demo.
@@ -70,7 +72,13 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
 ///
 /// # Errors
 /// When there are no ports or the folder cannot be made.
-pub fn make(dir: &Path, entry: &'static Entry, n: u16, client_auth: ClientAuth) -> Result<Testnet, Failure> {
+pub fn make(
+    dir: &Path,
+    entry: &'static Entry,
+    n: u16,
+    client_auth: ClientAuth,
+    settings: &Settings,
+) -> Result<Testnet, Failure> {
     let plan = Cluster {
         service: Service::KV,
         entry,
@@ -78,6 +86,7 @@ pub fn make(dir: &Path, entry: &'static Entry, n: u16, client_auth: ClientAuth) 
         client_auth,
         link_auth: LinkAuth::Tls,
         durability: Durability::Fsync,
+        settings: settings.clone(),
     };
     Testnet::create(dir, &plan)
 }
@@ -92,7 +101,7 @@ fn show(args: &DemoArgs, dir: &Path) -> Result<(), Failure> {
     let mut nodes = Processes::new(binary, dir, (0..args.n).map(ReplicaId), false);
     // Before anything is made: whoever is asked to stop from now on tidies up.
     nodes.watch_signals()?;
-    let mut testnet = make(dir, args.protocol, args.n, ClientAuth::Signature)?;
+    let mut testnet = make(dir, args.protocol, args.n, ClientAuth::Signature, &args.settings)?;
     let name = args.protocol.spec.name;
     say(format!(
         "starting {} replicas of {name}: promises fsynced, links under mutual TLS, bundles signed",

@@ -1,6 +1,8 @@
 //! `quorate testnet`: makes a cluster, for this machine or for several.
 
-use crate::config::{Durability, LinkAuth, ReplicaAddresses, choice, client_auth_names, protocol_names};
+use crate::config::{
+    Durability, LinkAuth, ReplicaAddresses, Settings, choice, client_auth_names, protocol_names,
+};
 use crate::exit::Failure;
 use crate::out;
 use crate::service::Service;
@@ -37,6 +39,8 @@ pub struct Args {
     /// What a promise waits for
     #[arg(long, default_value = "fsync", value_parser = choice(Durability::NAMES.to_vec()))]
     durability: Durability,
+    #[command(flatten)]
+    settings: Settings,
 }
 
 /// Runs the command.
@@ -51,6 +55,7 @@ pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
         client_auth: args.client_auth,
         link_auth: args.link_auth,
         durability: args.durability,
+        settings: args.settings.clone(),
     };
     let testnet = Testnet::create(&args.out, &plan)?;
     let cluster = &testnet.cluster;

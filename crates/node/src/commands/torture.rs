@@ -3,6 +3,7 @@
 use super::demo;
 use super::folder::Folder;
 use super::load::Bar;
+use crate::config::Settings;
 use crate::exit::Failure;
 use crate::load::{Pace, Progress};
 use crate::processes::Processes;
@@ -51,6 +52,8 @@ pub struct TortureArgs {
     /// One JSON object at the end instead of text
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    settings: Settings,
 }
 
 impl TortureArgs {
@@ -96,6 +99,7 @@ impl TortureArgs {
                 line.push_str(&text);
             }
         }
+        line.extend(self.settings.set.iter().map(|setting| format!(" --set '{setting}'")));
         line
     }
 }
@@ -132,7 +136,7 @@ fn run_in(args: &TortureArgs, options: &Options, dir: &Path) -> Result<Outcome, 
     let binary = std::env::current_exe().map_err(Failure::run)?;
     let mut nodes = Processes::new(binary, dir, (0..args.n).map(ReplicaId), false);
     nodes.watch_signals()?;
-    let mut testnet = demo::make(dir, args.protocol, args.n, ClientAuth::Signature)?;
+    let mut testnet = demo::make(dir, args.protocol, args.n, ClientAuth::Signature, &args.settings)?;
     let mut told = Told {
         bar: Bar::new(),
         quiet: args.json,

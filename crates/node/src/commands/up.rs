@@ -1,7 +1,7 @@
 //! `quorate up`: a local cluster until Ctrl-C, one process per replica.
 
 use crate::config::{
-    ClusterConfig, Durability, LinkAuth, NodeConfig, ReplicaAddresses, choice, client_auth_name,
+    ClusterConfig, Durability, LinkAuth, NodeConfig, ReplicaAddresses, Settings, choice, client_auth_name,
     client_auth_names, protocol_names,
 };
 use crate::exit::Failure;
@@ -45,6 +45,8 @@ pub struct Args {
     /// Run although client or link authentication or durability is switched off
     #[arg(long)]
     insecure: bool,
+    #[command(flatten)]
+    settings: Settings,
 }
 
 /// A cluster whose nodes are being started.
@@ -62,6 +64,10 @@ struct Up {
 /// When flags contradict the folder, a node does not start, or all of them have ended.
 pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
     let new = if args.dir.join(CLUSTER_FILE).exists() {
+        if let Some(setting) = args.settings.set.first() {
+            let problem = "belongs to clusters that are made; leave it out, or use another --dir";
+            return Err(Failure::usage(format!("--set {setting} {problem}")));
+        }
         None
     } else {
         Some(Testnet::create(&args.dir, &plan(args, service)?)?)
@@ -91,6 +97,7 @@ fn plan(args: &Args, service: Service) -> Result<Plan, Failure> {
         client_auth: args.client_auth.unwrap_or_default(),
         link_auth: args.link_auth.unwrap_or_default(),
         durability: args.durability.unwrap_or_default(),
+        settings: args.settings.clone(),
     };
     // Asked before anything is made, so that leaving the flag out afterwards gives a safe cluster.
     if plan.is_insecure() && !args.insecure {
@@ -265,6 +272,7 @@ mod tests {
             client_auth: ClientAuth::Signature,
             link_auth: LinkAuth::Tls,
             durability: Durability::Fsync,
+            settings: Settings::default(),
         };
         let testnet = Testnet::create(&dir, &plan).unwrap();
         for id in testnet.cluster.ids() {

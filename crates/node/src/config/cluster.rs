@@ -90,7 +90,7 @@ const LINK_AUTH: Field = Field {
     about: "How connections are protected: \"tls\", or \"plain\" (benchmarks only; nodes start with --insecure alone).",
     example: "\"tls\"",
 };
-const GENESIS: &str = "genesis";
+pub(super) const GENESIS: &str = "genesis";
 const GENESIS_ABOUT: &str = "What must be equal everywhere, because it decides what is valid and what the state is. Its \
     digest, with the\nreplicas' keys, is the identity of the cluster: changing anything here makes another one.";
 const PROTOCOL: Field =
@@ -359,6 +359,24 @@ impl ClusterConfig {
         out.texts(&CLIENTS, &genesis.clients);
         out.text(&SALT, hex(&genesis.salt));
     }
+}
+
+/// Limits that a cluster may be made with: the fields of genesis that no other option decides.
+pub(super) fn limit_names() -> [&'static str; 11] {
+    [
+        &REQUEST_BYTES,
+        &BUNDLE_REQUESTS,
+        &BUNDLE_BYTES,
+        &BLOCK_BUNDLES,
+        &BLOCK_REQUESTS,
+        &BLOCK_BYTES,
+        &REPLY_BYTES,
+        &CLIENT_WINDOW,
+        &CLIENTS_MAX,
+        &CHECKPOINT_EVERY,
+        &WINDOW,
+    ]
+    .map(|field| field.name)
 }
 
 fn read_genesis(section: &mut Section<'_>) -> Result<(Genesis, &'static Entry), ConfigError> {

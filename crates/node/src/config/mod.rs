@@ -13,6 +13,7 @@ mod node;
 mod number;
 mod params;
 mod reader;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -24,3 +25,4 @@ pub use cluster::{
 pub use error::ConfigError;
 pub use node::{Durability, NodeConfig, NodeKeys, Placement};
 pub use number::{parse_size, show_size};
+pub use settings::{Setting, Settings};

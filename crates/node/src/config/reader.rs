@@ -81,7 +81,7 @@ impl Source {
         Ok(Self { file: file.to_owned(), text })
     }
 
-    #[cfg(test)]
+    /// A text that is no file's.
     pub(super) fn of(file: &str, text: &str) -> Self {
         Self { file: file.into(), text: text.to_owned() }
     }

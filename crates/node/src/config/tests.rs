@@ -1,8 +1,9 @@
 use super::params::{self, Kind};
 use super::reader::Source;
 use super::*;
+use crate::exit::Failure;
 use crate::service::Service;
-use crate::testnet::{Plan, Testnet, node_file};
+use crate::testnet::{Plan, Testnet, identity, node_file};
 use quorate_consensus::Entry;
 use quorate_types::{ClientAuth, ReplicaId};
 use std::fs;
@@ -10,20 +11,65 @@ use std::net::SocketAddr;
 use tempfile::TempDir;
 
 fn testnet() -> (TempDir, Testnet) {
+    let (folder, testnet) = testnet_with("pbft", &[]);
+    (folder, testnet.unwrap())
+}
+
+fn testnet_with(protocol: &str, set: &[&str]) -> (TempDir, Result<Testnet, Failure>) {
     let folder = tempfile::tempdir().unwrap();
     let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
     let addresses =
         (0..4).map(|i| ReplicaAddresses { peers: address(4_000 + i), clients: address(5_000 + i) });
     let plan = Plan {
         service: Service::KV,
-        entry: quorate_protocols::find("pbft").unwrap(),
+        entry: quorate_protocols::find(protocol).unwrap(),
         addresses: addresses.collect(),
         client_auth: ClientAuth::Signature,
         link_auth: LinkAuth::Tls,
         durability: Durability::Fsync,
+        settings: Settings { set: set.iter().map(|text| text.parse().unwrap()).collect() },
     };
-    let testnet = Testnet::create(folder.path(), &plan).unwrap();
+    let testnet = Testnet::create(folder.path(), &plan);
     (folder, testnet)
+}
+
+/// Limits and parameters of either file, by their names in it: in the files, and in the identity.
+#[test]
+fn a_cluster_is_made_with_what_is_set() {
+    let set = ["leader_policy = avoiding", "block_requests_max=400", "d0_ms=700", "block_bytes_max=\"1MiB\""];
+    let (folder, testnet) = testnet_with("hotstuff", &set);
+    let testnet = testnet.unwrap();
+    let node = NodeConfig::load(&node_file(folder.path(), ReplicaId(2))).unwrap();
+    assert_eq!(node.cluster.cluster_id(), testnet.cluster.cluster_id());
+    assert_eq!(node.params()["leader_policy"].as_str(), Some("avoiding"));
+    assert_eq!(node.params()["d0_ms"].as_integer(), Some(700));
+    let bodies = node.genesis().bodies;
+    assert_eq!((bodies.block_requests_max, bodies.block_bytes_max), (400, 1 << 20));
+    assert!(node.genesis().params.contains("avoiding"));
+    let data = folder.path().join("node2/data");
+    assert!(quorate_storage::folder::open(&data, &identity(&node.cluster, ReplicaId(2))).is_ok());
+}
+
+#[test]
+fn what_cannot_be_set_is_said() {
+    for (set, problem) in [
+        ("leader_polcy=avoiding", "--set leader_polcy: unknown; hotstuff has request_bytes_max"),
+        (
+            "leader_policy=best",
+            "--set: protocol.hotstuff.leader_policy: expected a text that the protocol can use",
+        ),
+        ("d0_ms=soon", "--set: protocol.hotstuff.d0_ms: expected a whole number"),
+        ("block_requests_max=0", "--set: genesis.block_requests_max"),
+        ("f=0", "--set f: unknown"),
+        ("leaders=[1]", "--set leaders: unknown"),
+    ] {
+        let (folder, made) = testnet_with("hotstuff", &[set]);
+        let error = made.unwrap_err().to_string();
+        assert!(error.starts_with(problem), "{set}: {error}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left");
+    }
+    assert!("leader_policy".parse::<Setting>().is_err());
+    assert!("=3".parse::<Setting>().is_err());
 }
 
 #[test]

@@ -6,6 +6,7 @@
 use quorate_client::cluster::ClusterInfo;
 use quorate_client::driver;
 use quorate_node::commands::{cluster_info, demo};
+use quorate_node::config::Settings;
 use quorate_node::load::Pace;
 use quorate_node::processes::Processes;
 use quorate_node::testnet::Testnet;
@@ -53,7 +54,7 @@ impl Cluster {
         let entry = quorate_protocols::find("pbft").unwrap();
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().join("cluster");
-        let mut testnet = demo::make(&dir, entry, 4, client_auth).unwrap();
+        let mut testnet = demo::make(&dir, entry, 4, client_auth, &Settings::default()).unwrap();
         testnet.params = params;
         testnet.write().unwrap();
         let insecure = client_auth == ClientAuth::None;

@@ -3,7 +3,7 @@
 use crate::runner::{Decoder, Read, folder};
 use quorate_crypto::{Scheme, SigningKey, VerifyKey};
 use quorate_node::config::{
-    ClusterConfig, Durability, LinkAuth, NodeConfig, ReplicaAddresses, parse_size, show_size,
+    ClusterConfig, Durability, LinkAuth, NodeConfig, ReplicaAddresses, Settings, parse_size, show_size,
 };
 use quorate_node::load::{History, judge_alone};
 use quorate_node::service::Service;
@@ -29,6 +29,7 @@ fn testnet(entry: &'static quorate_consensus::Entry) -> (TempDir, Testnet) {
         client_auth: ClientAuth::Signature,
         link_auth: LinkAuth::Tls,
         durability: Durability::Fsync,
+        settings: Settings::default(),
     };
     let testnet = Testnet::create(folder.path(), &plan).unwrap();
     (folder, testnet)

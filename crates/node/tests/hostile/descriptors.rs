@@ -5,6 +5,7 @@ use quorate_app::KvOp;
 use quorate_client::driver::{self, Client, Options};
 use quorate_net::{Session, tls};
 use quorate_node::commands::{cluster_info, demo};
+use quorate_node::config::Settings;
 use quorate_node::keys;
 use quorate_node::testnet::{KV_KEY, node_file};
 use quorate_types::wire::{FromClient, VERSION};
@@ -46,7 +47,7 @@ fn strangers_cannot_take_the_last_descriptor() {
     let (dir, testnet, mut node) = (0..5)
         .find_map(|attempt| {
             let dir = folder.path().join(attempt.to_string());
-            let testnet = demo::make(&dir, entry, 1, ClientAuth::Signature).unwrap();
+            let testnet = demo::make(&dir, entry, 1, ClientAuth::Signature, &Settings::default()).unwrap();
             Node::start(&dir).map(|node| (dir, testnet, node))
         })
         .unwrap();

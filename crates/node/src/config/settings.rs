@@ -1,0 +1,94 @@
+//! `--set NAME=VALUE`: what a new cluster is made with instead of defaults.
+
+use super::cluster::{ClusterConfig, GENESIS};
+use super::params::{self, Kind};
+use super::reader::Source;
+use super::{ConfigError, cluster};
+use crate::exit::Failure;
+use std::fmt;
+use std::str::FromStr;
+
+/// The option of every command that makes a cluster.
+#[derive(Clone, PartialEq, Debug, Default, clap::Args)]
+pub struct Settings {
+    /// A limit of the cluster or a parameter of its protocol, by its name in cluster.toml or node.toml, that is not to
+    /// have its default: leader_policy=avoiding, block_requests_max=400; once for each
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub set: Vec<Setting>,
+}
+
+/// A field and its value.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Setting {
+    name: String,
+    value: toml::Value,
+}
+
+impl FromStr for Setting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) = text.split_once('=').unwrap_or_default();
+        let (name, value) = (name.trim(), value.trim());
+        if name.is_empty() || value.is_empty() {
+            return Err("expected NAME=VALUE, for example leader_policy=avoiding".to_owned());
+        }
+        // A word that is no value of TOML is a text: avoiding, 256KiB.
+        let read: Option<toml::Table> = format!("value = {value}").parse().ok();
+        let read = read.filter(|table| table.len() == 1).and_then(|mut table| table.remove("value"));
+        let value = read.unwrap_or_else(|| toml::Value::String(value.to_owned()));
+        Ok(Self { name: name.to_owned(), value })
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.name, self.value)
+    }
+}
+
+impl Settings {
+    /// The cluster with these settings, which is another one, and what its nodes choose of the protocol's parameters.
+    ///
+    /// # Errors
+    /// When there is no such field, or it cannot have this value.
+    pub fn apply(&self, cluster: ClusterConfig) -> Result<(ClusterConfig, toml::Table), Failure> {
+        let mut local = toml::Table::new();
+        if self.set.is_empty() {
+            return Ok((cluster, local));
+        }
+        let mut root: toml::Table = cluster.to_toml().parse().map_err(Failure::run)?;
+        let protocol = cluster.entry.spec.name.as_str();
+        let defaults = params::defaults(cluster.entry);
+        let limits = cluster::limit_names();
+        for Setting { name, value } in &self.set {
+            let path: &[&str] = if limits.contains(&name.as_str()) {
+                &[GENESIS]
+            } else if cluster.params.contains_key(name) {
+                &["protocol", protocol]
+            } else if defaults.contains_key(name) {
+                local.insert(name.clone(), value.clone());
+                continue;
+            } else {
+                let known: Vec<&str> =
+                    limits.iter().copied().chain(defaults.keys().map(String::as_str)).collect();
+                let known = known.join(", ");
+                return Err(Failure::usage(format!(
+                    "--set {name}: unknown; {protocol} has {known}; correct its name"
+                )));
+            };
+            let table = path.iter().try_fold(&mut root, |table, name| table.get_mut(*name)?.as_table_mut());
+            let table = table.ok_or_else(|| Failure::run(format!("no table for {name}")))?;
+            table.insert(name.clone(), value.clone());
+        }
+        let wrong = |error: ConfigError| Failure::usage(format!("--set: {}: {}", error.field, error.problem));
+        let made = ClusterConfig::read(&Source::of("cluster.toml", &root.to_string())).map_err(wrong)?;
+        let text = toml::Table::from_iter([(protocol.to_owned(), toml::Value::Table(local))]);
+        let text = toml::Table::from_iter([("protocol".to_owned(), toml::Value::Table(text))]).to_string();
+        let source = Source::of("node.toml", &text);
+        let mut root = source.parse().map_err(wrong)?;
+        let (local, _) = params::read(&source, &mut root, cluster.entry, Kind::Local).map_err(wrong)?;
+        let ClusterConfig { genesis, entry, params, link_auth, replicas, .. } = made;
+        Ok((ClusterConfig::new(genesis, entry, params, link_auth, replicas), local))
+    }
+}
