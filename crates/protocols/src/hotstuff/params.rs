@@ -15,7 +15,8 @@ pub struct HotStuffParams {
     pub cap_ms: u64,
     /// Who hears that a replica gives a view up: all (`broadcast`), or the next leaders one by one (`linear`).
     pub complaints: Complaints,
-    /// `round-robin`, `terms`, `stable` or `avoiding`.
+    /// `round-robin`, `terms`, `stable` or `avoiding`. The first is the papers'; with a replica that is away for long
+    /// each of its turns costs a timer. `avoiding` then answers as fast as before most of the time.
     pub leader_policy: LeaderPolicy,
     /// K: views of one leader in a row where the policy is `terms`; 1 to 1,000,000.
     pub views_per_leader: u64,

@@ -12,7 +12,8 @@ pub struct JolteonParams {
     pub d0_ms: u64,
     /// C: no timer grows beyond it, in milliseconds; at least three times `d0_ms`, at most 600,000.
     pub cap_ms: u64,
-    /// `round-robin`, `terms`, `stable` or `avoiding`.
+    /// `round-robin`, `terms`, `stable` or `avoiding`. The first is the papers'; with a replica that is away for long
+    /// each of its turns costs a timer. `avoiding` then answers as fast as before most of the time.
     pub leader_policy: LeaderPolicy,
     /// K: views of one leader in a row where the policy is `terms`; 1 to 1,000,000.
     pub views_per_leader: u64,
