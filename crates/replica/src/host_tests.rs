@@ -14,9 +14,9 @@ use quorate_types::codec::{DecodeError, Wire};
 use quorate_types::limits::POOL_PEER_IDLE_BYTES_MAX;
 use quorate_types::wire::frame;
 use quorate_types::{
-    Authenticator, BlockId, BodyLimits, Bundle, BundleKind, BundleNo, ClientAuth, Committee, Digest, Floors,
-    Genesis, Height, Kind, LogEntry, Mark, Member, Payload, ProtocolId, PublicKey, ReplicaId, SessionId,
-    Signature, Time, View,
+    Authenticator, Block, BlockId, BodyLimits, Bundle, BundleKind, BundleNo, ClientAuth, Committee, Digest,
+    Floors, Genesis, Height, Kind, LogEntry, Mark, Member, Payload, ProtocolId, PublicKey, ReplicaId,
+    SessionId, Signature, Time, View,
 };
 use std::sync::Arc;
 
@@ -273,6 +273,38 @@ fn what_was_decided_before_its_holders_are_known_is_fetched() {
             if *message == HostMessage::AskBlock { id, height: Height(1), above: Height::ZERO })
     };
     assert!(outputs(&mut replica).iter().any(is_ask));
+}
+
+/// A liar that says the wrong thing about a height, and the right thing about those above, does not keep a replica from
+/// what all others have: the block above names the one below.
+#[test]
+fn what_is_decided_above_a_gap_closes_it() {
+    let mut replica = open();
+    let block = |parent, height| Block {
+        parent,
+        height: Height(height),
+        view: View(height),
+        proposer: ReplicaId(0),
+        time_ns: 0,
+        payload: Payload::default().id(),
+        extra: Digest::ZERO,
+    };
+    let one = block(BlockId::ZERO, 1);
+    let two = block(one.id(), 2);
+    let three = block(two.id(), 3);
+    let lie = BlockId(Digest([5; 32]));
+    for (from, first) in [(1, lie), (3, one.id())] {
+        let decided = HostMessage::Decided(Height(1), vec![first, first, three.id()]);
+        let heights = Heights { executed: Height(3), kept: Height(1), stable: Height::ZERO };
+        replica.handle(Time(1), from_peer(from, CheckedMessage::Host(HostMessage::Heights(heights))));
+        replica.handle(Time(1), from_peer(from, CheckedMessage::Host(decided)));
+    }
+    assert_eq!(replica.status().decided, Height::ZERO, "one peer alone says anything of 1 and 2");
+    let give = |block| from_peer(3, CheckedMessage::Host(HostMessage::Block(block)));
+    replica.handle(Time(2), give(three));
+    assert_eq!(replica.status().decided, Height::ZERO);
+    replica.handle(Time(3), give(two));
+    assert_eq!(replica.status().decided, Height(3));
 }
 
 /// Nobody waits for any bundle: all were executed long ago.

@@ -186,6 +186,7 @@ impl Replica {
                 self.call(|protocol, env| protocol.on_decided(env, height, id));
             }
         }
+        self.decide_parents();
         self.chase();
         self.decided.advance(self.now, self.sequencer.contiguous());
         self.ask_decided();

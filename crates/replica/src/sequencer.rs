@@ -88,6 +88,11 @@ impl Sequencer {
         self.decided.range(self.issued.next()..).map(|(height, id)| (*height, *id))
     }
 
+    /// The lowest decided height whose predecessor is not.
+    pub(crate) fn above_gap(&self) -> Option<(Height, BlockId)> {
+        self.decided.range(self.contiguous.next()..).next().map(|(height, id)| (*height, *id))
+    }
+
     /// The height at which a block was decided that is not executed.
     pub(crate) fn waiting_at(&self, id: BlockId) -> Option<Height> {
         self.waiting().find(|(_, decided)| *decided == id).map(|(height, _)| height)

@@ -43,7 +43,10 @@ impl Replica {
             self.outbox.begin_step();
             self.spread_proposed();
             let fresh = self.blocks.take_fresh();
-            self.retry_chain(!fresh.is_empty());
+            if !fresh.is_empty() {
+                self.retry_chain();
+                self.decide_parents();
+            }
             for id in fresh {
                 self.host.bodies.watch(&self.host.pool, &self.blocks, id);
                 // Header and payload are in the log before any promise about the block that follows.
@@ -153,7 +156,7 @@ impl Replica {
                 return self.host.bodies.want(self.now, &self.blocks, id, Height::ZERO, self.last.leader);
             };
             if self.sequencer.decided(block.height) == Some(at) {
-                break;
+                break; // And all below it: see `decide_parents`.
             }
             path.push((block.height, at));
             at = block.parent;
@@ -168,8 +171,28 @@ impl Replica {
         self.blocks.set_root(id);
     }
 
-    fn retry_chain(&mut self, is_due: bool) {
-        if let Some(id) = self.unrooted.filter(|_| is_due) {
+    /// Whoever decides a block decides its parent, where blocks have any: what f + 1 peers vouch for above a gap closes
+    /// it, also where those who could vouch for the heights between do not, or lie.
+    pub(crate) fn decide_parents(&mut self) {
+        let mut is_news = false;
+        while let Some((height, id)) = self.sequencer.above_gap()
+            && let Some(parent) = self.blocks.get(id).map(|block| block.parent)
+            && parent != BlockId::ZERO
+        {
+            let height = height.minus(1);
+            if !self.decide(height, parent) {
+                return; // The alarm was raised.
+            }
+            is_news = true;
+            self.call(|protocol, env| protocol.on_decided(env, height, parent));
+        }
+        if is_news {
+            self.chase();
+        }
+    }
+
+    fn retry_chain(&mut self) {
+        if let Some(id) = self.unrooted {
             self.decide_chain(id);
         }
     }

@@ -27,7 +27,7 @@ pub enum LeaderPolicy {
     /// Whoever leads goes on until a view is given up. A leader that serves others may starve one client for ever: no
     /// request's age is held against it.
     Stable,
-    /// In terms, and who has failed of late is left out.
+    /// In terms, and who has failed of late is left out: others take its turns.
     Avoiding,
 }
 
@@ -40,6 +40,14 @@ impl LeaderPolicy {
             Self::Avoiding => AVOIDING_TERM,
             Self::RoundRobin | Self::Stable => 1,
         }
+    }
+
+    /// Turns without a commit after which nobody is left out any more, with f faulty replicas; 0 where nobody ever is.
+    /// After f faulty leaders in a row an honest one commits within its turn: more are lost only where replicas do not
+    /// agree on who has failed, or do not know it.
+    #[must_use]
+    pub fn patience(self, f: usize) -> usize {
+        if self == Self::Avoiding { f.saturating_add(2) } else { 0 }
     }
 }
 
@@ -58,7 +66,7 @@ pub struct Standing {
     proposer: ReplicaId,
     /// From this height on all failures are known.
     since: Height,
-    /// The height at which each replica was seen to have failed last; 0 for never.
+    /// The height at which a turn of each replica was seen to have failed last; 0 for never.
     failures: Arc<[Height]>,
     /// The same at the blocks before, as many as a commit looks back at, newest first.
     before: Vec<(Tip, Arc<[Height]>)>,
@@ -196,8 +204,7 @@ impl Leaders {
     /// timer and not one for each of its views.
     #[must_use]
     pub fn after(&self, view: View) -> View {
-        let term = view.0.checked_div(self.term).unwrap_or(view.0);
-        View(term.saturating_add(1).saturating_mul(self.term))
+        View(self.turn(view).saturating_add(1).saturating_mul(self.term))
     }
 
     /// Who leads a view after the certificate of `justify`; `None` where this replica does not know enough of the chain
@@ -214,9 +221,7 @@ impl Leaders {
             return Some(ReplicaId(*id));
         }
         match self.policy {
-            LeaderPolicy::RoundRobin | LeaderPolicy::Terms => {
-                Some(committee.rotate(view.0.checked_div(self.term).unwrap_or(view.0)))
-            }
+            LeaderPolicy::RoundRobin | LeaderPolicy::Terms => Some(committee.rotate(self.turn(view))),
             LeaderPolicy::Stable | LeaderPolicy::Avoiding => {
                 self.learn(committee, blocks, justify)?;
                 let standing = self.known.get(&justify)?;
@@ -234,31 +239,40 @@ impl Leaders {
             return Some(committee.rotate(u64::from(standing.proposer.0).saturating_add(failed)));
         }
         let (committed, failures) = &standing.committed;
-        let n = u64::try_from(committee.n()).unwrap_or(u64::MAX);
+        let turn = self.turn(view);
+        let owner = committee.rotate(turn);
         // Nobody is left out for long where nothing is committed.
-        let patience = n.saturating_mul(self.term).saturating_mul(4);
-        let turn = view.0.checked_div(self.term).unwrap_or(0);
-        if view.since(committed.view) > patience {
+        let patience = u64::try_from(self.policy.patience(committee.f)).unwrap_or(u64::MAX);
+        if view.since(committed.view) > patience.saturating_mul(self.term) {
             // Also where failures are not known: no committed block that is known then is older than the right one.
-            return Some(committee.rotate(turn));
+            return Some(owner);
         }
         let stretch = committed.height.0.checked_div(STRETCH).unwrap_or(0);
         let from = Height(stretch.saturating_sub(1).saturating_mul(STRETCH));
-        if standing.since > from && standing.since > Height::ZERO {
-            return None;
-        }
         let mut failed: Vec<(Height, ReplicaId)> = committee
             .ids()
             .zip(failures.iter())
             .filter(|(_, height)| **height > from)
             .map(|(id, height)| (*height, id))
             .collect();
+        // What is not known is older than what is: f failures that are known are the last ones.
+        if standing.since > from && standing.since > Height::ZERO && failed.len() < committee.f {
+            return None;
+        }
         failed.sort_unstable_by(|a, b| b.cmp(a));
         failed.truncate(committee.f);
-        let others: Vec<ReplicaId> =
-            committee.ids().filter(|id| failed.iter().all(|(_, left_out)| left_out != id)).collect();
-        let at = turn.checked_rem(u64::try_from(others.len()).unwrap_or(1)).unwrap_or(0);
-        usize::try_from(at).ok().and_then(|at| others.get(at)).copied()
+        let is_left_out = |id: &ReplicaId| failed.iter().any(|(_, left_out)| left_out == id);
+        if !is_left_out(&owner) {
+            return Some(owner);
+        }
+        let others: Vec<ReplicaId> = committee.ids().filter(|id| !is_left_out(id)).collect();
+        let at = usize::try_from(turn).ok()?.checked_div(committee.n())?.checked_rem(others.len())?;
+        others.get(at).copied()
+    }
+
+    /// The turn that a view belongs to. In the plain rotation it is that of the replica of this number.
+    fn turn(&self, view: View) -> u64 {
+        view.0.checked_div(self.term).unwrap_or(view.0)
     }
 
     /// Works out what the chain up to a block says, from the nearest block below of which it is known.
@@ -280,22 +294,12 @@ impl Leaders {
     /// What a block adds to what its parent's chain says.
     fn next(&self, committee: &Committee, parent: &Standing, block: &Block, id: BlockId) -> Standing {
         let tip = Tip::of(block, id);
-        let (mut failures, mut since) = (Arc::clone(&parent.failures), parent.since);
+        let mut failures = Arc::clone(&parent.failures);
         if self.policy == LeaderPolicy::Avoiding && tip.view > parent.tip.view.next() {
-            // More than once round all of them adds nothing.
-            let n = u64::try_from(committee.n()).unwrap_or(u64::MAX);
-            let rounds = n.saturating_mul(self.term).saturating_mul(4);
-            let first = parent.tip.view.next().0.max(tip.view.0.saturating_sub(rounds));
             let mut seen = failures.to_vec();
-            for view in first..tip.view.0 {
-                match self.by_standing(committee, View(view), parent) {
-                    Some(leader) => {
-                        if let Some(height) = seen.get_mut(leader.index()) {
-                            *height = tip.height;
-                        }
-                    }
-                    // Somebody has failed, and nobody here can tell who.
-                    None => since = tip.height,
+            for id in self.who_failed(committee, parent.tip.view, tip.view) {
+                if let Some(height) = seen.get_mut(id.index()) {
+                    *height = tip.height;
                 }
             }
             failures = seen.into();
@@ -312,7 +316,23 @@ impl Leaders {
             Some(first) if in_a_row && first.0.view > parent.committed.0.view => first.clone(),
             _ => parent.committed.clone(),
         };
-        Standing { tip, proposer: block.proposer, since, failures, before, committed }
+        Standing { tip, proposer: block.proposer, since: parent.since, failures, before, committed }
+    }
+
+    /// Whose views lead to nothing between a block and the next: their owners in the plain rotation. Not who led them by
+    /// the policy: whoever does not know whom it left out then could not tell who has failed since, and would never know
+    /// again as long as anybody fails.
+    fn who_failed(&self, committee: &Committee, below: View, next: View) -> impl Iterator<Item = ReplicaId> {
+        let mut first = below.next();
+        // Votes for the last block of a turn are the next leader's to collect: who led up to it is not to blame.
+        if self.turn(first) == self.turn(below) && self.turn(first) != self.turn(first.next()) {
+            first = first.next();
+        }
+        let end = self.turn(next.minus(1)).saturating_add(u64::from(first < next));
+        // More than once round all of them adds nothing.
+        let n = u64::try_from(committee.n()).unwrap_or(u64::MAX);
+        let begin = self.turn(first).max(end.saturating_sub(n));
+        (begin..end).map(|turn| committee.rotate(turn))
     }
 
     /// What the chain up to a block says, to be written down when that block is committed at a checkpoint's height:

@@ -61,7 +61,8 @@ impl Timing {
 /// From a healed network to the first new commit, at most (`hotstuff` §16). The client asks all; one timer brings all
 /// busy replicas into the highest view; at most f + 2 views with a faulty leader or half over pass before enough honest
 /// leaders follow each other, one more for a certificate that is unknown; then n + 4 good views. A complaint takes
-/// `attempts` expiries to be heard by somebody who acts on it, and a faulty leader's turn costs `timers` of them.
+/// `attempts` expiries to be heard by somebody who acts on it, and a faulty leader's turn costs `timers` of them. Where
+/// replicas may not know who leads, that ends after `patience` turns (`LeaderPolicy::patience`).
 #[must_use]
 pub fn recovery(
     timing: &Timing,
@@ -69,10 +70,11 @@ pub fn recovery(
     healed: &Healed,
     attempts: usize,
     timers: usize,
+    patience: usize,
 ) -> Time {
     let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let (n, f, attempts) = (count(committee.n()), count(committee.f), count(attempts));
-    let turns = f.saturating_mul(count(timers)).saturating_add(4);
+    let turns = f.saturating_mul(count(timers)).saturating_add(count(patience).saturating_add(1).max(4));
     let delta = healed.delta_ns;
     // A first timer that is too short has to be doubled until it is not.
     let climb =

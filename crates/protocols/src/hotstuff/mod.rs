@@ -344,7 +344,8 @@ impl Protocol for HotStuff {
             Complaints::Broadcast => 1,
             Complaints::Linear => committee.weak(),
         };
-        pacemaker::recovery(&timing(params), committee, healed, attempts, 1)
+        let patience = params.leader_policy.patience(committee.f);
+        pacemaker::recovery(&timing(params), committee, healed, attempts, 1, patience)
     }
 
     fn pace(params: &HotStuffParams) -> Option<Pace> {

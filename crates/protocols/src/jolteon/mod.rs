@@ -354,7 +354,8 @@ impl Protocol for Jolteon {
             LeaderPolicy::RoundRobin | LeaderPolicy::Stable => 1,
             LeaderPolicy::Terms | LeaderPolicy::Avoiding => 2,
         };
-        pacemaker::recovery(&timing(params), committee, healed, 1, timers)
+        let patience = params.leader_policy.patience(committee.f);
+        pacemaker::recovery(&timing(params), committee, healed, 1, timers, patience)
     }
 
     fn pace(params: &JolteonParams) -> Option<Pace> {
