@@ -12,6 +12,7 @@
 //! Deliberately not here: what a replica decides, promises or keeps. That is `quorate-host` and what lies below it, and
 //! the simulator runs the same; this crate brings sockets, files, clocks and processes.
 
+#![deny(clippy::print_stdout, reason = "panics where the reader has gone away (`| head`): `out` does not")]
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 
 pub mod alloc;

@@ -7,6 +7,7 @@ use super::up::free_addresses;
 use crate::config::{Durability, LinkAuth, Settings};
 use crate::exit::Failure;
 use crate::load::Pace;
+use crate::out;
 use crate::processes::Processes;
 use crate::service::Service;
 use crate::testnet::{Plan as Cluster, Testnet};
@@ -94,7 +95,7 @@ pub fn make(
 fn show(args: &DemoArgs, dir: &Path) -> Result<(), Failure> {
     let say = |text: String| {
         if !args.json {
-            println!("{text}");
+            let _ = out::line(text);
         }
     };
     let binary = std::env::current_exe().map_err(Failure::run)?;
@@ -199,37 +200,36 @@ fn report(args: &DemoArgs, outcome: &Outcome, (before, after): Views) -> Result<
         object.insert("digests".to_owned(), json!(outcome.digests));
         let view = |leads: Option<(u64, ReplicaId)>| leads.map(|(view, _)| view);
         object.insert("views".to_owned(), json!([view(before), view(after)]));
-        println!("{}", Value::Object(object));
-        return Ok(());
+        return out::json(&object);
     }
     let ms = |ns: u64| Duration::from_nanos(ns).as_secs_f64() * 1e3;
     let latency = &summary.latency_ns;
-    println!("requests sent            {}", summary.sent);
-    println!("requests acknowledged    {}", summary.acknowledged);
-    println!("lost                     {}", outcome.verdict.lost);
-    println!("executed twice           {}", outcome.verdict.doubled);
-    println!("without an answer        {}", summary.errors);
-    println!("longest gap              {:.1} ms without any answer", summary.longest_gap_ms);
+    out::line(format_args!("requests sent            {}", summary.sent))?;
+    out::line(format_args!("requests acknowledged    {}", summary.acknowledged))?;
+    out::line(format_args!("lost                     {}", outcome.verdict.lost))?;
+    out::line(format_args!("executed twice           {}", outcome.verdict.doubled))?;
+    out::line(format_args!("without an answer        {}", summary.errors))?;
+    out::line(format_args!("longest gap              {:.1} ms without any answer", summary.longest_gap_ms))?;
     if let (Some((old, first)), Some((new, second))) = (before, after) {
-        println!(
+        out::line(format_args!(
             "view                     {old}, led by replica {first}; at the end {new}, led by replica {second}"
-        );
+        ))?;
     }
-    println!("throughput               {:.0} requests/s", summary.goodput);
-    println!(
+    out::line(format_args!("throughput               {:.0} requests/s", summary.goodput))?;
+    out::line(format_args!(
         "latency                  p50 {:.2} ms  p99 {:.2} ms  max {:.2} ms",
         ms(latency.p50),
         ms(latency.p99),
         ms(latency.max)
-    );
+    ))?;
     for (id, (digest, height)) in outcome.digests.iter().zip(&outcome.executed).enumerate() {
         let short: String = digest.chars().take(16).collect();
-        println!("replica {id} state digest   {short} at height {height}");
+        out::line(format_args!("replica {id} state digest   {short} at height {height}"))?;
     }
     let judged = outcome.verdict.judged;
-    println!(
+    out::line(format_args!(
         "{judged} operations judged by a fresh client's reads: {}",
         if outcome.is_good() { "nothing lost, nothing doubled, all replicas equal" } else { "NOT GOOD" }
-    );
+    ))?;
     Ok(())
 }

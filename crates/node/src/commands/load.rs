@@ -4,6 +4,7 @@ use super::{cluster_info, open_cluster};
 use crate::exit::Failure;
 use crate::keys;
 use crate::load::{Generator, LoadOptions, Mix, Next, Pace, Progress, Summary, Watch};
+use crate::out;
 use crate::service::Service;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -187,12 +188,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Failure> {
 }
 
 fn show(summary: &Summary, json: bool) -> Result<(), Failure> {
-    if json {
-        println!("{}", serde_json::to_string(summary).map_err(Failure::run)?);
-    } else {
-        print!("{summary}");
-    }
-    Ok(())
+    if json { out::json(summary) } else { out::bytes(summary.to_string().as_bytes()) }
 }
 
 /// A progress bar on a terminal, nothing elsewhere.
@@ -223,7 +219,7 @@ impl Bar {
     /// Prints a line above the bar.
     pub fn line(&self, text: &str) {
         if self.bar.is_hidden() {
-            println!("{text}");
+            let _ = out::line(text);
         } else {
             self.bar.println(text);
         }

@@ -2,6 +2,7 @@
 
 use super::open_cluster;
 use crate::exit::Failure;
+use crate::out;
 use clap::Args;
 use comfy_table::Table;
 use quorate_client::driver;
@@ -41,9 +42,9 @@ pub fn run(args: &StatusArgs) -> Result<(), Failure> {
     let answers = driver::status(info, Duration::from_secs(args.wait)).map_err(Failure::run)?;
     let replicas: Vec<Value> = answers.into_iter().enumerate().map(|(id, said)| answer(id, said)).collect();
     if args.json {
-        println!("{}", Value::Array(replicas.clone()));
+        out::json(&replicas)?;
     } else {
-        print(&replicas, args.ledger);
+        print(&replicas, args.ledger)?;
     }
     let progressing =
         replicas.iter().filter(|replica| replica.get("progress") == Some(&Value::Bool(true))).count();
@@ -102,7 +103,7 @@ fn printable(text: &str) -> String {
     text.chars().map(|c| if printable(c) { c } else { '?' }).collect()
 }
 
-fn print(replicas: &[Value], ledger: bool) {
+fn print(replicas: &[Value], ledger: bool) -> Result<(), Failure> {
     let mut table = Table::new();
     table.set_header([
         "replica",
@@ -144,27 +145,28 @@ fn print(replicas: &[Value], ledger: bool) {
             (bytes >> 20).to_string(),
         ]);
     }
-    println!("{table}");
+    out::line(table)?;
     for replica in replicas {
         let id = replica.get("id").and_then(Value::as_u64).unwrap_or(0);
         if replica.get("up") == Some(&Value::Bool(true)) {
-            println!("{}", printable(&view_line(id, replica)));
+            out::line(printable(&view_line(id, replica)))?;
         }
         if let Some(alarm) = replica.get("alarm").and_then(Value::as_str) {
-            println!("replica {id}: {}", printable(alarm));
+            out::line(format_args!("replica {id}: {}", printable(alarm)))?;
         }
         for (source, reasons) in replica.get("rejects").and_then(Value::as_object).into_iter().flatten() {
-            println!(
+            out::line(format_args!(
                 "replica {id} has refused from {}: {}",
                 printable(source),
                 printable(&reasons.to_string())
-            );
+            ))?;
         }
         if ledger && let Some(counters) = replica.get("ledger").and_then(Value::as_object) {
             let line: Vec<String> = counters.iter().map(|(name, value)| format!("{name} {value}")).collect();
-            println!("replica {id} ledger: {}", printable(&line.join(", ")));
+            out::line(format_args!("replica {id} ledger: {}", printable(&line.join(", "))))?;
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]
