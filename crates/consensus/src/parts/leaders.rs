@@ -53,8 +53,11 @@ impl LeaderPolicy {
 
 /// Views that `Avoiding` gives one leader: one that is honest commits alone, so a wrong exclusion does no lasting harm.
 const AVOIDING_TERM: u64 = 4;
-/// A failure counts in the stretch of so many heights in which it was seen, and in the one after.
-const STRETCH: u64 = 128;
+/// A failure counts in the stretch of so many heights in which it was seen, and in the one after, where nothing else was
+/// asked for.
+pub const STRETCH: u64 = 4_096;
+/// No stretch is longer.
+const STRETCH_MAX: u64 = 1 << 40;
 /// Views of one leader in a row at most.
 const TERM_MAX: u64 = 1_000_000;
 
@@ -136,6 +139,8 @@ pub struct Leaders {
     term: u64,
     /// Blocks in a row of views that commit the first of them.
     links: usize,
+    /// How long a failure counts: in its stretch of so many heights and in the one after.
+    stretch: u64,
     /// Who leads the first views, for the simulator.
     set: Vec<u16>,
     /// What is known of blocks that are not settled.
@@ -169,7 +174,21 @@ impl Leaders {
         let term = policy.term(views_per_leader);
         let genesis = Standing::genesis(committee.n());
         let known = BTreeMap::from([(BlockId::ZERO, genesis)]);
-        Ok(Self { policy, term, links, set, known, stable: Height::ZERO, recorded: Height::ZERO })
+        let (stable, recorded) = (Height::ZERO, Height::ZERO);
+        Ok(Self { policy, term, links, stretch: STRETCH, set, known, stable, recorded })
+    }
+
+    /// The same where a failure counts in a stretch of so many heights and in the one after.
+    ///
+    /// # Errors
+    /// When that is out of range.
+    pub fn remembering(mut self, stretch: u64) -> Result<Self, OpenError> {
+        if !(1..=STRETCH_MAX).contains(&stretch) {
+            let expected = format!("1 to {STRETCH_MAX}");
+            return Err(OpenError::Params { name: "failures_count_for".to_owned(), expected });
+        }
+        self.stretch = stretch;
+        Ok(self)
     }
 
     /// Takes up what was written down at an earlier checkpoint.
@@ -247,8 +266,8 @@ impl Leaders {
             // Also where failures are not known: no committed block that is known then is older than the right one.
             return Some(owner);
         }
-        let stretch = committed.height.0.checked_div(STRETCH).unwrap_or(0);
-        let from = Height(stretch.saturating_sub(1).saturating_mul(STRETCH));
+        let stretch = committed.height.0.checked_div(self.stretch).unwrap_or(0);
+        let from = Height(stretch.saturating_sub(1).saturating_mul(self.stretch));
         let mut failed: Vec<(Height, ReplicaId)> = committee
             .ids()
             .zip(failures.iter())

@@ -215,7 +215,8 @@ impl Protocol for HotStuff {
         let timing = timing(&params);
         timing.check()?;
         let (policy, term, set) = (params.leader_policy, params.views_per_leader, params.leaders.clone());
-        let leaders = Leaders::new(policy, term, LINKS, set, cx.committee())?;
+        let leaders =
+            Leaders::new(policy, term, LINKS, set, cx.committee())?.remembering(params.failures_count_for)?;
         let stable = past.checkpoint.checkpoint;
         let stable = Tip { view: stable.view, height: stable.height, id: stable.block };
         let mut hotstuff = Self {
@@ -356,7 +357,9 @@ impl Protocol for HotStuff {
     fn exam_params(delta_ns: u64, _guarded: bool) -> HotStuffParams {
         // §7e: D0 >= 6 Δ, and two for what has to be fetched.
         let d0_ms = (delta_ns / 125_000).clamp(50, 10_000);
-        HotStuffParams { d0_ms, cap_ms: d0_ms.saturating_mul(4).max(2_000), ..HotStuffParams::default() }
+        let cap_ms = d0_ms.saturating_mul(4).max(2_000);
+        // Runs of the exam have some hundred blocks.
+        HotStuffParams { d0_ms, cap_ms, failures_count_for: 128, ..HotStuffParams::default() }
     }
 
     fn window(&self) -> Window {

@@ -230,7 +230,8 @@ impl Protocol for Jolteon {
         let timing = timing(&params);
         timing.check()?;
         let (policy, term, set) = (params.leader_policy, params.views_per_leader, params.leaders);
-        let leaders = Leaders::new(policy, term, LINKS, set, cx.committee())?;
+        let leaders =
+            Leaders::new(policy, term, LINKS, set, cx.committee())?.remembering(params.failures_count_for)?;
         let stable = past.checkpoint.checkpoint;
         let stable = Tip { view: stable.view, height: stable.height, id: stable.block };
         let mut jolteon = Self {
@@ -366,7 +367,9 @@ impl Protocol for Jolteon {
     fn exam_params(delta_ns: u64, _guarded: bool) -> JolteonParams {
         // §7e: D0 >= 6 Δ, and two for what has to be fetched.
         let d0_ms = (delta_ns / 125_000).clamp(50, 10_000);
-        JolteonParams { d0_ms, cap_ms: d0_ms.saturating_mul(4).max(2_000), ..JolteonParams::default() }
+        let cap_ms = d0_ms.saturating_mul(4).max(2_000);
+        // Runs of the exam have some hundred blocks.
+        JolteonParams { d0_ms, cap_ms, failures_count_for: 128, ..JolteonParams::default() }
     }
 
     fn window(&self) -> Window {

@@ -1,7 +1,7 @@
 //! What a node may set, and what must be equal everywhere.
 
 use quorate_consensus::Choice;
-use quorate_consensus::parts::leaders::LeaderPolicy;
+use quorate_consensus::parts::leaders::{self, LeaderPolicy};
 use serde::{Deserialize, Serialize};
 
 /// Parameters; those that say who leads stand in genesis.
@@ -17,12 +17,15 @@ pub struct JolteonParams {
     pub leader_policy: LeaderPolicy,
     /// K: views of one leader in a row where the policy is `terms`; 1 to 1,000,000.
     pub views_per_leader: u64,
+    /// Blocks for which a turn that led to nothing counts against its owner where the policy is `avoiding`: so many to twice
+    /// so many. Whoever is dead costs a timer each time it is tried again, and a busy cluster makes hundreds in a second.
+    pub failures_count_for: u64,
     /// Who leads the first views, for the simulator.
     pub leaders: Vec<u16>,
 }
 
 /// The parameters that say who leads: replicas that differ in them do not agree on it.
-pub(super) const SHARED: &[&str] = &["leader_policy", "views_per_leader"];
+pub(super) const SHARED: &[&str] = &["leader_policy", "views_per_leader", "failures_count_for"];
 /// What the exam draws from.
 pub(super) const CHOICES: &[Choice] =
     &[Choice { name: "leader_policy", values: &["round-robin", "terms", "stable", "avoiding"] }];
@@ -36,6 +39,7 @@ impl Default for JolteonParams {
             cap_ms: 10_000,
             leader_policy: LeaderPolicy::RoundRobin,
             views_per_leader: 8,
+            failures_count_for: leaders::STRETCH,
             leaders: Vec::new(),
         }
     }

@@ -19,7 +19,7 @@ fn committee(n: u8) -> Committee {
 }
 
 fn leaders(policy: LeaderPolicy, committee: &Committee) -> Leaders {
-    Leaders::new(policy, 8, LINKS, Vec::new(), committee).unwrap()
+    Leaders::new(policy, 8, LINKS, Vec::new(), committee).unwrap().remembering(128).unwrap()
 }
 
 /// Numbers that a seed decides, and how often a view is lost by chance: one of so many.
