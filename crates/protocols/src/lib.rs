@@ -16,6 +16,7 @@ pub mod echo;
 pub mod hotstuff;
 pub mod jolteon;
 pub mod pbft;
+pub mod sync_hotstuff;
 
 use quorate_consensus::Entry;
 
@@ -25,6 +26,8 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<pbft::PbftSigned>(),
     Entry::of::<hotstuff::HotStuff>(),
     Entry::of::<jolteon::Jolteon>(),
+    Entry::of::<sync_hotstuff::SyncHotStuff<sync_hotstuff::Plain>>(),
+    Entry::of::<sync_hotstuff::SyncHotStuff<sync_hotstuff::Optimistic>>(),
     Entry::of::<echo::Echo>(),
 ];
 

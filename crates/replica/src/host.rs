@@ -177,7 +177,7 @@ impl HostView for Host {
         }
     }
 
-    fn sound(&self, _since: Time, _fresh: Time) -> bool {
+    fn sound(&mut self, _now: Time, _since: Time, _fresh: Time) -> bool {
         // The guard comes with the first protocol that assumes a bound.
         true
     }

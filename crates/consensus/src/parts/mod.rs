@@ -8,6 +8,8 @@ pub mod chain;
 pub mod chained_attacks;
 pub mod leaders;
 pub mod pacemaker;
+pub mod returning;
+pub mod synchrony;
 pub mod tally;
 pub mod timeouts;
 pub mod votes;

@@ -1,0 +1,195 @@
+//! Votes, and the certificates that they make: of the current view, of the one before, and the highest of all.
+
+use super::words::{Lock, rank, vote};
+use quorate_consensus::Certificate;
+use quorate_types::{BlockId, Height, ReplicaId, Signature, View};
+use std::collections::BTreeMap;
+
+/// A place that a replica votes once for.
+type Rank = (View, Height);
+
+/// What became of a vote.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Added {
+    /// Counted; so many distinct replicas have voted for this block now.
+    Counted(usize),
+    /// The same vote was counted before.
+    Again,
+    /// It voted for another block there before; only that one counts.
+    Conflict(BlockId, Signature),
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Certificates {
+    /// The first vote of each replica at each place. Bounded by the window of heights and views.
+    votes: BTreeMap<Rank, BTreeMap<ReplicaId, (BlockId, Signature)>>,
+    weak: BTreeMap<Rank, Certificate>,
+    /// Those of q_R votes; they stand in `weak` as well.
+    responsive: BTreeMap<Rank, Certificate>,
+}
+
+impl Certificates {
+    /// Counts a vote.
+    pub(super) fn add_vote(
+        &mut self,
+        at: Rank,
+        block: BlockId,
+        by: ReplicaId,
+        signature: Signature,
+    ) -> Added {
+        let votes = self.votes.entry(at).or_default();
+        match votes.get(&by) {
+            Some((first, _)) if *first == block => Added::Again,
+            Some((first, said)) => Added::Conflict(*first, *said),
+            None => {
+                votes.insert(by, (block, signature));
+                Added::Counted(votes.values().filter(|(voted, _)| *voted == block).count())
+            }
+        }
+    }
+
+    /// The certificate that the votes for a block make.
+    pub(super) fn gather(&self, (view, height): Rank, block: BlockId) -> Certificate {
+        let votes = self.votes.get(&(view, height)).into_iter().flatten();
+        let votes: Vec<(ReplicaId, Signature)> = votes
+            .filter(|(_, (voted, _))| *voted == block)
+            .map(|(by, (_, signature))| (*by, *signature))
+            .collect();
+        Certificate::of(vote(view, height, block), &votes)
+    }
+
+    /// Keeps a certificate; true when none was known at its place.
+    pub(super) fn add(&mut self, certificate: &Certificate) -> bool {
+        let at = rank(certificate);
+        let is_new = !self.weak.contains_key(&at);
+        if is_new {
+            self.weak.insert(at, certificate.clone());
+        }
+        is_new
+    }
+
+    /// Keeps a certificate of q_R votes; true when none was known at its place.
+    pub(super) fn add_responsive(&mut self, certificate: &Certificate) -> bool {
+        let at = rank(certificate);
+        let is_new = !self.responsive.contains_key(&at);
+        if is_new {
+            self.responsive.insert(at, certificate.clone());
+            // Nobody needs the votes any more.
+            self.votes.remove(&at);
+        }
+        is_new
+    }
+
+    /// The certificate at a place.
+    pub(super) fn at(&self, view: View, height: Height) -> Option<&Certificate> {
+        self.weak.get(&(view, height))
+    }
+
+    /// Whether there is one of q_R votes at a place.
+    pub(super) fn is_responsive(&self, view: View, height: Height) -> bool {
+        self.responsive.contains_key(&(view, height))
+    }
+
+    /// Certificates of a view at or above a height, lowest first.
+    pub(super) fn from(&self, view: View, height: Height) -> impl Iterator<Item = &Certificate> {
+        self.weak.range((view, height)..=(view, Height::MAX)).map(|(_, certificate)| certificate)
+    }
+
+    /// The highest of all.
+    pub(super) fn highest(&self) -> Option<&Certificate> {
+        self.weak.last_key_value().map(|(_, certificate)| certificate)
+    }
+
+    /// Those of a view, highest first.
+    pub(super) fn of_view(&self, view: View) -> impl Iterator<Item = &Certificate> {
+        let all = self.weak.range((view, Height::ZERO)..=(view, Height::MAX));
+        all.rev().map(|(_, certificate)| certificate)
+    }
+
+    /// The highest one of q_R votes of a view.
+    pub(super) fn highest_responsive(&self, view: View) -> Option<&Certificate> {
+        let all = self.responsive.range((view, Height::ZERO)..=(view, Height::MAX));
+        all.last().map(|(_, certificate)| certificate)
+    }
+
+    /// For who comes back: the highest ones of the last two views, responsive ones as well.
+    pub(super) fn newest(&self) -> Vec<Certificate> {
+        let mut newest: Vec<Certificate> = Vec::new();
+        let Some(last) = self.highest().map(Certificate::view) else { return newest };
+        let before = self.weak.range(..(last, Height::ZERO)).next_back().map(|((view, _), _)| *view);
+        for view in std::iter::once(last).chain(before) {
+            let highest = self.of_view(view).next();
+            newest.extend(highest.into_iter().chain(self.highest_responsive(view)).cloned());
+        }
+        newest
+    }
+
+    /// Forgets what no rule looks at any more: below the committed height, and of views before the last two, but always
+    /// keeps the highest.
+    pub(super) fn prune(&mut self, view: View, committed: Height) {
+        let highest = self.weak.last_key_value().map(|(at, _)| *at);
+        let oldest = highest.map_or(view, |(last, _)| last.min(view)).minus(1);
+        let matters = |at: &Rank| at.0 >= oldest && at.1 >= committed;
+        self.votes.retain(|at, _| matters(at) && at.0 >= view.minus(1));
+        self.weak.retain(|at, _| matters(at) || Some(*at) == highest);
+        self.responsive.retain(|at, _| matters(at) || Some(*at) == highest);
+    }
+}
+
+/// The lock of certificates (`optsync` §6; without responsive ones that of `sync-hotstuff` §6): of the highest view, its
+/// highest responsive certificate and the highest one that is on or above it, as `extends` says.
+pub(super) fn lock_of(
+    certificates: &Certificates,
+    extends: impl Fn(&Certificate, &Certificate) -> bool,
+) -> Lock {
+    let Some(highest) = certificates.highest() else { return Lock::genesis() };
+    let view = highest.view();
+    let Some(responsive) = certificates.highest_responsive(view) else {
+        return Lock { responsive: None, tip: highest.clone() };
+    };
+    let tip = certificates.of_view(view).find(|tip| extends(tip, responsive)).unwrap_or(responsive);
+    Lock { responsive: Some(responsive.clone()), tip: tip.clone() }
+}
+
+/// What a new leader goes on from, of all locks that it was told of (`optsync` §6): of the highest view the highest
+/// responsive certificate, and the highest tip that is on or above it.
+pub(super) fn highest_of(
+    locks: &BTreeMap<ReplicaId, Lock>,
+    extends: impl Fn(&Certificate, &Certificate) -> bool,
+) -> Lock {
+    let Some(view) = locks.values().map(Lock::view).max() else { return Lock::genesis() };
+    let of_view = || locks.values().filter(|lock| lock.view() == view);
+    let responsive = of_view().filter_map(|lock| lock.responsive.as_ref()).max_by_key(|high| rank(high));
+    let fits = |tip: &&Certificate| responsive.is_none_or(|high| extends(tip, high));
+    let tip = of_view().map(|lock| &lock.tip).filter(fits).max_by_key(|tip| rank(tip));
+    match (responsive, tip) {
+        (Some(high), None) => Lock { responsive: Some(high.clone()), tip: high.clone() },
+        (Some(high), Some(tip)) => {
+            let tip = if rank(tip) >= rank(high) { tip } else { high };
+            Lock { responsive: Some(high.clone()), tip: tip.clone() }
+        }
+        (None, Some(tip)) => Lock { responsive: None, tip: tip.clone() },
+        (None, None) => Lock::genesis(),
+    }
+}
+
+/// Whether a replica that is locked goes on from what a new leader shows (`optsync` §6, `accept`; without responsive
+/// certificates: its rank is not lower, `sync-hotstuff` §6). `on_or_above(a, b)`: whether `a` is `b` or extends it.
+pub(super) fn accepts(
+    own: &Lock,
+    shown: &Lock,
+    on_or_above: impl Fn(&Certificate, &Certificate) -> bool,
+) -> bool {
+    if shown.view() != own.view() {
+        return shown.view() > own.view();
+    }
+    let responsive = own.responsive.iter().chain(&shown.responsive).max_by_key(|high| rank(high));
+    if responsive.is_some_and(|high| !on_or_above(&shown.tip, high)) {
+        return false;
+    }
+    // A lower tip could leave out what was committed by a timer above the responsive certificate.
+    let on_one_chain =
+        responsive.is_none_or(|high| on_or_above(&own.tip, high) || on_or_above(high, &own.tip));
+    !on_one_chain || rank(&shown.tip) >= rank(&own.tip)
+}

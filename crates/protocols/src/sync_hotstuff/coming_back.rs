@@ -1,0 +1,196 @@
+//! Opening, and coming back (§18): what is asked, what is answered, and what follows from it.
+
+use super::message::{Answer, HEADERS_MAX, SyncMessage};
+use super::words::Header;
+use super::{Leaving, SyncHotStuff, Timer, Variant, noted};
+use quorate_consensus::parts::returning::Standing;
+use quorate_consensus::{Cx, Reject, Signed, To};
+use quorate_types::{Height, Incarnation, ReplicaId, Time};
+
+impl<V: Variant> SyncHotStuff<V> {
+    /// Asks whoever is to be asked now, and takes up what time alone allows.
+    pub(super) fn go_on_returning(&mut self, cx: &mut Cx<'_, Self>) {
+        let (committee, me, now) = (cx.committee(), cx.me(), cx.now());
+        let peers = self.returning.to_ask(committee, me, now);
+        if !peers.is_empty() {
+            self.ask(cx, To::Some(peers));
+        }
+        self.advance(cx);
+    }
+
+    fn ask(&mut self, cx: &mut Cx<'_, Self>, to: To) {
+        let above = self.chain.committed().height;
+        cx.send_unheld(to, SyncMessage::Ask { incarnation: self.incarnation, above });
+    }
+
+    /// All are asked once more what has become of the view.
+    pub(super) fn ask_all(&mut self, cx: &mut Cx<'_, Self>) {
+        self.asked_at = cx.now();
+        self.ask(cx, To::All);
+    }
+
+    /// The same, at most once in a Δ.
+    pub(super) fn ask_again(&mut self, cx: &mut Cx<'_, Self>) {
+        if cx.now() >= self.asked_at.plus(self.delta.times(1)) {
+            self.ask_all(cx);
+        }
+    }
+
+    /// The next standing, as soon as its time has come.
+    fn advance(&mut self, cx: &mut Cx<'_, Self>) {
+        let committee = cx.committee();
+        while let Some(standing) = self.returning.advance(committee, cx.now()) {
+            let began = std::mem::replace(&mut self.has_begun, true);
+            self.note(
+                cx,
+                if standing == Standing::Running { noted::RUNNING } else { noted::VOTING },
+                Height::ZERO,
+            );
+            let answer = self.answer(cx, Incarnation::ZERO, self.chain.committed().height);
+            cx.send_unheld(To::All, SyncMessage::Answer(Box::new(answer)));
+            if !began {
+                self.begin(cx);
+            }
+        }
+        match self.returning.deadline(cx.now()) {
+            Some(at) => cx.timers().set(Timer::Return, at),
+            None => cx.timers().cancel(Timer::Return),
+        }
+    }
+
+    /// Silence is over: what was said last is said again, word for word, and the waits of the view begin anew.
+    fn begin(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.is_quit() {
+            self.leaving = Some(Leaving::Wait { since: cx.now() });
+            let at = cx.now().plus(self.delta.times(V::WAIT));
+            return cx.timers().set(Timer::Enter, at);
+        }
+        self.join_view(cx);
+        if let Some(lock) = self.said_new_view.clone() {
+            cx.timers().cancel(Timer::Collect);
+            cx.send(To::All, SyncMessage::NewView { view: self.view, lock });
+        }
+        if self.first_voted
+            && let Some((height, base)) = self.base(cx.blocks())
+        {
+            cx.send(To::All, SyncMessage::FirstVote { view: self.view, height, base });
+        }
+        if let Some(header) = self.proposed.clone()
+            && let Some(parent) = self.certificate_of((header.block.height.minus(1), header.block.parent))
+        {
+            cx.send(To::All, SyncMessage::Propose { header, parent });
+        }
+        if let Some(header) = self.voted.clone() {
+            cx.send(To::All, SyncMessage::Vote(header));
+        }
+        self.try_first_vote(cx);
+        self.try_vote(cx);
+    }
+
+    /// Something that peers have sent is lost for good.
+    pub(super) fn on_gap(&mut self, cx: &mut Cx<'_, Self>, peer: ReplicaId) {
+        let (committee, now) = (cx.committee(), cx.now());
+        if self.returning.note_gap(peer, committee, now) {
+            // With more than f of them it may be anything: as on opening.
+            self.has_begun = false;
+            self.waits.clear();
+            self.unsound.clear();
+            self.responsive = None;
+            let keep = |timer| matches!(timer, Timer::Return | Timer::Fetch);
+            cx.timers().retain(keep);
+            self.note(cx, noted::SILENT, Height::ZERO);
+            return self.go_on_returning(cx);
+        }
+        self.ask(cx, To::One(peer));
+        self.advance(cx);
+    }
+
+    pub(super) fn on_back(&mut self, cx: &mut Cx<'_, Self>, peer: ReplicaId) {
+        if self.returning.note_link(peer, cx.now()) {
+            self.ask(cx, To::One(peer));
+        }
+        self.advance(cx);
+    }
+
+    pub(super) fn on_ask(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        link: ReplicaId,
+        incarnation: Incarnation,
+        above: Height,
+    ) -> Result<(), Reject> {
+        // Whoever asks without end is answered now and then.
+        let now = cx.now();
+        let last = self.answered.get(&link).copied();
+        let too_soon = |last: Time| now < last.plus(self.delta.quarter());
+        if last.is_some_and(|(asker, last)| asker == incarnation && too_soon(last)) {
+            return Err(Reject::NotNow("asked again too soon"));
+        }
+        self.answered.insert(link, (incarnation, now));
+        let answer = self.answer(cx, incarnation, above);
+        cx.send_unheld(To::One(link), SyncMessage::Answer(Box::new(answer)));
+        Ok(())
+    }
+
+    fn answer(&self, cx: &mut Cx<'_, Self>, incarnation: Incarnation, above: Height) -> Answer {
+        let me = cx.me();
+        let headers: Vec<Signed<Header>> =
+            self.heard.above(above).take(HEADERS_MAX).map(|(_, header)| header.clone()).collect();
+        let voted = self
+            .own_vote
+            .filter(|(vote, _)| self.voted.as_ref().is_some_and(|voted| voted.body.block.id() == *vote));
+        let voted =
+            voted.zip(self.voted.clone()).map(|((_, signature), body)| Signed { body, by: me, signature });
+        Answer {
+            incarnation,
+            standing: self.returning.standing(),
+            evidence: self.evidence.clone(),
+            certificates: self.certificates.newest(),
+            new_view: self.shown.clone(),
+            headers,
+            voted,
+        }
+    }
+
+    pub(super) fn on_answer(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        link: ReplicaId,
+        answer: Answer,
+    ) -> Result<(), Reject> {
+        let Answer { incarnation, standing, evidence, certificates, new_view, headers, voted } = answer;
+        if incarnation != Incarnation::ZERO && incarnation != self.incarnation {
+            return Err(Reject::Stale);
+        }
+        // §18: certificates and evidence first, so that nothing is signed before they count.
+        for certificate in &certificates {
+            let quorum = V::responsive_quorum(cx.committee().n());
+            if quorum.is_some_and(|quorum| certificate.signers.len() >= quorum) {
+                self.take_responsive(cx, certificate);
+            } else {
+                self.take_certificate(cx, certificate);
+            }
+        }
+        if let Some(evidence) = &evidence {
+            let _: Result<(), Reject> = self.on_evidence(cx, evidence);
+        }
+        if let Some(word) = new_view {
+            let _: Result<(), Reject> = self.on_new_view(cx, word, link);
+        }
+        for header in &headers {
+            let _: Result<(), Reject> = self.on_header(cx, header, link);
+        }
+        if let Some(Signed { body: header, by, signature }) = voted {
+            if by != link {
+                return Err(Reject::Invalid("somebody else's vote"));
+            }
+            let _: Result<(), Reject> = self.on_header(cx, &header, link);
+            let block = &header.body.block;
+            let place = (block.view, block.height);
+            let _: Result<(), Reject> = self.count(cx, place, block.id(), by, signature);
+        }
+        self.returning.note(link, standing);
+        self.advance(cx);
+        Ok(())
+    }
+}

@@ -1,0 +1,173 @@
+//! What is committed, and when (§8; `optsync` §4, §7): after 2 Δ in which nothing contradicted the own vote, or at once
+//! by q_R votes.
+
+use super::message::SyncMessage;
+use super::normal::{End, Wait};
+use super::words::rank;
+use super::{SyncHotStuff, SyncRecord, Timer, Variant, noted};
+use quorate_consensus::parts::chain::{Hangs, Tip};
+use quorate_consensus::parts::returning::Standing;
+use quorate_consensus::{Alarm, Basis, Certificate, Commit, Cx, Reject, To};
+use quorate_types::{Height, ReplicaId, Time};
+
+/// A timer commits nothing within so many Δ of a doubt: a replica in doubt counts among the f, and when a slowdown ends
+/// the slowest has to have entered, voted and waited before anybody relies on silence again (§19).
+const CLEAN: u64 = 16;
+/// Waits whose commit the guard holds back at most; a later one takes their place.
+const UNSOUND_MAX: usize = 64;
+
+impl<V: Variant> SyncHotStuff<V> {
+    /// S6. §4: the own vote is durable and on its way to all, so 2 Δ from now everything that contradicts it is here.
+    pub(super) fn wait_for_silence(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
+        let may = self.returning.standing() == Standing::Running && !self.is_quit();
+        if may && height > self.chain.committed().height {
+            self.waits.push_back((cx.now(), height));
+            self.arm_commit(cx);
+        }
+    }
+
+    pub(super) fn arm_commit(&mut self, cx: &mut Cx<'_, Self>) {
+        match self.waits.front() {
+            Some((since, _)) => cx.timers().set(Timer::Commit, since.plus(self.delta.times(2))),
+            None => cx.timers().cancel(Timer::Commit),
+        }
+    }
+
+    pub(super) fn on_commit_timer(&mut self, cx: &mut Cx<'_, Self>) {
+        let now = cx.now();
+        while let Some(wait) = self.waits.pop_front_if(|(since, _)| since.plus(self.delta.times(2)) <= now) {
+            self.expired = self.expired.max(wait.1);
+            if self.voted_for(wait.1).and_then(|end| self.certificate_of(end)).is_none() {
+                // S7. §8: without a certificate there would be nothing to show after a cold start.
+                self.doubt(cx, None, "a commit timer ended without a certificate");
+            }
+            self.unsound.push_back(wait);
+        }
+        while self.unsound.len() > UNSOUND_MAX {
+            self.unsound.pop_front();
+        }
+        self.arm_commit(cx);
+        self.commit_waits(cx);
+    }
+
+    /// The highest block whose time is over, that has a certificate, and of which the guard thinks well.
+    pub(super) fn commit_waits(&mut self, cx: &mut Cx<'_, Self>) {
+        let due: Vec<Wait> = self.unsound.iter().rev().copied().collect();
+        for (since, height) in due {
+            let Some(end) = self.voted_for(height) else { continue };
+            if self.certificate_of(end).is_none() || !self.is_sound(cx, since) {
+                continue;
+            }
+            // S8. §8: what is below is committed with it.
+            return self.commit(cx, end, Basis::Timer);
+        }
+    }
+
+    /// S9. §19: at most f peers were late since long before the own vote was out, and since Δ after it enough have answered.
+    fn is_sound(&self, cx: &mut Cx<'_, Self>, since: Time) -> bool {
+        cx.sound(since.minus(self.delta.times(CLEAN)), since.plus(self.delta.times(1)))
+    }
+
+    /// The block that this replica has voted for at a height of this view.
+    fn voted_for(&self, height: Height) -> Option<End> {
+        let voted = self.voted.as_ref().map(|header| header.body.block.height)?;
+        self.heard.at(height).filter(|_| height <= voted).map(|(id, _)| (height, *id))
+    }
+
+    pub(super) fn commit(&mut self, cx: &mut Cx<'_, Self>, (height, id): End, basis: Basis) {
+        let committed = self.chain.committed();
+        if height <= committed.height {
+            return;
+        }
+        let Some(tip) = self.chain.tip(cx.blocks(), id) else { return };
+        match self.chain.hangs(cx.blocks(), tip) {
+            Hangs::On => {
+                cx.commit(Commit::Chain(id), basis);
+                self.note(cx, noted::COMMITTED, height);
+                if basis == Basis::Timer {
+                    self.timer_committed = self.view;
+                }
+                self.adopt_tip(cx, tip);
+            }
+            Hangs::Beside(second) => {
+                cx.alarm(Alarm::SafetyBroken { height: committed.height, first: committed.id, second });
+            }
+            Hangs::Missing(_) => {} // `on_ready` comes back here.
+        }
+    }
+
+    /// The committed end moves on, by whatever rule.
+    pub(super) fn adopt_tip(&mut self, cx: &mut Cx<'_, Self>, tip: Tip) {
+        if tip.height > self.chain.committed().height {
+            self.chain.commit(tip);
+            self.settle(cx);
+        }
+    }
+
+    /// Something was decided without this replica's own rules.
+    pub(super) fn adopt(&mut self, cx: &mut Cx<'_, Self>) {
+        if let Some(tip) = self.chain.heard(cx.blocks()) {
+            self.adopt_tip(cx, tip);
+        }
+    }
+
+    /// O1. `optsync` §4: q_R votes. All hear of them before anything else happens, then they decide.
+    pub(super) fn take_responsive(&mut self, cx: &mut Cx<'_, Self>, certificate: &Certificate) {
+        let (view, height) = rank(certificate);
+        if height < self.chain.committed().height || !self.certificates.add_responsive(certificate) {
+            return;
+        }
+        cx.record(&SyncRecord::Responsive(certificate.clone()));
+        // O2. `optsync` §7: only in a view that was not left, else those who have left it may not hear of it in time.
+        if view == self.view && !self.is_quit() && !self.returning.is_silent() {
+            // O3. Unheld, and before the commit: whoever enters the next view has it by then.
+            cx.send_unheld(To::All, SyncMessage::Notify(certificate.clone()));
+            self.responsive = Some((height, certificate.block()));
+            self.commit_responsive(cx);
+        } else if view < self.view && self.contradicts_committed(cx, certificate) {
+            self.doubt(cx, None, "q_R votes of a view that was left, beside what is committed");
+        }
+        self.take_certificate(cx, certificate);
+    }
+
+    /// What q_R votes have decided in this view, as soon as its headers are here.
+    pub(super) fn commit_responsive(&mut self, cx: &mut Cx<'_, Self>) {
+        if let Some(end) = self.responsive
+            && !self.is_quit()
+        {
+            self.commit(cx, end, Basis::Quorum);
+        }
+    }
+
+    pub(super) fn on_notify(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        certificate: &Certificate,
+    ) -> Result<(), Reject> {
+        if V::responsive_quorum(cx.committee().n()).is_none() {
+            return Err(Reject::Invalid("nobody decides by q_R votes here"));
+        }
+        let (view, height) = rank(certificate);
+        if self.certificates.is_responsive(view, height) {
+            return Err(Reject::Duplicate);
+        }
+        self.take_responsive(cx, certificate);
+        Ok(())
+    }
+
+    /// Whether a certified block lies beside the committed one, as far as headers are here.
+    fn contradicts_committed(&self, cx: &mut Cx<'_, Self>, certificate: &Certificate) -> bool {
+        let committed = self.chain.committed();
+        match self.chain.tip(cx.blocks(), certificate.block()) {
+            Some(tip) if tip.height >= committed.height => {
+                self.chain.extends(cx.blocks(), tip, committed) == Some(false)
+            }
+            _ => false,
+        }
+    }
+
+    /// The bound on delays has not held, or somebody lies about it. Said aloud; nothing else follows (§13).
+    pub(super) fn doubt(&mut self, cx: &mut Cx<'_, Self>, peer: Option<ReplicaId>, why: &'static str) {
+        cx.alarm(Alarm::SynchronyDoubt { view: self.view, peer, why });
+    }
+}

@@ -1,0 +1,39 @@
+//! Messages of views that have not begun here.
+
+use super::message::SyncMessage;
+use quorate_consensus::Seal;
+use quorate_types::{ReplicaId, View};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Messages of one replica that are kept at most: what comes first is kept, and what is kept comes back in order.
+const EARLY_PER_PEER_MAX: usize = 128;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Early {
+    kept: BTreeMap<ReplicaId, VecDeque<(View, SyncMessage, Seal)>>,
+}
+
+impl Early {
+    /// Keeps a message of a later view, while there is room.
+    pub(super) fn keep(&mut self, view: View, message: SyncMessage, seal: Seal, link: ReplicaId) {
+        let kept = self.kept.entry(link).or_default();
+        if kept.len() < EARLY_PER_PEER_MAX {
+            kept.push_back((view, message, seal));
+        }
+    }
+
+    /// Takes what belongs to a view; what belongs to earlier ones goes.
+    pub(super) fn take(&mut self, view: View) -> Vec<(SyncMessage, Seal)> {
+        let mut taken = Vec::new();
+        for kept in self.kept.values_mut() {
+            let (now, later): (VecDeque<_>, VecDeque<_>) = std::mem::take(kept)
+                .into_iter()
+                .filter(|(at, ..)| *at >= view)
+                .partition(|(at, ..)| *at == view);
+            *kept = later;
+            taken.extend(now.into_iter().map(|(_, message, seal)| (message, seal)));
+        }
+        taken
+    }
+}

@@ -1,0 +1,355 @@
+//! The steady state (§4): headers, votes, certificates, proposals.
+//!
+//! A header is looked at before everything else: whether it contradicts what the leader has said before. Bodies and
+//! certificates are asked for, and the vote is cast when they are here. Nothing is parked.
+
+use super::certificates::Added;
+use super::message::SyncMessage;
+use super::words::{Header, as_word, bind_base, leader, rank, vote};
+use super::{SyncHotStuff, SyncRecord, Timer, Variant, noted};
+use quorate_consensus::parts::block_tree::BlockTree;
+use quorate_consensus::parts::chain::empty_payload;
+use quorate_consensus::{Certificate, Cx, Evidence as Proof, Ready, Reject, Seal, Signed, To};
+use quorate_types::{Block, BlockId, Height, ReplicaId, ReplicaSet, Signature, Time, View};
+
+/// Where a chain goes on: height and id of its last block.
+pub(super) type End = (Height, BlockId);
+
+/// The block of a certificate.
+pub(super) fn end_of(certificate: &Certificate) -> End {
+    (certificate.statement.height, certificate.block())
+}
+
+/// Whether a leader that has nothing to propose proposes an empty block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum IfIdle {
+    /// Not yet: somebody may want something within a heartbeat.
+    Wait,
+    /// Yes: the others would take its silence for a crash.
+    Propose,
+}
+
+impl<V: Variant> SyncHotStuff<V> {
+    pub(super) fn on_propose(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        seal: Seal,
+        header: Header,
+        parent: &Certificate,
+    ) -> Result<(), Reject> {
+        let signature = seal.signature.ok_or(Reject::Invalid("unsigned"))?;
+        let (view, by) = (header.block.view, seal.by);
+        if by != leader(cx.committee(), view) || header.block.proposer != by {
+            return Err(Reject::WrongSender);
+        }
+        let is_first = view == super::FIRST_VIEW && parent.is_genesis();
+        if header.block.height == Height::ZERO || parent.block() != header.block.parent {
+            return Err(Reject::Invalid("proposal beside its certificate"));
+        }
+        if !is_first && rank(parent) != (view, header.block.height.minus(1)) {
+            return Err(Reject::Invalid("certificate of another place"));
+        }
+        self.take_certificate(cx, parent);
+        self.on_header(cx, &Signed { body: header, by, signature }, by)
+    }
+
+    pub(super) fn on_vote(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        seal: Seal,
+        header: &Signed<Header>,
+    ) -> Result<(), Reject> {
+        let signature = seal.signature.ok_or(Reject::Invalid("unsigned"))?;
+        // Conflicts come before the count: what a vote is for may prove that the view is over.
+        let heard = self.on_header(cx, header, seal.by);
+        let block = &header.body.block;
+        let (view, height, id) = (block.view, block.height, block.id());
+        self.count(cx, (view, height), id, seal.by, signature)?;
+        if seal.by == cx.me() && view == self.view {
+            self.wait_for_silence(cx, height);
+        }
+        heard
+    }
+
+    /// A header of the current view's leader, from whoever hands it on.
+    pub(super) fn on_header(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        header: &Signed<Header>,
+        link: ReplicaId,
+    ) -> Result<(), Reject> {
+        let block = &header.body.block;
+        if block.view != self.view || self.is_quit() {
+            return Err(Reject::Stale);
+        }
+        if block.view == super::FIRST_VIEW && header.body.base != BlockId::ZERO {
+            return Err(Reject::Invalid("base of the first view"));
+        }
+        // S4. §4, §5: before bodies, certificates and the disk.
+        if let Some(evidence) = self.heard.conflict(&as_word(header)) {
+            self.quit_view(cx, evidence);
+            return Err(Reject::Equivocation);
+        }
+        if block.height <= self.chain.committed().height {
+            return Err(Reject::Stale);
+        }
+        let id = block.id();
+        if self.heard.add_header(id, header) {
+            cx.blocks().insert(block.clone());
+        }
+        self.mention(cx, id, link);
+        self.try_vote(cx);
+        Ok(())
+    }
+
+    /// §4 `want`: a body that is not here is asked for a quarter of Δ after its header was first seen, of the leader and of
+    /// everybody who shows that header. One who does not answer holds up nobody else (§7).
+    pub(super) fn mention(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, link: ReplicaId) {
+        if self.ready(cx, id).is_some() || link == cx.me() {
+            return;
+        }
+        let (now, due) = (cx.now(), cx.now().plus(self.delta.quarter()));
+        let (due, shown) = self.missing.entry(id).or_insert((due, ReplicaSet::EMPTY));
+        let is_new = shown.insert(link);
+        if is_new && now >= *due {
+            cx.want(id, link);
+        }
+        self.arm_fetch(cx);
+    }
+
+    pub(super) fn on_fetch_timer(&mut self, cx: &mut Cx<'_, Self>) {
+        let (now, me, view) = (cx.now(), cx.me(), self.view);
+        let first = leader(cx.committee(), view);
+        for (id, (_, shown)) in self.missing.iter().filter(|(_, (due, _))| *due <= now) {
+            let peers = std::iter::once(first).chain(shown.iter()).filter(|peer| *peer != me);
+            peers.for_each(|peer| cx.want(*id, peer));
+        }
+        self.arm_fetch(cx);
+    }
+
+    fn arm_fetch(&mut self, cx: &mut Cx<'_, Self>) {
+        let now = cx.now();
+        match self.missing.values().map(|(due, _)| *due).filter(|due| *due > now).min() {
+            Some(due) => cx.timers().set(Timer::Fetch, due),
+            None => cx.timers().cancel(Timer::Fetch),
+        }
+    }
+
+    /// How a block stands; genesis and the committed one need nothing.
+    pub(super) fn ready(&self, cx: &Cx<'_, Self>, id: BlockId) -> Option<Ready> {
+        if id == BlockId::ZERO || id == self.chain.committed().id { Some(Ready::Valid) } else { cx.ready(id) }
+    }
+
+    /// Where the current view begins; `None` before its leader has said it, or where that block is not known.
+    pub(super) fn base(&self, blocks: &BlockTree) -> Option<End> {
+        if self.view == super::FIRST_VIEW {
+            return Some((Height::ZERO, BlockId::ZERO));
+        }
+        if let Some(shown) = &self.shown {
+            return Some((shown.body.lock.tip.statement.height, shown.body.lock.tip.block()));
+        }
+        let tip = self.chain.tip(blocks, self.heard.base()?)?;
+        Some((tip.height, tip.id))
+    }
+
+    /// Whether the end of a chain has a certificate of this view, its own or that of a block above it: whoever has voted
+    /// there has seen it.
+    pub(super) fn is_certified(&self, blocks: &BlockTree, end: End) -> bool {
+        if self.view == super::FIRST_VIEW && end.1 == BlockId::ZERO {
+            return true;
+        }
+        self.certificates.from(self.view, end.0).any(|above| self.is_on(blocks, end_of(above), end))
+    }
+
+    /// Whether a block is another one or extends it, as far as headers are here. What is settled lies below everything.
+    pub(super) fn is_on(&self, blocks: &BlockTree, (height, id): End, (low, below): End) -> bool {
+        if id == below {
+            return true;
+        }
+        let committed = self.chain.committed();
+        let Some(tip) = self.chain.tip(blocks, id).filter(|tip| tip.height == height) else {
+            return false;
+        };
+        if low < committed.height {
+            // One chain is committed, and nobody keeps what lies below its end.
+            return height >= committed.height && self.chain.extends(blocks, tip, committed) == Some(true);
+        }
+        let Some(below) = self.chain.tip(blocks, below) else { return false };
+        self.chain.extends(blocks, tip, below) == Some(true)
+    }
+
+    /// S2. §4 `try_vote`: in the order of heights, each on a certificate of this view.
+    pub(super) fn try_vote(&mut self, cx: &mut Cx<'_, Self>) {
+        while let Some(header) = self.next_to_vote(cx) {
+            let block = &header.body.block;
+            self.note(cx, noted::VOTED, block.height);
+            let until = cx.now().plus(self.delta.times(3)).plus(self.heartbeat_ns);
+            cx.timers().set(Timer::Progress, until);
+            self.voted = Some(header.clone());
+            // S3. §3: the vote is written down before it leaves, and hands the header on.
+            self.record_said(cx);
+            cx.send(To::All, SyncMessage::Vote(header));
+        }
+    }
+
+    fn next_to_vote(&mut self, cx: &mut Cx<'_, Self>) -> Option<Signed<Header>> {
+        if self.is_quit() || self.returning.is_silent() {
+            return None;
+        }
+        let end = self.voted_end(cx)?;
+        let (id, header) = self.heard.at(end.0.next())?.clone();
+        if header.body.block.parent != end.1 || !self.is_certified(cx.blocks(), end) {
+            return None;
+        }
+        (self.ready(cx, id) == Some(Ready::Valid)).then_some(header)
+    }
+
+    /// Up to where this replica needs no header of this view's leader any more: what it has voted for, what is committed,
+    /// or where the view begins.
+    fn voted_end(&self, cx: &mut Cx<'_, Self>) -> Option<End> {
+        let committed = self.chain.committed();
+        let voted =
+            self.voted.as_ref().map(|header| &header.body.block).map(|block| (block.height, block.id()));
+        let base = self.base(cx.blocks())?;
+        [base, (committed.height, committed.id)].into_iter().chain(voted).max_by_key(|(height, _)| *height)
+    }
+
+    /// Counts a vote for a block at a place.
+    pub(super) fn count(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        (view, height): (View, Height),
+        id: BlockId,
+        by: ReplicaId,
+        signature: Signature,
+    ) -> Result<(), Reject> {
+        if view < self.view.minus(1) || height < self.chain.committed().height {
+            if view == self.view && height <= self.expired {
+                self.doubt(cx, Some(by), "a vote came more than 2 delta after this replica's own");
+            }
+            return Err(Reject::Stale);
+        }
+        if self.certificates.is_responsive(view, height) {
+            return Err(Reject::Duplicate);
+        }
+        let at = (view, height);
+        match self.certificates.add_vote(at, id, by, signature) {
+            Added::Counted(votes) => self.gather(cx, at, id, votes),
+            Added::Again if by == cx.me() => {}
+            Added::Again => return Err(Reject::Duplicate),
+            Added::Conflict(first, said) => {
+                let (first, second) = (vote(view, height, first), vote(view, height, id));
+                cx.accuse(Proof { by, first: (first, said), second: (second, signature) });
+                return Err(Reject::Equivocation);
+            }
+        }
+        Ok(())
+    }
+
+    /// S1. §2: f + 1 votes of distinct replicas are a certificate; `optsync` §4: q_R of them decide at once.
+    fn gather(&mut self, cx: &mut Cx<'_, Self>, at: (View, Height), id: BlockId, votes: usize) {
+        let committee = cx.committee();
+        if V::responsive_quorum(committee.n()).is_some_and(|quorum| votes >= quorum) {
+            let certificate = self.certificates.gather(at, id);
+            self.take_responsive(cx, &certificate);
+        } else if votes >= committee.weak() && self.certificates.at(at.0, at.1).is_none() {
+            let certificate = self.certificates.gather(at, id);
+            self.take_certificate(cx, &certificate);
+        }
+    }
+
+    /// A certificate is kept and written down, whatever came with it.
+    pub(super) fn take_certificate(&mut self, cx: &mut Cx<'_, Self>, certificate: &Certificate) {
+        let (view, height) = rank(certificate);
+        let committed = self.chain.committed();
+        if certificate.is_genesis() || (view < self.view && height < committed.height) {
+            return;
+        }
+        if !self.certificates.add(certificate) {
+            return;
+        }
+        self.record_certificate(cx, certificate);
+        if view < self.view && height == committed.height && certificate.block() != committed.id {
+            self.doubt(cx, None, "a late certificate contradicts what is committed");
+        }
+        if view > self.view {
+            // §7: whoever sees one of a higher view was cut off.
+            self.ask_again(cx);
+        }
+        if view == self.view {
+            self.try_vote(cx);
+            self.try_propose(cx, IfIdle::Wait);
+        }
+    }
+
+    pub(super) fn record_certificate(&mut self, cx: &mut Cx<'_, Self>, certificate: &Certificate) {
+        cx.record(&SyncRecord::Certified(certificate.clone()));
+        let is_highest = self.certificates.highest().is_some_and(|high| rank(high) <= rank(certificate));
+        if is_highest && certificate.statement.height.0.is_multiple_of(self.checkpoint_every.max(1)) {
+            cx.record(&SyncRecord::Settled(certificate.clone()));
+        }
+    }
+
+    /// S5. §4, as leader: the next block as soon as the last one is certified in this view.
+    pub(super) fn try_propose(&mut self, cx: &mut Cx<'_, Self>, if_idle: IfIdle) {
+        let me = cx.me();
+        let may = leader(cx.committee(), self.view) == me && !self.is_quit() && !self.returning.is_silent();
+        // A view that follows another one begins with its NEW-VIEW.
+        if !may || (self.view > super::FIRST_VIEW && self.heard.new_view().is_none()) {
+            return;
+        }
+        let proposed = self.proposed.as_ref().map(|header| (header.block.height, header.block.id()));
+        let Some(end) = proposed.or_else(|| self.base(cx.blocks())) else { return };
+        if end.0.since(self.stable) >= self.window || !self.is_certified(cx.blocks(), end) {
+            return;
+        }
+        let Some(parent) = self.certificate_of(end) else { return };
+        let payload = cx.payload_after(end.1);
+        if payload.is_none() && if_idle == IfIdle::Wait {
+            if cx.timers().get(Timer::Propose).is_none() {
+                let at = cx.now().plus(self.heartbeat_ns);
+                cx.timers().set(Timer::Propose, at);
+            }
+            return;
+        }
+        cx.timers().cancel(Timer::Propose);
+        let base = self.base(cx.blocks()).map(|(_, id)| id).unwrap_or_default();
+        let block = Block {
+            parent: end.1,
+            height: end.0.next(),
+            view: self.view,
+            proposer: me,
+            time_ns: payload.map_or(0, |payload| payload.time_ns),
+            payload: payload.map_or_else(empty_payload, |payload| payload.id),
+            extra: bind_base(base),
+        };
+        self.note(cx, noted::PROPOSED, block.height);
+        let header = Header { block, base };
+        self.proposed = Some(header.clone());
+        self.record_said(cx);
+        cx.send(To::All, SyncMessage::Propose { header, parent });
+    }
+
+    /// The certificate of this view for the end of a chain.
+    pub(super) fn certificate_of(&self, (height, id): End) -> Option<Certificate> {
+        if self.view == super::FIRST_VIEW && id == BlockId::ZERO {
+            return Some(Certificate::genesis(super::message::VOTE));
+        }
+        self.certificates.at(self.view, height).filter(|certificate| certificate.block() == id).cloned()
+    }
+
+    /// Forgets what the committed block has settled.
+    pub(super) fn settle(&mut self, cx: &mut Cx<'_, Self>) {
+        let height = self.chain.committed().height;
+        self.heard.prune(height);
+        self.certificates.prune(self.view, height);
+        self.waits.retain(|(_, waits)| *waits > height);
+        self.unsound.retain(|(_, waits)| *waits > height);
+        let tree = cx.blocks();
+        self.missing.retain(|id, _| tree.get(*id).is_some_and(|block| block.height > height));
+        self.arm_commit(cx);
+    }
+}
+
+/// A height and when this replica's own vote for it was durable and on its way to all.
+pub(super) type Wait = (Time, Height);

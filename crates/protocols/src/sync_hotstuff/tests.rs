@@ -1,0 +1,1 @@
+//! Sentences of the papers, one test each.

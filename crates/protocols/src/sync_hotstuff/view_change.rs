@@ -1,0 +1,303 @@
+//! How a view ends, and how the next one begins (§5, §6).
+
+use super::certificates::{accepts, highest_of, lock_of};
+use super::message::{NewViewWord, SyncMessage};
+use super::normal::end_of;
+use super::words::{Evidence, Lock, Word, blame, leader, rank};
+use super::{Leaving, SyncHotStuff, Timer, Variant, noted, reason};
+use quorate_consensus::parts::block_tree::BlockTree;
+use quorate_consensus::{Certificate, Cx, Ready, Reject, Seal, Signed, To};
+use quorate_types::{ReplicaId, Signature, Time, View};
+
+/// So many Δ without a doubt, before a view is entered in whose wait there was one (§19).
+const DOUBTLESS: u64 = 10;
+
+impl<V: Variant> SyncHotStuff<V> {
+    /// §5: the leader has not brought anything to vote for in time. Voting goes on.
+    pub(super) fn on_progress_timer(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.is_quit() || self.returning.is_silent() || self.blamed >= self.view {
+            return;
+        }
+        self.blamed = self.view;
+        self.note(cx, noted::BLAMED, Default::default());
+        // A blame promises nothing.
+        cx.send_unheld(To::All, SyncMessage::Blame(self.view));
+    }
+
+    /// S10. §5: f + 1 blames, of whom one is honest, end the view.
+    pub(super) fn on_blame(&mut self, cx: &mut Cx<'_, Self>, seal: Seal, view: View) -> Result<(), Reject> {
+        let signature = seal.signature.ok_or(Reject::Invalid("unsigned"))?;
+        if view < self.view || (view == self.view && self.is_quit()) {
+            return Err(Reject::Stale);
+        }
+        // Kept is the newest of each replica: so each takes the room of one.
+        let known = self.blames.get(&seal.by).map(|(known, _)| *known);
+        if known.is_some_and(|known| known > view) {
+            return Err(Reject::Stale);
+        }
+        self.blames.insert(seal.by, (view, signature));
+        let votes: Vec<(ReplicaId, Signature)> = self
+            .blames
+            .iter()
+            .filter(|(_, (blamed, _))| *blamed == view)
+            .map(|(by, (_, signature))| (*by, *signature))
+            .collect();
+        if votes.len() >= cx.committee().weak() {
+            self.quit_view(cx, Evidence::Blames(Certificate::of(blame(view), &votes)));
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_evidence(&mut self, cx: &mut Cx<'_, Self>, evidence: &Evidence) -> Result<(), Reject> {
+        let view = evidence.view();
+        if view < self.view || (view == self.view && self.is_quit()) {
+            if view == self.timer_committed && matches!(evidence, Evidence::Conflict(_)) {
+                self.doubt(cx, None, "a leader contradicted itself in a view in which a timer has committed");
+            }
+            return Err(if view < self.view { Reject::Stale } else { Reject::Duplicate });
+        }
+        self.quit_view(cx, evidence.clone());
+        Ok(())
+    }
+
+    /// S11. §5 `quit_view`: everybody hears why, at once and whatever the disk does; no timer of the view commits any more.
+    pub(super) fn quit_view(&mut self, cx: &mut Cx<'_, Self>, evidence: Evidence) {
+        let view = evidence.view();
+        if view < self.view || (view == self.view && self.is_quit()) {
+            return;
+        }
+        cx.send_unheld(To::All, SyncMessage::Evidence(evidence.clone()));
+        self.last_view_change = match evidence {
+            Evidence::Conflict(_) => reason::CONFLICT,
+            Evidence::Blames(_) => reason::BLAMED,
+        };
+        if view > self.view {
+            self.clear_view();
+            self.set_view(cx, view);
+        }
+        self.waits.clear();
+        self.unsound.clear();
+        self.responsive = None;
+        self.evidence = Some(evidence);
+        self.leaving = Some(Leaving::Wait { since: cx.now() });
+        let keep = |timer| matches!(timer, Timer::Return | Timer::Fetch);
+        cx.timers().retain(keep);
+        self.note(cx, noted::QUIT, Default::default());
+        self.record_entered(cx);
+        if !self.returning.is_silent() {
+            self.arm_entry(cx, V::WAIT);
+        }
+    }
+
+    fn arm_entry(&mut self, cx: &mut Cx<'_, Self>, deltas: u64) {
+        let at = cx.now().plus(self.delta.times(deltas));
+        cx.timers().set(Timer::Enter, at);
+    }
+
+    /// S12. §5: the next view is entered after a wait, and not while the bound on delays may not have held (§19).
+    pub(super) fn try_enter(&mut self, cx: &mut Cx<'_, Self>) {
+        let now = cx.now();
+        match self.leaving {
+            Some(Leaving::Wait { since }) => {
+                let over = since.plus(self.delta.times(V::WAIT));
+                if now < over {
+                    return;
+                }
+                if cx.sound(since, over) {
+                    self.enter_view(cx, self.view.next());
+                } else if !cx.sound(since, Time::ZERO) {
+                    self.leaving = Some(Leaving::Doubt);
+                    self.try_enter(cx);
+                } // Else it is a fresh answer that is missing: `on_sound` comes back here.
+            }
+            Some(Leaving::Doubt) if cx.sound(now.minus(self.delta.times(DOUBTLESS)), Time::ZERO) => {
+                self.ask_all(cx);
+                self.leaving = Some(Leaving::Asked { at: now });
+                self.arm_entry(cx, 2);
+            }
+            Some(Leaving::Doubt) => self.arm_entry(cx, 1),
+            Some(Leaving::Asked { at }) if now >= at.plus(self.delta.times(2)) => {
+                if cx.sound(at, Time::ZERO) {
+                    self.enter_view(cx, self.view.next());
+                } else {
+                    self.leaving = Some(Leaving::Doubt);
+                    self.arm_entry(cx, 1);
+                }
+            }
+            Some(Leaving::Asked { .. }) | None => {}
+        }
+    }
+
+    fn set_view(&mut self, cx: &Cx<'_, Self>, view: View) {
+        self.view = view;
+        self.leader = leader(cx.committee(), view);
+    }
+
+    /// Forgets what belongs to one view.
+    fn clear_view(&mut self) {
+        self.heard = Default::default();
+        self.shown = None;
+        self.said_new_view = None;
+        self.voted = None;
+        self.first_voted = false;
+        self.proposed = None;
+        self.expired = Default::default();
+        self.statuses.clear();
+        self.missing.clear();
+        self.waits.clear();
+        self.unsound.clear();
+        self.responsive = None;
+    }
+
+    /// §6 `enter_view`.
+    fn enter_view(&mut self, cx: &mut Cx<'_, Self>, view: View) {
+        self.clear_view();
+        self.set_view(cx, view);
+        self.leaving = None;
+        self.view_changes = self.view_changes.saturating_add(1);
+        // S13. §4, §6: the lock is what is certified now, and stays as it is for the whole view.
+        self.lock = self.current_lock(cx.blocks());
+        self.certificates.prune(view, self.chain.committed().height);
+        self.note(cx, noted::VIEW_CHANGE, Default::default());
+        cx.timers().cancel(Timer::Enter);
+        self.record_entered(cx);
+        self.join_view(cx);
+        for (message, seal) in self.early.take(view) {
+            // What is wrong with it is nobody's fault any more.
+            let _: Result<(), Reject> = self.hear(cx, message, seal);
+        }
+    }
+
+    fn current_lock(&self, blocks: &BlockTree) -> Lock {
+        lock_of(&self.certificates, |tip, high| self.is_on(blocks, end_of(tip), end_of(high)))
+    }
+
+    /// Says with which lock this replica goes on, and waits for what the leader makes of it.
+    pub(super) fn join_view(&mut self, cx: &mut Cx<'_, Self>) {
+        let (view, me) = (self.view, cx.me());
+        let first = leader(cx.committee(), view);
+        let wait = if view == super::FIRST_VIEW { self.heartbeat_ns } else { 0 };
+        let until = cx.now().plus(self.delta.times(4)).plus(wait);
+        cx.timers().set(Timer::Progress, until);
+        if view == super::FIRST_VIEW {
+            return;
+        }
+        if first == me {
+            self.statuses.insert(me, self.lock.clone());
+            let at = cx.now().plus(self.delta.times(2));
+            cx.timers().set(Timer::Collect, at);
+        } else {
+            cx.send(To::One(first), SyncMessage::Status { view, lock: self.lock.clone() });
+        }
+    }
+
+    pub(super) fn on_status(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        seal: Seal,
+        view: View,
+        lock: &Lock,
+    ) -> Result<(), Reject> {
+        self.take_lock(cx, lock);
+        if view != self.view || self.is_quit() {
+            return Err(Reject::Stale);
+        }
+        if leader(cx.committee(), view) != cx.me() {
+            return Err(Reject::WrongSender);
+        }
+        if lock.view() >= view {
+            return Err(Reject::Invalid("lock of no earlier view"));
+        }
+        self.statuses.entry(seal.by).or_insert_with(|| lock.clone());
+        Ok(())
+    }
+
+    /// Its certificates count, wherever they stand.
+    fn take_lock(&mut self, cx: &mut Cx<'_, Self>, lock: &Lock) {
+        if let Some(responsive) = &lock.responsive
+            && V::responsive_quorum(cx.committee().n()).is_some()
+        {
+            self.take_responsive(cx, responsive);
+        }
+        self.take_certificate(cx, &lock.tip);
+    }
+
+    /// S14. §6: the leader goes on from the highest lock that anybody has reported within 2 Δ.
+    pub(super) fn on_collect_timer(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.is_quit() || self.returning.is_silent() || self.said_new_view.is_some() {
+            return;
+        }
+        let view = self.view;
+        let blocks: &BlockTree = cx.blocks();
+        let lock = highest_of(&self.statuses, |tip, high| self.is_on(blocks, end_of(tip), end_of(high)));
+        self.said_new_view = Some(lock.clone());
+        self.record_said(cx);
+        cx.send(To::All, SyncMessage::NewView { view, lock });
+    }
+
+    /// A NEW-VIEW, from the leader or handed on.
+    pub(super) fn on_new_view(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        word: Signed<NewViewWord>,
+        link: ReplicaId,
+    ) -> Result<(), Reject> {
+        self.take_lock(cx, &word.body.lock);
+        let view = word.body.view;
+        if word.by != leader(cx.committee(), view) {
+            return Err(Reject::WrongSender);
+        }
+        if view != self.view || self.is_quit() || view == super::FIRST_VIEW {
+            return Err(Reject::Stale);
+        }
+        let said: Signed<Word> = Signed { body: word.body.word(), by: word.by, signature: word.signature };
+        if let Some(evidence) = self.heard.conflict(&said) {
+            self.quit_view(cx, evidence);
+            return Err(Reject::Equivocation);
+        }
+        if !self.heard.add_new_view(&said) {
+            return Err(Reject::Duplicate);
+        }
+        let tip = word.body.lock.tip.block();
+        // §6: handed on even where this replica goes on from no such block: others have to see two of them.
+        if word.by != cx.me() {
+            cx.send_unheld(To::All, SyncMessage::Forward { word: word.clone() });
+        }
+        self.shown = Some(word);
+        if self.ready(cx, tip).is_none() {
+            let (me, first) = (cx.me(), leader(cx.committee(), view));
+            [first, link].into_iter().filter(|peer| *peer != me).for_each(|peer| cx.want(tip, peer));
+        }
+        self.try_first_vote(cx);
+        self.try_vote(cx);
+        Ok(())
+    }
+
+    /// S15. §6: a replica goes on from a block that ranks no lower than its lock, once in a view. No commit timer: others
+    /// with a higher lock may refuse.
+    pub(super) fn try_first_vote(&mut self, cx: &mut Cx<'_, Self>) {
+        let Some(shown) = &self.shown else { return };
+        if self.first_voted || self.is_quit() || self.returning.is_silent() {
+            return;
+        }
+        let shown = shown.body.lock.clone();
+        let (_, height) = rank(&shown.tip);
+        let base = shown.tip.block();
+        if self.ready(cx, base) != Some(Ready::Valid) {
+            return; // `on_ready` comes back here.
+        }
+        let committed = self.chain.committed();
+        let blocks: &BlockTree = cx.blocks();
+        let extends_committed = self.is_on(blocks, (height, base), (committed.height, committed.id));
+        let above = |tip: &Certificate, low: &Certificate| self.is_on(blocks, end_of(tip), end_of(low));
+        if !extends_committed || !accepts(&self.lock, &shown, above) {
+            return self.note(cx, noted::REFUSED, height);
+        }
+        self.first_voted = true;
+        self.record_entered(cx);
+        let until = cx.now().plus(self.delta.times(3)).plus(self.heartbeat_ns);
+        cx.timers().set(Timer::Progress, until);
+        self.note(cx, noted::FIRST_VOTED, height);
+        cx.send(To::All, SyncMessage::FirstVote { view: self.view, height, base });
+    }
+}
