@@ -67,7 +67,7 @@ pub trait HostView {
     /// See [`Cx::already_proposed`].
     fn already_proposed(&mut self, blocks: &BlockTree, block: BlockId);
     /// Whether the synchrony bound held; see [`Cx::sound`].
-    fn sound(&self, since: Time, fresh: Time) -> bool;
+    fn sound(&mut self, now: Time, since: Time, fresh: Time) -> bool;
 }
 
 /// What the host hands to every handler.
@@ -175,11 +175,15 @@ impl<'a, P: Protocol> Cx<'a, P> {
     pub fn already_proposed(&mut self, block: BlockId) {
         self.host.already_proposed(self.blocks, block);
     }
-    /// Whether at most f peers were late since `since` and n - f - 1 answered in time a probe sent at or after
-    /// `fresh`. Always true for protocols that assume no bound.
+    /// Whether at most f peers were late at any moment from `since` on, that one included, and n - f - 1 have answered in
+    /// time a probe that was sent at or after `fresh`. Always true for protocols that assume no bound.
+    ///
+    /// Where only the answers are missing the host probes all peers at once, unless it has since `fresh`, and calls
+    /// [`Protocol::on_sound`] when they are here; whoever still waits asks again then. Doubt about `since` never ends: it
+    /// takes a later `since`, and at the very moment at which doubt ends there still is doubt.
     #[must_use]
-    pub fn sound(&self, since: Time, fresh: Time) -> bool {
-        self.host.sound(since, fresh)
+    pub fn sound(&mut self, since: Time, fresh: Time) -> bool {
+        self.host.sound(self.now, since, fresh)
     }
 
     /// Makes a fact survive a crash: durable before anything held that is sent from here on.
@@ -226,7 +230,7 @@ impl<'a, P: Protocol> Cx<'a, P> {
     pub fn accuse(&mut self, evidence: Evidence) {
         self.effects.push(Effect::Accuse(Box::new(evidence)));
     }
-    /// What must not go unnoticed.
+    /// What must not go unnoticed. Whether the replica stops is up to [`Alarm::stops`].
     pub fn alarm(&mut self, what: Alarm) {
         self.effects.push(Effect::Alarm(what));
     }

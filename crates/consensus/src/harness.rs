@@ -86,6 +86,12 @@ struct Table {
     overloaded: bool,
     lagging: bool,
     backlog_ns: u64,
+    /// The latest moment of doubt.
+    last_doubt: Option<Time>,
+    /// Enough peers have answered in time a probe that was sent then.
+    fresh: Time,
+    /// What was asked for in vain because no answer was fresh enough.
+    asked: Vec<Time>,
 }
 
 impl HostView for Table {
@@ -119,7 +125,14 @@ impl HostView for Table {
     fn already_proposed(&mut self, _blocks: &BlockTree, block: BlockId) {
         self.proposed.push(block);
     }
-    fn sound(&self, _since: Time, _fresh: Time) -> bool {
+    fn sound(&mut self, _now: Time, since: Time, fresh: Time) -> bool {
+        if self.last_doubt.is_some_and(|last| last >= since) {
+            return false;
+        }
+        if self.fresh < fresh {
+            self.asked.push(fresh);
+            return false;
+        }
         true
     }
 }
@@ -209,6 +222,9 @@ impl<P: Protocol> Harness<P> {
             overloaded: false,
             lagging: false,
             backlog_ns: 0,
+            last_doubt: None,
+            fresh: Time::MAX,
+            asked: Vec::new(),
         };
         let world = World {
             me,
@@ -494,6 +510,25 @@ impl<P: Protocol> Harness<P> {
     /// Something happened to a link.
     pub fn link(&mut self, peer: ReplicaId, what: LinkEvent) {
         self.step(|protocol, cx| protocol.on_link(cx, peer, what));
+    }
+
+    /// What [`Cx::sound`] says from here on: when there was doubt last, and up to when probes that were sent have been
+    /// answered in time by enough peers. All is sound at the start; `Time::MAX` as the last doubt is doubt that lasts. Does
+    /// not tell the protocol.
+    pub fn answer_sound(&mut self, last_doubt: Option<Time>, fresh: Time) {
+        (self.world.table.last_doubt, self.world.table.fresh) = (last_doubt, fresh);
+    }
+
+    /// The same, and the protocol hears that the answer may be another one.
+    pub fn sound(&mut self, last_doubt: Option<Time>, fresh: Time) {
+        self.answer_sound(last_doubt, fresh);
+        self.step(P::on_sound);
+    }
+
+    /// Of which moments the protocol has asked in vain, since the last call, whether answers to probes are so fresh: the
+    /// host sends one more probe for each.
+    pub fn asked_fresh(&mut self) -> Vec<Time> {
+        std::mem::take(&mut self.world.table.asked)
     }
 
     /// Time passes; timers that become due fire in order. How many fired.

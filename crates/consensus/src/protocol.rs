@@ -9,7 +9,7 @@ use crate::parts::certificate::CheckpointProof;
 use crate::reject::Reject;
 use quorate_types::{
     Block, BlockId, Committee, DecodeError, Digest, Floors, Height, Incarnation, ProtocolId, ReplicaId, Time,
-    View,
+    View, quorum,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -85,7 +85,8 @@ pub trait Protocol: Sized + Send + 'static {
         let _ = (cx, peer, what);
     }
 
-    /// Synchronous protocols: `cx.sound()` may answer otherwise now.
+    /// Synchronous protocols: [`Cx::sound`] may answer otherwise now. Doubt has begun or ended, or answers are here for
+    /// which it was asked in vain.
     fn on_sound(&mut self, cx: &mut Cx<'_, Self>) {
         let _ = cx;
     }
@@ -287,6 +288,18 @@ pub struct Spec {
     pub first_view: View,
     /// Parameters that must be equal everywhere and stand in genesis.
     pub shared_params: &'static [&'static str],
+}
+
+impl Spec {
+    /// Replicas that have to be at work before a cluster counts as one that serves.
+    #[must_use]
+    pub const fn serving(&self, n: usize, f: usize) -> usize {
+        match self.model {
+            // f + 1 vote, and of the others f may be away.
+            Model::Synchrony => quorum::all_honest(n, f),
+            Model::PartialSynchrony | Model::Teaching => quorum::byzantine(n, f),
+        }
+    }
 }
 
 /// What is known of an outage when the network has healed.

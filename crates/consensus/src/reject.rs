@@ -1,6 +1,6 @@
 //! Why a handler did not act, and what it must tell the world at once.
 
-use quorate_types::{BlockId, Height};
+use quorate_types::{BlockId, Height, ReplicaId, View};
 
 /// Why a handler did nothing (more) with a message. Effects made before stand. Counted per peer and reason.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, thiserror::Error)]
@@ -73,4 +73,30 @@ pub enum Alarm {
         /// After which height.
         height: Height,
     },
+    /// Something came later than the assumed bound on delays allows. What rested on the bound was not done, so the
+    /// replica goes on.
+    #[error("the bound on delays does not hold in view {view}: {why}{}", of_peer(*peer))]
+    SynchronyDoubt {
+        /// In which view.
+        view: View,
+        /// Who was late, where it is one replica.
+        peer: Option<ReplicaId>,
+        /// What was seen, as a short constant text.
+        why: &'static str,
+    },
+}
+
+impl Alarm {
+    /// Whether the replica must say nothing more.
+    #[must_use]
+    pub const fn stops(self) -> bool {
+        match self {
+            Self::SafetyBroken { .. } | Self::StateDiverged { .. } => true,
+            Self::SynchronyDoubt { .. } => false,
+        }
+    }
+}
+
+fn of_peer(peer: Option<ReplicaId>) -> String {
+    peer.map_or_else(String::new, |peer| format!(" (replica {peer})"))
 }

@@ -4,7 +4,7 @@ use super::{Harness, Setup, words};
 use crate::effect::{Commit, To};
 use crate::message::Message;
 use crate::protocol::{OpenError, Protocol};
-use quorate_types::{Block, BlockId, Height, ReplicaId, ReplicaSet, quorum};
+use quorate_types::{Block, BlockId, Height, ReplicaId, ReplicaSet};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Replicas that run the same protocol, joined by a queue that delivers in order. What the host does for every
@@ -180,7 +180,7 @@ impl<P: Protocol> Cluster<P> {
             }
         }
         let alarms = self.at(id).alarms();
-        assert!(alarms.is_empty(), "replica {id}: {alarms:?}");
+        assert!(!alarms.iter().any(|alarm| alarm.stops()), "replica {id}: {alarms:?}");
         while let Some((height, block)) = self.next_to_execute(id) {
             self.kept.extend(block.map(|block| (block.id(), block)));
             self.at(id).execute(height);
@@ -227,7 +227,7 @@ impl<P: Protocol> Cluster<P> {
     }
 
     fn stabilise(&mut self, height: Height) {
-        let quorum = quorum::byzantine(self.setup.n, self.setup.f);
+        let quorum = (P::SPEC.checkpoint_quorum)(self.setup.n, self.setup.f);
         let done: Vec<ReplicaId> = self.up().into_iter().filter(|id| self.executed(*id) >= height).collect();
         if done.len() < quorum {
             return;
