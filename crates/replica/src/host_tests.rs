@@ -596,3 +596,50 @@ fn a_doubt_that_the_protocol_raises_stops_nothing() {
     replica.handle(Time(9 * MS), stand(4, true));
     assert_eq!(replica.status().view, View(4), "it goes on");
 }
+
+/// Where votes are not durable the log alone knows what was decided: it is on disk before anybody hears what came of it.
+#[test]
+fn what_votes_on_disk_do_not_vouch_for_is_executed_when_it_is_on_the_own() {
+    let executed = |outputs: &[Output]| -> Vec<Height> {
+        let height = |output: &Output| match output {
+            Output::Execute(block) => Some(block.height),
+            _ => None,
+        };
+        outputs.iter().filter_map(height).collect()
+    };
+    let decided = |out: &[Output]| -> Vec<Mark> {
+        let mark = |output: &Output| match output {
+            Output::Persist { mark, entry: LogEntry::Decided { .. } } => Some(*mark),
+            _ => None,
+        };
+        out.iter().filter_map(mark).collect()
+    };
+    let ids = || HostMessage::Decided(Height(1), [1, 2].map(|height| BlockId::null(Height(height))).to_vec());
+    let mut replica = open();
+    for from in [1, 3] {
+        replica.handle(Time(1), from_peer(from, CheckedMessage::Host(ids())));
+    }
+    assert_eq!(executed(&outputs(&mut replica)), [Height(1), Height(2)], "its voters have it on disk");
+
+    let mut replica = bounded();
+    replica.handle(Time(1), order(Order::Promise));
+    for from in [1, 3] {
+        replica.handle(Time(1), from_peer(from, CheckedMessage::Host(ids())));
+    }
+    let out = outputs(&mut replica);
+    assert_eq!(executed(&out), []);
+    let marks = decided(&out);
+    assert_eq!(marks.len(), 2);
+    let asked = out.iter().filter_map(|output| match output {
+        Output::Sync(mark) => Some(*mark),
+        _ => None,
+    });
+    assert_eq!(asked.max(), marks.last().copied(), "and that at once");
+    assert_eq!(replica.status().decided, Height(2));
+    replica.handle(Time(2), Input::Durable(Mark(marks[0].0 - 1)));
+    assert_eq!(executed(&outputs(&mut replica)), []);
+    replica.handle(Time(3), Input::Durable(marks[0]));
+    assert_eq!(executed(&outputs(&mut replica)), [Height(1)]);
+    replica.handle(Time(4), Input::Durable(marks[1]));
+    assert_eq!(executed(&outputs(&mut replica)), [Height(2)]);
+}

@@ -62,7 +62,7 @@ use outbox::Outbox;
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::{Alarm, AnyProtocol, Effect, Entry, Env, OpenError, RawPast, Spec, Status};
 use quorate_types::{
-    BlockId, Committee, Genesis, Height, Incarnation, LogEntry, Mark, ReplicaId, Time, View,
+    BlockId, Committee, FullBlock, Genesis, Height, Incarnation, LogEntry, Mark, ReplicaId, Time, View,
 };
 use recording::Recorder;
 use sequencer::Sequencer;
@@ -100,6 +100,9 @@ pub struct Replica {
     checkpoints: Checkpoints,
     /// Mark of a stable proof that waits to be durable.
     proof_mark: Option<Mark>,
+    /// Decided blocks that go to the executor when their mark is durable, in order: where no promise says what was
+    /// decided, the own log has to, before anybody hears what came of it.
+    unsynced: VecDeque<(Mark, FullBlock)>,
     ask_proof_at: Time,
     /// When peers are told how far this replica is: soon after something was executed, and now and then anyway.
     announce_at: Time,
@@ -190,6 +193,7 @@ impl Replica {
             decided: Decided::new(committee.weak()),
             checkpoints: Checkpoints::new(stable, setup.genesis.window, checkpoint_quorum),
             proof_mark: None,
+            unsynced: VecDeque::new(),
             ask_proof_at: Time::ZERO,
             announce_at: Time(step::ANNOUNCE_IDLE_NS),
             kept: past.kept,

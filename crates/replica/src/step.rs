@@ -255,8 +255,19 @@ impl Replica {
             }
             self.outbox.persist(LogEntry::Decided { height, id }, &mut self.out);
             self.sequencer.issue(height);
-            self.out.push_back(Output::Execute(full));
+            self.hand_over(full);
         }
+    }
+
+    /// A decided block is in the log, but not on disk. Where it was decided by votes that are, it is executed at once. Else
+    /// this log may be all that knows of it, so it has to be there before anybody hears a reply.
+    fn hand_over(&mut self, full: FullBlock) {
+        if self.entry.spec.votes_are_durable {
+            return self.out.push_back(Output::Execute(full));
+        }
+        let mark = self.outbox.appended();
+        self.unsynced.push_back((mark, full));
+        self.outbox.ask(mark, &mut self.out);
     }
 
     /// The view or the leader may have changed, and with them the window and whom clients' bundles go to.
@@ -369,6 +380,9 @@ impl Replica {
     /// Everything up to a mark is on disk.
     pub(crate) fn on_durable(&mut self, mark: Mark) {
         self.outbox.durable(mark, &mut self.out);
+        while self.unsynced.front().is_some_and(|(mark, _)| self.outbox.is_durable(*mark)) {
+            self.out.extend(self.unsynced.pop_front().map(|(_, full)| Output::Execute(full)));
+        }
         if self.proof_mark.is_some_and(|mark| self.outbox.is_durable(mark)) {
             self.proof_mark = None;
             self.install_checkpoint();
