@@ -513,7 +513,8 @@ impl<P: Protocol> Harness<P> {
     }
 
     /// What [`Cx::sound`] says from here on: when there was doubt last, and up to when probes that were sent have been
-    /// answered in time by enough peers. All is sound at the start. Does not tell the protocol.
+    /// answered in time by enough peers. All is sound at the start; `Time::MAX` as the last doubt is doubt that lasts. Does
+    /// not tell the protocol.
     pub fn answer_sound(&mut self, last_doubt: Option<Time>, fresh: Time) {
         (self.world.table.last_doubt, self.world.table.fresh) = (last_doubt, fresh);
     }

@@ -15,7 +15,7 @@ use quorate_types::wire::{Lane, Refusal};
 use quorate_types::{
     Authenticator, Block, BlockId, BodyLimits, Bundle, BundleDigest, BundleKind, BundleNo, Digest, Executed,
     ExecutedBundle, Floors, FullBlock, Height, Incarnation, Kind, LogEntry, Mark, Payload, PayloadId,
-    ProtocolId, PublicKey, ReplicaId, ReplicaSet, ReplyBundle, SessionId, Signature, Statement, View,
+    ProtocolId, PublicKey, ReplicaId, ReplicaSet, ReplyBundle, SessionId, Signature, Statement, Time, View,
 };
 use std::sync::Arc;
 
@@ -263,6 +263,8 @@ impl Each for HostMessage {
         6 => Self::AskBlock { .. } => Self::AskBlock { id: d.block_id(), height: d.height(), above: d.height() },
         7 => Self::Block(_) => Self::Block(d.block()),
         8 => Self::NoBlock(_) => Self::NoBlock(d.block_id()),
+        9 => Self::Probe { .. } => Self::Probe { incarnation: Incarnation(d.u64()), number: d.u64() },
+        10 => Self::ProbeAnswer { .. } => Self::ProbeAnswer { incarnation: Incarnation(d.u64()), number: d.u64(), oldest_ns: d.u64(), at: Time(d.u64()) },
     }
 }
 
@@ -334,6 +336,7 @@ impl Each for Alarm {
     variants! { each, d:
         0 => Self::SafetyBroken { .. } => Self::SafetyBroken { height: d.height(), first: d.block_id(), second: d.block_id() },
         1 => Self::StateDiverged { .. } => Self::StateDiverged { height: d.height() },
+        2 => Self::SynchronyDoubt { .. } => Self::SynchronyDoubt { view: d.view(), peer: d.option(Draw::replica), why: d.name() },
     }
 }
 

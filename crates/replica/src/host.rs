@@ -3,6 +3,7 @@
 use crate::Setup;
 use crate::bodies::Bodies;
 use crate::pool::Pool;
+use crate::synchrony::SynchronyGuard;
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::{HostView, PayloadRef, Pending, Ready};
 use quorate_types::limits::EXECUTE_LAG_MAX;
@@ -10,11 +11,13 @@ use quorate_types::{BlockId, BodyLimits, Bundle, Payload, PayloadId, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Pool and bodies, and how much execution lags.
+/// Pool, bodies and synchrony guard, and how much execution lags.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) pool: Pool,
     pub(crate) bodies: Bodies,
+    /// Where the protocol assumes a bound on delays.
+    pub(crate) synchrony: Option<SynchronyGuard>,
     /// Blocks decided and not executed.
     pub(crate) lag: u64,
     /// Executed blocks above the stable checkpoint: ready, although their bodies are no longer in memory.
@@ -34,10 +37,11 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(setup: &Setup) -> Self {
+    pub(crate) fn new(setup: &Setup, synchrony: Option<SynchronyGuard>) -> Self {
         Self {
             pool: Pool::default(),
             bodies: Bodies::new(setup.genesis.bodies, setup.genesis.window),
+            synchrony,
             lag: 0,
             executed: BTreeSet::new(),
             decided: BTreeSet::new(),
@@ -177,8 +181,7 @@ impl HostView for Host {
         }
     }
 
-    fn sound(&mut self, _now: Time, _since: Time, _fresh: Time) -> bool {
-        // The guard comes with the first protocol that assumes a bound.
-        true
+    fn sound(&mut self, now: Time, since: Time, fresh: Time) -> bool {
+        self.synchrony.as_mut().is_none_or(|guard| guard.sound(now, since, fresh))
     }
 }

@@ -1,10 +1,10 @@
-//! What hosts say to each other about every protocol: checkpoints, what was decided, and missing blocks.
+//! What hosts say to each other about every protocol: checkpoints, what was decided, missing blocks, and probes.
 
 use quorate_consensus::{Auth, Checkpoint, CheckpointProof, Claims};
 use quorate_types::codec::{DecodeError, Reader, Wire, put_length};
 use quorate_types::limits::DECIDED_PER_ANSWER_MAX;
 use quorate_types::wire::Lane;
-use quorate_types::{Block, BlockId, Height, Kind};
+use quorate_types::{Block, BlockId, Height, Incarnation, Kind, Time};
 
 /// How far a replica is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -60,6 +60,24 @@ pub enum HostMessage {
     Block(Block),
     /// The sender does not have (or keep) the block.
     NoBlock(BlockId),
+    /// Asks for an answer at once: whether it comes within the bound on delays.
+    Probe {
+        /// Of whoever asks.
+        incarnation: Incarnation,
+        /// Counted by whoever asks.
+        number: u64,
+    },
+    /// Answers a probe.
+    ProbeAnswer {
+        /// The probe's.
+        incarnation: Incarnation,
+        /// The probe's.
+        number: u64,
+        /// For how long the oldest message has waited that the sender may not send yet, because its disk is not so far.
+        oldest_ns: u64,
+        /// The sender's clock.
+        at: Time,
+    },
 }
 
 impl HostMessage {
@@ -76,6 +94,8 @@ impl HostMessage {
             Self::AskBlock { .. } => Kind::new("host.ask-block"),
             Self::Block(_) => Kind::new("host.block"),
             Self::NoBlock(_) => Kind::new("host.no-block"),
+            Self::Probe { .. } => Kind::new("host.probe"),
+            Self::ProbeAnswer { .. } => Kind::new("host.probed"),
         }
     }
 
@@ -92,7 +112,8 @@ impl HostMessage {
     #[must_use]
     pub fn lane(&self) -> Lane {
         match self {
-            Self::Checkpoint(_) => Lane::Consensus,
+            // A probe waits behind what it is to be like.
+            Self::Checkpoint(_) | Self::Probe { .. } | Self::ProbeAnswer { .. } => Lane::Consensus,
             _ => Lane::CatchUp,
         }
     }
@@ -147,6 +168,18 @@ impl Wire for HostMessage {
                 out.push(8);
                 id.encode(out);
             }
+            Self::Probe { incarnation, number } => {
+                out.push(9);
+                incarnation.encode(out);
+                number.encode(out);
+            }
+            Self::ProbeAnswer { incarnation, number, oldest_ns, at } => {
+                out.push(10);
+                incarnation.encode(out);
+                number.encode(out);
+                oldest_ns.encode(out);
+                at.encode(out);
+            }
         }
     }
 
@@ -168,6 +201,13 @@ impl Wire for HostMessage {
             },
             7 => Self::Block(Block::decode(reader)?),
             8 => Self::NoBlock(BlockId::decode(reader)?),
+            9 => Self::Probe { incarnation: Incarnation::decode(reader)?, number: reader.u64()? },
+            10 => Self::ProbeAnswer {
+                incarnation: Incarnation::decode(reader)?,
+                number: reader.u64()?,
+                oldest_ns: reader.u64()?,
+                at: Time::decode(reader)?,
+            },
             _ => return Err(DecodeError::Tag("host message")),
         })
     }

@@ -5,28 +5,39 @@ use crate::host_message::{Heights, HostMessage};
 use crate::intake::Passed;
 use crate::{Checked, CheckedMessage, ConnId, Input, Output, Past, Replica, Setup, Unsealed};
 use quorate_consensus::{
-    Auth, Certificate, Checkpoint, CheckpointProof, Cx, Entry, Healed, Message, Model, OpenError, Place,
-    Protocol, Ready, Record, RecordKey, Reject, Seal, Spec, Status, To, Verified, Window,
+    Alarm, Auth, Certificate, Checkpoint, CheckpointProof, Cx, Entry, Healed, LinkEvent, Message, Model,
+    Note, OpenError, Place, Protocol, Ready, Record, RecordKey, Reject, Seal, Spec, Status, Synchrony, To,
+    Verified, Window,
 };
 use quorate_crypto::Scheme;
 use quorate_types::bundle::BundleBuilder;
 use quorate_types::codec::{DecodeError, Wire};
 use quorate_types::limits::POOL_PEER_IDLE_BYTES_MAX;
-use quorate_types::wire::frame;
+use quorate_types::wire::{Lane, frame};
 use quorate_types::{
     Authenticator, Block, BlockId, BodyLimits, Bundle, BundleKind, BundleNo, ClientAuth, Committee, Digest,
-    Floors, Genesis, Height, Kind, LogEntry, Mark, Member, Payload, ProtocolId, PublicKey, ReplicaId,
-    SessionId, Signature, Time, View,
+    Floors, Genesis, Height, Incarnation, Kind, LogEntry, Mark, Member, Payload, ProtocolId, PublicKey,
+    ReplicaId, SessionId, Signature, Time, View,
 };
 use std::sync::Arc;
 
-/// "Stand in this view, begun or not."
-#[derive(Debug)]
-struct Stand(u64, bool);
+/// What the protocol is told to do.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    /// "Stand in this view, begun or not."
+    Stand(u64, bool),
+    /// "Ask whether all was sound since then, and is with answers to probes that were sent then", now and whenever the
+    /// answer may be another one.
+    Ask(Time, Time),
+    /// "Say that somebody was late."
+    Complain,
+    /// "Promise something that waits for the disk."
+    Promise,
+}
 
-impl Message for Stand {
+impl Message for Order {
     fn kind(&self) -> Kind {
-        Kind::new("stand")
+        Kind::new("order")
     }
     fn place(&self) -> Place {
         Place::ANYWHERE
@@ -35,8 +46,7 @@ impl Message for Stand {
         Auth::Linked(None)
     }
     fn encode(&self, out: &mut Vec<u8>) {
-        self.0.encode(out);
-        self.1.encode(out);
+        out.extend_from_slice(format!("{self:?}").as_bytes());
     }
     fn decode(_bytes: &[u8]) -> Result<Self, DecodeError> {
         Err(DecodeError::Tag("never read"))
@@ -57,6 +67,16 @@ impl Record for Nothing {
 
 struct Still {
     status: Status,
+    asks: Option<(Time, Time)>,
+}
+
+impl Still {
+    fn ask(&self, cx: &mut Cx<'_, Self>) {
+        if let Some((since, fresh)) = self.asks {
+            let what = if cx.sound(since, fresh) { "sound" } else { "not sound" };
+            cx.note(Note { what, view: View::ZERO, height: Height::ZERO });
+        }
+    }
 }
 
 impl Protocol for Still {
@@ -75,7 +95,7 @@ impl Protocol for Still {
         first_view: View::ZERO,
         shared_params: &[],
     };
-    type Message = Stand;
+    type Message = Order;
     type Timer = ();
     type Record = Nothing;
     type Params = toml::Table;
@@ -85,15 +105,34 @@ impl Protocol for Still {
         _params: toml::Table,
         _past: quorate_consensus::Past<Nothing>,
     ) -> Result<Self, OpenError> {
-        Ok(Self { status: Status { normal: true, ..Status::default() } })
+        Ok(Self { status: Status { normal: true, ..Status::default() }, asks: None })
     }
-    fn on_message(&mut self, _cx: &mut Cx<'_, Self>, message: Verified<Stand>) -> Result<(), Reject> {
-        let (Stand(view, normal), _) = message.into_parts();
-        let leader = ReplicaId(u16::try_from(view % 4).unwrap());
-        self.status = Status { view: View(view), leader, normal, ..self.status };
+    fn on_message(&mut self, cx: &mut Cx<'_, Self>, message: Verified<Order>) -> Result<(), Reject> {
+        match message.into_parts().0 {
+            Order::Stand(view, normal) => {
+                let leader = ReplicaId(u16::try_from(view % 4).unwrap());
+                self.status = Status { view: View(view), leader, normal, ..self.status };
+            }
+            Order::Ask(since, fresh) => {
+                self.asks = Some((since, fresh));
+                self.ask(cx);
+            }
+            Order::Complain => {
+                let (view, peer) = (self.status.view, Some(ReplicaId(1)));
+                cx.alarm(Alarm::SynchronyDoubt { view, peer, why: "no certificate" });
+            }
+            Order::Promise => {
+                cx.record(&Nothing);
+                cx.send(To::All, Order::Promise);
+            }
+        }
         Ok(())
     }
     fn on_timer(&mut self, _cx: &mut Cx<'_, Self>, (): ()) {}
+    fn on_sound(&mut self, cx: &mut Cx<'_, Self>) {
+        cx.note(Note { what: "heard", view: View::ZERO, height: Height::ZERO });
+        self.ask(cx);
+    }
     fn on_ready(&mut self, _cx: &mut Cx<'_, Self>, _block: BlockId, _how: Ready) {}
     fn on_checkpoint(&mut self, _cx: &mut Cx<'_, Self>, stable: &CheckpointProof) {
         self.status.committed = stable.checkpoint.height;
@@ -117,6 +156,24 @@ impl Protocol for Still {
 
 /// Replica 2 of four.
 fn open() -> Replica {
+    open_as(&Entry::of::<Still>())
+}
+
+/// Δ of [`bounded`]: probes go every 10 ms.
+const DELTA_NS: u64 = 40_000_000;
+const MS: u64 = 1_000_000;
+
+/// Replica 2 of four, with a protocol that assumes a bound on delays, and whose votes are not durable.
+fn bounded() -> Replica {
+    let entry = Entry::of::<Still>();
+    open_as(&Entry {
+        spec: Spec { votes_are_durable: false, model: Model::Synchrony, ..entry.spec },
+        synchrony: |_| Ok(Some(Synchrony { delta_ns: DELTA_NS, guarded: true })),
+        ..entry
+    })
+}
+
+fn open_as(entry: &Entry) -> Replica {
     let member = |id: u8| Member { sign: PublicKey([id; 32]), link: PublicKey([100 + id; 32]) };
     let genesis = Genesis {
         protocol: Still::SPEC.name,
@@ -141,7 +198,7 @@ fn open() -> Replica {
         params: toml::Table::new(),
         wall_offset_ns: 0,
     };
-    let mut replica = Replica::open(&Entry::of::<Still>(), setup, Past::default()).unwrap();
+    let mut replica = Replica::open(entry, setup, Past::default()).unwrap();
     outputs(&mut replica);
     replica
 }
@@ -155,8 +212,12 @@ fn from_peer(from: u16, message: CheckedMessage) -> Input {
     Input::Peer(Checked { link: ReplicaId(from), seal, message })
 }
 
+fn order(order: Order) -> Input {
+    from_peer(0, CheckedMessage::Protocol(Box::new(order)))
+}
+
 fn stand(view: u64, normal: bool) -> Input {
-    from_peer(0, CheckedMessage::Protocol(Box::new(Stand(view, normal))))
+    order(Order::Stand(view, normal))
 }
 
 fn bundle(number: u64) -> Bundle {
@@ -363,4 +424,222 @@ fn what_would_not_be_kept_is_not_checked() {
         1,
         "a block may be made of it; the replica has not seen yet"
     );
+}
+
+/// Probes that were sent: their numbers and for how many peers.
+fn probes(outputs: &[Output]) -> Vec<(u64, usize)> {
+    let probe = |output: &Output| match output {
+        Output::Send { to, lane, frame: Unsealed::Host { message, .. } } => match (to, message) {
+            (To::Some(to), HostMessage::Probe { number, .. }) => {
+                assert_eq!(*lane, Lane::Consensus);
+                Some((*number, to.len()))
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    outputs.iter().filter_map(probe).collect()
+}
+
+fn notes(outputs: &[Output]) -> Vec<&'static str> {
+    let note = |output: &Output| match output {
+        Output::Trace(note) => Some(note.what),
+        _ => None,
+    };
+    outputs.iter().filter_map(note).collect()
+}
+
+fn answer(replica: &Replica, from: u16, number: u64) -> Input {
+    let (incarnation, at) = (replica.incarnation(), Time(0));
+    let answer = HostMessage::ProbeAnswer { incarnation, number, oldest_ns: 0, at };
+    from_peer(from, CheckedMessage::Host(answer))
+}
+
+/// What a probe is answered with, in which outputs.
+fn answers(outputs: &[Output]) -> Vec<HostMessage> {
+    let answer = |output: &Output| match output {
+        Output::Send { lane: Lane::Consensus, frame: Unsealed::Host { message, .. }, .. } => {
+            matches!(message, HostMessage::ProbeAnswer { .. }).then(|| message.clone())
+        }
+        _ => None,
+    };
+    outputs.iter().filter_map(answer).collect()
+}
+
+/// A probe is answered from the handler, whatever the disk does, and the answer tells how far that is behind.
+#[test]
+fn a_probe_is_answered_at_once() {
+    let mut replica = bounded();
+    let (incarnation, number) = (Incarnation(77), 5);
+    let probe = || from_peer(1, CheckedMessage::Host(HostMessage::Probe { incarnation, number }));
+    let answer = |oldest_ns, at| HostMessage::ProbeAnswer { incarnation, number, oldest_ns, at };
+    replica.handle(Time(MS), probe());
+    assert_eq!(answers(&outputs(&mut replica)), [answer(0, Time(MS))]);
+    replica.handle(Time(2 * MS), order(Order::Promise));
+    replica.handle(Time(9 * MS), probe());
+    let out = outputs(&mut replica);
+    assert_eq!(answers(&out), [answer(7 * MS, Time(9 * MS))], "the promise has waited for 7 ms");
+    let record = out.iter().find_map(|output| match output {
+        Output::Persist { mark, entry: LogEntry::Record(_) } => Some(*mark),
+        _ => None,
+    });
+    replica.handle(Time(10 * MS), Input::Durable(record.unwrap()));
+    replica.handle(Time(11 * MS), probe());
+    assert_eq!(answers(&outputs(&mut replica)), [answer(0, Time(11 * MS))]);
+}
+
+#[test]
+fn who_assumes_no_bound_neither_probes_nor_answers() {
+    let mut replica = open();
+    replica.tick(Time(100 * MS));
+    assert_eq!(probes(&outputs(&mut replica)), []);
+    for message in [
+        HostMessage::Probe { incarnation: Incarnation(1), number: 0 },
+        HostMessage::ProbeAnswer { incarnation: Incarnation(1), number: 0, oldest_ns: 0, at: Time(0) },
+    ] {
+        replica.handle(Time(100 * MS), from_peer(1, CheckedMessage::Host(message)));
+        let out = outputs(&mut replica);
+        assert!(answers(&out).is_empty());
+        assert!(matches!(out[..], [Output::Rejected { from: ReplicaId(1), why: Reject::Invalid(_), .. }]));
+    }
+    replica.handle(Time(100 * MS), order(Order::Ask(Time(99 * MS), Time(100 * MS))));
+    assert_eq!(notes(&outputs(&mut replica)), ["sound"], "nothing is asked of anybody");
+    assert_eq!((replica.doubt(), replica.status().guard), (None, None));
+}
+
+#[test]
+fn peers_are_probed_and_doubt_is_told_when_it_begins_and_ends() {
+    let mut replica = bounded();
+    let mut heard = Vec::new();
+    for ms in 0..=60 {
+        assert!(replica.deadline().unwrap() <= Time((ms + 10) * MS));
+        replica.tick(Time(ms * MS));
+        let out = outputs(&mut replica);
+        let expected = if ms % 10 == 0 { vec![(ms / 10, 3)] } else { vec![] };
+        assert_eq!(probes(&out), expected, "{ms} ms");
+        heard.extend(notes(&out).into_iter().map(|note| (ms, note)));
+        if ms == 35 {
+            let answer = answer(&replica, 1, 2);
+            replica.handle(Time(ms * MS), answer);
+        }
+    }
+    assert_eq!(heard, [(40, "heard")], "two of three are late, and f is 1");
+    assert_eq!(replica.doubt(), Some((true, 1)));
+    let status = replica.status();
+    assert!(status.to_string().contains("guarded"), "{status}");
+    let late = [0, 3].map(|id| (ReplicaId(id), Time(40 * MS)));
+    assert_eq!(status.guard.unwrap().late, late, "what was sent to 1 at 30 is not due");
+    for from in [1, 3] {
+        let answer = answer(&replica, from, 6);
+        replica.handle(Time(61 * MS), answer);
+        let expected: &[&str] = if from == 3 { &["heard"] } else { &[] };
+        assert_eq!(notes(&outputs(&mut replica)), expected);
+    }
+    assert_eq!(replica.doubt(), Some((false, 1)));
+    // A gap is heard of at once.
+    for peer in [1, 3] {
+        replica.handle(Time(62 * MS), Input::Link(ReplicaId(peer), LinkEvent::Gap));
+    }
+    assert_eq!(notes(&outputs(&mut replica)), ["heard"]);
+    assert_eq!(replica.doubt(), Some((true, 2)));
+}
+
+/// Where the protocol asks for answers that are not here yet, a probe goes at once, and it hears of them.
+#[test]
+fn freshness_is_asked_for_at_once() {
+    let mut replica = bounded();
+    replica.tick(Time(0));
+    for from in [0, 1, 3] {
+        let answer = answer(&replica, from, 0);
+        replica.handle(Time(MS), answer);
+    }
+    outputs(&mut replica);
+    replica.handle(Time(3 * MS), order(Order::Ask(Time(MS), Time(3 * MS))));
+    let out = outputs(&mut replica);
+    assert_eq!((notes(&out), probes(&out)), (vec!["not sound"], vec![(1, 3)]));
+    for (from, expected) in [(0, vec![]), (1, vec!["heard", "sound"]), (3, vec![])] {
+        let answer = answer(&replica, from, 1);
+        replica.handle(Time(4 * MS), answer);
+        let out = outputs(&mut replica);
+        assert_eq!((notes(&out), probes(&out)), (expected, vec![]), "n - f - 1 are 2");
+    }
+    replica.handle(Time(5 * MS), answer(&replica, 1, 1));
+    let why = outputs(&mut replica);
+    assert!(matches!(why[..], [Output::Rejected { from: ReplicaId(1), why: Reject::Stale, .. }]), "{why:?}");
+}
+
+/// What was due is late although it is handled now: whoever stood still does not take for sound what it has missed.
+#[test]
+fn a_replica_that_stood_still_notices_before_its_protocol_asks() {
+    let mut replica = bounded();
+    replica.tick(Time(0));
+    outputs(&mut replica);
+    replica.handle(Time(500 * MS), order(Order::Ask(Time(MS), Time(0))));
+    let out = outputs(&mut replica);
+    assert_eq!(notes(&out), ["not sound", "heard", "not sound"]);
+    assert_eq!(probes(&out), [(1, 3)], "the next one was due long ago");
+}
+
+#[test]
+fn a_doubt_that_the_protocol_raises_stops_nothing() {
+    let mut replica = bounded();
+    for times in 1..=3 {
+        replica.handle(Time(times * MS), order(Order::Complain));
+        let out = outputs(&mut replica);
+        assert_eq!(notes(&out), ["no certificate"]);
+        assert!(!out.iter().any(|output| matches!(output, Output::Stop(_))));
+        assert_eq!(replica.doubted().1, times);
+    }
+    let status = replica.status();
+    let last = "the bound on delays does not hold in view 0: no certificate (replica 1)";
+    assert_eq!((status.alarm, status.doubted, status.last_doubted), (None, 3, Some(last.to_owned())));
+    replica.handle(Time(9 * MS), stand(4, true));
+    assert_eq!(replica.status().view, View(4), "it goes on");
+}
+
+/// Where votes are not durable the log alone knows what was decided: it is on disk before anybody hears what came of it.
+#[test]
+fn what_votes_on_disk_do_not_vouch_for_is_executed_when_it_is_on_the_own() {
+    let executed = |outputs: &[Output]| -> Vec<Height> {
+        let height = |output: &Output| match output {
+            Output::Execute(block) => Some(block.height),
+            _ => None,
+        };
+        outputs.iter().filter_map(height).collect()
+    };
+    let decided = |out: &[Output]| -> Vec<Mark> {
+        let mark = |output: &Output| match output {
+            Output::Persist { mark, entry: LogEntry::Decided { .. } } => Some(*mark),
+            _ => None,
+        };
+        out.iter().filter_map(mark).collect()
+    };
+    let ids = || HostMessage::Decided(Height(1), [1, 2].map(|height| BlockId::null(Height(height))).to_vec());
+    let mut replica = open();
+    for from in [1, 3] {
+        replica.handle(Time(1), from_peer(from, CheckedMessage::Host(ids())));
+    }
+    assert_eq!(executed(&outputs(&mut replica)), [Height(1), Height(2)], "its voters have it on disk");
+
+    let mut replica = bounded();
+    replica.handle(Time(1), order(Order::Promise));
+    for from in [1, 3] {
+        replica.handle(Time(1), from_peer(from, CheckedMessage::Host(ids())));
+    }
+    let out = outputs(&mut replica);
+    assert_eq!(executed(&out), []);
+    let marks = decided(&out);
+    assert_eq!(marks.len(), 2);
+    let asked = out.iter().filter_map(|output| match output {
+        Output::Sync(mark) => Some(*mark),
+        _ => None,
+    });
+    assert_eq!(asked.max(), marks.last().copied(), "and that at once");
+    assert_eq!(replica.status().decided, Height(2));
+    replica.handle(Time(2), Input::Durable(Mark(marks[0].0 - 1)));
+    assert_eq!(executed(&outputs(&mut replica)), []);
+    replica.handle(Time(3), Input::Durable(marks[0]));
+    assert_eq!(executed(&outputs(&mut replica)), [Height(1)]);
+    replica.handle(Time(4), Input::Durable(marks[1]));
+    assert_eq!(executed(&outputs(&mut replica)), [Height(2)]);
 }

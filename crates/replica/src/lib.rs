@@ -42,6 +42,7 @@ mod recording;
 mod sequencer;
 mod status;
 mod step;
+mod synchrony;
 
 pub use clients::{Admission, Admit};
 pub use host_message::{Heights, HostMessage};
@@ -51,6 +52,7 @@ pub use output::{ConnId, Names, Output, Ticket, Unsealed};
 pub use past::{BadPast, Past};
 pub use recording::{Replay, Sink, Unlike};
 pub use status::{ReplicaStatus, State};
+pub use synchrony::GuardStatus;
 
 use checkpoint::Checkpoints;
 use decided::Decided;
@@ -59,11 +61,14 @@ use intake::WindowCell;
 use outbox::Outbox;
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::{Alarm, AnyProtocol, Effect, Entry, Env, OpenError, RawPast, Spec, Status};
-use quorate_types::{BlockId, Committee, Genesis, Height, Incarnation, LogEntry, ReplicaId, Time, View};
+use quorate_types::{
+    BlockId, Committee, FullBlock, Genesis, Height, Incarnation, LogEntry, Mark, ReplicaId, Time, View,
+};
 use recording::Recorder;
 use sequencer::Sequencer;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use synchrony::SynchronyGuard;
 
 /// What a replica is opened with, beside its past.
 #[derive(Clone, Debug)]
@@ -94,7 +99,10 @@ pub struct Replica {
     decided: Decided,
     checkpoints: Checkpoints,
     /// Mark of a stable proof that waits to be durable.
-    proof_mark: Option<quorate_types::Mark>,
+    proof_mark: Option<Mark>,
+    /// Decided blocks that go to the executor when their mark is durable, in order: where no promise says what was
+    /// decided, the own log has to, before anybody hears what came of it.
+    unsynced: VecDeque<(Mark, FullBlock)>,
     ask_proof_at: Time,
     /// When peers are told how far this replica is: soon after something was executed, and now and then anyway.
     announce_at: Time,
@@ -113,6 +121,8 @@ pub struct Replica {
     now: Time,
     stopped: Option<Alarm>,
     contradictions: u64,
+    /// What was raised last that does not stop the replica, and how often.
+    doubted: (Option<Alarm>, u64),
     recorder: Option<Recorder>,
 }
 
@@ -136,7 +146,9 @@ impl Replica {
         let above = stable.checkpoint.height.next();
         let decided: Vec<(Height, BlockId)> = past.decided.range(above..).map(|(h, id)| (*h, *id)).collect();
 
-        let mut host = Host::new(&setup);
+        let synchrony = (entry.synchrony)(&setup.params)?;
+        let guard = synchrony.map(|bound| SynchronyGuard::new(bound, setup.me, &committee, incarnation));
+        let mut host = Host::new(&setup, guard);
         host.note_executed(decided.iter().filter(|(height, _)| *height <= executed).map(|(_, id)| *id));
         let (mut blocks, logged) = restore_blocks(&past, &mut host);
         let mut out = VecDeque::new();
@@ -181,6 +193,7 @@ impl Replica {
             decided: Decided::new(committee.weak()),
             checkpoints: Checkpoints::new(stable, setup.genesis.window, checkpoint_quorum),
             proof_mark: None,
+            unsynced: VecDeque::new(),
             ask_proof_at: Time::ZERO,
             announce_at: Time(step::ANNOUNCE_IDLE_NS),
             kept: past.kept,
@@ -191,6 +204,7 @@ impl Replica {
             now: Time::ZERO,
             stopped: None,
             contradictions: 0,
+            doubted: (None, 0),
             recorder: None,
             setup,
         };
@@ -217,6 +231,9 @@ impl Replica {
             return;
         }
         self.now = self.now.max(now);
+        if let Some(guard) = &mut self.host.synchrony {
+            guard.before(self.now);
+        }
         match input {
             Input::Peer(checked) => self.on_peer(checked),
             Input::Client(conn, bundle) => self.on_client(conn, bundle),
@@ -235,6 +252,7 @@ impl Replica {
             Input::Unchecked(peers) => self.host.bodies.set_unchecked(peers),
         }
         self.settle();
+        self.send_probe();
     }
 
     /// Fires what is due, in the order of (time, timer). The driver calls it when everything that had arrived by
@@ -247,12 +265,14 @@ impl Replica {
             return;
         }
         self.now = self.now.max(due);
+        self.tick_guard(due);
         while self.stopped.is_none() && self.protocol.deadline().is_some_and(|at| at <= due) {
             self.call(|protocol, env| protocol.fire(env, due));
             self.settle();
         }
         self.tick_host();
         self.settle();
+        self.send_probe();
     }
 
     /// The next thing that the host must do; `None` when there is nothing more.
@@ -262,6 +282,7 @@ impl Replica {
             self.pending_changed = false;
             self.call(|protocol, env| protocol.on_pending(env));
             self.settle();
+            self.send_probe();
         }
         let output = self.out.pop_front();
         if let Some(recorder) = &mut self.recorder {
@@ -288,6 +309,7 @@ impl Replica {
             self.host.pool.deadline(),
             self.outbox.deadline(),
             self.decided.deadline(),
+            self.host.synchrony.as_ref().map(SynchronyGuard::deadline),
             Some(self.announce_at),
         ];
         deadlines.into_iter().flatten().min()
@@ -357,7 +379,28 @@ impl Replica {
             timers: self.protocol.timers(),
             alarm: self.stopped.map(|alarm| alarm.to_string()),
             contradictions: self.contradictions,
+            guard: self.host.synchrony.as_ref().map(SynchronyGuard::status),
+            doubted: self.doubted.1,
+            last_doubted: self.doubted.0.map(|alarm| alarm.to_string()),
         }
+    }
+
+    /// Whether more than f peers are late, and how often that has begun; `None` where the protocol assumes no bound.
+    #[must_use]
+    pub fn doubt(&self) -> Option<(bool, u64)> {
+        self.host.synchrony.as_ref().map(SynchronyGuard::doubt)
+    }
+
+    /// What the synchrony guard measures: all of it is looked at for the answer.
+    #[must_use]
+    pub fn guard(&self) -> Option<GuardStatus> {
+        self.host.synchrony.as_ref().map(SynchronyGuard::status)
+    }
+
+    /// The last alarm that did not stop the replica, and how many there were.
+    #[must_use]
+    pub fn doubted(&self) -> (Option<Alarm>, u64) {
+        self.doubted
     }
 
     /// Its view and the leader of that view.

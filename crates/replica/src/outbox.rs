@@ -44,9 +44,18 @@ pub(crate) enum Unsent {
 #[derive(Debug)]
 struct Held {
     mark: Mark,
+    /// Since when; `None` where nobody waits for it.
+    since: Option<Time>,
     to: To,
     lane: Lane,
     frame: Unsealed,
+}
+
+impl Held {
+    fn leave(self) -> Output {
+        let Self { to, lane, frame, .. } = self;
+        Output::Send { to, lane, frame }
+    }
 }
 
 /// See the module.
@@ -173,6 +182,7 @@ impl Outbox {
     /// Sends a protocol's message, now or when everything appended so far is durable.
     pub(crate) fn send(
         &mut self,
+        now: Time,
         to: To,
         hold: Hold,
         message: Box<dyn Message>,
@@ -197,9 +207,12 @@ impl Outbox {
         let sign = if auth.is_signed() { statement } else { None };
         let own = statement.map(|_| self.keep_copy(OwnCopy::Protocol(message)));
         let frame = Unsealed::Protocol { body, sign, own };
-        match reserved {
-            Some(mark) => self.queue_behind(mark, to, Lane::Consensus, frame, out),
-            None => self.queue(to, hold, Lane::Consensus, frame, out),
+        let mark = reserved.unwrap_or(self.appended);
+        let held = Held { mark, since: Some(now), to, lane: Lane::Consensus, frame };
+        if reserved.is_some() {
+            self.queue_behind(held, out);
+        } else {
+            self.queue(hold, held, out);
         }
         Ok(())
     }
@@ -214,7 +227,11 @@ impl Outbox {
     ) -> Result<(), Unsent> {
         let lane = message.lane();
         let Auth::Signed(statement) = message.auth() else {
-            self.queue(to, Hold::No, lane, Unsealed::Host { message, sign: None, own: None }, out);
+            out.push_back(Output::Send {
+                to,
+                lane,
+                frame: Unsealed::Host { message, sign: None, own: None },
+            });
             return Ok(());
         };
         self.guard(&statement, out)?;
@@ -224,8 +241,8 @@ impl Outbox {
         if mark <= self.durable {
             out.push_back(Output::Send { to, lane, frame });
         } else {
-            self.held.push_back(Held { mark, to, lane, frame });
             // Nobody waits for a checkpoint: it rides on the next sync, or on one of its own soon.
+            self.held.push_back(Held { mark, since: None, to, lane, frame });
             self.wait_lazily(mark, now);
         }
         Ok(())
@@ -247,29 +264,38 @@ impl Outbox {
         ticket
     }
 
-    fn queue(&mut self, to: To, hold: Hold, lane: Lane, frame: Unsealed, out: &mut VecDeque<Output>) {
-        let mark = self.appended;
+    fn queue(&mut self, hold: Hold, held: Held, out: &mut VecDeque<Output>) {
         // Held messages keep their order: one never overtakes another that still waits.
-        if hold == Hold::No || (mark <= self.durable && self.held.is_empty()) {
-            out.push_back(Output::Send { to, lane, frame });
+        if hold == Hold::No || (held.mark <= self.durable && self.held.is_empty()) {
+            out.push_back(held.leave());
         } else {
-            self.held.push_back(Held { mark, to, lane, frame });
+            let mark = held.mark;
+            self.held.push_back(held);
             self.ask(mark, out);
         }
     }
 
-    /// Queues what waits for this mark alone: it overtakes what waits for a later one.
-    fn queue_behind(&mut self, mark: Mark, to: To, lane: Lane, frame: Unsealed, out: &mut VecDeque<Output>) {
+    /// Queues what waits for its mark alone: it overtakes what waits for a later one.
+    fn queue_behind(&mut self, held: Held, out: &mut VecDeque<Output>) {
+        let mark = held.mark;
         if mark <= self.durable {
-            out.push_back(Output::Send { to, lane, frame });
+            out.push_back(held.leave());
             return;
         }
-        let at = self.held.partition_point(|held| held.mark <= mark);
-        self.held.insert(at, Held { mark, to, lane, frame });
+        let at = self.held.partition_point(|other| other.mark <= mark);
+        self.held.insert(at, held);
         self.ask(mark, out);
     }
 
-    fn ask(&mut self, mark: Mark, out: &mut VecDeque<Output>) {
+    /// For how long the oldest message has waited for the disk that somebody waits for; 0 where there is none.
+    pub(crate) fn oldest_held_ns(&self, now: Time) -> u64 {
+        // What was reserved stands before older messages, so the first need not be the oldest.
+        let since = self.held.iter().filter_map(|held| held.since).min();
+        since.map_or(0, |since| now.since(since))
+    }
+
+    /// Something waits for everything up to this mark: it is synced now.
+    pub(crate) fn ask(&mut self, mark: Mark, out: &mut VecDeque<Output>) {
         if mark > self.asked {
             self.asked = mark;
             out.push_back(Output::Sync(mark));
@@ -284,9 +310,7 @@ impl Outbox {
             self.lazy = None;
         }
         while self.held.front().is_some_and(|held| held.mark <= self.durable) {
-            if let Some(Held { to, lane, frame, .. }) = self.held.pop_front() {
-                out.push_back(Output::Send { to, lane, frame });
-            }
+            out.extend(self.held.pop_front().map(Held::leave));
         }
     }
 

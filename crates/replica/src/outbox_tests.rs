@@ -52,7 +52,7 @@ struct Rig {
 impl Rig {
     fn send(&mut self, message: Box<dyn Message>) -> Result<(), Unsent> {
         self.outbox.begin_step();
-        self.outbox.send(To::All, Hold::UntilDurable, message, &mut self.out)
+        self.outbox.send(Time(0), To::All, Hold::UntilDurable, message, &mut self.out)
     }
 
     /// Short names of what came out.
@@ -87,7 +87,7 @@ fn a_promise_leaves_when_its_mark_is_durable_and_not_before() {
     let mut rig = Rig::default();
     rig.outbox.begin_step();
     rig.outbox.record(key(1, 5), vec![1], &mut rig.out);
-    rig.outbox.send(To::All, Hold::UntilDurable, vote(5, 1), &mut rig.out).unwrap();
+    rig.outbox.send(Time(0), To::All, Hold::UntilDurable, vote(5, 1), &mut rig.out).unwrap();
     assert_eq!(rig.drain(), ["record @1", "guard 5 @1", "sync 1"]);
     rig.outbox.durable(Mark(0), &mut rig.out);
     assert!(rig.drain().is_empty());
@@ -117,7 +117,7 @@ fn unheld_messages_overtake_held_ones() {
     rig.send(vote(1, 1)).unwrap();
     rig.drain();
     let free = Box::new(Vote { view: 0, height: 9, subject: 1, once: false });
-    rig.outbox.send(To::All, Hold::No, free, &mut rig.out).unwrap();
+    rig.outbox.send(Time(0), To::All, Hold::No, free, &mut rig.out).unwrap();
     assert_eq!(rig.drain(), ["send 9"]);
 }
 
@@ -125,7 +125,7 @@ fn unheld_messages_overtake_held_ones() {
 #[should_panic(expected = "must be held")]
 fn what_may_be_said_once_is_never_sent_unheld() {
     let mut rig = Rig::default();
-    let _ = rig.outbox.send(To::All, Hold::No, vote(1, 1), &mut rig.out);
+    let _ = rig.outbox.send(Time(0), To::All, Hold::No, vote(1, 1), &mut rig.out);
 }
 
 /// Never two statements for one slot, the identical one always.
@@ -183,18 +183,18 @@ fn what_was_reserved_waits_for_its_reservation_alone() {
     assert_eq!(rig.drain(), ["floors @1"]);
     rig.outbox.begin_step();
     rig.outbox.record(key(1, 0), vec![1], &mut rig.out);
-    rig.outbox.send(To::All, Hold::Reserved, propose(3), &mut rig.out).unwrap();
+    rig.outbox.send(Time(0), To::All, Hold::Reserved, propose(3), &mut rig.out).unwrap();
     assert_eq!(rig.drain(), ["record @2", "sync 1"], "no entry of its own, and not the record's mark");
     rig.send(vote(9, 1)).unwrap();
     rig.outbox.durable(Mark(1), &mut rig.out);
     assert_eq!(rig.drain(), ["guard 9 @3", "sync 3", "send 3"], "before what waits for more");
     rig.outbox.begin_step();
-    rig.outbox.send(To::All, Hold::Reserved, propose(2), &mut rig.out).unwrap();
+    rig.outbox.send(Time(0), To::All, Hold::Reserved, propose(2), &mut rig.out).unwrap();
     assert_eq!(rig.drain(), ["send 2"], "at once");
     let other = Box::new(Vote { view: 2, height: 2, subject: 2, once: true });
-    let said = rig.outbox.send(To::All, Hold::Reserved, other, &mut rig.out);
+    let said = rig.outbox.send(Time(0), To::All, Hold::Reserved, other, &mut rig.out);
     assert!(matches!(said, Err(Unsent::Contradiction(..))), "still once");
-    rig.outbox.send(To::All, Hold::Reserved, propose(4), &mut rig.out).unwrap();
+    rig.outbox.send(Time(0), To::All, Hold::Reserved, propose(4), &mut rig.out).unwrap();
     assert_eq!(rig.drain(), ["guard 4 @4", "sync 4"], "not reserved: as any promise");
     rig.outbox.write_base(&mut rig.out);
     let floors = rig.out.iter().find_map(|output| match output {
@@ -241,6 +241,35 @@ fn a_repeated_record_is_not_written_again() {
     rig.outbox.record(key(1, 5), vec![1], &mut rig.out);
     rig.outbox.record(key(1, 5), vec![1], &mut rig.out);
     assert_eq!(rig.drain().len(), 1);
+}
+
+/// Whoever is asked how long messages have waited for its disk tells of those that somebody waits for.
+#[test]
+fn the_age_of_what_is_held_is_known() {
+    let mut rig = Rig::default();
+    assert_eq!(rig.outbox.oldest_held_ns(Time(100)), 0);
+    rig.outbox.begin_step();
+    let checkpoint = HostMessage::Checkpoint(Checkpoint { height: Height(128), ..Checkpoint::GENESIS });
+    rig.outbox.send_host(Time(10), To::All, checkpoint, &mut rig.out).unwrap();
+    assert_eq!(rig.outbox.oldest_held_ns(Time(100)), 0, "nobody waits for a checkpoint");
+    for (now, height) in [(20, 1), (30, 2)] {
+        rig.outbox.begin_step();
+        rig.outbox.send(Time(now), To::All, Hold::UntilDurable, vote(height, 1), &mut rig.out).unwrap();
+    }
+    assert_eq!(rig.outbox.oldest_held_ns(Time(100)), 80);
+    rig.outbox.durable(Mark(2), &mut rig.out);
+    assert_eq!(rig.outbox.oldest_held_ns(Time(100)), 70, "the first has left");
+    rig.outbox.durable(Mark(3), &mut rig.out);
+    assert_eq!(rig.outbox.oldest_held_ns(Time(100)), 0);
+    // What was reserved before stands before what is older.
+    rig.outbox.begin_step();
+    rig.outbox.reserve(VOTE, View(0), &mut rig.out);
+    rig.outbox.begin_step();
+    let other = Box::new(Vote { view: 1, height: 3, subject: 1, once: true });
+    rig.outbox.send(Time(200), To::All, Hold::UntilDurable, other, &mut rig.out).unwrap();
+    rig.outbox.send(Time(210), To::All, Hold::Reserved, vote(4, 1), &mut rig.out).unwrap();
+    assert_eq!(rig.outbox.held.front().map(|held| held.since), Some(Some(Time(210))));
+    assert_eq!(rig.outbox.oldest_held_ns(Time(250)), 50);
 }
 
 /// A checkpoint rides on the next sync; if there is none it asks for one of its own soon.

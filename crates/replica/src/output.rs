@@ -204,7 +204,7 @@ impl Output {
             }
             7 => Self::LoadIds { to: ReplicaId::decode(r)?, from: Height::decode(r)? },
             8 => Self::Urgent(Option::decode(r)?),
-            9 => Self::Stop(decode_alarm(r)?),
+            9 => Self::Stop(decode_alarm(names, r)?),
             10 => {
                 let (view, height) = (View::decode(r)?, Height::decode(r)?);
                 Self::Trace(Note { what: names.read(r)?, view, height })
@@ -308,10 +308,15 @@ fn encode_alarm(alarm: Alarm, out: &mut Vec<u8>) {
             second.encode(out);
         }
         Alarm::StateDiverged { height } => tagged(1, &height, out),
+        Alarm::SynchronyDoubt { view, peer, why } => {
+            tagged(2, &view, out);
+            peer.encode(out);
+            put_bytes(out, why.as_bytes());
+        }
     }
 }
 
-fn decode_alarm(r: &mut Reader<'_>) -> Result<Alarm, DecodeError> {
+fn decode_alarm(names: &mut Names, r: &mut Reader<'_>) -> Result<Alarm, DecodeError> {
     Ok(match r.u8()? {
         0 => Alarm::SafetyBroken {
             height: Height::decode(r)?,
@@ -319,6 +324,7 @@ fn decode_alarm(r: &mut Reader<'_>) -> Result<Alarm, DecodeError> {
             second: BlockId::decode(r)?,
         },
         1 => Alarm::StateDiverged { height: Height::decode(r)? },
+        2 => Alarm::SynchronyDoubt { view: View::decode(r)?, peer: Option::decode(r)?, why: names.read(r)? },
         _ => return Err(DecodeError::Tag("alarm")),
     })
 }

@@ -1,16 +1,16 @@
-//! What hosts say to each other: how far they are, what was decided, and blocks that someone lacks.
+//! What hosts say to each other: how far they are, what was decided, blocks that someone lacks, and probes.
 
 use crate::input::{Checked, CheckedMessage};
 use crate::output::{Output, Unsealed};
 use crate::step::{ANNOUNCE_IDLE_NS, ANNOUNCE_NS};
 use crate::{Heights, HostMessage, Replica};
 use quorate_consensus::parts::block_tree::Inserted;
-use quorate_consensus::{LinkEvent, To};
+use quorate_consensus::{LinkEvent, Reject, To};
 use quorate_types::limits::{
     DECIDED_PER_ANSWER_MAX, FETCH_PATH_BLOCKS_MAX, FETCH_PATH_BYTES_MAX, FETCH_PER_PEER_MAX,
 };
 use quorate_types::wire::Lane;
-use quorate_types::{BlockId, FullBlock, Height, Payload, ReplicaId};
+use quorate_types::{BlockId, FullBlock, Height, Payload, ReplicaId, Time};
 use std::sync::Arc;
 
 impl Replica {
@@ -34,6 +34,7 @@ impl Replica {
     }
 
     fn on_host_message(&mut self, from: ReplicaId, seal: quorate_consensus::Seal, message: HostMessage) {
+        let kind = message.kind();
         match message {
             HostMessage::Checkpoint(checkpoint) => {
                 if let Some(signature) = seal.signature {
@@ -70,6 +71,45 @@ impl Replica {
                 }
             }
             HostMessage::NoBlock(id) => self.host.bodies.refused(self.now, id, from),
+            HostMessage::Probe { incarnation, number } => {
+                if self.host.synchrony.is_none() {
+                    let why = Reject::Invalid("probe where no bound is assumed");
+                    return self.out.push_back(Output::Rejected { from, kind, why });
+                }
+                // At once, whatever the disk does: how far that is behind is told beside.
+                let (at, oldest_ns) = (self.now, self.outbox.oldest_held_ns(self.now));
+                self.tell(To::One(from), HostMessage::ProbeAnswer { incarnation, number, oldest_ns, at });
+            }
+            HostMessage::ProbeAnswer { incarnation, number, oldest_ns, at } => {
+                let answered = match &mut self.host.synchrony {
+                    Some(guard) => guard.on_answer(self.now, from, incarnation, number, (oldest_ns, at)),
+                    None => Err(Reject::Invalid("answer to no probe")),
+                };
+                if let Err(why) = answered {
+                    self.out.push_back(Output::Rejected { from, kind, why });
+                }
+            }
+        }
+    }
+
+    /// Probes the peers, if it is time.
+    pub(crate) fn send_probe(&mut self) {
+        let now = self.now;
+        let probe = self.host.synchrony.as_mut().and_then(|guard| guard.probe(now));
+        if let Some((to, message)) = probe.filter(|_| self.stopped.is_none()) {
+            self.tell(to, message);
+        }
+    }
+
+    /// Everything that had arrived by `due` was handled. The guard sees what did not come before the protocol's timers
+    /// ask whether all is sound.
+    pub(crate) fn tick_guard(&mut self, due: Time) {
+        let now = self.now;
+        if let Some(guard) = &mut self.host.synchrony {
+            guard.tick(now, due);
+            if guard.has_news() {
+                self.settle();
+            }
         }
     }
 
@@ -101,6 +141,9 @@ impl Replica {
     /// Something happened to the link to a peer.
     pub(crate) fn on_link(&mut self, peer: ReplicaId, event: LinkEvent) {
         self.tell(To::One(peer), HostMessage::Heights(self.heights()));
+        if let (LinkEvent::Gap, Some(guard)) = (event, &mut self.host.synchrony) {
+            guard.on_gap(self.now, peer);
+        }
         self.call(|protocol, env| protocol.on_link(env, peer, event));
     }
 

@@ -1,5 +1,6 @@
 //! What a replica is doing: one line for people, one record for tools.
 
+use crate::synchrony::GuardStatus;
 use quorate_consensus::Timed;
 use quorate_types::{Height, Incarnation, ReplicaId, View};
 use std::fmt;
@@ -69,6 +70,12 @@ pub struct ReplicaStatus {
     pub alarm: Option<String>,
     /// Own messages that the guard refused: a sign of a bug in the protocol.
     pub contradictions: u64,
+    /// What the synchrony guard measures; `None` where the protocol assumes no bound on delays.
+    pub guard: Option<GuardStatus>,
+    /// How often the protocol has met with something that came later than the bound allows.
+    pub doubted: u64,
+    /// What that was, the last time.
+    pub last_doubted: Option<String>,
 }
 
 impl fmt::Display for ReplicaStatus {
@@ -91,6 +98,9 @@ impl fmt::Display for ReplicaStatus {
         }
         if let Some((at, name)) = self.timers.iter().min() {
             write!(f, " next {name} at {at}")?;
+        }
+        if let Some(guard) = &self.guard {
+            write!(f, " {guard}")?;
         }
         Ok(())
     }

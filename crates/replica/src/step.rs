@@ -3,6 +3,7 @@
 use crate::outbox::{OwnCopy, OwnSignature, Unsent};
 use crate::output::{ConnId, Output, Ticket, Unsealed};
 use crate::pool::Added;
+use crate::synchrony::SynchronyGuard;
 use crate::{HostMessage, Replica};
 use quorate_consensus::{
     Alarm, AnyProtocol, Basis, Checkpoint, CheckpointProof, Commit, Effect, Env, Message, Note, Reject, Seal,
@@ -58,12 +59,15 @@ impl Replica {
             }
             self.effects = effects;
             self.execute_decided();
-            let Some((id, how)) = self.host.bodies.next_news() else {
+            if let Some((id, how)) = self.host.bodies.next_news() {
+                self.outbox.begin_step();
+                self.log_block(id);
+                self.call(|protocol, env| protocol.on_ready(env, id, how));
+            } else if self.host.synchrony.as_mut().is_some_and(SynchronyGuard::take_news) {
+                self.call(|protocol, env| protocol.on_sound(env));
+            } else {
                 break;
-            };
-            self.outbox.begin_step();
-            self.log_block(id);
-            self.call(|protocol, env| protocol.on_ready(env, id, how));
+            }
         }
         self.notice_changes();
     }
@@ -108,7 +112,7 @@ impl Replica {
             Effect::Reserve(kind, view) => self.outbox.reserve(kind, view, &mut self.out),
             Effect::Send { to, hold, message } => {
                 if let Err(Unsent::Contradiction(slot, _)) =
-                    self.outbox.send(to, hold, message, &mut self.out)
+                    self.outbox.send(self.now, to, hold, message, &mut self.out)
                 {
                     self.contradictions = self.contradictions.saturating_add(1);
                     let note = Note {
@@ -132,7 +136,7 @@ impl Replica {
                 let why = Reject::Equivocation;
                 self.out.push_back(Output::Rejected { from: evidence.by, kind, why });
             }
-            Effect::Alarm(alarm) => self.stop(alarm),
+            Effect::Alarm(alarm) => self.raise(alarm),
             Effect::Note(note) => self.out.push_back(Output::Trace(note)),
         }
     }
@@ -208,6 +212,17 @@ impl Replica {
         }
     }
 
+    /// The protocol says what must not go unnoticed.
+    fn raise(&mut self, alarm: Alarm) {
+        match alarm {
+            Alarm::SafetyBroken { .. } | Alarm::StateDiverged { .. } => self.stop(alarm),
+            Alarm::SynchronyDoubt { view, why, .. } => {
+                self.doubted = (Some(alarm), self.doubted.1.saturating_add(1));
+                self.out.push_back(Output::Trace(Note { what: why, view, height: Height::ZERO }));
+            }
+        }
+    }
+
     pub(crate) fn stop(&mut self, alarm: Alarm) {
         if self.stopped.is_none() {
             self.stopped = Some(alarm);
@@ -240,8 +255,19 @@ impl Replica {
             }
             self.outbox.persist(LogEntry::Decided { height, id }, &mut self.out);
             self.sequencer.issue(height);
-            self.out.push_back(Output::Execute(full));
+            self.hand_over(full);
         }
+    }
+
+    /// A decided block is in the log, but not on disk. Where it was decided by votes that are, it is executed at once. Else
+    /// this log may be all that knows of it, so it has to be there before anybody hears a reply.
+    fn hand_over(&mut self, full: FullBlock) {
+        if self.entry.spec.votes_are_durable {
+            return self.out.push_back(Output::Execute(full));
+        }
+        let mark = self.outbox.appended();
+        self.unsynced.push_back((mark, full));
+        self.outbox.ask(mark, &mut self.out);
     }
 
     /// The view or the leader may have changed, and with them the window and whom clients' bundles go to.
@@ -354,6 +380,9 @@ impl Replica {
     /// Everything up to a mark is on disk.
     pub(crate) fn on_durable(&mut self, mark: Mark) {
         self.outbox.durable(mark, &mut self.out);
+        while self.unsynced.front().is_some_and(|(mark, _)| self.outbox.is_durable(*mark)) {
+            self.out.extend(self.unsynced.pop_front().map(|(_, full)| Output::Execute(full)));
+        }
         if self.proof_mark.is_some_and(|mark| self.outbox.is_durable(mark)) {
             self.proof_mark = None;
             self.install_checkpoint();

@@ -86,6 +86,13 @@ pub const INTAKE_CLIENT_BYTES_MAX: usize = 32 << 20;
 /// Those of one client's connection.
 pub const INTAKE_CONNECTION_BYTES_MAX: usize = 8 << 20;
 
+/// Probes of one peer that are remembered while they are unanswered.
+pub const PROBES_UNANSWERED_MAX: usize = 64;
+/// Round trips of probes, over all peers, of which status tells the longest.
+pub const ROUND_TRIPS_MAX: usize = 4_096;
+/// Comparisons of one peer's clock with the own one that are remembered.
+pub const CLOCK_SAMPLES_MAX: usize = 32;
+
 /// Bytes that one peer's lane keeps for sending again after a reconnect.
 pub const RESEND_BYTES_MAX: usize = 64 << 20;
 /// Frames that one peer's lane keeps for sending again after a reconnect.

@@ -1,0 +1,457 @@
+use super::*;
+use quorate_types::{ClusterId, Epoch, Member, ProtocolId, PublicKey};
+
+const MS: u64 = 1_000_000;
+/// Δ; probes go every 10 ms.
+const DELTA_NS: u64 = 40 * MS;
+const LIFE: Incarnation = Incarnation(3);
+
+fn committee(n: u8, f: usize) -> Committee {
+    let member = |id: u8| Member { sign: PublicKey([id; 32]), link: PublicKey([100 + id; 32]) };
+    Committee {
+        cluster: ClusterId::ZERO,
+        protocol: ProtocolId::new("still"),
+        epoch: Epoch(0),
+        f,
+        members: (0..n).map(member).collect(),
+    }
+}
+
+/// Replica 0 of n that tolerate f, with peers that answer as a test says. Times are in milliseconds.
+struct Rig {
+    guard: SynchronyGuard,
+    /// Probes that were sent: when, and to whom.
+    sent: Vec<(u64, u64, ReplicaSet)>,
+}
+
+impl Rig {
+    fn of(n: u8, f: usize, guarded: bool) -> Self {
+        let bound = Synchrony { delta_ns: DELTA_NS, guarded };
+        Self { guard: SynchronyGuard::new(bound, ReplicaId(0), &committee(n, f), LIFE), sent: Vec::new() }
+    }
+
+    /// Probes that are due now.
+    fn probe(&mut self, ms: u64) -> Option<u64> {
+        let (to, message) = self.guard.probe(Time(ms * MS))?;
+        match (to, message) {
+            (To::Some(to), HostMessage::Probe { incarnation, number }) => {
+                assert_eq!(incarnation, LIFE);
+                self.sent.push((number, ms, to));
+                Some(number)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Time comes, and everything that has arrived was handled.
+    fn tick(&mut self, ms: u64) {
+        self.guard.tick(Time(ms * MS), Time(ms * MS));
+        self.probe(ms);
+    }
+
+    fn answer_with(&mut self, ms: u64, peer: u16, number: u64, held_ms: u64) -> Result<(), Reject> {
+        let now = Time(ms * MS);
+        self.guard.before(now);
+        self.guard.on_answer(now, ReplicaId(peer), LIFE, number, (held_ms * MS, now))
+    }
+
+    fn answer(&mut self, ms: u64, peer: u16, number: u64) {
+        self.answer_with(ms, peer, number, 0).unwrap();
+    }
+
+    fn late(&self) -> Vec<u16> {
+        self.guard.status().late.iter().map(|(id, _)| id.0).collect()
+    }
+
+    fn sound(&mut self, ms: u64, since: u64, fresh: u64) -> bool {
+        self.guard.sound(Time(ms * MS), Time(since * MS), Time(fresh * MS))
+    }
+
+    /// Every probe is answered by these peers, 1 ms after it was sent.
+    fn run(&mut self, from: u64, until: u64, peers: &[u16]) {
+        for ms in from..until {
+            let now = Time(ms * MS);
+            let due: Vec<(u64, ReplicaSet)> = self
+                .sent
+                .iter()
+                .filter(|(_, at, _)| at + 1 == ms)
+                .map(|(number, _, to)| (*number, *to))
+                .collect();
+            for (number, to) in due {
+                for peer in peers.iter().filter(|peer| to.contains(ReplicaId(**peer))) {
+                    self.answer(ms, *peer, number);
+                }
+            }
+            self.guard.tick(now, now);
+            self.probe(ms);
+        }
+    }
+}
+
+#[test]
+fn every_peer_is_probed_four_times_in_delta() {
+    let mut rig = Rig::of(3, 1, true);
+    rig.run(0, 100, &[1, 2]);
+    let times: Vec<u64> = rig.sent.iter().map(|(_, at, _)| *at).collect();
+    assert_eq!(times, (0..10).map(|k| k * 10).collect::<Vec<u64>>());
+    assert!(rig.sent.iter().all(|(_, _, to)| to.len() == 2 && !to.contains(ReplicaId(0))));
+    let numbers: Vec<u64> = rig.sent.iter().map(|(number, _, _)| *number).collect();
+    assert_eq!(numbers, (0..10).collect::<Vec<u64>>());
+    assert_eq!(rig.guard.status().probes, 20);
+}
+
+#[test]
+fn an_answer_that_takes_exactly_delta_is_in_time_and_a_longer_one_is_not() {
+    for (took, held, late) in [
+        (40, 0, false),
+        (41, 0, true),
+        (10, 30, false),
+        (10, 31, true),
+        (0, 0, false),
+        (0, u64::MAX / MS, true),
+    ] {
+        let mut rig = Rig::of(3, 1, true);
+        rig.tick(0);
+        rig.answer_with(took, 1, 0, held).unwrap();
+        assert_eq!(rig.late().contains(&1), late, "after {took} ms, and {held} ms held");
+    }
+}
+
+#[test]
+fn what_is_unanswered_is_late_at_the_exact_moment() {
+    let mut rig = Rig::of(3, 1, true);
+    rig.tick(0);
+    rig.tick(10);
+    rig.answer(20, 1, 0);
+    rig.answer(20, 1, 1);
+    assert_eq!(rig.guard.deadline(), Time(20 * MS), "the next probe");
+    (20..40).for_each(|ms| rig.tick(ms));
+    assert_eq!(rig.late(), []);
+    assert_eq!(rig.guard.deadline(), Time(40 * MS), "what was sent at 0");
+    // What comes at the very moment comes first.
+    rig.guard.before(Time(40 * MS));
+    assert_eq!(rig.late(), []);
+    rig.tick(40);
+    assert_eq!(rig.late(), [2]);
+    assert_eq!(rig.guard.status().late, [(ReplicaId(2), Time(40 * MS))]);
+    // The next one of 2 is overdue too, and changes nothing.
+    (41..60).for_each(|ms| rig.tick(ms));
+    assert_eq!(rig.guard.status().late, [(ReplicaId(2), Time(40 * MS))]);
+}
+
+#[test]
+fn whoever_answers_in_time_again_is_late_no_more() {
+    let mut rig = Rig::of(3, 1, true);
+    (0..=45).for_each(|ms| rig.tick(ms));
+    assert_eq!(rig.late(), [1, 2], "probes of 0 are unanswered");
+    rig.answer(46, 1, 0);
+    assert_eq!(rig.late(), [1, 2], "it took 46 ms");
+    rig.answer(46, 1, 1);
+    assert_eq!(rig.late(), [2], "36 ms");
+    assert_eq!(rig.answer_with(46, 1, 1, 0), Err(Reject::Stale), "once");
+}
+
+#[test]
+fn answers_that_count_for_nothing() {
+    let mut rig = Rig::of(3, 1, true);
+    rig.tick(0);
+    assert_eq!(rig.answer_with(1, 1, 1, 0), Err(Reject::Invalid("answer to no probe")));
+    assert_eq!(rig.answer_with(1, 1, u64::MAX, 0), Err(Reject::Invalid("answer to no probe")));
+    assert_eq!(rig.answer_with(1, 0, 0, 0), Err(Reject::WrongSender), "itself");
+    assert_eq!(rig.answer_with(1, 9, 0, 0), Err(Reject::WrongSender));
+    let earlier = rig.guard.on_answer(Time(MS), ReplicaId(1), Incarnation(2), 99, (0, Time(0)));
+    assert_eq!(earlier, Ok(()), "asked in another life");
+    assert!(!rig.sound(1, 0, 0));
+    assert_eq!(rig.guard.status().max_ns, 0, "nothing was measured");
+}
+
+#[test]
+fn more_than_f_late_peers_are_doubt() {
+    let mut rig = Rig::of(5, 2, true);
+    rig.run(0, 100, &[1, 2, 3, 4]);
+    assert_eq!(rig.guard.doubt(), (false, 0));
+    rig.run(100, 200, &[1, 2]);
+    assert_eq!(rig.late(), [3, 4]);
+    assert_eq!(rig.guard.doubt(), (false, 0), "f are no doubt");
+    assert!(!rig.guard.take_news());
+    rig.run(200, 300, &[1]);
+    assert_eq!(rig.guard.doubt(), (true, 1));
+    assert!(rig.guard.take_news());
+    assert!(!rig.guard.take_news(), "told once");
+    // The last probe that 2 has answered was sent at 190; that of 200 is due at 240.
+    assert_eq!(rig.guard.status().late[0], (ReplicaId(2), Time(240 * MS)));
+    assert!(!rig.sound(300, 299, 0));
+    assert_eq!(rig.guard.status().last_doubt, Some(Time(300 * MS)), "while it lasts: now");
+    rig.run(300, 310, &[1, 2]);
+    assert!(!rig.guard.doubt().0);
+    assert!(rig.guard.take_news());
+    let last = rig.guard.status().last_doubt.unwrap();
+    assert_eq!(last, Time(301 * MS), "2 has answered the probe of 300");
+    assert!(!rig.sound(320, 301, 0), "there was doubt at that moment");
+    assert!(rig.sound(320, 302, 0));
+}
+
+/// A replica that stood still handles at once what came meanwhile. All of it is late, although the answers of one peer are
+/// handled before those of the next.
+#[test]
+fn a_replica_that_stood_still_is_in_doubt() {
+    let mut rig = Rig::of(3, 1, true);
+    rig.run(0, 92, &[1, 2]);
+    let number = rig.probe(100).unwrap();
+    rig.answer(400, 1, number);
+    assert!(rig.guard.doubt().0, "the answer of 2 waits behind it, and is as late");
+    let newer = rig.probe(400).unwrap();
+    rig.answer(401, 1, newer);
+    assert_eq!((rig.late(), rig.guard.doubt()), (vec![2], (false, 1)));
+    assert!(!rig.sound(401, 400, 0), "and there was doubt");
+}
+
+#[test]
+fn what_was_lost_makes_late_until_a_newer_probe_is_answered() {
+    let mut rig = Rig::of(3, 1, true);
+    rig.run(0, 35, &[1, 2]);
+    rig.guard.on_gap(Time(35 * MS), ReplicaId(1));
+    assert_eq!(rig.late(), [1]);
+    assert!(!rig.guard.doubt().0, "one of two");
+    rig.answer(36, 1, 3);
+    assert_eq!(rig.late(), [1], "that was sent before");
+    rig.guard.on_gap(Time(37 * MS), ReplicaId(2));
+    assert!(rig.guard.doubt().0 && rig.guard.take_news());
+    rig.tick(40);
+    rig.answer(41, 1, 4);
+    assert_eq!(rig.late(), [2]);
+    assert!(!rig.guard.doubt().0 && rig.guard.take_news());
+    // What answers the newer probe too late clears the gap, and is late itself.
+    (41..=85).for_each(|ms| rig.tick(ms));
+    rig.answer(86, 2, 4);
+    assert!(rig.late().contains(&2));
+    rig.answer(86, 2, 8);
+    assert!(!rig.late().contains(&2));
+}
+
+#[test]
+fn sound_wants_fresh_answers_of_all_but_f_peers() {
+    let mut rig = Rig::of(5, 2, true);
+    rig.tick(0);
+    assert!(!rig.sound(0, 0, 0), "nobody has answered anything");
+    rig.answer(1, 1, 0);
+    assert!(!rig.sound(1, 0, 0));
+    rig.answer(1, 4, 0);
+    assert!(rig.sound(1, 0, 0), "n - f - 1 are 2");
+    rig.tick(10);
+    rig.answer(12, 1, 1);
+    rig.answer(12, 2, 1);
+    assert!(rig.sound(12, 0, 10));
+    assert!(!rig.sound(12, 0, 11));
+}
+
+#[test]
+fn who_asks_in_vain_for_freshness_makes_a_probe_go_and_hears_of_its_answers() {
+    let mut rig = Rig::of(3, 1, true);
+    rig.run(0, 23, &[1, 2]);
+    assert!(!rig.sound(23, 0, 23));
+    assert_eq!(rig.guard.deadline(), Time(23 * MS));
+    let number = rig.probe(23).unwrap();
+    assert!(!rig.sound(24, 0, 23) && !rig.sound(24, 0, 22), "asked again before an answer is here");
+    assert_eq!(rig.probe(24), None, "one is on its way");
+    assert!(!rig.guard.take_news());
+    rig.answer(25, 2, number);
+    assert!(rig.guard.take_news());
+    assert!(rig.sound(25, 0, 23));
+    rig.answer(25, 1, number);
+    assert!(!rig.guard.take_news(), "nobody waits any more");
+}
+
+#[test]
+fn a_late_answer_is_not_fresh() {
+    let mut rig = Rig::of(3, 1, true);
+    rig.run(0, 23, &[1, 2]);
+    assert!(!rig.sound(23, 0, 23));
+    let number = rig.probe(23).unwrap();
+    rig.answer_with(24, 1, number, 40).unwrap();
+    assert!(!rig.guard.take_news());
+    assert!(!rig.sound(24, 0, 23));
+    rig.answer(24, 2, number);
+    assert!(rig.guard.take_news() && rig.sound(24, 0, 23), "1 is late, and one may be");
+}
+
+#[test]
+fn freshness_of_a_moment_to_come_is_probed_then() {
+    let mut rig = Rig::of(3, 1, true);
+    rig.run(0, 21, &[1, 2]);
+    assert!(!rig.sound(21, 0, 25));
+    assert_eq!(rig.probe(24), None);
+    assert_eq!(rig.guard.deadline(), Time(25 * MS));
+    assert!(rig.probe(25).is_some());
+}
+
+#[test]
+fn where_doubt_is_the_reason_nobody_is_probed() {
+    let mut rig = Rig::of(3, 1, true);
+    (0..=41).for_each(|ms| rig.tick(ms));
+    assert!(rig.guard.doubt().0);
+    assert!(!rig.sound(42, 0, 42));
+    assert_eq!(rig.probe(42), None);
+}
+
+#[test]
+fn an_unguarded_protocol_is_told_that_all_is_sound_and_measured_all_the_same() {
+    let mut rig = Rig::of(3, 1, false);
+    assert!(rig.sound(0, 0, 0), "nobody has answered");
+    rig.run(0, 100, &[]);
+    assert_eq!(rig.guard.doubt(), (true, 1));
+    assert!(rig.sound(100, 0, 100));
+    assert!(!rig.guard.take_news());
+    assert_eq!(rig.late(), [1, 2]);
+    assert!(rig.guard.status().probes > 0);
+}
+
+#[test]
+fn a_single_replica_is_sound() {
+    let mut rig = Rig::of(1, 0, true);
+    assert_eq!(rig.probe(0), None);
+    assert!(rig.sound(5, 0, 5));
+    assert_eq!(rig.guard.deadline(), Time(10 * MS));
+}
+
+/// Whoever is gone costs bounded memory, and its link a frame in a second.
+#[test]
+fn a_peer_that_is_gone_is_probed_seldom() {
+    let mut rig = Rig::of(3, 1, true);
+    rig.run(0, 5_000, &[1]);
+    let to_gone: Vec<u64> =
+        rig.sent.iter().filter(|(_, _, to)| to.contains(ReplicaId(2))).map(|(_, at, _)| *at).collect();
+    let before = u64::try_from(PROBES_UNANSWERED_MAX).unwrap() * 10;
+    assert_eq!(to_gone.iter().filter(|at| **at < before).count(), PROBES_UNANSWERED_MAX);
+    let seldom: Vec<u64> = to_gone.iter().copied().filter(|at| *at >= before).collect();
+    assert!(seldom.windows(2).all(|pair| pair[1] - pair[0] >= 1_000), "{seldom:?}");
+    assert!((3..=5).contains(&seldom.len()), "{seldom:?}");
+    assert_eq!(rig.guard.peers[&ReplicaId(2)].unanswered.len(), PROBES_UNANSWERED_MAX);
+    assert_eq!(rig.guard.status().late[0].1, Time(40 * MS), "since the first of them");
+    // It is back, and answers what its link has kept for it.
+    let kept: Vec<u64> = rig
+        .sent
+        .iter()
+        .filter(|(_, _, to)| to.contains(ReplicaId(2)))
+        .map(|(number, _, _)| *number)
+        .collect();
+    for number in kept {
+        let _ = rig.answer_with(5_000, 2, number, 0);
+    }
+    rig.run(5_000, 5_050, &[1, 2]);
+    assert_eq!(rig.late(), []);
+    assert!(rig.sent.iter().rev().take(4).all(|(_, _, to)| to.contains(ReplicaId(2))));
+}
+
+/// However often freshness is asked for, no probe is forgotten before it could be late.
+#[test]
+fn asking_often_hides_nobody() {
+    let mut rig = Rig::of(3, 1, true);
+    for step in 0..400 {
+        let now = Time(step * MS / 10);
+        rig.guard.tick(now, now);
+        rig.guard.sound(now, Time(0), now);
+        rig.guard.probe(now);
+    }
+    assert_eq!(rig.late(), []);
+    assert!(rig.guard.peers[&ReplicaId(1)].unanswered.len() <= PROBES_UNANSWERED_MAX);
+    rig.tick(40);
+    assert_eq!(rig.late(), [1, 2]);
+}
+
+#[test]
+fn the_last_round_trips_are_told() {
+    let mut rig = Rig::of(3, 1, true);
+    let mut took = |ms: u64| {
+        let now = rig.guard.probe_at;
+        let Some((_, HostMessage::Probe { number, .. })) = rig.guard.probe(now) else { panic!("no probe") };
+        let at = now.plus(ms * MS);
+        rig.guard.on_answer(at, ReplicaId(1), LIFE, number, (0, at)).unwrap();
+        rig.guard.on_answer(at, ReplicaId(2), LIFE, number, (0, at)).unwrap();
+        let status = rig.guard.status();
+        (status.p999_ns / MS, status.max_ns / MS)
+    };
+    assert_eq!(took(2), (2, 2));
+    assert_eq!(took(9), (9, 9), "of four the longest");
+    for _ in 0..1_200 {
+        took(2);
+    }
+    assert_eq!(took(2), (2, 9), "two of 2,406");
+    for _ in 0..ROUND_TRIPS_MAX {
+        took(3);
+    }
+    assert_eq!(took(3), (3, 3), "forgotten");
+    assert_eq!(rig.guard.round_trips.len(), ROUND_TRIPS_MAX);
+}
+
+/// A clock that is fast or slow by so much, seen over answers that come after changing times.
+#[test]
+fn clocks_that_drift_are_told() {
+    for ppm in [0i64, 100, -100, 5_000] {
+        let mut clock = PeerClock::default();
+        let mut jitter = quorate_types::rng::Rng::new(7);
+        for step in 1..=600u64 {
+            let sent = step * 100 * MS;
+            let (there, back) = (jitter.below(3 * MS) + MS, jitter.below(3 * MS) + MS);
+            let own = i128::from(sent + there);
+            let theirs = own + own * i128::from(ppm) / 1_000_000 + 77_000_000_000;
+            let round_trip = there + back;
+            clock.note(Time(sent + round_trip / 2), Time(theirs.try_into().unwrap()), round_trip);
+            assert!(step > 200 || clock.drift_ppm().is_none(), "too early");
+        }
+        let found = clock.drift_ppm().unwrap();
+        assert!((found - ppm).abs() <= 25, "{found} of {ppm}");
+        assert!(clock.samples.len() <= 7);
+    }
+}
+
+#[test]
+fn what_a_peer_says_of_its_clock_cannot_hurt() {
+    let mut clock = PeerClock::default();
+    for step in 0..1_000u64 {
+        let theirs = if step % 2 == 0 { u64::MAX } else { 0 };
+        clock.note(Time(step * CLOCK_SPAN_NS), Time(theirs), 0);
+    }
+    clock.note(Time(u64::MAX), Time(u64::MAX), u64::MAX);
+    let _ = clock.drift_ppm();
+    let mut clock = PeerClock::default();
+    for (step, theirs) in [(0, 0), (1, u64::MAX), (2, u64::MAX)] {
+        clock.note(Time(step * CLOCK_SPAN_NS), Time(theirs), 0);
+    }
+    assert!(clock.drift_ppm().unwrap() > 1_000_000);
+    for step in 3..1_000 {
+        clock.note(Time(step * CLOCK_SPAN_NS), Time(u64::MAX), 0);
+    }
+    assert_eq!(clock.samples.len(), CLOCK_SAMPLES_MAX);
+}
+
+/// Of all peers the one whose clock is furthest off is told, whichever way.
+#[test]
+fn the_worst_clock_is_told() {
+    let mut rig = Rig::of(3, 1, true);
+    for step in 0..60u64 {
+        let now = Time(step * 1_000 * MS);
+        rig.guard.probe_at = now;
+        let Some((_, HostMessage::Probe { number, .. })) = rig.guard.probe(now) else { panic!("no probe") };
+        for (peer, per_second) in [(1, 1_000_000_000 + 20_000), (2, 1_000_000_000 - 50_000)] {
+            let theirs = Time(step * per_second);
+            rig.guard.on_answer(now, ReplicaId(peer), LIFE, number, (0, theirs)).unwrap();
+        }
+    }
+    assert_eq!(rig.guard.status().drift_ppm, Some(-50));
+    rig.guard.on_gap(Time(60_000 * MS), ReplicaId(2));
+    assert_eq!(rig.guard.status().drift_ppm, Some(20), "that peer may have another clock now");
+}
+
+#[test]
+fn a_line_tells_people() {
+    let mut rig = Rig::of(3, 1, true);
+    rig.tick(0);
+    rig.answer(3, 1, 0);
+    let calm = "guarded: round trips 3.0ms (p99.9), 3.0ms (max) of 40.0ms";
+    assert_eq!(rig.guard.status().to_string(), calm);
+    (4..=45).for_each(|ms| rig.tick(ms));
+    rig.guard.on_gap(Time(45 * MS), ReplicaId(1));
+    let line = format!("{calm}, 1 late since 45000000, 2 late since 40000000, in doubt");
+    assert_eq!(rig.guard.status().to_string(), line);
+}
