@@ -3,6 +3,7 @@
 use super::words::{Evidence, Header, Lock, LockName, Word, blame, claim_votes, leader, responsive_quorum};
 use quorate_consensus::parts::returning::Standing;
 use quorate_consensus::{Auth, Certificate, Claims, Message, Place, Signed};
+use quorate_types::block::BLOCK_BYTES;
 use quorate_types::codec::{DecodeError, Reader, Wire, put_list};
 use quorate_types::{BlockId, Height, Incarnation, Kind, PayloadId, Signature, View};
 
@@ -28,6 +29,9 @@ const ANSWER: Kind = Kind::new("answer");
 pub(super) const HEADERS_MAX: usize = 32;
 /// Certificates that one ANSWER shows at most: of two views, two of each.
 pub(super) const CERTIFICATES_MAX: usize = 4;
+/// Bytes of a signed header, and of a certificate at least: its statement.
+const HEADER_BYTES: usize = 2 + BLOCK_BYTES + 32 + 64;
+const CERTIFICATE_BYTES: usize = 16 + 8 + 8 + 32 + 32;
 
 /// A message of this protocol.
 #[derive(Clone, PartialEq, Debug)]
@@ -191,9 +195,14 @@ impl Wire for Answer {
             incarnation: Incarnation::decode(reader)?,
             standing: Standing::decode(reader)?,
             evidence: Option::decode(reader)?,
-            certificates: reader.list("certificates", CERTIFICATES_MAX, 80, Certificate::decode)?,
+            certificates: reader.list(
+                "certificates",
+                CERTIFICATES_MAX,
+                CERTIFICATE_BYTES,
+                Certificate::decode,
+            )?,
             new_view: Option::decode(reader)?,
-            headers: reader.list("headers", HEADERS_MAX, 240, Signed::decode)?,
+            headers: reader.list("headers", HEADERS_MAX, HEADER_BYTES, Signed::decode)?,
             voted: Option::decode(reader)?,
         })
     }
