@@ -42,7 +42,8 @@ impl<V: Variant> SyncHotStuff<V> {
         if by != leader(cx.committee(), view) || header.block.proposer != by {
             return Err(Reject::WrongSender);
         }
-        let is_first = view == super::FIRST_VIEW && parent.is_genesis();
+        let is_first =
+            view == super::FIRST_VIEW && parent.is_genesis() && header.block.height == Height::ZERO.next();
         if header.block.height == Height::ZERO || parent.block() != header.block.parent {
             return Err(Reject::Invalid("proposal beside its certificate"));
         }
@@ -90,8 +91,13 @@ impl<V: Variant> SyncHotStuff<V> {
             self.quit_view(cx, evidence);
             return Err(Reject::Equivocation);
         }
-        if block.height <= self.chain.committed().height {
+        let committed = self.chain.committed().height;
+        if block.height <= committed {
             return Err(Reject::Stale);
+        }
+        // What comes inside of an ANSWER was measured against no window.
+        if block.height > committed.plus(super::HEIGHTS_AHEAD) {
+            return Err(Reject::Early);
         }
         let id = block.id();
         if self.heard.add_header(id, header) {
@@ -228,6 +234,10 @@ impl<V: Variant> SyncHotStuff<V> {
                 self.doubt(cx, Some(by), "a vote came more than 2 delta after this replica's own");
             }
             return Err(Reject::Stale);
+        }
+        let highest = self.chain.committed().height.plus(super::HEIGHTS_AHEAD);
+        if view > self.view.plus(super::VIEWS_AHEAD) || height > highest {
+            return Err(Reject::Early);
         }
         if self.certificates.is_responsive(view, height) {
             return Err(Reject::Duplicate);
