@@ -1,6 +1,7 @@
 //! Opening, and coming back (§18): what is asked, what is answered, and what follows from it.
 
 use super::message::{Answer, HEADERS_MAX, SyncMessage};
+use super::normal::IfIdle;
 use super::words::Header;
 use super::{Leaving, SyncHotStuff, Timer, Variant, noted};
 use quorate_consensus::parts::returning::Standing;
@@ -85,6 +86,8 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         self.try_first_vote(cx);
         self.try_vote(cx);
+        // Nobody may want anything yet, and the others wait for the first block.
+        self.try_propose(cx, IfIdle::Wait);
     }
 
     /// Something that peers have sent is lost for good.
