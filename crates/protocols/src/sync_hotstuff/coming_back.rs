@@ -71,9 +71,7 @@ impl<V: Variant> SyncHotStuff<V> {
             cx.timers().cancel(Timer::Collect);
             cx.send(To::All, SyncMessage::NewView { view: self.view, lock });
         }
-        if self.first_voted
-            && let Some((height, base)) = self.base(cx.blocks())
-        {
+        if let Some((height, base)) = self.first_voted {
             cx.send(To::All, SyncMessage::FirstVote { view: self.view, height, base });
         }
         if let Some(header) = self.proposed.clone()

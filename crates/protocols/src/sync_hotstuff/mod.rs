@@ -211,8 +211,8 @@ pub struct SyncHotStuff<V: Variant> {
     voted: Option<Signed<Header>>,
     /// For which block, with the signature, once its own copy was here.
     own_vote: Option<(BlockId, Signature)>,
-    /// Whether the first vote of the view was given; recorded.
-    first_voted: bool,
+    /// The first vote of the view: from where it goes on; recorded.
+    first_voted: Option<End>,
     /// The last proposal of the view; recorded.
     proposed: Option<Header>,
     /// Votes whose 2 Δ run, oldest first.
@@ -424,7 +424,7 @@ impl<V: Variant> SyncHotStuff<V> {
             statuses: BTreeMap::new(),
             voted: None,
             own_vote: None,
-            first_voted: false,
+            first_voted: None,
             proposed: None,
             waits: VecDeque::new(),
             unsound: VecDeque::new(),

@@ -151,6 +151,9 @@ impl<V: Variant> SyncHotStuff<V> {
         if self.view == super::FIRST_VIEW {
             return Some((Height::ZERO, BlockId::ZERO));
         }
+        if self.first_voted.is_some() {
+            return self.first_voted;
+        }
         if let Some(shown) = &self.shown {
             return Some((shown.body.lock.tip.statement.height, shown.body.lock.tip.block()));
         }

@@ -155,7 +155,7 @@ impl<V: Variant> SyncHotStuff<V> {
         self.shown = None;
         self.said_new_view = None;
         self.voted = None;
-        self.first_voted = false;
+        self.first_voted = None;
         self.proposed = None;
         self.expired = Default::default();
         self.statuses.clear();
@@ -301,7 +301,7 @@ impl<V: Variant> SyncHotStuff<V> {
     /// with a higher lock may refuse.
     pub(super) fn try_first_vote(&mut self, cx: &mut Cx<'_, Self>) {
         let Some(shown) = &self.shown else { return };
-        if self.first_voted || self.is_quit() || self.returning.is_silent() {
+        if self.first_voted.is_some() || self.is_quit() || self.returning.is_silent() {
             return;
         }
         let shown = shown.body.lock.clone();
@@ -315,7 +315,7 @@ impl<V: Variant> SyncHotStuff<V> {
         if !self.is_on_committed(blocks, &shown.tip) || !accepts(&self.lock, &shown, above) {
             return self.note(cx, noted::REFUSED, height);
         }
-        self.first_voted = true;
+        self.first_voted = Some((height, base));
         self.record_entered(cx);
         let until = cx.now().plus(self.delta.times(3)).plus(self.heartbeat_ns);
         cx.timers().set(Timer::Progress, until);
