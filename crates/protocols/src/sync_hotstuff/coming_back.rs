@@ -80,6 +80,7 @@ impl<V: Variant> SyncHotStuff<V> {
             cx.send(To::All, SyncMessage::Propose { header, parent });
         }
         if let Some(header) = self.voted.clone() {
+            self.resaid = header.body.block.height;
             cx.send(To::All, SyncMessage::Vote(header));
         }
         self.try_first_vote(cx);

@@ -19,7 +19,8 @@ const UNSOUND_MAX: usize = 64;
 impl<V: Variant> SyncHotStuff<V> {
     /// S6. §4: the own vote is durable and on its way to all, so 2 Δ from now everything that contradicts it is here.
     pub(super) fn wait_for_silence(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
-        let may = self.returning.standing() == Standing::Running && !self.is_quit();
+        // §18: what contradicts a vote that was only said again may have come while nobody listened.
+        let may = self.returning.standing() == Standing::Running && !self.is_quit() && height > self.resaid;
         if may && height > self.chain.committed().height {
             self.waits.push_back((cx.now(), height));
             self.arm_commit(cx);

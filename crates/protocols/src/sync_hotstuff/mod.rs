@@ -215,6 +215,8 @@ pub struct SyncHotStuff<V: Variant> {
     first_voted: Option<End>,
     /// The last proposal of the view; recorded.
     proposed: Option<Header>,
+    /// The last vote of the view that was cast before this replica was opened or fell silent.
+    resaid: Height,
     /// Votes whose 2 Δ run, oldest first.
     waits: VecDeque<Wait>,
     /// Those whose 2 Δ are over and that were not committed.
@@ -426,6 +428,7 @@ impl<V: Variant> SyncHotStuff<V> {
             own_vote: None,
             first_voted: None,
             proposed: None,
+            resaid: Height::ZERO,
             waits: VecDeque::new(),
             unsound: VecDeque::new(),
             expired: Height::ZERO,

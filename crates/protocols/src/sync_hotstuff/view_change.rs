@@ -158,6 +158,7 @@ impl<V: Variant> SyncHotStuff<V> {
         self.first_voted = None;
         self.proposed = None;
         self.expired = Default::default();
+        self.resaid = Default::default();
         self.statuses.clear();
         self.missing.clear();
         self.waits.clear();
