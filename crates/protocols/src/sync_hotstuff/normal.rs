@@ -65,8 +65,12 @@ impl<V: Variant> SyncHotStuff<V> {
         let heard = self.on_header(cx, header, seal.by);
         let block = &header.body.block;
         let (view, height, id) = (block.view, block.height, block.id());
+        let is_own = seal.by == cx.me() && view == self.view;
+        if is_own {
+            self.own_vote = Some((id, signature));
+        }
         self.count(cx, (view, height), id, seal.by, signature)?;
-        if seal.by == cx.me() && view == self.view {
+        if is_own {
             self.wait_for_silence(cx, height);
         }
         heard
