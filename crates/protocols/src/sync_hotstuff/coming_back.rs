@@ -6,7 +6,7 @@ use super::words::Header;
 use super::{Leaving, SyncHotStuff, Timer, Variant, noted};
 use quorate_consensus::parts::returning::Standing;
 use quorate_consensus::{Cx, Reject, Signed, To};
-use quorate_types::{Height, Incarnation, ReplicaId, Time};
+use quorate_types::{Height, Incarnation, ReplicaId};
 
 impl<V: Variant> SyncHotStuff<V> {
     /// Asks whoever is to be asked now, and takes up what time alone allows.
@@ -121,14 +121,12 @@ impl<V: Variant> SyncHotStuff<V> {
         incarnation: Incarnation,
         above: Height,
     ) -> Result<(), Reject> {
-        // Whoever asks without end is answered now and then.
+        // Whoever asks without end is answered now and then, whatever opening it says that this is: it asks again.
         let now = cx.now();
-        let last = self.answered.get(&link).copied();
-        let too_soon = |last: Time| now < last.plus(self.delta.quarter());
-        if last.is_some_and(|(asker, last)| asker == incarnation && too_soon(last)) {
+        if self.answered.get(&link).is_some_and(|last| now < last.plus(self.delta.quarter())) {
             return Err(Reject::NotNow("asked again too soon"));
         }
-        self.answered.insert(link, (incarnation, now));
+        self.answered.insert(link, now);
         let answer = self.answer(cx, incarnation, above);
         cx.send_unheld(To::One(link), SyncMessage::Answer(Box::new(answer)));
         Ok(())

@@ -239,8 +239,8 @@ pub struct SyncHotStuff<V: Variant> {
     has_begun: bool,
     /// When all were asked last.
     asked_at: Time,
-    /// Which opening of each peer was answered last, and when.
-    answered: BTreeMap<ReplicaId, (Incarnation, Time)>,
+    /// When each peer was answered last.
+    answered: BTreeMap<ReplicaId, Time>,
     view_changes: u64,
     last_view_change: &'static str,
     variant: PhantomData<V>,
