@@ -169,7 +169,7 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     /// The bound on delays has not held, or somebody lies about it. Said aloud; nothing else follows (§13).
-    pub(super) fn doubt(&mut self, cx: &mut Cx<'_, Self>, peer: Option<ReplicaId>, why: &'static str) {
+    pub(super) fn doubt(&self, cx: &mut Cx<'_, Self>, peer: Option<ReplicaId>, why: &'static str) {
         cx.alarm(Alarm::SynchronyDoubt { view: self.view, peer, why });
     }
 }

@@ -51,9 +51,7 @@ impl<V: Variant> SyncHotStuff<V> {
     pub(super) fn on_evidence(&mut self, cx: &mut Cx<'_, Self>, evidence: &Evidence) -> Result<(), Reject> {
         let view = evidence.view();
         if view < self.view || (view == self.view && self.is_quit()) {
-            if view == self.timer_committed && matches!(evidence, Evidence::Conflict(_)) {
-                self.doubt(cx, None, "a leader contradicted itself in a view in which a timer has committed");
-            }
+            self.check_silence(cx, evidence);
             return Err(if view < self.view { Reject::Stale } else { Reject::Duplicate });
         }
         self.quit_view(cx, evidence.clone());
@@ -67,6 +65,7 @@ impl<V: Variant> SyncHotStuff<V> {
             return;
         }
         cx.send_unheld(To::All, SyncMessage::Evidence(evidence.clone()));
+        self.check_silence(cx, &evidence);
         self.last_view_change = match evidence {
             Evidence::Conflict(_) => reason::CONFLICT,
             Evidence::Blames(_) => reason::BLAMED,
@@ -91,6 +90,13 @@ impl<V: Variant> SyncHotStuff<V> {
         if jumps {
             // §5: votes and certificates of a view that was left count still.
             self.hear_kept(cx);
+        }
+    }
+
+    /// §13: a timer has relied on that nothing like this would come. It may be a leader that lies late.
+    fn check_silence(&self, cx: &mut Cx<'_, Self>, evidence: &Evidence) {
+        if evidence.view() == self.timer_committed && matches!(evidence, Evidence::Conflict(_)) {
+            self.doubt(cx, None, "a leader contradicted itself in a view in which a timer has committed");
         }
     }
 
