@@ -115,10 +115,16 @@ impl<V: Variant> SyncHotStuff<V> {
     /// §4 `want`: a body that is not here is asked for a quarter of Δ after its header was first seen, of the leader and of
     /// everybody who shows that header. One who does not answer holds up nobody else (§7).
     pub(super) fn mention(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, link: ReplicaId) {
+        let due = cx.now().plus(self.delta.quarter());
+        self.mention_until(cx, id, link, due);
+    }
+
+    /// The same, asked for from then on.
+    pub(super) fn mention_until(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, link: ReplicaId, due: Time) {
         if self.ready(cx, id).is_some() || link == cx.me() {
             return;
         }
-        let (now, due) = (cx.now(), cx.now().plus(self.delta.quarter()));
+        let now = cx.now();
         let (due, shown) = self.missing.entry(id).or_insert((due, ReplicaSet::EMPTY));
         let is_new = shown.insert(link);
         if is_new && now >= *due {

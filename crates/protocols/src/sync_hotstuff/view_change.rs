@@ -286,19 +286,17 @@ impl<V: Variant> SyncHotStuff<V> {
             self.quit_view(cx, evidence);
             return Err(Reject::Equivocation);
         }
+        let (now, tip, first) = (cx.now(), word.body.lock.tip.block(), word.by);
+        // §6, §7: at once, and of everybody who hands it on: one who does not answer must not hold up the others.
+        [first, link].into_iter().for_each(|peer| self.mention_until(cx, tip, peer, now));
         if !self.heard.add_new_view(&said) {
             return Err(Reject::Duplicate);
         }
-        let tip = word.body.lock.tip.block();
         // §6: handed on even where this replica goes on from no such block: others have to see two of them.
         if word.by != cx.me() {
             cx.send_unheld(To::All, SyncMessage::Forward { word: word.clone() });
         }
         self.shown = Some(word);
-        if self.ready(cx, tip).is_none() {
-            let (me, first) = (cx.me(), leader(cx.committee(), view));
-            [first, link].into_iter().filter(|peer| *peer != me).for_each(|peer| cx.want(tip, peer));
-        }
         self.try_first_vote(cx);
         self.try_vote(cx);
         Ok(())
