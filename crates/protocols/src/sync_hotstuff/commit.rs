@@ -124,8 +124,11 @@ impl<V: Variant> SyncHotStuff<V> {
         if view == self.view && !self.is_quit() && !self.returning.is_silent() {
             // O3. Unheld, and before the commit: whoever enters the next view has it by then.
             cx.send_unheld(To::All, SyncMessage::Notify(certificate.clone()));
-            self.responsive = Some((height, certificate.block()));
+            // The highest one may wait for its body; it must not hold this one up, nor be forgotten for it.
+            let end = (height, certificate.block());
+            self.responsive = self.responsive.max(Some(end));
             self.commit_responsive(cx);
+            self.commit(cx, end, Basis::Quorum);
         } else if view < self.view && self.contradicts_committed(cx, certificate) {
             self.doubt(cx, None, "q_R votes of a view that was left, beside what is committed");
         }
@@ -145,11 +148,16 @@ impl<V: Variant> SyncHotStuff<V> {
         &mut self,
         cx: &mut Cx<'_, Self>,
         certificate: &Certificate,
+        link: ReplicaId,
     ) -> Result<(), Reject> {
         if V::responsive_quorum(cx.committee().n()).is_none() {
             return Err(Reject::Invalid("nobody decides by q_R votes here"));
         }
         let (view, height) = rank(certificate);
+        if view == self.view && height > self.chain.committed().height {
+            // What it decides may have been shown to others only.
+            self.mention(cx, certificate.block(), link);
+        }
         if self.certificates.is_responsive(view, height) {
             return Err(Reject::Duplicate);
         }

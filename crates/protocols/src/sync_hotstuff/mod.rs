@@ -518,7 +518,7 @@ impl<V: Variant> SyncHotStuff<V> {
             SyncMessage::Blame(view) => self.on_blame(cx, seal, view),
             SyncMessage::Evidence(evidence) => self.on_evidence(cx, &evidence),
             SyncMessage::Forward { word } => self.on_new_view(cx, word, seal.by),
-            SyncMessage::Notify(certificate) => self.on_notify(cx, &certificate),
+            SyncMessage::Notify(certificate) => self.on_notify(cx, &certificate, seal.by),
             SyncMessage::Ask { .. } | SyncMessage::Answer(_) => Err(Reject::Stale),
         }
     }

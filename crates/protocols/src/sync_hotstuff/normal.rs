@@ -369,7 +369,7 @@ impl<V: Variant> SyncHotStuff<V> {
         self.waits.retain(|(_, waits)| *waits > height);
         self.unsound.retain(|(_, waits)| *waits > height);
         let tree = cx.blocks();
-        self.missing.retain(|id, _| tree.get(*id).is_some_and(|block| block.height > height));
+        self.missing.retain(|id, _| tree.get(*id).is_none_or(|block| block.height > height));
         self.arm_commit(cx);
     }
 }
