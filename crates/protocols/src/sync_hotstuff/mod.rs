@@ -489,12 +489,17 @@ impl<V: Variant> SyncHotStuff<V> {
         seal: Seal,
         link: ReplicaId,
     ) -> Result<(), Reject> {
+        let is_kept = view <= self.view.plus(VIEWS_AHEAD) && self.early.has_room(link);
         match &message {
             SyncMessage::Propose { parent, .. } => self.take_certificate(cx, parent),
-            SyncMessage::Notify(certificate) => self.take_certificate(cx, certificate),
+            // What is kept decides in its view; what is not counts for locks at least.
+            SyncMessage::Notify(certificate) if is_kept => self.take_certificate(cx, certificate),
+            SyncMessage::Notify(certificate) => self.on_notify(cx, certificate, link)?,
+            SyncMessage::NewView { lock, .. } | SyncMessage::Status { lock, .. } => self.take_lock(cx, lock)?,
+            SyncMessage::Forward { word } => self.take_lock(cx, &word.body.lock)?,
             _ => {}
         }
-        if view <= self.view.plus(VIEWS_AHEAD) {
+        if is_kept {
             self.early.keep(view, message, seal, link);
         }
         Err(Reject::Early)
