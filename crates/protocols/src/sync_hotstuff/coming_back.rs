@@ -174,6 +174,10 @@ impl<V: Variant> SyncHotStuff<V> {
         if let Some(evidence) = &evidence {
             let _: Result<(), Reject> = self.on_evidence(cx, evidence);
         }
+        // What was said in a view that has not begun here cannot be taken yet.
+        let said_in = new_view.iter().map(|word| word.body.view);
+        let said_in = said_in.chain(headers.iter().map(|header| header.body.block.view));
+        self.is_behind |= said_in.max().is_some_and(|view| view > self.view);
         if let Some(word) = new_view {
             let _: Result<(), Reject> = self.on_new_view(cx, word, link);
         }

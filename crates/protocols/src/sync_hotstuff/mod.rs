@@ -239,6 +239,8 @@ pub struct SyncHotStuff<V: Variant> {
     has_begun: bool,
     /// When all were asked last.
     asked_at: Time,
+    /// Whether others have been seen in a later view: on entering it they are asked what was said there.
+    is_behind: bool,
     /// When each peer was answered last.
     answered: BTreeMap<ReplicaId, Time>,
     view_changes: u64,
@@ -441,6 +443,7 @@ impl<V: Variant> SyncHotStuff<V> {
             returning: Returning::open(params, now),
             has_begun: false,
             asked_at: now,
+            is_behind: false,
             answered: BTreeMap::new(),
             view_changes: 0,
             last_view_change: "",

@@ -186,6 +186,9 @@ impl<V: Variant> SyncHotStuff<V> {
         self.record_entered(cx);
         self.join_view(cx);
         self.hear_kept(cx);
+        if std::mem::take(&mut self.is_behind) {
+            self.ask_all(cx);
+        }
     }
 
     fn current_lock(&self, blocks: &BlockTree) -> Lock {
