@@ -183,7 +183,7 @@ impl<V: Variant> SyncHotStuff<V> {
     /// Whether a block is another one or extends it, as far as headers are here. What is settled lies below everything.
     pub(super) fn is_on(&self, blocks: &BlockTree, (height, id): End, (low, below): End) -> bool {
         if id == below {
-            return true;
+            return height == low;
         }
         let committed = self.chain.committed();
         let Some(tip) = self.chain.tip(blocks, id).filter(|tip| tip.height == height) else {
@@ -215,22 +215,26 @@ impl<V: Variant> SyncHotStuff<V> {
         if self.is_quit() || self.returning.is_silent() {
             return None;
         }
-        let end = self.voted_end(cx)?;
-        let (id, header) = self.heard.at(end.0.next())?.clone();
-        if header.body.block.parent != end.1 || !self.is_certified(cx.blocks(), end) {
-            return None;
-        }
+        let blocks: &BlockTree = cx.blocks();
+        let end = self.voted_end(blocks);
+        // The lowest one. Headers below it may be missing here: their blocks and certificates are enough.
+        let is_next = |header: &Signed<Header>| {
+            let block = &header.body.block;
+            let parent = (block.height.minus(1), block.parent);
+            self.is_on(blocks, parent, end) && self.is_certified(blocks, parent)
+        };
+        let (id, header) = self.heard.above(end.0).find(|(_, header)| is_next(header))?.clone();
         (self.ready(cx, id) == Some(Ready::Valid)).then_some(header)
     }
 
-    /// Up to where this replica needs no header of this view's leader any more: what it has voted for, what is committed,
-    /// or where the view begins.
-    fn voted_end(&self, cx: &mut Cx<'_, Self>) -> Option<End> {
-        let committed = self.chain.committed();
-        let voted =
-            self.voted.as_ref().map(|header| &header.body.block).map(|block| (block.height, block.id()));
-        let base = self.base(cx.blocks())?;
-        [base, (committed.height, committed.id)].into_iter().chain(voted).max_by_key(|(height, _)| *height)
+    /// What this replica votes on top of: its last vote, what is committed, or where the view begins as far as it knows.
+    fn voted_end(&self, blocks: &BlockTree) -> End {
+        let committed = (self.chain.committed().height, self.chain.committed().id);
+        let voted = self.voted.as_ref().map(|header| &header.body.block);
+        let voted = voted.map(|block| (block.height, block.id()));
+        // Of equal heights the last one counts.
+        let ends = [self.base(blocks), Some(committed), voted].into_iter().flatten();
+        ends.max_by_key(|(height, _)| *height).unwrap_or(committed)
     }
 
     /// Counts a vote for a block at a place.
