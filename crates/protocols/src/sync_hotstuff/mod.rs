@@ -35,6 +35,7 @@
 //! |---|---|---|---|---|
 //! | S1 | §2 | a certificate: f + 1 equal votes of distinct replicas in one view | `normal::gather` | `s1_*` |
 //! | S2 | §4 | a vote for each height in order, on a certificate of this view, whatever the lock says | `normal::next_to_vote` | `s2_*` |
+//! | | §4, §7 | what it lacks for that it asks for, of all who have shown the header | `missing::mention` | `s2_*` |
 //! | S3 | §3 | the vote is written down before it leaves; vote and header are one message | `normal::try_vote` | `s3_*` |
 //! | S4 | §2, §5 | two words of a leader that contradict each other end the view, before anything else is looked at | `normal::on_header` | `s4_*` |
 //! | S5 | §4 | the leader proposes when its last block is certified in this view | `normal::try_propose` | `s5_*` |
@@ -71,6 +72,7 @@
 //! - The lock is fixed on entering a view, and a vote in the steady state does not ask it (§4: force-locking).
 //! - Vote and forwarded header are one message (§4); the header names the base of its view (§2).
 //! - The guard (§19) and the rule for coming back (§18) are not in the paper.
+//! - Fetching brings blocks and bodies and no proposals: the certificate of a parent is asked for with LACK (§4, `want`).
 //! - One state machine serves both: without certificates of q_R votes Opt Sync's lock is Sync HotStuff's.
 //!
 //! ## Not here
@@ -82,6 +84,7 @@ mod commit;
 mod early;
 mod figures;
 mod message;
+mod missing;
 mod normal;
 mod record;
 #[cfg(test)]
@@ -97,6 +100,7 @@ pub use words::{Evidence, Header, Lock, LockName, Word};
 
 use certificates::Certificates;
 use early::Early;
+use missing::Missing;
 use normal::{End, IfIdle, Wait};
 use quorate_consensus::parts::chain::{Chain, Tip};
 use quorate_consensus::parts::returning::Returning;
@@ -231,8 +235,10 @@ pub struct SyncHotStuff<V: Variant> {
     blames: BTreeMap<ReplicaId, (View, Signature)>,
     /// The last view that this replica has blamed.
     blamed: View,
-    /// Blocks that are not ready: from when on they are asked for, and who has shown them.
-    missing: BTreeMap<BlockId, (Time, ReplicaSet)>,
+    /// Blocks that are not ready, or lack a certificate of their parent. Bounded by the window of heights.
+    missing: BTreeMap<BlockId, Missing>,
+    /// At which heights of this view who was shown a certificate for lack of one.
+    lent: BTreeMap<Height, ReplicaSet>,
     early: Early,
     returning: Returning,
     /// Whether this replica has begun to sign since it was opened or fell silent.
@@ -290,6 +296,8 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
             message,
             SyncMessage::Ask { .. }
                 | SyncMessage::Answer(_)
+                | SyncMessage::Lack { .. }
+                | SyncMessage::Certified(_)
                 | SyncMessage::Evidence(_)
                 | SyncMessage::Blame(_)
         );
@@ -316,7 +324,7 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
     }
 
     fn on_ready(&mut self, cx: &mut Cx<'_, Self>, block: BlockId, _how: Ready) {
-        self.missing.remove(&block);
+        self.note_ready(cx, block);
         self.adopt(cx);
         self.commit_responsive(cx);
         self.commit_waits(cx);
@@ -439,6 +447,7 @@ impl<V: Variant> SyncHotStuff<V> {
             blames: BTreeMap::new(),
             blamed: View::ZERO,
             missing: BTreeMap::new(),
+            lent: BTreeMap::new(),
             early: Early::default(),
             returning: Returning::open(params, now),
             has_begun: false,
@@ -527,6 +536,11 @@ impl<V: Variant> SyncHotStuff<V> {
             SyncMessage::Evidence(evidence) => self.on_evidence(cx, &evidence),
             SyncMessage::Forward { word } => self.on_new_view(cx, word, seal.by),
             SyncMessage::Notify(certificate) => self.on_notify(cx, &certificate, seal.by),
+            SyncMessage::Lack { view, height, block } => self.on_lack(cx, seal.by, view, (height, block)),
+            SyncMessage::Certified(certificate) => {
+                self.take_certificate(cx, &certificate);
+                Ok(())
+            }
             SyncMessage::Ask { .. } | SyncMessage::Answer(_) => Err(Reject::Stale),
         }
     }

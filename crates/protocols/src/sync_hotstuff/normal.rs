@@ -10,7 +10,7 @@ use super::{SyncHotStuff, SyncRecord, Timer, Variant, noted};
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::parts::chain::empty_payload;
 use quorate_consensus::{Certificate, Cx, Evidence as Proof, Ready, Reject, Seal, Signed, To};
-use quorate_types::{Block, BlockId, Height, ReplicaId, ReplicaSet, Signature, Time, View};
+use quorate_types::{Block, BlockId, Height, ReplicaId, Signature, Time, View};
 
 /// Where a chain goes on: height and id of its last block.
 pub(super) type End = (Height, BlockId);
@@ -110,45 +110,6 @@ impl<V: Variant> SyncHotStuff<V> {
         self.mention(cx, id, link);
         self.try_vote(cx);
         Ok(())
-    }
-
-    /// §4 `want`: a body that is not here is asked for a quarter of Δ after its header was first seen, of the leader and of
-    /// everybody who shows that header. One who does not answer holds up nobody else (§7).
-    pub(super) fn mention(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, link: ReplicaId) {
-        let due = cx.now().plus(self.delta.quarter());
-        self.mention_until(cx, id, link, due);
-    }
-
-    /// The same, asked for from then on.
-    pub(super) fn mention_until(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, link: ReplicaId, due: Time) {
-        if self.ready(cx, id).is_some() || link == cx.me() {
-            return;
-        }
-        let now = cx.now();
-        let (due, shown) = self.missing.entry(id).or_insert((due, ReplicaSet::EMPTY));
-        let is_new = shown.insert(link);
-        if is_new && now >= *due {
-            cx.want(id, link);
-        }
-        self.arm_fetch(cx);
-    }
-
-    pub(super) fn on_fetch_timer(&mut self, cx: &mut Cx<'_, Self>) {
-        let (now, me, view) = (cx.now(), cx.me(), self.view);
-        let first = leader(cx.committee(), view);
-        for (id, (_, shown)) in self.missing.iter().filter(|(_, (due, _))| *due <= now) {
-            let peers = std::iter::once(first).chain(shown.iter()).filter(|peer| *peer != me);
-            peers.for_each(|peer| cx.want(*id, peer));
-        }
-        self.arm_fetch(cx);
-    }
-
-    fn arm_fetch(&mut self, cx: &mut Cx<'_, Self>) {
-        let now = cx.now();
-        match self.missing.values().map(|(due, _)| *due).filter(|due| *due > now).min() {
-            Some(due) => cx.timers().set(Timer::Fetch, due),
-            None => cx.timers().cancel(Timer::Fetch),
-        }
     }
 
     /// How a block stands; genesis and the committed one need nothing.
@@ -372,8 +333,7 @@ impl<V: Variant> SyncHotStuff<V> {
         self.certificates.prune(self.view, height);
         self.waits.retain(|(_, waits)| *waits > height);
         self.unsound.retain(|(_, waits)| *waits > height);
-        let tree = cx.blocks();
-        self.missing.retain(|id, _| tree.get(*id).is_none_or(|block| block.height > height));
+        self.settle_missing(cx, height);
         self.arm_commit(cx);
     }
 }

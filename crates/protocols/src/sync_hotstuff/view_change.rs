@@ -167,6 +167,7 @@ impl<V: Variant> SyncHotStuff<V> {
         self.resaid = Default::default();
         self.statuses.clear();
         self.missing.clear();
+        self.lent.clear();
         self.waits.clear();
         self.unsound.clear();
         self.responsive = None;
