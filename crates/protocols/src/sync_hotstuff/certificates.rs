@@ -138,39 +138,49 @@ impl Certificates {
 }
 
 /// The lock of certificates (`optsync` §6; without responsive ones that of `sync-hotstuff` §6): of the highest view, its
-/// highest responsive certificate and the highest one that is on or above it, as `extends` says.
+/// highest responsive certificate and the highest one that is on or above it, as `extends` says. Those that cannot be gone
+/// on from (`fits`) do not count where others can.
 pub(super) fn lock_of(
     certificates: &Certificates,
+    fits: impl Fn(&Certificate) -> bool,
     extends: impl Fn(&Certificate, &Certificate) -> bool,
 ) -> Lock {
-    let Some(highest) = certificates.highest() else { return Lock::genesis() };
-    let view = highest.view();
-    let Some(responsive) = certificates.highest_responsive(view) else {
-        return Lock { responsive: None, tip: highest.clone() };
-    };
-    let tip = certificates.of_view(view).find(|tip| extends(tip, responsive)).unwrap_or(responsive);
-    Lock { responsive: Some(responsive.clone()), tip: tip.clone() }
+    let Some(view) = certificates.highest().map(Certificate::view) else { return Lock::genesis() };
+    let responsive = certificates.highest_responsive(view).into_iter().collect();
+    pick(responsive, certificates.of_view(view).collect(), fits, extends)
 }
 
 /// What a new leader goes on from, of all locks that it was told of (`optsync` §6): of the highest view the highest
 /// responsive certificate, and the highest tip that is on or above it.
 pub(super) fn highest_of(
     locks: &BTreeMap<ReplicaId, Lock>,
+    fits: impl Fn(&Certificate) -> bool,
     extends: impl Fn(&Certificate, &Certificate) -> bool,
 ) -> Lock {
-    let Some(view) = locks.values().map(Lock::view).max() else { return Lock::genesis() };
+    let fitting = locks.values().filter(|lock| fits(&lock.tip)).map(Lock::view).max();
+    let Some(view) = fitting.or_else(|| locks.values().map(Lock::view).max()) else { return Lock::genesis() };
     let of_view = || locks.values().filter(|lock| lock.view() == view);
-    let responsive = of_view().filter_map(|lock| lock.responsive.as_ref()).max_by_key(|high| rank(high));
-    let fits = |tip: &&Certificate| responsive.is_none_or(|high| extends(tip, high));
-    let tip = of_view().map(|lock| &lock.tip).filter(fits).max_by_key(|tip| rank(tip));
-    match (responsive, tip) {
-        (Some(high), None) => Lock { responsive: Some(high.clone()), tip: high.clone() },
-        (Some(high), Some(tip)) => {
-            let tip = if rank(tip) >= rank(high) { tip } else { high };
-            Lock { responsive: Some(high.clone()), tip: tip.clone() }
-        }
-        (None, Some(tip)) => Lock { responsive: None, tip: tip.clone() },
-        (None, None) => Lock::genesis(),
+    let responsive = of_view().filter_map(|lock| lock.responsive.as_ref()).collect();
+    pick(responsive, of_view().map(|lock| &lock.tip).collect(), fits, extends)
+}
+
+/// Of certificates of one view the highest responsive one, and the highest tip that is on or above it.
+fn pick(
+    responsive: Vec<&Certificate>,
+    mut tips: Vec<&Certificate>,
+    fits: impl Fn(&Certificate) -> bool,
+    extends: impl Fn(&Certificate, &Certificate) -> bool,
+) -> Lock {
+    let responsive = responsive.into_iter().max_by_key(|high| rank(high));
+    tips.extend(responsive);
+    if tips.iter().any(|tip| fits(tip)) {
+        tips.retain(|tip| fits(tip));
+    }
+    let above = |tip: &&&Certificate| responsive.is_none_or(|high| extends(tip, high));
+    let tip = tips.iter().filter(above).max_by_key(|tip| rank(tip)).copied().or(responsive);
+    match tip {
+        Some(tip) => Lock { responsive: responsive.cloned(), tip: tip.clone() },
+        None => Lock::genesis(),
     }
 }
 

@@ -37,11 +37,12 @@ impl<V: Variant> SyncHotStuff<V> {
         let now = cx.now();
         while let Some(wait) = self.waits.pop_front_if(|(since, _)| since.plus(self.delta.times(2)) <= now) {
             self.expired = self.expired.max(wait.1);
-            if self.voted_for(wait.1).and_then(|end| self.certificate_of(end)).is_none() {
-                // S7. §8: without a certificate there would be nothing to show after a cold start.
+            // S7. §8: with Δ kept there is a certificate by now; without one there would be nothing to show after a cold start.
+            if self.voted_for(wait.1).and_then(|end| self.certificate_of(end)).is_some() {
+                self.unsound.push_back(wait);
+            } else {
                 self.doubt(cx, None, "a commit timer ended without a certificate");
             }
-            self.unsound.push_back(wait);
         }
         while self.unsound.len() > UNSOUND_MAX {
             self.unsound.pop_front();
@@ -50,16 +51,16 @@ impl<V: Variant> SyncHotStuff<V> {
         self.commit_waits(cx);
     }
 
-    /// The highest block whose time is over, that has a certificate, and of which the guard thinks well.
+    /// The highest block whose time is over and of which the guard thinks well.
     pub(super) fn commit_waits(&mut self, cx: &mut Cx<'_, Self>) {
         let due: Vec<Wait> = self.unsound.iter().rev().copied().collect();
         for (since, height) in due {
-            let Some(end) = self.voted_for(height) else { continue };
-            if self.certificate_of(end).is_none() || !self.is_sound(cx, since) {
-                continue;
+            if let Some(end) = self.voted_for(height)
+                && self.is_sound(cx, since)
+            {
+                // S8. §8: what is below is committed with it.
+                return self.commit(cx, end, Basis::Timer);
             }
-            // S8. §8: what is below is committed with it.
-            return self.commit(cx, end, Basis::Timer);
         }
     }
 

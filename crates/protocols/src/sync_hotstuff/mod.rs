@@ -93,7 +93,7 @@ mod words;
 pub use message::{Answer, BLAME, NEW_VIEW, NOTIFY, NewViewWord, PROPOSE, STATUS, SyncMessage, VOTE};
 pub use record::SyncRecord;
 pub use variant::{Optimistic, Plain, Variant};
-pub use words::{Evidence, Header, Lock, LockName, Word};
+pub use words::{Evidence, Header, Lock, LockName, Word, bind_base, blame, vote};
 
 use certificates::Certificates;
 use early::Early;

@@ -71,7 +71,8 @@ impl<V: Variant> SyncHotStuff<V> {
             Evidence::Conflict(_) => reason::CONFLICT,
             Evidence::Blames(_) => reason::BLAMED,
         };
-        if view > self.view {
+        let jumps = view > self.view;
+        if jumps {
             self.clear_view();
             self.set_view(cx, view);
         }
@@ -87,6 +88,18 @@ impl<V: Variant> SyncHotStuff<V> {
         if !self.returning.is_silent() {
             self.arm_entry(cx, V::WAIT);
         }
+        if jumps {
+            // §5: votes and certificates of a view that was left count still.
+            self.hear_kept(cx);
+        }
+    }
+
+    /// What was kept for the view that is the current one now.
+    fn hear_kept(&mut self, cx: &mut Cx<'_, Self>) {
+        for (message, seal) in self.early.take(self.view) {
+            // What is wrong with it is nobody's fault any more.
+            let _: Result<(), Reject> = self.hear(cx, message, seal);
+        }
     }
 
     fn arm_entry(&mut self, cx: &mut Cx<'_, Self>, deltas: u64) {
@@ -97,6 +110,9 @@ impl<V: Variant> SyncHotStuff<V> {
     /// S12. §5: the next view is entered after a wait, and not while the bound on delays may not have held (§19).
     pub(super) fn try_enter(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
+        if self.returning.is_silent() {
+            return; // §18: the wait begins when silence is over.
+        }
         match self.leaving {
             Some(Leaving::Wait { since }) => {
                 let over = since.plus(self.delta.times(V::WAIT));
@@ -162,14 +178,19 @@ impl<V: Variant> SyncHotStuff<V> {
         cx.timers().cancel(Timer::Enter);
         self.record_entered(cx);
         self.join_view(cx);
-        for (message, seal) in self.early.take(view) {
-            // What is wrong with it is nobody's fault any more.
-            let _: Result<(), Reject> = self.hear(cx, message, seal);
-        }
+        self.hear_kept(cx);
     }
 
     fn current_lock(&self, blocks: &BlockTree) -> Lock {
-        lock_of(&self.certificates, |tip, high| self.is_on(blocks, end_of(tip), end_of(high)))
+        let extends = |tip: &Certificate, high: &Certificate| self.is_on(blocks, end_of(tip), end_of(high));
+        lock_of(&self.certificates, |tip| self.is_on_committed(blocks, tip), extends)
+    }
+
+    /// Whether a certified block is the committed one or extends it. One that lies beside it has f liars' votes and that of
+    /// an honest replica which was shown another branch: nobody goes on from there any more.
+    fn is_on_committed(&self, blocks: &BlockTree, tip: &Certificate) -> bool {
+        let committed = self.chain.committed();
+        self.is_on(blocks, end_of(tip), (committed.height, committed.id))
     }
 
     /// Says with which lock this replica goes on, and waits for what the leader makes of it.
@@ -198,7 +219,7 @@ impl<V: Variant> SyncHotStuff<V> {
         view: View,
         lock: &Lock,
     ) -> Result<(), Reject> {
-        self.take_lock(cx, lock);
+        self.take_lock(cx, lock)?;
         if view != self.view || self.is_quit() {
             return Err(Reject::Stale);
         }
@@ -213,13 +234,15 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     /// Its certificates count, wherever they stand.
-    fn take_lock(&mut self, cx: &mut Cx<'_, Self>, lock: &Lock) {
-        if let Some(responsive) = &lock.responsive
-            && V::responsive_quorum(cx.committee().n()).is_some()
-        {
+    fn take_lock(&mut self, cx: &mut Cx<'_, Self>, lock: &Lock) -> Result<(), Reject> {
+        if let Some(responsive) = &lock.responsive {
+            if V::responsive_quorum(cx.committee().n()).is_none() {
+                return Err(Reject::Invalid("nobody decides by q_R votes here"));
+            }
             self.take_responsive(cx, responsive);
         }
         self.take_certificate(cx, &lock.tip);
+        Ok(())
     }
 
     /// S14. §6: the leader goes on from the highest lock that anybody has reported within 2 Δ.
@@ -229,7 +252,8 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         let view = self.view;
         let blocks: &BlockTree = cx.blocks();
-        let lock = highest_of(&self.statuses, |tip, high| self.is_on(blocks, end_of(tip), end_of(high)));
+        let extends = |tip: &Certificate, high: &Certificate| self.is_on(blocks, end_of(tip), end_of(high));
+        let lock = highest_of(&self.statuses, |tip| self.is_on_committed(blocks, tip), extends);
         self.said_new_view = Some(lock.clone());
         self.record_said(cx);
         cx.send(To::All, SyncMessage::NewView { view, lock });
@@ -242,7 +266,7 @@ impl<V: Variant> SyncHotStuff<V> {
         word: Signed<NewViewWord>,
         link: ReplicaId,
     ) -> Result<(), Reject> {
-        self.take_lock(cx, &word.body.lock);
+        self.take_lock(cx, &word.body.lock)?;
         let view = word.body.view;
         if word.by != leader(cx.committee(), view) {
             return Err(Reject::WrongSender);
@@ -286,11 +310,9 @@ impl<V: Variant> SyncHotStuff<V> {
         if self.ready(cx, base) != Some(Ready::Valid) {
             return; // `on_ready` comes back here.
         }
-        let committed = self.chain.committed();
         let blocks: &BlockTree = cx.blocks();
-        let extends_committed = self.is_on(blocks, (height, base), (committed.height, committed.id));
         let above = |tip: &Certificate, low: &Certificate| self.is_on(blocks, end_of(tip), end_of(low));
-        if !extends_committed || !accepts(&self.lock, &shown, above) {
+        if !self.is_on_committed(blocks, &shown.tip) || !accepts(&self.lock, &shown, above) {
             return self.note(cx, noted::REFUSED, height);
         }
         self.first_voted = true;
