@@ -1,11 +1,12 @@
 //! Opening, and coming back (§18): what is asked, what is answered, and what follows from it.
 
 use super::message::{Answer, HEADERS_MAX, SyncMessage};
+use super::normal::IfIdle;
 use super::words::Header;
 use super::{Leaving, SyncHotStuff, Timer, Variant, noted};
 use quorate_consensus::parts::returning::Standing;
 use quorate_consensus::{Cx, Reject, Signed, To};
-use quorate_types::{Height, Incarnation, ReplicaId, Time};
+use quorate_types::{Height, Incarnation, ReplicaId};
 
 impl<V: Variant> SyncHotStuff<V> {
     /// Asks whoever is to be asked now, and takes up what time alone allows.
@@ -70,9 +71,7 @@ impl<V: Variant> SyncHotStuff<V> {
             cx.timers().cancel(Timer::Collect);
             cx.send(To::All, SyncMessage::NewView { view: self.view, lock });
         }
-        if self.first_voted
-            && let Some((height, base)) = self.base(cx.blocks())
-        {
+        if let Some((height, base)) = self.first_voted {
             cx.send(To::All, SyncMessage::FirstVote { view: self.view, height, base });
         }
         if let Some(header) = self.proposed.clone()
@@ -81,10 +80,13 @@ impl<V: Variant> SyncHotStuff<V> {
             cx.send(To::All, SyncMessage::Propose { header, parent });
         }
         if let Some(header) = self.voted.clone() {
+            self.resaid = header.body.block.height;
             cx.send(To::All, SyncMessage::Vote(header));
         }
         self.try_first_vote(cx);
         self.try_vote(cx);
+        // Nobody may want anything yet, and the others wait for the first block.
+        self.try_propose(cx, IfIdle::Wait);
     }
 
     /// Something that peers have sent is lost for good.
@@ -119,14 +121,12 @@ impl<V: Variant> SyncHotStuff<V> {
         incarnation: Incarnation,
         above: Height,
     ) -> Result<(), Reject> {
-        // Whoever asks without end is answered now and then.
+        // Whoever asks without end is answered now and then, whatever opening it says that this is: it asks again.
         let now = cx.now();
-        let last = self.answered.get(&link).copied();
-        let too_soon = |last: Time| now < last.plus(self.delta.quarter());
-        if last.is_some_and(|(asker, last)| asker == incarnation && too_soon(last)) {
+        if self.answered.get(&link).is_some_and(|last| now < last.plus(self.delta.quarter())) {
             return Err(Reject::NotNow("asked again too soon"));
         }
-        self.answered.insert(link, (incarnation, now));
+        self.answered.insert(link, now);
         let answer = self.answer(cx, incarnation, above);
         cx.send_unheld(To::One(link), SyncMessage::Answer(Box::new(answer)));
         Ok(())
@@ -174,6 +174,10 @@ impl<V: Variant> SyncHotStuff<V> {
         if let Some(evidence) = &evidence {
             let _: Result<(), Reject> = self.on_evidence(cx, evidence);
         }
+        // What was said in a view that has not begun here cannot be taken yet.
+        let said_in = new_view.iter().map(|word| word.body.view);
+        let said_in = said_in.chain(headers.iter().map(|header| header.body.block.view));
+        self.is_behind |= said_in.max().is_some_and(|view| view > self.view);
         if let Some(word) = new_view {
             let _: Result<(), Reject> = self.on_new_view(cx, word, link);
         }

@@ -19,7 +19,8 @@ const UNSOUND_MAX: usize = 64;
 impl<V: Variant> SyncHotStuff<V> {
     /// S6. §4: the own vote is durable and on its way to all, so 2 Δ from now everything that contradicts it is here.
     pub(super) fn wait_for_silence(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
-        let may = self.returning.standing() == Standing::Running && !self.is_quit();
+        // §18: what contradicts a vote that was only said again may have come while nobody listened.
+        let may = self.returning.standing() == Standing::Running && !self.is_quit() && height > self.resaid;
         if may && height > self.chain.committed().height {
             self.waits.push_back((cx.now(), height));
             self.arm_commit(cx);
@@ -123,8 +124,11 @@ impl<V: Variant> SyncHotStuff<V> {
         if view == self.view && !self.is_quit() && !self.returning.is_silent() {
             // O3. Unheld, and before the commit: whoever enters the next view has it by then.
             cx.send_unheld(To::All, SyncMessage::Notify(certificate.clone()));
-            self.responsive = Some((height, certificate.block()));
+            // The highest one may wait for its body; it must not hold this one up, nor be forgotten for it.
+            let end = (height, certificate.block());
+            self.responsive = self.responsive.max(Some(end));
             self.commit_responsive(cx);
+            self.commit(cx, end, Basis::Quorum);
         } else if view < self.view && self.contradicts_committed(cx, certificate) {
             self.doubt(cx, None, "q_R votes of a view that was left, beside what is committed");
         }
@@ -144,11 +148,16 @@ impl<V: Variant> SyncHotStuff<V> {
         &mut self,
         cx: &mut Cx<'_, Self>,
         certificate: &Certificate,
+        link: ReplicaId,
     ) -> Result<(), Reject> {
         if V::responsive_quorum(cx.committee().n()).is_none() {
             return Err(Reject::Invalid("nobody decides by q_R votes here"));
         }
         let (view, height) = rank(certificate);
+        if view == self.view && height > self.chain.committed().height {
+            // What it decides may have been shown to others only.
+            self.mention(cx, certificate.block(), link);
+        }
         if self.certificates.is_responsive(view, height) {
             return Err(Reject::Duplicate);
         }
@@ -168,7 +177,7 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     /// The bound on delays has not held, or somebody lies about it. Said aloud; nothing else follows (§13).
-    pub(super) fn doubt(&mut self, cx: &mut Cx<'_, Self>, peer: Option<ReplicaId>, why: &'static str) {
+    pub(super) fn doubt(&self, cx: &mut Cx<'_, Self>, peer: Option<ReplicaId>, why: &'static str) {
         cx.alarm(Alarm::SynchronyDoubt { view: self.view, peer, why });
     }
 }

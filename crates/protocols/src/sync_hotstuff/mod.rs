@@ -211,10 +211,12 @@ pub struct SyncHotStuff<V: Variant> {
     voted: Option<Signed<Header>>,
     /// For which block, with the signature, once its own copy was here.
     own_vote: Option<(BlockId, Signature)>,
-    /// Whether the first vote of the view was given; recorded.
-    first_voted: bool,
+    /// The first vote of the view: from where it goes on; recorded.
+    first_voted: Option<End>,
     /// The last proposal of the view; recorded.
     proposed: Option<Header>,
+    /// The last vote of the view that was cast before this replica was opened or fell silent.
+    resaid: Height,
     /// Votes whose 2 Δ run, oldest first.
     waits: VecDeque<Wait>,
     /// Those whose 2 Δ are over and that were not committed.
@@ -237,8 +239,10 @@ pub struct SyncHotStuff<V: Variant> {
     has_begun: bool,
     /// When all were asked last.
     asked_at: Time,
-    /// Which opening of each peer was answered last, and when.
-    answered: BTreeMap<ReplicaId, (Incarnation, Time)>,
+    /// Whether others have been seen in a later view: on entering it they are asked what was said there.
+    is_behind: bool,
+    /// When each peer was answered last.
+    answered: BTreeMap<ReplicaId, Time>,
     view_changes: u64,
     last_view_change: &'static str,
     variant: PhantomData<V>,
@@ -424,8 +428,9 @@ impl<V: Variant> SyncHotStuff<V> {
             statuses: BTreeMap::new(),
             voted: None,
             own_vote: None,
-            first_voted: false,
+            first_voted: None,
             proposed: None,
+            resaid: Height::ZERO,
             waits: VecDeque::new(),
             unsound: VecDeque::new(),
             expired: Height::ZERO,
@@ -438,6 +443,7 @@ impl<V: Variant> SyncHotStuff<V> {
             returning: Returning::open(params, now),
             has_begun: false,
             asked_at: now,
+            is_behind: false,
             answered: BTreeMap::new(),
             view_changes: 0,
             last_view_change: "",
@@ -486,12 +492,17 @@ impl<V: Variant> SyncHotStuff<V> {
         seal: Seal,
         link: ReplicaId,
     ) -> Result<(), Reject> {
+        let is_kept = view <= self.view.plus(VIEWS_AHEAD) && self.early.has_room(link);
         match &message {
             SyncMessage::Propose { parent, .. } => self.take_certificate(cx, parent),
-            SyncMessage::Notify(certificate) => self.take_certificate(cx, certificate),
+            // What is kept decides in its view; what is not counts for locks at least.
+            SyncMessage::Notify(certificate) if is_kept => self.take_certificate(cx, certificate),
+            SyncMessage::Notify(certificate) => self.on_notify(cx, certificate, link)?,
+            SyncMessage::NewView { lock, .. } | SyncMessage::Status { lock, .. } => self.take_lock(cx, lock)?,
+            SyncMessage::Forward { word } => self.take_lock(cx, &word.body.lock)?,
             _ => {}
         }
-        if view <= self.view.plus(VIEWS_AHEAD) {
+        if is_kept {
             self.early.keep(view, message, seal, link);
         }
         Err(Reject::Early)
@@ -515,7 +526,7 @@ impl<V: Variant> SyncHotStuff<V> {
             SyncMessage::Blame(view) => self.on_blame(cx, seal, view),
             SyncMessage::Evidence(evidence) => self.on_evidence(cx, &evidence),
             SyncMessage::Forward { word } => self.on_new_view(cx, word, seal.by),
-            SyncMessage::Notify(certificate) => self.on_notify(cx, &certificate),
+            SyncMessage::Notify(certificate) => self.on_notify(cx, &certificate, seal.by),
             SyncMessage::Ask { .. } | SyncMessage::Answer(_) => Err(Reject::Stale),
         }
     }

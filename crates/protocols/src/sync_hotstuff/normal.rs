@@ -42,7 +42,8 @@ impl<V: Variant> SyncHotStuff<V> {
         if by != leader(cx.committee(), view) || header.block.proposer != by {
             return Err(Reject::WrongSender);
         }
-        let is_first = view == super::FIRST_VIEW && parent.is_genesis();
+        let is_first =
+            view == super::FIRST_VIEW && parent.is_genesis() && header.block.height == Height::ZERO.next();
         if header.block.height == Height::ZERO || parent.block() != header.block.parent {
             return Err(Reject::Invalid("proposal beside its certificate"));
         }
@@ -64,8 +65,12 @@ impl<V: Variant> SyncHotStuff<V> {
         let heard = self.on_header(cx, header, seal.by);
         let block = &header.body.block;
         let (view, height, id) = (block.view, block.height, block.id());
+        let is_own = seal.by == cx.me() && view == self.view;
+        if is_own {
+            self.own_vote = Some((id, signature));
+        }
         self.count(cx, (view, height), id, seal.by, signature)?;
-        if seal.by == cx.me() && view == self.view {
+        if is_own {
             self.wait_for_silence(cx, height);
         }
         heard
@@ -90,8 +95,13 @@ impl<V: Variant> SyncHotStuff<V> {
             self.quit_view(cx, evidence);
             return Err(Reject::Equivocation);
         }
-        if block.height <= self.chain.committed().height {
+        let committed = self.chain.committed().height;
+        if block.height <= committed {
             return Err(Reject::Stale);
+        }
+        // What comes inside of an ANSWER was measured against no window.
+        if block.height > committed.plus(super::HEIGHTS_AHEAD) {
+            return Err(Reject::Early);
         }
         let id = block.id();
         if self.heard.add_header(id, header) {
@@ -105,10 +115,16 @@ impl<V: Variant> SyncHotStuff<V> {
     /// §4 `want`: a body that is not here is asked for a quarter of Δ after its header was first seen, of the leader and of
     /// everybody who shows that header. One who does not answer holds up nobody else (§7).
     pub(super) fn mention(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, link: ReplicaId) {
+        let due = cx.now().plus(self.delta.quarter());
+        self.mention_until(cx, id, link, due);
+    }
+
+    /// The same, asked for from then on.
+    pub(super) fn mention_until(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, link: ReplicaId, due: Time) {
         if self.ready(cx, id).is_some() || link == cx.me() {
             return;
         }
-        let (now, due) = (cx.now(), cx.now().plus(self.delta.quarter()));
+        let now = cx.now();
         let (due, shown) = self.missing.entry(id).or_insert((due, ReplicaSet::EMPTY));
         let is_new = shown.insert(link);
         if is_new && now >= *due {
@@ -145,6 +161,9 @@ impl<V: Variant> SyncHotStuff<V> {
         if self.view == super::FIRST_VIEW {
             return Some((Height::ZERO, BlockId::ZERO));
         }
+        if self.first_voted.is_some() {
+            return self.first_voted;
+        }
         if let Some(shown) = &self.shown {
             return Some((shown.body.lock.tip.statement.height, shown.body.lock.tip.block()));
         }
@@ -164,7 +183,7 @@ impl<V: Variant> SyncHotStuff<V> {
     /// Whether a block is another one or extends it, as far as headers are here. What is settled lies below everything.
     pub(super) fn is_on(&self, blocks: &BlockTree, (height, id): End, (low, below): End) -> bool {
         if id == below {
-            return true;
+            return height == low;
         }
         let committed = self.chain.committed();
         let Some(tip) = self.chain.tip(blocks, id).filter(|tip| tip.height == height) else {
@@ -196,22 +215,26 @@ impl<V: Variant> SyncHotStuff<V> {
         if self.is_quit() || self.returning.is_silent() {
             return None;
         }
-        let end = self.voted_end(cx)?;
-        let (id, header) = self.heard.at(end.0.next())?.clone();
-        if header.body.block.parent != end.1 || !self.is_certified(cx.blocks(), end) {
-            return None;
-        }
+        let blocks: &BlockTree = cx.blocks();
+        let end = self.voted_end(blocks);
+        // The lowest one. Headers below it may be missing here: their blocks and certificates are enough.
+        let is_next = |header: &Signed<Header>| {
+            let block = &header.body.block;
+            let parent = (block.height.minus(1), block.parent);
+            self.is_on(blocks, parent, end) && self.is_certified(blocks, parent)
+        };
+        let (id, header) = self.heard.above(end.0).find(|(_, header)| is_next(header))?.clone();
         (self.ready(cx, id) == Some(Ready::Valid)).then_some(header)
     }
 
-    /// Up to where this replica needs no header of this view's leader any more: what it has voted for, what is committed,
-    /// or where the view begins.
-    fn voted_end(&self, cx: &mut Cx<'_, Self>) -> Option<End> {
-        let committed = self.chain.committed();
-        let voted =
-            self.voted.as_ref().map(|header| &header.body.block).map(|block| (block.height, block.id()));
-        let base = self.base(cx.blocks())?;
-        [base, (committed.height, committed.id)].into_iter().chain(voted).max_by_key(|(height, _)| *height)
+    /// What this replica votes on top of: its last vote, what is committed, or where the view begins as far as it knows.
+    fn voted_end(&self, blocks: &BlockTree) -> End {
+        let committed = (self.chain.committed().height, self.chain.committed().id);
+        let voted = self.voted.as_ref().map(|header| &header.body.block);
+        let voted = voted.map(|block| (block.height, block.id()));
+        // Of equal heights the last one counts.
+        let ends = [self.base(blocks), Some(committed), voted].into_iter().flatten();
+        ends.max_by_key(|(height, _)| *height).unwrap_or(committed)
     }
 
     /// Counts a vote for a block at a place.
@@ -228,6 +251,10 @@ impl<V: Variant> SyncHotStuff<V> {
                 self.doubt(cx, Some(by), "a vote came more than 2 delta after this replica's own");
             }
             return Err(Reject::Stale);
+        }
+        let highest = self.chain.committed().height.plus(super::HEIGHTS_AHEAD);
+        if view > self.view.plus(super::VIEWS_AHEAD) || height > highest {
+            return Err(Reject::Early);
         }
         if self.certificates.is_responsive(view, height) {
             return Err(Reject::Duplicate);
@@ -346,7 +373,7 @@ impl<V: Variant> SyncHotStuff<V> {
         self.waits.retain(|(_, waits)| *waits > height);
         self.unsound.retain(|(_, waits)| *waits > height);
         let tree = cx.blocks();
-        self.missing.retain(|id, _| tree.get(*id).is_some_and(|block| block.height > height));
+        self.missing.retain(|id, _| tree.get(*id).is_none_or(|block| block.height > height));
         self.arm_commit(cx);
     }
 }

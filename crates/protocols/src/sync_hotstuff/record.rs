@@ -4,7 +4,7 @@ use super::words::{Evidence, Header, Lock, rank};
 use super::{SyncHotStuff, Variant};
 use quorate_consensus::{Certificate, Cx, Record, RecordKey, Signed};
 use quorate_types::codec::{DecodeError, Reader, Wire};
-use quorate_types::{Digest, Height, View};
+use quorate_types::{BlockId, Digest, Height, View};
 
 /// A fact that is written down before a message that rests on it leaves.
 #[derive(Clone, PartialEq, Debug)]
@@ -19,8 +19,8 @@ pub enum SyncRecord {
         evidence: Option<Evidence>,
         /// The lock, frozen for the view.
         lock: Lock,
-        /// Whether this replica has said from where it goes on.
-        first_voted: bool,
+        /// From where this replica has said that it goes on.
+        first_voted: Option<(Height, BlockId)>,
     },
     /// What was said last in a view. Before VOTE and PROPOSE.
     Said {
@@ -81,7 +81,11 @@ impl Record for SyncRecord {
                 quit.encode(out);
                 evidence.encode(out);
                 lock.encode(out);
-                first_voted.encode(out);
+                first_voted.is_some().encode(out);
+                if let Some((height, base)) = first_voted {
+                    height.encode(out);
+                    base.encode(out);
+                }
             }
             Self::Said { view, voted, proposed, shown } => {
                 view.encode(out);
@@ -104,7 +108,11 @@ impl Record for SyncRecord {
                 quit: r.bool()?,
                 evidence: Option::decode(r)?,
                 lock: Lock::decode(r)?,
-                first_voted: r.bool()?,
+                first_voted: if r.bool()? {
+                    Some((Height::decode(r)?, BlockId::decode(r)?))
+                } else {
+                    None
+                },
             },
             SAID => Self::Said {
                 view: View::decode(r)?,

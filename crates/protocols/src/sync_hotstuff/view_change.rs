@@ -51,9 +51,7 @@ impl<V: Variant> SyncHotStuff<V> {
     pub(super) fn on_evidence(&mut self, cx: &mut Cx<'_, Self>, evidence: &Evidence) -> Result<(), Reject> {
         let view = evidence.view();
         if view < self.view || (view == self.view && self.is_quit()) {
-            if view == self.timer_committed && matches!(evidence, Evidence::Conflict(_)) {
-                self.doubt(cx, None, "a leader contradicted itself in a view in which a timer has committed");
-            }
+            self.check_silence(cx, evidence);
             return Err(if view < self.view { Reject::Stale } else { Reject::Duplicate });
         }
         self.quit_view(cx, evidence.clone());
@@ -67,6 +65,7 @@ impl<V: Variant> SyncHotStuff<V> {
             return;
         }
         cx.send_unheld(To::All, SyncMessage::Evidence(evidence.clone()));
+        self.check_silence(cx, &evidence);
         self.last_view_change = match evidence {
             Evidence::Conflict(_) => reason::CONFLICT,
             Evidence::Blames(_) => reason::BLAMED,
@@ -91,6 +90,13 @@ impl<V: Variant> SyncHotStuff<V> {
         if jumps {
             // §5: votes and certificates of a view that was left count still.
             self.hear_kept(cx);
+        }
+    }
+
+    /// §13: a timer has relied on that nothing like this would come. It may be a leader that lies late.
+    fn check_silence(&self, cx: &mut Cx<'_, Self>, evidence: &Evidence) {
+        if evidence.view() == self.timer_committed && matches!(evidence, Evidence::Conflict(_)) {
+            self.doubt(cx, None, "a leader contradicted itself in a view in which a timer has committed");
         }
     }
 
@@ -155,9 +161,10 @@ impl<V: Variant> SyncHotStuff<V> {
         self.shown = None;
         self.said_new_view = None;
         self.voted = None;
-        self.first_voted = false;
+        self.first_voted = None;
         self.proposed = None;
         self.expired = Default::default();
+        self.resaid = Default::default();
         self.statuses.clear();
         self.missing.clear();
         self.waits.clear();
@@ -179,6 +186,9 @@ impl<V: Variant> SyncHotStuff<V> {
         self.record_entered(cx);
         self.join_view(cx);
         self.hear_kept(cx);
+        if std::mem::take(&mut self.is_behind) {
+            self.ask_all(cx);
+        }
     }
 
     fn current_lock(&self, blocks: &BlockTree) -> Lock {
@@ -279,19 +289,17 @@ impl<V: Variant> SyncHotStuff<V> {
             self.quit_view(cx, evidence);
             return Err(Reject::Equivocation);
         }
+        let (now, tip, first) = (cx.now(), word.body.lock.tip.block(), word.by);
+        // §6, §7: at once, and of everybody who hands it on: one who does not answer must not hold up the others.
+        [first, link].into_iter().for_each(|peer| self.mention_until(cx, tip, peer, now));
         if !self.heard.add_new_view(&said) {
             return Err(Reject::Duplicate);
         }
-        let tip = word.body.lock.tip.block();
         // §6: handed on even where this replica goes on from no such block: others have to see two of them.
         if word.by != cx.me() {
             cx.send_unheld(To::All, SyncMessage::Forward { word: word.clone() });
         }
         self.shown = Some(word);
-        if self.ready(cx, tip).is_none() {
-            let (me, first) = (cx.me(), leader(cx.committee(), view));
-            [first, link].into_iter().filter(|peer| *peer != me).for_each(|peer| cx.want(tip, peer));
-        }
         self.try_first_vote(cx);
         self.try_vote(cx);
         Ok(())
@@ -301,7 +309,7 @@ impl<V: Variant> SyncHotStuff<V> {
     /// with a higher lock may refuse.
     pub(super) fn try_first_vote(&mut self, cx: &mut Cx<'_, Self>) {
         let Some(shown) = &self.shown else { return };
-        if self.first_voted || self.is_quit() || self.returning.is_silent() {
+        if self.first_voted.is_some() || self.is_quit() || self.returning.is_silent() {
             return;
         }
         let shown = shown.body.lock.clone();
@@ -315,7 +323,7 @@ impl<V: Variant> SyncHotStuff<V> {
         if !self.is_on_committed(blocks, &shown.tip) || !accepts(&self.lock, &shown, above) {
             return self.note(cx, noted::REFUSED, height);
         }
-        self.first_voted = true;
+        self.first_voted = Some((height, base));
         self.record_entered(cx);
         let until = cx.now().plus(self.delta.times(3)).plus(self.heartbeat_ns);
         cx.timers().set(Timer::Progress, until);

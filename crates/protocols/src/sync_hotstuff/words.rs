@@ -313,6 +313,12 @@ impl Evidence {
                     return claims.refuse("words of somebody who does not lead");
                 }
                 for word in [first, second] {
+                    // The signature is for the block: another base beside it would be nobody's word.
+                    if let Word::Header(header) = &word.body
+                        && header.block.extra != bind_base(header.base)
+                    {
+                        return claims.refuse("header without its base");
+                    }
                     claims.signature(author, word.body.statement(), &word.signature);
                 }
             }
