@@ -7,8 +7,8 @@ use crate::pool::Added;
 use crate::synchrony::SynchronyGuard;
 use crate::{HostMessage, Replica};
 use quorate_consensus::{
-    Alarm, AnyProtocol, Basis, Checkpoint, CheckpointProof, Commit, Effect, Env, Message, Model, Note, Reject, Seal,
-    To,
+    Alarm, AnyProtocol, Basis, Checkpoint, CheckpointProof, Commit, Effect, Env, Message, Model, Note,
+    Reject, Seal, To,
 };
 use quorate_types::codec::Wire;
 use quorate_types::wire::{Lane, Refusal};

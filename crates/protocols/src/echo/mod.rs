@@ -137,7 +137,6 @@ impl Protocol for Echo {
         ],
         commit_delays: 2,
         commit_deltas: 0,
-        commit_deltas: 0,
         reply_delays: 4,
         serial_syncs: 2,
         leader_change: None,

@@ -31,6 +31,10 @@ pub(super) const OPTIMISTIC: Figures = Figures {
     commit_delays: 2,
     commit_deltas: 0,
     reply_delays: 4,
-    remarks: &["With fewer than q_R votes it costs what Sync HotStuff does, NOTIFY left out.", SYNCS, LEADERS],
+    remarks: &[
+        "With fewer than q_R votes it costs what Sync HotStuff does, NOTIFY left out.",
+        SYNCS,
+        LEADERS,
+    ],
     ..PLAIN
 };

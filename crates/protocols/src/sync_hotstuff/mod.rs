@@ -117,7 +117,7 @@ pub const FIRST_VIEW: View = View(1);
 /// Views above the current one whose messages are kept.
 const VIEWS_AHEAD: u64 = 2;
 /// Heights above the committed one that are looked at.
-const HEIGHTS_AHEAD: u64 = 256;
+const HEIGHTS_AHEAD: u64 = 4_096;
 
 /// Notes in the trace.
 mod noted {
@@ -194,8 +194,10 @@ pub struct SyncHotStuff<V: Variant> {
     leader: ReplicaId,
     /// Set where the view was left and the next one has not begun.
     leaving: Option<Leaving>,
-    /// Why the view before was left, or this one; recorded.
-    evidence: Option<Evidence>,
+    /// Why the view before was left, or this one, from the last blames on; recorded.
+    evidence: Vec<Evidence>,
+    /// The last view that was entered; views that were only left do not count.
+    entered: View,
     /// What was certified when the view was entered; recorded.
     lock: Lock,
     certificates: Certificates,
@@ -229,8 +231,6 @@ pub struct SyncHotStuff<V: Variant> {
     timer_committed: View,
     /// The newest blame of each replica.
     blames: BTreeMap<ReplicaId, (View, Signature)>,
-    /// The last view that this replica has blamed.
-    blamed: View,
     /// Blocks that are not ready: from when on they are asked for, and who has shown them.
     missing: BTreeMap<BlockId, (Time, ReplicaSet)>,
     early: Early,
@@ -241,8 +241,8 @@ pub struct SyncHotStuff<V: Variant> {
     asked_at: Time,
     /// Whether others have been seen in a later view: on entering it they are asked what was said there.
     is_behind: bool,
-    /// When each peer was answered last.
-    answered: BTreeMap<ReplicaId, Time>,
+    /// Since when each peer was answered how often.
+    answered: BTreeMap<ReplicaId, (Time, u8)>,
     view_changes: u64,
     last_view_change: &'static str,
     variant: PhantomData<V>,
@@ -318,6 +318,9 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
     fn on_ready(&mut self, cx: &mut Cx<'_, Self>, block: BlockId, _how: Ready) {
         self.missing.remove(&block);
         self.adopt(cx);
+        if self.returning.is_silent() {
+            self.advance(cx);
+        }
         self.commit_responsive(cx);
         self.commit_waits(cx);
         self.try_first_vote(cx);
@@ -335,6 +338,7 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
     fn on_decided(&mut self, cx: &mut Cx<'_, Self>, height: Height, block: BlockId) {
         self.chain.hear(height, block);
         self.adopt(cx);
+        self.try_first_vote(cx);
         self.try_vote(cx);
         self.try_propose(cx, IfIdle::Wait);
     }
@@ -346,6 +350,7 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
         }
         self.stable = stable.height;
         self.adopt_tip(cx, Tip { view: stable.view, height: stable.height, id: stable.block });
+        self.try_first_vote(cx);
         self.try_vote(cx);
         self.try_propose(cx, IfIdle::Wait);
     }
@@ -378,7 +383,7 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
     fn window(&self) -> Window {
         let committed = self.chain.committed().height;
         Window {
-            views: self.view.minus(1)..self.view.plus(VIEWS_AHEAD).next(),
+            views: self.entered.minus(1)..self.view.plus(VIEWS_AHEAD).next(),
             heights: self.stable.min(committed)..committed.plus(HEIGHTS_AHEAD).next(),
         }
     }
@@ -419,7 +424,8 @@ impl<V: Variant> SyncHotStuff<V> {
             view: FIRST_VIEW,
             leader: ReplicaId(0),
             leaving: None,
-            evidence: None,
+            evidence: Vec::new(),
+            entered: FIRST_VIEW,
             lock: Lock::genesis(),
             certificates: Certificates::default(),
             heard: Heard::default(),
@@ -437,7 +443,6 @@ impl<V: Variant> SyncHotStuff<V> {
             responsive: None,
             timer_committed: View::ZERO,
             blames: BTreeMap::new(),
-            blamed: View::ZERO,
             missing: BTreeMap::new(),
             early: Early::default(),
             returning: Returning::open(params, now),
@@ -455,7 +460,7 @@ impl<V: Variant> SyncHotStuff<V> {
     fn restore(&mut self, record: SyncRecord) {
         match record {
             SyncRecord::Entered { view, quit, evidence, lock, first_voted } => {
-                self.view = view;
+                (self.view, self.entered) = (view, view);
                 // The wait begins when this replica is no longer silent.
                 self.leaving = quit.then_some(Leaving::Doubt);
                 self.evidence = evidence;
@@ -463,6 +468,9 @@ impl<V: Variant> SyncHotStuff<V> {
                 self.first_voted = first_voted;
             }
             SyncRecord::Said { view, voted, proposed, shown } if view == self.view => {
+                if let Some(header) = &voted {
+                    self.heard.add_header(header.body.block.id(), header);
+                }
                 self.voted = voted;
                 self.proposed = proposed;
                 self.said_new_view = shown;
@@ -496,14 +504,17 @@ impl<V: Variant> SyncHotStuff<V> {
         match &message {
             SyncMessage::Propose { parent, .. } => self.take_certificate(cx, parent),
             // What is kept decides in its view; what is not counts for locks at least.
-            SyncMessage::Notify(certificate) if is_kept => self.take_certificate(cx, certificate),
             SyncMessage::Notify(certificate) => self.on_notify(cx, certificate, link)?,
-            SyncMessage::NewView { lock, .. } | SyncMessage::Status { lock, .. } => self.take_lock(cx, lock)?,
+            SyncMessage::NewView { lock, .. } | SyncMessage::Status { lock, .. } => {
+                self.take_lock(cx, lock)?
+            }
             SyncMessage::Forward { word } => self.take_lock(cx, &word.body.lock)?,
             _ => {}
         }
         if is_kept {
             self.early.keep(view, message, seal, link);
+        } else {
+            self.is_behind = true;
         }
         Err(Reject::Early)
     }

@@ -153,7 +153,13 @@ fn what_nobody_has_keeps_nothing_else_out() {
     let (blocks, others) = (BlockTree::default(), [ReplicaId(1), ReplicaId(2)]);
     let most = u64::try_from(WANTED_MAX).unwrap();
     for height in 1..=most + 10 {
-        bodies.want(Time(height), &blocks, BlockId::null(Height(height)), Height(height), (ReplicaId(1), Haste::InTurn));
+        bodies.want(
+            Time(height),
+            &blocks,
+            BlockId::null(Height(height)),
+            Height(height),
+            (ReplicaId(1), Haste::InTurn),
+        );
     }
     assert_eq!(bodies.wants.len(), WANTED_MAX);
     assert!(
@@ -176,14 +182,11 @@ fn what_nobody_has_keeps_nothing_else_out() {
 /// Where that is asked for, each peer that is named is asked at once, also when bodies are on their way.
 #[test]
 fn in_haste_everybody_who_is_named_is_asked_at_once() {
-    let limits = limits();
-    let (mut bodies, mut blocks, pool) = (Bodies::new(limits, 8), BlockTree::default(), Pool::default());
-    let payload = PayloadId(quorate_types::Digest([7; 32]));
-    let block = block(BlockId::ZERO, 1, payload);
+    let (mut bodies, mut blocks) = (Bodies::new(BodyLimits::default(), 256), BlockTree::default());
+    let block = block_of(&Payload { bundles: vec![bundle(1).digest()] });
     let id = block.id();
+    assert!(bodies.announce(Time(0), block.payload));
     blocks.insert(block);
-    bodies.watch(&pool, &blocks, id);
-    assert!(bodies.announce(Time(0), payload));
     let others: Vec<ReplicaId> = [1, 2, 3].map(ReplicaId).to_vec();
     let asked = |bodies: &mut Bodies, at: u64| -> Vec<u16> {
         bodies.asks(Time(at), &others).iter().map(|ask| ask.peer.0).collect()
