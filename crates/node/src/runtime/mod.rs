@@ -201,6 +201,15 @@ impl<D: Disk> Node<D> {
         if let Some(line) = self.trouble.leads(now, view, leader, why) {
             tracing::info!("{line}");
         }
+        if let Some(doubt) = replica.doubt() {
+            let (alarm, alarms) = replica.doubted();
+            let lines = [
+                self.trouble.doubt(now, doubt, || replica.guard()),
+                self.trouble.alarmed(now, alarm, alarms),
+                self.trouble.round_trips(now, || replica.guard()),
+            ];
+            lines.iter().flatten().for_each(|line| tracing::warn!("{line}"));
+        }
     }
 
     /// When the next thing is due that is not an arrival.

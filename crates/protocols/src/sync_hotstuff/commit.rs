@@ -2,7 +2,7 @@
 //! by q_R votes.
 
 use super::message::SyncMessage;
-use super::normal::{End, Wait};
+use super::normal::{End, Wait, end_of};
 use super::words::rank;
 use super::{SyncHotStuff, SyncRecord, Timer, Variant, noted};
 use quorate_consensus::parts::chain::{Hangs, Tip};
@@ -57,6 +57,7 @@ impl<V: Variant> SyncHotStuff<V> {
         let due: Vec<Wait> = self.unsound.iter().rev().copied().collect();
         for (since, height) in due {
             if let Some(end) = self.voted_for(height)
+                && self.agrees(cx.blocks(), end)
                 && self.is_sound(cx, since)
             {
                 // S8. §8: what is below is committed with it.
@@ -120,19 +121,27 @@ impl<V: Variant> SyncHotStuff<V> {
             return;
         }
         cx.record(&SyncRecord::Responsive(certificate.clone()));
-        // O2. `optsync` §7: only in a view that was not left, else those who have left it may not hear of it in time.
-        if view == self.view && !self.is_quit() && !self.returning.is_silent() {
-            // O3. Unheld, and before the commit: whoever enters the next view has it by then.
-            cx.send_unheld(To::All, SyncMessage::Notify(certificate.clone()));
-            // The highest one may wait for its body; it must not hold this one up, nor be forgotten for it.
-            let end = (height, certificate.block());
-            self.responsive = self.responsive.max(Some(end));
-            self.commit_responsive(cx);
-            self.commit(cx, end, Basis::Quorum);
+        if view == self.view {
+            self.decide(cx, certificate);
         } else if view < self.view && self.contradicts_committed(cx, certificate) {
             self.doubt(cx, None, "q_R votes of a view that was left, beside what is committed");
         }
         self.take_certificate(cx, certificate);
+    }
+
+    /// q_R votes of the current view decide.
+    pub(super) fn decide(&mut self, cx: &mut Cx<'_, Self>, certificate: &Certificate) {
+        // O2. `optsync` §7: only in a view that was not left, else those who have left it may not hear of it in time.
+        if self.is_quit() || self.returning.is_silent() {
+            return;
+        }
+        // O3. Unheld, and before the commit: whoever enters the next view has it by then.
+        cx.send_unheld(To::All, SyncMessage::Notify(certificate.clone()));
+        // The highest one may wait for its body; it must not hold this one up, nor be forgotten for it.
+        let end = end_of(certificate);
+        self.responsive = self.responsive.max(Some(end));
+        self.commit_responsive(cx);
+        self.commit(cx, end, Basis::Quorum);
     }
 
     /// What q_R votes have decided in this view, as soon as its headers are here.

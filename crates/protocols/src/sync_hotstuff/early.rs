@@ -6,7 +6,7 @@ use quorate_types::{ReplicaId, View};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Messages of one replica that are kept at most: what comes first is kept, and what is kept comes back in order.
-const EARLY_PER_PEER_MAX: usize = 128;
+const EARLY_PER_PEER_MAX: usize = 4_096;
 
 /// See the module.
 #[derive(Debug, Default)]

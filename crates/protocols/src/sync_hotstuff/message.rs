@@ -31,6 +31,8 @@ const ANSWER: Kind = Kind::new("answer");
 pub(super) const HEADERS_MAX: usize = 32;
 /// Certificates that one ANSWER shows at most: of two views, two of each.
 pub(super) const CERTIFICATES_MAX: usize = 4;
+/// Contradictions of leaders in a row at most, and the blames before them: as many as can be faulty.
+pub(super) const EVIDENCE_MAX: usize = quorate_types::limits::REPLICAS_MAX;
 /// Bytes of a signed header, and of a certificate at least: its statement.
 const HEADER_BYTES: usize = 2 + BLOCK_BYTES + 32 + 64;
 const CERTIFICATE_BYTES: usize = 16 + 8 + 8 + 32 + 32;
@@ -145,8 +147,8 @@ pub struct Answer {
     pub incarnation: Incarnation,
     /// What the sender may do.
     pub standing: Standing,
-    /// Why the view before the sender's was left, or its own one; `None` in the first view.
-    pub evidence: Option<Evidence>,
+    /// Why the view before the sender's was left, or its own one, from the last blames on; none in the first view.
+    pub evidence: Vec<Evidence>,
     /// Its highest certificates of the last two views, responsive ones as well.
     pub certificates: Vec<Certificate>,
     /// The NEW-VIEW of its view.
@@ -159,7 +161,7 @@ pub struct Answer {
 
 impl Answer {
     fn claim(&self, claims: &mut Claims<'_>) {
-        if let Some(evidence) = &self.evidence {
+        for evidence in &self.evidence {
             evidence.claim(claims);
         }
         let weak = claims.committee().weak();
@@ -197,7 +199,7 @@ impl Wire for Answer {
     fn encode(&self, out: &mut Vec<u8>) {
         self.incarnation.encode(out);
         self.standing.encode(out);
-        self.evidence.encode(out);
+        put_list(out, &self.evidence);
         put_list(out, &self.certificates);
         self.new_view.encode(out);
         put_list(out, &self.headers);
@@ -207,7 +209,7 @@ impl Wire for Answer {
         Ok(Self {
             incarnation: Incarnation::decode(reader)?,
             standing: Standing::decode(reader)?,
-            evidence: Option::decode(reader)?,
+            evidence: reader.list("evidence", EVIDENCE_MAX, 1, Evidence::decode)?,
             certificates: reader.list(
                 "certificates",
                 CERTIFICATES_MAX,

@@ -96,7 +96,7 @@ mod words;
 pub use message::{Answer, BLAME, NEW_VIEW, NOTIFY, NewViewWord, PROPOSE, STATUS, SyncMessage, VOTE};
 pub use record::SyncRecord;
 pub use variant::{Optimistic, Plain, Variant};
-pub use words::{Evidence, Header, Lock, LockName, Word};
+pub use words::{Evidence, Header, Lock, LockName, Word, bind_base, blame, vote};
 
 use certificates::Certificates;
 use early::Early;
@@ -121,7 +121,7 @@ pub const FIRST_VIEW: View = View(1);
 /// Views above the current one whose messages are kept.
 const VIEWS_AHEAD: u64 = 2;
 /// Heights above the committed one that are looked at.
-const HEIGHTS_AHEAD: u64 = 256;
+const HEIGHTS_AHEAD: u64 = 4_096;
 
 /// Notes in the trace.
 mod noted {
@@ -198,8 +198,10 @@ pub struct SyncHotStuff<V: Variant> {
     leader: ReplicaId,
     /// Set where the view was left and the next one has not begun.
     leaving: Option<Leaving>,
-    /// Why the view before was left, or this one; recorded.
-    evidence: Option<Evidence>,
+    /// Why the view before was left, or this one, from the last blames on; recorded.
+    evidence: Vec<Evidence>,
+    /// The last view that was entered; views that were only left do not count.
+    entered: View,
     /// What was certified when the view was entered; recorded.
     lock: Lock,
     certificates: Certificates,
@@ -233,8 +235,6 @@ pub struct SyncHotStuff<V: Variant> {
     timer_committed: View,
     /// The newest blame of each replica.
     blames: BTreeMap<ReplicaId, (View, Signature)>,
-    /// The last view that this replica has blamed.
-    blamed: View,
     /// Blocks that are not ready, or lack a certificate of their parent. Bounded by the window of heights.
     missing: BTreeMap<BlockId, Missing>,
     /// At which heights of this view who was shown a certificate for lack of one.
@@ -247,8 +247,8 @@ pub struct SyncHotStuff<V: Variant> {
     asked_at: Time,
     /// Whether others have been seen in a later view: on entering it they are asked what was said there.
     is_behind: bool,
-    /// When each peer was answered last.
-    answered: BTreeMap<ReplicaId, Time>,
+    /// Since when each peer was answered how often.
+    answered: BTreeMap<ReplicaId, (Time, u8)>,
     view_changes: u64,
     last_view_change: &'static str,
     variant: PhantomData<V>,
@@ -326,6 +326,9 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
     fn on_ready(&mut self, cx: &mut Cx<'_, Self>, block: BlockId, _how: Ready) {
         self.note_ready(cx, block);
         self.adopt(cx);
+        if self.returning.is_silent() {
+            self.advance(cx);
+        }
         self.commit_responsive(cx);
         self.commit_waits(cx);
         self.try_first_vote(cx);
@@ -343,6 +346,7 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
     fn on_decided(&mut self, cx: &mut Cx<'_, Self>, height: Height, block: BlockId) {
         self.chain.hear(height, block);
         self.adopt(cx);
+        self.try_first_vote(cx);
         self.try_vote(cx);
         self.try_propose(cx, IfIdle::Wait);
     }
@@ -354,6 +358,7 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
         }
         self.stable = stable.height;
         self.adopt_tip(cx, Tip { view: stable.view, height: stable.height, id: stable.block });
+        self.try_first_vote(cx);
         self.try_vote(cx);
         self.try_propose(cx, IfIdle::Wait);
     }
@@ -386,7 +391,7 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
     fn window(&self) -> Window {
         let committed = self.chain.committed().height;
         Window {
-            views: self.view.minus(1)..self.view.plus(VIEWS_AHEAD).next(),
+            views: self.entered.minus(1)..self.view.plus(VIEWS_AHEAD).next(),
             heights: self.stable.min(committed)..committed.plus(HEIGHTS_AHEAD).next(),
         }
     }
@@ -427,7 +432,8 @@ impl<V: Variant> SyncHotStuff<V> {
             view: FIRST_VIEW,
             leader: ReplicaId(0),
             leaving: None,
-            evidence: None,
+            evidence: Vec::new(),
+            entered: FIRST_VIEW,
             lock: Lock::genesis(),
             certificates: Certificates::default(),
             heard: Heard::default(),
@@ -445,7 +451,6 @@ impl<V: Variant> SyncHotStuff<V> {
             responsive: None,
             timer_committed: View::ZERO,
             blames: BTreeMap::new(),
-            blamed: View::ZERO,
             missing: BTreeMap::new(),
             lent: BTreeMap::new(),
             early: Early::default(),
@@ -464,7 +469,7 @@ impl<V: Variant> SyncHotStuff<V> {
     fn restore(&mut self, record: SyncRecord) {
         match record {
             SyncRecord::Entered { view, quit, evidence, lock, first_voted } => {
-                self.view = view;
+                (self.view, self.entered) = (view, view);
                 // The wait begins when this replica is no longer silent.
                 self.leaving = quit.then_some(Leaving::Doubt);
                 self.evidence = evidence;
@@ -472,6 +477,9 @@ impl<V: Variant> SyncHotStuff<V> {
                 self.first_voted = first_voted;
             }
             SyncRecord::Said { view, voted, proposed, shown } if view == self.view => {
+                if let Some(header) = &voted {
+                    self.heard.add_header(header.body.block.id(), header);
+                }
                 self.voted = voted;
                 self.proposed = proposed;
                 self.said_new_view = shown;
@@ -505,14 +513,17 @@ impl<V: Variant> SyncHotStuff<V> {
         match &message {
             SyncMessage::Propose { parent, .. } => self.take_certificate(cx, parent),
             // What is kept decides in its view; what is not counts for locks at least.
-            SyncMessage::Notify(certificate) if is_kept => self.take_certificate(cx, certificate),
             SyncMessage::Notify(certificate) => self.on_notify(cx, certificate, link)?,
-            SyncMessage::NewView { lock, .. } | SyncMessage::Status { lock, .. } => self.take_lock(cx, lock)?,
+            SyncMessage::NewView { lock, .. } | SyncMessage::Status { lock, .. } => {
+                self.take_lock(cx, lock)?
+            }
             SyncMessage::Forward { word } => self.take_lock(cx, &word.body.lock)?,
             _ => {}
         }
         if is_kept {
             self.early.keep(view, message, seal, link);
+        } else {
+            self.is_behind = true;
         }
         Err(Reject::Early)
     }

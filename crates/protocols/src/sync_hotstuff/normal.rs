@@ -50,8 +50,10 @@ impl<V: Variant> SyncHotStuff<V> {
         if !is_first && rank(parent) != (view, header.block.height.minus(1)) {
             return Err(Reject::Invalid("certificate of another place"));
         }
+        // S4. Whether it contradicts what was said before comes first; the certificate counts all the same.
+        let heard = self.on_header(cx, &Signed { body: header, by, signature }, by);
         self.take_certificate(cx, parent);
-        self.on_header(cx, &Signed { body: header, by, signature }, by)
+        heard
     }
 
     pub(super) fn on_vote(
@@ -141,21 +143,45 @@ impl<V: Variant> SyncHotStuff<V> {
         self.certificates.from(self.view, end.0).any(|above| self.is_on(blocks, end_of(above), end))
     }
 
-    /// Whether a block is another one or extends it, as far as headers are here. What is settled lies below everything.
-    pub(super) fn is_on(&self, blocks: &BlockTree, (height, id): End, (low, below): End) -> bool {
+    /// Whether a block is another one or extends it. What is settled lies below everything; `None` where a header is
+    /// missing: that excludes nothing.
+    pub(super) fn extends(&self, blocks: &BlockTree, (height, id): End, (low, below): End) -> Option<bool> {
         if id == below {
-            return height == low;
+            return Some(height == low);
         }
         let committed = self.chain.committed();
-        let Some(tip) = self.chain.tip(blocks, id).filter(|tip| tip.height == height) else {
-            return false;
-        };
+        let tip = self.chain.tip(blocks, id)?;
+        if tip.height != height {
+            return Some(false);
+        }
         if low < committed.height {
             // One chain is committed, and nobody keeps what lies below its end.
-            return height >= committed.height && self.chain.extends(blocks, tip, committed) == Some(true);
+            let above = height >= committed.height;
+            return if above { self.chain.extends(blocks, tip, committed) } else { None };
         }
-        let Some(below) = self.chain.tip(blocks, below) else { return false };
-        self.chain.extends(blocks, tip, below) == Some(true)
+        self.chain.extends(blocks, tip, self.chain.tip(blocks, below)?)
+    }
+
+    /// Whether it is known to.
+    pub(super) fn is_on(&self, blocks: &BlockTree, end: End, below: End) -> bool {
+        self.extends(blocks, end, below) == Some(true)
+    }
+
+    /// Whether a block lies on one chain with the highest one that is certified in this view, as far as this replica knows
+    /// it. Whoever was away may be shown another branch that nobody else sees any more (§18: `seen` is whole again).
+    pub(super) fn agrees(&self, blocks: &BlockTree, end: End) -> bool {
+        let Some(highest) = self.certificates.of_view(self.view).next().map(end_of) else { return true };
+        let (high, low) = if highest.0 >= end.0 { (highest, end) } else { (end, highest) };
+        self.is_on(blocks, high, low)
+    }
+
+    /// A certified block whose header is not here is asked for of those who have voted for it.
+    pub(super) fn want_certified(&mut self, cx: &mut Cx<'_, Self>, certificate: &Certificate) {
+        let (height, id) = end_of(certificate);
+        if height > self.chain.committed().height {
+            let now = cx.now();
+            certificate.signers.iter().for_each(|by| self.mention_until(cx, id, by, now));
+        }
     }
 
     /// S2. §4 `try_vote`: in the order of heights, each on a certificate of this view.
@@ -163,8 +189,7 @@ impl<V: Variant> SyncHotStuff<V> {
         while let Some(header) = self.next_to_vote(cx) {
             let block = &header.body.block;
             self.note(cx, noted::VOTED, block.height);
-            let until = cx.now().plus(self.delta.times(3)).plus(self.heartbeat_ns);
-            cx.timers().set(Timer::Progress, until);
+            self.expect_progress(cx);
             self.voted = Some(header.clone());
             // S3. §3: the vote is written down before it leaves, and hands the header on.
             self.record_said(cx);
@@ -185,6 +210,11 @@ impl<V: Variant> SyncHotStuff<V> {
             self.is_on(blocks, parent, end) && self.is_certified(blocks, parent)
         };
         let (id, header) = self.heard.above(end.0).find(|(_, header)| is_next(header))?.clone();
+        if !self.agrees(blocks, (header.body.block.height, id)) {
+            let highest = self.certificates.of_view(self.view).next().cloned();
+            highest.iter().for_each(|certificate| self.want_certified(cx, certificate));
+            return None;
+        }
         (self.ready(cx, id) == Some(Ready::Valid)).then_some(header)
     }
 
@@ -207,7 +237,8 @@ impl<V: Variant> SyncHotStuff<V> {
         by: ReplicaId,
         signature: Signature,
     ) -> Result<(), Reject> {
-        if view < self.view.minus(1) || height < self.chain.committed().height {
+        // Votes of the view in which this replica has voted last count until it enters another one.
+        if view < self.entered.minus(1) || height < self.chain.committed().height {
             if view == self.view && height <= self.expired {
                 self.doubt(cx, Some(by), "a vote came more than 2 delta after this replica's own");
             }
@@ -257,6 +288,9 @@ impl<V: Variant> SyncHotStuff<V> {
             return;
         }
         self.record_certificate(cx, certificate);
+        if cx.blocks().get(certificate.block()).is_none() {
+            self.want_certified(cx, certificate);
+        }
         if view < self.view && height == committed.height && certificate.block() != committed.id {
             self.doubt(cx, None, "a late certificate contradicts what is committed");
         }
@@ -288,11 +322,13 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         let proposed = self.proposed.as_ref().map(|header| (header.block.height, header.block.id()));
         let Some(end) = proposed.or_else(|| self.base(cx.blocks())) else { return };
-        if end.0.since(self.stable) >= self.window || !self.is_certified(cx.blocks(), end) {
+        if !self.is_certified(cx.blocks(), end) {
             return;
         }
         let Some(parent) = self.certificate_of(end) else { return };
-        let payload = cx.payload_after(end.1);
+        // Where the window is full empty blocks go on, now and then: what is committed by a timer waits for them.
+        let is_full = end.0.since(self.stable) >= self.window;
+        let payload = if is_full { None } else { cx.payload_after(end.1) };
         if payload.is_none() && if_idle == IfIdle::Wait {
             if cx.timers().get(Timer::Propose).is_none() {
                 let at = cx.now().plus(self.heartbeat_ns);
@@ -330,7 +366,7 @@ impl<V: Variant> SyncHotStuff<V> {
     pub(super) fn settle(&mut self, cx: &mut Cx<'_, Self>) {
         let height = self.chain.committed().height;
         self.heard.prune(height);
-        self.certificates.prune(self.view, height);
+        self.certificates.prune(self.entered, height);
         self.waits.retain(|(_, waits)| *waits > height);
         self.unsound.retain(|(_, waits)| *waits > height);
         self.settle_missing(cx, height);

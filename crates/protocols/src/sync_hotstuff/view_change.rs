@@ -15,13 +15,19 @@ const DOUBTLESS: u64 = 10;
 impl<V: Variant> SyncHotStuff<V> {
     /// §5: the leader has not brought anything to vote for in time. Voting goes on.
     pub(super) fn on_progress_timer(&mut self, cx: &mut Cx<'_, Self>) {
-        if self.is_quit() || self.returning.is_silent() || self.blamed >= self.view {
+        if self.is_quit() || self.returning.is_silent() {
             return;
         }
-        self.blamed = self.view;
         self.note(cx, noted::BLAMED, Default::default());
-        // A blame promises nothing.
+        // A blame promises nothing. It is said again as long as nothing comes: one may have been lost with its link.
         cx.send_unheld(To::All, SyncMessage::Blame(self.view));
+        self.expect_progress(cx);
+    }
+
+    /// 3Δ + τ from now there is something to vote for, or the leader is blamed.
+    pub(super) fn expect_progress(&mut self, cx: &mut Cx<'_, Self>) {
+        let until = cx.now().plus(self.delta.times(3)).plus(self.heartbeat_ns);
+        cx.timers().set(Timer::Progress, until);
     }
 
     /// S10. §5: f + 1 blames, of whom one is honest, end the view.
@@ -54,6 +60,12 @@ impl<V: Variant> SyncHotStuff<V> {
             self.check_silence(cx, evidence);
             return Err(if view < self.view { Reject::Stale } else { Reject::Duplicate });
         }
+        // Whoever leads a view can contradict itself in it long before anybody is there. Blames say that an honest replica is.
+        let is_here = view == self.view || (view == self.view.next() && self.is_quit());
+        if matches!(evidence, Evidence::Conflict(_)) && !is_here {
+            self.ask_again(cx);
+            return Err(Reject::Early);
+        }
         self.quit_view(cx, evidence.clone());
         Ok(())
     }
@@ -78,7 +90,11 @@ impl<V: Variant> SyncHotStuff<V> {
         self.waits.clear();
         self.unsound.clear();
         self.responsive = None;
-        self.evidence = Some(evidence);
+        // What shows that somebody honest was in the view before is kept as long as it has to be shown.
+        if matches!(evidence, Evidence::Blames(_)) {
+            self.evidence.clear();
+        }
+        self.evidence.push(evidence);
         self.leaving = Some(Leaving::Wait { since: cx.now() });
         let keep = |timer| matches!(timer, Timer::Return | Timer::Fetch);
         cx.timers().retain(keep);
@@ -108,7 +124,7 @@ impl<V: Variant> SyncHotStuff<V> {
         }
     }
 
-    fn arm_entry(&mut self, cx: &mut Cx<'_, Self>, deltas: u64) {
+    pub(super) fn arm_entry(&mut self, cx: &mut Cx<'_, Self>, deltas: u64) {
         let at = cx.now().plus(self.delta.times(deltas));
         cx.timers().set(Timer::Enter, at);
     }
@@ -175,8 +191,10 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// §6 `enter_view`.
     fn enter_view(&mut self, cx: &mut Cx<'_, Self>, view: View) {
+        let jumped = view != self.entered.next();
         self.clear_view();
         self.set_view(cx, view);
+        self.entered = view;
         self.leaving = None;
         self.view_changes = self.view_changes.saturating_add(1);
         // S13. §4, §6: the lock is what is certified now, and stays as it is for the whole view.
@@ -187,21 +205,24 @@ impl<V: Variant> SyncHotStuff<V> {
         self.record_entered(cx);
         self.join_view(cx);
         self.hear_kept(cx);
-        if std::mem::take(&mut self.is_behind) {
+        if let Some(certificate) = self.certificates.highest_responsive(view).cloned() {
+            self.decide(cx, &certificate);
+        }
+        if std::mem::take(&mut self.is_behind) || jumped {
             self.ask_all(cx);
         }
     }
 
     fn current_lock(&self, blocks: &BlockTree) -> Lock {
-        let extends = |tip: &Certificate, high: &Certificate| self.is_on(blocks, end_of(tip), end_of(high));
-        lock_of(&self.certificates, |tip| self.is_on_committed(blocks, tip), extends)
+        let extends = |tip: &Certificate, high: &Certificate| self.extends(blocks, end_of(tip), end_of(high));
+        lock_of(&self.certificates, self.view, |tip| self.extends_committed(blocks, tip), extends)
     }
 
     /// Whether a certified block is the committed one or extends it. One that lies beside it has f liars' votes and that of
     /// an honest replica which was shown another branch: nobody goes on from there any more.
-    fn is_on_committed(&self, blocks: &BlockTree, tip: &Certificate) -> bool {
+    fn extends_committed(&self, blocks: &BlockTree, tip: &Certificate) -> Option<bool> {
         let committed = self.chain.committed();
-        self.is_on(blocks, end_of(tip), (committed.height, committed.id))
+        self.extends(blocks, end_of(tip), (committed.height, committed.id))
     }
 
     /// Says with which lock this replica goes on, and waits for what the leader makes of it.
@@ -245,7 +266,7 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     /// Its certificates count, wherever they stand.
-    fn take_lock(&mut self, cx: &mut Cx<'_, Self>, lock: &Lock) -> Result<(), Reject> {
+    pub(super) fn take_lock(&mut self, cx: &mut Cx<'_, Self>, lock: &Lock) -> Result<(), Reject> {
         if let Some(responsive) = &lock.responsive {
             if V::responsive_quorum(cx.committee().n()).is_none() {
                 return Err(Reject::Invalid("nobody decides by q_R votes here"));
@@ -263,8 +284,8 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         let view = self.view;
         let blocks: &BlockTree = cx.blocks();
-        let extends = |tip: &Certificate, high: &Certificate| self.is_on(blocks, end_of(tip), end_of(high));
-        let lock = highest_of(&self.statuses, |tip| self.is_on_committed(blocks, tip), extends);
+        let extends = |tip: &Certificate, high: &Certificate| self.extends(blocks, end_of(tip), end_of(high));
+        let lock = highest_of(&self.statuses, |tip| self.extends_committed(blocks, tip), extends);
         self.said_new_view = Some(lock.clone());
         self.record_said(cx);
         cx.send(To::All, SyncMessage::NewView { view, lock });
@@ -292,7 +313,9 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         let (now, tip, first) = (cx.now(), word.body.lock.tip.block(), word.by);
         // §6, §7: at once, and of everybody who hands it on: one who does not answer must not hold up the others.
-        [first, link].into_iter().for_each(|peer| self.mention_until(cx, tip, peer, now));
+        if word.body.lock.tip.statement.height > self.chain.committed().height {
+            [first, link].into_iter().for_each(|peer| self.mention_until(cx, tip, peer, now));
+        }
         if !self.heard.add_new_view(&said) {
             return Err(Reject::Duplicate);
         }
@@ -320,14 +343,13 @@ impl<V: Variant> SyncHotStuff<V> {
             return; // `on_ready` comes back here.
         }
         let blocks: &BlockTree = cx.blocks();
-        let above = |tip: &Certificate, low: &Certificate| self.is_on(blocks, end_of(tip), end_of(low));
-        if !self.is_on_committed(blocks, &shown.tip) || !accepts(&self.lock, &shown, above) {
+        let above = |tip: &Certificate, low: &Certificate| self.extends(blocks, end_of(tip), end_of(low));
+        if self.extends_committed(blocks, &shown.tip) != Some(true) || !accepts(&self.lock, &shown, above) {
             return self.note(cx, noted::REFUSED, height);
         }
         self.first_voted = Some((height, base));
         self.record_entered(cx);
-        let until = cx.now().plus(self.delta.times(3)).plus(self.heartbeat_ns);
-        cx.timers().set(Timer::Progress, until);
+        self.expect_progress(cx);
         self.note(cx, noted::FIRST_VOTED, height);
         cx.send(To::All, SyncMessage::FirstVote { view: self.view, height, base });
     }

@@ -14,7 +14,8 @@ pub(super) fn leader(committee: &Committee, view: View) -> ReplicaId {
 }
 
 /// What a block binds as `extra`: the block that its view goes on from.
-pub(super) fn bind_base(base: BlockId) -> Digest {
+#[must_use]
+pub fn bind_base(base: BlockId) -> Digest {
     let mut bytes = b"sync-hotstuff: base of the view".to_vec();
     base.encode(&mut bytes);
     Digest::of(&context::PROTOCOL, &bytes)
@@ -69,7 +70,8 @@ impl Wire for Header {
 }
 
 /// The statement of a vote.
-pub(super) fn vote(view: View, height: Height, block: BlockId) -> Statement {
+#[must_use]
+pub fn vote(view: View, height: Height, block: BlockId) -> Statement {
     Statement::new(VOTE, view, height, block.0)
 }
 
@@ -333,7 +335,8 @@ impl Evidence {
 }
 
 /// The statement of a blame.
-pub(super) fn blame(view: View) -> Statement {
+#[must_use]
+pub fn blame(view: View) -> Statement {
     Statement::new(BLAME, view, Height::ZERO, Digest::ZERO)
 }
 
