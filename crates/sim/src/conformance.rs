@@ -45,6 +45,9 @@ const LONG_NS: u64 = secs(120);
 const CHECKPOINT: Kind = Kind::new("host.checkpoint");
 /// The parameter by which timers that count in Δ are longer.
 const DRIFT: &str = "drift_ppm";
+/// The one that says how long a synchronous protocol waits before it proposes nothing at all, and the longest such time.
+const HEARTBEAT: &str = "heartbeat_ms";
+const HEARTBEAT_MS: i64 = 600_000;
 const CHECKPOINTS: Formula = formula!(|n| n * (n - 1));
 
 /// A protocol of so many replicas, measured.
@@ -239,8 +242,9 @@ impl Bench {
         let synchrony = (entry.params)().and_then(|params| (entry.synchrony)(&params));
         let delta_ns = synchrony.map_err(BadSettings::from)?.map(|synchrony| synchrony.delta_ns);
         if delta_ns.is_some() {
-            // Clocks are right here.
+            // Clocks are right here, and nothing is proposed that nobody has asked for.
             settings.set(DRIFT, 0);
+            settings.set(HEARTBEAT, HEARTBEAT_MS);
         }
         let mut world = World::new(settings)?;
         world.take_exact_times();
