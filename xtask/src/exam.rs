@@ -47,7 +47,7 @@ pub(crate) fn run(root: &Path, what: &str, arguments: &[&str]) -> Result<()> {
 
 /// A name for all code that a run of the protocol depends on.
 fn code(root: &Path, protocol: &str) -> Result<String> {
-    let folder = folder_of(&names(&root.join("crates/protocols/src"))?, protocol)?;
+    let folder = folder_of(&folders(&root.join("crates/protocols/src"))?, protocol)?;
     let own = format!("crates/protocols/src/{folder}");
     let paths: Vec<&str> = SHARED.into_iter().chain([own.as_str()]).collect();
     let changed = git(root, &[&["status", "--porcelain", "--"], paths.as_slice()].concat())?;
@@ -61,23 +61,35 @@ fn code(root: &Path, protocol: &str) -> Result<String> {
     Ok(blake3::hash(names.as_bytes()).to_hex().chars().take(16).collect())
 }
 
-fn names(folder: &Path) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            names.push(entry.file_name().to_string_lossy().into_owned());
-        }
-    }
-    Ok(names)
+/// A protocol's folder: its name, and the text of what stands in it.
+struct Folder {
+    name: String,
+    text: String,
 }
 
-/// The folder of a protocol: a variant's name begins with that of its folder.
-fn folder_of(folders: &[String], protocol: &str) -> Result<String> {
-    let plain = protocol.replace('-', "_");
-    let fits = folders.iter().filter(|folder| plain.starts_with(folder.as_str()));
-    let longest = fits.max_by_key(|folder| folder.len()).cloned();
-    longest.with_context(|| format!("no folder of crates/protocols/src is that of {protocol:?}"))
+fn folders(all: &Path) -> Result<Vec<Folder>> {
+    let mut folders = Vec::new();
+    for entry in fs::read_dir(all).with_context(|| all.display().to_string())? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            let mut text = String::new();
+            for file in fs::read_dir(entry.path())? {
+                let path = file?.path();
+                if path.extension().is_some_and(|extension| extension == "rs") {
+                    text.push_str(&fs::read_to_string(&path).with_context(|| path.display().to_string())?);
+                }
+            }
+            folders.push(Folder { name: entry.file_name().to_string_lossy().into_owned(), text });
+        }
+    }
+    Ok(folders)
+}
+
+/// The folder of a protocol: the one that gives it its name. Several protocols may be variants of one.
+fn folder_of(folders: &[Folder], protocol: &str) -> Result<String> {
+    let named = format!("ProtocolId::new({protocol:?})");
+    let found = folders.iter().find(|folder| folder.text.contains(&named)).map(|folder| folder.name.clone());
+    found.with_context(|| format!("no folder of crates/protocols/src has a protocol {protocol:?}"))
 }
 
 fn git(root: &Path, arguments: &[&str]) -> Result<String> {
@@ -94,12 +106,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variants_belong_to_the_folder_that_their_name_begins_with() {
-        let folders = ["echo", "pbft", "sync_hotstuff", "hotstuff"].map(str::to_owned);
-        for (protocol, folder) in
-            [("pbft", "pbft"), ("pbft-signed", "pbft"), ("sync-hotstuff-rotating", "sync_hotstuff")]
-        {
-            assert_eq!(folder_of(&folders, protocol).unwrap(), folder);
+    fn variants_belong_to_the_folder_that_names_them() {
+        let folder = |name: &str, protocols: &[&str]| Folder {
+            name: name.to_owned(),
+            text: protocols
+                .iter()
+                .map(|protocol| format!("name: ProtocolId::new({protocol:?}),\n"))
+                .collect(),
+        };
+        let folders = [
+            folder("hotstuff", &["hotstuff"]),
+            folder("pbft", &["pbft", "pbft-signed"]),
+            folder("sync_hotstuff", &["sync-hotstuff", "optsync"]),
+        ];
+        for (protocol, of) in [
+            ("pbft", "pbft"),
+            ("pbft-signed", "pbft"),
+            ("hotstuff", "hotstuff"),
+            ("sync-hotstuff", "sync_hotstuff"),
+            ("optsync", "sync_hotstuff"),
+        ] {
+            assert_eq!(folder_of(&folders, protocol).unwrap(), of);
         }
         assert!(folder_of(&folders, "raft").is_err());
     }

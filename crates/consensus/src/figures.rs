@@ -41,6 +41,8 @@ pub struct Figures {
     pub block: &'static [Count],
     /// Message delays from the proposal to its execution, at every replica.
     pub commit_delays: u64,
+    /// Times Δ on the same way, for protocols that wait for it.
+    pub commit_deltas: u64,
     /// Message delays from a client's request to the answer that it believes.
     pub reply_delays: u64,
     /// Syncs of disks on that way, one after the other.
@@ -60,4 +62,6 @@ pub struct LeaderChange {
     pub messages: &'static [Count],
     /// Message delays to the first execution under the new leader.
     pub commit_delays: u64,
+    /// Times Δ on the same way.
+    pub commit_deltas: u64,
 }

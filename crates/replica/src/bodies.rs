@@ -54,6 +54,16 @@ impl Missing {
     }
 }
 
+/// How soon a peer that may have a block is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Haste {
+    /// In its turn: bodies may be on their way, and one answer is enough.
+    InTurn,
+    /// At once, whoever else was asked: within Δ whoever has a block has to be asked, and whoever does not answer must hold
+    /// up nobody (`sync-hotstuff` §7). In its turn again if that does not help.
+    AtOnce,
+}
+
 #[derive(Debug)]
 struct Want {
     peers: Vec<ReplicaId>,
@@ -96,6 +106,8 @@ pub(crate) struct Bodies {
     by_bundle: BTreeMap<BundleDigest, Vec<(BlockId, usize)>>,
     by_parent: BTreeMap<BlockId, Vec<BlockId>>,
     wants: BTreeMap<BlockId, Want>,
+    /// Requests that wait for nothing.
+    at_once: Vec<Ask>,
     announced: BTreeMap<PayloadId, Time>,
     unclaimed: BTreeMap<ReplicaId, VecDeque<PayloadId>>,
     /// Whose bodies wait for their check.
@@ -122,6 +134,7 @@ impl Bodies {
             by_bundle: BTreeMap::new(),
             by_parent: BTreeMap::new(),
             wants: BTreeMap::new(),
+            at_once: Vec::new(),
             announced: BTreeMap::new(),
             unclaimed: BTreeMap::new(),
             unchecked: ReplicaSet::EMPTY,
@@ -340,21 +353,27 @@ impl Bodies {
         blocks: &BlockTree,
         id: BlockId,
         height: Height,
-        peer: ReplicaId,
+        (peer, haste): (ReplicaId, Haste),
     ) {
         if self.ready.contains_key(&id) {
             return;
         }
-        self.want_below(now, blocks, id, peer);
+        self.want_below(now, blocks, id, (peer, haste));
         // One that lacks its ancestors alone is not asked for.
         if self.missing.get(&id).is_some_and(|missing| !missing.payload && missing.bundles == 0) {
             return;
         }
-        self.want_one(now, blocks, id, height, peer);
+        self.want_one(now, blocks, id, height, (peer, haste));
     }
 
     /// Fetch the nearest missing ancestors of a block that is here.
-    pub(crate) fn want_below(&mut self, now: Time, blocks: &BlockTree, id: BlockId, peer: ReplicaId) {
+    pub(crate) fn want_below(
+        &mut self,
+        now: Time,
+        blocks: &BlockTree,
+        id: BlockId,
+        (peer, haste): (ReplicaId, Haste),
+    ) {
         let mut at = id;
         while let Some(block) = blocks.get(at) {
             // What was executed is here, and gone.
@@ -364,12 +383,19 @@ impl Bodies {
             at = block.parent;
             let is_complete = |missing: &Missing| !missing.payload && missing.bundles == 0;
             if !self.missing.get(&at).is_some_and(is_complete) {
-                self.want_one(now, blocks, at, block.height.minus(1), peer);
+                self.want_one(now, blocks, at, block.height.minus(1), (peer, haste));
             }
         }
     }
 
-    fn want_one(&mut self, now: Time, blocks: &BlockTree, id: BlockId, height: Height, peer: ReplicaId) {
+    fn want_one(
+        &mut self,
+        now: Time,
+        blocks: &BlockTree,
+        id: BlockId,
+        height: Height,
+        (peer, haste): (ReplicaId, Haste),
+    ) {
         self.make_room(id);
         let block = blocks.get(id);
         let announced = block.and_then(|block| self.announced.get(&block.payload));
@@ -394,6 +420,12 @@ impl Bodies {
         want.height = want.height.max(height);
         if !want.peers.contains(&peer) {
             want.peers.push(peer);
+            if haste == Haste::AtOnce {
+                // All that were named are asked; the turns begin where that has not helped.
+                want.next = want.peers.len();
+                want.ask_at = now.plus(ASK_AGAIN_NS);
+                self.at_once.push(Ask { block: id, height: want.height, peer });
+            }
         }
     }
 
@@ -426,7 +458,7 @@ impl Bodies {
         self.unchecked = peers;
     }
 
-    /// When [`Bodies::asks`] has something to do.
+    /// When [`Bodies::asks`] has something to do, beside what is asked at once.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.wants.values().map(|want| want.ask_at).min()
     }
@@ -434,7 +466,7 @@ impl Bodies {
     /// Requests that are due; each goes to the next of the peers that may have the block, then to all others
     /// in turn (`others` are the replicas but this one). What may wait for its check here is not asked for yet.
     pub(crate) fn asks(&mut self, now: Time, others: &[ReplicaId]) -> Vec<Ask> {
-        let mut asks = Vec::new();
+        let mut asks = std::mem::take(&mut self.at_once);
         for (id, want) in self.wants.iter_mut().filter(|(_, want)| want.ask_at <= now) {
             let source = want.asked.or(want.announced.then(|| want.peers.first().copied()).flatten());
             let may_be_here = source.is_some_and(|peer| self.unchecked.contains(peer));

@@ -1,5 +1,6 @@
 //! What hosts say to each other: how far they are, what was decided, blocks that someone lacks, and probes.
 
+use crate::bodies::Haste;
 use crate::input::{Checked, CheckedMessage};
 use crate::output::{Output, Unsealed};
 use crate::step::{ANNOUNCE_IDLE_NS, ANNOUNCE_NS};
@@ -67,6 +68,7 @@ impl Replica {
                 if self.host.bodies.is_wanted(id) && matches!(self.blocks.insert(block), Inserted::Orphan(_))
                 {
                     // Its ancestors follow it, if they are not many.
+                    let from = (from, Haste::InTurn);
                     self.host.bodies.want_below(self.now, &self.blocks, id, from);
                 }
             }
@@ -249,7 +251,8 @@ impl Replica {
             // Different heights start with different peers, so that one slow peer does not slow all.
             let start = usize::try_from(height.0 % 64).unwrap_or(0).checked_rem(holders.len()).unwrap_or(0);
             for peer in holders.iter().cycle().skip(start).take(holders.len()) {
-                self.host.bodies.want(self.now, &self.blocks, id, height, *peer);
+                let from = (*peer, Haste::InTurn);
+                self.host.bodies.want(self.now, &self.blocks, id, height, from);
             }
         }
         self.send_asks();

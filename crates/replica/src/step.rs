@@ -1,13 +1,14 @@
 //! One step: call the protocol, then do what it wants done until nothing is left to do.
 
+use crate::bodies::Haste;
 use crate::outbox::{OwnCopy, OwnSignature, Unsent};
 use crate::output::{ConnId, Output, Ticket, Unsealed};
 use crate::pool::Added;
 use crate::synchrony::SynchronyGuard;
 use crate::{HostMessage, Replica};
 use quorate_consensus::{
-    Alarm, AnyProtocol, Basis, Checkpoint, CheckpointProof, Commit, Effect, Env, Message, Note, Reject, Seal,
-    To,
+    Alarm, AnyProtocol, Basis, Checkpoint, CheckpointProof, Commit, Effect, Env, Message, Model, Note,
+    Reject, Seal, To,
 };
 use quorate_types::codec::Wire;
 use quorate_types::wire::{Lane, Refusal};
@@ -126,7 +127,8 @@ impl Replica {
             Effect::Commit(what, basis) => self.commit(what, basis),
             Effect::Want(id, from) => {
                 let height = self.sequencer.waiting_at(id).unwrap_or_default();
-                self.host.bodies.want(self.now, &self.blocks, id, height, from);
+                let haste = self.haste();
+                self.host.bodies.want(self.now, &self.blocks, id, height, (from, haste));
                 self.send_asks();
             }
             Effect::CatchUp(proof) => self.learn_proof(*proof),
@@ -138,6 +140,14 @@ impl Replica {
             }
             Effect::Alarm(alarm) => self.raise(alarm),
             Effect::Note(note) => self.out.push_back(Output::Trace(note)),
+        }
+    }
+
+    /// Where safety rests on Δ, what the protocol wants is asked for at once.
+    fn haste(&self) -> Haste {
+        match self.entry.spec.model {
+            Model::Synchrony => Haste::AtOnce,
+            Model::PartialSynchrony | Model::Teaching => Haste::InTurn,
         }
     }
 
@@ -157,7 +167,8 @@ impl Replica {
             let Some(block) = self.blocks.get(at) else {
                 // Its header is on its way; then this is tried again.
                 self.unrooted = Some(id);
-                return self.host.bodies.want(self.now, &self.blocks, id, Height::ZERO, self.last.leader);
+                let from = (self.last.leader, Haste::InTurn);
+                return self.host.bodies.want(self.now, &self.blocks, id, Height::ZERO, from);
             };
             if self.sequencer.decided(block.height) == Some(at) {
                 break; // And all below it: see `decide_parents`.

@@ -40,7 +40,8 @@ pub struct GuardStatus {
     pub delta_ns: u64,
     /// Whether anything waits for what the guard says.
     pub guarded: bool,
-    /// Of the last round trips, each with what its peer held, 999 of 1000 took at most this; 0 before the first.
+    /// Of the last round trips, each with what its peer held, 999 of 1000 took at most this; 0 before the first. Probes
+    /// that were sent to a peer before it was there do not count.
     pub p999_ns: u64,
     /// The longest of them.
     pub max_ns: u64,
@@ -89,10 +90,20 @@ struct PeerClock {
     samples: VecDeque<ClockSample>,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Unanswered {
+    number: u64,
+    sent: Time,
+    /// Whether its peer was there when it was sent: else its answer only tells how long it was not.
+    measures: bool,
+}
+
 #[derive(Debug, Default)]
 struct Peer {
-    /// Numbers of probes that are unanswered, and when they were sent; in order.
-    unanswered: VecDeque<(u64, Time)>,
+    /// Probes, in order.
+    unanswered: VecDeque<Unanswered>,
+    /// Whether it has answered anything since it was first probed, and since something was lost.
+    heard: bool,
     /// Whether its last answer took more than Δ.
     slow: bool,
     /// Whether the first unanswered probe is unanswered for Δ.
@@ -268,21 +279,23 @@ impl SynchronyGuard {
         if peer.gap.is_some_and(|first| number < first) {
             return Ok(()); // It says nothing of the time since something was lost.
         }
-        let sent = peer.answered(number).ok_or(Reject::Stale)?;
+        let Unanswered { sent, measures, .. } = peer.answered(number).ok_or(Reject::Stale)?;
         let round_trip_ns = now.since(sent);
         let took_ns = round_trip_ns.saturating_add(oldest_ns);
         peer.slow = took_ns > self.delta_ns;
-        peer.gap = None;
+        (peer.gap, peer.heard) = (None, true);
         if !peer.slow {
             peer.fresh = peer.fresh.max(Some(sent));
         }
-        peer.overdue = peer.unanswered.front().is_some_and(|(_, sent)| sent.plus(self.delta_ns) < now);
+        peer.overdue = peer.unanswered.front().is_some_and(|probe| probe.sent.plus(self.delta_ns) < now);
         peer.clock.note(sent.plus(round_trip_ns / 2), theirs, round_trip_ns);
         peer.note(now);
-        if self.round_trips.len() >= ROUND_TRIPS_MAX {
-            self.round_trips.pop_front();
+        if measures {
+            if self.round_trips.len() >= ROUND_TRIPS_MAX {
+                self.round_trips.pop_front();
+            }
+            self.round_trips.push_back(took_ns);
         }
-        self.round_trips.push_back(took_ns);
         self.review(now);
         if self.asked.is_some_and(|asked| self.is_fresh(asked)) {
             self.asked = None;
@@ -296,7 +309,7 @@ impl SynchronyGuard {
         let next = self.next;
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.unanswered.clear();
-            (peer.overdue, peer.gap) = (false, Some(next));
+            (peer.overdue, peer.heard, peer.gap) = (false, false, Some(next));
             // It may have started anew, and its clock with it.
             peer.clock = PeerClock::default();
             peer.note(now);
@@ -361,7 +374,7 @@ impl SynchronyGuard {
 impl Peer {
     /// When its first unanswered probe is overdue; `None` where none is unanswered, or one is overdue anyway.
     fn due(&self, delta_ns: u64) -> Option<Time> {
-        self.unanswered.front().filter(|_| !self.overdue).map(|(_, sent)| sent.plus(delta_ns))
+        self.unanswered.front().filter(|_| !self.overdue).map(|probe| probe.sent.plus(delta_ns))
     }
 
     /// Whether it is sent the probe with this number.
@@ -373,15 +386,15 @@ impl Peer {
             }
             self.unanswered.pop_front();
         }
-        self.unanswered.push_back((number, now));
+        self.unanswered.push_back(Unanswered { number, sent: now, measures: self.heard });
         self.probed = now;
         true
     }
 
-    /// A probe was answered, and with it all before: links keep their order. When it was sent.
-    fn answered(&mut self, number: u64) -> Option<Time> {
-        let place = self.unanswered.iter().position(|(probe, _)| *probe == number)?;
-        self.unanswered.drain(..=place).next_back().map(|(_, sent)| sent)
+    /// A probe was answered, and with it all before: links keep their order.
+    fn answered(&mut self, number: u64) -> Option<Unanswered> {
+        let place = self.unanswered.iter().position(|probe| probe.number == number)?;
+        self.unanswered.drain(..=place).next_back()
     }
 
     fn note(&mut self, now: Time) {

@@ -43,6 +43,11 @@ const REST_NS: u64 = ms(150);
 const LONG_NS: u64 = secs(120);
 
 const CHECKPOINT: Kind = Kind::new("host.checkpoint");
+/// The parameter by which timers that count in Δ are longer.
+const DRIFT: &str = "drift_ppm";
+/// The one that says how long a synchronous protocol waits before it proposes nothing at all, and the longest such time.
+const HEARTBEAT: &str = "heartbeat_ms";
+const HEARTBEAT_MS: i64 = 600_000;
 const CHECKPOINTS: Formula = formula!(|n| n * (n - 1));
 
 /// A protocol of so many replicas, measured.
@@ -191,6 +196,35 @@ struct Bench {
     world: World,
     tally: Rc<RefCell<Tally>>,
     asked: u64,
+    /// Δ, where the protocol has one.
+    delta_ns: Option<u64>,
+}
+
+/// A time, as times Δ and what is left of it.
+#[derive(Clone, Copy, Default, Debug)]
+struct Span {
+    deltas: u64,
+    rest_ns: u64,
+}
+
+impl Span {
+    fn add(&mut self, ns: u64, delta_ns: Option<u64>) {
+        let delta_ns = delta_ns.unwrap_or(u64::MAX);
+        self.deltas = self.deltas.saturating_add(ns.checked_div(delta_ns).unwrap_or(0));
+        self.rest_ns = self.rest_ns.saturating_add(ns.checked_rem(delta_ns).unwrap_or(0));
+    }
+
+    /// The lines about it: message delays, and times Δ where there is one.
+    fn lines(self, what: &str, of: u64, (delays, deltas): (u64, u64), delta_ns: Option<u64>) -> Vec<Line> {
+        let units = of.saturating_mul(UNIT_NS);
+        let rest = Measured { total: self.rest_ns, of: units };
+        let mut lines = vec![Line::new(format!("delays {what}"), delays, delays, rest)];
+        if delta_ns.is_some() {
+            let measured = Measured { total: self.deltas, of };
+            lines.push(Line::new(format!("delta {what}"), deltas, deltas, measured));
+        }
+        lines
+    }
 }
 
 impl Bench {
@@ -205,11 +239,18 @@ impl Bench {
         }
         // Timers as they are used: none of them is to fire where nothing goes wrong.
         settings.exam_params = false;
+        let synchrony = (entry.params)().and_then(|params| (entry.synchrony)(&params));
+        let delta_ns = synchrony.map_err(BadSettings::from)?.map(|synchrony| synchrony.delta_ns);
+        if delta_ns.is_some() {
+            // Clocks are right here, and nothing is proposed that nobody has asked for.
+            settings.set(DRIFT, 0);
+            settings.set(HEARTBEAT, HEARTBEAT_MS);
+        }
         let mut world = World::new(settings)?;
         world.take_exact_times();
         world.run_while("the client has its session", LONG_NS, |world| world.session(0).is_none())?;
         world.run_for(secs(1))?;
-        let mut bench = Self { world, tally: Rc::default(), asked: 0 };
+        let mut bench = Self { world, tally: Rc::default(), asked: 0, delta_ns };
         bench.watch(|_| Verdict::Pass);
         Ok(bench)
     }
@@ -267,16 +308,15 @@ fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Vec<Line>, No
     bench.rest()?;
     *bench.tally.borrow_mut() = Tally::default();
     let from = bench.world.height();
-    let (mut commits_ns, mut replies_ns, mut requests) = (0u64, 0u64, 0u64);
+    let (mut commits, mut replies, mut requests) = (Span::default(), Span::default(), 0u64);
     while bench.world.height().since(from) < INTERVALS.saturating_mul(interval) {
         bench.tally.borrow_mut().first.clear();
         let height = bench.world.height();
         let id = bench.ask();
         bench.run_past(height)?;
         bench.run_until_level()?;
-        let commit_ns = bench.tally.borrow().since(proposal, bench.world.now());
-        commits_ns = commits_ns.saturating_add(commit_ns);
-        replies_ns = replies_ns.saturating_add(bench.run_until_answered(id)?);
+        commits.add(bench.tally.borrow().since(proposal, bench.world.now()), bench.delta_ns);
+        replies.add(bench.run_until_answered(id)?, bench.delta_ns);
         requests = requests.saturating_add(1);
     }
     bench.rest()?;
@@ -285,13 +325,11 @@ fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Vec<Line>, No
     let checkpoints = Measured { total: tally.sent(CHECKPOINT), of: INTERVALS };
     let what = format!("`{CHECKPOINT}` for a checkpoint");
     lines.push(Line::new(what, CHECKPOINTS.text, (CHECKPOINTS.of)(size(n)), checkpoints));
-    let units = requests.saturating_mul(UNIT_NS);
-    for (what, stated, total) in [
-        ("delays from proposal to execution", figures.commit_delays, commits_ns),
-        ("delays from request to reply", figures.reply_delays, replies_ns),
-    ] {
-        lines.push(Line::new(what, stated, stated, Measured { total, of: units }));
-    }
+    let (delta, deltas) = (bench.delta_ns, figures.commit_deltas);
+    let commit = (figures.commit_delays, deltas);
+    lines.extend(commits.lines("from proposal to execution", requests, commit, delta));
+    let reply = (figures.reply_delays, deltas);
+    lines.extend(replies.lines("from request to reply", requests, reply, delta));
     lines.extend(strangers(figures, &[], &tally));
     Ok(lines)
 }
@@ -299,13 +337,13 @@ fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Vec<Line>, No
 /// Nothing but syncs takes time: the answer comes after as many as follow one another.
 fn syncs(entry: &Entry, n: usize, figures: &Figures) -> Result<Line, NotMeasured> {
     let mut bench = Bench::new(entry, n, 0, UNIT_NS)?;
-    let mut total = 0u64;
+    let mut total = Span::default();
     for _ in 0..REQUESTS {
         let id = bench.ask();
-        total = total.saturating_add(bench.run_until_answered(id)?);
+        total.add(bench.run_until_answered(id)?, bench.delta_ns);
         bench.rest()?;
     }
-    let measured = Measured { total, of: REQUESTS.saturating_mul(UNIT_NS) };
+    let measured = Measured { total: total.rest_ns, of: REQUESTS.saturating_mul(UNIT_NS) };
     let stated = figures.serial_syncs;
     Ok(Line::new("syncs in a row from request to reply", stated, stated, measured))
 }
@@ -333,15 +371,14 @@ fn leader_change(
     let id = bench.ask();
     bench.run_past(height)?;
     let first = change.messages.first().map(|count| count.kind);
-    let total = bench.tally.borrow().since(first, bench.world.now());
+    let mut took = Span::default();
+    took.add(bench.tally.borrow().since(first, bench.world.now()), bench.delta_ns);
     let tally = bench.tally.replace(Tally::default());
     bench.run_until_level()?;
     bench.run_until_answered(id)?;
     let mut lines = each_and_all(change.messages, n, &tally, 1, "for a change of leader");
-    let what =
-        format!("delays from `{}` to execution", first.map(|kind| kind.to_string()).unwrap_or_default());
-    let stated = change.commit_delays;
-    lines.push(Line::new(what, stated, stated, Measured { total, of: UNIT_NS }));
+    let what = format!("from `{}` to execution", first.map(|kind| kind.to_string()).unwrap_or_default());
+    lines.extend(took.lines(&what, 1, (change.commit_delays, change.commit_deltas), bench.delta_ns));
     lines.extend(strangers(figures, change.messages, &tally));
     Ok(lines)
 }

@@ -106,6 +106,11 @@ impl Returning {
     /// peers may have said what it must know; one liar must not silence it.
     pub fn note_gap(&mut self, peer: ReplicaId, committee: &Committee, now: Time) -> bool {
         self.gaps.insert(peer);
+        // What it has said before may be older than what was lost.
+        self.ask_at = now;
+        if self.is_silent() {
+            self.said.remove(&peer);
+        }
         let silences = !self.is_silent() && self.gaps.len() > committee.f;
         if silences {
             self.standing = Standing::Silent;

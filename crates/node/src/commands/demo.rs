@@ -4,7 +4,7 @@ use super::cluster_info;
 use super::folder::Folder;
 use super::load::Bar;
 use super::up::free_addresses;
-use crate::config::{Durability, LinkAuth, Settings};
+use crate::config::{Durability, LinkAuth, Settings, replicas_or_default};
 use crate::exit::Failure;
 use crate::load::Pace;
 use crate::out;
@@ -28,9 +28,9 @@ pub struct DemoArgs {
     /// Protocol
     #[arg(long, default_value = "pbft", value_parser = crate::config::choice(crate::config::protocol_names()))]
     protocol: &'static Entry,
-    /// Replicas
-    #[arg(long, default_value_t = 4)]
-    n: u16,
+    /// Replicas [default: as few as tolerate one fault]
+    #[arg(long)]
+    n: Option<u16>,
     /// Seconds of load
     #[arg(long, default_value_t = 15)]
     seconds: u64,
@@ -51,6 +51,12 @@ pub struct DemoArgs {
     json: bool,
     #[command(flatten)]
     settings: Settings,
+}
+
+impl DemoArgs {
+    fn n(&self) -> u16 {
+        replicas_or_default(self.n, self.protocol)
+    }
 }
 
 /// Runs the demo.
@@ -99,15 +105,13 @@ fn show(args: &DemoArgs, dir: &Path) -> Result<(), Failure> {
         }
     };
     let binary = std::env::current_exe().map_err(Failure::run)?;
-    let mut nodes = Processes::new(binary, dir, (0..args.n).map(ReplicaId), false);
+    let n = args.n();
+    let mut nodes = Processes::new(binary, dir, (0..n).map(ReplicaId), false);
     // Before anything is made: whoever is asked to stop from now on tidies up.
     nodes.watch_signals()?;
-    let mut testnet = make(dir, args.protocol, args.n, ClientAuth::Signature, &args.settings)?;
+    let mut testnet = make(dir, args.protocol, n, ClientAuth::Signature, &args.settings)?;
     let name = args.protocol.spec.name;
-    say(format!(
-        "starting {} replicas of {name}: promises fsynced, links under mutual TLS, bundles signed",
-        args.n
-    ));
+    say(format!("starting {n} replicas of {name}: promises fsynced, links under mutual TLS, bundles signed"));
     trial::start(&mut nodes, &mut testnet)?;
     let info = cluster_info(&testnet.cluster)?;
     let look = || -> Result<Option<(u64, ReplicaId)>, Failure> {
@@ -180,7 +184,7 @@ fn victim(args: &DemoArgs, leads: Option<(u64, ReplicaId)>) -> ReplicaId {
     match leads {
         Some((_, leader)) if args.protocol.spec.replaces_leader => leader,
         // View 0 is led by replica 0.
-        _ => ReplicaId(args.n.saturating_sub(1)),
+        _ => ReplicaId(args.n().saturating_sub(1)),
     }
 }
 

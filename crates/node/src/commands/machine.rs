@@ -111,8 +111,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 /// When the folder cannot be written to, or the machine refuses sockets or random bytes.
 pub fn measure(dir: &Path) -> Result<Yardstick, Failure> {
     let fail = |what: &str, error: io::Error| Failure::run(format!("cannot measure {what}: {error}"));
-    let (sync_p50, sync_p99) =
-        sync(dir).map_err(|error| fail(&format!("the disk of {}", dir.display()), error))?;
+    let mut syncs = syncs(dir).map_err(|error| fail(&format!("the disk of {}", dir.display()), error))?;
+    let [sync_p50, sync_p99] = [50, 99].map(|percent| percentile(&mut syncs, percent));
     let data = vec![7; 1 << 20];
     let sha256 = repeat(1, || sha2::Sha256::digest(black_box(&data)));
     let hundred: Vec<u8> = data.iter().copied().take(100_000).collect();
@@ -228,15 +228,22 @@ impl Signatures {
     }
 }
 
-/// 512 bytes into a file that is not growing, then the disk: median and 99th percentile.
-fn sync(dir: &Path) -> io::Result<(Duration, Duration)> {
+/// The slowest of many small writes with a sync to the disk of `dir`.
+///
+/// # Errors
+/// When the folder cannot be written to.
+pub(super) fn slowest_sync(dir: &Path) -> io::Result<Duration> {
+    syncs(dir).map(|times| times.into_iter().max().unwrap_or_default())
+}
+
+/// 512 bytes into a file that is not growing, then the disk: how long that took, each time.
+fn syncs(dir: &Path) -> io::Result<Vec<Duration>> {
     let path = dir.join(format!(".quorate-machine-{}", std::process::id()));
     let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
     let times = sync_times(&file);
     drop(file);
     fs::remove_file(&path)?;
-    let mut times = times?;
-    Ok((percentile(&mut times, 50), percentile(&mut times, 99)))
+    times
 }
 
 fn sync_times(file: &File) -> io::Result<Vec<Duration>> {

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod crew;
+mod delta;
 pub mod demo;
 pub mod exam;
 mod folder;

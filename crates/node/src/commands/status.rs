@@ -19,7 +19,8 @@ pub struct StatusArgs {
     /// One JSON list with an object per replica.
     #[arg(long)]
     json: bool,
-    /// Exit code 1 unless a quorum of replicas makes progress.
+    /// Exit code 1 unless enough replicas make progress: a quorum, or all but f where the protocol assumes a bound on
+    /// delays.
     #[arg(long)]
     ready: bool,
     /// Also shows the cost ledger.
@@ -37,7 +38,7 @@ pub struct StatusArgs {
 pub fn run(args: &StatusArgs) -> Result<(), Failure> {
     let config = open_cluster(&args.cluster)?;
     let n = config.n();
-    let quorum = quorate_types::quorum::byzantine(n, usize::from(config.genesis.f));
+    let enough = config.entry.spec.serving(n, usize::from(config.genesis.f));
     let info = super::cluster_info(&config)?;
     let answers = driver::status(info, Duration::from_secs(args.wait)).map_err(Failure::run)?;
     let replicas: Vec<Value> = answers.into_iter().enumerate().map(|(id, said)| answer(id, said)).collect();
@@ -48,9 +49,9 @@ pub fn run(args: &StatusArgs) -> Result<(), Failure> {
     }
     let progressing =
         replicas.iter().filter(|replica| replica.get("progress") == Some(&Value::Bool(true))).count();
-    if args.ready && progressing < quorum {
+    if args.ready && progressing < enough {
         return Err(Failure::run(format!(
-            "{progressing} of {n} replicas make progress, {quorum} are needed; see `quorate status` for the others"
+            "{progressing} of {n} replicas make progress, {enough} are needed; see `quorate status` for the others"
         )));
     }
     Ok(())
@@ -95,6 +96,35 @@ fn view_line(id: u64, replica: &Value) -> String {
         line.push_str(&format!(", the last one: {why}"));
     }
     line
+}
+
+/// What the synchrony guard of a replica has measured; nothing where its protocol assumes no bound on delays.
+fn guard_line(id: u64, replica: &Value) -> Option<String> {
+    let guard = replica.get("guard")?.as_object()?;
+    let number = |name: &str| guard.get(name).and_then(Value::as_u64);
+    let ms = |name: &str| guard.get(name).and_then(Value::as_f64).unwrap_or(0.0);
+    let mode = guard.get("mode").and_then(Value::as_str).unwrap_or("?");
+    let mut line = format!(
+        "replica {id} {mode}: round trips p99.9 {:.1} ms, max {:.1} ms of {:.0} ms",
+        ms("p999_ms"),
+        ms("max_ms"),
+        ms("delta_ms")
+    );
+    for late in guard.get("late").and_then(Value::as_array).into_iter().flatten() {
+        let of = |name: &str| late.get(name).and_then(Value::as_u64).unwrap_or(0);
+        line.push_str(&format!(", replica {} late for {} ms", of("id"), of("since_ms")));
+    }
+    let doubts = number("doubts").unwrap_or(0);
+    if guard.get("doubt") == Some(&Value::Bool(true)) {
+        line.push_str(&format!(", IN DOUBT (time {doubts})"));
+    } else if let Some(ago) = number("last_doubt_ms") {
+        line.push_str(&format!(", {doubts} doubts, the last one {ago} ms ago"));
+    }
+    if let Some(ppm) = guard.get("drift_ppm").and_then(Value::as_i64) {
+        line.push_str(&format!(", clocks drift {ppm} ppm"));
+    }
+    line.push_str(&format!(", {} probes", number("probes").unwrap_or(0)));
+    Some(line)
 }
 
 /// A faulty replica may say anything: nothing but printable characters of it reaches the terminal.
@@ -150,6 +180,13 @@ fn print(replicas: &[Value], ledger: bool) -> Result<(), Failure> {
         let id = replica.get("id").and_then(Value::as_u64).unwrap_or(0);
         if replica.get("up") == Some(&Value::Bool(true)) {
             out::line(printable(&view_line(id, replica)))?;
+            if let Some(line) = guard_line(id, replica) {
+                out::line(printable(&line))?;
+            }
+        }
+        if let Some(last) = replica.pointer("/synchrony_alarms/last").and_then(Value::as_str) {
+            let count = replica.pointer("/synchrony_alarms/count").and_then(Value::as_u64).unwrap_or(0);
+            out::line(format_args!("replica {id}: {} ({count} such alarms)", printable(last)))?;
         }
         if let Some(alarm) = replica.get("alarm").and_then(Value::as_str) {
             out::line(format_args!("replica {id}: {}", printable(alarm)))?;
@@ -204,6 +241,33 @@ mod tests {
         let expected = "replica 2 view 0 (leader 0): normal, 1 view change, the last one: request overdue";
         assert_eq!(view_line(2, &once), expected);
         assert_eq!(view_line(1, &json!({})), "replica 1 says nothing of its view");
+    }
+
+    #[test]
+    fn all_but_f_serve_where_a_bound_is_assumed() {
+        let spec = quorate_protocols::find("pbft").unwrap().spec;
+        assert_eq!([(4, 1), (7, 2), (5, 1)].map(|(n, f)| spec.serving(n, f)), [3, 5, 4]);
+        let synchronous = quorate_consensus::Spec { model: quorate_consensus::Model::Synchrony, ..spec };
+        assert_eq!([(3, 1), (5, 2), (5, 1)].map(|(n, f)| synchronous.serving(n, f)), [2, 3, 4]);
+    }
+
+    #[test]
+    fn what_the_guard_measures_is_told() {
+        assert_eq!(guard_line(1, &json!({"guard": null})), None);
+        assert_eq!(guard_line(1, &json!({})), None);
+        let mut guard = json!({"mode": "guarded", "delta_ms": 50.0, "p999_ms": 2.54, "max_ms": 9.0, "late": [],
+            "doubt": false, "doubts": 0, "last_doubt_ms": null, "drift_ppm": null, "probes": 80});
+        let begin = "replica 1 guarded: round trips p99.9 2.5 ms, max 9.0 ms of 50 ms";
+        let line = |guard: &Value| guard_line(1, &json!({"guard": guard})).unwrap();
+        assert_eq!(line(&guard), format!("{begin}, 80 probes"));
+        guard["late"] = json!([{"id": 2, "since_ms": 120}, {"id": 0, "since_ms": 7}]);
+        (guard["doubt"], guard["doubts"], guard["last_doubt_ms"]) = (json!(true), json!(3), json!(0));
+        let late = "replica 2 late for 120 ms, replica 0 late for 7 ms";
+        assert_eq!(line(&guard), format!("{begin}, {late}, IN DOUBT (time 3), 80 probes"));
+        (guard["late"], guard["doubt"], guard["last_doubt_ms"]) = (json!([]), json!(false), json!(4_000));
+        guard["drift_ppm"] = json!(-12);
+        let after = "3 doubts, the last one 4000 ms ago, clocks drift -12 ppm";
+        assert_eq!(line(&guard), format!("{begin}, {after}, 80 probes"));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! `quorate testnet`: makes a cluster, for this machine or for several.
 
+use super::delta;
 use crate::config::{
     Durability, LinkAuth, ReplicaAddresses, Settings, choice, client_auth_names, protocol_names,
+    replicas_or_default,
 };
 use crate::exit::Failure;
 use crate::out;
@@ -18,9 +20,9 @@ pub struct Args {
     /// Folder to make; it must not exist, or be empty
     #[arg(long)]
     out: PathBuf,
-    /// Replicas
-    #[arg(long, default_value_t = 4)]
-    n: u16,
+    /// Replicas [default: as few as tolerate one fault]
+    #[arg(long)]
+    n: Option<u16>,
     /// Protocol
     #[arg(long, default_value = "pbft", value_parser = choice(protocol_names()))]
     protocol: &'static Entry,
@@ -63,19 +65,27 @@ pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
     let (id, n, f, out) = (cluster.cluster_id(), cluster.n(), cluster.genesis.f, args.out.display());
     out::line(format_args!("cluster {id}"))?;
     out::line(format_args!("{}, {n} replicas, tolerates {f} faulty", cluster.entry.spec.name))?;
+    for (is_warning, line) in delta::advice(&testnet, &args.out)? {
+        if is_warning {
+            eprintln!("warning: {line}");
+        } else {
+            out::line(line)?;
+        }
+    }
     out::line(format_args!("start each replica i: quorate node --config {out}/node<i>/node.toml{insecure}"))?;
     out::line(format_args!("or all of them here: quorate up --dir {out}{insecure}"))
 }
 
 fn addresses(args: &Args) -> Result<Vec<ReplicaAddresses>, Failure> {
-    let n = usize::from(args.n);
+    let ports = replicas_or_default(args.n, args.protocol);
+    let n = usize::from(ports);
     if !args.addresses.is_empty() && args.addresses.len() != n {
         let given = args.addresses.len();
         return Err(Failure::usage(format!(
             "--addresses lists {given}, expected one for each of the {n} replicas"
         )));
     }
-    let last = args.n.checked_mul(2).and_then(|ports| args.base_port.checked_add(ports));
+    let last = ports.checked_mul(2).and_then(|ports| args.base_port.checked_add(ports));
     if args.base_port == 0 || last.is_none() {
         return Err(Failure::usage(format!(
             "--base-port: two ports for each of {n} replicas, from 1 to 65535"

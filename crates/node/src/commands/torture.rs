@@ -3,7 +3,7 @@
 use super::demo;
 use super::folder::Folder;
 use super::load::Bar;
-use crate::config::Settings;
+use crate::config::{Settings, replicas_or_default};
 use crate::exit::Failure;
 use crate::load::{Pace, Progress};
 use crate::processes::Processes;
@@ -28,9 +28,9 @@ pub struct TortureArgs {
     /// Protocol
     #[arg(long, default_value = "pbft", value_parser = crate::config::choice(crate::config::protocol_names()))]
     protocol: &'static Entry,
-    /// Replicas
-    #[arg(long, default_value_t = 4)]
-    n: u16,
+    /// Replicas [default: as few as tolerate one fault]
+    #[arg(long)]
+    n: Option<u16>,
     /// Clients
     #[arg(long, default_value_t = 16)]
     clients: usize,
@@ -57,6 +57,10 @@ pub struct TortureArgs {
 }
 
 impl TortureArgs {
+    fn n(&self) -> u16 {
+        replicas_or_default(self.n, self.protocol)
+    }
+
     fn options(&self, seed: u64) -> Result<Options, Failure> {
         let span = Duration::try_from_secs_f64(self.minutes * 60.0)
             .ok()
@@ -82,7 +86,7 @@ impl TortureArgs {
         let name = self.protocol.spec.name.as_str();
         for (given, text) in [
             (name != "pbft", format!(" --protocol {name}")),
-            (self.n != 4, format!(" --n {}", self.n)),
+            (self.n.is_some(), format!(" --n {}", self.n())),
             (self.clients != 16, format!(" --clients {}", self.clients)),
             (self.in_flight != 64, format!(" --in-flight {}", self.in_flight)),
             (self.rate.is_some(), format!(" --rate {}", self.rate.unwrap_or(0.0))),
@@ -134,9 +138,10 @@ pub fn run(args: &TortureArgs) -> Result<(), Failure> {
 
 fn run_in(args: &TortureArgs, options: &Options, dir: &Path) -> Result<Outcome, Failure> {
     let binary = std::env::current_exe().map_err(Failure::run)?;
-    let mut nodes = Processes::new(binary, dir, (0..args.n).map(ReplicaId), false);
+    let n = args.n();
+    let mut nodes = Processes::new(binary, dir, (0..n).map(ReplicaId), false);
     nodes.watch_signals()?;
-    let mut testnet = demo::make(dir, args.protocol, args.n, ClientAuth::Signature, &args.settings)?;
+    let mut testnet = demo::make(dir, args.protocol, n, ClientAuth::Signature, &args.settings)?;
     let mut told = Told {
         bar: Bar::new(),
         quiet: args.json,
@@ -145,7 +150,7 @@ fn run_in(args: &TortureArgs, options: &Options, dir: &Path) -> Result<Outcome, 
         doing: String::new(),
     };
     let name = args.protocol.spec.name;
-    told.line(&format!("{} replicas of {name}, seed {}: {}", args.n, options.seed, args.again(options.seed)));
+    told.line(&format!("{n} replicas of {name}, seed {}: {}", options.seed, args.again(options.seed)));
     match trial::start(&mut nodes, &mut testnet) {
         Err(_) if nodes.is_stopping() => return Ok(Outcome::stopped()),
         started => started?,
@@ -216,7 +221,7 @@ fn report(args: &TortureArgs, options: &Options, outcome: &Outcome, again: &str)
     if args.json {
         return out::json(&json!({
             "good": outcome.is_good(), "failure": outcome.failure.as_ref().map(Why::to_string), "again": again, "seed": options.seed,
-            "minutes": args.minutes, "protocol": args.protocol.spec.name.as_str(), "n": args.n,
+            "minutes": args.minutes, "protocol": args.protocol.spec.name.as_str(), "n": args.n(),
             "stretches": outcome.stretches, "acknowledged": outcome.acknowledged, "errors": outcome.errors,
             "judged": verdict.judged, "lost": verdict.lost, "doubled": verdict.doubled, "wrong": verdict.wrong,
             "illegal": verdict.illegal, "undecided": verdict.undecided, "findings": verdict.findings,

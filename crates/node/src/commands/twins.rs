@@ -6,6 +6,7 @@
 mod runner;
 
 use super::ledger::{self, Keeping, Ledger};
+use crate::config::replicas_or_default;
 use crate::exit::Failure;
 use crate::out;
 use quorate_consensus::Entry;
@@ -30,9 +31,9 @@ pub struct Args {
     /// Which protocol
     #[arg(long, default_value = "pbft")]
     protocol: String,
-    /// How many replicas
-    #[arg(long, default_value_t = 4)]
-    n: usize,
+    /// How many replicas [default: as few as tolerate one fault]
+    #[arg(long)]
+    n: Option<u16>,
     /// Which replica is a twin; two with a comma are two pairs of twins; each replica in turn if not given
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     twin: Vec<u16>,
@@ -252,13 +253,14 @@ fn works(args: &Args, entry: &Entry) -> Result<Vec<Work>, Failure> {
         None if args.sample.is_some() && can_set => Leaders::Drawn,
         None => Leaders::Own,
     };
+    let n = replicas_or_default(args.n, entry);
     let each: Vec<Vec<ReplicaId>> = if args.twin.is_empty() {
-        (0..u16::try_from(args.n).unwrap_or(u16::MAX)).map(|id| vec![ReplicaId(id)]).collect()
+        (0..n).map(|id| vec![ReplicaId(id)]).collect()
     } else {
         vec![args.twin.iter().copied().map(ReplicaId).collect()]
     };
     let make = |twins| {
-        let (n, views, parts, leaders) = (args.n, args.views, args.parts, leaders.clone());
+        let (n, views, parts, leaders) = (usize::from(n), args.views, args.parts, leaders.clone());
         let made = match args.sample {
             Some(count) => Enumeration::drawn(n, twins, views, parts, leaders, (count, args.seed)),
             None => Enumeration::all(n, twins, views, parts, leaders),

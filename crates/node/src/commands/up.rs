@@ -2,7 +2,7 @@
 
 use crate::config::{
     ClusterConfig, Durability, LinkAuth, NodeConfig, ReplicaAddresses, Settings, choice, client_auth_name,
-    client_auth_names, protocol_names,
+    client_auth_names, protocol_names, replicas_or_default,
 };
 use crate::exit::Failure;
 use crate::out;
@@ -27,7 +27,7 @@ pub struct Args {
     /// Folder of the cluster; made if it does not exist
     #[arg(long)]
     dir: PathBuf,
-    /// Replicas [default for a new folder: 4]
+    /// Replicas [default for a new folder: as few as tolerate one fault]
     #[arg(long)]
     n: Option<u16>,
     /// Protocol [default for a new folder: pbft]
@@ -90,10 +90,11 @@ pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
 
 fn plan(args: &Args, service: Service) -> Result<Plan, Failure> {
     let entry = args.protocol.or_else(|| quorate_protocols::find("pbft"));
+    let entry = entry.ok_or_else(|| Failure::usage("--protocol: expected one"))?;
     let plan = Plan {
         service,
-        entry: entry.ok_or_else(|| Failure::usage("--protocol: expected one"))?,
-        addresses: free_addresses(usize::from(args.n.unwrap_or(4)))?,
+        entry,
+        addresses: free_addresses(usize::from(replicas_or_default(args.n, entry)))?,
         client_auth: args.client_auth.unwrap_or_default(),
         link_auth: args.link_auth.unwrap_or_default(),
         durability: args.durability.unwrap_or_default(),

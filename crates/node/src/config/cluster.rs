@@ -56,6 +56,12 @@ pub fn protocol_names() -> Vec<(&'static str, &'static Entry)> {
     quorate_protocols::REGISTRY.iter().map(|entry| (entry.spec.name.as_str(), entry)).collect()
 }
 
+/// How many replicas a cluster has unless it is said: as few as tolerate one fault.
+#[must_use]
+pub fn replicas_or_default(n: Option<u16>, entry: &Entry) -> u16 {
+    n.unwrap_or_else(|| u16::try_from(quorate_sim::smallest(entry, 1)).unwrap_or(u16::MAX))
+}
+
 pub(super) fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
     names.iter().find(|(_, other)| *other == value).map_or("?", |(name, _)| name)
 }

@@ -21,6 +21,7 @@ mod writer;
 pub use choice::choice;
 pub use cluster::{
     ClusterConfig, LinkAuth, ReplicaAddresses, client_auth_name, client_auth_names, protocol_names,
+    replicas_or_default,
 };
 pub use error::ConfigError;
 pub use node::{Durability, NodeConfig, NodeKeys, Placement};

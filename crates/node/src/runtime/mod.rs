@@ -179,8 +179,13 @@ impl<D: Disk> Node<D> {
         self.net.tick(due);
         let now = self.clock.now();
         let mut slices = Slices { clock: self.clock, checking: now, executing: None };
-        let mut wire =
-            Wire { net: &mut self.net, clients: &mut self.clients, rejects: &mut self.rejects, now };
+        let mut wire = Wire {
+            net: &mut self.net,
+            clients: &mut self.clients,
+            rejects: &mut self.rejects,
+            now,
+            clock: self.clock,
+        };
         let end = self.host.turn(now, Some(due), drained, &mut |work| slices.more(work), &mut wire)?;
         self.answer_asked(now);
         // What it slept beyond its time it was kept from working: it stood still.
@@ -200,6 +205,15 @@ impl<D: Disk> Node<D> {
         let why = || replica.status().last_view_change.to_string();
         if let Some(line) = self.trouble.leads(now, view, leader, why) {
             tracing::info!("{line}");
+        }
+        if let Some(doubt) = replica.doubt() {
+            let (alarm, alarms) = replica.doubted();
+            let lines = [
+                self.trouble.doubt(now, doubt, || replica.guard()),
+                self.trouble.alarmed(now, alarm, alarms),
+                self.trouble.round_trips(now, || replica.guard()),
+            ];
+            lines.iter().flatten().for_each(|line| tracing::warn!("{line}"));
         }
     }
 

@@ -1,11 +1,12 @@
 //! What `status` says: one object per replica, for people and tools.
 
 use super::Node;
-use quorate_replica::State;
+use quorate_replica::{GuardStatus, State};
 use quorate_storage::Disk;
 use quorate_types::{Height, Time};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use std::time::Duration;
 
 /// Settings that every figure must come with.
 #[derive(Clone, Debug, Serialize)]
@@ -93,8 +94,9 @@ impl<D: Disk> Node<D> {
             "pool": {"bundles": replica.pool.0, "bytes": replica.pool.1},
             "guard_entries": replica.outbox.0, "records": replica.outbox.1, "held": replica.outbox.2,
             "contradictions": replica.contradictions,
-            // Figures of the synchrony guard: there is none to report while the protocol assumes no bound.
-            "guard": null,
+            // `null` where the protocol assumes no bound on delays.
+            "guard": replica.guard.as_ref().map(|guard| guard_json(guard, now)),
+            "synchrony_alarms": {"count": replica.doubted, "last": replica.last_doubted},
             "peers": peers, "clients": {"connections": self.clients.size().0, "attached": self.clients.size().1},
             "timers": timers, "longest_pause_ms": longest_pause_ms, "longest_sync_ms": longest_sync_ms,
             "rejects": self.rejects.counts(), "settings": self.facts,
@@ -102,6 +104,20 @@ impl<D: Disk> Node<D> {
         })
         .to_string()
     }
+}
+
+/// What the synchrony guard says. `since_ms` and `last_doubt_ms`: so long ago.
+fn guard_json(guard: &GuardStatus, now: Time) -> Value {
+    let ms = |ns| Duration::from_nanos(ns).as_secs_f64() * 1e3;
+    let ago = |at: Time| now.since(at) / 1_000_000;
+    let late: Vec<Value> =
+        guard.late.iter().map(|(id, since)| json!({"id": id.0, "since_ms": ago(*since)})).collect();
+    json!({
+        "mode": if guard.guarded { "guarded" } else { "unguarded" }, "delta_ms": ms(guard.delta_ns),
+        "p999_ms": ms(guard.p999_ns), "max_ms": ms(guard.max_ns), "late": late,
+        "doubt": guard.doubt, "doubts": guard.doubts, "last_doubt_ms": guard.last_doubt.map(ago),
+        "drift_ppm": guard.drift_ppm, "probes": guard.probes,
+    })
 }
 
 /// CPU seconds, resident bytes and context switches of this process, as the kernel counts them.
@@ -124,4 +140,35 @@ fn usage() -> Value {
         "voluntary_context_switches": field("voluntary_ctxt_switches:"),
         "involuntary_context_switches": field("nonvoluntary_ctxt_switches:"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate_types::ReplicaId;
+
+    #[test]
+    fn the_guard_is_told_in_milliseconds() {
+        let guard = GuardStatus {
+            delta_ns: 50_000_000,
+            guarded: true,
+            p999_ns: 2_500_000,
+            max_ns: 9_000_000,
+            late: vec![(ReplicaId(2), Time(1_000_000_000))],
+            doubt: false,
+            doubts: 3,
+            last_doubt: Some(Time(500_000_000)),
+            drift_ppm: Some(-12),
+            probes: 77,
+        };
+        let expected = json!({
+            "mode": "guarded", "delta_ms": 50.0, "p999_ms": 2.5, "max_ms": 9.0,
+            "late": [{"id": 2, "since_ms": 1_000}], "doubt": false, "doubts": 3, "last_doubt_ms": 1_500,
+            "drift_ppm": -12, "probes": 77,
+        });
+        assert_eq!(guard_json(&guard, Time(2_000_000_000)), expected);
+        let fresh = GuardStatus { guarded: false, last_doubt: None, drift_ppm: None, ..guard };
+        let fresh = guard_json(&fresh, Time(2_000_000_000));
+        assert_eq!((&fresh["mode"], &fresh["last_doubt_ms"]), (&json!("unguarded"), &Value::Null));
+    }
 }

@@ -2,13 +2,18 @@
 //! disk, the peer or the machine that causes it, and comes now and then however often it happens.
 
 use super::rare::{Rare, of_how_many};
+use quorate_consensus::Alarm;
 use quorate_net::Direction;
+use quorate_replica::GuardStatus;
 use quorate_types::wire::Lane;
 use quorate_types::{ReplicaId, Time, View};
 use std::collections::BTreeMap;
 
 /// A sync, or a pass of the loop, that takes longer holds everybody up: half of the shortest timeout.
 const SLOW_NS: u64 = 200_000_000;
+/// What round trips take is looked at this often, because all of them are, and told of this often at most.
+const ROUND_TRIPS_LOOK_NS: u64 = 1_000_000_000;
+const ROUND_TRIPS_LINE_NS: u64 = 60_000_000_000;
 
 /// What has happened, and the lines about it that are due.
 #[derive(Debug, Default)]
@@ -23,6 +28,15 @@ pub(super) struct Trouble {
     view: View,
     longest_sync_ns: u64,
     longest_pause_ns: u64,
+    doubts: Rare,
+    /// How many doubts have begun, as far as they were noted.
+    doubts_seen: u64,
+    /// Whether the last line about doubt says that there is some.
+    doubt_told: bool,
+    alarms: Rare,
+    alarms_seen: u64,
+    round_trips_look_at: Time,
+    round_trips_line_at: Time,
 }
 
 impl Trouble {
@@ -93,6 +107,66 @@ impl Trouble {
         Some(format!("view {view}, led by replica {leader}{often}: {why}"))
     }
 
+    /// Whether more than f peers are late, and how often that has begun; asked after each pass. `guard` says more. Tells
+    /// when it begins, and when what was told of is over.
+    pub(super) fn doubt(
+        &mut self,
+        now: Time,
+        (doubt, doubts): (bool, u64),
+        guard: impl FnOnce() -> Option<GuardStatus>,
+    ) -> Option<String> {
+        if doubts != self.doubts_seen {
+            self.doubts_seen = doubts;
+            self.doubts.note();
+        }
+        if let Some(count) = self.doubts.tell(now) {
+            self.doubt_told = true;
+            let (often, guard) = (of_how_many(count), guard()?);
+            let bound = ms(guard.delta_ns);
+            let late: Vec<String> = guard.late.iter().map(|(id, _)| id.to_string()).collect();
+            let who =
+                if late.is_empty() { String::new() } else { format!(" (replicas {})", late.join(", ")) };
+            let what = if guard.guarded { "nothing is decided by silence" } else { "nobody heeds it" };
+            return Some(format!(
+                "too many replicas{who} are later than delta_ms = {bound} allows{often}: {what} until that is over"
+            ));
+        }
+        if self.doubt_told && !doubt {
+            self.doubt_told = false;
+            return Some("enough replicas answer within delta_ms again".to_owned());
+        }
+        None
+    }
+
+    /// The last alarm of the protocol that did not stop it, and how many there were; asked after each pass.
+    pub(super) fn alarmed(&mut self, now: Time, alarm: Option<Alarm>, alarms: u64) -> Option<String> {
+        if alarms != self.alarms_seen {
+            self.alarms_seen = alarms;
+            self.alarms.note();
+        }
+        let often = of_how_many(self.alarms.tell(now)?);
+        Some(format!("{}{often}", alarm?))
+    }
+
+    /// Asked after each pass: now and then looks at what round trips take, and says so when they come near the bound.
+    pub(super) fn round_trips(
+        &mut self,
+        now: Time,
+        guard: impl FnOnce() -> Option<GuardStatus>,
+    ) -> Option<String> {
+        if now < self.round_trips_look_at || now < self.round_trips_line_at {
+            return None;
+        }
+        self.round_trips_look_at = now.plus(ROUND_TRIPS_LOOK_NS);
+        let guard = guard().filter(|guard| guard.p999_ns > guard.delta_ns / 2)?;
+        self.round_trips_line_at = now.plus(ROUND_TRIPS_LINE_NS);
+        let (bound, longest) = (ms(guard.delta_ns), ms(guard.max_ns));
+        let took = guard.p999_ns / 1_000;
+        Some(format!(
+            "one of 1000 round trips takes more than {took} us, the longest {longest} ms, of delta_ms = {bound}: a cluster              with a larger delta_ms would be safer"
+        ))
+    }
+
     /// The longest sync and the longest pass of the loop so far, in milliseconds.
     pub(super) fn longest_ms(&self) -> (u64, u64) {
         (ms(self.longest_sync_ns), ms(self.longest_pause_ns))
@@ -150,6 +224,73 @@ mod tests {
         let line = leads(2 + LINE_EVERY_NS, 999).unwrap();
         assert!(line.starts_with("view 999, led by replica 1 (998 times since"), "{line}");
         assert_eq!(leads(3 + 2 * LINE_EVERY_NS, 999), None);
+    }
+
+    fn guard(p999_ms: u64, late: &[u16]) -> GuardStatus {
+        GuardStatus {
+            delta_ns: 50_000_000,
+            guarded: true,
+            p999_ns: p999_ms * 1_000_000,
+            max_ns: 40_000_000,
+            late: late.iter().map(|id| (ReplicaId(*id), Time(1))).collect(),
+            doubt: !late.is_empty(),
+            doubts: 1,
+            last_doubt: None,
+            drift_ppm: None,
+            probes: 0,
+        }
+    }
+
+    #[test]
+    fn doubt_is_told_when_it_begins_and_when_it_ends() {
+        let mut trouble = Trouble::default();
+        let mut doubt =
+            |now, doubt, doubts| trouble.doubt(Time(now), (doubt, doubts), || Some(guard(9, &[1, 2])));
+        assert_eq!(doubt(1, false, 0), None);
+        let line = doubt(2, true, 1).unwrap();
+        assert!(line.contains("(replicas 1, 2) are later than delta_ms = 50 allows: nothing"), "{line}");
+        assert_eq!(doubt(3, true, 1), None);
+        assert!(doubt(4, false, 1).unwrap().starts_with("enough replicas"));
+        // It comes and goes: told once, when the last line is old enough, and then where it ended.
+        assert!((5..100).all(|count| doubt(count, count % 2 == 0, count).is_none()));
+        let line = doubt(2 + LINE_EVERY_NS, false, 99).unwrap();
+        assert!(line.contains("(95 times since the last such line)"), "{line}");
+        assert!(doubt(3 + LINE_EVERY_NS, false, 99).unwrap().starts_with("enough replicas"));
+        assert_eq!(doubt(3 + 2 * LINE_EVERY_NS, false, 99), None);
+    }
+
+    #[test]
+    fn an_alarm_that_stops_nothing_is_told_now_and_then() {
+        let mut trouble = Trouble::default();
+        let alarm = Alarm::SynchronyDoubt { view: View(3), peer: None, why: "no certificate" };
+        assert_eq!(trouble.alarmed(Time(1), None, 0), None);
+        let line = trouble.alarmed(Time(2), Some(alarm), 1).unwrap();
+        assert_eq!(line, "the bound on delays does not hold in view 3: no certificate");
+        assert_eq!(trouble.alarmed(Time(3), Some(alarm), 1), None);
+        assert_eq!(trouble.alarmed(Time(4), Some(alarm), 2), None);
+        assert!(trouble.alarmed(Time(2 + LINE_EVERY_NS), Some(alarm), 2).is_some());
+    }
+
+    #[test]
+    fn round_trips_near_the_bound_are_told_once_in_a_minute() {
+        let mut trouble = Trouble::default();
+        let mut looks = 0;
+        let mut told = 0;
+        for tenth in 0..1_300u64 {
+            let line = trouble.round_trips(Time(tenth * 100_000_000), || {
+                looks += 1;
+                Some(guard(if tenth < 50 { 25 } else { 26 }, &[]))
+            });
+            if let Some(line) = line {
+                told += 1;
+                assert!(line.starts_with("one of 1000 round trips takes more than 26000 us"), "{line}");
+            }
+        }
+        assert_eq!(
+            (told, looks),
+            (3, 8),
+            "from the fifth second on, and all are looked at no more often than needed"
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ use quorate_types::{
     Authenticator, Block, BlockId, BodyLimits, Bundle, BundleDigest, BundleKind, BundleNo, ClusterId, Digest,
     Domain, Epoch, Executed, Floors, Genesis, Height, Incarnation, Kind, LogEntry, Mark, Outcome, Payload,
     PayloadId, ProtocolId, PublicKey, ReplicaId, ReplicaSet, ReplyBundle, SessionId, Signature, Slot,
-    Statement, View, Wire as _,
+    Statement, Time, View, Wire as _,
 };
 use std::sync::Arc;
 
@@ -230,6 +230,8 @@ fn host_messages() {
         HostMessage::AskBlock { id: BlockId(DIGEST), height: Height(4), above: Height(2) },
         HostMessage::Block(block()),
         HostMessage::NoBlock(BlockId(DIGEST)),
+        HostMessage::Probe { incarnation: Incarnation(3), number: 9 },
+        HostMessage::ProbeAnswer { incarnation: Incarnation(3), number: 9, oldest_ns: 7, at: Time(5) },
     ];
     let heard = captured().iter().flat_map(|run| run.frames(frame::HOST));
     samples.extend(heard.filter_map(|body| HostMessage::from_bytes(body).ok()));
@@ -287,6 +289,7 @@ fn outputs() -> Vec<Output> {
         Output::Send { to: To::All, lane: Lane::Bodies, frame: Unsealed::Payload(Arc::new(payload(2))) },
         Output::Reply { client: KEY, reply: replies().remove(0) },
         Output::Stop(Alarm::StateDiverged { height: Height(4) }),
+        Output::Stop(Alarm::SynchronyDoubt { view: View(4), peer: Some(ReplicaId(1)), why: "late" }),
         Output::Trace(Note { what: "leaves the view", view: View(2), height: Height(1) }),
     ]);
     all

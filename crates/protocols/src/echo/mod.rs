@@ -136,6 +136,7 @@ impl Protocol for Echo {
             Count { kind: message::VOTE, messages: formula!(|n| n * (n - 1)) },
         ],
         commit_delays: 2,
+        commit_deltas: 0,
         reply_delays: 4,
         serial_syncs: 2,
         leader_change: None,

@@ -9,6 +9,7 @@ pub(super) const FIGURES: Figures = Figures {
         Count { kind: VOTE, messages: formula!(|n| n - 1) },
     ],
     commit_delays: 7,
+    commit_deltas: 0,
     reply_delays: 9,
     serial_syncs: 3,
     leader_change: Some(LeaderChange {
@@ -17,6 +18,7 @@ pub(super) const FIGURES: Figures = Figures {
             Count { kind: NEXT_VIEW, messages: formula!(|n| (n + 1) * (n - 1)) },
         ],
         commit_delays: 7,
+        commit_deltas: 0,
     }),
     not_counted: &[NEXT_VIEW],
     remarks: &[

@@ -10,6 +10,7 @@ pub(super) const FIGURES: Figures = Figures {
         Count { kind: COMMIT, messages: formula!(|n| n * (n - 1)) },
     ],
     commit_delays: 3,
+    commit_deltas: 0,
     reply_delays: 5,
     serial_syncs: 3,
     leader_change: Some(LeaderChange {
@@ -18,6 +19,7 @@ pub(super) const FIGURES: Figures = Figures {
             Count { kind: NEW_VIEW, messages: formula!(|n| n - 1) },
         ],
         commit_delays: 4,
+        commit_deltas: 0,
     }),
     not_counted: &[SUSPECT, STATUS],
     remarks: &[

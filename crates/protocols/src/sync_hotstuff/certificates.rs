@@ -101,6 +101,11 @@ impl Certificates {
         self.weak.last_key_value().map(|(_, certificate)| certificate)
     }
 
+    /// The highest view below another one that has a certificate.
+    pub(super) fn last_view_before(&self, view: View) -> Option<View> {
+        self.weak.range(..(view, Height::ZERO)).next_back().map(|((view, _), _)| *view)
+    }
+
     /// Those of a view, highest first.
     pub(super) fn of_view(&self, view: View) -> impl Iterator<Item = &Certificate> {
         let all = self.weak.range((view, Height::ZERO)..=(view, Height::MAX));
@@ -117,8 +122,7 @@ impl Certificates {
     pub(super) fn newest(&self) -> Vec<Certificate> {
         let mut newest: Vec<Certificate> = Vec::new();
         let Some(last) = self.highest().map(Certificate::view) else { return newest };
-        let before = self.weak.range(..(last, Height::ZERO)).next_back().map(|((view, _), _)| *view);
-        for view in std::iter::once(last).chain(before) {
+        for view in std::iter::once(last).chain(self.last_view_before(last)) {
             let highest = self.of_view(view).next();
             newest.extend(highest.into_iter().chain(self.highest_responsive(view)).cloned());
         }
@@ -126,70 +130,84 @@ impl Certificates {
     }
 
     /// Forgets what no rule looks at any more: below the committed height, and of views before the last two, but always
-    /// keeps the highest.
+    /// keeps the highest, and of each view the highest one of q_R votes: a lock names it (`optsync` §3, §6).
     pub(super) fn prune(&mut self, view: View, committed: Height) {
         let highest = self.weak.last_key_value().map(|(at, _)| *at);
         let oldest = highest.map_or(view, |(last, _)| last.min(view)).minus(1);
         let matters = |at: &Rank| at.0 >= oldest && at.1 >= committed;
-        self.votes.retain(|at, _| matters(at) && at.0 >= view.minus(1));
+        self.votes.retain(|at, _| at.1 >= committed && at.0 >= view.minus(1));
         self.weak.retain(|at, _| matters(at) || Some(*at) == highest);
-        self.responsive.retain(|at, _| matters(at) || Some(*at) == highest);
+        let tops: BTreeMap<View, Height> = self.responsive.keys().copied().collect();
+        let is_top = |at: &Rank| at.0 >= oldest && tops.get(&at.0) == Some(&at.1);
+        self.responsive.retain(|at, _| matters(at) || is_top(at) || Some(*at) == highest);
     }
 }
 
 /// The lock of certificates (`optsync` §6; without responsive ones that of `sync-hotstuff` §6): of the highest view, its
-/// highest responsive certificate and the highest one that is on or above it, as `extends` says.
+/// highest responsive certificate and the highest one that is on or above it, as `extends` says. Those that cannot be gone
+/// on from (`fits`) do not count where others can.
 pub(super) fn lock_of(
     certificates: &Certificates,
-    extends: impl Fn(&Certificate, &Certificate) -> bool,
+    entered: View,
+    fits: impl Fn(&Certificate) -> Option<bool>,
+    extends: impl Fn(&Certificate, &Certificate) -> Option<bool>,
 ) -> Lock {
-    let Some(highest) = certificates.highest() else { return Lock::genesis() };
-    let view = highest.view();
-    let Some(responsive) = certificates.highest_responsive(view) else {
-        return Lock { responsive: None, tip: highest.clone() };
-    };
-    let tip = certificates.of_view(view).find(|tip| extends(tip, responsive)).unwrap_or(responsive);
-    Lock { responsive: Some(responsive.clone()), tip: tip.clone() }
+    let Some(view) = certificates.last_view_before(entered) else { return Lock::genesis() };
+    let responsive = certificates.highest_responsive(view).into_iter().collect();
+    pick(responsive, certificates.of_view(view).collect(), fits, extends)
 }
 
 /// What a new leader goes on from, of all locks that it was told of (`optsync` §6): of the highest view the highest
 /// responsive certificate, and the highest tip that is on or above it.
 pub(super) fn highest_of(
     locks: &BTreeMap<ReplicaId, Lock>,
-    extends: impl Fn(&Certificate, &Certificate) -> bool,
+    fits: impl Fn(&Certificate) -> Option<bool>,
+    extends: impl Fn(&Certificate, &Certificate) -> Option<bool>,
 ) -> Lock {
-    let Some(view) = locks.values().map(Lock::view).max() else { return Lock::genesis() };
+    let fitting = locks.values().filter(|lock| fits(&lock.tip) != Some(false)).map(Lock::view).max();
+    let Some(view) = fitting.or_else(|| locks.values().map(Lock::view).max()) else { return Lock::genesis() };
     let of_view = || locks.values().filter(|lock| lock.view() == view);
-    let responsive = of_view().filter_map(|lock| lock.responsive.as_ref()).max_by_key(|high| rank(high));
-    let fits = |tip: &&Certificate| responsive.is_none_or(|high| extends(tip, high));
-    let tip = of_view().map(|lock| &lock.tip).filter(fits).max_by_key(|tip| rank(tip));
-    match (responsive, tip) {
-        (Some(high), None) => Lock { responsive: Some(high.clone()), tip: high.clone() },
-        (Some(high), Some(tip)) => {
-            let tip = if rank(tip) >= rank(high) { tip } else { high };
-            Lock { responsive: Some(high.clone()), tip: tip.clone() }
-        }
-        (None, Some(tip)) => Lock { responsive: None, tip: tip.clone() },
-        (None, None) => Lock::genesis(),
+    let responsive = of_view().filter_map(|lock| lock.responsive.as_ref()).collect();
+    pick(responsive, of_view().map(|lock| &lock.tip).collect(), fits, extends)
+}
+
+/// Of certificates of one view the highest responsive one, and the highest tip that is on or above it.
+fn pick<'a>(
+    responsive: Vec<&'a Certificate>,
+    mut tips: Vec<&'a Certificate>,
+    fits: impl Fn(&Certificate) -> Option<bool>,
+    extends: impl Fn(&Certificate, &Certificate) -> Option<bool>,
+) -> Lock {
+    let responsive = responsive.into_iter().max_by_key(|high| rank(high));
+    tips.extend(responsive);
+    // What is not known of a block excludes it from nothing: its header is on its way.
+    if tips.iter().any(|tip| fits(tip) != Some(false)) {
+        tips.retain(|tip| fits(tip) != Some(false));
+    }
+    let above = |tip: &&&Certificate| responsive.is_none_or(|high| extends(tip, high) != Some(false));
+    let tip = tips.iter().filter(above).max_by_key(|tip| rank(tip)).copied().or(responsive);
+    match tip {
+        Some(tip) => Lock { responsive: responsive.cloned(), tip: tip.clone() },
+        None => Lock::genesis(),
     }
 }
 
 /// Whether a replica that is locked goes on from what a new leader shows (`optsync` §6, `accept`; without responsive
-/// certificates: its rank is not lower, `sync-hotstuff` §6). `on_or_above(a, b)`: whether `a` is `b` or extends it.
+/// certificates: its rank is not lower, `sync-hotstuff` §6). `extends(a, b)`: whether `a` is `b` or extends it.
 pub(super) fn accepts(
     own: &Lock,
     shown: &Lock,
-    on_or_above: impl Fn(&Certificate, &Certificate) -> bool,
+    extends: impl Fn(&Certificate, &Certificate) -> Option<bool>,
 ) -> bool {
     if shown.view() != own.view() {
         return shown.view() > own.view();
     }
     let responsive = own.responsive.iter().chain(&shown.responsive).max_by_key(|high| rank(high));
-    if responsive.is_some_and(|high| !on_or_above(&shown.tip, high)) {
+    if responsive.is_some_and(|high| extends(&shown.tip, high) != Some(true)) {
         return false;
     }
     // A lower tip could leave out what was committed by a timer above the responsive certificate.
-    let on_one_chain =
-        responsive.is_none_or(|high| on_or_above(&own.tip, high) || on_or_above(high, &own.tip));
-    !on_one_chain || rank(&shown.tip) >= rank(&own.tip)
+    let lies_beside = responsive
+        .is_some_and(|high| extends(&own.tip, high) == Some(false) && extends(high, &own.tip) == Some(false));
+    lies_beside || rank(&shown.tip) >= rank(&own.tip)
 }

@@ -1,11 +1,15 @@
 //! Opening, and coming back (§18): what is asked, what is answered, and what follows from it.
 
 use super::message::{Answer, HEADERS_MAX, SyncMessage};
+use super::normal::{IfIdle, end_of};
 use super::words::Header;
 use super::{Leaving, SyncHotStuff, Timer, Variant, noted};
 use quorate_consensus::parts::returning::Standing;
 use quorate_consensus::{Cx, Reject, Signed, To};
-use quorate_types::{Height, Incarnation, ReplicaId, Time};
+use quorate_types::{Height, Incarnation, ReplicaId};
+
+/// Questions of one peer that are answered within Δ: it asks at once, again when its link is there, and each Δ.
+const ANSWERS_MAX: u8 = 4;
 
 impl<V: Variant> SyncHotStuff<V> {
     /// Asks whoever is to be asked now, and takes up what time alone allows.
@@ -37,9 +41,11 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     /// The next standing, as soon as its time has come.
-    fn advance(&mut self, cx: &mut Cx<'_, Self>) {
+    pub(super) fn advance(&mut self, cx: &mut Cx<'_, Self>) {
         let committee = cx.committee();
-        while let Some(standing) = self.returning.advance(committee, cx.now()) {
+        while (!self.returning.is_silent() || self.is_whole(cx))
+            && let Some(standing) = self.returning.advance(committee, cx.now())
+        {
             let began = std::mem::replace(&mut self.has_begun, true);
             self.note(
                 cx,
@@ -58,21 +64,34 @@ impl<V: Variant> SyncHotStuff<V> {
         }
     }
 
+    /// Whether the highest certified block is here with all below it: who cannot vote on top of it counts among the f, and
+    /// blames nobody. What is missing is asked for.
+    fn is_whole(&mut self, cx: &mut Cx<'_, Self>) -> bool {
+        let Some(highest) = self.certificates.highest().cloned() else { return true };
+        let (height, id) = end_of(&highest);
+        let is_whole = height <= self.chain.committed().height || self.ready(cx, id).is_some();
+        if !is_whole {
+            self.want_certified(cx, &highest);
+        }
+        is_whole
+    }
+
     /// Silence is over: what was said last is said again, word for word, and the waits of the view begin anew.
     fn begin(&mut self, cx: &mut Cx<'_, Self>) {
+        if let Some(header) = self.voted.clone() {
+            self.resaid = header.body.block.height;
+            cx.send(To::All, SyncMessage::Vote(header));
+        }
         if self.is_quit() {
             self.leaving = Some(Leaving::Wait { since: cx.now() });
-            let at = cx.now().plus(self.delta.times(V::WAIT));
-            return cx.timers().set(Timer::Enter, at);
+            return self.arm_entry(cx, V::WAIT);
         }
         self.join_view(cx);
         if let Some(lock) = self.said_new_view.clone() {
             cx.timers().cancel(Timer::Collect);
             cx.send(To::All, SyncMessage::NewView { view: self.view, lock });
         }
-        if self.first_voted
-            && let Some((height, base)) = self.base(cx.blocks())
-        {
+        if let Some((height, base)) = self.first_voted {
             cx.send(To::All, SyncMessage::FirstVote { view: self.view, height, base });
         }
         if let Some(header) = self.proposed.clone()
@@ -80,11 +99,10 @@ impl<V: Variant> SyncHotStuff<V> {
         {
             cx.send(To::All, SyncMessage::Propose { header, parent });
         }
-        if let Some(header) = self.voted.clone() {
-            cx.send(To::All, SyncMessage::Vote(header));
-        }
         self.try_first_vote(cx);
         self.try_vote(cx);
+        // Nobody may want anything yet, and the others wait for the first block.
+        self.try_propose(cx, IfIdle::Wait);
     }
 
     /// Something that peers have sent is lost for good.
@@ -99,10 +117,8 @@ impl<V: Variant> SyncHotStuff<V> {
             let keep = |timer| matches!(timer, Timer::Return | Timer::Fetch);
             cx.timers().retain(keep);
             self.note(cx, noted::SILENT, Height::ZERO);
-            return self.go_on_returning(cx);
         }
-        self.ask(cx, To::One(peer));
-        self.advance(cx);
+        self.go_on_returning(cx);
     }
 
     pub(super) fn on_back(&mut self, cx: &mut Cx<'_, Self>, peer: ReplicaId) {
@@ -119,14 +135,16 @@ impl<V: Variant> SyncHotStuff<V> {
         incarnation: Incarnation,
         above: Height,
     ) -> Result<(), Reject> {
-        // Whoever asks without end is answered now and then.
-        let now = cx.now();
-        let last = self.answered.get(&link).copied();
-        let too_soon = |last: Time| now < last.plus(self.delta.quarter());
-        if last.is_some_and(|(asker, last)| asker == incarnation && too_soon(last)) {
+        // Whoever asks without end is answered now and then, whatever opening it says that this is: it asks again.
+        let (now, delta) = (cx.now(), self.delta.times(1));
+        let (since, answers) = self.answered.entry(link).or_insert((now, 0));
+        if now >= since.plus(delta) {
+            (*since, *answers) = (now, 0);
+        }
+        if *answers >= ANSWERS_MAX {
             return Err(Reject::NotNow("asked again too soon"));
         }
-        self.answered.insert(link, (incarnation, now));
+        *answers = answers.saturating_add(1);
         let answer = self.answer(cx, incarnation, above);
         cx.send_unheld(To::One(link), SyncMessage::Answer(Box::new(answer)));
         Ok(())
@@ -162,7 +180,10 @@ impl<V: Variant> SyncHotStuff<V> {
         if incarnation != Incarnation::ZERO && incarnation != self.incarnation {
             return Err(Reject::Stale);
         }
-        // §18: certificates and evidence first, so that nothing is signed before they count.
+        // §18: evidence and certificates first, so that nothing is signed before they count.
+        for evidence in &evidence {
+            let _: Result<(), Reject> = self.on_evidence(cx, evidence);
+        }
         for certificate in &certificates {
             let quorum = V::responsive_quorum(cx.committee().n());
             if quorum.is_some_and(|quorum| certificate.signers.len() >= quorum) {
@@ -171,9 +192,10 @@ impl<V: Variant> SyncHotStuff<V> {
                 self.take_certificate(cx, certificate);
             }
         }
-        if let Some(evidence) = &evidence {
-            let _: Result<(), Reject> = self.on_evidence(cx, evidence);
-        }
+        // What was said in a view that has not begun here cannot be taken yet.
+        let said_in = new_view.iter().map(|word| word.body.view);
+        let said_in = said_in.chain(headers.iter().map(|header| header.body.block.view));
+        self.is_behind |= said_in.max().is_some_and(|view| view > self.view);
         if let Some(word) = new_view {
             let _: Result<(), Reject> = self.on_new_view(cx, word, link);
         }

@@ -2,7 +2,7 @@
 //! by q_R votes.
 
 use super::message::SyncMessage;
-use super::normal::{End, Wait};
+use super::normal::{End, Wait, end_of};
 use super::words::rank;
 use super::{SyncHotStuff, SyncRecord, Timer, Variant, noted};
 use quorate_consensus::parts::chain::{Hangs, Tip};
@@ -19,7 +19,8 @@ const UNSOUND_MAX: usize = 64;
 impl<V: Variant> SyncHotStuff<V> {
     /// S6. §4: the own vote is durable and on its way to all, so 2 Δ from now everything that contradicts it is here.
     pub(super) fn wait_for_silence(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
-        let may = self.returning.standing() == Standing::Running && !self.is_quit();
+        // §18: what contradicts a vote that was only said again may have come while nobody listened.
+        let may = self.returning.standing() == Standing::Running && !self.is_quit() && height > self.resaid;
         if may && height > self.chain.committed().height {
             self.waits.push_back((cx.now(), height));
             self.arm_commit(cx);
@@ -37,11 +38,12 @@ impl<V: Variant> SyncHotStuff<V> {
         let now = cx.now();
         while let Some(wait) = self.waits.pop_front_if(|(since, _)| since.plus(self.delta.times(2)) <= now) {
             self.expired = self.expired.max(wait.1);
-            if self.voted_for(wait.1).and_then(|end| self.certificate_of(end)).is_none() {
-                // S7. §8: without a certificate there would be nothing to show after a cold start.
+            // S7. §8: with Δ kept there is a certificate by now; without one there would be nothing to show after a cold start.
+            if self.voted_for(wait.1).and_then(|end| self.certificate_of(end)).is_some() {
+                self.unsound.push_back(wait);
+            } else {
                 self.doubt(cx, None, "a commit timer ended without a certificate");
             }
-            self.unsound.push_back(wait);
         }
         while self.unsound.len() > UNSOUND_MAX {
             self.unsound.pop_front();
@@ -50,16 +52,17 @@ impl<V: Variant> SyncHotStuff<V> {
         self.commit_waits(cx);
     }
 
-    /// The highest block whose time is over, that has a certificate, and of which the guard thinks well.
+    /// The highest block whose time is over and of which the guard thinks well.
     pub(super) fn commit_waits(&mut self, cx: &mut Cx<'_, Self>) {
         let due: Vec<Wait> = self.unsound.iter().rev().copied().collect();
         for (since, height) in due {
-            let Some(end) = self.voted_for(height) else { continue };
-            if self.certificate_of(end).is_none() || !self.is_sound(cx, since) {
-                continue;
+            if let Some(end) = self.voted_for(height)
+                && self.agrees(cx.blocks(), end)
+                && self.is_sound(cx, since)
+            {
+                // S8. §8: what is below is committed with it.
+                return self.commit(cx, end, Basis::Timer);
             }
-            // S8. §8: what is below is committed with it.
-            return self.commit(cx, end, Basis::Timer);
         }
     }
 
@@ -118,16 +121,27 @@ impl<V: Variant> SyncHotStuff<V> {
             return;
         }
         cx.record(&SyncRecord::Responsive(certificate.clone()));
-        // O2. `optsync` §7: only in a view that was not left, else those who have left it may not hear of it in time.
-        if view == self.view && !self.is_quit() && !self.returning.is_silent() {
-            // O3. Unheld, and before the commit: whoever enters the next view has it by then.
-            cx.send_unheld(To::All, SyncMessage::Notify(certificate.clone()));
-            self.responsive = Some((height, certificate.block()));
-            self.commit_responsive(cx);
+        if view == self.view {
+            self.decide(cx, certificate);
         } else if view < self.view && self.contradicts_committed(cx, certificate) {
             self.doubt(cx, None, "q_R votes of a view that was left, beside what is committed");
         }
         self.take_certificate(cx, certificate);
+    }
+
+    /// q_R votes of the current view decide.
+    pub(super) fn decide(&mut self, cx: &mut Cx<'_, Self>, certificate: &Certificate) {
+        // O2. `optsync` §7: only in a view that was not left, else those who have left it may not hear of it in time.
+        if self.is_quit() || self.returning.is_silent() {
+            return;
+        }
+        // O3. Unheld, and before the commit: whoever enters the next view has it by then.
+        cx.send_unheld(To::All, SyncMessage::Notify(certificate.clone()));
+        // The highest one may wait for its body; it must not hold this one up, nor be forgotten for it.
+        let end = end_of(certificate);
+        self.responsive = self.responsive.max(Some(end));
+        self.commit_responsive(cx);
+        self.commit(cx, end, Basis::Quorum);
     }
 
     /// What q_R votes have decided in this view, as soon as its headers are here.
@@ -143,11 +157,16 @@ impl<V: Variant> SyncHotStuff<V> {
         &mut self,
         cx: &mut Cx<'_, Self>,
         certificate: &Certificate,
+        link: ReplicaId,
     ) -> Result<(), Reject> {
         if V::responsive_quorum(cx.committee().n()).is_none() {
             return Err(Reject::Invalid("nobody decides by q_R votes here"));
         }
         let (view, height) = rank(certificate);
+        if view == self.view && height > self.chain.committed().height {
+            // What it decides may have been shown to others only.
+            self.mention(cx, certificate.block(), link);
+        }
         if self.certificates.is_responsive(view, height) {
             return Err(Reject::Duplicate);
         }
@@ -167,7 +186,7 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     /// The bound on delays has not held, or somebody lies about it. Said aloud; nothing else follows (§13).
-    pub(super) fn doubt(&mut self, cx: &mut Cx<'_, Self>, peer: Option<ReplicaId>, why: &'static str) {
+    pub(super) fn doubt(&self, cx: &mut Cx<'_, Self>, peer: Option<ReplicaId>, why: &'static str) {
         cx.alarm(Alarm::SynchronyDoubt { view: self.view, peer, why });
     }
 }

@@ -6,7 +6,7 @@ use quorate_types::{ReplicaId, View};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Messages of one replica that are kept at most: what comes first is kept, and what is kept comes back in order.
-const EARLY_PER_PEER_MAX: usize = 128;
+const EARLY_PER_PEER_MAX: usize = 4_096;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -15,12 +15,14 @@ pub(super) struct Early {
 }
 
 impl Early {
-    /// Keeps a message of a later view, while there is room.
+    /// Whether one more message of a replica can be kept.
+    pub(super) fn has_room(&self, link: ReplicaId) -> bool {
+        self.kept.get(&link).is_none_or(|kept| kept.len() < EARLY_PER_PEER_MAX)
+    }
+
+    /// Keeps a message of a later view; the caller has looked whether there is room.
     pub(super) fn keep(&mut self, view: View, message: SyncMessage, seal: Seal, link: ReplicaId) {
-        let kept = self.kept.entry(link).or_default();
-        if kept.len() < EARLY_PER_PEER_MAX {
-            kept.push_back((view, message, seal));
-        }
+        self.kept.entry(link).or_default().push_back((view, message, seal));
     }
 
     /// Takes what belongs to a view; what belongs to earlier ones goes.

@@ -22,6 +22,8 @@ const EVIDENCE: Kind = Kind::new("evidence");
 const FORWARD: Kind = Kind::new("forward");
 /// A NOTIFY states nothing of its own.
 pub const NOTIFY: Kind = Kind::new("notify");
+const LACK: Kind = Kind::new("lack");
+const CERTIFIED: Kind = Kind::new("certified");
 const ASK: Kind = Kind::new("ask");
 const ANSWER: Kind = Kind::new("answer");
 
@@ -29,6 +31,8 @@ const ANSWER: Kind = Kind::new("answer");
 pub(super) const HEADERS_MAX: usize = 32;
 /// Certificates that one ANSWER shows at most: of two views, two of each.
 pub(super) const CERTIFICATES_MAX: usize = 4;
+/// Contradictions of leaders in a row at most, and the blames before them: as many as can be faulty.
+pub(super) const EVIDENCE_MAX: usize = quorate_types::limits::REPLICAS_MAX;
 /// Bytes of a signed header, and of a certificate at least: its statement.
 const HEADER_BYTES: usize = 2 + BLOCK_BYTES + 32 + 64;
 const CERTIFICATE_BYTES: usize = 16 + 8 + 8 + 32 + 32;
@@ -79,6 +83,17 @@ pub enum SyncMessage {
     },
     /// These votes decide at once (Opt Sync).
     Notify(Certificate),
+    /// You have shown me a header, and I lack a certificate of its view for its parent.
+    Lack {
+        /// The view.
+        view: View,
+        /// The parent's height.
+        height: Height,
+        /// The parent.
+        block: BlockId,
+    },
+    /// For who lacks it: the parent or something above it is certified.
+    Certified(Certificate),
     /// I have just been opened, or have missed something: what has become of the view?
     Ask {
         /// Which opening of the asker.
@@ -132,8 +147,8 @@ pub struct Answer {
     pub incarnation: Incarnation,
     /// What the sender may do.
     pub standing: Standing,
-    /// Why the view before the sender's was left, or its own one; `None` in the first view.
-    pub evidence: Option<Evidence>,
+    /// Why the view before the sender's was left, or its own one, from the last blames on; none in the first view.
+    pub evidence: Vec<Evidence>,
     /// Its highest certificates of the last two views, responsive ones as well.
     pub certificates: Vec<Certificate>,
     /// The NEW-VIEW of its view.
@@ -146,7 +161,7 @@ pub struct Answer {
 
 impl Answer {
     fn claim(&self, claims: &mut Claims<'_>) {
-        if let Some(evidence) = &self.evidence {
+        for evidence in &self.evidence {
             evidence.claim(claims);
         }
         let weak = claims.committee().weak();
@@ -184,7 +199,7 @@ impl Wire for Answer {
     fn encode(&self, out: &mut Vec<u8>) {
         self.incarnation.encode(out);
         self.standing.encode(out);
-        self.evidence.encode(out);
+        put_list(out, &self.evidence);
         put_list(out, &self.certificates);
         self.new_view.encode(out);
         put_list(out, &self.headers);
@@ -194,7 +209,7 @@ impl Wire for Answer {
         Ok(Self {
             incarnation: Incarnation::decode(reader)?,
             standing: Standing::decode(reader)?,
-            evidence: Option::decode(reader)?,
+            evidence: reader.list("evidence", EVIDENCE_MAX, 1, Evidence::decode)?,
             certificates: reader.list(
                 "certificates",
                 CERTIFICATES_MAX,
@@ -220,6 +235,8 @@ impl Message for SyncMessage {
             Self::Evidence(_) => EVIDENCE,
             Self::Forward { .. } => FORWARD,
             Self::Notify(_) => NOTIFY,
+            Self::Lack { .. } => LACK,
+            Self::Certified(_) => CERTIFIED,
             Self::Ask { .. } => ASK,
             Self::Answer(_) => ANSWER,
         }
@@ -235,12 +252,14 @@ impl Message for SyncMessage {
                 let block = &header.body.block;
                 Place { view: block.view, height: block.height, certified: false }
             }
-            Self::FirstVote { view, height, .. } => Place { view: *view, height: *height, certified: false },
+            Self::FirstVote { view, height, .. } | Self::Lack { view, height, .. } => {
+                Place { view: *view, height: *height, certified: false }
+            }
             Self::NewView { view, .. } | Self::Status { view, .. } => about(*view, true),
             Self::Blame(view) => about(*view, false),
             Self::Evidence(evidence) => about(evidence.view(), true),
             Self::Forward { word } => about(word.body.view, true),
-            Self::Notify(certificate) => {
+            Self::Notify(certificate) | Self::Certified(certificate) => {
                 let (view, height) = super::words::rank(certificate);
                 Place { view, height, certified: true }
             }
@@ -257,8 +276,8 @@ impl Message for SyncMessage {
             Self::NewView { view, lock } => Auth::Signed(Word::NewView(*view, lock.name()).statement()),
             Self::Status { view, lock } => Auth::Signed(LockName::status(&lock.name(), *view)),
             Self::Blame(view) => Auth::Signed(blame(*view)),
-            Self::Evidence(_) | Self::Forward { .. } | Self::Notify(_) => Auth::Relay,
-            Self::Ask { .. } | Self::Answer(_) => Auth::Linked(None),
+            Self::Evidence(_) | Self::Forward { .. } | Self::Notify(_) | Self::Certified(_) => Auth::Relay,
+            Self::Lack { .. } | Self::Ask { .. } | Self::Answer(_) => Auth::Linked(None),
         }
     }
 
@@ -277,7 +296,11 @@ impl Message for SyncMessage {
                 claim_votes(parent, weak, claims);
             }
             Self::Vote(header) => Header::claim(header, claims),
-            Self::FirstVote { .. } | Self::Blame(_) | Self::Ask { .. } => {}
+            Self::FirstVote { .. } | Self::Blame(_) | Self::Lack { .. } | Self::Ask { .. } => {}
+            Self::Certified(certificate) => {
+                let weak = claims.committee().weak();
+                claim_votes(certificate, weak, claims);
+            }
             Self::NewView { view, lock } => NewViewWord { view: *view, lock: lock.clone() }.claim(claims),
             Self::Status { lock, .. } => lock.claim(claims),
             Self::Evidence(evidence) => evidence.claim(claims),
@@ -309,10 +332,10 @@ impl Message for SyncMessage {
                 parent.encode(out);
             }
             Self::Vote(header) => header.encode(out),
-            Self::FirstVote { view, height, base } => {
+            Self::FirstVote { view, height, base: block } | Self::Lack { view, height, block } => {
                 view.encode(out);
                 height.encode(out);
-                base.encode(out);
+                block.encode(out);
             }
             Self::NewView { view, lock } | Self::Status { view, lock } => {
                 view.encode(out);
@@ -321,7 +344,7 @@ impl Message for SyncMessage {
             Self::Blame(view) => view.encode(out),
             Self::Evidence(evidence) => evidence.encode(out),
             Self::Forward { word } => word.encode(out),
-            Self::Notify(certificate) => certificate.encode(out),
+            Self::Notify(certificate) | Self::Certified(certificate) => certificate.encode(out),
             Self::Ask { incarnation, above } => {
                 incarnation.encode(out);
                 above.encode(out);
@@ -349,6 +372,10 @@ impl Message for SyncMessage {
             8 => Self::Notify(Certificate::decode(r)?),
             9 => Self::Ask { incarnation: Incarnation::decode(r)?, above: Height::decode(r)? },
             10 => Self::Answer(Box::new(Answer::decode(r)?)),
+            11 => {
+                Self::Lack { view: View::decode(r)?, height: Height::decode(r)?, block: BlockId::decode(r)? }
+            }
+            12 => Self::Certified(Certificate::decode(r)?),
             _ => return Err(DecodeError::Tag("sync-hotstuff message")),
         };
         reader.finish()?;
@@ -370,6 +397,8 @@ impl SyncMessage {
             Self::Notify(_) => 8,
             Self::Ask { .. } => 9,
             Self::Answer(_) => 10,
+            Self::Lack { .. } => 11,
+            Self::Certified(_) => 12,
         }
     }
 }

@@ -35,6 +35,7 @@
 //! |---|---|---|---|---|
 //! | S1 | §2 | a certificate: f + 1 equal votes of distinct replicas in one view | `normal::gather` | `s1_*` |
 //! | S2 | §4 | a vote for each height in order, on a certificate of this view, whatever the lock says | `normal::next_to_vote` | `s2_*` |
+//! | | §4, §7 | what it lacks for that it asks for, of all who have shown the header | `missing::mention` | `s2_*` |
 //! | S3 | §3 | the vote is written down before it leaves; vote and header are one message | `normal::try_vote` | `s3_*` |
 //! | S4 | §2, §5 | two words of a leader that contradict each other end the view, before anything else is looked at | `normal::on_header` | `s4_*` |
 //! | S5 | §4 | the leader proposes when its last block is certified in this view | `normal::try_propose` | `s5_*` |
@@ -71,6 +72,7 @@
 //! - The lock is fixed on entering a view, and a vote in the steady state does not ask it (§4: force-locking).
 //! - Vote and forwarded header are one message (§4); the header names the base of its view (§2).
 //! - The guard (§19) and the rule for coming back (§18) are not in the paper.
+//! - Fetching brings blocks and bodies and no proposals: the certificate of a parent is asked for with LACK (§4, `want`).
 //! - One state machine serves both: without certificates of q_R votes Opt Sync's lock is Sync HotStuff's.
 //!
 //! ## Not here
@@ -82,6 +84,7 @@ mod commit;
 mod early;
 mod figures;
 mod message;
+mod missing;
 mod normal;
 mod record;
 #[cfg(test)]
@@ -93,10 +96,11 @@ mod words;
 pub use message::{Answer, BLAME, NEW_VIEW, NOTIFY, NewViewWord, PROPOSE, STATUS, SyncMessage, VOTE};
 pub use record::SyncRecord;
 pub use variant::{Optimistic, Plain, Variant};
-pub use words::{Evidence, Header, Lock, LockName, Word};
+pub use words::{Evidence, Header, Lock, LockName, Word, bind_base, blame, vote};
 
 use certificates::Certificates;
 use early::Early;
+use missing::Missing;
 use normal::{End, IfIdle, Wait};
 use quorate_consensus::parts::chain::{Chain, Tip};
 use quorate_consensus::parts::returning::Returning;
@@ -117,7 +121,7 @@ pub const FIRST_VIEW: View = View(1);
 /// Views above the current one whose messages are kept.
 const VIEWS_AHEAD: u64 = 2;
 /// Heights above the committed one that are looked at.
-const HEIGHTS_AHEAD: u64 = 256;
+const HEIGHTS_AHEAD: u64 = 4_096;
 
 /// Notes in the trace.
 mod noted {
@@ -194,8 +198,10 @@ pub struct SyncHotStuff<V: Variant> {
     leader: ReplicaId,
     /// Set where the view was left and the next one has not begun.
     leaving: Option<Leaving>,
-    /// Why the view before was left, or this one; recorded.
-    evidence: Option<Evidence>,
+    /// Why the view before was left, or this one, from the last blames on; recorded.
+    evidence: Vec<Evidence>,
+    /// The last view that was entered; views that were only left do not count.
+    entered: View,
     /// What was certified when the view was entered; recorded.
     lock: Lock,
     certificates: Certificates,
@@ -211,10 +217,12 @@ pub struct SyncHotStuff<V: Variant> {
     voted: Option<Signed<Header>>,
     /// For which block, with the signature, once its own copy was here.
     own_vote: Option<(BlockId, Signature)>,
-    /// Whether the first vote of the view was given; recorded.
-    first_voted: bool,
+    /// The first vote of the view: from where it goes on; recorded.
+    first_voted: Option<End>,
     /// The last proposal of the view; recorded.
     proposed: Option<Header>,
+    /// The last vote of the view that was cast before this replica was opened or fell silent.
+    resaid: Height,
     /// Votes whose 2 Δ run, oldest first.
     waits: VecDeque<Wait>,
     /// Those whose 2 Δ are over and that were not committed.
@@ -227,18 +235,20 @@ pub struct SyncHotStuff<V: Variant> {
     timer_committed: View,
     /// The newest blame of each replica.
     blames: BTreeMap<ReplicaId, (View, Signature)>,
-    /// The last view that this replica has blamed.
-    blamed: View,
-    /// Blocks that are not ready: from when on they are asked for, and who has shown them.
-    missing: BTreeMap<BlockId, (Time, ReplicaSet)>,
+    /// Blocks that are not ready, or lack a certificate of their parent. Bounded by the window of heights.
+    missing: BTreeMap<BlockId, Missing>,
+    /// At which heights of this view who was shown a certificate for lack of one.
+    lent: BTreeMap<Height, ReplicaSet>,
     early: Early,
     returning: Returning,
     /// Whether this replica has begun to sign since it was opened or fell silent.
     has_begun: bool,
     /// When all were asked last.
     asked_at: Time,
-    /// Which opening of each peer was answered last, and when.
-    answered: BTreeMap<ReplicaId, (Incarnation, Time)>,
+    /// Whether others have been seen in a later view: on entering it they are asked what was said there.
+    is_behind: bool,
+    /// Since when each peer was answered how often.
+    answered: BTreeMap<ReplicaId, (Time, u8)>,
     view_changes: u64,
     last_view_change: &'static str,
     variant: PhantomData<V>,
@@ -286,6 +296,8 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
             message,
             SyncMessage::Ask { .. }
                 | SyncMessage::Answer(_)
+                | SyncMessage::Lack { .. }
+                | SyncMessage::Certified(_)
                 | SyncMessage::Evidence(_)
                 | SyncMessage::Blame(_)
         );
@@ -312,8 +324,11 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
     }
 
     fn on_ready(&mut self, cx: &mut Cx<'_, Self>, block: BlockId, _how: Ready) {
-        self.missing.remove(&block);
+        self.note_ready(cx, block);
         self.adopt(cx);
+        if self.returning.is_silent() {
+            self.advance(cx);
+        }
         self.commit_responsive(cx);
         self.commit_waits(cx);
         self.try_first_vote(cx);
@@ -331,6 +346,7 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
     fn on_decided(&mut self, cx: &mut Cx<'_, Self>, height: Height, block: BlockId) {
         self.chain.hear(height, block);
         self.adopt(cx);
+        self.try_first_vote(cx);
         self.try_vote(cx);
         self.try_propose(cx, IfIdle::Wait);
     }
@@ -342,6 +358,7 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
         }
         self.stable = stable.height;
         self.adopt_tip(cx, Tip { view: stable.view, height: stable.height, id: stable.block });
+        self.try_first_vote(cx);
         self.try_vote(cx);
         self.try_propose(cx, IfIdle::Wait);
     }
@@ -374,7 +391,7 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
     fn window(&self) -> Window {
         let committed = self.chain.committed().height;
         Window {
-            views: self.view.minus(1)..self.view.plus(VIEWS_AHEAD).next(),
+            views: self.entered.minus(1)..self.view.plus(VIEWS_AHEAD).next(),
             heights: self.stable.min(committed)..committed.plus(HEIGHTS_AHEAD).next(),
         }
     }
@@ -415,7 +432,8 @@ impl<V: Variant> SyncHotStuff<V> {
             view: FIRST_VIEW,
             leader: ReplicaId(0),
             leaving: None,
-            evidence: None,
+            evidence: Vec::new(),
+            entered: FIRST_VIEW,
             lock: Lock::genesis(),
             certificates: Certificates::default(),
             heard: Heard::default(),
@@ -424,20 +442,22 @@ impl<V: Variant> SyncHotStuff<V> {
             statuses: BTreeMap::new(),
             voted: None,
             own_vote: None,
-            first_voted: false,
+            first_voted: None,
             proposed: None,
+            resaid: Height::ZERO,
             waits: VecDeque::new(),
             unsound: VecDeque::new(),
             expired: Height::ZERO,
             responsive: None,
             timer_committed: View::ZERO,
             blames: BTreeMap::new(),
-            blamed: View::ZERO,
             missing: BTreeMap::new(),
+            lent: BTreeMap::new(),
             early: Early::default(),
             returning: Returning::open(params, now),
             has_begun: false,
             asked_at: now,
+            is_behind: false,
             answered: BTreeMap::new(),
             view_changes: 0,
             last_view_change: "",
@@ -449,7 +469,7 @@ impl<V: Variant> SyncHotStuff<V> {
     fn restore(&mut self, record: SyncRecord) {
         match record {
             SyncRecord::Entered { view, quit, evidence, lock, first_voted } => {
-                self.view = view;
+                (self.view, self.entered) = (view, view);
                 // The wait begins when this replica is no longer silent.
                 self.leaving = quit.then_some(Leaving::Doubt);
                 self.evidence = evidence;
@@ -457,6 +477,9 @@ impl<V: Variant> SyncHotStuff<V> {
                 self.first_voted = first_voted;
             }
             SyncRecord::Said { view, voted, proposed, shown } if view == self.view => {
+                if let Some(header) = &voted {
+                    self.heard.add_header(header.body.block.id(), header);
+                }
                 self.voted = voted;
                 self.proposed = proposed;
                 self.said_new_view = shown;
@@ -486,13 +509,21 @@ impl<V: Variant> SyncHotStuff<V> {
         seal: Seal,
         link: ReplicaId,
     ) -> Result<(), Reject> {
+        let is_kept = view <= self.view.plus(VIEWS_AHEAD) && self.early.has_room(link);
         match &message {
             SyncMessage::Propose { parent, .. } => self.take_certificate(cx, parent),
-            SyncMessage::Notify(certificate) => self.take_certificate(cx, certificate),
+            // What is kept decides in its view; what is not counts for locks at least.
+            SyncMessage::Notify(certificate) => self.on_notify(cx, certificate, link)?,
+            SyncMessage::NewView { lock, .. } | SyncMessage::Status { lock, .. } => {
+                self.take_lock(cx, lock)?
+            }
+            SyncMessage::Forward { word } => self.take_lock(cx, &word.body.lock)?,
             _ => {}
         }
-        if view <= self.view.plus(VIEWS_AHEAD) {
+        if is_kept {
             self.early.keep(view, message, seal, link);
+        } else {
+            self.is_behind = true;
         }
         Err(Reject::Early)
     }
@@ -515,7 +546,12 @@ impl<V: Variant> SyncHotStuff<V> {
             SyncMessage::Blame(view) => self.on_blame(cx, seal, view),
             SyncMessage::Evidence(evidence) => self.on_evidence(cx, &evidence),
             SyncMessage::Forward { word } => self.on_new_view(cx, word, seal.by),
-            SyncMessage::Notify(certificate) => self.on_notify(cx, &certificate),
+            SyncMessage::Notify(certificate) => self.on_notify(cx, &certificate, seal.by),
+            SyncMessage::Lack { view, height, block } => self.on_lack(cx, seal.by, view, (height, block)),
+            SyncMessage::Certified(certificate) => {
+                self.take_certificate(cx, &certificate);
+                Ok(())
+            }
             SyncMessage::Ask { .. } | SyncMessage::Answer(_) => Err(Reject::Stale),
         }
     }

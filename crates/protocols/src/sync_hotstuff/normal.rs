@@ -10,7 +10,7 @@ use super::{SyncHotStuff, SyncRecord, Timer, Variant, noted};
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::parts::chain::empty_payload;
 use quorate_consensus::{Certificate, Cx, Evidence as Proof, Ready, Reject, Seal, Signed, To};
-use quorate_types::{Block, BlockId, Height, ReplicaId, ReplicaSet, Signature, Time, View};
+use quorate_types::{Block, BlockId, Height, ReplicaId, Signature, Time, View};
 
 /// Where a chain goes on: height and id of its last block.
 pub(super) type End = (Height, BlockId);
@@ -42,15 +42,18 @@ impl<V: Variant> SyncHotStuff<V> {
         if by != leader(cx.committee(), view) || header.block.proposer != by {
             return Err(Reject::WrongSender);
         }
-        let is_first = view == super::FIRST_VIEW && parent.is_genesis();
+        let is_first =
+            view == super::FIRST_VIEW && parent.is_genesis() && header.block.height == Height::ZERO.next();
         if header.block.height == Height::ZERO || parent.block() != header.block.parent {
             return Err(Reject::Invalid("proposal beside its certificate"));
         }
         if !is_first && rank(parent) != (view, header.block.height.minus(1)) {
             return Err(Reject::Invalid("certificate of another place"));
         }
+        // S4. Whether it contradicts what was said before comes first; the certificate counts all the same.
+        let heard = self.on_header(cx, &Signed { body: header, by, signature }, by);
         self.take_certificate(cx, parent);
-        self.on_header(cx, &Signed { body: header, by, signature }, by)
+        heard
     }
 
     pub(super) fn on_vote(
@@ -64,8 +67,12 @@ impl<V: Variant> SyncHotStuff<V> {
         let heard = self.on_header(cx, header, seal.by);
         let block = &header.body.block;
         let (view, height, id) = (block.view, block.height, block.id());
+        let is_own = seal.by == cx.me() && view == self.view;
+        if is_own {
+            self.own_vote = Some((id, signature));
+        }
         self.count(cx, (view, height), id, seal.by, signature)?;
-        if seal.by == cx.me() && view == self.view {
+        if is_own {
             self.wait_for_silence(cx, height);
         }
         heard
@@ -88,10 +95,15 @@ impl<V: Variant> SyncHotStuff<V> {
         // S4. §4, §5: before bodies, certificates and the disk.
         if let Some(evidence) = self.heard.conflict(&as_word(header)) {
             self.quit_view(cx, evidence);
-            return Err(Reject::Equivocation);
+            return Err(self.contradicted(link));
         }
-        if block.height <= self.chain.committed().height {
+        let committed = self.chain.committed().height;
+        if block.height <= committed {
             return Err(Reject::Stale);
+        }
+        // What comes inside of an ANSWER was measured against no window.
+        if block.height > committed.plus(super::HEIGHTS_AHEAD) {
+            return Err(Reject::Early);
         }
         let id = block.id();
         if self.heard.add_header(id, header) {
@@ -102,36 +114,12 @@ impl<V: Variant> SyncHotStuff<V> {
         Ok(())
     }
 
-    /// §4 `want`: a body that is not here is asked for a quarter of Δ after its header was first seen, of the leader and of
-    /// everybody who shows that header. One who does not answer holds up nobody else (§7).
-    pub(super) fn mention(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, link: ReplicaId) {
-        if self.ready(cx, id).is_some() || link == cx.me() {
-            return;
-        }
-        let (now, due) = (cx.now(), cx.now().plus(self.delta.quarter()));
-        let (due, shown) = self.missing.entry(id).or_insert((due, ReplicaSet::EMPTY));
-        let is_new = shown.insert(link);
-        if is_new && now >= *due {
-            cx.want(id, link);
-        }
-        self.arm_fetch(cx);
-    }
-
-    pub(super) fn on_fetch_timer(&mut self, cx: &mut Cx<'_, Self>) {
-        let (now, me, view) = (cx.now(), cx.me(), self.view);
-        let first = leader(cx.committee(), view);
-        for (id, (_, shown)) in self.missing.iter().filter(|(_, (due, _))| *due <= now) {
-            let peers = std::iter::once(first).chain(shown.iter()).filter(|peer| *peer != me);
-            peers.for_each(|peer| cx.want(*id, peer));
-        }
-        self.arm_fetch(cx);
-    }
-
-    fn arm_fetch(&mut self, cx: &mut Cx<'_, Self>) {
-        let now = cx.now();
-        match self.missing.values().map(|(due, _)| *due).filter(|due| *due > now).min() {
-            Some(due) => cx.timers().set(Timer::Fetch, due),
-            None => cx.timers().cancel(Timer::Fetch),
+    /// A leader has contradicted itself; whoever only hands its words on has done nothing wrong.
+    pub(super) fn contradicted(&self, link: ReplicaId) -> Reject {
+        if link == self.leader {
+            Reject::Equivocation
+        } else {
+            Reject::NotNow("its leader has contradicted itself")
         }
     }
 
@@ -144,6 +132,9 @@ impl<V: Variant> SyncHotStuff<V> {
     pub(super) fn base(&self, blocks: &BlockTree) -> Option<End> {
         if self.view == super::FIRST_VIEW {
             return Some((Height::ZERO, BlockId::ZERO));
+        }
+        if self.first_voted.is_some() {
+            return self.first_voted;
         }
         if let Some(shown) = &self.shown {
             return Some((shown.body.lock.tip.statement.height, shown.body.lock.tip.block()));
@@ -161,21 +152,45 @@ impl<V: Variant> SyncHotStuff<V> {
         self.certificates.from(self.view, end.0).any(|above| self.is_on(blocks, end_of(above), end))
     }
 
-    /// Whether a block is another one or extends it, as far as headers are here. What is settled lies below everything.
-    pub(super) fn is_on(&self, blocks: &BlockTree, (height, id): End, (low, below): End) -> bool {
+    /// Whether a block is another one or extends it. What is settled lies below everything; `None` where a header is
+    /// missing: that excludes nothing.
+    pub(super) fn extends(&self, blocks: &BlockTree, (height, id): End, (low, below): End) -> Option<bool> {
         if id == below {
-            return true;
+            return Some(height == low);
         }
         let committed = self.chain.committed();
-        let Some(tip) = self.chain.tip(blocks, id).filter(|tip| tip.height == height) else {
-            return false;
-        };
+        let tip = self.chain.tip(blocks, id)?;
+        if tip.height != height {
+            return Some(false);
+        }
         if low < committed.height {
             // One chain is committed, and nobody keeps what lies below its end.
-            return height >= committed.height && self.chain.extends(blocks, tip, committed) == Some(true);
+            let above = height >= committed.height;
+            return if above { self.chain.extends(blocks, tip, committed) } else { None };
         }
-        let Some(below) = self.chain.tip(blocks, below) else { return false };
-        self.chain.extends(blocks, tip, below) == Some(true)
+        self.chain.extends(blocks, tip, self.chain.tip(blocks, below)?)
+    }
+
+    /// Whether it is known to.
+    pub(super) fn is_on(&self, blocks: &BlockTree, end: End, below: End) -> bool {
+        self.extends(blocks, end, below) == Some(true)
+    }
+
+    /// Whether a block lies on one chain with the highest one that is certified in this view, as far as this replica knows
+    /// it. Whoever was away may be shown another branch that nobody else sees any more (§18: `seen` is whole again).
+    pub(super) fn agrees(&self, blocks: &BlockTree, end: End) -> bool {
+        let Some(highest) = self.certificates.of_view(self.view).next().map(end_of) else { return true };
+        let (high, low) = if highest.0 >= end.0 { (highest, end) } else { (end, highest) };
+        self.is_on(blocks, high, low)
+    }
+
+    /// A certified block whose header is not here is asked for of those who have voted for it.
+    pub(super) fn want_certified(&mut self, cx: &mut Cx<'_, Self>, certificate: &Certificate) {
+        let (height, id) = end_of(certificate);
+        if height > self.chain.committed().height {
+            let now = cx.now();
+            certificate.signers.iter().for_each(|by| self.mention_until(cx, id, by, now));
+        }
     }
 
     /// S2. §4 `try_vote`: in the order of heights, each on a certificate of this view.
@@ -183,8 +198,7 @@ impl<V: Variant> SyncHotStuff<V> {
         while let Some(header) = self.next_to_vote(cx) {
             let block = &header.body.block;
             self.note(cx, noted::VOTED, block.height);
-            let until = cx.now().plus(self.delta.times(3)).plus(self.heartbeat_ns);
-            cx.timers().set(Timer::Progress, until);
+            self.expect_progress(cx);
             self.voted = Some(header.clone());
             // S3. §3: the vote is written down before it leaves, and hands the header on.
             self.record_said(cx);
@@ -196,22 +210,31 @@ impl<V: Variant> SyncHotStuff<V> {
         if self.is_quit() || self.returning.is_silent() {
             return None;
         }
-        let end = self.voted_end(cx)?;
-        let (id, header) = self.heard.at(end.0.next())?.clone();
-        if header.body.block.parent != end.1 || !self.is_certified(cx.blocks(), end) {
+        let blocks: &BlockTree = cx.blocks();
+        let end = self.voted_end(blocks);
+        // The lowest one. Headers below it may be missing here: their blocks and certificates are enough.
+        let is_next = |header: &Signed<Header>| {
+            let block = &header.body.block;
+            let parent = (block.height.minus(1), block.parent);
+            self.is_on(blocks, parent, end) && self.is_certified(blocks, parent)
+        };
+        let (id, header) = self.heard.above(end.0).find(|(_, header)| is_next(header))?.clone();
+        if !self.agrees(blocks, (header.body.block.height, id)) {
+            let highest = self.certificates.of_view(self.view).next().cloned();
+            highest.iter().for_each(|certificate| self.want_certified(cx, certificate));
             return None;
         }
         (self.ready(cx, id) == Some(Ready::Valid)).then_some(header)
     }
 
-    /// Up to where this replica needs no header of this view's leader any more: what it has voted for, what is committed,
-    /// or where the view begins.
-    fn voted_end(&self, cx: &mut Cx<'_, Self>) -> Option<End> {
-        let committed = self.chain.committed();
-        let voted =
-            self.voted.as_ref().map(|header| &header.body.block).map(|block| (block.height, block.id()));
-        let base = self.base(cx.blocks())?;
-        [base, (committed.height, committed.id)].into_iter().chain(voted).max_by_key(|(height, _)| *height)
+    /// What this replica votes on top of: its last vote, what is committed, or where the view begins as far as it knows.
+    fn voted_end(&self, blocks: &BlockTree) -> End {
+        let committed = (self.chain.committed().height, self.chain.committed().id);
+        let voted = self.voted.as_ref().map(|header| &header.body.block);
+        let voted = voted.map(|block| (block.height, block.id()));
+        // Of equal heights the last one counts.
+        let ends = [self.base(blocks), Some(committed), voted].into_iter().flatten();
+        ends.max_by_key(|(height, _)| *height).unwrap_or(committed)
     }
 
     /// Counts a vote for a block at a place.
@@ -223,11 +246,16 @@ impl<V: Variant> SyncHotStuff<V> {
         by: ReplicaId,
         signature: Signature,
     ) -> Result<(), Reject> {
-        if view < self.view.minus(1) || height < self.chain.committed().height {
+        // Votes of the view in which this replica has voted last count until it enters another one.
+        if view < self.entered.minus(1) || height < self.chain.committed().height {
             if view == self.view && height <= self.expired {
                 self.doubt(cx, Some(by), "a vote came more than 2 delta after this replica's own");
             }
             return Err(Reject::Stale);
+        }
+        let highest = self.chain.committed().height.plus(super::HEIGHTS_AHEAD);
+        if view > self.view.plus(super::VIEWS_AHEAD) || height > highest {
+            return Err(Reject::Early);
         }
         if self.certificates.is_responsive(view, height) {
             return Err(Reject::Duplicate);
@@ -269,6 +297,9 @@ impl<V: Variant> SyncHotStuff<V> {
             return;
         }
         self.record_certificate(cx, certificate);
+        if cx.blocks().get(certificate.block()).is_none() {
+            self.want_certified(cx, certificate);
+        }
         if view < self.view && height == committed.height && certificate.block() != committed.id {
             self.doubt(cx, None, "a late certificate contradicts what is committed");
         }
@@ -300,11 +331,13 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         let proposed = self.proposed.as_ref().map(|header| (header.block.height, header.block.id()));
         let Some(end) = proposed.or_else(|| self.base(cx.blocks())) else { return };
-        if end.0.since(self.stable) >= self.window || !self.is_certified(cx.blocks(), end) {
+        if !self.is_certified(cx.blocks(), end) {
             return;
         }
         let Some(parent) = self.certificate_of(end) else { return };
-        let payload = cx.payload_after(end.1);
+        // Where the window is full empty blocks go on, now and then: what is committed by a timer waits for them.
+        let is_full = end.0.since(self.stable) >= self.window;
+        let payload = if is_full { None } else { cx.payload_after(end.1) };
         if payload.is_none() && if_idle == IfIdle::Wait {
             if cx.timers().get(Timer::Propose).is_none() {
                 let at = cx.now().plus(self.heartbeat_ns);
@@ -342,11 +375,10 @@ impl<V: Variant> SyncHotStuff<V> {
     pub(super) fn settle(&mut self, cx: &mut Cx<'_, Self>) {
         let height = self.chain.committed().height;
         self.heard.prune(height);
-        self.certificates.prune(self.view, height);
+        self.certificates.prune(self.entered, height);
         self.waits.retain(|(_, waits)| *waits > height);
         self.unsound.retain(|(_, waits)| *waits > height);
-        let tree = cx.blocks();
-        self.missing.retain(|id, _| tree.get(*id).is_some_and(|block| block.height > height));
+        self.settle_missing(cx, height);
         self.arm_commit(cx);
     }
 }

@@ -1,10 +1,11 @@
 //! What must survive a crash (§3).
 
+use super::message::EVIDENCE_MAX;
 use super::words::{Evidence, Header, Lock, rank};
 use super::{SyncHotStuff, Variant};
 use quorate_consensus::{Certificate, Cx, Record, RecordKey, Signed};
-use quorate_types::codec::{DecodeError, Reader, Wire};
-use quorate_types::{Digest, Height, View};
+use quorate_types::codec::{DecodeError, Reader, Wire, put_list};
+use quorate_types::{BlockId, Digest, Height, View};
 
 /// A fact that is written down before a message that rests on it leaves.
 #[derive(Clone, PartialEq, Debug)]
@@ -15,12 +16,12 @@ pub enum SyncRecord {
         view: View,
         /// Whether it was left already.
         quit: bool,
-        /// Why the view before was left, or this one.
-        evidence: Option<Evidence>,
+        /// Why the view before was left, or this one, from the last blames on.
+        evidence: Vec<Evidence>,
         /// The lock, frozen for the view.
         lock: Lock,
-        /// Whether this replica has said from where it goes on.
-        first_voted: bool,
+        /// From where this replica has said that it goes on.
+        first_voted: Option<(Height, BlockId)>,
     },
     /// What was said last in a view. Before VOTE and PROPOSE.
     Said {
@@ -79,9 +80,13 @@ impl Record for SyncRecord {
             Self::Entered { view, quit, evidence, lock, first_voted } => {
                 view.encode(out);
                 quit.encode(out);
-                evidence.encode(out);
+                put_list(out, evidence);
                 lock.encode(out);
-                first_voted.encode(out);
+                first_voted.is_some().encode(out);
+                if let Some((height, base)) = first_voted {
+                    height.encode(out);
+                    base.encode(out);
+                }
             }
             Self::Said { view, voted, proposed, shown } => {
                 view.encode(out);
@@ -102,9 +107,9 @@ impl Record for SyncRecord {
             ENTERED => Self::Entered {
                 view: View::decode(r)?,
                 quit: r.bool()?,
-                evidence: Option::decode(r)?,
+                evidence: r.list("evidence", EVIDENCE_MAX, 1, Evidence::decode)?,
                 lock: Lock::decode(r)?,
-                first_voted: r.bool()?,
+                first_voted: if r.bool()? { Some((Height::decode(r)?, BlockId::decode(r)?)) } else { None },
             },
             SAID => Self::Said {
                 view: View::decode(r)?,

@@ -15,13 +15,19 @@ const DOUBTLESS: u64 = 10;
 impl<V: Variant> SyncHotStuff<V> {
     /// §5: the leader has not brought anything to vote for in time. Voting goes on.
     pub(super) fn on_progress_timer(&mut self, cx: &mut Cx<'_, Self>) {
-        if self.is_quit() || self.returning.is_silent() || self.blamed >= self.view {
+        if self.is_quit() || self.returning.is_silent() {
             return;
         }
-        self.blamed = self.view;
         self.note(cx, noted::BLAMED, Default::default());
-        // A blame promises nothing.
+        // A blame promises nothing. It is said again as long as nothing comes: one may have been lost with its link.
         cx.send_unheld(To::All, SyncMessage::Blame(self.view));
+        self.expect_progress(cx);
+    }
+
+    /// 3Δ + τ from now there is something to vote for, or the leader is blamed.
+    pub(super) fn expect_progress(&mut self, cx: &mut Cx<'_, Self>) {
+        let until = cx.now().plus(self.delta.times(3)).plus(self.heartbeat_ns);
+        cx.timers().set(Timer::Progress, until);
     }
 
     /// S10. §5: f + 1 blames, of whom one is honest, end the view.
@@ -51,10 +57,14 @@ impl<V: Variant> SyncHotStuff<V> {
     pub(super) fn on_evidence(&mut self, cx: &mut Cx<'_, Self>, evidence: &Evidence) -> Result<(), Reject> {
         let view = evidence.view();
         if view < self.view || (view == self.view && self.is_quit()) {
-            if view == self.timer_committed && matches!(evidence, Evidence::Conflict(_)) {
-                self.doubt(cx, None, "a leader contradicted itself in a view in which a timer has committed");
-            }
+            self.check_silence(cx, evidence);
             return Err(if view < self.view { Reject::Stale } else { Reject::Duplicate });
+        }
+        // Whoever leads a view can contradict itself in it long before anybody is there. Blames say that an honest replica is.
+        let is_here = view == self.view || (view == self.view.next() && self.is_quit());
+        if matches!(evidence, Evidence::Conflict(_)) && !is_here {
+            self.ask_again(cx);
+            return Err(Reject::Early);
         }
         self.quit_view(cx, evidence.clone());
         Ok(())
@@ -67,18 +77,24 @@ impl<V: Variant> SyncHotStuff<V> {
             return;
         }
         cx.send_unheld(To::All, SyncMessage::Evidence(evidence.clone()));
+        self.check_silence(cx, &evidence);
         self.last_view_change = match evidence {
             Evidence::Conflict(_) => reason::CONFLICT,
             Evidence::Blames(_) => reason::BLAMED,
         };
-        if view > self.view {
+        let jumps = view > self.view;
+        if jumps {
             self.clear_view();
             self.set_view(cx, view);
         }
         self.waits.clear();
         self.unsound.clear();
         self.responsive = None;
-        self.evidence = Some(evidence);
+        // What shows that somebody honest was in the view before is kept as long as it has to be shown.
+        if matches!(evidence, Evidence::Blames(_)) {
+            self.evidence.clear();
+        }
+        self.evidence.push(evidence);
         self.leaving = Some(Leaving::Wait { since: cx.now() });
         let keep = |timer| matches!(timer, Timer::Return | Timer::Fetch);
         cx.timers().retain(keep);
@@ -87,9 +103,28 @@ impl<V: Variant> SyncHotStuff<V> {
         if !self.returning.is_silent() {
             self.arm_entry(cx, V::WAIT);
         }
+        if jumps {
+            // §5: votes and certificates of a view that was left count still.
+            self.hear_kept(cx);
+        }
     }
 
-    fn arm_entry(&mut self, cx: &mut Cx<'_, Self>, deltas: u64) {
+    /// §13: a timer has relied on that nothing like this would come. It may be a leader that lies late.
+    fn check_silence(&self, cx: &mut Cx<'_, Self>, evidence: &Evidence) {
+        if evidence.view() == self.timer_committed && matches!(evidence, Evidence::Conflict(_)) {
+            self.doubt(cx, None, "a leader contradicted itself in a view in which a timer has committed");
+        }
+    }
+
+    /// What was kept for the view that is the current one now.
+    fn hear_kept(&mut self, cx: &mut Cx<'_, Self>) {
+        for (message, seal) in self.early.take(self.view) {
+            // What is wrong with it is nobody's fault any more.
+            let _: Result<(), Reject> = self.hear(cx, message, seal);
+        }
+    }
+
+    pub(super) fn arm_entry(&mut self, cx: &mut Cx<'_, Self>, deltas: u64) {
         let at = cx.now().plus(self.delta.times(deltas));
         cx.timers().set(Timer::Enter, at);
     }
@@ -97,6 +132,9 @@ impl<V: Variant> SyncHotStuff<V> {
     /// S12. §5: the next view is entered after a wait, and not while the bound on delays may not have held (§19).
     pub(super) fn try_enter(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
+        if self.returning.is_silent() {
+            return; // §18: the wait begins when silence is over.
+        }
         match self.leaving {
             Some(Leaving::Wait { since }) => {
                 let over = since.plus(self.delta.times(V::WAIT));
@@ -139,11 +177,13 @@ impl<V: Variant> SyncHotStuff<V> {
         self.shown = None;
         self.said_new_view = None;
         self.voted = None;
-        self.first_voted = false;
+        self.first_voted = None;
         self.proposed = None;
         self.expired = Default::default();
+        self.resaid = Default::default();
         self.statuses.clear();
         self.missing.clear();
+        self.lent.clear();
         self.waits.clear();
         self.unsound.clear();
         self.responsive = None;
@@ -151,8 +191,10 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// §6 `enter_view`.
     fn enter_view(&mut self, cx: &mut Cx<'_, Self>, view: View) {
+        let jumped = view != self.entered.next();
         self.clear_view();
         self.set_view(cx, view);
+        self.entered = view;
         self.leaving = None;
         self.view_changes = self.view_changes.saturating_add(1);
         // S13. §4, §6: the lock is what is certified now, and stays as it is for the whole view.
@@ -162,14 +204,25 @@ impl<V: Variant> SyncHotStuff<V> {
         cx.timers().cancel(Timer::Enter);
         self.record_entered(cx);
         self.join_view(cx);
-        for (message, seal) in self.early.take(view) {
-            // What is wrong with it is nobody's fault any more.
-            let _: Result<(), Reject> = self.hear(cx, message, seal);
+        self.hear_kept(cx);
+        if let Some(certificate) = self.certificates.highest_responsive(view).cloned() {
+            self.decide(cx, &certificate);
+        }
+        if std::mem::take(&mut self.is_behind) || jumped {
+            self.ask_all(cx);
         }
     }
 
     fn current_lock(&self, blocks: &BlockTree) -> Lock {
-        lock_of(&self.certificates, |tip, high| self.is_on(blocks, end_of(tip), end_of(high)))
+        let extends = |tip: &Certificate, high: &Certificate| self.extends(blocks, end_of(tip), end_of(high));
+        lock_of(&self.certificates, self.view, |tip| self.extends_committed(blocks, tip), extends)
+    }
+
+    /// Whether a certified block is the committed one or extends it. One that lies beside it has f liars' votes and that of
+    /// an honest replica which was shown another branch: nobody goes on from there any more.
+    fn extends_committed(&self, blocks: &BlockTree, tip: &Certificate) -> Option<bool> {
+        let committed = self.chain.committed();
+        self.extends(blocks, end_of(tip), (committed.height, committed.id))
     }
 
     /// Says with which lock this replica goes on, and waits for what the leader makes of it.
@@ -198,7 +251,7 @@ impl<V: Variant> SyncHotStuff<V> {
         view: View,
         lock: &Lock,
     ) -> Result<(), Reject> {
-        self.take_lock(cx, lock);
+        self.take_lock(cx, lock)?;
         if view != self.view || self.is_quit() {
             return Err(Reject::Stale);
         }
@@ -213,13 +266,15 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     /// Its certificates count, wherever they stand.
-    fn take_lock(&mut self, cx: &mut Cx<'_, Self>, lock: &Lock) {
-        if let Some(responsive) = &lock.responsive
-            && V::responsive_quorum(cx.committee().n()).is_some()
-        {
+    pub(super) fn take_lock(&mut self, cx: &mut Cx<'_, Self>, lock: &Lock) -> Result<(), Reject> {
+        if let Some(responsive) = &lock.responsive {
+            if V::responsive_quorum(cx.committee().n()).is_none() {
+                return Err(Reject::Invalid("nobody decides by q_R votes here"));
+            }
             self.take_responsive(cx, responsive);
         }
         self.take_certificate(cx, &lock.tip);
+        Ok(())
     }
 
     /// S14. §6: the leader goes on from the highest lock that anybody has reported within 2 Δ.
@@ -229,7 +284,8 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         let view = self.view;
         let blocks: &BlockTree = cx.blocks();
-        let lock = highest_of(&self.statuses, |tip, high| self.is_on(blocks, end_of(tip), end_of(high)));
+        let extends = |tip: &Certificate, high: &Certificate| self.extends(blocks, end_of(tip), end_of(high));
+        let lock = highest_of(&self.statuses, |tip| self.extends_committed(blocks, tip), extends);
         self.said_new_view = Some(lock.clone());
         self.record_said(cx);
         cx.send(To::All, SyncMessage::NewView { view, lock });
@@ -242,7 +298,7 @@ impl<V: Variant> SyncHotStuff<V> {
         word: Signed<NewViewWord>,
         link: ReplicaId,
     ) -> Result<(), Reject> {
-        self.take_lock(cx, &word.body.lock);
+        self.take_lock(cx, &word.body.lock)?;
         let view = word.body.view;
         if word.by != leader(cx.committee(), view) {
             return Err(Reject::WrongSender);
@@ -253,21 +309,21 @@ impl<V: Variant> SyncHotStuff<V> {
         let said: Signed<Word> = Signed { body: word.body.word(), by: word.by, signature: word.signature };
         if let Some(evidence) = self.heard.conflict(&said) {
             self.quit_view(cx, evidence);
-            return Err(Reject::Equivocation);
+            return Err(self.contradicted(link));
+        }
+        let (now, tip, first) = (cx.now(), word.body.lock.tip.block(), word.by);
+        // §6, §7: at once, and of everybody who hands it on: one who does not answer must not hold up the others.
+        if word.body.lock.tip.statement.height > self.chain.committed().height {
+            [first, link].into_iter().for_each(|peer| self.mention_until(cx, tip, peer, now));
         }
         if !self.heard.add_new_view(&said) {
             return Err(Reject::Duplicate);
         }
-        let tip = word.body.lock.tip.block();
         // §6: handed on even where this replica goes on from no such block: others have to see two of them.
         if word.by != cx.me() {
             cx.send_unheld(To::All, SyncMessage::Forward { word: word.clone() });
         }
         self.shown = Some(word);
-        if self.ready(cx, tip).is_none() {
-            let (me, first) = (cx.me(), leader(cx.committee(), view));
-            [first, link].into_iter().filter(|peer| *peer != me).for_each(|peer| cx.want(tip, peer));
-        }
         self.try_first_vote(cx);
         self.try_vote(cx);
         Ok(())
@@ -277,7 +333,7 @@ impl<V: Variant> SyncHotStuff<V> {
     /// with a higher lock may refuse.
     pub(super) fn try_first_vote(&mut self, cx: &mut Cx<'_, Self>) {
         let Some(shown) = &self.shown else { return };
-        if self.first_voted || self.is_quit() || self.returning.is_silent() {
+        if self.first_voted.is_some() || self.is_quit() || self.returning.is_silent() {
             return;
         }
         let shown = shown.body.lock.clone();
@@ -286,17 +342,14 @@ impl<V: Variant> SyncHotStuff<V> {
         if self.ready(cx, base) != Some(Ready::Valid) {
             return; // `on_ready` comes back here.
         }
-        let committed = self.chain.committed();
         let blocks: &BlockTree = cx.blocks();
-        let extends_committed = self.is_on(blocks, (height, base), (committed.height, committed.id));
-        let above = |tip: &Certificate, low: &Certificate| self.is_on(blocks, end_of(tip), end_of(low));
-        if !extends_committed || !accepts(&self.lock, &shown, above) {
+        let above = |tip: &Certificate, low: &Certificate| self.extends(blocks, end_of(tip), end_of(low));
+        if self.extends_committed(blocks, &shown.tip) != Some(true) || !accepts(&self.lock, &shown, above) {
             return self.note(cx, noted::REFUSED, height);
         }
-        self.first_voted = true;
+        self.first_voted = Some((height, base));
         self.record_entered(cx);
-        let until = cx.now().plus(self.delta.times(3)).plus(self.heartbeat_ns);
-        cx.timers().set(Timer::Progress, until);
+        self.expect_progress(cx);
         self.note(cx, noted::FIRST_VOTED, height);
         cx.send(To::All, SyncMessage::FirstVote { view: self.view, height, base });
     }

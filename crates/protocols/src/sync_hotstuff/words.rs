@@ -14,7 +14,8 @@ pub(super) fn leader(committee: &Committee, view: View) -> ReplicaId {
 }
 
 /// What a block binds as `extra`: the block that its view goes on from.
-pub(super) fn bind_base(base: BlockId) -> Digest {
+#[must_use]
+pub fn bind_base(base: BlockId) -> Digest {
     let mut bytes = b"sync-hotstuff: base of the view".to_vec();
     base.encode(&mut bytes);
     Digest::of(&context::PROTOCOL, &bytes)
@@ -69,7 +70,8 @@ impl Wire for Header {
 }
 
 /// The statement of a vote.
-pub(super) fn vote(view: View, height: Height, block: BlockId) -> Statement {
+#[must_use]
+pub fn vote(view: View, height: Height, block: BlockId) -> Statement {
     Statement::new(VOTE, view, height, block.0)
 }
 
@@ -311,6 +313,12 @@ impl Evidence {
                     return claims.refuse("words of somebody who does not lead");
                 }
                 for word in [first, second] {
+                    // The signature is for the block: another base beside it would be nobody's word.
+                    if let Word::Header(header) = &word.body
+                        && header.block.extra != bind_base(header.base)
+                    {
+                        return claims.refuse("header without its base");
+                    }
                     claims.signature(author, word.body.statement(), &word.signature);
                 }
             }
@@ -327,7 +335,8 @@ impl Evidence {
 }
 
 /// The statement of a blame.
-pub(super) fn blame(view: View) -> Statement {
+#[must_use]
+pub fn blame(view: View) -> Statement {
     Statement::new(BLAME, view, Height::ZERO, Digest::ZERO)
 }
 

@@ -32,6 +32,8 @@ mod scripts;
 mod seeds;
 mod side_by_side;
 mod support;
+mod sync_scenarios;
+mod sync_stage;
 mod synchronous;
 mod traces;
 mod twins;

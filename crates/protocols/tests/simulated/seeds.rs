@@ -132,11 +132,13 @@ fn a_seed_decides_a_run_in_every_build() {
         writeln!(hashes, "{} {hash}", entry.spec.name).unwrap();
     }
     expect![[r#"
-        pbft f189af791b22f36db14f24dc5225f70970bd8b95b107ee20c73c95e536f95f41
-        pbft-signed 998856f2541fd9f4b96de1eb8eb07eb92ad520a183211534ff4258c4b33a1b1c
-        hotstuff dee6373fbdf15f38a69e3e5acd51bde5b0d52ff7de7f0c6bf5df59243c9f6262
-        jolteon d4222eabc245e82841e7580cca281de55bb1755e433b52a9009a508377f28a0f
-        echo 559066a2ef10df5b77d359c4ba0b502c34d1896eccd2ba3c142beafb22f16f39
+        pbft 5d2faf7203b0d5620943c81e78186175eedacdd7c12d559b089a17ca27f72e18
+        pbft-signed a72b96a489a9b76217aafea38f3081399834a679ca5df22eea0d25a2365fe42f
+        hotstuff 06f2116489c38bd034aa9b46ef87c5d6cff1bc55c2491a3329bf05b89e50fe53
+        jolteon 14089dca3a53740f73f6c1ed1e0b9ca7f65d0472ea052586b3a1eb235219e573
+        sync-hotstuff 3c9011a3d0ab309c5dd77b86e0426810b753d3290364f4754f9eb856b8c185cd
+        optsync 47c46b8b55b3b273d159b0676382d3a4a296e21b687ec5260a43d1a3fe15d1df
+        echo 958bf5366f7d20873870493a8aaa32536475218b75f3964e193c96aeefd9bc17
     "#]]
     .assert_eq(&hashes);
 }

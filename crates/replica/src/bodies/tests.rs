@@ -111,8 +111,8 @@ fn a_block_keeps_what_has_arrived_for_it() {
 fn a_want_learns_its_height_later() {
     let mut bodies = Bodies::new(BodyLimits::default(), 256);
     let (blocks, id, others) = (BlockTree::default(), BlockId::null(Height(1)), [ReplicaId(1)]);
-    bodies.want(Time(0), &blocks, id, Height::ZERO, ReplicaId(1));
-    bodies.want(Time(0), &blocks, id, Height(7), ReplicaId(1));
+    bodies.want(Time(0), &blocks, id, Height::ZERO, (ReplicaId(1), Haste::InTurn));
+    bodies.want(Time(0), &blocks, id, Height(7), (ReplicaId(1), Haste::InTurn));
     let asks = bodies.asks(Time(0), &others);
     assert_eq!(asks, [Ask { block: id, height: Height(7), peer: ReplicaId(1) }]);
 }
@@ -129,8 +129,8 @@ fn what_may_wait_for_its_check_is_not_asked_for() {
     bodies.announce(Time(0), announced.payload);
     blocks.insert(announced);
     bodies.set_unchecked(ReplicaSet::from_iter([leader, other]));
-    bodies.want(Time(0), &blocks, one, Height(1), leader);
-    bodies.want(Time(0), &blocks, two, Height(2), other);
+    bodies.want(Time(0), &blocks, one, Height(1), (leader, Haste::InTurn));
+    bodies.want(Time(0), &blocks, two, Height(2), (other, Haste::InTurn));
     let mut asked = Vec::new();
     for ms in 0..1_100 {
         asked.extend(bodies.asks(Time(ms * MS), &others).iter().map(|ask| (ms, ask.block, ask.peer)));
@@ -153,7 +153,13 @@ fn what_nobody_has_keeps_nothing_else_out() {
     let (blocks, others) = (BlockTree::default(), [ReplicaId(1), ReplicaId(2)]);
     let most = u64::try_from(WANTED_MAX).unwrap();
     for height in 1..=most + 10 {
-        bodies.want(Time(height), &blocks, BlockId::null(Height(height)), Height(height), ReplicaId(1));
+        bodies.want(
+            Time(height),
+            &blocks,
+            BlockId::null(Height(height)),
+            Height(height),
+            (ReplicaId(1), Haste::InTurn),
+        );
     }
     assert_eq!(bodies.wants.len(), WANTED_MAX);
     assert!(
@@ -171,4 +177,24 @@ fn what_nobody_has_keeps_nothing_else_out() {
     }
     let pauses: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses.is_sorted() && pauses.last() == Some(&2_000), "{pauses:?}");
+}
+
+/// Where that is asked for, each peer that is named is asked at once, also when bodies are on their way.
+#[test]
+fn in_haste_everybody_who_is_named_is_asked_at_once() {
+    let (mut bodies, mut blocks) = (Bodies::new(BodyLimits::default(), 256), BlockTree::default());
+    let block = block_of(&Payload { bundles: vec![bundle(1).digest()] });
+    let id = block.id();
+    assert!(bodies.announce(Time(0), block.payload));
+    blocks.insert(block);
+    let others: Vec<ReplicaId> = [1, 2, 3].map(ReplicaId).to_vec();
+    let asked = |bodies: &mut Bodies, at: u64| -> Vec<u16> {
+        bodies.asks(Time(at), &others).iter().map(|ask| ask.peer.0).collect()
+    };
+    for (peer, at) in [(1, 5), (2, 5), (1, 6)] {
+        bodies.want(Time(at), &blocks, id, Height(1), (ReplicaId(peer), Haste::AtOnce));
+    }
+    assert_eq!(asked(&mut bodies, 6), [1, 2], "each of them once");
+    assert_eq!(asked(&mut bodies, ASK_AGAIN_NS), [0u16; 0]);
+    assert_eq!(asked(&mut bodies, 5 + ASK_AGAIN_NS), [3], "then whoever was not named");
 }

@@ -7,7 +7,7 @@ use quorate_types::codec::Wire as _;
 use quorate_types::mutate::{mutate, nudge};
 use quorate_types::rng::Rng;
 use quorate_types::wire::frame;
-use quorate_types::{BlockId, Height, Kind, Payload, Statement, View};
+use quorate_types::{BlockId, Height, Incarnation, Kind, Payload, Statement, Time, View};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Words that are remembered of each kind at most: the newest, and a few for good.
@@ -57,6 +57,8 @@ impl Words {
             HostMessage::Decided(Height(1), vec![id]),
             HostMessage::AskBlock { id, height: Height(1), above: Height::ZERO },
             HostMessage::NoBlock(id),
+            HostMessage::Probe { incarnation: Incarnation(1), number: 0 },
+            HostMessage::ProbeAnswer { incarnation: Incarnation(1), number: 0, oldest_ns: 0, at: Time::ZERO },
         ] {
             words.hear(frame::HOST, message.kind(), &message.to_bytes());
         }

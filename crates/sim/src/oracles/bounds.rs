@@ -63,6 +63,9 @@ mod tests {
             timers: Vec::new(),
             alarm: None,
             contradictions,
+            guard: None,
+            doubted: 0,
+            last_doubted: None,
         }
     }
 

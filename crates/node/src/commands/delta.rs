@@ -1,0 +1,201 @@
+//! What Δ a new cluster should have, as far as that can be measured before it runs: `quorate testnet` says it where the
+//! protocol assumes a bound on delays.
+//!
+//! Δ runs from handler to handler. Three hops have to fit into it (a header, the question for its body, the answer), and
+//! the sync of a disk; and twice as much makes it, so that a round trip that the guard measures fits as well.
+
+use super::machine;
+use crate::exit::Failure;
+use crate::testnet::Testnet;
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Connections to each address; the slowest counts.
+const TRIES: usize = 5;
+/// An address that does not answer within this time is left out.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Δ is proposed in steps of this many milliseconds, and never below twice as much.
+const STEP_MS: u128 = 5;
+
+/// What was found out.
+struct Measured {
+    /// The slowest round trip, and to whom.
+    round_trip: Option<(IpAddr, Duration)>,
+    /// Who did not answer.
+    silent: Vec<IpAddr>,
+    /// The slowest sync.
+    sync: Duration,
+}
+
+/// What is said of the cluster's Δ, and whether that is a warning; nothing where its protocol assumes no bound.
+///
+/// # Errors
+/// When its folder cannot be written to.
+pub(super) fn advice(testnet: &Testnet, dir: &Path) -> Result<Vec<(bool, String)>, Failure> {
+    let cluster = &testnet.cluster;
+    let mut params = cluster.params.clone();
+    params.extend(testnet.params.clone());
+    let Some(bound) = (cluster.entry.synchrony)(&params).map_err(Failure::usage)? else {
+        return Ok(Vec::new());
+    };
+    // Replicas on one machine answer alike, whatever their ports.
+    let addresses: BTreeMap<IpAddr, SocketAddr> =
+        cluster.replicas.iter().map(|replica| (replica.peers.ip(), replica.peers)).collect();
+    let sync = machine::slowest_sync(dir)
+        .map_err(|error| Failure::run(format!("cannot measure the disk of {}: {error}", dir.display())))?;
+    let mut measured = Measured { round_trip: None, silent: Vec::new(), sync };
+    for (ip, address) in addresses {
+        match slowest(address) {
+            Some(took) if measured.round_trip.is_none_or(|(_, most)| took > most) => {
+                measured.round_trip = Some((ip, took));
+            }
+            Some(_) => {}
+            None => measured.silent.push(ip),
+        }
+    }
+    Ok(measured.lines(bound.delta_ns))
+}
+
+impl Measured {
+    fn lines(&self, delta_ns: u64) -> Vec<(bool, String)> {
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let delta = Duration::from_nanos(delta_ns);
+        let proposed = proposed_ms(self.round_trip.map(|(_, took)| took).unwrap_or_default(), self.sync);
+        let round_trip = match self.round_trip {
+            Some((ip, took)) => format!("slowest round trip {:.2} ms to {ip}", ms(took)),
+            None => "no round trip known".to_owned(),
+        };
+        let mut lines = vec![(
+            false,
+            format!(
+                "delta_ms = {}, proposed {proposed}: seen from here, {round_trip}, slowest sync {:.2} ms",
+                ms(delta),
+                ms(self.sync)
+            ),
+        )];
+        let silent: Vec<String> = self.silent.iter().map(IpAddr::to_string).collect();
+        if !silent.is_empty() {
+            lines.push((true, format!("no answer from {}: left out of the proposal", silent.join(", "))));
+        }
+        if delta.as_millis() < proposed {
+            let problem = "the cluster would not be safe whenever a message takes longer";
+            lines.push((
+                true,
+                format!("delta_ms = {} is too small here: {problem}; --set delta_ms={proposed}", ms(delta)),
+            ));
+        }
+        lines
+    }
+}
+
+/// Twice three hops and a sync, in milliseconds.
+fn proposed_ms(round_trip: Duration, sync: Duration) -> u128 {
+    let ns = round_trip.as_nanos().saturating_mul(3).saturating_add(sync.as_nanos().saturating_mul(2));
+    let steps = ns.div_ceil(STEP_MS.saturating_mul(1_000_000));
+    steps.max(2).saturating_mul(STEP_MS)
+}
+
+/// The slowest of a few round trips to an address; `None` where one is not answered.
+fn slowest(address: SocketAddr) -> Option<Duration> {
+    // Nobody listens yet; on this machine somebody can.
+    let own = address.ip().is_loopback().then(|| TcpListener::bind((address.ip(), 0)).ok()).flatten();
+    let address = own.as_ref().and_then(|own| own.local_addr().ok()).unwrap_or(address);
+    let mut most = Duration::ZERO;
+    for _ in 0..TRIES {
+        let begin = Instant::now();
+        if !is_answer(&TcpStream::connect_timeout(&address, PATIENCE)) {
+            return None;
+        }
+        most = most.max(begin.elapsed());
+    }
+    Some(most)
+}
+
+/// Whether a machine has answered: to refuse a connection is one.
+fn is_answer(connected: &io::Result<TcpStream>) -> bool {
+    connected.as_ref().map_or_else(|error| error.kind() == ErrorKind::ConnectionRefused, |_| true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::up::free_addresses;
+    use crate::config::{Durability, LinkAuth, Settings};
+    use crate::service::Service;
+    use crate::testnet::Plan;
+    use quorate_consensus::{Entry, Spec, Synchrony};
+    use quorate_types::{ClientAuth, quorum};
+
+    #[test]
+    fn three_hops_and_a_sync_fit_in_twice() {
+        for (round_trip_us, sync_us, proposed) in [
+            (0, 0, 10),
+            (2_000, 2_000, 10),
+            (2_000, 2_001, 15),
+            (10_000, 0, 30),
+            (10_001, 0, 35),
+            (100, 60_000, 125),
+        ] {
+            let [round_trip, sync] = [round_trip_us, sync_us].map(Duration::from_micros);
+            assert_eq!(proposed_ms(round_trip, sync), proposed, "{round_trip:?}, {sync:?}");
+        }
+    }
+
+    #[test]
+    fn a_small_delta_is_warned_of() {
+        let ip = IpAddr::from([10, 0, 0, 7]);
+        let measured = Measured {
+            round_trip: Some((ip, Duration::from_millis(4))),
+            silent: vec![IpAddr::from([10, 0, 0, 8])],
+            sync: Duration::from_millis(5),
+        };
+        let lines = measured.lines(25_000_000);
+        let first = "delta_ms = 25, proposed 25: seen from here, slowest round trip 4.00 ms to 10.0.0.7, slowest sync 5.00 ms";
+        assert_eq!(lines[0], (false, first.to_owned()));
+        assert_eq!(lines[1], (true, "no answer from 10.0.0.8: left out of the proposal".to_owned()));
+        assert_eq!(lines.len(), 2);
+        let lines = measured.lines(20_000_000);
+        assert!(lines[2].0 && lines[2].1.ends_with("--set delta_ms=25"), "{lines:?}");
+    }
+
+    #[test]
+    fn this_machine_is_measured_although_nobody_listens() {
+        let took = slowest("127.0.0.1:9".parse().unwrap()).unwrap();
+        assert!(!took.is_zero() && took < PATIENCE);
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert!(is_answer(&TcpStream::connect_timeout(&closed, PATIENCE)), "refused");
+        assert!(!is_answer(&Err(ErrorKind::TimedOut.into())));
+    }
+
+    #[test]
+    fn only_protocols_with_a_bound_are_measured() {
+        let folder = tempfile::tempdir().unwrap();
+        let pbft = quorate_protocols::find("pbft").unwrap();
+        let bounded = Entry {
+            spec: Spec { faults: quorum::synchronous_faults, ..pbft.spec },
+            synchrony: |_| Ok(Some(Synchrony { delta_ns: 1_000_000, guarded: true })),
+            ..*pbft
+        };
+        for (name, entry, lines) in [("pbft", pbft, 0), ("bounded", Box::leak(Box::new(bounded)), 2)] {
+            let n = crate::config::replicas_or_default(None, entry);
+            let plan = Plan {
+                service: Service::KV,
+                entry,
+                addresses: free_addresses(usize::from(n)).unwrap(),
+                client_auth: ClientAuth::Signature,
+                link_auth: LinkAuth::Tls,
+                durability: Durability::Fsync,
+                settings: Settings::default(),
+            };
+            let dir = folder.path().join(name);
+            let testnet = Testnet::create(&dir, &plan).unwrap();
+            assert_eq!((testnet.cluster.n(), testnet.cluster.genesis.f), (if lines > 0 { 3 } else { 4 }, 1));
+            let advice = advice(&testnet, &dir).unwrap();
+            assert_eq!(advice.len(), lines, "{advice:?}");
+            assert_eq!(advice.iter().filter(|(warns, _)| *warns).count(), usize::from(lines > 0), "1 ms");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What is missing before a header can be voted for: bodies, and a certificate of its parent (§4 `want`, §7).
+//!
+//! Each is asked for a quarter of Δ after its header was first seen, of the leader and of everybody who shows that header:
+//! who has voted for it has both. One who does not answer holds up nobody else.
+
+use super::message::SyncMessage;
+use super::normal::{End, end_of};
+use super::words::leader;
+use super::{SyncHotStuff, Timer, Variant};
+use quorate_consensus::parts::block_tree::BlockTree;
+use quorate_consensus::{Cx, Reject, To};
+use quorate_types::{BlockId, Height, ReplicaId, ReplicaSet, Time, View};
+
+/// A block that cannot be voted for yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Missing {
+    /// From when on it is asked for.
+    due: Time,
+    /// Who has shown it.
+    shown: ReplicaSet,
+    /// Who was asked for a certificate of its parent; bodies are asked for as often as one likes.
+    asked: ReplicaSet,
+}
+
+impl<V: Variant> SyncHotStuff<V> {
+    /// Somebody has shown a block.
+    pub(super) fn mention(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, link: ReplicaId) {
+        let due = cx.now().plus(self.delta.quarter());
+        self.mention_until(cx, id, link, due);
+    }
+
+    /// The same, asked for from then on.
+    pub(super) fn mention_until(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, link: ReplicaId, due: Time) {
+        if self.ready(cx, id).is_some() && self.uncertified_parent(cx.blocks(), id).is_none() {
+            self.missing.remove(&id);
+            return self.arm_fetch(cx);
+        }
+        if link == cx.me() {
+            return;
+        }
+        let fresh = Missing { due, shown: ReplicaSet::EMPTY, asked: ReplicaSet::EMPTY };
+        let missing = self.missing.entry(id).or_insert(fresh);
+        if missing.shown.insert(link) && cx.now() >= missing.due {
+            self.ask_for(cx, id, link);
+        }
+        self.arm_fetch(cx);
+    }
+
+    /// All of a block is here.
+    pub(super) fn note_ready(&mut self, cx: &mut Cx<'_, Self>, id: BlockId) {
+        if self.uncertified_parent(cx.blocks(), id).is_none() {
+            self.missing.remove(&id);
+        }
+    }
+
+    pub(super) fn on_fetch_timer(&mut self, cx: &mut Cx<'_, Self>) {
+        let (now, me) = (cx.now(), cx.me());
+        let first = leader(cx.committee(), self.view);
+        let due: Vec<(BlockId, ReplicaSet)> =
+            self.missing.iter().filter(|(_, it)| it.due <= now).map(|(id, it)| (*id, it.shown)).collect();
+        for (id, shown) in due {
+            let peers = std::iter::once(first).chain(shown.iter()).filter(|peer| *peer != me);
+            peers.for_each(|peer| self.ask_for(cx, id, peer));
+        }
+        self.arm_fetch(cx);
+    }
+
+    /// Asks a peer for what is missing of a block.
+    fn ask_for(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, peer: ReplicaId) {
+        if self.ready(cx, id).is_none() {
+            cx.want(id, peer);
+        }
+        if let Some((height, block)) = self.uncertified_parent(cx.blocks(), id)
+            && self.missing.get_mut(&id).is_some_and(|missing| missing.asked.insert(peer))
+        {
+            cx.send_unheld(To::One(peer), SyncMessage::Lack { view: self.view, height, block });
+        }
+    }
+
+    /// The parent of a block of this view that could be voted for, if no certificate of this view says so.
+    fn uncertified_parent(&self, blocks: &BlockTree, id: BlockId) -> Option<End> {
+        let block = blocks.get(id).filter(|block| block.view == self.view)?;
+        let parent = (block.height.minus(1), block.parent);
+        let is_settled = block.height <= self.chain.committed().height;
+        (!is_settled && !self.is_certified(blocks, parent)).then_some(parent)
+    }
+
+    /// Forgets what lies at or below a settled height.
+    pub(super) fn settle_missing(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
+        let tree: &BlockTree = cx.blocks();
+        self.missing.retain(|id, _| tree.get(*id).is_none_or(|block| block.height > height));
+        self.lent = self.lent.split_off(&height);
+    }
+
+    fn arm_fetch(&mut self, cx: &mut Cx<'_, Self>) {
+        let now = cx.now();
+        match self.missing.values().map(|missing| missing.due).filter(|due| *due > now).min() {
+            Some(due) => cx.timers().set(Timer::Fetch, due),
+            None => cx.timers().cancel(Timer::Fetch),
+        }
+    }
+
+    /// A peer cannot vote for what this replica may have voted for: once for each height it is shown why it can.
+    pub(super) fn on_lack(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        link: ReplicaId,
+        view: View,
+        parent: End,
+    ) -> Result<(), Reject> {
+        if view != self.view {
+            return Err(Reject::Stale);
+        }
+        let blocks: &BlockTree = cx.blocks();
+        let mut above = self.certificates.from(view, parent.0);
+        let found = above.find(|certificate| self.is_on(blocks, end_of(certificate), parent)).cloned();
+        let Some(certificate) = found else { return Err(Reject::NotNow("not certified here either")) };
+        if !self.lent.entry(parent.0).or_default().insert(link) {
+            return Err(Reject::Duplicate);
+        }
+        cx.send_unheld(To::One(link), SyncMessage::Certified(certificate));
+        Ok(())
+    }
+}

@@ -1,0 +1,289 @@
+//! The scenarios of `sync-hotstuff` §14 and `optsync` §11, by their numbers, for both protocols where they concern both.
+
+use crate::support::{begin, go, incr, level, put, r, settle, settle_honest, wait_for};
+use crate::sync_stage::{
+    DELTA_NS, HEARTBEAT_NS, NEAR_NS, Stage, both_synchronous, exact, listen, optsync, view,
+};
+use quorate_consensus::Entry;
+use quorate_protocols::sync_hotstuff::{Evidence, SyncMessage};
+use quorate_sim::{Survives, Verdict, World, ms, secs};
+use quorate_types::{ReplicaId, View};
+use std::cell::Cell;
+use std::rc::Rc;
+
+both_synchronous! {
+    s02_a_leader_that_crashes
+    s03_a_leader_that_crashes_after_telling_one
+    s04_a_leader_that_tells_two_things
+    s06_replicas_that_never_vote
+    s07_false_blames
+    s08_everything_takes_exactly_delta
+    s12_a_restart_within_the_wait
+    s15_all_are_cut_after_an_acknowledgement
+}
+
+/// 4Δ + τ after a start nobody waits for a leader any more, and 3Δ + τ after the last vote.
+fn patience_ns() -> u64 {
+    3 * DELTA_NS + HEARTBEAT_NS
+}
+
+/// S2, and §9: from a crash of the leader to the next commit 8Δ + τ + 4δ at most (`optsync` §8: 9Δ + τ + 4δ), and up to Δ
+/// for who entered late; the client's own patience comes before.
+fn s02_a_leader_that_crashes(entry: &Entry) {
+    for n in [3, 5, 7] {
+        let mut world = exact(entry, n, 2, |settings| settings.audience = quorate_sim::Audience::All);
+        begin(&mut world);
+        level(&mut world);
+        world.crash(r(0), Survives::Everything);
+        let crashed = world.now();
+        // Somebody waits, or the next leader lets a heartbeat pass.
+        world.submit(1, &[put("k", 0)]);
+        let is_next = |world: &World| world.replicas().skip(1).all(|id| view(world, id) == View(2));
+        go(world.run_while("all are in the next view", secs(5), |world| !is_next(world)), &world);
+        let before = world.height();
+        go(world.run_while("something is committed", secs(5), |world| world.height() == before), &world);
+        let took = world.now().since(crashed);
+        let bound = 10 * DELTA_NS + HEARTBEAT_NS + 5 * NEAR_NS;
+        assert!(took <= bound && took >= patience_ns() - HEARTBEAT_NS, "{} n = {n}: {took}", entry.spec.name);
+        let id = world.submit(0, &[put("k", 1)])[0];
+        wait_for(&mut world, &[id], secs(5));
+    }
+}
+
+/// S3: one replica alone hears the last proposal; its vote hands the header on, the body is fetched, and whatever becomes
+/// of the block, all agree.
+fn s03_a_leader_that_crashes_after_telling_one(entry: &Entry) {
+    for n in [3, 5] {
+        let mut world = exact(entry, n, 3, |settings| settings.audience = quorate_sim::Audience::One(r(0)));
+        let last = Rc::new(Cell::new(None));
+        let only = Rc::clone(&last);
+        let _ear = listen(&mut world, move |_, frame| {
+            let is_proposal = frame.from == r(0) && frame.content.kind.as_str() == "propose";
+            let is_last = only.get().is_some_and(|height| is_proposal && frame.content.height >= height);
+            if is_last && frame.to != r(1) { Verdict::Drop } else { Verdict::Pass }
+        });
+        begin(&mut world);
+        level(&mut world);
+        last.set(Some(world.height().next()));
+        let ids = world.submit(0, &[incr("n"), incr("n")]);
+        let height = world.height();
+        let told =
+            |world: &World| world.sent().get(&quorate_types::Kind::new("bundle")).copied().unwrap_or(0);
+        let before = told(&world);
+        go(world.run_while("it proposes", secs(2), |world| told(world) == before), &world);
+        world.crash(r(0), Survives::Everything);
+        wait_for(&mut world, &ids, secs(20));
+        assert!(world.height() > height);
+        world.unhook();
+        let _ = world.start(r(0));
+        settle(&mut world);
+    }
+}
+
+/// S4: B for some, B' for the others at any moment within Δ: every honest replica leaves the view, no timer commits that
+/// height in it, and one branch goes on.
+fn s04_a_leader_that_tells_two_things(entry: &Entry) {
+    for (n, later) in [(3, 0), (3, DELTA_NS / 2), (5, 0), (5, DELTA_NS - 1), (7, DELTA_NS / 3)] {
+        let mut stage = Stage::new(entry, n, 4, |_, _| Verdict::Pass);
+        let ids = stage.world.submit(0, &[incr("n")]);
+        let tip = stage.tip();
+        let (one, two) = (stage.header(tip, 1), stage.header(tip, 2));
+        let others = stage.others();
+        let (first, second) = others.split_at(others.len() / 2);
+        let height = tip.0.next();
+        let proposal = stage.proposal(tip, &one);
+        stage.say(first, &proposal);
+        go(stage.world.run_for(later), &stage.world);
+        let proposal = stage.proposal(tip, &two);
+        stage.say(second, &proposal);
+        let left = |world: &World| {
+            others.iter().all(|id| !world.status(*id).unwrap().normal || view(world, *id) > View(1))
+        };
+        go(stage.world.run_while("all have left the view", 3 * DELTA_NS, |world| !left(world)), &stage.world);
+        // With Opt Sync B may have all honest votes by the time B' is shown: then it was decided at once.
+        let decided = entry.spec.name == optsync().spec.name && later >= 2 * NEAR_NS;
+        assert!(
+            others.iter().all(|id| decided || !stage.has(*id, height)),
+            "{n} {later}: nothing was committed at {height}"
+        );
+        let shown = stage.ear.borrow().count(|sent| {
+            matches!(&sent.message, SyncMessage::Evidence(Evidence::Conflict(_))) && sent.from != stage.puppet
+        });
+        assert_eq!(shown, others.len() * (n - 1), "each shows it to all, once");
+        wait_for(&mut stage.world, &ids, secs(20));
+        settle_honest(&mut stage.world);
+    }
+}
+
+/// S6: certificates still form from f + 1 votes, and take no longer.
+fn s06_replicas_that_never_vote(entry: &Entry) {
+    let n = 7;
+    let mut world = exact(entry, n, 6, |_| {});
+    let ear = listen(&mut world, |_, frame| {
+        let is_silent = frame.from >= r(4) && frame.content.kind.as_str() == "vote";
+        if is_silent { Verdict::Drop } else { Verdict::Pass }
+    });
+    begin(&mut world);
+    level(&mut world);
+    let height = world.height();
+    world.submit(0, &[put("k", 1)]);
+    go(world.run_while("it is committed", secs(1), |world| world.executed(r(1)) == height), &world);
+    let place = (View(1), height.next());
+    let at = ear.borrow().first(|sent| {
+        matches!(&sent.message, SyncMessage::Propose { header, .. } if (header.block.view, header.block.height) == place)
+    });
+    let took = world.now().since(at.unwrap());
+    assert!(took <= 2 * DELTA_NS + NEAR_NS + ms(1), "{took}");
+    assert!(world.replicas().all(|id| view(&world, id) == View(1)));
+}
+
+/// S7: f replicas blame an honest leader in every view.
+fn s07_false_blames(entry: &Entry) {
+    for n in [3, 7] {
+        let f = (n - 1) / 2;
+        let mut world = exact(entry, n, 7, |_| {});
+        begin(&mut world);
+        level(&mut world);
+        let liars: Vec<ReplicaId> = world.replicas().skip(n - f).collect();
+        for liar in &liars {
+            world.take_over(*liar);
+        }
+        for number in 0..20 {
+            for liar in &liars {
+                for ahead in 0..3 {
+                    world.say(*liar, quorate_consensus::To::All, &SyncMessage::Blame(View(1 + ahead)));
+                }
+            }
+            let id = world.submit(0, &[put("k", number)])[0];
+            wait_for(&mut world, &[id], secs(2));
+        }
+        assert!(world.honest().all(|id| view(&world, id) == View(1)), "{n}");
+    }
+}
+
+/// S8: votes and forwarded headers take exactly Δ, and so does everything else: blocks are committed, and nobody is blamed.
+fn s08_everything_takes_exactly_delta(entry: &Entry) {
+    for n in [3, 5] {
+        let mut world = exact(entry, n, 8, |settings| {
+            // Of Δ there is Δ for a message alone where there is no body to be fetched.
+            settings.weather = quorate_sim::Weather::constant(DELTA_NS - 1_000);
+            settings.audience = quorate_sim::Audience::All;
+            settings.client_retry_ns = secs(2);
+        });
+        let blames = listen(&mut world, |_, _| Verdict::Pass);
+        begin(&mut world);
+        for number in 0..10 {
+            let id = world.submit(0, &[put("k", number)])[0];
+            wait_for(&mut world, &[id], secs(4));
+        }
+        let blamed = blames.borrow().count(|sent| matches!(sent.message, SyncMessage::Blame(_)));
+        assert_eq!(blamed, 0, "{n}");
+        assert!(world.replicas().all(|id| view(&world, id) == View(1)));
+        settle(&mut world);
+    }
+}
+
+/// S12: a restart within 2Δ of the own vote: no timer of before commits after it, no second vote, and it catches up.
+fn s12_a_restart_within_the_wait(entry: &Entry) {
+    let mut world = exact(entry, 3, 12, |_| {});
+    begin(&mut world);
+    level(&mut world);
+    for step in 0..8 {
+        let id = world.submit(0, &[incr("n")])[0];
+        go(world.run_for(NEAR_NS + step * DELTA_NS / 4), &world);
+        world.crash(r(2), Survives::Nothing);
+        go(world.run_for(ms(5)), &world);
+        world.start(r(2)).unwrap();
+        wait_for(&mut world, &[id], secs(10));
+        level(&mut world);
+    }
+    settle(&mut world);
+}
+
+/// S15: all lose power right after a client has its answer and come back in any order, and from then on one lies: what
+/// was acknowledged stays.
+fn s15_all_are_cut_after_an_acknowledgement(entry: &Entry) {
+    let orders: [[u16; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+    for (seed, order) in (0..).zip(orders) {
+        let mut world = exact(entry, 3, 150 + seed, |_| {});
+        begin(&mut world);
+        level(&mut world);
+        for round in 0..3 {
+            let id = world.submit(0, &[incr("n")])[0];
+            wait_for(&mut world, &[id], secs(5));
+            for replica in world.replicas() {
+                world.crash(replica, Survives::Nothing);
+            }
+            for replica in order {
+                go(world.run_for(ms(10 + 40 * round)), &world);
+                world.start(r(replica)).unwrap();
+            }
+        }
+        // It says nothing any more: of what it could say, silence helps a fork most.
+        world.take_over(r(order[0]));
+        let id = world.submit(1, &[incr("n")])[0];
+        wait_for(&mut world, &[id], secs(30));
+        let result = world.history().get(id).unwrap().result.clone();
+        assert_eq!(result, Some(quorate_sim::KvResult::Number(4)), "{order:?}");
+        settle_honest(&mut world);
+    }
+}
+
+/// Opt Sync S1, S2, S3, and what the benchmark checks: 2δ with q_R prompt voters whatever Δ is; with fewer δ + 2Δ.
+#[test]
+fn o1_o2_o3_the_path_follows_how_many_vote() {
+    for (n, silent, is_fast) in [(3, 0, true), (3, 1, false), (7, 1, true), (7, 2, false)] {
+        let mut world = exact(optsync(), n, 1, |settings| settings.audience = quorate_sim::Audience::Leader);
+        let quiet = r(u16::try_from(n - silent).unwrap());
+        let ear = listen(&mut world, move |_, frame| {
+            let is_word = ["vote", "notify"].contains(&frame.content.kind.as_str());
+            if is_word && frame.from >= quiet { Verdict::Drop } else { Verdict::Pass }
+        });
+        begin(&mut world);
+        level(&mut world);
+        let height = world.height();
+        world.submit(0, &[put("k", 1)]);
+        go(world.run_while("it is committed", secs(2), |world| world.executed(r(1)) <= height), &world);
+        let place = (View(1), world.executed(r(1)));
+        let at = ear.borrow().first(|sent| {
+            matches!(&sent.message, SyncMessage::Propose { header, .. } if (header.block.view, header.block.height) == place)
+        });
+        let took = world.now().since(at.unwrap());
+        let expected = if is_fast { 2 * NEAR_NS } else { NEAR_NS + 2 * DELTA_NS };
+        assert!((expected..expected + ms(1)).contains(&took), "n = {n}, {silent} silent: {took}");
+        let notified = ear.borrow().count(|sent| {
+            let of = |certificate: &quorate_consensus::Certificate| certificate.statement.height >= place.1;
+            matches!(&sent.message, SyncMessage::Notify(certificate) if of(certificate)) && sent.from < quiet
+        });
+        assert_eq!(notified > 0, is_fast);
+    }
+}
+
+/// Opt Sync S4: one of three is silent for a second and comes back: paths change block by block, and no view.
+#[test]
+fn o4_a_path_changes_without_a_word() {
+    let mut world = exact(optsync(), 3, 4, |_| {});
+    let mute = Rc::new(Cell::new(false));
+    let is_mute = Rc::clone(&mute);
+    let ear = listen(&mut world, move |_, frame| {
+        let is_word = ["vote", "notify"].contains(&frame.content.kind.as_str());
+        let hushed = is_mute.get() && frame.from == r(2) && is_word;
+        if hushed { Verdict::Drop } else { Verdict::Pass }
+    });
+    begin(&mut world);
+    let fast = |ear: &crate::sync_stage::Ear| {
+        ear.count(|sent| matches!(sent.message, SyncMessage::Notify(_)) && sent.from != r(2))
+    };
+    let mut counts = Vec::new();
+    for phase in [false, true, false] {
+        mute.set(phase);
+        let before = fast(&ear.borrow());
+        go(world.run_for(secs(1)), &world);
+        let id = world.submit(0, &[put("k", 1)])[0];
+        wait_for(&mut world, &[id], secs(2));
+        counts.push(fast(&ear.borrow()) - before);
+    }
+    assert!(counts[0] > 0 && counts[2] > 0 && counts[1] <= 6, "{counts:?}");
+    assert!(world.replicas().all(|id| view(&world, id) == View(1)));
+    settle(&mut world);
+}

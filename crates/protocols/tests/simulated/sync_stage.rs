@@ -1,0 +1,199 @@
+//! Worlds of Sync HotStuff and Opt Sync in which messages take exactly as long as a test says, and one leader says what a
+//! test writes for it.
+
+use crate::support::{begin, go, level, world_of};
+use quorate_consensus::parts::chain::empty_payload;
+use quorate_consensus::{Certificate, Entry, To};
+use quorate_protocols::sync_hotstuff::{Header, SyncMessage, bind_base, vote};
+use quorate_sim::{Costs, Frame, Settings, Transport, Verdict, Weather, World, ms};
+use quorate_types::{Block, BlockId, Height, ReplicaId, ReplicaSet, Time, View};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Δ of these worlds.
+pub(crate) const DELTA_NS: u64 = ms(100);
+/// What a message takes.
+pub(crate) const NEAR_NS: u64 = ms(10);
+/// τ of these worlds.
+pub(crate) const HEARTBEAT_NS: u64 = 2 * DELTA_NS;
+
+pub(crate) fn sync_hotstuff() -> &'static Entry {
+    quorate_protocols::find("sync-hotstuff").unwrap()
+}
+
+pub(crate) fn optsync() -> &'static Entry {
+    quorate_protocols::find("optsync").unwrap()
+}
+
+/// Makes tests of scenarios: each for both.
+macro_rules! both_synchronous {
+    ($($scenario:ident)*) => {
+        mod sync_hotstuff {
+            $(#[test] fn $scenario() { super::$scenario(crate::sync_stage::sync_hotstuff()); })*
+        }
+        mod optsync {
+            $(#[test] fn $scenario() { super::$scenario(crate::sync_stage::optsync()); })*
+        }
+    };
+}
+pub(crate) use both_synchronous;
+
+/// A message of the protocol that left, and when.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) at: Time,
+    pub(crate) from: ReplicaId,
+    pub(crate) message: SyncMessage,
+}
+
+/// All that replicas have said to each other.
+#[derive(Default)]
+pub(crate) struct Ear {
+    pub(crate) sent: Vec<Sent>,
+    /// What was proposed, in each view the first at each height.
+    pub(crate) headers: BTreeMap<(View, Height), Header>,
+}
+
+impl Ear {
+    fn hear(&mut self, at: Time, frame: &Frame) {
+        let whole = entry_decodes(&frame.body);
+        let Some(message) = whole.or_else(|| entry_decodes(frame.body.split_last_chunk::<64>()?.0)) else {
+            return;
+        };
+        if let SyncMessage::Propose { header, .. } = &message {
+            let place = (header.block.view, header.block.height);
+            self.headers.entry(place).or_insert_with(|| header.clone());
+        }
+        self.sent.push(Sent { at, from: frame.from, message });
+    }
+
+    /// When the first message that `is` it has left.
+    pub(crate) fn first(&self, is: impl Fn(&Sent) -> bool) -> Option<Time> {
+        self.sent.iter().find(|sent| is(sent)).map(|sent| sent.at)
+    }
+
+    /// How many such messages have left.
+    pub(crate) fn count(&self, is: impl Fn(&Sent) -> bool) -> usize {
+        self.sent.iter().filter(|sent| is(sent)).count()
+    }
+}
+
+fn entry_decodes(body: &[u8]) -> Option<SyncMessage> {
+    use quorate_consensus::Message as _;
+    SyncMessage::decode(body).ok()
+}
+
+/// Hears all that leaves; `judge` says what becomes of it.
+pub(crate) fn listen(
+    world: &mut World,
+    mut judge: impl FnMut(Time, &Frame) -> Verdict + 'static,
+) -> Rc<RefCell<Ear>> {
+    let ear = Rc::new(RefCell::new(Ear::default()));
+    let shared = Rc::clone(&ear);
+    world.hook(move |now, frame| {
+        if frame.frame_type == quorate_types::wire::frame::PROTOCOL {
+            shared.borrow_mut().hear(now, frame);
+        }
+        judge(now, frame)
+    });
+    ear
+}
+
+/// A world in which every message takes exactly [`NEAR_NS`] and nothing else any time; clocks are right, and no guard
+/// holds anything back.
+pub(crate) fn exact(entry: &Entry, n: usize, seed: u64, change: impl FnOnce(&mut Settings)) -> World {
+    let mut world = world_of(entry, seed, |settings| {
+        *settings = settings.clone().with_n(n);
+        settings.delta_ns = DELTA_NS;
+        settings.transport = Transport::Links;
+        (settings.weather, settings.costs) = (Weather::constant(NEAR_NS), Costs::NONE);
+        (settings.checkpoint_every, settings.window) = (64, 128);
+        settings.set("drift_ppm", 0);
+        settings.set("guarded", false);
+        change(settings);
+    });
+    world.take_exact_times();
+    world
+}
+
+/// The first leader is a puppet, and all others are at one height in its view.
+pub(crate) struct Stage {
+    pub(crate) world: World,
+    pub(crate) ear: Rc<RefCell<Ear>>,
+    pub(crate) puppet: ReplicaId,
+}
+
+impl Stage {
+    /// Its words and what is said to it take as long as `judge` says.
+    pub(crate) fn new(
+        entry: &Entry,
+        n: usize,
+        seed: u64,
+        judge: impl FnMut(Time, &Frame) -> Verdict + 'static,
+    ) -> Self {
+        let mut world = exact(entry, n, seed, |_| {});
+        let ear = listen(&mut world, judge);
+        begin(&mut world);
+        level(&mut world);
+        let puppet = ReplicaId(0);
+        assert_eq!(world.status(ReplicaId(1)).unwrap().leader, puppet);
+        world.take_over(puppet);
+        // What it has said as an honest one arrives.
+        go(world.run_for(3 * NEAR_NS), &world);
+        Self { world, ear, puppet }
+    }
+
+    pub(crate) fn others(&self) -> Vec<ReplicaId> {
+        self.world.replicas().filter(|id| *id != self.puppet).collect()
+    }
+
+    pub(crate) fn say(&mut self, to: &[ReplicaId], message: &SyncMessage) {
+        let to = To::Some(to.iter().copied().collect::<ReplicaSet>());
+        self.world.say(self.puppet, to, message);
+    }
+
+    /// The last header of the first view that was proposed, and its height and id.
+    pub(crate) fn tip(&self) -> (Height, BlockId) {
+        let ear = self.ear.borrow();
+        let last = ear.headers.iter().rfind(|((view, _), _)| *view == View(1));
+        last.map(|((_, height), header)| (*height, header.block.id())).unwrap()
+    }
+
+    /// A header of the puppet in the first view on top of a block; empty, but for its time.
+    pub(crate) fn header(&self, (height, parent): (Height, BlockId), time_ns: u64) -> Header {
+        let block = Block {
+            parent,
+            height: height.next(),
+            view: View(1),
+            proposer: self.puppet,
+            time_ns,
+            payload: empty_payload(),
+            extra: bind_base(BlockId::ZERO),
+        };
+        Header { block, base: BlockId::ZERO }
+    }
+
+    /// A certificate that f + 1 replicas have signed, the puppet among them.
+    pub(crate) fn certificate(&self, view: View, (height, block): (Height, BlockId)) -> Certificate {
+        let statement = vote(view, height, block);
+        let signers = self.world.replicas().take(self.world.settings().f + 1);
+        let votes: Vec<_> = signers.map(|by| (by, self.world.sign(by, &statement))).collect();
+        Certificate::of(statement, &votes)
+    }
+
+    /// The proposal of a header on top of a certified block.
+    pub(crate) fn proposal(&self, on: (Height, BlockId), header: &Header) -> SyncMessage {
+        SyncMessage::Propose { header: header.clone(), parent: self.certificate(View(1), on) }
+    }
+
+    /// Whether a replica has executed this block.
+    pub(crate) fn has(&self, id: ReplicaId, height: Height) -> bool {
+        self.world.executed(id) >= height
+    }
+}
+
+/// The view of a replica.
+pub(crate) fn view(world: &World, id: ReplicaId) -> View {
+    world.status(id).unwrap().view
+}
