@@ -3,17 +3,21 @@
 //! Registering a protocol enrols it: nothing here knows any. A protocol's own tests call [`sit`]; long runs go through
 //! the command line, which keeps a ledger of what was run for which code.
 
+mod bound;
+
 use crate::byzantine::Byzantine;
 use crate::fault::Fault;
 use crate::front::{Change, Front, Places};
 use crate::oracles::{Failure, Oracle};
 use crate::report::Report;
+use crate::seed::synchrony::{draw_bound, draw_delays, is_synchronous};
 use crate::seed::{self, Cast, Standard, calm, close, heal};
 use crate::settings::{BadSettings, Settings, Transport, smallest};
 use crate::trace::Trace;
 use crate::weather::Weather;
 use crate::world::{Plan, Survives, World};
-use crate::{Workload, ms, secs};
+use crate::{Delays, Workload, ms, secs};
+use bound::at_least;
 use quorate_consensus::{Entry, Healed};
 use quorate_types::rng::Rng;
 use quorate_types::{ReplicaId, Time};
@@ -225,17 +229,24 @@ impl Short {
     ) -> Result<Self, BadSettings> {
         let mut rng = Rng::new(seed ^ 0xe8a3_0e8a_30e8_a30e);
         let mut settings = Settings::new(entry, seed).with_n(n);
-        settings.transport = if rng.chance(500_000) { Transport::Links } else { Transport::Datagrams };
-        settings.weather = Weather {
-            delay_ns: rng.between(50_000, ms(2)),
-            jitter_ns: rng.between(20_000, ms(1)),
-            ..Weather::GOOD
-        };
+        if is_synchronous(entry) {
+            draw_bound(&mut settings, &mut rng);
+        } else {
+            settings.transport = if rng.chance(500_000) { Transport::Links } else { Transport::Datagrams };
+            settings.weather = Weather {
+                delay_ns: rng.between(50_000, ms(2)),
+                jitter_ns: rng.between(20_000, ms(1)),
+                ..Weather::GOOD
+            };
+        }
         settings.checkpoint_every = rng.between(4, 12);
         settings.window = settings.checkpoint_every.saturating_mul(2);
         settings.keep_bytes = 4 << 20;
         settings.segment_bytes = 512 << 10;
         change(&mut settings, &mut rng);
+        if is_synchronous(entry) {
+            draw_delays(&mut settings, &mut rng);
+        }
         let workload = Workload {
             operations: 40,
             pause_ns: ms(60),
@@ -329,7 +340,8 @@ fn power_cut(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report,
             world.run_for(secs(3))?;
             world.disarm();
             world.plan(world.now(), Plan::Start(id));
-            world.run_for(ms(200))?;
+            // Who has not come back yet counts among the f.
+            world.run_for(at_least(world, ms(200), 10))?;
         }
         Ok(())
     }))
@@ -338,11 +350,14 @@ fn power_cut(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report,
 fn cold_starts(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
     let short = Short::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
+        // Where delays are bounded what was said before the first has gone does not reach the last.
+        let link_ns = Delays::link_ns(world.settings().delta_ns);
+        let blink_ns = if is_synchronous(&world.settings().entry) { link_ns } else { ms(3) };
         for _ in 0..3 {
             world.run_for(rng.between(ms(50), secs(1)))?;
             for id in world.replicas() {
                 let survives = if rng.chance(500_000) { Survives::Nothing } else { Survives::Some };
-                world.plan(world.now().plus(rng.below(ms(3))), Plan::Crash(id, survives));
+                world.plan(world.now().plus(rng.below(blink_ns)), Plan::Crash(id, survives));
                 world.plan(world.now().plus(rng.between(ms(10), ms(500))), Plan::Start(id));
             }
             world.run_for(ms(600))?;
@@ -360,7 +375,7 @@ fn no_quorum(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report,
             world.crash(*id, Survives::Some);
         }
         // What was under way when they went may still end.
-        world.run_for(ms(200))?;
+        world.run_for(at_least(world, ms(200), 6))?;
         let before = world.height();
         world.run_for(secs(4))?;
         let stands = world.height() == before;
@@ -373,6 +388,9 @@ fn no_quorum(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report,
 }
 
 fn cut_off(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
+    if is_synchronous(entry) {
+        return bound::cut_off(entry, n, seed, trace);
+    }
     let short = Short::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
         for _ in 0..3 {
@@ -395,6 +413,9 @@ fn cut_off(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, B
 }
 
 fn beyond_delta(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
+    if is_synchronous(entry) {
+        return bound::beyond_delta(entry, n, seed, trace);
+    }
     let short = Short::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
         let delta_ns = world.settings().delta_ns;

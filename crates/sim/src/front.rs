@@ -62,6 +62,14 @@ pub enum Change {
     Cut,
     /// Nothing arrives before this.
     Clogged(Time),
+    /// What replicas say leaves later. What they had said before is on its way and arrives in time: for protocols that
+    /// rest on a bound on delays, and are promised something for when it does not hold any more from some moment on.
+    Late {
+        /// By so much.
+        by_ns: u64,
+        /// And not before that moment.
+        until: Time,
+    },
 }
 
 /// See the module.
@@ -110,6 +118,10 @@ pub(crate) fn forecast(map: &mut Map, places: usize, base: Weather, fronts: &[(u
                     Change::Trickle => weather.trickles = true,
                     Change::Cut => weather.is_cut = true,
                     Change::Clogged(until) => weather.clogged_until = weather.clogged_until.max(until),
+                    Change::Late { by_ns, until } => {
+                        weather.later_ns = weather.later_ns.max(by_ns);
+                        weather.later_until = weather.later_until.max(until);
+                    }
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! What a world is made of.
 
 use crate::byzantine::Byzantine;
+use crate::delays::Delays;
 use crate::disk::Costs;
 use crate::weather::Weather;
 use quorate_client::core::{Audience, Settings as ClientSettings};
@@ -45,6 +46,10 @@ pub struct Settings {
     pub costs: Costs,
     /// Bound on delays that the protocol's parameters are made for, nanoseconds.
     pub delta_ns: u64,
+    /// Whether a synchronous protocol waits while the bound may not hold; says nothing to others.
+    pub guarded: bool,
+    /// How long frames wait before they enter their link; nothing beside the weather where there is none.
+    pub delays: Option<Delays>,
     /// Whether the protocol has the parameters of the exam, or its defaults.
     pub exam_params: bool,
     /// K.
@@ -101,6 +106,8 @@ impl Settings {
             weather: Weather::GOOD,
             costs: Costs::USUAL,
             delta_ns: 20_000_000,
+            guarded: false,
+            delays: None,
             exam_params: true,
             checkpoint_every: 16,
             window: 32,
@@ -192,7 +199,7 @@ impl Cluster {
     pub(crate) fn new(settings: &Settings, rng: &mut Rng) -> Result<Self, BadSettings> {
         let entry = &settings.entry;
         let mut params = if settings.exam_params {
-            (entry.exam_params)(settings.delta_ns, false)?
+            (entry.exam_params)(settings.delta_ns, settings.guarded)?
         } else {
             (entry.params)()?
         };

@@ -28,6 +28,10 @@ pub struct Weather {
     pub is_cut: bool,
     /// Nothing arrives before this; it is not lost, it waits.
     pub clogged_until: Time,
+    /// What replicas say to each other leaves so much later than it is said …
+    pub later_ns: u64,
+    /// … and not before that. What was said before is not affected.
+    pub later_until: Time,
     /// What every message that is sent here feels.
     pub faults: FaultSet,
 }
@@ -45,6 +49,8 @@ impl Weather {
         trickles: false,
         is_cut: false,
         clogged_until: Time::ZERO,
+        later_ns: 0,
+        later_until: Time::ZERO,
         faults: FaultSet::NONE,
     };
 

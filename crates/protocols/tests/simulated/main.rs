@@ -34,6 +34,7 @@ mod side_by_side;
 mod support;
 mod sync_scenarios;
 mod sync_stage;
+mod synchronous;
 mod traces;
 mod twins;
 mod view_change;

@@ -2,6 +2,7 @@
 //! Byzantine replicas alike, and are over when the run heals.
 
 use super::HEAL_NS;
+use super::synchrony::Bounded;
 use crate::disk::Trouble;
 use crate::fault::{Class, Fault};
 use crate::front::{Change, Front, Places};
@@ -30,6 +31,8 @@ pub(super) struct Faults {
     pub(super) first: Time,
     /// Replicas that may lose what they were told is safe: as many as are left of the f.
     pub(super) may_forget: Vec<ReplicaId>,
+    /// Whom faults may meet, where the protocol is a synchronous one; everybody else where it is not.
+    pub(super) bounded: Option<Bounded>,
 }
 
 impl Faults {
@@ -47,6 +50,7 @@ impl Faults {
             let count: &mut u32 = counts.entry(fault).or_default();
             *count = count.saturating_add(1);
         }
+        self.plan_adrift(world);
         counts
     }
 
@@ -56,7 +60,7 @@ impl Faults {
         for class in CLASSES {
             // What makes a replica forget has to meet one that may.
             let meets = |fault: &Fault| !fault.breaks_promises() || !self.may_forget.is_empty();
-            let suits = |fault: &Fault| suits(*fault, self.transport);
+            let suits = |fault: &Fault| suits(*fault, self.transport) && self.meets_somebody(*fault);
             let mut pool: Vec<Fault> = Fault::drawn(class).filter(meets).filter(suits).collect();
             self.rng.shuffle(&mut pool);
             let most = if class == Class::Client { 1 } else { 3 };
@@ -64,7 +68,8 @@ impl Faults {
             drawn.extend(pool.into_iter().take(count));
         }
         if !drawn.iter().any(|fault| fault.is_crash()) {
-            let crashes: Vec<Fault> = Fault::drawn(Class::Process).filter(|fault| fault.is_crash()).collect();
+            let crashes = Fault::drawn(Class::Process).filter(|fault| fault.is_crash());
+            let crashes: Vec<Fault> = crashes.filter(|fault| self.meets_somebody(*fault)).collect();
             drawn.extend(self.rng.pick(&crashes));
         }
         drawn
@@ -77,16 +82,29 @@ impl Faults {
         // Half of them last until everything heals: without, there would be nothing left to recover from.
         let from = Time(if self.rng.chance(500_000) { latest } else { self.rng.between(secs(1), latest) });
         let to = from.plus(span);
+        self.first = self.first.min(from);
         match fault.class() {
+            _ if self.bounded.is_some() => self.one_bounded(world, fault, from, to),
             Class::Network => self.network(world, fault, from, to),
             Class::Process => self.process(world, fault, from, to),
             Class::Disk => self.disk(world, fault, from, to),
             _ => self.client(world, fault, from, to),
         }
-        self.first = self.first.min(from);
     }
 
-    fn replica(&mut self) -> ReplicaId {
+    /// Whether anybody may be met by this.
+    fn meets_somebody(&self, fault: Fault) -> bool {
+        self.bounded.as_ref().is_none_or(|bounded| bounded.suits(fault))
+    }
+
+    /// Whom a fault meets.
+    pub(super) fn replica(&mut self) -> ReplicaId {
+        let Self { bounded, rng, .. } = self;
+        let member = bounded.as_mut().and_then(|bounded| bounded.pick(rng));
+        member.unwrap_or_else(|| self.any_replica())
+    }
+
+    pub(super) fn any_replica(&mut self) -> ReplicaId {
         ReplicaId(u16::try_from(self.rng.index(self.n)).unwrap_or(0))
     }
 
@@ -99,7 +117,7 @@ impl Faults {
         (id(first), id(second))
     }
 
-    fn survives(&mut self) -> Survives {
+    pub(super) fn survives(&mut self) -> Survives {
         match self.rng.below(3) {
             0 => Survives::Nothing,
             1 => Survives::Some,
@@ -108,7 +126,7 @@ impl Faults {
     }
 
     /// Moments between two, so far from each other in the mean; at least one.
-    fn moments(&mut self, from: Time, to: Time, pause_ns: u64) -> Vec<Time> {
+    pub(super) fn moments(&mut self, from: Time, to: Time, pause_ns: u64) -> Vec<Time> {
         let mut moments = vec![from];
         let mut at = from;
         loop {
@@ -145,7 +163,7 @@ impl Faults {
         }
     }
 
-    fn process(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
+    pub(super) fn process(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
         let id = self.replica();
         match fault {
             Fault::Pause => world.plan(from, Plan::Pause(id, to)),
@@ -213,7 +231,7 @@ impl Faults {
         }
     }
 
-    fn disk(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
+    pub(super) fn disk(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
         let trouble = match fault {
             Fault::SlowDisk => Trouble::Slow,
             Fault::FullDisk => Trouble::Full,
@@ -245,6 +263,9 @@ impl Faults {
     /// What is damaged for good meets one of those that may forget, and is noticed when it starts again.
     fn damage(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
         let Some(id) = self.rng.pick(&self.may_forget).copied() else { return };
+        if let Some(bounded) = &mut self.bounded {
+            bounded.meets(id);
+        }
         if fault == Fault::MisdirectedWrite {
             world.plan(from, Plan::Damage(id, fault));
             world.plan(from.plus(self.rng.between(ms(1), secs(1))), Plan::Crash(id, Survives::Nothing));
@@ -255,7 +276,7 @@ impl Faults {
         world.plan(to, Plan::Start(id));
     }
 
-    fn client(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
+    pub(super) fn client(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
         if fault == Fault::RetryStorm {
             return self.network(world, fault, from, to);
         }
@@ -266,7 +287,7 @@ impl Faults {
             return;
         }
         for at in self.moments(from, to, ms(100)) {
-            let (client, id) = (self.rng.index(self.clients), self.replica());
+            let (client, id) = (self.rng.index(self.clients), self.any_replica());
             world.plan(at, Plan::ClientCut(client, id, self.rng.between(ms(1), ms(800))));
         }
     }
@@ -296,7 +317,7 @@ impl Faults {
         Front { from, to, both_ways, change: self.change(fault, until), fault: whole(fault) }
     }
 
-    fn change(&mut self, fault: Fault, until: Time) -> Change {
+    pub(super) fn change(&mut self, fault: Fault, until: Time) -> Change {
         let mut ppm = |from, to| u32::try_from(self.rng.between(from, to)).unwrap_or(0);
         match fault {
             Fault::Delay | Fault::SlowLink => Change::Slow {
@@ -326,7 +347,7 @@ fn suits(fault: Fault, transport: Transport) -> bool {
 }
 
 /// Fronts that every message meets, and not only some.
-fn whole(fault: Fault) -> Option<Fault> {
+pub(super) fn whole(fault: Fault) -> Option<Fault> {
     use Fault::{Clog, Delay, Isolation, OneWay, Partition, Reordering, RetryStorm, SlowLink, SlowLoris};
     let meets_all = [Clog, Delay, Isolation, OneWay, Partition, Reordering, RetryStorm, SlowLink, SlowLoris]
         .contains(&fault);

@@ -8,6 +8,7 @@
 
 mod cast;
 mod faults;
+pub(crate) mod synchrony;
 
 pub use cast::{Cast, Drawn};
 
@@ -27,6 +28,7 @@ use quorate_crypto::Scheme;
 use quorate_types::rng::Rng;
 use quorate_types::{ReplicaId, Time};
 use std::collections::BTreeMap;
+use synchrony::{Bounded, draw_bound, draw_delays, is_synchronous};
 
 /// When everything heals.
 const HEAL_NS: u64 = secs(40);
@@ -96,6 +98,9 @@ impl Standard {
         let drawn = cast.draw(seed, settings.n, settings.f, spared);
         (settings.byzantine, settings.coalition) = (drawn.who, drawn.as_one);
         settings.rogues = 1;
+        if is_synchronous(entry) {
+            draw_delays(&mut settings, &mut rng);
+        }
         let mut world = World::with_trace(settings, trace)?;
         let operations = rng.between(OPERATIONS_BEFORE.0, OPERATIONS_BEFORE.1);
         // Of one to so many operations are the bundles. With fewer in each there are more heights, which is what takes time.
@@ -110,7 +115,11 @@ impl Standard {
             keys: rng.between(2, 6),
         };
         world.load_all(workload);
-        let may_forget = may_forget(&world, spared, &mut rng);
+        let bounded = is_synchronous(entry).then(|| Bounded::draw(world.settings(), &mut rng));
+        let may_forget = match &bounded {
+            Some(bounded) => bounded.may_forget(world.settings()),
+            None => may_forget(&world, spared, &mut rng),
+        };
         let mut faults = Faults {
             n: world.settings().n,
             clients: world.settings().clients,
@@ -119,6 +128,7 @@ impl Standard {
             next: 1,
             first: Time(HEAL_NS),
             may_forget,
+            bounded,
         };
         let planned = faults.plan(&mut world);
         let began = if world.settings().byzantine.is_empty() { faults.first } else { Time::ZERO };
@@ -231,16 +241,22 @@ fn may_forget(world: &World, spared: u16, rng: &mut Rng) -> Vec<ReplicaId> {
 /// Settings that differ from seed to seed.
 fn draw_settings(entry: &Entry, seed: u64, rng: &mut Rng) -> Settings {
     let mut settings = Settings::new(entry, seed);
-    settings.transport = if rng.chance(500_000) { Transport::Links } else { Transport::Datagrams };
+    if is_synchronous(entry) {
+        draw_bound(&mut settings, rng);
+    } else {
+        settings.transport = if rng.chance(500_000) { Transport::Links } else { Transport::Datagrams };
+    }
     settings.scheme = if rng.chance(10_000) { Scheme::Ed25519 } else { Scheme::Cheap };
-    settings.weather = Weather {
-        delay_ns: rng.between(50_000, ms(3)),
-        jitter_ns: rng.between(20_000, ms(2)),
-        delay_ns_max: settings.delta_ns,
-        ..Weather::GOOD
-    };
-    settings.costs =
-        Costs { sync_ns: rng.between(50_000, ms(2)), wake_ns: rng.between(0, ms(2)), ..Costs::USUAL };
+    if !is_synchronous(entry) {
+        settings.weather = Weather {
+            delay_ns: rng.between(50_000, ms(3)),
+            jitter_ns: rng.between(20_000, ms(2)),
+            delay_ns_max: settings.delta_ns,
+            ..Weather::GOOD
+        };
+        settings.costs =
+            Costs { sync_ns: rng.between(50_000, ms(2)), wake_ns: rng.between(0, ms(2)), ..Costs::USUAL };
+    }
     settings.checkpoint_every = rng.between(4, 24);
     settings.window = settings.checkpoint_every.saturating_mul(rng.between(2, 4));
     // Nobody may fall behind what is kept, as long as there is no transfer of state, and view changes take room.

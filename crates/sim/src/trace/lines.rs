@@ -23,7 +23,7 @@ pub const COLUMNS: [(&str, usize, &str); 9] = [
 ];
 
 /// What can stand in the third column.
-pub const WORDS: [(&str, &str); 48] = [
+pub const WORDS: [(&str, &str); 49] = [
     ("sends", "a message leaves, for all that are named; promises only after they are on disk"),
     ("gets", "a replica reads a message that has arrived; it may still refuse it"),
     ("refuses", "a replica does not act (fully) on what it got, and why; mostly late or known already"),
@@ -46,6 +46,7 @@ pub const WORDS: [(&str, &str); 48] = [
     ("closed", "the other side has closed a connection, and why"),
     ("mood", "a Byzantine replica begins to behave in another way"),
     ("corrupted", "an honest replica is Byzantine from now on"),
+    ("adrift", "a replica has met what its protocol does not promise to survive: it is judged no more"),
     ("lies", "a Byzantine replica says this in the place of what its protocol made it say"),
     ("withholds", "a Byzantine replica does not send this to those: its mood"),
     ("says", "a puppet of a test sends a message"),

@@ -145,7 +145,7 @@ impl World {
         let is_honest = self.seat(id).is_some_and(|seat| matches!(seat.role, Role::Honest));
         // Who has lost what it was told is safe cannot keep its word.
         let remembers = self.seat(id).is_some_and(|seat| seat.damage != Damage::Forgetful);
-        (is_honest && remembers) || self.trusted.contains(&id)
+        (is_honest && remembers && !self.adrift.contains(&id)) || self.trusted.contains(&id)
     }
 
     /// All replicas that have to run and to follow the others: the honest ones whose disks are whole.

@@ -50,6 +50,8 @@ pub enum Plan {
     ClientCut(usize, ReplicaId, u64),
     /// Whoever leads is corrupted.
     Corrupt,
+    /// Nothing is promised to the replica from then on.
+    Adrift(ReplicaId),
     /// Somebody does to a client's name what clients must not do.
     Rogue(Fault),
 }
@@ -94,6 +96,7 @@ impl World {
             Plan::CutLeader(number, until) => self.cut_leader(number, until),
             Plan::ClientCut(client, replica, after_ns) => self.cut_client(client, replica, after_ns),
             Plan::Corrupt => self.corrupt_leader(),
+            Plan::Adrift(id) => self.leave_adrift(id),
             Plan::Rogue(fault) => self.misuse(fault),
         }
     }

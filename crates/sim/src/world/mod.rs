@@ -12,12 +12,14 @@ mod network;
 mod parts;
 mod rogues;
 mod sabotage;
+mod synchrony;
 mod telling;
 mod turns;
 mod views;
 
 use crate::byzantine::Byzantine;
 use crate::client::{Client, Wish};
+use crate::delays::Waits;
 use crate::disk::Shared;
 use crate::exit::Leaving;
 use crate::fault::Fault;
@@ -61,6 +63,8 @@ enum Event {
     Link { client: usize, replica: ReplicaId, state: LinkState },
     /// A frame that was held back leaves after all.
     Leaves(Box<Frame>),
+    /// A frame has waited, and enters its link, if who sent it still lives that life.
+    Enters { frame: Box<Frame>, life: u64 },
     /// Two replicas try to connect.
     Dial { pair: usize, attempt: u64 },
     /// A connection that was cut for too long breaks.
@@ -104,6 +108,8 @@ pub struct World {
     hook: Option<Hook>,
     reply_hook: Option<ReplyHook>,
     held: Vec<Frame>,
+    /// How long frames wait before they enter their links, where they do.
+    waits: Waits,
     /// Frames of long ago, and how many have travelled by themselves.
     old: Vec<network::Old>,
     thrown: u64,
@@ -130,6 +136,8 @@ pub struct World {
     tolerated: BTreeSet<Oracle>,
     /// Who is held for honest although it is not.
     trusted: BTreeSet<ReplicaId>,
+    /// Who has met what its protocol does not promise to survive.
+    adrift: BTreeSet<ReplicaId>,
     /// Who has been Byzantine so far, and how.
     liars: BTreeMap<ReplicaId, Byzantine>,
     /// Who has contradicted itself, and how.
@@ -204,6 +212,7 @@ impl World {
             hook: None,
             reply_hook: None,
             held: Vec::new(),
+            waits: Waits::new(settings.seed),
             old: Vec::new(),
             thrown: 0,
             trace,
@@ -221,6 +230,7 @@ impl World {
             sabotage: Sabotage::default(),
             tolerated: BTreeSet::new(),
             trusted: BTreeSet::new(),
+            adrift: BTreeSet::new(),
             liars: BTreeMap::new(),
             culprits: BTreeMap::new(),
             doctored: BTreeSet::new(),
@@ -387,6 +397,7 @@ impl World {
             Event::Hears { client, from, message } => self.hear(client, from, &message),
             Event::Link { client, replica, state } => self.client_link(client, replica, state),
             Event::Leaves(frame) => self.put_on_the_way(self.now, &frame),
+            Event::Enters { frame, life } => self.enter_after_wait(&frame, life),
             Event::Dial { pair, attempt } => self.dial(pair, attempt),
             Event::Breaks { pair, conn } => self.break_if_cut(pair, conn),
             Event::Turn(id, ticket) => self.turn_if_due(id, ticket),

@@ -292,6 +292,13 @@ impl World {
     pub(super) fn put_on_the_way(&mut self, at: Time, frame: &Frame) {
         let count = self.sent.entry(frame.content.kind).or_default();
         *count = count.saturating_add(1);
+        if !self.waits(at, frame) {
+            self.enter(at, frame);
+        }
+    }
+
+    /// A frame enters the link, or flies.
+    pub(super) fn enter(&mut self, at: Time, frame: &Frame) {
         let Frame { from, to, lane, frame_type, .. } = *frame;
         if self.is_datagrams() {
             return self.throw(at, frame);

@@ -161,6 +161,10 @@ fn front_tale(n: usize, places: usize, front: &Front) -> Tale {
         Change::Corrupt(ppm) => ("corruption".to_owned(), percent(ppm)),
         Change::Old(ppm) => ("old packets".to_owned(), percent(ppm)),
         Change::Trickle => ("trickle".to_owned(), String::new()),
+        Change::Late { by_ns, until } if until > Time::ZERO => {
+            ("late".to_owned(), format!("by {}, and until {}", millis(by_ns), seconds(until)))
+        }
+        Change::Late { by_ns, .. } => ("late".to_owned(), format!("by {}", millis(by_ns))),
         Change::Cut => ("cut".to_owned(), String::new()),
     };
     let name = |some| names(n, places, some);
@@ -239,6 +243,7 @@ impl World {
             | Plan::Damage(..)
             | Plan::ClientCut(..)
             | Plan::Corrupt
+            | Plan::Adrift(_)
             | Plan::Rogue(_) => return,
             other => ("plans", Tale::text(plan_text(other))),
         };

@@ -1,0 +1,259 @@
+//! Delays within the bound Δ of a synchronous protocol, as hostile as it allows.
+//!
+//! Δ runs from handler to handler. Frames of the lane of consensus wait before they enter their link; the rest of the
+//! way is short. What is left of Δ for the wait:
+//!
+//! ```text
+//! Δ | the link: 1/40 | work at both ends (wake-ups, the disk, turns): 1/20 | the wait
+//! held, where a body may have to be fetched:  a quarter of Δ, in which it may come by itself, request, answer, work | the wait
+//! guarded: a round trip takes no more than Δ, so half of it
+//! ```
+//!
+//! Held and unheld frames keep their order, each among themselves: no protocol may rest on more.
+
+use crate::weather::Weather;
+use quorate_types::rng::Rng;
+use quorate_types::wire::Lane;
+use quorate_types::{ReplicaId, Time};
+use std::collections::BTreeMap;
+
+/// The link, and what is fast on it, takes at most this part of Δ …
+const LINK_PARTS: u64 = 40;
+/// … and work at both ends of a message this one.
+const WORK_PARTS: u64 = 20;
+/// A protocol gives a body this part of Δ to come by itself.
+const GRACE_PARTS: u64 = 4;
+/// A direction goes on as it is between a quarter of Δ and this many Δ.
+const SPELL_DELTAS: u64 = 6;
+
+/// Where delays are long and where they are not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Climate {
+    /// In each direction by spells: none, the longest, and anything between.
+    Changing,
+    /// Everywhere always the same part of the longest, in millionths.
+    Even(u32),
+    /// The longest from the first of two replicas to the second, none elsewhere.
+    Direction(ReplicaId, ReplicaId),
+    /// The longest from and to one replica, none elsewhere.
+    Replica(ReplicaId),
+}
+
+/// See the module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Delays {
+    /// Where they are long.
+    pub climate: Climate,
+    /// The longest of frames that promise something.
+    pub held_ns: u64,
+    /// The longest of all others.
+    pub unheld_ns: u64,
+    /// Δ.
+    pub delta_ns: u64,
+}
+
+/// Whether a body may have to be asked for when its header is here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bodies {
+    /// It may: somebody withholds it.
+    MayLack,
+    /// It is there before its header.
+    AreThere,
+}
+
+impl Delays {
+    /// The longest that Δ allows.
+    #[must_use]
+    pub fn within(delta_ns: u64, guarded: bool, bodies: Bodies, climate: Climate) -> Self {
+        let (link, work) = (delta_ns / LINK_PARTS, delta_ns / WORK_PARTS);
+        let left = |of: u64| of.saturating_sub(link).saturating_sub(work);
+        let fetch = (delta_ns / GRACE_PARTS).saturating_add(link.saturating_mul(2)).saturating_add(work);
+        let unheld_ns = left(if guarded { delta_ns / 2 } else { delta_ns });
+        let held_ns = match bodies {
+            Bodies::MayLack => unheld_ns.min(left(delta_ns).saturating_sub(fetch)),
+            Bodies::AreThere => unheld_ns,
+        };
+        Self { climate, held_ns, unheld_ns, delta_ns }
+    }
+
+    /// What a link may take at most.
+    #[must_use]
+    pub fn link_ns(delta_ns: u64) -> u64 {
+        delta_ns / LINK_PARTS
+    }
+
+    fn longest(&self, class: Class) -> u64 {
+        match class {
+            Class::Held => self.held_ns,
+            Class::Unheld => self.unheld_ns,
+            Class::Body | Class::CatchUp => 0,
+        }
+    }
+}
+
+/// Frames that keep their order among themselves.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Class {
+    Held,
+    Unheld,
+    Body,
+    CatchUp,
+}
+
+/// How long frames of a direction wait for a while.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Spell {
+    None,
+    Longest,
+    Any,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    spell: Spell,
+    until: Time,
+    /// When the last frame enters the link.
+    last: Time,
+}
+
+/// The frames that wait, as far as their order goes.
+#[derive(Debug)]
+pub(crate) struct Waits {
+    rng: Rng,
+    ways: BTreeMap<(ReplicaId, ReplicaId, Class), Way>,
+}
+
+impl Waits {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { rng: Rng::new(seed ^ 0xde1a_75de_1a75_de1a), ways: BTreeMap::new() }
+    }
+
+    /// Whether any frame was asked about so far.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.ways.is_empty()
+    }
+
+    /// When a frame that is sent at `at` enters its link; `None`: at once, and nothing is before it.
+    pub(crate) fn enters(
+        &mut self,
+        at: Time,
+        (from, to): (ReplicaId, ReplicaId),
+        (lane, is_held): (Lane, bool),
+        (delays, weather): (Option<&Delays>, &Weather),
+    ) -> Option<Time> {
+        let class = match lane {
+            Lane::Consensus if is_held => Class::Held,
+            Lane::Consensus => Class::Unheld,
+            Lane::Bodies => Class::Body,
+            Lane::CatchUp => Class::CatchUp,
+        };
+        let Self { rng, ways } = self;
+        let fresh = Way { spell: Spell::None, until: Time::ZERO, last: Time::ZERO };
+        let way = ways.entry((from, to, class)).or_insert(fresh);
+        let waits_ns = delays.map_or(0, |delays| way.wait(rng, at, (from, to), delays, class));
+        let enters = at.plus(waits_ns).plus(weather.later_ns).max(weather.later_until).max(way.last);
+        way.last = enters;
+        // What is delayed at times must not overtake itself.
+        let is_shaped = delays.is_some() && lane == Lane::Consensus;
+        (is_shaped || enters > at).then_some(enters)
+    }
+}
+
+impl Way {
+    fn wait(
+        &mut self,
+        rng: &mut Rng,
+        at: Time,
+        (from, to): (ReplicaId, ReplicaId),
+        delays: &Delays,
+        class: Class,
+    ) -> u64 {
+        let longest = delays.longest(class);
+        let if_so = |is_so: bool| if is_so { longest } else { 0 };
+        match delays.climate {
+            Climate::Even(ppm) => {
+                let part = u128::from(longest).saturating_mul(u128::from(ppm)) / 1_000_000;
+                u64::try_from(part).unwrap_or(longest).min(longest)
+            }
+            Climate::Direction(slow, peer) => if_so(from == slow && to == peer),
+            Climate::Replica(slow) => if_so(from == slow || to == slow),
+            Climate::Changing => {
+                if at >= self.until {
+                    let most = delays.delta_ns.saturating_mul(SPELL_DELTAS);
+                    self.until = at.plus(rng.between(delays.delta_ns / 4, most));
+                    let spells = [Spell::None, Spell::Longest, Spell::Any];
+                    self.spell = rng.pick(&spells).copied().unwrap_or(Spell::None);
+                }
+                match self.spell {
+                    Spell::None => 0,
+                    Spell::Longest => longest,
+                    Spell::Any => rng.between(0, longest),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DELTA_NS: u64 = 80_000_000;
+    const TO_ONE: (ReplicaId, ReplicaId) = (ReplicaId(0), ReplicaId(1));
+    const AT_ONCE: Weather = Weather::GOOD;
+
+    fn delays(climate: Climate) -> Delays {
+        Delays::within(DELTA_NS, false, Bodies::MayLack, climate)
+    }
+
+    #[test]
+    fn what_is_longest_leaves_room_for_the_rest_of_the_way() {
+        let Delays { held_ns, unheld_ns, .. } = delays(Climate::Changing);
+        assert_eq!((held_ns, unheld_ns), (46_000_000, 74_000_000));
+        let guarded = Delays::within(DELTA_NS, true, Bodies::MayLack, Climate::Changing);
+        assert_eq!((guarded.held_ns, guarded.unheld_ns), (34_000_000, 34_000_000));
+        let there = Delays::within(DELTA_NS, false, Bodies::AreThere, Climate::Changing);
+        assert_eq!(there.held_ns, there.unheld_ns);
+    }
+
+    #[test]
+    fn frames_keep_their_order_and_the_bound() {
+        let delays = delays(Climate::Changing);
+        let mut waits = Waits::new(3);
+        let (mut last, mut none, mut longest) = (Time::ZERO, 0, 0);
+        for step in 0..20_000 {
+            let at = Time(step * 1_000_000);
+            let enters =
+                waits.enters(at, TO_ONE, (Lane::Consensus, true), (Some(&delays), &AT_ONCE)).unwrap();
+            assert!(enters >= last && enters <= at.plus(delays.held_ns), "{at} {enters}");
+            last = enters;
+            none += u32::from(enters == at);
+            longest += u32::from(enters == at.plus(delays.held_ns));
+        }
+        assert!(none > 3_000 && longest > 3_000, "{none} {longest}");
+    }
+
+    #[test]
+    fn a_slow_direction_is_slow_in_that_direction() {
+        let delays = delays(Climate::Direction(ReplicaId(0), ReplicaId(1)));
+        let mut waits = Waits::new(4);
+        let mut wait = |ends| {
+            waits.enters(Time(5), ends, (Lane::Consensus, false), (Some(&delays), &AT_ONCE)).unwrap().0 - 5
+        };
+        assert_eq!((wait(TO_ONE), wait((ReplicaId(1), ReplicaId(0)))), (delays.unheld_ns, 0));
+    }
+
+    #[test]
+    fn what_is_late_is_late_on_every_lane_and_overtaken_by_nothing() {
+        let mut waits = Waits::new(5);
+        for lane in Lane::ALL {
+            let mut enters =
+                |at, weather| waits.enters(Time(at), TO_ONE, (lane, false), (None, &weather)).map(|at| at.0);
+            assert_eq!(enters(10, AT_ONCE), None);
+            assert_eq!(enters(20, Weather { later_ns: 100, ..AT_ONCE }), Some(120));
+            assert_eq!(enters(30, Weather { later_until: Time(110), ..AT_ONCE }), Some(120));
+            assert_eq!(enters(40, AT_ONCE), Some(120));
+            assert_eq!(enters(130, AT_ONCE), None);
+        }
+    }
+}
