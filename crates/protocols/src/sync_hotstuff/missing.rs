@@ -31,12 +31,8 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// The same, asked for from then on.
     pub(super) fn mention_until(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, link: ReplicaId, due: Time) {
-        if self.ready(cx, id).is_some() && self.uncertified_parent(cx.blocks(), id).is_none() {
-            self.missing.remove(&id);
-            return self.arm_fetch(cx);
-        }
-        if link == cx.me() {
-            return;
+        if link == cx.me() || self.is_complete(cx, id) {
+            return self.note_here(cx, id);
         }
         let fresh = Missing { due, shown: ReplicaSet::EMPTY, asked: ReplicaSet::EMPTY };
         let missing = self.missing.entry(id).or_insert(fresh);
@@ -46,11 +42,16 @@ impl<V: Variant> SyncHotStuff<V> {
         self.arm_fetch(cx);
     }
 
-    /// All of a block is here.
-    pub(super) fn note_ready(&mut self, cx: &mut Cx<'_, Self>, id: BlockId) {
-        if self.uncertified_parent(cx.blocks(), id).is_none() {
+    /// Something of a block has come: what lacks nothing is asked for no more.
+    pub(super) fn note_here(&mut self, cx: &mut Cx<'_, Self>, id: BlockId) {
+        if self.missing.contains_key(&id) && self.is_complete(cx, id) {
             self.missing.remove(&id);
+            self.arm_fetch(cx);
         }
+    }
+
+    fn is_complete(&self, cx: &mut Cx<'_, Self>, id: BlockId) -> bool {
+        self.ready(cx, id).is_some() && self.uncertified_parent(cx.blocks(), id).is_none()
     }
 
     pub(super) fn on_fetch_timer(&mut self, cx: &mut Cx<'_, Self>) {
@@ -59,6 +60,10 @@ impl<V: Variant> SyncHotStuff<V> {
         let due: Vec<(BlockId, ReplicaSet)> =
             self.missing.iter().filter(|(_, it)| it.due <= now).map(|(id, it)| (*id, it.shown)).collect();
         for (id, shown) in due {
+            if self.is_complete(cx, id) {
+                self.missing.remove(&id);
+                continue;
+            }
             let peers = std::iter::once(first).chain(shown.iter()).filter(|peer| *peer != me);
             peers.for_each(|peer| self.ask_for(cx, id, peer));
         }
