@@ -109,7 +109,10 @@ mod tests {
     fn variants_belong_to_the_folder_that_names_them() {
         let folder = |name: &str, protocols: &[&str]| Folder {
             name: name.to_owned(),
-            text: protocols.iter().map(|protocol| format!("name: ProtocolId::new({protocol:?}),\n")).collect(),
+            text: protocols
+                .iter()
+                .map(|protocol| format!("name: ProtocolId::new({protocol:?}),\n"))
+                .collect(),
         };
         let folders = [
             folder("hotstuff", &["hotstuff"]),

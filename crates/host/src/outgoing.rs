@@ -7,11 +7,13 @@ use quorate_types::codec::Wire;
 use quorate_types::wire::{Lane, Refusal, frame};
 use quorate_types::{
     BlockId, BundleDigest, ClientId, Domain, FrameBody, Height, Kind, ReplicaId, ReplyBundle, Signature,
-    Statement,
+    Statement, Time,
 };
 
 /// The network as a turn sees it. Nothing here waits; frames leave with [`Outgoing::flush`].
 pub trait Outgoing {
+    /// What time it is. A turn takes time, its sync above all: what comes after it happens then, and waits from then on.
+    fn now(&mut self) -> Time;
     /// Queues a frame for replicas. Its body is shared, not copied.
     fn peer(&mut self, to: To, lane: Lane, frame_type: u8, body: FrameBody);
     /// Queues a reply for whoever speaks for this client.

@@ -190,6 +190,7 @@ impl<D: Disk> Host<D> {
         self.own.turns = self.own.turns.wrapping_add(1);
         self.check(more, out);
         let synced = self.store.ledger().syncs;
+        let mut now = now;
         let (mut syncs, mut slice, mut loads) = (0, true, LOADS_PER_TURN);
         loop {
             let mut inputs = std::mem::take(&mut self.inputs);
@@ -215,6 +216,8 @@ impl<D: Disk> Host<D> {
             if self.inputs.is_empty() {
                 break;
             }
+            // A wait that begins at an own copy begins when that has left, and not before the disk was asked.
+            now = now.max(out.now());
         }
         let snapshot_needs = self.snapshots.step(syncs > 0, &mut self.store, &mut self.executor)?;
         self.own.turn_syncs_max = self.own.turn_syncs_max.max(self.store.ledger().syncs.wrapping_sub(synced));

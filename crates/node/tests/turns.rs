@@ -31,6 +31,9 @@ struct Left {
 }
 
 impl Outgoing for Left {
+    fn now(&mut self) -> Time {
+        Time::ZERO
+    }
     fn peer(&mut self, to: To, _: Lane, frame_type: u8, body: FrameBody) {
         self.frames.push((to, frame_type, body.to_bytes().to_vec()));
     }

@@ -1,5 +1,6 @@
 //! What leaves a replica during one turn, in the order and at the moments in which it leaves.
 
+use crate::clock::Clock;
 use crate::disk::Shared;
 use crate::seat::Speakers;
 use crate::shadow::Shadow;
@@ -9,7 +10,7 @@ use quorate_host::Outgoing;
 use quorate_replica::{ConnId, Past, Sink, Source};
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::{FromReplica, Lane, Refusal};
-use quorate_types::{BlockId, BundleDigest, ClientId, FrameBody, Height, Kind, ReplicaId, ReplyBundle};
+use quorate_types::{BlockId, BundleDigest, ClientId, FrameBody, Height, Kind, ReplicaId, ReplyBundle, Time};
 
 /// One thing that leaves.
 #[derive(Debug)]
@@ -68,6 +69,8 @@ pub(crate) struct Exit<'a> {
     pub(crate) speakers: &'a Speakers,
     /// Who follows a replica that is opened.
     pub(crate) shadow: Option<&'a Shadow>,
+    /// The replica's clock, and when its turn began; none while it is opened.
+    pub(crate) clock: Option<(Clock, Time)>,
 }
 
 impl Exit<'_> {
@@ -79,6 +82,10 @@ impl Exit<'_> {
 }
 
 impl Outgoing for Exit<'_> {
+    fn now(&mut self) -> Time {
+        let spent = self.shared.watch(|watch| watch.spent_ns);
+        self.clock.map_or(Time::ZERO, |(clock, began)| clock.local(began.plus(spent)))
+    }
     fn peer(&mut self, to: To, lane: Lane, frame_type: u8, body: FrameBody) {
         let body = body.to_bytes();
         self.leaving.parcels.push(Parcel::Peers { to, lane, frame_type, body });

@@ -230,8 +230,13 @@ impl Seat {
         let disk = SimDisk::new(self.shared.clone(), self.disk_rng.fork(), self.lie);
         let follows = settings.replay && matches!(self.role, Role::Honest);
         let shadow = follows.then(|| Shadow::of(&setup.entry, setup.replica.clone()));
-        let mut exit =
-            Exit { leaving, shared: &self.shared, speakers: &self.speakers, shadow: shadow.as_ref() };
+        let mut exit = Exit {
+            leaving,
+            shared: &self.shared,
+            speakers: &self.speakers,
+            shadow: shadow.as_ref(),
+            clock: None,
+        };
         let host = Host::open(setup, disk, &mut exit)?;
         let executed = host.executor().execution().height();
         self.running = Some(Box::new(Running {
@@ -343,7 +348,7 @@ impl Seat {
         let Self { running, shared, speakers, work_rng, .. } = self;
         let Some(running) = running else { return Ok(()) };
         let local = running.local(now);
-        let mut exit = Exit { leaving, shared, speakers, shadow: None };
+        let mut exit = Exit { leaving, shared, speakers, shadow: None, clock: Some((running.clock, now)) };
         let mut more = |what| {
             shared.watch(|watch| {
                 watch.work(work_rng, what == Work::Execute);

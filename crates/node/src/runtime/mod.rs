@@ -179,8 +179,13 @@ impl<D: Disk> Node<D> {
         self.net.tick(due);
         let now = self.clock.now();
         let mut slices = Slices { clock: self.clock, checking: now, executing: None };
-        let mut wire =
-            Wire { net: &mut self.net, clients: &mut self.clients, rejects: &mut self.rejects, now };
+        let mut wire = Wire {
+            net: &mut self.net,
+            clients: &mut self.clients,
+            rejects: &mut self.rejects,
+            now,
+            clock: self.clock,
+        };
         let end = self.host.turn(now, Some(due), drained, &mut |work| slices.more(work), &mut wire)?;
         self.answer_asked(now);
         // What it slept beyond its time it was kept from working: it stood still.

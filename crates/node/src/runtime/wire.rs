@@ -1,6 +1,7 @@
 //! A turn's frames on their way to the reactor.
 
 use super::clients::Clients;
+use super::clock::Clock;
 use super::rare::of_how_many;
 use super::rejects::{Origin, Rejects};
 use quorate_consensus::{Note, To};
@@ -17,6 +18,7 @@ pub(super) struct Wire<'a> {
     pub(super) clients: &'a mut Clients,
     pub(super) rejects: &'a mut Rejects,
     pub(super) now: Time,
+    pub(super) clock: Clock,
 }
 
 impl Wire<'_> {
@@ -51,6 +53,9 @@ fn send_client(net: &mut Reactor, rejects: &mut Rejects, conn: ConnId, message: 
 }
 
 impl Outgoing for Wire<'_> {
+    fn now(&mut self) -> Time {
+        self.clock.now()
+    }
     fn peer(&mut self, to: To, lane: Lane, frame_type: u8, body: FrameBody) {
         match to {
             To::All => {
@@ -136,6 +141,9 @@ pub(super) struct Early {
 }
 
 impl Outgoing for Early {
+    fn now(&mut self) -> Time {
+        Time::ZERO
+    }
     fn peer(&mut self, to: To, lane: Lane, frame_type: u8, body: FrameBody) {
         self.frames.push((to, lane, frame_type, body));
     }

@@ -372,11 +372,9 @@ impl Message for SyncMessage {
             8 => Self::Notify(Certificate::decode(r)?),
             9 => Self::Ask { incarnation: Incarnation::decode(r)?, above: Height::decode(r)? },
             10 => Self::Answer(Box::new(Answer::decode(r)?)),
-            11 => Self::Lack {
-                view: View::decode(r)?,
-                height: Height::decode(r)?,
-                block: BlockId::decode(r)?,
-            },
+            11 => {
+                Self::Lack { view: View::decode(r)?, height: Height::decode(r)?, block: BlockId::decode(r)? }
+            }
             12 => Self::Certified(Certificate::decode(r)?),
             _ => return Err(DecodeError::Tag("sync-hotstuff message")),
         };

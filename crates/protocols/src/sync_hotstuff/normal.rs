@@ -97,7 +97,7 @@ impl<V: Variant> SyncHotStuff<V> {
         // S4. §4, §5: before bodies, certificates and the disk.
         if let Some(evidence) = self.heard.conflict(&as_word(header)) {
             self.quit_view(cx, evidence);
-            return Err(Reject::Equivocation);
+            return Err(self.contradicted(link));
         }
         let committed = self.chain.committed().height;
         if block.height <= committed {
@@ -114,6 +114,15 @@ impl<V: Variant> SyncHotStuff<V> {
         self.mention(cx, id, link);
         self.try_vote(cx);
         Ok(())
+    }
+
+    /// A leader has contradicted itself; whoever only hands its words on has done nothing wrong.
+    pub(super) fn contradicted(&self, link: ReplicaId) -> Reject {
+        if link == self.leader {
+            Reject::Equivocation
+        } else {
+            Reject::NotNow("its leader has contradicted itself")
+        }
     }
 
     /// How a block stands; genesis and the committed one need nothing.

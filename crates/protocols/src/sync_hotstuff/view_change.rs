@@ -309,7 +309,7 @@ impl<V: Variant> SyncHotStuff<V> {
         let said: Signed<Word> = Signed { body: word.body.word(), by: word.by, signature: word.signature };
         if let Some(evidence) = self.heard.conflict(&said) {
             self.quit_view(cx, evidence);
-            return Err(Reject::Equivocation);
+            return Err(self.contradicted(link));
         }
         let (now, tip, first) = (cx.now(), word.body.lock.tip.block(), word.by);
         // §6, §7: at once, and of everybody who hands it on: one who does not answer must not hold up the others.

@@ -3,8 +3,8 @@
 
 use crate::support::{begin, go, level, world_of};
 use quorate_consensus::parts::chain::empty_payload;
-use quorate_consensus::{Certificate, Entry, Signed, To};
-use quorate_protocols::sync_hotstuff::{Header, Lock, SyncMessage, VOTE, bind_base, vote};
+use quorate_consensus::{Certificate, Entry, To};
+use quorate_protocols::sync_hotstuff::{Header, SyncMessage, bind_base, vote};
 use quorate_sim::{Costs, Frame, Settings, Transport, Verdict, Weather, World, ms};
 use quorate_types::{Block, BlockId, Height, ReplicaId, ReplicaSet, Time, View};
 use std::cell::RefCell;
@@ -44,7 +44,6 @@ pub(crate) use both_synchronous;
 pub(crate) struct Sent {
     pub(crate) at: Time,
     pub(crate) from: ReplicaId,
-    pub(crate) to: ReplicaId,
     pub(crate) message: SyncMessage,
 }
 
@@ -66,7 +65,7 @@ impl Ear {
             let place = (header.block.view, header.block.height);
             self.headers.entry(place).or_insert_with(|| header.clone());
         }
-        self.sent.push(Sent { at, from: frame.from, to: frame.to, message });
+        self.sent.push(Sent { at, from: frame.from, message });
     }
 
     /// When the first message that `is` it has left.
@@ -188,26 +187,10 @@ impl Stage {
         SyncMessage::Propose { header: header.clone(), parent: self.certificate(View(1), on) }
     }
 
-    /// The puppet's vote for a header of its own.
-    pub(crate) fn vote(&self, header: &Header) -> SyncMessage {
-        SyncMessage::Vote(self.signed(header))
-    }
-
-    pub(crate) fn signed(&self, header: &Header) -> Signed<Header> {
-        let signature = self.world.sign(self.puppet, &header.statement());
-        Signed { body: header.clone(), by: self.puppet, signature }
-    }
-
     /// Whether a replica has executed this block.
     pub(crate) fn has(&self, id: ReplicaId, height: Height) -> bool {
         self.world.executed(id) >= height
     }
-}
-
-/// A lock of one certificate.
-pub(crate) fn lock(tip: Certificate) -> Lock {
-    assert_eq!(tip.statement.kind, VOTE);
-    Lock { responsive: None, tip }
 }
 
 /// The view of a replica.
