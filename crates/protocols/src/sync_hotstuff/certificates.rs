@@ -129,14 +129,16 @@ impl Certificates {
         newest
     }
 
-    /// Forgets what no rule looks at any more: below the committed height, and of views before the last two, but always
-    /// keeps the highest, and of each view the highest one of q_R votes: a lock names it (`optsync` §3, §6).
+    /// Forgets what no rule looks at any more: below the committed height, and of views before the last two. Of the view
+    /// that has been entered and those before it the next lock is made: the highest one stays whatever is known of later
+    /// views, and of each view the highest one of q_R votes (`optsync` §3, §6).
     pub(super) fn prune(&mut self, view: View, committed: Height) {
         let highest = self.weak.last_key_value().map(|(at, _)| *at);
-        let oldest = highest.map_or(view, |(last, _)| last.min(view)).minus(1);
+        let lock = self.weak.range(..(view.next(), Height::ZERO)).next_back().map(|(at, _)| *at);
+        let oldest = lock.map_or(view, |(last, _)| last).minus(1);
         let matters = |at: &Rank| at.0 >= oldest && at.1 >= committed;
         self.votes.retain(|at, _| at.1 >= committed && at.0 >= view.minus(1));
-        self.weak.retain(|at, _| matters(at) || Some(*at) == highest);
+        self.weak.retain(|at, _| matters(at) || Some(*at) == highest || Some(*at) == lock);
         let tops: BTreeMap<View, Height> = self.responsive.keys().copied().collect();
         let is_top = |at: &Rank| at.0 >= oldest && tops.get(&at.0) == Some(&at.1);
         self.responsive.retain(|at, _| matters(at) || is_top(at) || Some(*at) == highest);

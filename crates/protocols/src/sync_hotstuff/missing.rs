@@ -31,38 +31,54 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// The same, asked for from then on.
     pub(super) fn mention_until(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, link: ReplicaId, due: Time) {
-        if self.ready(cx, id).is_some() && self.uncertified_parent(cx.blocks(), id).is_none() {
-            self.missing.remove(&id);
-            return self.arm_fetch(cx);
-        }
-        if link == cx.me() {
-            return;
+        if link == cx.me() || self.is_complete(cx, id) {
+            return self.note_here(cx, id);
         }
         let fresh = Missing { due, shown: ReplicaSet::EMPTY, asked: ReplicaSet::EMPTY };
+        let now = cx.now();
         let missing = self.missing.entry(id).or_insert(fresh);
-        if missing.shown.insert(link) && cx.now() >= missing.due {
+        let is_new = missing.shown.insert(link);
+        if due < missing.due && due <= now {
+            // There is no time any more to wait for whoever has shown it before.
+            missing.due = due;
+            self.ask_shown(cx, id);
+        } else if is_new && missing.due <= now {
             self.ask_for(cx, id, link);
         }
         self.arm_fetch(cx);
     }
 
-    /// All of a block is here.
-    pub(super) fn note_ready(&mut self, cx: &mut Cx<'_, Self>, id: BlockId) {
-        if self.uncertified_parent(cx.blocks(), id).is_none() {
+    /// Something of a block has come: what lacks nothing is asked for no more.
+    pub(super) fn note_here(&mut self, cx: &mut Cx<'_, Self>, id: BlockId) {
+        if self.missing.contains_key(&id) && self.is_complete(cx, id) {
             self.missing.remove(&id);
+            self.arm_fetch(cx);
         }
     }
 
+    fn is_complete(&self, cx: &mut Cx<'_, Self>, id: BlockId) -> bool {
+        self.ready(cx, id).is_some() && self.uncertified_parent(cx.blocks(), id).is_none()
+    }
+
     pub(super) fn on_fetch_timer(&mut self, cx: &mut Cx<'_, Self>) {
-        let (now, me) = (cx.now(), cx.me());
-        let first = leader(cx.committee(), self.view);
-        let due: Vec<(BlockId, ReplicaSet)> =
-            self.missing.iter().filter(|(_, it)| it.due <= now).map(|(id, it)| (*id, it.shown)).collect();
-        for (id, shown) in due {
-            let peers = std::iter::once(first).chain(shown.iter()).filter(|peer| *peer != me);
-            peers.for_each(|peer| self.ask_for(cx, id, peer));
+        let now = cx.now();
+        let due = self.missing.iter().filter(|(_, missing)| missing.due <= now);
+        for id in due.map(|(id, _)| *id).collect::<Vec<_>>() {
+            if self.is_complete(cx, id) {
+                self.missing.remove(&id);
+            } else {
+                self.ask_shown(cx, id);
+            }
         }
         self.arm_fetch(cx);
+    }
+
+    /// Asks the leader and all who have shown a block.
+    fn ask_shown(&mut self, cx: &mut Cx<'_, Self>, id: BlockId) {
+        let (first, me) = (leader(cx.committee(), self.view), cx.me());
+        let shown = self.missing.get(&id).map(|missing| missing.shown).unwrap_or_default();
+        let peers = std::iter::once(first).chain(shown.iter()).filter(|peer| *peer != me);
+        peers.for_each(|peer| self.ask_for(cx, id, peer));
     }
 
     /// Asks a peer for what is missing of a block.

@@ -324,7 +324,7 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
     }
 
     fn on_ready(&mut self, cx: &mut Cx<'_, Self>, block: BlockId, _how: Ready) {
-        self.note_ready(cx, block);
+        self.note_here(cx, block);
         self.adopt(cx);
         if self.returning.is_silent() {
             self.advance(cx);

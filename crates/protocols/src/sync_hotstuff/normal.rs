@@ -51,8 +51,10 @@ impl<V: Variant> SyncHotStuff<V> {
             return Err(Reject::Invalid("certificate of another place"));
         }
         // S4. Whether it contradicts what was said before comes first; the certificate counts all the same.
+        let id = header.block.id();
         let heard = self.on_header(cx, &Signed { body: header, by, signature }, by);
         self.take_certificate(cx, parent);
+        self.note_here(cx, id);
         heard
     }
 

@@ -1,0 +1,290 @@
+//! S6 to S9: commits by silence.
+
+use super::*;
+use quorate_consensus::Alarm;
+
+both! {
+    s6_the_wait_begins_at_the_own_copy;
+    s6_only_who_runs_waits;
+    s6_no_wait_in_a_view_that_was_left;
+    s6_no_commit_by_a_timer_of_before_a_restart;
+    s6_no_commit_by_a_timer_of_before_a_silence;
+    s7_no_certificate_no_commit_by_timer;
+    s8_ancestors_are_committed_with_a_block;
+    s8_nothing_is_committed_beside_the_chain;
+    s9_the_guard_wants_fresh_answers;
+    s9_the_guard_wants_no_doubt_for_long;
+    s9_a_descendant_commits_what_the_guard_held_back;
+    who_relied_on_silence_says_that_it_was_broken;
+    late_certificates_and_votes_raise_the_alarm;
+}
+
+fn by_timer(header: &Header) -> (BlockId, Basis) {
+    (id(header), Basis::Timer)
+}
+
+fn doubts(bench: &Bench<impl Variant>) -> Vec<&'static str> {
+    let why = |alarm: &Alarm| match alarm {
+        Alarm::SynchronyDoubt { why, .. } => *why,
+        other => panic!("{other}"),
+    };
+    bench.replica.alarms().iter().map(why).collect()
+}
+
+/// Scenario 18: a disk that stalls makes the wait begin later.
+fn s6_the_wait_begins_at_the_own_copy<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1]);
+    bench.propose(&blocks[0]);
+    bench.vote(bench.few(), &blocks[0]);
+    bench.replica.advance(delta(3));
+    assert_eq!(bench.committed(), [], "its own vote has not left");
+    bench.replica.settle();
+    bench.replica.advance(delta(2) - 1);
+    assert_eq!(bench.committed(), []);
+    bench.replica.advance(1);
+    assert_eq!(bench.committed(), [by_timer(&blocks[0])]);
+    assert_eq!(doubts(&bench), Vec::<&str>::new());
+    // §13, 6: a leader waits as long.
+    let mut leader = Bench::<V>::running(0, N);
+    leader.propose(&blocks[0]);
+    leader.replica.settle();
+    leader.vote([1, 2], &blocks[0]);
+    leader.replica.advance(delta(2) - 1);
+    assert_eq!(leader.committed(), []);
+    leader.replica.advance(1);
+    assert_eq!(leader.committed(), [by_timer(&blocks[0])]);
+}
+
+fn s6_only_who_runs_waits<V: Variant>() {
+    let mut bench = Bench::<V>::opened(ME, N);
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    bench.answers(&stands(Standing::Silent));
+    assert_eq!(bench.standing(), Standing::Voting);
+    bench.clear();
+    bench.grow(&blocks[..1]);
+    assert_eq!(bench.votes(), [id(&blocks[0])]);
+    bench.answers(&stands(Standing::Voting));
+    assert_eq!(bench.standing(), Standing::Running);
+    bench.pass(delta(4));
+    assert_eq!(bench.committed(), []);
+    bench.grow(&blocks[1..]);
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), [by_timer(&blocks[1])]);
+}
+
+fn s6_no_wait_in_a_view_that_was_left<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1]);
+    bench.propose(&blocks[0]);
+    bench.vote(bench.few(), &blocks[0]);
+    // Its own vote is on its way to the disk when the view ends.
+    bench.blame();
+    assert_eq!(bench.deliver(2, voted(&blocks[0])), Err(Reject::Stale));
+    bench.replica.settle();
+    bench.replica.advance(delta(4));
+    assert_eq!(bench.committed(), []);
+}
+
+/// Scenario 12. What was voted for before commits with what is voted for now.
+fn s6_no_commit_by_a_timer_of_before_a_restart<V: Variant>() {
+    for stays_silent in [delta(2) - 1, delta(5)] {
+        let mut bench = Bench::<V>::new();
+        let blocks = chain(N, 1, GENESIS, &[1, 2]);
+        bench.grow(&blocks[..1]);
+        bench.pass(delta(1));
+        bench.replica.crash().unwrap();
+        bench.pass(stays_silent);
+        let mut answer = stands(Standing::Running);
+        answer.headers = vec![signed(&blocks[0])];
+        answer.certificates = vec![certified(N, &blocks[0])];
+        bench.answers(&answer);
+        assert_eq!(bench.standing(), Standing::Running);
+        assert_eq!(bench.votes(), [id(&blocks[0])], "its last vote again, and no other");
+        bench.pass(delta(6));
+        assert_eq!(bench.committed(), []);
+        assert_eq!(doubts(&bench), Vec::<&str>::new());
+        bench.grow(&blocks[1..]);
+        bench.pass(delta(2));
+        assert_eq!(bench.committed(), [by_timer(&blocks[1])]);
+    }
+}
+
+fn s6_no_commit_by_a_timer_of_before_a_silence<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    bench.grow(&blocks[..1]);
+    bench.pass(delta(2) - 1);
+    for peer in [0, 1, 2] {
+        bench.replica.link(r(peer), quorate_consensus::LinkEvent::Gap);
+    }
+    assert_eq!(bench.standing(), Standing::Silent);
+    bench.answers(&stands(Standing::Running));
+    assert_eq!(bench.standing(), Standing::Running);
+    bench.pass(delta(6));
+    assert_eq!(bench.committed(), []);
+    bench.grow(&blocks[1..]);
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), [by_timer(&blocks[1])]);
+}
+
+/// §8: also where one forms later.
+fn s7_no_certificate_no_commit_by_timer<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    bench.propose(&blocks[0]);
+    bench.replica.settle();
+    bench.vote([0], &blocks[0]);
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), []);
+    assert_eq!(doubts(&bench), ["a commit timer ended without a certificate"]);
+    bench.vote([1], &blocks[0]);
+    bench.replica.sound(None, Time::MAX);
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), []);
+    bench.grow(&blocks[1..]);
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), [by_timer(&blocks[1])]);
+}
+
+fn s8_ancestors_are_committed_with_a_block<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);
+    bench.grow(&blocks[..2]);
+    bench.pass(delta(1));
+    bench.grow(&blocks[2..]);
+    bench.pass(delta(1));
+    // Two waits are over: the higher one says it for both.
+    assert_eq!(bench.committed(), [by_timer(&blocks[1])]);
+    assert_eq!(bench.replica.status().committed, Height(2));
+    bench.pass(delta(1));
+    assert_eq!(bench.committed(), [by_timer(&blocks[2])]);
+    bench.pass(delta(4));
+    assert_eq!(bench.committed(), []);
+}
+
+fn s8_nothing_is_committed_beside_the_chain<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    let other = header(N, 2, GENESIS.1, GENESIS, 9);
+    bench.grow(&blocks);
+    bench.replica.fetched(other.block.clone());
+    bench.replica.decide(Height(1), id(&other));
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), []);
+    let (first, second) = (id(&other), id(&blocks[0]));
+    assert_eq!(bench.replica.alarms(), [Alarm::SafetyBroken { height: Height(1), first, second }]);
+}
+
+/// Long enough since the start that nothing is cut off at zero.
+fn settled<V: Variant>() -> Bench<V> {
+    let mut bench = Bench::<V>::opened(ME, N);
+    bench.replica.advance(delta(20));
+    bench.run();
+    bench.clear();
+    bench
+}
+
+fn s9_the_guard_wants_fresh_answers<V: Variant>() {
+    let mut bench = settled::<V>();
+    let blocks = chain(N, 1, GENESIS, &[1]);
+    bench.grow(&blocks);
+    let since = bench.now();
+    let fresh = since.plus(delta(1));
+    bench.replica.answer_sound(None, fresh.minus(1));
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), []);
+    assert!(bench.replica.asked_fresh().contains(&fresh), "the host has to probe once more");
+    bench.replica.sound(None, fresh.minus(1));
+    assert_eq!(bench.committed(), []);
+    bench.replica.sound(None, fresh);
+    assert_eq!(bench.committed(), [by_timer(&blocks[0])], "as soon as it holds");
+}
+
+fn s9_the_guard_wants_no_doubt_for_long<V: Variant>() {
+    let blocks = chain(N, 1, GENESIS, &[1]);
+    let check = |before: u64, after: u64, commits: bool| {
+        let mut bench = settled::<V>();
+        bench.grow(&blocks);
+        let since = bench.now();
+        bench.replica.answer_sound(Some(since.minus(before).plus(after)), Time::MAX);
+        bench.pass(delta(2));
+        bench.replica.sound(Some(since.minus(before).plus(after)), Time::MAX);
+        bench.pass(delta(40));
+        assert_eq!(!bench.committed().is_empty(), commits, "doubt {before} before, {after} after");
+    };
+    check(delta(16) + 1, 0, true);
+    check(delta(16), 0, false);
+    check(delta(1), 0, false);
+    check(0, 1, false);
+    check(0, delta(2) - 1, false);
+}
+
+fn s9_a_descendant_commits_what_the_guard_held_back<V: Variant>() {
+    let mut bench = settled::<V>();
+    let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);
+    bench.grow(&blocks[..1]);
+    let doubted = bench.now();
+    bench.replica.answer_sound(Some(doubted), Time::MAX);
+    bench.pass(delta(16));
+    bench.grow(&blocks[1..2]);
+    bench.pass(1);
+    bench.grow(&blocks[2..]);
+    bench.pass(delta(2));
+    assert_eq!(
+        bench.committed(),
+        [by_timer(&blocks[2])],
+        "the one below was voted for at 16 delta, not later"
+    );
+}
+
+/// Scenario 13, at one replica.
+fn who_relied_on_silence_says_that_it_was_broken<V: Variant>() {
+    let why = "a leader contradicted itself in a view in which a timer has committed";
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    let other = header(N, 1, GENESIS.1, GENESIS, 9);
+    let as_word = |header: &Header| Signed {
+        body: Word::Header(header.clone()),
+        by: header.block.proposer,
+        signature: SIGNATURE,
+    };
+    let proof = SyncMessage::Evidence(conflict(as_word(&blocks[0]), as_word(&other)));
+    for late in [voted(&other), proof.clone()] {
+        let mut bench = Bench::<V>::new();
+        bench.grow(&blocks[..1]);
+        bench.pass(delta(2));
+        assert_eq!(bench.committed(), [by_timer(&blocks[0])]);
+        let _ = bench.deliver(1, late.clone());
+        assert_eq!(doubts(&bench), [why], "{late:?}");
+        assert!(bench.is_quiet(), "it may be a leader that lies late: the replica goes on");
+    }
+    // Not where nothing rested on it.
+    let mut bench = Bench::<V>::new();
+    bench.grow(&blocks[..1]);
+    bench.take(1, proof);
+    bench.pass(delta(2));
+    assert_eq!((bench.committed(), doubts(&bench)), (vec![], vec![]));
+}
+
+fn late_certificates_and_votes_raise_the_alarm<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    bench.grow(&blocks);
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), [by_timer(&blocks[1])]);
+    assert_eq!(bench.deliver(4, voted(&blocks[0])), Err(Reject::Stale));
+    assert_eq!(doubts(&bench), ["a vote came more than 2 delta after this replica's own"]);
+    let mut bench = Bench::<V>::new();
+    bench.next_view();
+    bench.replica.fetched(blocks[0].block.clone());
+    bench.replica.decide(Height(1), id(&blocks[0]));
+    let other = header(N, 1, GENESIS.1, GENESIS, 9);
+    bench.take(4, SyncMessage::Certified(certified(N, &blocks[0])));
+    assert_eq!(doubts(&bench), Vec::<&str>::new());
+    let mut bench = Bench::<V>::new();
+    bench.next_view();
+    bench.replica.fetched(blocks[0].block.clone());
+    bench.replica.decide(Height(1), id(&blocks[0]));
+    bench.take(4, SyncMessage::Certified(certified(N, &other)));
+    assert_eq!(doubts(&bench), ["a late certificate contradicts what is committed"]);
+}

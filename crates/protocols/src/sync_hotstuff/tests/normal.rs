@@ -1,0 +1,469 @@
+//! S1 to S4: votes and certificates, and what a leader must not say.
+
+use super::*;
+use quorate_consensus::Ready;
+
+both! {
+    s1_a_certificate_takes_f_plus_1_distinct_voters;
+    s1_votes_count_for_one_block_and_one_view;
+    s1_votes_count_before_the_body_is_here;
+    s2_votes_follow_certificates_of_this_view;
+    s2_votes_go_up_once_for_each_height;
+    s2_no_vote_before_a_block_is_ready_and_valid;
+    s2_the_lock_is_not_asked;
+    s2_who_has_missed_a_header_votes_for_the_next;
+    s2_votes_of_a_view_lie_on_one_chain;
+    s2_no_vote_beside_what_is_certified;
+    s2_bodies_are_asked_of_whoever_shows_them;
+    s2_a_certificate_that_is_missing_is_asked_for;
+    s2_who_lacks_a_certificate_is_shown_it_once;
+    s3_a_vote_is_written_down_before_it_leaves;
+    s3_a_vote_hands_the_header_on;
+    s4_words_that_contradict_end_the_view;
+    s4_conflicts_come_before_bodies_and_certificates;
+    s4_what_is_no_conflict_ends_nothing;
+}
+
+fn s1_a_certificate_takes_f_plus_1_distinct_voters<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    bench.propose(&blocks[0]);
+    // The next header without a certificate: it waits for one.
+    bench.take(1, voted(&blocks[1]));
+    bench.take(0, voted(&blocks[0]));
+    assert_eq!(bench.deliver(0, voted(&blocks[0])), Err(Reject::Duplicate));
+    assert_eq!(bench.votes(), [id(&blocks[0])], "its own vote and that of replica 0 are two");
+    bench.take(2, voted(&blocks[0]));
+    assert_eq!(bench.votes(), [id(&blocks[1])]);
+    // Its own vote counts when its own copy is here, and once.
+    let mut bench = Bench::<V>::new();
+    bench.propose(&blocks[0]);
+    bench.take(1, voted(&blocks[1]));
+    bench.take(0, voted(&blocks[0]));
+    bench.take(2, voted(&blocks[0]));
+    let next = format!("hold All: vote v1 h2 {:?}", id(&blocks[1]));
+    assert!(!bench.replica.lines().contains(&next), "its own vote is not durable");
+    bench.replica.settle();
+    assert!(bench.replica.lines().contains(&next));
+}
+
+fn s1_votes_count_for_one_block_and_one_view<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    let other = header(N, 1, GENESIS.1, GENESIS, 9);
+    bench.propose(&blocks[0]);
+    bench.take(1, voted(&blocks[1]));
+    bench.replica.settle();
+    // A vote of one who has voted for another block there counts for neither.
+    bench.take(0, voted(&blocks[0]));
+    bench.take(2, first_vote(1, end(&other)));
+    assert_eq!(bench.deliver(2, voted(&blocks[0])), Err(Reject::Equivocation));
+    assert!(bench.replica.lines().iter().any(|line| line == "accuse 2"));
+    assert_eq!(bench.votes(), [id(&blocks[0])]);
+    // Two votes of the view before and one of this view are no certificate.
+    bench.next_view();
+    bench.take(1, new_view(2, &lock(certified(N, &blocks[0]))));
+    let third = header(N, 2, id(&blocks[0]), end(&blocks[0]), 3);
+    bench.take(1, voted(&third));
+    bench.clear();
+    bench.take(1, first_vote(2, end(&blocks[0])));
+    assert_eq!(bench.votes(), []);
+    bench.take(4, first_vote(2, end(&blocks[0])));
+    assert_eq!(bench.votes(), [id(&third)]);
+}
+
+/// §13, 4.
+fn s1_votes_count_before_the_body_is_here<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    bench.replica.answer_otherwise(None);
+    bench.vote([0, 1, 2], &blocks[0]);
+    bench.take(0, voted(&blocks[1]));
+    assert_eq!(bench.votes(), []);
+    bench.replica.ready(id(&blocks[0]), Ready::Valid);
+    assert_eq!(bench.votes(), [id(&blocks[0])]);
+    bench.replica.ready(id(&blocks[1]), Ready::Valid);
+    assert_eq!(bench.votes(), [id(&blocks[1])]);
+}
+
+fn s2_votes_follow_certificates_of_this_view<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);
+    bench.vote([0], &blocks[1]);
+    bench.vote([0], &blocks[2]);
+    assert_eq!(bench.votes(), []);
+    bench.propose(&blocks[0]);
+    assert_eq!(bench.votes(), [id(&blocks[0])]);
+    // Each proposal brings the certificate of what is below it.
+    bench.propose(&blocks[1]);
+    assert_eq!(bench.votes(), [id(&blocks[1])]);
+    bench.vote([1], &blocks[1]);
+    assert_eq!(bench.votes(), [id(&blocks[2])]);
+    // What an earlier view has certified is not certified in this one.
+    bench.next_view();
+    let base = end(&blocks[2]);
+    bench.take(1, new_view(2, &lock(certified(N, &blocks[2]))));
+    bench.clear();
+    let next = header(N, 2, base.1, base, 4);
+    let parent = certified(N, &blocks[2]);
+    let early = SyncMessage::Propose { header: next.clone(), parent };
+    assert_eq!(bench.deliver(1, early), Err(Reject::Invalid("certificate of another place")));
+    bench.take(4, voted(&next));
+    assert_eq!(bench.votes(), []);
+    bench.propose(&next);
+    assert_eq!(bench.votes(), [id(&next)]);
+}
+
+fn s2_votes_go_up_once_for_each_height<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);
+    for header in &blocks[..2] {
+        bench.propose(header);
+    }
+    assert_eq!(bench.votes(), [id(&blocks[0]), id(&blocks[1])]);
+    for header in &blocks[..2] {
+        bench.propose(header);
+        bench.take(4, voted(header));
+        bench.replica.ready(id(header), Ready::Valid);
+    }
+    assert_eq!(bench.votes(), []);
+    // Proposals must fit: only the leader, only beside the certificate of the parent.
+    let next = &blocks[2];
+    assert_eq!(bench.deliver(1, proposal(N, next)), Err(Reject::WrongSender));
+    let foreign = Header { block: Block { proposer: r(1), ..next.block.clone() }, base: next.base };
+    assert_eq!(bench.deliver(0, proposal(N, &foreign)), Err(Reject::WrongSender));
+    let parent = certified(N, &blocks[0]);
+    let beside = SyncMessage::Propose { header: next.clone(), parent };
+    assert_eq!(bench.deliver(0, beside), Err(Reject::Invalid("proposal beside its certificate")));
+    let genesis = header(N, 1, GENESIS.1, (Height(6), GENESIS.1), 7);
+    let parent = Certificate::genesis(VOTE);
+    let high = SyncMessage::Propose { header: genesis, parent };
+    assert_eq!(bench.deliver(0, high), Err(Reject::Invalid("certificate of another place")));
+    assert_eq!(bench.votes(), []);
+}
+
+fn s2_no_vote_before_a_block_is_ready_and_valid<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1]);
+    bench.replica.answer_otherwise(None);
+    bench.propose(&blocks[0]);
+    assert_eq!(bench.votes(), []);
+    bench.replica.ready(id(&blocks[0]), Ready::Valid);
+    assert_eq!(bench.votes(), [id(&blocks[0])]);
+    let mut bench = Bench::<V>::new();
+    bench.replica.answer_otherwise(Some(Ready::Invalid));
+    bench.propose(&blocks[0]);
+    bench.replica.ready(id(&blocks[0]), Ready::Invalid);
+    assert_eq!(bench.votes(), []);
+}
+
+/// Scenario 10: a certificate that was shown to this replica alone must not keep it from voting.
+fn s2_the_lock_is_not_asked<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    bench.grow(&blocks);
+    bench.next_view();
+    assert_eq!(bench.replica.status().locked, Height(2));
+    let base = end(&blocks[0]);
+    bench.take(1, new_view(2, &lock(certified(N, &blocks[0]))));
+    assert_eq!(bench.first_votes(), [], "it is locked higher");
+    let next = header(N, 2, base.1, base, 7);
+    bench.propose(&next);
+    assert_eq!(bench.votes(), [id(&next)]);
+}
+
+fn s2_who_has_missed_a_header_votes_for_the_next<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);
+    bench.propose(&blocks[0]);
+    bench.clear();
+    bench.propose(&blocks[2]);
+    assert_eq!(bench.votes(), [], "nobody knows what it stands on");
+    bench.replica.fetched(blocks[1].block.clone());
+    assert_eq!(bench.votes(), [id(&blocks[2])]);
+    // In a view whose NEW-VIEW it has not seen as well.
+    let mut bench = Bench::<V>::new();
+    bench.grow(&blocks[..1]);
+    bench.next_view();
+    let later = chain(N, 2, end(&blocks[0]), &[4, 5]);
+    bench.replica.fetched(later[0].block.clone());
+    bench.clear();
+    bench.propose(&later[1]);
+    assert_eq!(bench.votes(), [id(&later[1])]);
+}
+
+/// What lies between its last vote and the next header decides, although that header contradicts no other that it has seen.
+fn s2_votes_of_a_view_lie_on_one_chain<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    let beside = chain_on(N, 1, GENESIS.1, end(&blocks[0]), &[7, 8, 9]);
+    bench.grow(&blocks);
+    for missed in &beside[..2] {
+        bench.replica.fetched(missed.block.clone());
+    }
+    bench.clear();
+    bench.propose(&beside[2]);
+    assert_eq!(bench.votes(), []);
+}
+
+/// Whoever was away may be shown a branch that nobody else sees any more.
+fn s2_no_vote_beside_what_is_certified<V: Variant>() {
+    let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);
+    let other = header(N, 1, GENESIS.1, end(&blocks[0]), 9);
+    let mut bench = Bench::<V>::new();
+    bench.grow(&blocks[..1]);
+    bench.take(4, SyncMessage::Certified(certified(N, &other)));
+    bench.clear();
+    bench.propose(&blocks[1]);
+    assert_eq!(bench.votes(), []);
+    bench.replica.fetched(other.block.clone());
+    assert_eq!(bench.votes(), []);
+    // It may lie on one chain with it.
+    let mut bench = Bench::<V>::new();
+    bench.grow(&blocks[..1]);
+    bench.take(4, SyncMessage::Certified(certified(N, &blocks[2])));
+    bench.clear();
+    bench.propose(&blocks[1]);
+    assert_eq!(bench.votes(), []);
+    bench.replica.fetched(blocks[2].block.clone());
+    assert_eq!(bench.votes(), [id(&blocks[1])]);
+}
+
+/// §7 and §13, 11: the leader has a quarter of Δ; then everybody who shows the header is asked.
+fn s2_bodies_are_asked_of_whoever_shows_them<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1]);
+    bench.replica.answer_otherwise(None);
+    bench.take(2, voted(&blocks[0]));
+    bench.pass(quarter() - 1);
+    bench.take(1, voted(&blocks[0]));
+    assert_eq!(bench.replica.wanted(), []);
+    bench.pass(1);
+    let of = |peers: &[u16]| peers.iter().map(|peer| (id(&blocks[0]), r(*peer))).collect::<Vec<_>>();
+    assert_eq!(bench.replica.wanted(), of(&[0, 1, 2]));
+    bench.take(4, voted(&blocks[0]));
+    assert_eq!(bench.replica.wanted(), of(&[4]), "whoever comes later is asked at once");
+    // What has come meanwhile is asked of nobody.
+    let mut bench = Bench::<V>::new();
+    bench.replica.answer_otherwise(None);
+    bench.take(2, voted(&blocks[0]));
+    bench.replica.ready(id(&blocks[0]), Ready::Valid);
+    bench.pass(quarter());
+    assert_eq!(bench.replica.wanted(), []);
+}
+
+fn lacks(sent: Vec<(To, SyncMessage)>) -> Vec<(u16, BlockId)> {
+    let to_one = to_one(sent).into_iter();
+    to_one
+        .filter_map(
+            |(to, it)| if let SyncMessage::Lack { block, .. } = it { Some((to, block)) } else { None },
+        )
+        .collect()
+}
+
+/// §4, `want`: a leader shows a proposal to one honest replica only, which votes; whoever sees the header by its vote has to
+/// be able to vote for it within Δ as well.
+fn s2_a_certificate_that_is_missing_is_asked_for<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    bench.take(2, voted(&blocks[0]));
+    bench.take(2, voted(&blocks[1]));
+    bench.clear();
+    bench.pass(quarter() - 1);
+    assert_eq!(lacks(bench.replica.sent()), []);
+    bench.pass(1);
+    let parent = id(&blocks[0]);
+    assert_eq!(lacks(bench.replica.sent()), [(0, parent), (2, parent)]);
+    bench.take(4, voted(&blocks[1]));
+    bench.pass(delta(1));
+    assert_eq!(lacks(bench.replica.sent()), [(4, parent)], "each is asked once");
+    bench.take(2, SyncMessage::Certified(certified(N, &blocks[0])));
+    assert_eq!(bench.votes(), [id(&blocks[1])]);
+    // Where the proposal comes in time nobody is asked.
+    let mut bench = Bench::<V>::new();
+    bench.take(2, voted(&blocks[0]));
+    bench.take(2, voted(&blocks[1]));
+    bench.propose(&blocks[1]);
+    bench.clear();
+    bench.pass(quarter());
+    assert_eq!(lacks(bench.replica.sent()), []);
+}
+
+fn s2_who_lacks_a_certificate_is_shown_it_once<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    let (height, block) = end(&blocks[0]);
+    let lack = |view| SyncMessage::Lack { view: View(view), height, block };
+    bench.propose(&blocks[0]);
+    bench.clear();
+    assert_eq!(bench.deliver(2, lack(1)), Err(Reject::NotNow("not certified here either")));
+    bench.propose(&blocks[1]);
+    bench.replica.settle();
+    bench.vote(bench.few(), &blocks[1]);
+    bench.clear();
+    bench.take(2, lack(1));
+    bench.take(4, lack(1));
+    let shown = to_one(bench.replica.sent());
+    let is_answer = |(to, it): &(u16, SyncMessage)| {
+        let SyncMessage::Certified(certificate) = it else { return false };
+        [2, 4].contains(to) && certificate.statement == certified(N, &blocks[0]).statement
+    };
+    assert!(shown.len() == 2 && shown.iter().all(is_answer), "{shown:?}");
+    assert_eq!(bench.deliver(2, lack(1)), Err(Reject::Duplicate));
+    assert_eq!(bench.deliver(2, lack(2)), Err(Reject::Stale));
+    assert!(bench.replica.sent().is_empty());
+}
+
+fn s3_a_vote_is_written_down_before_it_leaves<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1]);
+    bench.propose(&blocks[0]);
+    let lines = bench.replica.lines();
+    assert!(line(&lines, "record 2") < line(&lines, "hold All: vote v1 h1"), "{lines:#?}");
+    assert_eq!(votes_in(&bench.sent()), [], "nothing leaves before the disk has it");
+    assert_eq!(bench.votes(), [id(&blocks[0])]);
+    // After a crash it stands by it, whatever else is shown.
+    bench.replica.crash().unwrap();
+    let other = header(N, 1, GENESIS.1, GENESIS, 9);
+    assert_eq!(bench.deliver(0, proposal(N, &other)), Err(Reject::Equivocation));
+    bench.run();
+    assert_eq!(bench.votes(), [id(&blocks[0])]);
+}
+
+fn s3_a_vote_hands_the_header_on<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1]);
+    bench.take(4, voted(&blocks[0]));
+    bench.replica.settle();
+    let votes: Vec<_> =
+        bench.replica.sent().into_iter().filter(|(_, it)| matches!(it, SyncMessage::Vote(_))).collect();
+    assert_eq!(votes, [(To::All, voted(&blocks[0]))], "with the leader's signature");
+}
+
+/// A leader's word, in the message that says it.
+fn word(message: &SyncMessage) -> Signed<Word> {
+    let (body, by) = match message {
+        SyncMessage::Propose { header, .. } => (Word::Header(header.clone()), header.block.proposer),
+        SyncMessage::Vote(header) => (Word::Header(header.body.clone()), header.by),
+        SyncMessage::NewView { view, lock } => (Word::NewView(*view, lock.name()), leads(N, view.0)),
+        SyncMessage::Forward { word } => (word.body.word(), word.by),
+        other => panic!("no word of a leader: {other:?}"),
+    };
+    Signed { body, by, signature: SIGNATURE }
+}
+
+/// The view 2 that goes on from the first or the second block of view 1: what its leader may say in it.
+struct Two {
+    low: End,
+    high: End,
+    blocks: Vec<Header>,
+}
+
+impl Two {
+    fn new() -> Self {
+        let blocks = chain(N, 1, GENESIS, &[1, 2]);
+        Self { low: end(&blocks[0]), high: end(&blocks[1]), blocks }
+    }
+    fn new_view(&self, base: End) -> SyncMessage {
+        new_view(2, &lock(certificate(1, base, weak(N))))
+    }
+    fn forward(&self, base: End) -> SyncMessage {
+        forward(N, 2, &lock(certificate(1, base, weak(N))))
+    }
+    fn header(&self, base: End, parent: End, number: u64) -> SyncMessage {
+        voted(&header(N, 2, base.1, parent, number))
+    }
+    /// The four kinds of §2: pairs that no honest leader says.
+    fn conflicts(&self) -> Vec<(&'static str, SyncMessage, SyncMessage)> {
+        let (low, high) = (self.low, self.high);
+        let on = |number| end(&header(N, 2, low.1, low, number));
+        vec![
+            ("two new views", self.new_view(low), self.forward(high)),
+            ("new view, header of another base", self.new_view(low), self.header(high, high, 3)),
+            ("header, new view of another base", self.header(high, high, 3), self.forward(low)),
+            ("headers of two bases", self.header(low, low, 3), self.header(high, high, 3)),
+            (
+                "headers of two bases, far apart",
+                self.header(low, low, 3),
+                self.header(high, (Height(9), high.1), 3),
+            ),
+            ("two headers of a height", self.header(low, low, 3), self.header(low, low, 4)),
+            ("a header beside the one below", self.header(low, low, 3), self.header(low, on(4), 5)),
+            ("a header beside the one above", self.header(low, on(4), 5), self.header(low, low, 3)),
+        ]
+    }
+    /// A replica that has entered view 2.
+    fn bench<V: Variant>(&self) -> Bench<V> {
+        let mut bench = Bench::new();
+        bench.grow(&self.blocks);
+        bench.next_view();
+        bench.clear();
+        bench
+    }
+}
+
+fn s4_words_that_contradict_end_the_view<V: Variant>() {
+    let two = Two::new();
+    for (what, first, second) in two.conflicts() {
+        let mut bench = two.bench::<V>();
+        let evidence = conflict(word(&first), word(&second));
+        bench.take(1, first);
+        bench.sent();
+        assert_eq!(bench.deliver(4, second), Err(CONTRADICTED), "{what}");
+        assert!(bench.is_quiet() && bench.view() == 2, "{what}");
+        // It leaves at once, whatever the disk does.
+        assert_eq!(evidence_in(&bench.sent()), std::slice::from_ref(&evidence), "{what}");
+        assert_eq!(claims_hold::<V>(&SyncMessage::Evidence(evidence.clone())), Ok(()), "{what}");
+        // Who is shown it leaves the view as well.
+        let mut other = two.bench::<V>();
+        other.take(0, SyncMessage::Evidence(evidence));
+        assert!(other.is_quiet(), "{what}");
+        other.replica.advance(delta(V::WAIT));
+        assert_eq!(other.view(), 3, "{what}");
+    }
+}
+
+fn s4_conflicts_come_before_bodies_and_certificates<V: Variant>() {
+    // Nothing of it is here, and it stands on nothing that is certified.
+    let (one, other) = (header(N, 1, GENESIS.1, GENESIS, 1), header(N, 1, GENESIS.1, GENESIS, 2));
+    let far = header(N, 1, GENESIS.1, (Height(7), id(&one)), 3);
+    let far_other = header(N, 1, GENESIS.1, (Height(7), id(&other)), 3);
+    let mut answer = stands(Standing::Running);
+    answer.headers = vec![signed(&far_other)];
+    for carrier in [voted(&far_other), SyncMessage::Answer(Box::new(answer))] {
+        let mut bench = Bench::<V>::new();
+        bench.replica.answer_otherwise(None);
+        bench.take(1, voted(&far));
+        let _ = bench.deliver(2, carrier);
+        assert!(bench.is_quiet());
+        assert_eq!(evidence_in(&bench.sent()).len(), 1);
+        // No vote any more.
+        bench.replica.ready(id(&one), Ready::Valid);
+        bench.deliver(0, proposal(N, &one)).unwrap_err();
+        assert_eq!(bench.votes(), []);
+    }
+}
+
+fn s4_what_is_no_conflict_ends_nothing<V: Variant>() {
+    let two = Two::new();
+    let low = two.low;
+    let blocks = chain(N, 2, low, &[3, 4, 5]);
+    let mut bench = two.bench::<V>();
+    let said = [two.new_view(low), two.forward(low), voted(&blocks[2]), voted(&blocks[0]), voted(&blocks[1])];
+    for message in said.iter().chain(&said) {
+        let _ = bench.deliver(1, message.clone());
+        assert!(!bench.is_quiet(), "{message:?}");
+    }
+    // Words of two views, of two heights that do not touch, and the same word twice.
+    let claimed = |first: &SyncMessage, second: &SyncMessage| {
+        claims_hold::<V>(&SyncMessage::Evidence(conflict(word(first), word(second))))
+    };
+    let apart = two.header(low, (Height(8), low.1), 3);
+    for (first, second) in
+        [(&said[2], &said[2]), (&said[3], &said[2]), (&said[3], &said[4]), (&said[2], &apart)]
+    {
+        assert_eq!(claimed(first, second), Err("no contradiction"));
+    }
+    let earlier = voted(&two.blocks[0]);
+    assert_eq!(claimed(&earlier, &said[3]), Err("no contradiction"));
+}

@@ -1,0 +1,352 @@
+//! O1 to O4: commits at the speed of the network.
+
+use super::*;
+use crate::sync_hotstuff::words::responsive_quorum;
+
+type Optsync = Bench<Optimistic>;
+
+fn at_once(header: &Header) -> (BlockId, Basis) {
+    (id(header), Basis::Quorum)
+}
+
+/// q_R votes for a block.
+fn responsive(n: u16, header: &Header) -> Certificate {
+    let quorum = u16::try_from(responsive_quorum(usize::from(n))).unwrap();
+    certificate(header.block.view.0, end(header), quorum)
+}
+
+fn notify(n: u16, header: &Header) -> SyncMessage {
+    SyncMessage::Notify(responsive(n, header))
+}
+
+/// §10, 1: one less, and two quorums share liars only.
+#[test]
+fn o1_q_r_is_more_than_three_quarters() {
+    let sizes = [3, 4, 5, 7, 9, 10].map(responsive_quorum);
+    assert_eq!(sizes, [3, 4, 4, 6, 7, 8]);
+    for n in 3..=100usize {
+        let (f, quorum) = ((n - 1) / 2, responsive_quorum(n));
+        assert!(2 * quorum - n > f, "two of them share an honest replica: n = {n}");
+        assert!(quorum > f && quorum <= n);
+    }
+}
+
+#[test]
+fn o1_q_r_votes_commit_at_once() {
+    for (n, me) in [(3, 2), (5, 3), (7, 3)] {
+        let quorum = responsive_quorum(usize::from(n));
+        let mut bench = Optsync::running(me, n);
+        let blocks = chain(n, 1, GENESIS, &[1]);
+        bench.propose(&blocks[0]);
+        bench.replica.settle();
+        let voters = bench.peers()[..quorum - 1].to_vec();
+        let (last, others) = voters.split_last().unwrap();
+        bench.vote(others.iter().copied(), &blocks[0]);
+        assert_eq!(bench.committed(), [], "n = {n}");
+        // §10, 6: its own vote counts once.
+        bench.replica.settle();
+        let _ = bench.deliver(others[0], voted(&blocks[0]));
+        assert_eq!(bench.committed(), [], "n = {n}");
+        bench.take(*last, voted(&blocks[0]));
+        assert_eq!(bench.committed(), [at_once(&blocks[0])], "n = {n}");
+        // One commit for a block: the 2 Δ are called off (scenario 10).
+        bench.pass(delta(5));
+        assert_eq!((bench.committed(), bench.alarms()), (vec![], vec![]));
+    }
+}
+
+/// §10, 9, and whoever hears of it by NOTIFY commits as well.
+#[test]
+fn o1_ancestors_are_committed_at_once() {
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    let mut bench = Optsync::new();
+    bench.grow(&blocks);
+    bench.take(4, notify(N, &blocks[1]));
+    assert_eq!(bench.committed(), [at_once(&blocks[1])]);
+    assert_eq!(bench.replica.status().committed, Height(2));
+    bench.pass(delta(5));
+    assert_eq!(bench.committed(), []);
+    assert_eq!(bench.deliver(2, notify(N, &blocks[1])), Err(Reject::Duplicate));
+}
+
+/// §10, 7: both ways stay open (scenario 2).
+#[test]
+fn o1_with_fewer_votes_the_timer_commits() {
+    let blocks = chain(N, 1, GENESIS, &[1]);
+    let mut bench = Optsync::new();
+    bench.grow(&blocks);
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), [(id(&blocks[0]), Basis::Timer)]);
+    // Also where doubt holds the timer back: q_R votes rest on no bound.
+    let mut bench = Optsync::new();
+    bench.grow(&blocks);
+    bench.replica.answer_sound(Some(Time::MAX), Time::ZERO);
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), []);
+    bench.take(2, voted(&blocks[0]));
+    assert_eq!(bench.committed(), [at_once(&blocks[0])]);
+}
+
+/// What only others were shown is asked for, of whoever knows of it.
+#[test]
+fn o1_what_is_missing_is_fetched_and_committed() {
+    let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);
+    let mut bench = Optsync::new();
+    bench.take(4, notify(N, &blocks[1]));
+    assert_eq!(bench.committed(), []);
+    assert_eq!(bench.sent(), [notify(N, &blocks[1])], "all hear of it at once all the same");
+    // Of the leader, of who shows it, and of who has voted for it: 0, 1, 2, and this one.
+    let mut wanted: Vec<u16> = bench.replica.wanted().iter().map(|(_, peer)| peer.0).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    assert_eq!(wanted, [0, 1, 2, 4]);
+    // What is here of it does not wait for the rest, nor make it be forgotten.
+    bench.propose(&blocks[0]);
+    bench.take(4, notify(N, &blocks[0]));
+    assert_eq!(bench.committed(), [at_once(&blocks[0])]);
+    bench.replica.fetched(blocks[1].block.clone());
+    assert_eq!(bench.committed(), [at_once(&blocks[1])]);
+}
+
+/// Sync HotStuff knows no such votes.
+#[test]
+fn o1_the_other_variant_waits() {
+    let blocks = chain(N, 1, GENESIS, &[1]);
+    let mut bench = Bench::<Plain>::new();
+    bench.grow(&blocks);
+    bench.vote([2, 4], &blocks[0]);
+    bench.pass(delta(2) - 1);
+    assert_eq!(bench.committed(), []);
+    let nobody = Reject::Invalid("nobody decides by q_R votes here");
+    assert_eq!(bench.deliver(4, notify(N, &blocks[0])), Err(nobody));
+    bench.next_view();
+    let both = Lock { responsive: Some(responsive(N, &blocks[0])), tip: certified(N, &blocks[0]) };
+    assert_eq!(bench.deliver(1, new_view(2, &both)), Err(nobody));
+    assert_eq!(bench.deliver(4, forward(N, 2, &both)), Err(nobody));
+    let status = SyncMessage::Status { view: View(2), lock: both };
+    assert_eq!(bench.deliver(4, status), Err(nobody));
+    assert_eq!(bench.committed(), []);
+}
+
+/// §10, 4: also where it was left while a body was missing.
+#[test]
+fn o2_nothing_is_decided_in_a_view_that_was_left() {
+    let blocks = chain(N, 1, GENESIS, &[1]);
+    let mut bench = Optsync::new();
+    bench.grow(&blocks);
+    bench.blame();
+    bench.clear();
+    let _ = bench.deliver(2, voted(&blocks[0]));
+    let _ = bench.deliver(4, notify(N, &blocks[0]));
+    bench.pass(delta(6));
+    assert_eq!(bench.committed(), []);
+    let is_notify = |it: &SyncMessage| matches!(it, SyncMessage::Notify(_));
+    let said = bench.said();
+    assert!(!said.iter().any(is_notify), "{said:?}");
+    // It counts for the lock.
+    let lock =
+        said.iter().find_map(|it| if let SyncMessage::Status { lock, .. } = it { Some(lock) } else { None });
+    let lock = lock.unwrap();
+    assert_eq!(lock.responsive.as_ref().map(Certificate::block), Some(id(&blocks[0])));
+    let mut bench = Optsync::new();
+    bench.take(4, notify(N, &blocks[0]));
+    bench.blame();
+    bench.replica.fetched(blocks[0].block.clone());
+    assert_eq!(bench.committed(), []);
+    // Nor by one of another view.
+    let mut bench = Optsync::new();
+    bench.grow(&blocks);
+    bench.next_view();
+    bench.clear();
+    bench.take(4, notify(N, &blocks[0]));
+    assert!((bench.committed(), bench.sent()) == (vec![], vec![]));
+}
+
+/// §15: evidence may have been missed.
+#[test]
+fn o2_who_is_silent_decides_nothing() {
+    let blocks = chain(N, 1, GENESIS, &[1]);
+    let mut bench = Optsync::opened(ME, N);
+    let _ = bench.deliver(0, proposal(N, &blocks[0]));
+    bench.sent();
+    bench.take(4, notify(N, &blocks[0]));
+    assert!((bench.committed(), bench.sent()) == (vec![], vec![]));
+    // Who may vote decides by votes, not by timers.
+    let mut bench = Optsync::opened(ME, N);
+    bench.answers(&stands(Standing::Silent));
+    assert_eq!(bench.standing(), Standing::Voting);
+    bench.grow(&blocks);
+    bench.take(2, voted(&blocks[0]));
+    assert_eq!(bench.committed(), [at_once(&blocks[0])]);
+}
+
+/// §10, 2: before it commits, whatever the disk does.
+#[test]
+fn o3_all_hear_of_it_first() {
+    let blocks = chain(N, 1, GENESIS, &[1]);
+    for by_notify in [false, true] {
+        let mut bench = Optsync::new();
+        bench.grow(&blocks);
+        bench.replica.lines();
+        bench.sent();
+        if by_notify {
+            bench.take(4, notify(N, &blocks[0]));
+        } else {
+            bench.take(2, voted(&blocks[0]));
+        }
+        let lines = bench.replica.lines();
+        assert!(line(&lines, "send All: Notify") < line(&lines, "commit chain"), "{lines:#?}");
+        let sent = bench.sent();
+        let [SyncMessage::Notify(certificate)] = &sent[..] else { panic!("{sent:?}") };
+        assert_eq!(certificate.statement, responsive(N, &blocks[0]).statement);
+        assert_eq!(claims_hold::<Optimistic>(&sent[0]), Ok(()));
+        // Once for each block.
+        for peer in [1, 2] {
+            let _ = bench.deliver(peer, notify(N, &blocks[0]));
+        }
+        assert_eq!(bench.said(), []);
+    }
+}
+
+/// Lemma 2c for who has not entered the view when it is over: §5 of `sync-hotstuff`, and where there was no room for it.
+#[test]
+fn o3_what_was_heard_early_counts_for_the_lock() {
+    let next = header(N, 2, GENESIS.1, GENESIS, 5);
+    for floods in [false, true] {
+        let mut bench = Optsync::new();
+        for number in 0..if floods { 5_000 } else { 0 } {
+            let _ = bench.deliver(0, first_vote(2, (Height(number % 200), GENESIS.1)));
+        }
+        assert_eq!(bench.deliver(0, notify(N, &next)), Err(Reject::Early));
+        bench.take(0, SyncMessage::Evidence(blames(N, 2)));
+        bench.pass(delta(2));
+        assert_eq!(bench.view(), 3);
+        let lock = &bench.replica.protocol().lock;
+        assert_eq!(lock.responsive.as_ref().map(Certificate::block), Some(id(&next)), "floods: {floods}");
+    }
+    // Who enters it decides then.
+    let mut bench = Optsync::new();
+    bench.replica.fetched(next.block.clone());
+    assert_eq!(bench.deliver(0, notify(N, &next)), Err(Reject::Early));
+    assert_eq!(bench.committed(), []);
+    bench.next_view();
+    assert_eq!(bench.committed(), [at_once(&next)]);
+}
+
+#[test]
+fn o4_the_wait_is_2_delta() {
+    let mut bench = Optsync::new();
+    bench.blame();
+    bench.pass(delta(2) - 1);
+    assert_eq!(bench.view(), 1);
+    bench.pass(1);
+    assert_eq!(bench.view(), 2);
+    let mut plain = Bench::<Plain>::new();
+    plain.blame();
+    plain.pass(delta(1));
+    assert_eq!(plain.view(), 2);
+}
+
+/// What is kept of q_R votes survives what lies above it, and a crash.
+#[test]
+fn o5_the_lock_names_the_highest_responsive_certificate() {
+    let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);
+    let mut bench = Optsync::new();
+    bench.grow(&blocks[..1]);
+    bench.take(2, voted(&blocks[0]));
+    bench.grow(&blocks[1..]);
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), [at_once(&blocks[0]), (id(&blocks[2]), Basis::Timer)]);
+    bench.next_view();
+    let named = |bench: &Optsync| {
+        let lock = &bench.replica.protocol().lock;
+        (lock.responsive.as_ref().map(Certificate::block), lock.tip.block())
+    };
+    assert_eq!(named(&bench), (Some(id(&blocks[0])), id(&blocks[2])));
+    bench.replica.crash().unwrap();
+    assert_eq!(named(&bench), (Some(id(&blocks[0])), id(&blocks[2])));
+    // Also where the certificates are all that was left.
+    let mut bench = Optsync::new();
+    bench.grow(&blocks[..1]);
+    bench.take(2, voted(&blocks[0]));
+    bench.grow(&blocks[1..2]);
+    bench.replica.sync();
+    bench.replica.crash().unwrap();
+    bench.run();
+    bench.next_view();
+    assert_eq!(named(&bench), (Some(id(&blocks[0])), id(&blocks[1])));
+}
+
+/// Optsync §6, the counterexample against comparing (view, height of the responsive block, height of the tip): a liar keeps
+/// its votes for an ancestor of what was committed by a timer, makes q_R of them with those of the honest ones, and shows a
+/// lock whose responsive block is higher than anybody's.
+#[test]
+fn o5_a_hidden_responsive_certificate_on_an_ancestor() {
+    for (n, me) in [(3, 2), (7, 2)] {
+        let blocks = chain(n, 1, GENESIS, &[1, 2, 3]);
+        let locked = || {
+            let mut bench = Optsync::running(me, n);
+            bench.grow(&blocks[..2]);
+            bench.pass(delta(2));
+            assert_eq!(bench.committed(), [(id(&blocks[1]), Basis::Timer)]);
+            bench.next_view();
+            let lock = &bench.replica.protocol().lock;
+            assert_eq!((&lock.responsive, lock.tip.block()), (&None, id(&blocks[1])));
+            bench.clear();
+            bench
+        };
+        let hidden = responsive(n, &blocks[0]);
+        let low = Lock { responsive: Some(hidden.clone()), tip: certified(n, &blocks[0]) };
+        let high = Lock { responsive: Some(hidden), tip: certified(n, &blocks[1]) };
+        let mut bench = locked();
+        bench.take(1, new_view(2, &low));
+        assert_eq!(bench.first_votes(), [], "n = {n}: it is no lower than the tip of the lock");
+        let mut bench = locked();
+        bench.take(1, new_view(2, &high));
+        assert_eq!(bench.first_votes(), [id(&blocks[1])], "n = {n}");
+        // Before it has committed the lock alone decides.
+        let mut bench = Optsync::running(me, n);
+        bench.grow(&blocks[..2]);
+        bench.next_view();
+        bench.clear();
+        assert_eq!(bench.replica.status().committed, Height(0));
+        bench.take(1, new_view(2, &low));
+        assert_eq!(bench.first_votes(), [], "n = {n}");
+    }
+}
+
+/// Scenario 9: locks on conflicting branches. The one with more than 3n/4 votes can have been decided, the other not.
+#[test]
+fn o5_a_responsive_certificate_beats_a_higher_tip_beside_it() {
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    let other = header(N, 1, GENESIS.1, GENESIS, 9);
+    let named = Lock { responsive: Some(responsive(N, &other)), tip: certified(N, &other) };
+    let mut bench = Optsync::new();
+    bench.grow(&blocks);
+    bench.replica.fetched(other.block.clone());
+    bench.next_view();
+    bench.clear();
+    bench.take(1, new_view(2, &named));
+    assert_eq!(bench.first_votes(), [id(&other)]);
+    // A tip that is not on it is no base.
+    let wrong = Lock { responsive: named.responsive.clone(), tip: certified(N, &blocks[1]) };
+    let mut bench = Optsync::new();
+    bench.grow(&blocks);
+    bench.replica.fetched(other.block.clone());
+    bench.next_view();
+    bench.clear();
+    bench.take(1, new_view(2, &wrong));
+    assert_eq!(bench.first_votes(), []);
+    // An honest leader picks it, and this replica, whose own lock lies beside it, says so.
+    let mut leader = Optsync::running(1, N);
+    leader.grow(&blocks);
+    leader.replica.fetched(other.block.clone());
+    leader.next_view();
+    leader.take(0, SyncMessage::Status { view: View(2), lock: named });
+    leader.pass(delta(2));
+    let said = leader.said();
+    let shown = said.iter().find_map(|it| {
+        if let SyncMessage::NewView { lock, .. } = it { Some(lock.tip.block()) } else { None }
+    });
+    assert_eq!(shown, Some(id(&other)));
+}
