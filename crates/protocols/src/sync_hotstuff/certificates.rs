@@ -40,12 +40,11 @@ impl Certificates {
     ) -> Added {
         let votes = self.votes.entry(at).or_default();
         match votes.get(&by) {
-            Some((first, _)) if *first == block && crate::sync_hotstuff::mutant("s1_again") => Added::Counted(votes.len() + 1),
             Some((first, _)) if *first == block => Added::Again,
             Some((first, said)) => Added::Conflict(*first, *said),
             None => {
                 votes.insert(by, (block, signature));
-                Added::Counted(votes.values().filter(|(voted, _)| *voted == block || crate::sync_hotstuff::mutant("s1_any_block")).count())
+                Added::Counted(votes.values().filter(|(voted, _)| *voted == block).count())
             }
         }
     }
@@ -136,13 +135,13 @@ impl Certificates {
     pub(super) fn prune(&mut self, view: View, committed: Height) {
         let highest = self.weak.last_key_value().map(|(at, _)| *at);
         let lock = self.weak.range(..(view.next(), Height::ZERO)).next_back().map(|(at, _)| *at);
-        let oldest = if crate::sync_hotstuff::mutant("s13_pruned") { highest.map_or(view, |(last, _)| last.min(view)).minus(1) } else { lock.map_or(view, |(last, _)| last).minus(1) };
+        let oldest = lock.map_or(view, |(last, _)| last).minus(1);
         let matters = |at: &Rank| at.0 >= oldest && at.1 >= committed;
-        if !crate::sync_hotstuff::mutant("b_prune_votes") { self.votes.retain(|at, _| at.1 >= committed && at.0 >= view.minus(1)); }
-        self.weak.retain(|at, _| crate::sync_hotstuff::mutant("b_prune_weak") || matters(at) || Some(*at) == highest || Some(*at) == lock && !crate::sync_hotstuff::mutant("s13_pruned"));
+        self.votes.retain(|at, _| at.1 >= committed && at.0 >= view.minus(1));
+        self.weak.retain(|at, _| matters(at) || Some(*at) == highest || Some(*at) == lock);
         let tops: BTreeMap<View, Height> = self.responsive.keys().copied().collect();
         let is_top = |at: &Rank| at.0 >= oldest && tops.get(&at.0) == Some(&at.1);
-        self.responsive.retain(|at, _| matters(at) || is_top(at) && !crate::sync_hotstuff::mutant("o5_tops") || Some(*at) == highest);
+        self.responsive.retain(|at, _| matters(at) || is_top(at) || Some(*at) == highest);
     }
 }
 
@@ -181,13 +180,13 @@ fn pick<'a>(
     fits: impl Fn(&Certificate) -> Option<bool>,
     extends: impl Fn(&Certificate, &Certificate) -> Option<bool>,
 ) -> Lock {
-    let responsive = if crate::sync_hotstuff::mutant("o5_lowest_resp") { responsive.into_iter().min_by_key(|high| rank(high)) } else { responsive.into_iter().max_by_key(|high| rank(high)) };
+    let responsive = responsive.into_iter().max_by_key(|high| rank(high));
     tips.extend(responsive);
     // What is not known of a block excludes it from nothing: its header is on its way.
-    if tips.iter().any(|tip| if crate::sync_hotstuff::mutant("s13_fits_unknown") { fits(tip) == Some(true) } else { fits(tip) != Some(false) }) {
-        tips.retain(|tip| if crate::sync_hotstuff::mutant("s13_fits_unknown") { fits(tip) == Some(true) } else { fits(tip) != Some(false) });
+    if tips.iter().any(|tip| fits(tip) != Some(false)) {
+        tips.retain(|tip| fits(tip) != Some(false));
     }
-    let above = |tip: &&&Certificate| crate::sync_hotstuff::mutant("o5_tip_anywhere") || responsive.is_none_or(|high| extends(tip, high) != Some(false));
+    let above = |tip: &&&Certificate| responsive.is_none_or(|high| extends(tip, high) != Some(false));
     let tip = tips.iter().filter(above).max_by_key(|tip| rank(tip)).copied().or(responsive);
     match tip {
         Some(tip) => Lock { responsive: responsive.cloned(), tip: tip.clone() },
@@ -202,16 +201,15 @@ pub(super) fn accepts(
     shown: &Lock,
     extends: impl Fn(&Certificate, &Certificate) -> Option<bool>,
 ) -> bool {
-    if crate::sync_hotstuff::mutant("o5_lexicographic") { let k = |l: &Lock| (l.view(), l.responsive.as_ref().map(rank), rank(&l.tip)); return k(shown) >= k(own); }
     if shown.view() != own.view() {
-        return crate::sync_hotstuff::mutant("o5_views") || shown.view() > own.view();
+        return shown.view() > own.view();
     }
-    let responsive = own.responsive.iter().filter(|_| !crate::sync_hotstuff::mutant("o5_own_resp")).chain(&shown.responsive).max_by_key(|high| rank(high));
-    if responsive.is_some_and(|high| extends(&shown.tip, high) != Some(true)) && !crate::sync_hotstuff::mutant("o5_off_tip") {
+    let responsive = own.responsive.iter().chain(&shown.responsive).max_by_key(|high| rank(high));
+    if responsive.is_some_and(|high| extends(&shown.tip, high) != Some(true)) {
         return false;
     }
     // A lower tip could leave out what was committed by a timer above the responsive certificate.
     let lies_beside = responsive
         .is_some_and(|high| extends(&own.tip, high) == Some(false) && extends(high, &own.tip) == Some(false));
-    lies_beside && !crate::sync_hotstuff::mutant("o5_beside") || crate::sync_hotstuff::mutant("o5_tip") || rank(&shown.tip) >= rank(&own.tip)
+    lies_beside || rank(&shown.tip) >= rank(&own.tip)
 }

@@ -43,7 +43,7 @@ impl<V: Variant> SyncHotStuff<V> {
     /// The next standing, as soon as its time has come.
     pub(super) fn advance(&mut self, cx: &mut Cx<'_, Self>) {
         let committee = cx.committee();
-        while (!self.returning.is_silent() || crate::sync_hotstuff::mutant("s16_whole") || self.is_whole(cx))
+        while (!self.returning.is_silent() || self.is_whole(cx))
             && let Some(standing) = self.returning.advance(committee, cx.now())
         {
             let began = std::mem::replace(&mut self.has_begun, true);
@@ -53,7 +53,7 @@ impl<V: Variant> SyncHotStuff<V> {
                 Height::ZERO,
             );
             let answer = self.answer(cx, Incarnation::ZERO, self.chain.committed().height);
-            if !crate::sync_hotstuff::mutant("s16_announce") { cx.send_unheld(To::All, SyncMessage::Answer(Box::new(answer))); }
+            cx.send_unheld(To::All, SyncMessage::Answer(Box::new(answer)));
             if !began {
                 self.begin(cx);
             }
@@ -80,21 +80,21 @@ impl<V: Variant> SyncHotStuff<V> {
     fn begin(&mut self, cx: &mut Cx<'_, Self>) {
         if let Some(header) = self.voted.clone() {
             self.resaid = header.body.block.height;
-            if !crate::sync_hotstuff::mutant("s16_resay_vote") { cx.send(To::All, SyncMessage::Vote(header)); }
+            cx.send(To::All, SyncMessage::Vote(header));
         }
         if self.is_quit() {
-            self.leaving = Some(Leaving::Wait { since: if crate::sync_hotstuff::mutant("s16_wait") { quorate_types::Time::ZERO } else { cx.now() } });
-            return self.arm_entry(cx, if crate::sync_hotstuff::mutant("s16_wait") { 0 } else { V::WAIT });
+            self.leaving = Some(Leaving::Wait { since: cx.now() });
+            return self.arm_entry(cx, V::WAIT);
         }
         self.join_view(cx);
         if let Some(lock) = self.said_new_view.clone() {
             cx.timers().cancel(Timer::Collect);
-            if !crate::sync_hotstuff::mutant("s16_resay_new_view") { cx.send(To::All, SyncMessage::NewView { view: self.view, lock }); }
+            cx.send(To::All, SyncMessage::NewView { view: self.view, lock });
         }
-        if let Some((height, base)) = if crate::sync_hotstuff::mutant("s15_resay_shown") && self.first_voted.is_some() { self.shown.as_ref().map(|s| end_of(&s.body.lock.tip)) } else { self.first_voted } {
-            if !crate::sync_hotstuff::mutant("s16_resay_first_vote") { cx.send(To::All, SyncMessage::FirstVote { view: self.view, height, base }); }
+        if let Some((height, base)) = self.first_voted {
+            cx.send(To::All, SyncMessage::FirstVote { view: self.view, height, base });
         }
-        if let Some(header) = self.proposed.clone().filter(|_| !crate::sync_hotstuff::mutant("s5_resay"))
+        if let Some(header) = self.proposed.clone()
             && let Some(parent) = self.certificate_of((header.block.height.minus(1), header.block.parent))
         {
             cx.send(To::All, SyncMessage::Propose { header, parent });
@@ -102,17 +102,17 @@ impl<V: Variant> SyncHotStuff<V> {
         self.try_first_vote(cx);
         self.try_vote(cx);
         // Nobody may want anything yet, and the others wait for the first block.
-        if !crate::sync_hotstuff::mutant("s5_not_begun") { self.try_propose(cx, IfIdle::Wait); }
+        self.try_propose(cx, IfIdle::Wait);
     }
 
     /// Something that peers have sent is lost for good.
     pub(super) fn on_gap(&mut self, cx: &mut Cx<'_, Self>, peer: ReplicaId) {
         let (committee, now) = (cx.committee(), cx.now());
-        if self.returning.note_gap(peer, committee, now) && !crate::sync_hotstuff::mutant("s16_gap") {
+        if self.returning.note_gap(peer, committee, now) {
             // With more than f of them it may be anything: as on opening.
             self.has_begun = false;
-            if !crate::sync_hotstuff::mutant("s6_gap_waits") { self.waits.clear(); }
-            if !crate::sync_hotstuff::mutant("s6_gap_unsound") { self.unsound.clear(); }
+            self.waits.clear();
+            self.unsound.clear();
             self.responsive = None;
             let keep = |timer| matches!(timer, Timer::Return | Timer::Fetch);
             cx.timers().retain(keep);
@@ -141,7 +141,7 @@ impl<V: Variant> SyncHotStuff<V> {
         if now >= since.plus(delta) {
             (*since, *answers) = (now, 0);
         }
-        if *answers >= ANSWERS_MAX && !crate::sync_hotstuff::mutant("s16_rate") {
+        if *answers >= ANSWERS_MAX {
             return Err(Reject::NotNow("asked again too soon"));
         }
         *answers = answers.saturating_add(1);
@@ -177,14 +177,14 @@ impl<V: Variant> SyncHotStuff<V> {
         answer: Answer,
     ) -> Result<(), Reject> {
         let Answer { incarnation, standing, evidence, certificates, new_view, headers, voted } = answer;
-        if !crate::sync_hotstuff::mutant("s16_incarnation") && incarnation != Incarnation::ZERO && incarnation != self.incarnation {
+        if incarnation != Incarnation::ZERO && incarnation != self.incarnation {
             return Err(Reject::Stale);
         }
         // §18: evidence and certificates first, so that nothing is signed before they count.
-        for evidence in evidence.iter().filter(|_| !crate::sync_hotstuff::mutant("s16_evidence")) {
+        for evidence in &evidence {
             let _: Result<(), Reject> = self.on_evidence(cx, evidence);
         }
-        for certificate in certificates.iter().filter(|_| !crate::sync_hotstuff::mutant("s16_certificates")) {
+        for certificate in &certificates {
             let quorum = V::responsive_quorum(cx.committee().n());
             if quorum.is_some_and(|quorum| certificate.signers.len() >= quorum) {
                 self.take_responsive(cx, certificate);
@@ -196,17 +196,17 @@ impl<V: Variant> SyncHotStuff<V> {
         let said_in = new_view.iter().map(|word| word.body.view);
         let said_in = said_in.chain(headers.iter().map(|header| header.body.block.view));
         self.is_behind |= said_in.max().is_some_and(|view| view > self.view);
-        if let Some(word) = new_view.filter(|_| !crate::sync_hotstuff::mutant("s16_new_view")) {
+        if let Some(word) = new_view {
             let _: Result<(), Reject> = self.on_new_view(cx, word, link);
         }
-        for header in headers.iter().filter(|_| !crate::sync_hotstuff::mutant("s16_headers")) {
+        for header in &headers {
             let _: Result<(), Reject> = self.on_header(cx, header, link);
         }
         if let Some(Signed { body: header, by, signature }) = voted {
-            if by != link && !crate::sync_hotstuff::mutant("s16_foreign_vote") {
+            if by != link {
                 return Err(Reject::Invalid("somebody else's vote"));
             }
-            if !crate::sync_hotstuff::mutant("s16_voted") { let _: Result<(), Reject> = self.on_header(cx, &header, link); }
+            let _: Result<(), Reject> = self.on_header(cx, &header, link);
             let block = &header.body.block;
             let place = (block.view, block.height);
             let _: Result<(), Reject> = self.count(cx, place, block.id(), by, signature);

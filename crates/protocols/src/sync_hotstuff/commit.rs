@@ -20,30 +20,29 @@ impl<V: Variant> SyncHotStuff<V> {
     /// S6. §4: the own vote is durable and on its way to all, so 2 Δ from now everything that contradicts it is here.
     pub(super) fn wait_for_silence(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
         // §18: what contradicts a vote that was only said again may have come while nobody listened.
-        let may = (crate::sync_hotstuff::mutant("s6_voting") || self.returning.standing() == Standing::Running) && (crate::sync_hotstuff::mutant("s6_quit") || !self.is_quit()) && (crate::sync_hotstuff::mutant("s6_resaid") || height > self.resaid);
+        let may = self.returning.standing() == Standing::Running && !self.is_quit() && height > self.resaid;
         if may && height > self.chain.committed().height {
-            if !crate::sync_hotstuff::mutant("o1_timer_off") || V::responsive_quorum(5).is_none() { self.waits.push_back((cx.now(), height)); }
+            self.waits.push_back((cx.now(), height));
             self.arm_commit(cx);
         }
     }
 
     pub(super) fn arm_commit(&mut self, cx: &mut Cx<'_, Self>) {
         match self.waits.front() {
-            Some((since, _)) => cx.timers().set(Timer::Commit, since.plus(self.delta.times(if crate::sync_hotstuff::mutant("s6_one_delta") { 1 } else { 2 }))),
+            Some((since, _)) => cx.timers().set(Timer::Commit, since.plus(self.delta.times(2))),
             None => cx.timers().cancel(Timer::Commit),
         }
     }
 
     pub(super) fn on_commit_timer(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
-        while let Some(wait) = self.waits.pop_front_if(|(since, _)| since.plus(self.delta.times(if crate::sync_hotstuff::mutant("s6_one_delta") { 1 } else { 2 })) <= now) {
+        while let Some(wait) = self.waits.pop_front_if(|(since, _)| since.plus(self.delta.times(2)) <= now) {
             self.expired = self.expired.max(wait.1);
             // S7. §8: with Δ kept there is a certificate by now; without one there would be nothing to show after a cold start.
-            if self.voted_for(wait.1).and_then(|end| self.certificate_of(end)).is_some() || crate::sync_hotstuff::mutant("s7_no_certificate") {
-                self.unsound.push_back(wait); if crate::sync_hotstuff::mutant("s8_again") { self.waits.push_back((now, wait.1)); }
+            if self.voted_for(wait.1).and_then(|end| self.certificate_of(end)).is_some() {
+                self.unsound.push_back(wait);
             } else {
-                if crate::sync_hotstuff::mutant("s7_late") { self.unsound.push_back(wait); }
-                if !crate::sync_hotstuff::mutant("s7_no_alarm") { self.doubt(cx, None, "a commit timer ended without a certificate"); }
+                self.doubt(cx, None, "a commit timer ended without a certificate");
             }
         }
         while self.unsound.len() > UNSOUND_MAX {
@@ -56,11 +55,10 @@ impl<V: Variant> SyncHotStuff<V> {
     /// The highest block whose time is over and of which the guard thinks well.
     pub(super) fn commit_waits(&mut self, cx: &mut Cx<'_, Self>) {
         let due: Vec<Wait> = self.unsound.iter().rev().copied().collect();
-        for (since, height) in if crate::sync_hotstuff::mutant("s8_lowest") { due.into_iter().rev().collect::<Vec<_>>() } else { due } {
+        for (since, height) in due {
             if let Some(end) = self.voted_for(height)
-                && (!crate::sync_hotstuff::mutant("s7_late") || self.certificate_of(end).is_some())
-                && (crate::sync_hotstuff::mutant("s9_agrees") || self.agrees(cx.blocks(), end))
-                && (crate::sync_hotstuff::mutant("s9_none") || self.is_sound(cx, since))
+                && self.agrees(cx.blocks(), end)
+                && self.is_sound(cx, since)
             {
                 // S8. §8: what is below is committed with it.
                 return self.commit(cx, end, Basis::Timer);
@@ -70,7 +68,7 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// S9. §19: at most f peers were late since long before the own vote was out, and since Δ after it enough have answered.
     fn is_sound(&self, cx: &mut Cx<'_, Self>, since: Time) -> bool {
-        cx.sound(since.minus(self.delta.times(if crate::sync_hotstuff::mutant("s9_clean") { 0 } else { CLEAN })), if crate::sync_hotstuff::mutant("s9_fresh") { Time::ZERO } else { since.plus(self.delta.times(1)) })
+        cx.sound(since.minus(self.delta.times(CLEAN)), since.plus(self.delta.times(1)))
     }
 
     /// The block that this replica has voted for at a height of this view.
@@ -95,8 +93,7 @@ impl<V: Variant> SyncHotStuff<V> {
                 self.adopt_tip(cx, tip);
             }
             Hangs::Beside(second) => {
-                if crate::sync_hotstuff::mutant("s8_beside") { cx.commit(Commit::Chain(id), basis); }
-                if !crate::sync_hotstuff::mutant("s8_no_alarm") { cx.alarm(Alarm::SafetyBroken { height: committed.height, first: committed.id, second }); }
+                cx.alarm(Alarm::SafetyBroken { height: committed.height, first: committed.id, second });
             }
             Hangs::Missing(_) => {} // `on_ready` comes back here.
         }
@@ -123,8 +120,8 @@ impl<V: Variant> SyncHotStuff<V> {
         if height < self.chain.committed().height || !self.certificates.add_responsive(certificate) {
             return;
         }
-        if !crate::sync_hotstuff::mutant("o5_record") { cx.record(&SyncRecord::Responsive(certificate.clone())); }
-        if view == self.view || crate::sync_hotstuff::mutant("o2_view") {
+        cx.record(&SyncRecord::Responsive(certificate.clone()));
+        if view == self.view {
             self.decide(cx, certificate);
         } else if view < self.view && self.contradicts_committed(cx, certificate) {
             self.doubt(cx, None, "q_R votes of a view that was left, beside what is committed");
@@ -135,25 +132,22 @@ impl<V: Variant> SyncHotStuff<V> {
     /// q_R votes of the current view decide.
     pub(super) fn decide(&mut self, cx: &mut Cx<'_, Self>, certificate: &Certificate) {
         // O2. `optsync` §7: only in a view that was not left, else those who have left it may not hear of it in time.
-        if crate::sync_hotstuff::mutant("o1_guarded") && !cx.sound(Time::ZERO, Time::ZERO) { return; }
-        if self.is_quit() && !crate::sync_hotstuff::mutant("o2_quit") || self.returning.is_silent() && !crate::sync_hotstuff::mutant("o2_silent") {
+        if self.is_quit() || self.returning.is_silent() {
             return;
         }
         // O3. Unheld, and before the commit: whoever enters the next view has it by then.
-        if crate::sync_hotstuff::mutant("o3_held") { cx.send(To::All, SyncMessage::Notify(certificate.clone())); }
-        if !crate::sync_hotstuff::mutant("o3_after") && !crate::sync_hotstuff::mutant("o3_none") && !crate::sync_hotstuff::mutant("o3_held") { cx.send_unheld(To::All, SyncMessage::Notify(certificate.clone())); }
+        cx.send_unheld(To::All, SyncMessage::Notify(certificate.clone()));
         // The highest one may wait for its body; it must not hold this one up, nor be forgotten for it.
         let end = end_of(certificate);
-        self.responsive = if crate::sync_hotstuff::mutant("o1_higher_forgotten") { Some(end) } else { self.responsive.max(Some(end)) };
-        if !crate::sync_hotstuff::mutant("o1_no_commit") { self.commit_responsive(cx);
-        if !crate::sync_hotstuff::mutant("o1_lower_waits") { self.commit(cx, end, Basis::Quorum); } }
-        if crate::sync_hotstuff::mutant("o3_after") { cx.send_unheld(To::All, SyncMessage::Notify(certificate.clone())); }
+        self.responsive = self.responsive.max(Some(end));
+        self.commit_responsive(cx);
+        self.commit(cx, end, Basis::Quorum);
     }
 
     /// What q_R votes have decided in this view, as soon as its headers are here.
     pub(super) fn commit_responsive(&mut self, cx: &mut Cx<'_, Self>) {
         if let Some(end) = self.responsive
-            && (!self.is_quit() || crate::sync_hotstuff::mutant("o2_pending"))
+            && !self.is_quit()
         {
             self.commit(cx, end, Basis::Quorum);
         }
@@ -166,15 +160,14 @@ impl<V: Variant> SyncHotStuff<V> {
         link: ReplicaId,
     ) -> Result<(), Reject> {
         if V::responsive_quorum(cx.committee().n()).is_none() {
-            if !crate::sync_hotstuff::mutant("o1_plain") { return Err(Reject::Invalid("nobody decides by q_R votes here")); }
+            return Err(Reject::Invalid("nobody decides by q_R votes here"));
         }
         let (view, height) = rank(certificate);
         if view == self.view && height > self.chain.committed().height {
             // What it decides may have been shown to others only.
-            if !crate::sync_hotstuff::mutant("o1_no_want") { self.mention(cx, certificate.block(), link); }
+            self.mention(cx, certificate.block(), link);
         }
         if self.certificates.is_responsive(view, height) {
-            if crate::sync_hotstuff::mutant("o3_again") { cx.send_unheld(To::All, SyncMessage::Notify(certificate.clone())); }
             return Err(Reject::Duplicate);
         }
         self.take_responsive(cx, certificate);

@@ -17,7 +17,7 @@ pub(super) struct Early {
 impl Early {
     /// Whether one more message of a replica can be kept.
     pub(super) fn has_room(&self, link: ReplicaId) -> bool {
-        self.kept.get(&link).is_none_or(|kept| kept.len() < EARLY_PER_PEER_MAX || crate::sync_hotstuff::mutant("b_early"))
+        self.kept.get(&link).is_none_or(|kept| kept.len() < EARLY_PER_PEER_MAX)
     }
 
     /// Keeps a message of a later view; the caller has looked whether there is room.

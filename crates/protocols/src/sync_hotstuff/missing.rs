@@ -25,7 +25,7 @@ pub(super) struct Missing {
 impl<V: Variant> SyncHotStuff<V> {
     /// Somebody has shown a block.
     pub(super) fn mention(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, link: ReplicaId) {
-        let due = if crate::sync_hotstuff::mutant("s2_want_at_once") { cx.now() } else { cx.now().plus(self.delta.quarter()) };
+        let due = cx.now().plus(self.delta.quarter());
         self.mention_until(cx, id, link, due);
     }
 
@@ -37,7 +37,7 @@ impl<V: Variant> SyncHotStuff<V> {
         let fresh = Missing { due, shown: ReplicaSet::EMPTY, asked: ReplicaSet::EMPTY };
         let now = cx.now();
         let missing = self.missing.entry(id).or_insert(fresh);
-        let is_new = (!crate::sync_hotstuff::mutant("s2_one_peer") || missing.shown.is_empty()) && missing.shown.insert(link);
+        let is_new = missing.shown.insert(link);
         if due < missing.due && due <= now {
             // There is no time any more to wait for whoever has shown it before.
             missing.due = due;
@@ -77,17 +77,17 @@ impl<V: Variant> SyncHotStuff<V> {
     fn ask_shown(&mut self, cx: &mut Cx<'_, Self>, id: BlockId) {
         let (first, me) = (leader(cx.committee(), self.view), cx.me());
         let shown = self.missing.get(&id).map(|missing| missing.shown).unwrap_or_default();
-        let peers = std::iter::once(first).filter(|_| !crate::sync_hotstuff::mutant("s2_not_leader")).chain(shown.iter()).filter(|peer| *peer != me);
+        let peers = std::iter::once(first).chain(shown.iter()).filter(|peer| *peer != me);
         peers.for_each(|peer| self.ask_for(cx, id, peer));
     }
 
     /// Asks a peer for what is missing of a block.
     fn ask_for(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, peer: ReplicaId) {
         if self.ready(cx, id).is_none() {
-            if !crate::sync_hotstuff::mutant("s2_want_never") { cx.want(id, peer); }
+            cx.want(id, peer);
         }
         if let Some((height, block)) = self.uncertified_parent(cx.blocks(), id)
-            && !crate::sync_hotstuff::mutant("s2_no_lack") && self.missing.get_mut(&id).is_some_and(|missing| missing.asked.insert(peer) || crate::sync_hotstuff::mutant("s2_lack_always"))
+            && self.missing.get_mut(&id).is_some_and(|missing| missing.asked.insert(peer))
         {
             cx.send_unheld(To::One(peer), SyncMessage::Lack { view: self.view, height, block });
         }
@@ -104,8 +104,8 @@ impl<V: Variant> SyncHotStuff<V> {
     /// Forgets what lies at or below a settled height.
     pub(super) fn settle_missing(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
         let tree: &BlockTree = cx.blocks();
-        self.missing.retain(|id, _| crate::sync_hotstuff::mutant("b_prune_missing") || tree.get(*id).is_none_or(|block| block.height > height));
-        if !crate::sync_hotstuff::mutant("b_prune_lent") { self.lent = self.lent.split_off(&height); }
+        self.missing.retain(|id, _| tree.get(*id).is_none_or(|block| block.height > height));
+        self.lent = self.lent.split_off(&height);
     }
 
     fn arm_fetch(&mut self, cx: &mut Cx<'_, Self>) {
@@ -124,14 +124,14 @@ impl<V: Variant> SyncHotStuff<V> {
         view: View,
         parent: End,
     ) -> Result<(), Reject> {
-        if view != self.view && !crate::sync_hotstuff::mutant("s2_lack_any_view") {
+        if view != self.view {
             return Err(Reject::Stale);
         }
         let blocks: &BlockTree = cx.blocks();
         let mut above = self.certificates.from(view, parent.0);
         let found = above.find(|certificate| self.is_on(blocks, end_of(certificate), parent)).cloned();
         let Some(certificate) = found else { return Err(Reject::NotNow("not certified here either")) };
-        if !self.lent.entry(parent.0).or_default().insert(link) && !crate::sync_hotstuff::mutant("s2_lent_always") {
+        if !self.lent.entry(parent.0).or_default().insert(link) {
             return Err(Reject::Duplicate);
         }
         cx.send_unheld(To::One(link), SyncMessage::Certified(certificate));

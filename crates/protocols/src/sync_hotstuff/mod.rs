@@ -98,11 +98,6 @@ pub use record::SyncRecord;
 pub use variant::{Optimistic, Plain, Variant};
 pub use words::{Evidence, Header, Lock, LockName, Word, bind_base, blame, vote};
 
-#[allow(clippy::disallowed_methods)]
-pub(crate) fn mutant(name: &str) -> bool {
-    static NAME: std::sync::OnceLock<String> = std::sync::OnceLock::new();
-    NAME.get_or_init(|| std::env::var("MUTANT").unwrap_or_default()) == name
-}
 use certificates::Certificates;
 use early::Early;
 use missing::Missing;
@@ -334,9 +329,9 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
         if self.returning.is_silent() {
             self.advance(cx);
         }
-        if !crate::sync_hotstuff::mutant("o1_ready_later") { self.commit_responsive(cx); }
+        self.commit_responsive(cx);
         self.commit_waits(cx);
-        if !crate::sync_hotstuff::mutant("s15_ready_later") { self.try_first_vote(cx); }
+        self.try_first_vote(cx);
         self.try_vote(cx);
     }
 
@@ -485,7 +480,7 @@ impl<V: Variant> SyncHotStuff<V> {
                 if let Some(header) = &voted {
                     self.heard.add_header(header.body.block.id(), header);
                 }
-                if !crate::sync_hotstuff::mutant("s16_restored_vote") { self.voted = voted; }
+                self.voted = voted;
                 self.proposed = proposed;
                 self.said_new_view = shown;
             }
@@ -514,11 +509,10 @@ impl<V: Variant> SyncHotStuff<V> {
         seal: Seal,
         link: ReplicaId,
     ) -> Result<(), Reject> {
-        let is_kept = (crate::sync_hotstuff::mutant("b_early_views") || view <= self.view.plus(VIEWS_AHEAD)) && self.early.has_room(link);
+        let is_kept = view <= self.view.plus(VIEWS_AHEAD) && self.early.has_room(link);
         match &message {
             SyncMessage::Propose { parent, .. } => self.take_certificate(cx, parent),
             // What is kept decides in its view; what is not counts for locks at least.
-            SyncMessage::Notify(_) if crate::sync_hotstuff::mutant("o3_early_lost") => {}
             SyncMessage::Notify(certificate) => self.on_notify(cx, certificate, link)?,
             SyncMessage::NewView { lock, .. } | SyncMessage::Status { lock, .. } => {
                 self.take_lock(cx, lock)?
@@ -541,9 +535,7 @@ impl<V: Variant> SyncHotStuff<V> {
             SyncMessage::Vote(header) => self.on_vote(cx, seal, &header),
             SyncMessage::FirstVote { view, height, base } => {
                 let signature = seal.signature.ok_or(Reject::Invalid("unsigned"))?;
-                let r = self.count(cx, (view, height), base, seal.by, signature);
-                if crate::sync_hotstuff::mutant("s15_timer") && seal.by == cx.me() { cx.commit(quorate_consensus::Commit::Chain(base), quorate_consensus::Basis::Timer); }
-                r
+                self.count(cx, (view, height), base, seal.by, signature)
             }
             SyncMessage::NewView { view, lock } => {
                 let signature = seal.signature.ok_or(Reject::Invalid("unsigned"))?;

@@ -39,15 +39,15 @@ impl<V: Variant> SyncHotStuff<V> {
     ) -> Result<(), Reject> {
         let signature = seal.signature.ok_or(Reject::Invalid("unsigned"))?;
         let (view, by) = (header.block.view, seal.by);
-        if !crate::sync_hotstuff::mutant("s2_wrong_leader") && (by != leader(cx.committee(), view) || header.block.proposer != by) {
+        if by != leader(cx.committee(), view) || header.block.proposer != by {
             return Err(Reject::WrongSender);
         }
         let is_first =
-            view == super::FIRST_VIEW && parent.is_genesis() && (crate::sync_hotstuff::mutant("s2_first_any_height") || header.block.height == Height::ZERO.next());
-        if header.block.height == Height::ZERO || !crate::sync_hotstuff::mutant("s2_wrong_parent") && parent.block() != header.block.parent {
+            view == super::FIRST_VIEW && parent.is_genesis() && header.block.height == Height::ZERO.next();
+        if header.block.height == Height::ZERO || parent.block() != header.block.parent {
             return Err(Reject::Invalid("proposal beside its certificate"));
         }
-        if !crate::sync_hotstuff::mutant("s2_wrong_place") && !is_first && rank(parent) != (view, header.block.height.minus(1)) {
+        if !is_first && rank(parent) != (view, header.block.height.minus(1)) {
             return Err(Reject::Invalid("certificate of another place"));
         }
         // S4. Whether it contradicts what was said before comes first; the certificate counts all the same.
@@ -71,7 +71,7 @@ impl<V: Variant> SyncHotStuff<V> {
         let (view, height, id) = (block.view, block.height, block.id());
         let is_own = seal.by == cx.me() && view == self.view;
         if is_own {
-            if !crate::sync_hotstuff::mutant("s16_own_vote") { self.own_vote = Some((id, signature)); }
+            self.own_vote = Some((id, signature));
         }
         self.count(cx, (view, height), id, seal.by, signature)?;
         if is_own {
@@ -88,14 +88,14 @@ impl<V: Variant> SyncHotStuff<V> {
         link: ReplicaId,
     ) -> Result<(), Reject> {
         let block = &header.body.block;
-        if block.view != self.view || self.is_quit() && !crate::sync_hotstuff::mutant("s11_votes_on") {
+        if block.view != self.view || self.is_quit() {
             return Err(Reject::Stale);
         }
         if block.view == super::FIRST_VIEW && header.body.base != BlockId::ZERO {
             return Err(Reject::Invalid("base of the first view"));
         }
         // S4. §4, §5: before bodies, certificates and the disk.
-        if let Some(evidence) = self.heard.conflict(&as_word(header)).filter(|_| !crate::sync_hotstuff::mutant("s4_after_body") || self.ready(cx, block.id()).is_some()).filter(|_| !crate::sync_hotstuff::mutant("s4_no_header_conflict")) {
+        if let Some(evidence) = self.heard.conflict(&as_word(header)) {
             self.quit_view(cx, evidence);
             return Err(self.contradicted(link));
         }
@@ -104,7 +104,7 @@ impl<V: Variant> SyncHotStuff<V> {
             return Err(Reject::Stale);
         }
         // What comes inside of an ANSWER was measured against no window.
-        if block.height > committed.plus(super::HEIGHTS_AHEAD) && !crate::sync_hotstuff::mutant("b_headers") {
+        if block.height > committed.plus(super::HEIGHTS_AHEAD) {
             return Err(Reject::Early);
         }
         let id = block.id();
@@ -112,7 +112,6 @@ impl<V: Variant> SyncHotStuff<V> {
             cx.blocks().insert(block.clone());
         }
         self.mention(cx, id, link);
-        if crate::sync_hotstuff::mutant("s10_any_header") { self.expect_progress(cx); }
         self.try_vote(cx);
         Ok(())
     }
@@ -136,7 +135,7 @@ impl<V: Variant> SyncHotStuff<V> {
         if self.view == super::FIRST_VIEW {
             return Some((Height::ZERO, BlockId::ZERO));
         }
-        if self.first_voted.is_some() && !crate::sync_hotstuff::mutant("s15_base_forgotten") {
+        if self.first_voted.is_some() {
             return self.first_voted;
         }
         if let Some(shown) = &self.shown {
@@ -152,7 +151,7 @@ impl<V: Variant> SyncHotStuff<V> {
         if self.view == super::FIRST_VIEW && end.1 == BlockId::ZERO {
             return true;
         }
-        (crate::sync_hotstuff::mutant("s2_any_view") && self.certificates.of_view(self.view.minus(1)).any(|it| end_of(it) == end)) || self.certificates.from(self.view, end.0).any(|above| self.is_on(blocks, end_of(above), end))
+        self.certificates.from(self.view, end.0).any(|above| self.is_on(blocks, end_of(above), end))
     }
 
     /// Whether a block is another one or extends it. What is settled lies below everything; `None` where a header is
@@ -201,19 +200,16 @@ impl<V: Variant> SyncHotStuff<V> {
         while let Some(header) = self.next_to_vote(cx) {
             let block = &header.body.block;
             self.note(cx, noted::VOTED, block.height);
-            if !crate::sync_hotstuff::mutant("s10_no_restart") { self.expect_progress(cx); }
-            if crate::sync_hotstuff::mutant("s6_at_handler") { let height = block.height; self.waits.push_back((cx.now(), height)); self.arm_commit(cx); }
+            self.expect_progress(cx);
             self.voted = Some(header.clone());
             // S3. §3: the vote is written down before it leaves, and hands the header on.
-            if !crate::sync_hotstuff::mutant("s3_no_record") && !crate::sync_hotstuff::mutant("s3_record_after") { self.record_said(cx); }
-            if crate::sync_hotstuff::mutant("s1_own_at_once") { let b=&header.body.block; let _ = self.count(cx, (b.view, b.height), b.id(), ReplicaId(3), Signature([0;64])); }
+            self.record_said(cx);
             cx.send(To::All, SyncMessage::Vote(header));
         }
     }
 
     fn next_to_vote(&mut self, cx: &mut Cx<'_, Self>) -> Option<Signed<Header>> {
-        if crate::sync_hotstuff::mutant("s2_asks_lock") && self.lock.tip.statement.height >= self.voted_end(cx.blocks()).0.next() { return None; }
-        if self.is_quit() && !crate::sync_hotstuff::mutant("s11_votes_on") || self.returning.is_silent() && !crate::sync_hotstuff::mutant("s16_votes_silent") {
+        if self.is_quit() || self.returning.is_silent() {
             return None;
         }
         let blocks: &BlockTree = cx.blocks();
@@ -222,15 +218,15 @@ impl<V: Variant> SyncHotStuff<V> {
         let is_next = |header: &Signed<Header>| {
             let block = &header.body.block;
             let parent = (block.height.minus(1), block.parent);
-            (crate::sync_hotstuff::mutant("s2_any_chain") || self.is_on(blocks, parent, end)) && (crate::sync_hotstuff::mutant("s2_uncertified") || self.is_certified(blocks, parent))
+            self.is_on(blocks, parent, end) && self.is_certified(blocks, parent)
         };
-        let (id, header) = self.heard.above(end.0).take(if crate::sync_hotstuff::mutant("s2_every_header") { 1 } else { 9999 }).filter(|(_, h)| !crate::sync_hotstuff::mutant("s2_every_header") || h.body.block.height == end.0.next()).find(|(_, header)| is_next(header))?.clone();
-        if !crate::sync_hotstuff::mutant("s2_beside") && !self.agrees(blocks, (header.body.block.height, id)) {
+        let (id, header) = self.heard.above(end.0).find(|(_, header)| is_next(header))?.clone();
+        if !self.agrees(blocks, (header.body.block.height, id)) {
             let highest = self.certificates.of_view(self.view).next().cloned();
             highest.iter().for_each(|certificate| self.want_certified(cx, certificate));
             return None;
         }
-        (crate::sync_hotstuff::mutant("s2_not_ready") || crate::sync_hotstuff::mutant("s2_invalid") && self.ready(cx, id).is_some() || self.ready(cx, id) == Some(Ready::Valid)).then_some(header)
+        (self.ready(cx, id) == Some(Ready::Valid)).then_some(header)
     }
 
     /// What this replica votes on top of: its last vote, what is committed, or where the view begins as far as it knows.
@@ -255,18 +251,17 @@ impl<V: Variant> SyncHotStuff<V> {
         // Votes of the view in which this replica has voted last count until it enters another one.
         if view < self.entered.minus(1) || height < self.chain.committed().height {
             if view == self.view && height <= self.expired {
-                if !crate::sync_hotstuff::mutant("a_late_vote") { self.doubt(cx, Some(by), "a vote came more than 2 delta after this replica's own"); }
+                self.doubt(cx, Some(by), "a vote came more than 2 delta after this replica's own");
             }
             return Err(Reject::Stale);
         }
         let highest = self.chain.committed().height.plus(super::HEIGHTS_AHEAD);
-        if (view > self.view.plus(super::VIEWS_AHEAD) || height > highest) && !crate::sync_hotstuff::mutant("b_votes") {
+        if view > self.view.plus(super::VIEWS_AHEAD) || height > highest {
             return Err(Reject::Early);
         }
         if self.certificates.is_responsive(view, height) {
             return Err(Reject::Duplicate);
         }
-        if crate::sync_hotstuff::mutant("s1_needs_body") && self.ready(cx, id).is_none() { return Err(Reject::NotNow("body")); }
         let at = (view, height);
         match self.certificates.add_vote(at, id, by, signature) {
             Added::Counted(votes) => self.gather(cx, at, id, votes),
@@ -284,10 +279,10 @@ impl<V: Variant> SyncHotStuff<V> {
     /// S1. §2: f + 1 votes of distinct replicas are a certificate; `optsync` §4: q_R of them decide at once.
     fn gather(&mut self, cx: &mut Cx<'_, Self>, at: (View, Height), id: BlockId, votes: usize) {
         let committee = cx.committee();
-        if V::responsive_quorum(committee.n()).is_some_and(|quorum| votes >= quorum) && !crate::sync_hotstuff::mutant("o1_never") {
+        if V::responsive_quorum(committee.n()).is_some_and(|quorum| votes >= quorum) {
             let certificate = self.certificates.gather(at, id);
             self.take_responsive(cx, &certificate);
-        } else if votes >= committee.weak() - usize::from(crate::sync_hotstuff::mutant("s1_f_votes")) && self.certificates.at(at.0, at.1).is_none() {
+        } else if votes >= committee.weak() && self.certificates.at(at.0, at.1).is_none() {
             let certificate = self.certificates.gather(at, id);
             self.take_certificate(cx, &certificate);
         }
@@ -304,12 +299,11 @@ impl<V: Variant> SyncHotStuff<V> {
             return;
         }
         self.record_certificate(cx, certificate);
-        if crate::sync_hotstuff::mutant("s13_rises") { self.lock = super::words::Lock { responsive: None, tip: certificate.clone() }; }
         if cx.blocks().get(certificate.block()).is_none() {
             self.want_certified(cx, certificate);
         }
         if view < self.view && height == committed.height && certificate.block() != committed.id {
-            if !crate::sync_hotstuff::mutant("a_late_certificate") { self.doubt(cx, None, "a late certificate contradicts what is committed"); }
+            self.doubt(cx, None, "a late certificate contradicts what is committed");
         }
         if view > self.view {
             // §7: whoever sees one of a higher view was cut off.
@@ -322,34 +316,34 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     pub(super) fn record_certificate(&mut self, cx: &mut Cx<'_, Self>, certificate: &Certificate) {
-        if !crate::sync_hotstuff::mutant("r_certified") { cx.record(&SyncRecord::Certified(certificate.clone())); }
+        cx.record(&SyncRecord::Certified(certificate.clone()));
         let is_highest = self.certificates.highest().is_some_and(|high| rank(high) <= rank(certificate));
         if is_highest && certificate.statement.height.0.is_multiple_of(self.checkpoint_every.max(1)) {
-            if !crate::sync_hotstuff::mutant("r_settled") { cx.record(&SyncRecord::Settled(certificate.clone())); }
+            cx.record(&SyncRecord::Settled(certificate.clone()));
         }
     }
 
     /// S5. §4, as leader: the next block as soon as the last one is certified in this view.
     pub(super) fn try_propose(&mut self, cx: &mut Cx<'_, Self>, if_idle: IfIdle) {
         let me = cx.me();
-        let may = leader(cx.committee(), self.view) == me && (crate::sync_hotstuff::mutant("s5_quit") || !self.is_quit()) && (crate::sync_hotstuff::mutant("s5_silent") || !self.returning.is_silent());
+        let may = leader(cx.committee(), self.view) == me && !self.is_quit() && !self.returning.is_silent();
         // A view that follows another one begins with its NEW-VIEW.
         if !may || (self.view > super::FIRST_VIEW && self.heard.new_view().is_none()) {
             return;
         }
         let proposed = self.proposed.as_ref().map(|header| (header.block.height, header.block.id()));
         let Some(end) = proposed.or_else(|| self.base(cx.blocks())) else { return };
-        if !self.is_certified(cx.blocks(), end) && !crate::sync_hotstuff::mutant("s5_no_certificate") {
+        if !self.is_certified(cx.blocks(), end) {
             return;
         }
-        let Some(parent) = self.certificate_of(end).or_else(|| crate::sync_hotstuff::mutant("s5_no_certificate").then(|| Certificate::genesis(super::message::VOTE))) else { return };
+        let Some(parent) = self.certificate_of(end) else { return };
         // Where the window is full empty blocks go on, now and then: what is committed by a timer waits for them.
-        let is_full = !crate::sync_hotstuff::mutant("s5_window") && end.0.since(self.stable) >= self.window;
+        let is_full = end.0.since(self.stable) >= self.window;
         let payload = if is_full { None } else { cx.payload_after(end.1) };
-        if payload.is_none() && if_idle == IfIdle::Wait && !crate::sync_hotstuff::mutant("s5_idle_at_once") {
+        if payload.is_none() && if_idle == IfIdle::Wait {
             if cx.timers().get(Timer::Propose).is_none() {
                 let at = cx.now().plus(self.heartbeat_ns);
-                if !crate::sync_hotstuff::mutant("s5_idle_never") { cx.timers().set(Timer::Propose, at); }
+                cx.timers().set(Timer::Propose, at);
             }
             return;
         }
@@ -367,7 +361,7 @@ impl<V: Variant> SyncHotStuff<V> {
         self.note(cx, noted::PROPOSED, block.height);
         let header = Header { block, base };
         self.proposed = Some(header.clone());
-        if !crate::sync_hotstuff::mutant("s5_no_record") { self.record_said(cx); }
+        self.record_said(cx);
         cx.send(To::All, SyncMessage::Propose { header, parent });
     }
 
@@ -382,7 +376,7 @@ impl<V: Variant> SyncHotStuff<V> {
     /// Forgets what the committed block has settled.
     pub(super) fn settle(&mut self, cx: &mut Cx<'_, Self>) {
         let height = self.chain.committed().height;
-        if !crate::sync_hotstuff::mutant("b_prune_heard") { self.heard.prune(height); }
+        self.heard.prune(height);
         self.certificates.prune(self.entered, height);
         self.waits.retain(|(_, waits)| *waits > height);
         self.unsound.retain(|(_, waits)| *waits > height);

@@ -20,8 +20,8 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         self.note(cx, noted::BLAMED, Default::default());
         // A blame promises nothing. It is said again as long as nothing comes: one may have been lost with its link.
-        if !crate::sync_hotstuff::mutant("s10_never") { cx.send_unheld(To::All, SyncMessage::Blame(self.view)); }
-        if !crate::sync_hotstuff::mutant("s10_once") { self.expect_progress(cx); }
+        cx.send_unheld(To::All, SyncMessage::Blame(self.view));
+        self.expect_progress(cx);
     }
 
     /// 3Δ + τ from now there is something to vote for, or the leader is blamed.
@@ -33,7 +33,7 @@ impl<V: Variant> SyncHotStuff<V> {
     /// S10. §5: f + 1 blames, of whom one is honest, end the view.
     pub(super) fn on_blame(&mut self, cx: &mut Cx<'_, Self>, seal: Seal, view: View) -> Result<(), Reject> {
         let signature = seal.signature.ok_or(Reject::Invalid("unsigned"))?;
-        if (view < self.view || (view == self.view && self.is_quit())) && !crate::sync_hotstuff::mutant("s10_stale") {
+        if view < self.view || (view == self.view && self.is_quit()) {
             return Err(Reject::Stale);
         }
         // Kept is the newest of each replica: so each takes the room of one.
@@ -42,14 +42,13 @@ impl<V: Variant> SyncHotStuff<V> {
             return Err(Reject::Stale);
         }
         self.blames.insert(seal.by, (view, signature));
-        if crate::sync_hotstuff::mutant("b_blames") { for i in 0..view.0 { self.blames.insert(ReplicaId(u16::try_from(100 + i).unwrap_or(0)), (View(0), signature)); } }
         let votes: Vec<(ReplicaId, Signature)> = self
             .blames
             .iter()
-            .filter(|(_, (blamed, _))| *blamed == view || crate::sync_hotstuff::mutant("s10_any_view"))
+            .filter(|(_, (blamed, _))| *blamed == view)
             .map(|(by, (_, signature))| (*by, *signature))
             .collect();
-        if votes.len() >= cx.committee().weak() - usize::from(crate::sync_hotstuff::mutant("s10_f_blames")) {
+        if votes.len() >= cx.committee().weak() {
             self.quit_view(cx, Evidence::Blames(Certificate::of(blame(view), &votes)));
         }
         Ok(())
@@ -59,12 +58,11 @@ impl<V: Variant> SyncHotStuff<V> {
         let view = evidence.view();
         if view < self.view || (view == self.view && self.is_quit()) {
             self.check_silence(cx, evidence);
-            if crate::sync_hotstuff::mutant("s11_relay_twice") { cx.send_unheld(To::All, SyncMessage::Evidence(evidence.clone())); }
             return Err(if view < self.view { Reject::Stale } else { Reject::Duplicate });
         }
         // Whoever leads a view can contradict itself in it long before anybody is there. Blames say that an honest replica is.
         let is_here = view == self.view || (view == self.view.next() && self.is_quit());
-        if matches!(evidence, Evidence::Conflict(_)) && !is_here && !crate::sync_hotstuff::mutant("s11_conflict_far") {
+        if matches!(evidence, Evidence::Conflict(_)) && !is_here {
             self.ask_again(cx);
             return Err(Reject::Early);
         }
@@ -78,7 +76,7 @@ impl<V: Variant> SyncHotStuff<V> {
         if view < self.view || (view == self.view && self.is_quit()) {
             return;
         }
-        if crate::sync_hotstuff::mutant("s11_held") { cx.send(To::All, SyncMessage::Evidence(evidence.clone())); } else { cx.send_unheld(To::All, SyncMessage::Evidence(evidence.clone())); }
+        cx.send_unheld(To::All, SyncMessage::Evidence(evidence.clone()));
         self.check_silence(cx, &evidence);
         self.last_view_change = match evidence {
             Evidence::Conflict(_) => reason::CONFLICT,
@@ -89,9 +87,9 @@ impl<V: Variant> SyncHotStuff<V> {
             self.clear_view();
             self.set_view(cx, view);
         }
-        if !crate::sync_hotstuff::mutant("s11_waits") { self.waits.clear(); }
-        if !crate::sync_hotstuff::mutant("s11_unsound") { self.unsound.clear(); }
-        if !crate::sync_hotstuff::mutant("o2_pending") { self.responsive = None; }
+        self.waits.clear();
+        self.unsound.clear();
+        self.responsive = None;
         // What shows that somebody honest was in the view before is kept as long as it has to be shown.
         if matches!(evidence, Evidence::Blames(_)) {
             self.evidence.clear();
@@ -99,22 +97,22 @@ impl<V: Variant> SyncHotStuff<V> {
         self.evidence.push(evidence);
         self.leaving = Some(Leaving::Wait { since: cx.now() });
         let keep = |timer| matches!(timer, Timer::Return | Timer::Fetch);
-        if !crate::sync_hotstuff::mutant("s11_timers") && !crate::sync_hotstuff::mutant("s11_waits") { cx.timers().retain(keep); }
+        cx.timers().retain(keep);
         self.note(cx, noted::QUIT, Default::default());
-        if !crate::sync_hotstuff::mutant("s11_record") { self.record_entered(cx); }
+        self.record_entered(cx);
         if !self.returning.is_silent() {
             self.arm_entry(cx, V::WAIT);
         }
         if jumps {
             // §5: votes and certificates of a view that was left count still.
-            if !crate::sync_hotstuff::mutant("s12_jump_early") { self.hear_kept(cx); }
+            self.hear_kept(cx);
         }
     }
 
     /// §13: a timer has relied on that nothing like this would come. It may be a leader that lies late.
     fn check_silence(&self, cx: &mut Cx<'_, Self>, evidence: &Evidence) {
         if evidence.view() == self.timer_committed && matches!(evidence, Evidence::Conflict(_)) {
-            if !crate::sync_hotstuff::mutant("a_silence") { self.doubt(cx, None, "a leader contradicted itself in a view in which a timer has committed"); }
+            self.doubt(cx, None, "a leader contradicted itself in a view in which a timer has committed");
         }
     }
 
@@ -127,37 +125,37 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     pub(super) fn arm_entry(&mut self, cx: &mut Cx<'_, Self>, deltas: u64) {
-        let at = cx.now().plus(self.delta.times(if crate::sync_hotstuff::mutant("s12_no_wait") { 0 } else if crate::sync_hotstuff::mutant("o4_one") { 1 } else { deltas }));
+        let at = cx.now().plus(self.delta.times(deltas));
         cx.timers().set(Timer::Enter, at);
     }
 
     /// S12. §5: the next view is entered after a wait, and not while the bound on delays may not have held (§19).
     pub(super) fn try_enter(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
-        if self.returning.is_silent() && !crate::sync_hotstuff::mutant("s12_silent") {
+        if self.returning.is_silent() {
             return; // §18: the wait begins when silence is over.
         }
         match self.leaving {
             Some(Leaving::Wait { since }) => {
-                let over = since.plus(self.delta.times(if crate::sync_hotstuff::mutant("s12_no_wait") { 0 } else if crate::sync_hotstuff::mutant("o4_one") { 1 } else { V::WAIT }));
+                let over = since.plus(self.delta.times(V::WAIT));
                 if now < over {
                     return;
                 }
-                if cx.sound(since, if crate::sync_hotstuff::mutant("s12_fresh") { Time::ZERO } else { over }) || crate::sync_hotstuff::mutant("s12_doubt") {
+                if cx.sound(since, over) {
                     self.enter_view(cx, self.view.next());
                 } else if !cx.sound(since, Time::ZERO) {
                     self.leaving = Some(Leaving::Doubt);
                     self.try_enter(cx);
                 } // Else it is a fresh answer that is missing: `on_sound` comes back here.
             }
-            Some(Leaving::Doubt) if cx.sound(now.minus(self.delta.times(if crate::sync_hotstuff::mutant("s12_doubtless") { 1 } else { DOUBTLESS })), Time::ZERO) => {
-                if !crate::sync_hotstuff::mutant("s12_no_ask") { self.ask_all(cx); }
+            Some(Leaving::Doubt) if cx.sound(now.minus(self.delta.times(DOUBTLESS)), Time::ZERO) => {
+                self.ask_all(cx);
                 self.leaving = Some(Leaving::Asked { at: now });
-                self.arm_entry(cx, if crate::sync_hotstuff::mutant("s12_asked_at_once") { 1 } else { 2 });
+                self.arm_entry(cx, 2);
             }
             Some(Leaving::Doubt) => self.arm_entry(cx, 1),
-            Some(Leaving::Asked { at }) if crate::sync_hotstuff::mutant("s12_asked_at_once") || now >= at.plus(self.delta.times(2)) => {
-                if cx.sound(at, Time::ZERO) || crate::sync_hotstuff::mutant("s12_asked_doubt") {
+            Some(Leaving::Asked { at }) if now >= at.plus(self.delta.times(2)) => {
+                if cx.sound(at, Time::ZERO) {
                     self.enter_view(cx, self.view.next());
                 } else {
                     self.leaving = Some(Leaving::Doubt);
@@ -200,17 +198,17 @@ impl<V: Variant> SyncHotStuff<V> {
         self.leaving = None;
         self.view_changes = self.view_changes.saturating_add(1);
         // S13. §4, §6: the lock is what is certified now, and stays as it is for the whole view.
-        if !crate::sync_hotstuff::mutant("s13_old_lock") { self.lock = self.current_lock(cx.blocks()); }
+        self.lock = self.current_lock(cx.blocks());
         self.certificates.prune(view, self.chain.committed().height);
         self.note(cx, noted::VIEW_CHANGE, Default::default());
         cx.timers().cancel(Timer::Enter);
-        if !crate::sync_hotstuff::mutant("s13_record") { self.record_entered(cx); }
+        self.record_entered(cx);
         self.join_view(cx);
-        if !crate::sync_hotstuff::mutant("s12_early") { self.hear_kept(cx); }
+        self.hear_kept(cx);
         if let Some(certificate) = self.certificates.highest_responsive(view).cloned() {
             self.decide(cx, &certificate);
         }
-        if (std::mem::take(&mut self.is_behind) || jumped) && !crate::sync_hotstuff::mutant("s16_behind") {
+        if std::mem::take(&mut self.is_behind) || jumped {
             self.ask_all(cx);
         }
     }
@@ -232,14 +230,14 @@ impl<V: Variant> SyncHotStuff<V> {
         let (view, me) = (self.view, cx.me());
         let first = leader(cx.committee(), view);
         let wait = if view == super::FIRST_VIEW { self.heartbeat_ns } else { 0 };
-        let until = cx.now().plus(self.delta.times(if crate::sync_hotstuff::mutant("s10_entry_timer") { 3 } else { 4 })).plus(wait);
+        let until = cx.now().plus(self.delta.times(4)).plus(wait);
         cx.timers().set(Timer::Progress, until);
         if view == super::FIRST_VIEW {
             return;
         }
         if first == me {
-            if !crate::sync_hotstuff::mutant("s14_not_own") { self.statuses.insert(me, self.lock.clone()); }
-            let at = cx.now().plus(self.delta.times(if crate::sync_hotstuff::mutant("s14_soon") { 1 } else { 2 }));
+            self.statuses.insert(me, self.lock.clone());
+            let at = cx.now().plus(self.delta.times(2));
             cx.timers().set(Timer::Collect, at);
         } else {
             cx.send(To::One(first), SyncMessage::Status { view, lock: self.lock.clone() });
@@ -257,10 +255,10 @@ impl<V: Variant> SyncHotStuff<V> {
         if view != self.view || self.is_quit() {
             return Err(Reject::Stale);
         }
-        if leader(cx.committee(), view) != cx.me() && !crate::sync_hotstuff::mutant("s14_not_leader") {
+        if leader(cx.committee(), view) != cx.me() {
             return Err(Reject::WrongSender);
         }
-        if lock.view() >= view && !crate::sync_hotstuff::mutant("s14_later_lock") {
+        if lock.view() >= view {
             return Err(Reject::Invalid("lock of no earlier view"));
         }
         self.statuses.entry(seal.by).or_insert_with(|| lock.clone());
@@ -271,7 +269,7 @@ impl<V: Variant> SyncHotStuff<V> {
     pub(super) fn take_lock(&mut self, cx: &mut Cx<'_, Self>, lock: &Lock) -> Result<(), Reject> {
         if let Some(responsive) = &lock.responsive {
             if V::responsive_quorum(cx.committee().n()).is_none() {
-                if !crate::sync_hotstuff::mutant("o1_plain_lock") { return Err(Reject::Invalid("nobody decides by q_R votes here")); }
+                return Err(Reject::Invalid("nobody decides by q_R votes here"));
             }
             self.take_responsive(cx, responsive);
         }
@@ -287,12 +285,9 @@ impl<V: Variant> SyncHotStuff<V> {
         let view = self.view;
         let blocks: &BlockTree = cx.blocks();
         let extends = |tip: &Certificate, high: &Certificate| self.extends(blocks, end_of(tip), end_of(high));
-        if crate::sync_hotstuff::mutant("s14_own_only") { let me = cx.me(); self.statuses.retain(|by, _| *by == me); }
-        let blocks: &BlockTree = cx.blocks();
-        let extends = |tip: &Certificate, high: &Certificate| self.extends(blocks, end_of(tip), end_of(high));
         let lock = highest_of(&self.statuses, |tip| self.extends_committed(blocks, tip), extends);
         self.said_new_view = Some(lock.clone());
-        if !crate::sync_hotstuff::mutant("s14_record") { self.record_said(cx); }
+        self.record_said(cx);
         cx.send(To::All, SyncMessage::NewView { view, lock });
     }
 
@@ -305,27 +300,27 @@ impl<V: Variant> SyncHotStuff<V> {
     ) -> Result<(), Reject> {
         self.take_lock(cx, &word.body.lock)?;
         let view = word.body.view;
-        if word.by != leader(cx.committee(), view) && !crate::sync_hotstuff::mutant("s15_wrong_sender") {
+        if word.by != leader(cx.committee(), view) {
             return Err(Reject::WrongSender);
         }
         if view != self.view || self.is_quit() || view == super::FIRST_VIEW {
             return Err(Reject::Stale);
         }
         let said: Signed<Word> = Signed { body: word.body.word(), by: word.by, signature: word.signature };
-        if let Some(evidence) = self.heard.conflict(&said).filter(|_| !crate::sync_hotstuff::mutant("s4_no_new_view_conflict")) {
+        if let Some(evidence) = self.heard.conflict(&said) {
             self.quit_view(cx, evidence);
             return Err(self.contradicted(link));
         }
         let (now, tip, first) = (cx.now(), word.body.lock.tip.block(), word.by);
         // §6, §7: at once, and of everybody who hands it on: one who does not answer must not hold up the others.
         if word.body.lock.tip.statement.height > self.chain.committed().height {
-            [first].into_iter().chain((!crate::sync_hotstuff::mutant("s15_one_peer")).then_some(link)).for_each(|peer| self.mention_until(cx, tip, peer, now));
+            [first, link].into_iter().for_each(|peer| self.mention_until(cx, tip, peer, now));
         }
         if !self.heard.add_new_view(&said) {
             return Err(Reject::Duplicate);
         }
         // §6: handed on even where this replica goes on from no such block: others have to see two of them.
-        if word.by != cx.me() && !crate::sync_hotstuff::mutant("s15_no_forward") {
+        if word.by != cx.me() {
             cx.send_unheld(To::All, SyncMessage::Forward { word: word.clone() });
         }
         self.shown = Some(word);
@@ -338,22 +333,22 @@ impl<V: Variant> SyncHotStuff<V> {
     /// with a higher lock may refuse.
     pub(super) fn try_first_vote(&mut self, cx: &mut Cx<'_, Self>) {
         let Some(shown) = &self.shown else { return };
-        if self.first_voted.is_some() && !crate::sync_hotstuff::mutant("s15_again") || self.is_quit() || self.returning.is_silent() && !crate::sync_hotstuff::mutant("s16_first_votes_silent") {
+        if self.first_voted.is_some() || self.is_quit() || self.returning.is_silent() {
             return;
         }
         let shown = shown.body.lock.clone();
         let (_, height) = rank(&shown.tip);
         let base = shown.tip.block();
-        if (self.ready(cx, base).is_none() || !crate::sync_hotstuff::mutant("s15_invalid")) && self.ready(cx, base) != Some(Ready::Valid) && !crate::sync_hotstuff::mutant("s15_not_ready") {
+        if self.ready(cx, base) != Some(Ready::Valid) {
             return; // `on_ready` comes back here.
         }
         let blocks: &BlockTree = cx.blocks();
         let above = |tip: &Certificate, low: &Certificate| self.extends(blocks, end_of(tip), end_of(low));
-        if self.extends_committed(blocks, &shown.tip) != Some(true) && !crate::sync_hotstuff::mutant("s15_beside_committed") || !accepts(&self.lock, &shown, above) && !crate::sync_hotstuff::mutant("s15_any_base") {
+        if self.extends_committed(blocks, &shown.tip) != Some(true) || !accepts(&self.lock, &shown, above) {
             return self.note(cx, noted::REFUSED, height);
         }
         self.first_voted = Some((height, base));
-        if !crate::sync_hotstuff::mutant("s15_record") { self.record_entered(cx); }
+        self.record_entered(cx);
         self.expect_progress(cx);
         self.note(cx, noted::FIRST_VOTED, height);
         cx.send(To::All, SyncMessage::FirstVote { view: self.view, height, base });

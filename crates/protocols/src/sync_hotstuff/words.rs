@@ -95,7 +95,7 @@ pub(super) fn claim_votes(certificate: &Certificate, at_least: usize, claims: &m
 /// q_R: so many votes decide at once (`optsync` §1). Two such quorums share an honest replica, and each has an honest one,
 /// among n ≥ 2f + 1.
 pub(super) fn responsive_quorum(n: usize) -> usize {
-    n.saturating_mul(3).checked_div(4).unwrap_or(0).saturating_add(usize::from(!crate::sync_hotstuff::mutant("o1_less")))
+    n.saturating_mul(3).checked_div(4).unwrap_or(0).saturating_add(1)
 }
 
 /// What a replica is locked on when it enters a view: certificates of one view. Without `responsive` it is Sync HotStuff's
@@ -245,16 +245,16 @@ impl Word {
     /// Whether no honest leader says both (§2, conflict).
     #[must_use]
     pub fn contradicts(&self, other: &Self) -> bool {
-        if self.view() != other.view() && !crate::sync_hotstuff::mutant("s4_view") {
+        if self.view() != other.view() {
             return false;
         }
-        if self.base() != other.base() && !crate::sync_hotstuff::mutant("s4_base") {
+        if self.base() != other.base() {
             return true;
         }
         let (Self::Header(a), Self::Header(b)) = (self, other) else { return false };
         let (low, high) = if a.block.height <= b.block.height { (a, b) } else { (b, a) };
         let is_next = low.block.height.next() == high.block.height;
-        low.block.height == high.block.height && low != high && !crate::sync_hotstuff::mutant("s4_height") || !crate::sync_hotstuff::mutant("s4_parent") && is_next && high.block.parent != low.block.id()
+        low.block.height == high.block.height && low != high || is_next && high.block.parent != low.block.id()
     }
 }
 
@@ -305,17 +305,17 @@ impl Evidence {
         match self {
             Self::Conflict(both) => {
                 let (first, second) = &**both;
-                if !first.body.contradicts(&second.body) && !crate::sync_hotstuff::mutant("s4_claims_none") {
+                if !first.body.contradicts(&second.body) {
                     return claims.refuse("no contradiction");
                 }
                 let author = leader(claims.committee(), first.body.view());
-                if !crate::sync_hotstuff::mutant("s4_claims_leader") && (first.by != author || second.by != author) || first.body.view() == View::ZERO && !crate::sync_hotstuff::mutant("s4_claims_zero") {
+                if first.by != author || second.by != author || first.body.view() == View::ZERO {
                     return claims.refuse("words of somebody who does not lead");
                 }
                 for word in [first, second] {
                     // The signature is for the block: another base beside it would be nobody's word.
                     if let Word::Header(header) = &word.body
-                        && header.block.extra != bind_base(header.base) && !crate::sync_hotstuff::mutant("s4_claims_base")
+                        && header.block.extra != bind_base(header.base)
                     {
                         return claims.refuse("header without its base");
                     }
@@ -401,7 +401,7 @@ impl Heard {
         let found = earlier.or_else(|| {
             let Word::Header(header) = &word.body else { return None };
             let height = header.block.height;
-            let near = self.headers.range(if crate::sync_hotstuff::mutant("s4_below") { height } else { height.minus(1) }..=if crate::sync_hotstuff::mutant("s4_above") { height } else { height.next() });
+            let near = self.headers.range(height.minus(1)..=height.next());
             near.map(|(_, (_, known))| as_word(known)).find(contradicts)
         })?;
         Some(Evidence::Conflict(Box::new((found, word.clone()))))
