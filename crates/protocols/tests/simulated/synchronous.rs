@@ -34,7 +34,7 @@ fn with_a_leader_that_lies(entry: &Entry, guarded: bool) -> World {
     let answer = Answer {
         incarnation: Incarnation::ZERO,
         standing: Standing::Running,
-        evidence: None,
+        evidence: Vec::new(),
         certificates: Vec::new(),
         new_view: None,
         headers: Vec::new(),
