@@ -165,7 +165,7 @@ impl<V: Variant> SyncHotStuff<V> {
         let (view, height) = rank(certificate);
         if view == self.view && height > self.chain.committed().height {
             // What it decides may have been shown to others only.
-            self.mention(cx, certificate.block(), link);
+            self.mention(cx, end_of(certificate), link);
         }
         if self.certificates.is_responsive(view, height) {
             return Err(Reject::Duplicate);

@@ -14,6 +14,7 @@ use quorate_types::{BlockId, Height, ReplicaId, ReplicaSet, Time, View};
 /// A block that cannot be voted for yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Missing {
+    height: Height,
     /// From when on it is asked for.
     due: Time,
     /// Who has shown it.
@@ -24,17 +25,23 @@ pub(super) struct Missing {
 
 impl<V: Variant> SyncHotStuff<V> {
     /// Somebody has shown a block.
-    pub(super) fn mention(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, link: ReplicaId) {
+    pub(super) fn mention(&mut self, cx: &mut Cx<'_, Self>, block: End, link: ReplicaId) {
         let due = cx.now().plus(self.delta.quarter());
-        self.mention_until(cx, id, link, due);
+        self.mention_until(cx, block, link, due);
     }
 
     /// The same, asked for from then on.
-    pub(super) fn mention_until(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, link: ReplicaId, due: Time) {
+    pub(super) fn mention_until(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        (height, id): End,
+        link: ReplicaId,
+        due: Time,
+    ) {
         if link == cx.me() || self.is_complete(cx, id) {
             return self.note_here(cx, id);
         }
-        let fresh = Missing { due, shown: ReplicaSet::EMPTY, asked: ReplicaSet::EMPTY };
+        let fresh = Missing { height, due, shown: ReplicaSet::EMPTY, asked: ReplicaSet::EMPTY };
         let now = cx.now();
         let missing = self.missing.entry(id).or_insert(fresh);
         let is_new = missing.shown.insert(link);
@@ -102,9 +109,8 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     /// Forgets what lies at or below a settled height.
-    pub(super) fn settle_missing(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
-        let tree: &BlockTree = cx.blocks();
-        self.missing.retain(|id, _| tree.get(*id).is_none_or(|block| block.height > height));
+    pub(super) fn settle_missing(&mut self, height: Height) {
+        self.missing.retain(|_, missing| missing.height > height);
         self.lent = self.lent.split_off(&height);
     }
 

@@ -111,7 +111,7 @@ impl<V: Variant> SyncHotStuff<V> {
         if self.heard.add_header(id, header) {
             cx.blocks().insert(block.clone());
         }
-        self.mention(cx, id, link);
+        self.mention(cx, (block.height, id), link);
         self.try_vote(cx);
         Ok(())
     }
@@ -188,10 +188,10 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// A certified block whose header is not here is asked for of those who have voted for it.
     pub(super) fn want_certified(&mut self, cx: &mut Cx<'_, Self>, certificate: &Certificate) {
-        let (height, id) = end_of(certificate);
-        if height > self.chain.committed().height {
+        let block = end_of(certificate);
+        if block.0 > self.chain.committed().height {
             let now = cx.now();
-            certificate.signers.iter().for_each(|by| self.mention_until(cx, id, by, now));
+            certificate.signers.iter().for_each(|by| self.mention_until(cx, block, by, now));
         }
     }
 
@@ -380,7 +380,7 @@ impl<V: Variant> SyncHotStuff<V> {
         self.certificates.prune(self.entered, height);
         self.waits.retain(|(_, waits)| *waits > height);
         self.unsound.retain(|(_, waits)| *waits > height);
-        self.settle_missing(cx, height);
+        self.settle_missing(height);
         self.arm_commit(cx);
     }
 }

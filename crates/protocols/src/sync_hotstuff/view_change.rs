@@ -311,9 +311,9 @@ impl<V: Variant> SyncHotStuff<V> {
             self.quit_view(cx, evidence);
             return Err(self.contradicted(link));
         }
-        let (now, tip, first) = (cx.now(), word.body.lock.tip.block(), word.by);
+        let (now, tip, first) = (cx.now(), end_of(&word.body.lock.tip), word.by);
         // §6, §7: at once, and of everybody who hands it on: one who does not answer must not hold up the others.
-        if word.body.lock.tip.statement.height > self.chain.committed().height {
+        if tip.0 > self.chain.committed().height {
             [first, link].into_iter().for_each(|peer| self.mention_until(cx, tip, peer, now));
         }
         if !self.heard.add_new_view(&said) {

@@ -131,6 +131,11 @@ fn what_is_settled_is_forgotten<V: Variant>() {
     for part in blocks.chunks(50) {
         for header in part {
             bench.grow(std::slice::from_ref(header));
+            let (height, block) = end(header);
+            bench.take(4, SyncMessage::Lack { view: View(1), height, block });
+            // Certified somewhere else, and never shown.
+            let elsewhere = certificate(2, (height, BlockId::null(height)), weak(N));
+            bench.take(2, SyncMessage::Certified(elsewhere));
             let _ = bench.deliver(2, voted(header));
             let _ = bench.deliver(4, voted(header));
         }

@@ -12,6 +12,7 @@ both! {
     s7_no_certificate_no_commit_by_timer;
     s8_ancestors_are_committed_with_a_block;
     s8_nothing_is_committed_beside_the_chain;
+    s8_no_timer_commits_beside_what_is_certified;
     s9_the_guard_wants_fresh_answers;
     s9_the_guard_wants_no_doubt_for_long;
     s9_a_descendant_commits_what_the_guard_held_back;
@@ -126,6 +127,19 @@ fn s6_no_commit_by_a_timer_of_before_a_silence<V: Variant>() {
     bench.grow(&blocks[1..]);
     bench.pass(delta(2));
     assert_eq!(bench.committed(), [by_timer(&blocks[1])]);
+    // Nor one whose time was over, and that the guard has held back.
+    let mut bench = Bench::<V>::new();
+    bench.grow(&blocks[..1]);
+    bench.replica.answer_sound(None, Time::ZERO);
+    bench.pass(delta(2));
+    for peer in [0, 1, 2] {
+        bench.replica.link(r(peer), quorate_consensus::LinkEvent::Gap);
+    }
+    bench.replica.sound(None, Time::MAX);
+    bench.answers(&stands(Standing::Running));
+    bench.replica.sound(None, Time::MAX);
+    bench.pass(delta(6));
+    assert_eq!(bench.committed(), []);
 }
 
 /// §8: also where one forms later.
@@ -174,6 +188,22 @@ fn s8_nothing_is_committed_beside_the_chain<V: Variant>() {
     assert_eq!(bench.committed(), []);
     let (first, second) = (id(&other), id(&blocks[0]));
     assert_eq!(bench.replica.alarms(), [Alarm::SafetyBroken { height: Height(1), first, second }]);
+}
+
+/// What is certified above or beside the own vote has to lie on one chain with it.
+fn s8_no_timer_commits_beside_what_is_certified<V: Variant>() {
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    let beside = header(N, 1, GENESIS.1, (Height(1), BlockId::null(Height(1))), 9);
+    for (certified_too, commits) in [(&blocks[1], true), (&beside, false)] {
+        let mut bench = Bench::<V>::new();
+        bench.grow(&blocks[..1]);
+        bench.take(4, SyncMessage::Certified(certified(N, certified_too)));
+        bench.pass(delta(2));
+        assert_eq!(bench.committed(), [], "nobody knows where it lies");
+        bench.replica.fetched(certified_too.block.clone());
+        assert_eq!(!bench.committed().is_empty(), commits);
+        assert_eq!(doubts(&bench), Vec::<&str>::new());
+    }
 }
 
 /// Long enough since the start that nothing is cut off at zero.

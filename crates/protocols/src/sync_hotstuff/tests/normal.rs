@@ -54,9 +54,9 @@ fn s1_votes_count_for_one_block_and_one_view<V: Variant>() {
     bench.propose(&blocks[0]);
     bench.take(1, voted(&blocks[1]));
     bench.replica.settle();
-    // A vote of one who has voted for another block there counts for neither.
-    bench.take(0, voted(&blocks[0]));
+    // A vote for another block there counts for that one, whatever else its voter says.
     bench.take(2, first_vote(1, end(&other)));
+    bench.take(0, voted(&blocks[0]));
     assert_eq!(bench.deliver(2, voted(&blocks[0])), Err(Reject::Equivocation));
     assert!(bench.replica.lines().iter().any(|line| line == "accuse 2"));
     assert_eq!(bench.votes(), [id(&blocks[0])]);
@@ -265,7 +265,7 @@ fn lacks(sent: Vec<(To, SyncMessage)>) -> Vec<(u16, BlockId)> {
 /// be able to vote for it within Δ as well.
 fn s2_a_certificate_that_is_missing_is_asked_for<V: Variant>() {
     let mut bench = Bench::<V>::new();
-    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);
     bench.take(2, voted(&blocks[0]));
     bench.take(2, voted(&blocks[1]));
     bench.clear();
@@ -276,9 +276,13 @@ fn s2_a_certificate_that_is_missing_is_asked_for<V: Variant>() {
     assert_eq!(lacks(bench.replica.sent()), [(0, parent), (2, parent)]);
     bench.take(4, voted(&blocks[1]));
     bench.pass(delta(1));
-    assert_eq!(lacks(bench.replica.sent()), [(4, parent)], "each is asked once");
+    assert_eq!(lacks(bench.replica.sent()), [(4, parent)]);
+    bench.take(2, voted(&blocks[2]));
+    bench.pass(quarter());
+    let above = id(&blocks[1]);
+    assert_eq!(lacks(bench.replica.sent()), [(0, above), (2, above)], "each is asked once for each block");
     bench.take(2, SyncMessage::Certified(certified(N, &blocks[0])));
-    assert_eq!(bench.votes(), [id(&blocks[1])]);
+    assert_eq!(bench.votes(), [id(&blocks[1]), id(&blocks[2])], "its own vote certifies the next one");
     // Where the proposal comes in time nobody is asked.
     let mut bench = Bench::<V>::new();
     bench.take(2, voted(&blocks[0]));
@@ -404,12 +408,18 @@ impl Two {
 
 fn s4_words_that_contradict_end_the_view<V: Variant>() {
     let two = Two::new();
-    for (what, first, second) in two.conflicts() {
+    let conflicts = two.conflicts();
+    // Also where the leader has said something before that fits to both.
+    let after = conflicts[5..].iter().map(|conflict| (Some(two.new_view(two.low)), conflict));
+    for (before, (what, first, second)) in conflicts.iter().map(|conflict| (None, conflict)).chain(after) {
         let mut bench = two.bench::<V>();
-        let evidence = conflict(word(&first), word(&second));
-        bench.take(1, first);
+        let evidence = conflict(word(first), word(second));
+        if let Some(before) = before {
+            bench.take(1, before);
+        }
+        bench.take(1, first.clone());
         bench.sent();
-        assert_eq!(bench.deliver(4, second), Err(CONTRADICTED), "{what}");
+        assert_eq!(bench.deliver(4, second.clone()), Err(CONTRADICTED), "{what}");
         assert!(bench.is_quiet() && bench.view() == 2, "{what}");
         // It leaves at once, whatever the disk does.
         assert_eq!(evidence_in(&bench.sent()), std::slice::from_ref(&evidence), "{what}");

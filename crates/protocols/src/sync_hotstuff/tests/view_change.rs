@@ -20,6 +20,7 @@ both! {
     s12_a_view_that_is_passed_over_counts_still;
     s13_the_lock_is_what_is_certified_on_entering;
     s13_the_lock_stays;
+    s13_the_lock_outlives_what_is_known_of_later_views;
     s14_the_leader_goes_on_from_the_highest_lock;
     s14_the_leader_waits_2_delta_and_shows_one_lock;
     s15_the_first_vote_is_for_no_lower_base;
@@ -110,7 +111,7 @@ fn s10_a_silent_leader_is_blamed<V: Variant>() {
 fn s10_only_own_votes_put_the_blame_off<V: Variant>() {
     let mut bench = Bench::<V>::new();
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
-    bench.pass(delta(1));
+    bench.pass(delta(3));
     bench.propose(&blocks[0]);
     bench.clear();
     bench.pass(delta(2));
@@ -145,6 +146,7 @@ fn s11_no_timer_of_a_view_that_was_left_commits<V: Variant>() {
     bench.grow(&blocks);
     bench.pass(delta(2) - 1);
     bench.blame();
+    assert_eq!(bench.replica.deadline(), Some(bench.now().plus(delta(V::WAIT))), "no other timer is left");
     bench.pass(delta(4));
     assert_eq!(bench.committed(), []);
     // Nor one whose time is over and that the guard has held back.
@@ -357,6 +359,20 @@ fn s13_the_lock_stays<V: Variant>() {
     assert_eq!(bench.first_votes(), [id(&blocks[0])]);
 }
 
+/// A certificate of the view that comes may be here before it is entered, and what lies below it still makes the lock.
+fn s13_the_lock_outlives_what_is_known_of_later_views<V: Variant>() {
+    let blocks = chain(N, 1, GENESIS, &[1]);
+    let mut bench = Bench::<V>::new();
+    bench.grow(&blocks);
+    bench.next_view();
+    bench.next_view();
+    bench.take(4, SyncMessage::Certified(certificate(4, end(&blocks[0]), weak(N))));
+    bench.replica.decide(Height(1), id(&blocks[0]));
+    bench.next_view();
+    let lock = &bench.replica.protocol().lock;
+    assert_eq!((lock.view(), lock.tip.block()), (View(1), id(&blocks[0])));
+}
+
 fn status(view: u64, tip: Certificate) -> SyncMessage {
     SyncMessage::Status { view: View(view), lock: lock(tip) }
 }
@@ -441,6 +457,15 @@ fn s15_the_first_vote_is_for_no_lower_base<V: Variant>() {
     assert_eq!(first_votes(&lock(certified(N, &blocks[0]))), []);
     assert_eq!(first_votes(&lock(certified(N, &blocks[1]))), [id(&blocks[1])]);
     assert_eq!(first_votes(&lock(certified(N, &blocks[2]))), [id(&blocks[2])]);
+    // Nor is it for one beside what was decided, whatever the lock says.
+    let other = header(N, 1, GENESIS.1, GENESIS, 9);
+    let mut bench = Bench::<V>::new();
+    bench.replica.fetched(other.block.clone());
+    bench.replica.fetched(blocks[0].block.clone());
+    bench.replica.decide(Height(1), id(&blocks[0]));
+    bench.next_view();
+    bench.take(1, new_view(2, &lock(certified(N, &other))));
+    assert_eq!(bench.first_votes(), []);
     // Of views the higher one counts: view 2 goes on from genesis, view 3 from what view 1 or view 2 has certified.
     let in_view_3 = |base: &Lock| {
         let mut bench = Bench::<V>::new();
@@ -549,12 +574,16 @@ fn s15_a_base_is_asked_for_of_all_who_show_it<V: Variant>() {
     assert_eq!(bench.first_votes(), []);
     bench.replica.fetched(blocks[0].block.clone());
     assert_eq!(bench.first_votes(), [id(&blocks[0])]);
-    // An invalid one is nobody's base.
-    let mut bench = Bench::<V>::new();
-    bench.next_view();
-    bench.take(1, new_view(2, &base));
-    bench.replica.ready(id(&blocks[0]), Ready::Invalid);
-    assert_eq!(bench.first_votes(), []);
+    // A header alone is not enough, and what is invalid is nobody's base.
+    for ready in [None, Some(Ready::Invalid)] {
+        let mut bench = Bench::<V>::new();
+        bench.replica.answer(id(&blocks[0]), ready);
+        bench.take(4, voted(&blocks[0]));
+        bench.next_view();
+        bench.take(1, new_view(2, &base));
+        assert!(bench.replica.block(id(&blocks[0])).is_some());
+        assert_eq!(bench.first_votes(), []);
+    }
 }
 
 /// §6: also where it is refused, so that whoever is shown another one finds out.
