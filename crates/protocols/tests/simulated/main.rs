@@ -32,6 +32,7 @@ mod scripts;
 mod seeds;
 mod side_by_side;
 mod support;
+mod synchrony;
 mod traces;
 mod twins;
 mod view_change;
