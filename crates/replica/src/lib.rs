@@ -146,22 +146,11 @@ impl Replica {
         let above = stable.checkpoint.height.next();
         let decided: Vec<(Height, BlockId)> = past.decided.range(above..).map(|(h, id)| (*h, *id)).collect();
 
-        let synchrony = (entry.synchrony)(&setup.params)?;
-        let guard = synchrony.map(|bound| SynchronyGuard::new(bound, setup.me, &committee, incarnation));
-        let mut host = Host::new(&setup, guard);
+        let mut host = Host::new(&setup, synchrony_guard(entry, &setup, incarnation)?);
         host.note_executed(decided.iter().filter(|(height, _)| *height <= executed).map(|(_, id)| *id));
         let (mut blocks, logged) = restore_blocks(&past, &mut host);
         let mut out = VecDeque::new();
-        let raw = RawPast {
-            records: past.records.values().cloned().collect(),
-            checkpoint: stable.clone(),
-            blocks: blocks.iter().map(|(_, block)| (**block).clone()).collect(),
-            executed,
-            decided: decided.clone(),
-            incarnation,
-            window: setup.genesis.window,
-            checkpoint_every: setup.genesis.checkpoint_every,
-        };
+        let raw = raw_past(&past, &setup.genesis, &blocks, decided.clone());
         let mut outbox = Outbox::restore(past.guard, past.floors, past.records);
         outbox.persist(LogEntry::Incarnation(incarnation), &mut out);
         out.push_back(Output::Sync(outbox.appended()));
@@ -431,6 +420,30 @@ impl Replica {
     fn is_out(&self) -> bool {
         self.decided.is_out(self.sequencer.contiguous().next())
     }
+}
+
+/// What the protocol is opened with.
+fn raw_past(past: &Past, genesis: &Genesis, blocks: &BlockTree, decided: Vec<(Height, BlockId)>) -> RawPast {
+    RawPast {
+        records: past.records.values().cloned().collect(),
+        checkpoint: past.stable.clone(),
+        blocks: blocks.iter().map(|(_, block)| (**block).clone()).collect(),
+        executed: past.executed,
+        decided,
+        incarnation: past.incarnation.next(),
+        window: genesis.window,
+        checkpoint_every: genesis.checkpoint_every,
+    }
+}
+
+/// What watches the bound on delays, where the protocol assumes one.
+fn synchrony_guard(
+    entry: &Entry,
+    setup: &Setup,
+    incarnation: Incarnation,
+) -> Result<Option<SynchronyGuard>, OpenError> {
+    let bound = (entry.synchrony)(&setup.params)?;
+    Ok(bound.map(|bound| SynchronyGuard::new(bound, setup.me, &setup.committee, incarnation)))
 }
 
 /// The blocks above the stable checkpoint and the bodies that the log has of them.

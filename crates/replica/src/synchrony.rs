@@ -352,15 +352,16 @@ impl SynchronyGuard {
     /// For status.
     pub(crate) fn status(&self) -> GuardStatus {
         let mut took: Vec<u64> = self.round_trips.iter().copied().collect();
-        took.sort_unstable();
+        let max_ns = took.iter().copied().max().unwrap_or(0);
         let place = took.len().saturating_mul(999).div_ceil(1_000).saturating_sub(1);
+        let p999_ns = if took.is_empty() { 0 } else { *took.select_nth_unstable(place).1 };
         let late = self.peers.iter().filter_map(|(id, peer)| Some((*id, peer.late_since?)));
         let drifts = self.peers.values().filter_map(|peer| peer.clock.drift_ppm());
         GuardStatus {
             delta_ns: self.delta_ns,
             guarded: self.guarded,
-            p999_ns: took.get(place).copied().unwrap_or(0),
-            max_ns: took.last().copied().unwrap_or(0),
+            p999_ns,
+            max_ns,
             late: late.collect(),
             doubt: self.doubt,
             doubts: self.doubts,

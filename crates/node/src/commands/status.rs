@@ -176,32 +176,35 @@ fn print(replicas: &[Value], ledger: bool) -> Result<(), Failure> {
         ]);
     }
     out::line(table)?;
-    for replica in replicas {
-        let id = replica.get("id").and_then(Value::as_u64).unwrap_or(0);
-        if replica.get("up") == Some(&Value::Bool(true)) {
-            out::line(printable(&view_line(id, replica)))?;
-            if let Some(line) = guard_line(id, replica) {
-                out::line(printable(&line))?;
-            }
+    replicas.iter().try_for_each(|replica| print_more(replica, ledger))
+}
+
+/// What does not fit into the table.
+fn print_more(replica: &Value, ledger: bool) -> Result<(), Failure> {
+    let id = replica.get("id").and_then(Value::as_u64).unwrap_or(0);
+    if replica.get("up") == Some(&Value::Bool(true)) {
+        out::line(printable(&view_line(id, replica)))?;
+        if let Some(line) = guard_line(id, replica) {
+            out::line(printable(&line))?;
         }
-        if let Some(last) = replica.pointer("/synchrony_alarms/last").and_then(Value::as_str) {
-            let count = replica.pointer("/synchrony_alarms/count").and_then(Value::as_u64).unwrap_or(0);
-            out::line(format_args!("replica {id}: {} ({count} such alarms)", printable(last)))?;
-        }
-        if let Some(alarm) = replica.get("alarm").and_then(Value::as_str) {
-            out::line(format_args!("replica {id}: {}", printable(alarm)))?;
-        }
-        for (source, reasons) in replica.get("rejects").and_then(Value::as_object).into_iter().flatten() {
-            out::line(format_args!(
-                "replica {id} has refused from {}: {}",
-                printable(source),
-                printable(&reasons.to_string())
-            ))?;
-        }
-        if ledger && let Some(counters) = replica.get("ledger").and_then(Value::as_object) {
-            let line: Vec<String> = counters.iter().map(|(name, value)| format!("{name} {value}")).collect();
-            out::line(format_args!("replica {id} ledger: {}", printable(&line.join(", "))))?;
-        }
+    }
+    if let Some(last) = replica.pointer("/synchrony_alarms/last").and_then(Value::as_str) {
+        let count = replica.pointer("/synchrony_alarms/count").and_then(Value::as_u64).unwrap_or(0);
+        out::line(format_args!("replica {id}: {} ({count} such alarms)", printable(last)))?;
+    }
+    if let Some(alarm) = replica.get("alarm").and_then(Value::as_str) {
+        out::line(format_args!("replica {id}: {}", printable(alarm)))?;
+    }
+    for (source, reasons) in replica.get("rejects").and_then(Value::as_object).into_iter().flatten() {
+        out::line(format_args!(
+            "replica {id} has refused from {}: {}",
+            printable(source),
+            printable(&reasons.to_string())
+        ))?;
+    }
+    if ledger && let Some(counters) = replica.get("ledger").and_then(Value::as_object) {
+        let line: Vec<String> = counters.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        out::line(format_args!("replica {id} ledger: {}", printable(&line.join(", "))))?;
     }
     Ok(())
 }

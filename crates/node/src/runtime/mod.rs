@@ -142,6 +142,7 @@ impl<D: Disk> Node<D> {
             clients: &mut node.clients,
             rejects: &mut node.rejects,
             now: Time::ZERO,
+            clock: node.clock,
         };
         wire.urgent(early.urgent);
         for (to, lane, frame_type, body) in early.frames {

@@ -35,6 +35,7 @@ mod support;
 mod sync_scenarios;
 mod sync_stage;
 mod synchronous;
+mod synchrony;
 mod traces;
 mod twins;
 mod view_change;

@@ -1,0 +1,128 @@
+//! The synchrony guard in whole replicas: whatever the protocol, because the host watches. Here it is PBFT that claims to
+//! assume a bound on delays, and that its votes are not durable.
+
+use crate::support::{ask, begin, cut, go, incr, pbft, r, settle, world_of};
+use quorate_consensus::{Entry, Spec, Synchrony};
+use quorate_sim::{Change, Front, Places, Plan, Survives, World, ms, secs};
+use quorate_types::Kind;
+
+const DELTA_NS: u64 = ms(50);
+
+fn bounded() -> Entry {
+    Entry {
+        spec: Spec { votes_are_durable: false, ..pbft().spec },
+        synchrony: |_| Ok(Some(Synchrony { delta_ns: DELTA_NS, guarded: true })),
+        ..*pbft()
+    }
+}
+
+/// Four replicas that have found each other.
+fn calm(seed: u64) -> World {
+    let mut world = world_of(&bounded(), seed, |_| {});
+    begin(&mut world);
+    go(world.run_for(secs(2)), &world);
+    world
+}
+
+/// What the guard of a replica says. A macro, because these tests do not know the type.
+macro_rules! guard {
+    ($world:expr, $id:expr) => {
+        $world.status(r($id)).unwrap().guard.unwrap()
+    };
+}
+
+fn doubts(world: &World) -> Vec<(bool, u64)> {
+    (0..4).map(|id| guard!(world, id)).map(|guard| (guard.doubt, guard.doubts)).collect()
+}
+
+fn late(world: &World, id: u16) -> Vec<u16> {
+    guard!(world, id).late.iter().map(|(id, _)| id.0).collect()
+}
+
+#[test]
+fn in_calm_weather_nobody_is_late() {
+    for seed in 0..5 {
+        let mut world = calm(20_000 + seed);
+        let before = doubts(&world);
+        for _ in 0..50 {
+            ask(&mut world, 0, incr("n"));
+        }
+        settle(&mut world);
+        assert_eq!(doubts(&world), before, "seed {seed}");
+        assert!(before.iter().all(|(doubt, _)| !doubt));
+        for id in 0..4 {
+            let guard = guard!(world, id);
+            assert!(late(&world, id).is_empty());
+            // There and back, a little work, and what is held for the disk.
+            assert!((ms(1)..ms(25)).contains(&guard.p999_ns), "{guard}");
+            let expected = world.now().0 / (DELTA_NS / 4) * 3;
+            assert!(
+                (expected - 12..=expected + 12).contains(&guard.probes),
+                "{} of {expected}",
+                guard.probes
+            );
+        }
+        let count = |kind| world.sent().get(&Kind::new(kind)).copied().unwrap_or(0);
+        assert!(count("host.probe") > 0 && count("host.probe") - count("host.probed") < 40);
+    }
+}
+
+#[test]
+fn where_everything_is_slow_all_doubt_until_it_is_not() {
+    let mut world = calm(20_100);
+    let before = doubts(&world);
+    let slow = Change::Slow { delay_ns: ms(60), jitter_ns: 0 };
+    let front = Front { from: Places::ALL, to: Places::ALL, both_ways: true, change: slow, fault: None };
+    let number = world.front(front);
+    // Within a probe period and Δ.
+    go(world.run_for(DELTA_NS / 4 + DELTA_NS + ms(1)), &world);
+    let during = doubts(&world);
+    assert!(during.iter().zip(&before).all(|(now, old)| *now == (true, old.1 + 1)), "{during:?}");
+    go(world.run_for(secs(1)), &world);
+    assert_eq!(doubts(&world), during);
+    world.pass(number);
+    // What is on its way arrives, and then the next probe is answered.
+    go(world.run_for(ms(300)), &world);
+    assert!(doubts(&world).iter().all(|(doubt, _)| !doubt));
+    settle(&mut world);
+}
+
+#[test]
+fn one_that_is_cut_off_is_late_and_no_doubt_to_the_others() {
+    let mut world = calm(20_200);
+    let before = doubts(&world);
+    let number = cut(&mut world, 3);
+    go(world.run_for(secs(3)), &world);
+    for id in 0..3 {
+        assert_eq!((late(&world, id), guard!(world, id).doubts), (vec![3], before[usize::from(id)].1));
+    }
+    assert!(guard!(world, 3).doubt, "it hears nobody");
+    world.pass(number);
+    go(world.run_for(secs(2)), &world);
+    assert!((0..4).all(|id| late(&world, id).is_empty() && !guard!(world, id).doubt));
+}
+
+#[test]
+fn one_that_was_started_again_is_late_until_it_answers() {
+    let mut world = calm(20_300);
+    world.crash(r(2), Survives::Nothing);
+    go(world.run_for(secs(1)), &world);
+    assert!((0..4).filter(|id| *id != 2).all(|id| late(&world, id) == [2]));
+    world.start(r(2)).unwrap();
+    go(world.run_for(secs(3)), &world);
+    assert!((0..4).all(|id| late(&world, id).is_empty() && !guard!(world, id).doubt));
+    settle(&mut world);
+}
+
+#[test]
+fn clocks_that_drift_are_seen() {
+    let mut world = calm(20_400);
+    world.plan(world.now(), Plan::Drift(r(1), 400));
+    go(world.run_for(secs(120)), &world);
+    for id in 0..4 {
+        let drift = guard!(world, id).drift_ppm.unwrap();
+        // It went right for two seconds, and messages do not take equally long there and back.
+        let expected = if id == 1 { -400 } else { 400 };
+        assert!((drift - expected).abs() < 40, "replica {id} says {drift} ppm");
+    }
+}
