@@ -515,7 +515,7 @@ impl<V: Variant> SyncHotStuff<V> {
             // What is kept decides in its view; what is not counts for locks at least.
             SyncMessage::Notify(certificate) => self.on_notify(cx, certificate, link)?,
             SyncMessage::NewView { lock, .. } | SyncMessage::Status { lock, .. } => {
-                self.take_lock(cx, lock)?
+                self.take_lock(cx, lock)?;
             }
             SyncMessage::Forward { word } => self.take_lock(cx, &word.body.lock)?,
             _ => {}

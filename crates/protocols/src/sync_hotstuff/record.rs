@@ -9,6 +9,7 @@ use quorate_types::{BlockId, Digest, Height, View};
 
 /// A fact that is written down before a message that rests on it leaves.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(clippy::large_enum_variant, reason = "written and read one at a time")]
 pub enum SyncRecord {
     /// The view, and how it was entered. Before everything that is said in it.
     Entered {

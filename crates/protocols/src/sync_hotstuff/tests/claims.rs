@@ -11,7 +11,6 @@ both! {
     blames_are_f_plus_1_for_one_view;
     contradictions_are_words_of_the_leader;
     answers_are_claimed_whole;
-    what_is_signed_is_the_statement_of_the_table;
 }
 
 type Change<T> = fn(&mut T);
@@ -235,7 +234,8 @@ fn answers_are_claimed_whole<V: Variant>() {
     assert!(holds(wrong).is_err());
 }
 
-fn what_is_signed_is_the_statement_of_the_table<V: Variant>() {
+#[test]
+fn what_is_signed_is_the_statement_of_the_table() {
     let all = blocks();
     let base = lock(certified(N, &all[0]));
     let said = |message: &SyncMessage| {

@@ -139,8 +139,8 @@ fn o5_no_lock_leads_past_what_was_committed() {
             );
         }
         // The liars' reports among those of all honest replicas.
-        let liars = (0..usize::from(fork.n) - fork.honest.len())
-            .filter_map(|_| (!shown.is_empty()).then(|| shown[rng.index(shown.len())].clone()));
+        let liars: Vec<Lock> =
+            (0..usize::from(fork.n) - fork.honest.len()).filter_map(|_| rng.pick(&shown).cloned()).collect();
         let reports: Vec<Lock> = locks.iter().cloned().chain(liars).collect();
         let reports: BTreeMap<ReplicaId, Lock> = (0..).map(r).zip(reports).collect();
         let chosen = highest_of(&reports, |_| Some(true), extends);
