@@ -134,8 +134,8 @@ fn a_seed_decides_a_run_in_every_build() {
     expect![[r#"
         pbft f189af791b22f36db14f24dc5225f70970bd8b95b107ee20c73c95e536f95f41
         pbft-signed 998856f2541fd9f4b96de1eb8eb07eb92ad520a183211534ff4258c4b33a1b1c
-        hotstuff dee6373fbdf15f38a69e3e5acd51bde5b0d52ff7de7f0c6bf5df59243c9f6262
-        jolteon d4222eabc245e82841e7580cca281de55bb1755e433b52a9009a508377f28a0f
+        hotstuff 02e77bd01cbc90a5ee8c9d9dfb99c95de8d5b0979c5776e0d2da1086149bba4f
+        jolteon e461e73b31ac4e76c23a910f3cb9e7d376e4c88a74d3988e224184314e2538a0
         echo 559066a2ef10df5b77d359c4ba0b502c34d1896eccd2ba3c142beafb22f16f39
     "#]]
     .assert_eq(&hashes);
