@@ -136,8 +136,8 @@ fn a_seed_decides_a_run_in_every_build() {
         pbft-signed a72b96a489a9b76217aafea38f3081399834a679ca5df22eea0d25a2365fe42f
         hotstuff 06f2116489c38bd034aa9b46ef87c5d6cff1bc55c2491a3329bf05b89e50fe53
         jolteon 14089dca3a53740f73f6c1ed1e0b9ca7f65d0472ea052586b3a1eb235219e573
-        sync-hotstuff 3c9011a3d0ab309c5dd77b86e0426810b753d3290364f4754f9eb856b8c185cd
-        optsync 47c46b8b55b3b273d159b0676382d3a4a296e21b687ec5260a43d1a3fe15d1df
+        sync-hotstuff fffdca241e4ee45e1843931b6cb69d7fdcf6372ce78c732f7b44ff3940f12fb1
+        optsync ced2193cec1e96abb542467ae674687969fb523852beeda7aaa21c76f2e665a3
         echo 958bf5366f7d20873870493a8aaa32536475218b75f3964e193c96aeefd9bc17
     "#]]
     .assert_eq(&hashes);
