@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! late(x)              x's last answer took more than Δ, or a probe to x is unanswered for Δ, or something was lost on
-//!                      the link to x and no probe was answered that was sent since
+//!                      the link to x and no probe was answered that was sent since, or a probe should have been sent
+//!                      Δ ago
 //! doubt                more than f peers are late
 //! sound(since, fresh)  no doubt from `since` on, and n - f - 1 peers answered in time a probe sent at `fresh` or later
 //! ```
@@ -58,6 +59,10 @@ pub struct GuardStatus {
     pub drift_ppm: Option<i64>,
     /// Probes that were sent, to each peer one.
     pub probes: u64,
+    /// How often this replica came to its own probes more than a quarter of Δ late, and the longest such time.
+    pub lags: u64,
+    /// See `lags`.
+    pub lag_max_ns: u64,
 }
 
 impl fmt::Display for GuardStatus {
@@ -147,6 +152,10 @@ pub(crate) struct SynchronyGuard {
     /// What the last round trips took, over all peers.
     round_trips: VecDeque<u64>,
     probes: u64,
+    /// The probe that this replica came to more than Δ late, as far as that was noticed.
+    missed: Option<Time>,
+    lags: u64,
+    lag_max_ns: u64,
 }
 
 impl SynchronyGuard {
@@ -174,13 +183,35 @@ impl SynchronyGuard {
             news: false,
             round_trips: VecDeque::new(),
             probes: 0,
+            missed: None,
+            lags: 0,
+            lag_max_ns: 0,
         }
     }
 
     /// Something is about to be handled at `now`. What was due before and is not here is late whatever comes: also where
     /// this replica stood still, and all that waits is handled at once.
     pub(crate) fn before(&mut self, now: Time) {
+        self.miss(now);
         self.look(now, now.minus(1));
+    }
+
+    /// A probe that should have left Δ ago is unanswered as well: this replica stood still, and knows nothing of that time.
+    fn miss(&mut self, now: Time) {
+        if self.lag_ns(now) <= self.delta_ns || self.missed == Some(self.probe_at) {
+            return;
+        }
+        self.missed = Some(self.probe_at);
+        for peer in self.peers.values_mut() {
+            peer.overdue = true;
+            peer.note(now);
+        }
+        self.review(now);
+    }
+
+    /// By how much the next probe is late.
+    fn lag_ns(&self, now: Time) -> u64 {
+        self.probed.map_or(0, |_| now.since(self.probe_at))
     }
 
     /// All that had arrived by `due` was handled.
@@ -242,6 +273,10 @@ impl SynchronyGuard {
         if now < self.probe_at {
             return None;
         }
+        self.miss(now);
+        let lag_ns = self.lag_ns(now);
+        self.lags = self.lags.saturating_add(u64::from(lag_ns > self.probe_every_ns()));
+        self.lag_max_ns = self.lag_max_ns.max(lag_ns);
         self.probe_at = now.plus(self.probe_every_ns());
         let (number, mut to) = (self.next, ReplicaSet::EMPTY);
         for (id, peer) in &mut self.peers {
@@ -368,6 +403,8 @@ impl SynchronyGuard {
             last_doubt: self.last_doubt,
             drift_ppm: drifts.max_by_key(|ppm| ppm.unsigned_abs()),
             probes: self.probes,
+            lags: self.lags,
+            lag_max_ns: self.lag_max_ns,
         }
     }
 }

@@ -458,3 +458,43 @@ fn a_line_tells_people() {
     let line = format!("{calm}, 1 late since 45000000, 2 late since 40000000, in doubt");
     assert_eq!(rig.guard.status().to_string(), line);
 }
+
+/// Who stood still has probed nobody meanwhile: nothing that peers have done is late, and it doubts all the same, until
+/// they have answered.
+#[test]
+fn who_stands_still_for_longer_than_delta_doubts() {
+    for handles_first in [false, true] {
+        let mut rig = Rig::of(3, 1, true);
+        rig.run(0, 105, &[1, 2]);
+        assert!(!rig.guard.status().doubt && rig.guard.status().lags == 0);
+        // The probe of 110 is due; Δ later nothing is said yet, just after it is.
+        if handles_first {
+            rig.guard.before(Time(150 * MS));
+            assert!(!rig.guard.status().doubt);
+            rig.guard.before(Time(150 * MS + 1));
+            assert!(rig.guard.status().doubt && rig.late() == [1, 2]);
+            rig.guard.before(Time(151 * MS));
+        }
+        let number = rig.probe(151).unwrap();
+        let status = rig.guard.status();
+        assert!(status.doubt && status.doubts == 1, "once: {status:?}");
+        assert_eq!((status.lags, status.lag_max_ns), (1, 41 * MS));
+        rig.answer(152, 1, number);
+        assert!(!rig.guard.status().doubt && rig.late() == [2]);
+        rig.answer(152, 2, number);
+        assert!(rig.late().is_empty());
+        assert!(!rig.sound(152, 100, 151) && rig.sound(153, 153, 151), "what went on meanwhile is unknown");
+    }
+}
+
+/// A probe that leaves a little late is no doubt, and counted from a quarter of Δ on.
+#[test]
+fn a_lag_is_counted() {
+    let mut rig = Rig::of(3, 1, true);
+    rig.run(0, 105, &[1, 2]);
+    rig.probe(120).unwrap();
+    assert_eq!(rig.guard.status().lags, 0);
+    rig.probe(141).unwrap();
+    let status = rig.guard.status();
+    assert_eq!((status.lags, status.lag_max_ns, status.doubt), (1, 11 * MS, false));
+}

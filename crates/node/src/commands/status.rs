@@ -123,6 +123,10 @@ fn guard_line(id: u64, replica: &Value) -> Option<String> {
     if let Some(ppm) = guard.get("drift_ppm").and_then(Value::as_i64) {
         line.push_str(&format!(", clocks drift {ppm} ppm"));
     }
+    if let Some(lags) = number("lags").filter(|lags| *lags > 0) {
+        let plural = if lags == 1 { "" } else { "s" };
+        line.push_str(&format!(", itself late {lags} time{plural}, by {:.1} ms at most", ms("lag_max_ms")));
+    }
     line.push_str(&format!(", {} probes", number("probes").unwrap_or(0)));
     Some(line)
 }
@@ -271,6 +275,9 @@ mod tests {
         guard["drift_ppm"] = json!(-12);
         let after = "3 doubts, the last one 4000 ms ago, clocks drift -12 ppm";
         assert_eq!(line(&guard), format!("{begin}, {after}, 80 probes"));
+        (guard["lags"], guard["lag_max_ms"]) = (json!(2), json!(17.25));
+        let itself = "itself late 2 times, by 17.2 ms at most";
+        assert_eq!(line(&guard), format!("{begin}, {after}, {itself}, 80 probes"));
     }
 
     #[test]

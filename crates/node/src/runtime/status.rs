@@ -117,6 +117,7 @@ fn guard_json(guard: &GuardStatus, now: Time) -> Value {
         "p999_ms": ms(guard.p999_ns), "max_ms": ms(guard.max_ns), "late": late,
         "doubt": guard.doubt, "doubts": guard.doubts, "last_doubt_ms": guard.last_doubt.map(ago),
         "drift_ppm": guard.drift_ppm, "probes": guard.probes,
+        "lags": guard.lags, "lag_max_ms": ms(guard.lag_max_ns),
     })
 }
 
@@ -160,11 +161,13 @@ mod tests {
             last_doubt: Some(Time(500_000_000)),
             drift_ppm: Some(-12),
             probes: 77,
+            lags: 2,
+            lag_max_ns: 13_000_000,
         };
         let expected = json!({
             "mode": "guarded", "delta_ms": 50.0, "p999_ms": 2.5, "max_ms": 9.0,
             "late": [{"id": 2, "since_ms": 1_000}], "doubt": false, "doubts": 3, "last_doubt_ms": 1_500,
-            "drift_ppm": -12, "probes": 77,
+            "drift_ppm": -12, "probes": 77, "lags": 2, "lag_max_ms": 13.0,
         });
         assert_eq!(guard_json(&guard, Time(2_000_000_000)), expected);
         let fresh = GuardStatus { guarded: false, last_doubt: None, drift_ppm: None, ..guard };

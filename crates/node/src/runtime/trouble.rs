@@ -9,7 +9,8 @@ use quorate_types::wire::Lane;
 use quorate_types::{ReplicaId, Time, View};
 use std::collections::BTreeMap;
 
-/// A sync, or a pass of the loop, that takes longer holds everybody up: half of the shortest timeout.
+/// A sync, or a pass of the loop, that takes longer holds everybody up: half of the shortest timeout; or a quarter of the
+/// bound on delays, where the protocol assumes one.
 const SLOW_NS: u64 = 200_000_000;
 /// What round trips take is looked at this often, because all of them are, and told of this often at most.
 const ROUND_TRIPS_LOOK_NS: u64 = 1_000_000_000;
@@ -37,22 +38,33 @@ pub(super) struct Trouble {
     alarms_seen: u64,
     round_trips_look_at: Time,
     round_trips_line_at: Time,
+    /// The bound on delays.
+    delta_ns: Option<u64>,
 }
 
 impl Trouble {
+    /// `delta_ns`: the bound on delays that the protocol assumes.
+    pub(super) fn new(delta_ns: Option<u64>) -> Self {
+        Self { delta_ns, ..Self::default() }
+    }
+
     /// A pass of the loop is over: how long it took, and how long the longest sync in it.
     pub(super) fn passed(&mut self, now: Time, pass_ns: u64, sync_ns: u64) -> Option<String> {
         self.longest_sync_ns = self.longest_sync_ns.max(sync_ns);
         self.longest_pause_ns = self.longest_pause_ns.max(pass_ns);
-        if sync_ns >= SLOW_NS {
+        let slow_ns = self.delta_ns.map_or(SLOW_NS, |delta_ns| SLOW_NS.min(delta_ns / 4));
+        let of = self.delta_ns.map_or(String::new(), |delta_ns| format!(" of delta_ms = {}", ms(delta_ns)));
+        if sync_ns >= slow_ns {
             let often = of_how_many(self.disk.happened(now)?);
             let ms = ms(sync_ns);
-            Some(format!("the disk of data_dir took {ms} ms for a sync{often}: it is slow, busy or failing"))
-        } else if pass_ns >= SLOW_NS {
+            Some(format!(
+                "the disk of data_dir took {ms} ms{of} for a sync{often}: it is slow, busy or failing"
+            ))
+        } else if pass_ns >= slow_ns {
             let often = of_how_many(self.pause.happened(now)?);
             let ms = ms(pass_ns);
             Some(format!(
-                "this replica stood still for {ms} ms{often}: the machine is busy, the application slow, or somebody had \
+                "this replica stood still for {ms} ms{of}{often}: the machine is busy, the application slow, or somebody had \
                  stopped it"
             ))
         } else {
@@ -163,7 +175,8 @@ impl Trouble {
         let (bound, longest) = (ms(guard.delta_ns), ms(guard.max_ns));
         let took = guard.p999_ns / 1_000;
         Some(format!(
-            "one of 1000 round trips takes more than {took} us, the longest {longest} ms, of delta_ms = {bound}: a cluster              with a larger delta_ms would be safer"
+            "one of 1000 round trips takes more than {took} us, the longest {longest} ms, of delta_ms = {bound}: a cluster \
+             with a larger delta_ms would be safer"
         ))
     }
 
@@ -196,6 +209,16 @@ mod tests {
         let line = trouble.passed(Time(2 + LINE_EVERY_NS), SLOW_NS, SLOW_NS).unwrap();
         assert!(line.contains("(17 times since the last such line)"), "{line}");
         assert_eq!(trouble.longest_ms(), (200, 400));
+    }
+
+    #[test]
+    fn where_delays_are_bounded_a_quarter_of_the_bound_is_slow() {
+        let mut trouble = Trouble::new(Some(50_000_000));
+        assert_eq!(trouble.passed(Time(1), 12_000_000, 12_000_000), None);
+        let line = trouble.passed(Time(2), 14_000_000, 13_000_000).unwrap();
+        assert!(line.starts_with("the disk of data_dir took 13 ms of delta_ms = 50 for a sync"), "{line}");
+        let line = trouble.passed(Time(3), 40_000_000, 0).unwrap();
+        assert!(line.starts_with("this replica stood still for 40 ms of delta_ms = 50:"), "{line}");
     }
 
     #[test]
@@ -238,6 +261,8 @@ mod tests {
             last_doubt: None,
             drift_ppm: None,
             probes: 0,
+            lags: 0,
+            lag_max_ns: 0,
         }
     }
 

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 #![allow(dead_code, reason = "each test program uses a part")]
 
+pub(crate) mod wires;
+
 use quorate_client::cluster::ClusterInfo;
 use quorate_client::driver;
 use quorate_node::commands::{cluster_info, demo};
@@ -30,7 +32,7 @@ pub(crate) fn plan(seconds: u64, seed: u64) -> Plan {
     }
 }
 
-/// Four replicas of PBFT that serve, as processes of the binary under test.
+/// Replicas that serve, as processes of the binary under test: four of PBFT unless asked otherwise.
 pub(crate) struct Cluster {
     /// Dropped first: no process outlives its folder.
     pub(crate) nodes: Processes,
@@ -51,11 +53,21 @@ impl Cluster {
     }
 
     fn start_with(client_auth: ClientAuth, params: toml::Table) -> Self {
-        let entry = quorate_protocols::find("pbft").unwrap();
+        Self::make("pbft", 4, client_auth, &Settings::default(), params)
+    }
+
+    /// Starts replicas of another protocol, with settings of `--set`.
+    pub(crate) fn start_of(protocol: &str, n: u16, settings: &[&str]) -> Self {
+        let set = settings.iter().map(|setting| setting.parse().unwrap()).collect();
+        Self::make(protocol, n, ClientAuth::Signature, &Settings { set }, toml::Table::new())
+    }
+
+    fn make(protocol: &str, n: u16, client_auth: ClientAuth, set: &Settings, params: toml::Table) -> Self {
+        let entry = quorate_protocols::find(protocol).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().join("cluster");
-        let mut testnet = demo::make(&dir, entry, 4, client_auth, &Settings::default()).unwrap();
-        testnet.params = params;
+        let mut testnet = demo::make(&dir, entry, n, client_auth, set).unwrap();
+        testnet.params.extend(params);
         testnet.write().unwrap();
         let insecure = client_auth == ClientAuth::None;
         let binary = env!("CARGO_BIN_EXE_quorate").into();
