@@ -13,8 +13,9 @@ use quorate_types::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::ops::Range;
+use std::time::Duration;
 
 /// A protocol, as one state machine of handlers.
 ///
@@ -322,4 +323,12 @@ pub struct Synchrony {
     pub delta_ns: u64,
     /// Whether the guard is on.
     pub guarded: bool,
+}
+
+/// As every report says it.
+impl fmt::Display for Synchrony {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = if self.guarded { "guarded" } else { "unguarded" };
+        write!(f, "delta {:?}, {mode}", Duration::from_nanos(self.delta_ns))
+    }
 }

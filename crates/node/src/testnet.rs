@@ -16,7 +16,7 @@ use crate::config::{ClusterConfig, Durability, LinkAuth, NodeConfig, ReplicaAddr
 use crate::exit::Failure;
 use crate::keys;
 use crate::service::Service;
-use quorate_consensus::Entry;
+use quorate_consensus::{Entry, Synchrony};
 use quorate_crypto::SigningKey;
 use quorate_storage::folder::{self, Identity};
 use quorate_types::{BodyLimits, ClientAuth, Genesis, Member, ReplicaId};
@@ -130,6 +130,16 @@ impl Testnet {
         }
         testnet.write()?;
         Ok(testnet)
+    }
+
+    /// The bound on delays that its protocol assumes, if it assumes one.
+    ///
+    /// # Errors
+    /// When the parameters of the protocol are wrong.
+    pub fn bound(&self) -> Result<Option<Synchrony>, Failure> {
+        let mut params = self.cluster.params.clone();
+        params.extend(self.params.clone());
+        (self.cluster.entry.synchrony)(&params).map_err(Failure::usage)
     }
 
     /// Gives the replicas other addresses: before the first start, when one of the ports turns out to be taken.

@@ -5,6 +5,7 @@ use crate::fault::Fault;
 use crate::history::History;
 use crate::oracles::Failure;
 use crate::world::World;
+use quorate_consensus::Synchrony;
 use quorate_types::{Digest, ReplicaId};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,6 +38,8 @@ pub struct Report {
     pub f: usize,
     /// Who has said two things where only one may be said, and what: enough to show to anybody, where it is signed.
     pub culprits: BTreeMap<ReplicaId, String>,
+    /// The bound on delays that the protocol assumes.
+    pub bound: Option<Synchrony>,
     /// From the heal to the first answer to an operation that was called after it.
     pub recovered_ns: u64,
     /// Promises that were looked for on disks.
@@ -94,6 +97,7 @@ impl Report {
             rejected: world.rejected().clone(),
             faults,
             f: world.settings().f,
+            bound: world.bound(),
             culprits: world.culprits().clone(),
             byzantine: world.liars().clone(),
             recovered_ns,
@@ -117,8 +121,9 @@ impl Report {
             self.culprits.iter().map(|(id, what)| format!("\nr{id} {what}")).collect();
         let faults: Vec<String> =
             self.faults.iter().map(|(fault, count)| format!("{count} {fault}")).collect();
+        let bound = self.bound.map_or(String::new(), |bound| format!("{bound}; "));
         format!(
-            "Byzantine: {named}; faults: {}; {} virtual s; recovered {} ms after the heal{}",
+            "{bound}Byzantine: {named}; faults: {}; {} virtual s; recovered {} ms after the heal{}",
             faults.join(", "),
             self.virtual_ns / 1_000_000_000,
             self.recovered_ns / 1_000_000,

@@ -36,9 +36,7 @@ struct Measured {
 /// When its folder cannot be written to.
 pub(super) fn advice(testnet: &Testnet, dir: &Path) -> Result<Vec<(bool, String)>, Failure> {
     let cluster = &testnet.cluster;
-    let mut params = cluster.params.clone();
-    params.extend(testnet.params.clone());
-    let Some(bound) = (cluster.entry.synchrony)(&params).map_err(Failure::usage)? else {
+    let Some(bound) = testnet.bound()? else {
         return Ok(Vec::new());
     };
     // Replicas on one machine answer alike, whatever their ports.

@@ -111,7 +111,10 @@ fn show(args: &DemoArgs, dir: &Path) -> Result<(), Failure> {
     nodes.watch_signals()?;
     let mut testnet = make(dir, args.protocol, n, ClientAuth::Signature, &args.settings)?;
     let name = args.protocol.spec.name;
-    say(format!("starting {n} replicas of {name}: promises fsynced, links under mutual TLS, bundles signed"));
+    let bound = testnet.bound()?.map_or(String::new(), |bound| format!(", {bound}"));
+    say(format!(
+        "starting {n} replicas of {name}: promises fsynced, links under mutual TLS, bundles signed{bound}"
+    ));
     trial::start(&mut nodes, &mut testnet)?;
     let info = cluster_info(&testnet.cluster)?;
     let look = || -> Result<Option<(u64, ReplicaId)>, Failure> {

@@ -52,6 +52,9 @@ pub(super) struct Summary {
     pub(super) faults: BTreeMap<&'static str, u64>,
     /// How often each of them was felt.
     pub(super) felt: BTreeMap<&'static str, u64>,
+    /// Seeds by mode of the synchrony guard, where the protocol assumes a bound on delays.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) modes: BTreeMap<&'static str, u64>,
 }
 
 /// `2 mute, 1 twin`.
@@ -122,6 +125,7 @@ pub(super) struct Total {
     byzantine: BTreeMap<&'static str, u64>,
     faults: BTreeMap<&'static str, u64>,
     felt: BTreeMap<&'static str, u64>,
+    modes: BTreeMap<&'static str, u64>,
 }
 
 impl Total {
@@ -130,6 +134,11 @@ impl Total {
         self.requests = self.requests.saturating_add(report.requests);
         self.virtual_ns = self.virtual_ns.saturating_add(report.virtual_ns);
         self.hashes.insert(seed, report.trace_hash);
+        if let Some(bound) = report.bound {
+            let mode = if bound.guarded { "guarded" } else { "unguarded" };
+            let count = self.modes.entry(mode).or_default();
+            *count = count.saturating_add(1);
+        }
         for kind in report.byzantine.values() {
             let count = self.byzantine.entry(kind.name()).or_default();
             *count = count.saturating_add(1);
@@ -186,6 +195,7 @@ impl Total {
             byzantine: self.byzantine.clone(),
             faults: self.faults.clone(),
             felt: self.felt.clone(),
+            modes: self.modes.clone(),
         }
     }
 }

@@ -140,6 +140,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             summary.trace_hash.get(..16).unwrap_or(&summary.trace_hash),
         ))?;
         if args.seed.is_none() {
+            if !summary.modes.is_empty() {
+                out::line(format!("synchrony guard: {}", counted(&summary.modes)))?;
+            }
             out::line(format!(
                 "Byzantine replicas: {}; faults: {}; felt: {}",
                 counted(&summary.byzantine),

@@ -150,7 +150,8 @@ fn run_in(args: &TortureArgs, options: &Options, dir: &Path) -> Result<Outcome, 
         doing: String::new(),
     };
     let name = args.protocol.spec.name;
-    told.line(&format!("{n} replicas of {name}, seed {}: {}", options.seed, args.again(options.seed)));
+    let bound = testnet.bound()?.map_or(String::new(), |bound| format!(", {bound}"));
+    told.line(&format!("{n} replicas of {name}{bound}, seed {}: {}", options.seed, args.again(options.seed)));
     match trial::start(&mut nodes, &mut testnet) {
         Err(_) if nodes.is_stopping() => return Ok(Outcome::stopped()),
         started => started?,
@@ -159,7 +160,7 @@ fn run_in(args: &TortureArgs, options: &Options, dir: &Path) -> Result<Outcome, 
     let outcome = torture::run(dir, &testnet, &mut nodes, options, &mut |news| told.hear(&news));
     told.bar.finish();
     nodes.stop_all();
-    outcome
+    Ok(Outcome { bound: testnet.bound()?, ..outcome? })
 }
 
 /// What people see of a run while it lasts.
@@ -221,7 +222,7 @@ fn report(args: &TortureArgs, options: &Options, outcome: &Outcome, again: &str)
     if args.json {
         return out::json(&json!({
             "good": outcome.is_good(), "failure": outcome.failure.as_ref().map(Why::to_string), "again": again, "seed": options.seed,
-            "minutes": args.minutes, "protocol": args.protocol.spec.name.as_str(), "n": args.n(),
+            "bound": outcome.bound.map(|bound| bound.to_string()), "minutes": args.minutes, "protocol": args.protocol.spec.name.as_str(), "n": args.n(),
             "stretches": outcome.stretches, "acknowledged": outcome.acknowledged, "errors": outcome.errors,
             "judged": verdict.judged, "lost": verdict.lost, "doubled": verdict.doubled, "wrong": verdict.wrong,
             "illegal": verdict.illegal, "undecided": verdict.undecided, "findings": verdict.findings,

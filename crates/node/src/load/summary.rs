@@ -73,6 +73,10 @@ pub struct Summary {
     pub link_auth: String,
     /// `signature` or `none`.
     pub client_auth: String,
+    /// Milliseconds of the bound on delays that the protocol assumes; `None` where it assumes none.
+    pub delta_ms: Option<f64>,
+    /// `guarded` or `unguarded`, where there is such a bound.
+    pub mode: Option<String>,
     /// Requests in a second that were offered; `None` in a closed loop.
     pub offered: Option<f64>,
     /// Requests in flight of a closed loop; 0 in an open one.
@@ -130,6 +134,8 @@ impl Summary {
             durability: text("durability"),
             link_auth: text("link_auth"),
             client_auth: text("client_auth"),
+            delta_ms: any.pointer("/guard/delta_ms").and_then(Value::as_f64),
+            mode: any.pointer("/guard/mode").and_then(Value::as_str).map(str::to_owned),
             offered,
             in_flight,
             clients: options.clients,
@@ -194,11 +200,15 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |ns: u64| float(ns) / 1e6;
         let latency = &self.latency_ns;
-        writeln!(
+        write!(
             f,
             "{} n={} f={}, durability {}, links {}, client authentication {}",
             self.protocol, self.n, self.f, self.durability, self.link_auth, self.client_auth
         )?;
+        if let (Some(delta_ms), Some(mode)) = (self.delta_ms, &self.mode) {
+            write!(f, ", delta {delta_ms} ms, {mode}")?;
+        }
+        writeln!(f)?;
         let bundle = if self.bundle == 0 { "natural".to_owned() } else { self.bundle.to_string() };
         let pace = match self.offered {
             Some(offered) => format!("open loop, {offered:.0} req/s offered"),

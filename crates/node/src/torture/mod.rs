@@ -23,6 +23,7 @@ use crate::processes::{self, Processes};
 use crate::testnet::Testnet;
 use crate::trial::{self, Act, Judged, Load, Met, Plan};
 use quorate_client::cluster::ClusterInfo;
+use quorate_consensus::Synchrony;
 use quorate_types::ReplicaId;
 use serde::Serialize;
 use serde_json::Value;
@@ -104,6 +105,8 @@ pub enum Why {
 /// What a run came to.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
+    /// The bound on delays that the protocol assumes.
+    pub bound: Option<Synchrony>,
     /// All events, in order.
     pub events: Vec<Report>,
     /// Stretches that were judged.

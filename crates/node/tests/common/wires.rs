@@ -53,7 +53,7 @@ impl Wire {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => 0,
                 Err(_) => break,
             };
-            if !self.pass() || to.write_all(&bytes[..read]).is_err() {
+            if !self.pass() || to.write_all(bytes.get(..read).unwrap()).is_err() {
                 break;
             }
         }

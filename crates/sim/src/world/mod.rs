@@ -36,7 +36,7 @@ use bytes::Bytes;
 use network::{Letters, Pair};
 use parts::Parts;
 use quorate_client::core::LinkState;
-use quorate_consensus::Healed;
+use quorate_consensus::{Healed, Synchrony};
 use quorate_crypto::{SigningKey, bundle_preimage};
 use quorate_replica::ReplicaStatus;
 use quorate_storage::{Disk as _, MemDisk};
@@ -264,6 +264,12 @@ impl World {
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The bound on delays that its protocol assumes, if it assumes one.
+    #[must_use]
+    pub fn bound(&self) -> Option<Synchrony> {
+        (self.settings.entry.synchrony)(&self.cluster.params).ok().flatten()
     }
 
     /// The shared configuration of the cluster.
