@@ -4,7 +4,7 @@
 //!
 //! Δ is long enough for a machine that runs other tests beside these, and the load is light.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod common;
 
