@@ -179,14 +179,11 @@ impl World {
         let cluster = Cluster::new(&settings, &mut rng.fork())?;
         let (n, places) = (settings.n, settings.n.saturating_add(settings.clients_in_all()));
         let mut seat_rng = rng.fork();
-        let seats = cluster
-            .committee
-            .ids()
-            .map(|id| {
-                let disk = MemDisk::new(settings.segment_bytes, settings.page_bytes);
-                Seat::new(id, Shared::new(disk, settings.costs), &mut seat_rng)
-            })
-            .collect();
+        let seat = |id| {
+            let disk = MemDisk::new(settings.segment_bytes, settings.page_bytes);
+            Seat::new(id, Shared::new(disk, settings.costs), &mut seat_rng)
+        };
+        let seats = cluster.committee.ids().map(seat).collect();
         let (mut client_rng, client_settings) = (rng.fork(), cluster.client_settings(&settings));
         let keys = cluster.client_keys.iter().enumerate();
         let clients = keys
