@@ -5,7 +5,7 @@ use crate::sync_plot::{End, Plot};
 use crate::sync_stage::{DELTA_NS, NEAR_NS};
 use quorate_consensus::Entry;
 use quorate_consensus::parts::returning::Standing;
-use quorate_protocols::sync_hotstuff::{Header, Lock};
+use quorate_protocols::sync_hotstuff::{Header, Lock, SyncMessage};
 use quorate_sim::{Failure, Plan, Survives, Trouble, ms};
 use quorate_types::{ReplicaId, View};
 
@@ -131,8 +131,12 @@ pub(crate) fn cut_just_after_a_decision(entry: &Entry) -> Result<(), Failure> {
         plot.run(DELTA_NS)?;
         plot.answers(&[3, 4, 5, 6], Standing::Voting);
     }
-    // Nobody leads the first view, and the honest blame it.
-    plot.run(3 * DELTA_NS)?;
+    // Nobody leads the first view, and the honest blame it. Before they have left it, 6 would vote for B if it were shown a
+    // certificate of what is below.
+    while plot.ear.borrow().count(|sent| matches!(sent.message, SyncMessage::Evidence(_))) == 0 {
+        plot.run(ms(5))?;
+    }
+    plot.run(DELTA_NS)?;
     plot.lead(View(2), lock, &[4, 5, 6], 1)?;
     plot.run(6 * DELTA_NS)?;
     plot.close()

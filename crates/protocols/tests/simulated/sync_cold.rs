@@ -12,6 +12,10 @@ use quorate_types::{ReplicaId, Time, View};
 const LIAR: u16 = 1;
 const LATE: u16 = 2;
 
+fn three(entry: &Entry) -> Plot {
+    Plot::honest(entry, 3, |settings| settings.set("heartbeat_ms", 500))
+}
+
 fn is_open(world: &World, id: OpId) -> bool {
     world.history().get(id).unwrap().answered.is_none()
 }
@@ -21,7 +25,12 @@ fn is_open(world: &World, id: OpId) -> bool {
 fn cut_after_an_answer(plot: &mut Plot, more: bool) -> Result<End, Failure> {
     plot.takes(&[0, 1], &[LATE], None, DELTA_NS);
     plot.takes(&[LATE], &[0, 1], None, DELTA_NS);
-    plot.run(6 * DELTA_NS)?;
+    // All of the last empty block is over, and the next one is not due: no disk has anything else to write down.
+    let last = plot.tip();
+    while plot.tip() == last {
+        plot.run(ms(5))?;
+    }
+    plot.run(7 * DELTA_NS / 2)?;
     let below = plot.tip();
     let id = plot.world.submit(0, &[crate::support::incr("n")])[0];
     if more {
@@ -40,13 +49,13 @@ fn cut_after_an_answer(plot: &mut Plot, more: bool) -> Result<End, Failure> {
 }
 
 /// cold-early-riser: 2 is opened first, and the liar helps it through a view change, onto what is below the acknowledged
-/// block. 0 is opened 15 Δ later, within `boot_wait`.
+/// block. 0 is opened 18 Δ later, within `boot_wait`.
 pub(crate) fn early_riser(entry: &Entry) -> Result<(), Failure> {
-    let mut plot = Plot::honest(entry, 3, |_| {});
+    let mut plot = three(entry);
     let below = cut_after_an_answer(&mut plot, false)?;
     let lock = plot.lock(View(1), below);
     plot.world.start(ReplicaId(LATE)).unwrap();
-    plot.world.plan(plot.world.now().plus(15 * DELTA_NS), Plan::Start(ReplicaId(0)));
+    plot.world.plan(plot.world.now().plus(18 * DELTA_NS), Plan::Start(ReplicaId(0)));
     for _ in 0..3 {
         plot.run(DELTA_NS)?;
         plot.answers(&[LATE], Standing::Voting);
@@ -61,7 +70,7 @@ pub(crate) fn early_riser(entry: &Entry) -> Result<(), Failure> {
 /// cold-no-record: all are opened at once. The last votes of 0 and 2 name different blocks, so nothing comes of saying them
 /// again; the liar leads the next view onto what is below the acknowledged block.
 pub(crate) fn votes_said_again(entry: &Entry) -> Result<(), Failure> {
-    let mut plot = Plot::honest(entry, 3, |_| {});
+    let mut plot = three(entry);
     let below = cut_after_an_answer(&mut plot, true)?;
     let lock = plot.lock(View(1), below);
     plot.takes(&[0, LATE], &[0, LATE], None, NEAR_NS);

@@ -69,7 +69,18 @@ impl Plot {
     }
 
     pub(crate) fn run(&mut self, span_ns: u64) -> Result<(), Failure> {
-        self.world.run_for(span_ns)
+        let before = self.ear.borrow().sent.len();
+        let r = self.world.run_for(span_ns);
+        if std::env::var("ROW").is_ok() { // TMP
+            eprintln!("-- {}", self.world.now()); // TMP
+            for sent in &self.ear.borrow().sent[before..] { // TMP
+                eprintln!("   {} r{} {}", sent.at, sent.from, format!("{:?}", sent.message).chars().take(150).collect::<String>()); // TMP
+            } // TMP
+            if span_ns > ms(20) {for id in self.world.honest() { // TMP
+                if let Some(s) = self.world.status(id) { eprintln!("@{} {id} x{} {s}", self.world.now(), self.world.executed(id)); } // TMP
+            }} // TMP
+        } // TMP
+        r
     }
 
     pub(crate) fn say(&mut self, by: u16, to: &[u16], message: &SyncMessage) {

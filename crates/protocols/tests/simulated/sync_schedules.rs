@@ -8,7 +8,8 @@ use crate::sync_stage::{DELTA_NS, NEAR_NS};
 use quorate_consensus::Entry;
 use quorate_protocols::sync_hotstuff::{Header, SyncMessage};
 use quorate_sim::{Failure, Plan, Trouble, ms};
-use quorate_types::{ReplicaId, View};
+use quorate_types::bundle::bundle_digest;
+use quorate_types::{Payload, ReplicaId, View};
 
 const R: u16 = 2;
 const Q: u16 = 3;
@@ -19,28 +20,35 @@ fn end_of(header: &Header) -> End {
 }
 
 
-/// B for `R` and liars' votes; its header reaches the others Δ after the vote, and so does B', just before or just after.
-/// What they make of that takes so long to `R`.
+/// B for `R` and liars' votes; its header reaches the others Δ after the vote. B' they are shown just after that, or before:
+/// without its body, so that they cannot vote for it and have a proof of nothing yet. What they say takes so long to `R`.
 fn late_proof(entry: &Entry, is_after: bool, back_ns: u64, stalls: bool) -> Result<(), Failure> {
     // A slow disk takes a hundred times as long.
     let sync_ns = if stalls { 3 * DELTA_NS / 100 } else { 0 };
     let mut plot = Plot::new(entry, 5, &[0, 1], |settings| settings.costs.sync_ns = sync_ns);
     let tip = plot.tip();
     let lock = plot.lock(View(1), tip);
-    let (one, two) = (plot.first(tip, 1), plot.first(tip, 2));
+    let (one, mut two) = (plot.first(tip, 1), plot.first(tip, 2));
+    two.block.payload = Payload { bundles: vec![bundle_digest(b"nobody has it")] }.id();
     plot.takes(&[R], &[Q, P], None, DELTA_NS);
     plot.takes(&[Q, P], &[R], None, back_ns);
     if stalls {
-        [Q, P].iter().for_each(|id| plot.world.plan(plot.world.now(), Plan::Disk(ReplicaId(*id), Trouble::Slow)));
+        let now = plot.world.now();
+        [Q, P].iter().for_each(|id| plot.world.plan(now, Plan::Disk(ReplicaId(*id), Trouble::Slow)));
     }
     plot.propose(&[R], &one);
     plot.liars_vote(&[R], &one);
-    // The vote leaves when it is on disk; what is said now arrives after `NEAR_NS`.
-    plot.run(sync_ns + DELTA_NS)?;
-    let shown = plot.world.now();
-    plot.world.run_until(if is_after { shown.plus(1) } else { shown.minus(1) })?;
+    // The vote leaves when it is on disk, and what is said takes `NEAR_NS`.
+    let vote = plot.world.now().plus(sync_ns + NEAR_NS);
+    let shown = match () {
+        () if is_after => vote.plus(DELTA_NS + 1),
+        // In one turn with the header, so that what leaves waits for the same sync as the vote.
+        () if stalls => vote.plus(DELTA_NS),
+        () => vote.plus(DELTA_NS / 2),
+    };
+    plot.world.run_until(shown.minus(NEAR_NS))?;
     plot.propose(&[Q, P], &two);
-    plot.run(2 * NEAR_NS)?;
+    plot.world.run_until(vote.plus(DELTA_NS + NEAR_NS))?;
     plot.lead(View(2), lock, &[Q, P], 1)?;
     plot.run(6 * DELTA_NS)?;
     plot.world.heal();
