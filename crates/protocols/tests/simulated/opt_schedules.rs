@@ -23,11 +23,20 @@ fn end_of(header: &Header) -> End {
 fn hidden_decision(entry: &Entry, is_after: bool, stalls: bool) -> Result<(), Failure> {
     let sync_ns = if stalls { DELTA_NS / 100 } else { 0 };
     let mut plot = Plot::new(entry, 5, &[0, 1], |settings| settings.costs.sync_ns = sync_ns);
+    decide_in_secret(&mut plot, DELTA_NS, is_after, stalls)?;
+    plot.run(6 * DELTA_NS)?;
+    plot.world.heal();
+    plot.close()
+}
+
+/// Until the liars have led the second view.
+pub(crate) fn decide_in_secret(plot: &mut Plot, notify_ns: u64, is_after: bool, stalls: bool) -> Result<(), Failure> {
     let tip = plot.tip();
     let lock = plot.lock(View(1), tip);
     let (one, two) = (plot.first(tip, 1), plot.first(tip, 2));
     plot.takes(&[R], &[Q, P], None, DELTA_NS);
     plot.takes(&[Q, P], &[R], None, DELTA_NS);
+    plot.takes(&[R], &[Q, P], Some("notify"), notify_ns);
     plot.propose(&[R, Q], &one);
     plot.run(ms(5))?;
     plot.propose(&[P], &two);
@@ -39,10 +48,7 @@ fn hidden_decision(entry: &Entry, is_after: bool, stalls: bool) -> Result<(), Fa
     plot.run(if is_after { ms(75) } else { ms(40) })?;
     plot.liars_vote(&[R], &one);
     plot.run(2 * DELTA_NS)?;
-    plot.lead(View(2), lock, &[Q, P], 1)?;
-    plot.run(6 * DELTA_NS)?;
-    plot.world.heal();
-    plot.close()
+    plot.lead(View(2), lock, &[Q, P], 1)
 }
 
 /// no-notify, wait-one-delta: NOTIFY takes Δ.
@@ -58,6 +64,12 @@ pub(crate) fn decided_and_a_disk_that_stalls(entry: &Entry) -> Result<(), Failur
 /// commit-after-quit: `R` has just left the view when the votes are there.
 pub(crate) fn votes_just_after_the_end(entry: &Entry) -> Result<(), Failure> {
     hidden_decision(entry, true, false)
+}
+
+/// Scenario 13: NOTIFY takes 3 Δ, which is more than it may, and `Q` and `P` go on without it.
+pub(crate) fn notify_that_is_late(plot: &mut Plot) -> Result<(), Failure> {
+    decide_in_secret(plot, 3 * DELTA_NS, false, false)?;
+    plot.run(2 * DELTA_NS)
 }
 
 /// quorum-off-by-one: B for one of three, B' for another, and the liar votes for both.

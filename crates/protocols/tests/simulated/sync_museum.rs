@@ -5,6 +5,7 @@ use crate::opt_schedules::{
     cut_just_after_a_decision, decided_and_a_disk_that_stalls, decided_just_before_the_end,
     hidden_ancestor_of_five, two_blocks_and_two_votes, votes_just_after_the_end,
 };
+use crate::sync_beyond::slower_than_delta;
 use crate::sync_cold::{early_riser, late_slowdown, votes_said_again};
 use crate::sync_flaws::{
     Believed, CommitAfterQuit, FirstVoteTimer, HeldEvidence, HeldNotify, LexicographicLock, LockRises,
@@ -40,6 +41,10 @@ const IMPATIENT: Entry = Entry {
     ..SYNC
 };
 
+/// With the guard, whatever the world says, and without it.
+const GUARDED: Entry = Entry { exam_params: |delta_ns, _| (SYNC.exam_params)(delta_ns, true), ..SYNC };
+const UNGUARDED: Entry = Entry { exam_params: |delta_ns, _| (SYNC.exam_params)(delta_ns, false), ..SYNC };
+
 /// A schedule is one seed.
 const fn row(
     id: &'static str,
@@ -66,6 +71,15 @@ pub(crate) const ROWS: &[Row] = &[
         ("the same with a commit rule at network speed", "optsync, script `lock-rises`: the same"),
         (OPT, opt::<LockRises>()),
         |entry, _| force_locking(entry).err(),
+    ),
+    row(
+        "M30",
+        (
+            "messages take longer than delta",
+            "sync-hotstuff without its guard: from a moment on all honest replicas are late; with the guard on the same forks nothing",
+        ),
+        (GUARDED, UNGUARDED),
+        |entry, _| slower_than_delta(entry).err(),
     ),
     row(
         "Y1",
@@ -170,20 +184,4 @@ pub(crate) const ROWS: &[Row] = &[
 fn every_golden_schedule_catches_its_mutation() {
     let missed: Vec<&str> = ROWS.iter().filter(|row| row.catch().is_none()).map(|row| row.id).collect();
     assert!(missed.is_empty(), "not caught: {missed:?}");
-}
-
-#[test]
-fn tmp_rows() {
-    let only = std::env::var("ROW").ok();
-    for row in ROWS.iter().filter(|row| only.as_ref().is_none_or(|only| only == row.id)) {
-        for (name, entry) in [("broken", &row.broken), ("sound", &row.sound)] {
-            let result = std::panic::catch_unwind(|| (row.run)(entry, 0));
-            let text = match result {
-                Ok(None) => "nothing".to_owned(),
-                Ok(Some(failure)) => format!("{failure}"),
-                Err(_) => "PANIC".to_owned(),
-            };
-            eprintln!("== {} {name}: {}", row.id, text.lines().take(if only.is_some() { 20 } else { 2 }).collect::<Vec<_>>().join(" / "));
-        }
-    }
 }

@@ -7,7 +7,8 @@ use quorate_consensus::parts::chain::empty_payload;
 use quorate_consensus::{Certificate, Entry, Signed, To};
 use quorate_consensus::parts::returning::Standing;
 use quorate_protocols::sync_hotstuff::{Answer, Header, Lock, SyncMessage, bind_base, vote};
-use quorate_sim::{Failure, Frame, Settings, Verdict, World, ms};
+use quorate_sim::{Failure, Frame, Heard, Settings, Verdict, World, ms};
+use quorate_types::codec::Wire as _;
 use quorate_types::{Block, BlockId, Height, Incarnation, Kind, ReplicaId, ReplicaSet, View};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,8 +24,13 @@ pub(crate) struct Plot {
     pub(crate) world: World,
     pub(crate) ear: Rc<RefCell<Ear>>,
     pub(crate) liars: Vec<ReplicaId>,
+    /// Whether liars answer probes of the guard.
+    pub(crate) answers_probes: bool,
     paths: Rc<RefCell<Vec<Path>>>,
 }
+
+/// First byte of an answer to a probe.
+const PROBE_ANSWER: u8 = 10;
 
 pub(crate) fn ids(all: &[u16]) -> Vec<ReplicaId> {
     all.iter().copied().map(ReplicaId).collect()
@@ -46,7 +52,7 @@ impl Plot {
         let ear = listen(&mut world, move |_, frame| delay(&shared.borrow(), frame, near_ns));
         begin(&mut world);
         level(&mut world);
-        Self { world, ear, liars: Vec::new(), paths }
+        Self { world, ear, liars: Vec::new(), answers_probes: false, paths }
     }
 
     /// These are puppets from now on. What they have said as honest ones arrives, and is committed.
@@ -69,18 +75,29 @@ impl Plot {
     }
 
     pub(crate) fn run(&mut self, span_ns: u64) -> Result<(), Failure> {
-        let before = self.ear.borrow().sent.len();
-        let r = self.world.run_for(span_ns);
-        if std::env::var("ROW").is_ok() { // TMP
-            eprintln!("-- {}", self.world.now()); // TMP
-            for sent in &self.ear.borrow().sent[before..] { // TMP
-                eprintln!("   {} r{} {}", sent.at, sent.from, format!("{:?}", sent.message).chars().take(150).collect::<String>()); // TMP
-            } // TMP
-            if span_ns > ms(20) {for id in self.world.honest() { // TMP
-                if let Some(s) = self.world.status(id) { eprintln!("@{} {id} x{} {s}", self.world.now(), self.world.executed(id)); } // TMP
-            }} // TMP
-        } // TMP
-        r
+        let end = self.world.now().plus(span_ns);
+        // Liars answer probes as if nothing were wrong.
+        while self.answers_probes && self.world.now() < end {
+            self.world.run_until(end.min(self.world.now().plus(ms(5))))?;
+            self.answer_probes();
+        }
+        self.world.run_until(end)
+    }
+
+    fn answer_probes(&mut self) {
+        for liar in self.liars.clone() {
+            for heard in self.world.heard(liar) {
+                let Heard::Frame { from, frame_type, body, content } = heard else { continue };
+                if content.kind.as_str() == "host.probe" {
+                    // The number of the probe comes back, and nothing waits for the disk.
+                    let mut answer = vec![PROBE_ANSWER];
+                    answer.extend_from_slice(body.get(1..).unwrap());
+                    0u64.encode(&mut answer);
+                    self.world.now().encode(&mut answer);
+                    self.world.say_frame(liar, To::One(from), frame_type, answer.into());
+                }
+            }
+        }
     }
 
     pub(crate) fn say(&mut self, by: u16, to: &[u16], message: &SyncMessage) {

@@ -120,9 +120,8 @@ pub(crate) fn bases_of_two_heights(entry: &Entry) -> Result<(), Failure> {
 }
 
 /// lock-rises, scenario 10: of five 0 and 2 lie, and 1 leads the second view. What 3 alone has voted for in the first one
-/// is certified, and that is shown to 3 in the middle of the second.
-pub(crate) fn force_locking(entry: &Entry) -> Result<(), Failure> {
-    let mut plot = Plot::new(entry, 5, &[0, 2], |_| {});
+/// is certified, and that is shown to 3 in the middle of the second. What 1 proposes then.
+pub(crate) fn show_what_was_withheld(plot: &mut Plot) -> Result<Header, Failure> {
     let tip = plot.tip();
     let (hidden, other) = (plot.first(tip, 1), plot.first(tip, 2));
     plot.propose(&[3], &hidden);
@@ -131,7 +130,7 @@ pub(crate) fn force_locking(entry: &Entry) -> Result<(), Failure> {
         let ear = plot.ear.borrow();
         ear.count(|sent| matches!(sent.message, SyncMessage::NewView { .. })) > 0
     };
-    while !is_shown(&plot) {
+    while !is_shown(plot) {
         plot.run(ms(5))?;
     }
     plot.run(2 * NEAR_NS)?;
@@ -142,8 +141,16 @@ pub(crate) fn force_locking(entry: &Entry) -> Result<(), Failure> {
         plot.run(ms(5))?;
     }
     let proposed = plot.ear.borrow().headers[&place].clone();
+    Ok(proposed)
+}
+
+/// 4 commits what is proposed after that, and nobody else hears of enough votes where 3 does not vote: the view ends, and
+/// the next leader, who lies, begins below.
+pub(crate) fn force_locking(entry: &Entry) -> Result<(), Failure> {
+    let mut plot = Plot::new(entry, 5, &[0, 2], |_| {});
+    let tip = plot.tip();
+    let proposed = show_what_was_withheld(&mut plot)?;
     plot.votes(0, &[4], &proposed);
-    // 4 commits it, and nobody else hears of enough votes: the view ends.
     plot.run(3 * DELTA_NS)?;
     plot.liars_say(&[1, 3, 4], &SyncMessage::Blame(View(2)));
     plot.lead(View(3), plot.lock(View(2), tip), &[1, 3], 1)?;
