@@ -30,7 +30,12 @@ fn hidden_decision(entry: &Entry, is_after: bool, stalls: bool) -> Result<(), Fa
 }
 
 /// Until the liars have led the second view.
-pub(crate) fn decide_in_secret(plot: &mut Plot, notify_ns: u64, is_after: bool, stalls: bool) -> Result<(), Failure> {
+pub(crate) fn decide_in_secret(
+    plot: &mut Plot,
+    notify_ns: u64,
+    is_after: bool,
+    stalls: bool,
+) -> Result<(), Failure> {
     let tip = plot.tip();
     let lock = plot.lock(View(1), tip);
     let (one, two) = (plot.first(tip, 1), plot.first(tip, 2));

@@ -74,7 +74,10 @@ fn s13_where_only_some_links_are_slow_the_guarded_fork_too(entry: &Entry) {
         assert_eq!(status.executed, before.next(), "each has committed its own block");
         let guard = status.guard.unwrap();
         assert!(!guard.doubt, "{guard}");
-        assert!(guard.late.iter().any(|(late, _)| late.0 == 3 - id), "the operator sees who is late: {guard}");
+        assert!(
+            guard.late.iter().any(|(late, _)| late.0 == 3 - id),
+            "the operator sees who is late: {guard}"
+        );
     }
     let silent = [1, 2].map(|id| doubted(&plot.world, id));
     plot.run(4 * DELTA_NS).unwrap();
@@ -88,7 +91,13 @@ const LATE_NS: u64 = 7 * DELTA_NS;
 
 /// A slowdown of everything that the honest say, so long after they are shown two blocks, and for so long. What an oracle
 /// says, until they agree on something new after the heal.
-fn slows_down(entry: &Entry, n: usize, guarded: Option<bool>, after_ns: u64, span_ns: u64) -> Result<(), Failure> {
+fn slows_down(
+    entry: &Entry,
+    n: usize,
+    guarded: Option<bool>,
+    after_ns: u64,
+    span_ns: u64,
+) -> Result<(), Failure> {
     let mut plot = calm(entry, n, guarded);
     let honest: Vec<u16> = (u16::try_from(plot.liars.len()).unwrap()..u16::try_from(n).unwrap()).collect();
     let before = |world: &World, id: u16| world.status(ReplicaId(id)).unwrap().guard.unwrap().doubts;

@@ -3,8 +3,7 @@
 use crate::sync_stage::DELTA_NS;
 use quorate_consensus::flawed::Flaw;
 use quorate_consensus::{
-    Basis, Certificate, Claims, Commit, Effect, Figures, Hold, Past, Protocol as _, Seal, Spec,
-    Timers, To,
+    Basis, Certificate, Claims, Commit, Effect, Figures, Hold, Past, Protocol as _, Seal, Spec, Timers, To,
 };
 use quorate_protocols::sync_hotstuff::{
     Lock, NOTIFY, Optimistic, Plain, SyncHotStuff, SyncMessage, SyncRecord, Timer, Variant,

@@ -4,10 +4,10 @@
 use crate::support::{begin, go, level, put, r, settle, wait_for};
 use crate::sync_museum::ROWS;
 use crate::sync_plot::{End, Plot};
-use crate::sync_schedules::{evidence_and_a_disk_that_stalls, show_what_was_withheld, vote_and_a_disk_that_stalls};
-use crate::sync_stage::{
-    DELTA_NS, NEAR_NS, both_synchronous, exact, listen, optsync, sync_hotstuff, view,
+use crate::sync_schedules::{
+    evidence_and_a_disk_that_stalls, show_what_was_withheld, vote_and_a_disk_that_stalls,
 };
+use crate::sync_stage::{DELTA_NS, NEAR_NS, both_synchronous, exact, listen, optsync, sync_hotstuff, view};
 use quorate_consensus::{Entry, Signed, To};
 use quorate_protocols::sync_hotstuff::{Evidence, Header, SyncMessage};
 use quorate_sim::{Bytes, Plan, Trouble, Verdict, World, ms, secs};
@@ -85,7 +85,11 @@ fn s05_two_bases_of_different_height(entry: &Entry) {
     plot.propose(&[Q, P], &other);
     // `R` has a certificate that the others have not, and all leave the first view.
     plot.run(4 * NEAR_NS + 2 * DELTA_NS).unwrap();
-    assert!(plot.world.honest().all(|id| view(&plot.world, id) == View(2) || entry.spec.name == optsync().spec.name));
+    assert!(
+        plot.world
+            .honest()
+            .all(|id| view(&plot.world, id) == View(2) || entry.spec.name == optsync().spec.name)
+    );
     plot.takes(&[R], &[Q, P], None, DELTA_NS);
     plot.takes(&[Q, P], &[R], None, DELTA_NS);
     plot.run(2 * NEAR_NS).unwrap();
@@ -177,7 +181,8 @@ fn s11_nonsense_makes_no_certificate(entry: &Entry) {
     let ear = listen(&mut world, move |_, frame| {
         let kind = frame.content.kind.as_str();
         // Neither votes nor what has certificates in it, nor what others have decided; of proposals one.
-        let tells = ["vote", "notify", "certified", "propose", "host.decided", "host.heights"].contains(&kind);
+        let tells =
+            ["vote", "notify", "certified", "propose", "host.decided", "host.heights"].contains(&kind);
         let is_it = kind == "propose" && hears.get() == Some(frame.content.height);
         let drops = hears.get().is_some() && frame.to == r(2) && tells && !is_it;
         if drops { Verdict::Drop } else { Verdict::Pass }
@@ -195,7 +200,8 @@ fn s11_nonsense_makes_no_certificate(entry: &Entry) {
     let vote = |header: &Header| SyncMessage::Vote(Signed { body: header.clone(), by: r(0), signature });
     let mut moved = header.clone();
     moved.block.view = View(2);
-    let first = SyncMessage::FirstVote { view: View(9), height: header.block.height, base: header.block.id() };
+    let first =
+        SyncMessage::FirstVote { view: View(9), height: header.block.height, base: header.block.id() };
     let in_anothers_name = world.seal(r(1), &vote(&header));
     for round in 0..20u8 {
         for message in [vote(&header), vote(&moved), first.clone()] {
@@ -251,12 +257,16 @@ fn s18_a_disk_that_stalls(entry: &Entry) {
     wait_for(&mut world, &[id], secs(1));
     let place = (View(1), height.next());
     let proposed = ear.borrow().proposed(place).unwrap();
-    assert!(world.now().since(proposed) <= 2 * DELTA_NS + 6 * NEAR_NS + 3 * sync_ns, "the others wait for nobody");
+    assert!(
+        world.now().since(proposed) <= 2 * DELTA_NS + 6 * NEAR_NS + 3 * sync_ns,
+        "the others wait for nobody"
+    );
     world.plan(world.now(), Plan::Disk(slow, Trouble::None));
     let is_behind = |world: &World| world.executed(slow) < height.next();
     go(world.run_while("it has committed", secs(3), is_behind), &world);
     let votes = |sent: &crate::sync_stage::Sent| {
-        matches!(&sent.message, SyncMessage::Vote(header) if header.body.block.height == height.next()) && sent.from == slow
+        matches!(&sent.message, SyncMessage::Vote(header) if header.body.block.height == height.next())
+            && sent.from == slow
     };
     let voted = ear.borrow().first(votes).unwrap();
     assert!(voted.since(proposed) >= 5 * DELTA_NS, "its vote is late: {}", voted.since(proposed));

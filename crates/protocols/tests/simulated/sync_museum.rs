@@ -83,55 +83,82 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     row(
         "Y1",
-        ("the next view is entered before the votes of the last one are there", "sync-hotstuff, script `no-wait`: at once after leaving a view"),
+        (
+            "the next view is entered before the votes of the last one are there",
+            "sync-hotstuff, script `no-wait`: at once after leaving a view",
+        ),
         (SYNC, Entry::of::<SyncHotStuff<NoWait>>()),
         |entry, _| no_wait(entry).err(),
     ),
     row(
         "Y2",
-        ("the proof that a view is over waits for the disk", "sync-hotstuff, script `evidence-held`: evidence is sent held, and disks stall"),
+        (
+            "the proof that a view is over waits for the disk",
+            "sync-hotstuff, script `evidence-held`: evidence is sent held, and disks stall",
+        ),
         (SYNC, sync::<HeldEvidence>()),
         |entry, _| evidence_and_a_disk_that_stalls(entry).err(),
     ),
     row(
         "Y3",
-        ("silence is waited for before the others have heard anything", "sync-hotstuff, script `timer-at-handler`: the 2 delta begin when the vote is decided, and the disk stalls"),
+        (
+            "silence is waited for before the others have heard anything",
+            "sync-hotstuff, script `timer-at-handler`: the 2 delta begin when the vote is decided, and the disk stalls",
+        ),
         (SYNC, sync::<TimerAtHandler>()),
         |entry, _| vote_and_a_disk_that_stalls(entry).err(),
     ),
     row(
         "Y4",
-        ("a timer fires before what arrives at the same moment", "sync-hotstuff, script `tick-first`: commit timers come first"),
+        (
+            "a timer fires before what arrives at the same moment",
+            "sync-hotstuff, script `tick-first`: commit timers come first",
+        ),
         (SYNC, sync::<TickFirst>()),
         |entry, _| proof_at_the_last_moment(entry).err(),
     ),
     row(
         "Y5",
-        ("a timer commits what not all vote for", "sync-hotstuff, script `first-vote-timer`: the base of a view is committed 2 delta after the first vote"),
+        (
+            "a timer commits what not all vote for",
+            "sync-hotstuff, script `first-vote-timer`: the base of a view is committed 2 delta after the first vote",
+        ),
         (SYNC, sync::<FirstVoteTimer>()),
         |entry, _| bases_of_two_heights(entry).err(),
     ),
     row(
         "Y6",
-        ("a cluster that lost its power goes on without who knows what was acknowledged", "sync-hotstuff, script `cold-early-riser`: nobody is waited for"),
+        (
+            "a cluster that lost its power goes on without who knows what was acknowledged",
+            "sync-hotstuff, script `cold-early-riser`: nobody is waited for",
+        ),
         (SYNC, IMPATIENT),
         |entry, _| early_riser(entry).err(),
     ),
     row(
         "Y7",
-        ("nobody can show what was acknowledged after a cold start", "sync-hotstuff, script `cold-no-record`: certificates are not written down"),
+        (
+            "nobody can show what was acknowledged after a cold start",
+            "sync-hotstuff, script `cold-no-record`: certificates are not written down",
+        ),
         (SYNC, sync::<NoRecord>()),
         |entry, _| votes_said_again(entry).err(),
     ),
     row(
         "Y8",
-        ("a slowdown just before a commit goes unseen", "sync-hotstuff, script `late-slowdown`, guard on: old answers are fresh enough"),
+        (
+            "a slowdown just before a commit goes unseen",
+            "sync-hotstuff, script `late-slowdown`, guard on: old answers are fresh enough",
+        ),
         (SYNC, sync::<NeverStale>()),
         |entry, _| late_slowdown(entry).err(),
     ),
     row(
         "Y9",
-        ("silence is waited for too shortly", "sync-hotstuff, scenario 14, the schedule of `tick-first`: commit timers of 1.2 delta"),
+        (
+            "silence is waited for too shortly",
+            "sync-hotstuff, scenario 14, the schedule of `tick-first`: commit timers of 1.2 delta",
+        ),
         (SYNC, sync::<ShortTimer>()),
         |entry, _| proof_at_the_last_moment(entry).err(),
     ),
@@ -143,45 +170,56 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     row(
         "Z2",
-        ("the next view is entered before all have heard of what was decided", "optsync, script `wait-one-delta`: delta after leaving a view, not 2 delta"),
+        (
+            "the next view is entered before all have heard of what was decided",
+            "optsync, script `wait-one-delta`: delta after leaving a view, not 2 delta",
+        ),
         (OPT, Entry::of::<SyncHotStuff<OneDelta>>()),
         |entry, _| decided_just_before_the_end(entry).err(),
     ),
     row(
         "Z3",
-        ("what was decided is told when the disk has it", "optsync, script `notify-held`: NOTIFY is sent held, and the disk stalls"),
+        (
+            "what was decided is told when the disk has it",
+            "optsync, script `notify-held`: NOTIFY is sent held, and the disk stalls",
+        ),
         (OPT, opt::<HeldNotify>()),
         |entry, _| decided_and_a_disk_that_stalls(entry).err(),
     ),
     row(
         "Z4",
-        ("two quorums share no honest replica", "optsync, script `quorum-off-by-one`: 3n/4 votes decide, and not one more"),
+        (
+            "two quorums share no honest replica",
+            "optsync, script `quorum-off-by-one`: 3n/4 votes decide, and not one more",
+        ),
         (OPT, Entry::of::<Flawed<SyncHotStuff<ThreeQuarters>, Believed>>()),
         |entry, _| two_blocks_and_two_votes(entry).err(),
     ),
     row(
         "Z5",
-        ("a hidden certificate of many votes for an ancestor outranks what a timer has committed above it", "optsync, script `lexicographic-lock`: locks are compared by their responsive heights first"),
+        (
+            "a hidden certificate of many votes for an ancestor outranks what a timer has committed above it",
+            "optsync, script `lexicographic-lock`: locks are compared by their responsive heights first",
+        ),
         (OPT, opt::<LexicographicLock>()),
         |entry, _| hidden_ancestor_of_five(entry).err(),
     ),
     row(
         "Z6",
-        ("many votes decide in a view that is over", "optsync, script `commit-after-quit`: also where the view was left"),
+        (
+            "many votes decide in a view that is over",
+            "optsync, script `commit-after-quit`: also where the view was left",
+        ),
         (OPT, opt::<CommitAfterQuit>()),
         |entry, _| votes_just_after_the_end(entry).err(),
     ),
     row(
         "Z7",
-        ("nobody can show what many votes had decided after a cold start", "optsync, script `cold-no-R`: certificates are not written down"),
+        (
+            "nobody can show what many votes had decided after a cold start",
+            "optsync, script `cold-no-R`: certificates are not written down",
+        ),
         (OPT, opt::<NoRecord>()),
         |entry, _| cut_just_after_a_decision(entry).err(),
     ),
 ];
-
-/// Each schedule by itself: the flawed variant is caught, the right one is not.
-#[test]
-fn every_golden_schedule_catches_its_mutation() {
-    let missed: Vec<&str> = ROWS.iter().filter(|row| row.catch().is_none()).map(|row| row.id).collect();
-    assert!(missed.is_empty(), "not caught: {missed:?}");
-}

@@ -4,8 +4,8 @@
 use crate::support::{begin, incr, level};
 use crate::sync_stage::{Ear, exact, listen};
 use quorate_consensus::parts::chain::empty_payload;
-use quorate_consensus::{Certificate, Entry, Signed, To};
 use quorate_consensus::parts::returning::Standing;
+use quorate_consensus::{Certificate, Entry, Signed, To};
 use quorate_protocols::sync_hotstuff::{Answer, Header, Lock, SyncMessage, bind_base, vote};
 use quorate_sim::{Failure, Frame, Heard, Settings, Verdict, World, ms};
 use quorate_types::codec::Wire as _;

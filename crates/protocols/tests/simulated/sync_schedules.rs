@@ -19,7 +19,6 @@ fn end_of(header: &Header) -> End {
     (header.block.height, header.block.id())
 }
 
-
 /// B for `R` and liars' votes; its header reaches the others Δ after the vote. B' they are shown just after that, or before:
 /// without its body, so that they cannot vote for it and have a proof of nothing yet. What they say takes so long to `R`.
 fn late_proof(entry: &Entry, is_after: bool, back_ns: u64, stalls: bool) -> Result<(), Failure> {
