@@ -178,15 +178,7 @@ impl World {
         let mut rng = Rng::new(settings.seed);
         let cluster = Cluster::new(&settings, &mut rng.fork())?;
         let (n, places) = (settings.n, settings.n.saturating_add(settings.clients_in_all()));
-        let mut seat_rng = rng.fork();
-        let seats = cluster
-            .committee
-            .ids()
-            .map(|id| {
-                let disk = MemDisk::new(settings.segment_bytes, settings.page_bytes);
-                Seat::new(id, Shared::new(disk, settings.costs), &mut seat_rng)
-            })
-            .collect();
+        let seats = Self::seats(&cluster, &settings, &mut rng.fork());
         let (mut client_rng, client_settings) = (rng.fork(), cluster.client_settings(&settings));
         let keys = cluster.client_keys.iter().enumerate();
         let clients = keys
@@ -245,6 +237,14 @@ impl World {
         };
         world.begin()?;
         Ok(world)
+    }
+
+    fn seats(cluster: &Cluster, settings: &Settings, rng: &mut Rng) -> Vec<Seat> {
+        let seat = |id| {
+            let disk = MemDisk::new(settings.segment_bytes, settings.page_bytes);
+            Seat::new(id, Shared::new(disk, settings.costs), rng)
+        };
+        cluster.committee.ids().map(seat).collect()
     }
 
     fn begin(&mut self) -> Result<(), BadSettings> {
