@@ -70,6 +70,35 @@ pub trait HostView {
     fn sound(&mut self, now: Time, since: Time, fresh: Time) -> bool;
 }
 
+/// A host of which somebody asks something else about freshness.
+#[cfg(feature = "harness")]
+struct LentHost<'a> {
+    host: &'a mut dyn HostView,
+    fresh: fn(Time) -> Time,
+}
+
+#[cfg(feature = "harness")]
+impl HostView for LentHost<'_> {
+    fn ready(&self, blocks: &BlockTree, block: BlockId) -> Option<Ready> {
+        self.host.ready(blocks, block)
+    }
+    fn pending(&self) -> Pending {
+        self.host.pending()
+    }
+    fn payload_after(&mut self, now: Time, blocks: &BlockTree, parent: BlockId) -> Option<PayloadRef> {
+        self.host.payload_after(now, blocks, parent)
+    }
+    fn chain_decided(&mut self, blocks: &BlockTree, block: BlockId) {
+        self.host.chain_decided(blocks, block);
+    }
+    fn already_proposed(&mut self, blocks: &BlockTree, block: BlockId) {
+        self.host.already_proposed(blocks, block);
+    }
+    fn sound(&mut self, now: Time, since: Time, fresh: Time) -> bool {
+        self.host.sound(now, since, (self.fresh)(fresh))
+    }
+}
+
 /// What the host hands to every handler.
 pub struct Env<'a> {
     /// The time of the event.
@@ -110,14 +139,17 @@ impl<'a, P: Protocol> Cx<'a, P> {
         }
     }
 
-    /// The same for another protocol with the same timers.
+    /// The same for another protocol with the same timers, at that time, and with another idea of what is fresh.
     #[cfg(feature = "harness")]
     pub(crate) fn lend<Q: Protocol<Timer = P::Timer>, R>(
         &mut self,
+        now: Time,
+        fresh: fn(Time) -> Time,
         with: impl FnOnce(&mut Cx<'_, Q>) -> R,
     ) -> R {
-        let Self { now, me, committee, blocks, host, effects, timers } = self;
-        with(&mut Cx { now: *now, me: *me, committee, blocks, host: *host, effects, timers })
+        let Self { me, committee, blocks, host, effects, timers, .. } = self;
+        let mut host = LentHost { host: *host, fresh };
+        with(&mut Cx { now, me: *me, committee, blocks, host: &mut host, effects, timers })
     }
 
     /// What this event has led to so far.

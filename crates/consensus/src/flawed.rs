@@ -11,6 +11,7 @@ use crate::protocol::{
     Choice, Healed, LinkEvent, OpenError, Past, Protocol, Spec, Status, Synchrony, Window,
 };
 use crate::reject::Reject;
+use crate::timers::Timers;
 use quorate_types::{BlockId, Committee, DecodeError, Floors, Height, Kind, PayloadId, ReplicaId, Time};
 use std::any::Any;
 use std::fmt;
@@ -59,6 +60,22 @@ pub trait Flaw<P: Protocol>: Default + Send + 'static {
         let _ = (protocol, effects);
     }
 
+    /// What time the protocol takes it for when one of its timers is due.
+    fn clock(&mut self, protocol: &P, timer: P::Timer, now: Time) -> Time {
+        let _ = (protocol, timer);
+        now
+    }
+
+    /// When the protocol's timers go off, after it has done something.
+    fn sets_timers(&mut self, protocol: &P, now: Time, timers: &mut Timers<P::Timer>) {
+        let _ = (protocol, now, timers);
+    }
+
+    /// From when on a probe that was answered in time is fresh enough for the protocol.
+    fn fresh(fresh: Time) -> Time {
+        fresh
+    }
+
     /// What is worth verifying.
     fn window(&self, window: Window) -> Window {
         window
@@ -74,13 +91,25 @@ pub struct Flawed<P, F> {
 impl<P: Protocol, F: Flaw<P>> Flawed<P, F> {
     /// Lets the protocol do something, and the flaw see what it wants done.
     fn lend<R>(&mut self, cx: &mut Cx<'_, Self>, with: impl FnOnce(&mut P, &mut Cx<'_, P>) -> R) -> R {
+        let now = cx.now();
+        self.lend_at(cx, now, with)
+    }
+
+    /// The same, and the protocol takes it for another time.
+    fn lend_at<R>(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        at: Time,
+        with: impl FnOnce(&mut P, &mut Cx<'_, P>) -> R,
+    ) -> R {
         let Self { protocol, flaw } = self;
-        let before = std::mem::take(cx.effects());
-        let result = cx.lend(|cx| with(protocol, cx));
+        let (now, before) = (cx.now(), std::mem::take(cx.effects()));
+        let result = cx.lend(at, F::fresh, |cx| with(protocol, cx));
         let mut wanted = std::mem::replace(cx.effects(), before);
         flaw.wants(protocol, &mut wanted);
         let wanted = wanted.into_iter().filter_map(|effect| flawed_effect(protocol, flaw, effect));
         cx.effects().extend(wanted);
+        flaw.sets_timers(protocol, now, cx.timers());
         result
     }
 }
@@ -160,7 +189,8 @@ impl<P: Protocol, F: Flaw<P>> Protocol for Flawed<P, F> {
         let mut flaw = F::default();
         flaw.opens(cx.me(), &mut past);
         let before = std::mem::take(cx.effects());
-        let protocol = cx.lend(|cx| P::open(cx, params, past))?;
+        let now = cx.now();
+        let protocol = cx.lend(now, F::fresh, |cx| P::open(cx, params, past))?;
         let wanted = std::mem::replace(cx.effects(), before);
         let wanted = wanted.into_iter().filter_map(|effect| flawed_effect(&protocol, &mut flaw, effect));
         cx.effects().extend(wanted);
@@ -179,7 +209,8 @@ impl<P: Protocol, F: Flaw<P>> Protocol for Flawed<P, F> {
 
     fn on_timer(&mut self, cx: &mut Cx<'_, Self>, timer: P::Timer) {
         if self.flaw.hears_timer(&self.protocol, timer) {
-            self.lend(cx, |protocol, cx| protocol.on_timer(cx, timer));
+            let at = self.flaw.clock(&self.protocol, timer, cx.now());
+            self.lend_at(cx, at, |protocol, cx| protocol.on_timer(cx, timer));
         }
     }
 

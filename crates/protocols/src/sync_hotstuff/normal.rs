@@ -295,13 +295,15 @@ impl<V: Variant> SyncHotStuff<V> {
         if certificate.is_genesis() || (view < self.view && height < committed.height) {
             return;
         }
-        if !self.certificates.add(certificate) {
-            return;
-        }
-        self.record_certificate(cx, certificate);
+        let is_new = self.certificates.add(certificate);
+        // Also where another block has its place: a leader picks from locks, and has to know what lies beside what (`optsync` §6).
         if cx.blocks().get(certificate.block()).is_none() {
             self.want_certified(cx, certificate);
         }
+        if !is_new {
+            return;
+        }
+        self.record_certificate(cx, certificate);
         if view < self.view && height == committed.height && certificate.block() != committed.id {
             self.doubt(cx, None, "a late certificate contradicts what is committed");
         }

@@ -25,13 +25,13 @@ pub(crate) struct Row {
     /// What is broken here.
     pub(crate) variant: &'static str,
     /// Any of these has caught it.
-    caught_by: &'static [Oracle],
+    pub(crate) caught_by: &'static [Oracle],
     /// Seeds within which it must be caught.
-    within: u64,
-    broken: Entry,
+    pub(crate) within: u64,
+    pub(crate) broken: Entry,
     /// What it is a variant of.
-    sound: Entry,
-    run: fn(&Entry, u64) -> Option<Failure>,
+    pub(crate) sound: Entry,
+    pub(crate) run: fn(&Entry, u64) -> Option<Failure>,
 }
 
 impl Row {

@@ -73,6 +73,13 @@ impl Ear {
         self.sent.iter().find(|sent| is(sent)).map(|sent| sent.at)
     }
 
+    /// When a block was proposed at a place.
+    pub(crate) fn proposed(&self, place: (View, Height)) -> Option<Time> {
+        self.first(|sent| {
+            matches!(&sent.message, SyncMessage::Propose { header, .. } if (header.block.view, header.block.height) == place)
+        })
+    }
+
     /// How many such messages have left.
     pub(crate) fn count(&self, is: impl Fn(&Sent) -> bool) -> usize {
         self.sent.iter().filter(|sent| is(sent)).count()

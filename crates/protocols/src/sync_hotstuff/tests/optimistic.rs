@@ -350,3 +350,26 @@ fn o5_a_responsive_certificate_beats_a_higher_tip_beside_it() {
     });
     assert_eq!(shown, Some(id(&other)));
 }
+
+/// The same where the leader has left the view before it was shown that block: another one is certified at its height, and
+/// it is asked for all the same. Else the leader takes its own tip for one that is not beside it, and nobody goes on.
+#[test]
+fn o5_what_lies_beside_a_certified_block_is_fetched() {
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    let other = header(N, 1, GENESIS.1, GENESIS, 9);
+    let named = Lock { responsive: Some(responsive(N, &other)), tip: certified(N, &other) };
+    let mut leader = Optsync::running(1, N);
+    leader.grow(&blocks);
+    leader.next_view();
+    leader.clear();
+    leader.take(0, SyncMessage::Status { view: View(2), lock: named });
+    let wanted = leader.replica.wanted();
+    assert!(wanted.iter().any(|(block, peer)| (*block, peer.0) == (id(&other), 0)), "{wanted:?}");
+    leader.replica.fetched(other.block.clone());
+    leader.pass(delta(2));
+    let said = leader.said();
+    let shown = said.iter().find_map(|it| {
+        if let SyncMessage::NewView { lock, .. } = it { Some(lock.tip.block()) } else { None }
+    });
+    assert_eq!(shown, Some(id(&other)));
+}

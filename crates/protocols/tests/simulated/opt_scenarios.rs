@@ -1,0 +1,266 @@
+//! More scenarios of `optsync` §11, by their numbers. Replicas 0 to f - 1 lie, and lead the first views, where nothing else
+//! is said.
+
+use crate::opt_schedules::{
+    cut_just_after_a_decision, decide_in_secret, decided_just_before_the_end, hidden_ancestor_of_five,
+    hidden_ancestor_of_seven, votes_just_after_the_end,
+};
+use crate::support::{begin, go, level, settle, wait_for};
+use crate::sync_flaws::{Believed, LexicographicLock, ThreeQuarters};
+use crate::sync_museum::ROWS;
+use crate::sync_plot::{End, Plot};
+use crate::sync_stage::{DELTA_NS, NEAR_NS, exact, listen, optsync, view};
+use quorate_consensus::Entry;
+use quorate_consensus::flawed::Flawed;
+use quorate_protocols::sync_hotstuff::{Header, Lock, Optimistic, SyncHotStuff, SyncMessage};
+use quorate_sim::{Oracle, Survives, Verdict, World, ms, secs};
+use quorate_types::{ReplicaId, View};
+use std::cell::Cell;
+use std::rc::Rc;
+
+fn end_of(header: &Header) -> End {
+    (header.block.height, header.block.id())
+}
+
+fn has(plot: &Plot, id: u16, header: &Header) -> bool {
+    plot.world.executed(ReplicaId(id)) >= header.block.height
+}
+
+/// O5: of seven 3, 4 and 5 are shown B and 6 is shown B'. The liars' votes make q_R for B at 3. Whoever was shown B' never
+/// commits it, and the next views go on from B: the oracle of agreement compares them.
+#[test]
+fn o05_a_leader_that_tells_two_things() {
+    for (seen_by_3, commits) in [(true, true), (false, false)] {
+        let mut plot = Plot::new(optsync(), 7, &[0, 1, 2], |_| {});
+        let tip = plot.tip();
+        let (one, two) = (plot.first(tip, 1), plot.first(tip, 2));
+        // Nobody has heard of the other block before the votes are counted.
+        plot.takes(&[6], &[3, 4, 5], None, DELTA_NS / 2);
+        plot.takes(&[3, 4, 5], &[6], None, DELTA_NS / 2);
+        plot.propose(&[3, 4, 5], &one);
+        plot.propose(&[6], &two);
+        if seen_by_3 {
+            plot.liars_vote(&[3], &one);
+        }
+        plot.run(2 * NEAR_NS + ms(1)).unwrap();
+        assert_eq!(has(&plot, 3, &one), commits);
+        plot.run(3 * DELTA_NS).unwrap();
+        assert!(
+            plot.world
+                .honest()
+                .all(|id| view(&plot.world, id) > View(1) || !plot.world.status(id).unwrap().normal)
+        );
+        plot.close().unwrap();
+        let blocks: Vec<_> = plot.ear.borrow().headers.values().map(|header| header.block.parent).collect();
+        assert!(!blocks.contains(&two.block.id()), "nobody goes on from B'");
+        assert!(!commits || blocks.contains(&one.block.id()), "they go on from B");
+    }
+}
+
+/// O6: 2 of five decides, and hears just after it that the view is over for all others. They all hold the certificate that
+/// it was decided by when they enter the next view.
+#[test]
+fn o06_what_one_has_decided_all_hold_when_they_go_on() {
+    let mut plot = Plot::new(optsync(), 5, &[0, 1], |_| {});
+    let one = plot.first(plot.tip(), 1);
+    decide_in_secret(&mut plot, DELTA_NS, false, false).unwrap();
+    assert!(has(&plot, 2, &one));
+    let ear = plot.ear.borrow();
+    let locks = ear.sent.iter().filter_map(|sent| match &sent.message {
+        SyncMessage::Status { view: View(2), lock } => Some((sent.from, lock)),
+        _ => None,
+    });
+    let mut seen = 0;
+    for (by, lock) in locks {
+        let responsive = lock.responsive.as_ref().map(|high| high.block());
+        assert_eq!((responsive, lock.tip.block()), (Some(one.block.id()), one.block.id()), "{by}");
+        seen += 1;
+    }
+    assert_eq!(seen, 3);
+    drop(ear);
+    plot.close().unwrap();
+    decided_just_before_the_end(optsync()).unwrap();
+    votes_just_after_the_end(optsync()).unwrap();
+}
+
+fn is_caught(id: &str) -> bool {
+    ROWS.iter().find(|row| row.id == id).unwrap().catch().is_some()
+}
+
+/// O7: without NOTIFY, or with Δ in the place of 2 Δ, the schedule of O6 forks.
+#[test]
+fn o07_the_mutations_fork() {
+    assert!(is_caught("Z1") && is_caught("Z2"));
+}
+
+/// O8: a hidden responsive certificate of an ancestor is refused by whoever has the higher tip; by the plain rank it is not.
+/// (With n = 3 one liar does not lead two views in a row, nor does anybody blame an honest leader.)
+#[test]
+fn o08_a_hidden_certificate_of_an_ancestor() {
+    let flawed = Entry::of::<Flawed<SyncHotStuff<Optimistic>, LexicographicLock>>();
+    for schedule in [hidden_ancestor_of_five, hidden_ancestor_of_seven] {
+        schedule(optsync()).unwrap();
+        assert_eq!(schedule(&flawed).unwrap_err().oracle, Oracle::Agreement);
+    }
+}
+
+/// O9: of five 0 and 4 lie, and 1 leads the second view. It is locked on a tip beside the responsive certificate that 2
+/// learns of after it has left the first view. All go on from what 1 makes of that.
+#[test]
+fn o09_locks_on_branches_that_conflict() {
+    let mut plot = Plot::new(optsync(), 5, &[0, 4], |_| {});
+    let tip = plot.tip();
+    let (one, other) = (plot.first(tip, 1), plot.first(tip, 2));
+    let above = plot.first(end_of(&other), 1);
+    for from in [1, 2, 3] {
+        plot.takes(&[from], &[1, 2, 3], None, DELTA_NS / 2);
+    }
+    plot.propose(&[2, 3], &one);
+    plot.propose(&[1], &other);
+    plot.run(2 * NEAR_NS).unwrap();
+    plot.propose(&[1], &above);
+    plot.run(NEAR_NS + ms(5)).unwrap();
+    plot.liars_vote(&[1], &other);
+    plot.liars_vote(&[1], &above);
+    // All have heard of both, and left the view.
+    plot.run(DELTA_NS).unwrap();
+    let responsive = plot.certificate_of(View(1), end_of(&one), 4).unwrap();
+    plot.say(0, &[2], &SyncMessage::Notify(responsive.clone()));
+    plot.run(6 * DELTA_NS).unwrap();
+    assert_eq!(plot.voters(View(2), end_of(&one)), [1, 2, 3].map(ReplicaId));
+    let ear = plot.ear.borrow();
+    let lock_of = |id: u16| {
+        let says = |sent: &&crate::sync_stage::Sent| sent.from == ReplicaId(id);
+        ear.sent.iter().filter(says).find_map(|sent| match &sent.message {
+            SyncMessage::Status { view: View(2), lock } | SyncMessage::NewView { view: View(2), lock } => {
+                Some(lock.clone())
+            }
+            _ => None,
+        })
+    };
+    let shown = Lock { responsive: Some(responsive.clone()), tip: responsive };
+    assert_eq!(lock_of(2).unwrap().name(), shown.name());
+    assert_eq!(lock_of(3).unwrap().tip.block(), tip.1, "it knows of neither");
+    assert_eq!(
+        plot.voters(View(1), end_of(&above)),
+        [ReplicaId(1)],
+        "the leader alone has seen the other branch"
+    );
+    assert_eq!(lock_of(1).unwrap().name(), shown.name(), "the leader goes on from there");
+    drop(ear);
+    plot.close().unwrap();
+}
+
+/// O10: the vote that makes q_R comes a millisecond before the 2 Δ are over. It decides, and the timer has nothing to do any
+/// more: one commit of each block.
+#[test]
+fn o10_the_last_vote_comes_just_before_the_timer() {
+    let mut plot = Plot::honest(optsync(), 3, |_| {});
+    plot.corrupt(&[2]);
+    let mut done = 0;
+    let mut last = plot.tip();
+    while done < 5 {
+        plot.run(ms(1)).unwrap();
+        if plot.tip() == last {
+            continue;
+        }
+        last = plot.tip();
+        let header = plot.ear.borrow().headers[&(View(1), last.0)].clone();
+        let at = plot.ear.borrow().proposed((View(1), last.0)).unwrap();
+        // It reaches 0, and δ later 1: a millisecond before their 2 Δ are over.
+        let decides = at.plus(2 * DELTA_NS - ms(1));
+        plot.world.run_until(decides.minus(NEAR_NS)).unwrap();
+        plot.votes(2, &[0], &header);
+        plot.world.run_until(decides.minus(1)).unwrap();
+        assert!(!has(&plot, 0, &header));
+        plot.world.run_until(decides).unwrap();
+        plot.votes(2, &[1], &header);
+        plot.run(10).unwrap();
+        assert!(has(&plot, 0, &header), "decided by the vote");
+        // What 0 has made of it reaches 1 at the same moment.
+        plot.world.run_until(decides.plus(NEAR_NS).minus(1)).unwrap();
+        assert!(!has(&plot, 1, &header));
+        plot.run(12).unwrap();
+        assert!(has(&plot, 1, &header), "decided by the vote");
+        plot.run(ms(5)).unwrap();
+        let told = plot.ear.borrow().count(|sent| {
+            matches!(&sent.message, SyncMessage::Notify(certificate) if certificate.block() == header.block.id())
+        });
+        assert_eq!(told, 4, "each has told both others once");
+        done += 1;
+    }
+    plot.close().unwrap();
+}
+
+/// O11: the leader crashes as soon as one replica has decided; what the next leader goes on from extends that.
+#[test]
+fn o11_the_leader_crashes_right_after_one_has_decided() {
+    for survives in [Survives::Nothing, Survives::Everything] {
+        let mut world = exact(optsync(), 5, 11, |_| {});
+        let apart = Rc::new(Cell::new(false));
+        let is_apart = Rc::clone(&apart);
+        let ear = listen(&mut world, move |_, frame| {
+            let lags = is_apart.get()
+                && frame.to != ReplicaId(2)
+                && ["vote", "notify"].contains(&frame.content.kind.as_str());
+            if lags { Verdict::Delay(DELTA_NS / 2) } else { Verdict::Pass }
+        });
+        begin(&mut world);
+        level(&mut world);
+        apart.set(true);
+        let height = world.height();
+        let id = world.submit(0, &[crate::support::incr("n")])[0];
+        let waits = |world: &World| world.executed(ReplicaId(2)) <= height;
+        go(world.run_while("one has decided", secs(1), waits), &world);
+        let decided = world.executed(ReplicaId(2));
+        assert!(
+            world.replicas().filter(|id| *id != ReplicaId(2)).all(|id| world.executed(id) < decided),
+            "alone"
+        );
+        world.crash(ReplicaId(0), survives);
+        wait_for(&mut world, &[id], secs(10));
+        let next = |world: &World| world.replicas().skip(1).any(|id| view(world, id) < View(2));
+        go(world.run_while("the next view", secs(5), next), &world);
+        let is_said = || ear.borrow().count(|sent| matches!(sent.message, SyncMessage::NewView { .. })) > 0;
+        go(world.run_while("its leader has spoken", secs(5), |_| !is_said()), &world);
+        let ear = ear.borrow();
+        let base = ear.sent.iter().find_map(|sent| match &sent.message {
+            SyncMessage::NewView { lock, .. } => Some(lock.tip.statement.height),
+            _ => None,
+        });
+        assert!(base.unwrap() >= decided);
+        drop(ear);
+        world.unhook();
+        world.start(ReplicaId(0)).unwrap();
+        settle(&mut world);
+    }
+}
+
+/// O12: with 3n/4 votes, and not one more, two blocks are decided: of three, and of seven where two and two are shown B and B'.
+#[test]
+fn o12_a_quorum_that_is_too_small_by_one_forks() {
+    assert!(is_caught("Z4"));
+    let flawed = Entry::of::<Flawed<SyncHotStuff<ThreeQuarters>, Believed>>();
+    for (entry, forks) in [(optsync(), false), (&flawed, true)] {
+        let mut plot = Plot::new(entry, 7, &[0, 1, 2], |_| {});
+        let tip = plot.tip();
+        for (to, time_ns) in [([3, 4], 1), ([5, 6], 2)] {
+            let header = plot.first(tip, time_ns);
+            plot.propose(&to, &header);
+            plot.liars_vote(&to, &header);
+        }
+        plot.takes(&[3, 4], &[5, 6], None, DELTA_NS / 2);
+        plot.takes(&[5, 6], &[3, 4], None, DELTA_NS / 2);
+        let result = plot.run(DELTA_NS);
+        assert_eq!(result.err().map(|failure| failure.oracle), forks.then_some(Oracle::Agreement));
+        if !forks {
+            plot.close().unwrap();
+        }
+    }
+}
+
+/// §15: what was decided is there after a cold start, although the votes that are said again do not show it.
+#[test]
+fn o15_cut_just_after_a_decision() {
+    cut_just_after_a_decision(optsync()).unwrap();
+}

@@ -1,0 +1,160 @@
+//! The golden schedules of `optsync` §20. Of five replicas 0 and 1 lie, who lead the views 1 and 2; `R` decides by q_R
+//! votes what the others, `Q` and `P`, know of by its NOTIFY alone.
+
+use crate::sync_plot::{End, Plot};
+use crate::sync_stage::{DELTA_NS, NEAR_NS};
+use quorate_consensus::Entry;
+use quorate_consensus::parts::returning::Standing;
+use quorate_protocols::sync_hotstuff::{Header, Lock, SyncMessage};
+use quorate_sim::{Failure, Plan, Survives, Trouble, ms};
+use quorate_types::{ReplicaId, View};
+
+const R: u16 = 2;
+const Q: u16 = 3;
+const P: u16 = 4;
+
+fn end_of(header: &Header) -> End {
+    (header.block.height, header.block.id())
+}
+
+/// `R` and `Q` vote for B; `P` is shown B', and leaves the view on hearing the vote of `Q`. The liars' votes reach `R` when
+/// they make q_R just before it hears that the view is over, or just after. Everything else between `R` and the others
+/// takes Δ.
+fn hidden_decision(entry: &Entry, is_after: bool, stalls: bool) -> Result<(), Failure> {
+    let sync_ns = if stalls { DELTA_NS / 100 } else { 0 };
+    let mut plot = Plot::new(entry, 5, &[0, 1], |settings| settings.costs.sync_ns = sync_ns);
+    decide_in_secret(&mut plot, DELTA_NS, is_after, stalls)?;
+    plot.run(6 * DELTA_NS)?;
+    plot.world.heal();
+    plot.close()
+}
+
+/// Until the liars have led the second view.
+pub(crate) fn decide_in_secret(
+    plot: &mut Plot,
+    notify_ns: u64,
+    is_after: bool,
+    stalls: bool,
+) -> Result<(), Failure> {
+    let tip = plot.tip();
+    let lock = plot.lock(View(1), tip);
+    let (one, two) = (plot.first(tip, 1), plot.first(tip, 2));
+    plot.takes(&[R], &[Q, P], None, DELTA_NS);
+    plot.takes(&[Q, P], &[R], None, DELTA_NS);
+    plot.takes(&[R], &[Q, P], Some("notify"), notify_ns);
+    plot.propose(&[R, Q], &one);
+    plot.run(ms(5))?;
+    plot.propose(&[P], &two);
+    plot.run(ms(45))?;
+    if stalls {
+        plot.world.plan(plot.world.now(), Plan::Disk(ReplicaId(R), Trouble::Slow));
+    }
+    // It hears the vote of `Q` Δ + δ after the proposal left, and of the end of the view δ later, of `P`.
+    plot.run(if is_after { ms(75) } else { ms(40) })?;
+    plot.liars_vote(&[R], &one);
+    plot.run(2 * DELTA_NS)?;
+    plot.lead(View(2), lock, &[Q, P], 1)
+}
+
+/// no-notify, wait-one-delta: NOTIFY takes Δ.
+pub(crate) fn decided_just_before_the_end(entry: &Entry) -> Result<(), Failure> {
+    hidden_decision(entry, false, false)
+}
+
+/// notify-held: the disk of `R` stands still for Δ as it decides.
+pub(crate) fn decided_and_a_disk_that_stalls(entry: &Entry) -> Result<(), Failure> {
+    hidden_decision(entry, false, true)
+}
+
+/// commit-after-quit: `R` has just left the view when the votes are there.
+pub(crate) fn votes_just_after_the_end(entry: &Entry) -> Result<(), Failure> {
+    hidden_decision(entry, true, false)
+}
+
+/// Scenario 13: NOTIFY takes 3 Δ, which is more than it may, and `Q` and `P` go on without it.
+pub(crate) fn notify_that_is_late(plot: &mut Plot) -> Result<(), Failure> {
+    decide_in_secret(plot, 3 * DELTA_NS, false, false)?;
+    plot.run(2 * DELTA_NS)
+}
+
+/// quorum-off-by-one: B for one of three, B' for another, and the liar votes for both.
+pub(crate) fn two_blocks_and_two_votes(entry: &Entry) -> Result<(), Failure> {
+    let mut plot = Plot::new(entry, 3, &[0], |_| {});
+    let tip = plot.tip();
+    for (to, time_ns) in [(1, 1), (2, 2)] {
+        let header = plot.first(tip, time_ns);
+        plot.propose(&[to], &header);
+        plot.liars_vote(&[to], &header);
+    }
+    plot.run(6 * DELTA_NS)?;
+    plot.close()
+}
+
+/// lexicographic-lock, scenario 8: all vote for A', and then for B above it, which the first honest one commits by its
+/// timer. The liars show q_R votes for A' with their own, in the next view.
+fn hidden_ancestor(entry: &Entry, n: usize) -> Result<(), Failure> {
+    let f = u16::try_from((n - 1) / 2).unwrap();
+    let liars: Vec<u16> = (0..f).collect();
+    let others: Vec<u16> = (f + 1..u16::try_from(n).unwrap()).collect();
+    let all: Vec<u16> = (f..u16::try_from(n).unwrap()).collect();
+    let mut plot = Plot::new(entry, n, &liars, |_| {});
+    let below = plot.first(plot.tip(), 1);
+    plot.propose(&all, &below);
+    plot.run(2 * DELTA_NS + 4 * NEAR_NS)?;
+    let (one, two) = (plot.first(end_of(&below), 1), plot.first(end_of(&below), 2));
+    plot.takes(&[f], &others, None, DELTA_NS);
+    plot.propose(&[f], &one);
+    plot.run(2 * DELTA_NS + NEAR_NS)?;
+    plot.propose(&others, &two);
+    // It has committed, and the others leave the view before they do.
+    plot.run(3 * DELTA_NS)?;
+    let responsive = plot.certificate_of(View(1), end_of(&below), n * 3 / 4 + 1).unwrap();
+    let lock = Lock { responsive: Some(responsive.clone()), tip: responsive };
+    plot.lead(View(2), lock, &others, 1)?;
+    plot.run(6 * DELTA_NS)?;
+    plot.close()
+}
+
+/// See [`hidden_ancestor`].
+pub(crate) fn hidden_ancestor_of_five(entry: &Entry) -> Result<(), Failure> {
+    hidden_ancestor(entry, 5)
+}
+
+/// See [`hidden_ancestor`].
+pub(crate) fn hidden_ancestor_of_seven(entry: &Entry) -> Result<(), Failure> {
+    hidden_ancestor(entry, 7)
+}
+
+/// cold-no-R: of seven 0, 1 and 2 lie. 3, 4 and 5 have voted for B, and 3 alone hears of the liars' votes and decides. All
+/// honest ones lose power: three votes that are said again are no certificate.
+pub(crate) fn cut_just_after_a_decision(entry: &Entry) -> Result<(), Failure> {
+    let mut plot = Plot::new(entry, 7, &[0, 1, 2], |_| {});
+    let tip = plot.tip();
+    let lock = plot.lock(View(1), tip);
+    let header = plot.first(tip, 1);
+    plot.takes(&[3, 4, 5], &[6], None, DELTA_NS / 2);
+    plot.propose(&[3, 4, 5], &header);
+    plot.liars_vote(&[3], &header);
+    plot.run(2 * NEAR_NS + 1)?;
+    assert_eq!(plot.world.executed(ReplicaId(3)), header.block.height, "decided");
+    for id in 3..7 {
+        plot.world.crash(ReplicaId(id), Survives::Nothing);
+    }
+    plot.run(ms(50))?;
+    for id in 3..7 {
+        plot.world.start(ReplicaId(id)).unwrap();
+    }
+    for _ in 0..3 {
+        plot.run(DELTA_NS)?;
+        plot.answers(&[3, 4, 5, 6], Standing::Voting);
+    }
+    // Nobody leads the first view, and the honest blame it. Before they have left it, 6 would vote for B if it were shown a
+    // certificate of what is below.
+    while plot.ear.borrow().count(|sent| matches!(sent.message, SyncMessage::Evidence(_))) == 0 {
+        plot.run(ms(5))?;
+    }
+    plot.run(DELTA_NS)?;
+    plot.lead(View(2), lock, &[4, 5, 6], 1)?;
+    plot.run(6 * DELTA_NS)?;
+    plot.close()
+}

@@ -1,0 +1,203 @@
+//! Beyond the bound (`sync-hotstuff` §14, scenarios 13, 16, 17; §19; `optsync` §11, scenario 13): what the guard promises
+//! holds, and what it does not promise is seen to happen.
+
+use crate::opt_schedules::notify_that_is_late;
+use crate::support::{begin, go, level, put, recovery, wait_for};
+use crate::sync_plot::{Plot, ids};
+use crate::sync_stage::{DELTA_NS, NEAR_NS, both_synchronous, exact, listen, optsync, view};
+use quorate_consensus::Entry;
+use quorate_sim::{Change, Failure, Fault, Front, Oracle, Places, Verdict, Weather, World, secs};
+use quorate_types::{ReplicaId, Time, View};
+
+both_synchronous! {
+    s13_where_only_some_links_are_slow_the_guarded_fork_too
+    s16_where_everything_is_slow_the_guarded_do_not_fork
+    s16_where_everything_is_slow_the_unguarded_fork
+    s17_within_half_of_delta_there_is_no_doubt
+}
+
+/// Everything that these say to each other is said so much later, from now on.
+fn late(world: &mut World, among: &[u16], by_ns: u64) -> u64 {
+    let places = Places::of(ids(among).into_iter().map(ReplicaId::index));
+    let change = Change::Late { by_ns, until: Time::ZERO };
+    world.front(Front { from: places, to: places, both_ways: true, change, fault: Some(Fault::BeyondDelta) })
+}
+
+/// A world that has had no doubt for longer than anybody waits after one; then the first f replicas lie. The guard is on,
+/// or off, or as the entry's own parameters say.
+fn calm(entry: &Entry, n: usize, guarded: Option<bool>) -> Plot {
+    let mut plot = Plot::honest(entry, n, |settings| match guarded {
+        Some(guarded) => settings.set("guarded", guarded),
+        None => drop(settings.params.remove("guarded")),
+    });
+    plot.run(30 * DELTA_NS).unwrap();
+    let liars: Vec<u16> = (0..u16::try_from((n - 1) / 2).unwrap()).collect();
+    plot.corrupt(&liars);
+    plot
+}
+
+/// B for the first honest replica and B' for the last one, each with the votes of all liars.
+fn equivocate(plot: &mut Plot) {
+    let f = u16::try_from(plot.liars.len()).unwrap();
+    let tip = plot.tip();
+    for (to, time_ns) in [(f, 1), (2 * f, 2)] {
+        let header = plot.first(tip, time_ns);
+        plot.propose(&[to], &header);
+        plot.liars_vote(&[to], &header);
+    }
+}
+
+fn doubted(world: &World, id: u16) -> u64 {
+    world.status(ReplicaId(id)).unwrap().doubted
+}
+
+/// S13 with the guard on: replica 0 of three lies, and answers its probes at once; replicas 1 and 2 hear each other 5 Δ
+/// late. One late peer of two is no doubt (§19, "not promised"): they fork, and raise the alarm when they hear of it.
+fn s13_where_only_some_links_are_slow_the_guarded_fork_too(entry: &Entry) {
+    let fork = |plot: &mut Plot| {
+        plot.answers_probes = true;
+        plot.run(NEAR_NS).unwrap();
+        late(&mut plot.world, &[1, 2], 5 * DELTA_NS);
+        equivocate(plot);
+        plot.run(3 * DELTA_NS)
+    };
+    let mut plot = calm(entry, 3, Some(true));
+    let failure = fork(&mut plot).unwrap_err();
+    assert_eq!(failure.oracle, Oracle::Agreement, "{failure}");
+
+    let mut plot = calm(entry, 3, Some(true));
+    plot.world.tolerate(Oracle::Agreement);
+    let before = plot.world.height();
+    fork(&mut plot).unwrap();
+    for id in [1, 2] {
+        let status = plot.world.status(ReplicaId(id)).unwrap();
+        assert_eq!(status.executed, before.next(), "each has committed its own block");
+        let guard = status.guard.unwrap();
+        assert!(!guard.doubt, "{guard}");
+        assert!(
+            guard.late.iter().any(|(late, _)| late.0 == 3 - id),
+            "the operator sees who is late: {guard}"
+        );
+    }
+    let silent = [1, 2].map(|id| doubted(&plot.world, id));
+    plot.run(4 * DELTA_NS).unwrap();
+    for (id, before) in [1, 2].into_iter().zip(silent) {
+        assert!(doubted(&plot.world, id) > before, "{id} has heard what it should have heard in time");
+    }
+}
+
+/// How much later than it should everything is said in a slowdown.
+const LATE_NS: u64 = 7 * DELTA_NS;
+
+/// A slowdown of everything that the honest say, so long after they are shown two blocks, and for so long. What an oracle
+/// says, until they agree on something new after the heal.
+fn slows_down(
+    entry: &Entry,
+    n: usize,
+    guarded: Option<bool>,
+    after_ns: u64,
+    span_ns: u64,
+) -> Result<(), Failure> {
+    let mut plot = calm(entry, n, guarded);
+    let honest: Vec<u16> = (u16::try_from(plot.liars.len()).unwrap()..u16::try_from(n).unwrap()).collect();
+    let before = |world: &World, id: u16| world.status(ReplicaId(id)).unwrap().guard.unwrap().doubts;
+    equivocate(&mut plot);
+    plot.run(after_ns)?;
+    let doubts: Vec<u64> = honest.iter().map(|id| before(&plot.world, *id)).collect();
+    let front = late(&mut plot.world, &honest, LATE_NS);
+    // §19 (1): within 1.25 Δ; a nanosecond for what is due at that very moment.
+    let alarm_ns = DELTA_NS + DELTA_NS / 4 + 1;
+    plot.run(alarm_ns.min(span_ns))?;
+    if span_ns >= alarm_ns {
+        for (id, doubts) in honest.iter().zip(doubts) {
+            assert!(before(&plot.world, *id) > doubts, "{id} is in doubt");
+        }
+    }
+    plot.run(span_ns.saturating_sub(alarm_ns))?;
+    plot.world.pass(front);
+    // What is on its way arrives, and nobody has gone on before.
+    let height = plot.world.height();
+    let (bound, healed) = (recovery(&plot.world, 0), plot.world.now().plus(LATE_NS));
+    plot.world.submit(0, &[put("k", 1)]);
+    let is_old = |world: &World| world.height() <= height;
+    plot.world.run_while("something new is committed", healed.since(plot.world.now()) + bound, is_old)?;
+    plot.close()
+}
+
+/// S16, §19 (3): from a moment on everything is slower than Δ, for at least two probe periods, and then it is not: no two
+/// blocks are committed, everybody is in doubt within 1.25 Δ, and the next commit comes within the bound of §21.
+fn s16_where_everything_is_slow_the_guarded_do_not_fork(entry: &Entry) {
+    for (number, after) in [0, 1, 4, 9, 11, 14, 19, 21].into_iter().enumerate() {
+        let (n, after_ns) = ([3, 5][number % 2], after * DELTA_NS / 10);
+        for span_ns in [DELTA_NS / 2, 2 * DELTA_NS, 7 * DELTA_NS] {
+            let result = slows_down(entry, n, Some(true), after_ns, span_ns);
+            assert_eq!(result, Ok(()), "n = {n}, {after_ns} ns after, for {span_ns} ns");
+        }
+    }
+}
+
+/// Seen to fire: without the guard the same forks (M30).
+fn s16_where_everything_is_slow_the_unguarded_fork(entry: &Entry) {
+    for n in [3, 5] {
+        let failure = slows_down(entry, n, Some(false), NEAR_NS / 2, 7 * DELTA_NS).unwrap_err();
+        assert_eq!(failure.oracle, Oracle::Agreement, "n = {n}: {failure}");
+    }
+}
+
+/// M30, for the museum: whether the guard is on is in the entry.
+pub(crate) fn slower_than_delta(entry: &Entry) -> Result<(), Failure> {
+    slows_down(entry, 3, None, NEAR_NS / 2, 7 * DELTA_NS)
+}
+
+/// S17: with the guard on and messages that take up to Δ/2 nobody is ever in doubt, and a commit takes what §9 says, up to a
+/// probe period and one round trip.
+fn s17_within_half_of_delta_there_is_no_doubt(entry: &Entry) {
+    for delay_ns in [NEAR_NS, DELTA_NS / 4, DELTA_NS / 2 - 1_000] {
+        let mut world = exact(entry, 3, 17, |settings| {
+            settings.weather = Weather::constant(delay_ns);
+            settings.client_retry_ns = secs(3);
+            settings.set("guarded", true);
+        });
+        let ear = listen(&mut world, |_, _| Verdict::Pass);
+        begin(&mut world);
+        go(world.run_for(30 * DELTA_NS), &world);
+        let doubts = |world: &World| -> Vec<u64> {
+            world.replicas().map(|id| world.status(id).unwrap().guard.unwrap().doubts).collect()
+        };
+        let before = doubts(&world);
+        for number in 0..10 {
+            level(&mut world);
+            let height = world.height();
+            let id = world.submit(0, &[put("k", number)])[0];
+            let is_old = |world: &World| world.executed(ReplicaId(1)) <= height;
+            go(world.run_while("it is committed", secs(3), is_old), &world);
+            let place = (View(1), world.executed(ReplicaId(1)));
+            let at = ear.borrow().proposed(place).unwrap();
+            let took = world.now().since(at);
+            let is_fast = entry.spec.name == optsync().spec.name;
+            let expected = if is_fast { 2 * delay_ns } else { delay_ns + 2 * DELTA_NS };
+            let most = expected + DELTA_NS / 4 + 2 * delay_ns;
+            assert!((expected..=most).contains(&took), "{delay_ns}: {took}, not {expected} to {most}");
+            wait_for(&mut world, &[id], secs(3));
+        }
+        assert_eq!(doubts(&world), before, "{delay_ns}");
+        assert!(world.replicas().all(|id| view(&world, id) == View(1)));
+    }
+}
+
+/// Opt Sync S13: NOTIFY takes 3 Δ while the others change views. They fork, and say so when it comes.
+#[test]
+fn o13_a_notify_that_is_late_forks_and_is_noticed() {
+    let five = || Plot::new(optsync(), 5, &[0, 1], |_| {});
+    let failure = notify_that_is_late(&mut five()).unwrap_err();
+    assert_eq!(failure.oracle, Oracle::Agreement, "{failure}");
+    let mut plot = five();
+    plot.world.tolerate(Oracle::Agreement);
+    notify_that_is_late(&mut plot).unwrap();
+    for id in [3, 4] {
+        // Both of those who had left the view. `last_doubted` is the last of what they say about it.
+        let status = plot.world.status(ReplicaId(id)).unwrap();
+        let said = status.last_doubted.unwrap_or_default();
+        assert!(status.doubted > 0 && said.contains("contradicts what is committed"), "{id}: {said}");
+    }
+}

@@ -1,0 +1,424 @@
+//! What can be wrong with Sync HotStuff and Opt Sync (`sync-hotstuff` §23, `optsync` §20): for the museum.
+
+use crate::sync_stage::DELTA_NS;
+use quorate_consensus::flawed::Flaw;
+use quorate_consensus::{
+    Basis, Certificate, Claims, Commit, Effect, Figures, Hold, Past, Protocol as _, Seal, Spec, Timers, To,
+};
+use quorate_protocols::sync_hotstuff::{
+    Lock, NOTIFY, Optimistic, Plain, SyncHotStuff, SyncMessage, SyncRecord, Timer, Variant,
+};
+use quorate_types::{Block, BlockId, Height, Kind, ReplicaId, Time, View};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// no-wait: the next view is entered as soon as one is left.
+#[derive(Debug)]
+pub(crate) struct NoWait;
+
+impl Variant for NoWait {
+    const SPEC: Spec = Plain::SPEC;
+    const FIGURES: Figures = Plain::FIGURES;
+    const WAIT: u64 = 0;
+    const BAD_VIEW: u64 = Plain::BAD_VIEW;
+
+    fn responsive_quorum(n: usize) -> Option<usize> {
+        Plain::responsive_quorum(n)
+    }
+}
+
+/// wait-one-delta: Opt Sync with the wait of Sync HotStuff.
+#[derive(Debug)]
+pub(crate) struct OneDelta;
+
+impl Variant for OneDelta {
+    const SPEC: Spec = Optimistic::SPEC;
+    const FIGURES: Figures = Optimistic::FIGURES;
+    const WAIT: u64 = Plain::WAIT;
+    const BAD_VIEW: u64 = Optimistic::BAD_VIEW;
+
+    fn responsive_quorum(n: usize) -> Option<usize> {
+        Optimistic::responsive_quorum(n)
+    }
+}
+
+/// quorum-off-by-one: 3n/4 votes decide at once, and not one more.
+#[derive(Debug)]
+pub(crate) struct ThreeQuarters;
+
+impl Variant for ThreeQuarters {
+    const SPEC: Spec = Optimistic::SPEC;
+    const FIGURES: Figures = Optimistic::FIGURES;
+    const WAIT: u64 = Optimistic::WAIT;
+    const BAD_VIEW: u64 = Optimistic::BAD_VIEW;
+
+    fn responsive_quorum(n: usize) -> Option<usize> {
+        Some(n * 3 / 4)
+    }
+}
+
+/// And what others tell of such votes is believed.
+#[derive(Default)]
+pub(crate) struct Believed;
+
+impl Flaw<SyncHotStuff<ThreeQuarters>> for Believed {
+    fn claims(message: &SyncMessage, claims: &mut Claims<'_>) {
+        match message {
+            SyncMessage::Notify(certificate) => {
+                let enough = claims.committee().n() * 3 / 4;
+                claims.certificate(certificate, enough);
+            }
+            other => quorate_consensus::Message::claims(other, claims),
+        }
+    }
+}
+
+/// What leaves at once waits for the disk.
+fn hold_back(effects: &mut [Effect], kind: Kind) {
+    for effect in effects {
+        if let Effect::Send { hold, message, .. } = effect
+            && message.kind() == kind
+        {
+            *hold = Hold::UntilDurable;
+        }
+    }
+}
+
+/// evidence-held: why a view is left is sent when that it is left is on disk.
+#[derive(Default)]
+pub(crate) struct HeldEvidence;
+
+impl<V: Variant> Flaw<SyncHotStuff<V>> for HeldEvidence {
+    fn wants(&mut self, _: &SyncHotStuff<V>, effects: &mut Vec<Effect>) {
+        hold_back(effects, Kind::new("evidence"));
+    }
+}
+
+/// notify-held: the same with what decides at once.
+#[derive(Default)]
+pub(crate) struct HeldNotify;
+
+impl<V: Variant> Flaw<SyncHotStuff<V>> for HeldNotify {
+    fn wants(&mut self, _: &SyncHotStuff<V>, effects: &mut Vec<Effect>) {
+        hold_back(effects, NOTIFY);
+    }
+}
+
+/// no-notify: nobody is told of q_R votes.
+#[derive(Default)]
+pub(crate) struct NoNotify;
+
+impl<V: Variant> Flaw<SyncHotStuff<V>> for NoNotify {
+    fn says(&mut self, _: &SyncHotStuff<V>, _: &mut To, message: &mut SyncMessage) -> bool {
+        !matches!(message, SyncMessage::Notify(_))
+    }
+}
+
+/// The commit timer goes off at another time than it was set for, and the protocol takes it for that one.
+#[derive(Default)]
+struct Moved {
+    meant: Option<Time>,
+    set: Option<Time>,
+}
+
+impl Moved {
+    fn follow(&mut self, timers: &mut Timers<Timer>, moves: impl FnOnce(Time) -> Time) {
+        match timers.get(Timer::Commit) {
+            Some(at) if Some(at) != self.set => {
+                let moved = moves(at);
+                (self.meant, self.set) = (Some(at), Some(moved));
+                timers.set(Timer::Commit, moved);
+            }
+            Some(_) => {}
+            None => *self = Self::default(),
+        }
+    }
+
+    fn clock(&self, timer: Timer, now: Time) -> Time {
+        let meant = self.meant.filter(|_| timer == Timer::Commit);
+        meant.map_or(now, |meant| now.max(meant))
+    }
+}
+
+/// §14, scenario 14: 1.2 Δ and not 2 Δ after the own vote.
+#[derive(Default)]
+pub(crate) struct ShortTimer(Moved);
+
+impl<V: Variant> Flaw<SyncHotStuff<V>> for ShortTimer {
+    fn clock(&mut self, _: &SyncHotStuff<V>, timer: Timer, now: Time) -> Time {
+        self.0.clock(timer, now)
+    }
+
+    fn sets_timers(&mut self, _: &SyncHotStuff<V>, _: Time, timers: &mut Timers<Timer>) {
+        self.0.follow(timers, |at| at.minus(DELTA_NS * 4 / 5));
+    }
+}
+
+/// tick-first: what is due comes before what arrives at the same moment. A nanosecond earlier nothing else arrives.
+#[derive(Default)]
+pub(crate) struct TickFirst(Moved);
+
+impl<V: Variant> Flaw<SyncHotStuff<V>> for TickFirst {
+    fn clock(&mut self, _: &SyncHotStuff<V>, timer: Timer, now: Time) -> Time {
+        self.0.clock(timer, now)
+    }
+
+    fn sets_timers(&mut self, _: &SyncHotStuff<V>, _: Time, timers: &mut Timers<Timer>) {
+        self.0.follow(timers, |at| at.minus(1));
+    }
+}
+
+/// timer-at-handler: the 2 Δ begin when the vote is decided, and not when it has left.
+#[derive(Default)]
+pub(crate) struct TimerAtHandler {
+    me: ReplicaId,
+    /// What was said, and what has come back, since the clock was looked at.
+    fresh: (Vec<Height>, Vec<Height>),
+    decided: BTreeMap<Height, Time>,
+    /// Where the 2 Δ end, and where they should.
+    ends: BTreeMap<Time, Time>,
+    moved: Moved,
+}
+
+fn vote_height(message: &SyncMessage) -> Option<Height> {
+    let SyncMessage::Vote(header) = message else { return None };
+    Some(header.body.block.height)
+}
+
+impl<V: Variant> Flaw<SyncHotStuff<V>> for TimerAtHandler {
+    fn opens(&mut self, me: ReplicaId, _: &mut Past<SyncRecord>) {
+        self.me = me;
+    }
+
+    fn hears(&mut self, _: &SyncHotStuff<V>, message: SyncMessage, seal: &Seal) -> Vec<SyncMessage> {
+        self.fresh.1.extend(vote_height(&message).filter(|_| seal.by == self.me));
+        vec![message]
+    }
+
+    fn says(&mut self, _: &SyncHotStuff<V>, _: &mut To, message: &mut SyncMessage) -> bool {
+        self.fresh.0.extend(vote_height(message));
+        true
+    }
+
+    fn clock(&mut self, _: &SyncHotStuff<V>, timer: Timer, now: Time) -> Time {
+        self.moved.clock(timer, now)
+    }
+
+    fn sets_timers(&mut self, _: &SyncHotStuff<V>, now: Time, timers: &mut Timers<Timer>) {
+        let (said, back) = std::mem::take(&mut self.fresh);
+        self.decided.extend(said.into_iter().map(|height| (height, now)));
+        for decided in back.iter().filter_map(|height| self.decided.get(height)) {
+            self.ends.insert(now.plus(2 * DELTA_NS), decided.plus(2 * DELTA_NS));
+        }
+        self.moved.follow(timers, |at| self.ends.get(&at).copied().unwrap_or(at));
+    }
+}
+
+/// first-vote-timer: the base of a view is committed 2 Δ after the own first vote.
+#[derive(Default)]
+pub(crate) struct FirstVoteTimer {
+    me: ReplicaId,
+    voters: BTreeMap<(View, BlockId), BTreeSet<ReplicaId>>,
+    /// What was voted for, and when that will have been 2 Δ ago.
+    fresh: Option<(View, BlockId)>,
+    wait: Option<(Time, View, BlockId)>,
+    commits: Vec<BlockId>,
+}
+
+/// f + 1 of seven.
+const ENOUGH_OF_SEVEN: usize = 4;
+
+impl<V: Variant> Flaw<SyncHotStuff<V>> for FirstVoteTimer {
+    fn opens(&mut self, me: ReplicaId, _: &mut Past<SyncRecord>) {
+        self.me = me;
+    }
+
+    fn hears(&mut self, _: &SyncHotStuff<V>, message: SyncMessage, seal: &Seal) -> Vec<SyncMessage> {
+        if let SyncMessage::FirstVote { view, base, .. } = message {
+            self.voters.entry((view, base)).or_default().insert(seal.by);
+            self.fresh = if seal.by == self.me { Some((view, base)) } else { self.fresh };
+        }
+        vec![message]
+    }
+
+    fn clock(&mut self, protocol: &SyncHotStuff<V>, timer: Timer, now: Time) -> Time {
+        if timer == Timer::Commit
+            && let Some((_, view, base)) = self.wait.take_if(|(at, ..)| *at <= now)
+            && (protocol.status().view, protocol.status().normal) == (view, true)
+            && self.voters.get(&(view, base)).is_some_and(|voters| voters.len() >= ENOUGH_OF_SEVEN)
+        {
+            self.commits.push(base);
+        }
+        now
+    }
+
+    fn wants(&mut self, _: &SyncHotStuff<V>, effects: &mut Vec<Effect>) {
+        effects.extend(self.commits.drain(..).map(|id| Effect::Commit(Commit::Chain(id), Basis::Timer)));
+    }
+
+    fn sets_timers(&mut self, _: &SyncHotStuff<V>, now: Time, timers: &mut Timers<Timer>) {
+        if let Some((view, base)) = self.fresh.take() {
+            self.wait = Some((now.plus(2 * DELTA_NS), view, base));
+        }
+        if let Some((at, ..)) = self.wait
+            && timers.get(Timer::Commit).is_none_or(|set| set > at)
+        {
+            timers.set(Timer::Commit, at);
+        }
+    }
+}
+
+/// lock-rises, M4: a certificate of an earlier view that is shown in the middle of a view is a lock at once, and nobody
+/// votes beside its lock.
+#[derive(Default)]
+pub(crate) struct LockRises {
+    blocks: BTreeMap<BlockId, Block>,
+    locked: Option<(View, Height, BlockId)>,
+}
+
+impl LockRises {
+    fn learn(&mut self, view: View, message: &SyncMessage) {
+        match message {
+            SyncMessage::Vote(header) => {
+                self.blocks.insert(header.body.block.id(), header.body.block.clone());
+            }
+            SyncMessage::Propose { header, .. } => {
+                self.blocks.insert(header.block.id(), header.block.clone());
+            }
+            SyncMessage::Certified(certificate) if certificate.view() < view => {
+                let shown = (certificate.view(), certificate.statement.height, certificate.block());
+                self.locked = self.locked.max(Some(shown));
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a block lies on the locked one, as far as that is known.
+    fn extends(&self, block: &Block) -> bool {
+        let Some((_, height, locked)) = self.locked else { return true };
+        let mut at = Some(block);
+        while let Some(above) = at.filter(|block| block.height > height) {
+            at = self.blocks.get(&above.parent);
+        }
+        at.is_none_or(|block| block.height < height || block.id() == locked)
+    }
+}
+
+impl<V: Variant> Flaw<SyncHotStuff<V>> for LockRises {
+    fn hears(&mut self, protocol: &SyncHotStuff<V>, message: SyncMessage, _: &Seal) -> Vec<SyncMessage> {
+        self.learn(protocol.status().view, &message);
+        vec![message]
+    }
+
+    fn says(&mut self, _: &SyncHotStuff<V>, _: &mut To, message: &mut SyncMessage) -> bool {
+        match message {
+            SyncMessage::Vote(header) => self.extends(&header.body.block),
+            _ => true,
+        }
+    }
+}
+
+/// Kinds of the records of certificates.
+const CERTIFIED: u8 = 3;
+const RESPONSIVE: u8 = 4;
+const SETTLED: u8 = 5;
+
+/// cold-no-record, cold-no-R: certificates are not written down.
+#[derive(Default)]
+pub(crate) struct NoRecord;
+
+impl<V: Variant> Flaw<SyncHotStuff<V>> for NoRecord {
+    fn wants(&mut self, _: &SyncHotStuff<V>, effects: &mut Vec<Effect>) {
+        let is_certificate = |kind: u8| [CERTIFIED, RESPONSIVE, SETTLED].contains(&kind);
+        effects.retain(|effect| !matches!(effect, Effect::Record { key, .. } if is_certificate(key.kind)));
+    }
+}
+
+/// late-slowdown: that a probe was answered at any time is fresh enough.
+#[derive(Default)]
+pub(crate) struct NeverStale;
+
+impl<V: Variant> Flaw<SyncHotStuff<V>> for NeverStale {
+    fn fresh(_: Time) -> Time {
+        Time::ZERO
+    }
+}
+
+/// commit-after-quit: q_R votes decide in a view that was left.
+#[derive(Default)]
+pub(crate) struct CommitAfterQuit {
+    votes: BTreeMap<BlockId, BTreeMap<ReplicaId, quorate_types::Signature>>,
+    decides: Vec<Certificate>,
+}
+
+/// q_R of five.
+const DECIDE_OF_FIVE: usize = 4;
+
+impl<V: Variant> Flaw<SyncHotStuff<V>> for CommitAfterQuit {
+    fn hears(&mut self, protocol: &SyncHotStuff<V>, message: SyncMessage, seal: &Seal) -> Vec<SyncMessage> {
+        if let (SyncMessage::Vote(header), Some(signature)) = (&message, seal.signature) {
+            let (id, status) = (header.body.block.id(), protocol.status());
+            let votes = self.votes.entry(id).or_default();
+            let is_new = votes.insert(seal.by, signature).is_none();
+            let has_left = status.view == header.body.block.view && !status.normal;
+            if is_new && has_left && votes.len() == DECIDE_OF_FIVE {
+                let votes: Vec<_> = votes.iter().map(|(by, signature)| (*by, *signature)).collect();
+                self.decides.push(Certificate::of(header.body.vote(), &votes));
+            }
+        }
+        vec![message]
+    }
+
+    fn wants(&mut self, _: &SyncHotStuff<V>, effects: &mut Vec<Effect>) {
+        for certificate in self.decides.drain(..) {
+            let id = certificate.block();
+            let message = Box::new(SyncMessage::Notify(certificate));
+            effects.push(Effect::Send { to: To::All, hold: Hold::No, message });
+            effects.push(Effect::Commit(Commit::Chain(id), Basis::Quorum));
+        }
+    }
+}
+
+/// lexicographic-lock: locks are compared by view, then height of the responsive block, then height of the tip.
+#[derive(Default)]
+pub(crate) struct LexicographicLock {
+    own: Option<Lock>,
+    goes_on: Option<SyncMessage>,
+}
+
+fn plain_rank(lock: &Lock) -> (View, Height, Height) {
+    let responsive = lock.responsive.as_ref().map(|high| high.statement.height).unwrap_or_default();
+    (lock.view(), responsive, lock.tip.statement.height)
+}
+
+impl<V: Variant> Flaw<SyncHotStuff<V>> for LexicographicLock {
+    fn hears(&mut self, protocol: &SyncHotStuff<V>, message: SyncMessage, _: &Seal) -> Vec<SyncMessage> {
+        let shown = match &message {
+            SyncMessage::NewView { view, lock } => Some((*view, lock)),
+            SyncMessage::Forward { word } => Some((word.body.view, &word.body.lock)),
+            _ => None,
+        };
+        let is_here = |view| protocol.status().view == view && protocol.status().normal;
+        if let Some((view, lock)) = shown.filter(|(view, _)| is_here(*view))
+            && self.own.take_if(|own| plain_rank(lock) >= plain_rank(own)).is_some()
+        {
+            let (height, base) = (lock.tip.statement.height, lock.tip.block());
+            self.goes_on = Some(SyncMessage::FirstVote { view, height, base });
+        }
+        vec![message]
+    }
+
+    fn wants(&mut self, _: &SyncHotStuff<V>, effects: &mut Vec<Effect>) {
+        let Some(message) = self.goes_on.take() else { return };
+        let first = |effect: &Effect| matches!(effect, Effect::Send { message, .. } if message.kind().as_str() == "first-vote");
+        if !effects.iter().any(first) {
+            effects.push(Effect::Send { to: To::All, hold: Hold::UntilDurable, message: Box::new(message) });
+        }
+    }
+
+    fn says(&mut self, _: &SyncHotStuff<V>, _: &mut To, message: &mut SyncMessage) -> bool {
+        if let SyncMessage::Status { lock, .. } = message {
+            self.own = Some(lock.clone());
+        }
+        true
+    }
+}

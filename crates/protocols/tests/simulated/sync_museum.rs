@@ -1,0 +1,225 @@
+//! The museum's rows about synchronous protocols: mutations that break safety, caught by their golden schedules.
+
+use crate::chained_museum::Row;
+use crate::opt_schedules::{
+    cut_just_after_a_decision, decided_and_a_disk_that_stalls, decided_just_before_the_end,
+    hidden_ancestor_of_five, two_blocks_and_two_votes, votes_just_after_the_end,
+};
+use crate::sync_beyond::slower_than_delta;
+use crate::sync_cold::{early_riser, late_slowdown, votes_said_again};
+use crate::sync_flaws::{
+    Believed, CommitAfterQuit, FirstVoteTimer, HeldEvidence, HeldNotify, LexicographicLock, LockRises,
+    NeverStale, NoNotify, NoRecord, NoWait, OneDelta, ShortTimer, ThreeQuarters, TickFirst, TimerAtHandler,
+};
+use crate::sync_schedules::{
+    bases_of_two_heights, evidence_and_a_disk_that_stalls, force_locking, no_wait, proof_at_the_last_moment,
+    vote_and_a_disk_that_stalls,
+};
+use quorate_consensus::Entry;
+use quorate_consensus::flawed::Flawed;
+use quorate_protocols::sync_hotstuff::{Optimistic, Plain, SyncHotStuff};
+use quorate_sim::{Failure, Oracle};
+
+const SYNC: Entry = Entry::of::<SyncHotStuff<Plain>>();
+const OPT: Entry = Entry::of::<SyncHotStuff<Optimistic>>();
+
+const fn sync<F: quorate_consensus::flawed::Flaw<SyncHotStuff<Plain>>>() -> Entry {
+    Entry::of::<Flawed<SyncHotStuff<Plain>, F>>()
+}
+
+const fn opt<F: quorate_consensus::flawed::Flaw<SyncHotStuff<Optimistic>>>() -> Entry {
+    Entry::of::<Flawed<SyncHotStuff<Optimistic>, F>>()
+}
+
+/// Replicas that lose power together are waited for a millisecond.
+const IMPATIENT: Entry = Entry {
+    exam_params: |delta_ns, guarded| {
+        let mut params = (SYNC.exam_params)(delta_ns, guarded)?;
+        params.extend([("boot_wait_ms".to_owned(), 1.into())]);
+        Ok(params)
+    },
+    ..SYNC
+};
+
+/// With the guard, whatever the world says, and without it.
+const GUARDED: Entry = Entry { exam_params: |delta_ns, _| (SYNC.exam_params)(delta_ns, true), ..SYNC };
+const UNGUARDED: Entry = Entry { exam_params: |delta_ns, _| (SYNC.exam_params)(delta_ns, false), ..SYNC };
+
+/// A schedule is one seed.
+const fn row(
+    id: &'static str,
+    words: (&'static str, &'static str),
+    (sound, broken): (Entry, Entry),
+    run: fn(&Entry, u64) -> Option<Failure>,
+) -> Row {
+    let (failure, variant) = words;
+    Row { id, failure, variant, caught_by: &[Oracle::Agreement], within: 1, broken, sound, run }
+}
+
+pub(crate) const ROWS: &[Row] = &[
+    row(
+        "M4",
+        (
+            "force-locking: a withheld certificate that is shown to one replica stops it from voting",
+            "sync-hotstuff, script `lock-rises`: a lock rises in the middle of a view, and nobody votes beside it",
+        ),
+        (SYNC, sync::<LockRises>()),
+        |entry, _| force_locking(entry).err(),
+    ),
+    row(
+        "M4b",
+        ("the same with a commit rule at network speed", "optsync, script `lock-rises`: the same"),
+        (OPT, opt::<LockRises>()),
+        |entry, _| force_locking(entry).err(),
+    ),
+    row(
+        "M30",
+        (
+            "messages take longer than delta",
+            "sync-hotstuff without its guard: from a moment on all honest replicas are late; with the guard on the same forks nothing",
+        ),
+        (GUARDED, UNGUARDED),
+        |entry, _| slower_than_delta(entry).err(),
+    ),
+    row(
+        "Y1",
+        (
+            "the next view is entered before the votes of the last one are there",
+            "sync-hotstuff, script `no-wait`: at once after leaving a view",
+        ),
+        (SYNC, Entry::of::<SyncHotStuff<NoWait>>()),
+        |entry, _| no_wait(entry).err(),
+    ),
+    row(
+        "Y2",
+        (
+            "the proof that a view is over waits for the disk",
+            "sync-hotstuff, script `evidence-held`: evidence is sent held, and disks stall",
+        ),
+        (SYNC, sync::<HeldEvidence>()),
+        |entry, _| evidence_and_a_disk_that_stalls(entry).err(),
+    ),
+    row(
+        "Y3",
+        (
+            "silence is waited for before the others have heard anything",
+            "sync-hotstuff, script `timer-at-handler`: the 2 delta begin when the vote is decided, and the disk stalls",
+        ),
+        (SYNC, sync::<TimerAtHandler>()),
+        |entry, _| vote_and_a_disk_that_stalls(entry).err(),
+    ),
+    row(
+        "Y4",
+        (
+            "a timer fires before what arrives at the same moment",
+            "sync-hotstuff, script `tick-first`: commit timers come first",
+        ),
+        (SYNC, sync::<TickFirst>()),
+        |entry, _| proof_at_the_last_moment(entry).err(),
+    ),
+    row(
+        "Y5",
+        (
+            "a timer commits what not all vote for",
+            "sync-hotstuff, script `first-vote-timer`: the base of a view is committed 2 delta after the first vote",
+        ),
+        (SYNC, sync::<FirstVoteTimer>()),
+        |entry, _| bases_of_two_heights(entry).err(),
+    ),
+    row(
+        "Y6",
+        (
+            "a cluster that lost its power goes on without who knows what was acknowledged",
+            "sync-hotstuff, script `cold-early-riser`: nobody is waited for",
+        ),
+        (SYNC, IMPATIENT),
+        |entry, _| early_riser(entry).err(),
+    ),
+    row(
+        "Y7",
+        (
+            "nobody can show what was acknowledged after a cold start",
+            "sync-hotstuff, script `cold-no-record`: certificates are not written down",
+        ),
+        (SYNC, sync::<NoRecord>()),
+        |entry, _| votes_said_again(entry).err(),
+    ),
+    row(
+        "Y8",
+        (
+            "a slowdown just before a commit goes unseen",
+            "sync-hotstuff, script `late-slowdown`, guard on: old answers are fresh enough",
+        ),
+        (SYNC, sync::<NeverStale>()),
+        |entry, _| late_slowdown(entry).err(),
+    ),
+    row(
+        "Y9",
+        (
+            "silence is waited for too shortly",
+            "sync-hotstuff, scenario 14, the schedule of `tick-first`: commit timers of 1.2 delta",
+        ),
+        (SYNC, sync::<ShortTimer>()),
+        |entry, _| proof_at_the_last_moment(entry).err(),
+    ),
+    row(
+        "Z1",
+        ("nobody hears of what was decided by many votes", "optsync, script `no-notify`: NOTIFY is not sent"),
+        (OPT, opt::<NoNotify>()),
+        |entry, _| decided_just_before_the_end(entry).err(),
+    ),
+    row(
+        "Z2",
+        (
+            "the next view is entered before all have heard of what was decided",
+            "optsync, script `wait-one-delta`: delta after leaving a view, not 2 delta",
+        ),
+        (OPT, Entry::of::<SyncHotStuff<OneDelta>>()),
+        |entry, _| decided_just_before_the_end(entry).err(),
+    ),
+    row(
+        "Z3",
+        (
+            "what was decided is told when the disk has it",
+            "optsync, script `notify-held`: NOTIFY is sent held, and the disk stalls",
+        ),
+        (OPT, opt::<HeldNotify>()),
+        |entry, _| decided_and_a_disk_that_stalls(entry).err(),
+    ),
+    row(
+        "Z4",
+        (
+            "two quorums share no honest replica",
+            "optsync, script `quorum-off-by-one`: 3n/4 votes decide, and not one more",
+        ),
+        (OPT, Entry::of::<Flawed<SyncHotStuff<ThreeQuarters>, Believed>>()),
+        |entry, _| two_blocks_and_two_votes(entry).err(),
+    ),
+    row(
+        "Z5",
+        (
+            "a hidden certificate of many votes for an ancestor outranks what a timer has committed above it",
+            "optsync, script `lexicographic-lock`: locks are compared by their responsive heights first",
+        ),
+        (OPT, opt::<LexicographicLock>()),
+        |entry, _| hidden_ancestor_of_five(entry).err(),
+    ),
+    row(
+        "Z6",
+        (
+            "many votes decide in a view that is over",
+            "optsync, script `commit-after-quit`: also where the view was left",
+        ),
+        (OPT, opt::<CommitAfterQuit>()),
+        |entry, _| votes_just_after_the_end(entry).err(),
+    ),
+    row(
+        "Z7",
+        (
+            "nobody can show what many votes had decided after a cold start",
+            "optsync, script `cold-no-R`: certificates are not written down",
+        ),
+        (OPT, opt::<NoRecord>()),
+        |entry, _| cut_just_after_a_decision(entry).err(),
+    ),
+];

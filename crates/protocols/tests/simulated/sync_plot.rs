@@ -1,0 +1,274 @@
+//! Up to f liars who keep to a plan, in a world in which every message takes as long as the plan says: for schedules that
+//! no random search finds.
+
+use crate::support::{begin, incr, level};
+use crate::sync_stage::{Ear, exact, listen};
+use quorate_consensus::parts::chain::empty_payload;
+use quorate_consensus::parts::returning::Standing;
+use quorate_consensus::{Certificate, Entry, Signed, To};
+use quorate_protocols::sync_hotstuff::{Answer, Header, Lock, SyncMessage, bind_base, vote};
+use quorate_sim::{Failure, Frame, Heard, Settings, Verdict, World, ms};
+use quorate_types::codec::Wire as _;
+use quorate_types::{Block, BlockId, Height, Incarnation, Kind, ReplicaId, ReplicaSet, View};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Where a chain ends.
+pub(crate) type End = (Height, BlockId);
+
+/// What honest replicas say to each other: from whom, to whom, of which kind, and what it takes.
+type Path = (ReplicaId, ReplicaId, Option<Kind>, u64);
+
+/// See the module.
+pub(crate) struct Plot {
+    pub(crate) world: World,
+    pub(crate) ear: Rc<RefCell<Ear>>,
+    pub(crate) liars: Vec<ReplicaId>,
+    /// Whether liars answer probes of the guard.
+    pub(crate) answers_probes: bool,
+    paths: Rc<RefCell<Vec<Path>>>,
+}
+
+/// First byte of an answer to a probe.
+const PROBE_ANSWER: u8 = 10;
+
+pub(crate) fn ids(all: &[u16]) -> Vec<ReplicaId> {
+    all.iter().copied().map(ReplicaId).collect()
+}
+
+impl Plot {
+    /// All are at one height in the first view, and nothing is under way. From now on these lie.
+    pub(crate) fn new(entry: &Entry, n: usize, liars: &[u16], change: impl FnOnce(&mut Settings)) -> Self {
+        let mut plot = Self::honest(entry, n, change);
+        plot.corrupt(liars);
+        plot
+    }
+
+    /// The same, and nobody lies yet.
+    pub(crate) fn honest(entry: &Entry, n: usize, change: impl FnOnce(&mut Settings)) -> Self {
+        let mut world = exact(entry, n, 23, change);
+        let paths: Rc<RefCell<Vec<Path>>> = Rc::default();
+        let (shared, near_ns) = (Rc::clone(&paths), world.settings().weather.delay_ns);
+        let ear = listen(&mut world, move |_, frame| delay(&shared.borrow(), frame, near_ns));
+        begin(&mut world);
+        level(&mut world);
+        Self { world, ear, liars: Vec::new(), answers_probes: false, paths }
+    }
+
+    /// These are puppets from now on. What they have said as honest ones arrives, and is committed.
+    pub(crate) fn corrupt(&mut self, liars: &[u16]) {
+        self.liars = ids(liars);
+        self.liars.iter().for_each(|liar| self.world.take_over(*liar));
+        let last = self.tip().0;
+        let is_open = |world: &World| world.honest().any(|id| world.executed(id) < last);
+        self.world.run_while("all is committed", ms(400), is_open).unwrap();
+        self.world.run_for(2 * self.world.settings().weather.delay_ns).unwrap();
+    }
+
+    /// What these say to those takes so long from now on, whatever the kind if none is named.
+    pub(crate) fn takes(&mut self, from: &[u16], to: &[u16], kind: Option<&'static str>, span_ns: u64) {
+        for from in ids(from) {
+            for to in ids(to) {
+                self.paths.borrow_mut().push((from, to, kind.map(Kind::new), span_ns));
+            }
+        }
+    }
+
+    pub(crate) fn run(&mut self, span_ns: u64) -> Result<(), Failure> {
+        let end = self.world.now().plus(span_ns);
+        // Liars answer probes as if nothing were wrong.
+        while self.answers_probes && self.world.now() < end {
+            self.world.run_until(end.min(self.world.now().plus(ms(5))))?;
+            self.answer_probes();
+        }
+        self.world.run_until(end)
+    }
+
+    fn answer_probes(&mut self) {
+        for liar in self.liars.clone() {
+            for heard in self.world.heard(liar) {
+                let Heard::Frame { from, frame_type, body, content } = heard else { continue };
+                if content.kind.as_str() == "host.probe" {
+                    // The number of the probe comes back, and nothing waits for the disk.
+                    let mut answer = vec![PROBE_ANSWER];
+                    answer.extend_from_slice(body.get(1..).unwrap());
+                    0u64.encode(&mut answer);
+                    self.world.now().encode(&mut answer);
+                    self.world.say_frame(liar, To::One(from), frame_type, answer.into());
+                }
+            }
+        }
+    }
+
+    pub(crate) fn say(&mut self, by: u16, to: &[u16], message: &SyncMessage) {
+        let to = To::Some(ids(to).into_iter().collect::<ReplicaSet>());
+        self.world.say(ReplicaId(by), to, message);
+    }
+
+    fn leader(&self, view: View) -> ReplicaId {
+        let n = u64::try_from(self.world.settings().n).unwrap();
+        ReplicaId(u16::try_from((view.0 - 1) % n).unwrap())
+    }
+
+    /// The last block that was proposed in the first view.
+    pub(crate) fn tip(&self) -> End {
+        let ear = self.ear.borrow();
+        let last = ear.headers.iter().rfind(|((view, _), _)| *view == View(1));
+        last.map(|((_, height), header)| (*height, header.block.id())).unwrap()
+    }
+
+    /// A header of a view's leader; blocks of different times are different ones.
+    pub(crate) fn header(&self, view: View, (height, parent): End, base: BlockId, time_ns: u64) -> Header {
+        let block = Block {
+            parent,
+            height: height.next(),
+            view,
+            proposer: self.leader(view),
+            time_ns,
+            payload: empty_payload(),
+            extra: bind_base(base),
+        };
+        Header { block, base }
+    }
+
+    /// A header of the first view, which goes on from genesis.
+    pub(crate) fn first(&self, on: End, time_ns: u64) -> Header {
+        self.header(View(1), on, BlockId::ZERO, time_ns)
+    }
+
+    /// Who of the honest has voted for a block in a view.
+    pub(crate) fn voters(&self, view: View, (height, id): End) -> Vec<ReplicaId> {
+        let ear = self.ear.borrow();
+        let is_for = |message: &SyncMessage| match message {
+            SyncMessage::Vote(header) => (header.body.block.view, header.body.block.id()) == (view, id),
+            SyncMessage::FirstVote { view: of, height: at, base } => (*of, *at, *base) == (view, height, id),
+            _ => false,
+        };
+        let said = ear.sent.iter().filter(|sent| is_for(&sent.message)).map(|sent| sent.from);
+        let mut voters: Vec<ReplicaId> = said.filter(|by| !self.liars.contains(by)).collect();
+        voters.sort_unstable();
+        voters.dedup();
+        voters
+    }
+
+    /// The certificate that votes of the honest make with those of the liars, if they are enough. What an honest replica
+    /// has not said nobody can sign.
+    pub(crate) fn certificate(&self, view: View, end: End) -> Option<Certificate> {
+        self.certificate_of(view, end, self.world.settings().f + 1)
+    }
+
+    pub(crate) fn certificate_of(&self, view: View, end: End, enough: usize) -> Option<Certificate> {
+        let statement = vote(view, end.0, end.1);
+        let mut signers = self.voters(view, end);
+        signers.extend(&self.liars);
+        signers.sort_unstable();
+        let votes: Vec<_> = signers.into_iter().map(|by| (by, self.world.sign(by, &statement))).collect();
+        (votes.len() >= enough).then(|| Certificate::of(statement, &votes))
+    }
+
+    /// The lock of that certificate, which there has to be.
+    pub(crate) fn lock(&self, view: View, end: End) -> Lock {
+        Lock { responsive: None, tip: self.certificate(view, end).unwrap() }
+    }
+
+    /// A leader shows these replicas a block.
+    pub(crate) fn propose(&mut self, to: &[u16], header: &Header) {
+        let block = &header.block;
+        let parent = self.certificate(block.view, (block.height.minus(1), block.parent)).unwrap();
+        let leader = self.leader(block.view).0;
+        self.say(leader, to, &SyncMessage::Propose { header: header.clone(), parent });
+    }
+
+    /// All liars vote for it, as far as these replicas hear.
+    pub(crate) fn liars_vote(&mut self, to: &[u16], header: &Header) {
+        for liar in self.liars.clone() {
+            self.votes(liar.0, to, header);
+        }
+    }
+
+    /// One of them does.
+    pub(crate) fn votes(&mut self, liar: u16, to: &[u16], header: &Header) {
+        let by = self.leader(header.block.view);
+        let signature = self.world.sign(by, &header.statement());
+        self.say(liar, to, &SyncMessage::Vote(Signed { body: header.clone(), by, signature }));
+    }
+
+    /// All liars say this.
+    pub(crate) fn liars_say(&mut self, to: &[u16], message: &SyncMessage) {
+        for liar in self.liars.clone() {
+            self.say(liar.0, to, message);
+        }
+    }
+
+    /// A liar claims to stand there, and to know nothing.
+    pub(crate) fn answers(&mut self, to: &[u16], standing: Standing) {
+        let answer = Answer {
+            incarnation: Incarnation::ZERO,
+            standing,
+            evidence: Vec::new(),
+            certificates: Vec::new(),
+            new_view: None,
+            headers: Vec::new(),
+            voted: None,
+        };
+        self.liars_say(to, &SyncMessage::Answer(Box::new(answer)));
+    }
+
+    /// A liar leads a view for these replicas: it goes on from the tip of a lock, and proposes so many blocks, each when
+    /// the last one is certified, with the votes of all liars. It stops where the honest do not follow.
+    pub(crate) fn lead(&mut self, view: View, lock: Lock, to: &[u16], blocks: u64) -> Result<(), Failure> {
+        let (leader, base) = (self.leader(view), (lock.tip.statement.height, lock.tip.block()));
+        self.say(leader.0, to, &SyncMessage::NewView { view, lock });
+        self.lead_on(view, base, to, blocks)
+    }
+
+    fn lead_on(&mut self, view: View, base: End, to: &[u16], blocks: u64) -> Result<(), Failure> {
+        self.liars_say(to, &SyncMessage::FirstVote { view, height: base.0, base: base.1 });
+        let mut end = base;
+        for number in 1..=blocks {
+            if !self.certified(view, end)? {
+                break;
+            }
+            if number > 1 {
+                self.run(ms(100))?;
+            }
+            let header = self.header(view, end, base.1, number);
+            self.propose(to, &header);
+            self.liars_vote(to, &header);
+            end = (header.block.height, header.block.id());
+        }
+        Ok(())
+    }
+
+    /// Waits for somebody honest to vote.
+    fn certified(&mut self, view: View, end: End) -> Result<bool, Failure> {
+        for _ in 0..500 {
+            if !self.voters(view, end).is_empty() && self.certificate(view, end).is_some() {
+                return Ok(true);
+            }
+            self.run(ms(5))?;
+        }
+        Ok(false)
+    }
+
+    /// The plan is over, and liars say nothing any more: the others go on, and agree.
+    pub(crate) fn close(&mut self) -> Result<(), Failure> {
+        self.paths.borrow_mut().clear();
+        self.world.submit(0, &[incr("n")]);
+        let is_busy = |world: &World| !(world.all_done() && world.is_level());
+        self.world.run_while("the honest go on", ms(20_000), is_busy)?;
+        self.world.read_back(ms(10_000))?;
+        self.world.run_while("the honest are at one height", ms(20_000), is_busy)?;
+        self.world.check_settled()
+    }
+}
+
+fn delay(paths: &[Path], frame: &Frame, near_ns: u64) -> Verdict {
+    let is_it = |(from, to, kind, _): &&Path| {
+        (*from, *to) == (frame.from, frame.to) && kind.is_none_or(|kind| kind == frame.content.kind)
+    };
+    match paths.iter().rfind(is_it) {
+        Some((.., span_ns)) if *span_ns > near_ns => Verdict::Delay(span_ns - near_ns),
+        _ => Verdict::Pass,
+    }
+}

@@ -1,0 +1,158 @@
+//! The golden schedules of `sync-hotstuff` §23 and `optsync` §20: in each a flawed variant forks, or loses what was
+//! acknowledged, and the right protocol does not. Each liar says at each moment only what it could say.
+//!
+//! Of five replicas 0 and 1 lie, who lead the views 1 and 2; `R` commits what the others, `Q` and `P`, do not.
+
+use crate::sync_plot::{End, Plot};
+use crate::sync_stage::{DELTA_NS, NEAR_NS};
+use quorate_consensus::Entry;
+use quorate_protocols::sync_hotstuff::{Header, SyncMessage};
+use quorate_sim::{Failure, Plan, Trouble, ms};
+use quorate_types::bundle::bundle_digest;
+use quorate_types::{Payload, ReplicaId, View};
+
+const R: u16 = 2;
+const Q: u16 = 3;
+const P: u16 = 4;
+
+fn end_of(header: &Header) -> End {
+    (header.block.height, header.block.id())
+}
+
+/// B for `R` and liars' votes; its header reaches the others Δ after the vote. B' they are shown just after that, or before:
+/// without its body, so that they cannot vote for it and have a proof of nothing yet. What they say takes so long to `R`.
+fn late_proof(entry: &Entry, is_after: bool, back_ns: u64, stalls: bool) -> Result<(), Failure> {
+    // A slow disk takes a hundred times as long.
+    let sync_ns = if stalls { 3 * DELTA_NS / 100 } else { 0 };
+    let mut plot = Plot::new(entry, 5, &[0, 1], |settings| settings.costs.sync_ns = sync_ns);
+    let tip = plot.tip();
+    let lock = plot.lock(View(1), tip);
+    let (one, mut two) = (plot.first(tip, 1), plot.first(tip, 2));
+    two.block.payload = Payload { bundles: vec![bundle_digest(b"nobody has it")] }.id();
+    plot.takes(&[R], &[Q, P], None, DELTA_NS);
+    plot.takes(&[Q, P], &[R], None, back_ns);
+    if stalls {
+        let now = plot.world.now();
+        [Q, P].iter().for_each(|id| plot.world.plan(now, Plan::Disk(ReplicaId(*id), Trouble::Slow)));
+    }
+    plot.propose(&[R], &one);
+    plot.liars_vote(&[R], &one);
+    // The vote leaves when it is on disk, and what is said takes `NEAR_NS`.
+    let vote = plot.world.now().plus(sync_ns + NEAR_NS);
+    let shown = match () {
+        () if is_after => vote.plus(DELTA_NS + 1),
+        // In one turn with the header, so that what leaves waits for the same sync as the vote.
+        () if stalls => vote.plus(DELTA_NS),
+        () => vote.plus(DELTA_NS / 2),
+    };
+    plot.world.run_until(shown.minus(NEAR_NS))?;
+    plot.propose(&[Q, P], &two);
+    plot.world.run_until(vote.plus(DELTA_NS + NEAR_NS))?;
+    plot.lead(View(2), lock, &[Q, P], 1)?;
+    plot.run(6 * DELTA_NS)?;
+    plot.world.heal();
+    plot.close()
+}
+
+/// no-wait: `Q` and `P` have voted for B and leave the view before they hear each other's vote.
+pub(crate) fn no_wait(entry: &Entry) -> Result<(), Failure> {
+    late_proof(entry, true, DELTA_NS, false)
+}
+
+/// tick-first, and a commit timer that is too short: the proof reaches `R` exactly 2 Δ after its vote.
+pub(crate) fn proof_at_the_last_moment(entry: &Entry) -> Result<(), Failure> {
+    late_proof(entry, false, DELTA_NS, false)
+}
+
+/// evidence-held: the disks of `Q` and `P` stand still for 3 Δ as they leave the view.
+pub(crate) fn evidence_and_a_disk_that_stalls(entry: &Entry) -> Result<(), Failure> {
+    late_proof(entry, false, NEAR_NS, true)
+}
+
+/// timer-at-handler: the disk of `R` takes 2 Δ for its vote, and the others vote for B' meanwhile.
+pub(crate) fn vote_and_a_disk_that_stalls(entry: &Entry) -> Result<(), Failure> {
+    let mut plot = Plot::new(entry, 5, &[0, 1], |settings| settings.costs.sync_ns = 2 * DELTA_NS / 100);
+    let tip = plot.tip();
+    let (one, two) = (plot.first(tip, 1), plot.first(tip, 2));
+    plot.takes(&[Q, P], &[R], None, DELTA_NS);
+    plot.world.plan(plot.world.now(), Plan::Disk(ReplicaId(R), Trouble::Slow));
+    plot.propose(&[R], &one);
+    plot.run(ms(5))?;
+    plot.liars_vote(&[R], &one);
+    plot.run(DELTA_NS + NEAR_NS)?;
+    plot.propose(&[Q, P], &two);
+    plot.run(2 * DELTA_NS)?;
+    plot.lead(View(2), plot.lock(View(1), end_of(&two)), &[Q, P], 1)?;
+    plot.run(6 * DELTA_NS)?;
+    plot.world.heal();
+    plot.close()
+}
+
+/// first-vote-timer: of seven 0, 1 and 2 lie. X is certified for 3 alone, and Y above another block, higher, for 4 alone.
+/// The next leader shows X, and all but 4 go on from there; the one after it shows Y, and all but 3 do.
+pub(crate) fn bases_of_two_heights(entry: &Entry) -> Result<(), Failure> {
+    let mut plot = Plot::new(entry, 7, &[0, 1, 2], |_| {});
+    let tip = plot.tip();
+    let (low, other) = (plot.first(tip, 1), plot.first(tip, 2));
+    let high = plot.first(end_of(&other), 3);
+    plot.takes(&[3], &[4, 5, 6], None, DELTA_NS);
+    plot.takes(&[4], &[3, 5, 6], None, DELTA_NS);
+    plot.propose(&[3], &low);
+    plot.propose(&[4], &other);
+    plot.run(2 * NEAR_NS)?;
+    plot.propose(&[4], &high);
+    plot.run(2 * NEAR_NS)?;
+    let (low, high) = (plot.lock(View(1), end_of(&low)), plot.lock(View(1), end_of(&high)));
+    plot.say(0, &[3], &SyncMessage::Certified(low.tip.clone()));
+    plot.say(0, &[4], &SyncMessage::Certified(high.tip.clone()));
+    // Until all have left the first view, and waited.
+    plot.run(3 * DELTA_NS)?;
+    plot.takes(&[3, 4], &[3, 4, 5, 6], None, NEAR_NS);
+    let base = (low.tip.statement.height, low.tip.block());
+    plot.say(1, &[3, 5, 6], &SyncMessage::NewView { view: View(2), lock: low });
+    plot.liars_say(&[3], &SyncMessage::FirstVote { view: View(2), height: base.0, base: base.1 });
+    plot.run(3 * DELTA_NS)?;
+    plot.liars_say(&[3, 4, 5, 6], &SyncMessage::Blame(View(2)));
+    plot.lead(View(3), high, &[4, 5, 6], 1)?;
+    plot.run(6 * DELTA_NS)?;
+    plot.close()
+}
+
+/// lock-rises, scenario 10: of five 0 and 2 lie, and 1 leads the second view. What 3 alone has voted for in the first one
+/// is certified, and that is shown to 3 in the middle of the second. What 1 proposes then.
+pub(crate) fn show_what_was_withheld(plot: &mut Plot) -> Result<Header, Failure> {
+    let tip = plot.tip();
+    let (hidden, other) = (plot.first(tip, 1), plot.first(tip, 2));
+    plot.propose(&[3], &hidden);
+    plot.propose(&[1, 4], &other);
+    let is_shown = |plot: &Plot| {
+        let ear = plot.ear.borrow();
+        ear.count(|sent| matches!(sent.message, SyncMessage::NewView { .. })) > 0
+    };
+    while !is_shown(plot) {
+        plot.run(ms(5))?;
+    }
+    plot.run(2 * NEAR_NS)?;
+    let certificate = plot.certificate(View(1), end_of(&hidden)).unwrap();
+    plot.say(0, &[3], &SyncMessage::Certified(certificate));
+    let place = (View(2), tip.0.next());
+    while !plot.ear.borrow().headers.contains_key(&place) {
+        plot.run(ms(5))?;
+    }
+    let proposed = plot.ear.borrow().headers[&place].clone();
+    Ok(proposed)
+}
+
+/// 4 commits what is proposed after that, and nobody else hears of enough votes where 3 does not vote: the view ends, and
+/// the next leader, who lies, begins below.
+pub(crate) fn force_locking(entry: &Entry) -> Result<(), Failure> {
+    let mut plot = Plot::new(entry, 5, &[0, 2], |_| {});
+    let tip = plot.tip();
+    let proposed = show_what_was_withheld(&mut plot)?;
+    plot.votes(0, &[4], &proposed);
+    plot.run(3 * DELTA_NS)?;
+    plot.liars_say(&[1, 3, 4], &SyncMessage::Blame(View(2)));
+    plot.lead(View(3), plot.lock(View(2), tip), &[1, 3], 1)?;
+    plot.run(6 * DELTA_NS)?;
+    plot.close()
+}
