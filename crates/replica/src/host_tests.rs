@@ -614,32 +614,60 @@ fn what_votes_on_disk_do_not_vouch_for_is_executed_when_it_is_on_the_own() {
         };
         out.iter().filter_map(mark).collect()
     };
-    let ids = || HostMessage::Decided(Height(1), [1, 2].map(|height| BlockId::null(Height(height))).to_vec());
-    let mut replica = open();
-    for from in [1, 3] {
-        replica.handle(Time(1), from_peer(from, CheckedMessage::Host(ids())));
-    }
-    assert_eq!(executed(&outputs(&mut replica)), [Height(1), Height(2)], "its voters have it on disk");
+    let asked = |out: &[Output]| {
+        let mark = |output: &Output| match output {
+            Output::Sync(mark) => Some(*mark),
+            _ => None,
+        };
+        out.iter().filter_map(mark).max()
+    };
+    // Two empty blocks, and one that answers a client.
+    let bundle = bundle(1);
+    let payload = Payload { bundles: vec![bundle.digest()] };
+    let block = Block {
+        parent: BlockId::null(Height(2)),
+        height: Height(3),
+        view: View(1),
+        proposer: ReplicaId(0),
+        time_ns: 0,
+        payload: payload.id(),
+        extra: Digest::ZERO,
+    };
+    let empty: Vec<BlockId> = [1, 2].map(|height| BlockId::null(Height(height))).to_vec();
+    let learn = |replica: &mut Replica, first, ids: &[BlockId]| {
+        for from in [1, 3] {
+            let ids = HostMessage::Decided(Height(first), ids.to_vec());
+            replica.handle(Time(1), from_peer(from, CheckedMessage::Host(ids)));
+        }
+        outputs(replica)
+    };
+    assert_eq!(executed(&learn(&mut open(), 1, &empty)), [Height(1), Height(2)], "its voters have it on disk");
 
     let mut replica = bounded();
     replica.handle(Time(1), order(Order::Promise));
-    for from in [1, 3] {
-        replica.handle(Time(1), from_peer(from, CheckedMessage::Host(ids())));
-    }
-    let out = outputs(&mut replica);
-    assert_eq!(executed(&out), []);
-    let marks = decided(&out);
-    assert_eq!(marks.len(), 2);
-    let asked = out.iter().filter_map(|output| match output {
-        Output::Sync(mark) => Some(*mark),
-        _ => None,
-    });
-    assert_eq!(asked.max(), marks.last().copied(), "and that at once");
+    let started = asked(&outputs(&mut replica));
+    let out = learn(&mut replica, 1, &empty);
+    assert_eq!((executed(&out), decided(&out).len()), (vec![], 2));
+    assert_eq!(asked(&out), None, "nobody waits for an empty block: the next sync is soon enough");
     assert_eq!(replica.status().decided, Height(2));
-    replica.handle(Time(2), Input::Durable(Mark(marks[0].0 - 1)));
+    let first = decided(&out)[0];
+    assert!(started < Some(first));
+    replica.handle(Time(2), Input::Durable(Mark(first.0 - 1)));
     assert_eq!(executed(&outputs(&mut replica)), []);
-    replica.handle(Time(3), Input::Durable(marks[0]));
+    replica.handle(Time(3), Input::Durable(first));
     assert_eq!(executed(&outputs(&mut replica)), [Height(1)]);
-    replica.handle(Time(4), Input::Durable(marks[1]));
-    assert_eq!(executed(&outputs(&mut replica)), [Height(2)]);
+
+    let give = |message| from_peer(3, CheckedMessage::Host(message));
+    let heights = Heights { executed: Height(3), kept: Height(1), stable: Height::ZERO };
+    replica.handle(Time(4), give(HostMessage::Heights(heights)));
+    learn(&mut replica, 3, &[block.id()]);
+    replica.handle(Time(4), give(HostMessage::Block(block)));
+    replica.handle(Time(4), Input::Payload(ReplicaId(3), Arc::new(payload)));
+    replica.handle(Time(4), Input::Bundle { from: ReplicaId(3), bundle, pending: false });
+    let out = outputs(&mut replica);
+    let marks = decided(&out);
+    assert_eq!((executed(&out), marks.len()), (vec![], 1));
+    assert_eq!(asked(&out), marks.last().copied(), "at once");
+    replica.handle(Time(5), Input::Durable(marks[0]));
+    assert_eq!(executed(&outputs(&mut replica)), [Height(2), Height(3)], "and all before it");
 }

@@ -271,14 +271,17 @@ impl Replica {
     }
 
     /// A decided block is in the log, but not on disk. Where it was decided by votes that are, it is executed at once. Else
-    /// this log may be all that knows of it, so it has to be there before anybody hears a reply.
+    /// this log may be all that knows of it, so it has to be there before anybody hears a reply. An empty block answers
+    /// nobody: it waits for whatever is synced next.
     fn hand_over(&mut self, full: FullBlock) {
         if self.entry.spec.votes_are_durable {
             return self.out.push_back(Output::Execute(full));
         }
-        let mark = self.outbox.appended();
+        let (mark, is_empty) = (self.outbox.appended(), full.bundles.is_empty());
         self.unsynced.push_back((mark, full));
-        self.outbox.ask(mark, &mut self.out);
+        if !is_empty {
+            self.outbox.ask(mark, &mut self.out);
+        }
     }
 
     /// The view or the leader may have changed, and with them the window and whom clients' bundles go to.
