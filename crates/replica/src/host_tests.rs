@@ -641,7 +641,11 @@ fn what_votes_on_disk_do_not_vouch_for_is_executed_when_it_is_on_the_own() {
         }
         outputs(replica)
     };
-    assert_eq!(executed(&learn(&mut open(), 1, &empty)), [Height(1), Height(2)], "its voters have it on disk");
+    assert_eq!(
+        executed(&learn(&mut open(), 1, &empty)),
+        [Height(1), Height(2)],
+        "its voters have it on disk"
+    );
 
     let mut replica = bounded();
     replica.handle(Time(1), order(Order::Promise));

@@ -74,10 +74,11 @@ impl Replica {
             }
             HostMessage::NoBlock(id) => self.host.bodies.refused(self.now, id, from),
             HostMessage::Probe { incarnation, number } => {
-                if self.host.synchrony.is_none() {
+                let Some(guard) = &mut self.host.synchrony else {
                     let why = Reject::Invalid("probe where no bound is assumed");
                     return self.out.push_back(Output::Rejected { from, kind, why });
-                }
+                };
+                guard.on_probe(self.now);
                 // At once, whatever the disk does: how far that is behind is told beside.
                 let (at, oldest_ns) = (self.now, self.outbox.oldest_held_ns(self.now));
                 self.tell(To::One(from), HostMessage::ProbeAnswer { incarnation, number, oldest_ns, at });

@@ -1,6 +1,6 @@
 //! The synchrony guard: watches whether the bound on delays holds that a synchronous protocol rests on.
 //!
-//! Every peer is probed each quarter of Δ and answers from its handler, so that a round trip has in it all that delays a
+//! Every peer is probed at least each quarter of Δ and answers from its handler, so that a round trip has in it all that delays a
 //! message: queues, checks, the loop of either side. The age of the oldest message that waits for the peer's disk is
 //! added, because those are late by so much more.
 //!
@@ -11,6 +11,9 @@
 //! doubt                more than f peers are late
 //! sound(since, fresh)  no doubt from `since` on, and n - f - 1 peers answered in time a probe sent at `fresh` or later
 //! ```
+//!
+//! Replicas probe all peers in one round, and take the probe of a peer as the sign for their own: then all rounds fall
+//! together, and one answers, probes and is answered in few wake-ups. Whoever is not asked does it by itself.
 //!
 //! A peer that is slower than Δ in one direction is seen at one end at least; that is why a *round trip* has to take no
 //! more than Δ. What more it sees and does not: `docs/adr/0011-what-a-bound-on-delays-asks-of-the-host.md`.
@@ -28,6 +31,8 @@ use std::time::Duration;
 
 /// Probes in a time of Δ.
 const PROBES_PER_DELTA: u64 = 4;
+/// Who begins a round does it this part of a round sooner than who is asked to, so that it stays so.
+const HEAD_START: u64 = 16;
 /// A peer that has left so many unanswered as are remembered is gone: it is probed this seldom, so that probes do not
 /// fill what its link keeps for it.
 const PROBE_GONE_NS: u64 = 1_000_000_000;
@@ -140,6 +145,8 @@ pub(crate) struct SynchronyGuard {
     probe_at: Time,
     /// When they were probed last.
     probed: Option<Time>,
+    /// A peer's probe was the sign for the round that is due.
+    led: bool,
     /// When the next probe will have been unanswered for Δ, of peers that are not overdue anyway.
     overdue_at: Option<Time>,
     doubt: bool,
@@ -175,6 +182,7 @@ impl SynchronyGuard {
             next: 0,
             probe_at: Time::ZERO,
             probed: None,
+            led: false,
             overdue_at: None,
             doubt: false,
             doubts: 0,
@@ -268,6 +276,14 @@ impl SynchronyGuard {
         (self.delta_ns / PROBES_PER_DELTA).max(1)
     }
 
+    /// A peer probes this replica: the sign for its own round, unless that was just now.
+    pub(crate) fn on_probe(&mut self, now: Time) {
+        if self.probed.is_some_and(|probed| now >= probed.plus(self.probe_every_ns() / 2)) {
+            self.led = true;
+            self.probe_at = self.probe_at.min(now);
+        }
+    }
+
     /// The probe that is due, and for whom.
     pub(crate) fn probe(&mut self, now: Time) -> Option<(To, HostMessage)> {
         if now < self.probe_at {
@@ -277,7 +293,9 @@ impl SynchronyGuard {
         let lag_ns = self.lag_ns(now);
         self.lags = self.lags.saturating_add(u64::from(lag_ns > self.probe_every_ns()));
         self.lag_max_ns = self.lag_max_ns.max(lag_ns);
-        self.probe_at = now.plus(self.probe_every_ns());
+        let every_ns = self.probe_every_ns();
+        let is_led = std::mem::take(&mut self.led);
+        self.probe_at = now.plus(if is_led { every_ns } else { every_ns - every_ns / HEAD_START });
         let (number, mut to) = (self.next, ReplicaSet::EMPTY);
         for (id, peer) in &mut self.peers {
             if peer.probe(number, now) {

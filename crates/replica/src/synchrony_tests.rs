@@ -4,6 +4,8 @@ use quorate_types::{ClusterId, Epoch, Member, ProtocolId, PublicKey};
 const MS: u64 = 1_000_000;
 /// Δ; probes go every 10 ms.
 const DELTA_NS: u64 = 40 * MS;
+/// So much sooner than a quarter of it comes who is not asked.
+const SOONER_NS: u64 = 10 * MS / 16;
 const LIFE: Incarnation = Incarnation(3);
 
 fn committee(n: u8, f: usize) -> Committee {
@@ -124,7 +126,7 @@ fn what_is_unanswered_is_late_at_the_exact_moment() {
     rig.tick(10);
     rig.answer(20, 1, 0);
     rig.answer(20, 1, 1);
-    assert_eq!(rig.guard.deadline(), Time(20 * MS), "the next probe");
+    assert_eq!(rig.guard.deadline(), Time(20 * MS - SOONER_NS), "the next probe");
     (20..40).for_each(|ms| rig.tick(ms));
     assert_eq!(rig.late(), []);
     assert_eq!(rig.guard.deadline(), Time(40 * MS), "what was sent at 0");
@@ -311,7 +313,7 @@ fn a_single_replica_is_sound() {
     let mut rig = Rig::of(1, 0, true);
     assert_eq!(rig.probe(0), None);
     assert!(rig.sound(5, 0, 5));
-    assert_eq!(rig.guard.deadline(), Time(10 * MS));
+    assert_eq!(rig.guard.deadline(), Time(10 * MS - SOONER_NS));
 }
 
 /// Whoever is gone costs bounded memory, and its link a frame in a second.
@@ -467,18 +469,19 @@ fn who_stands_still_for_longer_than_delta_doubts() {
         let mut rig = Rig::of(3, 1, true);
         rig.run(0, 105, &[1, 2]);
         assert!(!rig.guard.status().doubt && rig.guard.status().lags == 0);
-        // The probe of 110 is due; Δ later nothing is said yet, just after it is.
+        // The next probe is due; Δ later nothing is said yet, just after it is.
+        let due = 110 * MS - SOONER_NS;
         if handles_first {
-            rig.guard.before(Time(150 * MS));
+            rig.guard.before(Time(due + DELTA_NS));
             assert!(!rig.guard.status().doubt);
-            rig.guard.before(Time(150 * MS + 1));
+            rig.guard.before(Time(due + DELTA_NS + 1));
             assert!(rig.guard.status().doubt && rig.late() == [1, 2]);
             rig.guard.before(Time(151 * MS));
         }
         let number = rig.probe(151).unwrap();
         let status = rig.guard.status();
         assert!(status.doubt && status.doubts == 1, "once: {status:?}");
-        assert_eq!((status.lags, status.lag_max_ns), (1, 41 * MS));
+        assert_eq!((status.lags, status.lag_max_ns), (1, 151 * MS - due));
         rig.answer(152, 1, number);
         assert!(!rig.guard.status().doubt && rig.late() == [2]);
         rig.answer(152, 2, number);
@@ -492,9 +495,28 @@ fn who_stands_still_for_longer_than_delta_doubts() {
 fn a_lag_is_counted() {
     let mut rig = Rig::of(3, 1, true);
     rig.run(0, 105, &[1, 2]);
-    rig.probe(120).unwrap();
+    rig.probe(119).unwrap();
     assert_eq!(rig.guard.status().lags, 0);
-    rig.probe(141).unwrap();
+    rig.probe(139).unwrap();
     let status = rig.guard.status();
-    assert_eq!((status.lags, status.lag_max_ns, status.doubt), (1, 11 * MS, false));
+    assert_eq!((status.lags, status.lag_max_ns, status.doubt), (1, 10 * MS + SOONER_NS, false));
+}
+
+/// The probe of a peer is the sign for the own round, half a period after the last one and later; a peer that floods gains
+/// no more than that. Who was asked waits a little longer than who began, so that it stays so.
+#[test]
+fn the_probe_of_a_peer_is_the_sign_for_the_own() {
+    let mut rig = Rig::of(3, 1, true);
+    rig.guard.on_probe(Time(0));
+    assert_eq!(rig.probe(0), Some(0), "the first needs no sign");
+    assert_eq!(rig.guard.probe_at, Time(10 * MS - SOONER_NS));
+    for ms in 1..5 {
+        rig.guard.on_probe(Time(ms * MS));
+        assert_eq!(rig.probe(ms), None);
+    }
+    rig.guard.on_probe(Time(5 * MS));
+    assert_eq!(rig.probe(5), Some(1));
+    assert_eq!(rig.guard.probe_at, Time(15 * MS));
+    assert_eq!(rig.probe(15), Some(2), "nobody has asked");
+    assert_eq!(rig.guard.probe_at, Time(25 * MS - SOONER_NS));
 }
