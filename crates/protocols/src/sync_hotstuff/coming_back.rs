@@ -1,9 +1,9 @@
 //! Opening, and coming back (§18): what is asked, what is answered, and what follows from it.
 
+use super::leaving::Leaving;
 use super::message::{Answer, HEADERS_MAX, SyncMessage};
 use super::normal::{IfIdle, end_of};
 use super::words::Header;
-use super::leaving::Leaving;
 use super::{SyncHotStuff, Timer, Variant, noted};
 use quorate_consensus::parts::returning::Standing;
 use quorate_consensus::{Cx, Reject, Signed, To};

@@ -89,6 +89,7 @@ mod message;
 mod missing;
 mod normal;
 mod record;
+pub mod rotating;
 #[cfg(test)]
 mod tests;
 mod variant;
