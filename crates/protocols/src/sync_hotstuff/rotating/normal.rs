@@ -3,7 +3,7 @@
 //! A header is looked at before everything else: whether it contradicts what the leader has said before. Bodies are asked
 //! for, and the vote is cast when they are here. Nothing is parked: what belongs to a view that has not begun is noted for it.
 
-use super::super::message::{PROPOSE, VOTE};
+use super::super::message::VOTE;
 use super::super::words::leader;
 use super::heard::{Heard, OwnVote};
 use super::message::RotatingMessage;
@@ -228,17 +228,16 @@ impl RotatingSyncHotStuff {
     /// Nobody may rely on silence in this view: all hear why, once, at once and whatever the disk does.
     pub(super) fn break_silence(&mut self, cx: &mut Cx<'_, Self>, evidence: &Evidence) {
         let view = evidence.view();
+        self.check_silence(cx, view, None);
         let Some(heard) = self.heard_in(view, super::EVIDENCE_AHEAD) else { return };
         if !std::mem::replace(&mut heard.is_shown, true) {
             cx.send_unheld(To::All, RotatingMessage::Evidence(evidence.clone()));
             if let Evidence::Conflict(both) = evidence {
                 let signed = |header: &Signed<Header>| (header.body.statement(), header.signature);
                 let (first, second) = (signed(&both.0), signed(&both.1));
-                debug_assert_eq!(first.0.kind, PROPOSE);
                 cx.accuse(Proof { by: both.0.by, first, second });
             }
         }
-        self.check_silence(cx, view, None);
         self.stop_waiting(cx, view);
     }
 
