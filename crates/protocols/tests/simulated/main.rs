@@ -28,6 +28,7 @@ mod new_views;
 mod oracles;
 mod puppets;
 mod replay;
+mod rotating;
 mod scripts;
 mod seeds;
 mod side_by_side;
