@@ -1,7 +1,9 @@
 //! The good case of a protocol in which one block is carried on by the next: counted while there is always something to
 //! decide, block by block.
 
-use super::{Bench, INTERVALS, Line, Measured, NotMeasured, Span, UNIT_NS, each_and_all, size, strangers, whole};
+use super::{
+    Bench, INTERVALS, Line, Measured, NotMeasured, Span, UNIT_NS, each_and_all, size, strangers, whole,
+};
 use crate::client::Workload;
 use crate::frame::{Frame, Verdict};
 use crate::{ms, secs};
@@ -25,6 +27,8 @@ struct Blocks {
     proposed: BTreeMap<Height, Time>,
     /// Messages of each kind in each view.
     sent: BTreeMap<(Kind, View), u64>,
+    /// Words about the state after each height.
+    checkpoints: BTreeMap<Height, u64>,
 }
 
 impl Blocks {
@@ -33,6 +37,10 @@ impl Blocks {
         if Some(content.kind) == proposal {
             self.heights.insert(content.view, content.height);
             self.proposed.entry(content.height).or_insert(now);
+        }
+        if content.kind == super::CHECKPOINT {
+            let sent = self.checkpoints.entry(content.height).or_default();
+            *sent = sent.saturating_add(1);
         }
         let sent = self.sent.entry((content.kind, content.view)).or_default();
         *sent = sent.saturating_add(1);
@@ -71,7 +79,6 @@ pub(super) fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Ve
     let interval = bench.world.settings().checkpoint_every;
     let from = Height(bench.world.height().plus(BEFORE).0.next_multiple_of(interval));
     bench.run_until_executed(from)?;
-    let checkpoints = bench.tally.borrow().sent(super::CHECKPOINT);
     let to = from.plus(INTERVALS.saturating_mul(interval));
     let (mut at, mut commits) = (from, Span::default());
     while at < to {
@@ -80,12 +87,14 @@ pub(super) fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Ve
         let proposed = blocks.borrow().proposed.get(&at).copied().unwrap_or_default();
         commits.add(whole(bench.world.now().since(proposed)), bench.delta_ns);
     }
-    let checkpoints = bench.tally.borrow().sent(super::CHECKPOINT).saturating_sub(checkpoints);
     // Its last votes are on their way.
     bench.world.run_for(ms(10))?;
+    let blocks_sent = blocks.borrow();
+    let checkpoints = blocks_sent.checkpoints.range(from.next()..=to);
+    let checkpoints = checkpoints.fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
     let mut tally = bench.tally.replace(super::Tally::default());
     for count in figures.block {
-        tally.sent.insert(count.kind, blocks.borrow().sent(count.kind, from, to));
+        tally.sent.insert(count.kind, blocks_sent.sent(count.kind, from, to));
     }
     let mut lines = each_and_all(figures.block, n, &tally, to.since(from), "for a block");
     let what = format!("`{}` for a checkpoint", super::CHECKPOINT);

@@ -88,6 +88,7 @@ use super::FIRST_VIEW;
 use super::answered::Answered;
 use super::leaving::Leaving;
 use super::message::{PROPOSE, STATUS, VOTE};
+use super::variant;
 use super::words::leader;
 use commit::Wait;
 use heard::{Certificates, Heard};
@@ -97,12 +98,11 @@ use quorate_consensus::parts::returning::Returning;
 use quorate_consensus::parts::synchrony::{Delta, SynchronyParams};
 use quorate_consensus::parts::votes::Votes;
 use quorate_consensus::{
-    Certificate, CheckpointProof, Cx, Figures, Healed, LinkEvent, Model, Note, OpenError, Past, Protocol,
-    Ready, Reject, Signed, Spec, Status, Synchrony, Verified, Window,
+    Certificate, CheckpointProof, Cx, Figures, Healed, LinkEvent, Note, OpenError, Past, Protocol, Ready,
+    Reject, Signed, Spec, Status, Synchrony, Verified, Window,
 };
 use quorate_types::{
-    BlockId, Committee, Floors, Height, Incarnation, PayloadId, ProtocolId, ReplicaId, Signature, Time, View,
-    quorum,
+    BlockId, Committee, Floors, Height, Incarnation, PayloadId, ReplicaId, Signature, Time, View, quorum,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -230,19 +230,10 @@ pub struct RotatingSyncHotStuff {
 
 impl Protocol for RotatingSyncHotStuff {
     const SPEC: Spec = Spec {
-        name: ProtocolId::new("sync-hotstuff-rr"),
+        name: variant::ROTATING,
         summary: "Sync HotStuff whose leaders follow each other: one block a view, as fast as the network, commit 2 delta after the own vote",
-        model: Model::Synchrony,
-        faults: quorum::synchronous_faults,
-        checkpoint_quorum: |_, f| quorum::weak(f),
-        replies: |_, f| quorum::weak(f),
-        votes_are_durable: false,
-        votes_are_signed: true,
-        local_validity: false,
-        replaces_leader: true,
         rotates_leaders: true,
-        first_view: FIRST_VIEW,
-        shared_params: SynchronyParams::SHARED,
+        ..variant::SPEC
     };
     const FIGURES: Option<Figures> = Some(figures::FIGURES);
     type Message = RotatingMessage;

@@ -86,7 +86,6 @@ impl RotatingSyncHotStuff {
             None => {
                 heard.first = Some((id, header.clone()));
                 cx.blocks().insert(block.clone());
-                self.check_certified(cx, view);
             }
         }
         if block.height > committed {
@@ -273,6 +272,8 @@ impl RotatingSyncHotStuff {
             extra: bind_certificate(parent.view(), tip.id),
         };
         self.note(cx, noted::PROPOSED, block.height);
+        // Before its own copy is here a checkpoint may be installed, which forgets payloads that no block names.
+        cx.blocks().insert(block.clone());
         let header = Header { block, parent_view: parent.view() };
         self.proposed = Some((header.clone(), parent.clone()));
         self.record_said(cx);

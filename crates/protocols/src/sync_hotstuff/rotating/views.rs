@@ -16,9 +16,6 @@ const PATIENCE: u64 = 5;
 impl RotatingSyncHotStuff {
     /// R8. §11, 3: the view was not certified in time. Voting goes on.
     pub(super) fn on_view_timer(&mut self, cx: &mut Cx<'_, Self>) {
-        if self.is_quit() || self.returning.is_silent() {
-            return;
-        }
         self.note(cx, noted::BLAMED, Default::default());
         // A blame promises nothing. It is said again as long as nothing comes: one may have been lost with its link.
         cx.send_unheld(To::All, RotatingMessage::Blame(self.view));

@@ -220,22 +220,23 @@ fn r11_silence_that_is_broken_commits_nothing() {
     assert_eq!(bench.committed(), [id(&first)]);
 }
 
-/// A certificate comes before the header beside which it stands.
+/// Its own block is certified as well, as the block above it shows.
 #[test]
-fn r11_a_header_beside_a_certificate_is_not_waited_for() {
+fn r11_a_certificate_beside_its_vote_ends_the_wait() {
     let (first, other) = (header(1, GENESIS, 1), header(1, GENESIS, 2));
-    let mut bench = Bench::new();
-    bench.propose(&first);
-    bench.take(2, shows(&other));
-    bench.replica.settle();
-    bench.pass(delta(2));
-    assert_eq!(bench.committed(), []);
-    let mut bench = Bench::new();
-    bench.take(2, shows(&other));
-    let _ = bench.deliver(0, proposal(&first));
-    let _ = bench.deliver(2, shows(&first));
-    bench.pass(delta(3));
-    assert_eq!(bench.committed(), []);
+    let second = header(2, tip(&first), 2);
+    for beside in [false, true] {
+        let mut bench = Bench::new();
+        bench.propose(&first);
+        bench.replica.settle();
+        if beside {
+            bench.take(2, shows(&other));
+        }
+        bench.replica.fetched(second.block.clone());
+        bench.take(2, shows(&second));
+        bench.pass(delta(3));
+        assert_eq!(bench.committed().is_empty(), beside);
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ fn r5_a_leader_proposes_at_once_on_a_certificate_of_the_view_before() {
     bench.grow(std::slice::from_ref(&first));
     let lines = bench.replica.lines();
     assert!(line(&lines, "record 2") < line(&lines, "hold All: propose v2"), "{lines:#?}");
+    assert_eq!(bench.replica.block_count(), 2, "what it proposes is known before its own copy is here");
     assert_eq!(proposed_in(&bench.said()), [(View(2), id(&first))]);
     // Once in a view.
     bench.replica.offer([payload(9)]);
@@ -75,6 +76,7 @@ fn r5_a_leader_waits_for_what_is_certified_highest() {
     bench.grow(&blocks[..1]);
     bench.replica.offer([payload(7)]);
     bench.replica.answer_otherwise(None);
+    bench.replica.ready(id(&blocks[0]), Ready::Valid);
     bench.clear();
     bench.take(0, shows(&blocks[1]));
     assert_eq!((bench.view(), proposed_in(&bench.said())), (3, vec![]), "its body is not here");
