@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn gaps_with_more_than_f_peers_silence() {
         let (committee, mut returning) = (committee(3, 1), opened());
-        [1, 2].map(|id| returning.note(peer(id), Standing::Running));
+        [1, 2].into_iter().for_each(|id| returning.note(peer(id), Standing::Running));
         assert_eq!(returning.advance(&committee, at(20)), Some(Standing::Running));
         assert_eq!(returning.deadline(at(20)), None);
         assert!(!returning.note_gap(peer(1), &committee, at(30)));

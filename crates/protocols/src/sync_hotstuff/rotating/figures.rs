@@ -18,6 +18,6 @@ pub(super) const FIGURES: Figures = Figures {
     remarks: &[
         "The next leader proposes as soon as it knows of f + 1 votes: 2 delays after the proposal before, for n = 3 after 1. So the waits of 2 delta of many blocks run at the same time.",
         "Syncs: the leader's PROPOSE, its VOTE (the others' come at the same time), and what was decided, before it is executed. Disks lie inside of delta: they make the wait of 2 delta begin later and no shorter.",
-        "Everybody shows everybody the certificate with which it leaves a view: half of what votes cost, and what makes leaving at once safe.",
+        "Everybody shows everybody the certificate with which it leaves a view: as many messages as there are votes, and what makes it safe to leave at once.",
     ],
 };
