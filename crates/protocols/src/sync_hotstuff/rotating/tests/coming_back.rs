@@ -29,6 +29,7 @@ fn r14_who_is_silent_says_nothing_of_its_own() {
             let _ = bench.deliver(voter, voted(&blocks[0]));
         }
         assert_eq!(bench.view(), 2, "what is certified counts");
+        bench.pass(delta(6) + heartbeat());
         let _ = bench.deliver(2, blamed(2));
         bench.pass(delta(8) + heartbeat());
         bench.replica.sound(None, Time::MAX);
