@@ -117,7 +117,7 @@ mod tests {
         let folders = [
             folder("hotstuff", &["hotstuff"]),
             folder("pbft", &["pbft", "pbft-signed"]),
-            folder("sync_hotstuff", &["sync-hotstuff", "optsync"]),
+            folder("sync_hotstuff", &["sync-hotstuff", "optsync", "sync-hotstuff-rr"]),
         ];
         for (protocol, of) in [
             ("pbft", "pbft"),
@@ -125,6 +125,7 @@ mod tests {
             ("hotstuff", "hotstuff"),
             ("sync-hotstuff", "sync_hotstuff"),
             ("optsync", "sync_hotstuff"),
+            ("sync-hotstuff-rr", "sync_hotstuff"),
         ] {
             assert_eq!(folder_of(&folders, protocol).unwrap(), of);
         }

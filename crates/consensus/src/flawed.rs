@@ -76,6 +76,11 @@ pub trait Flaw<P: Protocol>: Default + Send + 'static {
         fresh
     }
 
+    /// The same, for what it does at some time: at the first moment from then on at which the protocol is called.
+    fn acts(&mut self, protocol: &P, now: Time, effects: &mut Vec<Effect>) {
+        let _ = (protocol, now, effects);
+    }
+
     /// What is worth verifying.
     fn window(&self, window: Window) -> Window {
         window
@@ -107,6 +112,7 @@ impl<P: Protocol, F: Flaw<P>> Flawed<P, F> {
         let result = cx.lend(at, F::fresh, |cx| with(protocol, cx));
         let mut wanted = std::mem::replace(cx.effects(), before);
         flaw.wants(protocol, &mut wanted);
+        flaw.acts(protocol, cx.now(), &mut wanted);
         let wanted = wanted.into_iter().filter_map(|effect| flawed_effect(protocol, flaw, effect));
         cx.effects().extend(wanted);
         flaw.sets_timers(protocol, now, cx.timers());

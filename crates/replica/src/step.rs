@@ -271,13 +271,15 @@ impl Replica {
     }
 
     /// A decided block is in the log, but not on disk. Where it was decided by votes that are, it is executed at once. Else
-    /// this log may be all that knows of it, so it has to be there before anybody hears a reply. An empty block answers
-    /// nobody: it waits for whatever is synced next.
+    /// this log may be all that knows of it, so it has to be there before anybody hears a reply; of an empty block
+    /// nobody hears any.
     fn hand_over(&mut self, full: FullBlock) {
-        if self.entry.spec.votes_are_durable {
+        let is_empty = full.bundles.is_empty();
+        let waits =
+            if is_empty { self.unsynced.back().map(|(mark, _)| *mark) } else { Some(self.outbox.appended()) };
+        let Some(mark) = waits.filter(|_| !self.entry.spec.votes_are_durable) else {
             return self.out.push_back(Output::Execute(full));
-        }
-        let (mark, is_empty) = (self.outbox.appended(), full.bundles.is_empty());
+        };
         self.unsynced.push_back((mark, full));
         if !is_empty {
             self.outbox.ask(mark, &mut self.out);

@@ -1,15 +1,13 @@
 //! Opening, and coming back (§18): what is asked, what is answered, and what follows from it.
 
+use super::leaving::Leaving;
 use super::message::{Answer, HEADERS_MAX, SyncMessage};
 use super::normal::{IfIdle, end_of};
 use super::words::Header;
-use super::{Leaving, SyncHotStuff, Timer, Variant, noted};
+use super::{SyncHotStuff, Timer, Variant, noted};
 use quorate_consensus::parts::returning::Standing;
 use quorate_consensus::{Cx, Reject, Signed, To};
 use quorate_types::{Height, Incarnation, ReplicaId};
-
-/// Questions of one peer that are answered within Δ: it asks at once, again when its link is there, and each Δ.
-const ANSWERS_MAX: u8 = 4;
 
 impl<V: Variant> SyncHotStuff<V> {
     /// Asks whoever is to be asked now, and takes up what time alone allows.
@@ -135,16 +133,9 @@ impl<V: Variant> SyncHotStuff<V> {
         incarnation: Incarnation,
         above: Height,
     ) -> Result<(), Reject> {
-        // Whoever asks without end is answered now and then, whatever opening it says that this is: it asks again.
-        let (now, delta) = (cx.now(), self.delta.times(1));
-        let (since, answers) = self.answered.entry(link).or_insert((now, 0));
-        if now >= since.plus(delta) {
-            (*since, *answers) = (now, 0);
-        }
-        if *answers >= ANSWERS_MAX {
+        if !self.answered.admits(link, cx.now(), self.delta.times(1)) {
             return Err(Reject::NotNow("asked again too soon"));
         }
-        *answers = answers.saturating_add(1);
         let answer = self.answer(cx, incarnation, above);
         cx.send_unheld(To::One(link), SyncMessage::Answer(Box::new(answer)));
         Ok(())

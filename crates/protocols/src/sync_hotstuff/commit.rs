@@ -12,9 +12,9 @@ use quorate_types::{Height, ReplicaId, Time};
 
 /// A timer commits nothing within so many Δ of a doubt: a replica in doubt counts among the f, and when a slowdown ends
 /// the slowest has to have entered, voted and waited before anybody relies on silence again (§19).
-const CLEAN: u64 = 16;
+pub(super) const CLEAN: u64 = 16;
 /// Waits whose commit the guard holds back at most; a later one takes their place.
-const UNSOUND_MAX: usize = 64;
+pub(super) const UNSOUND_MAX: usize = 64;
 
 impl<V: Variant> SyncHotStuff<V> {
     /// S6. §4: the own vote is durable and on its way to all, so 2 Δ from now everything that contradicts it is here.

@@ -18,14 +18,14 @@ pub const STATUS: Kind = Kind::new("status");
 /// Statement of a BLAME.
 pub const BLAME: Kind = Kind::new("blame");
 const FIRST_VOTE: Kind = Kind::new("first-vote");
-const EVIDENCE: Kind = Kind::new("evidence");
+pub(super) const EVIDENCE: Kind = Kind::new("evidence");
 const FORWARD: Kind = Kind::new("forward");
 /// A NOTIFY states nothing of its own.
 pub const NOTIFY: Kind = Kind::new("notify");
 const LACK: Kind = Kind::new("lack");
-const CERTIFIED: Kind = Kind::new("certified");
-const ASK: Kind = Kind::new("ask");
-const ANSWER: Kind = Kind::new("answer");
+pub(super) const CERTIFIED: Kind = Kind::new("certified");
+pub(super) const ASK: Kind = Kind::new("ask");
+pub(super) const ANSWER: Kind = Kind::new("answer");
 
 /// Headers that one ANSWER shows at most.
 pub(super) const HEADERS_MAX: usize = 32;

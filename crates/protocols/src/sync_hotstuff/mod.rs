@@ -78,15 +78,18 @@
 //! ## Not here
 //! Payload transfer, checkpoints, catching up by `Decided`, probes of the guard, client replies: see `quorate-replica`.
 
+mod answered;
 mod certificates;
 mod coming_back;
 mod commit;
 mod early;
 mod figures;
+mod leaving;
 mod message;
 mod missing;
 mod normal;
 mod record;
+pub mod rotating;
 #[cfg(test)]
 mod tests;
 mod variant;
@@ -98,8 +101,10 @@ pub use record::SyncRecord;
 pub use variant::{Optimistic, Plain, Variant};
 pub use words::{Evidence, Header, Lock, LockName, Word, bind_base, blame, vote};
 
+use answered::Answered;
 use certificates::Certificates;
 use early::Early;
+use leaving::Leaving;
 use missing::Missing;
 use normal::{End, IfIdle, Wait};
 use quorate_consensus::parts::chain::{Chain, Tip};
@@ -161,23 +166,6 @@ pub enum Timer {
     Fetch,
     /// Somebody is to be asked again, or has been waited for long enough.
     Return,
-}
-
-/// A view that was left, and what the next one waits for (§5, §19).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Leaving {
-    /// That the evidence has reached all.
-    Wait {
-        /// When it left.
-        since: Time,
-    },
-    /// That there is no doubt for a while.
-    Doubt,
-    /// That all have answered, after a doubt.
-    Asked {
-        /// When they were asked.
-        at: Time,
-    },
 }
 
 /// See the module.
@@ -247,8 +235,7 @@ pub struct SyncHotStuff<V: Variant> {
     asked_at: Time,
     /// Whether others have been seen in a later view: on entering it they are asked what was said there.
     is_behind: bool,
-    /// Since when each peer was answered how often.
-    answered: BTreeMap<ReplicaId, (Time, u8)>,
+    answered: Answered,
     view_changes: u64,
     last_view_change: &'static str,
     variant: PhantomData<V>,
@@ -458,7 +445,7 @@ impl<V: Variant> SyncHotStuff<V> {
             has_begun: false,
             asked_at: now,
             is_behind: false,
-            answered: BTreeMap::new(),
+            answered: Answered::default(),
             view_changes: 0,
             last_view_change: "",
             variant: PhantomData,

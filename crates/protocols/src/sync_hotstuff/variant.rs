@@ -24,7 +24,11 @@ pub trait Variant: Debug + Send + 'static {
     fn responsive_quorum(n: usize) -> Option<usize>;
 }
 
-const SPEC: Spec = Spec {
+/// The name of the form whose leaders follow each other (`rotating`): round robin. Names have 16 bytes at most.
+pub(super) const ROTATING: ProtocolId = ProtocolId::new("sync-hotstuff-rr");
+
+/// What all forms have in common.
+pub(super) const SPEC: Spec = Spec {
     name: ProtocolId::new("sync-hotstuff"),
     summary: "Sync HotStuff: n = 2f + 1, commit 2 delta after the own vote, as long as messages keep the bound delta",
     model: Model::Synchrony,

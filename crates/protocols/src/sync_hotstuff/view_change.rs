@@ -1,16 +1,14 @@
 //! How a view ends, and how the next one begins (§5, §6).
 
 use super::certificates::{accepts, highest_of, lock_of};
+use super::leaving::{Leaving, Next};
 use super::message::{NewViewWord, SyncMessage};
 use super::normal::end_of;
 use super::words::{Evidence, Lock, Word, blame, leader, rank};
-use super::{Leaving, SyncHotStuff, Timer, Variant, noted, reason};
+use super::{SyncHotStuff, Timer, Variant, noted, reason};
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::{Certificate, Cx, Ready, Reject, Seal, Signed, To};
-use quorate_types::{ReplicaId, Signature, Time, View};
-
-/// So many Δ without a doubt, before a view is entered in whose wait there was one (§19).
-const DOUBTLESS: u64 = 10;
+use quorate_types::{ReplicaId, Signature, View};
 
 impl<V: Variant> SyncHotStuff<V> {
     /// §5: the leader has not brought anything to vote for in time. Voting goes on.
@@ -131,38 +129,18 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// S12. §5: the next view is entered after a wait, and not while the bound on delays may not have held (§19).
     pub(super) fn try_enter(&mut self, cx: &mut Cx<'_, Self>) {
-        let now = cx.now();
         if self.returning.is_silent() {
             return; // §18: the wait begins when silence is over.
         }
-        match self.leaving {
-            Some(Leaving::Wait { since }) => {
-                let over = since.plus(self.delta.times(V::WAIT));
-                if now < over {
-                    return;
-                }
-                if cx.sound(since, over) {
-                    self.enter_view(cx, self.view.next());
-                } else if !cx.sound(since, Time::ZERO) {
-                    self.leaving = Some(Leaving::Doubt);
-                    self.try_enter(cx);
-                } // Else it is a fresh answer that is missing: `on_sound` comes back here.
-            }
-            Some(Leaving::Doubt) if cx.sound(now.minus(self.delta.times(DOUBTLESS)), Time::ZERO) => {
+        let Some(leaving) = &mut self.leaving else { return };
+        match leaving.go_on(cx.now(), self.delta, V::WAIT, |since, fresh| cx.sound(since, fresh)) {
+            Next::Stay => {}
+            Next::Enter => self.enter_view(cx, self.view.next()),
+            Next::Look(deltas) => self.arm_entry(cx, deltas),
+            Next::Ask => {
                 self.ask_all(cx);
-                self.leaving = Some(Leaving::Asked { at: now });
                 self.arm_entry(cx, 2);
             }
-            Some(Leaving::Doubt) => self.arm_entry(cx, 1),
-            Some(Leaving::Asked { at }) if now >= at.plus(self.delta.times(2)) => {
-                if cx.sound(at, Time::ZERO) {
-                    self.enter_view(cx, self.view.next());
-                } else {
-                    self.leaving = Some(Leaving::Doubt);
-                    self.arm_entry(cx, 1);
-                }
-            }
-            Some(Leaving::Asked { .. }) | None => {}
         }
     }
 

@@ -323,15 +323,20 @@ impl Evidence {
                 }
             }
             Self::Blames(certificate) => {
-                let view = certificate.view();
-                if certificate.statement != blame(view) || view == View::ZERO {
-                    return claims.refuse("blames for nothing");
-                }
-                let weak = claims.committee().weak();
-                claims.certificate(certificate, weak);
+                claim_blames(certificate, claims);
             }
         }
     }
+}
+
+/// Claims that f + 1 replicas blame a view.
+pub(super) fn claim_blames(certificate: &Certificate, claims: &mut Claims<'_>) {
+    let view = certificate.view();
+    if certificate.statement != blame(view) || view == View::ZERO {
+        return claims.refuse("blames for nothing");
+    }
+    let weak = claims.committee().weak();
+    claims.certificate(certificate, weak);
 }
 
 /// The statement of a blame.

@@ -30,6 +30,7 @@ mod opt_schedules;
 mod oracles;
 mod puppets;
 mod replay;
+mod rotating;
 mod scripts;
 mod seeds;
 mod side_by_side;

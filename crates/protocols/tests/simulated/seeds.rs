@@ -138,6 +138,7 @@ fn a_seed_decides_a_run_in_every_build() {
         jolteon 14089dca3a53740f73f6c1ed1e0b9ca7f65d0472ea052586b3a1eb235219e573
         sync-hotstuff fffdca241e4ee45e1843931b6cb69d7fdcf6372ce78c732f7b44ff3940f12fb1
         optsync ced2193cec1e96abb542467ae674687969fb523852beeda7aaa21c76f2e665a3
+        sync-hotstuff-rr 0477c107583ff7b169195e49259c48f274f6eb53b2f916b59babf38de693b177
         echo 958bf5366f7d20873870493a8aaa32536475218b75f3964e193c96aeefd9bc17
     "#]]
     .assert_eq(&hashes);

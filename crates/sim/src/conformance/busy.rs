@@ -1,7 +1,9 @@
 //! The good case of a protocol in which one block is carried on by the next: counted while there is always something to
 //! decide, block by block.
 
-use super::{Bench, INTERVALS, Line, Measured, NotMeasured, UNIT_NS, each_and_all, size, strangers, whole};
+use super::{
+    Bench, INTERVALS, Line, Measured, NotMeasured, Span, UNIT_NS, each_and_all, size, strangers, whole,
+};
 use crate::client::Workload;
 use crate::frame::{Frame, Verdict};
 use crate::{ms, secs};
@@ -25,6 +27,8 @@ struct Blocks {
     proposed: BTreeMap<Height, Time>,
     /// Messages of each kind in each view.
     sent: BTreeMap<(Kind, View), u64>,
+    /// Words about the state after each height.
+    checkpoints: BTreeMap<Height, u64>,
 }
 
 impl Blocks {
@@ -33,6 +37,10 @@ impl Blocks {
         if Some(content.kind) == proposal {
             self.heights.insert(content.view, content.height);
             self.proposed.entry(content.height).or_insert(now);
+        }
+        if content.kind == super::CHECKPOINT {
+            let sent = self.checkpoints.entry(content.height).or_default();
+            *sent = sent.saturating_add(1);
         }
         let sent = self.sent.entry((content.kind, content.view)).or_default();
         *sent = sent.saturating_add(1);
@@ -51,7 +59,8 @@ pub(super) fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Ve
     let mut bench = Bench::new(entry, n, UNIT_NS, 0)?;
     let proposal = figures.block.first().map(|count| count.kind);
     let id = bench.ask();
-    let reply_ns = bench.run_until_answered(id)?;
+    let mut reply = Span::default();
+    reply.add(bench.run_until_answered(id)?, bench.delta_ns);
     bench.rest()?;
     let (blocks, tally) = (Rc::new(RefCell::new(Blocks::default())), Rc::clone(&bench.tally));
     let seen = Rc::clone(&blocks);
@@ -70,34 +79,31 @@ pub(super) fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Ve
     let interval = bench.world.settings().checkpoint_every;
     let from = Height(bench.world.height().plus(BEFORE).0.next_multiple_of(interval));
     bench.run_until_executed(from)?;
-    let checkpoints = bench.tally.borrow().sent(super::CHECKPOINT);
     let to = from.plus(INTERVALS.saturating_mul(interval));
-    let (mut at, mut commits_ns) = (from, 0u64);
+    let (mut at, mut commits) = (from, Span::default());
     while at < to {
         at = at.next();
         bench.run_until_executed(at)?;
         let proposed = blocks.borrow().proposed.get(&at).copied().unwrap_or_default();
-        commits_ns = commits_ns.saturating_add(whole(bench.world.now().since(proposed)));
+        commits.add(whole(bench.world.now().since(proposed)), bench.delta_ns);
     }
-    let checkpoints = bench.tally.borrow().sent(super::CHECKPOINT).saturating_sub(checkpoints);
     // Its last votes are on their way.
     bench.world.run_for(ms(10))?;
+    let blocks_sent = blocks.borrow();
+    let checkpoints = blocks_sent.checkpoints.range(from.next()..=to);
+    let checkpoints = checkpoints.fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
     let mut tally = bench.tally.replace(super::Tally::default());
     for count in figures.block {
-        tally.sent.insert(count.kind, blocks.borrow().sent(count.kind, from, to));
+        tally.sent.insert(count.kind, blocks_sent.sent(count.kind, from, to));
     }
     let mut lines = each_and_all(figures.block, n, &tally, to.since(from), "for a block");
     let what = format!("`{}` for a checkpoint", super::CHECKPOINT);
     let measured = Measured { total: checkpoints, of: INTERVALS };
     lines.push(Line::new(what, super::CHECKPOINTS.text, (super::CHECKPOINTS.of)(size(n)), measured));
-    let commits = Measured { total: commits_ns, of: to.since(from).saturating_mul(UNIT_NS) };
-    let replies = Measured { total: reply_ns, of: UNIT_NS };
-    for (what, stated, measured) in [
-        ("delays from proposal to execution", figures.commit_delays, commits),
-        ("delays from request to reply", figures.reply_delays, replies),
-    ] {
-        lines.push(Line::new(what, stated, stated, measured));
-    }
+    let (deltas, delta) = (figures.commit_deltas, bench.delta_ns);
+    let commit = (figures.commit_delays, deltas);
+    lines.extend(commits.lines("from proposal to execution", to.since(from), commit, delta));
+    lines.extend(reply.lines("from request to reply", 1, (figures.reply_delays, deltas), delta));
     lines.extend(strangers(figures, &[], &tally));
     Ok(lines)
 }

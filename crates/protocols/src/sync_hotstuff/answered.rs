@@ -1,0 +1,29 @@
+//! Who was answered how often: whoever asks without end is answered now and then.
+
+use quorate_types::{ReplicaId, Time};
+use std::collections::BTreeMap;
+
+/// Questions of one peer that are answered within Δ: it asks at once, again when its link is there, and each Δ.
+const ANSWERS_MAX: u8 = 4;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Answered {
+    /// Since when each peer was answered how often.
+    since: BTreeMap<ReplicaId, (Time, u8)>,
+}
+
+impl Answered {
+    /// Whether a peer is answered once more, whatever opening it says that this is; `delta_ns` is Δ.
+    pub(super) fn admits(&mut self, peer: ReplicaId, now: Time, delta_ns: u64) -> bool {
+        let (since, answers) = self.since.entry(peer).or_insert((now, 0));
+        if now >= since.plus(delta_ns) {
+            (*since, *answers) = (now, 0);
+        }
+        if *answers >= ANSWERS_MAX {
+            return false;
+        }
+        *answers = answers.saturating_add(1);
+        true
+    }
+}

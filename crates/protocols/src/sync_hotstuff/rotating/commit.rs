@@ -1,0 +1,199 @@
+//! What is committed, and when (§8, §11, 4 to 6): 2 Δ after the own vote was with all, if its view followed on a certified
+//! one and nothing has shown that its leader lies or is replaced.
+
+use super::super::commit::{CLEAN, UNSOUND_MAX};
+use super::heard::OwnVote;
+use super::{COMMITTED_MAX, IDLE_TOGETHER, RotatingSyncHotStuff, Timer, VIEWS_KEPT_MAX, noted};
+use quorate_consensus::parts::block_tree::BlockTree;
+use quorate_consensus::parts::chain::{Below, Hangs, Tip};
+use quorate_consensus::parts::returning::Standing;
+use quorate_consensus::{Alarm, Basis, Commit, Cx};
+use quorate_types::{BlockId, Time, View};
+
+/// A view in which this replica's own vote was durable and on its way to all, and when.
+pub(super) type Wait = (Time, View);
+
+impl RotatingSyncHotStuff {
+    /// R10. §11, 5 and 6: the own vote is durable and on its way to all, so 2 Δ from now everything that contradicts it is
+    /// here. It may be that the view has been left meanwhile: by a certificate, which ends no wait.
+    pub(super) fn wait_for_silence(&mut self, cx: &mut Cx<'_, Self>, view: View, id: BlockId) {
+        let Some(heard) = self.views.get_mut(&view) else { return };
+        let Some((_, header)) = heard.first.as_ref().filter(|(first, _)| *first == id) else { return };
+        if heard.vote != OwnVote::Cast {
+            return;
+        }
+        heard.vote = OwnVote::None;
+        // R9. §11, 4: where a view was left out, somebody honest may be locked higher and refuse.
+        let follows = header.body.parent_view.next() == view;
+        // §18: what contradicts a vote that was only said again may have come while nobody listened.
+        let may = self.returning.standing() == Standing::Running && view > self.resaid;
+        let is_open = header.body.block.height > self.chain.committed().height;
+        if follows && may && is_open && !heard.is_broken {
+            heard.vote = OwnVote::Waits;
+            self.waits.push_back((cx.now(), view));
+            self.arm_commit(cx);
+        }
+    }
+
+    /// R11. §11, 5: silence says nothing in this view any more.
+    pub(super) fn stop_waiting(&mut self, cx: &mut Cx<'_, Self>, view: View) {
+        if let Some(heard) = self.views.get_mut(&view) {
+            heard.is_broken = true;
+            heard.vote = OwnVote::None;
+        }
+        self.waits.retain(|(_, waits)| *waits != view);
+        self.unsound.retain(|(_, waits)| *waits != view);
+        self.arm_commit(cx);
+    }
+
+    pub(super) fn arm_commit(&mut self, cx: &mut Cx<'_, Self>) {
+        match self.waits.front() {
+            Some((since, _)) => cx.timers().set(Timer::Commit, since.plus(self.delta.times(2))),
+            None => cx.timers().cancel(Timer::Commit),
+        }
+    }
+
+    pub(super) fn on_commit_timer(&mut self, cx: &mut Cx<'_, Self>) {
+        let now = cx.now();
+        while let Some(wait) = self.waits.pop_front_if(|(since, _)| since.plus(self.delta.times(2)) <= now) {
+            // R12. §8: with Δ kept there is a certificate by now; without one there would be nothing to show after a cold
+            // start.
+            if self.is_certified(cx.blocks(), wait.1) {
+                self.unsound.push_back(wait);
+            } else {
+                self.forget_wait(wait.1);
+                self.doubt(cx, "a commit timer ended without a certificate");
+            }
+        }
+        while self.unsound.len() > UNSOUND_MAX
+            && let Some((_, view)) = self.unsound.pop_front()
+        {
+            self.forget_wait(view);
+        }
+        self.arm_commit(cx);
+        self.commit_waits(cx);
+    }
+
+    pub(super) fn forget_wait(&mut self, view: View) {
+        if let Some(heard) = self.views.get_mut(&view) {
+            heard.vote = OwnVote::None;
+        }
+    }
+
+    /// Whether the first header of a view has a certificate, its own or that of a block above it.
+    fn is_certified(&self, blocks: &BlockTree, view: View) -> bool {
+        let Some((id, header)) = self.views.get(&view).and_then(|heard| heard.first.as_ref()) else {
+            return false;
+        };
+        if self.certificates.get(view, *id).is_some() {
+            return true;
+        }
+        let highest = self.chain.tip(blocks, self.certificates.highest().block());
+        let tip = Tip::of(&header.body.block, *id);
+        highest.is_some_and(|highest| self.chain.extends(blocks, highest, tip) == Some(true))
+    }
+
+    /// The highest block whose time is over and of which the guard thinks well.
+    pub(super) fn commit_waits(&mut self, cx: &mut Cx<'_, Self>) {
+        let due: Vec<Wait> = self.unsound.iter().rev().copied().collect();
+        for (since, view) in due {
+            let first = self.views.get(&view).and_then(|heard| heard.first.as_ref());
+            let Some(tip) = first.map(|(id, header)| Tip::of(&header.body.block, *id)) else { continue };
+            let Some(worth) = self.worth_committing(cx.blocks(), tip) else { continue };
+            // R12. §19: at most f peers were late since long before the own vote was out, and since Δ after it enough have
+            // answered.
+            if cx.sound(since.minus(self.delta.times(CLEAN)), since.plus(self.delta.times(1))) {
+                return self.commit(cx, worth);
+            }
+        }
+    }
+
+    /// The highest block up to this one that is worth a sync: what carries nothing is committed with what follows, or a few
+    /// of them together, so that all replicas stop at the same height where nobody wants anything.
+    fn worth_committing(&self, blocks: &BlockTree, tip: Tip) -> Option<Tip> {
+        let mut at = tip;
+        while self.is_empty(blocks, at.id) && !at.height.0.is_multiple_of(IDLE_TOGETHER) {
+            match self.chain.below(blocks, at) {
+                Below::Block(parent) => at = parent,
+                Below::Settled => return None,
+                // Something is missing: `commit` says what becomes of it.
+                Below::Missing(_) => return Some(tip),
+            }
+        }
+        (at.height > self.chain.committed().height).then_some(at)
+    }
+
+    /// §8: a block is committed with its ancestors, on the committed chain.
+    fn commit(&mut self, cx: &mut Cx<'_, Self>, tip: Tip) {
+        let committed = self.chain.committed();
+        match self.chain.hangs(cx.blocks(), tip) {
+            Hangs::On => {
+                cx.commit(Commit::Chain(tip.id), Basis::Timer);
+                self.note(cx, noted::COMMITTED, tip.height);
+                self.relied_on.insert(tip.view, tip.id);
+                while self.relied_on.len() > COMMITTED_MAX {
+                    self.relied_on.pop_first();
+                }
+                self.adopt_tip(cx, tip);
+            }
+            Hangs::Beside(second) => {
+                cx.alarm(Alarm::SafetyBroken { height: committed.height, first: committed.id, second });
+            }
+            Hangs::Missing(_) => {} // `on_ready` comes back here.
+        }
+    }
+
+    /// The committed end moves on, by whatever rule.
+    pub(super) fn adopt_tip(&mut self, cx: &mut Cx<'_, Self>, tip: Tip) {
+        if tip.height > self.chain.committed().height {
+            self.chain.commit(tip);
+            self.settle(cx);
+        }
+    }
+
+    /// Something was decided without this replica's own rules.
+    pub(super) fn adopt(&mut self, cx: &mut Cx<'_, Self>) {
+        if let Some(tip) = self.chain.heard(cx.blocks()) {
+            self.adopt_tip(cx, tip);
+        }
+    }
+
+    /// Forgets what nothing waits for any more.
+    pub(super) fn settle(&mut self, cx: &mut Cx<'_, Self>) {
+        let committed = self.chain.committed().height;
+        let near = self.view.minus(1);
+        for heard in self.views.values_mut() {
+            let height = heard.first.as_ref().map(|(_, header)| header.body.block.height);
+            if height.is_none_or(|height| height <= committed) {
+                heard.vote = OwnVote::None;
+            }
+        }
+        self.views.retain(|view, heard| *view >= near || heard.vote != OwnVote::None);
+        while self.views.len() > VIEWS_KEPT_MAX {
+            self.views.pop_first();
+        }
+        let views = &self.views;
+        let waits = |view: &View| views.get(view).is_some_and(|heard| heard.vote == OwnVote::Waits);
+        self.waits.retain(|(_, view)| waits(view));
+        self.unsound.retain(|(_, view)| waits(view));
+        let lock = self.lock.view();
+        self.certificates.retain(|view| view >= lock || views.contains_key(&view));
+        self.settle_missing();
+        self.arm_commit(cx);
+    }
+
+    /// §13: a timer has relied on that nothing would be said in this view beside what it has committed. It may be a leader
+    /// that lies late.
+    pub(super) fn check_silence(&self, cx: &mut Cx<'_, Self>, view: View, said: Option<BlockId>) {
+        if let Some(id) = self.relied_on.get(&view)
+            && said != Some(*id)
+        {
+            self.doubt(cx, "a view in which a timer has committed was contradicted");
+        }
+    }
+
+    /// The bound on delays has not held, or somebody lies about it. Said aloud; nothing else follows (§13).
+    fn doubt(&self, cx: &mut Cx<'_, Self>, why: &'static str) {
+        cx.alarm(Alarm::SynchronyDoubt { view: self.view, peer: None, why });
+    }
+}

@@ -1,0 +1,158 @@
+//! What a peer may make this replica keep, and send.
+
+use super::super::{HEIGHTS_AHEAD, VIEWS_AHEAD, VIEWS_WORTH_CHECKING};
+use super::*;
+
+/// How much the protocol remembers, by and large.
+fn size(bench: &Bench) -> usize {
+    format!("{:?}", bench.replica.protocol()).len()
+}
+
+/// A leader signs headers of any view that it leads, and an ANSWER is measured against no window.
+#[test]
+fn headers_and_votes_are_kept_of_the_views_nearby() {
+    let mut bench = Bench::new();
+    let shown = |view: u64, number: u64| {
+        let header = header(view, GENESIS, number);
+        let mut answer = stands(Standing::Running);
+        answer.header = Some(signed(&header));
+        answer.voted = Some(Signed { body: signed(&header), by: r(3), signature: SIGNATURE });
+        RotatingMessage::Answer(Box::new(answer))
+    };
+    let before = size(&bench);
+    for number in 0..200 {
+        bench.take(3, shown(2 + VIEWS_AHEAD + number, number));
+        let _ = bench.deliver(
+            3,
+            RotatingMessage::Evidence(conflict(
+                &header(3 + VIEWS_AHEAD + number, GENESIS, 1),
+                &header(3 + VIEWS_AHEAD + number, GENESIS, 2),
+            )),
+        );
+    }
+    assert_eq!((bench.replica.block_count(), size(&bench)), (0, before));
+    // Of each view one header and one vote of each replica.
+    for number in 0..50 {
+        bench.take(3, shown(1 + VIEWS_AHEAD, number));
+    }
+    assert_eq!(bench.replica.block_count(), 1);
+    let full = size(&bench);
+    for number in 50..100 {
+        bench.take(3, shown(1 + VIEWS_AHEAD, number));
+    }
+    assert_eq!(size(&bench), full);
+}
+
+#[test]
+fn headers_of_heights_that_no_chain_reaches_are_refused() {
+    let mut bench = Bench::new();
+    let at = |height: u64| header(1, Tip { view: View(0), height: Height(height - 1), id: GENESIS.id }, 1);
+    assert_eq!(bench.deliver(0, proposal(&at(HEIGHTS_AHEAD + 1))), Err(Reject::Early));
+    assert_eq!(bench.replica.block_count(), 0);
+    // Nor do they stand in the way of the first one that is taken.
+    let first = header(1, GENESIS, 1);
+    bench.propose(&first);
+    assert_eq!(bench.votes(), [id(&first)]);
+    bench.vote(bench.few(), &first);
+    bench.pass(delta(2));
+    let low = header(3, GENESIS, 1);
+    assert_eq!(bench.deliver(2, voted(&low)), Err(Reject::Stale), "it is settled at that height");
+}
+
+#[test]
+fn each_replica_has_room_for_one_blame() {
+    let mut bench = Bench::new();
+    bench.take(0, RotatingMessage::Blame(View(1)));
+    let before = size(&bench);
+    for view in 1..=3 {
+        bench.take(0, RotatingMessage::Blame(View(view)));
+    }
+    assert_eq!(size(&bench), before);
+    assert_eq!(bench.deliver(0, RotatingMessage::Blame(View(2))), Err(Reject::Stale));
+    // The newest one counts.
+    bench.take(1, RotatingMessage::Blame(View(3)));
+    bench.take(2, RotatingMessage::Blame(View(3)));
+    assert_eq!((bench.view(), bench.is_quiet()), (3, true));
+}
+
+#[test]
+fn who_asks_without_end_is_answered_now_and_then() {
+    let mut bench = Bench::new();
+    let answers = |bench: &mut Bench, from, count: u64| {
+        for number in 0..count {
+            let _ = bench.deliver(from, RotatingMessage::Ask { incarnation: Incarnation(number) });
+        }
+        bench.sent().iter().filter(|it| matches!(it, RotatingMessage::Answer(_))).count()
+    };
+    bench.clear();
+    assert_eq!(answers(&mut bench, 3, 50), 4);
+    assert_eq!(answers(&mut bench, 2, 1), 1, "others do not suffer for it");
+    bench.pass(delta(1));
+    assert_eq!(answers(&mut bench, 3, 50), 4);
+}
+
+/// Views one after the other, with commits, checkpoints and votes of all.
+#[test]
+fn what_is_settled_is_forgotten() {
+    let mut bench = Bench::new();
+    let (mut on, mut sizes) = (GENESIS, Vec::new());
+    for part in 0..6 {
+        for view in 1 + part * 50..=50 + part * 50 {
+            if leads(view) == r(ME) {
+                bench.next_view();
+                continue;
+            }
+            let block = header(view, on, view);
+            bench.grow(std::slice::from_ref(&block));
+            bench.vote([0, 1, 2, 3], &block);
+            on = tip(&block);
+        }
+        bench.pass(delta(2));
+        let head = bench.replica.protocol().chain.committed();
+        // The view before this replica's is one of those that commit with a descendant.
+        assert!(on.height.since(head.height) <= 1, "{on:?}");
+        bench.replica.log_decided(head.height, head.id);
+        bench.replica.checkpoint(head.height);
+        sizes.push((size(&bench), bench.replica.records().len()));
+    }
+    let (second, last) = (sizes[1], sizes[sizes.len() - 1]);
+    // What timers have committed is remembered for 256 views.
+    let remembered = 250 * format!("{:?}", (View(100), GENESIS.id)).len();
+    assert!(last.0 < second.0 + remembered && last.1 == second.1, "{sizes:?}");
+    assert!(bench.replica.protocol().views.len() <= 4);
+}
+
+#[test]
+fn views_that_lead_to_nothing_are_forgotten() {
+    let mut bench = Bench::new();
+    let mut sizes = Vec::new();
+    for _ in 0..60 {
+        let view = bench.view();
+        for (number, voter) in (0..).zip([0, 1, 2, 3]) {
+            let _ = bench.deliver(voter, voted(&header(view, GENESIS, number)));
+        }
+        bench.next_view();
+        sizes.push(size(&bench));
+    }
+    let (early, late) = (sizes[9], sizes[59]);
+    assert!(late < early + early / 5, "{sizes:?}");
+}
+
+#[test]
+fn the_window_is_that_of_the_view_and_of_the_committed_block() {
+    let mut bench = Bench::new();
+    let window = bench.replica.window();
+    assert_eq!(window.views, View(0)..View(VIEWS_WORTH_CHECKING + 2));
+    assert_eq!(window.heights, Height(0)..Height(HEIGHTS_AHEAD + 1));
+    // Views whose waits run have to be heard of, however far this replica is.
+    let blocks = chain(1, GENESIS, 4);
+    bench.grow(&blocks);
+    assert_eq!(bench.replica.window().views.start, View(1));
+    bench.pass(delta(2));
+    assert_eq!(bench.replica.window().heights, Height(0)..Height(HEIGHTS_AHEAD + 5));
+    for _ in 0..70 {
+        bench.next_view();
+    }
+    let floors = bench.replica.floors();
+    assert!(floors.views.len() == 3 && floors.views.iter().all(|(_, view)| *view == View(64)), "{floors:?}");
+}

@@ -1,0 +1,181 @@
+//! Encodings: what is read is what was written, and nothing that is read stops a replica.
+
+use super::super::message::CERTIFICATES_MAX;
+use super::super::{RotatingRecord, VOTE};
+use super::*;
+use proptest::prelude::*;
+use quorate_consensus::Record;
+use quorate_types::{Digest, PayloadId, Wire};
+
+fn ids() -> impl Strategy<Value = BlockId> {
+    any::<[u8; 32]>().prop_map(|bytes| BlockId(Digest(bytes)))
+}
+
+fn views() -> impl Strategy<Value = View> {
+    prop_oneof![(0u64..5).prop_map(View), any::<u64>().prop_map(View)]
+}
+
+fn heights() -> impl Strategy<Value = Height> {
+    prop_oneof![(0u64..5).prop_map(Height), any::<u64>().prop_map(Height)]
+}
+
+fn replicas() -> impl Strategy<Value = ReplicaId> {
+    prop_oneof![(0u16..5).prop_map(ReplicaId), any::<u16>().prop_map(ReplicaId)]
+}
+
+fn headers() -> impl Strategy<Value = Header> {
+    (ids(), heights(), views(), replicas(), any::<u64>(), ids(), views()).prop_map(
+        |(parent, height, view, proposer, time_ns, payload, parent_view)| Header {
+            block: Block {
+                parent,
+                height,
+                view,
+                proposer,
+                time_ns,
+                payload: PayloadId(payload.0),
+                extra: bind_certificate(parent_view, parent),
+            },
+            parent_view,
+        },
+    )
+}
+
+fn said<T: std::fmt::Debug>(body: impl Strategy<Value = T>) -> impl Strategy<Value = Signed<T>> {
+    (body, replicas(), any::<u8>()).prop_map(|(body, by, byte)| Signed {
+        body,
+        by,
+        signature: Signature([byte; 64]),
+    })
+}
+
+fn certificates() -> impl Strategy<Value = Certificate> {
+    (views(), ids(), 0u16..4).prop_map(|(view, block, votes)| certificate(view.0, block, votes))
+}
+
+fn evidence() -> impl Strategy<Value = Evidence> {
+    prop_oneof![
+        (said(headers()), said(headers())).prop_map(|both| Evidence::Conflict(Box::new(both))),
+        (certificates(), certificates()).prop_map(|both| Evidence::Certificates(Box::new(both))),
+        certificates().prop_map(Evidence::Blames),
+    ]
+}
+
+fn answers() -> impl Strategy<Value = Answer> {
+    let standing = prop_oneof![Just(Standing::Silent), Just(Standing::Voting), Just(Standing::Running)];
+    (
+        (any::<u64>(), standing, prop::option::of(certificates())),
+        prop::collection::vec(certificates(), 0..=CERTIFICATES_MAX),
+        prop::option::of(said(headers())),
+        prop::option::of(said(said(headers()))),
+    )
+        .prop_map(|((incarnation, standing, blames), certificates, header, voted)| Answer {
+            incarnation: Incarnation(incarnation),
+            standing,
+            blames,
+            certificates,
+            header,
+            voted,
+        })
+}
+
+fn messages() -> impl Strategy<Value = RotatingMessage> {
+    prop_oneof![
+        (headers(), certificates()).prop_map(|(header, parent)| RotatingMessage::Propose { header, parent }),
+        said(headers()).prop_map(RotatingMessage::Vote),
+        certificates().prop_map(RotatingMessage::Certified),
+        (views(), certificates()).prop_map(|(view, lock)| RotatingMessage::Status { view, lock }),
+        views().prop_map(RotatingMessage::Blame),
+        evidence().prop_map(RotatingMessage::Evidence),
+        any::<u64>().prop_map(|number| RotatingMessage::Ask { incarnation: Incarnation(number) }),
+        answers().prop_map(|answer| RotatingMessage::Answer(Box::new(answer))),
+    ]
+}
+
+fn records() -> impl Strategy<Value = RotatingRecord> {
+    let blames = prop::option::of(certificates());
+    prop_oneof![
+        (views(), any::<bool>(), blames, certificates())
+            .prop_map(|(view, quit, blames, lock)| RotatingRecord::Entered { view, quit, blames, lock }),
+        (prop::option::of(said(headers())), prop::option::of((headers(), certificates())))
+            .prop_map(|(voted, proposed)| RotatingRecord::Said { voted, proposed }),
+        certificates().prop_map(RotatingRecord::Highest),
+    ]
+}
+
+fn encode(message: &RotatingMessage) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes);
+    bytes
+}
+
+/// Whatever a peer sends is refused or taken, before and after the claims are looked at.
+fn hear(bytes: &[u8]) {
+    let mut bench = Bench::new();
+    bench.grow(&chain(1, GENESIS, 2));
+    bench.next_view();
+    let mut silent = Bench::opened(ME);
+    for from in [1, 3] {
+        let _ = bench.deliver(from, RotatingMessage::decode(bytes).unwrap());
+        let _ = silent.deliver(from, RotatingMessage::decode(bytes).unwrap());
+    }
+    let message = RotatingMessage::decode(bytes).unwrap();
+    let (_, _, _) = (claims_hold(&message), message.place(), message.kind());
+    message.bodies(&mut Vec::new());
+    bench.pass(delta(8) + heartbeat());
+    silent.answers(&stands(Standing::Running));
+    bench.replica.crash().unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn messages_round_trip(message in messages()) {
+        let bytes = encode(&message);
+        prop_assert_eq!(RotatingMessage::decode(&bytes), Ok(message));
+        for end in 0..bytes.len() {
+            prop_assert!(RotatingMessage::decode(&bytes[..end]).is_err());
+        }
+        let more = [&bytes[..], &[0]].concat();
+        prop_assert!(RotatingMessage::decode(&more).is_err());
+    }
+
+    #[test]
+    fn damaged_messages_stop_nobody(message in messages(), at in any::<prop::sample::Index>(), flip in 0u8..) {
+        let mut bytes = encode(&message);
+        let at = at.index(bytes.len());
+        bytes[at] ^= flip;
+        if let Ok(other) = RotatingMessage::decode(&bytes) {
+            prop_assert_eq!(encode(&other), bytes.clone());
+            hear(&bytes);
+        }
+    }
+
+    #[test]
+    fn records_round_trip(record in records()) {
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        prop_assert_eq!(RotatingRecord::decode(&bytes), Ok(record));
+        for end in 0..bytes.len() {
+            prop_assert!(RotatingRecord::decode(&bytes[..end]).is_err());
+        }
+        bytes.push(0);
+        prop_assert!(RotatingRecord::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn headers_bind_all_that_they_say(one in headers(), two in headers()) {
+        prop_assert_eq!(Header::from_bytes(&one.to_bytes()), Ok(one.clone()));
+        prop_assert_eq!(one == two, one.statement() == two.statement());
+    }
+}
+
+#[test]
+fn answers_are_no_longer_than_they_may_be() {
+    let with = |count: usize| {
+        let certificates = vec![Certificate::genesis(VOTE); count];
+        encode(&RotatingMessage::Answer(Box::new(Answer { certificates, ..stands(Standing::Running) })))
+    };
+    assert!(RotatingMessage::decode(&with(CERTIFICATES_MAX)).is_ok());
+    assert!(RotatingMessage::decode(&with(CERTIFICATES_MAX + 1)).is_err());
+}

@@ -1,0 +1,400 @@
+//! R9 to R12: commits by silence.
+
+use super::*;
+use quorate_consensus::LinkEvent;
+
+/// A replica that has voted for the first block, and knows its certificate.
+fn one() -> (Bench, Header) {
+    let mut bench = Bench::new();
+    let first = header(1, GENESIS, 1);
+    bench.grow(std::slice::from_ref(&first));
+    (bench, first)
+}
+
+#[test]
+fn r9_a_view_that_follows_none_commits_with_its_descendant() {
+    let first = header(1, GENESIS, 1);
+    let mut bench = Bench::new();
+    bench.grow(std::slice::from_ref(&first));
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), [id(&first)], "the first view follows on genesis");
+    bench.next_view();
+    let third = header(3, tip(&first), 3);
+    bench.grow(std::slice::from_ref(&third));
+    bench.pass(delta(20));
+    assert_eq!(bench.committed(), [], "somebody may be locked on a block of view 2, and have refused");
+    let fourth = header(4, tip(&third), 4);
+    bench.grow(std::slice::from_ref(&fourth));
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), [id(&fourth)]);
+    assert_eq!(bench.replica.status().committed, Height(3));
+}
+
+/// Scenario 18: a disk that stalls makes the wait begin later.
+#[test]
+fn r10_the_wait_begins_at_the_own_copy() {
+    let first = header(1, GENESIS, 1);
+    let mut bench = Bench::new();
+    bench.propose(&first);
+    bench.vote([0, 1, 2], &first);
+    assert_eq!(bench.view(), 2, "the view was left before its own vote was durable");
+    bench.replica.advance(delta(3));
+    assert_eq!(bench.committed(), []);
+    bench.replica.settle();
+    bench.replica.advance(delta(2) - 1);
+    assert_eq!(bench.committed(), []);
+    bench.replica.advance(1);
+    assert_eq!(bench.committed(), [id(&first)]);
+    assert_eq!(bench.doubts(), Vec::<&str>::new());
+    // A leader waits as long.
+    let mut bench = Bench::running(0);
+    bench.replica.offer([payload(1)]);
+    bench.replica.settle();
+    let said = bench.sent();
+    let own = said
+        .iter()
+        .find_map(|it| if let RotatingMessage::Vote(header) = it { Some(header.body.clone()) } else { None });
+    let own = own.unwrap();
+    bench.vote([1, 2], &own);
+    bench.replica.advance(delta(2) - 1);
+    assert_eq!(bench.committed(), []);
+    bench.replica.advance(1);
+    assert_eq!(bench.committed(), [id(&own)]);
+}
+
+#[test]
+fn r10_waits_survive_what_certificates_end() {
+    let blocks = chain(1, GENESIS, 3);
+    let mut bench = Bench::new();
+    bench.grow(&blocks);
+    assert_eq!(bench.view(), 4);
+    bench.pass(delta(2) - 1);
+    assert_eq!(bench.committed(), []);
+    bench.pass(1);
+    assert_eq!(bench.committed(), [id(&blocks[2])], "the highest says it for all");
+    // Blames of a later view end no wait of an earlier one either.
+    let (mut bench, first) = one();
+    bench.take(0, blamed(2));
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), [id(&first)]);
+    let (mut bench, first) = one();
+    bench.take(0, blamed(4));
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), [id(&first)]);
+}
+
+#[test]
+fn r10_only_who_runs_waits() {
+    let blocks = chain(1, GENESIS, 2);
+    let mut bench = Bench::opened(ME);
+    bench.answers(&stands(Standing::Silent));
+    assert_eq!(bench.standing(), Standing::Voting);
+    bench.clear();
+    bench.grow(&blocks[..1]);
+    assert_eq!(bench.votes(), [id(&blocks[0])]);
+    bench.answers(&stands(Standing::Voting));
+    assert_eq!(bench.standing(), Standing::Running);
+    bench.pass(delta(4));
+    assert_eq!(bench.committed(), []);
+    bench.grow(&blocks[1..]);
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), [id(&blocks[1])]);
+}
+
+/// Scenario 12. What was voted for before commits with what is voted for now.
+#[test]
+fn r10_no_commit_by_a_timer_of_before_a_restart() {
+    for stays_silent in [delta(2) - 1, delta(5)] {
+        let first = header(1, GENESIS, 1);
+        let mut bench = Bench::new();
+        bench.propose(&first);
+        bench.replica.settle();
+        bench.pass(delta(1));
+        bench.replica.crash().unwrap();
+        bench.pass(stays_silent);
+        let mut answer = stands(Standing::Running);
+        answer.header = Some(signed(&first));
+        bench.answers(&answer);
+        bench.pass(delta(2));
+        assert_eq!(bench.standing(), Standing::Running);
+        assert_eq!(bench.votes(), [id(&first)], "its last vote again, and no other");
+        bench.vote([0, 1], &first);
+        bench.pass(delta(6));
+        assert_eq!(bench.committed(), []);
+        let second = header(2, tip(&first), 2);
+        bench.grow(std::slice::from_ref(&second));
+        bench.pass(delta(2));
+        assert_eq!(bench.committed(), [id(&second)]);
+    }
+}
+
+#[test]
+fn r10_no_commit_by_a_timer_of_before_a_silence() {
+    // Its 2 Δ run, or the guard holds its block back, or its vote is on its way to the disk.
+    for stage in 0..3 {
+        let first = header(1, GENESIS, 1);
+        let mut bench = Bench::new();
+        bench.propose(&first);
+        if stage > 0 {
+            bench.replica.settle();
+        }
+        bench.vote([0, 1, 2], &first);
+        bench.replica.answer_sound(None, Time::ZERO);
+        if stage > 0 {
+            bench.pass(if stage == 1 { delta(2) - 1 } else { delta(2) });
+        }
+        for peer in [0, 1, 2] {
+            bench.replica.link(r(peer), LinkEvent::Gap);
+        }
+        assert_eq!(bench.standing(), Standing::Silent);
+        bench.replica.sound(None, Time::MAX);
+        bench.answers(&stands(Standing::Running));
+        bench.replica.advance(delta(2));
+        assert_eq!(bench.standing(), Standing::Running);
+        bench.pass(delta(6));
+        bench.replica.sound(None, Time::MAX);
+        assert_eq!(bench.committed(), [], "{stage}");
+        let second = header(2, tip(&first), 2);
+        bench.grow(std::slice::from_ref(&second));
+        bench.pass(delta(2));
+        assert_eq!(bench.committed(), [id(&second)]);
+    }
+}
+
+/// Whatever shows that a leader lies, while the 2 Δ run, after them where the guard holds back, and before them.
+#[test]
+fn r11_silence_that_is_broken_commits_nothing() {
+    let (first, other) = (header(1, GENESIS, 1), header(1, GENESIS, 2));
+    let mut answer = stands(Standing::Running);
+    answer.header = Some(signed(&other));
+    let certificates = Evidence::Certificates(Box::new((certified(&first), certified(&other))));
+    let noises = [
+        ("a proposal", 0, proposal(&other)),
+        ("a vote", 2, voted(&other)),
+        ("an answer", 2, RotatingMessage::Answer(Box::new(answer))),
+        ("two headers", 2, RotatingMessage::Evidence(conflict(&first, &other))),
+        ("two certificates", 2, RotatingMessage::Evidence(certificates)),
+        ("another certificate", 2, shows(&other)),
+        ("blames", 2, blamed(1)),
+    ];
+    for (what, from, noise) in &noises {
+        // Before its vote is out.
+        let mut bench = Bench::new();
+        bench.propose(&first);
+        let _ = bench.deliver(*from, noise.clone());
+        bench.replica.settle();
+        bench.vote([0, 1, 2], &first);
+        bench.pass(delta(3));
+        assert_eq!(bench.committed(), [], "{what}");
+        // In the last moment of the wait, in the next view.
+        let (mut bench, first) = one();
+        bench.pass(delta(2) - 1);
+        let _ = bench.deliver(*from, noise.clone());
+        bench.pass(delta(3));
+        assert_eq!(bench.committed(), [], "{what}");
+        assert_eq!(bench.doubts(), Vec::<&str>::new(), "{what}: nobody has relied on it");
+        // It commits with a descendant.
+        let view = bench.view();
+        let next = header(view, tip(&first), 7);
+        bench.take(next.block.proposer.0, proposal(&next));
+        bench.replica.settle();
+        bench.vote(bench.few(), &next);
+        let after = header(view + 1, tip(&next), 8);
+        bench.grow(std::slice::from_ref(&after));
+        bench.pass(delta(2));
+        assert_eq!(bench.committed(), [id(&after)], "{what}");
+        // While the guard holds it back.
+        let (mut bench, _) = one();
+        bench.replica.answer_sound(None, Time::ZERO);
+        bench.pass(delta(2));
+        let _ = bench.deliver(*from, noise.clone());
+        bench.replica.sound(None, Time::MAX);
+        bench.pass(delta(3));
+        assert_eq!(bench.committed(), [], "{what}");
+    }
+    // Of another view it says nothing.
+    let (mut bench, first) = one();
+    bench
+        .take(2, RotatingMessage::Evidence(conflict(&header(2, tip(&first), 3), &header(2, tip(&first), 4))));
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), [id(&first)]);
+}
+
+/// Its own block is certified as well, as the block above it shows.
+#[test]
+fn r11_a_certificate_beside_its_vote_ends_the_wait() {
+    let (first, other) = (header(1, GENESIS, 1), header(1, GENESIS, 2));
+    let second = header(2, tip(&first), 2);
+    for beside in [false, true] {
+        let mut bench = Bench::new();
+        bench.propose(&first);
+        bench.replica.settle();
+        if beside {
+            bench.take(2, shows(&other));
+        }
+        bench.replica.fetched(second.block.clone());
+        bench.take(2, shows(&second));
+        bench.pass(delta(3));
+        assert_eq!(bench.committed().is_empty(), beside);
+    }
+}
+
+#[test]
+fn r11_all_hear_at_once_and_once_that_a_leader_lies() {
+    let (first, other) = (header(1, GENESIS, 1), header(1, GENESIS, 2));
+    let mut bench = Bench::new();
+    bench.propose(&first);
+    bench.sent();
+    assert_eq!(bench.deliver(2, voted(&other)), Err(CONTRADICTED));
+    // Whatever the disk does.
+    assert_eq!(evidence_in(&bench.sent()), [conflict(&first, &other)]);
+    assert!(bench.replica.lines().iter().any(|line| line.starts_with("accuse")), "the leader");
+    let _ = bench.deliver(3, voted(&header(1, GENESIS, 3)));
+    let _ = bench.deliver(3, RotatingMessage::Evidence(conflict(&other, &first)));
+    assert_eq!(evidence_in(&bench.sent()), []);
+    // Whoever is shown it hands it on, also of the views that come next.
+    for view in 1..=4 {
+        let pair = conflict(&header(view, GENESIS, 1), &header(view, GENESIS, 2));
+        let mut bench = Bench::new();
+        bench.take(2, RotatingMessage::Evidence(pair.clone()));
+        assert_eq!(evidence_in(&bench.sent()), [pair]);
+    }
+    // And two certificates.
+    let mut bench = Bench::new();
+    bench.take(2, shows(&first));
+    bench.take(2, shows(&other));
+    assert!(matches!(&evidence_in(&bench.sent())[..], [Evidence::Certificates(_)]));
+}
+
+#[test]
+fn r11_a_view_that_was_broken_before_it_began_is_not_waited_for() {
+    let blocks = chain(1, GENESIS, 2);
+    let other = header(2, tip(&blocks[0]), 9);
+    let mut bench = Bench::new();
+    bench.take(2, voted(&blocks[1]));
+    let _ = bench.deliver(3, voted(&other));
+    bench.grow(&blocks);
+    bench.pass(delta(3));
+    assert_eq!(bench.committed(), [id(&blocks[0])]);
+}
+
+#[test]
+fn r12_no_certificate_no_commit_by_timer() {
+    let first = header(1, GENESIS, 1);
+    let mut bench = Bench::new();
+    bench.propose(&first);
+    bench.replica.settle();
+    bench.vote([0], &first);
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), []);
+    assert_eq!(bench.doubts(), ["a commit timer ended without a certificate"]);
+    // Also where one forms later.
+    bench.vote([1], &first);
+    bench.replica.sound(None, Time::MAX);
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), []);
+    let second = header(2, tip(&first), 2);
+    bench.grow(std::slice::from_ref(&second));
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), [id(&second)]);
+    // That of a block above it says as much.
+    let mut bench = Bench::new();
+    bench.propose(&first);
+    bench.replica.settle();
+    bench.replica.fetched(second.block.clone());
+    bench.take(2, shows(&second));
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), [id(&first)]);
+}
+
+#[test]
+fn r12_ancestors_are_committed_with_a_block() {
+    let blocks = chain(1, GENESIS, 3);
+    let mut bench = Bench::new();
+    bench.grow(&blocks[..2]);
+    bench.pass(delta(1));
+    bench.grow(&blocks[2..]);
+    bench.pass(delta(1));
+    assert_eq!(bench.committed(), [id(&blocks[1])]);
+    assert_eq!(bench.replica.status().committed, Height(2));
+    bench.pass(delta(1));
+    assert_eq!(bench.committed(), [id(&blocks[2])]);
+    bench.pass(delta(4));
+    assert_eq!(bench.committed(), []);
+}
+
+#[test]
+fn r12_nothing_is_committed_beside_the_chain() {
+    let (mut bench, first) = one();
+    let second = header(2, tip(&first), 2);
+    bench.grow(std::slice::from_ref(&second));
+    let other = header(1, GENESIS, 9);
+    bench.replica.fetched(other.block.clone());
+    bench.replica.decide(Height(1), id(&other));
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), []);
+    let (first, second) = (id(&other), id(&first));
+    assert_eq!(bench.replica.alarms(), [Alarm::SafetyBroken { height: Height(1), first, second }]);
+}
+
+#[test]
+fn r12_the_guard_wants_fresh_answers() {
+    let (mut bench, first) = one();
+    let fresh = bench.now().plus(delta(1));
+    bench.replica.answer_sound(None, fresh.minus(1));
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), []);
+    assert!(bench.replica.asked_fresh().contains(&fresh), "the host has to probe once more");
+    bench.replica.sound(None, fresh.minus(1));
+    assert_eq!(bench.committed(), []);
+    bench.replica.sound(None, fresh);
+    assert_eq!(bench.committed(), [id(&first)], "as soon as it holds");
+}
+
+#[test]
+fn r12_the_guard_wants_no_doubt_for_long() {
+    let check = |before: u64, after: u64, commits: bool| {
+        let (mut bench, _) = one();
+        let since = bench.now();
+        let doubt = Some(since.minus(before).plus(after));
+        bench.replica.answer_sound(doubt, Time::MAX);
+        bench.pass(delta(2));
+        bench.replica.sound(doubt, Time::MAX);
+        bench.pass(delta(40));
+        assert_eq!(!bench.committed().is_empty(), commits, "doubt {before} before, {after} after");
+    };
+    check(delta(16) + 1, 0, true);
+    check(delta(16), 0, false);
+    check(delta(1), 0, false);
+    check(0, 1, false);
+    check(0, delta(2) - 1, false);
+}
+
+/// Scenario 13, at one replica.
+#[test]
+fn who_relied_on_silence_says_that_it_was_broken() {
+    let why = "a view in which a timer has committed was contradicted";
+    let other = header(1, GENESIS, 9);
+    let proof = RotatingMessage::Evidence(conflict(&header(1, GENESIS, 1), &other));
+    for late in [voted(&other), shows(&other), proof.clone(), blamed(1)] {
+        let (mut bench, first) = one();
+        bench.pass(delta(2));
+        assert_eq!(bench.committed(), [id(&first)]);
+        bench.take(0, blamed(2));
+        bench.pass(delta(1));
+        let _ = bench.deliver(1, late.clone());
+        assert_eq!(bench.doubts().first(), Some(&why), "{late:?}");
+        assert!(!bench.is_quiet(), "it may be a leader that lies late: the replica goes on");
+        assert!(bench.replica.window().views.start <= View(1), "it has to be heard");
+    }
+    // Not where nothing rested on it, nor by what says the same.
+    let (mut bench, first) = one();
+    bench.take(1, proof);
+    bench.pass(delta(2));
+    assert_eq!((bench.committed(), bench.doubts()), (vec![], vec![]));
+    let (mut bench, _) = one();
+    bench.pass(delta(2));
+    let _ = bench.deliver(3, voted(&first));
+    let _ = bench.deliver(3, shows(&first));
+    assert_eq!(bench.doubts(), Vec::<&str>::new());
+}

@@ -1,0 +1,168 @@
+//! What survives a crash.
+
+use super::super::RotatingRecord;
+use super::*;
+use quorate_consensus::{OpenError, Protocol, Record};
+
+/// §18: no sync of its own; what was acknowledged can be shown after a cold start.
+#[test]
+fn certificates_ride_on_the_next_sync() {
+    let first = header(1, GENESIS, 1);
+    let mut bench = Bench::new();
+    bench.propose(&first);
+    bench.replica.settle();
+    bench.replica.lines();
+    bench.vote(bench.few(), &first);
+    let lines = bench.replica.lines();
+    let holds = lines.iter().any(|line| line.starts_with("hold"));
+    assert!(!holds && bench.replica.unsynced() == 1, "{lines:#?}");
+    let highest = |bench: &Bench| bench.replica.protocol().certificates.highest().block();
+    bench.replica.sync();
+    bench.replica.crash().unwrap();
+    assert_eq!((highest(&bench), bench.view()), (id(&first), 2));
+    // Also one that was only heard of, and that is no lock.
+    let mut bench = Bench::new();
+    bench.next_view();
+    bench.take(3, shows(&first));
+    bench.replica.sync();
+    bench.replica.crash().unwrap();
+    assert_eq!(highest(&bench), id(&first));
+    assert_eq!(bench.replica.protocol().lock.block(), GENESIS.id, "it is no lock after a crash either");
+}
+
+/// At whatever place the power fails, it contradicts nothing that it has said: the harness sees to the slots.
+#[test]
+fn whenever_the_power_fails_nothing_is_contradicted() {
+    type Step = fn(&mut Bench);
+    let first = || header(1, GENESIS, 1);
+    let steps: [Step; 5] = [
+        |bench| bench.propose(&header(1, GENESIS, 1)),
+        |bench| bench.vote([0, 2, 3], &header(1, GENESIS, 1)),
+        |bench| bench.replica.offer([payload(7)]),
+        |bench| bench.take(0, blamed(2)),
+        |bench| bench.pass(delta(1)),
+    ];
+    let mut cases = 0;
+    for me in [1, ME] {
+        for last in 0..steps.len() {
+            for synced in [false, true] {
+                let mut kept = 0;
+                loop {
+                    let mut bench = Bench::running(me);
+                    for step in &steps[..last] {
+                        step(&mut bench);
+                        bench.replica.settle();
+                    }
+                    steps[last](&mut bench);
+                    if synced {
+                        bench.replica.settle();
+                    }
+                    if kept > bench.replica.unsynced() {
+                        break;
+                    }
+                    bench.replica.crash_after(kept).unwrap();
+                    let other = header(1, GENESIS, 9);
+                    bench.replica.fetched(first().block);
+                    bench.replica.fetched(other.block.clone());
+                    bench.run();
+                    bench.replica.offer([payload(8)]);
+                    let above = header(2, tip(&other), 5);
+                    for message in [proposal(&other), shows(&other), blamed(1), proposal(&above)] {
+                        let _ = bench.deliver(0, message.clone());
+                        let _ = bench.deliver(3, message);
+                        bench.pass(delta(1));
+                    }
+                    (kept, cases) = (kept + 1, cases + 1);
+                }
+            }
+        }
+    }
+    assert!(cases > 20, "{cases}");
+}
+
+#[test]
+fn a_view_that_was_left_is_not_voted_in_again() {
+    let first = header(1, GENESIS, 1);
+    let mut bench = Bench::new();
+    bench.take(0, blamed(1));
+    bench.replica.sync();
+    bench.replica.crash().unwrap();
+    bench.run();
+    bench.propose(&first);
+    assert_eq!(bench.votes(), []);
+    bench.pass(delta(1));
+    assert_eq!(bench.view(), 2);
+}
+
+#[test]
+fn what_was_decided_is_where_it_goes_on() {
+    let blocks = chain(1, GENESIS, 2);
+    let mut bench = Bench::new();
+    bench.grow(&blocks);
+    bench.pass(delta(2));
+    bench.replica.log_decided(Height(1), id(&blocks[0]));
+    bench.replica.log_decided(Height(2), id(&blocks[1]));
+    bench.replica.sync();
+    bench.replica.crash().unwrap();
+    assert_eq!(bench.replica.status().committed, Height(2));
+    // What f + 1 say counts, once its header is here.
+    let mut bench = Bench::new();
+    bench.replica.decide(Height(2), id(&blocks[1]));
+    assert_eq!(bench.replica.status().committed, Height(0));
+    bench.replica.fetched(blocks[0].block.clone());
+    bench.replica.fetched(blocks[1].block.clone());
+    assert_eq!((bench.replica.status().committed, bench.committed()), (Height(2), vec![]));
+}
+
+/// A cluster that has been idle since its last checkpoint finds its end again.
+#[test]
+fn the_end_of_the_chain_survives_a_checkpoint() {
+    let blocks = chain(1, GENESIS, 4);
+    let mut bench = Bench::new();
+    bench.grow(&blocks);
+    bench.pass(delta(2));
+    let head = bench.replica.protocol().chain.committed();
+    assert_eq!(head.height, Height(4));
+    bench.replica.log_decided(head.height, head.id);
+    bench.replica.checkpoint(head.height);
+    bench.replica.sync();
+    bench.replica.crash().unwrap();
+    assert_eq!((bench.replica.status().committed, bench.view()), (Height(4), 5));
+    bench.run();
+    bench.replica.offer([payload(7)]);
+    assert_eq!(proposed_in(&bench.said()), [(View(5), head.id)]);
+}
+
+#[test]
+fn records_replace_each_other() {
+    let first = header(1, GENESIS, 1);
+    let entered = |view, lock| RotatingRecord::Entered { view: View(view), quit: false, blames: None, lock };
+    let said = |voted| RotatingRecord::Said { voted, proposed: None };
+    let pairs = [
+        (entered(1, certified(&first)), entered(2, certificate(2, GENESIS.id, 3))),
+        (said(None), said(Some(signed(&first)))),
+        (RotatingRecord::Highest(certified(&first)), RotatingRecord::Highest(certificate(2, GENESIS.id, 3))),
+    ];
+    let keys: std::collections::BTreeSet<_> = pairs.iter().map(|(one, _)| one.key()).collect();
+    assert_eq!(keys.len(), pairs.len());
+    for (one, other) in pairs {
+        assert_eq!(one.key(), other.key());
+        assert_eq!(one.key().height, Height(0), "no checkpoint drops it");
+    }
+}
+
+#[test]
+fn parameters_and_committees_are_checked() {
+    let open = |n: usize, f: usize, params: &SynchronyParams| {
+        let setup = Setup { f, ..Setup::of::<RotatingSyncHotStuff>(n) };
+        Harness::<RotatingSyncHotStuff>::open(r(0), setup, params).err()
+    };
+    let params = SynchronyParams::default();
+    assert!([(3, 1), (4, 1), (5, 2), (7, 3), (7, 2)].iter().all(|(n, f)| open(*n, *f, &params).is_none()));
+    let bad = [(2, 1), (4, 2), (6, 3)];
+    assert!(bad.iter().all(|(n, f)| matches!(open(*n, *f, &params), Some(OpenError::Committee(_)))));
+    let wrong = SynchronyParams { delta_ms: 0, ..SynchronyParams::default() };
+    assert!(matches!(open(3, 1, &wrong), Some(OpenError::Params { .. })));
+    let synchrony = RotatingSyncHotStuff::synchrony(&params).unwrap();
+    assert_eq!((synchrony.delta_ns, synchrony.guarded), (50_000_000, true));
+}

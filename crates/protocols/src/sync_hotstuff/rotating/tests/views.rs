@@ -1,0 +1,182 @@
+//! R4, R8 and R13: how views end, and how they begin.
+
+use super::*;
+use quorate_consensus::LinkEvent;
+
+fn blames_said(said: &[RotatingMessage]) -> Vec<u64> {
+    said.iter()
+        .filter_map(|it| if let RotatingMessage::Blame(view) = it { Some(view.0) } else { None })
+        .collect()
+}
+
+#[test]
+fn r4_the_lock_is_frozen_on_entering() {
+    let blocks = chain(1, GENESIS, 2);
+    let mut bench = Bench::new();
+    bench.grow(&blocks[..1]);
+    bench.next_view();
+    assert_eq!(bench.replica.protocol().lock.block(), id(&blocks[0]));
+    // Force-locking: a certificate that is shown to this replica alone, in the view, does not keep it from voting.
+    bench.replica.fetched(blocks[1].block.clone());
+    bench.take(1, shows(&blocks[1]));
+    assert_eq!(bench.replica.protocol().lock.block(), id(&blocks[0]));
+    let next = header(3, tip(&blocks[0]), 7);
+    bench.clear();
+    bench.propose(&next);
+    assert_eq!(bench.votes(), [id(&next)]);
+    // In the next view it counts.
+    bench.next_view();
+    assert_eq!(bench.replica.protocol().lock.block(), id(&blocks[1]));
+    assert_eq!(bench.replica.status().locked, Height(2));
+}
+
+#[test]
+fn r4_the_lock_is_written_down_with_the_view() {
+    let blocks = chain(1, GENESIS, 2);
+    let mut bench = Bench::new();
+    bench.grow(&blocks);
+    let lines = bench.replica.lines();
+    assert!(lines.iter().filter(|line| line.starts_with("record 1")).count() == 2, "{lines:#?}");
+    bench.next_view();
+    bench.replica.sync();
+    bench.replica.crash().unwrap();
+    assert_eq!((bench.view(), bench.is_quiet()), (4, true));
+    assert_eq!(bench.replica.protocol().lock.block(), id(&blocks[1]));
+}
+
+#[test]
+fn r8_a_view_that_is_not_certified_is_blamed() {
+    for votes in [false, true] {
+        let mut bench = Bench::new();
+        if votes {
+            bench.propose(&header(1, GENESIS, 1));
+        }
+        // It was entered when it began to run.
+        bench.pass(delta(5) + heartbeat() - 1);
+        assert_eq!(blames_said(&bench.sent()), []);
+        bench.pass(1);
+        assert_eq!(blames_said(&bench.sent()), [1], "a vote ends nothing");
+        assert!(!bench.is_quiet(), "voting goes on");
+        bench.pass(delta(5) + heartbeat());
+        assert_eq!(blames_said(&bench.sent()), [1], "again");
+    }
+    // A certificate ends it, and the next view has its whole time.
+    let mut bench = Bench::new();
+    bench.pass(delta(4));
+    bench.grow(&chain(1, GENESIS, 1));
+    bench.pass(delta(5) + heartbeat() - 1);
+    assert_eq!(blames_said(&bench.sent()), []);
+    bench.pass(1);
+    assert_eq!(blames_said(&bench.sent()), [2]);
+    // Nobody blames a view that f + 1 have blamed.
+    let mut bench = Bench::new();
+    bench.take(0, blamed(1));
+    bench.replica.answer_sound(Some(Time::MAX), Time::MAX);
+    bench.pass(delta(12) + heartbeat());
+    assert_eq!(blames_said(&bench.sent()), []);
+}
+
+#[test]
+fn r13_f_plus_1_blames_end_a_view() {
+    let mut bench = Bench::new();
+    bench.take(0, RotatingMessage::Blame(View(1)));
+    bench.take(0, RotatingMessage::Blame(View(1)));
+    bench.take(1, RotatingMessage::Blame(View(1)));
+    assert!(!bench.is_quiet(), "f are not enough");
+    bench.sent();
+    bench.take(2, RotatingMessage::Blame(View(1)));
+    assert!(bench.is_quiet());
+    assert_eq!(evidence_in(&bench.sent()), [Evidence::Blames(blames(1))], "at once, whatever the disk does");
+    assert_eq!(bench.deliver(3, RotatingMessage::Blame(View(1))), Err(Reject::Stale));
+    // Its own counts.
+    let mut bench = Bench::new();
+    bench.take(0, RotatingMessage::Blame(View(1)));
+    bench.take(1, RotatingMessage::Blame(View(1)));
+    bench.pass(delta(5) + heartbeat());
+    bench.replica.settle();
+    assert!(bench.is_quiet());
+    // Whoever shows them ends it as well, and so do those of a later view.
+    for view in [1, 4] {
+        let mut bench = Bench::new();
+        bench.take(3, blamed(view));
+        assert_eq!((bench.view(), bench.is_quiet()), (view, true));
+        assert_eq!(evidence_in(&bench.sent()).len(), 1);
+        assert_eq!(bench.deliver(0, blamed(view)), Err(Reject::Stale));
+        assert_eq!(evidence_in(&bench.sent()).len(), 0, "once");
+        bench.pass(delta(1));
+        assert_eq!((bench.view(), bench.is_quiet()), (view + 1, false));
+    }
+    // Two words of a leader alone end no view: a certificate may still come of it.
+    let mut bench = Bench::new();
+    bench.take(3, RotatingMessage::Evidence(conflict(&header(1, GENESIS, 1), &header(1, GENESIS, 2))));
+    assert_eq!((bench.view(), bench.is_quiet()), (1, false));
+}
+
+#[test]
+fn r13_the_next_view_is_entered_after_delta() {
+    let mut bench = Bench::new();
+    bench.take(0, blamed(1));
+    bench.pass(delta(1) - 1);
+    assert_eq!(bench.view(), 1);
+    bench.pass(1);
+    assert_eq!(bench.view(), 2);
+    // Votes for the view count in the meantime, and what they certify is the lock.
+    let first = header(1, GENESIS, 1);
+    let mut bench = Bench::new();
+    bench.take(0, blamed(1));
+    bench.vote([0, 1, 2], &first);
+    assert_eq!((bench.view(), bench.replica.protocol().lock.block()), (2, id(&first)));
+}
+
+#[test]
+fn r13_the_guard_is_asked_before_the_next_view() {
+    let mut bench = Bench::new();
+    bench.take(0, blamed(1));
+    let over = bench.now().plus(delta(1));
+    bench.replica.answer_sound(None, over.minus(1));
+    bench.pass(delta(3));
+    assert_eq!(bench.view(), 1);
+    assert!(bench.replica.asked_fresh().contains(&over), "the host has to probe once more");
+    bench.replica.sound(None, over);
+    assert_eq!(bench.view(), 2);
+    // After a doubt it waits for 10 Δ without, asks all, and waits for 2 Δ.
+    let mut bench = Bench::new();
+    bench.take(0, blamed(1));
+    bench.replica.answer_sound(Some(bench.now()), Time::MAX);
+    bench.pass(delta(1));
+    bench.sent();
+    let asked = |bench: &mut Bench| {
+        bench.sent().iter().filter(|it| matches!(it, RotatingMessage::Ask { .. })).count()
+    };
+    bench.pass(delta(9));
+    assert_eq!((bench.view(), asked(&mut bench)), (1, 0));
+    bench.pass(delta(1));
+    assert_eq!((bench.view(), asked(&mut bench)), (1, 1));
+    bench.pass(delta(2) - 1);
+    assert_eq!(bench.view(), 1);
+    bench.pass(1);
+    assert_eq!(bench.view(), 2);
+    // The entry by a certificate asks nobody.
+    let mut bench = Bench::new();
+    bench.replica.answer_sound(Some(Time::MAX), Time::ZERO);
+    bench.grow(&chain(1, GENESIS, 1));
+    assert_eq!(bench.view(), 2);
+}
+
+#[test]
+fn r13_a_silent_replica_waits_when_it_is_silent_no_more() {
+    let mut bench = Bench::new();
+    bench.take(0, blamed(1));
+    bench.pass(delta(1) - 1);
+    for peer in [0, 1, 2] {
+        bench.replica.link(r(peer), LinkEvent::Gap);
+    }
+    bench.pass(delta(4));
+    bench.replica.sound(None, Time::MAX);
+    assert_eq!(bench.view(), 1);
+    bench.answers(&stands(Standing::Running));
+    bench.pass(delta(1) - 1);
+    assert_eq!(bench.view(), 1);
+    bench.pass(1);
+    assert_eq!(bench.view(), 2);
+}

@@ -1,0 +1,334 @@
+//! R1 to R3, R6 and R7: votes and certificates.
+
+use super::*;
+use quorate_consensus::Ready;
+use quorate_types::Digest;
+
+#[test]
+fn r1_a_certificate_takes_f_plus_1_distinct_voters() {
+    let mut bench = Bench::new();
+    let first = header(1, GENESIS, 1);
+    bench.take(0, voted(&first));
+    assert_eq!(bench.deliver(0, voted(&first)), Err(Reject::Duplicate));
+    assert_eq!(bench.deliver(0, voted(&first)), Err(Reject::Duplicate));
+    assert_eq!(
+        (bench.votes(), bench.view()),
+        (vec![id(&first)], 1),
+        "its own vote and that of replica 0 are two"
+    );
+    bench.take(2, voted(&first));
+    assert_eq!(bench.view(), 2);
+    // Its own vote counts when its own copy is here, and once.
+    let mut bench = Bench::new();
+    bench.take(0, voted(&first));
+    bench.take(2, voted(&first));
+    assert_eq!(bench.view(), 1, "its own vote is not durable");
+    bench.replica.settle();
+    assert_eq!(bench.view(), 2);
+}
+
+#[test]
+fn r1_votes_count_for_one_block_and_one_view() {
+    let mut bench = Bench::new();
+    let (first, other) = (header(1, GENESIS, 1), header(1, GENESIS, 2));
+    bench.replica.answer_otherwise(None);
+    bench.take(0, voted(&first));
+    bench.take(1, voted(&first));
+    assert_eq!(bench.deliver(2, voted(&other)), Err(CONTRADICTED));
+    assert_eq!(bench.view(), 1);
+    // Of a replica that votes for both the first one counts, and it is accused.
+    assert_eq!(bench.deliver(0, voted(&other)), Err(Reject::Equivocation));
+    let _ = bench.deliver(3, voted(&other));
+    assert_eq!(bench.view(), 1);
+    assert!(bench.replica.lines().iter().any(|line| line.starts_with("accuse")));
+    bench.take(3, RotatingMessage::Blame(View(1)));
+    // Votes count although no body is here.
+    let mut bench = Bench::new();
+    bench.replica.answer_otherwise(None);
+    for voter in [0, 1, 2] {
+        bench.take(voter, voted(&first));
+    }
+    assert_eq!(bench.view(), 2);
+}
+
+#[test]
+fn r1_votes_of_the_views_nearby_count() {
+    let blocks = chain(1, GENESIS, 3);
+    // Of a view that has not begun here: what they certify lets into the view after.
+    for view in [2, 3] {
+        let mut bench = Bench::new();
+        for voter in [0, 1, 2] {
+            bench.take(voter, voted(&blocks[view - 1]));
+        }
+        assert_eq!(bench.view(), u64::try_from(view).unwrap() + 1);
+    }
+    let far = header(4, tip(&blocks[2]), 4);
+    let mut bench = Bench::new();
+    assert_eq!(bench.deliver(0, voted(&far)), Err(Reject::Early));
+    // Of the view before: a leader goes on from there at once.
+    let mut bench = Bench::running(1);
+    bench.next_view();
+    bench.replica.offer([payload(7)]);
+    bench.clear();
+    for voter in [0, 2, 3] {
+        bench.take(voter, voted(&blocks[0]));
+    }
+    assert_eq!(proposed_in(&bench.said()), [(View(2), id(&blocks[0]))]);
+}
+
+#[test]
+fn r2_certificates_rank_by_their_view_alone() {
+    // The lower view has the longer chain.
+    let blocks = chain(1, GENESIS, 3);
+    let mut bench = Bench::new();
+    bench.grow(&blocks);
+    let short = header(4, GENESIS, 9);
+    bench.take(1, shows(&short));
+    assert_eq!(bench.replica.protocol().lock.block(), id(&short));
+    // And whatever comes later of a lower view, above the lock.
+    let mut bench = Bench::new();
+    bench.grow(&blocks[..1]);
+    bench.next_view();
+    bench.next_view();
+    bench.take(1, shows(&blocks[2]));
+    bench.take(1, shows(&blocks[1]));
+    bench.next_view();
+    assert_eq!(bench.replica.protocol().lock.block(), id(&blocks[2]));
+}
+
+#[test]
+fn r3_any_certificate_ends_the_view_at_once() {
+    let blocks = chain(1, GENESIS, 3);
+    let mut answer = stands(Standing::Running);
+    answer.certificates = vec![certified(&blocks[0])];
+    let carriers = [
+        shows(&blocks[0]),
+        proposal(&blocks[1]),
+        status(2, certified(&blocks[0])),
+        RotatingMessage::Answer(Box::new(answer)),
+    ];
+    for carrier in carriers {
+        let mut bench = Bench::new();
+        let _ = bench.deliver(1, carrier.clone());
+        assert_eq!(bench.view(), 2, "{carrier:?}");
+        // It is shown to all, once, and whatever the disk does.
+        assert_eq!(certified_in(&bench.sent()), [id(&blocks[0])], "{carrier:?}");
+        let _ = bench.deliver(2, carrier.clone());
+        let _ = bench.deliver(3, shows(&blocks[0]));
+        assert_eq!(certified_in(&bench.said()), []);
+    }
+    // Of a later view it leads past all before.
+    let mut bench = Bench::new();
+    bench.take(1, shows(&blocks[2]));
+    assert_eq!(bench.view(), 4);
+    bench.take(1, shows(&blocks[1]));
+    assert_eq!(bench.view(), 4);
+    assert_eq!(certified_in(&bench.sent()), [id(&blocks[2])]);
+    // Also where f + 1 have blamed the view, in the wait of Δ.
+    let mut bench = Bench::new();
+    bench.take(0, blamed(1));
+    assert!(bench.is_quiet());
+    bench.take(1, shows(&blocks[0]));
+    assert_eq!((bench.view(), bench.is_quiet()), (2, false));
+    bench.pass(delta(2));
+    assert_eq!(bench.view(), 2, "the wait is over as well");
+}
+
+#[test]
+fn r6_one_vote_for_the_first_header_of_the_view() {
+    let (one, other) = (header(1, GENESIS, 1), header(1, GENESIS, 2));
+    // Both before the first one is ready: it is the first one that counts.
+    let mut bench = Bench::new();
+    bench.replica.answer_otherwise(None);
+    bench.propose(&one);
+    let _ = bench.deliver(0, proposal(&other));
+    bench.replica.ready(id(&other), Ready::Valid);
+    assert_eq!(bench.votes(), []);
+    bench.replica.ready(id(&one), Ready::Valid);
+    assert_eq!(bench.votes(), [id(&one)]);
+    // After its vote.
+    let mut bench = Bench::new();
+    bench.propose(&one);
+    assert_eq!(bench.deliver(0, proposal(&other)), Err(Reject::Equivocation));
+    assert_eq!(bench.votes(), [id(&one)]);
+}
+
+#[test]
+fn r6_no_vote_past_the_view() {
+    let blocks = chain(1, GENESIS, 2);
+    let mut bench = Bench::new();
+    bench.take(1, shows(&blocks[0]));
+    let _ = bench.deliver(0, proposal(&blocks[0]));
+    assert_eq!(bench.votes(), []);
+    // Nor where it was blamed.
+    let mut bench = Bench::new();
+    bench.take(0, blamed(1));
+    bench.propose(&blocks[0]);
+    assert_eq!(bench.votes(), []);
+    // Nor before it.
+    let mut bench = Bench::new();
+    bench.take(1, voted(&blocks[1]));
+    assert_eq!(bench.votes(), []);
+    bench.propose(&blocks[0]);
+    bench.replica.settle();
+    bench.vote(bench.few(), &blocks[0]);
+    assert_eq!(bench.votes(), [id(&blocks[0]), id(&blocks[1])], "it was noted for its view");
+}
+
+#[test]
+fn r6_a_vote_rests_on_nothing_below_the_lock() {
+    let blocks = chain(1, GENESIS, 2);
+    let mut bench = Bench::new();
+    bench.grow(&blocks);
+    bench.next_view();
+    bench.clear();
+    // View 4 goes on from view 1; this replica is locked on view 2.
+    let low = header(4, tip(&blocks[0]), 7);
+    bench.propose(&low);
+    assert_eq!(bench.votes(), []);
+    let mut bench = Bench::new();
+    bench.grow(&blocks);
+    bench.next_view();
+    bench.clear();
+    let high = header(4, tip(&blocks[1]), 7);
+    bench.propose(&high);
+    assert_eq!(bench.votes(), [id(&high)], "of the same view is enough");
+    // Of two certified blocks of the lock's view either will do: no timer has committed any of them.
+    let other = header(2, tip(&blocks[0]), 9);
+    let mut bench = Bench::new();
+    bench.grow(&blocks);
+    bench.next_view();
+    bench.replica.fetched(other.block.clone());
+    bench.clear();
+    let beside = header(4, tip(&other), 7);
+    bench.propose(&beside);
+    assert_eq!(bench.votes(), [id(&beside)]);
+}
+
+#[test]
+fn r6_the_certificate_of_the_parent_has_to_be_here() {
+    let blocks = chain(1, GENESIS, 2);
+    let mut bench = Bench::new();
+    bench.replica.fetched(blocks[0].block.clone());
+    bench.next_view();
+    bench.clear();
+    bench.take(3, voted(&blocks[1]));
+    assert_eq!(bench.votes(), []);
+    bench.take(3, shows(&blocks[0]));
+    assert_eq!(bench.votes(), [id(&blocks[1])]);
+}
+
+#[test]
+fn r6_a_header_fits_on_its_parent() {
+    let first = header(1, GENESIS, 1);
+    type Change = fn(&mut Header);
+    let wrong: [(&str, Change); 3] = [
+        ("a height too high", |it| it.block.height = Height(3)),
+        ("a height too low", |it| it.block.height = Height(1)),
+        ("another view bound", |it| it.block.extra = Digest([1; 32])),
+    ];
+    for (what, change) in wrong {
+        let mut bench = Bench::new();
+        bench.grow(std::slice::from_ref(&first));
+        bench.clear();
+        let mut next = header(2, tip(&first), 2);
+        change(&mut next);
+        let _ = bench.deliver(1, proposal(&next));
+        assert_eq!(bench.votes(), [], "{what}");
+    }
+    // Nor is it voted for beside what is committed.
+    let mut bench = Bench::new();
+    let other = header(1, GENESIS, 9);
+    bench.grow(std::slice::from_ref(&first));
+    bench.replica.fetched(other.block.clone());
+    bench.replica.decide(Height(1), id(&other));
+    bench.clear();
+    bench.propose(&header(2, tip(&first), 2));
+    assert_eq!(bench.votes(), []);
+}
+
+#[test]
+fn r6_no_vote_before_a_block_is_ready_and_valid() {
+    let first = header(1, GENESIS, 1);
+    let mut bench = Bench::new();
+    bench.replica.answer_otherwise(None);
+    bench.propose(&first);
+    assert_eq!(bench.votes(), []);
+    bench.replica.ready(id(&first), Ready::Valid);
+    assert_eq!(bench.votes(), [id(&first)]);
+    let mut bench = Bench::new();
+    bench.replica.answer_otherwise(Some(Ready::Invalid));
+    bench.propose(&first);
+    bench.replica.ready(id(&first), Ready::Invalid);
+    assert_eq!(bench.votes(), []);
+}
+
+#[test]
+fn r7_a_vote_is_written_down_before_it_leaves() {
+    let first = header(1, GENESIS, 1);
+    let mut bench = Bench::new();
+    bench.propose(&first);
+    let lines = bench.replica.lines();
+    assert!(line(&lines, "record 2") < line(&lines, "hold All: vote v1"), "{lines:#?}");
+    assert_eq!(votes_in(&bench.sent()), [], "nothing leaves before the disk has it");
+    assert_eq!(bench.votes(), [id(&first)]);
+    // After a crash it stands by it, whatever else is shown.
+    bench.replica.crash().unwrap();
+    let other = header(1, GENESIS, 9);
+    assert_eq!(bench.deliver(0, proposal(&other)), Err(Reject::Equivocation));
+    bench.run();
+    assert_eq!(bench.votes(), [id(&first)]);
+}
+
+#[test]
+fn r7_a_vote_hands_on_the_header_and_what_it_rests_on() {
+    let blocks = chain(1, GENESIS, 2);
+    let mut bench = Bench::new();
+    bench.take(3, voted(&blocks[0]));
+    bench.replica.settle();
+    let votes: Vec<_> =
+        bench.replica.sent().into_iter().filter(|(_, it)| matches!(it, RotatingMessage::Vote(_))).collect();
+    assert_eq!(votes, [(To::All, voted(&blocks[0]))], "with the leader's signature");
+    // The leader has shown the certificate to this replica alone, after view 1 was left by blames.
+    let mut bench = Bench::new();
+    bench.replica.fetched(blocks[0].block.clone());
+    bench.next_view();
+    bench.clear();
+    bench.propose(&blocks[1]);
+    let lines = bench.replica.lines();
+    assert!(line(&lines, "send All: Certified(") < line(&lines, "hold All: vote v2"), "{lines:#?}");
+    // It is said once.
+    let third = header(3, tip(&blocks[0]), 3);
+    bench.next_view();
+    bench.clear();
+    bench.propose(&third);
+    assert_eq!(certified_in(&bench.said()), []);
+}
+
+/// §7 and §13, 11: the leader has a quarter of Δ; then everybody who shows the header is asked.
+#[test]
+fn bodies_are_asked_of_whoever_shows_them() {
+    let first = header(1, GENESIS, 1);
+    let mut bench = Bench::new();
+    bench.replica.answer_otherwise(None);
+    bench.take(2, voted(&first));
+    bench.pass(quarter() - 1);
+    bench.take(1, voted(&first));
+    assert_eq!(bench.replica.wanted(), []);
+    bench.pass(1);
+    let of = |peers: &[u16]| peers.iter().map(|peer| (id(&first), r(*peer))).collect::<Vec<_>>();
+    assert_eq!(bench.replica.wanted(), of(&[0, 1, 2]));
+    let _ = bench.deliver(3, voted(&first));
+    assert_eq!(bench.replica.wanted(), of(&[3]), "whoever comes later is asked at once");
+    // What has come meanwhile is asked of nobody.
+    let mut bench = Bench::new();
+    bench.replica.answer_otherwise(None);
+    bench.take(2, voted(&first));
+    bench.replica.ready(id(&first), Ready::Valid);
+    bench.pass(quarter());
+    assert_eq!(bench.replica.wanted(), []);
+    // What is certified, and not known at all, is asked for at once, of those who have voted for it.
+    let mut bench = Bench::new();
+    bench.take(3, shows(&first));
+    assert_eq!(bench.replica.wanted(), of(&[0, 1, 2]));
+}

@@ -1,0 +1,311 @@
+//! Sync HotStuff with rotating leaders (`sync-hotstuff` §11): standard seeds, what it costs while nobody wants anything, and
+//! the schedule of §23 on which the rule about views that follow none rests.
+
+use crate::side_by_side::run_all;
+use crate::support::{begin, go, level, put, r, settle, wait_for, world_of};
+use crate::sync_stage::{DELTA_NS, HEARTBEAT_NS, NEAR_NS, exact};
+use quorate_consensus::flawed::{Flaw, Flawed};
+use quorate_consensus::parts::chain::{bind_certificate, empty_payload};
+use quorate_consensus::{Basis, Certificate, Commit, Effect, Entry, Message, Past, Seal, To};
+use quorate_protocols::sync_hotstuff::rotating::{
+    Header, RotatingMessage, RotatingRecord, RotatingSyncHotStuff, vote,
+};
+use quorate_sim::{Frame, Oracle, Survives, Verdict, World, ms, secs, seed};
+use quorate_types::wire::frame::PROTOCOL;
+use quorate_types::{Block, BlockId, Kind, ReplicaId, Time, View};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+const SOUND: Entry = Entry::of::<RotatingSyncHotStuff>();
+
+fn registered() -> &'static Entry {
+    quorate_protocols::find("sync-hotstuff-rr").unwrap()
+}
+
+/// Standard seeds within the bound: half of them with the guard on.
+#[test]
+fn seeds_within_the_bound() {
+    for (n, seeds) in [(3, 12), (5, 4), (7, 2)] {
+        let reports =
+            run_all(&(0..seeds).collect::<Vec<_>>(), |seed| seed::run(registered(), Some(n), seed).unwrap());
+        for report in reports {
+            assert!(report.failure.is_none(), "n = {n} {report}");
+            assert!(report.requests >= 400 && report.virtual_ns >= secs(60), "{report}");
+        }
+    }
+}
+
+/// §20: with τ of a second, no more than two syncs in a second at each of three replicas, and few messages.
+#[test]
+fn an_idle_cluster_hardly_syncs() {
+    let mut world = world_of(registered(), 20, |settings| settings.exam_params = false);
+    begin(&mut world);
+    go(world.run_for(secs(5)), &world);
+    let count = |world: &World| -> (u64, u64) {
+        let syncs = world.replicas().map(|id| world.syncs(id)).sum();
+        let kinds = ["propose", "vote", "certified"].map(Kind::new);
+        (syncs, kinds.iter().map(|kind| world.sent().get(kind).copied().unwrap_or_default()).sum())
+    };
+    let before = count(&world);
+    go(world.run_for(secs(200)), &world);
+    let after = count(&world);
+    let (syncs, messages) = (after.0 - before.0, after.1 - before.1);
+    let n = world.settings().n as u64;
+    assert_eq!(n, 3);
+    assert!(syncs <= 2 * 200 * n, "{syncs} syncs in 200 s");
+    let each = (n - 1) + 2 * n * (n - 1);
+    assert!((180 * each..=200 * each).contains(&messages), "{messages} messages: a view in a second");
+}
+
+/// §9, §11: a crashed leader costs its view 5Δ + τ, blames and a wait of Δ; the block that follows commits with the next.
+#[test]
+fn a_leader_that_crashes() {
+    for n in [3, 5, 7] {
+        let mut world = exact(registered(), n, 2, |settings| {
+            settings.audience = quorate_sim::Audience::All;
+        });
+        begin(&mut world);
+        level(&mut world);
+        let leader = world.status(r(0)).unwrap().leader;
+        world.crash(leader, Survives::Everything);
+        let crashed = world.now();
+        let id = world.submit(1, &[put("k", 0)])[0];
+        wait_for(&mut world, &[id], secs(5));
+        let took = world.now().since(crashed);
+        // Its view, Status and proposal, the next proposal without a heartbeat, and 2Δ of the vote for that.
+        let bound = 5 * DELTA_NS + HEARTBEAT_NS + DELTA_NS + 2 * DELTA_NS + 2 * DELTA_NS + 8 * NEAR_NS;
+        assert!(took <= bound, "n = {n}: {took}");
+        let _ = world.start(leader);
+        settle(&mut world);
+    }
+}
+
+/// A replica that waits 2Δ for a block whose view has followed none, as if all could vote for it (§11, 4 left out).
+///
+/// It counts the time itself, and commits at the first moment at which it is called after it.
+#[derive(Default)]
+struct GapCommits {
+    me: Option<ReplicaId>,
+    /// Own votes of which the protocol waits for nothing: since when, once that is known.
+    waits: BTreeMap<View, (BlockId, Option<Time>)>,
+    certified: Vec<BlockId>,
+}
+
+impl Flaw<RotatingSyncHotStuff> for GapCommits {
+    fn opens(&mut self, me: ReplicaId, _: &mut Past<RotatingRecord>) {
+        self.me = Some(me);
+    }
+
+    fn hears(
+        &mut self,
+        _: &RotatingSyncHotStuff,
+        message: RotatingMessage,
+        seal: &Seal,
+    ) -> Vec<RotatingMessage> {
+        match &message {
+            RotatingMessage::Vote(header) => {
+                let (view, id) = (header.body.block.view, header.body.block.id());
+                if self.waits.get(&view).is_some_and(|(known, _)| *known != id) {
+                    self.waits.remove(&view);
+                } else if header.body.parent_view.next() != view && self.me == Some(seal.by) {
+                    self.waits.entry(view).or_insert((id, None));
+                }
+            }
+            RotatingMessage::Certified(certificate) => self.certified.push(certificate.block()),
+            RotatingMessage::Evidence(evidence) => drop(self.waits.remove(&evidence.view())),
+            _ => {}
+        }
+        vec![message]
+    }
+
+    fn acts(&mut self, _: &RotatingSyncHotStuff, now: Time, effects: &mut Vec<Effect>) {
+        let certified = &self.certified;
+        self.waits.retain(|_, (id, since)| {
+            let since = *since.get_or_insert(now);
+            let is_over = now >= since.plus(2 * DELTA_NS) && certified.contains(id);
+            if is_over {
+                effects.push(Effect::Commit(Commit::Chain(*id), Basis::Timer));
+            }
+            !is_over
+        });
+    }
+}
+
+/// Seven replicas, of whom those that lead three views in a row lie from some moment on.
+struct Schedule {
+    world: World,
+    /// What was proposed in each view.
+    headers: Rc<RefCell<BTreeMap<View, Header>>>,
+    /// Whose words of which kinds take Δ from now on, to all.
+    late: Rc<RefCell<Vec<(ReplicaId, Kind)>>>,
+    /// The first view of the liars, and who they are.
+    view: View,
+    liars: Vec<ReplicaId>,
+    /// Since when all are in that view.
+    began: Time,
+}
+
+impl Schedule {
+    /// Runs until the block at the next height is one that is committed though it is empty.
+    fn new(entry: &Entry) -> Self {
+        let mut world = exact(entry, 7, 23, |_| {});
+        let headers: Rc<RefCell<BTreeMap<View, Header>>> = Rc::default();
+        let late: Rc<RefCell<Vec<(ReplicaId, Kind)>>> = Rc::default();
+        let (heard, slow) = (Rc::clone(&headers), Rc::clone(&late));
+        world.hook(move |_, frame| {
+            if let Some(RotatingMessage::Propose { header, .. }) = decoded(frame) {
+                heard.borrow_mut().entry(header.block.view).or_insert(header);
+            }
+            let is_late = slow.borrow().contains(&(frame.from, frame.content.kind));
+            if is_late { Verdict::Delay(DELTA_NS - NEAR_NS) } else { Verdict::Pass }
+        });
+        begin(&mut world);
+        level(&mut world);
+        let proposed = Rc::clone(&headers);
+        let are_there = |world: &World| {
+            let view = world.status(r(0)).unwrap().view;
+            let last = proposed.borrow().get(&view.minus(1)).map(|header| header.block.height.0);
+            let together = world.replicas().all(|id| world.status(id).unwrap().view == view);
+            together && last.is_some_and(|height| height % 8 == 7)
+        };
+        go(world.run_while("all begin a view at such a height", secs(30), |world| !are_there(world)), &world);
+        let (view, began) = (world.status(r(0)).unwrap().view, world.now());
+        let liars: Vec<ReplicaId> =
+            (0..3).map(|ahead| r(u16::try_from((view.0 - 1 + ahead) % 7).unwrap())).collect();
+        liars.iter().for_each(|liar| world.take_over(*liar));
+        Self { world, headers, late, view, liars, began }
+    }
+
+    /// The replicas that do not lie, the next leader first.
+    fn honest(&self) -> Vec<ReplicaId> {
+        let all = (0..7).map(|ahead| r(u16::try_from((self.view.0 - 1 + ahead) % 7).unwrap()));
+        all.skip(3).collect()
+    }
+
+    /// Until so many milliseconds after all began that view.
+    fn run_until(&mut self, at_ms: u64) -> bool {
+        self.world.run_until(self.began.plus(ms(at_ms))).is_ok()
+    }
+
+    /// What a liar proposes: empty, in its view, on top of what was certified in another one.
+    fn header(&self, ahead: u64, on: &Header) -> Header {
+        let view = self.view.plus(ahead);
+        let parent_view = on.block.view;
+        let block = Block {
+            parent: on.block.id(),
+            height: on.block.height.next(),
+            view,
+            proposer: self.liars[usize::try_from(ahead).unwrap()],
+            time_ns: 0,
+            payload: empty_payload(),
+            extra: bind_certificate(parent_view, on.block.id()),
+        };
+        Header { block, parent_view }
+    }
+
+    /// Votes of the liars and of one more, who has voted so.
+    fn certificate(&self, header: &Header, with: ReplicaId) -> Certificate {
+        let statement = vote(header.block.view, header.block.id());
+        let voters = self.liars.iter().copied().chain([with]);
+        let votes: Vec<_> = voters.map(|by| (by, self.world.sign(by, &statement))).collect();
+        Certificate::of(statement, &votes)
+    }
+
+    /// The leader of a view proposes to one replica, with the certificate below.
+    fn proposes(&mut self, to: ReplicaId, header: &Header, parent: Certificate) {
+        let message = RotatingMessage::Propose { header: header.clone(), parent };
+        self.world.say(header.block.proposer, To::One(to), &message);
+    }
+
+    fn shows(&mut self, to: ReplicaId, certificate: Certificate) {
+        let liar = self.liars[0];
+        self.world.say(liar, To::One(to), &RotatingMessage::Certified(certificate));
+    }
+
+    /// All liars blame a view.
+    fn blame(&mut self, to: &[ReplicaId], ahead: u64) {
+        for liar in self.liars.clone() {
+            let to = To::Some(to.iter().copied().collect());
+            self.world.say(liar, to, &RotatingMessage::Blame(self.view.plus(ahead)));
+        }
+    }
+
+    fn slow(&self, by: ReplicaId, kind: &'static str) {
+        self.late.borrow_mut().push((by, Kind::new(kind)));
+    }
+}
+
+fn decoded(frame: &Frame) -> Option<RotatingMessage> {
+    if frame.frame_type != PROTOCOL {
+        return None;
+    }
+    let whole = RotatingMessage::decode(&frame.body).ok();
+    whole.or_else(|| RotatingMessage::decode(frame.body.split_last_chunk::<64>()?.0).ok())
+}
+
+/// §23, gap-commits: three liars lead in a row. The first one shows its block X to q, in time for q to vote and too late for
+/// the others, who have left the view, and the certificate of X to q alone before its next view. The second one proposes B
+/// beside X, on the block below, to r; q is locked on X and refuses; 2Δ after its vote, and long before q's word that it
+/// leaves the view has to be there, r knows of a certificate of B. The third one goes on from X with q alone.
+fn gap_commits(entry: &Entry) -> (Schedule, Header, Header) {
+    let mut s = Schedule::new(entry);
+    let [q, r, p, o] = s.honest()[..] else { panic!("four of seven") };
+    let below = s.headers.borrow()[&s.view.minus(1)].clone();
+    let certified = s.certificate(&below, q);
+    // View v: 5Δ + τ are 700 ms.
+    s.blame(&[r, p, o], 0);
+    let x = s.header(0, &below);
+    s.run_until(640);
+    s.slow(q, "vote");
+    s.proposes(q, &x, certified.clone());
+    s.run_until(710);
+    s.slow(q, "certified");
+    let of_x = s.certificate(&x, q);
+    s.shows(q, of_x.clone());
+    // View v + 1: q has begun it at 720, the others after their wait at about 800.
+    s.run_until(1_000);
+    s.blame(&[q], 1);
+    let b = s.header(1, &below);
+    s.run_until(1_290);
+    s.slow(q, "evidence");
+    s.slow(r, "certified");
+    s.proposes(r, &b, certified);
+    // r votes at 1300. q blames at 1420, with the liars, and waits until 1520.
+    s.run_until(1_480);
+    let of_b = s.certificate(&b, r);
+    s.shows(r, of_b.clone());
+    s.run_until(1_496);
+    s.shows(r, of_b);
+    // View v + 2.
+    let y = s.header(2, &x);
+    if s.run_until(1_530) {
+        s.proposes(q, &y, of_x);
+        if s.run_until(1_545) {
+            let of_y = s.certificate(&y, q);
+            s.shows(q, of_y);
+        }
+    }
+    (s, x, b)
+}
+
+/// The schedule forks those who do not ask whether a view has followed one, and nobody else.
+#[test]
+fn gap_commits_without_the_rule_about_views_left_out() {
+    let flawed = Entry::of::<Flawed<RotatingSyncHotStuff, GapCommits>>();
+    let (mut s, ..) = gap_commits(&flawed);
+    let failure = match s.world.failure() {
+        Some(failure) => failure.clone(),
+        None => s.world.run_for(secs(3)).unwrap_err(),
+    };
+    assert_eq!(failure.oracle, Oracle::Agreement, "{failure}");
+    let (mut s, x, b) = gap_commits(&SOUND);
+    let ran = s.world.run_for(secs(3));
+    go(ran, &s.world);
+    // It was played as it is written: X was committed by all, and B was certified, voted for by r, and not committed.
+    assert_eq!((x.block.height, x.block.parent), (b.block.height, b.block.parent));
+    for id in s.honest() {
+        assert!(s.world.executed(id) >= x.block.height, "{id}");
+        assert_eq!(s.world.status(id).unwrap().doubted, 0, "{id}");
+    }
+}
