@@ -113,6 +113,7 @@ fn what_cannot_be_run_is_refused_in_one_line() {
         (&["--protocol", "none"][..], "no protocol is named"),
         (&["--twin", "4"], "replicas below 4"),
         (&["--protocol", "echo", "--leaders", "1"], "no parameter that sets leaders"),
+        (&["--protocol", "optsync"], "cut the network"),
         (&["--views", "1", "--range", "16..20", "--twin", "0"], "there are 16 scenarios"),
         (&["--views", "1", "--scenario", "3", "--trace"], "say which replica is the twin"),
         (&["--file", "/no/such/file"], "/no/such/file"),

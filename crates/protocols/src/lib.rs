@@ -32,15 +32,27 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<echo::Echo>(),
 ];
 
+/// Names that people may use as well, longer than those that are signed, and what they stand for.
+pub const LONG_NAMES: [(&str, &str); 1] = [("sync-hotstuff-rotating", "sync-hotstuff-rr")];
+
 /// The protocol of that name, `None` when there is none.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Entry> {
+    let long = LONG_NAMES.iter().find(|(long, _)| *long == name);
+    let name = long.map_or(name, |(_, name)| name);
     REGISTRY.iter().find(|entry| entry.spec.name.as_str() == name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_names_stand_for_protocols() {
+        for (long, name) in LONG_NAMES {
+            assert_eq!(find(long).unwrap().spec.name.as_str(), name);
+        }
+    }
 
     #[test]
     fn every_protocol_is_found_by_its_own_name_alone() {

@@ -9,7 +9,7 @@ use super::ledger::{self, Keeping, Ledger};
 use crate::config::replicas_or_default;
 use crate::exit::Failure;
 use crate::out;
-use quorate_consensus::Entry;
+use quorate_consensus::{Entry, Model};
 use quorate_protocols::{REGISTRY, find};
 use quorate_sim::sets_leaders;
 use quorate_sim::twins::{Enumeration, Leaders, Play, Scenario, Verdict, from_json, to_json};
@@ -243,6 +243,13 @@ fn works(args: &Args, entry: &Entry) -> Result<Vec<Work>, Failure> {
             |error: &dyn ToString| Failure::usage(format!("{}: {}", file.display(), error.to_string()));
         let text = fs::read_to_string(file).map_err(|error| fail(&error))?;
         return Ok(vec![Work::Listed(from_json(&text).map_err(|error| fail(&error))?)]);
+    }
+    if entry.spec.model == Model::Synchrony {
+        return Err(Failure::usage(format!(
+            "scenarios of twins cut the network, and {} promises nothing where its bound on delays does not hold; twins \
+             within the bound are `quorate sim --protocol {} --byzantine twin`",
+            args.protocol, args.protocol
+        )));
     }
     let can_set = sets_leaders(entry);
     let leaders = match &args.leaders {

@@ -53,7 +53,9 @@ pub fn client_auth_names() -> Vec<(&'static str, ClientAuth)> {
 /// All protocols with their names.
 #[must_use]
 pub fn protocol_names() -> Vec<(&'static str, &'static Entry)> {
-    quorate_protocols::REGISTRY.iter().map(|entry| (entry.spec.name.as_str(), entry)).collect()
+    let short = quorate_protocols::REGISTRY.iter().map(|entry| (entry.spec.name.as_str(), entry));
+    let long = quorate_protocols::LONG_NAMES.into_iter();
+    short.chain(long.filter_map(|(name, _)| Some((name, quorate_protocols::find(name)?)))).collect()
 }
 
 /// How many replicas a cluster has unless it is said: as few as tolerate one fault.

@@ -125,8 +125,9 @@ use words::Heard;
 pub const FIRST_VIEW: View = View(1);
 /// Views above the current one whose messages are kept.
 const VIEWS_AHEAD: u64 = 2;
-/// Heights above the committed one that are looked at.
-const HEIGHTS_AHEAD: u64 = 4_096;
+/// Heights above the committed one that are looked at, in windows: as many as may be in flight, and some for who lags
+/// behind. Whoever is further behind learns from what others have decided.
+const WINDOWS_AHEAD: u64 = 8;
 
 /// Notes in the trace.
 mod noted {
@@ -379,7 +380,7 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
         let committed = self.chain.committed().height;
         Window {
             views: self.entered.minus(1)..self.view.plus(VIEWS_AHEAD).next(),
-            heights: self.stable.min(committed)..committed.plus(HEIGHTS_AHEAD).next(),
+            heights: self.stable.min(committed)..self.highest().next(),
         }
     }
 
@@ -480,6 +481,11 @@ impl<V: Variant> SyncHotStuff<V> {
                 self.certificates.add_responsive(&certificate);
             }
         }
+    }
+
+    /// The highest height that is looked at.
+    fn highest(&self) -> Height {
+        self.chain.committed().height.plus(self.window.saturating_mul(WINDOWS_AHEAD))
     }
 
     /// Whether the view was left.

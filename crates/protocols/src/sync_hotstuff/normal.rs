@@ -104,7 +104,7 @@ impl<V: Variant> SyncHotStuff<V> {
             return Err(Reject::Stale);
         }
         // What comes inside of an ANSWER was measured against no window.
-        if block.height > committed.plus(super::HEIGHTS_AHEAD) {
+        if block.height > self.highest() {
             return Err(Reject::Early);
         }
         let id = block.id();
@@ -255,7 +255,7 @@ impl<V: Variant> SyncHotStuff<V> {
             }
             return Err(Reject::Stale);
         }
-        let highest = self.chain.committed().height.plus(super::HEIGHTS_AHEAD);
+        let highest = self.highest();
         if view > self.view.plus(super::VIEWS_AHEAD) || height > highest {
             return Err(Reject::Early);
         }
@@ -361,6 +361,8 @@ impl<V: Variant> SyncHotStuff<V> {
             extra: bind_base(base),
         };
         self.note(cx, noted::PROPOSED, block.height);
+        // Before its own copy is here a checkpoint may be installed, which forgets payloads that no block names.
+        cx.blocks().insert(block.clone());
         let header = Header { block, base };
         self.proposed = Some(header.clone());
         self.record_said(cx);

@@ -4,10 +4,11 @@ use crate::support::{
     DELAY_NS, TRANSPORTS, TREQ_NS, ask, begin, both, constant_of, cut, go, latency, no_view_change, put, r,
     recovery, settle, wait_for, world_of,
 };
-use quorate_consensus::Entry;
+use quorate_consensus::{Entry, Model};
 use quorate_protocols::pbft::{COMMIT, PREPARE};
 use quorate_sim::{
     Change, Costs, Front, Places, State, Survives, Transport, Verdict, Weather, Workload, World, ms, secs,
+    smallest,
 };
 use quorate_types::{Digest, Height, Kind, ReplicaId, View};
 use std::cell::RefCell;
@@ -115,8 +116,14 @@ fn s10_a_lost_vote_is_said_again(entry: &Entry) {
 fn who_missed_the_end_of_a_burst_hears_of_it_in_an_idle_cluster() {
     for entry in quorate_protocols::REGISTRY.iter().filter(|entry| entry.spec.replaces_leader) {
         for transport in TRANSPORTS {
-            for who in 0..4 {
-                let mut world = world_of(entry, 22, |settings| settings.transport = transport);
+            for who in 0..smallest(entry, 1) {
+                let mut world = world_of(entry, 22, |settings| {
+                    settings.transport = transport;
+                    // Who decides by silence never is quite idle; what is said now and then must not be all that helps.
+                    if entry.spec.model == Model::Synchrony {
+                        settings.set("heartbeat_ms", 9_000);
+                    }
+                });
                 begin(&mut world);
                 settle(&mut world);
                 let front = cut(&mut world, who);
@@ -127,7 +134,7 @@ fn who_missed_the_end_of_a_burst_hears_of_it_in_an_idle_cluster() {
                 let (height, lags) = (world.height(), world.executed(r(who as u16)));
                 assert!(lags < height, "{} {who}: {lags} of {height}", entry.spec.name);
                 world.pass(front);
-                let all = |world: &World| world.replicas().all(|id| world.executed(id) == height);
+                let all = |world: &World| world.replicas().all(|id| world.executed(id) >= height);
                 go(world.run_while("all have the last heights", secs(8), |world| !all(world)), &world);
             }
         }

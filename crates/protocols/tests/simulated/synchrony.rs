@@ -55,12 +55,10 @@ fn in_calm_weather_nobody_is_late() {
             assert!(late(&world, id).is_empty());
             // There and back, a little work, and what is held for the disk.
             assert!((ms(1)..ms(25)).contains(&guard.p999_ns), "{guard}");
-            let expected = world.now().0 / (DELTA_NS / 4) * 3;
-            assert!(
-                (expected - 12..=expected + 12).contains(&guard.probes),
-                "{} of {expected}",
-                guard.probes
-            );
+            // Every quarter of Δ, or a little sooner; and often all together.
+            let seldom = world.now().0 / (DELTA_NS / 4) * 3;
+            let often = seldom * 9 / 8;
+            assert!((seldom - 12..=often + 12).contains(&guard.probes), "{} of {seldom}", guard.probes);
         }
         let count = |kind| world.sent().get(&Kind::new(kind)).copied().unwrap_or(0);
         assert!(count("host.probe") > 0 && count("host.probe") - count("host.probed") < 40);

@@ -115,8 +115,9 @@ const EVIDENCE_AHEAD: u64 = VIEWS_AHEAD + 1;
 /// Views above the current one whose messages are worth checking: many views may pass before what has arrived with them is
 /// handled, and a vote that is not seen is a header that is not seen.
 const VIEWS_WORTH_CHECKING: u64 = 4_096;
-/// Heights above the committed one that are looked at.
-const HEIGHTS_AHEAD: u64 = 4_096;
+/// Heights above the committed one that are looked at, in windows: as many as may be in flight, and some for who lags
+/// behind. Whoever is further behind learns from what others have decided.
+const WINDOWS_AHEAD: u64 = 8;
 /// Views whose waits run at the same time at most; of more the first do not commit by their timers.
 const VIEWS_KEPT_MAX: usize = 4_096;
 /// Views in which a timer has committed, as far as they are remembered to notice late contradictions.
@@ -369,7 +370,7 @@ impl Protocol for RotatingSyncHotStuff {
         let lowest = kept.fold(self.view.minus(1), |lowest, view| lowest.min(*view));
         Window {
             views: lowest..self.view.plus(VIEWS_WORTH_CHECKING).next(),
-            heights: self.stable.min(committed)..committed.plus(HEIGHTS_AHEAD).next(),
+            heights: self.stable.min(committed)..self.highest().next(),
         }
     }
 
@@ -454,6 +455,11 @@ impl RotatingSyncHotStuff {
                 self.certificates.add(&certificate);
             }
         }
+    }
+
+    /// The highest height that is looked at.
+    fn highest(&self) -> Height {
+        self.chain.committed().height.plus(self.window.saturating_mul(WINDOWS_AHEAD))
     }
 
     /// Whether the view was left.

@@ -8,7 +8,7 @@ use super::super::words::leader;
 use super::heard::{Heard, OwnVote};
 use super::message::RotatingMessage;
 use super::words::{Evidence, Header};
-use super::{HEIGHTS_AHEAD, IfIdle, RotatingRecord, RotatingSyncHotStuff, Timer, VIEWS_AHEAD, noted};
+use super::{IfIdle, RotatingRecord, RotatingSyncHotStuff, Timer, VIEWS_AHEAD, noted};
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::parts::chain::{Below, Hangs, Tip, bind_certificate, empty_payload};
 use quorate_consensus::parts::votes::{Added, contradiction};
@@ -69,6 +69,7 @@ impl RotatingSyncHotStuff {
         let (view, id, committed) = (block.view, block.id(), self.chain.committed().height);
         self.check_silence(cx, view, Some(id));
         let early = if view > self.view { Reject::Early } else { Reject::Stale };
+        let highest = self.highest();
         let Some(heard) = self.heard_in(view, VIEWS_AHEAD) else { return Err(early) };
         match &heard.first {
             // R11. §5, §11: before bodies, certificates and the disk.
@@ -82,7 +83,7 @@ impl RotatingSyncHotStuff {
             }
             Some(_) => {}
             None if block.height <= committed => return Err(Reject::Stale),
-            None if block.height > committed.plus(HEIGHTS_AHEAD) => return Err(Reject::Early),
+            None if block.height > highest => return Err(Reject::Early),
             None => {
                 heard.first = Some((id, header.clone()));
                 cx.blocks().insert(block.clone());

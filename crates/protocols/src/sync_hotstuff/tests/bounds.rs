@@ -1,7 +1,7 @@
 //! What a peer may make this replica keep, and send.
 
 use super::*;
-use crate::sync_hotstuff::HEIGHTS_AHEAD;
+use crate::sync_hotstuff::WINDOWS_AHEAD;
 
 both! {
     headers_are_kept_within_the_window;
@@ -13,6 +13,9 @@ both! {
     views_that_are_over_are_forgotten;
     the_window_is_that_of_the_committed_block;
 }
+
+/// Heights above the committed one that are looked at: the window of the bench is 16.
+const HEIGHTS_AHEAD: u64 = WINDOWS_AHEAD * 16;
 
 /// How much the protocol remembers, by and large.
 fn size(bench: &Bench<impl Variant>) -> usize {

@@ -1,7 +1,10 @@
 //! What a peer may make this replica keep, and send.
 
-use super::super::{HEIGHTS_AHEAD, VIEWS_AHEAD, VIEWS_WORTH_CHECKING};
+use super::super::{VIEWS_AHEAD, VIEWS_WORTH_CHECKING, WINDOWS_AHEAD};
 use super::*;
+
+/// Heights above the committed one that are looked at: the window of the bench is 16.
+const HEIGHTS_AHEAD: u64 = WINDOWS_AHEAD * 16;
 
 /// How much the protocol remembers, by and large.
 fn size(bench: &Bench) -> usize {
