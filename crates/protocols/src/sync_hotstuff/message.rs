@@ -36,6 +36,8 @@ pub(super) const EVIDENCE_MAX: usize = quorate_types::limits::REPLICAS_MAX;
 /// Bytes of a signed header, and of a certificate at least: its statement.
 const HEADER_BYTES: usize = 2 + BLOCK_BYTES + 32 + 64;
 const CERTIFICATE_BYTES: usize = 16 + 8 + 8 + 32 + 32;
+/// Blames; what contradicts itself is longer.
+pub(super) const EVIDENCE_BYTES: usize = 1 + CERTIFICATE_BYTES;
 
 /// A message of this protocol.
 #[derive(Clone, PartialEq, Debug)]
@@ -209,7 +211,7 @@ impl Wire for Answer {
         Ok(Self {
             incarnation: Incarnation::decode(reader)?,
             standing: Standing::decode(reader)?,
-            evidence: reader.list("evidence", EVIDENCE_MAX, 1, Evidence::decode)?,
+            evidence: reader.list("evidence", EVIDENCE_MAX, EVIDENCE_BYTES, Evidence::decode)?,
             certificates: reader.list(
                 "certificates",
                 CERTIFICATES_MAX,

@@ -1,6 +1,6 @@
 //! What must survive a crash (§3).
 
-use super::message::EVIDENCE_MAX;
+use super::message::{EVIDENCE_BYTES, EVIDENCE_MAX};
 use super::words::{Evidence, Header, Lock, rank};
 use super::{SyncHotStuff, Variant};
 use quorate_consensus::{Certificate, Cx, Record, RecordKey, Signed};
@@ -108,7 +108,7 @@ impl Record for SyncRecord {
             ENTERED => Self::Entered {
                 view: View::decode(r)?,
                 quit: r.bool()?,
-                evidence: r.list("evidence", EVIDENCE_MAX, 1, Evidence::decode)?,
+                evidence: r.list("evidence", EVIDENCE_MAX, EVIDENCE_BYTES, Evidence::decode)?,
                 lock: Lock::decode(r)?,
                 first_voted: if r.bool()? { Some((Height::decode(r)?, BlockId::decode(r)?)) } else { None },
             },
