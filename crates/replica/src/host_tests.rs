@@ -597,31 +597,37 @@ fn a_doubt_that_the_protocol_raises_stops_nothing() {
     assert_eq!(replica.status().view, View(4), "it goes on");
 }
 
+/// Heights that are to be executed.
+fn executed(outputs: &[Output]) -> Vec<Height> {
+    let height = |output: &Output| match output {
+        Output::Execute(block) => Some(block.height),
+        _ => None,
+    };
+    outputs.iter().filter_map(height).collect()
+}
+
+/// Marks of decisions in the log.
+fn decided(outputs: &[Output]) -> Vec<Mark> {
+    let mark = |output: &Output| match output {
+        Output::Persist { mark, entry: LogEntry::Decided { .. } } => Some(*mark),
+        _ => None,
+    };
+    outputs.iter().filter_map(mark).collect()
+}
+
+/// Up to where the log is to be synced.
+fn asked(outputs: &[Output]) -> Option<Mark> {
+    let mark = |output: &Output| match output {
+        Output::Sync(mark) => Some(*mark),
+        _ => None,
+    };
+    outputs.iter().filter_map(mark).max()
+}
+
 /// Where votes are not durable the log alone knows what was decided: it is on disk before anybody hears what came of it.
 #[test]
 fn what_votes_on_disk_do_not_vouch_for_is_executed_when_it_is_on_the_own() {
-    let executed = |outputs: &[Output]| -> Vec<Height> {
-        let height = |output: &Output| match output {
-            Output::Execute(block) => Some(block.height),
-            _ => None,
-        };
-        outputs.iter().filter_map(height).collect()
-    };
-    let decided = |out: &[Output]| -> Vec<Mark> {
-        let mark = |output: &Output| match output {
-            Output::Persist { mark, entry: LogEntry::Decided { .. } } => Some(*mark),
-            _ => None,
-        };
-        out.iter().filter_map(mark).collect()
-    };
-    let asked = |out: &[Output]| {
-        let mark = |output: &Output| match output {
-            Output::Sync(mark) => Some(*mark),
-            _ => None,
-        };
-        out.iter().filter_map(mark).max()
-    };
-    // Of four blocks the second answers a client.
+    // Of three blocks the second answers a client.
     let (bundle, empty) = (bundle(1), Payload::default());
     let payload = Payload { bundles: vec![bundle.digest()] };
     let block = |parent, height, payload: &Payload| Block {
