@@ -137,6 +137,8 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         // O3. Unheld, and before the commit: whoever enters the next view has it by then.
         cx.send_unheld(To::All, SyncMessage::Notify(certificate.clone()));
+        // O6. The leader does its work, although this replica may never vote for what is committed when it comes (§5).
+        self.expect_progress(cx);
         // The highest one may wait for its body; it must not hold this one up, nor be forgotten for it.
         let end = end_of(certificate);
         self.responsive = self.responsive.max(Some(end));

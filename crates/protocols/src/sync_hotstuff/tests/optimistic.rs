@@ -373,3 +373,18 @@ fn o5_what_lies_beside_a_certified_block_is_fetched() {
     });
     assert_eq!(shown, Some(id(&other)));
 }
+
+/// Whose slow links bring what is decided before what it is decided about votes for nothing, and blames nobody for that.
+#[test]
+fn o6_what_is_decided_is_progress() {
+    let blocks = chain(N, 1, GENESIS, &[1]);
+    let is_blame = |message: &SyncMessage| matches!(message, SyncMessage::Blame(_));
+    let mut bench = Optsync::new();
+    let patience = delta(3) + heartbeat();
+    bench.pass(patience - 1);
+    bench.take(4, notify(N, &blocks[0]));
+    bench.pass(patience - 1);
+    assert!(!bench.sent().iter().any(is_blame));
+    bench.pass(1);
+    assert!(bench.sent().iter().any(is_blame), "but once there is no more");
+}
