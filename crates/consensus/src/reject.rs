@@ -79,7 +79,8 @@ pub enum Alarm {
     SynchronyDoubt {
         /// In which view.
         view: View,
-        /// Who was late, where it is one replica.
+        /// Over whose link that came which should have come earlier. Where a protocol leaves it open while it handles a
+        /// peer's message, the host fills it in.
         peer: Option<ReplicaId>,
         /// What was seen, as a short constant text.
         why: &'static str,

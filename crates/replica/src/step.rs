@@ -12,7 +12,9 @@ use quorate_consensus::{
 };
 use quorate_types::codec::Wire;
 use quorate_types::wire::{Lane, Refusal};
-use quorate_types::{BlockId, Bundle, Executed, FullBlock, Height, Kind, LogEntry, Mark, ReplyBundle, View};
+use quorate_types::{
+    BlockId, Bundle, Executed, FullBlock, Height, Kind, LogEntry, Mark, ReplicaId, ReplyBundle, View,
+};
 use std::sync::Arc;
 
 /// What a refused bundle is called in counters.
@@ -328,7 +330,7 @@ impl Replica {
     }
 
     /// A peer handed over a bundle whose authenticator holds.
-    pub(crate) fn on_bundle(&mut self, from: quorate_types::ReplicaId, bundle: Bundle, pending: bool) {
+    pub(crate) fn on_bundle(&mut self, from: ReplicaId, bundle: Bundle, pending: bool) {
         // What no block asks for and no client waits for is at the charge of whoever sent it.
         let charged = (!pending && !self.host.bodies.awaits(&bundle.digest())).then_some(from);
         match self.host.pool.add_from_peer(self.now, &bundle, pending, charged) {
@@ -386,11 +388,18 @@ impl Replica {
 
     pub(crate) fn deliver(
         &mut self,
-        link: quorate_types::ReplicaId,
+        link: ReplicaId,
         seal: Seal,
         message: Box<dyn Message>,
     ) -> Result<(), Reject> {
-        self.call(|protocol, env| protocol.on_message(env, link, seal, message))
+        if let Some(guard) = &mut self.host.synchrony {
+            guard.work(self.now);
+        }
+        let delivered = self.call(|protocol, env| protocol.on_message(env, link, seal, message));
+        if link != self.setup.me {
+            self.effects.iter_mut().for_each(|effect| name_link(effect, link));
+        }
+        delivered
     }
 
     /// Everything up to a mark is on disk.
@@ -460,7 +469,7 @@ impl Replica {
     /// A replica signed a checkpoint.
     pub(crate) fn on_checkpoint(
         &mut self,
-        by: quorate_types::ReplicaId,
+        by: ReplicaId,
         checkpoint: Checkpoint,
         signature: quorate_types::Signature,
     ) {
@@ -542,5 +551,12 @@ impl Replica {
         }
         self.outbox.persist(LogEntry::BaseEnd, &mut self.out);
         self.outbox.wait_lazily(self.outbox.appended(), self.now);
+    }
+}
+
+/// What a peer's message shows to be late came over that peer's link: that is where an operator has to look.
+fn name_link(effect: &mut Effect, link: ReplicaId) {
+    if let Effect::Alarm(Alarm::SynchronyDoubt { peer: peer @ None, .. }) = effect {
+        *peer = Some(link);
     }
 }

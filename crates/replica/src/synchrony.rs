@@ -1,7 +1,8 @@
 //! The synchrony guard: watches whether the bound on delays holds that a synchronous protocol rests on.
 //!
-//! Every peer is probed at least each quarter of Δ and answers from its handler, so that a round trip has in it all that delays a
-//! message: queues, checks, the loop of either side. The age of the oldest message that waits for the peer's disk is
+//! Every peer is probed, and answers from its handler, so that a round trip has in it all that delays a message: queues,
+//! checks, the loop of either side. It is probed each quarter of Δ while the protocol's messages come or there is doubt.
+//! Where nothing waits for the guard (none came for 3 Δ, or it is off) each 2 Δ will do: a quarter of the cost. The age of the oldest message that waits for the peer's disk is
 //! added, because those are late by so much more.
 //!
 //! ```text
@@ -29,8 +30,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::Duration;
 
-/// Probes in a time of Δ.
+/// Probes in a time of Δ while there is work.
 const PROBES_PER_DELTA: u64 = 4;
+/// So many times Δ after the last message of the protocol there is no work: what waits for the guard has seen one since.
+const WORK_DELTAS: u64 = 3;
+/// Where there is no work, probes are so many times Δ apart.
+const IDLE_DELTAS: u64 = 2;
 /// Who begins a round does it this part of a round sooner than who is asked to, so that it stays so.
 const HEAD_START: u64 = 16;
 /// A peer that has left so many unanswered as are remembered is gone: it is probed this seldom, so that probes do not
@@ -145,6 +150,8 @@ pub(crate) struct SynchronyGuard {
     probe_at: Time,
     /// When they were probed last.
     probed: Option<Time>,
+    /// Until when peers are probed often.
+    work_until: Time,
     /// A peer's probe was the sign for the round that is due.
     led: bool,
     /// When the next probe will have been unanswered for Δ, of peers that are not overdue anyway.
@@ -182,6 +189,7 @@ impl SynchronyGuard {
             next: 0,
             probe_at: Time::ZERO,
             probed: None,
+            work_until: Time::ZERO,
             led: false,
             overdue_at: None,
             doubt: false,
@@ -252,6 +260,7 @@ impl SynchronyGuard {
         if doubt != self.doubt {
             self.doubt = doubt;
             self.doubts = self.doubts.saturating_add(u64::from(doubt));
+            self.hasten(now);
             // Where nothing waits for the guard, nothing changes.
             self.news |= self.guarded;
         }
@@ -272,13 +281,39 @@ impl SynchronyGuard {
         self.overdue_at.map_or(self.probe_at, |at| at.min(self.probe_at))
     }
 
-    fn probe_every_ns(&self) -> u64 {
+    /// The protocol gets a message: what it now waits for may rest on the guard.
+    pub(crate) fn work(&mut self, now: Time) {
+        let is_new = now > self.work_until;
+        self.work_until = now.plus(self.delta_ns.saturating_mul(WORK_DELTAS));
+        if is_new {
+            self.hasten(now);
+        }
+    }
+
+    /// Peers are to be probed often from now on.
+    fn hasten(&mut self, now: Time) {
+        if self.guarded {
+            let next = self.probed.map_or(now, |probed| probed.plus(self.often_ns()).max(now));
+            self.probe_at = self.probe_at.min(next);
+        }
+    }
+
+    fn often_ns(&self) -> u64 {
         (self.delta_ns / PROBES_PER_DELTA).max(1)
+    }
+
+    fn idle_ns(&self) -> u64 {
+        self.delta_ns.saturating_mul(IDLE_DELTAS)
+    }
+
+    fn probe_every_ns(&self, now: Time) -> u64 {
+        if self.guarded && (self.doubt || now <= self.work_until) { self.often_ns() } else { self.idle_ns() }
     }
 
     /// A peer probes this replica: the sign for its own round, unless that was just now.
     pub(crate) fn on_probe(&mut self, now: Time) {
-        if self.probed.is_some_and(|probed| now >= probed.plus(self.probe_every_ns() / 2)) {
+        let half_ns = self.probe_every_ns(now) / 2;
+        if self.probed.is_some_and(|probed| now >= probed.plus(half_ns)) {
             self.led = true;
             self.probe_at = self.probe_at.min(now);
         }
@@ -291,9 +326,9 @@ impl SynchronyGuard {
         }
         self.miss(now);
         let lag_ns = self.lag_ns(now);
-        self.lags = self.lags.saturating_add(u64::from(lag_ns > self.probe_every_ns()));
+        self.lags = self.lags.saturating_add(u64::from(lag_ns > self.often_ns()));
         self.lag_max_ns = self.lag_max_ns.max(lag_ns);
-        let every_ns = self.probe_every_ns();
+        let every_ns = self.probe_every_ns(now);
         let is_led = std::mem::take(&mut self.led);
         self.probe_at = now.plus(if is_led { every_ns } else { every_ns - every_ns / HEAD_START });
         let (number, mut to) = (self.next, ReplicaSet::EMPTY);

@@ -27,7 +27,14 @@ struct Rig {
 }
 
 impl Rig {
+    /// A protocol that always has something to do.
     fn of(n: u8, f: usize, guarded: bool) -> Self {
+        let mut rig = Self::idle(n, f, guarded);
+        rig.guard.work_until = Time::MAX;
+        rig
+    }
+
+    fn idle(n: u8, f: usize, guarded: bool) -> Self {
         let bound = Synchrony { delta_ns: DELTA_NS, guarded };
         Self { guard: SynchronyGuard::new(bound, ReplicaId(0), &committee(n, f), LIFE), sent: Vec::new() }
     }
@@ -519,4 +526,51 @@ fn the_probe_of_a_peer_is_the_sign_for_the_own() {
     assert_eq!(rig.guard.probe_at, Time(15 * MS));
     assert_eq!(rig.probe(15), Some(2), "nobody has asked");
     assert_eq!(rig.guard.probe_at, Time(25 * MS - SOONER_NS));
+}
+
+/// Where the protocol says nothing, probes go each 2 Δ; as soon as it hears something, at once, and each quarter of Δ until
+/// 3 Δ after the last that it heard.
+#[test]
+fn an_idle_protocol_is_watched_at_a_slower_pace() {
+    let times = |rig: &Rig| rig.sent.iter().map(|(_, at, _)| *at).collect::<Vec<u64>>();
+    let mut rig = Rig::idle(3, 1, true);
+    rig.run(0, 100, &[1, 2]);
+    assert_eq!(times(&rig), [0, 10, 85], "each 2 Δ, less a sixteenth, rounded up");
+    // In the middle of a round.
+    rig.guard.work(Time(100 * MS));
+    rig.run(100, 105, &[1, 2]);
+    rig.guard.work(Time(105 * MS));
+    rig.run(105, 310, &[1, 2]);
+    let often: Vec<u64> = (0..13).map(|k| 100 + k * 10).collect();
+    assert_eq!(times(&rig)[3..16], often, "until 225");
+    assert_eq!(times(&rig)[16..], [230, 305]);
+    // Just after a round: no sooner than a quarter of Δ after it.
+    rig.guard.work(Time(310 * MS));
+    rig.run(310, 320, &[1, 2]);
+    assert_eq!(times(&rig)[18..], [315]);
+    assert_eq!((rig.guard.status().lags, rig.guard.status().doubts), (0, 0));
+}
+
+/// In doubt peers are probed often, so that it ends soon; one that is late alone changes nothing.
+/// So is a protocol that waits for nothing that the guard says, whatever it does.
+#[test]
+fn an_unguarded_protocol_is_watched_at_the_slower_pace() {
+    let mut rig = Rig::of(3, 1, false);
+    rig.run(0, 200, &[]);
+    let times: Vec<u64> = rig.sent.iter().map(|(_, at, _)| *at).collect();
+    assert!(rig.guard.status().doubt);
+    assert_eq!(times, [0, 75, 150]);
+}
+
+#[test]
+fn doubt_is_watched_at_the_fast_pace() {
+    let mut rig = Rig::idle(3, 1, true);
+    rig.run(0, 200, &[1]);
+    let calm = rig.sent.len();
+    assert_eq!((calm, rig.late()), (4, vec![2]));
+    rig.run(200, 400, &[]);
+    let first = rig.guard.status().late.first().map(|(_, since)| since.0 / MS);
+    assert_eq!(first, Some(275), "what was sent at 235 is unanswered");
+    let after: Vec<u64> = rig.sent.iter().map(|(_, at, _)| *at).filter(|at| *at >= 200).collect();
+    assert_eq!(after[..4], [235, 275, 285, 295], "in doubt since 275");
 }

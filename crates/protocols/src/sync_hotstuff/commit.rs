@@ -42,7 +42,7 @@ impl<V: Variant> SyncHotStuff<V> {
             if self.voted_for(wait.1).and_then(|end| self.certificate_of(end)).is_some() {
                 self.unsound.push_back(wait);
             } else {
-                self.doubt(cx, None, "a commit timer ended without a certificate");
+                self.doubt(cx, "a commit timer ended without a certificate");
             }
         }
         while self.unsound.len() > UNSOUND_MAX {
@@ -124,7 +124,7 @@ impl<V: Variant> SyncHotStuff<V> {
         if view == self.view {
             self.decide(cx, certificate);
         } else if view < self.view && self.contradicts_committed(cx, certificate) {
-            self.doubt(cx, None, "q_R votes of a view that was left, beside what is committed");
+            self.doubt(cx, "q_R votes of a view that was left, beside what is committed");
         }
         self.take_certificate(cx, certificate);
     }
@@ -188,7 +188,7 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     /// The bound on delays has not held, or somebody lies about it. Said aloud; nothing else follows (§13).
-    pub(super) fn doubt(&self, cx: &mut Cx<'_, Self>, peer: Option<ReplicaId>, why: &'static str) {
-        cx.alarm(Alarm::SynchronyDoubt { view: self.view, peer, why });
+    pub(super) fn doubt(&self, cx: &mut Cx<'_, Self>, why: &'static str) {
+        cx.alarm(Alarm::SynchronyDoubt { view: self.view, peer: None, why });
     }
 }

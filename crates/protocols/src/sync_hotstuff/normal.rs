@@ -251,7 +251,7 @@ impl<V: Variant> SyncHotStuff<V> {
         // Votes of the view in which this replica has voted last count until it enters another one.
         if view < self.entered.minus(1) || height < self.chain.committed().height {
             if view == self.view && height <= self.expired {
-                self.doubt(cx, Some(by), "a vote came more than 2 delta after this replica's own");
+                self.doubt(cx, "a vote came more than 2 delta after this replica's own");
             }
             return Err(Reject::Stale);
         }
@@ -305,7 +305,7 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         self.record_certificate(cx, certificate);
         if view < self.view && height == committed.height && certificate.block() != committed.id {
-            self.doubt(cx, None, "a late certificate contradicts what is committed");
+            self.doubt(cx, "a late certificate contradicts what is committed");
         }
         if view > self.view {
             // §7: whoever sees one of a higher view was cut off.

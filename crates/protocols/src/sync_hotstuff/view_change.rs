@@ -110,7 +110,7 @@ impl<V: Variant> SyncHotStuff<V> {
     /// §13: a timer has relied on that nothing like this would come. It may be a leader that lies late.
     fn check_silence(&self, cx: &mut Cx<'_, Self>, evidence: &Evidence) {
         if evidence.view() == self.timer_committed && matches!(evidence, Evidence::Conflict(_)) {
-            self.doubt(cx, None, "a leader contradicted itself in a view in which a timer has committed");
+            self.doubt(cx, "a leader contradicted itself in a view in which a timer has committed");
         }
     }
 

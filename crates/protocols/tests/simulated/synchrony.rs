@@ -55,25 +55,52 @@ fn in_calm_weather_nobody_is_late() {
             assert!(late(&world, id).is_empty());
             // There and back, a little work, and what is held for the disk.
             assert!((ms(1)..ms(25)).contains(&guard.p999_ns), "{guard}");
-            // Every quarter of Δ, or a little sooner; and often all together.
-            let seldom = world.now().0 / (DELTA_NS / 4) * 3;
-            let often = seldom * 9 / 8;
-            assert!((seldom - 12..=often + 12).contains(&guard.probes), "{} of {seldom}", guard.probes);
         }
         let count = |kind| world.sent().get(&Kind::new(kind)).copied().unwrap_or(0);
         assert!(count("host.probe") > 0 && count("host.probe") - count("host.probed") < 40);
     }
 }
 
+/// Each quarter of Δ while there is something to do, each 2 Δ while not; or a little sooner, and often all together.
+#[test]
+fn who_has_nothing_to_do_probes_less() {
+    let mut world = calm(20_050);
+    let probes = |world: &World| -> Vec<u64> { (0..4).map(|id| guard!(world, id).probes).collect() };
+    let sent = |before: Vec<u64>, world: &World| -> Vec<u64> {
+        probes(world).iter().zip(before).map(|(now, before)| now - before).collect()
+    };
+    let often = secs(2) / (DELTA_NS / 4) * 3;
+    let before = probes(&world);
+    go(world.run_for(secs(2)), &world);
+    let idle = sent(before, &world);
+    // PBFT tells its status each second: 3 Δ of work.
+    assert!(idle.iter().all(|sent| (often / 8..often / 4).contains(sent)), "{idle:?} of {often}");
+    let (start, before) = (world.now(), probes(&world));
+    while world.now().since(start) < secs(2) {
+        ask(&mut world, 0, incr("n"));
+    }
+    let busy = sent(before, &world);
+    assert!(busy.iter().all(|sent| (often - 12..often * 9 / 8 + 12).contains(sent)), "{busy:?} of {often}");
+}
+
 #[test]
 fn where_everything_is_slow_all_doubt_until_it_is_not() {
+    // Within Δ and a probe period, which is another one where nothing is to be done.
+    for (works, period_ns) in [(true, DELTA_NS / 4), (false, DELTA_NS * 2)] {
+        slow_and_doubted(works, period_ns);
+    }
+}
+
+fn slow_and_doubted(works: bool, period_ns: u64) {
     let mut world = calm(20_100);
+    if works {
+        ask(&mut world, 0, incr("n"));
+    }
     let before = doubts(&world);
     let slow = Change::Slow { delay_ns: ms(60), jitter_ns: 0 };
     let front = Front { from: Places::ALL, to: Places::ALL, both_ways: true, change: slow, fault: None };
     let number = world.front(front);
-    // Within a probe period and Δ.
-    go(world.run_for(DELTA_NS / 4 + DELTA_NS + ms(1)), &world);
+    go(world.run_for(period_ns + DELTA_NS + ms(1)), &world);
     let during = doubts(&world);
     assert!(during.iter().zip(&before).all(|(now, old)| *now == (true, old.1 + 1)), "{during:?}");
     go(world.run_for(secs(1)), &world);
