@@ -79,6 +79,7 @@
 //! Payload transfer, checkpoints, catching up by `Decided`, probes of the guard, client replies: see `quorate-replica`.
 
 mod answered;
+mod attacks;
 mod certificates;
 mod coming_back;
 mod commit;
@@ -111,8 +112,8 @@ use quorate_consensus::parts::chain::{Chain, Tip};
 use quorate_consensus::parts::returning::Returning;
 use quorate_consensus::parts::synchrony::{Delta, SynchronyParams};
 use quorate_consensus::{
-    CheckpointProof, Cx, Figures, Healed, LinkEvent, Note, OpenError, Past, Protocol, Ready, Reject, Seal,
-    Signed, Spec, Status, Synchrony, Verified, Window,
+    AttackEntry, CheckpointProof, Cx, Figures, Healed, LinkEvent, Note, OpenError, Past, Protocol, Ready,
+    Reject, Seal, Signed, Spec, Status, Synchrony, Verified, Window,
 };
 use quorate_types::{
     BlockId, Committee, Floors, Height, Incarnation, ReplicaId, ReplicaSet, Signature, Time, View, quorum,
@@ -245,6 +246,7 @@ pub struct SyncHotStuff<V: Variant> {
 impl<V: Variant> Protocol for SyncHotStuff<V> {
     const SPEC: Spec = V::SPEC;
     const FIGURES: Option<Figures> = Some(V::FIGURES);
+    const ATTACKS: &'static [AttackEntry] = attacks::attacks::<SyncMessage>();
     type Message = SyncMessage;
     type Timer = Timer;
     type Record = SyncRecord;

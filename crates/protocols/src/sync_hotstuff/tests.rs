@@ -1,6 +1,7 @@
 //! Sentences of the papers, one test each, named after the rules of the module's table; and what may break them: claims,
 //! encodings, crashes, floods.
 
+pub(super) mod attacks;
 mod bounds;
 mod claims;
 mod codec;

@@ -69,6 +69,7 @@
 
 mod coming_back;
 mod commit;
+mod deceit;
 mod figures;
 mod heard;
 mod message;
@@ -86,6 +87,7 @@ pub use words::{Evidence, Header, status, vote};
 
 use super::FIRST_VIEW;
 use super::answered::Answered;
+use super::attacks;
 use super::leaving::Leaving;
 use super::message::{PROPOSE, STATUS, VOTE};
 use super::variant;
@@ -98,8 +100,8 @@ use quorate_consensus::parts::returning::Returning;
 use quorate_consensus::parts::synchrony::{Delta, SynchronyParams};
 use quorate_consensus::parts::votes::Votes;
 use quorate_consensus::{
-    Certificate, CheckpointProof, Cx, Figures, Healed, LinkEvent, Note, OpenError, Past, Protocol, Ready,
-    Reject, Signed, Spec, Status, Synchrony, Verified, Window,
+    AttackEntry, Certificate, CheckpointProof, Cx, Figures, Healed, LinkEvent, Note, OpenError, Past,
+    Protocol, Ready, Reject, Signed, Spec, Status, Synchrony, Verified, Window,
 };
 use quorate_types::{
     BlockId, Committee, Floors, Height, Incarnation, PayloadId, ReplicaId, Signature, Time, View, quorum,
@@ -237,6 +239,7 @@ impl Protocol for RotatingSyncHotStuff {
         ..variant::SPEC
     };
     const FIGURES: Option<Figures> = Some(figures::FIGURES);
+    const ATTACKS: &'static [AttackEntry] = attacks::attacks::<RotatingMessage>();
     type Message = RotatingMessage;
     type Timer = Timer;
     type Record = RotatingRecord;

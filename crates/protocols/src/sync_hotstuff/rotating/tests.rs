@@ -6,6 +6,7 @@ mod claims;
 mod codec;
 mod coming_back;
 mod commit;
+mod deceit;
 mod leaders;
 mod random;
 mod records;
