@@ -41,6 +41,7 @@ mod sync_flaws;
 mod sync_lies;
 mod sync_museum;
 mod sync_plot;
+mod sync_power;
 mod sync_scenarios;
 mod sync_schedules;
 mod sync_stage;

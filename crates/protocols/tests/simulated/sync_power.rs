@@ -1,0 +1,144 @@
+//! `sync-hotstuff` §18, its promise: all replicas lose their power at any moment, f of them lie afterwards, the others are
+//! back within `boot_wait` of each other, and nothing that was acknowledged is lost or contradicted.
+
+use crate::support::{SURVIVES, begin, go, settle, world_of};
+use crate::sync_flaws::NoRecord;
+use quorate_consensus::Entry;
+use quorate_consensus::flawed::Flawed;
+use quorate_protocols::sync_hotstuff::{Plain, SyncHotStuff};
+use quorate_sim::{
+    Bodies, Byzantine, Climate, Costs, Delays, Failure, Oracle, Plan, Settings, Survives, Transport, Weather,
+    Workload, World, ms, secs,
+};
+use quorate_types::ReplicaId;
+use quorate_types::rng::Rng;
+
+/// Clients, and requests of each: 300 in all.
+const CLIENTS: usize = 4;
+const OPERATIONS: u32 = 75;
+/// Who has lost its power is back within so many Δ of the others; the exam's `boot_wait` are 20.
+const BACK_WITHIN_DELTAS: u64 = 17;
+
+/// How many replicas, and how long a client pauses.
+type Run = (usize, u64);
+/// Requests wait for each other, and blocks are full.
+const BUSY: Run = (3, ms(1));
+/// Hardly any waits.
+const CALM: Run = (3, ms(12));
+
+/// What f of them are when they are back.
+const AFTERWARDS: [Byzantine; 5] =
+    [Byzantine::Rollback, Byzantine::Own, Byzantine::Mute, Byzantine::Favourites, Byzantine::Mutate];
+
+macro_rules! synchronous {
+    ($($name:ident => $protocol:literal,)*) => {
+        $(mod $name {
+            #[test]
+            fn s18_power_cut_of_all_at_every_log_write() {
+                super::s18_power_cut_of_all_at_every_log_write(quorate_protocols::find($protocol).unwrap());
+            }
+        })*
+    };
+}
+
+synchronous! {
+    sync_hotstuff => "sync-hotstuff",
+    optsync => "optsync",
+    rotating => "sync-hotstuff-rr",
+}
+
+fn loaded(entry: &Entry, (n, pause_ns): Run, seed: u64) -> World {
+    let mut world = world_of(entry, seed, |settings: &mut Settings| {
+        *settings = settings.clone().with_n(n);
+        settings.transport = Transport::Links;
+        settings.clients = CLIENTS;
+        settings.guarded = seed.is_multiple_of(2);
+        // One replica is as far from all others as the bound allows: it knows last what was decided.
+        settings.delta_ns = ms(60);
+        let (delta_ns, link_ns) = (settings.delta_ns, Delays::link_ns(settings.delta_ns));
+        settings.weather =
+            Weather { delay_ns: 100_000, jitter_ns: 50_000, delay_ns_max: link_ns, ..Weather::GOOD };
+        settings.costs = Costs { sync_ns: 100_000, wake_ns: 100_000, ..Costs::USUAL };
+        let far = Climate::Replica(ReplicaId(u16::try_from(seed % n as u64).unwrap()));
+        settings.delays = Some(Delays::within(delta_ns, settings.guarded, Bodies::AreThere, far));
+        settings.client_retry_ns = ms(400);
+        settings.client_retry_ns_max = ms(800);
+    });
+    begin(&mut world);
+    world.load_all(Workload {
+        operations: OPERATIONS,
+        pause_ns,
+        together_max: 4,
+        outstanding_max: 12,
+        keys: 5,
+    });
+    world
+}
+
+/// What each replica's disk and network do in a run without faults, from the first request to the last answer: writes,
+/// syncs and flushes.
+fn steps(entry: &Entry, run: Run) -> Vec<u64> {
+    let mut world = loaded(entry, run, 0);
+    let before: Vec<u64> = world.replicas().map(|id| world.steps(id)).collect();
+    go(world.run_while("all is answered", secs(60), |world| !world.all_done()), &world);
+    let steps = world.replicas().zip(before).map(|(id, before)| world.steps(id) - before).collect();
+    settle(&mut world);
+    steps
+}
+
+/// The power goes at one step of one replica, for all at once.
+fn cut_at(entry: &Entry, run: Run, (first, step): (ReplicaId, u64)) -> Result<(), Failure> {
+    let mut rng = Rng::new(step.wrapping_mul(100) + u64::from(first.0));
+    let survives = |rng: &mut Rng| *rng.pick(&SURVIVES).unwrap_or(&Survives::Nothing);
+    let mut world = loaded(entry, run, step % 6);
+    world.crash_at_step(first, step, survives(&mut rng));
+    world.run_while("the power goes", secs(60), |world| world.is_running(first))?;
+    for id in world.replicas() {
+        world.crash(id, survives(&mut rng));
+    }
+    let mut all: Vec<ReplicaId> = world.replicas().collect();
+    rng.shuffle(&mut all);
+    for liar in all.into_iter().take(world.settings().f) {
+        world.goes_bad(liar, *rng.pick(&AFTERWARDS).unwrap_or(&Byzantine::Own));
+    }
+    world.run_for(ms(30))?;
+    let back_ns = world.settings().delta_ns * BACK_WITHIN_DELTAS;
+    for id in world.replicas() {
+        world.plan(world.now().plus(rng.below(back_ns)), Plan::Start(id));
+    }
+    let is_done = |world: &World| world.all_done() && world.is_level();
+    world.run_while("all is answered, everywhere", secs(60), |world| !is_done(world))?;
+    world.read_back(secs(10))?;
+    world.run_while("the reads are answered, everywhere", secs(10), |world| !is_done(world))?;
+    assert_eq!(world.failed_ops(), 0, "step {step} of {first}");
+    world.check_settled()
+}
+
+/// At each step of each replica where there are three, whether they have enough to do or not; at every tenth where there are
+/// five, and two lie.
+fn s18_power_cut_of_all_at_every_log_write(entry: &Entry) {
+    for (run, each) in [(BUSY, 1), (CALM, 1), ((5, CALM.1), 10)] {
+        let all = steps(entry, run);
+        assert!(all.iter().sum::<u64>() > 150, "too few to be a test: {all:?}");
+        for (id, steps) in (0..).map(ReplicaId).zip(all) {
+            for step in (1..=steps).step_by(each) {
+                let result = cut_at(entry, run, (id, step));
+                assert_eq!(result, Ok(()), "{} {run:?}, step {step} of {id}", entry.spec.name);
+            }
+        }
+    }
+}
+
+/// Seen to fire: where certificates are not written down there is a step after which something else is decided.
+#[test]
+fn s18_what_is_not_written_down_is_lost() {
+    let sound = Entry::of::<SyncHotStuff<Plain>>();
+    let broken = Entry { attacks: sound.attacks, ..Entry::of::<Flawed<SyncHotStuff<Plain>, NoRecord>>() };
+    let all = steps(&broken, BUSY);
+    let forks = |place: &(ReplicaId, u64)| {
+        cut_at(&broken, BUSY, *place).is_err_and(|failure| failure.oracle == Oracle::Agreement)
+    };
+    let places =
+        (0..).map(ReplicaId).zip(all).flat_map(|(id, steps)| (1..=steps).map(move |step| (id, step)));
+    assert!(places.into_iter().any(|place| forks(&place)));
+}
