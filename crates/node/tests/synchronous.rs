@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-const PROTOCOLS: [&str; 2] = ["sync-hotstuff", "optsync"];
+const PROTOCOLS: [&str; 3] = ["sync-hotstuff", "optsync", "sync-hotstuff-rr"];
 const DELTA_MS: u64 = 200;
 const PATIENCE: Duration = Duration::from_secs(90);
 
