@@ -49,6 +49,8 @@ pub struct Figures {
     pub serial_syncs: u64,
     /// What it costs to replace a leader, where that is possible.
     pub leader_change: Option<LeaderChange>,
+    /// What an idle cluster goes on doing, where it does: blocks of which nobody wants anything.
+    pub idle: Option<Idle>,
     /// Kinds that are sent as well and belong to no block.
     pub not_counted: &'static [Kind],
     /// What else has to be known to compare these numbers with the paper's, a sentence each.
@@ -64,4 +66,13 @@ pub struct LeaderChange {
     pub commit_delays: u64,
     /// Times Δ on the same way.
     pub commit_deltas: u64,
+}
+
+/// What the blocks of an idle cluster cost. Their messages are those of any block.
+#[derive(Clone, Copy, Debug)]
+pub struct Idle {
+    /// Syncs of all replicas together …
+    pub syncs: Formula,
+    /// … for so many blocks.
+    pub blocks: u64,
 }

@@ -44,7 +44,7 @@ pub use attack::{Answer, Attack, AttackEntry, Retelling, Scene};
 pub use context::{Cx, Env, HostView, PayloadRef, Pending, Ready};
 pub use effect::{Basis, Commit, Effect, Evidence, Hold, Note, To};
 pub use erase::{AnyProtocol, Entry, RawPast, Timed};
-pub use figures::{Count, Figures, Formula, LeaderChange};
+pub use figures::{Count, Figures, Formula, Idle, LeaderChange};
 pub use message::{Auth, Claim, Claims, Message, Place, Seal, Signed, Verified};
 pub use pace::Pace;
 pub use parts::certificate::{CHECKPOINT_KIND, Certificate, Checkpoint, CheckpointProof};

@@ -6,6 +6,7 @@
 //! alike is not the protocol's, save CHECKPOINT, whose number is the same for all and stands here.
 
 mod busy;
+mod idle;
 mod table;
 
 pub use table::markdown;
@@ -156,6 +157,9 @@ pub fn measure(entry: &Entry, n: usize) -> Result<Report, NotMeasured> {
         good_case(entry, n, &figures)?
     };
     lines.push(syncs(entry, n, &figures)?);
+    if let Some(idle) = figures.idle {
+        lines.extend(idle::blocks(entry, n, &figures, idle)?);
+    }
     if let Some(change) = &figures.leader_change {
         lines.extend(leader_change(entry, n, &figures, change)?);
     }

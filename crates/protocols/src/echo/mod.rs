@@ -140,6 +140,7 @@ impl Protocol for Echo {
         reply_delays: 4,
         serial_syncs: 2,
         leader_change: None,
+        idle: None,
         not_counted: &[message::ASK],
         remarks: &[
             "The leader's vote travels beside its proposal, so a block takes two delays and not three as in Bracha's broadcast.",

@@ -20,6 +20,7 @@ pub(super) const FIGURES: Figures = Figures {
         commit_delays: 7,
         commit_deltas: 0,
     }),
+    idle: None,
     not_counted: &[NEXT_VIEW],
     remarks: &[
         "Counted while requests come all the time: a block is carried on by the next ones, and most carry requests themselves.",

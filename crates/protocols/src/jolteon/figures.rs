@@ -20,6 +20,7 @@ pub(super) const FIGURES: Figures = Figures {
         commit_delays: 5,
         commit_deltas: 0,
     }),
+    idle: None,
     not_counted: &[ADVANCE],
     remarks: &[
         "Counted while requests come all the time: a block is carried on by the next ones, and most carry requests themselves.",

@@ -21,6 +21,7 @@ pub(super) const FIGURES: Figures = Figures {
         commit_delays: 4,
         commit_deltas: 0,
     }),
+    idle: None,
     not_counted: &[SUSPECT, STATUS],
     remarks: &[
         "The paper's replies after four delays are tentative, and its read-only requests of two are not ordered: neither is built.",

@@ -1,13 +1,14 @@
 //! What the protocols cost when nothing goes wrong (§9; `optsync` §8).
 
 use super::message::{NOTIFY, PROPOSE, VOTE};
-use quorate_consensus::{Count, Figures, formula};
+use quorate_consensus::{Count, Figures, Idle, formula};
 
 const PROPOSALS: Count = Count { kind: PROPOSE, messages: formula!(|n| n - 1) };
 const VOTES: Count = Count { kind: VOTE, messages: formula!(|n| n * (n - 1)) };
 const NOTIFICATIONS: Count = Count { kind: NOTIFY, messages: formula!(|n| n * (n - 1)) };
 
 /// Of both.
+const IDLE: &str = "While nobody wants anything there is a block in each heartbeat (1 s), and the synchrony guard probes for 3 delta of it each quarter of delta, and else each 2 delta: for each replica and peer some 20 probes and as many answers in a second at delta = 50 ms.";
 const SYNCS: &str = "Syncs: the leader's PROPOSE, its VOTE (the others' come at the same time), and what was decided, before it is executed. Disks lie inside of delta: they make the wait of 2 delta begin later and no shorter.";
 const LEADERS: &str = "How a leader is replaced is no figure here: a leader whose proposals reach nobody is not replaced, because its votes hand the headers on. Scenario 2 of the specification measures a crash.";
 
@@ -18,10 +19,13 @@ pub(super) const PLAIN: Figures = Figures {
     reply_delays: 3,
     serial_syncs: 3,
     leader_change: None,
+    // §20: the leader's PROPOSE, and everybody's VOTE.
+    idle: Some(Idle { syncs: formula!(|n| n + 1), blocks: 1 }),
     not_counted: &[],
     remarks: &[
         "The leader has its own proposal at once and executes a delay before the others.",
         SYNCS,
+        IDLE,
         LEADERS,
     ],
 };
@@ -34,6 +38,7 @@ pub(super) const OPTIMISTIC: Figures = Figures {
     remarks: &[
         "With fewer than q_R votes it costs what Sync HotStuff does, NOTIFY left out.",
         SYNCS,
+        IDLE,
         LEADERS,
     ],
     ..PLAIN

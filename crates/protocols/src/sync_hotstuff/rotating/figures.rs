@@ -1,7 +1,7 @@
 //! What it costs when nothing goes wrong (§9, §11).
 
 use super::super::message::{CERTIFIED, PROPOSE, VOTE};
-use quorate_consensus::{Count, Figures, formula};
+use quorate_consensus::{Count, Figures, Idle, formula};
 
 const PROPOSALS: Count = Count { kind: PROPOSE, messages: formula!(|n| n - 1) };
 const VOTES: Count = Count { kind: VOTE, messages: formula!(|n| n * (n - 1)) };
@@ -14,6 +14,8 @@ pub(super) const FIGURES: Figures = Figures {
     reply_delays: 3,
     serial_syncs: 3,
     leader_change: None,
+    // Blocks are committed by eights.
+    idle: Some(Idle { syncs: formula!(|n| 9 * n + 8), blocks: 8 }),
     not_counted: &[],
     remarks: &[
         "The next leader proposes as soon as it knows of f + 1 votes: 2 delays after the proposal before, for n = 3 after 1. So the waits of 2 delta of many blocks run at the same time.",
