@@ -1,8 +1,9 @@
 //! The synchrony guard: watches whether the bound on delays holds that a synchronous protocol rests on.
 //!
 //! Every peer is probed, and answers from its handler, so that a round trip has in it all that delays a message: queues,
-//! checks, the loop of either side. It is probed each quarter of Δ while the protocol's messages come or there is doubt.
-//! Where nothing waits for the guard (none came for 3 Δ, or it is off) each 2 Δ will do: a quarter of the cost. The age of the oldest message that waits for the peer's disk is
+//! checks, the loop of either side. It is probed each quarter of Δ while the protocol's messages come, in doubt, and for as
+//! long afterwards as protocols wait then. Where nothing waits for the guard (no message came for 3 Δ, or it is off) each
+//! 2 Δ will do. The age of the oldest message that waits for the peer's disk is
 //! added, because those are late by so much more.
 //!
 //! ```text
@@ -34,6 +35,9 @@ use std::time::Duration;
 const PROBES_PER_DELTA: u64 = 4;
 /// So many times Δ after the last message of the protocol there is no work: what waits for the guard has seen one since.
 const WORK_DELTAS: u64 = 3;
+/// So many times Δ after a doubt nothing waits for its end any more: protocols wait for 10 Δ and then 2 Δ before they enter a
+/// view, and commit by time what was voted for 16 Δ later.
+const DOUBT_DELTAS: u64 = 20;
 /// Where there is no work, probes are so many times Δ apart.
 const IDLE_DELTAS: u64 = 2;
 /// Who begins a round does it this part of a round sooner than who is asked to, so that it stays so.
@@ -307,7 +311,10 @@ impl SynchronyGuard {
     }
 
     fn probe_every_ns(&self, now: Time) -> u64 {
-        if self.guarded && (self.doubt || now <= self.work_until) { self.often_ns() } else { self.idle_ns() }
+        let after_ns = self.delta_ns.saturating_mul(DOUBT_DELTAS);
+        let is_recent = self.doubt || self.last_doubt.is_some_and(|last| now.since(last) <= after_ns);
+        let waits = self.guarded && (is_recent || now <= self.work_until);
+        if waits { self.often_ns() } else { self.idle_ns() }
     }
 
     /// A peer probes this replica: the sign for its own round, unless that was just now.

@@ -551,7 +551,6 @@ fn an_idle_protocol_is_watched_at_a_slower_pace() {
     assert_eq!((rig.guard.status().lags, rig.guard.status().doubts), (0, 0));
 }
 
-/// In doubt peers are probed often, so that it ends soon; one that is late alone changes nothing.
 /// So is a protocol that waits for nothing that the guard says, whatever it does.
 #[test]
 fn an_unguarded_protocol_is_watched_at_the_slower_pace() {
@@ -562,6 +561,8 @@ fn an_unguarded_protocol_is_watched_at_the_slower_pace() {
     assert_eq!(times, [0, 75, 150]);
 }
 
+/// In doubt peers are probed often, so that it ends soon, and as long as somebody may wait for that it has ended; one that is
+/// late alone changes nothing.
 #[test]
 fn doubt_is_watched_at_the_fast_pace() {
     let mut rig = Rig::idle(3, 1, true);
@@ -573,4 +574,14 @@ fn doubt_is_watched_at_the_fast_pace() {
     assert_eq!(first, Some(275), "what was sent at 235 is unanswered");
     let after: Vec<u64> = rig.sent.iter().map(|(_, at, _)| *at).filter(|at| *at >= 200).collect();
     assert_eq!(after[..4], [235, 275, 285, 295], "in doubt since 275");
+    // It ends a millisecond after the probe at 400, or one just before.
+    rig.run(400, 2_000, &[1, 2]);
+    assert_eq!(rig.guard.status().doubts, 1);
+    let last = rig.guard.status().last_doubt.unwrap().0 / MS;
+    assert!((400..420).contains(&last), "{last}");
+    let until = last + 20 * 40;
+    let often = rig.sent.iter().filter(|(_, at, _)| (last..=until).contains(at)).count();
+    let seldom = rig.sent.iter().filter(|(_, at, _)| *at > until + 10).count();
+    assert!((79..=82).contains(&often), "{often} in 20 times Δ");
+    assert!((1_570 - (until - 400)) / 75 >= seldom as u64 - 1 && seldom > 5, "{seldom} after {until}");
 }

@@ -13,6 +13,7 @@ both_synchronous! {
     s13_where_only_some_links_are_slow_the_guarded_fork_too
     s16_where_everything_is_slow_the_guarded_do_not_fork
     s16_where_everything_is_slow_the_unguarded_fork
+    s16_a_slowdown_of_an_idle_cluster_makes_nobody_fork
     s17_within_half_of_delta_there_is_no_doubt
 }
 
@@ -142,6 +143,45 @@ fn s16_where_everything_is_slow_the_unguarded_fork(entry: &Entry) {
     for n in [3, 5] {
         let failure = slows_down(entry, n, Some(false), NEAR_NS / 2, 7 * DELTA_NS).unwrap_err();
         assert_eq!(failure.oracle, Oracle::Agreement, "n = {n}: {failure}");
+    }
+}
+
+/// Nothing is said for long, and then everything that is said for a while is late: replicas that have heard of a block are in
+/// doubt, and one that has not probes seldom and may notice nothing. Before or after the heal the leader shows two blocks.
+fn s16_a_slowdown_of_an_idle_cluster_makes_nobody_fork(entry: &Entry) {
+    for (number, span) in [1, 2, 4, 8, 12].into_iter().enumerate() {
+        for (turn, at) in [0, 1, 3, 7, 13, 20].into_iter().enumerate() {
+            let n = [3, 5][(number + turn) % 2];
+            let mut plot = Plot::honest(entry, n, |settings| {
+                settings.set("guarded", true);
+                settings.set("heartbeat_ms", i64::try_from(60 * DELTA_NS / 1_000_000).unwrap());
+            });
+            plot.run(30 * DELTA_NS).unwrap();
+            let (size, f) = (u16::try_from(n).unwrap(), u16::try_from((n - 1) / 2).unwrap());
+            plot.corrupt(&(0..f).collect::<Vec<u16>>());
+            // Between two blocks that nobody wants: the pace is the slow one.
+            plot.run(7 * DELTA_NS).unwrap();
+            let honest: Vec<u16> = (f..size).collect();
+            let (before, span_ns) = (at * DELTA_NS / 4, span * DELTA_NS / 4);
+            let slow = late(&mut plot.world, &honest, LATE_NS);
+            if before < span_ns {
+                plot.run(before).unwrap();
+                equivocate(&mut plot);
+                plot.run(span_ns - before).unwrap();
+                plot.world.pass(slow);
+            } else {
+                plot.run(span_ns).unwrap();
+                plot.world.pass(slow);
+                plot.run(before - span_ns).unwrap();
+                equivocate(&mut plot);
+            }
+            let result = plot.run(40 * DELTA_NS).and_then(|()| plot.close());
+            assert_eq!(
+                result,
+                Ok(()),
+                "n = {n}, slow for {span_ns} ns, two blocks {before} ns after its begin"
+            );
+        }
     }
 }
 

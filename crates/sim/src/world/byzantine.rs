@@ -80,7 +80,8 @@ impl World {
     /// From now on a replica that was honest breaks the rules in this way; one whose power is off does it when it is back.
     /// Nothing becomes of [`Byzantine::Adaptive`], who has to be there from the beginning.
     pub fn goes_bad(&mut self, id: ReplicaId, kind: Byzantine) {
-        if kind != Byzantine::Adaptive && self.liars.insert(id, kind).is_none() {
+        if kind != Byzantine::Adaptive && !self.liars.contains_key(&id) {
+            self.liars.insert(id, kind);
             let rng = self.role_rng.fork();
             self.corrupt(id, kind, rng);
         }
