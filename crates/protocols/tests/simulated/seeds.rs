@@ -136,9 +136,9 @@ fn a_seed_decides_a_run_in_every_build() {
         pbft-signed a72b96a489a9b76217aafea38f3081399834a679ca5df22eea0d25a2365fe42f
         hotstuff 06f2116489c38bd034aa9b46ef87c5d6cff1bc55c2491a3329bf05b89e50fe53
         jolteon 14089dca3a53740f73f6c1ed1e0b9ca7f65d0472ea052586b3a1eb235219e573
-        sync-hotstuff 848b2724dea62d395d469ae780e9e121f86280bddc9fa03a9c873cebcebb62bc
+        sync-hotstuff 77dd24f7deb13557ce0c503ffd55be86091be5259e51af89353a769a84ef4fce
         optsync 3087ae555bac322ea11b71359525be65b797b88f3f9e015d18703b3d6fc94011
-        sync-hotstuff-rr a30e674cc20e3ddb48a5e2c2f024cba5a4f995cba78c3273b647f1c8b40813c1
+        sync-hotstuff-rr af150027d9656913f21a21d61777fb5ac629c4f3408548e9c833da5e036c5fd7
         echo 958bf5366f7d20873870493a8aaa32536475218b75f3964e193c96aeefd9bc17
     "#]]
     .assert_eq(&hashes);

@@ -76,9 +76,9 @@ fn loaded(entry: &Entry, (n, pause_ns): Run, seed: u64) -> World {
 }
 
 /// What a replica's disk and network do in a run without faults, from the first request to the last answer: writes, syncs
-/// and flushes. For each replica another run: another one is far from all others, and the guard is on in every second.
-fn steps(entry: &Entry, run: Run, id: ReplicaId) -> u64 {
-    let mut world = loaded(entry, run, seed(id));
+/// and flushes.
+fn steps(entry: &Entry, run: Run, seed: u64, id: ReplicaId) -> u64 {
+    let mut world = loaded(entry, run, seed);
     let before = world.steps(id);
     go(world.run_while("all is answered", secs(60), |world| !world.all_done()), &world);
     let steps = world.steps(id) - before;
@@ -86,15 +86,16 @@ fn steps(entry: &Entry, run: Run, id: ReplicaId) -> u64 {
     steps
 }
 
+/// For each replica's steps another run: another one is far from all others, and the guard is on in every second.
 fn seed(id: ReplicaId) -> u64 {
     u64::from(id.0) + 1
 }
 
 /// The power goes at one step of one replica, for all at once.
-fn cut_at(entry: &Entry, run: Run, (first, step): (ReplicaId, u64)) -> Result<(), Failure> {
+fn cut_at(entry: &Entry, run: Run, seed: u64, (first, step): (ReplicaId, u64)) -> Result<(), Failure> {
     let mut rng = Rng::new(step.wrapping_mul(100) + u64::from(first.0));
     let survives = |rng: &mut Rng| *rng.pick(&SURVIVES).unwrap_or(&Survives::Nothing);
-    let mut world = loaded(entry, run, seed(first));
+    let mut world = loaded(entry, run, seed);
     world.crash_at_step(first, step, survives(&mut rng));
     world.run_while("the power goes", secs(60), |world| world.is_running(first))?;
     for id in world.replicas() {
@@ -123,11 +124,11 @@ fn cut_at(entry: &Entry, run: Run, (first, step): (ReplicaId, u64)) -> Result<()
 fn s18_power_cut_of_all_at_every_log_write(entry: &Entry) {
     for (run, each) in [(BUSY, 1), (CALM, 1), ((5, CALM.1), 10)] {
         let ids = || (0..u16::try_from(run.0).unwrap()).map(ReplicaId);
-        let all: Vec<u64> = ids().map(|id| steps(entry, run, id)).collect();
+        let all: Vec<u64> = ids().map(|id| steps(entry, run, seed(id), id)).collect();
         assert!(all.iter().sum::<u64>() > 150, "too few to be a test: {all:?}");
         for (id, steps) in ids().zip(all) {
             for step in (1..=steps).step_by(each) {
-                let result = cut_at(entry, run, (id, step));
+                let result = cut_at(entry, run, seed(id), (id, step));
                 assert_eq!(result, Ok(()), "{} {run:?}, step {step} of {id}", entry.spec.name);
             }
         }
@@ -139,9 +140,10 @@ fn s18_power_cut_of_all_at_every_log_write(entry: &Entry) {
 fn s18_what_is_not_written_down_is_lost() {
     let sound = Entry::of::<SyncHotStuff<Plain>>();
     let broken = Entry { attacks: sound.attacks, ..Entry::of::<Flawed<SyncHotStuff<Plain>, NoRecord>>() };
-    let forks = |place: &(ReplicaId, u64)| {
-        cut_at(&broken, BUSY, *place).is_err_and(|failure| failure.oracle == Oracle::Agreement)
+    let forks = |(seed, id, step)| {
+        cut_at(&broken, BUSY, seed, (id, step)).is_err_and(|failure| failure.oracle == Oracle::Agreement)
     };
-    let of = |id: ReplicaId| (1..=steps(&broken, BUSY, id)).map(move |step| (id, step));
-    assert!((0..3).map(ReplicaId).flat_map(of).any(|place| forks(&place)));
+    let of = |(seed, id)| (1..=steps(&broken, BUSY, seed, id)).map(move |step| (seed, id, step));
+    let runs = (1..7).flat_map(|seed| (0..3).map(move |id| (seed, ReplicaId(id))));
+    assert!(runs.flat_map(of).any(forks));
 }
