@@ -33,8 +33,8 @@ pub(super) trait Words: Message + Clone {
 
     /// The same about a block that is a nanosecond younger, where it is about a block that this replica has proposed.
     fn retold(&self, scene: &Scene<'_>) -> Option<Self>;
-    /// Certificates in it, with the heights of their blocks.
-    fn certificates(&self) -> Vec<(Certificate, Height)>;
+    /// What it rests on, with the height of its block.
+    fn certificate(&self) -> Option<(Certificate, Height)>;
     /// The same on a lower lock.
     fn lowered(&self, known: &mut Known<Self>, scene: &Scene<'_>) -> Option<Self>;
     /// A blame.
@@ -88,7 +88,7 @@ pub(super) struct Known<M: Words> {
     /// The lowest certificate of each view that it has shown, with the height of its block.
     lowest: BTreeMap<View, (Certificate, Height)>,
     /// What its own headers became.
-    pub(super) became: BTreeMap<BlockId, M::Header>,
+    became: BTreeMap<BlockId, M::Header>,
     /// Contradictions, for whom they wait.
     late: VecDeque<(ReplicaId, M)>,
 }
@@ -101,7 +101,7 @@ impl<M: Words> Default for Known<M> {
 
 impl<M: Words> Known<M> {
     fn note(&mut self, message: &M) {
-        for (certificate, height) in message.certificates() {
+        if let Some((certificate, height)) = message.certificate() {
             let known =
                 self.lowest.entry(certificate.view()).or_insert_with(|| (certificate.clone(), height));
             if height < known.1 {
@@ -117,6 +117,11 @@ impl<M: Words> Known<M> {
     pub(super) fn low(&self, view: View, oldest: bool) -> Option<&(Certificate, Height)> {
         let mut before = self.lowest.range(..view).map(|(_, known)| known);
         if oldest { before.next() } else { before.next_back() }
+    }
+
+    /// What an own header has become.
+    pub(super) fn became(&self, id: BlockId) -> Option<&M::Header> {
+        self.became.get(&id)
     }
 
     /// Another header in the place of an own one.
@@ -223,13 +228,13 @@ impl Words for SyncMessage {
         }
     }
 
-    fn certificates(&self) -> Vec<(Certificate, Height)> {
+    fn certificate(&self) -> Option<(Certificate, Height)> {
         let certificate = match self {
             Self::Propose { parent: certificate, .. } | Self::Certified(certificate) => certificate,
             Self::NewView { lock, .. } | Self::Status { lock, .. } => &lock.tip,
-            _ => return Vec::new(),
+            _ => return None,
         };
-        vec![(certificate.clone(), certificate.statement.height)]
+        Some((certificate.clone(), certificate.statement.height))
     }
 
     fn lowered(&self, known: &mut Known<Self>, _: &Scene<'_>) -> Option<Self> {
@@ -251,15 +256,7 @@ impl Words for SyncMessage {
 
     fn forgotten(self) -> Self {
         let Self::Answer(answer) = self else { return self };
-        Self::Answer(Box::new(Answer {
-            incarnation: answer.incarnation,
-            standing: Standing::Running,
-            evidence: Vec::new(),
-            certificates: Vec::new(),
-            new_view: None,
-            headers: Vec::new(),
-            voted: None,
-        }))
+        Self::Answer(Box::new(Answer::bare(answer.incarnation, Standing::Running)))
     }
 
     fn is_shown(kind: Kind) -> bool {

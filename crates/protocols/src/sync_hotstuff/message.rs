@@ -162,6 +162,20 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// One that shows nothing but where its sender stands.
+    #[must_use]
+    pub fn bare(incarnation: Incarnation, standing: Standing) -> Self {
+        Self {
+            incarnation,
+            standing,
+            evidence: Vec::new(),
+            certificates: Vec::new(),
+            new_view: None,
+            headers: Vec::new(),
+            voted: None,
+        }
+    }
+
     fn claim(&self, claims: &mut Claims<'_>) {
         for evidence in &self.evidence {
             evidence.claim(claims);

@@ -170,15 +170,7 @@ pub(super) fn blames(n: u16, view: u64) -> Evidence {
 
 /// An answer that tells nothing but where its sender stands.
 pub(super) fn stands(standing: Standing) -> Answer {
-    Answer {
-        incarnation: Incarnation::ZERO,
-        standing,
-        evidence: Vec::new(),
-        certificates: Vec::new(),
-        new_view: None,
-        headers: Vec::new(),
-        voted: None,
-    }
+    Answer::bare(Incarnation::ZERO, standing)
 }
 
 /// What the intake says of what a message claims, before it looks at any signature.

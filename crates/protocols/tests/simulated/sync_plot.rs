@@ -202,15 +202,7 @@ impl Plot {
 
     /// A liar claims to stand there, and to know nothing.
     pub(crate) fn answers(&mut self, to: &[u16], standing: Standing) {
-        let answer = Answer {
-            incarnation: Incarnation::ZERO,
-            standing,
-            evidence: Vec::new(),
-            certificates: Vec::new(),
-            new_view: None,
-            headers: Vec::new(),
-            voted: None,
-        };
+        let answer = Answer::bare(Incarnation::ZERO, standing);
         self.liars_say(to, &SyncMessage::Answer(Box::new(answer)));
     }
 

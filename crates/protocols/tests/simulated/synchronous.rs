@@ -31,15 +31,7 @@ fn with_a_leader_that_lies(entry: &Entry, guarded: bool) -> World {
     });
     world.take_over(r(0));
     go(world.run_for(ms(60)), &world);
-    let answer = Answer {
-        incarnation: Incarnation::ZERO,
-        standing: Standing::Running,
-        evidence: Vec::new(),
-        certificates: Vec::new(),
-        new_view: None,
-        headers: Vec::new(),
-        voted: None,
-    };
+    let answer = Answer::bare(Incarnation::ZERO, Standing::Running);
     world.say(r(0), To::All, &SyncMessage::Answer(Box::new(answer)));
     go(world.run_for(ms(20)), &world);
     world

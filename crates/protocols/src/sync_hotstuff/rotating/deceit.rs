@@ -40,13 +40,11 @@ impl Words for RotatingMessage {
         }
     }
 
-    fn certificates(&self) -> Vec<(Certificate, Height)> {
+    fn certificate(&self) -> Option<(Certificate, Height)> {
         match self {
             // A certificate's height is in the block above it.
-            Self::Propose { header, parent } => {
-                vec![(parent.clone(), Height(header.block.height.0.saturating_sub(1)))]
-            }
-            _ => Vec::new(),
+            Self::Propose { header, parent } => Some((parent.clone(), header.block.height.minus(1))),
+            _ => None,
         }
     }
 
@@ -61,7 +59,7 @@ impl Words for RotatingMessage {
             }
             // For what it has proposed, whatever that has become.
             Self::Vote(header) => {
-                let body = known.became.get(&header.body.block.id())?.clone();
+                let body = known.became(header.body.block.id())?.clone();
                 Some(Self::Vote(signed(body, scene)))
             }
             Self::Status { .. } => Some(Self::Status { view, lock: known.low(view, true)?.0.clone() }),
@@ -75,14 +73,7 @@ impl Words for RotatingMessage {
 
     fn forgotten(self) -> Self {
         let Self::Answer(answer) = self else { return self };
-        Self::Answer(Box::new(Answer {
-            incarnation: answer.incarnation,
-            standing: Standing::Running,
-            blames: None,
-            certificates: Vec::new(),
-            header: None,
-            voted: None,
-        }))
+        Self::Answer(Box::new(Answer::bare(answer.incarnation, Standing::Running)))
     }
 
     fn is_shown(kind: Kind) -> bool {

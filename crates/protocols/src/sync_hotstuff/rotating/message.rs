@@ -65,6 +65,12 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// One that shows nothing but where its sender stands.
+    #[must_use]
+    pub fn bare(incarnation: Incarnation, standing: Standing) -> Self {
+        Self { incarnation, standing, blames: None, certificates: Vec::new(), header: None, voted: None }
+    }
+
     fn claim(&self, claims: &mut Claims<'_>) {
         if let Some(blames) = &self.blames {
             claim_blames(blames, claims);

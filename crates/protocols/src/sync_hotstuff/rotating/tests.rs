@@ -149,14 +149,7 @@ pub(super) fn conflict(first: &Header, second: &Header) -> Evidence {
 
 /// An answer that tells nothing but where its sender stands.
 pub(super) fn stands(standing: Standing) -> Answer {
-    Answer {
-        incarnation: Incarnation::ZERO,
-        standing,
-        blames: None,
-        certificates: Vec::new(),
-        header: None,
-        voted: None,
-    }
+    Answer::bare(Incarnation::ZERO, standing)
 }
 
 /// What the intake says of what a message claims, before it looks at any signature.
