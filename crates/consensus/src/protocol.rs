@@ -325,10 +325,16 @@ pub struct Synchrony {
     pub guarded: bool,
 }
 
+impl Synchrony {
+    /// `guarded` or `unguarded`.
+    pub fn mode(&self) -> &'static str {
+        if self.guarded { "guarded" } else { "unguarded" }
+    }
+}
+
 /// As every report says it.
 impl fmt::Display for Synchrony {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mode = if self.guarded { "guarded" } else { "unguarded" };
-        write!(f, "delta {:?}, {mode}", Duration::from_nanos(self.delta_ns))
+        write!(f, "delta {:?}, {}", Duration::from_nanos(self.delta_ns), self.mode())
     }
 }

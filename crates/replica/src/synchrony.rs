@@ -51,10 +51,8 @@ const CLOCK_SPAN_NS: u64 = 10_000_000_000;
 /// What the guard measures and thinks, for status.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GuardStatus {
-    /// Δ.
-    pub delta_ns: u64,
-    /// Whether anything waits for what the guard says.
-    pub guarded: bool,
+    /// Δ, and whether anything waits for what the guard says.
+    pub bound: Synchrony,
     /// Of the last round trips, each with what its peer held, 999 of 1000 took at most this; 0 before the first. Probes
     /// that were sent to a peer before it was there do not count.
     pub p999_ns: u64,
@@ -81,8 +79,8 @@ pub struct GuardStatus {
 
 impl fmt::Display for GuardStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [p999, max, delta] = [self.p999_ns, self.max_ns, self.delta_ns].map(Duration::from_nanos);
-        let mode = if self.guarded { "guarded" } else { "unguarded" };
+        let [p999, max, delta] = [self.p999_ns, self.max_ns, self.bound.delta_ns].map(Duration::from_nanos);
+        let mode = self.bound.mode();
         write!(f, "{mode}: round trips {p999:.1?} (p99.9), {max:.1?} (max) of {delta:.1?}")?;
         for (id, since) in &self.late {
             write!(f, ", {id} late since {since}")?;
@@ -453,8 +451,7 @@ impl SynchronyGuard {
         let late = self.peers.iter().filter_map(|(id, peer)| Some((*id, peer.late_since?)));
         let drifts = self.peers.values().filter_map(|peer| peer.clock.drift_ppm());
         GuardStatus {
-            delta_ns: self.delta_ns,
-            guarded: self.guarded,
+            bound: Synchrony { delta_ns: self.delta_ns, guarded: self.guarded },
             p999_ns,
             max_ns,
             late: late.collect(),

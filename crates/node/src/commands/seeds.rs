@@ -135,8 +135,7 @@ impl Total {
         self.virtual_ns = self.virtual_ns.saturating_add(report.virtual_ns);
         self.hashes.insert(seed, report.trace_hash);
         if let Some(bound) = report.bound {
-            let mode = if bound.guarded { "guarded" } else { "unguarded" };
-            let count = self.modes.entry(mode).or_default();
+            let count = self.modes.entry(bound.mode()).or_default();
             *count = count.saturating_add(1);
         }
         for kind in report.byzantine.values() {

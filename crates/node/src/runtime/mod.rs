@@ -124,7 +124,7 @@ impl<D: Disk> Node<D> {
         let mut config = NetConfig::new(identity, setup.peers, setup.security, setup.listen_peers);
         config.listen_clients = Some(setup.listen_clients);
         config.client_connections_max = descriptors::client_connections_max(&config);
-        let delta_ns = host.replica().guard().map(|guard| guard.delta_ns);
+        let delta_ns = host.replica().guard().map(|guard| guard.bound.delta_ns);
         let mut node = Self {
             net: Reactor::new(config)?,
             host,

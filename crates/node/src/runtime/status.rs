@@ -113,7 +113,7 @@ fn guard_json(guard: &GuardStatus, now: Time) -> Value {
     let late: Vec<Value> =
         guard.late.iter().map(|(id, since)| json!({"id": id.0, "since_ms": ago(*since)})).collect();
     json!({
-        "mode": if guard.guarded { "guarded" } else { "unguarded" }, "delta_ms": ms(guard.delta_ns),
+        "mode": guard.bound.mode(), "delta_ms": ms(guard.bound.delta_ns),
         "p999_ms": ms(guard.p999_ns), "max_ms": ms(guard.max_ns), "late": late,
         "doubt": guard.doubt, "doubts": guard.doubts, "last_doubt_ms": guard.last_doubt.map(ago),
         "drift_ppm": guard.drift_ppm, "probes": guard.probes,
@@ -146,13 +146,13 @@ fn usage() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quorate_consensus::Synchrony;
     use quorate_types::ReplicaId;
 
     #[test]
     fn the_guard_is_told_in_milliseconds() {
         let guard = GuardStatus {
-            delta_ns: 50_000_000,
-            guarded: true,
+            bound: Synchrony { delta_ns: 50_000_000, guarded: true },
             p999_ns: 2_500_000,
             max_ns: 9_000_000,
             late: vec![(ReplicaId(2), Time(1_000_000_000))],
@@ -170,7 +170,8 @@ mod tests {
             "drift_ppm": -12, "probes": 77, "lags": 2, "lag_max_ms": 13.0,
         });
         assert_eq!(guard_json(&guard, Time(2_000_000_000)), expected);
-        let fresh = GuardStatus { guarded: false, last_doubt: None, drift_ppm: None, ..guard };
+        let bound = Synchrony { guarded: false, ..guard.bound };
+        let fresh = GuardStatus { bound, last_doubt: None, drift_ppm: None, ..guard };
         let fresh = guard_json(&fresh, Time(2_000_000_000));
         assert_eq!((&fresh["mode"], &fresh["last_doubt_ms"]), (&json!("unguarded"), &Value::Null));
     }

@@ -134,11 +134,11 @@ impl Trouble {
         if let Some(count) = self.doubts.tell(now) {
             self.doubt_told = true;
             let (often, guard) = (of_how_many(count), guard()?);
-            let bound = ms(guard.delta_ns);
+            let bound = ms(guard.bound.delta_ns);
             let late: Vec<String> = guard.late.iter().map(|(id, _)| id.to_string()).collect();
             let who =
                 if late.is_empty() { String::new() } else { format!(" (replicas {})", late.join(", ")) };
-            let what = if guard.guarded { "nothing is decided by silence" } else { "nobody heeds it" };
+            let what = if guard.bound.guarded { "nothing is decided by silence" } else { "nobody heeds it" };
             return Some(format!(
                 "too many replicas{who} are later than delta_ms = {bound} allows{often}: {what} until that is over"
             ));
@@ -170,9 +170,9 @@ impl Trouble {
             return None;
         }
         self.round_trips_look_at = now.plus(ROUND_TRIPS_LOOK_NS);
-        let guard = guard().filter(|guard| guard.p999_ns > guard.delta_ns / 2)?;
+        let guard = guard().filter(|guard| guard.p999_ns > guard.bound.delta_ns / 2)?;
         self.round_trips_line_at = now.plus(ROUND_TRIPS_LINE_NS);
-        let (bound, longest) = (ms(guard.delta_ns), ms(guard.max_ns));
+        let (bound, longest) = (ms(guard.bound.delta_ns), ms(guard.max_ns));
         let took = guard.p999_ns / 1_000;
         Some(format!(
             "one of 1000 round trips takes more than {took} us, the longest {longest} ms, of delta_ms = {bound}: a cluster \
@@ -194,6 +194,7 @@ fn ms(ns: u64) -> u64 {
 mod tests {
     use super::super::rare::LINE_EVERY_NS;
     use super::*;
+    use quorate_consensus::Synchrony;
 
     #[test]
     fn a_slow_disk_is_named_and_not_again_at_once() {
@@ -251,8 +252,7 @@ mod tests {
 
     fn guard(p999_ms: u64, late: &[u16]) -> GuardStatus {
         GuardStatus {
-            delta_ns: 50_000_000,
-            guarded: true,
+            bound: Synchrony { delta_ns: 50_000_000, guarded: true },
             p999_ns: p999_ms * 1_000_000,
             max_ns: 40_000_000,
             late: late.iter().map(|id| (ReplicaId(*id), Time(1))).collect(),

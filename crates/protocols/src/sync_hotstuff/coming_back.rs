@@ -110,7 +110,6 @@ impl<V: Variant> SyncHotStuff<V> {
             // With more than f of them it may be anything: as on opening.
             self.has_begun = false;
             self.waits.clear();
-            self.unsound.clear();
             self.responsive = None;
             let keep = |timer| matches!(timer, Timer::Return | Timer::Fetch);
             cx.timers().retain(keep);

@@ -2,19 +2,13 @@
 //! by q_R votes.
 
 use super::message::SyncMessage;
-use super::normal::{End, Wait, end_of};
+use super::normal::{End, end_of};
 use super::words::rank;
 use super::{SyncHotStuff, SyncRecord, Timer, Variant, noted};
 use quorate_consensus::parts::chain::{Hangs, Tip};
 use quorate_consensus::parts::returning::Standing;
 use quorate_consensus::{Alarm, Basis, Certificate, Commit, Cx, Reject, To};
-use quorate_types::{Height, ReplicaId, Time};
-
-/// A timer commits nothing within so many Δ of a doubt: a replica in doubt counts among the f, and when a slowdown ends
-/// the slowest has to have entered, voted and waited before anybody relies on silence again (§19).
-pub(super) const CLEAN: u64 = 16;
-/// Waits whose commit the guard holds back at most; a later one takes their place.
-pub(super) const UNSOUND_MAX: usize = 64;
+use quorate_types::{Height, ReplicaId};
 
 impl<V: Variant> SyncHotStuff<V> {
     /// S6. §4: the own vote is durable and on its way to all, so 2 Δ from now everything that contradicts it is here.
@@ -22,53 +16,37 @@ impl<V: Variant> SyncHotStuff<V> {
         // §18: what contradicts a vote that was only said again may have come while nobody listened.
         let may = self.returning.standing() == Standing::Running && !self.is_quit() && height > self.resaid;
         if may && height > self.chain.committed().height {
-            self.waits.push_back((cx.now(), height));
-            self.arm_commit(cx);
-        }
-    }
-
-    pub(super) fn arm_commit(&mut self, cx: &mut Cx<'_, Self>) {
-        match self.waits.front() {
-            Some((since, _)) => cx.timers().set(Timer::Commit, since.plus(self.delta.times(2))),
-            None => cx.timers().cancel(Timer::Commit),
+            self.waits.begin(cx.now(), height);
+            self.waits.arm(cx, Timer::Commit);
         }
     }
 
     pub(super) fn on_commit_timer(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
-        while let Some(wait) = self.waits.pop_front_if(|(since, _)| since.plus(self.delta.times(2)) <= now) {
+        while let Some(wait) = self.waits.next_over(now) {
             self.expired = self.expired.max(wait.1);
             // S7. §8: with Δ kept there is a certificate by now; without one there would be nothing to show after a cold start.
             if self.voted_for(wait.1).and_then(|end| self.certificate_of(end)).is_some() {
-                self.unsound.push_back(wait);
+                self.waits.hold(wait);
             } else {
                 self.doubt(cx, "a commit timer ended without a certificate");
             }
         }
-        while self.unsound.len() > UNSOUND_MAX {
-            self.unsound.pop_front();
-        }
-        self.arm_commit(cx);
+        self.waits.arm(cx, Timer::Commit);
         self.commit_waits(cx);
     }
 
     /// The highest block whose time is over and of which the guard thinks well.
     pub(super) fn commit_waits(&mut self, cx: &mut Cx<'_, Self>) {
-        let due: Vec<Wait> = self.unsound.iter().rev().copied().collect();
-        for (since, height) in due {
+        for (since, height) in self.waits.held() {
             if let Some(end) = self.voted_for(height)
                 && self.agrees(cx.blocks(), end)
-                && self.is_sound(cx, since)
+                && self.waits.is_sound(cx, since)
             {
                 // S8. §8: what is below is committed with it.
                 return self.commit(cx, end, Basis::Timer);
             }
         }
-    }
-
-    /// S9. §19: at most f peers were late since long before the own vote was out, and since Δ after it enough have answered.
-    fn is_sound(&self, cx: &mut Cx<'_, Self>, since: Time) -> bool {
-        cx.sound(since.minus(self.delta.times(CLEAN)), since.plus(self.delta.times(1)))
     }
 
     /// The block that this replica has voted for at a height of this view.

@@ -42,7 +42,7 @@
 //! | S6 | §4 | the 2 Δ begin at the own copy, and only where replica and view run | `commit::wait_for_silence` | `s6_*` |
 //! | S7 | §8 | a timer commits only what has a certificate of the view | `commit::commit_waits` | `s7_*` |
 //! | S8 | §8 | a block is committed with its ancestors, on the committed chain | `commit::commit` | `s8_*` |
-//! | S9 | §19 | a timer commits only while the guard is sound | `commit::is_sound` | `s9_*` |
+//! | S9 | §19 | a timer commits only while the guard is sound | `waits::is_sound` | `s9_*` |
 //! | S10 | §5 | f + 1 blames end a view, fewer do not | `view_change::on_blame` | `s10_*` |
 //! | S11 | §5 | evidence leaves at once, then no timer of the view commits | `view_change::quit_view` | `s11_*` |
 //! | S12 | §5, §19 | the next view is entered after a wait, and not in doubt | `view_change::try_enter` | `s12_*` |
@@ -80,6 +80,7 @@
 
 mod answered;
 mod attacks;
+mod blames;
 mod certificates;
 mod coming_back;
 mod commit;
@@ -95,6 +96,7 @@ pub mod rotating;
 mod tests;
 mod variant;
 mod view_change;
+mod waits;
 mod words;
 
 pub use message::{Answer, BLAME, NEW_VIEW, NOTIFY, NewViewWord, PROPOSE, STATUS, SyncMessage, VOTE};
@@ -103,11 +105,12 @@ pub use variant::{Optimistic, Plain, Variant};
 pub use words::{Evidence, Header, Lock, LockName, Word, bind_base, blame, vote};
 
 use answered::Answered;
+use blames::Blames;
 use certificates::Certificates;
 use early::Early;
 use leaving::Leaving;
 use missing::Missing;
-use normal::{End, IfIdle, Wait};
+use normal::{End, IfIdle};
 use quorate_consensus::parts::chain::{Chain, Tip};
 use quorate_consensus::parts::returning::Returning;
 use quorate_consensus::parts::synchrony::{Delta, SynchronyParams};
@@ -118,8 +121,9 @@ use quorate_consensus::{
 use quorate_types::{
     BlockId, Committee, Floors, Height, Incarnation, ReplicaId, ReplicaSet, Signature, Time, View, quorum,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
+use waits::Waits;
 use words::Heard;
 
 /// The first view.
@@ -213,18 +217,15 @@ pub struct SyncHotStuff<V: Variant> {
     proposed: Option<Header>,
     /// The last vote of the view that was cast before this replica was opened or fell silent.
     resaid: Height,
-    /// Votes whose 2 Δ run, oldest first.
-    waits: VecDeque<Wait>,
-    /// Those whose 2 Δ are over and that were not committed.
-    unsound: VecDeque<Wait>,
+    /// Own votes that are with all and were not committed.
+    waits: Waits<Height>,
     /// The highest vote of the view whose 2 Δ are over.
     expired: Height,
     /// What q_R votes have decided in this view.
     responsive: Option<End>,
     /// The last view in which a timer has committed something.
     timer_committed: View,
-    /// The newest blame of each replica.
-    blames: BTreeMap<ReplicaId, (View, Signature)>,
+    blames: Blames,
     /// Blocks that are not ready, or lack a certificate of their parent. Bounded by the window of heights.
     missing: BTreeMap<BlockId, Missing>,
     /// At which heights of this view who was shown a certificate for lack of one.
@@ -435,12 +436,11 @@ impl<V: Variant> SyncHotStuff<V> {
             first_voted: None,
             proposed: None,
             resaid: Height::ZERO,
-            waits: VecDeque::new(),
-            unsound: VecDeque::new(),
+            waits: Waits::new(params.delta()),
             expired: Height::ZERO,
             responsive: None,
             timer_committed: View::ZERO,
-            blames: BTreeMap::new(),
+            blames: Blames::default(),
             missing: BTreeMap::new(),
             lent: BTreeMap::new(),
             early: Early::default(),

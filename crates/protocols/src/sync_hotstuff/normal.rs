@@ -10,7 +10,7 @@ use super::{SyncHotStuff, SyncRecord, Timer, Variant, noted};
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::parts::chain::empty_payload;
 use quorate_consensus::{Certificate, Cx, Evidence as Proof, Ready, Reject, Seal, Signed, To};
-use quorate_types::{Block, BlockId, Height, ReplicaId, Signature, Time, View};
+use quorate_types::{Block, BlockId, Height, ReplicaId, Signature, View};
 
 /// Where a chain goes on: height and id of its last block.
 pub(super) type End = (Height, BlockId);
@@ -382,12 +382,8 @@ impl<V: Variant> SyncHotStuff<V> {
         let height = self.chain.committed().height;
         self.heard.prune(height);
         self.certificates.prune(self.entered, height);
-        self.waits.retain(|(_, waits)| *waits > height);
-        self.unsound.retain(|(_, waits)| *waits > height);
+        self.waits.retain(|of| of > height);
         self.settle_missing(height);
-        self.arm_commit(cx);
+        self.waits.arm(cx, Timer::Commit);
     }
 }
-
-/// A height and when this replica's own vote for it was durable and on its way to all.
-pub(super) type Wait = (Time, Height);

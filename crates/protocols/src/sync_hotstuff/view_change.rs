@@ -4,11 +4,11 @@ use super::certificates::{accepts, highest_of, lock_of};
 use super::leaving::{Leaving, Next};
 use super::message::{NewViewWord, SyncMessage};
 use super::normal::end_of;
-use super::words::{Evidence, Lock, Word, blame, leader, rank};
+use super::words::{Evidence, Lock, Word, leader, rank};
 use super::{SyncHotStuff, Timer, Variant, noted, reason};
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::{Certificate, Cx, Ready, Reject, Seal, Signed, To};
-use quorate_types::{ReplicaId, Signature, View};
+use quorate_types::{ReplicaId, View};
 
 impl<V: Variant> SyncHotStuff<V> {
     /// §5: the leader has not brought anything to vote for in time. Voting goes on.
@@ -30,24 +30,11 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// S10. §5: f + 1 blames, of whom one is honest, end the view.
     pub(super) fn on_blame(&mut self, cx: &mut Cx<'_, Self>, seal: Seal, view: View) -> Result<(), Reject> {
-        let signature = seal.signature.ok_or(Reject::Invalid("unsigned"))?;
         if view < self.view || (view == self.view && self.is_quit()) {
             return Err(Reject::Stale);
         }
-        // Kept is the newest of each replica: so each takes the room of one.
-        let known = self.blames.get(&seal.by).map(|(known, _)| *known);
-        if known.is_some_and(|known| known > view) {
-            return Err(Reject::Stale);
-        }
-        self.blames.insert(seal.by, (view, signature));
-        let votes: Vec<(ReplicaId, Signature)> = self
-            .blames
-            .iter()
-            .filter(|(_, (blamed, _))| *blamed == view)
-            .map(|(by, (_, signature))| (*by, *signature))
-            .collect();
-        if votes.len() >= cx.committee().weak() {
-            self.quit_view(cx, Evidence::Blames(Certificate::of(blame(view), &votes)));
+        if let Some(blames) = self.blames.add(seal, view, cx.committee().weak())? {
+            self.quit_view(cx, Evidence::Blames(blames));
         }
         Ok(())
     }
@@ -86,7 +73,6 @@ impl<V: Variant> SyncHotStuff<V> {
             self.set_view(cx, view);
         }
         self.waits.clear();
-        self.unsound.clear();
         self.responsive = None;
         // What shows that somebody honest was in the view before is kept as long as it has to be shown.
         if matches!(evidence, Evidence::Blames(_)) {
@@ -163,7 +149,6 @@ impl<V: Variant> SyncHotStuff<V> {
         self.missing.clear();
         self.lent.clear();
         self.waits.clear();
-        self.unsound.clear();
         self.responsive = None;
     }
 

@@ -107,7 +107,7 @@ fn slows_down(
     let doubts: Vec<u64> = honest.iter().map(|id| before(&plot.world, *id)).collect();
     let front = late(&mut plot.world, &honest, LATE_NS);
     // §19 (1): within 1.25 Δ; where nothing waits for the guard, within 3 Δ. A nanosecond for what is due at that very moment.
-    let is_guarded = plot.world.status(ReplicaId(honest[0])).unwrap().guard.unwrap().guarded;
+    let is_guarded = plot.world.status(ReplicaId(honest[0])).unwrap().guard.unwrap().bound.guarded;
     let alarm_ns = DELTA_NS + if is_guarded { DELTA_NS / 4 } else { 2 * DELTA_NS } + 1;
     plot.run(alarm_ns.min(span_ns))?;
     if span_ns >= alarm_ns {

@@ -85,8 +85,7 @@ impl RotatingSyncHotStuff {
         if self.returning.note_gap(peer, committee, now) {
             // With more than f of them it may be anything: as on opening.
             self.has_begun = false;
-            let waits: Vec<_> = self.waits.drain(..).chain(self.unsound.drain(..)).collect();
-            waits.into_iter().for_each(|(_, view)| self.forget_wait(view));
+            self.waits.clear().into_iter().for_each(|view| self.forget_wait(view));
             let keep = |timer| matches!(timer, Timer::Return | Timer::Fetch);
             cx.timers().retain(keep);
             self.note(cx, noted::SILENT, Height::ZERO);

@@ -1,17 +1,13 @@
 //! What is committed, and when (§8, §11, 4 to 6): 2 Δ after the own vote was with all, if its view followed on a certified
 //! one and nothing has shown that its leader lies or is replaced.
 
-use super::super::commit::{CLEAN, UNSOUND_MAX};
 use super::heard::OwnVote;
 use super::{COMMITTED_MAX, IDLE_TOGETHER, RotatingSyncHotStuff, Timer, VIEWS_KEPT_MAX, noted};
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::parts::chain::{Below, Hangs, Tip};
 use quorate_consensus::parts::returning::Standing;
 use quorate_consensus::{Alarm, Basis, Commit, Cx};
-use quorate_types::{BlockId, Time, View};
-
-/// A view in which this replica's own vote was durable and on its way to all, and when.
-pub(super) type Wait = (Time, View);
+use quorate_types::{BlockId, View};
 
 impl RotatingSyncHotStuff {
     /// R10. §11, 5 and 6: the own vote is durable and on its way to all, so 2 Δ from now everything that contradicts it is
@@ -30,8 +26,8 @@ impl RotatingSyncHotStuff {
         let is_open = header.body.block.height > self.chain.committed().height;
         if follows && may && is_open && !heard.is_broken {
             heard.vote = OwnVote::Waits;
-            self.waits.push_back((cx.now(), view));
-            self.arm_commit(cx);
+            self.waits.begin(cx.now(), view);
+            self.waits.arm(cx, Timer::Commit);
         }
     }
 
@@ -41,36 +37,26 @@ impl RotatingSyncHotStuff {
             heard.is_broken = true;
             heard.vote = OwnVote::None;
         }
-        self.waits.retain(|(_, waits)| *waits != view);
-        self.unsound.retain(|(_, waits)| *waits != view);
-        self.arm_commit(cx);
-    }
-
-    pub(super) fn arm_commit(&mut self, cx: &mut Cx<'_, Self>) {
-        match self.waits.front() {
-            Some((since, _)) => cx.timers().set(Timer::Commit, since.plus(self.delta.times(2))),
-            None => cx.timers().cancel(Timer::Commit),
-        }
+        self.waits.retain(|of| of != view);
+        self.waits.arm(cx, Timer::Commit);
     }
 
     pub(super) fn on_commit_timer(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
-        while let Some(wait) = self.waits.pop_front_if(|(since, _)| since.plus(self.delta.times(2)) <= now) {
+        while let Some(wait) = self.waits.next_over(now) {
             // R12. §8: with Δ kept there is a certificate by now; without one there would be nothing to show after a cold
             // start.
-            if self.is_certified(cx.blocks(), wait.1) {
-                self.unsound.push_back(wait);
+            let goes = if self.is_certified(cx.blocks(), wait.1) {
+                self.waits.hold(wait)
             } else {
-                self.forget_wait(wait.1);
                 self.doubt(cx, "a commit timer ended without a certificate");
+                Some(wait.1)
+            };
+            if let Some(view) = goes {
+                self.forget_wait(view);
             }
         }
-        while self.unsound.len() > UNSOUND_MAX
-            && let Some((_, view)) = self.unsound.pop_front()
-        {
-            self.forget_wait(view);
-        }
-        self.arm_commit(cx);
+        self.waits.arm(cx, Timer::Commit);
         self.commit_waits(cx);
     }
 
@@ -95,14 +81,11 @@ impl RotatingSyncHotStuff {
 
     /// The highest block whose time is over and of which the guard thinks well.
     pub(super) fn commit_waits(&mut self, cx: &mut Cx<'_, Self>) {
-        let due: Vec<Wait> = self.unsound.iter().rev().copied().collect();
-        for (since, view) in due {
+        for (since, view) in self.waits.held() {
             let first = self.views.get(&view).and_then(|heard| heard.first.as_ref());
             let Some(tip) = first.map(|(id, header)| Tip::of(&header.body.block, *id)) else { continue };
             let Some(worth) = self.worth_committing(cx.blocks(), tip) else { continue };
-            // R12. §19: at most f peers were late since long before the own vote was out, and since Δ after it enough have
-            // answered.
-            if cx.sound(since.minus(self.delta.times(CLEAN)), since.plus(self.delta.times(1))) {
+            if self.waits.is_sound(cx, since) {
                 return self.commit(cx, worth);
             }
         }
@@ -173,13 +156,11 @@ impl RotatingSyncHotStuff {
             self.views.pop_first();
         }
         let views = &self.views;
-        let waits = |view: &View| views.get(view).is_some_and(|heard| heard.vote == OwnVote::Waits);
-        self.waits.retain(|(_, view)| waits(view));
-        self.unsound.retain(|(_, view)| waits(view));
+        self.waits.retain(|of| views.get(&of).is_some_and(|heard| heard.vote == OwnVote::Waits));
         let lock = self.lock.view();
         self.certificates.retain(|view| view >= lock || views.contains_key(&view));
         self.settle_missing();
-        self.arm_commit(cx);
+        self.waits.arm(cx, Timer::Commit);
     }
 
     /// §13: a timer has relied on that nothing would be said in this view beside what it has committed. It may be a leader

@@ -88,11 +88,12 @@ pub use words::{Evidence, Header, status, vote};
 use super::FIRST_VIEW;
 use super::answered::Answered;
 use super::attacks;
+use super::blames::Blames;
 use super::leaving::Leaving;
 use super::message::{PROPOSE, STATUS, VOTE};
 use super::variant;
+use super::waits::Waits;
 use super::words::leader;
-use commit::Wait;
 use heard::{Certificates, Heard};
 use missing::Missing;
 use quorate_consensus::parts::chain::{Chain, Tip, empty_payload};
@@ -106,7 +107,7 @@ use quorate_consensus::{
 use quorate_types::{
     BlockId, Committee, Floors, Height, Incarnation, PayloadId, ReplicaId, Signature, Time, View, quorum,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 /// Views above the current one of which headers and votes are noted. Whoever is in a view has shown before why, so that
 /// honest replicas are heard of one view ahead at most.
@@ -213,14 +214,11 @@ pub struct RotatingSyncHotStuff {
     proposed: Option<(Header, Certificate)>,
     /// The view of the last vote that was cast before this replica was opened or fell silent.
     resaid: View,
-    /// Votes whose 2 Δ run, oldest first.
-    waits: VecDeque<Wait>,
-    /// Those whose 2 Δ are over and that were not committed.
-    unsound: VecDeque<Wait>,
+    /// Own votes that are with all and were not committed.
+    waits: Waits<View>,
     /// What timers have committed last.
     relied_on: BTreeMap<View, BlockId>,
-    /// The newest blame of each replica.
-    blames: BTreeMap<ReplicaId, (View, Signature)>,
+    blames: Blames,
     /// Blocks that are not ready. Bounded by what is remembered of views.
     missing: BTreeMap<BlockId, Missing>,
     returning: Returning,
@@ -421,10 +419,9 @@ impl RotatingSyncHotStuff {
             own_vote: None,
             proposed: None,
             resaid: View::ZERO,
-            waits: VecDeque::new(),
-            unsound: VecDeque::new(),
+            waits: Waits::new(params.delta()),
             relied_on: BTreeMap::new(),
-            blames: BTreeMap::new(),
+            blames: Blames::default(),
             missing: BTreeMap::new(),
             returning: Returning::open(params, now),
             has_begun: false,

@@ -1,12 +1,12 @@
 //! How a view ends, and how the next one begins (§11, 1 to 3; §19).
 
 use super::super::leaving::{Leaving, Next};
-use super::super::words::{blame, leader};
+use super::super::words::leader;
 use super::message::RotatingMessage;
 use super::words::Evidence;
 use super::{IfIdle, RotatingSyncHotStuff, Timer, noted, reason};
 use quorate_consensus::{Certificate, Cx, Reject, Seal, To};
-use quorate_types::{ReplicaId, Signature, View};
+use quorate_types::View;
 
 /// Δ between f + 1 blames and the next view: a certificate with which somebody has left the view is here by then.
 const WAIT: u64 = 1;
@@ -30,26 +30,13 @@ impl RotatingSyncHotStuff {
 
     /// R13. f + 1 blames, of whom one is honest, end the view.
     pub(super) fn on_blame(&mut self, cx: &mut Cx<'_, Self>, seal: Seal, view: View) -> Result<(), Reject> {
-        let signature = seal.signature.ok_or(Reject::Invalid("unsigned"))?;
         if view < self.view || (view == self.view && self.is_quit()) {
             return Err(Reject::Stale);
         }
-        // Kept is the newest of each replica: so each takes the room of one.
-        let known = self.blames.get(&seal.by).map(|(known, _)| *known);
-        if known.is_some_and(|known| known > view) {
-            return Err(Reject::Stale);
+        match self.blames.add(seal, view, cx.committee().weak())? {
+            Some(blames) => self.on_blames(cx, &blames),
+            None => Ok(()),
         }
-        self.blames.insert(seal.by, (view, signature));
-        let votes: Vec<(ReplicaId, Signature)> = self
-            .blames
-            .iter()
-            .filter(|(_, (blamed, _))| *blamed == view)
-            .map(|(by, (_, signature))| (*by, *signature))
-            .collect();
-        if votes.len() >= cx.committee().weak() {
-            return self.on_blames(cx, &Certificate::of(blame(view), &votes));
-        }
-        Ok(())
     }
 
     pub(super) fn on_evidence(&mut self, cx: &mut Cx<'_, Self>, evidence: &Evidence) -> Result<(), Reject> {
