@@ -16,6 +16,7 @@ use crate::frame::{Frame, Verdict};
 use crate::history::OpId;
 use crate::model::Op;
 use crate::oracles::Failure;
+use crate::seed::synchrony::HEARTBEAT;
 use crate::settings::{BadSettings, Settings, smallest};
 use crate::weather::Weather;
 use crate::world::World;
@@ -46,8 +47,7 @@ const LONG_NS: u64 = secs(120);
 const CHECKPOINT: Kind = Kind::new("host.checkpoint");
 /// The parameter by which timers that count in Δ are longer.
 const DRIFT: &str = "drift_ppm";
-/// The one that says how long a synchronous protocol waits before it proposes an empty block; nothing here takes as long.
-const HEARTBEAT: &str = "heartbeat_ms";
+/// Nothing here takes as long as until an empty block.
 const HEARTBEAT_MS: i64 = 10_000;
 const CHECKPOINTS: Formula = formula!(|n| n * (n - 1));
 

@@ -19,6 +19,11 @@ use quorate_consensus::{Entry, Model};
 use quorate_types::rng::Rng;
 use quorate_types::{ReplicaId, Time};
 
+/// The parameter that says how long a synchronous protocol waits before it proposes an empty block.
+pub(crate) const HEARTBEAT: &str = "heartbeat_ms";
+/// So many Δ in one of four seeds, as by default. The exam's parameters say 2, with which a cluster is never idle for so
+/// long that its guard looks on more seldom.
+const LONG_HEARTBEAT_DELTAS: u64 = 20;
 /// Clocks of honest replicas differ by so many millionths at most: what the exam's parameters say.
 const DRIFT_PPM_MAX: u64 = 1_000;
 /// Replicas that lose power together are back within so many Δ; the exam's parameters say 20.
@@ -37,6 +42,11 @@ pub(crate) fn draw_bound(settings: &mut Settings, rng: &mut Rng) {
     settings.transport = Transport::Links;
     settings.guarded = rng.chance(500_000);
     settings.delta_ns = ms(rng.between(6, 10).saturating_mul(10));
+    // Apart from what else the seed decides, which stays as it was without.
+    if Rng::new(settings.seed ^ 0x4ea7_bea7).chance(250_000) {
+        let heartbeat_ms = settings.delta_ns.saturating_mul(LONG_HEARTBEAT_DELTAS) / ms(1);
+        settings.set(HEARTBEAT, i64::try_from(heartbeat_ms).unwrap_or(i64::MAX));
+    }
     let link_ns = Delays::link_ns(settings.delta_ns);
     settings.weather = Weather {
         delay_ns: rng.between(10_000, link_ns / 3),
