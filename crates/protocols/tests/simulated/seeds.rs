@@ -3,12 +3,12 @@
 use crate::side_by_side::run_all;
 use crate::support::{pbft, pbft_signed};
 use expect_test::expect;
-use quorate_consensus::Entry;
+use quorate_consensus::{Entry, Model};
 use quorate_protocols::REGISTRY;
 use quorate_sim::exam::{Regression, sit};
 use quorate_sim::fault::{Class, Fault, Source};
-use quorate_sim::seed;
-use quorate_sim::{Oracle, Report, Verdict};
+use quorate_sim::seed::{self, Standard};
+use quorate_sim::{Oracle, Report, Verdict, ms};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -29,6 +29,25 @@ fn must_pass(entry: &Entry, reports: &[Report], n: Option<usize>) {
         })
         .collect();
     assert!(failed.is_empty(), "{} of {} seeds failed:\n{}", failed.len(), reports.len(), failed.join("\n"));
+}
+
+/// One of four seeds of a synchronous protocol has the default's heartbeat beside its Δ: only then is a cluster ever idle,
+/// and its guard looks on more seldom.
+#[test]
+fn heartbeats_are_short_and_long() {
+    for entry in REGISTRY.iter().filter(|entry| entry.spec.model == Model::Synchrony) {
+        let mut long = 0;
+        for seed in 0..100 {
+            let mut run = Standard::new(entry, None, seed).unwrap();
+            let settings = run.world().settings();
+            if let Some(heartbeat) = settings.params.get("heartbeat_ms") {
+                let deltas = ms(heartbeat.as_integer().unwrap().unsigned_abs()) / settings.delta_ns;
+                assert_eq!(deltas, 20, "{} seed {seed}", entry.spec.name);
+                long += 1;
+            }
+        }
+        assert!((15..35).contains(&long), "{}: {long}", entry.spec.name);
+    }
 }
 
 /// Faults that the world cannot tell when they are felt, or counts as another: only who knows the protocol could say
@@ -136,9 +155,9 @@ fn a_seed_decides_a_run_in_every_build() {
         pbft-signed a72b96a489a9b76217aafea38f3081399834a679ca5df22eea0d25a2365fe42f
         hotstuff 06f2116489c38bd034aa9b46ef87c5d6cff1bc55c2491a3329bf05b89e50fe53
         jolteon 14089dca3a53740f73f6c1ed1e0b9ca7f65d0472ea052586b3a1eb235219e573
-        sync-hotstuff 77dd24f7deb13557ce0c503ffd55be86091be5259e51af89353a769a84ef4fce
-        optsync 3087ae555bac322ea11b71359525be65b797b88f3f9e015d18703b3d6fc94011
-        sync-hotstuff-rr af150027d9656913f21a21d61777fb5ac629c4f3408548e9c833da5e036c5fd7
+        sync-hotstuff 67315b53cd500b1488573cf169076daf672c91c2e29bf943fd9fe96ef5044f32
+        optsync 87f4f6cfd39759042d237b6b88972e663955f28109963d3ce011edf29d6d8a60
+        sync-hotstuff-rr 0c4e4b47f9de1d6518ae97dd8c436cdc67f8a254ba2110af6d64ffafb1a61130
         echo 958bf5366f7d20873870493a8aaa32536475218b75f3964e193c96aeefd9bc17
     "#]]
     .assert_eq(&hashes);
@@ -147,7 +166,7 @@ fn a_seed_decides_a_run_in_every_build() {
 /// An assertion that fails is a failure like any other: with a seed, and not the end of all other runs.
 #[test]
 fn a_panic_is_a_failure_with_a_seed() {
-    let mut standard = seed::Standard::with(pbft(), None, seed::Cast::Nobody, 5).unwrap();
+    let mut standard = Standard::with(pbft(), None, seed::Cast::Nobody, 5).unwrap();
     let mut frames = 0;
     standard.world().hook(move |_, _| {
         frames += 1;
