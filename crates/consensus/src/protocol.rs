@@ -314,6 +314,8 @@ pub struct Healed {
     pub client_retry_ns: u64,
     /// Time to fetch what is missing at the configured bandwidth.
     pub fetch_ns: u64,
+    /// Replicas that were started again, or are about to be.
+    pub restarted: usize,
 }
 
 /// What the host's synchrony guard needs.

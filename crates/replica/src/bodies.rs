@@ -60,7 +60,7 @@ pub(crate) enum Haste {
     /// In its turn: bodies may be on their way, and one answer is enough.
     InTurn,
     /// At once, whoever else was asked: within Δ whoever has a block has to be asked, and whoever does not answer must hold
-    /// up nobody (`sync-hotstuff` §7). In its turn again if that does not help.
+    /// up nobody (`sync-hotstuff` §7); so is who refused before it had the block. In its turn again if that does not help.
     AtOnce,
 }
 
@@ -75,6 +75,10 @@ struct Want {
     announced: bool,
     /// Who was asked last.
     asked: Option<ReplicaId>,
+    /// Who did not have the block when asked.
+    refused: ReplicaSet,
+    /// Who is wanted to be asked at once, and was asked before: it may have got the block since.
+    again: ReplicaSet,
     /// How often all have been asked.
     rounds: usize,
     /// Counts up: the oldest goes when there is no room.
@@ -346,7 +350,7 @@ impl Bodies {
         self.announced.remove(payload);
     }
 
-    /// Fetch a block from a peer. Idempotent per block and peer; having asked one never suppresses another.
+    /// Fetch a block from a peer. Idempotent per block and peer until it refuses; having asked one never suppresses another.
     pub(crate) fn want(
         &mut self,
         now: Time,
@@ -412,6 +416,8 @@ impl Bodies {
                 ask_at,
                 announced: announced.is_some(),
                 asked: None,
+                refused: ReplicaSet::EMPTY,
+                again: ReplicaSet::EMPTY,
                 rounds: 0,
                 number,
             }
@@ -426,6 +432,13 @@ impl Bodies {
                 want.ask_at = now.plus(ASK_AGAIN_NS);
                 self.at_once.push(Ask { block: id, height: want.height, peer });
             }
+        } else if haste == Haste::AtOnce {
+            // What it did not have when asked it may have by now, or have had when it heard the question.
+            if want.refused.remove(peer) {
+                self.at_once.push(Ask { block: id, height: want.height, peer });
+            } else {
+                want.again.insert(peer);
+            }
         }
     }
 
@@ -438,12 +451,15 @@ impl Bodies {
         }
     }
 
-    /// A peer does not have a block: ask the next one now.
+    /// A peer does not have a block: ask the next one soon, and the same one at once if it was wanted again since.
     pub(crate) fn refused(&mut self, now: Time, id: BlockId, peer: ReplicaId) {
-        if let Some(want) = self.wants.get_mut(&id)
-            && want.peers.contains(&peer)
-            && want.rounds == 0
-        {
+        let Some(want) = self.wants.get_mut(&id).filter(|want| want.peers.contains(&peer)) else { return };
+        if want.again.remove(peer) {
+            self.at_once.push(Ask { block: id, height: want.height, peer });
+        } else {
+            want.refused.insert(peer);
+        }
+        if want.rounds == 0 {
             want.ask_at = want.ask_at.min(now.plus(ASK_AGAIN_NS / 4));
         }
     }

@@ -72,7 +72,10 @@ impl Replica {
                     self.host.bodies.want_below(self.now, &self.blocks, id, from);
                 }
             }
-            HostMessage::NoBlock(id) => self.host.bodies.refused(self.now, id, from),
+            HostMessage::NoBlock(id) => {
+                self.host.bodies.refused(self.now, id, from);
+                self.send_asks();
+            }
             HostMessage::Probe { incarnation, number } => {
                 let Some(guard) = &mut self.host.synchrony else {
                     let why = Reject::Invalid("probe where no bound is assumed");

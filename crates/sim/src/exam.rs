@@ -18,7 +18,7 @@ use crate::weather::Weather;
 use crate::world::{Plan, Survives, World};
 use crate::{Delays, Workload, ms, secs};
 use bound::at_least;
-use quorate_consensus::{Entry, Healed};
+use quorate_consensus::Entry;
 use quorate_types::rng::Rng;
 use quorate_types::{ReplicaId, Time};
 use std::collections::BTreeMap;
@@ -270,12 +270,7 @@ impl Short {
         let Self { world, mut rng, workload } = self;
         Report::of(world, BTreeMap::new(), |world, recovered_ns| {
             happens(world, &mut rng)?;
-            let bound = world.recovery(&Healed {
-                delta_ns: world.settings().delta_ns,
-                outage_ns: world.now().0,
-                client_retry_ns: world.settings().client_retry_ns_max,
-                fetch_ns: secs(2),
-            });
+            let bound = world.recovery(world.now().0, secs(2));
             heal(world, Workload { operations: 6, ..workload }, bound, recovered_ns)?;
             calm(world)?;
             close(world)

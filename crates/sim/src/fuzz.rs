@@ -13,7 +13,7 @@ use crate::oracles::Failure;
 use crate::settings::{BadSettings, Settings, Transport};
 use crate::world::{Survives, World};
 use crate::{Heard, Verdict, Workload, ms, secs};
-use quorate_consensus::{Entry, Healed, To};
+use quorate_consensus::{Entry, To};
 use quorate_types::digest::hex;
 use quorate_types::rng::Rng;
 use quorate_types::{Kind, ReplicaId, ReplicaSet};
@@ -254,12 +254,7 @@ impl Run {
     /// The puppets are silent: the others go on within the bound of the protocol, and agree in the end.
     fn recover(&mut self, outage_ns: u64) -> Result<(), Failure> {
         let world = &mut self.world;
-        let bound = world.recovery(&Healed {
-            delta_ns: world.settings().delta_ns,
-            outage_ns,
-            client_retry_ns: world.settings().client_retry_ns_max,
-            fetch_ns: secs(2),
-        });
+        let bound = world.recovery(outage_ns, secs(2));
         world.watch_for_circles();
         let before = world.history().records().len();
         world.load_all(Workload { operations: 8, ..WORKLOAD });
@@ -272,7 +267,7 @@ impl Run {
         world.check_none_failed()?;
         let level = "all honest replicas are at one height";
         world.run_while(level, SETTLE_NS, |world| !world.is_level())?;
-        world.read_back(secs(10))?;
+        world.read_back()?;
         world.run_while(level, SETTLE_NS, |world| !world.is_level())?;
         world.check_settled()
     }

@@ -103,8 +103,12 @@ impl SynchronyParams {
         let n = u64::try_from(committee.n()).unwrap_or(u64::MAX);
         // Doubt ends 2.25 Δ after the heal, and 16 Δ after it timers commit again.
         let guard = delta.times(if self.guarded { 19 } else { 1 });
-        // More than f may have been restarted.
-        let restart = self.boot_wait_ns().saturating_mul(2).saturating_add(delta.times(3));
+        // Who comes back asks; where more than f do, nobody may have the answers, and all wait for each other.
+        let restart = match healed.restarted {
+            0 => 0,
+            few if few <= committee.f => delta.times(3),
+            _ => self.boot_wait_ns().saturating_mul(2).saturating_add(delta.times(3)),
+        };
         let bad = delta.times(bad_view).saturating_add(self.heartbeat_ns().saturating_mul(2));
         // What was committed while this replica was away comes first: one round trip for each of its neighbours.
         let rest = delta.times(9_u64.saturating_add(n)).saturating_add(self.heartbeat_ns());

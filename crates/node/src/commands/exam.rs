@@ -14,6 +14,8 @@ use crate::out;
 use quorate_consensus::Entry;
 use quorate_sim::exam::{PAPERS, Paper, sizes};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -53,11 +55,41 @@ struct Line {
     from: u64,
     to: u64,
     failures: u64,
+    /// Seeds with Byzantine replicas.
+    #[serde(default)]
+    lied_to: u64,
+    /// Seeds by mode of the synchrony guard, where the protocol assumes a bound on delays.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    modes: BTreeMap<String, u64>,
     /// The first of them, and what it was.
     failed: Option<(u64, String)>,
     virtual_seconds: f64,
     requests: u64,
     seconds: f64,
+}
+
+/// How the seeds that were run are divided.
+#[derive(Default)]
+struct Split {
+    lied_to: u64,
+    modes: BTreeMap<String, u64>,
+}
+
+impl Split {
+    fn add(&mut self, line: &Line) {
+        self.lied_to = self.lied_to.saturating_add(line.lied_to);
+        for (mode, more) in &line.modes {
+            let count = self.modes.entry(mode.clone()).or_default();
+            *count = count.saturating_add(*more);
+        }
+    }
+}
+
+impl fmt::Display for Split {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "; {} with Byzantine replicas", self.lied_to)?;
+        self.modes.iter().try_for_each(|(mode, count)| write!(f, ", {count} {mode}"))
+    }
 }
 
 impl ledger::Line for Line {
@@ -123,7 +155,7 @@ fn examine(
     let left: u64 = pieces.iter().map(|piece| piece.end.saturating_sub(piece.start)).sum();
     let again = |seed| paper.again(&args.protocol, n, seed);
     let mut progress = Progress::new(left, "seeds", false);
-    let (mut runs, mut failures, mut virtual_seconds) = (0u64, 0u64, 0.0);
+    let (mut runs, mut failures, mut virtual_seconds, mut split) = (0u64, 0u64, 0.0, Split::default());
     let clock = Instant::now();
     for piece in pieces {
         if args.keeping.is_over(begun) {
@@ -137,6 +169,7 @@ fn examine(
         runs = runs.saturating_add(line.to.saturating_sub(line.from));
         failures = failures.saturating_add(line.failures);
         virtual_seconds += line.virtual_seconds;
+        split.add(&line);
         if let Some(ledger) = ledger {
             ledger.add(line)?;
         }
@@ -146,7 +179,7 @@ fn examine(
     let before = args.seeds.saturating_sub(left);
     let before = if before > 0 { format!(", {before} before") } else { String::new() };
     out::line(format!(
-        "{:<12} n = {n:<3} {runs:>7} runs{before}, {failures} failures, {virtual_seconds:.0} virtual s in {seconds:.1} s",
+        "{:<12} n = {n:<3} {runs:>7} runs{before}, {failures} failures, {virtual_seconds:.0} virtual s in {seconds:.1} s{split}",
         paper.name
     ))?;
     Ok((runs == left, failures))
@@ -170,6 +203,8 @@ fn line(
         from: range.start,
         to: range.end,
         failures: summary.failures,
+        lied_to: summary.lied_to,
+        modes: summary.modes.into_iter().map(|(mode, count)| (mode.to_owned(), count)).collect(),
         failed: total.first_failure().map(|(seed, what)| (seed, what.to_owned())),
         virtual_seconds: summary.virtual_seconds,
         requests: summary.requests,

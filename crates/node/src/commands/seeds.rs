@@ -48,6 +48,8 @@ pub(super) struct Summary {
     pub(super) trace_hash: String,
     /// Byzantine replicas by host, over all seeds.
     pub(super) byzantine: BTreeMap<&'static str, u64>,
+    /// Seeds with Byzantine replicas.
+    pub(super) lied_to: u64,
     /// Faults by class, over all seeds.
     pub(super) faults: BTreeMap<&'static str, u64>,
     /// How often each of them was felt.
@@ -122,6 +124,7 @@ pub(super) struct Total {
     virtual_ns: u64,
     hashes: BTreeMap<u64, Digest>,
     failures: BTreeMap<u64, String>,
+    lied_to: u64,
     byzantine: BTreeMap<&'static str, u64>,
     faults: BTreeMap<&'static str, u64>,
     felt: BTreeMap<&'static str, u64>,
@@ -138,6 +141,7 @@ impl Total {
             let count = self.modes.entry(bound.mode()).or_default();
             *count = count.saturating_add(1);
         }
+        self.lied_to = self.lied_to.saturating_add(u64::from(!report.byzantine.is_empty()));
         for kind in report.byzantine.values() {
             let count = self.byzantine.entry(kind.name()).or_default();
             *count = count.saturating_add(1);
@@ -192,6 +196,7 @@ impl Total {
             seconds: begun.elapsed().as_secs_f64(),
             trace_hash: hash.to_string(),
             byzantine: self.byzantine.clone(),
+            lied_to: self.lied_to,
             faults: self.faults.clone(),
             felt: self.felt.clone(),
             modes: self.modes.clone(),

@@ -101,6 +101,7 @@ fn parameters() {
                 outage_ns: u64::MAX / 4,
                 client_retry_ns: u64::MAX / 4,
                 fetch_ns: u64::MAX / 4,
+                restarted: usize::MAX,
             };
             (run.entry.recovery)(&params, &committee, &healed).unwrap();
             (run.entry.synchrony)(&params).unwrap();

@@ -196,6 +196,7 @@ impl<V: Variant> SyncHotStuff<V> {
             if by != link {
                 return Err(Reject::Invalid("somebody else's vote"));
             }
+            self.forget_asked(header.body.block.id(), link);
             let _: Result<(), Reject> = self.on_header(cx, &header, link);
             let block = &header.body.block;
             let place = (block.view, block.height);

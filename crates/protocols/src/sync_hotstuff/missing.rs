@@ -1,7 +1,9 @@
 //! What is missing before a header can be voted for: bodies, and a certificate of its parent (§4 `want`, §7).
 //!
 //! Each is asked for a quarter of Δ after its header was first seen, of the leader and of everybody who shows that header:
-//! who has voted for it has both. One who does not answer holds up nobody else.
+//! who has voted for it has both. One who does not answer holds up nobody else, and one who had neither yet when it was
+//! asked (it may show a header that it cannot vote for) is asked again when it votes: within Δ of that vote all have to
+//! (§8, Lemma 1 a).
 
 use super::message::SyncMessage;
 use super::normal::{End, end_of};
@@ -19,7 +21,8 @@ pub(super) struct Missing {
     due: Time,
     /// Who has shown it.
     shown: ReplicaSet,
-    /// Who was asked for a certificate of its parent; bodies are asked for as often as one likes.
+    /// Who was asked for a certificate of its parent, since it has voted if it has; bodies are asked for as often as one
+    /// likes.
     asked: ReplicaSet,
 }
 
@@ -44,15 +47,22 @@ impl<V: Variant> SyncHotStuff<V> {
         let fresh = Missing { height, due, shown: ReplicaSet::EMPTY, asked: ReplicaSet::EMPTY };
         let now = cx.now();
         let missing = self.missing.entry(id).or_insert(fresh);
-        let is_new = missing.shown.insert(link);
+        missing.shown.insert(link);
         if due < missing.due && due <= now {
             // There is no time any more to wait for whoever has shown it before.
             missing.due = due;
             self.ask_shown(cx, id);
-        } else if is_new && missing.due <= now {
+        } else if missing.due <= now {
             self.ask_for(cx, id, link);
         }
         self.arm_fetch(cx);
+    }
+
+    /// S2. §7: whoever votes for a block has by now what it may have lacked when it was asked.
+    pub(super) fn forget_asked(&mut self, id: BlockId, voter: ReplicaId) {
+        if let Some(missing) = self.missing.get_mut(&id) {
+            missing.asked.remove(voter);
+        }
     }
 
     /// Something of a block has come: what lacks nothing is asked for no more.

@@ -65,6 +65,7 @@ impl<V: Variant> SyncHotStuff<V> {
         header: &Signed<Header>,
     ) -> Result<(), Reject> {
         let signature = seal.signature.ok_or(Reject::Invalid("unsigned"))?;
+        self.forget_asked(header.body.block.id(), seal.by);
         // Conflicts come before the count: what a vote is for may prove that the view is over.
         let heard = self.on_header(cx, header, seal.by);
         let block = &header.body.block;

@@ -273,7 +273,7 @@ fn s18_a_replica_whose_state_went_astray_stops_itself(entry: &Entry) {
         let left = |world: &World| [0, 1, 3].map(|id| world.executed(r(id)));
         let apart = |world: &World| left(world) != [world.height(); 3];
         go(world.run_while("the others are at one height", secs(1), apart), &world);
-        go(world.read_back(secs(10)), &world);
+        go(world.read_back(), &world);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What several of these tests need.
 
-use quorate_consensus::{Entry, Healed, Message};
+use quorate_consensus::{Entry, Message};
 use quorate_protocols::pbft::{PbftMessage, SignedMessage, VIEW_CHANGE};
 use quorate_sim::{
     Change, Costs, Frame, Front, Op, OpId, Places, Settings, Survives, Transport, Verdict, Weather, World,
@@ -125,7 +125,7 @@ pub(crate) fn settle(world: &mut World) {
         world.all_done() && world.replicas().all(|id| world.executed(id) == height)
     };
     go(world.run_while("all replicas are at one height", secs(30), |world| !is_level(world)), world);
-    go(world.read_back(secs(10)), world);
+    go(world.read_back(), world);
     go(world.run_while("all replicas have executed the reads", secs(10), |world| !is_level(world)), world);
     let settled = world.check_settled();
     go(settled, world);
@@ -140,7 +140,7 @@ pub(crate) fn level(world: &mut World) {
 /// As [`settle`], where not all are honest.
 pub(crate) fn settle_honest(world: &mut World) {
     level(world);
-    go(world.read_back(secs(10)), world);
+    go(world.read_back(), world);
     level(world);
     let settled = world.check_settled();
     go(settled, world);
@@ -164,14 +164,7 @@ pub(crate) fn view(world: &World, id: ReplicaId) -> View {
 /// What the protocol promises: from now, when nothing more goes wrong, to the next execution, at most. Nothing that
 /// these worlds lack takes long to fetch.
 pub(crate) fn recovery(world: &World, outage_ns: u64) -> u64 {
-    let settings = world.settings();
-    let healed = Healed {
-        delta_ns: settings.delta_ns,
-        outage_ns,
-        client_retry_ns: settings.client_retry_ns_max,
-        fetch_ns: 0,
-    };
-    world.recovery(&healed).0
+    world.recovery(outage_ns, 0).0
 }
 
 /// Nobody has ever left the first view, or said so.

@@ -249,7 +249,7 @@ impl Plot {
         self.world.submit(0, &[incr("n")]);
         let is_busy = |world: &World| !(world.all_done() && world.is_level());
         self.world.run_while("the honest go on", ms(20_000), is_busy)?;
-        self.world.read_back(ms(10_000))?;
+        self.world.read_back()?;
         self.world.run_while("the honest are at one height", ms(20_000), is_busy)?;
         self.world.check_settled()
     }

@@ -113,7 +113,7 @@ fn cut_at(entry: &Entry, run: Run, seed: u64, (first, step): (ReplicaId, u64)) -
     }
     let is_done = |world: &World| world.all_done() && world.is_level();
     world.run_while("all is answered, everywhere", secs(60), |world| !is_done(world))?;
-    world.read_back(secs(10))?;
+    world.read_back()?;
     world.run_while("the reads are answered, everywhere", secs(10), |world| !is_done(world))?;
     assert_eq!(world.failed_ops(), 0, "step {step} of {first}");
     world.check_settled()

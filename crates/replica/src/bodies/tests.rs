@@ -198,3 +198,35 @@ fn in_haste_everybody_who_is_named_is_asked_at_once() {
     assert_eq!(asked(&mut bodies, ASK_AGAIN_NS), [0u16; 0]);
     assert_eq!(asked(&mut bodies, 5 + ASK_AGAIN_NS), [3], "then whoever was not named");
 }
+
+#[test]
+fn what_is_wanted_again_of_who_refused_is_asked_for_at_once() {
+    let (mut bodies, mut blocks) = (Bodies::new(BodyLimits::default(), 256), BlockTree::default());
+    let block = block_of(&Payload { bundles: vec![bundle(1).digest()] });
+    let id = block.id();
+    blocks.insert(block);
+    let others: Vec<ReplicaId> = [1, 2, 3].map(ReplicaId).to_vec();
+    let asked = |bodies: &mut Bodies| -> Vec<u16> {
+        bodies.asks(Time(9), &others).iter().map(|ask| ask.peer.0).collect()
+    };
+    let want = |bodies: &mut Bodies| {
+        bodies.want(Time(5), &blocks, id, Height(1), (ReplicaId(1), Haste::AtOnce));
+    };
+    want(&mut bodies);
+    assert_eq!(asked(&mut bodies), [1]);
+    bodies.refused(Time(6), id, ReplicaId(1));
+    assert_eq!(asked(&mut bodies), [0u16; 0], "it does not have it");
+    want(&mut bodies);
+    assert_eq!(asked(&mut bodies), [1], "it may have got it since");
+    // It votes before it has heard the question, and its answer to an earlier one arrives after the vote.
+    want(&mut bodies);
+    assert_eq!(asked(&mut bodies), [0u16; 0], "the answer is on its way");
+    bodies.refused(Time(7), id, ReplicaId(1));
+    assert_eq!(asked(&mut bodies), [1]);
+    bodies.refused(Time(8), id, ReplicaId(1));
+    bodies.refused(Time(8), id, ReplicaId(1));
+    assert_eq!(asked(&mut bodies), [0u16; 0], "a refusal alone asks for nothing");
+    // In its turn nobody is asked twice for that.
+    bodies.want(Time(9), &blocks, id, Height(1), (ReplicaId(1), Haste::InTurn));
+    assert_eq!(asked(&mut bodies), [0u16; 0]);
+}

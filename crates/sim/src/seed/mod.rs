@@ -23,7 +23,7 @@ use crate::world::{Plan, World};
 use crate::{Workload, ms, secs};
 use faults::Faults;
 use quorate_client::core::Audience;
-use quorate_consensus::{Entry, Healed};
+use quorate_consensus::Entry;
 use quorate_crypto::Scheme;
 use quorate_types::rng::Rng;
 use quorate_types::{ReplicaId, Time};
@@ -149,25 +149,20 @@ impl Standard {
     /// Runs it.
     #[must_use]
     pub fn run(self) -> Report {
-        let bound = self.bound();
-        let Self { world, faults, workload, .. } = self;
-        Report::of(world, faults, |world, recovered_ns| go(world, workload, bound, recovered_ns))
-    }
-
-    /// What the protocol promises after a heal.
-    fn bound(&self) -> Time {
-        self.world.recovery(&Healed {
-            delta_ns: self.world.settings().delta_ns,
-            outage_ns: self.outage_ns,
-            client_retry_ns: self.world.settings().client_retry_ns_max,
-            fetch_ns: secs(2),
-        })
+        let Self { world, faults, workload, outage_ns } = self;
+        Report::of(world, faults, |world, recovered_ns| go(world, workload, outage_ns, recovered_ns))
     }
 }
 
 /// The run itself: faults, heal, and what has to follow.
-fn go(world: &mut World, workload: Workload, bound: Time, recovered_ns: &mut u64) -> Result<(), Failure> {
+fn go(
+    world: &mut World,
+    workload: Workload,
+    outage_ns: u64,
+    recovered_ns: &mut u64,
+) -> Result<(), Failure> {
     world.run_until(Time(HEAL_NS))?;
+    let bound = world.recovery(outage_ns, secs(2));
     heal(
         world,
         Workload { operations: OPERATIONS_AFTER, pause_ns: ms(100), ..workload },
@@ -222,7 +217,7 @@ pub(crate) fn calm(world: &mut World) -> Result<(), Failure> {
 
 /// The end of a run: a fresh client reads every key, and everybody has the same state.
 pub(crate) fn close(world: &mut World) -> Result<(), Failure> {
-    world.read_back(secs(10))?;
+    world.read_back()?;
     world.run_while("all sound replicas have executed the reads", SETTLE_NS, |world| !world.is_level())?;
     world.check_settled()
 }

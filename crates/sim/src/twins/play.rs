@@ -11,7 +11,7 @@ use crate::settings::{BadSettings, Settings, Transport, sets_leaders};
 use crate::weather::Weather;
 use crate::world::World;
 use crate::{ms, secs};
-use quorate_consensus::{Entry, Healed};
+use quorate_consensus::Entry;
 use quorate_types::Time;
 use std::fmt;
 use std::ops::Range;
@@ -127,13 +127,7 @@ impl Play {
             self.submit();
         }
         let open = self.world.history().records().iter().position(|record| record.answered.is_none());
-        let (retry, delta) = (self.world.settings().client_retry_ns_max, self.world.settings().delta_ns);
-        let bound = self.world.recovery(&Healed {
-            delta_ns: delta,
-            outage_ns,
-            client_retry_ns: retry,
-            fetch_ns: secs(1),
-        });
+        let bound = self.world.recovery(outage_ns, secs(1));
         let is_open = |world: &World| {
             open.and_then(|at| world.history().records().get(at))
                 .is_some_and(|record| record.answered.is_none())

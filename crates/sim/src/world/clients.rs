@@ -9,11 +9,16 @@ use crate::model::{Op, result_text};
 use crate::oracles::{Failure, Oracle};
 use crate::queue::Class;
 use crate::seat::Arrival;
+use crate::secs;
+use crate::seed::synchrony::is_synchronous;
 use crate::trace::{Passage, Print, Who};
 use bytes::Bytes;
 use quorate_client::core::{Fate, LinkState};
 use quorate_types::codec::Wire as _;
 use quorate_types::{ReplicaId, Time};
+
+/// A fresh client has so long for its session and what it reads.
+const READING_NS: u64 = secs(10);
 
 impl World {
     /// A client begins: it finds its connections and asks for a session.
@@ -271,7 +276,8 @@ impl World {
     ///
     /// # Errors
     /// What an oracle found, or that there was no answer in time.
-    pub fn read_back(&mut self, span_ns: u64) -> Result<(), Failure> {
+    pub fn read_back(&mut self) -> Result<(), Failure> {
+        let span_ns = self.reading_ns();
         let reader = self.settings.clients;
         let mut keys: Vec<String> =
             self.history.records().iter().map(|record| record.op.key().to_owned()).collect();
@@ -289,6 +295,13 @@ impl World {
             self.judge(self.now, Err((Oracle::Liveness, what)));
         }
         self.failure().map_or(Ok(()), |failure| Err(failure.clone()))
+    }
+
+    /// What a fresh client needs at most for its session and what it reads. Where a protocol counts in a bound on delays
+    /// each of them may meet leaders that are silent for as long as honest ones are where nobody wants anything.
+    fn reading_ns(&self) -> u64 {
+        let each = if is_synchronous(&self.settings.entry) { self.recovery(0, 0).0 } else { 0 };
+        READING_NS.max(each.saturating_mul(2))
     }
 
     /// Judges what clients were told. The replicas' order is a proof if it explains all of it, which is looked at here;

@@ -638,12 +638,20 @@ impl World {
         }
     }
 
-    /// What the protocol promises: from a heal to the first new execution, at most.
+    /// What the protocol promises if everything heals now: until the first new execution, at most, after an outage of this
+    /// length and where it takes so long to fetch what is missing.
     #[must_use]
-    pub fn recovery(&self, healed: &Healed) -> Time {
+    pub fn recovery(&self, outage_ns: u64, fetch_ns: u64) -> Time {
+        let healed = Healed {
+            delta_ns: self.settings.delta_ns,
+            outage_ns,
+            client_retry_ns: self.settings.client_retry_ns_max,
+            fetch_ns,
+            restarted: self.seats.iter().filter(|seat| seat.running.is_none() || seat.opens > 1).count(),
+        };
         let recovery = self.settings.entry.recovery;
         // The parameters opened every replica already.
-        recovery(&self.cluster.params, &self.cluster.committee, healed).unwrap_or_default()
+        recovery(&self.cluster.params, &self.cluster.committee, &healed).unwrap_or_default()
     }
 
     /// What a replica's disk would hold after a crash right now, if nothing unsynced survived.

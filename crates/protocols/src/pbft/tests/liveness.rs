@@ -20,7 +20,7 @@ fn params() -> PbftParams {
 
 /// Time passes until every one of `ids` has executed something new, at most as long as the protocol promises.
 fn heal(cluster: &mut Cluster<Pbft>, n: usize, ids: &[u16], what: &str) {
-    let healed = Healed { delta_ns: 0, outage_ns: 0, client_retry_ns: 0, fetch_ns: 0 };
+    let healed = Healed { delta_ns: 0, outage_ns: 0, client_retry_ns: 0, fetch_ns: 0, restarted: 0 };
     let bound = <Pbft>::recovery(&params(), &setup(n).committee::<Pbft>(), &healed).0;
     let top = ids.iter().map(|id| cluster.executed(ReplicaId(*id))).max().unwrap();
     for (number, id) in ids.iter().enumerate() {

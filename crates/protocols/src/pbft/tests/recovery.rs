@@ -16,7 +16,7 @@ fn cluster() -> Cluster<Pbft> {
 /// says.
 fn heal(cluster: &mut Cluster<Pbft>, height: Height, what: &str) {
     let params = PbftParams { status_ms: STATUS_MS, idle_status_ms: 1_000, ..PbftParams::default() };
-    let healed = Healed { delta_ns: 0, outage_ns: 0, client_retry_ns: 0, fetch_ns: 0 };
+    let healed = Healed { delta_ns: 0, outage_ns: 0, client_retry_ns: 0, fetch_ns: 0, restarted: 0 };
     let bound = <Pbft>::recovery(&params, &setup(4).committee::<Pbft>(), &healed).0;
     let mut spent = 0;
     cluster.run();

@@ -36,13 +36,14 @@ impl RotatingSyncHotStuff {
         }
         let now = cx.now();
         let missing = self.missing.entry(id).or_insert(Missing { due, shown: ReplicaSet::EMPTY });
-        let is_new = missing.shown.insert(by);
+        missing.shown.insert(by);
         if due < missing.due && due <= now {
             // There is no time any more to wait for whoever has shown it before.
             missing.due = due;
             let shown = missing.shown;
             shown.iter().for_each(|peer| cx.want(id, peer));
-        } else if is_new && missing.due <= now {
+        } else if missing.due <= now {
+            // Also who was asked before: it may have shown a header whose bodies it lacked, and votes now (§8, Lemma 1 a).
             cx.want(id, by);
         }
         self.arm_fetch(cx);

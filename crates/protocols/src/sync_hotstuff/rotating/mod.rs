@@ -39,7 +39,7 @@
 //! | R9 | §11, 4 | 2 Δ are waited only where the view of the parent's certificate is the one before | `commit::wait_for_silence` | `r9_*` |
 //! | R10 | §11, 5, 6 | the 2 Δ begin at the own copy, where the replica runs, and survive that a certificate ends the view | `commit::wait_for_silence` | `r10_*` |
 //! | R11 | §11, 5 | two words of a view's leader, two certificates of it or f + 1 blames end its wait | `commit::stop_waiting` | `r11_*` |
-//! | R12 | §8, §19 | a timer commits, with its ancestors, only what is certified, and while the guard is sound | `commit::commit_waits` | `r12_*` |
+//! | R12 | §8, §19 | a timer commits, with its ancestors, only what is certified, and while the guard is sound | `commit::commit_waits`, `waits::is_sound` | `r12_*` |
 //! | R13 | §11, 1, §19 | f + 1 blames end a view; the next one begins Δ later, and not in doubt | `views::try_enter` | `r13_*` |
 //! | R14 | §18 | who comes back is silent until enough have answered | `coming_back`, `parts::returning` | `r14_*` |
 //! | R15 | §20 | an idle leader proposes an empty block after τ; empty ones are committed together | `commit::worth_committing` | `r15_*` |
@@ -109,12 +109,6 @@ use quorate_types::{
 };
 use std::collections::BTreeMap;
 
-/// Views above the current one of which headers and votes are noted. Whoever is in a view has shown before why, so that
-/// honest replicas are heard of one view ahead at most.
-const VIEWS_AHEAD: u64 = 2;
-/// Views above the current one of which it is noted that silence says nothing there: a peer that is one view ahead notes
-/// headers of [`VIEWS_AHEAD`] more, and shows only once that two of them contradict each other.
-const EVIDENCE_AHEAD: u64 = VIEWS_AHEAD + 1;
 /// Views above the current one whose messages are worth checking: many views may pass before what has arrived with them is
 /// handled, and a vote that is not seen is a header that is not seen.
 const VIEWS_WORTH_CHECKING: u64 = 4_096;
@@ -201,6 +195,11 @@ pub struct RotatingSyncHotStuff {
     /// Its block's height, where that was known.
     locked: Height,
     certificates: Certificates,
+    /// R6. Views above the current one of which headers and votes are noted: n. What lets others into a view may come after
+    /// what they say there (unheld after held), and until this replica enters the next view that it leads itself nobody
+    /// goes beyond that one. A header that is not noted is not asked for, and this replica would vote for another one
+    /// when its voter has stopped waiting (§8, Lemma 1 a).
+    ahead: u64,
     /// What was heard of views: of those near the current one, and of those whose waits run.
     views: BTreeMap<View, Heard>,
     votes: Votes,
@@ -256,7 +255,7 @@ impl Protocol for RotatingSyncHotStuff {
         params.check()?;
         let stable = past.checkpoint.checkpoint;
         let stable = Tip { view: stable.view, height: stable.height, id: stable.block };
-        let mut replica = Self::new(&params, &past, stable, cx.now());
+        let mut replica = Self::new(&params, &past, stable, cx);
         for record in past.records {
             replica.restore(record);
         }
@@ -396,7 +395,7 @@ impl Protocol for RotatingSyncHotStuff {
 }
 
 impl RotatingSyncHotStuff {
-    fn new(params: &SynchronyParams, past: &Past<RotatingRecord>, stable: Tip, now: Time) -> Self {
+    fn new(params: &SynchronyParams, past: &Past<RotatingRecord>, stable: Tip, cx: &Cx<'_, Self>) -> Self {
         Self {
             delta: params.delta(),
             heartbeat_ns: params.heartbeat_ns(),
@@ -412,6 +411,7 @@ impl RotatingSyncHotStuff {
             lock: Certificate::genesis(VOTE),
             locked: Height::ZERO,
             certificates: Certificates::new(),
+            ahead: u64::try_from(cx.committee().n()).unwrap_or(u64::MAX),
             views: BTreeMap::new(),
             votes: Votes::default(),
             collected: false,
@@ -423,7 +423,7 @@ impl RotatingSyncHotStuff {
             relied_on: BTreeMap::new(),
             blames: Blames::default(),
             missing: BTreeMap::new(),
-            returning: Returning::open(params, now),
+            returning: Returning::open(params, cx.now()),
             has_begun: false,
             answered: Answered::default(),
             view_changes: 0,

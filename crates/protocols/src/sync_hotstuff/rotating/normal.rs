@@ -8,7 +8,7 @@ use super::super::words::leader;
 use super::heard::{Heard, OwnVote};
 use super::message::RotatingMessage;
 use super::words::{Evidence, Header};
-use super::{IfIdle, RotatingRecord, RotatingSyncHotStuff, Timer, VIEWS_AHEAD, noted};
+use super::{IfIdle, RotatingRecord, RotatingSyncHotStuff, Timer, noted};
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::parts::chain::{Below, Hangs, Tip, bind_certificate, empty_payload};
 use quorate_consensus::parts::votes::{Added, contradiction};
@@ -70,7 +70,7 @@ impl RotatingSyncHotStuff {
         self.check_silence(cx, view, Some(id));
         let early = if view > self.view { Reject::Early } else { Reject::Stale };
         let highest = self.highest();
-        let Some(heard) = self.heard_in(view, VIEWS_AHEAD) else { return Err(early) };
+        let Some(heard) = self.heard_in(view, self.ahead) else { return Err(early) };
         match &heard.first {
             // R11. §5, §11: before bodies, certificates and the disk.
             Some((first, known)) if *first != id => {
@@ -153,7 +153,7 @@ impl RotatingSyncHotStuff {
         if view < self.view.minus(1) {
             return Err(Reject::Stale);
         }
-        if view > self.view.plus(VIEWS_AHEAD) {
+        if view > self.view.plus(self.ahead) {
             return Err(Reject::Early);
         }
         match self.votes.add(by, view, id, Some(signature)) {
@@ -229,7 +229,9 @@ impl RotatingSyncHotStuff {
     pub(super) fn break_silence(&mut self, cx: &mut Cx<'_, Self>, evidence: &Evidence) {
         let view = evidence.view();
         self.check_silence(cx, view, None);
-        let Some(heard) = self.heard_in(view, super::EVIDENCE_AHEAD) else { return };
+        // A peer that is as far ahead as it can be notes headers of so many views more, and shows only once that two of
+        // them contradict each other.
+        let Some(heard) = self.heard_in(view, self.ahead.saturating_mul(2)) else { return };
         if !std::mem::replace(&mut heard.is_shown, true) {
             cx.send_unheld(To::All, RotatingMessage::Evidence(evidence.clone()));
             if let Evidence::Conflict(both) = evidence {

@@ -243,6 +243,9 @@ fn s2_bodies_are_asked_of_whoever_shows_them<V: Variant>() {
     assert_eq!(bench.replica.wanted(), of(&[0, 1, 2]));
     bench.take(4, voted(&blocks[0]));
     assert_eq!(bench.replica.wanted(), of(&[4]), "whoever comes later is asked at once");
+    // Who has shown a header whose body it lacked is asked again when it votes; the host knows who has refused.
+    let _ = bench.deliver(2, voted(&blocks[0]));
+    assert_eq!(bench.replica.wanted(), of(&[2]));
     // What has come meanwhile is asked of nobody.
     let mut bench = Bench::<V>::new();
     bench.replica.answer_otherwise(None);
@@ -283,6 +286,17 @@ fn s2_a_certificate_that_is_missing_is_asked_for<V: Variant>() {
     assert_eq!(lacks(bench.replica.sent()), [(0, above), (2, above)], "each is asked once for each block");
     bench.take(2, SyncMessage::Certified(certified(N, &blocks[0])));
     assert_eq!(bench.votes(), [id(&blocks[1]), id(&blocks[2])], "its own vote certifies the next one");
+    // Who has shown a header that it could not vote for itself is asked again when it votes.
+    let mut bench = Bench::<V>::new();
+    bench.take(2, voted(&blocks[0]));
+    let shows = Answer { headers: vec![signed(&blocks[1])], ..Answer::bare(Incarnation::ZERO, Standing::Running) };
+    bench.take(4, SyncMessage::Answer(Box::new(shows.clone())));
+    bench.pass(quarter());
+    assert_eq!(lacks(bench.replica.sent()), [(0, parent), (4, parent)]);
+    bench.take(4, SyncMessage::Answer(Box::new(shows)));
+    assert_eq!(lacks(bench.replica.sent()), []);
+    bench.take(4, voted(&blocks[1]));
+    assert_eq!(lacks(bench.replica.sent()), [(4, parent)]);
     // Where the proposal comes in time nobody is asked.
     let mut bench = Bench::<V>::new();
     bench.take(2, voted(&blocks[0]));

@@ -1,6 +1,6 @@
 //! What a peer may make this replica keep, and send.
 
-use super::super::{VIEWS_AHEAD, VIEWS_WORTH_CHECKING, WINDOWS_AHEAD};
+use super::super::{VIEWS_WORTH_CHECKING, WINDOWS_AHEAD};
 use super::*;
 
 /// Heights above the committed one that are looked at: the window of the bench is 16.
@@ -15,6 +15,7 @@ fn size(bench: &Bench) -> usize {
 #[test]
 fn headers_and_votes_are_kept_of_the_views_nearby() {
     let mut bench = Bench::new();
+    let ahead = u64::from(N);
     let shown = |view: u64, number: u64| {
         let header = header(view, GENESIS, number);
         let mut answer = stands(Standing::Running);
@@ -24,24 +25,24 @@ fn headers_and_votes_are_kept_of_the_views_nearby() {
     };
     let before = size(&bench);
     for number in 0..200 {
-        bench.take(3, shown(2 + VIEWS_AHEAD + number, number));
+        bench.take(3, shown(2 + ahead + number, number));
         let _ = bench.deliver(
             3,
             RotatingMessage::Evidence(conflict(
-                &header(3 + VIEWS_AHEAD + number, GENESIS, 1),
-                &header(3 + VIEWS_AHEAD + number, GENESIS, 2),
+                &header(2 + 2 * ahead + number, GENESIS, 1),
+                &header(2 + 2 * ahead + number, GENESIS, 2),
             )),
         );
     }
     assert_eq!((bench.replica.block_count(), size(&bench)), (0, before));
     // Of each view one header and one vote of each replica.
     for number in 0..50 {
-        bench.take(3, shown(1 + VIEWS_AHEAD, number));
+        bench.take(3, shown(1 + ahead, number));
     }
     assert_eq!(bench.replica.block_count(), 1);
     let full = size(&bench);
     for number in 50..100 {
-        bench.take(3, shown(1 + VIEWS_AHEAD, number));
+        bench.take(3, shown(1 + ahead, number));
     }
     assert_eq!(size(&bench), full);
 }

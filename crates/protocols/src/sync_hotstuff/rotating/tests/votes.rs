@@ -62,7 +62,7 @@ fn r1_votes_of_the_views_nearby_count() {
         }
         assert_eq!(bench.view(), u64::try_from(view).unwrap() + 1);
     }
-    let far = header(4, tip(&blocks[2]), 4);
+    let far = header(2 + u64::from(N), tip(&blocks[2]), 4);
     let mut bench = Bench::new();
     assert_eq!(bench.deliver(0, voted(&far)), Err(Reject::Early));
     // Of the view before: a leader goes on from there at once.
@@ -74,6 +74,19 @@ fn r1_votes_of_the_views_nearby_count() {
         bench.take(voter, voted(&blocks[0]));
     }
     assert_eq!(proposed_in(&bench.said()), [(View(2), id(&blocks[0]))]);
+}
+
+/// What lets into a view may come after what was said there: votes wait for the disk, certificates do not.
+#[test]
+fn r6_a_header_that_came_before_its_view_is_voted_for() {
+    let blocks = chain(1, GENESIS, u64::from(N) + 1);
+    let mut bench = Bench::new();
+    for block in &blocks[1..] {
+        bench.take(3, voted(block));
+    }
+    assert_eq!((bench.view(), bench.votes()), (1, Vec::new()));
+    bench.take(3, shows(&blocks[usize::from(N) - 1]));
+    assert_eq!((bench.view(), bench.votes()), (1 + u64::from(N), vec![id(&blocks[usize::from(N)])]));
 }
 
 #[test]
@@ -319,7 +332,10 @@ fn bodies_are_asked_of_whoever_shows_them() {
     let of = |peers: &[u16]| peers.iter().map(|peer| (id(&first), r(*peer))).collect::<Vec<_>>();
     assert_eq!(bench.replica.wanted(), of(&[0, 1, 2]));
     let _ = bench.deliver(3, voted(&first));
-    assert_eq!(bench.replica.wanted(), of(&[3]), "whoever comes later is asked at once");
+    assert_eq!(bench.replica.wanted(), of(&[0, 3]), "whoever comes later is asked at once");
+    // Who has shown a header whose bodies it lacked is asked again when it votes; the host knows who has refused.
+    let _ = bench.deliver(1, voted(&first));
+    assert_eq!(bench.replica.wanted(), of(&[0, 1]));
     // What has come meanwhile is asked of nobody.
     let mut bench = Bench::new();
     bench.replica.answer_otherwise(None);
