@@ -155,12 +155,7 @@ impl Standard {
 }
 
 /// The run itself: faults, heal, and what has to follow.
-fn go(
-    world: &mut World,
-    workload: Workload,
-    outage_ns: u64,
-    recovered_ns: &mut u64,
-) -> Result<(), Failure> {
+fn go(world: &mut World, workload: Workload, outage_ns: u64, recovered_ns: &mut u64) -> Result<(), Failure> {
     world.run_until(Time(HEAL_NS))?;
     let bound = world.recovery(outage_ns, secs(2));
     heal(

@@ -289,7 +289,8 @@ fn s2_a_certificate_that_is_missing_is_asked_for<V: Variant>() {
     // Who has shown a header that it could not vote for itself is asked again when it votes.
     let mut bench = Bench::<V>::new();
     bench.take(2, voted(&blocks[0]));
-    let shows = Answer { headers: vec![signed(&blocks[1])], ..Answer::bare(Incarnation::ZERO, Standing::Running) };
+    let shows =
+        Answer { headers: vec![signed(&blocks[1])], ..Answer::bare(Incarnation::ZERO, Standing::Running) };
     bench.take(4, SyncMessage::Answer(Box::new(shows.clone())));
     bench.pass(quarter());
     assert_eq!(lacks(bench.replica.sent()), [(0, parent), (4, parent)]);

@@ -570,7 +570,11 @@ fn s15_a_base_is_asked_for_of_all_who_show_it<V: Variant>() {
         "of who has voted for it, of the leader, of who shows it"
     );
     assert_eq!(bench.deliver(2, forward(N, 2, &signed_by_three)), Err(Reject::Duplicate));
-    assert_eq!(bench.replica.wanted(), of(&[0, 1, 1, 2]), "and the others again: the host knows who has refused");
+    assert_eq!(
+        bench.replica.wanted(),
+        of(&[0, 1, 1, 2]),
+        "and the others again: the host knows who has refused"
+    );
     assert_eq!(bench.first_votes(), []);
     bench.replica.fetched(blocks[0].block.clone());
     assert_eq!(bench.first_votes(), [id(&blocks[0])]);
