@@ -343,6 +343,19 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for NeverStale {
     }
 }
 
+/// asked-once: nobody is asked again for a body that it did not have when it was asked.
+#[derive(Default)]
+pub(crate) struct AskedOnce(BTreeSet<(BlockId, ReplicaId)>);
+
+impl<V: Variant> Flaw<SyncHotStuff<V>> for AskedOnce {
+    fn wants(&mut self, _: &SyncHotStuff<V>, effects: &mut Vec<Effect>) {
+        effects.retain(|effect| match effect {
+            Effect::Want(block, peer) => self.0.insert((*block, *peer)),
+            _ => true,
+        });
+    }
+}
+
 /// commit-after-quit: q_R votes decide in a view that was left.
 #[derive(Default)]
 pub(crate) struct CommitAfterQuit {

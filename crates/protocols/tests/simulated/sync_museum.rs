@@ -8,11 +8,11 @@ use crate::opt_schedules::{
 use crate::sync_beyond::slower_than_delta;
 use crate::sync_cold::{early_riser, late_slowdown, votes_said_again};
 use crate::sync_flaws::{
-    Believed, CommitAfterQuit, FirstVoteTimer, HeldEvidence, HeldNotify, LexicographicLock, LockRises,
+    AskedOnce, Believed, CommitAfterQuit, FirstVoteTimer, HeldEvidence, HeldNotify, LexicographicLock, LockRises,
     NeverStale, NoNotify, NoRecord, NoWait, OneDelta, ShortTimer, ThreeQuarters, TickFirst, TimerAtHandler,
 };
 use crate::sync_schedules::{
-    bases_of_two_heights, evidence_and_a_disk_that_stalls, force_locking, no_wait, proof_at_the_last_moment,
+    asked_before_it_has_voted, bases_of_two_heights, evidence_and_a_disk_that_stalls, force_locking, no_wait, proof_at_the_last_moment,
     vote_and_a_disk_that_stalls,
 };
 use quorate_consensus::Entry;
@@ -163,6 +163,15 @@ pub(crate) const ROWS: &[Row] = &[
         |entry, _| proof_at_the_last_moment(entry).err(),
     ),
     row(
+        "Y10",
+        (
+            "who was asked in vain is not asked again when it has what is missing",
+            "sync-hotstuff, script `asked-once`: a replica that shows a header whose body it lacks is asked for it once, and votes later",
+        ),
+        (SYNC, sync::<AskedOnce>()),
+        |entry, _| asked_before_it_has_voted(entry).err(),
+    ),
+    row(
         "Z1",
         ("nobody hears of what was decided by many votes", "optsync, script `no-notify`: NOTIFY is not sent"),
         (OPT, opt::<NoNotify>()),
@@ -212,6 +221,12 @@ pub(crate) const ROWS: &[Row] = &[
         ),
         (OPT, opt::<CommitAfterQuit>()),
         |entry, _| votes_just_after_the_end(entry).err(),
+    ),
+    row(
+        "Z8",
+        ("the same as Y10 with a commit rule at network speed", "optsync, script `asked-once`: the same"),
+        (OPT, opt::<AskedOnce>()),
+        |entry, _| asked_before_it_has_voted(entry).err(),
     ),
     row(
         "Z7",

@@ -3,12 +3,15 @@
 //!
 //! Of five replicas 0 and 1 lie, who lead the views 1 and 2; `R` commits what the others, `Q` and `P`, do not.
 
+use crate::support::incr;
 use crate::sync_plot::{End, Plot};
 use crate::sync_stage::{DELTA_NS, NEAR_NS};
-use quorate_consensus::Entry;
-use quorate_protocols::sync_hotstuff::{Header, SyncMessage};
-use quorate_sim::{Failure, Plan, Trouble, ms};
+use quorate_consensus::{Entry, Signed, To};
+use quorate_protocols::sync_hotstuff::{Evidence, Header, SyncMessage, Word};
+use quorate_sim::{Audience, Failure, Heard, Plan, Trouble, ms};
 use quorate_types::bundle::bundle_digest;
+use quorate_types::codec::Wire as _;
+use quorate_types::wire::{FromClient, frame};
 use quorate_types::{Payload, ReplicaId, View};
 
 const R: u16 = 2;
@@ -51,6 +54,56 @@ fn late_proof(entry: &Entry, is_after: bool, back_ns: u64, stalls: bool) -> Resu
     plot.lead(View(2), lock, &[Q, P], 1)?;
     plot.run(6 * DELTA_NS)?;
     plot.world.heal();
+    plot.close()
+}
+
+/// A client's bundle is with all; a payload of it.
+fn spread_bundle(plot: &mut Plot) -> Result<Payload, Failure> {
+    let liar = ReplicaId(0);
+    plot.world.submit(0, &[incr("n")]);
+    for _ in 0..1_000 {
+        plot.run(ms(1))?;
+        for heard in plot.world.heard(liar) {
+            let Heard::Client(_, message) = heard else { continue };
+            let Ok(FromClient::Bundle { content, .. }) = FromClient::from_bytes(&message) else { continue };
+            plot.world.say_frame(liar, To::All, frame::BUNDLE, message.slice(1..));
+            plot.run(2 * NEAR_NS)?;
+            return Ok(Payload { bundles: vec![bundle_digest(&content)] });
+        }
+    }
+    panic!("no client has asked the leader");
+}
+
+/// asked-once: `R` hears of B from a liar, without its body, and shows its header when it is asked where it stands, which a
+/// proof that the next leader lies makes the others ask. So they ask it for the body, in vain. Then it is given the body,
+/// and votes; the others leave the view for another block when its 2 Δ are almost over.
+pub(crate) fn asked_before_it_has_voted(entry: &Entry) -> Result<(), Failure> {
+    let mut plot = Plot::new(entry, 5, &[0, 1], |settings| settings.audience = Audience::All);
+    let payload = spread_bundle(&mut plot)?;
+    let tip = plot.tip();
+    let lock = plot.lock(View(1), tip);
+    let (mut one, two) = (plot.first(tip, 1), plot.first(tip, 2));
+    one.block.payload = payload.id();
+    plot.votes(1, &[R], &one);
+    plot.run(NEAR_NS + ms(1))?;
+    let lie = |time_ns| {
+        let header = plot.header(View(2), tip, tip.1, time_ns);
+        let (by, signature) = (ReplicaId(1), plot.world.sign(ReplicaId(1), &header.statement()));
+        Signed { body: Word::Header(header), by, signature }
+    };
+    let evidence = Evidence::Conflict(Box::new((lie(1), lie(2))));
+    plot.say(1, &[Q, P], &SyncMessage::Evidence(evidence));
+    // Question and answer, a quarter of Δ, question and answer.
+    plot.run(5 * NEAR_NS + DELTA_NS / 4 + ms(5))?;
+    plot.world.say_frame(ReplicaId(0), To::One(ReplicaId(R)), frame::PAYLOAD, payload.to_bytes().into());
+    plot.liars_vote(&[R], &one);
+    // It votes when that is there.
+    let commits = plot.world.now().plus(NEAR_NS + 2 * DELTA_NS);
+    plot.world.run_until(commits.minus(NEAR_NS + ms(5)))?;
+    plot.propose(&[Q, P], &two);
+    plot.world.run_until(commits.plus(2 * DELTA_NS))?;
+    plot.lead(View(2), lock, &[Q, P], 1)?;
+    plot.run(6 * DELTA_NS)?;
     plot.close()
 }
 
