@@ -227,7 +227,9 @@ impl<V: Variant> SyncHotStuff<V> {
             highest.iter().for_each(|certificate| self.want_certified(cx, certificate));
             return None;
         }
-        (self.ready(cx, id) == Some(Ready::Valid)).then_some(header)
+        // S2. §8, Lemma 1 a: no higher than where everybody hears it.
+        let may = header.body.block.height <= self.highest_voted();
+        (may && self.ready(cx, id) == Some(Ready::Valid)).then_some(header)
     }
 
     /// What this replica votes on top of: its last vote, what is committed, or where the view begins as far as it knows.

@@ -8,12 +8,13 @@ use crate::opt_schedules::{
 use crate::sync_beyond::slower_than_delta;
 use crate::sync_cold::{early_riser, late_slowdown, votes_said_again};
 use crate::sync_flaws::{
-    AskedOnce, Believed, CommitAfterQuit, FirstVoteTimer, HeldEvidence, HeldNotify, LexicographicLock, LockRises,
-    NeverStale, NoNotify, NoRecord, NoWait, OneDelta, ShortTimer, ThreeQuarters, TickFirst, TimerAtHandler,
+    AskedOnce, Believed, CommitAfterQuit, FirstVoteTimer, HeldEvidence, HeldNotify, LexicographicLock,
+    LockRises, NeverStale, NoNotify, NoRecord, NoWait, OneDelta, ShortTimer, ThreeQuarters, TickFirst,
+    TimerAtHandler,
 };
 use crate::sync_schedules::{
-    asked_before_it_has_voted, bases_of_two_heights, evidence_and_a_disk_that_stalls, force_locking, no_wait, proof_at_the_last_moment,
-    vote_and_a_disk_that_stalls,
+    asked_before_it_has_voted, bases_of_two_heights, evidence_and_a_disk_that_stalls, force_locking, no_wait,
+    proof_at_the_last_moment, vote_and_a_disk_that_stalls,
 };
 use quorate_consensus::Entry;
 use quorate_consensus::flawed::Flawed;

@@ -131,6 +131,8 @@ impl RotatingSyncHotStuff {
         if tip.height > self.chain.committed().height {
             self.chain.commit(tip);
             self.settle(cx);
+            // What was too high to be voted for may not be any more.
+            self.try_vote(cx);
         }
     }
 

@@ -114,7 +114,11 @@ use std::collections::BTreeMap;
 const VIEWS_WORTH_CHECKING: u64 = 4_096;
 /// Heights above the committed one that are looked at, in windows: as many as may be in flight, and some for who lags
 /// behind. Whoever is further behind learns from what others have decided.
-const WINDOWS_AHEAD: u64 = 8;
+const WINDOWS_AHEAD: u64 = 16;
+/// Of these so many are voted in. One honest replica commits up to Δ before another, all that it has voted for and no
+/// more, and votes on: its next votes too have to be heard, since a header that is not is not asked for, and all have to
+/// vote within Δ of each other (§8, Lemma 1 a).
+const WINDOWS_VOTED: u64 = WINDOWS_AHEAD / 2;
 /// Views whose waits run at the same time at most; of more the first do not commit by their timers.
 const VIEWS_KEPT_MAX: usize = 4_096;
 /// Views in which a timer has committed, as far as they are remembered to notice late contradictions.
@@ -460,6 +464,11 @@ impl RotatingSyncHotStuff {
     /// The highest height that is looked at.
     fn highest(&self) -> Height {
         self.chain.committed().height.plus(self.window.saturating_mul(WINDOWS_AHEAD))
+    }
+
+    /// The highest height that is voted at.
+    fn highest_voted(&self) -> Height {
+        self.chain.committed().height.plus(self.window.saturating_mul(WINDOWS_VOTED))
     }
 
     /// Whether the view was left.

@@ -132,6 +132,10 @@ impl RotatingSyncHotStuff {
         if header.body.parent_view < self.lock.view() {
             return None;
         }
+        // R6. §8, Lemma 1 a: no higher than where everybody hears it.
+        if block.height > self.highest_voted() {
+            return None;
+        }
         let parent = self.certificates.get(header.body.parent_view, block.parent)?;
         let blocks: &BlockTree = cx.blocks();
         let fits = self.chain.fits(blocks, block, parent);

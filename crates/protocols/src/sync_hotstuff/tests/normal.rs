@@ -1,6 +1,7 @@
 //! S1 to S4: votes and certificates, and what a leader must not say.
 
 use super::*;
+use crate::sync_hotstuff::{WINDOWS_AHEAD, WINDOWS_VOTED};
 use quorate_consensus::Ready;
 
 both! {
@@ -14,6 +15,7 @@ both! {
     s2_who_has_missed_a_header_votes_for_the_next;
     s2_votes_of_a_view_lie_on_one_chain;
     s2_no_vote_beside_what_is_certified;
+    s2_no_vote_where_others_may_not_hear_it;
     s2_bodies_are_asked_of_whoever_shows_them;
     s2_a_certificate_that_is_missing_is_asked_for;
     s2_who_lacks_a_certificate_is_shown_it_once;
@@ -227,6 +229,22 @@ fn s2_no_vote_beside_what_is_certified<V: Variant>() {
     assert_eq!(bench.votes(), []);
     bench.replica.fetched(blocks[2].block.clone());
     assert_eq!(bench.votes(), [id(&blocks[1])]);
+}
+
+/// §8, Lemma 1 a: who has not committed yet what others have hears what they vote for next.
+fn s2_no_vote_where_others_may_not_hear_it<V: Variant>() {
+    let most = usize::try_from(WINDOWS_VOTED * 16).unwrap();
+    let numbers: Vec<u64> = (1..=WINDOWS_AHEAD * 16).collect();
+    let blocks = chain(N, 1, GENESIS, &numbers);
+    let mut bench = Bench::<V>::new();
+    bench.grow(&blocks[..most]);
+    bench.propose(&blocks[most]);
+    assert_eq!(bench.votes(), blocks[..most].iter().map(id).collect::<Vec<_>>());
+    bench.pass(delta(2));
+    assert_eq!(bench.votes(), [id(&blocks[most])], "all below it is committed");
+    // Whoever has committed nothing hears of all that such a one votes for.
+    let mut bench = Bench::<V>::new();
+    bench.take(2, voted(&blocks[2 * most - 1]));
 }
 
 /// §7 and §13, 11: the leader has a quarter of Δ; then everybody who shows the header is asked.

@@ -1,5 +1,6 @@
 //! R1 to R3, R6 and R7: votes and certificates.
 
+use super::super::WINDOWS_VOTED;
 use super::*;
 use quorate_consensus::Ready;
 use quorate_types::Digest;
@@ -74,6 +75,19 @@ fn r1_votes_of_the_views_nearby_count() {
         bench.take(voter, voted(&blocks[0]));
     }
     assert_eq!(proposed_in(&bench.said()), [(View(2), id(&blocks[0]))]);
+}
+
+/// §8, Lemma 1 a: who has not committed yet what others have hears what they vote for next.
+#[test]
+fn r6_no_vote_where_others_may_not_hear_it() {
+    let most = usize::try_from(WINDOWS_VOTED * 16).unwrap();
+    let blocks = chain(1, GENESIS, WINDOWS_VOTED * 16 + 1);
+    let mut bench = Bench::new();
+    bench.grow(&blocks[..most]);
+    bench.propose(&blocks[most]);
+    assert_eq!(bench.votes(), blocks[..most].iter().map(id).collect::<Vec<_>>());
+    bench.pass(delta(2));
+    assert_eq!(bench.votes(), [id(&blocks[most])], "all below it is committed");
 }
 
 /// What lets into a view may come after what was said there: votes wait for the disk, certificates do not.
