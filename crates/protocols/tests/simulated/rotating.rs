@@ -3,14 +3,17 @@
 
 use crate::side_by_side::run_all;
 use crate::support::{begin, go, level, put, r, settle, wait_for, world_of};
+use crate::sync_flaws::Moved;
 use crate::sync_stage::{DELTA_NS, HEARTBEAT_NS, NEAR_NS, exact};
 use quorate_consensus::flawed::{Flaw, Flawed};
 use quorate_consensus::parts::chain::{bind_certificate, empty_payload};
-use quorate_consensus::{Basis, Certificate, Commit, Effect, Entry, Message, Past, Seal, To};
+use quorate_consensus::{Basis, Certificate, Commit, Effect, Entry, Message, Past, Seal, Timers, To};
 use quorate_protocols::sync_hotstuff::rotating::{
-    Header, RotatingMessage, RotatingRecord, RotatingSyncHotStuff, vote,
+    Header, RotatingMessage, RotatingRecord, RotatingSyncHotStuff, Timer, vote,
 };
-use quorate_sim::{Frame, Oracle, Survives, Verdict, World, ms, secs, seed};
+use quorate_sim::{
+    Change, Failure, Fault, Frame, Front, Oracle, Places, Settings, Survives, Verdict, World, ms, secs, seed,
+};
 use quorate_types::wire::frame::PROTOCOL;
 use quorate_types::{Block, BlockId, Kind, ReplicaId, Time, View};
 use std::cell::RefCell;
@@ -85,7 +88,7 @@ fn a_leader_that_crashes() {
 ///
 /// It counts the time itself, and commits at the first moment at which it is called after it.
 #[derive(Default)]
-struct GapCommits {
+pub(crate) struct GapCommits {
     me: Option<ReplicaId>,
     /// Own votes of which the protocol waits for nothing: since when, once that is known.
     waits: BTreeMap<View, (BlockId, Option<Time>)>,
@@ -132,6 +135,20 @@ impl Flaw<RotatingSyncHotStuff> for GapCommits {
     }
 }
 
+/// A replica whose commit timers take Δ and not 2 Δ (§15).
+#[derive(Default)]
+pub(crate) struct OneDeltaTimer(Moved);
+
+impl Flaw<RotatingSyncHotStuff> for OneDeltaTimer {
+    fn clock(&mut self, _: &RotatingSyncHotStuff, timer: Timer, now: Time) -> Time {
+        self.0.clock(timer == Timer::Commit, now)
+    }
+
+    fn sets_timers(&mut self, _: &RotatingSyncHotStuff, _: Time, timers: &mut Timers<Timer>) {
+        self.0.follow(timers, Timer::Commit, |at| at.minus(DELTA_NS));
+    }
+}
+
 /// Seven replicas, of whom those that lead three views in a row lie from some moment on.
 struct Schedule {
     world: World,
@@ -148,8 +165,8 @@ struct Schedule {
 
 impl Schedule {
     /// Runs until the block at the next height is one that is committed though it is empty.
-    fn new(entry: &Entry) -> Self {
-        let mut world = exact(entry, 7, 23, |_| {});
+    fn new(entry: &Entry, change: impl FnOnce(&mut Settings)) -> Self {
+        let mut world = exact(entry, 7, 23, change);
         let headers: Rc<RefCell<BTreeMap<View, Header>>> = Rc::default();
         let late: Rc<RefCell<Vec<(ReplicaId, Kind)>>> = Rc::default();
         let (heard, slow) = (Rc::clone(&headers), Rc::clone(&late));
@@ -231,6 +248,19 @@ impl Schedule {
         }
     }
 
+    /// The same, for who wants to know why it has ended.
+    fn ran(&mut self, at_ms: u64) -> Result<(), Failure> {
+        self.world.run_until(self.began.plus(ms(at_ms)))
+    }
+
+    /// What an oracle has found or finds when nothing more is said for a while.
+    fn end(mut self) -> Result<(), Failure> {
+        match self.world.failure() {
+            Some(failure) => Err(failure.clone()),
+            None => self.world.run_for(secs(3)),
+        }
+    }
+
     fn slow(&self, by: ReplicaId, kind: &'static str) {
         self.late.borrow_mut().push((by, Kind::new(kind)));
     }
@@ -249,7 +279,7 @@ fn decoded(frame: &Frame) -> Option<RotatingMessage> {
 /// beside X, on the block below, to r; q is locked on X and refuses; 2Δ after its vote, and long before q's word that it
 /// leaves the view has to be there, r knows of a certificate of B. The third one goes on from X with q alone.
 fn gap_commits(entry: &Entry) -> (Schedule, Header, Header) {
-    let mut s = Schedule::new(entry);
+    let mut s = Schedule::new(entry, |_| {});
     let [q, r, p, o] = s.honest()[..] else { panic!("four of seven") };
     let below = s.headers.borrow()[&s.view.minus(1)].clone();
     let certified = s.certificate(&below, q);
@@ -289,15 +319,75 @@ fn gap_commits(entry: &Entry) -> (Schedule, Header, Header) {
     (s, x, b)
 }
 
+/// What becomes of it, for the museum.
+pub(crate) fn gap_commits_forks(entry: &Entry) -> Result<(), Failure> {
+    let (s, ..) = gap_commits(entry);
+    s.end()
+}
+
+/// A leader shows X to q and X' to r just before Δ after the vote of q, each certified with its own vote and the liars'. The
+/// next one goes on from X' with all but q. What q and r say to each other of that takes Δ, or `late_ns` more.
+fn two_blocks(entry: &Entry, change: impl FnOnce(&mut Settings), late_ns: u64) -> Result<(), Failure> {
+    let mut s = Schedule::new(entry, change);
+    let [q, r, p, o] = s.honest()[..] else { panic!("four of seven") };
+    let below = s.headers.borrow()[&s.view.minus(1)].clone();
+    let certified = s.certificate(&below, q);
+    let x = s.header(0, &below);
+    let mut other = x.clone();
+    other.block.time_ns = 1;
+    let y = s.header(1, &other);
+    [q, r].iter().for_each(|id| s.slow(*id, "vote"));
+    let honest = s.honest();
+    let places = Places::of(honest.iter().map(|id| id.index()));
+    let change = Change::Late { by_ns: late_ns, until: Time::ZERO };
+    let slow = (late_ns > 0).then(|| {
+        let fault = Some(Fault::BeyondDelta);
+        s.world.front(Front { from: places, to: places, both_ways: true, change, fault })
+    });
+    s.proposes(q, &x, certified.clone());
+    s.ran(15)?;
+    let of_x = s.certificate(&x, q);
+    s.shows(q, of_x);
+    // q has voted at 10, and r votes at 100.
+    s.ran(90)?;
+    s.proposes(r, &other, certified);
+    s.ran(101)?;
+    let of_other = s.certificate(&other, r);
+    for to in [r, p, o] {
+        s.shows(to, of_other.clone());
+        s.proposes(to, &y, of_other.clone());
+    }
+    s.ran(125)?;
+    let of_y = s.certificate(&y, r);
+    for to in [r, p, o] {
+        s.shows(to, of_y.clone());
+    }
+    s.ran(900)?;
+    if let Some(slow) = slow {
+        s.world.pass(slow);
+    }
+    s.end()
+}
+
+/// §15, for the museum: within the bound.
+pub(crate) fn two_blocks_in_a_view(entry: &Entry) -> Result<(), Failure> {
+    two_blocks(entry, |_| {}, 0)
+}
+
+/// §14, scenario 16: everything that the honest say is slower than Δ. Without the guard the agreement oracle is seen to
+/// fire; with it nobody forks.
+#[test]
+fn s16_beyond_the_bound_the_unguarded_fork_and_the_guarded_do_not() {
+    let failure = two_blocks(&SOUND, |_| {}, 7 * DELTA_NS).unwrap_err();
+    assert_eq!(failure.oracle, Oracle::Agreement, "{failure}");
+    assert_eq!(two_blocks(&SOUND, |settings| settings.set("guarded", true), 7 * DELTA_NS), Ok(()));
+}
+
 /// The schedule forks those who do not ask whether a view has followed one, and nobody else.
 #[test]
 fn gap_commits_without_the_rule_about_views_left_out() {
     let flawed = Entry::of::<Flawed<RotatingSyncHotStuff, GapCommits>>();
-    let (mut s, ..) = gap_commits(&flawed);
-    let failure = match s.world.failure() {
-        Some(failure) => failure.clone(),
-        None => s.world.run_for(secs(3)).unwrap_err(),
-    };
+    let failure = gap_commits_forks(&flawed).unwrap_err();
     assert_eq!(failure.oracle, Oracle::Agreement, "{failure}");
     let (mut s, x, b) = gap_commits(&SOUND);
     let ran = s.world.run_for(secs(3));

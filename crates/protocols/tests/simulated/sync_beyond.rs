@@ -185,6 +185,31 @@ fn s16_a_slowdown_of_an_idle_cluster_makes_nobody_fork(entry: &Entry) {
     }
 }
 
+/// `optsync` §16: with the guard on q_R votes decide at once, whatever it thinks, and it is the guard on *entering* that
+/// protects that. 2 and 3 of five vote for B; everything that the honest say is late from just before 2 decides, its NOTIFY
+/// too; 3 and 4 are shown another block, leave the view, and have waited long before NOTIFY is there.
+pub(crate) fn decided_in_a_slowdown(entry: &Entry) -> Result<(), Failure> {
+    let mut plot = calm(entry, 5, None);
+    let tip = plot.tip();
+    let lock = plot.lock(View(1), tip);
+    let (one, two) = (plot.first(tip, 1), plot.first(tip, 2));
+    // 4 hears of it too late to vote.
+    plot.takes(&[2, 3], &[4], None, DELTA_NS / 2);
+    plot.propose(&[2, 3], &one);
+    plot.run(2 * NEAR_NS + 1)?;
+    assert_eq!(plot.voters(View(1), (one.block.height, one.block.id())), ids(&[2, 3]));
+    let slow = late(&mut plot.world, &[2, 3, 4], LATE_NS);
+    plot.liars_vote(&[2], &one);
+    plot.propose(&[3, 4], &two);
+    plot.run(NEAR_NS + 1)?;
+    assert!(plot.world.executed(ReplicaId(2)) >= one.block.height, "2 has decided");
+    plot.run(4 * DELTA_NS)?;
+    plot.lead(View(2), lock, &[3, 4], 1)?;
+    plot.world.pass(slow);
+    plot.run(10 * DELTA_NS)?;
+    plot.close()
+}
+
 /// M30, for the museum: whether the guard is on is in the entry.
 pub(crate) fn slower_than_delta(entry: &Entry) -> Result<(), Failure> {
     slows_down(entry, 3, None, NEAR_NS / 2, 7 * DELTA_NS)

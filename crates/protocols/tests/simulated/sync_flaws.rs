@@ -41,6 +41,21 @@ impl Variant for OneDelta {
     }
 }
 
+/// Opt Sync that enters the next view as soon as one is left (`optsync` §12).
+#[derive(Debug)]
+pub(crate) struct NoDelta;
+
+impl Variant for NoDelta {
+    const SPEC: Spec = Optimistic::SPEC;
+    const FIGURES: Figures = Optimistic::FIGURES;
+    const WAIT: u64 = NoWait::WAIT;
+    const BAD_VIEW: u64 = Optimistic::BAD_VIEW;
+
+    fn responsive_quorum(n: usize) -> Option<usize> {
+        Optimistic::responsive_quorum(n)
+    }
+}
+
 /// quorum-off-by-one: 3n/4 votes decide at once, and not one more.
 #[derive(Debug)]
 pub(crate) struct ThreeQuarters;
@@ -115,26 +130,32 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for NoNotify {
 
 /// The commit timer goes off at another time than it was set for, and the protocol takes it for that one.
 #[derive(Default)]
-struct Moved {
+pub(crate) struct Moved {
     meant: Option<Time>,
     set: Option<Time>,
 }
 
 impl Moved {
-    fn follow(&mut self, timers: &mut Timers<Timer>, moves: impl FnOnce(Time) -> Time) {
-        match timers.get(Timer::Commit) {
+    pub(crate) fn follow<T: Copy + Ord>(
+        &mut self,
+        timers: &mut Timers<T>,
+        commit: T,
+        moves: impl FnOnce(Time) -> Time,
+    ) {
+        match timers.get(commit) {
             Some(at) if Some(at) != self.set => {
                 let moved = moves(at);
                 (self.meant, self.set) = (Some(at), Some(moved));
-                timers.set(Timer::Commit, moved);
+                timers.set(commit, moved);
             }
             Some(_) => {}
             None => *self = Self::default(),
         }
     }
 
-    fn clock(&self, timer: Timer, now: Time) -> Time {
-        let meant = self.meant.filter(|_| timer == Timer::Commit);
+    /// What time it is when the commit timer goes off.
+    pub(crate) fn clock(&self, is_commit: bool, now: Time) -> Time {
+        let meant = self.meant.filter(|_| is_commit);
         meant.map_or(now, |meant| now.max(meant))
     }
 }
@@ -145,11 +166,11 @@ pub(crate) struct ShortTimer(Moved);
 
 impl<V: Variant> Flaw<SyncHotStuff<V>> for ShortTimer {
     fn clock(&mut self, _: &SyncHotStuff<V>, timer: Timer, now: Time) -> Time {
-        self.0.clock(timer, now)
+        self.0.clock(timer == Timer::Commit, now)
     }
 
     fn sets_timers(&mut self, _: &SyncHotStuff<V>, _: Time, timers: &mut Timers<Timer>) {
-        self.0.follow(timers, |at| at.minus(DELTA_NS * 4 / 5));
+        self.0.follow(timers, Timer::Commit, |at| at.minus(DELTA_NS * 4 / 5));
     }
 }
 
@@ -159,11 +180,11 @@ pub(crate) struct TickFirst(Moved);
 
 impl<V: Variant> Flaw<SyncHotStuff<V>> for TickFirst {
     fn clock(&mut self, _: &SyncHotStuff<V>, timer: Timer, now: Time) -> Time {
-        self.0.clock(timer, now)
+        self.0.clock(timer == Timer::Commit, now)
     }
 
     fn sets_timers(&mut self, _: &SyncHotStuff<V>, _: Time, timers: &mut Timers<Timer>) {
-        self.0.follow(timers, |at| at.minus(1));
+        self.0.follow(timers, Timer::Commit, |at| at.minus(1));
     }
 }
 
@@ -200,7 +221,7 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for TimerAtHandler {
     }
 
     fn clock(&mut self, _: &SyncHotStuff<V>, timer: Timer, now: Time) -> Time {
-        self.moved.clock(timer, now)
+        self.moved.clock(timer == Timer::Commit, now)
     }
 
     fn sets_timers(&mut self, _: &SyncHotStuff<V>, now: Time, timers: &mut Timers<Timer>) {
@@ -209,7 +230,7 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for TimerAtHandler {
         for decided in back.iter().filter_map(|height| self.decided.get(height)) {
             self.ends.insert(now.plus(2 * DELTA_NS), decided.plus(2 * DELTA_NS));
         }
-        self.moved.follow(timers, |at| self.ends.get(&at).copied().unwrap_or(at));
+        self.moved.follow(timers, Timer::Commit, |at| self.ends.get(&at).copied().unwrap_or(at));
     }
 }
 

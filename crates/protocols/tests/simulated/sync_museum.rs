@@ -5,12 +5,13 @@ use crate::opt_schedules::{
     cut_just_after_a_decision, decided_and_a_disk_that_stalls, decided_just_before_the_end,
     hidden_ancestor_of_five, two_blocks_and_two_votes, votes_just_after_the_end,
 };
-use crate::sync_beyond::slower_than_delta;
+use crate::rotating::{GapCommits, OneDeltaTimer, gap_commits_forks, two_blocks_in_a_view};
+use crate::sync_beyond::{decided_in_a_slowdown, slower_than_delta};
 use crate::sync_cold::{early_riser, late_slowdown, votes_said_again};
 use crate::sync_flaws::{
     AskedOnce, Believed, CommitAfterQuit, FirstVoteTimer, HeldEvidence, HeldNotify, LexicographicLock,
-    LockRises, NeverStale, NoNotify, NoRecord, NoWait, OneDelta, ShortTimer, ThreeQuarters, TickFirst,
-    TimerAtHandler,
+    LockRises, NeverStale, NoDelta, NoNotify, NoRecord, NoWait, OneDelta, ShortTimer, ThreeQuarters,
+    TickFirst, TimerAtHandler,
 };
 use crate::sync_schedules::{
     asked_before_it_has_voted, bases_of_two_heights, evidence_and_a_disk_that_stalls, force_locking, no_wait,
@@ -18,11 +19,17 @@ use crate::sync_schedules::{
 };
 use quorate_consensus::Entry;
 use quorate_consensus::flawed::Flawed;
+use quorate_protocols::sync_hotstuff::rotating::RotatingSyncHotStuff;
 use quorate_protocols::sync_hotstuff::{Optimistic, Plain, SyncHotStuff};
 use quorate_sim::{Failure, Oracle};
 
 const SYNC: Entry = Entry::of::<SyncHotStuff<Plain>>();
 const OPT: Entry = Entry::of::<SyncHotStuff<Optimistic>>();
+const ROTATING: Entry = Entry::of::<RotatingSyncHotStuff>();
+
+const fn rotating<F: quorate_consensus::flawed::Flaw<RotatingSyncHotStuff>>() -> Entry {
+    Entry::of::<Flawed<RotatingSyncHotStuff, F>>()
+}
 
 const fn sync<F: quorate_consensus::flawed::Flaw<SyncHotStuff<Plain>>>() -> Entry {
     Entry::of::<Flawed<SyncHotStuff<Plain>, F>>()
@@ -45,6 +52,8 @@ const IMPATIENT: Entry = Entry {
 /// With the guard, whatever the world says, and without it.
 const GUARDED: Entry = Entry { exam_params: |delta_ns, _| (SYNC.exam_params)(delta_ns, true), ..SYNC };
 const UNGUARDED: Entry = Entry { exam_params: |delta_ns, _| (SYNC.exam_params)(delta_ns, false), ..SYNC };
+const OPT_GUARDED: Entry = Entry { exam_params: |delta_ns, _| (OPT.exam_params)(delta_ns, true), ..OPT };
+const OPT_UNGUARDED: Entry = Entry { exam_params: |delta_ns, _| (OPT.exam_params)(delta_ns, false), ..OPT };
 
 /// A schedule is one seed.
 const fn row(
@@ -173,6 +182,24 @@ pub(crate) const ROWS: &[Row] = &[
         |entry, _| asked_before_it_has_voted(entry).err(),
     ),
     row(
+        "Y11",
+        (
+            "a timer commits in a view that follows none what who is locked higher does not vote for",
+            "sync-hotstuff-rr, script `gap-commits`: 2 delta are waited for whatever view the parent was certified in",
+        ),
+        (ROTATING, rotating::<GapCommits>()),
+        |entry, _| gap_commits_forks(entry).err(),
+    ),
+    row(
+        "Y12",
+        (
+            "silence is waited for too shortly where leaders follow each other",
+            "sync-hotstuff-rr, section 15: commit timers of delta",
+        ),
+        (ROTATING, rotating::<OneDeltaTimer>()),
+        |entry, _| two_blocks_in_a_view(entry).err(),
+    ),
+    row(
         "Z1",
         ("nobody hears of what was decided by many votes", "optsync, script `no-notify`: NOTIFY is not sent"),
         (OPT, opt::<NoNotify>()),
@@ -228,6 +255,24 @@ pub(crate) const ROWS: &[Row] = &[
         ("the same as Y10 with a commit rule at network speed", "optsync, script `asked-once`: the same"),
         (OPT, opt::<AskedOnce>()),
         |entry, _| asked_before_it_has_voted(entry).err(),
+    ),
+    row(
+        "Z9",
+        (
+            "the next view is entered at once, before anybody has heard of what was decided",
+            "optsync, section 12, the schedule of `no-notify`: no wait after leaving a view",
+        ),
+        (OPT, Entry::of::<SyncHotStuff<NoDelta>>()),
+        |entry, _| decided_just_before_the_end(entry).err(),
+    ),
+    row(
+        "Z10",
+        (
+            "a view is entered in a slowdown, without what many votes have decided",
+            "optsync, section 16: no guard on entering; everything is slow from just before a decision on",
+        ),
+        (OPT_GUARDED, OPT_UNGUARDED),
+        |entry, _| decided_in_a_slowdown(entry).err(),
     ),
     row(
         "Z7",
