@@ -12,6 +12,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 both_synchronous! {
+    s02_a_leader_that_crashes_before_it_proposes
     s02_a_leader_that_crashes
     s03_a_leader_that_crashes_after_telling_one
     s04_a_leader_that_tells_two_things
@@ -25,6 +26,30 @@ both_synchronous! {
 /// 4Δ + τ after a start nobody waits for a leader any more, and 3Δ + τ after the last vote.
 fn patience_ns() -> u64 {
     3 * DELTA_NS + HEARTBEAT_NS
+}
+
+/// S2: the first leader is never there. All enter the second view 4Δ + τ, blames and a wait after they have begun to vote;
+/// nothing is committed in the first one, and something soon in the second.
+fn s02_a_leader_that_crashes_before_it_proposes(entry: &Entry) {
+    for n in [3, 5, 7] {
+        let mut world = exact(entry, n, 2, |settings| settings.audience = quorate_sim::Audience::All);
+        let ear = listen(&mut world, |_, _| Verdict::Pass);
+        world.crash(r(0), Survives::Everything);
+        let id = world.submit(1, &[put("k", 0)])[0];
+        let votes = |world: &World| world.replicas().skip(1).all(|id| world.status(id).unwrap().normal);
+        go(world.run_while("all may vote", secs(5), |world| !votes(world)), &world);
+        let began = world.now();
+        let is_next = |world: &World| world.replicas().skip(1).all(|id| view(world, id) == View(2));
+        go(world.run_while("all are in the next view", secs(5), |world| !is_next(world)), &world);
+        let took = world.now().since(began);
+        // Blames go to all; whoever leaves waits Δ, with Opt Sync 2 Δ.
+        let least = 4 * DELTA_NS + HEARTBEAT_NS + NEAR_NS + DELTA_NS;
+        assert!((least - NEAR_NS..=least + DELTA_NS + 2 * NEAR_NS).contains(&took), "n = {n}: {took}");
+        assert_eq!(world.height().0, 0, "n = {n}: nothing was committed");
+        wait_for(&mut world, &[id], secs(5));
+        let in_first = |sent: &crate::sync_stage::Sent| matches!(sent.message, SyncMessage::Vote(_));
+        assert!(ear.borrow().first(in_first) > Some(began), "n = {n}");
+    }
 }
 
 /// S2, and §9: from a crash of the leader to the next commit 8Δ + τ + 4δ at most (`optsync` §8: 9Δ + τ + 4δ), and up to Δ
@@ -57,23 +82,33 @@ fn s03_a_leader_that_crashes_after_telling_one(entry: &Entry) {
         let mut world = exact(entry, n, 3, |settings| settings.audience = quorate_sim::Audience::One(r(0)));
         let last = Rc::new(Cell::new(None));
         let only = Rc::clone(&last);
-        let _ear = listen(&mut world, move |_, frame| {
+        let ear = listen(&mut world, move |_, frame| {
             let is_proposal = frame.from == r(0) && frame.content.kind.as_str() == "propose";
             let is_last = only.get().is_some_and(|height| is_proposal && frame.content.height >= height);
             if is_last && frame.to != r(1) { Verdict::Drop } else { Verdict::Pass }
         });
         begin(&mut world);
         level(&mut world);
-        last.set(Some(world.height().next()));
+        let highest = ear.borrow().headers.keys().map(|(_, height)| *height).max().unwrap();
+        last.set(Some(highest.next()));
         let ids = world.submit(0, &[incr("n"), incr("n")]);
         let height = world.height();
-        let told =
-            |world: &World| world.sent().get(&quorate_types::Kind::new("bundle")).copied().unwrap_or(0);
-        let before = told(&world);
-        go(world.run_while("it proposes", secs(2), |world| told(world) == before), &world);
+        let place = (View(1), last.get().unwrap());
+        let is_quiet = |_: &World| ear.borrow().proposed(place).is_none();
+        go(world.run_while("it proposes", secs(2), is_quiet), &world);
+        // What is under way is lost with who sent it.
+        go(world.run_for(NEAR_NS + 1), &world);
         world.crash(r(0), Survives::Everything);
         wait_for(&mut world, &ids, secs(20));
         assert!(world.height() > height);
+        // It was told to replica 1 alone, and its vote has handed the header on.
+        let voters: Vec<ReplicaId> = {
+            let ear = ear.borrow();
+            let is_for = |sent: &&crate::sync_stage::Sent| matches!(&sent.message, SyncMessage::Vote(header) if (header.body.block.view, header.body.block.height) == place);
+            ear.sent.iter().filter(is_for).map(|sent| sent.from).filter(|by| *by != r(0)).collect()
+        };
+        assert_eq!(voters[0], r(1), "{n}: who was told");
+        assert!(voters[1..].iter().any(|by| *by != r(1)), "{n}: others have it from there");
         world.unhook();
         let _ = world.start(r(0));
         settle(&mut world);
@@ -165,8 +200,8 @@ fn s07_false_blames(entry: &Entry) {
 fn s08_everything_takes_exactly_delta(entry: &Entry) {
     for n in [3, 5] {
         let mut world = exact(entry, n, 8, |settings| {
-            // Of Δ there is Δ for a message alone where there is no body to be fetched.
-            settings.weather = quorate_sim::Weather::constant(DELTA_NS - 1_000);
+            // Bodies come with their headers, so that Δ is there for each message alone: what is due comes after it.
+            settings.weather = quorate_sim::Weather::constant(DELTA_NS);
             settings.audience = quorate_sim::Audience::All;
             settings.client_retry_ns = secs(2);
         });
