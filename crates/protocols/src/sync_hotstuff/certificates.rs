@@ -186,7 +186,10 @@ fn pick<'a>(
     if tips.iter().any(|tip| fits(tip) != Some(false)) {
         tips.retain(|tip| fits(tip) != Some(false));
     }
-    let above = |tip: &&&Certificate| responsive.is_none_or(|high| extends(tip, high) != Some(false));
+    // A tip that is lower is not above it, whatever is known of its block: what is settled may be forgotten.
+    let above = |tip: &&&Certificate| {
+        responsive.is_none_or(|high| rank(tip) >= rank(high) && extends(tip, high) != Some(false))
+    };
     let tip = tips.iter().filter(above).max_by_key(|tip| rank(tip)).copied().or(responsive);
     match tip {
         Some(tip) => Lock { responsive: responsive.cloned(), tip: tip.clone() },
