@@ -133,7 +133,7 @@ const VIEWS_AHEAD: u64 = 2;
 /// Heights above the committed one that are looked at, in windows: as many as may be in flight, and some for who lags
 /// behind. Whoever is further behind learns from what others have decided.
 const WINDOWS_AHEAD: u64 = 16;
-/// Of these so many are voted in. One honest replica commits up to Δ before another, all that it has voted for and no
+/// So many of these windows are voted in. One honest replica commits up to Δ before another, all that it has voted for and no
 /// more, and votes on: its next votes too have to be heard, since a header that is not is not asked for, and all have to
 /// vote within Δ of each other (§8, Lemma 1 a).
 const WINDOWS_VOTED: u64 = WINDOWS_AHEAD / 2;

@@ -85,7 +85,6 @@ pub use message::{Answer, RotatingMessage};
 pub use record::RotatingRecord;
 pub use words::{Evidence, Header, status, vote};
 
-use super::FIRST_VIEW;
 use super::answered::Answered;
 use super::attacks;
 use super::blames::Blames;
@@ -94,6 +93,7 @@ use super::message::{PROPOSE, STATUS, VOTE};
 use super::variant;
 use super::waits::Waits;
 use super::words::leader;
+use super::{FIRST_VIEW, WINDOWS_AHEAD, WINDOWS_VOTED};
 use heard::{Certificates, Heard};
 use missing::Missing;
 use quorate_consensus::parts::chain::{Chain, Tip, empty_payload};
@@ -112,13 +112,6 @@ use std::collections::BTreeMap;
 /// Views above the current one whose messages are worth checking: many views may pass before what has arrived with them is
 /// handled, and a vote that is not seen is a header that is not seen.
 const VIEWS_WORTH_CHECKING: u64 = 4_096;
-/// Heights above the committed one that are looked at, in windows: as many as may be in flight, and some for who lags
-/// behind. Whoever is further behind learns from what others have decided.
-const WINDOWS_AHEAD: u64 = 16;
-/// Of these so many are voted in. One honest replica commits up to Δ before another, all that it has voted for and no
-/// more, and votes on: its next votes too have to be heard, since a header that is not is not asked for, and all have to
-/// vote within Δ of each other (§8, Lemma 1 a).
-const WINDOWS_VOTED: u64 = WINDOWS_AHEAD / 2;
 /// Views whose waits run at the same time at most; of more the first do not commit by their timers.
 const VIEWS_KEPT_MAX: usize = 4_096;
 /// Views in which a timer has committed, as far as they are remembered to notice late contradictions.

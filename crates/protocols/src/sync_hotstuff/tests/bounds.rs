@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::sync_hotstuff::WINDOWS_AHEAD;
+use quorate_consensus::{Healed, Protocol as _};
 
 both! {
     headers_are_kept_within_the_window;
@@ -186,4 +187,19 @@ fn the_window_is_that_of_the_committed_block<V: Variant>() {
     let floors = bench.replica.floors();
     assert!(floors.height == Height(0) && floors.views.iter().all(|(_, view)| *view == View(2)));
     assert_eq!(floors.views.len(), 4);
+}
+
+/// §21, R: nothing without a restart, 3 Δ for f of them, and what all wait for each other where there were more.
+#[test]
+fn more_restarts_take_longer() {
+    const MS: u64 = 1_000_000;
+    let params =
+        SynchronyParams { delta_ms: 100, boot_wait_ms: 2_000, drift_ppm: 0, ..SynchronyParams::default() };
+    let committee = Setup::of::<SyncHotStuff<Plain>>(5).committee::<SyncHotStuff<Plain>>();
+    let after = |restarted| {
+        let healed = Healed { delta_ns: 0, outage_ns: 0, client_retry_ns: 0, fetch_ns: 0, restarted };
+        SyncHotStuff::<Plain>::recovery(&params, &committee, &healed).0
+    };
+    let more = [1, 2, 3, 5].map(|restarted| after(restarted) - after(0));
+    assert_eq!(more, [300 * MS, 300 * MS, 4_300 * MS, 4_300 * MS]);
 }

@@ -150,6 +150,21 @@ fn o5_no_lock_leads_past_what_was_committed() {
     assert_eq!(held_up, 0, "an honest leader was refused");
 }
 
+/// Who has caught up past its certificates may know of the responsive one's block that it is settled, and nothing any more
+/// of a block below that. A tip that is lower would be refused by everybody.
+#[test]
+fn o5_a_tip_is_no_lower_than_the_responsive_certificate() {
+    let blocks = chain(5, 1, GENESIS, &[1, 2]);
+    let (low, high) = (certified(5, &blocks[0]), certificate(1, end(&blocks[1]), 4));
+    let mut certificates = Certificates::default();
+    certificates.add(&low);
+    certificates.add(&high);
+    certificates.add_responsive(&high);
+    let fits = |tip: &Certificate| (tip.block() == high.block()).then_some(false);
+    let lock = lock_of(&certificates, View(2), fits, |_, _| None);
+    assert_eq!((lock.responsive.as_ref(), &lock.tip), (Some(&high), &high));
+}
+
 /// The rule line by line. Heights: of the responsive block, of the tip; 10 more on another branch.
 #[test]
 fn o5_locks_are_compared_in_two_parts() {
