@@ -2,11 +2,11 @@
 //! votes what the others, `Q` and `P`, know of by its NOTIFY alone.
 
 use crate::sync_plot::{End, Plot};
-use crate::sync_stage::{DELTA_NS, NEAR_NS};
+use crate::sync_stage::{DELTA_NS, NEAR_NS, view};
 use quorate_consensus::Entry;
 use quorate_consensus::parts::returning::Standing;
 use quorate_protocols::sync_hotstuff::{Header, Lock, SyncMessage};
-use quorate_sim::{Failure, Plan, Survives, Trouble, ms};
+use quorate_sim::{Failure, Plan, Survives, Trouble, World, ms};
 use quorate_types::{ReplicaId, View};
 
 const R: u16 = 2;
@@ -123,6 +123,50 @@ pub(crate) fn hidden_ancestor_of_five(entry: &Entry) -> Result<(), Failure> {
 /// See [`hidden_ancestor`].
 pub(crate) fn hidden_ancestor_of_seven(entry: &Entry) -> Result<(), Failure> {
     hidden_ancestor(entry, 7)
+}
+
+/// The same of three, where one liar leads no two views in a row: the honest leader of the first view makes A' and B, and
+/// loses power before it commits B, which `R` of three does. The liar withholds its vote for A' until the next view, which it
+/// leads and in which the first leader is back.
+pub(crate) fn hidden_ancestor_of_three(entry: &Entry) -> Result<(), Failure> {
+    const LIAR: u16 = 1;
+    let (crashed, committed) = (ReplicaId(0), ReplicaId(2));
+    let mut plot = Plot::new(entry, 3, &[LIAR], |_| {});
+    let (below, one) = (next_block(&mut plot)?, next_block(&mut plot)?);
+    let at = plot.ear.borrow().proposed((View(1), one.0)).unwrap();
+    plot.world.run_until(at.plus(2 * DELTA_NS - 1))?;
+    plot.world.crash(crashed, Survives::Nothing);
+    plot.run(2 * NEAR_NS)?;
+    assert!(plot.world.executed(committed) >= one.0, "it has committed alone");
+    let is_blamed =
+        |plot: &Plot| plot.ear.borrow().count(|sent| matches!(sent.message, SyncMessage::Blame(_)));
+    while is_blamed(&plot) == 0 {
+        plot.run(ms(5))?;
+    }
+    plot.say(LIAR, &[committed.0], &SyncMessage::Blame(View(1)));
+    plot.run(2 * NEAR_NS)?;
+    plot.world.start(crashed).unwrap();
+    for _ in 0..3 {
+        plot.run(DELTA_NS / 2)?;
+        plot.answers(&[crashed.0], Standing::Running);
+    }
+    let has_entered = |world: &World| world.honest().all(|id| view(world, id) == View(2));
+    plot.world.run_while("both are in the next view", 8 * DELTA_NS, |world| !has_entered(world))?;
+    assert!(plot.world.executed(crashed) < one.0, "it has not heard what became of B");
+    let responsive = plot.certificate_of(View(1), below, 3).unwrap();
+    let lock = Lock { responsive: Some(responsive.clone()), tip: responsive };
+    plot.lead(View(2), lock, &[0, 2], 1)?;
+    plot.run(6 * DELTA_NS)?;
+    plot.close()
+}
+
+/// The next one that an honest leader of the first view proposes.
+fn next_block(plot: &mut Plot) -> Result<End, Failure> {
+    let last = plot.tip();
+    while plot.tip() == last {
+        plot.run(ms(1))?;
+    }
+    Ok(plot.tip())
 }
 
 /// cold-no-R: of seven 0, 1 and 2 lie. 3, 4 and 5 have voted for B, and 3 alone hears of the liars' votes and decides. All
