@@ -6,8 +6,8 @@ use crate::secret::Secret;
 use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use curve25519_dalek::edwards::EdwardsPoint;
-use quorate_types::digest::keyed_tag;
-use quorate_types::{PublicKey, Signature};
+use quorate_types::digest::{Context, keyed_tag};
+use quorate_types::{Digest, PublicKey, Signature};
 use std::fmt;
 use std::sync::Arc;
 
@@ -198,6 +198,12 @@ impl SigningKey {
             }
             Pair::Cheap => cheap_signature(&self.public, message),
         }
+    }
+
+    /// What nobody knows who has not the key, the same each time: of a signature that is never shown.
+    #[must_use]
+    pub fn secret(&self, context: &Context) -> Digest {
+        Digest::of(context, &self.sign(&Digest::of(context, b"secret").0).0)
     }
 }
 

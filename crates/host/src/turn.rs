@@ -131,6 +131,12 @@ impl<D: Disk> Host<D> {
         self.replica.deadline()
     }
 
+    /// Replicas of which so much waits for its check that they should not be read now.
+    #[must_use]
+    pub fn held(&self) -> ReplicaSet {
+        self.intake.held()
+    }
+
     /// The replica inside.
     #[must_use]
     pub fn replica(&self) -> &Replica {

@@ -32,7 +32,7 @@ use quorate_types::ledger::Ledger;
 use quorate_types::limits::BUNDLE_OVERHEAD_BYTES;
 use quorate_types::rng::Rng;
 use quorate_types::wire::Lane;
-use quorate_types::{FrameBody, ReplicaId, Time};
+use quorate_types::{FrameBody, ReplicaId, ReplicaSet, Time};
 use rustls::ServerConfig;
 use socket::{Key, Listener, Role, Socket, Table};
 use std::collections::VecDeque;
@@ -99,6 +99,8 @@ pub struct Reactor {
     notes: VecDeque<Note>,
     buffer: Vec<u8>,
     urgent: Option<ReplicaId>,
+    /// Who is not read just now.
+    held: ReplicaSet,
     rng: Rng,
     ledger: Ledger,
     now: Time,
@@ -151,6 +153,7 @@ impl Reactor {
             notes: VecDeque::new(),
             buffer: vec![0; READ_BYTES],
             urgent: None,
+            held: ReplicaSet::EMPTY,
             rng,
             ledger: Ledger::default(),
             now: Time::ZERO,
@@ -230,7 +233,10 @@ impl Reactor {
             if left == 0 {
                 break;
             }
-            if let Some(key) = self.ready_peers.pop_front() {
+            let Some(key) = self.ready_peers.pop_front() else { break };
+            if self.is_held(key) {
+                self.ready_peers.push_back(key);
+            } else {
                 left = left.saturating_sub(self.read_socket(now, key, sink));
             }
         }
@@ -254,6 +260,11 @@ impl Reactor {
             let overhead = messages.saturating_add(1).saturating_mul(BUNDLE_OVERHEAD_BYTES);
             cost = cost.saturating_add(bytes).saturating_add(overhead);
         }
+    }
+
+    fn is_held(&self, key: Key) -> bool {
+        let role = self.sockets.get(key).map(|socket| &socket.role);
+        matches!(role, Some(Role::Peer(id)) if self.held.contains(*id))
     }
 
     fn urgent_position(&self) -> Option<usize> {
@@ -394,6 +405,12 @@ impl Reactor {
     pub fn broadcast(&mut self, lane: Lane, frame_type: u8, body: &FrameBody) -> Result<(), Oversize> {
         (0..u16::try_from(self.peers.len()).unwrap_or(u16::MAX))
             .try_for_each(|id| self.send_peer(ReplicaId(id), lane, frame_type, body.clone()))
+    }
+
+    /// These replicas are not read until this is called again: what they have said is more than can be dealt with, and waits
+    /// in their sockets.
+    pub fn hold(&mut self, peers: ReplicaSet) {
+        self.held = peers;
     }
 
     /// Whose frames are read first from now on.

@@ -8,15 +8,17 @@ use quorate_consensus::{Message as _, Note, To};
 use quorate_crypto::{Scheme, SigningKey};
 use quorate_host::{Host, HostSetup, Outgoing, TurnEnd};
 use quorate_protocols::pbft::PbftMessage;
+use quorate_protocols::sync_hotstuff::SyncMessage;
 use quorate_replica::{ConnId, HostMessage, Setup, Source};
 use quorate_storage::MemDisk;
 use quorate_types::bundle::BundleBuilder;
 use quorate_types::codec::Wire as _;
+use quorate_types::digest::context;
 use quorate_types::wire::{Lane, Refusal, frame};
 use quorate_types::{
     Authenticator, Block, BlockId, BodyLimits, BundleDigest, BundleKind, BundleNo, ClientAuth, ClientId,
-    Digest, FrameBody, Genesis, Height, Kind, Member, PayloadId, PublicKey, ReplicaId, ReplyBundle,
-    SessionId, Time, View,
+    Digest, FrameBody, Genesis, Height, Incarnation, Kind, Member, PayloadId, PublicKey, ReplicaId,
+    ReplyBundle, SessionId, Time, View,
 };
 use std::sync::Arc;
 
@@ -82,7 +84,11 @@ struct Cluster {
 
 impl Cluster {
     fn new(n: usize) -> Self {
-        let entry = quorate_protocols::find("pbft").unwrap();
+        Self::of("pbft", n)
+    }
+
+    fn of(protocol: &str, n: usize) -> Self {
+        let entry = quorate_protocols::find(protocol).unwrap();
         let keys: Vec<SigningKey> =
             (0..n).map(|id| SigningKey::from_seed(Scheme::Cheap, [id as u8 + 1; 32])).collect();
         let params = (entry.params)().unwrap();
@@ -113,6 +119,7 @@ impl Cluster {
                 genesis: Arc::clone(&genesis),
                 params: params.clone(),
                 wall_offset_ns: 1,
+                secret: key.secret(&context::PROBE),
             };
             let setup = HostSetup {
                 entry: *entry,
@@ -229,6 +236,47 @@ fn a_turn_executes_for_one_slice() {
         }
         heights.push(cluster.executed(0));
     }
+}
+
+/// Where safety rests on a bound on delays, a liar must not make others late: signatures that do not hold cost much to
+/// check, and however many it sends, the others are heard in the same turn and the rest waits for its own.
+#[test]
+fn a_flood_of_bad_signatures_holds_up_nobody() {
+    const FLOOD: usize = 3_000;
+    let mut cluster = Cluster::of("sync-hotstuff", 3);
+    cluster.settle();
+    let mut blame = Vec::new();
+    SyncMessage::Blame(View(1)).encode(&mut blame);
+    blame.extend([1; 64]);
+    for _ in 0..FLOOD {
+        cluster.hosts[1].peer_frame(ReplicaId(0), frame::PROTOCOL, &blame);
+    }
+    let probe = HostMessage::Probe { incarnation: Incarnation(1), number: 5 };
+    cluster.hosts[1].peer_frame(ReplicaId(2), frame::HOST, &probe.to_bytes());
+    let checked = |cluster: &Cluster| {
+        let ledger = cluster.hosts[1].ledger();
+        ledger.signatures_single + ledger.signatures_batched
+    };
+    let mut before = checked(&cluster);
+    assert_eq!(cluster.turn(1, || true), TurnEnd::Owing);
+    assert!((1..=256).contains(&(checked(&cluster) - before)), "{}", checked(&cluster) - before);
+    let answers = |left: &Left| left.host_messages().any(|it| matches!(it, HostMessage::ProbeAnswer { .. }));
+    assert!(answers(&cluster.left[1]));
+    assert_eq!(cluster.hosts[1].held().iter().collect::<Vec<_>>(), [ReplicaId(0)], "it is not read on");
+    // It is known now for what it does.
+    let mut turns = 0;
+    loop {
+        before = checked(&cluster);
+        turns += 1;
+        let end = cluster.turn(1, || true);
+        assert!(checked(&cluster) - before <= 16, "{} in one turn", checked(&cluster) - before);
+        if end == TurnEnd::Idle {
+            break;
+        }
+    }
+    assert!(turns > 300, "{turns}");
+    assert_eq!(cluster.left[1].rejected.iter().filter(|why| **why == "bad signature").count(), FLOOD);
+    assert!(cluster.hosts[1].held().is_empty());
 }
 
 /// Reading for laggards must not hold up the others: a few blocks a turn, and nothing that was asked for is lost.

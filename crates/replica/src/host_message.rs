@@ -64,7 +64,7 @@ pub enum HostMessage {
     Probe {
         /// Of whoever asks.
         incarnation: Incarnation,
-        /// Counted by whoever asks.
+        /// Of a round of probes; nobody but whoever asks can know it before.
         number: u64,
     },
     /// Answers a probe.

@@ -197,6 +197,7 @@ fn open_as(entry: &Entry) -> Replica {
         genesis: Arc::new(genesis),
         params: toml::Table::new(),
         wall_offset_ns: 0,
+        secret: Digest([7; 32]),
     };
     let mut replica = Replica::open(entry, setup, Past::default()).unwrap();
     outputs(&mut replica);
@@ -426,13 +427,18 @@ fn what_would_not_be_kept_is_not_checked() {
     );
 }
 
-/// Probes that were sent: their numbers and for how many peers.
+/// The number of the probes of a round.
+fn number(round: u64) -> u64 {
+    crate::synchrony::number(Digest([7; 32]), Incarnation(1), round)
+}
+
+/// Probes that were sent: their rounds and for how many peers.
 fn probes(outputs: &[Output]) -> Vec<(u64, usize)> {
     let probe = |output: &Output| match output {
         Output::Send { to, lane, frame: Unsealed::Host { message, .. } } => match (to, message) {
             (To::Some(to), HostMessage::Probe { number, .. }) => {
                 assert_eq!(*lane, Lane::Consensus);
-                Some((*number, to.len()))
+                Some(((0..9).find(|round| self::number(*round) == *number).unwrap(), to.len()))
             }
             _ => None,
         },
@@ -449,8 +455,8 @@ fn notes(outputs: &[Output]) -> Vec<&'static str> {
     outputs.iter().filter_map(note).collect()
 }
 
-fn answer(replica: &Replica, from: u16, number: u64) -> Input {
-    let (incarnation, at) = (replica.incarnation(), Time(0));
+fn answer(replica: &Replica, from: u16, round: u64) -> Input {
+    let (incarnation, number, at) = (replica.incarnation(), number(round), Time(0));
     let answer = HostMessage::ProbeAnswer { incarnation, number, oldest_ns: 0, at };
     from_peer(from, CheckedMessage::Host(answer))
 }

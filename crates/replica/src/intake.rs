@@ -1,10 +1,11 @@
 //! The front door: decode → window → known? → signatures, in batches → [`Input`].
 //!
-//! The core never verifies, and nothing unchecked gets past this file. Consensus messages come first, bodies
-//! after them in slices. Whatever is refused is counted with its source and reason, and a client hears why.
+//! The core never verifies, and nothing unchecked gets past this file. Consensus messages come first, as many of each
+//! peer as a run has time for, and bodies after them in slices. Whatever is refused is counted with its source and reason, and a client hears why.
 
 mod keys;
 mod queue;
+mod shares;
 mod window;
 
 pub use window::WindowCell;
@@ -24,6 +25,7 @@ use quorate_types::{
     Authenticator, Bundle, BundleDigest, ClientAuth, ClientId, Committee, Digest, Domain, Genesis, Kind,
     Ledger, Payload, Reader, ReplicaId, ReplicaSet, ReplyBundle, Signature,
 };
+use shares::Shares;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -76,6 +78,8 @@ pub struct Passed {
 
 struct WaitingMessage {
     from: ReplicaId,
+    /// See [`shares::cost`].
+    cost: usize,
     message: CheckedMessage,
     signature: Option<Signature>,
     /// What has to hold: signer, preimage, signature.
@@ -103,6 +107,10 @@ pub struct Intake {
     refused: Vec<Refused>,
     certificates: BTreeSet<Digest>,
     client_keys: ClientKeys,
+    /// Who has sent a signature that does not hold.
+    suspected: ReplicaSet,
+    /// Of whom so much waits that no more should be read.
+    held: ReplicaSet,
     suspects: BTreeMap<ClientId, u32>,
     urgent: Option<ReplicaId>,
     /// Who has handed over payloads that the replica has not seen yet: the bundles behind them may be wanted.
@@ -136,6 +144,8 @@ impl Intake {
             refused: Vec::new(),
             certificates: BTreeSet::new(),
             client_keys: ClientKeys::default(),
+            suspected: ReplicaSet::EMPTY,
+            held: ReplicaSet::EMPTY,
             suspects: BTreeMap::new(),
             urgent: None,
             bringing: ReplicaSet::EMPTY,
@@ -158,6 +168,12 @@ impl Intake {
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.messages.is_empty() && self.bundles.is_empty() && self.plain.is_empty()
+    }
+
+    /// Replicas of which so much waits that nothing more should be handed in until it has passed.
+    #[must_use]
+    pub fn held(&self) -> ReplicaSet {
+        self.held
     }
 
     /// Replicas whose bodies wait for their check.
@@ -220,7 +236,7 @@ impl Intake {
         message.claims(&mut claims);
         let claims = claims.finish().map_err(|why| (message.kind(), why))?;
         let auth = message.auth();
-        self.wait(from, CheckedMessage::Protocol(message), auth, signature, claims);
+        self.wait(from, body.len(), CheckedMessage::Protocol(message), (auth, signature), claims);
         Ok(())
     }
 
@@ -238,7 +254,7 @@ impl Intake {
         let mut claims = Claims::new(&self.committee, self.checkpoint_quorum);
         message.claims(&mut claims);
         let claims = claims.finish().map_err(|why| (message.kind(), why))?;
-        self.wait(from, CheckedMessage::Host(message), auth, signature, claims);
+        self.wait(from, body.len(), CheckedMessage::Host(message), (auth, signature), claims);
         Ok(())
     }
 
@@ -246,9 +262,9 @@ impl Intake {
     fn wait(
         &mut self,
         from: ReplicaId,
+        bytes: usize,
         message: CheckedMessage,
-        auth: Auth,
-        signature: Option<Signature>,
+        (auth, signature): (Auth, Option<Signature>),
         claims: Vec<Claim>,
     ) {
         let (mut checks, mut certificates) = (Vec::new(), Vec::new());
@@ -276,7 +292,8 @@ impl Intake {
                 }
             }
         }
-        self.messages.push_back(WaitingMessage { from, message, signature, checks, certificates });
+        let cost = shares::cost(bytes, checks.len());
+        self.messages.push_back(WaitingMessage { from, cost, message, signature, checks, certificates });
     }
 
     fn peer_bundle(&mut self, from: ReplicaId, body: &[u8]) -> Result<(), (Kind, &'static str)> {
@@ -319,7 +336,7 @@ impl Intake {
         self.refused.push(Refused { source, kind: BUNDLE_KIND, reason, is_breach, answer });
     }
 
-    /// Checks what waits: all messages, then bundles as long as `more` says so (asked between batches).
+    /// Checks what waits: messages, then bundles as long as `more` says so (asked between batches).
     pub fn run(
         &mut self,
         replica: &Replica,
@@ -343,7 +360,7 @@ impl Intake {
         if self.messages.is_empty() {
             return;
         }
-        let mut waiting = std::mem::take(&mut self.messages);
+        let mut waiting = self.take_messages();
         let checks = waiting.iter().flat_map(|waiting| &waiting.checks);
         let claims = checks.map(|(by, preimage, signature)| (*by, preimage, signature));
         let verdicts = match &self.keys {
@@ -352,7 +369,7 @@ impl Intake {
         };
         let mut verdicts = verdicts.into_iter();
         let mut passed = Vec::with_capacity(waiting.len());
-        for WaitingMessage { from, message, signature, checks, certificates } in waiting.drain(..) {
+        for WaitingMessage { from, message, signature, checks, certificates, .. } in waiting.drain(..) {
             // Every verdict of this message is taken, or the next message would be judged by what is left.
             let mut good = true;
             for holds in verdicts.by_ref().take(checks.len()) {
@@ -367,6 +384,7 @@ impl Intake {
                     CheckedMessage::Protocol(message) => message.kind(),
                     CheckedMessage::Host(message) => message.kind(),
                 };
+                self.suspected.insert(from);
                 self.refuse(Source::Peer(from), kind, "bad signature");
             }
         }
@@ -375,8 +393,23 @@ impl Intake {
             passed.sort_by_key(|input| !matches!(input, Input::Peer(checked) if checked.link == urgent));
         }
         out.inputs.append(&mut passed);
-        // Its room is used again.
-        self.messages = waiting;
+        if self.messages.is_empty() {
+            // Its room is used again.
+            self.messages = waiting;
+        }
+    }
+
+    /// Takes the messages of this run: all, or of each peer what its share allows.
+    fn take_messages(&mut self) -> VecDeque<WaitingMessage> {
+        let waiting = std::mem::take(&mut self.messages);
+        self.held = ReplicaSet::EMPTY;
+        let costs = waiting.iter().map(|waiting| (waiting.from, waiting.cost));
+        let Some(mut shares) = Shares::of(costs, self.suspected) else { return waiting };
+        let (taken, left): (VecDeque<_>, VecDeque<_>) =
+            waiting.into_iter().partition(|waiting| shares.takes(waiting.from, waiting.cost));
+        self.messages = left;
+        self.held = shares::held(self.messages.iter().map(|waiting| (waiting.from, waiting.cost)));
+        taken
     }
 
     fn remember(&mut self, certificates: Vec<Digest>) {

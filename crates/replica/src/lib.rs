@@ -62,7 +62,8 @@ use outbox::Outbox;
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::{Alarm, AnyProtocol, Effect, Entry, Env, OpenError, RawPast, Spec, Status};
 use quorate_types::{
-    BlockId, Committee, FullBlock, Genesis, Height, Incarnation, LogEntry, Mark, ReplicaId, Time, View,
+    BlockId, Committee, Digest, FullBlock, Genesis, Height, Incarnation, LogEntry, Mark, ReplicaId, Time,
+    View,
 };
 use recording::Recorder;
 use sequencer::Sequencer;
@@ -83,6 +84,10 @@ pub struct Setup {
     pub params: toml::Table,
     /// Wall-clock nanoseconds at `Time(0)`.
     pub wall_offset_ns: u64,
+    /// What its peers do not know: what they must not foretell comes of it. [`SigningKey::secret`] gives one.
+    ///
+    /// [`SigningKey::secret`]: quorate_crypto::SigningKey::secret
+    pub secret: Digest,
 }
 
 /// One replica.
@@ -203,7 +208,7 @@ impl Replica {
     }
 
     /// Own checkpoints that are not stable are signed again: the signatures may never have left.
-    fn sign_again(&mut self, states: &[(Height, quorate_types::Digest)], above: Height) {
+    fn sign_again(&mut self, states: &[(Height, Digest)], above: Height) {
         for (height, state) in states {
             if let Some(id) = self.sequencer.decided(*height).filter(|_| *height >= above) {
                 self.sign_checkpoint(*height, id, *state);
@@ -443,7 +448,7 @@ fn synchrony_guard(
     incarnation: Incarnation,
 ) -> Result<Option<SynchronyGuard>, OpenError> {
     let bound = (entry.synchrony)(&setup.params)?;
-    Ok(bound.map(|bound| SynchronyGuard::new(bound, setup.me, &setup.committee, incarnation)))
+    Ok(bound.map(|bound| SynchronyGuard::new(bound, setup.me, &setup.committee, incarnation, setup.secret)))
 }
 
 /// The blocks above the stable checkpoint and the bodies that the log has of them.

@@ -17,6 +17,9 @@
 //! Replicas probe all peers in one round, and take the probe of a peer as the sign for their own: then all rounds fall
 //! together, and one answers, probes and is answered in few wake-ups. Whoever is not asked does it by itself.
 //!
+//! The number of a probe cannot be foretold (it comes of a secret), so that whoever answers one has had it: a liar that knew
+//! what will be asked could answer in advance, and its answers would look fresh in a slowdown of everything.
+//!
 //! A peer that is slower than Δ in one direction is seen at one end at least; that is why a *round trip* has to take no
 //! more than Δ. What more it sees and does not: `docs/adr/0011-what-a-bound-on-delays-asks-of-the-host.md`.
 //!
@@ -25,8 +28,9 @@
 
 use crate::host_message::HostMessage;
 use quorate_consensus::{Reject, Synchrony, To};
+use quorate_types::digest::context;
 use quorate_types::limits::{CLOCK_SAMPLES_MAX, PROBES_UNANSWERED_MAX, ROUND_TRIPS_MAX};
-use quorate_types::{Committee, Incarnation, ReplicaId, ReplicaSet, Time};
+use quorate_types::{Committee, Digest, DigestWriter, Incarnation, ReplicaId, ReplicaSet, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::Duration;
@@ -125,8 +129,8 @@ struct Peer {
     slow: bool,
     /// Whether the first unanswered probe is unanswered for Δ.
     overdue: bool,
-    /// Something was lost, and no probe with this number or a later one has been answered.
-    gap: Option<u64>,
+    /// Something was lost, and no probe that was sent since has been answered.
+    gap: bool,
     /// Since when one of the three holds.
     late_since: Option<Time>,
     /// When the last probe was sent that it has answered in time.
@@ -146,8 +150,10 @@ pub(crate) struct SynchronyGuard {
     enough: usize,
     incarnation: Incarnation,
     peers: BTreeMap<ReplicaId, Peer>,
-    /// Number of the next probe.
-    next: u64,
+    /// What numbers of probes come of; no peer may know it.
+    secret: Digest,
+    /// How many rounds of probes there were.
+    rounds: u64,
     /// When peers are probed next.
     probe_at: Time,
     /// When they were probed last.
@@ -180,6 +186,7 @@ impl SynchronyGuard {
         me: ReplicaId,
         committee: &Committee,
         incarnation: Incarnation,
+        secret: Digest,
     ) -> Self {
         Self {
             delta_ns: synchrony.delta_ns,
@@ -188,7 +195,8 @@ impl SynchronyGuard {
             enough: committee.n().saturating_sub(committee.f).saturating_sub(1),
             incarnation,
             peers: committee.others(me).map(|peer| (peer, Peer::default())).collect(),
-            next: 0,
+            secret,
+            rounds: 0,
             probe_at: Time::ZERO,
             probed: None,
             work_until: Time::ZERO,
@@ -336,14 +344,14 @@ impl SynchronyGuard {
         let every_ns = self.probe_every_ns(now);
         let is_led = std::mem::take(&mut self.led);
         self.probe_at = now.plus(if is_led { every_ns } else { every_ns - every_ns / HEAD_START });
-        let (number, mut to) = (self.next, ReplicaSet::EMPTY);
+        let (number, mut to) = (number(self.secret, self.incarnation, self.rounds), ReplicaSet::EMPTY);
         for (id, peer) in &mut self.peers {
             if peer.probe(number, now) {
                 to.insert(*id);
                 self.probes = self.probes.saturating_add(1);
             }
         }
-        self.next = self.next.saturating_add(1);
+        self.rounds = self.rounds.saturating_add(1);
         self.probed = Some(now);
         self.review(now);
         let message = HostMessage::Probe { incarnation: self.incarnation, number };
@@ -353,7 +361,7 @@ impl SynchronyGuard {
     /// A peer answers a probe.
     ///
     /// # Errors
-    /// When there was no such probe, or it is answered already.
+    /// When there was no such probe, or none that counts still.
     pub(crate) fn on_answer(
         &mut self,
         now: Time,
@@ -365,18 +373,12 @@ impl SynchronyGuard {
         if incarnation != self.incarnation {
             return Ok(()); // Asked before this replica was opened.
         }
-        if number >= self.next {
-            return Err(Reject::Invalid("answer to no probe"));
-        }
         let peer = self.peers.get_mut(&from).ok_or(Reject::WrongSender)?;
-        if peer.gap.is_some_and(|first| number < first) {
-            return Ok(()); // It says nothing of the time since something was lost.
-        }
         let Unanswered { sent, measures, .. } = peer.answered(number).ok_or(Reject::Stale)?;
         let round_trip_ns = now.since(sent);
         let took_ns = round_trip_ns.saturating_add(oldest_ns);
         peer.slow = took_ns > self.delta_ns;
-        (peer.gap, peer.heard) = (None, true);
+        (peer.gap, peer.heard) = (false, true);
         if !peer.slow {
             peer.fresh = peer.fresh.max(Some(sent));
         }
@@ -387,7 +389,9 @@ impl SynchronyGuard {
             if self.round_trips.len() >= ROUND_TRIPS_MAX {
                 self.round_trips.pop_front();
             }
-            self.round_trips.push_back(took_ns);
+            // What the peer says of itself it may make up: it counts for no more than what makes it late anyway.
+            self.round_trips
+                .push_back(round_trip_ns.saturating_add(oldest_ns.min(self.delta_ns.saturating_mul(2))));
         }
         self.review(now);
         if self.asked.is_some_and(|asked| self.is_fresh(asked)) {
@@ -397,12 +401,12 @@ impl SynchronyGuard {
         Ok(())
     }
 
-    /// Something was lost for good on the link to a peer. Answers to what was sent before prove nothing about it.
+    /// Something was lost for good on the link to a peer. Answers to what was sent before prove nothing about it, and do
+    /// not count.
     pub(crate) fn on_gap(&mut self, now: Time, from: ReplicaId) {
-        let next = self.next;
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.unanswered.clear();
-            (peer.overdue, peer.heard, peer.gap) = (false, false, Some(next));
+            (peer.overdue, peer.heard, peer.gap) = (false, false, true);
             // It may have started anew, and its clock with it.
             peer.clock = PeerClock::default();
             peer.note(now);
@@ -466,6 +470,14 @@ impl SynchronyGuard {
     }
 }
 
+/// The number of the probes of a round.
+pub(crate) fn number(secret: Digest, incarnation: Incarnation, round: u64) -> u64 {
+    let mut writer = DigestWriter::new(&context::PROBE);
+    let digest =
+        writer.update(&secret.0).update(&incarnation.0.to_le_bytes()).update(&round.to_le_bytes()).finish();
+    u64::from_le_bytes(*digest.0.first_chunk().unwrap_or(&[0; 8]))
+}
+
 impl Peer {
     /// When its first unanswered probe is overdue; `None` where none is unanswered, or one is overdue anyway.
     fn due(&self, delta_ns: u64) -> Option<Time> {
@@ -493,7 +505,7 @@ impl Peer {
     }
 
     fn note(&mut self, now: Time) {
-        let is_late = self.slow || self.overdue || self.gap.is_some();
+        let is_late = self.slow || self.overdue || self.gap;
         self.late_since = is_late.then(|| self.late_since.unwrap_or(now));
     }
 }

@@ -2,6 +2,7 @@ use super::*;
 use quorate_types::{ClusterId, Epoch, Member, ProtocolId, PublicKey};
 
 const MS: u64 = 1_000_000;
+const SECRET: Digest = Digest([5; 32]);
 /// Δ; probes go every 10 ms.
 const DELTA_NS: u64 = 40 * MS;
 /// So much sooner than a quarter of it comes who is not asked.
@@ -22,7 +23,7 @@ fn committee(n: u8, f: usize) -> Committee {
 /// Replica 0 of n that tolerate f, with peers that answer as a test says. Times are in milliseconds.
 struct Rig {
     guard: SynchronyGuard,
-    /// Probes that were sent: when, and to whom.
+    /// Probes that were sent: their round, when, and to whom.
     sent: Vec<(u64, u64, ReplicaSet)>,
 }
 
@@ -36,7 +37,10 @@ impl Rig {
 
     fn idle(n: u8, f: usize, guarded: bool) -> Self {
         let bound = Synchrony { delta_ns: DELTA_NS, guarded };
-        Self { guard: SynchronyGuard::new(bound, ReplicaId(0), &committee(n, f), LIFE), sent: Vec::new() }
+        Self {
+            guard: SynchronyGuard::new(bound, ReplicaId(0), &committee(n, f), LIFE, SECRET),
+            sent: Vec::new(),
+        }
     }
 
     /// Probes that are due now.
@@ -45,8 +49,10 @@ impl Rig {
         match (to, message) {
             (To::Some(to), HostMessage::Probe { incarnation, number }) => {
                 assert_eq!(incarnation, LIFE);
-                self.sent.push((number, ms, to));
-                Some(number)
+                let round = self.guard.rounds - 1;
+                assert_eq!(number, number(SECRET, LIFE, round));
+                self.sent.push((round, ms, to));
+                Some(round)
             }
             other => panic!("{other:?}"),
         }
@@ -58,14 +64,15 @@ impl Rig {
         self.probe(ms);
     }
 
-    fn answer_with(&mut self, ms: u64, peer: u16, number: u64, held_ms: u64) -> Result<(), Reject> {
-        let now = Time(ms * MS);
+    /// A peer answers the probe of a round.
+    fn answer_with(&mut self, ms: u64, peer: u16, round: u64, held_ms: u64) -> Result<(), Reject> {
+        let (now, number) = (Time(ms * MS), number(SECRET, LIFE, round));
         self.guard.before(now);
         self.guard.on_answer(now, ReplicaId(peer), LIFE, number, (held_ms * MS, now))
     }
 
-    fn answer(&mut self, ms: u64, peer: u16, number: u64) {
-        self.answer_with(ms, peer, number, 0).unwrap();
+    fn answer(&mut self, ms: u64, peer: u16, round: u64) {
+        self.answer_with(ms, peer, round, 0).unwrap();
     }
 
     fn late(&self) -> Vec<u16> {
@@ -164,8 +171,12 @@ fn whoever_answers_in_time_again_is_late_no_more() {
 fn answers_that_count_for_nothing() {
     let mut rig = Rig::of(3, 1, true);
     rig.tick(0);
-    assert_eq!(rig.answer_with(1, 1, 1, 0), Err(Reject::Invalid("answer to no probe")));
-    assert_eq!(rig.answer_with(1, 1, u64::MAX, 0), Err(Reject::Invalid("answer to no probe")));
+    assert_eq!(rig.answer_with(1, 1, 1, 0), Err(Reject::Stale), "not sent yet");
+    let guess =
+        |rig: &mut Rig, number| rig.guard.on_answer(Time(MS), ReplicaId(1), LIFE, number, (0, Time(0)));
+    for number in (0..100).chain([u64::MAX]) {
+        assert_eq!(guess(&mut rig, number), Err(Reject::Stale));
+    }
     assert_eq!(rig.answer_with(1, 0, 0, 0), Err(Reject::WrongSender), "itself");
     assert_eq!(rig.answer_with(1, 9, 0, 0), Err(Reject::WrongSender));
     let earlier = rig.guard.on_answer(Time(MS), ReplicaId(1), Incarnation(2), 99, (0, Time(0)));
@@ -222,8 +233,8 @@ fn what_was_lost_makes_late_until_a_newer_probe_is_answered() {
     rig.guard.on_gap(Time(35 * MS), ReplicaId(1));
     assert_eq!(rig.late(), [1]);
     assert!(!rig.guard.doubt().0, "one of two");
-    rig.answer(36, 1, 3);
-    assert_eq!(rig.late(), [1], "that was sent before");
+    assert_eq!(rig.answer_with(36, 1, 3, 0), Err(Reject::Stale), "that was sent before");
+    assert_eq!(rig.late(), [1]);
     rig.guard.on_gap(Time(37 * MS), ReplicaId(2));
     assert!(rig.guard.doubt().0 && rig.guard.take_news());
     rig.tick(40);

@@ -15,6 +15,7 @@ use quorate_net::link::{Identity, LinkEvent as NetEvent};
 use quorate_net::{Link, ResendLimits};
 use quorate_replica::{ConnId, Setup};
 use quorate_storage::MemDisk;
+use quorate_types::digest::context;
 use quorate_types::rng::Rng;
 use quorate_types::wire::CLIENT_BUNDLE_TAG;
 use quorate_types::{ClientId, Height, Incarnation, ReplicaId, Time};
@@ -215,6 +216,7 @@ impl Seat {
                 genesis: cluster.genesis.clone(),
                 params: cluster.params.clone(),
                 wall_offset_ns: WALL_NS.saturating_add(now.0).saturating_add_signed(self.skew_ns),
+                secret: key.secret(&context::PROBE),
             },
             key,
             scheme: settings.scheme,

@@ -58,6 +58,8 @@ pub mod context {
     pub static BATCH: Context = Context::new("quorate batch coefficients v1");
     /// A certificate, as the key of the cache of checked ones.
     pub static CERTIFICATE: Context = Context::new("quorate certificate v1");
+    /// Numbers of probes of the bound on delays, which their peers must not foretell.
+    pub static PROBE: Context = Context::new("quorate probe v1");
     /// A protocol's own composite objects: the first field names the protocol and the object.
     pub static PROTOCOL: Context = Context::new("quorate protocol object v1");
 }

@@ -476,6 +476,14 @@ fn what_the_budget_cuts_off_is_read_without_sleeping() {
         }
         node.reactor.flush(stage.now);
     }
+    // Whoever has said too much is not read.
+    a.reactor.hold([ReplicaId(2)].into_iter().collect());
+    a.reactor.wait(Some(Duration::ZERO)).unwrap();
+    let drained = a.reactor.read_ready(stage.now, 1, &mut |event| {
+        assert!(!matches!(event, Event::Peer { from: ReplicaId(2), .. }));
+    });
+    assert!(!drained && a.reactor.left_over());
+    a.reactor.hold(ReplicaSet::EMPTY);
     // Whoever is urgent is read first, however often.
     a.reactor.urgent(Some(ReplicaId(2)));
     a.reactor.wait(Some(Duration::ZERO)).unwrap();

@@ -15,6 +15,7 @@ use quorate_net::tls::LinkKey;
 use quorate_replica::Setup;
 use quorate_storage::folder::{self, FolderGuard};
 use quorate_storage::{Disk, FileDisk, FileDiskConfig, MemDisk, PAGE_BYTES, SEGMENT_BYTES};
+use quorate_types::digest::context;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use std::io::{IsTerminal, stderr};
 use std::net::{SocketAddr, TcpListener};
@@ -160,6 +161,7 @@ fn host_setup(config: &NodeConfig, service: Service, keys: &NodeKeys, clock: Clo
             genesis: Arc::new(genesis.clone()),
             params: config.params(),
             wall_offset_ns: wall_ns().saturating_sub(clock.now().0),
+            secret: keys.replica.secret(&context::PROBE),
         },
         key: keys.replica.clone(),
         scheme: Scheme::Ed25519,

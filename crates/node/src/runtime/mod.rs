@@ -228,6 +228,7 @@ impl<D: Disk> Node<D> {
     /// Hands everything that has arrived to the host. Nothing is sent meanwhile.
     fn read(&mut self, now: Time) -> bool {
         let Self { host, net, clients, rejects, asked, cluster, trouble, .. } = self;
+        net.hold(host.held());
         net.read_ready(now, TURN_BYTES, &mut |event| match event {
             Event::Peer { from, frame_type, body, .. } => host.peer_frame(from, frame_type, body),
             Event::PeerUp(peer) => host.link(peer, LinkEvent::Back),

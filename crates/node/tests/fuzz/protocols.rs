@@ -7,7 +7,7 @@ use quorate_consensus::Healed;
 use quorate_replica::{Names, Output, Past, Replica, Setup};
 use quorate_types::codec::put_bytes;
 use quorate_types::wire::frame;
-use quorate_types::{LogEntry, Mark, Reader, ReplicaId, Time};
+use quorate_types::{Digest, LogEntry, Mark, Reader, ReplicaId, Time};
 use std::sync::Arc;
 
 /// What stands before a record in the log: its kind, its height and its scope.
@@ -91,6 +91,7 @@ fn parameters() {
                 genesis: Arc::new(run.genesis.clone()),
                 params: params.clone(),
                 wall_offset_ns: 1_770_000_000_000_000_000,
+                secret: Digest([7; 32]),
             };
             let Ok(mut replica) = Replica::open(run.entry, setup, Past::default()) else {
                 return Read::Refused;
@@ -159,6 +160,7 @@ fn pasts() {
                 genesis: Arc::clone(&genesis),
                 params: params.clone(),
                 wall_offset_ns: 1_770_000_000_000_000_000,
+                secret: Digest([7; 32]),
             };
             let Ok(mut replica) = Replica::open(run.entry, setup, past) else { return Read::Refused };
             replica.tick(Time(3_000_000_000));

@@ -137,6 +137,9 @@ const WINDOWS_AHEAD: u64 = 16;
 /// more, and votes on: its next votes too have to be heard, since a header that is not is not asked for, and all have to
 /// vote within Δ of each other (§8, Lemma 1 a).
 const WINDOWS_VOTED: u64 = WINDOWS_AHEAD / 2;
+/// And so many where all earlier votes were in vain: of what was voted for in doubt no timer commits anything, and a commit
+/// wants a new vote (§19). One at a time, so that there is room for very many attempts.
+const WINDOWS_IN_NEED: u64 = WINDOWS_AHEAD - 1;
 
 /// Notes in the trace.
 mod noted {
@@ -494,9 +497,10 @@ impl<V: Variant> SyncHotStuff<V> {
         self.chain.committed().height.plus(self.window.saturating_mul(WINDOWS_AHEAD))
     }
 
-    /// The highest height that is voted at.
-    fn highest_voted(&self) -> Height {
-        self.chain.committed().height.plus(self.window.saturating_mul(WINDOWS_VOTED))
+    /// S2. §8, Lemma 1 a: votes are cast no higher than where everybody hears them.
+    fn may_vote_at(&self, cx: &mut Cx<'_, Self>, height: Height) -> bool {
+        let windows = height.since(self.chain.committed().height).div_ceil(self.window.max(1));
+        windows <= WINDOWS_VOTED || (windows <= WINDOWS_IN_NEED && self.waits.are_in_vain(cx))
     }
 
     /// Whether the view was left.

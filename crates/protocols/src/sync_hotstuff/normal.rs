@@ -227,8 +227,7 @@ impl<V: Variant> SyncHotStuff<V> {
             highest.iter().for_each(|certificate| self.want_certified(cx, certificate));
             return None;
         }
-        // S2. §8, Lemma 1 a: no higher than where everybody hears it.
-        let may = header.body.block.height <= self.highest_voted();
+        let may = self.may_vote_at(cx, header.body.block.height);
         (may && self.ready(cx, id) == Some(Ready::Valid)).then_some(header)
     }
 

@@ -65,6 +65,15 @@ impl<T: Copy> Waits<T> {
         cx.sound(since.minus(self.delta.times(CLEAN)), since.plus(self.delta.times(1)))
     }
 
+    /// Whether nothing that was voted for may still be committed by its timer, and what is voted for now may. After a long
+    /// doubt no wait of before commits any more, however many there are.
+    pub(super) fn are_in_vain<P: Protocol>(&self, cx: &mut Cx<'_, P>) -> bool {
+        let clean = self.delta.times(CLEAN);
+        let now = cx.now();
+        let mut is_clean = |since: Time| cx.sound(since.minus(clean), since.minus(clean));
+        is_clean(now) && !self.running.iter().chain(&self.held).any(|(since, _)| is_clean(*since))
+    }
+
     pub(super) fn retain(&mut self, keep: impl Fn(T) -> bool) {
         self.running.retain(|(_, of)| keep(*of));
         self.held.retain(|(_, of)| keep(*of));

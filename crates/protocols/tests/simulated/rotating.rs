@@ -374,6 +374,11 @@ pub(crate) fn two_blocks_in_a_view(entry: &Entry) -> Result<(), Failure> {
     two_blocks(entry, |_| {}, 0)
 }
 
+#[test]
+fn s16_however_long_it_is_slow_it_goes_on_afterwards() {
+    crate::sync_beyond::s16_however_long_it_is_slow_it_goes_on_afterwards(registered());
+}
+
 /// §14, scenario 16: everything that the honest say is slower than Δ. Without the guard the agreement oracle is seen to
 /// fire; with it nobody forks.
 #[test]

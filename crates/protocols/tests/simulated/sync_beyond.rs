@@ -2,18 +2,21 @@
 //! holds, and what it does not promise is seen to happen.
 
 use crate::opt_schedules::notify_that_is_late;
-use crate::support::{begin, go, level, put, recovery, wait_for};
+use crate::support::{begin, go, level, put, recovery, settle, wait_for};
 use crate::sync_plot::{Plot, ids};
 use crate::sync_stage::{DELTA_NS, NEAR_NS, both_synchronous, exact, listen, optsync, view};
 use quorate_consensus::Entry;
 use quorate_sim::{Change, Failure, Fault, Front, Oracle, Places, Verdict, Weather, World, secs};
-use quorate_types::{ReplicaId, Time, View};
+use quorate_types::{Height, ReplicaId, Time, View};
+use std::cell::Cell;
+use std::rc::Rc;
 
 both_synchronous! {
     s13_where_only_some_links_are_slow_the_guarded_fork_too
     s16_where_everything_is_slow_the_guarded_do_not_fork
     s16_where_everything_is_slow_the_unguarded_fork
     s16_a_slowdown_of_an_idle_cluster_makes_nobody_fork
+    s16_however_long_it_is_slow_it_goes_on_afterwards
     s17_within_half_of_delta_there_is_no_doubt
 }
 
@@ -182,6 +185,42 @@ fn s16_a_slowdown_of_an_idle_cluster_makes_nobody_fork(entry: &Entry) {
                 "n = {n}, slow for {span_ns} ns, two blocks {before} ns after its begin"
             );
         }
+    }
+}
+
+/// S16, "for any time": messages take so long that views go on and nothing is committed by time, until all heights are voted
+/// for that honest replicas vote at. When it is over, something new is committed.
+pub(crate) fn s16_however_long_it_is_slow_it_goes_on_afterwards(entry: &Entry) {
+    for (n, span) in [(3, 600), (5, 400)] {
+        let mut world = exact(entry, n, 160, |settings| {
+            settings.set("guarded", true);
+            (settings.checkpoint_every, settings.window) = (2, 4);
+        });
+        let f = u16::try_from(n / 2).unwrap();
+        let (is_slow, highest) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(Height::ZERO)));
+        let (shared, seen) = (Rc::clone(&is_slow), Rc::clone(&highest));
+        world.hook(move |_, frame| {
+            seen.set(seen.get().max(frame.content.height));
+            // Each hears votes of f others, so that time alone commits.
+            let rank = frame.from.0 - u16::from(frame.from > frame.to);
+            match (frame.content.kind.as_str(), shared.get()) {
+                ("vote", _) if rank >= f => Verdict::Drop,
+                (_, true) => Verdict::Delay(DELTA_NS * 7 / 10),
+                _ => Verdict::Pass,
+            }
+        });
+        begin(&mut world);
+        level(&mut world);
+        is_slow.set(true);
+        world.submit(0, &[put("k", 1)]);
+        go(world.run_for(span * DELTA_NS), &world);
+        let (height, highest) = (world.height(), highest.get());
+        assert!(highest.since(height) > 8 * 4, "n = {n}: {highest} proposed, {height} committed");
+        is_slow.set(false);
+        let bound = 2 * recovery(&world, 0);
+        let is_old = |world: &World| world.height() <= height;
+        go(world.run_while("something new is committed", bound, is_old), &world);
+        settle(&mut world);
     }
 }
 

@@ -132,8 +132,7 @@ impl RotatingSyncHotStuff {
         if header.body.parent_view < self.lock.view() {
             return None;
         }
-        // R6. §8, Lemma 1 a: no higher than where everybody hears it.
-        if block.height > self.highest_voted() {
+        if !self.may_vote_at(cx, block.height) {
             return None;
         }
         let parent = self.certificates.get(header.body.parent_view, block.parent)?;

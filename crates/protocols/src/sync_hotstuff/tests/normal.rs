@@ -16,6 +16,7 @@ both! {
     s2_votes_of_a_view_lie_on_one_chain;
     s2_no_vote_beside_what_is_certified;
     s2_no_vote_where_others_may_not_hear_it;
+    s2_votes_in_vain_are_no_end;
     s2_bodies_are_asked_of_whoever_shows_them;
     s2_a_certificate_that_is_missing_is_asked_for;
     s2_who_lacks_a_certificate_is_shown_it_once;
@@ -245,6 +246,37 @@ fn s2_no_vote_where_others_may_not_hear_it<V: Variant>() {
     // Whoever has committed nothing hears of all that such a one votes for.
     let mut bench = Bench::<V>::new();
     bench.take(2, voted(&blocks[2 * most - 1]));
+}
+
+/// §19: of what was voted for in doubt no timer commits anything, and in the end all that may be voted for was voted for in
+/// doubt. Then votes go on, one at a time, once they may commit something.
+fn s2_votes_in_vain_are_no_end<V: Variant>() {
+    let most = WINDOWS_VOTED * 16;
+    let blocks = chain(N, 1, GENESIS, &(1..=most + 3).collect::<Vec<u64>>());
+    let [first, second, third] = blocks.last_chunk().unwrap();
+    let mut bench = Bench::<V>::new();
+    bench.replica.answer_sound(Some(Time::MAX), Time::MAX);
+    bench.grow(&blocks[..blocks.len() - 3]);
+    bench.pass(delta(2));
+    bench.clear();
+    bench.propose(first);
+    let since = bench.replica.now();
+    bench.replica.sound(Some(since), Time::MAX);
+    bench.pass(delta(16));
+    bench.take(1, voted(first));
+    assert_eq!((bench.votes(), bench.committed()), (vec![], vec![]), "no timer would commit it");
+    bench.pass(1);
+    bench.take(2, voted(first));
+    assert_eq!(bench.votes(), [id(first)]);
+    bench.replica.settle();
+    bench.propose(second);
+    assert_eq!(bench.votes(), [], "there is one to wait for");
+    bench.pass(delta(2));
+    assert_eq!(bench.committed().last().map(|commit| commit.0), Some(id(first)));
+    assert_eq!(bench.votes(), [id(second)]);
+    bench.propose(third);
+    bench.vote(bench.few(), second);
+    assert_eq!(bench.votes(), [id(third)], "as always");
 }
 
 /// §7 and §13, 11: the leader has a quarter of Δ; then everybody who shows the header is asked.

@@ -90,6 +90,36 @@ fn r6_no_vote_where_others_may_not_hear_it() {
     assert_eq!(bench.votes(), [id(&blocks[most])], "all below it is committed");
 }
 
+/// §19: as in the stable form, votes go on where those in doubt were in vain, one at a time, once they may commit something.
+#[test]
+fn r6_votes_in_vain_are_no_end() {
+    let most = WINDOWS_VOTED * 16;
+    let blocks = chain(1, GENESIS, most + 3);
+    let [first, second, third] = blocks.last_chunk().unwrap();
+    let mut bench = Bench::new();
+    bench.replica.answer_sound(Some(Time::MAX), Time::MAX);
+    bench.grow(&blocks[..blocks.len() - 3]);
+    bench.pass(delta(2));
+    bench.clear();
+    bench.propose(first);
+    bench.replica.sound(Some(bench.replica.now()), Time::MAX);
+    bench.pass(delta(16));
+    bench.take(1, voted(first));
+    assert_eq!((bench.votes(), bench.committed()), (vec![], vec![]), "no timer would commit it");
+    bench.pass(1);
+    bench.take(2, voted(first));
+    assert_eq!(bench.votes(), [id(first)]);
+    bench.grow(std::slice::from_ref(first));
+    bench.propose(second);
+    assert_eq!(bench.votes(), [], "there is one to wait for");
+    bench.pass(delta(2));
+    assert_eq!(bench.committed().last(), Some(&id(first)));
+    assert_eq!(bench.votes(), [id(second)]);
+    bench.grow(std::slice::from_ref(second));
+    bench.propose(third);
+    assert_eq!(bench.votes(), [id(third)], "as always");
+}
+
 /// What lets into a view may come after what was said there: votes wait for the disk, certificates do not.
 #[test]
 fn r6_a_header_that_came_before_its_view_is_voted_for() {
