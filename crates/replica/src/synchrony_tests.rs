@@ -20,6 +20,11 @@ fn committee(n: u8, f: usize) -> Committee {
     }
 }
 
+/// The number of the probes of a round.
+fn number_of(round: u64) -> u64 {
+    number(SECRET, LIFE, round)
+}
+
 /// Replica 0 of n that tolerate f, with peers that answer as a test says. Times are in milliseconds.
 struct Rig {
     guard: SynchronyGuard,
@@ -50,7 +55,7 @@ impl Rig {
             (To::Some(to), HostMessage::Probe { incarnation, number }) => {
                 assert_eq!(incarnation, LIFE);
                 let round = self.guard.rounds - 1;
-                assert_eq!(number, number(SECRET, LIFE, round));
+                assert_eq!(number, number_of(round));
                 self.sent.push((round, ms, to));
                 Some(round)
             }
@@ -66,7 +71,7 @@ impl Rig {
 
     /// A peer answers the probe of a round.
     fn answer_with(&mut self, ms: u64, peer: u16, round: u64, held_ms: u64) -> Result<(), Reject> {
-        let (now, number) = (Time(ms * MS), number(SECRET, LIFE, round));
+        let (now, number) = (Time(ms * MS), number_of(round));
         self.guard.before(now);
         self.guard.on_answer(now, ReplicaId(peer), LIFE, number, (held_ms * MS, now))
     }
