@@ -390,8 +390,8 @@ impl SynchronyGuard {
                 self.round_trips.pop_front();
             }
             // What the peer says of itself it may make up: it counts for no more than what makes it late anyway.
-            self.round_trips
-                .push_back(round_trip_ns.saturating_add(oldest_ns.min(self.delta_ns.saturating_mul(2))));
+            let told_ns = oldest_ns.min(self.delta_ns.saturating_mul(2));
+            self.round_trips.push_back(round_trip_ns.saturating_add(told_ns));
         }
         self.review(now);
         if self.asked.is_some_and(|asked| self.is_fresh(asked)) {

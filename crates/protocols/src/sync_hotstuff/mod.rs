@@ -497,12 +497,6 @@ impl<V: Variant> SyncHotStuff<V> {
         self.chain.committed().height.plus(self.window.saturating_mul(WINDOWS_AHEAD))
     }
 
-    /// S2. §8, Lemma 1 a: votes are cast no higher than where everybody hears them.
-    fn may_vote_at(&self, cx: &mut Cx<'_, Self>, height: Height) -> bool {
-        let windows = height.since(self.chain.committed().height).div_ceil(self.window.max(1));
-        windows <= WINDOWS_VOTED || (windows <= WINDOWS_IN_NEED && self.waits.are_in_vain(cx))
-    }
-
     /// Whether the view was left.
     fn is_quit(&self) -> bool {
         self.leaving.is_some()

@@ -227,7 +227,9 @@ impl<V: Variant> SyncHotStuff<V> {
             highest.iter().for_each(|certificate| self.want_certified(cx, certificate));
             return None;
         }
-        let may = self.may_vote_at(cx, header.body.block.height);
+        // S2. §8, Lemma 1 a: no higher than where everybody hears it.
+        let above = header.body.block.height.since(self.chain.committed().height);
+        let may = self.waits.may_vote(cx, above, self.window);
         (may && self.ready(cx, id) == Some(Ready::Valid)).then_some(header)
     }
 

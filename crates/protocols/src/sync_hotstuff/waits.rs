@@ -1,6 +1,7 @@
 //! Own votes and the 2 Δ after which they commit (§4, §8): those that run, and those that are over and that the guard holds
 //! back (§19). `T` is what was voted for: a height of the view, or a view.
 
+use super::{WINDOWS_IN_NEED, WINDOWS_VOTED};
 use quorate_consensus::parts::synchrony::Delta;
 use quorate_consensus::{Cx, Protocol};
 use quorate_types::Time;
@@ -65,9 +66,16 @@ impl<T: Copy> Waits<T> {
         cx.sound(since.minus(self.delta.times(CLEAN)), since.plus(self.delta.times(1)))
     }
 
+    /// S2, R6. §8, Lemma 1 a: whether a vote is cast so many heights above what is committed: no higher than where everybody
+    /// hears it.
+    pub(super) fn may_vote<P: Protocol>(&self, cx: &mut Cx<'_, P>, above: u64, window: u64) -> bool {
+        let windows = above.div_ceil(window.max(1));
+        windows <= WINDOWS_VOTED || (windows <= WINDOWS_IN_NEED && self.are_in_vain(cx))
+    }
+
     /// Whether nothing that was voted for may still be committed by its timer, and what is voted for now may. After a long
     /// doubt no wait of before commits any more, however many there are.
-    pub(super) fn are_in_vain<P: Protocol>(&self, cx: &mut Cx<'_, P>) -> bool {
+    fn are_in_vain<P: Protocol>(&self, cx: &mut Cx<'_, P>) -> bool {
         let clean = self.delta.times(CLEAN);
         let now = cx.now();
         let mut is_clean = |since: Time| cx.sound(since.minus(clean), since.minus(clean));

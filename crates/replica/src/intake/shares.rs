@@ -17,13 +17,19 @@ const RUN_COST_MAX: usize = 128 * CHECK_COST;
 /// What a peer is worth in a run that has sent a signature that does not hold, which no honest one does: its messages are
 /// checked, for it may be the disk that lies, but few at a time.
 const SUSPECT_COST_MAX: usize = 8 * CHECK_COST;
-/// A peer of which more waits than this is not read.
-const WAITING_COST_MAX: usize = RUN_COST_MAX;
-
 /// What a message costs.
 pub(super) fn cost(bytes: usize, checks: usize) -> usize {
     let size = bytes / BYTES_OF_COST;
     checks.saturating_mul(CHECK_COST).saturating_add(size).saturating_add(1)
+}
+
+fn by_peer(waiting: impl Iterator<Item = (ReplicaId, usize)>) -> BTreeMap<ReplicaId, usize> {
+    let mut costs: BTreeMap<ReplicaId, usize> = BTreeMap::new();
+    for (from, cost) in waiting {
+        let sum = costs.entry(from).or_default();
+        *sum = sum.saturating_add(cost);
+    }
+    costs
 }
 
 /// What is left of each peer's share.
@@ -36,16 +42,15 @@ pub(super) struct Shares {
 impl Shares {
     /// The shares in a run before which these costs wait; `None` where there is time for all.
     pub(super) fn of(
-        waiting: impl Iterator<Item = (ReplicaId, usize)>,
+        waiting: impl Iterator<Item = (ReplicaId, usize)> + Clone,
         suspects: ReplicaSet,
     ) -> Option<Self> {
-        let mut costs: BTreeMap<ReplicaId, usize> = BTreeMap::new();
-        for (from, cost) in waiting {
-            let sum = costs.entry(from).or_default();
-            *sum = sum.saturating_add(cost);
+        let all = waiting.clone().fold(0usize, |sum, (_, cost)| sum.saturating_add(cost));
+        if all <= RUN_COST_MAX && suspects.is_empty() {
+            return None;
         }
+        let costs = by_peer(waiting);
         let most = |from: ReplicaId| if suspects.contains(from) { SUSPECT_COST_MAX } else { RUN_COST_MAX };
-        let all = costs.values().fold(0usize, |sum, cost| sum.saturating_add(*cost));
         if all <= RUN_COST_MAX && costs.iter().all(|(from, cost)| *cost <= most(*from)) {
             return None;
         }
@@ -73,14 +78,9 @@ impl Shares {
     }
 }
 
-/// Of whom too much is left to be read on.
+/// Of whom more is left than a run is worth: it is not read on.
 pub(super) fn held(left: impl Iterator<Item = (ReplicaId, usize)>) -> ReplicaSet {
-    let mut costs: BTreeMap<ReplicaId, usize> = BTreeMap::new();
-    for (from, cost) in left {
-        let sum = costs.entry(from).or_default();
-        *sum = sum.saturating_add(cost);
-    }
-    costs.into_iter().filter(|(_, cost)| *cost > WAITING_COST_MAX).map(|(from, _)| from).collect()
+    by_peer(left).into_iter().filter(|(_, cost)| *cost > RUN_COST_MAX).map(|(from, _)| from).collect()
 }
 
 #[cfg(test)]
@@ -125,6 +125,6 @@ mod tests {
     #[test]
     fn who_has_much_left_is_held() {
         let left = |count| held(vec![(ReplicaId(3), 1); count].into_iter()).iter().count();
-        assert_eq!((left(0), left(WAITING_COST_MAX), left(WAITING_COST_MAX + 1)), (0, 0, 1));
+        assert_eq!((left(0), left(RUN_COST_MAX), left(RUN_COST_MAX + 1)), (0, 0, 1));
     }
 }

@@ -93,7 +93,7 @@ use super::message::{PROPOSE, STATUS, VOTE};
 use super::variant;
 use super::waits::Waits;
 use super::words::leader;
-use super::{FIRST_VIEW, WINDOWS_AHEAD, WINDOWS_IN_NEED, WINDOWS_VOTED};
+use super::{FIRST_VIEW, WINDOWS_AHEAD};
 use heard::{Certificates, Heard};
 use missing::Missing;
 use quorate_consensus::parts::chain::{Chain, Tip, empty_payload};
@@ -457,12 +457,6 @@ impl RotatingSyncHotStuff {
     /// The highest height that is looked at.
     fn highest(&self) -> Height {
         self.chain.committed().height.plus(self.window.saturating_mul(WINDOWS_AHEAD))
-    }
-
-    /// R6. §8, Lemma 1 a: votes are cast no higher than where everybody hears them.
-    fn may_vote_at(&self, cx: &mut Cx<'_, Self>, height: Height) -> bool {
-        let windows = height.since(self.chain.committed().height).div_ceil(self.window.max(1));
-        windows <= WINDOWS_VOTED || (windows <= WINDOWS_IN_NEED && self.waits.are_in_vain(cx))
     }
 
     /// Whether the view was left.

@@ -132,7 +132,9 @@ impl RotatingSyncHotStuff {
         if header.body.parent_view < self.lock.view() {
             return None;
         }
-        if !self.may_vote_at(cx, block.height) {
+        // R6. §8, Lemma 1 a: no higher than where everybody hears it.
+        let above = block.height.since(self.chain.committed().height);
+        if !self.waits.may_vote(cx, above, self.window) {
             return None;
         }
         let parent = self.certificates.get(header.body.parent_view, block.parent)?;

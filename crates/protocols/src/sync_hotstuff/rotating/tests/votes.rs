@@ -1,7 +1,7 @@
 //! R1 to R3, R6 and R7: votes and certificates.
 
-use super::super::WINDOWS_VOTED;
 use super::*;
+use crate::sync_hotstuff::WINDOWS_VOTED;
 use quorate_consensus::Ready;
 use quorate_types::Digest;
 
