@@ -119,9 +119,10 @@ impl<D: Disk> Host<D> {
     /// Something happened to a link. A link that resumes reports the gaps of its lanes one by one; they lead
     /// to the same, so what was said last of the peer is not said again before anything else has happened.
     pub fn link(&mut self, peer: ReplicaId, event: LinkEvent) {
+        let input = self.intake.link(peer, event);
         let is_known = |input: &Input| matches!(input, Input::Link(p, e) if *p == peer && *e == event);
         if !self.inputs.last().is_some_and(is_known) {
-            self.inputs.push(Input::Link(peer, event));
+            self.inputs.push(input);
         }
     }
 

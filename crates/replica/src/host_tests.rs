@@ -155,7 +155,7 @@ impl Protocol for Still {
 }
 
 /// Replica 2 of four.
-fn open() -> Replica {
+pub(crate) fn open() -> Replica {
     open_as(&Entry::of::<Still>())
 }
 
@@ -370,7 +370,7 @@ fn what_is_decided_above_a_gap_closes_it() {
 }
 
 /// Nobody waits for any bundle: all were executed long ago.
-struct Old;
+pub(crate) struct Old;
 
 impl Admit for Old {
     fn admit(&self, _bundle: &Bundle) -> Admission {
@@ -379,7 +379,7 @@ impl Admit for Old {
 }
 
 /// A bundle of half a megabyte that its client has not signed.
-fn large(number: u64) -> Bundle {
+pub(crate) fn large(number: u64) -> Bundle {
     let session = SessionId { height: Height(1), index: 0 };
     let mut builder = BundleBuilder::new(BundleKind::Requests, PublicKey([7; 32]), session, BundleNo(number));
     for _ in 0..8 {

@@ -6,6 +6,8 @@
 mod keys;
 mod queue;
 mod shares;
+#[cfg(test)]
+mod tests;
 mod window;
 
 pub use window::WindowCell;
@@ -16,7 +18,7 @@ use crate::step::BUNDLE_KIND;
 use crate::{Checked, CheckedMessage, HostMessage, Input, Replica, Setup, pool};
 use keys::ClientKeys;
 use queue::{Waiting, WaitingBundle};
-use quorate_consensus::{Auth, Claim, Claims, Entry, Seal};
+use quorate_consensus::{Auth, Claim, Claims, Entry, LinkEvent, Seal};
 use quorate_crypto::{AggregateSignature, Batch, CommitteeKeys, Scheme, bundle_preimage, statement_preimage};
 use quorate_types::codec::Wire;
 use quorate_types::limits::CERTIFICATES_REMEMBERED_MAX;
@@ -25,7 +27,7 @@ use quorate_types::{
     Authenticator, Bundle, BundleDigest, ClientAuth, ClientId, Committee, Digest, Domain, Genesis, Kind,
     Ledger, Payload, Reader, ReplicaId, ReplicaSet, ReplyBundle, Signature,
 };
-use shares::Shares;
+use shares::{Limits, Shares};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -99,6 +101,11 @@ pub struct Intake {
     checkpoint_quorum: usize,
     window: Arc<WindowCell>,
     messages: VecDeque<WaitingMessage>,
+    /// How many messages waited when the last gap of a peer was noted, where one was since the last run.
+    gaps: BTreeMap<ReplicaId, usize>,
+    limits: Limits,
+    /// Who had a message last that no share was enough for.
+    let_through: Option<ReplicaId>,
     bundles: Waiting,
     /// The batch that is being checked; empty between batches.
     batch: Vec<(WaitingBundle, bool)>,
@@ -133,11 +140,14 @@ impl Intake {
             checkpoint_quorum: (entry.spec.checkpoint_quorum)(committee.n(), committee.f),
             // A committee with a key that is none signs nothing that holds.
             keys: CommitteeKeys::new(scheme, &committee).ok().map(Arc::new),
+            limits: Limits::of(committee.n()),
             committee,
             genesis: Arc::clone(&setup.genesis),
             scheme,
             window,
             messages: VecDeque::new(),
+            gaps: BTreeMap::new(),
+            let_through: None,
             bundles: Waiting::default(),
             batch: Vec::new(),
             plain: Vec::new(),
@@ -190,6 +200,17 @@ impl Intake {
     fn pass_over(&mut self, from: ReplicaId, kind: Kind, reason: &'static str) {
         let source = Source::Peer(from);
         self.refused.push(Refused { source, kind, reason, is_breach: false, answer: None });
+    }
+
+    /// Something happened to a link; what the replica hears of it. The gap comes before what waits of the peer, so an answer
+    /// among that would close a gap that is younger: it goes with what was lost, and the protocol asks anew. Bodies
+    /// stay: they say themselves what they are.
+    pub fn link(&mut self, peer: ReplicaId, event: LinkEvent) -> Input {
+        if event == LinkEvent::Gap {
+            // They go in the next run: a liar may make a gap of each frame.
+            self.gaps.insert(peer, self.messages.len());
+        }
+        Input::Link(peer, event)
     }
 
     /// Takes in the body of a frame of a peer.
@@ -357,6 +378,8 @@ impl Intake {
     }
 
     fn run_messages(&mut self, out: &mut Passed) {
+        self.held = ReplicaSet::EMPTY;
+        self.drop_before_gaps();
         if self.messages.is_empty() {
             return;
         }
@@ -380,12 +403,8 @@ impl Intake {
                 let seal = Seal { by: from, signature };
                 passed.push(Input::Peer(Checked { link: from, seal, message }));
             } else {
-                let kind = match &message {
-                    CheckedMessage::Protocol(message) => message.kind(),
-                    CheckedMessage::Host(message) => message.kind(),
-                };
                 self.suspected.insert(from);
-                self.refuse(Source::Peer(from), kind, "bad signature");
+                self.refuse(Source::Peer(from), kind_of(&message), "bad signature");
             }
         }
         if let Some(urgent) = self.urgent {
@@ -399,16 +418,31 @@ impl Intake {
         }
     }
 
+    fn drop_before_gaps(&mut self) {
+        let gaps = std::mem::take(&mut self.gaps);
+        if gaps.is_empty() {
+            return;
+        }
+        for (index, waiting) in std::mem::take(&mut self.messages).into_iter().enumerate() {
+            if gaps.get(&waiting.from).is_some_and(|before| index < *before) {
+                self.pass_over(waiting.from, kind_of(&waiting.message), "before a gap");
+            } else {
+                self.messages.push_back(waiting);
+            }
+        }
+    }
+
     /// Takes the messages of this run: all, or of each peer what its share allows.
     fn take_messages(&mut self) -> VecDeque<WaitingMessage> {
         let waiting = std::mem::take(&mut self.messages);
-        self.held = ReplicaSet::EMPTY;
         let costs = waiting.iter().map(|waiting| (waiting.from, waiting.cost));
-        let Some(mut shares) = Shares::of(costs, self.suspected) else { return waiting };
+        let shares = Shares::of(self.limits, costs, self.suspected, self.let_through);
+        let Some(mut shares) = shares else { return waiting };
+        self.let_through = shares.let_through().or(self.let_through);
         let (taken, left): (VecDeque<_>, VecDeque<_>) =
             waiting.into_iter().partition(|waiting| shares.takes(waiting.from, waiting.cost));
         self.messages = left;
-        self.held = shares::held(self.messages.iter().map(|waiting| (waiting.from, waiting.cost)));
+        self.held = self.limits.held(self.messages.iter().map(|waiting| (waiting.from, waiting.cost)));
         taken
     }
 
@@ -551,6 +585,13 @@ impl Intake {
                 self.suspects.remove(&client);
             }
         }
+    }
+}
+
+fn kind_of(message: &CheckedMessage) -> Kind {
+    match message {
+        CheckedMessage::Protocol(message) => message.kind(),
+        CheckedMessage::Host(message) => message.kind(),
     }
 }
 

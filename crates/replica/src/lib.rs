@@ -72,7 +72,7 @@ use std::sync::Arc;
 use synchrony::SynchronyGuard;
 
 /// What a replica is opened with, beside its past.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Setup {
     /// Who this replica is.
     pub me: ReplicaId,
@@ -84,10 +84,19 @@ pub struct Setup {
     pub params: toml::Table,
     /// Wall-clock nanoseconds at `Time(0)`.
     pub wall_offset_ns: u64,
-    /// What its peers do not know: what they must not foretell comes of it. [`SigningKey::secret`] gives one.
+    /// What its peers do not know: what they must not foretell comes of it. Another one at each opening, because a disk
+    /// that was wiped counts incarnations anew, and what was said in the first life would be said again. Where
+    /// nothing is at stake, [`SigningKey::secret`] gives one that is the same each time.
     ///
     /// [`SigningKey::secret`]: quorate_crypto::SigningKey::secret
     pub secret: Digest,
+}
+
+impl std::fmt::Debug for Setup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Without the secret.
+        f.debug_struct("Setup").field("me", &self.me).field("params", &self.params).finish_non_exhaustive()
+    }
 }
 
 /// One replica.

@@ -2,20 +2,22 @@
 
 use crate::config::{Durability, LinkAuth, NodeConfig, NodeKeys};
 use crate::exit::Failure;
+use crate::keys;
 use crate::out;
 use crate::processes::{READY, TAKEN};
 use crate::runtime::{Clock, Facts, Node, NodeFault, NodeSetup, wall_ns};
 use crate::service::Service;
 use crate::testnet::identity;
 use quorate_consensus::OpenError;
-use quorate_crypto::{Scheme, curve_backend};
+use quorate_crypto::{Scheme, SigningKey, curve_backend};
 use quorate_host::{Fault, HostSetup, OpenFault};
 use quorate_net::reactor::{PeerConfig, Security, bind};
 use quorate_net::tls::LinkKey;
 use quorate_replica::Setup;
 use quorate_storage::folder::{self, FolderGuard};
 use quorate_storage::{Disk, FileDisk, FileDiskConfig, MemDisk, PAGE_BYTES, SEGMENT_BYTES};
-use quorate_types::digest::context;
+use quorate_types::Digest;
+use quorate_types::digest::{context, keyed_tag};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use std::io::{IsTerminal, stderr};
 use std::net::{SocketAddr, TcpListener};
@@ -129,7 +131,7 @@ fn serve<D: Disk>(node: Prepared, disk: D, log_mode: String) -> Result<(), Failu
     let Prepared { config, service, keys, folder, peers, clients } = node;
     let clock = Clock::default();
     let setup = NodeSetup {
-        host: host_setup(&config, service, &keys, clock),
+        host: host_setup(&config, service, &keys, clock)?,
         disk,
         peers: peer_configs(&config),
         security: security(&config, &keys)?,
@@ -151,9 +153,14 @@ fn serve<D: Disk>(node: Prepared, disk: D, log_mode: String) -> Result<(), Failu
     Err(failure(&config, &fault))
 }
 
-fn host_setup(config: &NodeConfig, service: Service, keys: &NodeKeys, clock: Clock) -> HostSetup {
+fn host_setup(
+    config: &NodeConfig,
+    service: Service,
+    keys: &NodeKeys,
+    clock: Clock,
+) -> Result<HostSetup, Failure> {
     let genesis = config.genesis();
-    HostSetup {
+    Ok(HostSetup {
         entry: *config.cluster.entry,
         replica: Setup {
             me: config.id,
@@ -161,7 +168,7 @@ fn host_setup(config: &NodeConfig, service: Service, keys: &NodeKeys, clock: Clo
             genesis: Arc::new(genesis.clone()),
             params: config.params(),
             wall_offset_ns: wall_ns().saturating_sub(clock.now().0),
-            secret: keys.replica.secret(&context::PROBE),
+            secret: fresh_secret(&keys.replica)?,
         },
         key: keys.replica.clone(),
         scheme: Scheme::Ed25519,
@@ -169,7 +176,14 @@ fn host_setup(config: &NodeConfig, service: Service, keys: &NodeKeys, clock: Clo
         keep_bytes: config.keep_bytes,
         disk_bytes_max: config.disk_bytes_max,
         snapshot_every_bytes: SNAPSHOT_EVERY_BYTES,
-    }
+    })
+}
+
+/// Another one each time: what peers heard before a restart that lost the disk must not tell them what comes after it. The
+/// key is in it too, for a machine whose randomness is poor.
+fn fresh_secret(key: &SigningKey) -> Result<Digest, Failure> {
+    let fresh = keys::random().map_err(Failure::run)?;
+    Ok(Digest(keyed_tag(&key.secret(&context::PROBE).0, &fresh)))
 }
 
 fn peer_configs(config: &NodeConfig) -> Vec<PeerConfig> {
@@ -212,5 +226,17 @@ fn failure(config: &NodeConfig, fault: &NodeFault) -> Failure {
             OpenFault::Protocol(OpenError::Committee(_)) | OpenFault::Application(_),
         )) => Failure::usage(fault),
         _ => Failure::run(fault),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_opening_has_a_secret_of_its_own() {
+        let key = SigningKey::from_seed(Scheme::Ed25519, [7; 32]);
+        let [first, second] = [fresh_secret(&key).unwrap(), fresh_secret(&key).unwrap()];
+        assert_ne!(first, second);
     }
 }

@@ -44,9 +44,15 @@ impl Certificates {
             Some((first, said)) => Added::Conflict(*first, *said),
             None => {
                 votes.insert(by, (block, signature));
-                Added::Counted(votes.values().filter(|(voted, _)| *voted == block).count())
+                Added::Counted(self.voters(at, block))
             }
         }
+    }
+
+    /// How many have voted for a block at a place.
+    pub(super) fn voters(&self, at: Rank, block: BlockId) -> usize {
+        let votes = self.votes.get(&at).into_iter().flat_map(BTreeMap::values);
+        votes.filter(|(voted, _)| *voted == block).count()
     }
 
     /// The certificate that the votes for a block make.

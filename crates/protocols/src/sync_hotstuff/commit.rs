@@ -5,6 +5,7 @@ use super::message::SyncMessage;
 use super::normal::{End, end_of};
 use super::words::rank;
 use super::{SyncHotStuff, SyncRecord, Timer, Variant, noted};
+use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::parts::chain::{Hangs, Tip};
 use quorate_consensus::parts::returning::Standing;
 use quorate_consensus::{Alarm, Basis, Certificate, Commit, Cx, Reject, To};
@@ -16,32 +17,107 @@ impl<V: Variant> SyncHotStuff<V> {
         // §18: what contradicts a vote that was only said again may have come while nobody listened.
         let may = self.returning.standing() == Standing::Running && !self.is_quit() && height > self.resaid;
         if may && height > self.chain.committed().height {
-            self.waits.begin(cx.now(), height);
+            let voters = self.own_vote.map(|(id, _)| self.certificates.voters((self.view, height), id));
+            let is_with_all = voters == Some(cx.committee().n());
+            self.waits.begin(cx.now(), height, is_with_all);
+            self.arm_commit(cx);
+        }
+    }
+
+    /// Sets the timer to the next thing that it is for.
+    pub(super) fn arm_commit(&self, cx: &mut Cx<'_, Self>) {
+        if self.waits.next_look(cx.now()).is_some() || !self.is_stuck(cx.blocks()) {
             self.waits.arm(cx, Timer::Commit);
+        } else if cx.timers().get(Timer::Commit).is_none() {
+            let at = cx.now().plus(self.delta.quarter());
+            cx.timers().set(Timer::Commit, at);
         }
     }
 
     pub(super) fn on_commit_timer(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
+        self.show_certified(cx);
         while let Some(wait) = self.waits.next_over(now) {
-            self.expired = self.expired.max(wait.1);
+            self.expired = self.expired.max(wait.of);
             // S7. §8: with Δ kept there is a certificate by now; without one there would be nothing to show after a cold start.
-            if self.voted_for(wait.1).and_then(|end| self.certificate_of(end)).is_some() {
+            if wait.is_with_all() {
                 self.waits.hold(wait);
             } else {
                 self.doubt(cx, "a commit timer ended without a certificate");
             }
         }
-        self.waits.arm(cx, Timer::Commit);
+        self.wait_anew(cx);
+        self.arm_commit(cx);
         self.commit_waits(cx);
+    }
+
+    /// Every replica has voted for a block: each has its certificate as soon as their votes are there.
+    pub(super) fn note_with_all(&mut self, cx: &mut Cx<'_, Self>, block: End) {
+        if self.voted_for(block.0) == Some(block) {
+            self.waits.note_with_all(cx.now(), |of| of <= block.0);
+        }
+    }
+
+    /// S7. §8, Lemma 1 c: where not all have voted half of Δ after this replica, it shows to all why they need not.
+    pub(super) fn show_certified(&mut self, cx: &mut Cx<'_, Self>) {
+        let now = cx.now();
+        if let Some(first) = self.waits.to_show(now).first()
+            && let Some((height, certificate)) = self.highest_certified(cx.blocks())
+            && height >= *first
+        {
+            cx.send_unheld(To::All, SyncMessage::Certified(certificate));
+            self.waits.note_with_all(now, |of| of <= height);
+        }
+    }
+
+    /// The highest certificate of the view on the chain of the own votes, and up to which of them it is for.
+    fn highest_certified(&self, blocks: &BlockTree) -> Option<(Height, Certificate)> {
+        let mut of_view = self.certificates.of_view(self.view);
+        of_view.find_map(|certificate| Some((self.proves(blocks, certificate)?, certificate.clone())))
+    }
+
+    /// Up to which of the own votes of the view one of its certificates is for.
+    fn proves(&self, blocks: &BlockTree, certificate: &Certificate) -> Option<Height> {
+        let end = end_of(certificate);
+        let voted = self.voted.as_ref().map(|header| (header.body.block.height, header.body.block.id()));
+        match voted {
+            Some(voted) if voted.0 < end.0 => self.is_on(blocks, end, voted).then_some(voted.0),
+            _ => (self.voted_for(end.0) == Some(end)).then_some(end.0),
+        }
+    }
+
+    /// Whether all that may be voted for was voted for, and nothing of it is committed.
+    fn is_stuck(&self, blocks: &BlockTree) -> bool {
+        !self.is_quit() && self.voted_end(blocks).0 >= self.highest_voted_for()
+    }
+
+    /// §19: of what was voted for in doubt no timer commits anything, and a commit would want a new vote. Where there can be
+    /// none the certificate of an old one is shown to all, and it waits anew: all have its header, and nobody who hears of
+    /// both votes for another one.
+    fn wait_anew(&mut self, cx: &mut Cx<'_, Self>) {
+        let may = self.returning.standing() == Standing::Running && self.is_stuck(cx.blocks());
+        let is_out = self
+            .voted
+            .as_ref()
+            .is_none_or(|voted| self.own_vote.is_some_and(|(id, _)| id == voted.body.block.id()));
+        if may
+            && is_out
+            && self.waits.are_in_vain(cx)
+            && let Some((height, certificate)) = self.highest_certified(cx.blocks())
+            && height > self.chain.committed().height
+        {
+            self.waits.clear();
+            cx.send_unheld(To::All, SyncMessage::Certified(certificate));
+            self.waits.begin(cx.now(), height, true);
+        }
     }
 
     /// The highest block whose time is over and of which the guard thinks well.
     pub(super) fn commit_waits(&mut self, cx: &mut Cx<'_, Self>) {
-        for (since, height) in self.waits.held() {
-            if let Some(end) = self.voted_for(height)
-                && self.agrees(cx.blocks(), end)
-                && self.waits.is_sound(cx, since)
+        for wait in self.waits.held() {
+            if let Some(end) = self.voted_for(wait.of)
+                && self.agrees(cx.blocks(), end) == Some(true)
+                && self.waits.is_sound(cx, &wait)
             {
                 // S8. §8: what is below is committed with it.
                 return self.commit(cx, end, Basis::Timer);
@@ -49,10 +125,11 @@ impl<V: Variant> SyncHotStuff<V> {
         }
     }
 
-    /// The block that this replica has voted for at a height of this view.
+    /// The block that this replica has voted for at a height of this view, or that its votes there rest on.
     fn voted_for(&self, height: Height) -> Option<End> {
-        let voted = self.voted.as_ref().map(|header| header.body.block.height)?;
-        self.heard.at(height).filter(|_| height <= voted).map(|(id, _)| (height, *id))
+        let voted = self.voted.as_ref().map(|header| header.body.block.height);
+        let heard = self.heard.at(height).filter(|_| voted.is_some_and(|voted| height <= voted));
+        heard.map(|(id, _)| (height, *id)).or(self.first_voted.filter(|base| base.0 == height))
     }
 
     pub(super) fn commit(&mut self, cx: &mut Cx<'_, Self>, (height, id): End, basis: Basis) {
@@ -117,10 +194,15 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         // O3. Unheld, and before the commit: whoever enters the next view has it by then.
         cx.send_unheld(To::All, SyncMessage::Notify(certificate.clone()));
-        // O6. The leader does its work, although this replica may never vote for what is committed when it comes (§5).
-        self.expect_progress(cx);
-        // The highest one may wait for its body; it must not hold this one up, nor be forgotten for it.
         let end = end_of(certificate);
+        if let Some(height) = self.proves(cx.blocks(), certificate) {
+            self.waits.note_with_all(cx.now(), |of| of <= height);
+        }
+        if end.0 > self.chain.committed().height {
+            // O6. The leader does its work, although this replica may never vote for what is committed when it comes (§5).
+            self.expect_progress(cx);
+        }
+        // The highest one may wait for its body; it must not hold this one up, nor be forgotten for it.
         self.responsive = self.responsive.max(Some(end));
         self.commit_responsive(cx);
         self.commit(cx, end, Basis::Quorum);

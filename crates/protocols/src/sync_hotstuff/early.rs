@@ -1,8 +1,8 @@
 //! Messages of views that have not begun here.
 
 use super::message::SyncMessage;
-use quorate_consensus::Seal;
-use quorate_types::{ReplicaId, View};
+use quorate_consensus::{Seal, Signed};
+use quorate_types::{Height, ReplicaId, View};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Messages of one replica that are kept at most: what comes first is kept, and what is kept comes back in order.
@@ -12,6 +12,8 @@ const EARLY_PER_PEER_MAX: usize = 4_096;
 #[derive(Debug, Default)]
 pub(super) struct Early {
     kept: BTreeMap<ReplicaId, VecDeque<(View, SyncMessage, Seal)>>,
+    /// The highest header of a view that there was no room for.
+    lost: BTreeMap<View, Height>,
 }
 
 impl Early {
@@ -23,6 +25,24 @@ impl Early {
     /// Keeps a message of a later view; the caller has looked whether there is room.
     pub(super) fn keep(&mut self, view: View, message: SyncMessage, seal: Seal, link: ReplicaId) {
         self.kept.entry(link).or_default().push_back((view, message, seal));
+    }
+
+    /// There is no room for a message; noted for views that this replica may enter in time.
+    pub(super) fn lose(&mut self, view: View, message: &SyncMessage, last: View) {
+        let (SyncMessage::Propose { header, .. } | SyncMessage::Vote(Signed { body: header, .. })) = message
+        else {
+            return;
+        };
+        if view <= last {
+            let highest = self.lost.entry(view).or_default();
+            *highest = header.block.height.max(*highest);
+        }
+    }
+
+    /// Up to which height a view's headers may be missing among what is kept.
+    pub(super) fn lost(&mut self, view: View) -> Height {
+        self.lost = self.lost.split_off(&view);
+        self.lost.get(&view).copied().unwrap_or_default()
     }
 
     /// Takes what belongs to a view; what belongs to earlier ones goes.

@@ -118,9 +118,11 @@ impl<V: Variant> SyncHotStuff<V> {
         (!is_settled && !self.is_certified(blocks, parent)).then_some(parent)
     }
 
-    /// Forgets what lies at or below a settled height.
-    pub(super) fn settle_missing(&mut self, height: Height) {
-        self.missing.retain(|_, missing| missing.height > height);
+    /// Forgets what lies at or below a settled height, but for bodies that nobody was asked for yet: what q_R votes have
+    /// decided has to be executed.
+    pub(super) fn settle_missing(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
+        let now = cx.now();
+        self.missing.retain(|_, missing| missing.height > height || missing.due > now);
         self.lent = self.lent.split_off(&height);
     }
 
@@ -142,6 +144,9 @@ impl<V: Variant> SyncHotStuff<V> {
     ) -> Result<(), Reject> {
         if view != self.view {
             return Err(Reject::Stale);
+        }
+        if self.heard.at(parent.0).is_some_and(|(id, _)| *id != parent.1) {
+            return Err(Reject::NotNow("not on what is voted for here"));
         }
         let blocks: &BlockTree = cx.blocks();
         let mut above = self.certificates.from(view, parent.0);

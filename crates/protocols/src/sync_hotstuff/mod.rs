@@ -133,13 +133,9 @@ const VIEWS_AHEAD: u64 = 2;
 /// Heights above the committed one that are looked at, in windows: as many as may be in flight, and some for who lags
 /// behind. Whoever is further behind learns from what others have decided.
 const WINDOWS_AHEAD: u64 = 16;
-/// So many of these windows are voted in. One honest replica commits up to Δ before another, all that it has voted for and no
-/// more, and votes on: its next votes too have to be heard, since a header that is not is not asked for, and all have to
-/// vote within Δ of each other (§8, Lemma 1 a).
+/// So many of these windows are voted in. One honest replica commits before another all that it has voted for, and votes on:
+/// its next votes too have to be heard, since a header that is not is not asked for.
 const WINDOWS_VOTED: u64 = WINDOWS_AHEAD / 2;
-/// And so many where all earlier votes were in vain: of what was voted for in doubt no timer commits anything, and a commit
-/// wants a new vote (§19). One at a time, so that there is room for very many attempts.
-const WINDOWS_IN_NEED: u64 = WINDOWS_AHEAD - 1;
 
 /// Notes in the trace.
 mod noted {
@@ -228,6 +224,8 @@ pub struct SyncHotStuff<V: Variant> {
     waits: Waits<Height>,
     /// The highest vote of the view whose 2 Δ are over.
     expired: Height,
+    /// Up to this height the leader may have said in this view what was not kept here: nothing is voted for there.
+    unheard: Height,
     /// What q_R votes have decided in this view.
     responsive: Option<End>,
     /// The last view in which a timer has committed something.
@@ -445,6 +443,7 @@ impl<V: Variant> SyncHotStuff<V> {
             resaid: Height::ZERO,
             waits: Waits::new(params.delta()),
             expired: Height::ZERO,
+            unheard: Height::ZERO,
             responsive: None,
             timer_committed: View::ZERO,
             blames: Blames::default(),
@@ -525,6 +524,7 @@ impl<V: Variant> SyncHotStuff<V> {
         if is_kept {
             self.early.keep(view, message, seal, link);
         } else {
+            self.early.lose(view, &message, self.view.plus(VIEWS_AHEAD));
             self.is_behind = true;
         }
         Err(Reject::Early)

@@ -75,6 +75,10 @@ impl<V: Variant> SyncHotStuff<V> {
             self.own_vote = Some((id, signature));
         }
         self.count(cx, (view, height), id, seal.by, signature)?;
+        if heard.is_err() && height > self.chain.committed().height {
+            // Also of a view that was left: a leader picks from locks, and has to know what lies beside what (`optsync` §6).
+            cx.blocks().insert(block.clone());
+        }
         if is_own {
             self.wait_for_silence(cx, height);
         }
@@ -104,8 +108,9 @@ impl<V: Variant> SyncHotStuff<V> {
         if block.height <= committed {
             return Err(Reject::Stale);
         }
-        // What comes inside of an ANSWER was measured against no window.
         if block.height > self.highest() {
+            // Another one at its height would contradict it, and nobody would know.
+            self.unheard = self.unheard.max(block.height);
             return Err(Reject::Early);
         }
         let id = block.id();
@@ -114,6 +119,7 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         self.mention(cx, (block.height, id), link);
         self.try_vote(cx);
+        self.commit_waits(cx);
         Ok(())
     }
 
@@ -179,20 +185,24 @@ impl<V: Variant> SyncHotStuff<V> {
         self.extends(blocks, end, below) == Some(true)
     }
 
-    /// Whether a block lies on one chain with the highest one that is certified in this view, as far as this replica knows
-    /// it. Whoever was away may be shown another branch that nobody else sees any more (§18: `seen` is whole again).
-    pub(super) fn agrees(&self, blocks: &BlockTree, end: End) -> bool {
-        let Some(highest) = self.certificates.of_view(self.view).next().map(end_of) else { return true };
+    /// Whether a block lies on one chain with the highest one that is certified in this view; `None` where that one is not
+    /// known. Whoever was away may be shown another branch that nobody else sees any more (§18: `seen` is whole again).
+    pub(super) fn agrees(&self, blocks: &BlockTree, end: End) -> Option<bool> {
+        let Some(highest) = self.certificates.of_view(self.view).next().map(end_of) else {
+            return Some(true);
+        };
         let (high, low) = if highest.0 >= end.0 { (highest, end) } else { (end, highest) };
-        self.is_on(blocks, high, low)
+        self.extends(blocks, high, low)
     }
 
-    /// A certified block whose header is not here is asked for of those who have voted for it.
+    /// A certified block is asked for of those who have voted for it: at once where its header is not here, else it is on
+    /// its way.
     pub(super) fn want_certified(&mut self, cx: &mut Cx<'_, Self>, certificate: &Certificate) {
         let block = end_of(certificate);
-        if block.0 > self.chain.committed().height {
-            let now = cx.now();
-            certificate.signers.iter().for_each(|by| self.mention_until(cx, block, by, now));
+        if block.0 > self.chain.committed().height && self.ready(cx, block.1).is_none() {
+            let is_known = cx.blocks().get(block.1).is_some();
+            let due = cx.now().plus(if is_known { self.delta.quarter() } else { 0 });
+            certificate.signers.iter().for_each(|by| self.mention_until(cx, block, by, due));
         }
     }
 
@@ -221,20 +231,28 @@ impl<V: Variant> SyncHotStuff<V> {
             let parent = (block.height.minus(1), block.parent);
             self.is_on(blocks, parent, end) && self.is_certified(blocks, parent)
         };
-        let (id, header) = self.heard.above(end.0).find(|(_, header)| is_next(header))?.clone();
-        if !self.agrees(blocks, (header.body.block.height, id)) {
-            let highest = self.certificates.of_view(self.view).next().cloned();
-            highest.iter().for_each(|certificate| self.want_certified(cx, certificate));
+        // S2. §8, Lemma 1 b: not where this replica may have missed what its leader has said before.
+        let from = end.0.max(self.unheard);
+        let (id, header) = self.heard.above(from).find(|(_, header)| is_next(header))?.clone();
+        // Certificates may be shown before headers travel: one of a block that is not known keeps nobody from voting.
+        if self.agrees(blocks, (header.body.block.height, id)) == Some(false) {
             return None;
         }
-        // S2. §8, Lemma 1 a: no higher than where everybody hears it.
-        let above = header.body.block.height.since(self.chain.committed().height);
-        let may = self.waits.may_vote(cx, above, self.window);
-        (may && self.ready(cx, id) == Some(Ready::Valid)).then_some(header)
+        // S2. §8, Lemma 1 b: no higher than where everybody hears it.
+        if header.body.block.height > self.highest_voted_for() {
+            self.arm_commit(cx);
+            return None;
+        }
+        (self.ready(cx, id) == Some(Ready::Valid)).then_some(header)
+    }
+
+    /// The highest height at which this replica votes.
+    pub(super) fn highest_voted_for(&self) -> Height {
+        self.chain.committed().height.plus(self.window.saturating_mul(super::WINDOWS_VOTED))
     }
 
     /// What this replica votes on top of: its last vote, what is committed, or where the view begins as far as it knows.
-    fn voted_end(&self, blocks: &BlockTree) -> End {
+    pub(super) fn voted_end(&self, blocks: &BlockTree) -> End {
         let committed = (self.chain.committed().height, self.chain.committed().id);
         let voted = self.voted.as_ref().map(|header| &header.body.block);
         let voted = voted.map(|block| (block.height, block.id()));
@@ -289,6 +307,8 @@ impl<V: Variant> SyncHotStuff<V> {
         } else if votes >= committee.weak() && self.certificates.at(at.0, at.1).is_none() {
             let certificate = self.certificates.gather(at, id);
             self.take_certificate(cx, &certificate);
+        } else if votes == committee.n() && at.0 == self.view {
+            self.note_with_all(cx, (at.1, id));
         }
     }
 
@@ -301,9 +321,7 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         let is_new = self.certificates.add(certificate);
         // Also where another block has its place: a leader picks from locks, and has to know what lies beside what (`optsync` §6).
-        if cx.blocks().get(certificate.block()).is_none() {
-            self.want_certified(cx, certificate);
-        }
+        self.want_certified(cx, certificate);
         if !is_new {
             return;
         }
@@ -316,6 +334,7 @@ impl<V: Variant> SyncHotStuff<V> {
             self.ask_again(cx);
         }
         if view == self.view {
+            self.show_certified(cx);
             self.try_vote(cx);
             self.try_propose(cx, IfIdle::Wait);
         }
@@ -387,7 +406,7 @@ impl<V: Variant> SyncHotStuff<V> {
         self.heard.prune(height);
         self.certificates.prune(self.entered, height);
         self.waits.retain(|of| of > height);
-        self.settle_missing(height);
-        self.waits.arm(cx, Timer::Commit);
+        self.settle_missing(cx, height);
+        self.arm_commit(cx);
     }
 }

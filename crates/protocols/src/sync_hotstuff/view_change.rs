@@ -3,7 +3,7 @@
 use super::certificates::{accepts, highest_of, lock_of};
 use super::leaving::{Leaving, Next};
 use super::message::{NewViewWord, SyncMessage};
-use super::normal::end_of;
+use super::normal::{IfIdle, end_of};
 use super::words::{Evidence, Lock, Word, leader, rank};
 use super::{SyncHotStuff, Timer, Variant, noted, reason};
 use quorate_consensus::parts::block_tree::BlockTree;
@@ -133,6 +133,7 @@ impl<V: Variant> SyncHotStuff<V> {
     fn set_view(&mut self, cx: &Cx<'_, Self>, view: View) {
         self.view = view;
         self.leader = leader(cx.committee(), view);
+        self.unheard = self.early.lost(view);
     }
 
     /// Forgets what belongs to one view.
@@ -224,6 +225,11 @@ impl<V: Variant> SyncHotStuff<V> {
         if lock.view() >= view {
             return Err(Reject::Invalid("lock of no earlier view"));
         }
+        let (now, tip) = (cx.now(), end_of(&lock.tip));
+        if tip.0 > self.chain.committed().height {
+            // §7: whoever is locked there has it.
+            self.mention_until(cx, tip, seal.by, now);
+        }
         self.statuses.entry(seal.by).or_insert_with(|| lock.clone());
         Ok(())
     }
@@ -289,6 +295,8 @@ impl<V: Variant> SyncHotStuff<V> {
         self.shown = Some(word);
         self.try_first_vote(cx);
         self.try_vote(cx);
+        // Who comes back as leader of a view whose base is certified hears its own word last.
+        self.try_propose(cx, IfIdle::Wait);
         Ok(())
     }
 

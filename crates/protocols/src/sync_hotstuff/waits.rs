@@ -1,7 +1,6 @@
 //! Own votes and the 2 Δ after which they commit (§4, §8): those that run, and those that are over and that the guard holds
 //! back (§19). `T` is what was voted for: a height of the view, or a view.
 
-use super::{WINDOWS_IN_NEED, WINDOWS_VOTED};
 use quorate_consensus::parts::synchrony::Delta;
 use quorate_consensus::{Cx, Protocol};
 use quorate_types::Time;
@@ -13,8 +12,29 @@ const CLEAN: u64 = 16;
 /// Waits whose commit the guard holds back at most; a later one takes their place.
 const HELD_MAX: usize = 64;
 
-/// Since when the own vote was durable and on its way to all, and for what.
-pub(super) type Wait<T> = (Time, T);
+/// An own vote that is with all, and for what.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wait<T> {
+    /// Since when it was durable and on its way to all.
+    since: Time,
+    /// Since when a certificate of it is: shown by this replica, or made of the votes of all.
+    with_all: Option<Time>,
+    pub(super) of: T,
+}
+
+impl<T> Wait<T> {
+    /// Whether there is a certificate of it, and all have it or will.
+    pub(super) fn is_with_all(&self) -> bool {
+        self.with_all.is_some()
+    }
+
+    /// S7, R12. §8: 2 Δ after the vote, and Δ after its certificate was on its way to all. Whoever leaves the view too late
+    /// for its evidence to end this wait has the certificate before it enters the next view, whether it has voted or not.
+    fn end(&self, delta: Delta) -> Time {
+        let silence = self.since.plus(delta.times(2));
+        self.with_all.map_or(silence, |at| silence.max(at.plus(delta.times(1))))
+    }
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -30,29 +50,52 @@ impl<T: Copy> Waits<T> {
         Self { delta, running: VecDeque::new(), held: VecDeque::new() }
     }
 
-    /// From now on everything that contradicts a vote is here within 2 Δ.
-    pub(super) fn begin(&mut self, now: Time, of: T) {
-        self.running.push_back((now, of));
+    /// From now on everything that contradicts a vote is here within 2 Δ. `is_with_all`: its certificate is with all.
+    pub(super) fn begin(&mut self, now: Time, of: T, is_with_all: bool) {
+        self.running.push_back(Wait { since: now, with_all: is_with_all.then_some(now), of });
     }
 
-    /// Sets the timer to the end of the oldest one that runs.
+    /// A certificate is on its way to all; for which of the votes it is one.
+    pub(super) fn note_with_all(&mut self, now: Time, proves: impl Fn(T) -> bool) {
+        let open = self.running.iter_mut().filter(|wait| wait.with_all.is_none());
+        open.filter(|wait| proves(wait.of)).for_each(|wait| wait.with_all = Some(now));
+    }
+
+    /// Votes whose certificate should be with all by now, and is not: half of Δ later it still comes in time.
+    pub(super) fn to_show(&self, now: Time) -> Vec<T> {
+        let due = self.running.iter().take_while(|wait| self.show_at(wait) <= now);
+        due.filter(|wait| wait.with_all.is_none()).map(|wait| wait.of).collect()
+    }
+
+    fn show_at(&self, wait: &Wait<T>) -> Time {
+        wait.since.plus(self.delta.quarter().saturating_mul(2))
+    }
+
+    /// When the oldest one that runs is to be looked at.
+    pub(super) fn next_look(&self, now: Time) -> Option<Time> {
+        let wait = self.running.front()?;
+        let shows = self.show_at(wait);
+        Some(if wait.with_all.is_none() && shows > now { shows } else { wait.end(self.delta) })
+    }
+
+    /// Sets the timer to that.
     pub(super) fn arm<P: Protocol>(&self, cx: &mut Cx<'_, P>, timer: P::Timer) {
-        match self.running.front() {
-            Some((since, _)) => cx.timers().set(timer, since.plus(self.delta.times(2))),
+        match self.next_look(cx.now()) {
+            Some(at) => cx.timers().set(timer, at),
             None => cx.timers().cancel(timer),
         }
     }
 
     /// Takes the oldest one that is over.
     pub(super) fn next_over(&mut self, now: Time) -> Option<Wait<T>> {
-        let end = self.delta.times(2);
-        self.running.pop_front_if(|(since, _)| since.plus(end) <= now)
+        let delta = self.delta;
+        self.running.pop_front_if(|wait| wait.end(delta) <= now)
     }
 
     /// Keeps one that is over until it is committed; returns what there is no room for any more.
     pub(super) fn hold(&mut self, wait: Wait<T>) -> Option<T> {
         self.held.push_back(wait);
-        if self.held.len() > HELD_MAX { self.held.pop_front().map(|(_, of)| of) } else { None }
+        if self.held.len() > HELD_MAX { self.held.pop_front().map(|wait| wait.of) } else { None }
     }
 
     /// Those that are over, newest first.
@@ -60,35 +103,29 @@ impl<T: Copy> Waits<T> {
         self.held.iter().rev().copied().collect()
     }
 
-    /// S9, R12. §19: at most f peers were late since long before the own vote was out, and since Δ after it enough have
-    /// answered.
-    pub(super) fn is_sound<P: Protocol>(&self, cx: &mut Cx<'_, P>, since: Time) -> bool {
-        cx.sound(since.minus(self.delta.times(CLEAN)), since.plus(self.delta.times(1)))
-    }
-
-    /// S2, R6. §8, Lemma 1 a: whether a vote is cast so many heights above what is committed: no higher than where everybody
-    /// hears it.
-    pub(super) fn may_vote<P: Protocol>(&self, cx: &mut Cx<'_, P>, above: u64, window: u64) -> bool {
-        let windows = above.div_ceil(window.max(1));
-        windows <= WINDOWS_VOTED || (windows <= WINDOWS_IN_NEED && self.are_in_vain(cx))
+    /// S9, R12. §19: at most f peers were late since long before the own vote was out, and since all had the certificate, or
+    /// Δ after the vote, enough have answered.
+    pub(super) fn is_sound<P: Protocol>(&self, cx: &mut Cx<'_, P>, wait: &Wait<T>) -> bool {
+        let fresh = wait.since.plus(self.delta.times(1)).max(wait.with_all.unwrap_or_default());
+        cx.sound(wait.since.minus(self.delta.times(CLEAN)), fresh)
     }
 
     /// Whether nothing that was voted for may still be committed by its timer, and what is voted for now may. After a long
     /// doubt no wait of before commits any more, however many there are.
-    fn are_in_vain<P: Protocol>(&self, cx: &mut Cx<'_, P>) -> bool {
+    pub(super) fn are_in_vain<P: Protocol>(&self, cx: &mut Cx<'_, P>) -> bool {
         let clean = self.delta.times(CLEAN);
         let now = cx.now();
         let mut is_clean = |since: Time| cx.sound(since.minus(clean), since.minus(clean));
-        is_clean(now) && !self.running.iter().chain(&self.held).any(|(since, _)| is_clean(*since))
+        is_clean(now) && !self.running.iter().chain(&self.held).any(|wait| is_clean(wait.since))
     }
 
     pub(super) fn retain(&mut self, keep: impl Fn(T) -> bool) {
-        self.running.retain(|(_, of)| keep(*of));
-        self.held.retain(|(_, of)| keep(*of));
+        self.running.retain(|wait| keep(wait.of));
+        self.held.retain(|wait| keep(wait.of));
     }
 
     /// Ends them all; nothing of what is returned commits.
     pub(super) fn clear(&mut self) -> Vec<T> {
-        self.running.drain(..).chain(self.held.drain(..)).map(|(_, of)| of).collect()
+        self.running.drain(..).chain(self.held.drain(..)).map(|wait| wait.of).collect()
     }
 }

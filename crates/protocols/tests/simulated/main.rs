@@ -45,6 +45,7 @@ mod sync_power;
 mod sync_scenarios;
 mod sync_schedules;
 mod sync_stage;
+mod sync_unshown;
 mod synchronous;
 mod synchrony;
 mod traces;

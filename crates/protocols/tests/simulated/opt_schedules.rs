@@ -41,7 +41,9 @@ pub(crate) fn decide_in_secret(
     let (one, two) = (plot.first(tip, 1), plot.first(tip, 2));
     plot.takes(&[R], &[Q, P], None, DELTA_NS);
     plot.takes(&[Q, P], &[R], None, DELTA_NS);
+    // What else shows a certificate of B.
     plot.takes(&[R], &[Q, P], Some("notify"), notify_ns);
+    plot.takes(&[R], &[Q, P], Some("certified"), notify_ns);
     plot.propose(&[R, Q], &one);
     plot.run(ms(5))?;
     plot.propose(&[P], &two);

@@ -153,10 +153,10 @@ fn a_seed_decides_a_run_in_every_build() {
     expect![[r#"
         pbft 5d2faf7203b0d5620943c81e78186175eedacdd7c12d559b089a17ca27f72e18
         pbft-signed a72b96a489a9b76217aafea38f3081399834a679ca5df22eea0d25a2365fe42f
-        hotstuff 06f2116489c38bd034aa9b46ef87c5d6cff1bc55c2491a3329bf05b89e50fe53
+        hotstuff 0f0e7a3ce92ffe480a70937ff41ce923fc5d36e5caefa993add3b180830896b7
         jolteon 5c324a79d9075a5cfcea0ab14d6c30c073eb2148211f655e11e0be05accf767a
-        sync-hotstuff 75fca0e42132bac849b675d3e89aa4db08f86ae82e43ef01865fd087c574d4ab
-        optsync c4f18e8f738d33e41c4f1f0d712e23c09fdb9298a0345dc20203105d716f88dd
+        sync-hotstuff 4b42a367b9d77d1b63c41cda414ea13ba6cae91e0b70ec00e6a7a141d9c981cf
+        optsync dfd60e439cfb7c4dc891580cdb9b399724de343ad84bd2d3493b13d6cdb409c1
         sync-hotstuff-rr 658b208119c7805f5db794c4905057a39888c4308ff046099ee1068bb887b311
         echo 958bf5366f7d20873870493a8aaa32536475218b75f3964e193c96aeefd9bc17
     "#]]

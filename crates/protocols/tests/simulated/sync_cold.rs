@@ -4,7 +4,7 @@ use crate::sync_plot::{End, Plot};
 use crate::sync_stage::{DELTA_NS, NEAR_NS};
 use quorate_consensus::Entry;
 use quorate_consensus::parts::returning::Standing;
-use quorate_protocols::sync_hotstuff::{Header, SyncMessage};
+use quorate_protocols::sync_hotstuff::{Header, Lock, SyncMessage};
 use quorate_sim::{Change, Failure, Front, OpId, Places, Plan, Survives, Weather, World, ms};
 use quorate_types::{ReplicaId, Time, View};
 
@@ -127,7 +127,10 @@ pub(crate) fn late_slowdown(entry: &Entry) -> Result<(), Failure> {
     plot.run(3 * DELTA_NS)?;
     plot.world.pass(slow);
     // Blocks come one after another for longer than anybody waits after a doubt.
-    plot.lead(View(2), plot.lock(View(1), end_of(&two)), &[3, 4], 40)?;
+    // Whoever was shown in time that B is certified has not voted for B'.
+    if let Some(tip) = plot.certificate(View(1), end_of(&two)) {
+        plot.lead(View(2), Lock { responsive: None, tip }, &[3, 4], 40)?;
+    }
     plot.run(6 * DELTA_NS)?;
     plot.close()
 }

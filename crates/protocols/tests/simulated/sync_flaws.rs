@@ -230,7 +230,9 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for TimerAtHandler {
         for decided in back.iter().filter_map(|height| self.decided.get(height)) {
             self.ends.insert(now.plus(2 * DELTA_NS), decided.plus(2 * DELTA_NS));
         }
-        self.moved.follow(timers, Timer::Commit, |at| self.ends.get(&at).copied().unwrap_or(at));
+        // What is looked at before an end is looked at as much earlier.
+        let earlier = |at: Time| self.ends.range(at..).next().map_or(0, |(end, meant)| end.since(*meant));
+        self.moved.follow(timers, Timer::Commit, |at| at.minus(earlier(at)));
     }
 }
 

@@ -15,12 +15,13 @@ use crate::sync_flaws::{
 };
 use crate::sync_schedules::{
     asked_before_it_has_voted, bases_of_two_heights, evidence_and_a_disk_that_stalls, force_locking, no_wait,
-    proof_at_the_last_moment, vote_and_a_disk_that_stalls,
+    proof_at_the_last_moment, vote_and_a_disk_that_stalls, voted_past_what_was_not_heard,
 };
+use crate::sync_unshown::{NothingElse, Unshown};
 use quorate_consensus::Entry;
 use quorate_consensus::flawed::Flawed;
 use quorate_protocols::sync_hotstuff::rotating::RotatingSyncHotStuff;
-use quorate_protocols::sync_hotstuff::{Optimistic, Plain, SyncHotStuff};
+use quorate_protocols::sync_hotstuff::{Optimistic, Plain, SyncHotStuff, Variant};
 use quorate_sim::{Failure, Oracle};
 
 const SYNC: Entry = Entry::of::<SyncHotStuff<Plain>>();
@@ -31,12 +32,17 @@ const fn rotating<F: quorate_consensus::flawed::Flaw<RotatingSyncHotStuff>>() ->
     Entry::of::<Flawed<RotatingSyncHotStuff, F>>()
 }
 
+/// Of those that show no certificates.
 const fn sync<F: quorate_consensus::flawed::Flaw<SyncHotStuff<Plain>>>() -> Entry {
-    Entry::of::<Flawed<SyncHotStuff<Plain>, F>>()
+    variant::<Plain, F>()
 }
 
 const fn opt<F: quorate_consensus::flawed::Flaw<SyncHotStuff<Optimistic>>>() -> Entry {
-    Entry::of::<Flawed<SyncHotStuff<Optimistic>, F>>()
+    variant::<Optimistic, F>()
+}
+
+const fn variant<V: Variant, F: quorate_consensus::flawed::Flaw<SyncHotStuff<V>>>() -> Entry {
+    Entry::of::<Flawed<SyncHotStuff<V>, Unshown<F>>>()
 }
 
 /// Replicas that lose power together are waited for a millisecond.
@@ -97,7 +103,7 @@ pub(crate) const ROWS: &[Row] = &[
             "the next view is entered before the votes of the last one are there",
             "sync-hotstuff, script `no-wait`: at once after leaving a view",
         ),
-        (SYNC, Entry::of::<SyncHotStuff<NoWait>>()),
+        (SYNC, variant::<NoWait, NothingElse>()),
         |entry, _| no_wait(entry).err(),
     ),
     row(
@@ -200,6 +206,15 @@ pub(crate) const ROWS: &[Row] = &[
         |entry, _| two_blocks_in_a_view(entry).err(),
     ),
     row(
+        "Y13",
+        (
+            "who has voted for the next block never votes for one whose header it hears later",
+            "sync-hotstuff, script `voted-past`: no certificate is shown to all; the leader shows one replica the second block before it hears of the first",
+        ),
+        (SYNC, sync::<NothingElse>()),
+        |entry, _| voted_past_what_was_not_heard(entry).err(),
+    ),
+    row(
         "Z1",
         ("nobody hears of what was decided by many votes", "optsync, script `no-notify`: NOTIFY is not sent"),
         (OPT, opt::<NoNotify>()),
@@ -211,7 +226,7 @@ pub(crate) const ROWS: &[Row] = &[
             "the next view is entered before all have heard of what was decided",
             "optsync, script `wait-one-delta`: delta after leaving a view, not 2 delta",
         ),
-        (OPT, Entry::of::<SyncHotStuff<OneDelta>>()),
+        (OPT, variant::<OneDelta, NothingElse>()),
         |entry, _| decided_just_before_the_end(entry).err(),
     ),
     row(
@@ -229,7 +244,7 @@ pub(crate) const ROWS: &[Row] = &[
             "two quorums share no honest replica",
             "optsync, script `quorum-off-by-one`: 3n/4 votes decide, and not one more",
         ),
-        (OPT, Entry::of::<Flawed<SyncHotStuff<ThreeQuarters>, Believed>>()),
+        (OPT, variant::<ThreeQuarters, Believed>()),
         |entry, _| two_blocks_and_two_votes(entry).err(),
     ),
     row(
@@ -262,7 +277,7 @@ pub(crate) const ROWS: &[Row] = &[
             "the next view is entered at once, before anybody has heard of what was decided",
             "optsync, section 12, the schedule of `no-notify`: no wait after leaving a view",
         ),
-        (OPT, Entry::of::<SyncHotStuff<NoDelta>>()),
+        (OPT, variant::<NoDelta, NothingElse>()),
         |entry, _| decided_just_before_the_end(entry).err(),
     ),
     row(

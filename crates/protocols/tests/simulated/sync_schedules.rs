@@ -107,6 +107,33 @@ pub(crate) fn asked_before_it_has_voted(entry: &Entry) -> Result<(), Failure> {
     plot.close()
 }
 
+/// voted-past: `R` votes for B, whose header takes Δ to the others. `Q` is shown the block on top of it with the certificate of
+/// B, asks `R` for the block, which comes at once, and votes. Just after the header is there, for which it votes no more, `P`
+/// hears of another block, and leaves the view with two votes for B.
+pub(crate) fn voted_past_what_was_not_heard(entry: &Entry) -> Result<(), Failure> {
+    let mut plot = Plot::new(entry, 5, &[0, 1], |_| {});
+    let tip = plot.tip();
+    let lock = plot.lock(View(1), tip);
+    let (one, other) = (plot.first(tip, 1), plot.first(tip, 2));
+    let above = plot.first(end_of(&one), 3);
+    plot.takes(&[R], &[Q, P], None, DELTA_NS);
+    plot.takes(&[Q, P], &[R], None, DELTA_NS);
+    plot.takes(&[Q], &[P], None, DELTA_NS);
+    plot.takes(&[Q], &[R], Some("host.ask-block"), NEAR_NS);
+    plot.takes(&[R], &[Q], Some("host.block"), NEAR_NS);
+    plot.propose(&[R], &one);
+    plot.liars_vote(&[R], &one);
+    let heard = plot.world.now().plus(NEAR_NS + DELTA_NS);
+    plot.run(NEAR_NS + 1)?;
+    plot.propose(&[Q], &above);
+    plot.world.run_until(heard.plus(1).minus(NEAR_NS))?;
+    plot.propose(&[P], &other);
+    plot.world.run_until(heard.plus(DELTA_NS + NEAR_NS))?;
+    plot.lead(View(2), lock, &[P], 1)?;
+    plot.run(6 * DELTA_NS)?;
+    plot.close()
+}
+
 /// no-wait: `Q` and `P` have voted for B and leave the view before they hear each other's vote.
 pub(crate) fn no_wait(entry: &Entry) -> Result<(), Failure> {
     late_proof(entry, true, DELTA_NS, false)

@@ -2,7 +2,12 @@
 //!
 //! A run comes before everything else in a turn, so what it takes is by how much later others are heard: a liar that
 //! says much must not hold up what the honest say, least of all where safety rests on a bound on delays. Each peer
-//! has an equal share, and what one does not need is the others'. What is left waits, in order, for the next turn.
+//! has an equal share, and what one does not need is the others'. Suspects share what is left over by all of them. What is
+//! not taken waits, in order, for the next turn.
+//!
+//! A peer's first message always passes where it is plain. One that is dear may carry n times n signatures, so that
+//! all liars together could stop a replica with one each: of those that no share is enough for one passes in a run,
+//! and the peers take turns at that. So a run costs at most what it is worth, a plain message of each peer, and a dear one.
 
 use quorate_types::{ReplicaId, ReplicaSet};
 use std::collections::BTreeMap;
@@ -11,120 +16,280 @@ use std::collections::BTreeMap;
 const CHECK_COST: usize = 8;
 /// Bytes of a message that count for 1.
 const BYTES_OF_COST: usize = 256;
-/// What a run may cost: 128 signatures, a few milliseconds. An equation of so many is nearly as cheap for each as the
-/// largest one.
-const RUN_COST_MAX: usize = 128 * CHECK_COST;
+/// What a run may cost in a small committee: 128 signatures, a few milliseconds. An equation of so many is nearly as cheap
+/// for each as the largest one.
+const RUN_COST_MIN: usize = 128 * CHECK_COST;
+/// What a run may cost for each replica at least: four short signed messages. Or among many who flood those who do not
+/// would be heard no more than once in a run.
+const RUN_COST_EACH: usize = 4 * (CHECK_COST + 1);
 /// What a peer is worth in a run that has sent a signature that does not hold, which no honest one does: its messages are
 /// checked, for it may be the disk that lies, but few at a time.
 const SUSPECT_COST_MAX: usize = 8 * CHECK_COST;
+/// Signatures of a plain message beside those of a certificate of all.
+const PLAIN_CHECKS: usize = 4;
+/// Bytes of a plain message for each of its signatures.
+const PLAIN_BYTES_EACH: usize = 128;
+
 /// What a message costs.
 pub(super) fn cost(bytes: usize, checks: usize) -> usize {
     let size = bytes / BYTES_OF_COST;
     checks.saturating_mul(CHECK_COST).saturating_add(size).saturating_add(1)
 }
 
-fn by_peer(waiting: impl Iterator<Item = (ReplicaId, usize)>) -> BTreeMap<ReplicaId, usize> {
-    let mut costs: BTreeMap<ReplicaId, usize> = BTreeMap::new();
-    for (from, cost) in waiting {
-        let sum = costs.entry(from).or_default();
-        *sum = sum.saturating_add(cost);
+/// What there is time for in a committee.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// What a run may cost.
+    run: usize,
+    /// What a plain message costs at most: little more than a certificate of all.
+    plain: usize,
+}
+
+impl Limits {
+    pub(super) fn of(n: usize) -> Self {
+        let checks = n.saturating_add(PLAIN_CHECKS);
+        Self {
+            run: n.saturating_mul(RUN_COST_EACH).max(RUN_COST_MIN),
+            plain: cost(checks.saturating_mul(PLAIN_BYTES_EACH), checks),
+        }
     }
-    costs
+
+    /// Of whom more is left than a run is worth: it is not read on.
+    pub(super) fn held(&self, left: impl Iterator<Item = (ReplicaId, usize)>) -> ReplicaSet {
+        by_peer(left).into_iter().filter(|(_, wants)| wants.all > self.run).map(|(from, _)| from).collect()
+    }
+}
+
+/// What waits of a peer.
+#[derive(Clone, Copy)]
+struct Wants {
+    /// What its first message costs.
+    first: usize,
+    /// What all its messages cost.
+    all: usize,
+}
+
+fn by_peer(waiting: impl Iterator<Item = (ReplicaId, usize)>) -> BTreeMap<ReplicaId, Wants> {
+    let mut peers: BTreeMap<ReplicaId, Wants> = BTreeMap::new();
+    for (from, cost) in waiting {
+        let wants = peers.entry(from).or_insert(Wants { first: cost, all: 0 });
+        wants.all = wants.all.saturating_add(cost);
+    }
+    peers
 }
 
 /// What is left of each peer's share.
 pub(super) struct Shares {
     left: BTreeMap<ReplicaId, usize>,
-    /// Who has had a message, however dear.
+    /// Who has had a message.
     begun: ReplicaSet,
+    suspects: ReplicaSet,
+    plain: usize,
+    /// Whose first message passes although no rule lets it.
+    let_through: Option<ReplicaId>,
 }
 
 impl Shares {
-    /// The shares in a run before which these costs wait; `None` where there is time for all.
+    /// The shares in a run before which these costs wait; `None` where there is time for all. `last` is who was let through
+    /// last.
     pub(super) fn of(
+        limits: Limits,
         waiting: impl Iterator<Item = (ReplicaId, usize)> + Clone,
         suspects: ReplicaSet,
+        last: Option<ReplicaId>,
     ) -> Option<Self> {
         let all = waiting.clone().fold(0usize, |sum, (_, cost)| sum.saturating_add(cost));
-        if all <= RUN_COST_MAX && suspects.is_empty() {
+        if all <= limits.run && suspects.is_empty() {
             return None;
         }
-        let costs = by_peer(waiting);
-        let most = |from: ReplicaId| if suspects.contains(from) { SUSPECT_COST_MAX } else { RUN_COST_MAX };
-        if all <= RUN_COST_MAX && costs.iter().all(|(from, cost)| *cost <= most(*from)) {
+        let peers = by_peer(waiting);
+        let is_modest =
+            |(from, wants): (&ReplicaId, &Wants)| !suspects.contains(*from) || wants.all <= SUSPECT_COST_MAX;
+        if all <= limits.run && peers.iter().all(is_modest) {
             return None;
         }
-        // Those that want least first: what they leave is shared by the others.
-        let mut peers: Vec<(usize, ReplicaId)> =
-            costs.into_iter().map(|(from, cost)| (cost.min(most(from)), from)).collect();
-        peers.sort_unstable();
-        let (mut rest, mut count) = (RUN_COST_MAX, peers.len());
+        let of = |are_suspects: bool, most: usize| -> Vec<(usize, ReplicaId)> {
+            let those = peers.iter().filter(|(from, _)| suspects.contains(**from) == are_suspects);
+            those.map(|(from, wants)| (wants.all.min(most), *from)).collect()
+        };
         let mut left = BTreeMap::new();
-        for (wants, from) in peers {
-            let share = wants.min(rest.checked_div(count).unwrap_or(rest));
-            (rest, count) = (rest.saturating_sub(share), count.saturating_sub(1));
-            left.insert(from, share);
-        }
-        Some(Self { left, begun: ReplicaSet::EMPTY })
+        let rest = share(limits.run, of(false, limits.run), &mut left);
+        share(rest, of(true, SUSPECT_COST_MAX), &mut left);
+        let mut shares =
+            Self { left, begun: ReplicaSet::EMPTY, suspects, plain: limits.plain, let_through: None };
+        let stuck = || {
+            peers.iter().filter(|(from, wants)| !shares.passes(**from, wants.first)).map(|(from, _)| *from)
+        };
+        shares.let_through = stuck().find(|from| last.is_none_or(|last| *from > last)).or(stuck().next());
+        Some(shares)
     }
 
-    /// Whether a peer's next message is checked in this run. Its first one always is; none after one that is not.
+    /// Who is let through in this run.
+    pub(super) fn let_through(&self) -> Option<ReplicaId> {
+        self.let_through
+    }
+
+    /// Whether a peer's next message is checked in this run; none is after one that is not.
     pub(super) fn takes(&mut self, from: ReplicaId, cost: usize) -> bool {
+        let takes = self.passes(from, cost);
         let left = self.left.entry(from).or_default();
-        let takes = *left >= cost || !self.begun.contains(from);
         *left = if takes { left.saturating_sub(cost) } else { 0 };
         self.begun.insert(from);
         takes
     }
+
+    fn passes(&self, from: ReplicaId, cost: usize) -> bool {
+        let is_first = !self.begun.contains(from);
+        let is_plain = cost <= self.plain && !self.suspects.contains(from);
+        self.left.get(&from).is_some_and(|left| *left >= cost)
+            || (is_first && (is_plain || self.let_through == Some(from)))
+    }
 }
 
-/// Of whom more is left than a run is worth: it is not read on.
-pub(super) fn held(left: impl Iterator<Item = (ReplicaId, usize)>) -> ReplicaSet {
-    by_peer(left).into_iter().filter(|(_, cost)| *cost > RUN_COST_MAX).map(|(from, _)| from).collect()
+/// Shares `rest` among those who want so much. Returns what is left over.
+fn share(
+    mut rest: usize,
+    mut wants: Vec<(usize, ReplicaId)>,
+    shares: &mut BTreeMap<ReplicaId, usize>,
+) -> usize {
+    // Those that want least first: what they leave is shared by the others.
+    wants.sort_unstable();
+    let mut count = wants.len();
+    for (wants, from) in wants {
+        let share = wants.min(rest.checked_div(count).unwrap_or(rest));
+        (rest, count) = (rest.saturating_sub(share), count.saturating_sub(1));
+        shares.insert(from, share);
+    }
+    rest
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// How many of each peer's messages pass, of so many that cost so much.
-    fn passed(waiting: &[(u16, usize, usize)], suspects: &[u16]) -> Option<Vec<usize>> {
-        let all = || waiting.iter().flat_map(|(from, count, cost)| vec![(ReplicaId(*from), *cost); *count]);
-        let mut shares = Shares::of(all(), suspects.iter().copied().map(ReplicaId).collect())?;
-        let of = |peer: u16, shares: &mut Shares| {
-            let own = all().filter(|(from, _)| *from == ReplicaId(peer));
+    const FOUR: Limits = Limits { run: RUN_COST_MIN, plain: 100 };
+
+    fn set(ids: &[u16]) -> ReplicaSet {
+        ids.iter().copied().map(ReplicaId).collect()
+    }
+
+    /// Of so many messages of each peer that cost so much.
+    fn all(waiting: &[(u16, usize, usize)]) -> Vec<(ReplicaId, usize)> {
+        waiting.iter().flat_map(|(from, count, cost)| vec![(ReplicaId(*from), *cost); *count]).collect()
+    }
+
+    /// How many of each peer's messages pass.
+    fn passed(limits: Limits, waiting: &[(u16, usize, usize)], suspects: &[u16]) -> Option<Vec<usize>> {
+        let mut shares = Shares::of(limits, all(waiting).into_iter(), set(suspects), None)?;
+        let mut of = |peer: u16| {
+            let own = all(waiting).into_iter().filter(|(from, _)| *from == ReplicaId(peer));
             own.filter(|(from, cost)| shares.takes(*from, *cost)).count()
         };
-        Some(waiting.iter().map(|(from, ..)| of(*from, &mut shares)).collect())
+        Some(waiting.iter().map(|(from, ..)| of(*from)).collect())
     }
 
     #[test]
     fn where_there_is_time_for_all_nothing_waits() {
-        assert_eq!(passed(&[], &[]), None);
-        assert_eq!(passed(&[(0, RUN_COST_MAX - 9, 1), (1, 1, 9)], &[]), None);
-        assert_eq!(passed(&[(0, RUN_COST_MAX - 9, 1), (1, 1, 10)], &[]), Some(vec![RUN_COST_MAX - 10, 1]));
+        let max = FOUR.run;
+        assert_eq!(passed(FOUR, &[], &[]), None);
+        assert_eq!(passed(FOUR, &[(0, max - 9, 1), (1, 1, 9)], &[]), None);
+        assert_eq!(passed(FOUR, &[(0, max - 9, 1), (1, 1, 10)], &[]), Some(vec![max - 10, 1]));
+        assert_eq!(passed(FOUR, &[(0, 1, SUSPECT_COST_MAX), (1, 1, 10)], &[0]), None);
     }
 
     #[test]
     fn who_says_little_is_heard_whole() {
-        let flood = passed(&[(0, 5_000, 9), (1, 3, 40), (2, 900, 1), (3, 5_000, 9)], &[]).unwrap();
-        let share = (RUN_COST_MAX - 120) / 3;
+        let flood = passed(FOUR, &[(0, 5_000, 9), (1, 3, 40), (2, 900, 1), (3, 5_000, 9)], &[]).unwrap();
+        let share = (FOUR.run - 120) / 3;
         assert_eq!(flood, [share / 9, 3, share, share / 9]);
-        // Its first one passes, whatever it costs.
-        assert_eq!(passed(&[(0, 2, 5_000), (1, 2, 5_000)], &[]), Some(vec![1, 1]));
-        assert_eq!(passed(&[(0, 50, 9), (1, 1, 9)], &[0]), Some(vec![SUSPECT_COST_MAX / 9, 1]));
+        assert_eq!(passed(FOUR, &[(0, 50, 9), (1, 1, 9)], &[0]), Some(vec![SUSPECT_COST_MAX / 9, 1]));
+    }
+
+    #[test]
+    fn a_plain_first_message_passes() {
+        let small = Limits { run: 12, plain: 10 };
+        assert_eq!(passed(small, &[(0, 2, 10), (1, 2, 10), (2, 2, 10)], &[]), Some(vec![1, 1, 1]));
+        // A suspect's does not: none has a share here, and they take turns.
+        assert_eq!(passed(small, &[(0, 2, 10), (1, 2, 10), (2, 2, 10)], &[1, 2]), Some(vec![1, 1, 0]));
+    }
+
+    /// A certificate of all and what comes with it is plain, whatever n is.
+    #[test]
+    fn a_proposal_is_plain() {
+        for n in [4, 21, 64, 128] {
+            let bytes = 1_024 + n * 66;
+            assert!(cost(bytes, n + 1) <= Limits::of(n).plain, "{n}");
+            assert!(cost(bytes, 2 * n + 9) > Limits::of(n).plain, "{n}");
+        }
+    }
+
+    /// Each of f liars sends what carries hundreds of signatures, again and again.
+    #[test]
+    fn of_what_is_dear_one_passes_in_a_run_by_turns() {
+        let limits = Limits::of(21);
+        let dear = cost(590 * 64, 590);
+        assert!(dear > limits.run && dear > limits.plain);
+        let mut waiting: Vec<_> = (0..10).map(|id| (id, 3, dear)).collect();
+        waiting.extend((10..20).map(|id| (id, 2, limits.plain)));
+        // One of them has sent a signature that does not hold, another one something plain before.
+        let (suspects, mut last, mut order) = (set(&[4]), None, Vec::new());
+        waiting[7].2 = limits.plain + limits.run;
+        for _ in 0..20 {
+            let costs = all(&waiting).into_iter();
+            let mut shares = Shares::of(limits, costs.clone(), suspects, last).unwrap();
+            let taken: Vec<_> = costs.filter(|(from, cost)| shares.takes(*from, *cost)).collect();
+            let spent: usize = taken.iter().map(|(_, cost)| cost).sum();
+            assert!(spent <= limits.run + 10 * limits.plain + dear, "{spent}");
+            let many: Vec<_> = taken.iter().filter(|(_, cost)| *cost > limits.plain).collect();
+            assert_eq!(many.len(), 1);
+            assert!((10..20).all(|id| taken.iter().any(|(from, _)| *from == ReplicaId(id))));
+            last = shares.let_through();
+            order.push(last.unwrap().0);
+            assert_eq!(last, Some(many[0].0));
+        }
+        assert_eq!(order, (0..10).chain(0..10).collect::<Vec<u16>>(), "nobody starves");
+    }
+
+    #[test]
+    fn suspects_share_what_the_others_leave() {
+        let flood = |count| -> Vec<_> { (0..count).map(|id| (id, 5_000, 1)).collect() };
+        let alone = passed(FOUR, &flood(3), &[]).unwrap();
+        let suspects: Vec<u16> = (3..20).collect();
+        let beside = passed(FOUR, &flood(20), &suspects).unwrap();
+        assert_eq!(beside[..3], alone, "nothing is taken from others");
+        assert_eq!(beside[3..].iter().sum::<usize>(), 1, "one is let through");
+        // Where others say little, each has what it is worth.
+        let mut little = flood(20);
+        little[..3].iter_mut().for_each(|peer| peer.1 = 2);
+        let taken = passed(FOUR, &little[..10], &suspects).unwrap();
+        assert_eq!(taken[3..], [SUSPECT_COST_MAX; 7]);
+    }
+
+    #[test]
+    fn among_many_who_flood_nobody_is_heard_once_only() {
+        for n in [64u16, 128] {
+            let vote = cost(200, 1);
+            let mut waiting: Vec<_> = (1..n).map(|id| (id, 1_000, vote)).collect();
+            waiting[0].1 = 4;
+            let passed = passed(Limits::of(usize::from(n)), &waiting, &[]).unwrap();
+            assert_eq!(passed[0], 4, "{n}");
+        }
     }
 
     #[test]
     fn order_is_kept() {
-        let waiting = [(ReplicaId(0), 9), (ReplicaId(0), 2 * RUN_COST_MAX), (ReplicaId(0), 1)];
-        let mut shares = Shares::of(waiting.into_iter(), ReplicaSet::EMPTY).unwrap();
-        assert_eq!(waiting.map(|(from, cost)| shares.takes(from, cost)), [true, false, false]);
+        let (plain, flood) = ((ReplicaId(0), 9), (ReplicaId(0), 2 * FOUR.run));
+        let takes = |waiting: [_; 3]| {
+            let mut shares = Shares::of(FOUR, waiting.into_iter(), ReplicaSet::EMPTY, None).unwrap();
+            waiting.map(|(from, cost)| shares.takes(from, cost))
+        };
+        assert_eq!(takes([plain, flood, plain]), [true, false, false]);
+        assert_eq!(takes([flood, plain, plain]), [true, false, false]);
     }
 
     #[test]
     fn who_has_much_left_is_held() {
-        let left = |count| held(vec![(ReplicaId(3), 1); count].into_iter()).iter().count();
-        assert_eq!((left(0), left(RUN_COST_MAX), left(RUN_COST_MAX + 1)), (0, 0, 1));
+        let left = |count| FOUR.held(vec![(ReplicaId(3), 1); count].into_iter()).iter().count();
+        assert_eq!((left(0), left(FOUR.run), left(FOUR.run + 1)), (0, 0, 1));
     }
 }

@@ -26,8 +26,23 @@ impl RotatingSyncHotStuff {
         let is_open = header.body.block.height > self.chain.committed().height;
         if follows && may && is_open && !heard.is_broken {
             heard.vote = OwnVote::Waits;
-            self.waits.begin(cx.now(), view);
+            let is_with_all = self.certificates.is_shown(view, id);
+            self.waits.begin(cx.now(), view, is_with_all);
             self.waits.arm(cx, Timer::Commit);
+        }
+    }
+
+    /// R12. §8, Lemma 1 c: of what was voted for all have a certificate by the time that they may leave its view without one.
+    pub(super) fn show_certified(&mut self, cx: &mut Cx<'_, Self>) {
+        let now = cx.now();
+        for view in self.waits.to_show(now) {
+            let first = self.views.get(&view).and_then(|heard| heard.first.as_ref()).map(|(id, _)| *id);
+            let own = first.and_then(|id| self.certificates.get(view, id)).cloned();
+            if own.is_some() || self.is_certified(cx.blocks(), view) {
+                let certificate = own.unwrap_or_else(|| self.certificates.highest().clone());
+                self.show(cx, &certificate);
+                self.waits.note_with_all(now, |of| of == view);
+            }
         }
     }
 
@@ -43,14 +58,15 @@ impl RotatingSyncHotStuff {
 
     pub(super) fn on_commit_timer(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
+        self.show_certified(cx);
         while let Some(wait) = self.waits.next_over(now) {
             // R12. §8: with Δ kept there is a certificate by now; without one there would be nothing to show after a cold
             // start.
-            let goes = if self.is_certified(cx.blocks(), wait.1) {
+            let goes = if wait.is_with_all() {
                 self.waits.hold(wait)
             } else {
                 self.doubt(cx, "a commit timer ended without a certificate");
-                Some(wait.1)
+                Some(wait.of)
             };
             if let Some(view) = goes {
                 self.forget_wait(view);
@@ -81,11 +97,11 @@ impl RotatingSyncHotStuff {
 
     /// The highest block whose time is over and of which the guard thinks well.
     pub(super) fn commit_waits(&mut self, cx: &mut Cx<'_, Self>) {
-        for (since, view) in self.waits.held() {
-            let first = self.views.get(&view).and_then(|heard| heard.first.as_ref());
+        for wait in self.waits.held() {
+            let first = self.views.get(&wait.of).and_then(|heard| heard.first.as_ref());
             let Some(tip) = first.map(|(id, header)| Tip::of(&header.body.block, *id)) else { continue };
             let Some(worth) = self.worth_committing(cx.blocks(), tip) else { continue };
-            if self.waits.is_sound(cx, since) {
+            if self.waits.is_sound(cx, &wait) {
                 return self.commit(cx, worth);
             }
         }

@@ -97,6 +97,11 @@ impl Certificates {
         kept.is_some_and(|kept| !std::mem::replace(&mut kept.is_shown, true))
     }
 
+    /// Whether all have that of a block, or will.
+    pub(super) fn is_shown(&self, view: View, block: BlockId) -> bool {
+        self.kept.get(&(view, block)).is_some_and(|kept| kept.is_shown)
+    }
+
     /// Forgets what no view rests on any more.
     pub(super) fn retain(&mut self, matters: impl Fn(View) -> bool) {
         let highest = self.highest.view();

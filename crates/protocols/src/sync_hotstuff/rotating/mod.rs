@@ -114,6 +114,9 @@ use std::collections::BTreeMap;
 const VIEWS_WORTH_CHECKING: u64 = 4_096;
 /// Views whose waits run at the same time at most; of more the first do not commit by their timers.
 const VIEWS_KEPT_MAX: usize = 4_096;
+/// Windows of heights that are voted in where all earlier votes were in vain: of what was voted for in doubt no timer commits
+/// anything, and a commit wants a new vote (§19). One at a time, so that there is room for very many attempts.
+const WINDOWS_IN_NEED: u64 = WINDOWS_AHEAD - 1;
 /// Views in which a timer has committed, as far as they are remembered to notice late contradictions.
 const COMMITTED_MAX: usize = 256;
 /// Empty blocks are committed at heights that are multiples of it, where nothing else is.

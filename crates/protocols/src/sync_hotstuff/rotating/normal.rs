@@ -3,17 +3,19 @@
 //! A header is looked at before everything else: whether it contradicts what the leader has said before. Bodies are asked
 //! for, and the vote is cast when they are here. Nothing is parked: what belongs to a view that has not begun is noted for it.
 
+use super::super::WINDOWS_VOTED;
 use super::super::message::VOTE;
 use super::super::words::leader;
 use super::heard::{Heard, OwnVote};
 use super::message::RotatingMessage;
 use super::words::{Evidence, Header};
-use super::{IfIdle, RotatingRecord, RotatingSyncHotStuff, Timer, noted};
+use super::{IfIdle, RotatingRecord, RotatingSyncHotStuff, Timer, WINDOWS_IN_NEED, noted};
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::parts::chain::{Below, Hangs, Tip, bind_certificate, empty_payload};
+use quorate_consensus::parts::returning::Standing;
 use quorate_consensus::parts::votes::{Added, contradiction};
 use quorate_consensus::{Certificate, Cx, Evidence as Proof, Ready, Reject, Seal, Signed, To};
-use quorate_types::{Block, BlockId, ReplicaId, Signature, View};
+use quorate_types::{Block, BlockId, Height, ReplicaId, Signature, View};
 
 impl RotatingSyncHotStuff {
     /// What is known of a view, where it is remembered or may be: up to so many views above the current one.
@@ -83,11 +85,14 @@ impl RotatingSyncHotStuff {
             }
             Some(_) => {}
             None if block.height <= committed => return Err(Reject::Stale),
-            None if block.height > highest => return Err(Reject::Early),
-            None => {
-                heard.first = Some((id, header.clone()));
-                cx.blocks().insert(block.clone());
-            }
+            None => heard.first = Some((id, header.clone())),
+        }
+        if block.height > highest {
+            // It is remembered all the same: nothing else of its view is voted for.
+            return Err(Reject::Early);
+        }
+        if block.height > committed && cx.blocks().get(id).is_none() {
+            cx.blocks().insert(block.clone());
         }
         if block.height > committed {
             [header.by, link].into_iter().for_each(|by| self.mention(cx, id, by));
@@ -119,6 +124,15 @@ impl RotatingSyncHotStuff {
         cx.send(To::All, RotatingMessage::Vote(header));
     }
 
+    /// R6. §8, Lemma 1 b: no higher than where everybody hears it. Where nothing that was voted for may still be committed by
+    /// its timer, and what is voted for now may, a little higher (§19).
+    fn may_vote(&self, cx: &mut Cx<'_, Self>, height: Height) -> bool {
+        let above = height.since(self.chain.committed().height);
+        let windows = above.div_ceil(self.window.max(1));
+        let may_need = windows <= WINDOWS_IN_NEED && self.returning.standing() == Standing::Running;
+        windows <= WINDOWS_VOTED || (may_need && self.waits.are_in_vain(cx))
+    }
+
     fn next_to_vote(&self, cx: &mut Cx<'_, Self>) -> Option<(Signed<Header>, Certificate)> {
         // R6. §11, 3: once in a view, and not past it.
         let has_voted = self.voted.as_ref().is_some_and(|voted| voted.body.block.view >= self.view);
@@ -132,9 +146,7 @@ impl RotatingSyncHotStuff {
         if header.body.parent_view < self.lock.view() {
             return None;
         }
-        // R6. §8, Lemma 1 a: no higher than where everybody hears it.
-        let above = block.height.since(self.chain.committed().height);
-        if !self.waits.may_vote(cx, above, self.window) {
+        if !self.may_vote(cx, block.height) {
             return None;
         }
         let parent = self.certificates.get(header.body.parent_view, block.parent)?;
@@ -191,6 +203,7 @@ impl RotatingSyncHotStuff {
             return;
         }
         self.check_certified(cx, view);
+        self.show_certified(cx);
         if view > self.chain.committed().view && cx.blocks().get(id).is_none() {
             self.want_certified(cx, certificate);
         }
@@ -207,9 +220,14 @@ impl RotatingSyncHotStuff {
     }
 
     /// R3. §11, 1: what this replica goes on from all others have Δ later. Once, and at once.
-    fn show(&mut self, cx: &mut Cx<'_, Self>, certificate: &Certificate) {
+    pub(super) fn show(&mut self, cx: &mut Cx<'_, Self>, certificate: &Certificate) {
         if self.certificates.must_show(certificate) {
             cx.send_unheld(To::All, RotatingMessage::Certified(certificate.clone()));
+            let (view, id) = (certificate.view(), certificate.block());
+            let first = self.views.get(&view).and_then(|heard| heard.first.as_ref());
+            if first.is_some_and(|(first, _)| *first == id) {
+                self.waits.note_with_all(cx.now(), |of| of == view);
+            }
         }
     }
 

@@ -38,6 +38,7 @@ fn headers_are_kept_within_the_window<V: Variant>() {
     };
     bench.take(4, shown(HEIGHTS_AHEAD - 6));
     assert_eq!(bench.replica.block_count(), 4, "up to so many above the committed block");
+    bench.take(4, shown(HEIGHTS_AHEAD + 100_000));
     let before = size(&bench);
     for number in 0..100 {
         bench.take(4, shown(HEIGHTS_AHEAD + 1_000 + number * 64));

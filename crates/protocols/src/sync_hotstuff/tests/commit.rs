@@ -10,6 +10,8 @@ both! {
     s6_no_commit_by_a_timer_of_before_a_restart;
     s6_no_commit_by_a_timer_of_before_a_silence;
     s7_no_certificate_no_commit_by_timer;
+    s7_a_certificate_that_not_all_have_voted_for_is_shown_to_all;
+    s7_a_late_certificate_makes_the_wait_longer;
     s8_ancestors_are_committed_with_a_block;
     s8_nothing_is_committed_beside_the_chain;
     s8_no_timer_commits_beside_what_is_certified;
@@ -140,6 +142,53 @@ fn s6_no_commit_by_a_timer_of_before_a_silence<V: Variant>() {
     bench.replica.sound(None, Time::MAX);
     bench.pass(delta(6));
     assert_eq!(bench.committed(), []);
+}
+
+/// Blocks whose certificates have left, to all.
+fn shown(bench: &mut Bench<impl Variant>) -> Vec<BlockId> {
+    let certified = |(to, message)| match (to, message) {
+        (To::All, SyncMessage::Certified(certificate)) => Some(certificate.block()),
+        _ => None,
+    };
+    bench.replica.sent().into_iter().filter_map(certified).collect()
+}
+
+/// §8, Lemma 1 c: whoever does not vote, for whatever reason, has it when it enters the next view.
+fn s7_a_certificate_that_not_all_have_voted_for_is_shown_to_all<V: Variant>() {
+    let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);
+    let mut bench = Bench::<V>::new();
+    bench.grow(&blocks);
+    bench.pass(2 * quarter() - 1);
+    assert_eq!(shown(&mut bench), []);
+    bench.pass(1);
+    assert_eq!(shown(&mut bench), [id(&blocks[2])], "one for all of them");
+    bench.pass(delta(2) - 2 * quarter());
+    assert_eq!(bench.committed(), [by_timer(&blocks[2])]);
+    assert_eq!(shown(&mut bench), []);
+    // Where all have voted, all have it.
+    let mut bench = Bench::<V>::new();
+    bench.grow(&blocks[..1]);
+    let (others, last) = (2..=bench.n - 2, bench.n - 1);
+    for voter in others.chain([last]).filter(|voter| *voter != ME) {
+        let _ = bench.deliver(voter, voted(&blocks[0]));
+    }
+    bench.pass(delta(2));
+    assert_eq!((shown(&mut bench), bench.committed().len()), (vec![], 1));
+}
+
+/// §8, Lemma 1 c: Δ after it was shown all have it. Whoever has left the view before has said so by then.
+fn s7_a_late_certificate_makes_the_wait_longer<V: Variant>() {
+    let blocks = chain(N, 1, GENESIS, &[1]);
+    let mut bench = Bench::<V>::new();
+    bench.propose(&blocks[0]);
+    bench.pass(2 * delta(1) - 1);
+    bench.vote(bench.few(), &blocks[0]);
+    assert_eq!(shown(&mut bench), [id(&blocks[0])], "at once");
+    bench.pass(delta(1) - 1);
+    assert_eq!(bench.committed(), []);
+    bench.pass(1);
+    assert_eq!(bench.committed(), [by_timer(&blocks[0])]);
+    assert_eq!(doubts(&bench), Vec::<&str>::new());
 }
 
 /// §8: also where one forms later.

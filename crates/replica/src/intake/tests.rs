@@ -1,0 +1,90 @@
+use super::*;
+use crate::host_message::Heights;
+use crate::host_tests::{Old, large, open};
+use quorate_types::Height;
+
+/// What a run lets pass, each with who said it, and what was refused, with why.
+fn run(intake: &mut Intake, replica: &Replica) -> (Vec<String>, Vec<String>) {
+    let mut passed = Passed::default();
+    intake.run(replica, &Old, &mut || true, &mut passed);
+    let said = passed.inputs.iter().map(|input| match input {
+        Input::Peer(checked) => format!("{} {}", checked.link.0, kind_of(&checked.message)),
+        Input::Payload(from, _) => format!("{} payload", from.0),
+        input => panic!("{input:?}"),
+    });
+    let refused = passed.refused.iter().map(|refused| {
+        let Source::Peer(from) = refused.source else { panic!("{refused:?}") };
+        format!("{} {}", from.0, refused.reason)
+    });
+    (said.collect(), refused.collect())
+}
+
+fn hear(intake: &mut Intake, from: ReplicaId, message: &HostMessage) {
+    let mut body = Vec::new();
+    message.encode(&mut body);
+    intake.peer_frame(from, frame::HOST, &body);
+}
+
+/// What was said before a gap must not be heard after it: an answer would close a gap that is younger.
+#[test]
+fn what_waits_from_before_a_gap_goes_with_what_was_lost() {
+    let (replica, one, three) = (open(), ReplicaId(1), ReplicaId(3));
+    let mut intake = replica.intake(Scheme::Cheap);
+    let heights = HostMessage::Heights(Heights { executed: Height(1), kept: Height(1), stable: Height(0) });
+    for from in [one, three] {
+        hear(&mut intake, from, &HostMessage::AskProof);
+    }
+    let mut payload = Vec::new();
+    Payload { bundles: Vec::new() }.encode(&mut payload);
+    intake.peer_frame(one, frame::PAYLOAD, &payload);
+    intake.peer_frame(one, frame::BUNDLE, large(1).sealed());
+    assert!(matches!(intake.link(one, LinkEvent::Gap), Input::Link(from, LinkEvent::Gap) if from == one));
+    hear(&mut intake, one, &heights);
+    let (said, refused) = run(&mut intake, &replica);
+    assert_eq!(said, ["3 host.ask-proof", "1 host.heights", "1 payload"]);
+    // The body was looked at as ever.
+    assert_eq!(refused, ["1 before a gap", "1 bad signature"]);
+
+    // A link that is back has lost nothing, and a gap counts once.
+    hear(&mut intake, one, &heights);
+    intake.link(one, LinkEvent::Back);
+    intake.link(three, LinkEvent::Gap);
+    assert_eq!(run(&mut intake, &replica).0, ["1 host.heights"]);
+    hear(&mut intake, three, &heights);
+    assert_eq!(run(&mut intake, &replica).0, ["3 host.heights"]);
+}
+
+fn wait(intake: &mut Intake, from: ReplicaId, checks: usize) {
+    let (cost, message) = (shares::cost(0, checks), CheckedMessage::Host(HostMessage::AskProof));
+    let waiting =
+        WaitingMessage { from, cost, message, signature: None, checks: Vec::new(), certificates: Vec::new() };
+    intake.messages.push_back(waiting);
+}
+
+#[test]
+fn who_is_not_read_is_read_again_when_a_gap_has_swept_its_messages() {
+    let (replica, one) = (open(), ReplicaId(1));
+    let mut intake = replica.intake(Scheme::Cheap);
+    (0..1_000).for_each(|_| wait(&mut intake, one, 1));
+    run(&mut intake, &replica);
+    assert!(intake.held().contains(one) && !intake.is_drained());
+    intake.link(one, LinkEvent::Gap);
+    let (said, refused) = run(&mut intake, &replica);
+    assert!(said.is_empty() && !refused.is_empty());
+    assert!(intake.held().is_empty() && intake.is_drained());
+}
+
+/// Who was let through last is remembered from run to run.
+#[test]
+fn those_who_send_what_is_dear_take_turns() {
+    let replica = open();
+    let mut intake = replica.intake(Scheme::Cheap);
+    for from in [0, 1, 3] {
+        (0..2).for_each(|_| wait(&mut intake, ReplicaId(from), 590));
+        wait(&mut intake, ReplicaId(from), 1);
+    }
+    let order: Vec<Vec<String>> = (0..7).map(|_| run(&mut intake, &replica).0).collect();
+    let order: Vec<String> = order.iter().map(|said| said.iter().map(|said| &said[..1]).collect()).collect();
+    assert_eq!(order, ["0", "1", "3", "0", "01", "13", "3"]);
+    assert!(intake.is_drained());
+}
