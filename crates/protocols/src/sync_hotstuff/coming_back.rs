@@ -3,11 +3,11 @@
 use super::leaving::Leaving;
 use super::message::{Answer, HEADERS_MAX, SyncMessage};
 use super::normal::{IfIdle, end_of};
-use super::words::Header;
+use super::words::{Header, rank};
 use super::{SyncHotStuff, Timer, Variant, noted};
 use quorate_consensus::parts::returning::Standing;
 use quorate_consensus::{Cx, Reject, Signed, To};
-use quorate_types::{Height, Incarnation, ReplicaId};
+use quorate_types::{Height, Incarnation, ReplicaId, View};
 
 impl<V: Variant> SyncHotStuff<V> {
     /// Asks whoever is to be asked now, and takes up what time alone allows.
@@ -166,10 +166,12 @@ impl<V: Variant> SyncHotStuff<V> {
         link: ReplicaId,
         answer: Answer,
     ) -> Result<(), Reject> {
+        let left_out = self.left_out(&answer);
         let Answer { incarnation, standing, evidence, certificates, new_view, headers, voted } = answer;
         if incarnation != Incarnation::ZERO && incarnation != self.incarnation {
             return Err(Reject::Stale);
         }
+        left_out.into_iter().for_each(|told| self.note_unheard(told));
         // §18: evidence and certificates first, so that nothing is signed before they count.
         for evidence in &evidence {
             let _: Result<(), Reject> = self.on_evidence(cx, evidence);
@@ -205,5 +207,25 @@ impl<V: Variant> SyncHotStuff<V> {
         self.returning.note(link, standing);
         self.advance(cx);
         Ok(())
+    }
+
+    /// The highest block of the view of which an ANSWER speaks without its header: there is room for so many.
+    fn left_out(&self, answer: &Answer) -> Option<Height> {
+        let here = |(view, height): (View, Height)| (view == self.view).then_some(height);
+        let voted = answer.voted.as_ref().map(|vote| &vote.body.body.block);
+        let voted = voted.and_then(|block| here((block.view, block.height)));
+        let certified = answer.certificates.iter().filter_map(|certificate| here(rank(certificate)));
+        let below =
+            certified.filter(|height| Some(*height) != voted).chain(voted.map(|height| height.minus(1)));
+        below.max().filter(|_| answer.headers.len() >= HEADERS_MAX)
+    }
+
+    /// S2. §8, Lemma 1 b: others may have voted up to there for what this replica has not heard.
+    fn note_unheard(&mut self, told: Height) {
+        let mut height = told;
+        while height > self.chain.committed().height && self.heard.at(height).is_some() {
+            height = height.minus(1);
+        }
+        self.unheard = self.unheard.max(height);
     }
 }

@@ -92,18 +92,18 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     /// §19: of what was voted for in doubt no timer commits anything, and a commit would want a new vote. Where there can be
-    /// none the certificate of an old one is shown to all, and it waits anew: all have its header, and nobody who hears of
-    /// both votes for another one.
+    /// none the certificate of the last one, or of the base, is shown to all, and it waits anew: all have what its leader has
+    /// said for it, from this replica's vote or what it has handed on, and nobody votes for what contradicts that.
     fn wait_anew(&mut self, cx: &mut Cx<'_, Self>) {
         let may = self.returning.standing() == Standing::Running && self.is_stuck(cx.blocks());
-        let is_out = self
-            .voted
-            .as_ref()
-            .is_none_or(|voted| self.own_vote.is_some_and(|(id, _)| id == voted.body.block.id()));
+        let voted = self.voted.as_ref().map(|header| &header.body.block);
+        let is_out = voted.is_none_or(|block| self.own_vote.is_some_and(|(id, _)| id == block.id()));
+        let last = voted.map(|block| block.height);
         if may
             && is_out
             && self.waits.are_in_vain(cx)
             && let Some((height, certificate)) = self.highest_certified(cx.blocks())
+            && last.is_none_or(|last| last == height)
             && height > self.chain.committed().height
         {
             self.waits.clear();

@@ -40,7 +40,7 @@
 //! | S4 | §2, §5 | two words of a leader that contradict each other end the view, before anything else is looked at | `normal::on_header` | `s4_*` |
 //! | S5 | §4 | the leader proposes when its last block is certified in this view | `normal::try_propose` | `s5_*` |
 //! | S6 | §4 | the 2 Δ begin at the own copy, and only where replica and view run | `commit::wait_for_silence` | `s6_*` |
-//! | S7 | §8 | a timer commits only what has a certificate of the view | `commit::commit_waits` | `s7_*` |
+//! | S7 | §8 | a timer commits only what has a certificate of the view, and that all have had for Δ: shown, or made of all votes | `commit::show_certified`, `Wait::end` | `s7_*` |
 //! | S8 | §8 | a block is committed with its ancestors, on the committed chain | `commit::commit` | `s8_*` |
 //! | S9 | §19 | a timer commits only while the guard is sound | `waits::is_sound` | `s9_*` |
 //! | S10 | §5 | f + 1 blames end a view, fewer do not | `view_change::on_blame` | `s10_*` |
@@ -57,8 +57,8 @@
 //! | O5 | optsync §6 | locks are compared in two parts | `certificates::accepts` | `o5_*` |
 //!
 //! ## Invariants
-//! I1: what a timer commits at one honest replica, every honest replica votes for in that view, nothing beside it is
-//! certified there, and all hold its certificate when they enter a later view (§8, Lemma 1): S4, S6, S11, S12.
+//! I1: where a timer commits something at one honest replica, nothing beside it is certified in that view, and all hold its
+//! certificate when they enter a later one (§8, Lemma 1; §24 without its part (a)): S2, S4, S6, S7, S11, S12.
 //! I2: what q_R votes decide all hold when they enter a later view (`optsync` §7, Lemma 2): O2, O3, O4.
 //! I3: no two committed blocks contradict each other: I1, I2, S13, S15, O5; watched by the agreement oracle.
 //!
@@ -72,6 +72,7 @@
 //! - The lock is fixed on entering a view, and a vote in the steady state does not ask it (§4: force-locking).
 //! - Vote and forwarded header are one message (§4); the header names the base of its view (§2).
 //! - The guard (§19) and the rule for coming back (§18) are not in the paper.
+//! - That every honest replica votes within Δ is not relied on: where not all have, the certificate is shown (§24).
 //! - Fetching brings blocks and bodies and no proposals: the certificate of a parent is asked for with LACK (§4, `want`).
 //! - One state machine serves both: without certificates of q_R votes Opt Sync's lock is Sync HotStuff's.
 //!

@@ -39,7 +39,7 @@
 //! | R9 | §11, 4 | 2 Δ are waited only where the view of the parent's certificate is the one before | `commit::wait_for_silence` | `r9_*` |
 //! | R10 | §11, 5, 6 | the 2 Δ begin at the own copy, where the replica runs, and survive that a certificate ends the view | `commit::wait_for_silence` | `r10_*` |
 //! | R11 | §11, 5 | two words of a view's leader, two certificates of it or f + 1 blames end its wait | `commit::stop_waiting` | `r11_*` |
-//! | R12 | §8, §19 | a timer commits, with its ancestors, only what is certified, and while the guard is sound | `commit::commit_waits`, `waits::is_sound` | `r12_*` |
+//! | R12 | §8, §19 | a timer commits, with its ancestors, only what is certified, which all have had shown for Δ, and while the guard is sound | `commit::commit_waits`, `waits::is_sound` | `r12_*` |
 //! | R13 | §11, 1, §19 | f + 1 blames end a view; the next one begins Δ later, and not in doubt | `views::try_enter` | `r13_*` |
 //! | R14 | §18 | who comes back is silent until enough have answered | `coming_back`, `parts::returning` | `r14_*` |
 //! | R15 | §20 | an idle leader proposes an empty block after τ; empty ones are committed together | `commit::worth_committing` | `r15_*` |

@@ -299,6 +299,24 @@ fn s2_no_vote_where_something_was_not_heard<V: Variant>() {
     assert_eq!(bench.votes(), []);
     bench.propose(&on[1]);
     assert_eq!(bench.votes(), [id(&on[1])]);
+    // Nor up to where an ANSWER has had no room for all that was voted for; what it has left out and is here is no matter.
+    let blocks = chain(N, 1, GENESIS, &(1..=40).collect::<Vec<u64>>());
+    for (heard, votes_from) in [(0, 36), (36, 0)] {
+        let mut bench = Bench::<V>::new();
+        for block in &blocks[..heard] {
+            bench.take(2, voted(block));
+        }
+        let mut answer = stands(Standing::Running);
+        answer.headers = blocks[..32].iter().map(signed).collect();
+        answer.certificates = vec![certified(N, &blocks[35])];
+        bench.take(4, SyncMessage::Answer(Box::new(answer)));
+        for block in &blocks[..36] {
+            bench.replica.fetched(block.block.clone());
+        }
+        bench.propose(&blocks[36]);
+        let expected: Vec<BlockId> = blocks[votes_from..37].iter().map(id).collect();
+        assert_eq!(bench.votes(), expected, "{heard}");
+    }
 }
 
 /// Blocks whose certificates are shown.
