@@ -82,7 +82,8 @@ impl<V: Variant> SyncHotStuff<V> {
         let voted = self.voted.as_ref().map(|header| (header.body.block.height, header.body.block.id()));
         match voted {
             Some(voted) if voted.0 < end.0 => self.is_on(blocks, end, voted).then_some(voted.0),
-            _ => (self.voted_for(end.0) == Some(end)).then_some(end.0),
+            Some(voted) => self.is_on(blocks, voted, end).then_some(end.0),
+            None => (self.voted_for(end.0) == Some(end)).then_some(end.0),
         }
     }
 
@@ -109,6 +110,8 @@ impl<V: Variant> SyncHotStuff<V> {
             self.waits.clear();
             cx.send_unheld(To::All, SyncMessage::Certified(certificate));
             self.waits.begin(cx.now(), height, true);
+            // The leader can bring nothing to vote for before that.
+            self.expect_progress(cx);
         }
     }
 
@@ -116,7 +119,8 @@ impl<V: Variant> SyncHotStuff<V> {
     pub(super) fn commit_waits(&mut self, cx: &mut Cx<'_, Self>) {
         for wait in self.waits.held() {
             if let Some(end) = self.voted_for(wait.of)
-                && self.agrees(cx.blocks(), end) == Some(true)
+                && self.is_certified(cx.blocks(), end)
+                && self.agrees(cx.blocks(), end)
                 && self.waits.is_sound(cx, &wait)
             {
                 // S8. §8: what is below is committed with it.

@@ -389,7 +389,8 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
         let committed = self.chain.committed().height;
         Window {
             views: self.entered.minus(1)..self.view.plus(VIEWS_AHEAD).next(),
-            heights: self.stable.min(committed)..self.highest().next(),
+            // §8, Lemma 1 b: also of what is too high to be kept this replica has to know that it was said.
+            heights: self.stable.min(committed)..Height::MAX,
         }
     }
 

@@ -185,14 +185,15 @@ impl<V: Variant> SyncHotStuff<V> {
         self.extends(blocks, end, below) == Some(true)
     }
 
-    /// Whether a block lies on one chain with the highest one that is certified in this view; `None` where that one is not
-    /// known. Whoever was away may be shown another branch that nobody else sees any more (§18: `seen` is whole again).
-    pub(super) fn agrees(&self, blocks: &BlockTree, end: End) -> Option<bool> {
-        let Some(highest) = self.certificates.of_view(self.view).next().map(end_of) else {
-            return Some(true);
+    /// Whether a block lies on one chain with the highest one that is known and certified in this view. Whoever was away may be
+    /// shown another branch that nobody else sees any more (§18: `seen` is whole again). Certificates may be shown before
+    /// headers travel: those of blocks that are not known keep nobody from anything.
+    pub(super) fn agrees(&self, blocks: &BlockTree, end: End) -> bool {
+        let with = |certified: End| {
+            let (high, low) = if certified.0 >= end.0 { (certified, end) } else { (end, certified) };
+            self.extends(blocks, high, low)
         };
-        let (high, low) = if highest.0 >= end.0 { (highest, end) } else { (end, highest) };
-        self.extends(blocks, high, low)
+        self.certificates.of_view(self.view).find_map(|highest| with(end_of(highest))).unwrap_or(true)
     }
 
     /// A certified block is asked for of those who have voted for it: at once where its header is not here, else it is on
@@ -234,8 +235,7 @@ impl<V: Variant> SyncHotStuff<V> {
         // S2. §8, Lemma 1 b: not where this replica may have missed what its leader has said before.
         let from = end.0.max(self.unheard);
         let (id, header) = self.heard.above(from).find(|(_, header)| is_next(header))?.clone();
-        // Certificates may be shown before headers travel: one of a block that is not known keeps nobody from voting.
-        if self.agrees(blocks, (header.body.block.height, id)) == Some(false) {
+        if !self.agrees(blocks, (header.body.block.height, id)) {
             return None;
         }
         // S2. §8, Lemma 1 b: no higher than where everybody hears it.
@@ -335,6 +335,7 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         if view == self.view {
             self.show_certified(cx);
+            self.arm_commit(cx);
             self.try_vote(cx);
             self.try_propose(cx, IfIdle::Wait);
         }

@@ -321,6 +321,7 @@ impl<V: Variant> SyncHotStuff<V> {
         self.first_voted = Some((height, base));
         self.record_entered(cx);
         self.expect_progress(cx);
+        self.arm_commit(cx);
         self.note(cx, noted::FIRST_VOTED, height);
         cx.send(To::All, SyncMessage::FirstVote { view: self.view, height, base });
     }

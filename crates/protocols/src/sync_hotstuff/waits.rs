@@ -71,11 +71,13 @@ impl<T: Copy> Waits<T> {
         wait.since.plus(self.delta.quarter().saturating_mul(2))
     }
 
-    /// When the oldest one that runs is to be looked at.
+    /// When one that runs is to be looked at: it is over, or its certificate should be with all.
     pub(super) fn next_look(&self, now: Time) -> Option<Time> {
-        let wait = self.running.front()?;
-        let shows = self.show_at(wait);
-        Some(if wait.with_all.is_none() && shows > now { shows } else { wait.end(self.delta) })
+        let over = self.running.front()?.end(self.delta);
+        // The newest ones are open; one that should be with all by now is shown as soon as it can be.
+        let open = self.running.iter().rev().take_while(|wait| wait.with_all.is_none());
+        let shows = open.map(|wait| self.show_at(wait)).filter(|at| *at > now).last();
+        Some(shows.map_or(over, |at| over.min(at)))
     }
 
     /// Sets the timer to that.

@@ -155,8 +155,8 @@ fn a_seed_decides_a_run_in_every_build() {
         pbft-signed a72b96a489a9b76217aafea38f3081399834a679ca5df22eea0d25a2365fe42f
         hotstuff 0f0e7a3ce92ffe480a70937ff41ce923fc5d36e5caefa993add3b180830896b7
         jolteon 5c324a79d9075a5cfcea0ab14d6c30c073eb2148211f655e11e0be05accf767a
-        sync-hotstuff 4b42a367b9d77d1b63c41cda414ea13ba6cae91e0b70ec00e6a7a141d9c981cf
-        optsync dfd60e439cfb7c4dc891580cdb9b399724de343ad84bd2d3493b13d6cdb409c1
+        sync-hotstuff 010ee21d347aa57e4edd53f1d298a28817fd74d7403881c36aa682ea69c7cef0
+        optsync 14ae09dafc933a0a5600ae3001673de73e7f329aae8fca81594e7509668b2769
         sync-hotstuff-rr 658b208119c7805f5db794c4905057a39888c4308ff046099ee1068bb887b311
         echo 958bf5366f7d20873870493a8aaa32536475218b75f3964e193c96aeefd9bc17
     "#]]

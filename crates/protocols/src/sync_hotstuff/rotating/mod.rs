@@ -370,7 +370,8 @@ impl Protocol for RotatingSyncHotStuff {
         let lowest = kept.fold(self.view.minus(1), |lowest, view| lowest.min(*view));
         Window {
             views: lowest..self.view.plus(VIEWS_WORTH_CHECKING).next(),
-            heights: self.stable.min(committed)..self.highest().next(),
+            // §8, Lemma 1 b: also of what is too high to be kept this replica has to know that it was said.
+            heights: self.stable.min(committed)..Height::MAX,
         }
     }
 

@@ -269,6 +269,20 @@ fn s2_votes_in_vain_are_no_end<V: Variant>() {
     bench.pass(quarter());
     assert_eq!(bench.committed().last().map(|commit| commit.0), Some(id(last)));
     assert_eq!(bench.votes(), [id(next)], "as always");
+    // So does the base of a view that has begun meanwhile, before its leader has proposed anything.
+    let mut bench = Bench::<V>::new();
+    bench.replica.answer_sound(Some(Time::MAX), Time::MAX);
+    bench.grow(&blocks[..blocks.len() - 1]);
+    bench.pass(delta(16));
+    bench.replica.answer_sound(Some(Time::ZERO), Time::MAX);
+    bench.next_view();
+    bench.take(1, new_view(2, &lock(certified(N, last))));
+    assert_eq!(bench.first_votes(), [id(last)]);
+    bench.take(1, SyncMessage::Certified(certificate(2, end(last), weak(N))));
+    bench.pass(quarter());
+    assert_eq!(shown(&bench.said()), [id(last)]);
+    bench.pass(delta(2));
+    assert_eq!(bench.committed().last().map(|commit| commit.0), Some(id(last)));
 }
 
 /// §8, Lemma 1 b: a header that is too high to be kept, or that came too early for what there is room for, may be what others
@@ -278,6 +292,7 @@ fn s2_no_vote_where_something_was_not_heard<V: Variant>() {
     let high = (Height(most), BlockId::null(Height(most)));
     let mut bench = Bench::<V>::new();
     let too_high = header(N, 1, GENESIS.1, high, 1);
+    assert!(bench.replica.window().admits(&voted(&too_high).place()), "or nobody would know");
     assert_eq!(bench.deliver(2, voted(&too_high)), Err(Reject::Early));
     let blocks = chain(N, 1, GENESIS, &[1]);
     bench.propose(&blocks[0]);
