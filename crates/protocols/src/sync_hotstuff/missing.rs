@@ -74,7 +74,12 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     fn is_complete(&self, cx: &mut Cx<'_, Self>, id: BlockId) -> bool {
-        self.ready(cx, id).is_some() && self.uncertified_parent(cx.blocks(), id).is_none()
+        !Self::lacks_body(cx, id) && self.uncertified_parent(cx.blocks(), id).is_none()
+    }
+
+    /// Also of what is decided: it has to be executed.
+    fn lacks_body(cx: &Cx<'_, Self>, id: BlockId) -> bool {
+        id != BlockId::ZERO && cx.ready(id).is_none()
     }
 
     pub(super) fn on_fetch_timer(&mut self, cx: &mut Cx<'_, Self>) {
@@ -100,7 +105,7 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// Asks a peer for what is missing of a block.
     fn ask_for(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, peer: ReplicaId) {
-        if self.ready(cx, id).is_none() {
+        if Self::lacks_body(cx, id) {
             cx.want(id, peer);
         }
         if let Some((height, block)) = self.uncertified_parent(cx.blocks(), id)

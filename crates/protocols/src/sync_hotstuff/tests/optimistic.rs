@@ -108,6 +108,22 @@ fn o1_what_is_missing_is_fetched_and_committed() {
     assert_eq!(bench.committed(), [at_once(&blocks[1])]);
 }
 
+/// Also where the certificate comes before the body is asked for: what is decided has to be executed.
+#[test]
+fn o1_a_body_of_what_is_decided_is_asked_for() {
+    let blocks = chain(N, 1, GENESIS, &[1]);
+    let mut bench = Optsync::new();
+    bench.replica.answer_otherwise(None);
+    bench.take(2, voted(&blocks[0]));
+    bench.take(4, notify(N, &blocks[0]));
+    assert_eq!((bench.committed(), bench.replica.wanted()), (vec![at_once(&blocks[0])], vec![]));
+    bench.pass(quarter());
+    let wanted = bench.replica.wanted();
+    assert!([0, 2].iter().all(|peer| wanted.contains(&(id(&blocks[0]), r(*peer)))), "{wanted:?}");
+    bench.pass(delta(1));
+    assert_eq!(bench.replica.wanted(), []);
+}
+
 /// Sync HotStuff knows no such votes.
 #[test]
 fn o1_the_other_variant_waits() {

@@ -10,6 +10,7 @@ both! {
     s5_nothing_is_proposed_while_silent_or_after_leaving;
     s5_a_proposal_is_written_down_before_it_leaves;
     s5_a_later_view_begins_with_its_base;
+    s5_who_comes_back_leads_on;
     s5_the_window_holds_the_leader;
 }
 
@@ -138,6 +139,29 @@ fn s5_a_later_view_begins_with_its_base<V: Variant>() {
     assert_eq!((next.base, next.block.parent, next.block.view), (base.1, base.1, View(2)));
     assert_eq!(next.block.extra, bind_base(base.1));
     assert_eq!(parent.statement, certificate(2, base, weak(N)).statement);
+}
+
+/// Its own NEW-VIEW is what it hears last, where the base was certified before it lost power.
+fn s5_who_comes_back_leads_on<V: Variant>() {
+    let mut bench = Bench::<V>::running(1, N);
+    let blocks = chain(N, 1, GENESIS, &[1]);
+    bench.grow(&blocks);
+    bench.next_view();
+    bench.pass(delta(2));
+    bench.replica.settle();
+    for voter in [0, 4] {
+        bench.take(voter, first_vote(2, end(&blocks[0])));
+    }
+    bench.replica.settle();
+    bench.replica.crash().unwrap();
+    bench.replica.fetched(blocks[0].block.clone());
+    let mut answer = stands(Standing::Running);
+    answer.certificates = vec![certificate(2, end(&blocks[0]), weak(N))];
+    bench.answers(&answer);
+    assert_eq!(bench.standing(), Standing::Running);
+    bench.clear();
+    bench.pass(heartbeat());
+    assert_eq!(proposed(&mut bench).0.block.parent, id(&blocks[0]));
 }
 
 fn s5_the_window_holds_the_leader<V: Variant>() {

@@ -23,6 +23,7 @@ both! {
     s13_the_lock_outlives_what_is_known_of_later_views;
     s14_the_leader_goes_on_from_the_highest_lock;
     s14_the_leader_waits_2_delta_and_shows_one_lock;
+    s14_the_leader_knows_what_it_picks_from;
     s15_the_first_vote_is_for_no_lower_base;
     s15_the_first_vote_is_one_and_written_down;
     s15_a_first_vote_survives_a_restart;
@@ -440,6 +441,30 @@ fn s14_the_leader_waits_2_delta_and_shows_one_lock<V: Variant>() {
     bench.take(0, status(2, certified(N, &blocks[1])));
     bench.pass(delta(6));
     assert_eq!(new_views(&bench.said()), [(View(2), id(&blocks[0]))]);
+}
+
+/// §7: bodies that locks name are asked for of who is locked there. What an honest replica has voted for just before it left the
+/// last view is known in the next one, wherever it lies: a leader picks from locks, and liars hold certificates back.
+fn s14_the_leader_knows_what_it_picks_from<V: Variant>() {
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    let mut bench = Bench::<V>::running(1, N);
+    bench.grow(&blocks[..1]);
+    bench.blame();
+    let known = bench.replica.block_count();
+    assert_eq!(bench.deliver(2, voted(&blocks[1])), Err(Reject::Stale));
+    assert_eq!(bench.replica.block_count(), known + 1);
+    // One for each vote that counts, and no more.
+    for number in 10..20 {
+        let other = header(N, 1, GENESIS.1, end(&blocks[0]), number);
+        let _ = bench.deliver(2, voted(&other));
+    }
+    assert_eq!(bench.replica.block_count(), known + 1);
+    bench.pass(delta(V::WAIT));
+    bench.replica.answer_otherwise(None);
+    bench.clear();
+    bench.take(4, status(2, certified(N, &blocks[1])));
+    // It, and who has voted, at once.
+    assert_eq!(bench.replica.wanted(), [0, 2, 4].map(|peer| (id(&blocks[1]), r(peer))));
 }
 
 fn s15_the_first_vote_is_for_no_lower_base<V: Variant>() {
