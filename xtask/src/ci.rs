@@ -42,10 +42,6 @@ pub(crate) fn run(root: &Path, tests: Tests) -> Result<()> {
     if tests == Tests::Run {
         step("test", &|| cargo(root, &["test", "--workspace"]))?;
     }
-    // With the program that the tests have built: its assertions are checked, and nothing is built once more.
-    step("exam", &|| {
-        cargo(root, &["run", "--quiet", "--package", "quorate", "--bin", "quorate", "--", "exam", "--short"])
-    })?;
     step("doc", &|| doc(root))?;
     step("licences", &|| licences(root))?;
     step("coverage", &|| measure_coverage(root))?;

@@ -26,6 +26,13 @@ fn passes(args: &[&str]) -> String {
     text(&ran.stdout)
 }
 
+/// Here and not as a step of its own: for one, cargo would build everything once more, with other features.
+#[test]
+fn the_short_exam_is_passed() {
+    let printed = passes(&["--short"]);
+    assert!(printed.trim_end().ends_with("passed"), "{printed}");
+}
+
 #[test]
 fn what_was_examined_is_remembered() {
     let folder = tempfile::tempdir().unwrap();
