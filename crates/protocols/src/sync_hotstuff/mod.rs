@@ -57,8 +57,9 @@
 //! | O5 | optsync §6 | locks are compared in two parts | `certificates::accepts` | `o5_*` |
 //!
 //! ## Invariants
-//! I1: where a timer commits something at one honest replica, nothing beside it is certified in that view, and all hold its
-//! certificate when they enter a later one (§8, Lemma 1; §24 without its part (a)): S2, S4, S6, S7, S11, S12.
+//! I1: where a timer commits something at one honest replica, nothing beside it is certified in that view at its height or
+//! above, and all hold its certificate when they enter a later one (§8, Lemma 1; §24, without its part (a)): S2, S4, S6, S7,
+//! S11, S12.
 //! I2: what q_R votes decide all hold when they enter a later view (`optsync` §7, Lemma 2): O2, O3, O4.
 //! I3: no two committed blocks contradict each other: I1, I2, S13, S15, O5; watched by the agreement oracle.
 //!
