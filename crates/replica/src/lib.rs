@@ -111,6 +111,7 @@ pub struct Replica {
     outbox: Outbox,
     sequencer: Sequencer,
     decided: Decided,
+    handed: peers::Handed,
     checkpoints: Checkpoints,
     /// Mark of a stable proof that waits to be durable.
     proof_mark: Option<Mark>,
@@ -194,6 +195,7 @@ impl Replica {
             outbox,
             sequencer: Sequencer::restore(executed, decided),
             decided: Decided::new(committee.weak()),
+            handed: peers::Handed::default(),
             checkpoints: Checkpoints::new(stable, setup.genesis.window, checkpoint_quorum),
             proof_mark: None,
             unsynced: VecDeque::new(),

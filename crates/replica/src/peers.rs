@@ -8,11 +8,30 @@ use crate::{Heights, HostMessage, Replica};
 use quorate_consensus::parts::block_tree::Inserted;
 use quorate_consensus::{LinkEvent, Reject, To};
 use quorate_types::limits::{
-    DECIDED_PER_ANSWER_MAX, FETCH_PATH_BLOCKS_MAX, FETCH_PATH_BYTES_MAX, FETCH_PER_PEER_MAX,
+    DECIDED_PER_ANSWER_MAX, FETCH_FRAMES_MAX, FETCH_PATH_BLOCKS_MAX, FETCH_PATH_BYTES_MAX, FETCH_PER_PEER_MAX,
 };
 use quorate_types::wire::Lane;
 use quorate_types::{BlockId, FullBlock, Height, Payload, ReplicaId, Time};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// How much of blocks each peer was handed in a turn: a question is short, and its answer may be thousands of frames.
+#[derive(Debug, Default)]
+pub(crate) struct Handed {
+    at: Time,
+    frames: BTreeMap<ReplicaId, usize>,
+}
+
+impl Handed {
+    /// What a peer was handed in the turn of this time.
+    fn to(&mut self, now: Time, peer: ReplicaId) -> &mut usize {
+        if self.at != now {
+            self.at = now;
+            self.frames.clear();
+        }
+        self.frames.entry(peer).or_default()
+    }
+}
 
 impl Replica {
     /// A checked message of a peer.
@@ -62,7 +81,13 @@ impl Replica {
             }
             HostMessage::AskDecided(height) => self.answer_decided(from, height),
             HostMessage::Decided(height, ids) => self.on_decided(from, height, &ids),
-            HostMessage::AskBlock { id, height, above } => self.answer_block(from, id, height, above),
+            HostMessage::AskBlock { id, height, above } => {
+                if *self.handed.to(self.now, from) >= FETCH_FRAMES_MAX {
+                    let why = Reject::NotNow("asked for too much at once");
+                    return self.out.push_back(Output::Rejected { from, kind, why });
+                }
+                self.answer_block(from, id, height, above);
+            }
             HostMessage::Block(block) => {
                 let id = block.id();
                 if self.host.bodies.is_wanted(id) && matches!(self.blocks.insert(block), Inserted::Orphan(_))
@@ -302,6 +327,8 @@ impl Replica {
 
     fn send_block(&mut self, to: ReplicaId, full: &FullBlock) {
         let Some(block) = &full.block else { return };
+        let handed = self.handed.to(self.now, to);
+        *handed = handed.saturating_add(full.bundles.len()).saturating_add(2);
         let to = To::One(to);
         self.tell(to, HostMessage::Block(block.clone()));
         let payload = Payload { bundles: full.bundles.iter().map(|bundle| bundle.digest()).collect() };
@@ -309,5 +336,49 @@ impl Replica {
         for bundle in &full.bundles {
             self.send_frame(to, Lane::CatchUp, Unsealed::Bundle(bundle.clone()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Input;
+    use crate::host_tests::open;
+    use quorate_consensus::Seal;
+    use quorate_types::digest::Digest;
+    use quorate_types::{Block, View};
+
+    /// A question costs its sender some bytes, and its answer a replica thousands of frames.
+    #[test]
+    fn who_asks_for_too_much_at_once_is_not_answered() {
+        let mut replica = open();
+        let block = Block {
+            parent: BlockId::ZERO,
+            height: Height(1),
+            view: View(1),
+            proposer: ReplicaId(0),
+            time_ns: 0,
+            payload: Payload::default().id(),
+            extra: Digest::ZERO,
+        };
+        let id = block.id();
+        replica.blocks.insert(block);
+        replica.handle(Time(0), Input::Payload(ReplicaId(1), Arc::new(Payload::default())));
+        replica.host.bodies.want(Time(0), &replica.blocks, id, Height(1), (ReplicaId(1), Haste::InTurn));
+        let mut ask = |now, link, times| {
+            for _ in 0..times {
+                let message = HostMessage::AskBlock { id, height: Height(1), above: Height::ZERO };
+                let seal = Seal { by: link, signature: None };
+                let message = CheckedMessage::Host(message);
+                replica.handle(Time(now), Input::Peer(Checked { link, seal, message }));
+            }
+            let is_refused = |output: &Output| matches!(output, Output::Rejected { .. });
+            std::iter::from_fn(|| replica.poll()).filter(is_refused).count()
+        };
+        // A block and its payload each time.
+        let most = FETCH_FRAMES_MAX / 2;
+        assert_eq!(ask(1, ReplicaId(1), most + 10), 10);
+        assert_eq!(ask(1, ReplicaId(3), most), 0, "others are answered");
+        assert_eq!(ask(2, ReplicaId(1), most), 0, "and in the next turn it is as well");
     }
 }

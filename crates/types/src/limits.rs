@@ -69,6 +69,8 @@ pub const FETCH_PATH_BLOCKS_MAX: usize = 16;
 pub const FETCH_PATH_BYTES_MAX: usize = 1 << 20;
 /// Catch-up blocks that one peer may have asked for and not yet received.
 pub const FETCH_PER_PEER_MAX: usize = 32;
+/// Frames of blocks after which a peer that asks for more of them in the same turn is not answered.
+pub const FETCH_FRAMES_MAX: usize = 8_192;
 /// Signatures, certificates and proofs that one message may claim, per replica of the committee.
 pub const CLAIMS_PER_REPLICA_MAX: usize = 4;
 /// Certificates remembered as checked.

@@ -43,6 +43,12 @@ impl Tip {
     pub fn of(block: &Block, id: BlockId) -> Self {
         Self { view: block.view, height: block.height, id }
     }
+
+    /// Where it ends: its height and its id.
+    #[must_use]
+    pub fn end(&self) -> (Height, BlockId) {
+        (self.height, self.id)
+    }
 }
 
 impl Wire for Tip {
@@ -65,8 +71,9 @@ impl Wire for Tip {
 pub enum Below {
     /// The parent.
     Block(Tip),
-    /// Nothing: this is the committed block, or lies at its height or below.
-    Settled,
+    /// Nothing above the committed height any more: the path passes this block there or below. The header of one that
+    /// lies beside the committed block may not be here, and is not needed.
+    Settled(BlockId),
     /// This header is missing.
     Missing(BlockId),
 }
@@ -132,13 +139,15 @@ impl Chain {
     #[must_use]
     pub fn below(&self, blocks: &BlockTree, tip: Tip) -> Below {
         if tip.height <= self.committed.height {
-            return Below::Settled;
+            return Below::Settled(tip.id);
         }
         let Some(block) = blocks.get(tip.id) else {
             return Below::Missing(tip.id);
         };
         match self.tip(blocks, block.parent) {
             Some(parent) => Below::Block(parent),
+            // Nobody keeps or hands out what lies beside the committed block.
+            None if block.height == self.committed.height.next() => Below::Settled(block.parent),
             None => Below::Missing(block.parent),
         }
     }
@@ -153,26 +162,27 @@ impl Chain {
             }
             match self.below(blocks, at) {
                 Below::Block(parent) => at = parent,
-                Below::Settled => return Hangs::Beside(at.id),
+                Below::Settled(id) => return Hangs::Beside(id),
                 Below::Missing(id) => return Hangs::Missing(id),
             }
         }
     }
 
-    /// Whether a block is `ancestor` or extends it; `None` where a header above the committed height is missing.
+    /// Whether a block is the one with this height and id, or extends it; `None` where a header above the committed
+    /// height is missing. That of the other block is not needed.
     #[must_use]
-    pub fn extends(&self, blocks: &BlockTree, tip: Tip, ancestor: Tip) -> Option<bool> {
+    pub fn extends(&self, blocks: &BlockTree, tip: Tip, (height, id): (Height, BlockId)) -> Option<bool> {
         let mut at = tip;
         loop {
-            if at.id == ancestor.id {
+            if at.id == id {
                 return Some(true);
             }
-            if at.height <= ancestor.height {
+            if at.height <= height {
                 return Some(false);
             }
             match self.below(blocks, at) {
                 Below::Block(parent) => at = parent,
-                Below::Settled => return Some(false),
+                Below::Settled(_) => return Some(false),
                 Below::Missing(_) => return None,
             }
         }

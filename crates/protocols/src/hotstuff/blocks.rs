@@ -55,14 +55,14 @@ impl HotStuff {
         loop {
             let b1 = match self.chain.below(cx.blocks(), b2) {
                 Below::Block(b1) => b1,
-                Below::Settled => return Ok(()),
+                Below::Settled(_) => return Ok(()),
                 Below::Missing(id) => return Err(id),
             };
             // H3. §4: the lock is the head of a two-chain, of whatever views.
             self.locked = self.locked.max(b1);
             let b0 = match self.chain.below(cx.blocks(), b1) {
                 Below::Block(b0) => b0,
-                Below::Settled => return Ok(()),
+                Below::Settled(_) => return Ok(()),
                 Below::Missing(id) => return Err(id),
             };
             // H4. §4: a three-chain commits its first block if no view was left out. The parent links alone say nothing:
@@ -248,7 +248,7 @@ impl HotStuff {
             return;
         }
         // H9. §3, §5 `safe`: it extends the lock, or it carries a certificate that is newer than the lock.
-        let extends = self.chain.extends(cx.blocks(), tip, self.locked) == Some(true);
+        let extends = self.chain.extends(cx.blocks(), tip, self.locked.end()) == Some(true);
         if !extends && parent.view <= self.locked.view {
             self.note(cx, noted::UNSAFE, block.height);
             return;

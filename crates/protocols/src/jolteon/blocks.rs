@@ -55,7 +55,7 @@ impl Jolteon {
         loop {
             let block = match self.chain.below(cx.blocks(), child) {
                 Below::Block(block) => block,
-                Below::Settled => return Ok(()),
+                Below::Settled(_) => return Ok(()),
                 Below::Missing(id) => return Err(id),
             };
             // J3. §1: a certified block with a certified child of the next view is committed. The parent links alone say

@@ -81,8 +81,6 @@ impl Certificates {
         let is_new = !self.responsive.contains_key(&at);
         if is_new {
             self.responsive.insert(at, certificate.clone());
-            // Nobody needs the votes any more.
-            self.votes.remove(&at);
         }
         is_new
     }
@@ -100,6 +98,11 @@ impl Certificates {
     /// Certificates of a view at or above a height, lowest first.
     pub(super) fn from(&self, view: View, height: Height) -> impl Iterator<Item = &Certificate> {
         self.weak.range((view, height)..=(view, Height::MAX)).map(|(_, certificate)| certificate)
+    }
+
+    /// All, highest first.
+    pub(super) fn down(&self) -> impl Iterator<Item = &Certificate> {
+        self.weak.values().rev()
     }
 
     /// The highest of all.

@@ -5,8 +5,9 @@ use super::message::{Answer, HEADERS_MAX, SyncMessage};
 use super::normal::{IfIdle, end_of};
 use super::words::{Header, rank};
 use super::{SyncHotStuff, Timer, Variant, noted};
+use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::parts::returning::Standing;
-use quorate_consensus::{Cx, Reject, Signed, To};
+use quorate_consensus::{Certificate, Cx, Reject, Signed, To};
 use quorate_types::{Height, Incarnation, ReplicaId, View};
 
 impl<V: Variant> SyncHotStuff<V> {
@@ -62,12 +63,17 @@ impl<V: Variant> SyncHotStuff<V> {
         }
     }
 
-    /// Whether the highest certified block is here with all below it: who cannot vote on top of it counts among the f, and
-    /// blames nobody. What is missing is asked for.
+    /// Whether the highest certified block that may be gone on from is here with all below it: who cannot vote on top of it
+    /// counts among the f, and blames nobody. What is missing is asked for.
     fn is_whole(&mut self, cx: &mut Cx<'_, Self>) -> bool {
-        let Some(highest) = self.certificates.highest().cloned() else { return true };
+        let blocks: &BlockTree = cx.blocks();
+        let committed = self.chain.committed().height;
+        let may = |it: &&Certificate| {
+            end_of(it).0 <= committed || self.extends_committed(blocks, it) != Some(false)
+        };
+        let Some(highest) = self.certificates.down().find(may).cloned() else { return true };
         let (height, id) = end_of(&highest);
-        let is_whole = height <= self.chain.committed().height || self.ready(cx, id).is_some();
+        let is_whole = height <= committed || self.ready(cx, id).is_some();
         if !is_whole {
             self.want_certified(cx, &highest);
         }

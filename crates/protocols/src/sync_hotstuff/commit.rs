@@ -25,9 +25,11 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     /// Sets the timer to the next thing that it is for.
-    pub(super) fn arm_commit(&self, cx: &mut Cx<'_, Self>) {
-        if self.waits.next_look(cx.now()).is_some() || !self.is_stuck(cx.blocks()) {
-            self.waits.arm(cx, Timer::Commit);
+    pub(super) fn arm_commit(&mut self, cx: &mut Cx<'_, Self>) {
+        if let Some(at) = self.waits.next_look(cx.now()) {
+            cx.timers().set(Timer::Commit, at);
+        } else if !self.is_stuck(cx.blocks()) {
+            cx.timers().cancel(Timer::Commit);
         } else if cx.timers().get(Timer::Commit).is_none() {
             let at = cx.now().plus(self.delta.quarter());
             cx.timers().set(Timer::Commit, at);
@@ -35,9 +37,8 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     pub(super) fn on_commit_timer(&mut self, cx: &mut Cx<'_, Self>) {
-        let now = cx.now();
         self.show_certified(cx);
-        while let Some(wait) = self.waits.next_over(now) {
+        while let Some(wait) = self.waits.next_over() {
             self.expired = self.expired.max(wait.of);
             // S7. §8: with Δ kept there is a certificate by now; without one there would be nothing to show after a cold start.
             if wait.is_with_all() {
@@ -184,7 +185,7 @@ impl<V: Variant> SyncHotStuff<V> {
         cx.record(&SyncRecord::Responsive(certificate.clone()));
         if view == self.view {
             self.decide(cx, certificate);
-        } else if view < self.view && self.contradicts_committed(cx, certificate) {
+        } else if view < self.view && self.extends_committed(cx.blocks(), certificate) == Some(false) {
             self.doubt(cx, "q_R votes of a view that was left, beside what is committed");
         }
         self.take_certificate(cx, certificate);
@@ -240,17 +241,6 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         self.take_responsive(cx, certificate);
         Ok(())
-    }
-
-    /// Whether a certified block lies beside the committed one, as far as headers are here.
-    fn contradicts_committed(&self, cx: &mut Cx<'_, Self>, certificate: &Certificate) -> bool {
-        let committed = self.chain.committed();
-        match self.chain.tip(cx.blocks(), certificate.block()) {
-            Some(tip) if tip.height >= committed.height => {
-                self.chain.extends(cx.blocks(), tip, committed) == Some(false)
-            }
-            _ => false,
-        }
     }
 
     /// The bound on delays has not held, or somebody lies about it. Said aloud; nothing else follows (§13).

@@ -74,11 +74,14 @@ impl<V: Variant> SyncHotStuff<V> {
         if is_own {
             self.own_vote = Some((id, signature));
         }
-        self.count(cx, (view, height), id, seal.by, signature)?;
-        if heard.is_err() && height > self.chain.committed().height {
+        let counted = self.count(cx, (view, height), id, seal.by, signature);
+        // Each replica has one block at a place, also where q_R others have decided it.
+        let is_known = matches!(counted, Ok(()) | Err(Reject::Duplicate));
+        if heard.is_err() && is_known && height > self.chain.committed().height {
             // Also of a view that was left: a leader picks from locks, and has to know what lies beside what (`optsync` §6).
             cx.blocks().insert(block.clone());
         }
+        counted?;
         if is_own {
             self.wait_for_silence(cx, height);
         }
@@ -164,8 +167,8 @@ impl<V: Variant> SyncHotStuff<V> {
     /// Whether a block is another one or extends it. What is settled lies below everything; `None` where a header is
     /// missing: that excludes nothing.
     pub(super) fn extends(&self, blocks: &BlockTree, (height, id): End, (low, below): End) -> Option<bool> {
-        if id == below {
-            return Some(height == low);
+        if id == below || height <= low {
+            return Some(id == below && height == low);
         }
         let committed = self.chain.committed();
         let tip = self.chain.tip(blocks, id)?;
@@ -175,9 +178,9 @@ impl<V: Variant> SyncHotStuff<V> {
         if low < committed.height {
             // One chain is committed, and nobody keeps what lies below its end.
             let above = height >= committed.height;
-            return if above { self.chain.extends(blocks, tip, committed) } else { None };
+            return if above { self.chain.extends(blocks, tip, committed.end()) } else { None };
         }
-        self.chain.extends(blocks, tip, self.chain.tip(blocks, below)?)
+        self.chain.extends(blocks, tip, (low, below))
     }
 
     /// Whether it is known to.
@@ -253,7 +256,7 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// What this replica votes on top of: its last vote, what is committed, or where the view begins as far as it knows.
     pub(super) fn voted_end(&self, blocks: &BlockTree) -> End {
-        let committed = (self.chain.committed().height, self.chain.committed().id);
+        let committed = self.chain.committed().end();
         let voted = self.voted.as_ref().map(|header| &header.body.block);
         let voted = voted.map(|block| (block.height, block.id()));
         // Of equal heights the last one counts.
@@ -281,11 +284,11 @@ impl<V: Variant> SyncHotStuff<V> {
         if view > self.view.plus(super::VIEWS_AHEAD) || height > highest {
             return Err(Reject::Early);
         }
-        if self.certificates.is_responsive(view, height) {
-            return Err(Reject::Duplicate);
-        }
         let at = (view, height);
         match self.certificates.add_vote(at, id, by, signature) {
+            Added::Counted(_) if self.certificates.is_responsive(view, height) => {
+                return Err(Reject::Duplicate);
+            }
             Added::Counted(votes) => self.gather(cx, at, id, votes),
             Added::Again if by == cx.me() => {}
             Added::Again => return Err(Reject::Duplicate),

@@ -48,7 +48,7 @@ impl<V: Variant> SyncHotStuff<V> {
         // Whoever leads a view can contradict itself in it long before anybody is there. Blames say that an honest replica is.
         let is_here = view == self.view || (view == self.view.next() && self.is_quit());
         if matches!(evidence, Evidence::Conflict(_)) && !is_here {
-            self.ask_again(cx);
+            // Nor is it a reason to ask all: liars could have their answers, which are long, in everybody's way all the time.
             return Err(Reject::Early);
         }
         self.quit_view(cx, evidence.clone());
@@ -184,9 +184,8 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// Whether a certified block is the committed one or extends it. One that lies beside it has f liars' votes and that of
     /// an honest replica which was shown another branch: nobody goes on from there any more.
-    fn extends_committed(&self, blocks: &BlockTree, tip: &Certificate) -> Option<bool> {
-        let committed = self.chain.committed();
-        self.extends(blocks, end_of(tip), (committed.height, committed.id))
+    pub(super) fn extends_committed(&self, blocks: &BlockTree, tip: &Certificate) -> Option<bool> {
+        self.extends(blocks, end_of(tip), self.chain.committed().end())
     }
 
     /// Says with which lock this replica goes on, and waits for what the leader makes of it.

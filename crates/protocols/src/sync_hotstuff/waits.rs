@@ -43,11 +43,13 @@ pub(super) struct Waits<T> {
     /// Oldest first, as below.
     running: VecDeque<Wait<T>>,
     held: VecDeque<Wait<T>>,
+    /// What the timer was set to last.
+    look: Time,
 }
 
 impl<T: Copy> Waits<T> {
     pub(super) fn new(delta: Delta) -> Self {
-        Self { delta, running: VecDeque::new(), held: VecDeque::new() }
+        Self { delta, running: VecDeque::new(), held: VecDeque::new(), look: Time::default() }
     }
 
     /// From now on everything that contradicts a vote is here within 2 Δ. `is_with_all`: its certificate is with all.
@@ -71,27 +73,30 @@ impl<T: Copy> Waits<T> {
         wait.since.plus(self.delta.quarter().saturating_mul(2))
     }
 
-    /// When one that runs is to be looked at: it is over, or its certificate should be with all.
-    pub(super) fn next_look(&self, now: Time) -> Option<Time> {
+    /// When one that runs is to be looked at next: it is over, or its certificate should be with all. The timer has to be
+    /// set to that.
+    pub(super) fn next_look(&mut self, now: Time) -> Option<Time> {
         let over = self.running.front()?.end(self.delta);
         // The newest ones are open; one that should be with all by now is shown as soon as it can be.
         let open = self.running.iter().rev().take_while(|wait| wait.with_all.is_none());
         let shows = open.map(|wait| self.show_at(wait)).filter(|at| *at > now).last();
-        Some(shows.map_or(over, |at| over.min(at)))
+        self.look = shows.map_or(over, |at| over.min(at));
+        Some(self.look)
     }
 
     /// Sets the timer to that.
-    pub(super) fn arm<P: Protocol>(&self, cx: &mut Cx<'_, P>, timer: P::Timer) {
+    pub(super) fn arm<P: Protocol>(&mut self, cx: &mut Cx<'_, P>, timer: P::Timer) {
         match self.next_look(cx.now()) {
             Some(at) => cx.timers().set(timer, at),
             None => cx.timers().cancel(timer),
         }
     }
 
-    /// Takes the oldest one that is over.
-    pub(super) fn next_over(&mut self, now: Time) -> Option<Wait<T>> {
-        let delta = self.delta;
-        self.running.pop_front_if(|wait| wait.end(delta) <= now)
+    /// Takes the oldest one that was over when the timer was due. The clock may be further, and what has come since may lie
+    /// unread: the tie rule is for that as well (§4).
+    pub(super) fn next_over(&mut self) -> Option<Wait<T>> {
+        let (delta, look) = (self.delta, self.look);
+        self.running.pop_front_if(|wait| wait.end(delta) <= look)
     }
 
     /// Keeps one that is over until it is committed; returns what there is no room for any more.
@@ -129,5 +134,26 @@ impl<T: Copy> Waits<T> {
     /// Ends them all; nothing of what is returned commits.
     pub(super) fn clear(&mut self) -> Vec<T> {
         self.running.drain(..).chain(self.held.drain(..)).map(|wait| wait.of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate_consensus::parts::synchrony::SynchronyParams;
+
+    /// A turn may be late, and what has come meanwhile lies unread: its timers commit what they were set for.
+    #[test]
+    fn a_timer_ends_what_was_over_when_it_was_due() {
+        let delta = SynchronyParams::default().delta();
+        let mut waits = Waits::new(delta);
+        let two = delta.times(2);
+        waits.begin(Time(0), 1, true);
+        waits.begin(Time(5), 2, true);
+        assert_eq!(waits.next_look(Time(5)), Some(Time(two)));
+        let over: Vec<i32> = std::iter::from_fn(|| waits.next_over()).map(|wait| wait.of).collect();
+        assert_eq!(over, [1], "whatever the clock says");
+        assert_eq!(waits.next_look(Time(two + 9)), Some(Time(two + 5)));
+        assert_eq!(waits.next_over().map(|wait| wait.of), Some(2));
     }
 }

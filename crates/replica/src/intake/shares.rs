@@ -6,8 +6,9 @@
 //! not taken waits, in order, for the next turn.
 //!
 //! A peer's first message always passes where it is plain. One that is dear may carry n times n signatures, so that
-//! all liars together could stop a replica with one each: of those that no share is enough for one passes in a run,
-//! and the peers take turns at that. So a run costs at most what it is worth, a plain message of each peer, and a dear one.
+//! all liars together could stop a replica with one each: of those that no share is enough for as many pass in a run as
+//! one more run is worth, or a single one, and the peers take turns at that. So a run costs at most what it is worth, a plain
+//! message of each peer, and that.
 
 use quorate_types::{ReplicaId, ReplicaSet};
 use std::collections::BTreeMap;
@@ -85,8 +86,8 @@ pub(super) struct Shares {
     begun: ReplicaSet,
     suspects: ReplicaSet,
     plain: usize,
-    /// Whose first message passes although no rule lets it.
-    let_through: Option<ReplicaId>,
+    /// Whose first message passes although no rule lets it, in their order.
+    let_through: Vec<ReplicaId>,
 }
 
 impl Shares {
@@ -116,17 +117,28 @@ impl Shares {
         let rest = share(limits.run, of(false, limits.run), &mut left);
         share(rest, of(true, SUSPECT_COST_MAX), &mut left);
         let mut shares =
-            Self { left, begun: ReplicaSet::EMPTY, suspects, plain: limits.plain, let_through: None };
-        let stuck = || {
-            peers.iter().filter(|(from, wants)| !shares.passes(**from, wants.first)).map(|(from, _)| *from)
-        };
-        shares.let_through = stuck().find(|from| last.is_none_or(|last| *from > last)).or(stuck().next());
+            Self { left, begun: ReplicaSet::EMPTY, suspects, plain: limits.plain, let_through: Vec::new() };
+        let stuck = |from: &ReplicaId, first: usize| !shares.passes(*from, first);
+        let mut stuck: Vec<(bool, ReplicaId, usize)> = peers
+            .iter()
+            .filter(|(from, wants)| stuck(from, wants.first))
+            .map(|(from, wants)| (last.is_some_and(|last| *from <= last), *from, wants.first))
+            .collect();
+        stuck.sort_unstable();
+        let mut rest = limits.run;
+        for (index, (_, from, first)) in stuck.into_iter().enumerate() {
+            if index > 0 && (first > rest || suspects.contains(from)) {
+                break;
+            }
+            rest = rest.saturating_sub(first);
+            shares.let_through.push(from);
+        }
         Some(shares)
     }
 
-    /// Who is let through in this run.
+    /// Who is let through last in this run.
     pub(super) fn let_through(&self) -> Option<ReplicaId> {
-        self.let_through
+        self.let_through.last().copied()
     }
 
     /// Whether a peer's next message is checked in this run; none is after one that is not.
@@ -142,7 +154,7 @@ impl Shares {
         let is_first = !self.begun.contains(from);
         let is_plain = cost <= self.plain && !self.suspects.contains(from);
         self.left.get(&from).is_some_and(|left| *left >= cost)
-            || (is_first && (is_plain || self.let_through == Some(from)))
+            || (is_first && (is_plain || self.let_through.contains(&from)))
     }
 }
 

@@ -57,9 +57,8 @@ impl RotatingSyncHotStuff {
     }
 
     pub(super) fn on_commit_timer(&mut self, cx: &mut Cx<'_, Self>) {
-        let now = cx.now();
         self.show_certified(cx);
-        while let Some(wait) = self.waits.next_over(now) {
+        while let Some(wait) = self.waits.next_over() {
             // R12. §8: with Δ kept there is a certificate by now; without one there would be nothing to show after a cold
             // start.
             let goes = if wait.is_with_all() {
@@ -92,7 +91,7 @@ impl RotatingSyncHotStuff {
         }
         let highest = self.chain.tip(blocks, self.certificates.highest().block());
         let tip = Tip::of(&header.body.block, *id);
-        highest.is_some_and(|highest| self.chain.extends(blocks, highest, tip) == Some(true))
+        highest.is_some_and(|highest| self.chain.extends(blocks, highest, tip.end()) == Some(true))
     }
 
     /// The highest block whose time is over and of which the guard thinks well.
@@ -114,7 +113,7 @@ impl RotatingSyncHotStuff {
         while self.is_empty(blocks, at.id) && !at.height.0.is_multiple_of(IDLE_TOGETHER) {
             match self.chain.below(blocks, at) {
                 Below::Block(parent) => at = parent,
-                Below::Settled => return None,
+                Below::Settled(_) => return None,
                 // Something is missing: `commit` says what becomes of it.
                 Below::Missing(_) => return Some(tip),
             }

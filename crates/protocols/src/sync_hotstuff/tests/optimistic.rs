@@ -390,6 +390,75 @@ fn o5_what_lies_beside_a_certified_block_is_fetched() {
     assert_eq!(shown, Some(id(&other)));
 }
 
+/// Two branches of view 1 with q_R votes on the first one and a higher tip on the other, as liars make them.
+fn fork() -> (Vec<Header>, Vec<Header>) {
+    (chain(N, 1, GENESIS, &[1]), chain(N, 1, GENESIS, &[8, 9]))
+}
+
+/// Votes for what nobody can vote for any more: they count, and nothing else follows.
+fn late(bench: &mut Optsync, voters: impl IntoIterator<Item = u16>, header: &Header) {
+    voters.into_iter().for_each(|by| _ = bench.deliver(by, voted(header)).unwrap_err());
+}
+
+/// What lies beside a committed block is kept and fetched by nobody. Certified all the same, it may not be taken for what
+/// might extend it: nobody else would go on from there, nor this replica from anything else.
+#[test]
+fn o5_nobody_is_locked_beside_what_is_committed() {
+    let (blocks, other) = fork();
+    let mut bench = Optsync::running(2, N);
+    bench.propose(&blocks[0]);
+    bench.replica.settle();
+    bench.vote([0, 1, 4], &blocks[0]);
+    assert_eq!(bench.committed(), [(id(&blocks[0]), Basis::Quorum)]);
+    late(&mut bench, [3], &other[0]);
+    assert!(bench.is_quiet(), "the view is over");
+    late(&mut bench, [0, 3, 4], &other[1]);
+    assert!(bench.replica.protocol().certificates.at(View(1), Height(2)).is_some());
+    let named = |bench: &Optsync| {
+        let lock = &bench.replica.protocol().lock;
+        (lock.responsive.as_ref().map(Certificate::block), lock.tip.block())
+    };
+    bench.pass(delta(2));
+    bench.replica.settle();
+    let decided = (Some(id(&blocks[0])), id(&blocks[0]));
+    assert_eq!((bench.view(), named(&bench)), (2, decided));
+    // Nor does whoever opens with that on its disk wait for it.
+    bench.replica.log_decided(Height(1), id(&blocks[0]));
+    bench.replica.execute(Height(1));
+    bench.replica.sync();
+    bench.replica.crash().unwrap();
+    bench.replica.answer(id(&other[1]), None);
+    late(&mut bench, [3], &other[1]);
+    bench.run();
+    assert_eq!(bench.standing(), Standing::Running);
+    bench.clear();
+    let shown = Lock { responsive: Some(responsive(N, &blocks[0])), tip: certified(N, &blocks[0]) };
+    bench.take(1, new_view(2, &shown));
+    assert_eq!(bench.first_votes(), [id(&blocks[0])]);
+}
+
+/// A leader that has left the view before it heard of what q_R votes decide knows of each block that was voted for what it
+/// lies beside, also where q_R others have decided its height. It goes on from what may have been committed.
+#[test]
+fn o5_a_leader_knows_what_the_votes_of_a_view_that_was_left_were_for() {
+    let (blocks, other) = fork();
+    let mut leader = Optsync::running(1, N);
+    leader.blame();
+    leader.take(4, notify(N, &blocks[0]));
+    other.iter().for_each(|header| late(&mut leader, [3], header));
+    leader.pass(delta(2));
+    leader.replica.settle();
+    leader.clear();
+    leader.wait(delta(2) - 1);
+    let tip = Lock { responsive: None, tip: certified(N, &other[1]) };
+    leader.take(0, SyncMessage::Status { view: View(2), lock: tip });
+    leader.pass(1);
+    let said = leader.said();
+    let shown =
+        said.iter().find_map(|it| if let SyncMessage::NewView { lock, .. } = it { Some(lock) } else { None });
+    assert_eq!(shown.map(|lock| lock.tip.block()), Some(id(&blocks[0])));
+}
+
 /// Whose slow links bring what is decided before what it is decided about votes for nothing, and blames nobody for that.
 #[test]
 fn o6_what_is_decided_is_progress() {
