@@ -93,6 +93,11 @@ impl Returning {
         self.said.insert(peer, standing);
     }
 
+    /// A peer has answered, and what it had said before is not all here: its gap stays.
+    pub fn note_partly(&mut self, peer: ReplicaId, standing: Standing) {
+        self.said.insert(peer, standing);
+    }
+
     /// A peer is connected. True when it is to be asked now: what was said to it before may be on its way still.
     pub fn note_link(&mut self, peer: ReplicaId, now: Time) -> bool {
         let is_first = self.is_silent() && self.met.insert(peer);

@@ -177,7 +177,9 @@ impl<V: Variant> SyncHotStuff<V> {
         if incarnation != Incarnation::ZERO && incarnation != self.incarnation {
             return Err(Reject::Stale);
         }
-        left_out.into_iter().for_each(|told| self.note_unheard(told));
+        if let Some(told) = left_out.filter(|_| self.returning.is_silent()) {
+            self.note_unheard(told);
+        }
         // §18: evidence and certificates first, so that nothing is signed before they count.
         for evidence in &evidence {
             let _: Result<(), Reject> = self.on_evidence(cx, evidence);
@@ -210,7 +212,13 @@ impl<V: Variant> SyncHotStuff<V> {
             let place = (block.view, block.height);
             let _: Result<(), Reject> = self.count(cx, place, block.id(), by, signature);
         }
-        self.returning.note(link, standing);
+        if left_out.is_none() || self.returning.is_silent() {
+            self.returning.note(link, standing);
+        } else {
+            // §18: a gap is not closed by what leaves something out. Where that were held against all votes of now, a liar
+            // could keep this replica from voting for as long as it likes.
+            self.returning.note_partly(link, standing);
+        }
         self.advance(cx);
         Ok(())
     }

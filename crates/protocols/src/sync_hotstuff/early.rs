@@ -1,8 +1,9 @@
 //! Messages of views that have not begun here.
 
 use super::message::SyncMessage;
+use super::words::Header;
 use quorate_consensus::{Seal, Signed};
-use quorate_types::{Height, ReplicaId, View};
+use quorate_types::{ReplicaId, View};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Messages of one replica that are kept at most: what comes first is kept, and what is kept comes back in order.
@@ -13,7 +14,7 @@ const EARLY_PER_PEER_MAX: usize = 4_096;
 pub(super) struct Early {
     kept: BTreeMap<ReplicaId, VecDeque<(View, SyncMessage, Seal)>>,
     /// The highest header of a view that there was no room for.
-    lost: BTreeMap<View, Height>,
+    lost: BTreeMap<View, Signed<Header>>,
 }
 
 impl Early {
@@ -28,21 +29,24 @@ impl Early {
     }
 
     /// There is no room for a message; noted for views that this replica may enter in time.
-    pub(super) fn lose(&mut self, view: View, message: &SyncMessage, last: View) {
-        let (SyncMessage::Propose { header, .. } | SyncMessage::Vote(Signed { body: header, .. })) = message
-        else {
-            return;
+    pub(super) fn lose(&mut self, view: View, message: &SyncMessage, seal: &Seal, last: View) {
+        let header = match (message, seal.signature) {
+            (SyncMessage::Vote(header) | SyncMessage::Show(header), _) => header.clone(),
+            (SyncMessage::Propose { header, .. }, Some(signature)) => {
+                Signed { body: header.clone(), by: seal.by, signature }
+            }
+            _ => return,
         };
-        if view <= last {
-            let highest = self.lost.entry(view).or_default();
-            *highest = header.block.height.max(*highest);
+        let is_higher = |known: &Signed<Header>| header.body.block.height > known.body.block.height;
+        if view <= last && self.lost.get(&view).is_none_or(is_higher) {
+            self.lost.insert(view, header);
         }
     }
 
-    /// Up to which height a view's headers may be missing among what is kept.
-    pub(super) fn lost(&mut self, view: View) -> Height {
+    /// Up to which of a view's headers some may be missing among what is kept.
+    pub(super) fn lost(&mut self, view: View) -> Option<Signed<Header>> {
         self.lost = self.lost.split_off(&view);
-        self.lost.get(&view).copied().unwrap_or_default()
+        self.lost.remove(&view)
     }
 
     /// Takes what belongs to a view; what belongs to earlier ones goes.

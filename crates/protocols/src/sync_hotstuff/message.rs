@@ -22,6 +22,7 @@ pub(super) const EVIDENCE: Kind = Kind::new("evidence");
 const FORWARD: Kind = Kind::new("forward");
 /// A NOTIFY states nothing of its own.
 pub const NOTIFY: Kind = Kind::new("notify");
+const SHOW: Kind = Kind::new("show");
 const LACK: Kind = Kind::new("lack");
 pub(super) const CERTIFIED: Kind = Kind::new("certified");
 pub(super) const ASK: Kind = Kind::new("ask");
@@ -85,6 +86,8 @@ pub enum SyncMessage {
     },
     /// These votes decide at once (Opt Sync).
     Notify(Certificate),
+    /// This header is too high for me: nobody should vote where I cannot.
+    Show(Signed<Header>),
     /// You have shown me a header, and I lack a certificate of its view for its parent.
     Lack {
         /// The view.
@@ -251,6 +254,7 @@ impl Message for SyncMessage {
             Self::Evidence(_) => EVIDENCE,
             Self::Forward { .. } => FORWARD,
             Self::Notify(_) => NOTIFY,
+            Self::Show(_) => SHOW,
             Self::Lack { .. } => LACK,
             Self::Certified(_) => CERTIFIED,
             Self::Ask { .. } => ASK,
@@ -264,7 +268,7 @@ impl Message for SyncMessage {
             Self::Propose { header: Header { block, .. }, .. } => {
                 Place { view: block.view, height: block.height, certified: true }
             }
-            Self::Vote(header) => {
+            Self::Vote(header) | Self::Show(header) => {
                 let block = &header.body.block;
                 Place { view: block.view, height: block.height, certified: false }
             }
@@ -292,7 +296,11 @@ impl Message for SyncMessage {
             Self::NewView { view, lock } => Auth::Signed(Word::NewView(*view, lock.name()).statement()),
             Self::Status { view, lock } => Auth::Signed(LockName::status(&lock.name(), *view)),
             Self::Blame(view) => Auth::Signed(blame(*view)),
-            Self::Evidence(_) | Self::Forward { .. } | Self::Notify(_) | Self::Certified(_) => Auth::Relay,
+            Self::Evidence(_)
+            | Self::Forward { .. }
+            | Self::Notify(_)
+            | Self::Show(_)
+            | Self::Certified(_) => Auth::Relay,
             Self::Lack { .. } | Self::Ask { .. } | Self::Answer(_) => Auth::Linked(None),
         }
     }
@@ -311,7 +319,7 @@ impl Message for SyncMessage {
                 let weak = claims.committee().weak();
                 claim_votes(parent, weak, claims);
             }
-            Self::Vote(header) => Header::claim(header, claims),
+            Self::Vote(header) | Self::Show(header) => Header::claim(header, claims),
             Self::FirstVote { .. } | Self::Blame(_) | Self::Lack { .. } | Self::Ask { .. } => {}
             Self::Certified(certificate) => {
                 let weak = claims.committee().weak();
@@ -347,7 +355,7 @@ impl Message for SyncMessage {
                 header.encode(out);
                 parent.encode(out);
             }
-            Self::Vote(header) => header.encode(out),
+            Self::Vote(header) | Self::Show(header) => header.encode(out),
             Self::FirstVote { view, height, base: block } | Self::Lack { view, height, block } => {
                 view.encode(out);
                 height.encode(out);
@@ -392,6 +400,7 @@ impl Message for SyncMessage {
                 Self::Lack { view: View::decode(r)?, height: Height::decode(r)?, block: BlockId::decode(r)? }
             }
             12 => Self::Certified(Certificate::decode(r)?),
+            13 => Self::Show(Signed::decode(r)?),
             _ => return Err(DecodeError::Tag("sync-hotstuff message")),
         };
         reader.finish()?;
@@ -415,6 +424,7 @@ impl SyncMessage {
             Self::Answer(_) => 10,
             Self::Lack { .. } => 11,
             Self::Certified(_) => 12,
+            Self::Show(_) => 13,
         }
     }
 }

@@ -228,6 +228,10 @@ pub struct SyncHotStuff<V: Variant> {
     expired: Height,
     /// Up to this height the leader may have said in this view what was not kept here: nothing is voted for there.
     unheard: Height,
+    /// Whether what was kept for this view is being looked at.
+    is_recalling: bool,
+    /// The last view in which all were asked because of a contradiction further ahead.
+    asked_ahead: View,
     /// What q_R votes have decided in this view.
     responsive: Option<End>,
     /// The last view in which a timer has committed something.
@@ -447,6 +451,8 @@ impl<V: Variant> SyncHotStuff<V> {
             waits: Waits::new(params.delta()),
             expired: Height::ZERO,
             unheard: Height::ZERO,
+            is_recalling: false,
+            asked_ahead: View::ZERO,
             responsive: None,
             timer_committed: View::ZERO,
             blames: Blames::default(),
@@ -527,7 +533,7 @@ impl<V: Variant> SyncHotStuff<V> {
         if is_kept {
             self.early.keep(view, message, seal, link);
         } else {
-            self.early.lose(view, &message, self.view.plus(VIEWS_AHEAD));
+            self.early.lose(view, &message, &seal, self.view.plus(VIEWS_AHEAD));
             self.is_behind = true;
         }
         Err(Reject::Early)
@@ -538,6 +544,7 @@ impl<V: Variant> SyncHotStuff<V> {
         match message {
             SyncMessage::Propose { header, parent } => self.on_propose(cx, seal, header, &parent),
             SyncMessage::Vote(header) => self.on_vote(cx, seal, &header),
+            SyncMessage::Show(header) => self.on_header(cx, &header, seal.by),
             SyncMessage::FirstVote { view, height, base } => {
                 let signature = seal.signature.ok_or(Reject::Invalid("unsigned"))?;
                 self.count(cx, (view, height), base, seal.by, signature)

@@ -112,8 +112,7 @@ impl<V: Variant> SyncHotStuff<V> {
             return Err(Reject::Stale);
         }
         if block.height > self.highest() {
-            // Another one at its height would contradict it, and nobody would know.
-            self.unheard = self.unheard.max(block.height);
+            self.note_missed(cx, header);
             return Err(Reject::Early);
         }
         let id = block.id();
@@ -124,6 +123,16 @@ impl<V: Variant> SyncHotStuff<V> {
         self.try_vote(cx);
         self.commit_waits(cx);
         Ok(())
+    }
+
+    /// S2. §8, Lemma 1 b: another header at the height of one that is not kept would contradict it, and nobody would know.
+    /// What a replica does not vote for must not be hidden from the others: a leader could keep f honest ones from voting
+    /// for ever, and the rest would not blame it.
+    pub(super) fn note_missed(&mut self, cx: &mut Cx<'_, Self>, header: &Signed<Header>) {
+        if header.body.block.height > self.unheard {
+            self.unheard = header.body.block.height;
+            cx.send_unheld(To::All, SyncMessage::Show(header.clone()));
+        }
     }
 
     /// A leader has contradicted itself; whoever only hands its words on has done nothing wrong.
@@ -196,7 +205,9 @@ impl<V: Variant> SyncHotStuff<V> {
             let (high, low) = if certified.0 >= end.0 { (certified, end) } else { (end, certified) };
             self.extends(blocks, high, low)
         };
-        self.certificates.of_view(self.view).find_map(|highest| with(end_of(highest))).unwrap_or(true)
+        let mut known =
+            self.certificates.of_view(self.view).filter(|it| self.chain.tip(blocks, it.block()).is_some());
+        known.find_map(|highest| with(end_of(highest))).unwrap_or(true)
     }
 
     /// A certified block is asked for of those who have voted for it: at once where its header is not here, else it is on
@@ -224,7 +235,7 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     fn next_to_vote(&mut self, cx: &mut Cx<'_, Self>) -> Option<Signed<Header>> {
-        if self.is_quit() || self.returning.is_silent() {
+        if self.is_quit() || self.is_recalling || self.returning.is_silent() {
             return None;
         }
         let blocks: &BlockTree = cx.blocks();

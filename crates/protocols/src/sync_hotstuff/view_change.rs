@@ -48,7 +48,10 @@ impl<V: Variant> SyncHotStuff<V> {
         // Whoever leads a view can contradict itself in it long before anybody is there. Blames say that an honest replica is.
         let is_here = view == self.view || (view == self.view.next() && self.is_quit());
         if matches!(evidence, Evidence::Conflict(_)) && !is_here {
-            // Nor is it a reason to ask all: liars could have their answers, which are long, in everybody's way all the time.
+            // Once in a view: answers are long, and liars could have them in everybody's way all the time.
+            if std::mem::replace(&mut self.asked_ahead, self.view) < self.view {
+                self.ask_again(cx);
+            }
             return Err(Reject::Early);
         }
         self.quit_view(cx, evidence.clone());
@@ -102,10 +105,19 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// What was kept for the view that is the current one now.
     fn hear_kept(&mut self, cx: &mut Cx<'_, Self>) {
+        if let Some(lost) = self.early.lost(self.view) {
+            self.note_missed(cx, &lost);
+        }
+        // S2. §8, Lemma 1 b: all of it was here before anything is voted for, whoever has sent it.
+        self.is_recalling = true;
         for (message, seal) in self.early.take(self.view) {
             // What is wrong with it is nobody's fault any more.
             let _: Result<(), Reject> = self.hear(cx, message, seal);
         }
+        self.is_recalling = false;
+        self.try_first_vote(cx);
+        self.try_vote(cx);
+        self.try_propose(cx, IfIdle::Wait);
     }
 
     pub(super) fn arm_entry(&mut self, cx: &mut Cx<'_, Self>, deltas: u64) {
@@ -133,7 +145,7 @@ impl<V: Variant> SyncHotStuff<V> {
     fn set_view(&mut self, cx: &Cx<'_, Self>, view: View) {
         self.view = view;
         self.leader = leader(cx.committee(), view);
-        self.unheard = self.early.lost(view);
+        self.unheard = Default::default();
     }
 
     /// Forgets what belongs to one view.
@@ -303,7 +315,7 @@ impl<V: Variant> SyncHotStuff<V> {
     /// with a higher lock may refuse.
     pub(super) fn try_first_vote(&mut self, cx: &mut Cx<'_, Self>) {
         let Some(shown) = &self.shown else { return };
-        if self.first_voted.is_some() || self.is_quit() || self.returning.is_silent() {
+        if self.first_voted.is_some() || self.is_quit() || self.is_recalling || self.returning.is_silent() {
             return;
         }
         let shown = shown.body.lock.clone();

@@ -139,8 +139,10 @@ impl RotatingSyncHotStuff {
         if has_voted || self.is_quit() || self.returning.is_silent() {
             return None;
         }
-        // R6. §11, 3: for the first header of its leader.
-        let (id, header) = self.views.get(&self.view)?.first.as_ref()?;
+        // R6. §11, 3: for the first header of its leader. Not where that has contradicted itself: who has heard of two headers
+        // keeps nobody's wait from ending, who has shown its vote before does.
+        let heard = self.views.get(&self.view).filter(|heard| !heard.is_broken)?;
+        let (id, header) = heard.first.as_ref()?;
         let block = &header.body.block;
         // R6. §11, 3: it rests on nothing lower than the lock.
         if header.body.parent_view < self.lock.view() {

@@ -123,6 +123,7 @@ fn messages() -> impl Strategy<Value = SyncMessage> {
             block
         }),
         certificates().prop_map(SyncMessage::Certified),
+        said(headers()).prop_map(SyncMessage::Show),
     ]
 }
 

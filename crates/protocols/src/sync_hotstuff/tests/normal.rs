@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::sync_hotstuff::{WINDOWS_AHEAD, WINDOWS_VOTED};
-use quorate_consensus::Ready;
+use quorate_consensus::{LinkEvent, Ready};
 
 both! {
     s1_a_certificate_takes_f_plus_1_distinct_voters;
@@ -17,7 +17,9 @@ both! {
     s2_no_vote_beside_what_is_certified;
     s2_no_vote_where_others_may_not_hear_it;
     s2_votes_in_vain_are_no_end;
+    s2_an_answer_that_leaves_something_out_holds_up_nobody_who_runs;
     s2_no_vote_where_something_was_not_heard;
+    s2_what_was_kept_is_heard_before_anything_is_voted_for;
     s2_bodies_are_asked_of_whoever_shows_them;
     s2_a_certificate_that_is_missing_is_asked_for;
     s2_who_lacks_a_certificate_is_shown_it_once;
@@ -293,7 +295,17 @@ fn s2_no_vote_where_something_was_not_heard<V: Variant>() {
     let mut bench = Bench::<V>::new();
     let too_high = header(N, 1, GENESIS.1, high, 1);
     assert!(bench.replica.window().admits(&voted(&too_high).place()), "or nobody would know");
+    bench.sent();
     assert_eq!(bench.deliver(2, voted(&too_high)), Err(Reject::Early));
+    // Nor does anybody else then: else f replicas would wait for what the others do not miss.
+    let shown = SyncMessage::Show(signed(&too_high));
+    assert_eq!(bench.sent(), [shown.clone()]);
+    assert_eq!(bench.deliver(4, shown.clone()), Err(Reject::Early));
+    assert_eq!(bench.sent(), [], "once");
+    let mut other = Bench::<V>::new();
+    assert_eq!(other.deliver(1, shown), Err(Reject::Early));
+    other.propose(&chain(N, 1, GENESIS, &[1])[0]);
+    assert_eq!(other.votes(), []);
     let blocks = chain(N, 1, GENESIS, &[1]);
     bench.propose(&blocks[0]);
     assert_eq!(bench.votes(), []);
@@ -307,6 +319,7 @@ fn s2_no_vote_where_something_was_not_heard<V: Variant>() {
     }
     assert_eq!(bench.deliver(4, voted(&on[0])), Err(Reject::Early));
     bench.next_view();
+    assert_eq!(shown_in(&mut bench), [id(&on[0])], "of which the others hear");
     bench.take(1, new_view(2, &lock(certified(N, &base[0]))));
     assert_eq!(bench.first_votes(), [end(&base[0]).1]);
     bench.take(1, SyncMessage::Certified(certificate(2, end(&base[0]), weak(N))));
@@ -317,21 +330,79 @@ fn s2_no_vote_where_something_was_not_heard<V: Variant>() {
     // Nor up to where an ANSWER has had no room for all that was voted for; what it has left out and is here is no matter.
     let blocks = chain(N, 1, GENESIS, &(1..=40).collect::<Vec<u64>>());
     for (heard, votes_from) in [(0, 36), (36, 0)] {
-        let mut bench = Bench::<V>::new();
+        let mut bench = Bench::<V>::opened(ME, N);
         for block in &blocks[..heard] {
             bench.take(2, voted(block));
         }
-        let mut answer = stands(Standing::Running);
-        answer.headers = blocks[..32].iter().map(signed).collect();
-        answer.certificates = vec![certified(N, &blocks[35])];
-        bench.take(4, SyncMessage::Answer(Box::new(answer)));
+        bench.take(4, cut_short(&blocks));
         for block in &blocks[..36] {
             bench.replica.fetched(block.block.clone());
         }
+        bench.run();
         bench.propose(&blocks[36]);
         let expected: Vec<BlockId> = blocks[votes_from..37].iter().map(id).collect();
         assert_eq!(bench.votes(), expected, "{heard}");
     }
+}
+
+/// What an ANSWER says that has no room for all.
+fn cut_short(blocks: &[Header]) -> SyncMessage {
+    let mut answer = stands(Standing::Running);
+    answer.headers = blocks[..32].iter().map(signed).collect();
+    answer.certificates = vec![certified(N, &blocks[35])];
+    SyncMessage::Answer(Box::new(answer))
+}
+
+/// The blocks that all are shown because this replica looks at nothing so high.
+fn shown_in<V: Variant>(bench: &mut Bench<V>) -> Vec<BlockId> {
+    let sent = bench.said().into_iter();
+    sent.filter_map(|it| if let SyncMessage::Show(header) = it { Some(id(&header.body)) } else { None })
+        .collect()
+}
+
+/// Who hears all the same votes on, whatever it is told in answers that it has not asked for; but those close no gap.
+fn s2_an_answer_that_leaves_something_out_holds_up_nobody_who_runs<V: Variant>() {
+    let blocks = chain(N, 1, GENESIS, &(1..=40).collect::<Vec<u64>>());
+    let mut bench = Bench::<V>::new();
+    bench.replica.link(r(4), LinkEvent::Gap);
+    bench.take(4, cut_short(&blocks));
+    bench.propose(&blocks[0]);
+    assert_eq!(bench.votes(), [id(&blocks[0])]);
+    let asks = |bench: &mut Bench<V>| {
+        bench.clear();
+        bench.pass(delta(1));
+        bench.sent().iter().filter(|it| matches!(it, SyncMessage::Ask { .. })).count()
+    };
+    assert_eq!(asks(&mut bench), 1, "what was lost may still be missing");
+    bench.take(4, SyncMessage::Answer(Box::new(stands(Standing::Running))));
+    assert_eq!(asks(&mut bench), 0);
+}
+
+/// §8, Lemma 1 b: what was kept for a view that begins was all here before anybody votes in it.
+fn s2_what_was_kept_is_heard_before_anything_is_voted_for<V: Variant>() {
+    let blocks = chain(N, 1, GENESIS, &[1]);
+    let base = end(&blocks[0]);
+    let (one, other) = (header(N, 2, base.1, base, 5), header(N, 2, base.1, base, 6));
+    let mut bench = Bench::<V>::new();
+    bench.grow(&blocks);
+    bench.replica.fetched(one.block.clone());
+    let early = [
+        (0, new_view_of(&blocks[0])),
+        (0, SyncMessage::Certified(certificate(2, base, weak(N)))),
+        (0, voted(&one)),
+        (4, voted(&other)),
+    ];
+    for (from, message) in early {
+        let _ = bench.deliver(from, message);
+    }
+    bench.clear();
+    bench.next_view();
+    assert!(bench.is_quiet());
+    assert_eq!((bench.first_votes(), bench.votes()), (vec![], vec![]));
+}
+
+fn new_view_of(block: &Header) -> SyncMessage {
+    forward(N, 2, &lock(certified(N, block)))
 }
 
 /// Blocks whose certificates are shown.
