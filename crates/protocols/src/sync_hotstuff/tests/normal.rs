@@ -299,7 +299,7 @@ fn s2_no_vote_where_something_was_not_heard<V: Variant>() {
     assert_eq!(bench.deliver(2, voted(&too_high)), Err(Reject::Early));
     // Nor does anybody else then: else f replicas would wait for what the others do not miss.
     let shown = SyncMessage::Show(signed(&too_high));
-    assert_eq!(bench.sent(), [shown.clone()]);
+    assert_eq!(bench.sent(), std::slice::from_ref(&shown));
     assert_eq!(bench.deliver(4, shown.clone()), Err(Reject::Early));
     assert_eq!(bench.sent(), [], "once");
     let mut other = Bench::<V>::new();
