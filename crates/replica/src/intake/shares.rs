@@ -262,6 +262,26 @@ mod tests {
         assert_eq!(order, (0..10).chain(0..10).collect::<Vec<u16>>(), "nobody starves");
     }
 
+    /// After a doubt all answer a replica, each at length: it hears several in a run. A suspect's is the only one of its run.
+    #[test]
+    fn of_what_is_dear_as_many_pass_as_there_is_time_for() {
+        let limits = Limits::of(21);
+        let dear = limits.run / 3;
+        assert!(dear > limits.plain);
+        let waiting: Vec<_> = (0..20).map(|id| (id, 1, dear)).collect();
+        let passed = |last| {
+            let costs = all(&waiting).into_iter();
+            let mut shares = Shares::of(limits, costs.clone(), set(&[5]), last).unwrap();
+            let taken: Vec<u16> =
+                costs.filter(|(from, cost)| shares.takes(*from, *cost)).map(|(from, _)| from.0).collect();
+            (taken, shares.let_through())
+        };
+        assert_eq!(passed(None), (vec![0, 1, 2], Some(ReplicaId(2))));
+        assert_eq!(passed(Some(ReplicaId(2))), (vec![3, 4], Some(ReplicaId(4))), "the suspect waits");
+        assert_eq!(passed(Some(ReplicaId(4))).0[0], 5, "for its turn");
+        assert_eq!(passed(Some(ReplicaId(18))), (vec![0, 1, 19], Some(ReplicaId(1))));
+    }
+
     #[test]
     fn suspects_share_what_the_others_leave() {
         let flood = |count| -> Vec<_> { (0..count).map(|id| (id, 5_000, 1)).collect() };
