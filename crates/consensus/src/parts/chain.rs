@@ -168,8 +168,8 @@ impl Chain {
         }
     }
 
-    /// Whether a block is the one with this height and id, or extends it; `None` where a header above the committed
-    /// height is missing. That of the other block is not needed.
+    /// Whether a block is the one with this height and id, or extends it; `None` where a header above both the committed
+    /// height and that one is missing. That of the other block is not needed.
     #[must_use]
     pub fn extends(&self, blocks: &BlockTree, tip: Tip, (height, id): (Height, BlockId)) -> Option<bool> {
         let mut at = tip;
@@ -183,6 +183,10 @@ impl Chain {
             match self.below(blocks, at) {
                 Below::Block(parent) => at = parent,
                 Below::Settled(_) => return Some(false),
+                // Whoever lies there instead, its header says nothing more.
+                Below::Missing(parent) if parent != at.id && at.height == height.next() => {
+                    return Some(parent == id);
+                }
                 Below::Missing(_) => return None,
             }
         }

@@ -156,14 +156,16 @@ impl Certificates {
 
 /// The lock of certificates (`optsync` §6; without responsive ones that of `sync-hotstuff` §6): of the highest view, its
 /// highest responsive certificate and the highest one that is on or above it, as `extends` says. Those that cannot be gone
-/// on from (`fits`) do not count where others can.
+/// on from (`fits`) do not count: of a view that has no others nothing does.
 pub(super) fn lock_of(
     certificates: &Certificates,
     entered: View,
     fits: impl Fn(&Certificate) -> Option<bool>,
     extends: impl Fn(&Certificate, &Certificate) -> Option<bool>,
 ) -> Lock {
-    let Some(view) = certificates.last_view_before(entered) else { return Lock::genesis() };
+    let before = certificates.down().filter(|it| it.view() < entered);
+    let fitting = before.filter(|it| fits(it) != Some(false)).map(Certificate::view).next();
+    let Some(view) = fitting else { return Lock::genesis() };
     let responsive = certificates.highest_responsive(view).into_iter().collect();
     pick(responsive, certificates.of_view(view).collect(), fits, extends)
 }

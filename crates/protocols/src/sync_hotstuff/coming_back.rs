@@ -3,11 +3,10 @@
 use super::leaving::Leaving;
 use super::message::{Answer, HEADERS_MAX, SyncMessage};
 use super::normal::{IfIdle, end_of};
-use super::words::{Header, rank};
+use super::words::{Header, Lock, rank};
 use super::{SyncHotStuff, Timer, Variant, noted};
-use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::parts::returning::Standing;
-use quorate_consensus::{Certificate, Cx, Reject, Signed, To};
+use quorate_consensus::{Cx, Reject, Signed, To};
 use quorate_types::{Height, Incarnation, ReplicaId, View};
 
 impl<V: Variant> SyncHotStuff<V> {
@@ -64,18 +63,14 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     /// Whether the highest certified block that may be gone on from is here with all below it: who cannot vote on top of it
-    /// counts among the f, and blames nobody. What is missing is asked for.
+    /// counts among the f, and blames nobody. What is missing is asked for. What lies beside a block that q_R have voted for
+    /// nobody goes on from, and it may be that nobody has it whole.
     fn is_whole(&mut self, cx: &mut Cx<'_, Self>) -> bool {
-        let blocks: &BlockTree = cx.blocks();
-        let committed = self.chain.committed().height;
-        let may = |it: &&Certificate| {
-            end_of(it).0 <= committed || self.extends_committed(blocks, it) != Some(false)
-        };
-        let Some(highest) = self.certificates.down().find(may).cloned() else { return true };
-        let (height, id) = end_of(&highest);
-        let is_whole = height <= committed || self.ready(cx, id).is_some();
+        let Lock { tip, .. } = self.lock_before(cx.blocks(), View(u64::MAX));
+        let (height, id) = end_of(&tip);
+        let is_whole = height <= self.chain.committed().height || self.ready(cx, id).is_some();
         if !is_whole {
-            self.want_certified(cx, &highest);
+            self.want_certified(cx, &tip);
         }
         is_whole
     }

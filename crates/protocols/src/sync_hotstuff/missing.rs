@@ -6,7 +6,7 @@
 //! (§8, Lemma 1 a).
 
 use super::message::SyncMessage;
-use super::normal::{End, end_of};
+use super::normal::End;
 use super::words::leader;
 use super::{SyncHotStuff, Timer, Variant};
 use quorate_consensus::parts::block_tree::BlockTree;
@@ -150,12 +150,12 @@ impl<V: Variant> SyncHotStuff<V> {
         if view != self.view {
             return Err(Reject::Stale);
         }
-        if self.heard.at(parent.0).is_some_and(|(id, _)| *id != parent.1) {
+        let is_here = self.chain.tip(cx.blocks(), parent.1).is_some_and(|tip| tip.height == parent.0);
+        if !is_here || self.heard.at(parent.0).is_some_and(|(id, _)| *id != parent.1) {
             return Err(Reject::NotNow("not on what is voted for here"));
         }
         let blocks: &BlockTree = cx.blocks();
-        let mut above = self.certificates.from(view, parent.0);
-        let found = above.find(|certificate| self.is_on(blocks, end_of(certificate), parent)).cloned();
+        let found = self.certificate_from(blocks, view, parent).cloned();
         let Some(certificate) = found else { return Err(Reject::NotNow("not certified here either")) };
         if !self.lent.entry(parent.0).or_default().insert(link) {
             return Err(Reject::Duplicate);

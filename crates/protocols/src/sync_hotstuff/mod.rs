@@ -92,6 +92,7 @@ mod leaving;
 mod message;
 mod missing;
 mod normal;
+mod paths;
 mod record;
 pub mod rotating;
 #[cfg(test)]
@@ -228,6 +229,8 @@ pub struct SyncHotStuff<V: Variant> {
     expired: Height,
     /// Up to this height the leader may have said in this view what was not kept here: nothing is voted for there.
     unheard: Height,
+    /// The highest header of those that was shown to all.
+    missed_shown: Height,
     /// Whether what was kept for this view is being looked at.
     is_recalling: bool,
     /// The last view in which all were asked because of a contradiction further ahead.
@@ -451,6 +454,7 @@ impl<V: Variant> SyncHotStuff<V> {
             waits: Waits::new(params.delta()),
             expired: Height::ZERO,
             unheard: Height::ZERO,
+            missed_shown: Height::ZERO,
             is_recalling: false,
             asked_ahead: View::ZERO,
             responsive: None,

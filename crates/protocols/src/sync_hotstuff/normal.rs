@@ -5,6 +5,7 @@
 
 use super::certificates::Added;
 use super::message::SyncMessage;
+use super::paths::Paths;
 use super::words::{Header, as_word, bind_base, leader, rank, vote};
 use super::{SyncHotStuff, SyncRecord, Timer, Variant, noted};
 use quorate_consensus::parts::block_tree::BlockTree;
@@ -127,10 +128,13 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// S2. §8, Lemma 1 b: another header at the height of one that is not kept would contradict it, and nobody would know.
     /// What a replica does not vote for must not be hidden from the others: a leader could keep f honest ones from voting
-    /// for ever, and the rest would not blame it.
+    /// for ever, and the rest would not blame it. They are shown one that is twice as far up next, so that there are few:
+    /// liars could fill everybody's links with what this replica hands on.
     pub(super) fn note_missed(&mut self, cx: &mut Cx<'_, Self>, header: &Signed<Header>) {
-        if header.body.block.height > self.unheard {
-            self.unheard = header.body.block.height;
+        let (height, committed) = (header.body.block.height, self.chain.committed().height);
+        self.unheard = self.unheard.max(height);
+        if height.since(committed) > self.missed_shown.since(committed).saturating_mul(2) {
+            self.missed_shown = height;
             cx.send_unheld(To::All, SyncMessage::Show(header.clone()));
         }
     }
@@ -170,7 +174,13 @@ impl<V: Variant> SyncHotStuff<V> {
         if self.view == super::FIRST_VIEW && end.1 == BlockId::ZERO {
             return true;
         }
-        self.certificates.from(self.view, end.0).any(|above| self.is_on(blocks, end_of(above), end))
+        self.certificate_from(blocks, self.view, end).is_some()
+    }
+
+    /// The lowest certificate of a view for the end of a chain, or for a block above it.
+    pub(super) fn certificate_from(&self, blocks: &BlockTree, view: View, end: End) -> Option<&Certificate> {
+        let mut down = Paths::default();
+        self.certificates.from(view, end.0).find(|above| down.lead(&self.chain, blocks, end_of(above), end))
     }
 
     /// Whether a block is another one or extends it. What is settled lies below everything; `None` where a header is
@@ -240,15 +250,8 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         let blocks: &BlockTree = cx.blocks();
         let end = self.voted_end(blocks);
-        // The lowest one. Headers below it may be missing here: their blocks and certificates are enough.
-        let is_next = |header: &Signed<Header>| {
-            let block = &header.body.block;
-            let parent = (block.height.minus(1), block.parent);
-            self.is_on(blocks, parent, end) && self.is_certified(blocks, parent)
-        };
         // S2. §8, Lemma 1 b: not where this replica may have missed what its leader has said before.
-        let from = end.0.max(self.unheard);
-        let (id, header) = self.heard.above(from).find(|(_, header)| is_next(header))?.clone();
+        let (id, header) = self.next_above(blocks, end, end.0.max(self.unheard))?;
         if !self.agrees(blocks, (header.body.block.height, id)) {
             return None;
         }
@@ -258,6 +261,26 @@ impl<V: Variant> SyncHotStuff<V> {
             return None;
         }
         (self.ready(cx, id) == Some(Ready::Valid)).then_some(header)
+    }
+
+    /// The lowest header above a height on top of the end of a chain, and of what is certified in this view. Headers below it may
+    /// be missing here: their blocks and certificates are enough. What is certified bounds what is looked at.
+    fn next_above(&self, blocks: &BlockTree, end: End, from: Height) -> Option<(BlockId, Signed<Header>)> {
+        let mut headers = self.heard.above(from).peekable();
+        headers.peek()?;
+        let (mut certified, mut down) = (Paths::default(), Paths::default());
+        for certificate in self.certificates.of_view(self.view) {
+            certified.pass(&self.chain, blocks, end_of(certificate), from);
+        }
+        let highest = self.certificates.of_view(self.view).next().map(|highest| end_of(highest).0);
+        let last = highest.unwrap_or_default().next();
+        let is_next = |(_, header): &&(BlockId, Signed<Header>)| {
+            let block = &header.body.block;
+            let parent = (block.height.minus(1), block.parent);
+            let is_genesis = self.view == super::FIRST_VIEW && parent.1 == BlockId::ZERO;
+            (is_genesis || certified.has_passed(parent.1)) && down.lead(&self.chain, blocks, parent, end)
+        };
+        headers.take_while(|(_, header)| header.body.block.height <= last).find(is_next).cloned()
     }
 
     /// The highest height at which this replica votes.

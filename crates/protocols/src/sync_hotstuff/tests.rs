@@ -7,6 +7,7 @@ mod claims;
 mod codec;
 mod coming_back;
 mod commit;
+mod floods;
 mod locks;
 mod normal;
 mod optimistic;

@@ -8,7 +8,7 @@ use super::words::{Evidence, Lock, Word, leader, rank};
 use super::{SyncHotStuff, Timer, Variant, noted, reason};
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::{Certificate, Cx, Ready, Reject, Seal, Signed, To};
-use quorate_types::{ReplicaId, View};
+use quorate_types::{Height, ReplicaId, View};
 
 impl<V: Variant> SyncHotStuff<V> {
     /// §5: the leader has not brought anything to vote for in time. Voting goes on.
@@ -146,6 +146,7 @@ impl<V: Variant> SyncHotStuff<V> {
         self.view = view;
         self.leader = leader(cx.committee(), view);
         self.unheard = Default::default();
+        self.missed_shown = Default::default();
     }
 
     /// Forgets what belongs to one view.
@@ -174,7 +175,7 @@ impl<V: Variant> SyncHotStuff<V> {
         self.leaving = None;
         self.view_changes = self.view_changes.saturating_add(1);
         // S13. §4, §6: the lock is what is certified now, and stays as it is for the whole view.
-        self.lock = self.current_lock(cx.blocks());
+        self.lock = self.lock_before(cx.blocks(), view);
         self.certificates.prune(view, self.chain.committed().height);
         self.note(cx, noted::VIEW_CHANGE, Default::default());
         cx.timers().cancel(Timer::Enter);
@@ -189,9 +190,10 @@ impl<V: Variant> SyncHotStuff<V> {
         }
     }
 
-    fn current_lock(&self, blocks: &BlockTree) -> Lock {
+    /// The lock of what is certified now in views before another one.
+    pub(super) fn lock_before(&self, blocks: &BlockTree, view: View) -> Lock {
         let extends = |tip: &Certificate, high: &Certificate| self.extends(blocks, end_of(tip), end_of(high));
-        lock_of(&self.certificates, self.view, |tip| self.extends_committed(blocks, tip), extends)
+        lock_of(&self.certificates, view, |tip| self.extends_committed(blocks, tip), extends)
     }
 
     /// Whether a certified block is the committed one or extends it. One that lies beside it has f liars' votes and that of
@@ -318,6 +320,10 @@ impl<V: Variant> SyncHotStuff<V> {
         if self.first_voted.is_some() || self.is_quit() || self.is_recalling || self.returning.is_silent() {
             return;
         }
+        // S2. §8, Lemma 1 b: a base is certified in this view like any block. What may have been missed may contradict it.
+        if self.unheard > Height::ZERO {
+            return;
+        }
         let shown = shown.body.lock.clone();
         let (_, height) = rank(&shown.tip);
         let base = shown.tip.block();
@@ -326,7 +332,10 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         let blocks: &BlockTree = cx.blocks();
         let above = |tip: &Certificate, low: &Certificate| self.extends(blocks, end_of(tip), end_of(low));
-        if self.extends_committed(blocks, &shown.tip) != Some(true) || !accepts(&self.lock, &shown, above) {
+        if self.extends_committed(blocks, &shown.tip) != Some(true)
+            || !accepts(&self.lock, &shown, above)
+            || !self.agrees(blocks, end_of(&shown.tip))
+        {
             return self.note(cx, noted::REFUSED, height);
         }
         self.first_voted = Some((height, base));

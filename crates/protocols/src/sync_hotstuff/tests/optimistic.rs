@@ -437,6 +437,27 @@ fn o5_nobody_is_locked_beside_what_is_committed() {
     assert_eq!(bench.first_votes(), [id(&blocks[0])]);
 }
 
+/// Who has not committed what q_R have voted for waits for nothing beside it either: nobody may have that whole. The header of
+/// the higher one is enough to see where it lies.
+#[test]
+fn o5_who_opens_beside_what_q_r_voted_for_waits_for_nothing() {
+    let (blocks, other) = fork();
+    let mut bench = Optsync::opened(3, N);
+    bench.replica.answer_otherwise(None);
+    bench.replica.fetched(blocks[0].block.clone());
+    let mut answer = stands(Standing::Running);
+    answer.certificates = vec![certified(N, &other[1]), responsive(N, &blocks[0])];
+    bench.answers(&answer);
+    bench.pass(delta(5));
+    assert_eq!(bench.standing(), Standing::Silent, "where it lies is not known");
+    bench.take(2, voted(&other[1]));
+    bench.answers(&answer);
+    assert_eq!(bench.standing(), Standing::Running);
+    bench.next_view();
+    let lock = &bench.replica.protocol().lock;
+    assert_eq!(lock.tip.block(), id(&blocks[0]), "nor is it locked there");
+}
+
 /// A leader that has left the view before it heard of what q_R votes decide knows of each block that was voted for what it
 /// lies beside, also where q_R others have decided its height. It goes on from what may have been committed.
 #[test]

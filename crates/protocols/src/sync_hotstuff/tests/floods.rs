@@ -1,0 +1,66 @@
+//! What little a liar sends may not cost much, here or at those who hear of it.
+
+use super::*;
+use crate::sync_hotstuff::WINDOWS_AHEAD;
+
+both! {
+    headers_that_nobody_can_vote_for_are_looked_at_once;
+    few_of_the_headers_that_are_too_high_are_shown;
+    a_certificate_for_a_block_that_is_nowhere_is_not_looked_for;
+}
+
+fn show(header: &Header) -> SyncMessage {
+    SyncMessage::Show(signed(header))
+}
+
+/// A leader shows all headers that are kept but for the first one. Where each of them were followed down whenever something
+/// comes, that would be hours; and all replicas would stand still together.
+fn headers_that_nobody_can_vote_for_are_looked_at_once<V: Variant>() {
+    let setup = Setup { window: 128, ..Setup::of::<SyncHotStuff<V>>(usize::from(N)) };
+    let replica = Harness::open(r(ME), setup, &SynchronyParams::default()).unwrap();
+    let mut bench = Bench::<V> { replica, n: N };
+    bench.run();
+    bench.clear();
+    let blocks = chain(N, 1, GENESIS, &(1..WINDOWS_AHEAD * 128).collect::<Vec<u64>>());
+    for header in &blocks[1..] {
+        bench.take(4, show(header));
+    }
+    for header in blocks[1..].iter().rev() {
+        bench.replica.fetched(header.block.clone());
+    }
+    assert_eq!(bench.votes(), []);
+    bench.propose(&blocks[0]);
+    assert_eq!(bench.votes(), [id(&blocks[0])]);
+    let certificate = certified(N, &blocks[99]);
+    bench.take(4, SyncMessage::Certified(certificate));
+    assert_eq!(bench.votes().len(), 100, "the rest of those, and one on top");
+}
+
+/// Each that is shown goes to all: a liar could fill the links between others.
+fn few_of_the_headers_that_are_too_high_are_shown<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let first = WINDOWS_AHEAD * 16;
+    let at = |height: u64| header(N, 1, GENESIS.1, (Height(height), BlockId::null(Height(height))), 1);
+    for number in 0..2_000 {
+        assert_eq!(bench.deliver(4, show(&at(first + 2 * number))), Err(Reject::Early));
+    }
+    let shown = bench.sent().iter().filter(|it| matches!(it, SyncMessage::Show(_))).count();
+    assert!((1..=8).contains(&shown), "{shown}");
+    let last = first + 2 * 1_999;
+    bench.propose(&chain(N, 1, GENESIS, &[1])[0]);
+    assert_eq!(bench.votes(), [], "all of them count here, up to {last}");
+}
+
+/// LACK has no signature and may name anything.
+fn a_certificate_for_a_block_that_is_nowhere_is_not_looked_for<V: Variant>() {
+    let mut bench = Bench::<V>::new();
+    let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);
+    bench.grow(&blocks);
+    let lack =
+        |height: u64, block: BlockId| SyncMessage::Lack { view: View(1), height: Height(height), block };
+    let refused = Err(Reject::NotNow("not on what is voted for here"));
+    for (height, block) in [(1, BlockId::null(Height(9))), (2, id(&blocks[0])), (0, id(&blocks[0]))] {
+        assert_eq!(bench.deliver(4, lack(height, block)), refused);
+    }
+    bench.take(4, lack(1, id(&blocks[0])));
+}
