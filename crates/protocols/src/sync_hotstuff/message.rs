@@ -22,7 +22,7 @@ pub(super) const EVIDENCE: Kind = Kind::new("evidence");
 const FORWARD: Kind = Kind::new("forward");
 /// A NOTIFY states nothing of its own.
 pub const NOTIFY: Kind = Kind::new("notify");
-const SHOW: Kind = Kind::new("show");
+pub(super) const SHOW: Kind = Kind::new("show");
 const LACK: Kind = Kind::new("lack");
 pub(super) const CERTIFIED: Kind = Kind::new("certified");
 pub(super) const ASK: Kind = Kind::new("ask");

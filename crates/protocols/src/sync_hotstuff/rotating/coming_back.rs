@@ -61,6 +61,7 @@ impl RotatingSyncHotStuff {
 
     /// Silence is over: what was said last is said again, word for word, and the waits of the view begin anew.
     fn begin(&mut self, cx: &mut Cx<'_, Self>) {
+        self.began = self.view;
         if let Some(header) = self.voted.clone() {
             self.resaid = header.body.block.view;
             // Below that nobody counts it any more, nor does the guard sign it.

@@ -2,11 +2,13 @@
 //! one and nothing has shown that its leader lies or is replaced.
 
 use super::heard::OwnVote;
+use super::message::RotatingMessage;
+use super::words::Header;
 use super::{COMMITTED_MAX, IDLE_TOGETHER, RotatingSyncHotStuff, Timer, VIEWS_KEPT_MAX, noted};
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::parts::chain::{Below, Hangs, Tip};
 use quorate_consensus::parts::returning::Standing;
-use quorate_consensus::{Alarm, Basis, Commit, Cx};
+use quorate_consensus::{Alarm, Basis, Commit, Cx, Ready, Signed, To};
 use quorate_types::{BlockId, View};
 
 impl RotatingSyncHotStuff {
@@ -32,6 +34,43 @@ impl RotatingSyncHotStuff {
         }
     }
 
+    /// R10. Who has left a view by the certificate of its block before the header came votes for nothing there. It shows the header
+    /// to all instead: as by a vote whoever goes on to vote in that view knows of it within Δ, and whoever has voted for another
+    /// one is heard within 2 Δ. One liar could let every certificate come before its header, and this replica would never commit.
+    pub(super) fn wait_without_vote(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.returning.standing() != Standing::Running {
+            return;
+        }
+        // What is waited for in a later view commits what lies below it.
+        let no_later =
+            self.views.range(..=self.view).rev().take_while(|(_, heard)| heard.vote == OwnVote::None);
+        let left = no_later.filter(|(view, heard)| !heard.is_out && (self.began..self.view).contains(view));
+        for view in left.map(|(view, _)| *view).collect::<Vec<View>>() {
+            if let Some(header) = self.left_without_vote(cx, view) {
+                if let Some(heard) = self.views.get_mut(&view) {
+                    (heard.vote, heard.is_out) = (OwnVote::Waits, true);
+                }
+                cx.send_unheld(To::All, RotatingMessage::Show(header));
+                self.waits.begin(cx.now(), view, true);
+                return self.waits.arm(cx, Timer::Commit);
+            }
+        }
+    }
+
+    /// The header of a view that was left, if silence may commit it (R9 to R12): of the certificate by which it was left.
+    fn left_without_vote(&self, cx: &mut Cx<'_, Self>, view: View) -> Option<Signed<Header>> {
+        let heard = self.views.get(&view).filter(|heard| !heard.is_broken)?;
+        let (id, header) = heard.first.as_ref()?;
+        let block = &header.body.block;
+        let may = header.body.parent_view.next() == view
+            && block.height > self.chain.committed().height
+            && self.certificates.is_shown(view, *id)
+            && self.may_vote(cx, block.height)
+            && self.chain.hangs(cx.blocks(), Tip::of(block, *id)) == Hangs::On
+            && self.ready(cx, *id) == Some(Ready::Valid);
+        may.then(|| header.clone())
+    }
+
     /// R12. §8, Lemma 1 c: of what was voted for all have a certificate by the time that they may leave its view without one.
     pub(super) fn show_certified(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
@@ -48,7 +87,7 @@ impl RotatingSyncHotStuff {
 
     /// R11. §11, 5: silence says nothing in this view any more.
     pub(super) fn stop_waiting(&mut self, cx: &mut Cx<'_, Self>, view: View) {
-        if let Some(heard) = self.views.get_mut(&view) {
+        if let Some(heard) = self.heard_in(view, 0) {
             heard.is_broken = true;
             heard.vote = OwnVote::None;
         }
@@ -161,7 +200,7 @@ impl RotatingSyncHotStuff {
     /// Forgets what nothing waits for any more.
     pub(super) fn settle(&mut self, cx: &mut Cx<'_, Self>) {
         let committed = self.chain.committed().height;
-        let near = self.view.minus(1);
+        let near = self.view.minus(self.near);
         for heard in self.views.values_mut() {
             let height = heard.first.as_ref().map(|(_, header)| header.body.block.height);
             if height.is_none_or(|height| height <= committed) {
@@ -174,8 +213,8 @@ impl RotatingSyncHotStuff {
         }
         let views = &self.views;
         self.waits.retain(|of| views.get(&of).is_some_and(|heard| heard.vote == OwnVote::Waits));
-        let lock = self.lock.view();
-        self.certificates.retain(|view| view >= lock || views.contains_key(&view));
+        let low = self.lock.view().min(near);
+        self.certificates.retain(|view| view >= low || views.contains_key(&view));
         self.settle_missing();
         self.waits.arm(cx, Timer::Commit);
     }

@@ -17,7 +17,7 @@ pub(super) enum OwnVote {
     None,
     /// On its way to the disk.
     Cast,
-    /// With all, and its 2 Δ run or are over.
+    /// With all, or the header without it, and its 2 Δ run or are over.
     Waits,
 }
 
@@ -32,6 +32,8 @@ pub(super) struct Heard {
     pub(super) is_shown: bool,
     /// For its first header.
     pub(super) vote: OwnVote,
+    /// Whether that was sent to all, with the own vote or without one.
+    pub(super) is_out: bool,
 }
 
 /// The certificate of a block, and whether this replica has shown it to all.

@@ -1,6 +1,6 @@
 //! What replicas say to each other where leaders follow each other (§11, §17).
 
-use super::super::message::{ANSWER, ASK, BLAME, CERTIFIED, EVIDENCE, PROPOSE, STATUS, VOTE};
+use super::super::message::{ANSWER, ASK, BLAME, CERTIFIED, EVIDENCE, PROPOSE, SHOW, STATUS, VOTE};
 use super::super::words::{blame, claim_blames};
 use super::words::{Evidence, Header, claim_votes, status, vote};
 use quorate_consensus::parts::returning::Standing;
@@ -27,6 +27,8 @@ pub enum RotatingMessage {
     Vote(Signed<Header>),
     /// I leave the view of this certificate, or vote for what rests on it.
     Certified(Certificate),
+    /// I have left the view of this header by its certificate before I could vote for it: this is what I would have voted for.
+    Show(Signed<Header>),
     /// To the leader of a view: I enter it with this lock, and without a certificate of the view before.
     Status {
         /// The view.
@@ -121,6 +123,7 @@ impl Message for RotatingMessage {
             Self::Propose { .. } => PROPOSE,
             Self::Vote(_) => VOTE,
             Self::Certified(_) => CERTIFIED,
+            Self::Show(_) => SHOW,
             Self::Status { .. } => STATUS,
             Self::Blame(_) => BLAME,
             Self::Evidence(_) => EVIDENCE,
@@ -135,7 +138,7 @@ impl Message for RotatingMessage {
             Self::Propose { header: Header { block, .. }, .. } => {
                 Place { view: block.view, height: block.height, certified: true }
             }
-            Self::Vote(header) => {
+            Self::Vote(header) | Self::Show(header) => {
                 let block = &header.body.block;
                 Place { view: block.view, height: block.height, certified: false }
             }
@@ -157,7 +160,7 @@ impl Message for RotatingMessage {
             }
             Self::Status { view, lock } => Auth::Signed(status(*view, lock)),
             Self::Blame(view) => Auth::Signed(blame(*view)),
-            Self::Certified(_) | Self::Evidence(_) => Auth::Relay,
+            Self::Certified(_) | Self::Show(_) | Self::Evidence(_) => Auth::Relay,
             Self::Ask { .. } | Self::Answer(_) => Auth::Linked(None),
         }
     }
@@ -170,7 +173,7 @@ impl Message for RotatingMessage {
     fn claims(&self, claims: &mut Claims<'_>) {
         match self {
             Self::Propose { header, parent } => header.claim_proposal(parent, claims),
-            Self::Vote(header) => Header::claim(header, claims),
+            Self::Vote(header) | Self::Show(header) => Header::claim(header, claims),
             Self::Certified(certificate) => claim_votes(certificate, claims),
             Self::Status { view, lock } => {
                 if lock.view() >= *view {
@@ -197,7 +200,7 @@ impl Message for RotatingMessage {
                 header.encode(out);
                 parent.encode(out);
             }
-            Self::Vote(header) => header.encode(out),
+            Self::Vote(header) | Self::Show(header) => header.encode(out),
             Self::Certified(certificate) => certificate.encode(out),
             Self::Status { view, lock } => {
                 view.encode(out);
@@ -222,6 +225,7 @@ impl Message for RotatingMessage {
             5 => Self::Evidence(Evidence::decode(r)?),
             6 => Self::Ask { incarnation: Incarnation::decode(r)? },
             7 => Self::Answer(Box::new(Answer::decode(r)?)),
+            8 => Self::Show(Signed::decode(r)?),
             _ => return Err(DecodeError::Tag("sync-hotstuff-rr message")),
         };
         reader.finish()?;
@@ -240,6 +244,7 @@ impl RotatingMessage {
             Self::Evidence(_) => 5,
             Self::Ask { .. } => 6,
             Self::Answer(_) => 7,
+            Self::Show(_) => 8,
         }
     }
 }

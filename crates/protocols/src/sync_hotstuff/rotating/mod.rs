@@ -102,7 +102,7 @@ use quorate_consensus::parts::synchrony::{Delta, SynchronyParams};
 use quorate_consensus::parts::votes::Votes;
 use quorate_consensus::{
     AttackEntry, Certificate, CheckpointProof, Cx, Figures, Healed, LinkEvent, Note, OpenError, Past,
-    Protocol, Ready, Reject, Signed, Spec, Status, Synchrony, Verified, Window,
+    Protocol, Ready, Reject, Seal, Signed, Spec, Status, Synchrony, Verified, Window,
 };
 use quorate_types::{
     BlockId, Committee, Floors, Height, Incarnation, PayloadId, ReplicaId, Signature, Time, View, quorum,
@@ -195,11 +195,11 @@ pub struct RotatingSyncHotStuff {
     /// Its block's height, where that was known.
     locked: Height,
     certificates: Certificates,
-    /// R6. Views above the current one of which headers and votes are noted: n. What lets others into a view may come after
-    /// what they say there (unheld after held), and until this replica enters the next view that it leads itself nobody
-    /// goes beyond that one. A header that is not noted is not asked for, and this replica would vote for another one
-    /// when its voter has stopped waiting (§8, Lemma 1 a).
-    ahead: u64,
+    /// R6. Views above the current one of which headers and votes are noted, and below it headers: n. What lets others into a
+    /// view may come after what they say there (unheld after held), and until this replica enters the next view that it
+    /// leads itself nobody goes beyond that one. A header that is not noted is not asked for, and this replica would vote
+    /// for another one when its voter has stopped waiting (§8, Lemma 1 a). Certificates may come long before headers.
+    near: u64,
     /// What was heard of views: of those near the current one, and of those whose waits run.
     views: BTreeMap<View, Heard>,
     votes: Votes,
@@ -213,6 +213,8 @@ pub struct RotatingSyncHotStuff {
     proposed: Option<(Header, Certificate)>,
     /// The view of the last vote that was cast before this replica was opened or fell silent.
     resaid: View,
+    /// The view in which silence was over.
+    began: View,
     /// Own votes that are with all and were not committed.
     waits: Waits<View>,
     /// What timers have committed last.
@@ -275,19 +277,9 @@ impl Protocol for RotatingSyncHotStuff {
     ) -> Result<(), Reject> {
         let link = message.link();
         let (message, seal) = message.into_parts();
-        match message {
-            RotatingMessage::Propose { header, parent } => self.on_propose(cx, seal, header, &parent),
-            RotatingMessage::Vote(header) => self.on_vote(cx, seal, &header),
-            RotatingMessage::Certified(certificate) => {
-                self.take_certificate(cx, &certificate);
-                Ok(())
-            }
-            RotatingMessage::Status { view, lock } => self.on_status(cx, view, &lock),
-            RotatingMessage::Blame(view) => self.on_blame(cx, seal, view),
-            RotatingMessage::Evidence(evidence) => self.on_evidence(cx, &evidence),
-            RotatingMessage::Ask { incarnation } => self.on_ask(cx, link, incarnation),
-            RotatingMessage::Answer(answer) => self.on_answer(cx, link, *answer),
-        }
+        let heard = self.hear(cx, message, seal, link);
+        self.wait_without_vote(cx);
+        heard
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_, Self>, timer: Timer) {
@@ -300,6 +292,7 @@ impl Protocol for RotatingSyncHotStuff {
             Timer::Fetch => self.on_fetch_timer(cx),
             Timer::Return => self.go_on_returning(cx),
         }
+        self.wait_without_vote(cx);
     }
 
     fn on_ready(&mut self, cx: &mut Cx<'_, Self>, block: BlockId, _how: Ready) {
@@ -310,6 +303,7 @@ impl Protocol for RotatingSyncHotStuff {
         }
         self.commit_waits(cx);
         self.try_vote(cx);
+        self.wait_without_vote(cx);
         self.try_propose(cx, IfIdle::Wait);
     }
 
@@ -367,7 +361,7 @@ impl Protocol for RotatingSyncHotStuff {
     fn window(&self) -> Window {
         let committed = self.chain.committed().height;
         let kept = [self.views.keys().next(), self.relied_on.keys().next()].into_iter().flatten();
-        let lowest = kept.fold(self.view.minus(1), |lowest, view| lowest.min(*view));
+        let lowest = kept.fold(self.view.minus(self.near).max(FIRST_VIEW), |lowest, view| lowest.min(*view));
         Window {
             views: lowest..self.view.plus(VIEWS_WORTH_CHECKING).next(),
             // §8, Lemma 1 b: also of what is too high to be kept this replica has to know that it was said.
@@ -412,7 +406,7 @@ impl RotatingSyncHotStuff {
             lock: Certificate::genesis(VOTE),
             locked: Height::ZERO,
             certificates: Certificates::new(),
-            ahead: u64::try_from(cx.committee().n()).unwrap_or(u64::MAX),
+            near: u64::try_from(cx.committee().n()).unwrap_or(u64::MAX),
             views: BTreeMap::new(),
             votes: Votes::default(),
             collected: false,
@@ -420,6 +414,7 @@ impl RotatingSyncHotStuff {
             own_vote: None,
             proposed: None,
             resaid: View::ZERO,
+            began: View::ZERO,
             waits: Waits::new(params.delta()),
             relied_on: BTreeMap::new(),
             blames: Blames::default(),
@@ -448,6 +443,7 @@ impl RotatingSyncHotStuff {
                     let (view, id) = (header.body.block.view, header.body.block.id());
                     if let Some(heard) = self.heard_in(view, 0) {
                         heard.first = Some((id, header.clone()));
+                        heard.is_out = true;
                     }
                 }
                 (self.voted, self.proposed) = (voted, proposed);
@@ -455,6 +451,29 @@ impl RotatingSyncHotStuff {
             RotatingRecord::Highest(certificate) => {
                 self.certificates.add(&certificate);
             }
+        }
+    }
+
+    fn hear(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        message: RotatingMessage,
+        seal: Seal,
+        link: ReplicaId,
+    ) -> Result<(), Reject> {
+        match message {
+            RotatingMessage::Propose { header, parent } => self.on_propose(cx, seal, header, &parent),
+            RotatingMessage::Vote(header) => self.on_vote(cx, seal, &header),
+            RotatingMessage::Certified(certificate) => {
+                self.take_certificate(cx, &certificate);
+                Ok(())
+            }
+            RotatingMessage::Status { view, lock } => self.on_status(cx, view, &lock),
+            RotatingMessage::Blame(view) => self.on_blame(cx, seal, view),
+            RotatingMessage::Show(header) => self.on_header(cx, &header, link),
+            RotatingMessage::Evidence(evidence) => self.on_evidence(cx, &evidence),
+            RotatingMessage::Ask { incarnation } => self.on_ask(cx, link, incarnation),
+            RotatingMessage::Answer(answer) => self.on_answer(cx, link, *answer),
         }
     }
 

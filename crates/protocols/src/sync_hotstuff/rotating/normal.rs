@@ -20,7 +20,7 @@ use quorate_types::{Block, BlockId, Height, ReplicaId, Signature, View};
 impl RotatingSyncHotStuff {
     /// What is known of a view, where it is remembered or may be: up to so many views above the current one.
     pub(super) fn heard_in(&mut self, view: View, ahead: u64) -> Option<&mut Heard> {
-        if view >= self.view.minus(1) && view <= self.view.plus(ahead) {
+        if view >= self.view.minus(self.near) && view <= self.view.plus(ahead) {
             return Some(self.views.entry(view).or_default());
         }
         self.views.get_mut(&view)
@@ -72,7 +72,7 @@ impl RotatingSyncHotStuff {
         self.check_silence(cx, view, Some(id));
         let early = if view > self.view { Reject::Early } else { Reject::Stale };
         let highest = self.highest();
-        let Some(heard) = self.heard_in(view, self.ahead) else { return Err(early) };
+        let Some(heard) = self.heard_in(view, self.near) else { return Err(early) };
         match &heard.first {
             // R11. §5, §11: before bodies, certificates and the disk.
             Some((first, known)) if *first != id => {
@@ -116,7 +116,7 @@ impl RotatingSyncHotStuff {
         // R7. Whoever gets the header with this vote has what it rests on by then: nobody has to ask for it.
         self.show(cx, &parent);
         if let Some(heard) = self.views.get_mut(&view) {
-            heard.vote = OwnVote::Cast;
+            (heard.vote, heard.is_out) = (OwnVote::Cast, true);
         }
         self.voted = Some(header.clone());
         // R7. §3: the vote is written down before it leaves, and hands the header on.
@@ -126,7 +126,7 @@ impl RotatingSyncHotStuff {
 
     /// R6. §8, Lemma 1 b: no higher than where everybody hears it. Where nothing that was voted for may still be committed by
     /// its timer, and what is voted for now may, a little higher (§19).
-    fn may_vote(&self, cx: &mut Cx<'_, Self>, height: Height) -> bool {
+    pub(super) fn may_vote(&self, cx: &mut Cx<'_, Self>, height: Height) -> bool {
         let above = height.since(self.chain.committed().height);
         let windows = above.div_ceil(self.window.max(1));
         let may_need = windows <= WINDOWS_IN_NEED && self.returning.standing() == Standing::Running;
@@ -172,7 +172,7 @@ impl RotatingSyncHotStuff {
         if view < self.view.minus(1) {
             return Err(Reject::Stale);
         }
-        if view > self.view.plus(self.ahead) {
+        if view > self.view.plus(self.near) {
             return Err(Reject::Early);
         }
         match self.votes.add(by, view, id, Some(signature)) {
@@ -200,7 +200,8 @@ impl RotatingSyncHotStuff {
     pub(super) fn take_certificate(&mut self, cx: &mut Cx<'_, Self>, certificate: &Certificate) {
         let (view, id) = (certificate.view(), certificate.block());
         self.check_silence(cx, view, Some(id));
-        let matters = view >= self.lock.view() || self.views.contains_key(&view);
+        let low = self.lock.view().min(self.view.minus(self.near));
+        let matters = view >= low || self.views.contains_key(&view);
         if !matters || !self.certificates.add(certificate) {
             return;
         }
@@ -256,7 +257,7 @@ impl RotatingSyncHotStuff {
         self.check_silence(cx, view, None);
         // A peer that is as far ahead as it can be notes headers of so many views more, and shows only once that two of
         // them contradict each other.
-        let Some(heard) = self.heard_in(view, self.ahead.saturating_mul(2)) else { return };
+        let Some(heard) = self.heard_in(view, self.near.saturating_mul(2)) else { return };
         if !std::mem::replace(&mut heard.is_shown, true) {
             cx.send_unheld(To::All, RotatingMessage::Evidence(evidence.clone()));
             if let Evidence::Conflict(both) = evidence {

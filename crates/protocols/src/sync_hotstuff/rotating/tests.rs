@@ -10,6 +10,7 @@ mod deceit;
 mod leaders;
 mod random;
 mod records;
+mod shows;
 mod views;
 mod votes;
 

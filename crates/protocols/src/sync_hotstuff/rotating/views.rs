@@ -17,8 +17,10 @@ impl RotatingSyncHotStuff {
     /// R8. §11, 3: the view was not certified in time. Voting goes on.
     pub(super) fn on_view_timer(&mut self, cx: &mut Cx<'_, Self>) {
         self.note(cx, noted::BLAMED, Default::default());
-        // A blame promises nothing. It is said again as long as nothing comes: one may have been lost with its link.
-        cx.send_unheld(To::All, RotatingMessage::Blame(self.view));
+        // R8. What let into the view is on the disk first: where power fails, liars could show f + 1 blames of a view of which
+        // nobody else knows any more what was certified below it (§8, Lemma 1 c). It is said again as long as nothing comes: one
+        // may have been lost with its link.
+        cx.send(To::All, RotatingMessage::Blame(self.view));
         self.expect_certificate(cx);
     }
 

@@ -83,6 +83,7 @@ fn messages() -> impl Strategy<Value = RotatingMessage> {
         (headers(), certificates()).prop_map(|(header, parent)| RotatingMessage::Propose { header, parent }),
         said(headers()).prop_map(RotatingMessage::Vote),
         certificates().prop_map(RotatingMessage::Certified),
+        said(headers()).prop_map(RotatingMessage::Show),
         (views(), certificates()).prop_map(|(view, lock)| RotatingMessage::Status { view, lock }),
         views().prop_map(RotatingMessage::Blame),
         evidence().prop_map(RotatingMessage::Evidence),

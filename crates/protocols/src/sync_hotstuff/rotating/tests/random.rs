@@ -118,6 +118,9 @@ impl Seen {
             assert!(voted.body.parent_view >= protocol.lock.view(), "{voted:?} {:?}", protocol.lock);
         }
         for message in bench.sent() {
+            if let RotatingMessage::Show(header) = &message {
+                self.fresh.insert(header.body.block.view.0);
+            }
             if let RotatingMessage::Vote(header) = &message {
                 let view = header.body.block.view;
                 assert!(view >= self.last, "{view} after {}", self.last);

@@ -1,0 +1,133 @@
+//! R10 where a certificate comes before its header: nobody votes in a view that it has left, and shows the header instead.
+
+use super::*;
+
+fn shown(said: &[RotatingMessage]) -> Vec<BlockId> {
+    let header = |message: &RotatingMessage| {
+        if let RotatingMessage::Show(header) = message { Some(id(&header.body)) } else { None }
+    };
+    said.iter().filter_map(header).collect()
+}
+
+/// A replica that has left the first view by the certificate of its block.
+fn overtaken(first: &Header) -> Bench {
+    let mut bench = Bench::new();
+    bench.take(1, shows(first));
+    bench.said();
+    bench
+}
+
+fn hears(bench: &mut Bench, header: &Header) {
+    let _ = bench.deliver(header.block.proposer.0, proposal(header));
+}
+
+/// With fast links one liar of three could let all certificates come before their headers.
+#[test]
+fn r10_a_certificate_before_its_header_holds_up_no_commit() {
+    let blocks = chain(1, GENESIS, 2);
+    let mut bench = overtaken(&blocks[0]);
+    hears(&mut bench, &blocks[0]);
+    assert_eq!(shown(&bench.sent()), [id(&blocks[0])], "unheld");
+    hears(&mut bench, &blocks[0]);
+    assert_eq!(shown(&bench.sent()), [], "once");
+    bench.pass(delta(2) - 1);
+    assert_eq!(bench.committed(), []);
+    bench.pass(1);
+    assert_eq!(bench.committed(), [id(&blocks[0])]);
+    // The header came first, and its body after the certificate.
+    let mut bench = Bench::new();
+    bench.replica.answer(id(&blocks[0]), None);
+    hears(&mut bench, &blocks[0]);
+    bench.take(1, shows(&blocks[0]));
+    assert_eq!(shown(&bench.said()), []);
+    bench.replica.fetched(blocks[0].block.clone());
+    assert_eq!(shown(&bench.sent()), [id(&blocks[0])]);
+    // It came several views later.
+    let mut bench = Bench::new();
+    blocks.iter().for_each(|block| bench.take(1, shows(block)));
+    bench.said();
+    blocks.iter().for_each(|block| hears(&mut bench, block));
+    assert_eq!(shown(&bench.sent()), [id(&blocks[0]), id(&blocks[1])]);
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), [id(&blocks[1])]);
+}
+
+/// Whatever ends the wait of a vote ends that one, also where it was here before the header.
+#[test]
+fn r11_nothing_is_shown_where_silence_says_nothing() {
+    let blocks = chain(1, GENESIS, 2);
+    let other = header(1, GENESIS, 9);
+    let conflict = RotatingMessage::Evidence(conflict(&blocks[0], &other));
+    for what in [conflict, blamed(1), shows(&other), voted(&other)] {
+        let mut bench = overtaken(&blocks[0]);
+        let _ = bench.deliver(3, what.clone());
+        bench.said();
+        hears(&mut bench, &blocks[0]);
+        assert_eq!(shown(&bench.said()), [], "{what:?}");
+        let mut bench = overtaken(&blocks[0]);
+        hears(&mut bench, &blocks[0]);
+        bench.pass(delta(2) - 1);
+        let _ = bench.deliver(3, what.clone());
+        bench.pass(delta(20));
+        assert_eq!(bench.committed(), [], "{what:?}");
+    }
+}
+
+#[test]
+fn r9_nothing_is_shown_of_a_view_that_follows_none() {
+    let first = header(1, GENESIS, 1);
+    let third = header(3, tip(&first), 3);
+    let mut bench = Bench::new();
+    bench.grow(std::slice::from_ref(&first));
+    bench.pass(delta(2));
+    bench.committed();
+    bench.take(1, shows(&third));
+    bench.said();
+    hears(&mut bench, &third);
+    assert_eq!(shown(&bench.said()), []);
+}
+
+/// The wait for an own vote above commits both; where that ends too early, there is another one.
+#[test]
+fn r10_a_later_wait_is_enough() {
+    let blocks = chain(1, GENESIS, 2);
+    let mut bench = overtaken(&blocks[0]);
+    bench.replica.fetched(blocks[0].block.clone());
+    hears(&mut bench, &blocks[1]);
+    assert_eq!(bench.votes(), [id(&blocks[1])]);
+    hears(&mut bench, &blocks[0]);
+    assert_eq!(shown(&bench.said()), []);
+    let other = header(2, tip(&blocks[0]), 9);
+    let _ = bench.deliver(3, voted(&other));
+    assert_eq!(shown(&bench.said()), [id(&blocks[0])], "its leader has contradicted itself");
+}
+
+/// §18: of what was said in a view before this replica listened, only the answers tell, and they are about their own view.
+#[test]
+fn r14_nothing_is_shown_of_views_before_silence_was_over() {
+    let blocks = chain(1, GENESIS, 2);
+    let mut bench = overtaken(&blocks[0]);
+    bench.replica.sync();
+    bench.replica.crash().unwrap();
+    bench.replica.fetched(blocks[0].block.clone());
+    bench.run();
+    bench.said();
+    assert_eq!(bench.view(), 2);
+    hears(&mut bench, &blocks[0]);
+    assert_eq!(shown(&bench.said()), []);
+    bench.take(1, shows(&blocks[1]));
+    hears(&mut bench, &blocks[1]);
+    assert_eq!(shown(&bench.said()), [id(&blocks[1])], "of later ones");
+}
+
+/// What one replica shows the others note like any header: two of them are a contradiction.
+#[test]
+fn r11_what_is_shown_may_contradict() {
+    let (first, other) = (header(1, GENESIS, 1), header(1, GENESIS, 9));
+    let mut bench = Bench::new();
+    bench.propose(&first);
+    bench.said();
+    assert_eq!(bench.deliver(3, RotatingMessage::Show(signed(&other))), Err(CONTRADICTED));
+    let said = bench.sent();
+    assert!(said.iter().any(|it| matches!(it, RotatingMessage::Evidence(Evidence::Conflict(_)))), "{said:?}");
+}
