@@ -12,6 +12,7 @@
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 
 mod executor;
+mod loads;
 mod open;
 mod outgoing;
 mod turn;

@@ -1,6 +1,7 @@
 //! One turn: from what has arrived to what leaves.
 
 use crate::executor::Executor;
+use crate::loads::{Load, Loads};
 use crate::open::{OpenFault, SnapshotProgress};
 use crate::outgoing::{Outgoing, seal};
 use quorate_consensus::{Alarm, LinkEvent};
@@ -8,15 +9,15 @@ use quorate_crypto::SigningKey;
 use quorate_replica::{ConnId, Input, Intake, Output, Passed, Replica, Source, Unsealed};
 use quorate_storage::{Disk, Store};
 use quorate_types::limits::DECIDED_PER_ANSWER_MAX;
-use quorate_types::{BlockId, Domain, Height, Ledger, Mark, ReplicaId, ReplicaSet, Time};
-use std::collections::VecDeque;
+use quorate_types::{Domain, Height, Ledger, Mark, ReplicaId, ReplicaSet, Time};
 
 /// Log bytes that may wait for a sync that nobody has asked for.
 const LOG_BUFFER_BYTES_MAX: usize = 4 << 20;
 /// Blocks read from the log for laggards in one turn: they must not hold up the others.
 const LOADS_PER_TURN: usize = 8;
-/// Reads for laggards that may wait; further ones are dropped, the asker asks again.
-const LOADS_MAX: usize = 1_024;
+/// Bytes after which no more is read for them in a turn, because one block may be as long as eight others: a full one, as
+/// limits are by default.
+const LOAD_BYTES_PER_TURN: u64 = 4 << 20;
 
 /// How late a timer may fire for the sake of what lies unread or unchecked. Whoever floods a replica must not keep it
 /// from suspecting a leader.
@@ -54,9 +55,10 @@ pub enum TurnEnd {
     Owing,
 }
 
-enum Load {
-    Block { to: ReplicaId, height: Height, id: BlockId },
-    Ids { to: ReplicaId, from: Height },
+/// What a turn may still read for laggards.
+struct Reads {
+    loads: usize,
+    bytes: u64,
 }
 
 /// See the crate.
@@ -71,7 +73,7 @@ pub struct Host<D: Disk> {
     pub(crate) inputs: Vec<Input>,
     pub(crate) passed: Passed,
     pub(crate) sync_wanted: Mark,
-    loads: VecDeque<Load>,
+    loads: Loads,
     /// What the replica knows of whose bodies wait for their check.
     unchecked: ReplicaSet,
     kept: Height,
@@ -100,7 +102,7 @@ impl<D: Disk> Host<D> {
             inputs: Vec::new(),
             passed: Passed::default(),
             sync_wanted: Mark(0),
-            loads: VecDeque::new(),
+            loads: Loads::default(),
             unchecked: ReplicaSet::EMPTY,
             own: Ledger::default(),
         }
@@ -198,7 +200,8 @@ impl<D: Disk> Host<D> {
         self.check(more, out);
         let synced = self.store.ledger().syncs;
         let mut now = now;
-        let (mut syncs, mut slice, mut loads) = (0, true, LOADS_PER_TURN);
+        let (mut syncs, mut slice) = (0, true);
+        let mut reads = Reads { loads: LOADS_PER_TURN, bytes: LOAD_BYTES_PER_TURN };
         loop {
             let mut inputs = std::mem::take(&mut self.inputs);
             for input in inputs.drain(..) {
@@ -219,7 +222,7 @@ impl<D: Disk> Host<D> {
             }
             // However often this turn goes round, it executes for one slice and reads for a few laggards.
             slice = slice && self.execute(more);
-            self.serve_laggards(&mut loads)?;
+            self.serve_laggards(&mut reads)?;
             if self.inputs.is_empty() {
                 break;
             }
@@ -340,27 +343,39 @@ impl<D: Disk> Host<D> {
     }
 
     fn queue_load(&mut self, load: Load) {
-        if self.loads.len() < LOADS_MAX {
-            self.loads.push_back(load);
+        if let Err(load) = self.loads.push(load) {
+            // It asks somebody else, and not only when it has waited in vain.
+            self.inputs.push(load.in_vain());
         }
     }
 
-    /// Reads a few decided blocks for peers that lack them.
-    fn serve_laggards(&mut self, left: &mut usize) -> Result<(), Fault> {
-        while *left > 0 {
-            *left = left.saturating_sub(1);
-            match self.loads.pop_front() {
-                Some(Load::Block { to, height, id }) => {
-                    let block = self.store.load(height)?.map(Box::new);
-                    self.inputs.push(Input::Stored(to, id, block));
-                }
-                Some(Load::Ids { to, from }) => {
-                    let ids = self.store.decided_ids(from, DECIDED_PER_ANSWER_MAX)?;
-                    self.inputs.push(Input::StoredIds(to, from, ids));
-                }
-                None => break,
-            }
+    /// Reads a few decided blocks for peers that lack them; one however long it is.
+    fn serve_laggards(&mut self, left: &mut Reads) -> Result<(), Fault> {
+        while left.loads > 0
+            && left.bytes > 0
+            && let Some(load) = self.loads.pop()
+        {
+            let before = self.store.read_bytes();
+            let answer = self.load(&load)?;
+            self.inputs.push(answer);
+            left.loads = left.loads.saturating_sub(1);
+            left.bytes = left.bytes.saturating_sub(self.store.read_bytes().saturating_sub(before));
         }
         Ok(())
+    }
+
+    fn load(&mut self, load: &Load) -> Result<Input, Fault> {
+        Ok(match *load {
+            Load::Block { to, height, id } => {
+                // What was decided is a short record. No body is read for an id that was not.
+                let is_decided = self.store.decided_ids(height, 1)?.contains(&id);
+                let block = if is_decided { self.store.load(height)?.map(Box::new) } else { None };
+                Input::Stored(to, id, block)
+            }
+            Load::Ids { to, from } => {
+                let ids = self.store.decided_ids(from, DECIDED_PER_ANSWER_MAX)?;
+                Input::StoredIds(to, from, ids)
+            }
+        })
     }
 }

@@ -127,7 +127,7 @@ impl Cluster {
                 key,
                 scheme: Scheme::Cheap,
                 application: Box::new(Kv::default()),
-                keep_bytes: 1 << 20,
+                keep_bytes: 32 << 20,
                 disk_bytes_max: 64 << 20,
                 snapshot_every_bytes: 1 << 30,
             };
@@ -188,10 +188,16 @@ impl Cluster {
     }
 
     fn bundle_at(&mut self, id: usize, kind: BundleKind, session: SessionId) {
+        let nonsense = "nonsense is an error of the application, and executed all the same".as_bytes();
+        let requests: &[&[u8]] = if kind == BundleKind::Requests { &[nonsense] } else { &[] };
+        self.bundle_of(id, kind, session, requests);
+    }
+
+    fn bundle_of(&mut self, id: usize, kind: BundleKind, session: SessionId, requests: &[&[u8]]) {
         self.bundles += 1;
         let mut builder = BundleBuilder::new(kind, CLIENT, session, BundleNo(self.bundles));
-        if kind == BundleKind::Requests {
-            builder.push(b"nonsense is an error of the application, and executed all the same");
+        for request in requests {
+            builder.push(request);
         }
         let mut body = Vec::new();
         Authenticator::None.encode(&mut body);
@@ -204,6 +210,49 @@ impl Cluster {
         self.bundle(BundleKind::Open, SessionId::default());
         self.settle();
         self.hosts[0].executor().execution().opened(&CLIENT, BundleNo(1)).unwrap()
+    }
+
+    /// What replica 0 says to 1 was decided from height 1 on.
+    fn decided(&mut self) -> Vec<BlockId> {
+        let ask = HostMessage::AskDecided(Height(1)).to_bytes();
+        self.hosts[0].peer_frame(ReplicaId(1), frame::HOST, &ask);
+        self.turn(0, || true);
+        let ids = self.left[0].host_messages().find_map(|message| match message {
+            HostMessage::Decided(Height(1), ids) => Some(ids),
+            _ => None,
+        });
+        ids.unwrap()
+    }
+
+    /// A replica asks replica 0 for a block.
+    fn ask_block(&mut self, from: u16, id: BlockId, height: u64) {
+        let height = Height(height);
+        let ask = HostMessage::AskBlock { id, height, above: height }.to_bytes();
+        self.hosts[0].peer_frame(ReplicaId(from), frame::HOST, &ask);
+    }
+
+    /// Heights of the blocks that replica 0 hands to a peer, and how often it says that it does not have one.
+    fn blocks_to(&self, peer: u16) -> (Vec<u64>, usize) {
+        let (mut blocks, mut none) = (Vec::new(), 0);
+        let frames = self.left[0].frames.iter();
+        for (_, _, body) in
+            frames.filter(|(to, kind, _)| (*to, *kind) == (To::One(ReplicaId(peer)), frame::HOST))
+        {
+            match HostMessage::from_bytes(body) {
+                Ok(HostMessage::Block(block)) => blocks.push(block.height.0),
+                Ok(HostMessage::NoBlock(_)) => none += 1,
+                _ => {}
+            }
+        }
+        (blocks, none)
+    }
+
+    /// One turn of replica 0: how it ends, and what it hands to 1.
+    fn handing_turn(&mut self) -> (TurnEnd, Vec<u64>, usize) {
+        self.left[0].frames.clear();
+        let end = self.turn(0, || true);
+        let (blocks, none) = self.blocks_to(1);
+        (end, blocks, none)
     }
 
     fn executed(&self, id: usize) -> u64 {
@@ -291,36 +340,83 @@ fn a_turn_reads_a_few_blocks_for_laggards() {
     }
     assert_eq!(cluster.executed(0), 28);
     // What is asked for lies below the stable checkpoint: it is on disk alone.
-    let ask = HostMessage::AskDecided(Height(1)).to_bytes();
-    cluster.hosts[0].peer_frame(ReplicaId(1), frame::HOST, &ask);
-    cluster.turn(0, || true);
-    let ids = cluster.left[0].host_messages().find_map(|message| match message {
-        HostMessage::Decided(Height(1), ids) => Some(ids),
-        _ => None,
-    });
-    let ids: Vec<BlockId> = ids.unwrap();
-    cluster.left[0].frames.clear();
+    let ids = cluster.decided();
     let asked = 20;
     for (id, height) in ids.iter().zip(1..=asked) {
-        let ask = HostMessage::AskBlock { id: *id, height: Height(height), above: Height(height) }.to_bytes();
-        cluster.hosts[0].peer_frame(ReplicaId(1), frame::HOST, &ask);
+        cluster.ask_block(1, *id, height);
     }
     let mut given = Vec::new();
     let mut end = TurnEnd::Owing;
     while end == TurnEnd::Owing {
-        end = cluster.turn(0, || true);
-        let now: Vec<u64> = cluster.left[0]
-            .host_messages()
-            .filter_map(|message| match message {
-                HostMessage::Block(block) => Some(block.height.0),
-                _ => None,
-            })
-            .collect();
-        cluster.left[0].frames.clear();
+        let (ends, now, _) = cluster.handing_turn();
         assert!(now.len() <= PER_TURN, "{} blocks in one turn", now.len());
         given.extend(now);
+        end = ends;
     }
     assert_eq!(given, (1..=asked).collect::<Vec<u64>>());
+}
+
+/// Whoever asks for more than can be read, again and again, waits behind itself: the others are answered by turns with it,
+/// and what there is no room for is told not to be here, so that whoever means it asks somebody else.
+#[test]
+fn who_asks_for_much_keeps_nobody_from_catching_up() {
+    let mut cluster = Cluster::new(4);
+    let session = cluster.session();
+    for _ in 0..27 {
+        cluster.bundle(BundleKind::Requests, session);
+        cluster.settle();
+    }
+    let (ids, asked) = (cluster.decided(), 20);
+    cluster.left[0].frames.clear();
+    let (mut given, mut none) = (Vec::new(), 0);
+    for turn in 0..5 {
+        for number in 0..1_100u64 {
+            cluster.ask_block(3, BlockId(Digest([number as u8; 32])), number % asked + 1);
+        }
+        for height in (1..=asked).filter(|_| turn == 0) {
+            cluster.ask_block(1, ids[height as usize - 1], height);
+        }
+        let before = cluster.hosts[0].store().read_bytes();
+        assert_eq!(cluster.turn(0, || true), TurnEnd::Owing);
+        assert!(cluster.hosts[0].store().read_bytes() - before < 8 << 10);
+        given.extend(cluster.blocks_to(1).0);
+        none += cluster.blocks_to(3).1;
+        cluster.left[0].frames.clear();
+    }
+    assert_eq!(given, (1..=asked).collect::<Vec<u64>>());
+    assert!(none > 3_000, "{none}");
+}
+
+/// A block may be as long as a thousand others: bytes count as well, and no body is read for whoever does not know what was
+/// decided.
+#[test]
+fn a_turn_reads_for_laggards_as_much_as_one_full_block() {
+    const LARGE: usize = 200 << 10;
+    let mut cluster = Cluster::new(4);
+    let session = cluster.session();
+    for _ in 0..14 {
+        cluster.bundle_of(0, BundleKind::Requests, session, &[[0; LARGE].as_slice(); 5]);
+        cluster.settle();
+    }
+    let ids = cluster.decided();
+    for height in 2..=9 {
+        cluster.ask_block(1, ids[height - 1], height as u64);
+    }
+    let mut given = Vec::new();
+    for blocks in [5, 3] {
+        let before = cluster.hosts[0].store().read_bytes();
+        let (_, now, none) = cluster.handing_turn();
+        assert_eq!((now.len(), none), (blocks, 0));
+        assert!(cluster.hosts[0].store().read_bytes() - before > blocks as u64 * LARGE as u64 * 5);
+        given.extend(now);
+    }
+    assert_eq!(given, (2..=9).collect::<Vec<u64>>());
+    let before = cluster.hosts[0].store().read_bytes();
+    for height in 2..=9 {
+        cluster.ask_block(1, ids[height - 2], height as u64);
+    }
+    assert_eq!(cluster.handing_turn(), (TurnEnd::Idle, Vec::new(), 8));
+    assert!(cluster.hosts[0].store().read_bytes() - before < 8 << 10);
 }
 
 fn proposal(payload: PayloadId) -> PbftMessage {

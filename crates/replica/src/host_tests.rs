@@ -164,7 +164,7 @@ const DELTA_NS: u64 = 40_000_000;
 const MS: u64 = 1_000_000;
 
 /// Replica 2 of four, with a protocol that assumes a bound on delays, and whose votes are not durable.
-fn bounded() -> Replica {
+pub(crate) fn bounded() -> Replica {
     let entry = Entry::of::<Still>();
     open_as(&Entry {
         spec: Spec { votes_are_durable: false, model: Model::Synchrony, ..entry.spec },
@@ -204,11 +204,11 @@ fn open_as(entry: &Entry) -> Replica {
     replica
 }
 
-fn outputs(replica: &mut Replica) -> Vec<Output> {
+pub(crate) fn outputs(replica: &mut Replica) -> Vec<Output> {
     std::iter::from_fn(|| replica.poll()).collect()
 }
 
-fn from_peer(from: u16, message: CheckedMessage) -> Input {
+pub(crate) fn from_peer(from: u16, message: CheckedMessage) -> Input {
     let seal = Seal { by: ReplicaId(from), signature: None };
     Input::Peer(Checked { link: ReplicaId(from), seal, message })
 }

@@ -298,7 +298,9 @@ impl Replica {
             return self.send_ancestors(to, &full, above);
         }
         let height = known.map_or(height, |block| block.height);
-        if height > Height::ZERO && height <= self.sequencer.executed() && height >= self.kept {
+        let is_kept = height > Height::ZERO && height <= self.sequencer.executed() && height >= self.kept;
+        // A read is dear, and whoever names any id at all asks for one: what was decided here is often known without.
+        if is_kept && self.sequencer.decided(height).is_none_or(|decided| decided == id) {
             self.out.push_back(Output::Load { to, height, id });
         } else {
             self.tell(To::One(to), HostMessage::NoBlock(id));

@@ -71,6 +71,9 @@ pub const FETCH_PATH_BYTES_MAX: usize = 1 << 20;
 pub const FETCH_PER_PEER_MAX: usize = 32;
 /// Frames of blocks after which a peer that asks for more of them in the same turn is not answered.
 pub const FETCH_FRAMES_MAX: usize = 8_192;
+/// Questions of one peer that wait for a read of the log; whoever asks for more is told that it is not here. A laggard
+/// has [`FETCH_PER_PEER_MAX`] under way, and asks for some of them again before they are answered.
+pub const LOADS_PER_PEER_MAX: usize = 4 * FETCH_PER_PEER_MAX;
 /// Signatures, certificates and proofs that one message may claim, per replica of the committee.
 pub const CLAIMS_PER_REPLICA_MAX: usize = 4;
 /// Certificates remembered as checked.

@@ -1,9 +1,28 @@
 use super::*;
 use crate::Input;
-use crate::host_tests::open;
+use crate::host_tests::{from_peer, open, outputs};
 use quorate_consensus::Seal;
 use quorate_types::digest::Digest;
-use quorate_types::{Block, View};
+use quorate_types::{Block, Executed, View};
+
+fn hear(replica: &mut Replica, from: u16, message: HostMessage) {
+    replica.handle(Time(1), from_peer(from, CheckedMessage::Host(message)));
+}
+
+/// What hosts are told, and whom.
+fn said(outputs: &[Output]) -> Vec<(To, HostMessage)> {
+    let message = |output: &Output| match output {
+        Output::Send { to, frame: Unsealed::Host { message, .. }, .. } => Some((*to, message.clone())),
+        _ => None,
+    };
+    outputs.iter().filter_map(message).collect()
+}
+
+/// The next height was executed, and nothing came of it.
+fn execute(replica: &mut Replica, height: u64) {
+    let executed = Executed { height: Height(height), bundles: Vec::new(), evicted: Vec::new(), state: None };
+    replica.handle(Time(1), Input::Executed(executed));
+}
 
 /// A question costs its sender some bytes, and its answer a replica thousands of frames.
 #[test]
@@ -37,4 +56,21 @@ fn who_asks_for_too_much_at_once_is_not_answered() {
     assert_eq!(ask(1, ReplicaId(1), most + 10), 10);
     assert_eq!(ask(1, ReplicaId(3), most), 0, "others are answered");
     assert_eq!(ask(2, ReplicaId(1), most), 0, "and in the next turn it is as well");
+}
+
+/// What was decided lies in memory until a checkpoint above it is stable: for any other id no disk is read.
+#[test]
+fn what_was_not_decided_is_not_looked_for() {
+    let (mut replica, one, other) = (open(), BlockId::null(Height(1)), BlockId(Digest([5; 32])));
+    for from in [1, 3] {
+        hear(&mut replica, from, HostMessage::Decided(Height(1), vec![one]));
+    }
+    execute(&mut replica, 1);
+    outputs(&mut replica);
+    let mut ask = |id| {
+        hear(&mut replica, 1, HostMessage::AskBlock { id, height: Height(1), above: Height(1) });
+        outputs(&mut replica)
+    };
+    assert_eq!(ask(one), [Output::Load { to: ReplicaId(1), height: Height(1), id: one }]);
+    assert_eq!(said(&ask(other)), [(To::One(ReplicaId(1)), HostMessage::NoBlock(other))]);
 }

@@ -74,6 +74,8 @@ pub(crate) struct Log<D> {
     note: u64,
     /// Bytes of records appended, ever growing.
     appended_bytes: u64,
+    /// Bytes of records read, ever growing.
+    read_bytes: u64,
     /// The generation that was being written at the last sync.
     synced_generation: u32,
     stopped: bool,
@@ -138,6 +140,11 @@ impl<D: Disk> Log<D> {
     /// Bytes of all records appended since the log was opened.
     pub(crate) fn appended_bytes(&self) -> u64 {
         self.appended_bytes
+    }
+
+    /// Bytes of all records read since the log was opened.
+    pub(crate) fn read_bytes(&self) -> u64 {
+        self.read_bytes
     }
 
     /// What the start of the next segment is to say.
@@ -212,6 +219,7 @@ impl<D: Disk> Log<D> {
         };
         let offset = to_usize(location.offset);
         let length = record::HEADER_BYTES.saturating_add(to_usize(location.length));
+        self.read_bytes = self.read_bytes.saturating_add(to_u64(length));
         self.scratch.clear();
         if location.generation == self.generation() && offset >= self.position {
             let from = offset - self.position;

@@ -196,6 +196,12 @@ impl<D: Disk> Store<D> {
         self.index.kept()
     }
 
+    /// Bytes of the log's records that were read since it was opened: what reading for others costs.
+    #[must_use]
+    pub fn read_bytes(&self) -> u64 {
+        self.log.read_bytes()
+    }
+
     /// Bytes of the log from this height's decision to the last one; what lies between is counted, whatever it is.
     #[must_use]
     pub fn bytes_after(&self, height: Height) -> u64 {
