@@ -87,7 +87,9 @@ impl Replica {
             HostMessage::AskBlock { id, height, above } => {
                 if *self.handed.to(self.now, from) >= FETCH_FRAMES_MAX {
                     let why = Reject::NotNow("asked for too much at once");
-                    return self.out.push_back(Output::Rejected { from, kind, why });
+                    self.out.push_back(Output::Rejected { from, kind, why });
+                    // Whoever means it asks somebody else, and not only when it has waited in vain.
+                    return self.tell(To::One(from), HostMessage::NoBlock(id));
                 }
                 self.answer_block(from, id, height, above);
             }

@@ -69,7 +69,7 @@ pub const FETCH_PATH_BLOCKS_MAX: usize = 16;
 pub const FETCH_PATH_BYTES_MAX: usize = 1 << 20;
 /// Catch-up blocks that one peer may have asked for and not yet received.
 pub const FETCH_PER_PEER_MAX: usize = 32;
-/// Frames of blocks after which a peer that asks for more of them in the same turn is not answered.
+/// Frames of blocks after which a peer that asks for more of them in the same turn is told that they are not here.
 pub const FETCH_FRAMES_MAX: usize = 8_192;
 /// Questions of one peer that wait for a read of the log; whoever asks for more is told that it is not here. A laggard
 /// has [`FETCH_PER_PEER_MAX`] under way, and asks for some of them again before they are answered.

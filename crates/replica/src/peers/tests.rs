@@ -1,7 +1,6 @@
 use super::*;
 use crate::Input;
 use crate::host_tests::{from_peer, open, outputs};
-use quorate_consensus::Seal;
 use quorate_types::digest::Digest;
 use quorate_types::{Block, Executed, View};
 
@@ -26,7 +25,7 @@ fn execute(replica: &mut Replica, height: u64) {
 
 /// A question costs its sender some bytes, and its answer a replica thousands of frames.
 #[test]
-fn who_asks_for_too_much_at_once_is_not_answered() {
+fn who_asks_for_too_much_at_once_is_refused() {
     let mut replica = open();
     let block = Block {
         parent: BlockId::ZERO,
@@ -41,21 +40,22 @@ fn who_asks_for_too_much_at_once_is_not_answered() {
     replica.blocks.insert(block);
     replica.handle(Time(0), Input::Payload(ReplicaId(1), Arc::new(Payload::default())));
     replica.host.bodies.want(Time(0), &replica.blocks, id, Height(1), (ReplicaId(1), Haste::InTurn));
-    let mut ask = |now, link, times| {
+    let mut ask = |now, from, times| {
         for _ in 0..times {
             let message = HostMessage::AskBlock { id, height: Height(1), above: Height::ZERO };
-            let seal = Seal { by: link, signature: None };
-            let message = CheckedMessage::Host(message);
-            replica.handle(Time(now), Input::Peer(Checked { link, seal, message }));
+            replica.handle(Time(now), from_peer(from, CheckedMessage::Host(message)));
         }
-        let is_refused = |output: &Output| matches!(output, Output::Rejected { .. });
-        std::iter::from_fn(|| replica.poll()).filter(is_refused).count()
+        let out = outputs(&mut replica);
+        let is_refused = |output: &&Output| matches!(output, Output::Rejected { .. });
+        let none = (To::One(ReplicaId(from)), HostMessage::NoBlock(id));
+        let none = said(&out).into_iter().filter(|said| *said == none).count();
+        (out.iter().filter(is_refused).count(), none)
     };
     // A block and its payload each time.
     let most = FETCH_FRAMES_MAX / 2;
-    assert_eq!(ask(1, ReplicaId(1), most + 10), 10);
-    assert_eq!(ask(1, ReplicaId(3), most), 0, "others are answered");
-    assert_eq!(ask(2, ReplicaId(1), most), 0, "and in the next turn it is as well");
+    assert_eq!(ask(1, 1, most + 10), (10, 10), "and hears of it");
+    assert_eq!(ask(1, 3, most), (0, 0), "others are answered");
+    assert_eq!(ask(2, 1, most), (0, 0), "and in the next turn it is as well");
 }
 
 /// What was decided lies in memory until a checkpoint above it is stable: for any other id no disk is read.
