@@ -8,7 +8,8 @@ use crate::{Heights, HostMessage, Replica};
 use quorate_consensus::parts::block_tree::Inserted;
 use quorate_consensus::{LinkEvent, Reject, To};
 use quorate_types::limits::{
-    DECIDED_PER_ANSWER_MAX, FETCH_FRAMES_MAX, FETCH_PATH_BLOCKS_MAX, FETCH_PATH_BYTES_MAX, FETCH_PER_PEER_MAX,
+    DECIDED_PER_ANSWER_MAX, DECIDED_PER_TURN_MAX, FETCH_FRAMES_MAX, FETCH_PATH_BLOCKS_MAX,
+    FETCH_PATH_BYTES_MAX, FETCH_PER_PEER_MAX,
 };
 use quorate_types::wire::Lane;
 use quorate_types::{BlockId, FullBlock, Height, Payload, ReplicaId, Time};
@@ -18,21 +19,30 @@ use std::sync::Arc;
 #[cfg(test)]
 mod tests;
 
-/// How much of blocks each peer was handed in a turn: a question is short, and its answer may be thousands of frames.
+/// What each peer was handed in a turn: a question is short, and its answer may be thousands of frames.
 #[derive(Debug, Default)]
 pub(crate) struct Handed {
     at: Time,
-    frames: BTreeMap<ReplicaId, usize>,
+    peers: BTreeMap<ReplicaId, Share>,
+}
+
+/// What one was handed. Blocks and ids are counted apart, because whoever fetches many blocks asks what comes after them.
+#[derive(Debug, Default)]
+struct Share {
+    /// Frames of blocks.
+    frames: usize,
+    /// Decided ids.
+    ids: usize,
 }
 
 impl Handed {
     /// What a peer was handed in the turn of this time.
-    fn to(&mut self, now: Time, peer: ReplicaId) -> &mut usize {
+    fn to(&mut self, now: Time, peer: ReplicaId) -> &mut Share {
         if self.at != now {
             self.at = now;
-            self.frames.clear();
+            self.peers.clear();
         }
-        self.frames.entry(peer).or_default()
+        self.peers.entry(peer).or_default()
     }
 }
 
@@ -82,10 +92,16 @@ impl Replica {
                 // Who holds what was decided may become known after it was decided.
                 self.chase();
             }
-            HostMessage::AskDecided(height) => self.answer_decided(from, height),
+            HostMessage::AskDecided(height) => {
+                if self.handed.to(self.now, from).ids >= DECIDED_PER_TURN_MAX {
+                    let why = Reject::NotNow("asked for too much at once");
+                    return self.out.push_back(Output::Rejected { from, kind, why });
+                }
+                self.answer_decided(from, height);
+            }
             HostMessage::Decided(height, ids) => self.on_decided(from, height, &ids),
             HostMessage::AskBlock { id, height, above } => {
-                if *self.handed.to(self.now, from) >= FETCH_FRAMES_MAX {
+                if self.handed.to(self.now, from).frames >= FETCH_FRAMES_MAX {
                     let why = Reject::NotNow("asked for too much at once");
                     self.out.push_back(Output::Rejected { from, kind, why });
                     // Whoever means it asks somebody else, and not only when it has waited in vain.
@@ -241,8 +257,14 @@ impl Replica {
         if ids.is_empty() {
             self.out.push_back(Output::LoadIds { to, from });
         } else {
-            self.tell(To::One(to), HostMessage::Decided(from, ids));
+            self.tell_decided(to, from, ids);
         }
+    }
+
+    fn tell_decided(&mut self, to: ReplicaId, from: Height, ids: Vec<BlockId>) {
+        let handed = &mut self.handed.to(self.now, to).ids;
+        *handed = handed.saturating_add(ids.len());
+        self.tell(To::One(to), HostMessage::Decided(from, ids));
     }
 
     /// The log's answer about decided ids, for a peer.
@@ -253,7 +275,7 @@ impl Replica {
         if ids.is_empty() {
             self.tell(To::One(to), HostMessage::Heights(self.heights()));
         } else {
-            self.tell(To::One(to), HostMessage::Decided(from, ids));
+            self.tell_decided(to, from, ids);
         }
     }
 
@@ -334,8 +356,8 @@ impl Replica {
 
     fn send_block(&mut self, to: ReplicaId, full: &FullBlock) {
         let Some(block) = &full.block else { return };
-        let handed = self.handed.to(self.now, to);
-        *handed = handed.saturating_add(full.bundles.len()).saturating_add(2);
+        let frames = &mut self.handed.to(self.now, to).frames;
+        *frames = frames.saturating_add(full.bundles.len()).saturating_add(2);
         let to = To::One(to);
         self.tell(to, HostMessage::Block(block.clone()));
         let payload = Payload { bundles: full.bundles.iter().map(|bundle| bundle.digest()).collect() };

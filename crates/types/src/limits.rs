@@ -71,6 +71,9 @@ pub const FETCH_PATH_BYTES_MAX: usize = 1 << 20;
 pub const FETCH_PER_PEER_MAX: usize = 32;
 /// Frames of blocks after which a peer that asks for more of them in the same turn is told that they are not here.
 pub const FETCH_FRAMES_MAX: usize = 8_192;
+/// Decided ids after which a peer that asks for more of them in the same turn is not answered. Whoever catches up asks again
+/// when it has used what it has got.
+pub const DECIDED_PER_TURN_MAX: usize = 16 * DECIDED_PER_ANSWER_MAX;
 /// Questions of one peer that wait for a read of the log; whoever asks for more is told that it is not here. A laggard
 /// has [`FETCH_PER_PEER_MAX`] under way, and asks for some of them again before they are answered.
 pub const LOADS_PER_PEER_MAX: usize = 4 * FETCH_PER_PEER_MAX;

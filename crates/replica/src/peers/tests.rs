@@ -74,3 +74,30 @@ fn what_was_not_decided_is_not_looked_for() {
     assert_eq!(ask(one), [Output::Load { to: ReplicaId(1), height: Height(1), id: one }]);
     assert_eq!(said(&ask(other)), [(To::One(ReplicaId(1)), HostMessage::NoBlock(other))]);
 }
+
+/// As short a question is for ids, and its answer hundreds of them.
+#[test]
+fn who_asks_for_too_many_ids_at_once_is_not_answered() {
+    let mut replica = open();
+    let ids: Vec<BlockId> =
+        (1..=DECIDED_PER_ANSWER_MAX as u64).map(|height| BlockId::null(Height(height))).collect();
+    for from in [1, 3] {
+        hear(&mut replica, from, HostMessage::Decided(Height(1), ids.clone()));
+    }
+    (1..=ids.len() as u64).for_each(|height| execute(&mut replica, height));
+    outputs(&mut replica);
+    let mut ask = |now, from, times| {
+        for _ in 0..times {
+            let message = CheckedMessage::Host(HostMessage::AskDecided(Height(1)));
+            replica.handle(Time(now), from_peer(from, message));
+        }
+        let out = outputs(&mut replica);
+        let answer = (To::One(ReplicaId(from)), HostMessage::Decided(Height(1), ids.clone()));
+        let is_refused = |output: &&Output| matches!(output, Output::Rejected { .. });
+        (said(&out).into_iter().filter(|said| *said == answer).count(), out.iter().filter(is_refused).count())
+    };
+    let most = DECIDED_PER_TURN_MAX / DECIDED_PER_ANSWER_MAX;
+    assert_eq!(ask(2, 1, most + 1_000), (most, 1_000));
+    assert_eq!(ask(2, 3, most), (most, 0), "others are answered");
+    assert_eq!(ask(3, 1, 1), (1, 0), "and in the next turn it is as well");
+}
