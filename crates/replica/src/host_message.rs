@@ -9,7 +9,7 @@ use quorate_types::{Block, BlockId, Height, Incarnation, Kind, Time};
 /// How far a replica is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Heights {
-    /// Last height executed.
+    /// Last height executed of which the sender says what was decided: its disk knows it, where no votes on others' do.
     pub executed: Height,
     /// First decided height whose block it still keeps; above `executed` when it keeps none.
     pub kept: Height,
@@ -45,7 +45,7 @@ pub enum HostMessage {
     Heights(Heights),
     /// Asks what was decided from this height on.
     AskDecided(Height),
-    /// What the sender has executed from a height on, in order without gaps.
+    /// What the sender has executed from a height on, in order without gaps, up to the one that it says it has.
     Decided(Height, Vec<BlockId>),
     /// Asks for a block: header, payload and bundles; and for its ancestors, as far as they are not many.
     AskBlock {

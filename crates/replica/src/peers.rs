@@ -85,7 +85,7 @@ impl Replica {
                 self.decided.on_heights(self.now, from, heights, self.sequencer.contiguous());
                 self.help_with_checkpoint(from, heights.stable);
                 // Whoever lags asks when f + 1 have told it that they are further.
-                if heights.executed < self.sequencer.executed() && self.decided.may_tell(self.now, from) {
+                if heights.executed < self.attested() && self.decided.may_tell(self.now, from) {
                     self.tell(To::One(from), HostMessage::Heights(self.heights()));
                 }
                 self.ask_decided();
@@ -187,7 +187,19 @@ impl Replica {
     }
 
     fn heights(&self) -> Heights {
-        Heights { executed: self.sequencer.executed(), kept: self.kept, stable: self.checkpoints.height() }
+        Heights { executed: self.attested(), kept: self.kept, stable: self.checkpoints.height() }
+    }
+
+    /// The last height of which this replica says what was decided. Others decide what f + 1 say, f of whom may lie: what
+    /// an honest one has said must hold after a power cut, when those who voted have forgotten it.
+    pub(crate) fn attested(&self) -> Height {
+        let executed = self.sequencer.executed();
+        self.unsaid.front().map_or(executed, |(_, unsaid)| executed.min(unsaid.minus(1)))
+    }
+
+    /// There is something to tell peers: soon, and together with what comes until then.
+    pub(crate) fn announce_soon(&mut self) {
+        self.announce_at = self.announce_at.min(self.now.plus(ANNOUNCE_NS));
     }
 
     /// Something happened to the link to a peer.
@@ -239,7 +251,7 @@ impl Replica {
 
     /// A peer wants to know what was decided from a height on.
     fn answer_decided(&mut self, to: ReplicaId, from: Height) {
-        if from > self.sequencer.executed() {
+        if from > self.attested() {
             return;
         }
         if from < self.kept {
@@ -247,7 +259,7 @@ impl Replica {
         }
         let mut ids = Vec::new();
         let mut height = from;
-        while ids.len() < DECIDED_PER_ANSWER_MAX && height <= self.sequencer.executed() {
+        while ids.len() < DECIDED_PER_ANSWER_MAX && height <= self.attested() {
             let Some(id) = self.sequencer.decided(height) else {
                 break;
             };
@@ -269,8 +281,8 @@ impl Replica {
 
     /// The log's answer about decided ids, for a peer.
     pub(crate) fn on_stored_ids(&mut self, to: ReplicaId, from: Height, mut ids: Vec<BlockId>) {
-        // Only what was executed counts as said by this replica.
-        let most = usize::try_from(self.sequencer.executed().next().since(from)).unwrap_or(0);
+        // What the log knows and the disk does not is not said.
+        let most = usize::try_from(self.attested().next().since(from)).unwrap_or(0);
         ids.truncate(most.min(DECIDED_PER_ANSWER_MAX));
         if ids.is_empty() {
             self.tell(To::One(to), HostMessage::Heights(self.heights()));

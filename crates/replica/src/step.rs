@@ -273,18 +273,21 @@ impl Replica {
     }
 
     /// A decided block is in the log, but not on disk. Where it was decided by votes that are, it is executed at once. Else
-    /// this log may be all that knows of it, so it has to be there before anybody hears a reply; of an empty block
-    /// nobody hears any.
+    /// this log may be all that knows of it, so it has to be there before anybody hears a reply; of an empty block no
+    /// client hears any, and peers not before it is there.
     fn hand_over(&mut self, full: FullBlock) {
-        let is_empty = full.bundles.is_empty();
-        let waits =
-            if is_empty { self.unsynced.back().map(|(mark, _)| *mark) } else { Some(self.outbox.appended()) };
-        let Some(mark) = waits.filter(|_| !self.entry.spec.votes_are_durable) else {
+        if self.entry.spec.votes_are_durable {
             return self.out.push_back(Output::Execute(full));
-        };
-        self.unsynced.push_back((mark, full));
-        if !is_empty {
-            self.outbox.ask(mark, &mut self.out);
+        }
+        let own = self.outbox.appended();
+        self.unsaid.push_back((own, full.height));
+        if !full.bundles.is_empty() {
+            self.unsynced.push_back((own, full));
+            return self.outbox.ask(own, &mut self.out);
+        }
+        match self.unsynced.back().map(|(mark, _)| *mark) {
+            Some(mark) => self.unsynced.push_back((mark, full)),
+            None => self.out.push_back(Output::Execute(full)),
         }
     }
 
@@ -405,6 +408,13 @@ impl Replica {
     /// Everything up to a mark is on disk.
     pub(crate) fn on_durable(&mut self, mark: Mark) {
         self.outbox.durable(mark, &mut self.out);
+        let said = self.attested();
+        while self.unsaid.front().is_some_and(|(mark, _)| self.outbox.is_durable(*mark)) {
+            self.unsaid.pop_front();
+        }
+        if self.attested() > said {
+            self.announce_soon();
+        }
         while self.unsynced.front().is_some_and(|(mark, _)| self.outbox.is_durable(*mark)) {
             self.out.extend(self.unsynced.pop_front().map(|(_, full)| Output::Execute(full)));
         }
@@ -446,7 +456,7 @@ impl Replica {
         if let Some(state) = executed.state {
             self.sign_checkpoint(height, id, state);
         }
-        self.announce_at = self.announce_at.min(self.now.plus(ANNOUNCE_NS));
+        self.announce_soon();
         self.decided.advance(self.now, self.sequencer.contiguous());
         self.chase();
         self.call(|protocol, env| protocol.on_executed(env, height, fresh));

@@ -1,8 +1,8 @@
 use super::*;
 use crate::Input;
-use crate::host_tests::{from_peer, open, outputs};
+use crate::host_tests::{bounded, from_peer, open, outputs};
 use quorate_types::digest::Digest;
-use quorate_types::{Block, Executed, View};
+use quorate_types::{Block, Executed, LogEntry, Mark, View};
 
 fn hear(replica: &mut Replica, from: u16, message: HostMessage) {
     replica.handle(Time(1), from_peer(from, CheckedMessage::Host(message)));
@@ -100,4 +100,71 @@ fn who_asks_for_too_many_ids_at_once_is_not_answered() {
     assert_eq!(ask(2, 1, most + 1_000), (most, 1_000));
     assert_eq!(ask(2, 3, most), (most, 0), "others are answered");
     assert_eq!(ask(3, 1, 1), (1, 0), "and in the next turn it is as well");
+}
+
+/// Heights that are told, of what is said to hosts.
+fn heights(outputs: &[Output]) -> Vec<u64> {
+    let told = said(outputs).into_iter().filter_map(|(_, message)| match message {
+        HostMessage::Heights(heights) => Some(heights.executed.0),
+        _ => None,
+    });
+    told.collect()
+}
+
+/// What a power cut takes back must not have been said to anybody: with it f liars would make f + 1. Nobody replies to an
+/// empty block, so no sync is asked for; what is said waits for the next one.
+#[test]
+fn peers_hear_of_an_empty_block_when_it_is_on_disk() {
+    const SECOND: u64 = 1_000_000_000;
+    let ids: Vec<BlockId> = (1..=3).map(|height| BlockId::null(Height(height))).collect();
+    let learn = |replica: &mut Replica| -> Vec<Mark> {
+        for from in [1, 3] {
+            hear(replica, from, HostMessage::Decided(Height(1), ids.clone()));
+        }
+        let out = outputs(replica);
+        assert!(!out.iter().any(|output| matches!(output, Output::Sync(_))), "no sync for it");
+        assert_eq!(out.iter().filter(|output| matches!(output, Output::Execute(_))).count(), 3);
+        (1..=3).for_each(|height| execute(replica, height));
+        let mark = |output: &Output| match output {
+            Output::Persist { mark, entry: LogEntry::Decided { .. } } => Some(*mark),
+            _ => None,
+        };
+        out.iter().filter_map(mark).collect()
+    };
+    // What a peer that is behind hears, whatever it asks; and the log knows more than the disk.
+    let answers = |replica: &mut Replica, at| {
+        let behind = Heights { executed: Height(0), kept: Height(1), stable: Height(0) };
+        for message in [HostMessage::Heights(behind), HostMessage::AskDecided(Height(1))] {
+            replica.handle(Time(at), from_peer(1, CheckedMessage::Host(message)));
+        }
+        let now = outputs(replica);
+        replica.handle(Time(at), Input::StoredIds(ReplicaId(1), Height(1), ids.clone()));
+        let decided = [now.clone(), outputs(replica)].map(|out| {
+            said(&out)
+                .into_iter()
+                .filter_map(|(_, message)| match message {
+                    HostMessage::Decided(Height(1), said) => Some(said.len()),
+                    _ => None,
+                })
+                .sum::<usize>()
+        });
+        (heights(&now), decided)
+    };
+
+    let mut replica = open();
+    learn(&mut replica);
+    assert_eq!(answers(&mut replica, SECOND), (vec![3], [3, 3]), "its voters have it on disk");
+
+    let mut replica = bounded();
+    let marks = learn(&mut replica);
+    assert_eq!(replica.status().executed, Height(3));
+    assert_eq!(answers(&mut replica, SECOND), (vec![], [0, 0]));
+    replica.tick(Time(2 * SECOND));
+    assert_eq!(heights(&outputs(&mut replica)), [0]);
+    replica.handle(Time(2 * SECOND), Input::Durable(marks[1]));
+    assert_eq!(answers(&mut replica, 2 * SECOND), (vec![2], [2, 2]));
+    replica.tick(Time(3 * SECOND));
+    assert_eq!(heights(&outputs(&mut replica)), [2], "all are told, and soon");
+    replica.handle(Time(4 * SECOND), Input::Durable(marks[2]));
+    assert_eq!(answers(&mut replica, 4 * SECOND), (vec![3], [3, 3]));
 }
