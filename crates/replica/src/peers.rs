@@ -12,7 +12,7 @@ use quorate_types::limits::{
     FETCH_PATH_BYTES_MAX, FETCH_PER_PEER_MAX,
 };
 use quorate_types::wire::Lane;
-use quorate_types::{BlockId, FullBlock, Height, Payload, ReplicaId, Time};
+use quorate_types::{Block, BlockId, FullBlock, Height, Payload, ReplicaId, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -339,8 +339,18 @@ impl Replica {
         if is_kept && self.sequencer.decided(height).is_none_or(|decided| decided == id) {
             self.out.push_back(Output::Load { to, height, id });
         } else {
-            self.tell(To::One(to), HostMessage::NoBlock(id));
+            self.refuse_block(to, id);
         }
+    }
+
+    /// Bodies of a block are not here, or not any more. Its header says where it hangs, and that may be all that is asked: of
+    /// what lies beside a decided block nobody keeps more.
+    fn refuse_block(&mut self, to: ReplicaId, id: BlockId) {
+        if let Some(block) = self.blocks.get(id) {
+            let block = Block::clone(block);
+            self.tell(To::One(to), HostMessage::Block(block));
+        }
+        self.tell(To::One(to), HostMessage::NoBlock(id));
     }
 
     fn send_ancestors(&mut self, to: ReplicaId, of: &FullBlock, above: Height) {
@@ -362,7 +372,7 @@ impl Replica {
     pub(crate) fn on_stored(&mut self, to: ReplicaId, id: BlockId, block: Option<Box<FullBlock>>) {
         match block {
             Some(full) if full.id == id => self.send_block(to, &full),
-            _ => self.tell(To::One(to), HostMessage::NoBlock(id)),
+            _ => self.refuse_block(to, id),
         }
     }
 

@@ -2,7 +2,7 @@ use super::*;
 use crate::Input;
 use crate::host_tests::{bounded, from_peer, open, outputs};
 use quorate_types::digest::Digest;
-use quorate_types::{Block, Executed, LogEntry, Mark, View};
+use quorate_types::{Executed, LogEntry, Mark, PayloadId, View};
 
 fn hear(replica: &mut Replica, from: u16, message: HostMessage) {
     replica.handle(Time(1), from_peer(from, CheckedMessage::Host(message)));
@@ -73,6 +73,36 @@ fn what_was_not_decided_is_not_looked_for() {
     };
     assert_eq!(ask(one), [Output::Load { to: ReplicaId(1), height: Height(1), id: one }]);
     assert_eq!(said(&ask(other)), [(To::One(ReplicaId(1)), HostMessage::NoBlock(other))]);
+}
+
+/// What lies beside a decided block is executed by nobody, and who has it drops its bodies.
+#[test]
+fn a_header_is_handed_out_without_its_bodies() {
+    let mut replica = open();
+    let block = Block {
+        parent: BlockId::null(Height(1)),
+        height: Height(2),
+        view: View(1),
+        proposer: ReplicaId(0),
+        time_ns: 0,
+        payload: PayloadId(Digest([7; 32])),
+        extra: Digest::ZERO,
+    };
+    let id = block.id();
+    let ask = |replica: &mut Replica| {
+        hear(replica, 1, HostMessage::AskBlock { id, height: Height(2), above: Height(1) });
+        let out = outputs(replica);
+        said(&out).into_iter().map(|(_, message)| message).collect::<Vec<_>>()
+    };
+    assert_eq!(ask(&mut replica), [HostMessage::NoBlock(id)]);
+    replica.blocks.insert(block.clone());
+    let header = HostMessage::Block(block);
+    assert_eq!(ask(&mut replica), [header.clone(), HostMessage::NoBlock(id)]);
+    // And whoever has asked for it knows where it hangs.
+    let mut other = open();
+    other.host.bodies.want(Time(0), &other.blocks, id, Height(2), (ReplicaId(1), Haste::InTurn));
+    hear(&mut other, 1, header);
+    assert!(other.blocks.get(id).is_some());
 }
 
 /// As short a question is for ids, and its answer hundreds of them.

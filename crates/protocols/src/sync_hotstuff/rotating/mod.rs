@@ -35,9 +35,10 @@
 //! | R5 | §11, 2 | a leader proposes once, at once on a certificate of the view before, else after 2 Δ on the highest | `normal::try_propose` | `r5_*` |
 //! | R6 | §11, 3 | one vote in a view, not past it, for the first header of its leader, resting on nothing below the lock | `normal::next_to_vote` | `r6_*` |
 //! | R7 | §3, §11, 3 | the vote is written down before it leaves, hands the header on, and what it rests on is with all before it | `normal::try_vote` | `r7_*` |
-//! | R8 | §11, 3 | 5 Δ + τ after entering without a certificate of the view its leader is blamed | `views::on_view_timer` | `r8_*` |
+//! | R8 | §11, 3 | 5 Δ + τ after entering without a certificate of the view its leader is blamed, by who has on disk what let it in | `views::on_view_timer` | `r8_*` |
 //! | R9 | §11, 4 | 2 Δ are waited only where the view of the parent's certificate is the one before | `commit::wait_for_silence` | `r9_*` |
 //! | R10 | §11, 5, 6 | the 2 Δ begin at the own copy, where the replica runs, and survive that a certificate ends the view | `commit::wait_for_silence` | `r10_*` |
+//! | | §8, §24 | or where the header is shown to all, whose certificate had come before it | `commit::wait_without_vote` | `r10_*` |
 //! | R11 | §11, 5 | two words of a view's leader, two certificates of it or f + 1 blames end its wait | `commit::stop_waiting` | `r11_*` |
 //! | R12 | §8, §19 | a timer commits, with its ancestors, only what is certified, which all have had shown for Δ, and while the guard is sound | `commit::commit_waits`, `waits::is_sound` | `r12_*` |
 //! | R13 | §11, 1, §19 | f + 1 blames end a view; the next one begins Δ later, and not in doubt | `views::try_enter` | `r13_*` |
@@ -51,7 +52,7 @@
 //! I2: no two committed blocks contradict each other: I1, R2, R4, R6; watched by the agreement oracle.
 //!
 //! ## What survives a crash
-//! [`RotatingRecord`]: the view with what let into it and the lock · before VOTE, STATUS and PROPOSE · else it could vote in a
+//! [`RotatingRecord`]: the view with what let into it and the lock · before VOTE, STATUS, PROPOSE and BLAME · else it could vote in a
 //! view that it has left, or with a lower lock. Last vote and proposal · before each · else it could not say the same again
 //! (that it says nothing else the guard sees to). The highest certificate · with the next sync, before a reply · else nobody
 //! could show what was acknowledged after a cold start: it is that of the acknowledged block or of one that extends it.
