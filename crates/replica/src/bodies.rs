@@ -370,7 +370,8 @@ impl Bodies {
         self.want_one(now, blocks, id, height, (peer, haste));
     }
 
-    /// Fetch the nearest missing ancestors of a block that is here.
+    /// Fetch the nearest missing ancestors of a block that is here. What is wanted below one that this peer is asked for already
+    /// it is asked for as well: a leader that lies may show thousands of headers one above the other.
     pub(crate) fn want_below(
         &mut self,
         now: Time,
@@ -379,19 +380,23 @@ impl Bodies {
         (peer, haste): (ReplicaId, Haste),
     ) {
         let mut at = id;
-        while let Some(block) = blocks.get(at) {
+        for _ in 0..self.wants_max / 2 {
+            let Some(block) = blocks.get(at) else { return };
             // What was executed is here, and gone.
             if block.height <= self.executed.next() || self.is_attached(blocks, block.parent) {
                 return;
             }
             at = block.parent;
             let is_complete = |missing: &Missing| !missing.payload && missing.bundles == 0;
-            if !self.missing.get(&at).is_some_and(is_complete) {
-                self.want_one(now, blocks, at, block.height.minus(1), (peer, haste));
+            if !self.missing.get(&at).is_some_and(is_complete)
+                && !self.want_one(now, blocks, at, block.height.minus(1), (peer, haste))
+            {
+                return;
             }
         }
     }
 
+    /// Whether the peer had to be named for that, or asked again.
     fn want_one(
         &mut self,
         now: Time,
@@ -399,7 +404,7 @@ impl Bodies {
         id: BlockId,
         height: Height,
         (peer, haste): (ReplicaId, Haste),
-    ) {
+    ) -> bool {
         self.make_room(id);
         let block = blocks.get(id);
         let announced = block.and_then(|block| self.announced.get(&block.payload));
@@ -432,14 +437,17 @@ impl Bodies {
                 want.ask_at = now.plus(ASK_AGAIN_NS);
                 self.at_once.push(Ask { block: id, height: want.height, peer });
             }
-        } else if haste == Haste::AtOnce {
-            // What it did not have when asked it may have by now, or have had when it heard the question.
-            if want.refused.remove(peer) {
-                self.at_once.push(Ask { block: id, height: want.height, peer });
-            } else {
-                want.again.insert(peer);
-            }
+            return true;
         }
+        if haste == Haste::InTurn {
+            return false;
+        }
+        // What it did not have when asked it may have by now, or have had when it heard the question.
+        let refused = want.refused.remove(peer);
+        if refused {
+            self.at_once.push(Ask { block: id, height: want.height, peer });
+        }
+        refused || want.again.insert(peer)
     }
 
     /// A liar's proposals must not keep this replica from fetching what counts. What it proposed in views that are over

@@ -230,3 +230,28 @@ fn what_is_wanted_again_of_who_refused_is_asked_for_at_once() {
     bodies.want(Time(9), &blocks, id, Height(1), (ReplicaId(1), Haste::InTurn));
     assert_eq!(asked(&mut bodies), [0u16; 0]);
 }
+
+/// A leader that lies shows headers one above the other, and withholds what they name. For each of them all that lies below
+/// would be wanted anew, and what was wanted first be forgotten for it.
+#[test]
+fn what_is_wanted_already_is_not_wanted_again_for_what_lies_above() {
+    let (mut bodies, mut blocks) = (Bodies::new(BodyLimits::default(), 256), BlockTree::default());
+    let (mut parent, mut ids) = (BlockId(quorate_types::Digest([9; 32])), Vec::new());
+    for height in 1..=4_000 {
+        let payload = Payload { bundles: vec![bundle(height).digest()] };
+        let block = Block { parent, height: Height(height), ..block_of(&payload) };
+        parent = block.id();
+        ids.push(parent);
+        blocks.insert(block);
+    }
+    let want = |bodies: &mut Bodies, id, haste| {
+        let before = bodies.wants_begun;
+        bodies.want(Time(5), &blocks, id, Height(1), (ReplicaId(1), haste));
+        bodies.wants_begun - before
+    };
+    let all: u64 = ids.iter().map(|id| want(&mut bodies, *id, Haste::AtOnce)).sum();
+    assert!(all <= 2 * 4_000, "{all} wants");
+    let mut bodies = Bodies::new(BodyLimits::default(), 256);
+    assert_eq!(want(&mut bodies, ids[3_999], Haste::InTurn), 513, "the nearest ones");
+    assert_eq!(want(&mut bodies, ids[3_998], Haste::InTurn), 0);
+}
