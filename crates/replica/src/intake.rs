@@ -4,6 +4,7 @@
 //! peer as a run has time for, and bodies after them in slices. Whatever is refused is counted with its source and reason, and a client hears why.
 
 mod keys;
+mod lines;
 mod queue;
 mod shares;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use crate::output::ConnId;
 use crate::step::BUNDLE_KIND;
 use crate::{Checked, CheckedMessage, HostMessage, Input, Replica, Setup, pool};
 use keys::ClientKeys;
+use lines::{Lines, Numbered, WaitingMessage};
 use queue::{Waiting, WaitingBundle};
 use quorate_consensus::{Auth, Claim, Claims, Entry, LinkEvent, Seal};
 use quorate_crypto::{AggregateSignature, Batch, CommitteeKeys, Scheme, bundle_preimage, statement_preimage};
@@ -28,7 +30,7 @@ use quorate_types::{
     Ledger, Payload, Reader, ReplicaId, ReplicaSet, ReplyBundle, Signature,
 };
 use shares::{Limits, Shares};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Signatures of bundles in one batch at most: the sweet spot where four replicas share two cores.
@@ -78,18 +80,6 @@ pub struct Passed {
     pub replies: Vec<(ConnId, ClientId, ReplyBundle)>,
 }
 
-struct WaitingMessage {
-    from: ReplicaId,
-    /// See [`shares::cost`].
-    cost: usize,
-    message: CheckedMessage,
-    signature: Option<Signature>,
-    /// What has to hold: signer, preimage, signature.
-    checks: Vec<(ReplicaId, [u8; 32], Signature)>,
-    /// Certificates that are known to hold once all checks do.
-    certificates: Vec<Digest>,
-}
-
 /// See the module.
 pub struct Intake {
     entry: Entry,
@@ -100,9 +90,9 @@ pub struct Intake {
     keys: Option<Arc<CommitteeKeys>>,
     checkpoint_quorum: usize,
     window: Arc<WindowCell>,
-    messages: VecDeque<WaitingMessage>,
-    /// How many messages waited when the last gap of a peer was noted, where one was since the last run.
-    gaps: BTreeMap<ReplicaId, usize>,
+    messages: Lines,
+    /// The messages that are being checked; empty between runs.
+    taken: Vec<Numbered>,
     limits: Limits,
     /// Who had a message last that no share was enough for.
     let_through: Option<ReplicaId>,
@@ -145,8 +135,8 @@ impl Intake {
             genesis: Arc::clone(&setup.genesis),
             scheme,
             window,
-            messages: VecDeque::new(),
-            gaps: BTreeMap::new(),
+            messages: Lines::default(),
+            taken: Vec::new(),
             let_through: None,
             bundles: Waiting::default(),
             batch: Vec::new(),
@@ -207,8 +197,7 @@ impl Intake {
     /// stay: they say themselves what they are.
     pub fn link(&mut self, peer: ReplicaId, event: LinkEvent) -> Input {
         if event == LinkEvent::Gap {
-            // They go in the next run: a liar may make a gap of each frame.
-            self.gaps.insert(peer, self.messages.len());
+            self.messages.note_gap(peer);
         }
         Input::Link(peer, event)
     }
@@ -314,7 +303,7 @@ impl Intake {
             }
         }
         let cost = shares::cost(bytes, checks.len());
-        self.messages.push_back(WaitingMessage { from, cost, message, signature, checks, certificates });
+        self.messages.push(WaitingMessage { from, cost, message, signature, checks, certificates });
     }
 
     fn peer_bundle(&mut self, from: ReplicaId, body: &[u8]) -> Result<(), (Kind, &'static str)> {
@@ -383,16 +372,17 @@ impl Intake {
         if self.messages.is_empty() {
             return;
         }
-        let mut waiting = self.take_messages();
-        let checks = waiting.iter().flat_map(|waiting| &waiting.checks);
+        let mut taken = self.take_messages();
+        let checks = taken.iter().flat_map(|(_, waiting)| &waiting.checks);
         let claims = checks.map(|(by, preimage, signature)| (*by, preimage, signature));
         let verdicts = match &self.keys {
             Some(keys) => keys.check(claims, &mut self.ledger),
             None => claims.map(|_| false).collect(),
         };
         let mut verdicts = verdicts.into_iter();
-        let mut passed = Vec::with_capacity(waiting.len());
-        for WaitingMessage { from, message, signature, checks, certificates, .. } in waiting.drain(..) {
+        let mut passed = Vec::with_capacity(taken.len());
+        for (_, waiting) in taken.drain(..) {
+            let WaitingMessage { from, message, signature, checks, certificates, .. } = waiting;
             // Every verdict of this message is taken, or the next message would be judged by what is left.
             let mut good = true;
             for holds in verdicts.by_ref().take(checks.len()) {
@@ -412,37 +402,27 @@ impl Intake {
             passed.sort_by_key(|input| !matches!(input, Input::Peer(checked) if checked.link == urgent));
         }
         out.inputs.append(&mut passed);
-        if self.messages.is_empty() {
-            // Its room is used again.
-            self.messages = waiting;
-        }
+        // Its room is used again.
+        self.taken = taken;
     }
 
     fn drop_before_gaps(&mut self) {
-        let gaps = std::mem::take(&mut self.gaps);
-        if gaps.is_empty() {
-            return;
-        }
-        for (index, waiting) in std::mem::take(&mut self.messages).into_iter().enumerate() {
-            if gaps.get(&waiting.from).is_some_and(|before| index < *before) {
-                self.pass_over(waiting.from, kind_of(&waiting.message), "before a gap");
-            } else {
-                self.messages.push_back(waiting);
-            }
+        for waiting in self.messages.take_before_gaps() {
+            self.pass_over(waiting.from, kind_of(&waiting.message), "before a gap");
         }
     }
 
     /// Takes the messages of this run: all, or of each peer what its share allows.
-    fn take_messages(&mut self) -> VecDeque<WaitingMessage> {
-        let waiting = std::mem::take(&mut self.messages);
-        let costs = waiting.iter().map(|waiting| (waiting.from, waiting.cost));
-        let shares = Shares::of(self.limits, costs, self.suspected, self.let_through);
-        let Some(mut shares) = shares else { return waiting };
+    fn take_messages(&mut self) -> Vec<Numbered> {
+        let mut taken = std::mem::take(&mut self.taken);
+        let shares = Shares::of(self.limits, self.messages.wants(), self.suspected, self.let_through);
+        let Some(mut shares) = shares else {
+            self.messages.take(None, &mut taken);
+            return taken;
+        };
         self.let_through = shares.let_through().or(self.let_through);
-        let (taken, left): (VecDeque<_>, VecDeque<_>) =
-            waiting.into_iter().partition(|waiting| shares.takes(waiting.from, waiting.cost));
-        self.messages = left;
-        self.held = self.limits.held(self.messages.iter().map(|waiting| (waiting.from, waiting.cost)));
+        self.messages.take(Some(&mut shares), &mut taken);
+        self.held = self.limits.held(self.messages.wants());
         taken
     }
 

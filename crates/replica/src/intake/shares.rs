@@ -56,27 +56,18 @@ impl Limits {
     }
 
     /// Of whom more is left than a run is worth: it is not read on.
-    pub(super) fn held(&self, left: impl Iterator<Item = (ReplicaId, usize)>) -> ReplicaSet {
-        by_peer(left).into_iter().filter(|(_, wants)| wants.all > self.run).map(|(from, _)| from).collect()
+    pub(super) fn held(&self, left: impl Iterator<Item = (ReplicaId, Wants)>) -> ReplicaSet {
+        left.filter(|(_, wants)| wants.all > self.run).map(|(from, _)| from).collect()
     }
 }
 
 /// What waits of a peer.
-#[derive(Clone, Copy)]
-struct Wants {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Wants {
     /// What its first message costs.
-    first: usize,
+    pub(super) first: usize,
     /// What all its messages cost.
-    all: usize,
-}
-
-fn by_peer(waiting: impl Iterator<Item = (ReplicaId, usize)>) -> BTreeMap<ReplicaId, Wants> {
-    let mut peers: BTreeMap<ReplicaId, Wants> = BTreeMap::new();
-    for (from, cost) in waiting {
-        let wants = peers.entry(from).or_insert(Wants { first: cost, all: 0 });
-        wants.all = wants.all.saturating_add(cost);
-    }
-    peers
+    pub(super) all: usize,
 }
 
 /// What is left of each peer's share.
@@ -91,38 +82,32 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// The shares in a run before which these costs wait; `None` where there is time for all. `last` is who was let through
-    /// last.
+    /// The shares in a run before which so much waits of each peer; `None` where there is time for all. `last` is who was let
+    /// through last.
     pub(super) fn of(
         limits: Limits,
-        waiting: impl Iterator<Item = (ReplicaId, usize)> + Clone,
+        peers: impl Iterator<Item = (ReplicaId, Wants)> + Clone,
         suspects: ReplicaSet,
         last: Option<ReplicaId>,
     ) -> Option<Self> {
-        let all = waiting.clone().fold(0usize, |sum, (_, cost)| sum.saturating_add(cost));
-        if all <= limits.run && suspects.is_empty() {
-            return None;
-        }
-        let peers = by_peer(waiting);
+        let all = peers.clone().fold(0usize, |sum, (_, wants)| sum.saturating_add(wants.all));
         let is_modest =
-            |(from, wants): (&ReplicaId, &Wants)| !suspects.contains(*from) || wants.all <= SUSPECT_COST_MAX;
-        if all <= limits.run && peers.iter().all(is_modest) {
+            |(from, wants): (ReplicaId, Wants)| !suspects.contains(from) || wants.all <= SUSPECT_COST_MAX;
+        if all <= limits.run && peers.clone().all(is_modest) {
             return None;
         }
         let of = |are_suspects: bool, most: usize| -> Vec<(usize, ReplicaId)> {
-            let those = peers.iter().filter(|(from, _)| suspects.contains(**from) == are_suspects);
-            those.map(|(from, wants)| (wants.all.min(most), *from)).collect()
+            let those = peers.clone().filter(|(from, _)| suspects.contains(*from) == are_suspects);
+            those.map(|(from, wants)| (wants.all.min(most), from)).collect()
         };
         let mut left = BTreeMap::new();
         let rest = share(limits.run, of(false, limits.run), &mut left);
         share(rest, of(true, SUSPECT_COST_MAX), &mut left);
         let mut shares =
             Self { left, begun: ReplicaSet::EMPTY, suspects, plain: limits.plain, let_through: Vec::new() };
-        let stuck = |from: &ReplicaId, first: usize| !shares.passes(*from, first);
         let mut stuck: Vec<(bool, ReplicaId, usize)> = peers
-            .iter()
-            .filter(|(from, wants)| stuck(from, wants.first))
-            .map(|(from, wants)| (last.is_some_and(|last| *from <= last), *from, wants.first))
+            .filter(|(from, wants)| !shares.passes(*from, wants.first))
+            .map(|(from, wants)| (last.is_some_and(|last| from <= last), from, wants.first))
             .collect();
         stuck.sort_unstable();
         let mut rest = limits.run;
@@ -190,9 +175,26 @@ mod tests {
         waiting.iter().flat_map(|(from, count, cost)| vec![(ReplicaId(*from), *cost); *count]).collect()
     }
 
+    fn by_peer(waiting: &[(ReplicaId, usize)]) -> Vec<(ReplicaId, Wants)> {
+        let mut peers: BTreeMap<ReplicaId, Wants> = BTreeMap::new();
+        for (from, cost) in waiting {
+            peers.entry(*from).or_insert(Wants { first: *cost, all: 0 }).all += cost;
+        }
+        peers.into_iter().collect()
+    }
+
+    fn shares(
+        limits: Limits,
+        waiting: &[(ReplicaId, usize)],
+        suspects: &[u16],
+        last: Option<ReplicaId>,
+    ) -> Option<Shares> {
+        Shares::of(limits, by_peer(waiting).into_iter(), set(suspects), last)
+    }
+
     /// How many of each peer's messages pass.
     fn passed(limits: Limits, waiting: &[(u16, usize, usize)], suspects: &[u16]) -> Option<Vec<usize>> {
-        let mut shares = Shares::of(limits, all(waiting).into_iter(), set(suspects), None)?;
+        let mut shares = shares(limits, &all(waiting), suspects, None)?;
         let mut of = |peer: u16| {
             let own = all(waiting).into_iter().filter(|(from, _)| *from == ReplicaId(peer));
             own.filter(|(from, cost)| shares.takes(*from, *cost)).count()
@@ -244,12 +246,12 @@ mod tests {
         let mut waiting: Vec<_> = (0..10).map(|id| (id, 3, dear)).collect();
         waiting.extend((10..20).map(|id| (id, 2, limits.plain)));
         // One of them has sent a signature that does not hold, another one something plain before.
-        let (suspects, mut last, mut order) = (set(&[4]), None, Vec::new());
+        let (mut last, mut order) = (None, Vec::new());
         waiting[7].2 = limits.plain + limits.run;
         for _ in 0..20 {
-            let costs = all(&waiting).into_iter();
-            let mut shares = Shares::of(limits, costs.clone(), suspects, last).unwrap();
-            let taken: Vec<_> = costs.filter(|(from, cost)| shares.takes(*from, *cost)).collect();
+            let mut shares = shares(limits, &all(&waiting), &[4], last).unwrap();
+            let taken: Vec<_> =
+                all(&waiting).into_iter().filter(|(from, cost)| shares.takes(*from, *cost)).collect();
             let spent: usize = taken.iter().map(|(_, cost)| cost).sum();
             assert!(spent <= limits.run + 10 * limits.plain + dear, "{spent}");
             let many: Vec<_> = taken.iter().filter(|(_, cost)| *cost > limits.plain).collect();
@@ -270,10 +272,12 @@ mod tests {
         assert!(dear > limits.plain);
         let waiting: Vec<_> = (0..20).map(|id| (id, 1, dear)).collect();
         let passed = |last| {
-            let costs = all(&waiting).into_iter();
-            let mut shares = Shares::of(limits, costs.clone(), set(&[5]), last).unwrap();
-            let taken: Vec<u16> =
-                costs.filter(|(from, cost)| shares.takes(*from, *cost)).map(|(from, _)| from.0).collect();
+            let mut shares = shares(limits, &all(&waiting), &[5], last).unwrap();
+            let taken: Vec<u16> = all(&waiting)
+                .into_iter()
+                .filter(|(from, cost)| shares.takes(*from, *cost))
+                .map(|(from, _)| from.0)
+                .collect();
             (taken, shares.let_through())
         };
         assert_eq!(passed(None), (vec![0, 1, 2], Some(ReplicaId(2))));
@@ -312,7 +316,7 @@ mod tests {
     fn order_is_kept() {
         let (plain, flood) = ((ReplicaId(0), 9), (ReplicaId(0), 2 * FOUR.run));
         let takes = |waiting: [_; 3]| {
-            let mut shares = Shares::of(FOUR, waiting.into_iter(), ReplicaSet::EMPTY, None).unwrap();
+            let mut shares = shares(FOUR, &waiting, &[], None).unwrap();
             waiting.map(|(from, cost)| shares.takes(from, cost))
         };
         assert_eq!(takes([plain, flood, plain]), [true, false, false]);
@@ -321,7 +325,7 @@ mod tests {
 
     #[test]
     fn who_has_much_left_is_held() {
-        let left = |count| FOUR.held(vec![(ReplicaId(3), 1); count].into_iter()).iter().count();
-        assert_eq!((left(0), left(FOUR.run), left(FOUR.run + 1)), (0, 0, 1));
+        let left = |all| FOUR.held([(ReplicaId(3), Wants { first: 1, all })].into_iter()).iter().count();
+        assert_eq!((left(1), left(FOUR.run), left(FOUR.run + 1)), (0, 0, 1));
     }
 }

@@ -58,7 +58,7 @@ fn wait(intake: &mut Intake, from: ReplicaId, checks: usize) {
     let (cost, message) = (shares::cost(0, checks), CheckedMessage::Host(HostMessage::AskProof));
     let waiting =
         WaitingMessage { from, cost, message, signature: None, checks: Vec::new(), certificates: Vec::new() };
-    intake.messages.push_back(waiting);
+    intake.messages.push(waiting);
 }
 
 #[test]
