@@ -29,7 +29,7 @@ use quorate_types::{
     Authenticator, Bundle, BundleDigest, ClientAuth, ClientId, Committee, Digest, Domain, Genesis, Kind,
     Ledger, Payload, Reader, ReplicaId, ReplicaSet, ReplyBundle, Signature,
 };
-use shares::{Limits, Shares};
+use shares::{Limits, SUSPECT_CHECKS_MAX, SUSPECT_COST_MAX, Shares, Turns};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -94,8 +94,7 @@ pub struct Intake {
     /// The messages that are being checked; empty between runs.
     taken: Vec<Numbered>,
     limits: Limits,
-    /// Who had a message last that no share was enough for.
-    let_through: Option<ReplicaId>,
+    turns: Turns,
     bundles: Waiting,
     /// The batch that is being checked; empty between batches.
     batch: Vec<(WaitingBundle, bool)>,
@@ -137,7 +136,7 @@ impl Intake {
             window,
             messages: Lines::default(),
             taken: Vec::new(),
-            let_through: None,
+            turns: Turns::default(),
             bundles: Waiting::default(),
             batch: Vec::new(),
             plain: Vec::new(),
@@ -373,13 +372,7 @@ impl Intake {
             return;
         }
         let mut taken = self.take_messages();
-        let checks = taken.iter().flat_map(|(_, waiting)| &waiting.checks);
-        let claims = checks.map(|(by, preimage, signature)| (*by, preimage, signature));
-        let verdicts = match &self.keys {
-            Some(keys) => keys.check(claims, &mut self.ledger),
-            None => claims.map(|_| false).collect(),
-        };
-        let mut verdicts = verdicts.into_iter();
+        let mut verdicts = self.verdicts(taken.iter().flat_map(|(_, waiting)| &waiting.checks)).into_iter();
         let mut passed = Vec::with_capacity(taken.len());
         for (_, waiting) in taken.drain(..) {
             let WaitingMessage { from, message, signature, checks, certificates, .. } = waiting;
@@ -406,6 +399,33 @@ impl Intake {
         self.taken = taken;
     }
 
+    /// For each signature, whether it holds.
+    fn verdicts<'c>(
+        &mut self,
+        checks: impl Iterator<Item = &'c (ReplicaId, [u8; 32], Signature)>,
+    ) -> Vec<bool> {
+        let claims = checks.map(|(by, preimage, signature)| (*by, preimage, signature));
+        match &self.keys {
+            Some(keys) => keys.check(claims, &mut self.ledger),
+            None => claims.map(|_| false).collect(),
+        }
+    }
+
+    /// Checks a piece of the first message of a suspect, which is dearer than a suspect is worth in a run. When what is left of
+    /// it is not, it is checked as any other.
+    fn check_piece(&mut self, from: ReplicaId) {
+        let Some(waiting) = self.messages.first(from) else { return };
+        let rest = waiting.checks.len().saturating_sub(SUSPECT_CHECKS_MAX);
+        let piece = waiting.checks.split_off(rest);
+        if self.verdicts(piece.iter()).contains(&false) {
+            if let Some(waiting) = self.messages.pop(from) {
+                self.refuse(Source::Peer(from), kind_of(&waiting.message), "bad signature");
+            }
+        } else {
+            self.messages.lessen(from, SUSPECT_COST_MAX);
+        }
+    }
+
     fn drop_before_gaps(&mut self) {
         for waiting in self.messages.take_before_gaps() {
             self.pass_over(waiting.from, kind_of(&waiting.message), "before a gap");
@@ -415,12 +435,15 @@ impl Intake {
     /// Takes the messages of this run: all, or of each peer what its share allows.
     fn take_messages(&mut self) -> Vec<Numbered> {
         let mut taken = std::mem::take(&mut self.taken);
-        let shares = Shares::of(self.limits, self.messages.wants(), self.suspected, self.let_through);
+        let shares = Shares::of(self.limits, self.messages.wants(), self.suspected, self.turns);
         let Some(mut shares) = shares else {
             self.messages.take(None, &mut taken);
             return taken;
         };
-        self.let_through = shares.let_through().or(self.let_through);
+        self.turns = shares.turns();
+        if let Some(from) = shares.in_pieces() {
+            self.check_piece(from);
+        }
         self.messages.take(Some(&mut shares), &mut taken);
         self.held = self.limits.held(self.messages.wants());
         taken

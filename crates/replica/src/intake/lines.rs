@@ -82,6 +82,24 @@ impl Lines {
         taken
     }
 
+    /// The first message of a replica.
+    pub(super) fn first(&mut self, of: ReplicaId) -> Option<&mut WaitingMessage> {
+        self.lines.get_mut(&of)?.messages.front_mut().map(|(_, first)| first)
+    }
+
+    /// The first message of a replica costs so much less from now on.
+    pub(super) fn lessen(&mut self, of: ReplicaId, cost: usize) {
+        let Some(line) = self.lines.get_mut(&of) else { return };
+        let Some((_, first)) = line.messages.front_mut() else { return };
+        let cost = cost.min(first.cost);
+        (first.cost, line.cost) = (first.cost.saturating_sub(cost), line.cost.saturating_sub(cost));
+    }
+
+    /// Takes the first message of a replica.
+    pub(super) fn pop(&mut self, of: ReplicaId) -> Option<WaitingMessage> {
+        self.lines.get_mut(&of)?.pop().map(|(_, waiting)| waiting)
+    }
+
     /// What waits of each replica.
     pub(super) fn wants(&self) -> impl Iterator<Item = (ReplicaId, Wants)> + Clone {
         self.lines.iter().filter_map(|(from, line)| {
@@ -144,11 +162,15 @@ mod tests {
             "and nothing that came after it"
         );
         assert_eq!((wants(&lines), lines.len()), (vec![(1, 7, 7), (3, 9, 9)], 2));
+        assert_eq!(lines.pop(ReplicaId(1)).map(|waiting| waiting.cost), Some(7));
+        assert!(lines.first(ReplicaId(1)).is_none() && lines.pop(ReplicaId(1)).is_none());
+        lines.lessen(ReplicaId(3), 6);
+        assert_eq!(wants(&lines), [(3, 3, 3)]);
         let mut taken = Vec::new();
         lines.push(message(1, 4));
         lines.take(None, &mut taken);
         let order: Vec<_> = taken.iter().map(|(_, waiting)| (waiting.from.0, waiting.cost)).collect();
-        assert_eq!(order, [(1, 7), (3, 9), (1, 4)], "in order of arrival, whoever sent it");
+        assert_eq!(order, [(3, 3), (1, 4)], "in order of arrival, whoever sent it");
         assert!(lines.is_empty() && wants(&lines).is_empty());
     }
 }

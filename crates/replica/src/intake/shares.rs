@@ -7,8 +7,16 @@
 //!
 //! A peer's first message always passes where it is plain. One that is dear may carry n times n signatures, so that
 //! all liars together could stop a replica with one each: of those that no share is enough for as many pass in a run as
-//! one more run is worth, or a single one, and the peers take turns at that. So a run costs at most what it is worth, a plain
-//! message of each peer, and that.
+//! one more run is worth, or a single one, and the peers take turns at that.
+//!
+//! Suspects have no such turns, or a liar that is known for one would hold up every run. The first message of one suspect in
+//! each run, by turns, passes where it costs no more than a suspect is worth. Of a dearer one a piece of that size is
+//! checked: if it does not hold the message goes, else the rest waits for the next turn. So all are heard in the end, and
+//! what a suspect's message costs is spread over as many runs, also where nobody else waits: who comes while it is checked
+//! would be late.
+//!
+//! So a run costs at most what it is worth, a plain message of each peer, one dear message or as much of them as a run is
+//! worth, and what a suspect is worth.
 
 use quorate_types::{ReplicaId, ReplicaSet};
 use std::collections::BTreeMap;
@@ -24,8 +32,10 @@ const RUN_COST_MIN: usize = 128 * CHECK_COST;
 /// would be heard no more than once in a run.
 const RUN_COST_EACH: usize = 4 * (CHECK_COST + 1);
 /// What a peer is worth in a run that has sent a signature that does not hold, which no honest one does: its messages are
-/// checked, for it may be the disk that lies, but few at a time.
-const SUSPECT_COST_MAX: usize = 8 * CHECK_COST;
+/// checked, for it may be the disk that lies, but few at a time, and long ones in pieces.
+pub(super) const SUSPECT_COST_MAX: usize = 8 * CHECK_COST;
+/// Signatures in such a piece.
+pub(super) const SUSPECT_CHECKS_MAX: usize = SUSPECT_COST_MAX / CHECK_COST;
 /// Signatures of a plain message beside those of a certificate of all.
 const PLAIN_CHECKS: usize = 4;
 /// Bytes of a plain message for each of its signatures.
@@ -70,6 +80,13 @@ pub(super) struct Wants {
     pub(super) all: usize,
 }
 
+/// Who had a message last that no share was enough for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Turns {
+    let_through: Option<ReplicaId>,
+    suspect: Option<ReplicaId>,
+}
+
 /// What is left of each peer's share.
 pub(super) struct Shares {
     left: BTreeMap<ReplicaId, usize>,
@@ -77,18 +94,21 @@ pub(super) struct Shares {
     begun: ReplicaSet,
     suspects: ReplicaSet,
     plain: usize,
-    /// Whose first message passes although no rule lets it, in their order.
-    let_through: Vec<ReplicaId>,
+    /// Whose first message passes although no rule lets it.
+    let_through: ReplicaSet,
+    /// Of whose first message a piece is checked.
+    in_pieces: Option<ReplicaId>,
+    turns: Turns,
 }
 
 impl Shares {
-    /// The shares in a run before which so much waits of each peer; `None` where there is time for all. `last` is who was let
-    /// through last.
+    /// The shares in a run before which so much waits of each peer; `None` where there is time for all. `turns` are those of
+    /// the run before.
     pub(super) fn of(
         limits: Limits,
         peers: impl Iterator<Item = (ReplicaId, Wants)> + Clone,
         suspects: ReplicaSet,
-        last: Option<ReplicaId>,
+        turns: Turns,
     ) -> Option<Self> {
         let all = peers.clone().fold(0usize, |sum, (_, wants)| sum.saturating_add(wants.all));
         let is_modest =
@@ -103,27 +123,62 @@ impl Shares {
         let mut left = BTreeMap::new();
         let rest = share(limits.run, of(false, limits.run), &mut left);
         share(rest, of(true, SUSPECT_COST_MAX), &mut left);
-        let mut shares =
-            Self { left, begun: ReplicaSet::EMPTY, suspects, plain: limits.plain, let_through: Vec::new() };
-        let mut stuck: Vec<(bool, ReplicaId, usize)> = peers
+        let let_through = ReplicaSet::EMPTY;
+        let mut shares = Self {
+            left,
+            begun: ReplicaSet::EMPTY,
+            suspects,
+            plain: limits.plain,
+            let_through,
+            in_pieces: None,
+            turns,
+        };
+        let stuck: Vec<(ReplicaId, usize)> = peers
             .filter(|(from, wants)| !shares.passes(*from, wants.first))
-            .map(|(from, wants)| (last.is_some_and(|last| from <= last), from, wants.first))
+            .map(|(from, wants)| (from, wants.first))
             .collect();
-        stuck.sort_unstable();
-        let mut rest = limits.run;
-        for (index, (_, from, first)) in stuck.into_iter().enumerate() {
-            if index > 0 && (first > rest || suspects.contains(from)) {
-                break;
-            }
-            rest = rest.saturating_sub(first);
-            shares.let_through.push(from);
-        }
+        shares.let_some_through(limits.run, &stuck);
+        shares.hear_a_suspect(&stuck);
         Some(shares)
     }
 
-    /// Who is let through last in this run.
-    pub(super) fn let_through(&self) -> Option<ReplicaId> {
-        self.let_through.last().copied()
+    /// Of those whose first message no share is enough for, and who are no suspects, as many as one more run is worth, or a
+    /// single one.
+    fn let_some_through(&mut self, run: usize, stuck: &[(ReplicaId, usize)]) {
+        let mut rest = run;
+        let those = stuck.iter().filter(|(from, _)| !self.suspects.contains(*from));
+        for (index, (from, first)) in by_turns(those, self.turns.let_through).into_iter().enumerate() {
+            if index > 0 && first > rest {
+                break;
+            }
+            rest = rest.saturating_sub(first);
+            self.let_through.insert(from);
+            self.turns.let_through = Some(from);
+        }
+    }
+
+    /// Of one suspect whose first message no share is enough for something is checked all the same.
+    fn hear_a_suspect(&mut self, stuck: &[(ReplicaId, usize)]) {
+        let those = stuck.iter().filter(|(from, _)| self.suspects.contains(*from));
+        let Some((from, first)) = by_turns(those, self.turns.suspect).first().copied() else { return };
+        self.turns.suspect = Some(from);
+        if first <= SUSPECT_COST_MAX {
+            self.let_through.insert(from);
+        } else {
+            self.in_pieces = Some(from);
+            // A piece is what it is worth in this run.
+            self.left.insert(from, 0);
+        }
+    }
+
+    /// Who had the turns of this run.
+    pub(super) fn turns(&self) -> Turns {
+        self.turns
+    }
+
+    /// Of whose first message a piece is checked in this run.
+    pub(super) fn in_pieces(&self) -> Option<ReplicaId> {
+        self.in_pieces
     }
 
     /// Whether a peer's next message is checked in this run; none is after one that is not.
@@ -139,8 +194,18 @@ impl Shares {
         let is_first = !self.begun.contains(from);
         let is_plain = cost <= self.plain && !self.suspects.contains(from);
         self.left.get(&from).is_some_and(|left| *left >= cost)
-            || (is_first && (is_plain || self.let_through.contains(&from)))
+            || (is_first && (is_plain || self.let_through.contains(from)))
     }
+}
+
+/// Those, beginning behind who was the last of them in the run before.
+fn by_turns<'a>(
+    those: impl Iterator<Item = &'a (ReplicaId, usize)>,
+    last: Option<ReplicaId>,
+) -> Vec<(ReplicaId, usize)> {
+    let mut those: Vec<(ReplicaId, usize)> = those.copied().collect();
+    those.sort_unstable_by_key(|(from, _)| (last.is_some_and(|last| *from <= last), *from));
+    those
 }
 
 /// Shares `rest` among those who want so much. Returns what is left over.
@@ -187,14 +252,14 @@ mod tests {
         limits: Limits,
         waiting: &[(ReplicaId, usize)],
         suspects: &[u16],
-        last: Option<ReplicaId>,
+        turns: Turns,
     ) -> Option<Shares> {
-        Shares::of(limits, by_peer(waiting).into_iter(), set(suspects), last)
+        Shares::of(limits, by_peer(waiting).into_iter(), set(suspects), turns)
     }
 
     /// How many of each peer's messages pass.
     fn passed(limits: Limits, waiting: &[(u16, usize, usize)], suspects: &[u16]) -> Option<Vec<usize>> {
-        let mut shares = shares(limits, &all(waiting), suspects, None)?;
+        let mut shares = shares(limits, &all(waiting), suspects, Turns::default())?;
         let mut of = |peer: u16| {
             let own = all(waiting).into_iter().filter(|(from, _)| *from == ReplicaId(peer));
             own.filter(|(from, cost)| shares.takes(*from, *cost)).count()
@@ -246,10 +311,10 @@ mod tests {
         let mut waiting: Vec<_> = (0..10).map(|id| (id, 3, dear)).collect();
         waiting.extend((10..20).map(|id| (id, 2, limits.plain)));
         // One of them has sent a signature that does not hold, another one something plain before.
-        let (mut last, mut order) = (None, Vec::new());
+        let (mut turns, mut order) = (Turns::default(), Vec::new());
         waiting[7].2 = limits.plain + limits.run;
-        for _ in 0..20 {
-            let mut shares = shares(limits, &all(&waiting), &[4], last).unwrap();
+        for _ in 0..18 {
+            let mut shares = shares(limits, &all(&waiting), &[4], turns).unwrap();
             let taken: Vec<_> =
                 all(&waiting).into_iter().filter(|(from, cost)| shares.takes(*from, *cost)).collect();
             let spent: usize = taken.iter().map(|(_, cost)| cost).sum();
@@ -257,33 +322,55 @@ mod tests {
             let many: Vec<_> = taken.iter().filter(|(_, cost)| *cost > limits.plain).collect();
             assert_eq!(many.len(), 1);
             assert!((10..20).all(|id| taken.iter().any(|(from, _)| *from == ReplicaId(id))));
-            last = shares.let_through();
-            order.push(last.unwrap().0);
-            assert_eq!(last, Some(many[0].0));
+            turns = shares.turns();
+            order.push(many[0].0.0);
+            assert_eq!((turns.let_through, shares.in_pieces()), (Some(many[0].0), Some(ReplicaId(4))));
         }
-        assert_eq!(order, (0..10).chain(0..10).collect::<Vec<u16>>(), "nobody starves");
+        let once = (0..10).filter(|id| *id != 4);
+        assert_eq!(order, once.clone().chain(once).collect::<Vec<u16>>(), "nobody starves");
     }
 
-    /// After a doubt all answer a replica, each at length: it hears several in a run. A suspect's is the only one of its run.
+    /// After a doubt all answer a replica, each at length: it hears several in a run.
     #[test]
     fn of_what_is_dear_as_many_pass_as_there_is_time_for() {
         let limits = Limits::of(21);
         let dear = limits.run / 3;
         assert!(dear > limits.plain);
         let waiting: Vec<_> = (0..20).map(|id| (id, 1, dear)).collect();
-        let passed = |last| {
-            let mut shares = shares(limits, &all(&waiting), &[5], last).unwrap();
-            let taken: Vec<u16> = all(&waiting)
-                .into_iter()
-                .filter(|(from, cost)| shares.takes(*from, *cost))
-                .map(|(from, _)| from.0)
-                .collect();
-            (taken, shares.let_through())
+        let passed = |last: Option<u16>| {
+            let turns = Turns { let_through: last.map(ReplicaId), suspect: None };
+            let mut shares = shares(limits, &all(&waiting), &[5], turns).unwrap();
+            let taken = all(&waiting).into_iter().filter(|(from, cost)| shares.takes(*from, *cost));
+            let taken: Vec<u16> = taken.map(|(from, _)| from.0).collect();
+            (taken, shares.turns().let_through.map(|last| last.0))
         };
-        assert_eq!(passed(None), (vec![0, 1, 2], Some(ReplicaId(2))));
-        assert_eq!(passed(Some(ReplicaId(2))), (vec![3, 4], Some(ReplicaId(4))), "the suspect waits");
-        assert_eq!(passed(Some(ReplicaId(4))).0[0], 5, "for its turn");
-        assert_eq!(passed(Some(ReplicaId(18))), (vec![0, 1, 19], Some(ReplicaId(1))));
+        assert_eq!(passed(None), (vec![0, 1, 2], Some(2)));
+        assert_eq!(passed(Some(2)), (vec![3, 4, 6], Some(6)), "no suspect takes a turn from others");
+        assert_eq!(passed(Some(18)), (vec![0, 1, 19], Some(1)));
+    }
+
+    /// Of one suspect in a run something is checked, no more than it is worth, and never a long message at once: whoever waits
+    /// or comes meanwhile is not held up.
+    #[test]
+    fn suspects_are_heard_by_turns_and_in_pieces() {
+        let (long, short) = (SUSPECT_COST_MAX + 1, SUSPECT_COST_MAX);
+        // In each run of whom a piece is checked, and which suspects' messages pass.
+        let heard = |others| {
+            let waiting = all(&[(0, others, 1), (1, 2, long), (2, 2, 2 * long), (3, 2, short)]);
+            let mut turns = Turns::default();
+            let run = |_| {
+                let mut shares = shares(FOUR, &waiting, &[1, 2, 3], turns).unwrap();
+                let taken = waiting.iter().filter(|(from, cost)| shares.takes(*from, *cost) && from.0 > 0);
+                let taken: Vec<u16> = taken.map(|(from, _)| from.0).collect();
+                turns = shares.turns();
+                (shares.in_pieces().map(|from| from.0), taken)
+            };
+            (0..4).map(run).collect::<Vec<_>>()
+        };
+        let alone = [(Some(1), vec![3]), (Some(2), vec![3]), (Some(1), vec![3]), (Some(2), vec![3])];
+        assert_eq!(heard(0), alone, "what is short has its share");
+        let beside = [(Some(1), vec![]), (Some(2), vec![]), (None, vec![3]), (Some(1), vec![])];
+        assert_eq!(heard(5_000), beside);
     }
 
     #[test]
@@ -316,7 +403,7 @@ mod tests {
     fn order_is_kept() {
         let (plain, flood) = ((ReplicaId(0), 9), (ReplicaId(0), 2 * FOUR.run));
         let takes = |waiting: [_; 3]| {
-            let mut shares = shares(FOUR, &waiting, &[], None).unwrap();
+            let mut shares = shares(FOUR, &waiting, &[], Turns::default()).unwrap();
             waiting.map(|(from, cost)| shares.takes(from, cost))
         };
         assert_eq!(takes([plain, flood, plain]), [true, false, false]);

@@ -54,10 +54,19 @@ fn what_waits_from_before_a_gap_goes_with_what_was_lost() {
     assert_eq!(run(&mut intake, &replica).0, ["3 host.heights"]);
 }
 
+/// Something waits that costs as much as so many signatures, and has none.
 fn wait(intake: &mut Intake, from: ReplicaId, checks: usize) {
-    let (cost, message) = (shares::cost(0, checks), CheckedMessage::Host(HostMessage::AskProof));
-    let waiting =
-        WaitingMessage { from, cost, message, signature: None, checks: Vec::new(), certificates: Vec::new() };
+    wait_with(intake, from, checks, Vec::new());
+}
+
+fn wait_with(
+    intake: &mut Intake,
+    from: ReplicaId,
+    cost: usize,
+    checks: Vec<(ReplicaId, [u8; 32], Signature)>,
+) {
+    let (cost, message) = (shares::cost(0, cost), CheckedMessage::Host(HostMessage::AskProof));
+    let waiting = WaitingMessage { from, cost, message, signature: None, checks, certificates: Vec::new() };
     intake.messages.push(waiting);
 }
 
@@ -86,5 +95,46 @@ fn those_who_send_what_is_dear_take_turns() {
     let order: Vec<Vec<String>> = (0..7).map(|_| run(&mut intake, &replica).0).collect();
     let order: Vec<String> = order.iter().map(|said| said.iter().map(|said| &said[..1]).collect()).collect();
     assert_eq!(order, ["0", "1", "3", "0", "01", "13", "3"]);
+    assert!(intake.is_drained());
+}
+
+/// Hundreds of signatures of which none holds take tens of milliseconds. Whoever is known for that makes nobody wait for as
+/// long, also where nobody waits yet; and is heard in the end, for it may be the disk that lies.
+#[test]
+fn a_long_message_of_a_suspect_is_checked_in_pieces() {
+    const LONG: usize = 590;
+    let (replica, one, three) = (open(), ReplicaId(1), ReplicaId(3));
+    let mut intake = replica.intake(Scheme::Cheap);
+    let bad = |count| vec![(three, [0; 32], Signature([1; 64])); count];
+    let checked = |intake: &Intake| intake.ledger().signatures_single + intake.ledger().signatures_batched;
+    wait_with(&mut intake, three, 1, bad(1));
+    assert_eq!(run(&mut intake, &replica).1, ["3 bad signature"], "it is known");
+    for busy in [false, true] {
+        let before = checked(&intake);
+        wait_with(&mut intake, three, LONG, bad(LONG));
+        if busy {
+            (0..500).for_each(|_| wait(&mut intake, one, 1));
+        }
+        assert_eq!(run(&mut intake, &replica).1, ["3 bad signature"]);
+        assert!(checked(&intake) - before <= 8, "the rest need not be looked at");
+        while !intake.is_drained() {
+            run(&mut intake, &replica);
+        }
+    }
+
+    wait(&mut intake, three, LONG);
+    let heights = HostMessage::Heights(Heights { executed: Height(1), kept: Height(1), stable: Height(0) });
+    hear(&mut intake, three, &heights);
+    let (mut runs, mut heard) = (0, Vec::new());
+    while heard.is_empty() {
+        wait(&mut intake, one, 1);
+        let (mut said, refused) = run(&mut intake, &replica);
+        assert!(refused.is_empty() && said.contains(&"1 host.ask-proof".to_owned()), "others are heard");
+        said.retain(|said| said.starts_with('3'));
+        heard.append(&mut said);
+        runs += 1;
+    }
+    assert_eq!(runs, 1 + LONG / 8, "as many as it is worth");
+    assert_eq!(heard, ["3 host.ask-proof", "3 host.heights"], "in order");
     assert!(intake.is_drained());
 }
