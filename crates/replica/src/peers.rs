@@ -12,7 +12,7 @@ use quorate_types::limits::{
     FETCH_PATH_BYTES_MAX, FETCH_PER_PEER_MAX,
 };
 use quorate_types::wire::Lane;
-use quorate_types::{Block, BlockId, FullBlock, Height, Payload, ReplicaId, Time};
+use quorate_types::{Block, BlockId, FullBlock, Height, Kind, Payload, ReplicaId, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -81,34 +81,18 @@ impl Replica {
                     self.tell(To::One(from), HostMessage::Proof(Box::new(stable)));
                 }
             }
-            HostMessage::Heights(heights) => {
-                self.decided.on_heights(self.now, from, heights, self.sequencer.contiguous());
-                self.help_with_checkpoint(from, heights.stable);
-                // Whoever lags asks when f + 1 have told it that they are further.
-                if heights.executed < self.attested() && self.decided.may_tell(self.now, from) {
-                    self.tell(To::One(from), HostMessage::Heights(self.heights()));
-                }
-                self.ask_decided();
-                // Who holds what was decided may become known after it was decided.
-                self.chase();
+            HostMessage::Heights(heights) => self.on_heights(from, heights),
+            HostMessage::AskDecided(_) if self.handed.to(self.now, from).ids >= DECIDED_PER_TURN_MAX => {
+                self.refuse_more(from, kind);
             }
-            HostMessage::AskDecided(height) => {
-                if self.handed.to(self.now, from).ids >= DECIDED_PER_TURN_MAX {
-                    let why = Reject::NotNow("asked for too much at once");
-                    return self.out.push_back(Output::Rejected { from, kind, why });
-                }
-                self.answer_decided(from, height);
-            }
+            HostMessage::AskDecided(height) => self.answer_decided(from, height),
             HostMessage::Decided(height, ids) => self.on_decided(from, height, &ids),
-            HostMessage::AskBlock { id, height, above } => {
-                if self.handed.to(self.now, from).frames >= FETCH_FRAMES_MAX {
-                    let why = Reject::NotNow("asked for too much at once");
-                    self.out.push_back(Output::Rejected { from, kind, why });
-                    // Whoever means it asks somebody else, and not only when it has waited in vain.
-                    return self.tell(To::One(from), HostMessage::NoBlock(id));
-                }
-                self.answer_block(from, id, height, above);
+            HostMessage::AskBlock { id, .. } if self.handed.to(self.now, from).frames >= FETCH_FRAMES_MAX => {
+                self.refuse_more(from, kind);
+                // Whoever means it asks somebody else, and not only when it has waited in vain.
+                self.tell(To::One(from), HostMessage::NoBlock(id));
             }
+            HostMessage::AskBlock { id, height, above } => self.answer_block(from, id, height, above),
             HostMessage::Block(block) => {
                 let id = block.id();
                 if self.host.bodies.is_wanted(id) && matches!(self.blocks.insert(block), Inserted::Orphan(_))
@@ -142,6 +126,25 @@ impl Replica {
                 }
             }
         }
+    }
+
+    /// A peer says how far it is.
+    fn on_heights(&mut self, from: ReplicaId, heights: Heights) {
+        self.decided.on_heights(self.now, from, heights, self.sequencer.contiguous());
+        self.help_with_checkpoint(from, heights.stable);
+        // Whoever lags asks when f + 1 have told it that they are further.
+        if heights.executed < self.attested() && self.decided.may_tell(self.now, from) {
+            self.tell(To::One(from), HostMessage::Heights(self.heights()));
+        }
+        self.ask_decided();
+        // Who holds what was decided may become known after it was decided.
+        self.chase();
+    }
+
+    /// A peer has asked for more than it is handed in one turn.
+    fn refuse_more(&mut self, from: ReplicaId, kind: Kind) {
+        let why = Reject::NotNow("asked for too much at once");
+        self.out.push_back(Output::Rejected { from, kind, why });
     }
 
     /// Probes the peers, if it is time.
