@@ -155,9 +155,9 @@ fn a_seed_decides_a_run_in_every_build() {
         pbft-signed a72b96a489a9b76217aafea38f3081399834a679ca5df22eea0d25a2365fe42f
         hotstuff 0f0e7a3ce92ffe480a70937ff41ce923fc5d36e5caefa993add3b180830896b7
         jolteon 5c324a79d9075a5cfcea0ab14d6c30c073eb2148211f655e11e0be05accf767a
-        sync-hotstuff 010ee21d347aa57e4edd53f1d298a28817fd74d7403881c36aa682ea69c7cef0
-        optsync 14ae09dafc933a0a5600ae3001673de73e7f329aae8fca81594e7509668b2769
-        sync-hotstuff-rr 658b208119c7805f5db794c4905057a39888c4308ff046099ee1068bb887b311
+        sync-hotstuff 4eeed905bfa0514893bc607a4c667b66afadb191ad44ce80b256966f9f7cecd9
+        optsync 6afafac5f6864dffd3ff80bddc42a0a91370a4f0b80189835eab101b8a4dba77
+        sync-hotstuff-rr 3f4ddcf721bf3af95fe46084bf18899d8bc6e7c335b765bdcb172354507cc883
         echo 958bf5366f7d20873870493a8aaa32536475218b75f3964e193c96aeefd9bc17
     "#]]
     .assert_eq(&hashes);

@@ -1,0 +1,383 @@
+//! What liars may say where a leader stays: Sync HotStuff and Opt Sync.
+
+use crate::net::Form;
+use quorate_consensus::harness::payload;
+use quorate_consensus::parts::chain::empty_payload;
+use quorate_consensus::parts::returning::Standing;
+use quorate_consensus::parts::synchrony::SynchronyParams;
+use quorate_consensus::{Certificate, Figures, Protocol, Signed, Spec};
+use quorate_protocols::sync_hotstuff::{
+    Answer, Evidence, Header, Lock, NewViewWord, Optimistic, Plain, SyncHotStuff, SyncMessage, VOTE, Variant,
+    Word, bind_base, blame, vote,
+};
+use quorate_types::rng::Rng;
+use quorate_types::{Block, BlockId, Height, Incarnation, ReplicaId, Signature, View};
+use std::collections::{BTreeMap, BTreeSet};
+use std::marker::PhantomData;
+
+const SIGNATURE: Signature = Signature([0; 64]);
+
+/// Sync HotStuff that enters the next view at once.
+#[derive(Debug)]
+pub(crate) struct NoWait;
+
+impl Variant for NoWait {
+    const SPEC: Spec = Plain::SPEC;
+    const FIGURES: Figures = Plain::FIGURES;
+    const WAIT: u64 = 0;
+    const BAD_VIEW: u64 = Plain::BAD_VIEW;
+
+    fn responsive_quorum(n: usize) -> Option<usize> {
+        Plain::responsive_quorum(n)
+    }
+}
+
+/// Opt Sync with the wait of Sync HotStuff.
+#[derive(Debug)]
+pub(crate) struct OneDelta;
+
+impl Variant for OneDelta {
+    const SPEC: Spec = Optimistic::SPEC;
+    const FIGURES: Figures = Optimistic::FIGURES;
+    const WAIT: u64 = Plain::WAIT;
+    const BAD_VIEW: u64 = Optimistic::BAD_VIEW;
+
+    fn responsive_quorum(n: usize) -> Option<usize> {
+        Optimistic::responsive_quorum(n)
+    }
+}
+
+/// See the module.
+pub(crate) struct Stable<V>(PhantomData<V>);
+
+/// What is voted for: view, height and block.
+type Place = (View, Height, BlockId);
+
+/// What liars have heard or made.
+pub(crate) struct Lore {
+    n: u16,
+    liars: Vec<ReplicaId>,
+    /// How many votes decide at once.
+    responsive: Option<usize>,
+    headers: Vec<Header>,
+    /// Honest voters of each place; that liars vote for it goes without saying.
+    votes: BTreeMap<Place, BTreeSet<ReplicaId>>,
+    blames: BTreeMap<View, BTreeSet<ReplicaId>>,
+    new_views: Vec<Signed<NewViewWord>>,
+    /// Tells blocks apart.
+    number: u64,
+}
+
+impl Lore {
+    fn leader(&self, view: u64) -> ReplicaId {
+        ReplicaId(u16::try_from((view - 1) % u64::from(self.n)).unwrap())
+    }
+
+    fn is_led_by_liar(&self, view: u64) -> bool {
+        self.liars.contains(&self.leader(view))
+    }
+
+    /// f + 1.
+    fn weak(&self) -> usize {
+        self.liars.len() + 1
+    }
+
+    fn learn_header(&mut self, header: &Header) {
+        if !self.headers.contains(header) {
+            self.headers.push(header.clone());
+        }
+    }
+
+    fn signers(&self, who: Option<&BTreeSet<ReplicaId>>) -> BTreeSet<ReplicaId> {
+        who.into_iter().flatten().chain(&self.liars).copied().collect()
+    }
+
+    /// Places for which liars can show so many votes.
+    fn certifiable(&self, quorum: usize) -> Vec<Place> {
+        let all = self.votes.iter().filter(|(_, who)| self.signers(Some(*who)).len() >= quorum);
+        all.map(|(place, _)| *place).collect()
+    }
+
+    fn certificate(&self, place: &Place, quorum: usize) -> Certificate {
+        let signers = self.signers(self.votes.get(place));
+        let votes: Vec<_> = signers.into_iter().take(quorum).map(|id| (id, SIGNATURE)).collect();
+        Certificate::of(vote(place.0, place.1, place.2), &votes)
+    }
+
+    fn lock(&self, rng: &mut Rng, view: u64) -> Lock {
+        let tips: Vec<Place> =
+            self.certifiable(self.weak()).into_iter().filter(|place| place.0 < View(view)).collect();
+        let recent = if rng.chance(700_000) { tips.len().saturating_sub(6) } else { 0 };
+        let Some(tip) = rng.pick(&tips[recent..]) else { return Lock::genesis() };
+        let mut lock = Lock { responsive: None, tip: self.certificate(tip, self.weak()) };
+        if let Some(quorum) = self.responsive.filter(|_| rng.chance(700_000)) {
+            let fits = |place: &Place| place.0 == tip.0 && place.1 <= tip.1;
+            let fitting: Vec<Place> = self.certifiable(quorum).into_iter().filter(fits).collect();
+            lock.responsive = rng.pick(&fitting).map(|place| self.certificate(place, quorum));
+        }
+        lock
+    }
+
+    /// A view near those where the honest ones are.
+    fn near(&self, rng: &mut Rng, (low, high): (u64, u64)) -> u64 {
+        match rng.below(10) {
+            0 => high + 1,
+            1 if low > 1 => low - 1,
+            2 => high + 2,
+            _ => rng.between(low, high),
+        }
+    }
+
+    /// A header of a view, rather a late one.
+    fn of_view(&self, rng: &mut Rng, view: u64) -> Option<Header> {
+        let of_view: Vec<&Header> = self.headers.iter().filter(|it| it.block.view == View(view)).collect();
+        let late = if rng.chance(700_000) { of_view.len().saturating_sub(4) } else { 0 };
+        rng.pick(&of_view[late..]).copied().cloned()
+    }
+
+    fn new_view_of(&self, rng: &mut Rng, view: u64) -> Option<Signed<NewViewWord>> {
+        let of_view: Vec<_> = self.new_views.iter().filter(|it| it.body.view == View(view)).collect();
+        rng.pick(&of_view).copied().cloned()
+    }
+
+    /// A proposal of a liar: on something of its view, new or said before, or what its view goes on from.
+    fn propose(&mut self, rng: &mut Rng, view: u64) -> SyncMessage {
+        let base_of = |place: &Place| {
+            let known =
+                self.headers.iter().find(|it| it.block.id() == place.2 && it.block.view == View(view));
+            known.map_or(place.2, |header| header.base)
+        };
+        let of_view = self.certifiable(self.weak()).into_iter().filter(|place| place.0 == View(view));
+        let mut places: Vec<(Place, BlockId)> = of_view.map(|place| (place, base_of(&place))).collect();
+        if view == 1 {
+            places.push(((View(1), Height::ZERO, BlockId::ZERO), BlockId::ZERO));
+        }
+        let recent = if rng.chance(600_000) { places.len().saturating_sub(3) } else { 0 };
+        let Some((place, base)) = rng.pick(&places[recent..]).copied() else {
+            return self.new_view(rng, view);
+        };
+        let is_genesis = place.1 == Height::ZERO && view == 1;
+        let parent =
+            if is_genesis { Certificate::genesis(VOTE) } else { self.certificate(&place, self.weak()) };
+        let said: Vec<&Header> = self
+            .headers
+            .iter()
+            .filter(|it| it.block.view == View(view) && it.block.parent == place.2)
+            .collect();
+        if let Some(header) = rng.pick(&said).copied().filter(|_| rng.chance(550_000)).cloned() {
+            return SyncMessage::Propose { header, parent };
+        }
+        self.number += 1;
+        let block = Block {
+            parent: place.2,
+            height: place.1.next(),
+            view: View(view),
+            proposer: self.leader(view),
+            time_ns: self.number,
+            payload: if rng.chance(300_000) { empty_payload() } else { payload(self.number).id },
+            extra: bind_base(base),
+        };
+        let header = Header { block, base };
+        self.votes.entry((View(view), header.block.height, header.block.id())).or_default();
+        self.learn_header(&header);
+        SyncMessage::Propose { header, parent }
+    }
+
+    fn new_view(&mut self, rng: &mut Rng, view: u64) -> SyncMessage {
+        let lock = self.lock(rng, view);
+        let body = NewViewWord { view: View(view), lock: lock.clone() };
+        self.new_views.push(Signed { body, by: self.leader(view), signature: SIGNATURE });
+        self.votes.entry((View(view), lock.tip.statement.height, lock.tip.block())).or_default();
+        SyncMessage::NewView { view: View(view), lock }
+    }
+
+    /// Two words of a leader that contradict each other.
+    fn conflict(&self, rng: &mut Rng, view: u64) -> Option<Evidence> {
+        let of_view: Vec<&Header> = self.headers.iter().filter(|it| it.block.view == View(view)).collect();
+        let word = |header: &Header| Word::Header(header.clone());
+        let pairs = of_view.iter().flat_map(|a| of_view.iter().map(move |b| (*a, *b)));
+        let pairs: Vec<_> = pairs.filter(|(a, b)| word(a).contradicts(&word(b))).collect();
+        let signed =
+            |header: &Header| Signed { body: word(header), by: header.block.proposer, signature: SIGNATURE };
+        rng.pick(&pairs).map(|(a, b)| Evidence::Conflict(Box::new((signed(a), signed(b)))))
+    }
+
+    /// f + 1 blames of one of the last views that somebody honest has blamed.
+    fn blamed(&self, rng: &mut Rng) -> Option<Evidence> {
+        let views: Vec<&View> = self.blames.keys().collect();
+        let view = **rng.pick(&views[views.len().saturating_sub(2)..])?;
+        let signers = self.signers(self.blames.get(&view));
+        let votes: Vec<_> = signers.into_iter().take(self.weak()).map(|id| (id, SIGNATURE)).collect();
+        Some(Evidence::Blames(Certificate::of(blame(view), &votes)))
+    }
+
+    /// A certificate of so many votes, of no old view.
+    fn certified(&self, rng: &mut Rng, view: u64, quorum: usize) -> Option<Certificate> {
+        let fits = |place: &Place| place.0.0 + 1 >= view;
+        let fitting: Vec<Place> = self.certifiable(quorum).into_iter().filter(fits).collect();
+        rng.pick(&fitting).map(|place| self.certificate(place, quorum))
+    }
+
+    fn answer(&self, rng: &mut Rng, view: u64, incarnation: Incarnation) -> SyncMessage {
+        let standing = if rng.chance(700_000) { Standing::Running } else { Standing::Silent };
+        let mut answer = Answer::bare(incarnation, standing);
+        if rng.chance(300_000) {
+            answer.headers = self.of_view(rng, view).iter().map(signed).collect();
+        }
+        if rng.chance(300_000) {
+            answer.certificates = self.certified(rng, 0, self.weak()).into_iter().collect();
+        }
+        if rng.chance(300_000) {
+            answer.evidence = self.blamed(rng).into_iter().collect();
+        }
+        if rng.chance(200_000) {
+            answer.new_view = self.new_view_of(rng, view);
+        }
+        SyncMessage::Answer(Box::new(answer))
+    }
+
+    /// What one of them says, whoever it is.
+    fn word(&self, rng: &mut Rng, view: u64) -> Option<SyncMessage> {
+        Some(match rng.below(12) {
+            0 | 1 => SyncMessage::Certified(self.certified(rng, view, self.weak())?),
+            2 => SyncMessage::Notify(self.certified(rng, view, self.responsive?)?),
+            3 => SyncMessage::Forward { word: self.new_view_of(rng, view)? },
+            4 => SyncMessage::Evidence(self.blamed(rng)?),
+            5 | 6 => SyncMessage::Evidence(self.conflict(rng, view)?),
+            7 | 8 => SyncMessage::Show(signed(&self.of_view(rng, view)?)),
+            9 => SyncMessage::Status { view: View(view), lock: self.lock(rng, view) },
+            10 => {
+                let block = self.of_view(rng, view)?.block;
+                SyncMessage::Lack { view: View(view), height: block.height.minus(1), block: block.parent }
+            }
+            _ => self.answer(rng, view, Incarnation::ZERO),
+        })
+    }
+
+    /// What all of them say, each for itself.
+    fn promise(&self, rng: &mut Rng, view: u64) -> Option<SyncMessage> {
+        Some(match rng.below(8) {
+            0 => SyncMessage::Blame(View(view)),
+            1 | 2 => {
+                let tip = self.new_view_of(rng, view)?.body.lock.tip;
+                let (height, base) = (tip.statement.height, tip.block());
+                SyncMessage::FirstVote { view: View(view), height, base }
+            }
+            _ => SyncMessage::Vote(signed(&self.of_view(rng, view)?)),
+        })
+    }
+}
+
+fn signed(header: &Header) -> Signed<Header> {
+    Signed { body: header.clone(), by: header.block.proposer, signature: SIGNATURE }
+}
+
+impl<V: Variant> Form for Stable<V>
+where
+    SyncHotStuff<V>: Protocol<Params = SynchronyParams>,
+{
+    type Protocol = SyncHotStuff<V>;
+    type Message = SyncMessage;
+    type Lore = Lore;
+    const NAME: &'static str = V::SPEC.summary;
+    const FASTEST: u64 = 1_000;
+    const COMMITS_IN_ITS_VIEW: bool = true;
+
+    fn lore(n: u16, liars: &[ReplicaId]) -> Lore {
+        Lore {
+            n,
+            liars: liars.to_vec(),
+            responsive: V::responsive_quorum(usize::from(n)),
+            headers: Vec::new(),
+            votes: BTreeMap::new(),
+            blames: BTreeMap::new(),
+            new_views: Vec::new(),
+            number: 0,
+        }
+    }
+
+    fn stands(is_running: bool) -> SyncMessage {
+        let standing = if is_running { Standing::Running } else { Standing::Silent };
+        SyncMessage::Answer(Box::new(Answer::bare(Incarnation::ZERO, standing)))
+    }
+
+    fn learn(lore: &mut Lore, from: ReplicaId, message: &SyncMessage) {
+        match message {
+            SyncMessage::Propose { header, .. } => lore.learn_header(header),
+            SyncMessage::Vote(header) => {
+                let block = &header.body.block;
+                lore.votes.entry((block.view, block.height, block.id())).or_default().insert(from);
+                lore.learn_header(&header.body);
+            }
+            SyncMessage::FirstVote { view, height, base } => {
+                lore.votes.entry((*view, *height, *base)).or_default().insert(from);
+            }
+            SyncMessage::NewView { view, lock } => {
+                let body = NewViewWord { view: *view, lock: lock.clone() };
+                lore.new_views.push(Signed { body, by: from, signature: SIGNATURE });
+            }
+            SyncMessage::Blame(view) => {
+                lore.blames.entry(*view).or_default().insert(from);
+            }
+            _ => {}
+        }
+    }
+
+    fn answer(lore: &Lore, rng: &mut Rng, asked: &SyncMessage) -> Option<SyncMessage> {
+        let SyncMessage::Ask { incarnation, .. } = asked else { return None };
+        let last = lore.headers.last().map_or(1, |header| header.block.view.0);
+        Some(lore.answer(rng, last, *incarnation))
+    }
+
+    fn lie(lore: &mut Lore, rng: &mut Rng, views: (u64, u64)) -> Vec<(ReplicaId, SyncMessage)> {
+        let view = lore.near(rng, views);
+        let all = lore.liars.clone();
+        let Some(one) = rng.pick(&all).copied() else { return Vec::new() };
+        match rng.below(20) {
+            0..=4 if lore.is_led_by_liar(view) => {
+                let again = view > 1 && rng.chance(200_000);
+                let said = if again { lore.new_view(rng, view) } else { lore.propose(rng, view) };
+                let mut all_said = vec![(lore.leader(view), said.clone())];
+                if let SyncMessage::Propose { header, .. } = said
+                    && rng.chance(300_000)
+                {
+                    all_said.extend(all.iter().map(|liar| (*liar, SyncMessage::Vote(signed(&header)))));
+                }
+                all_said
+            }
+            0..=9 => {
+                let Some(said) = lore.promise(rng, view) else { return Vec::new() };
+                let who = if rng.chance(600_000) { all } else { vec![one] };
+                who.into_iter().map(|liar| (liar, said.clone())).collect()
+            }
+            _ => lore.word(rng, view).map(|said| (one, said)).into_iter().collect(),
+        }
+    }
+
+    fn blocks(message: &SyncMessage) -> Vec<&Block> {
+        match message {
+            SyncMessage::Propose { header, .. } => vec![&header.block],
+            SyncMessage::Vote(header) | SyncMessage::Show(header) => vec![&header.body.block],
+            SyncMessage::Answer(answer) => {
+                let voted = answer.voted.iter().map(|voted| &voted.body);
+                answer.headers.iter().chain(voted).map(|header| &header.body.block).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn vote(message: &SyncMessage) -> Option<(View, Height, BlockId)> {
+        match message {
+            SyncMessage::Vote(header) => {
+                let block = &header.body.block;
+                Some((block.view, block.height, block.id()))
+            }
+            SyncMessage::FirstVote { view, height, base } => Some((*view, *height, *base)),
+            _ => None,
+        }
+    }
+
+    fn proposes(message: &SyncMessage) -> Option<BlockId> {
+        if let SyncMessage::Propose { header, .. } = message { Some(header.block.id()) } else { None }
+    }
+}
