@@ -37,6 +37,8 @@ struct Meaning {
     bytes: Vec<u8>,
     statement: Option<Statement>,
     place: Place,
+    /// Whether it hands on what others have signed.
+    is_relay: bool,
 }
 
 /// See the module.
@@ -82,12 +84,15 @@ impl Words {
 
     fn read(&self, frame_type: u8, bytes: &[u8]) -> Option<Meaning> {
         let anywhere = Place::ANYWHERE;
-        let of = |kind, statement, place| Meaning { kind, bytes: bytes.to_vec(), statement, place };
+        let is_relay = false;
+        let of = |kind, statement, place| Meaning { kind, bytes: bytes.to_vec(), statement, place, is_relay };
         match frame_type {
             frame::PROTOCOL => {
                 let message = (self.entry.decode)(bytes).ok()?;
                 let message: &dyn Message = message.as_ref();
-                Some(of(message.kind(), signed(message.auth()), message.place()))
+                let is_relay = matches!(message.auth(), Auth::Relay);
+                let meaning = of(message.kind(), signed(message.auth()), message.place());
+                Some(Meaning { is_relay, ..meaning })
             }
             frame::HOST => {
                 let message = HostMessage::from_bytes(bytes).ok()?;
@@ -113,9 +118,13 @@ impl Words {
         let (frame_type, kind) = self.rng.pick(&kinds).copied()?;
         let base = self.some(frame_type, kind)?;
         let other = self.some(frame_type, kind)?;
-        let place = self.read(frame_type, &base)?.place;
+        let Meaning { place, is_relay, .. } = self.read(frame_type, &base)?;
         for _ in 0..TRIES_MAX {
             let mut bytes = base.clone();
+            // Whatever is changed in what others have signed no signature fits, and no handler hears of it.
+            if is_relay && self.rng.chance(500_000) {
+                return Some(Wrong { kind, frame_type, bytes, statement: None });
+            }
             if self.rng.chance(500_000) {
                 self.move_to(&mut bytes, place, status);
             }
