@@ -364,7 +364,7 @@ impl Bodies {
         }
         self.want_below(now, blocks, id, (peer, haste));
         // One that lacks its ancestors alone is not asked for.
-        if self.missing.get(&id).is_some_and(|missing| !missing.payload && missing.bundles == 0) {
+        if self.lacks_ancestors_alone(id) {
             return;
         }
         self.want_one(now, blocks, id, height, (peer, haste));
@@ -387,13 +387,17 @@ impl Bodies {
                 return;
             }
             at = block.parent;
-            let is_complete = |missing: &Missing| !missing.payload && missing.bundles == 0;
-            if !self.missing.get(&at).is_some_and(is_complete)
+            if !self.lacks_ancestors_alone(at)
                 && !self.want_one(now, blocks, at, block.height.minus(1), (peer, haste))
             {
                 return;
             }
         }
+    }
+
+    /// Whether the bodies of a block are here, and something below it is not.
+    pub(crate) fn lacks_ancestors_alone(&self, id: BlockId) -> bool {
+        self.missing.get(&id).is_some_and(|missing| !missing.payload && missing.bundles == 0)
     }
 
     /// Whether the peer had to be named for that, or asked again.

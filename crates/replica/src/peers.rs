@@ -346,11 +346,12 @@ impl Replica {
         }
     }
 
-    /// Bodies of a block are not here, or not any more. Its header says where it hangs, and that may be all that is asked: of
-    /// what lies beside a decided block nobody keeps more.
+    /// A block is not here with all below it, or not any more. Where this replica had its bodies its header says where it hangs,
+    /// and that may be all that is asked: of what lies beside a decided block nobody keeps more.
     fn refuse_block(&mut self, to: ReplicaId, id: BlockId) {
-        if let Some(block) = self.blocks.get(id) {
-            let block = Block::clone(block);
+        let executed = self.sequencer.executed();
+        let had = |block: &&Block| block.height <= executed || self.host.bodies.lacks_ancestors_alone(id);
+        if let Some(block) = self.blocks.get(id).map(|block| &**block).filter(had).cloned() {
             self.tell(To::One(to), HostMessage::Block(block));
         }
         self.tell(To::One(to), HostMessage::NoBlock(id));

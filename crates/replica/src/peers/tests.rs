@@ -79,29 +79,45 @@ fn what_was_not_decided_is_not_looked_for() {
 #[test]
 fn a_header_is_handed_out_without_its_bodies() {
     let mut replica = open();
-    let block = Block {
-        parent: BlockId::null(Height(1)),
-        height: Height(2),
+    let on = |parent, height, payload| Block {
+        parent,
+        height: Height(height),
         view: View(1),
         proposer: ReplicaId(0),
         time_ns: 0,
-        payload: PayloadId(Digest([7; 32])),
+        payload,
         extra: Digest::ZERO,
     };
-    let id = block.id();
-    let ask = |replica: &mut Replica| {
-        hear(replica, 1, HostMessage::AskBlock { id, height: Height(2), above: Height(1) });
+    let ask = |replica: &mut Replica, id| {
+        hear(replica, 1, HostMessage::AskBlock { id, height: Height(1), above: Height::ZERO });
         let out = outputs(replica);
         said(&out).into_iter().map(|(_, message)| message).collect::<Vec<_>>()
     };
-    assert_eq!(ask(&mut replica), [HostMessage::NoBlock(id)]);
-    replica.blocks.insert(block.clone());
-    let header = HostMessage::Block(block);
-    assert_eq!(ask(&mut replica), [header.clone(), HostMessage::NoBlock(id)]);
+    let beside = on(BlockId::ZERO, 1, PayloadId(Digest([7; 32])));
+    let id = beside.id();
+    replica.blocks.insert(beside.clone());
+    assert_eq!(ask(&mut replica, id), [HostMessage::NoBlock(id)], "of no use without its bodies");
+    for from in [1, 3] {
+        hear(&mut replica, from, HostMessage::Decided(Height(1), vec![BlockId::null(Height(1))]));
+    }
+    execute(&mut replica, 1);
+    outputs(&mut replica);
+    let header = HostMessage::Block(beside);
+    assert_eq!(ask(&mut replica, id), [header.clone(), HostMessage::NoBlock(id)], "it was passed over");
+    // Nor is what lies above it ever whole any more.
+    let above = on(BlockId(Digest([8; 32])), 3, Payload::default().id());
+    let id = above.id();
+    replica.blocks.insert(above.clone());
+    replica.host.bodies.want(Time(0), &replica.blocks, id, Height(3), (ReplicaId(3), Haste::InTurn));
+    replica.handle(Time(1), Input::Payload(ReplicaId(3), Arc::new(Payload::default())));
+    outputs(&mut replica);
+    assert_eq!(ask(&mut replica, id), [HostMessage::Block(above), HostMessage::NoBlock(id)]);
     // And whoever has asked for it knows where it hangs.
     let mut other = open();
-    other.host.bodies.want(Time(0), &other.blocks, id, Height(2), (ReplicaId(1), Haste::InTurn));
-    hear(&mut other, 1, header);
+    let HostMessage::Block(block) = &header else { return };
+    let id = block.id();
+    other.host.bodies.want(Time(0), &other.blocks, id, Height(1), (ReplicaId(1), Haste::InTurn));
+    hear(&mut other, 1, header.clone());
     assert!(other.blocks.get(id).is_some());
 }
 
