@@ -20,11 +20,14 @@ mod net;
 mod oracle;
 mod rotating;
 mod stable;
+#[path = "../simulated/sync_waits.rs"]
+mod sync_waits;
 
 use net::{Form, Hunt};
 use quorate_protocols::sync_hotstuff::{Optimistic, Plain};
 use rotating::Rotating;
-use stable::{NoWait, OneDelta, Stable};
+use stable::Stable;
+use sync_waits::{NoWait, OneDelta};
 
 #[allow(clippy::disallowed_methods, reason = "how far a hunt goes is its user's choice")]
 fn number(name: &str) -> Option<u64> {

@@ -5,10 +5,10 @@ use quorate_consensus::harness::payload;
 use quorate_consensus::parts::chain::empty_payload;
 use quorate_consensus::parts::returning::Standing;
 use quorate_consensus::parts::synchrony::SynchronyParams;
-use quorate_consensus::{Certificate, Figures, Protocol, Signed, Spec};
+use quorate_consensus::{Certificate, Protocol, Signed};
 use quorate_protocols::sync_hotstuff::{
-    Answer, Evidence, Header, Lock, NewViewWord, Optimistic, Plain, SyncHotStuff, SyncMessage, VOTE, Variant,
-    Word, bind_base, blame, vote,
+    Answer, Evidence, Header, Lock, NewViewWord, SyncHotStuff, SyncMessage, VOTE, Variant, Word, bind_base,
+    blame, vote,
 };
 use quorate_types::rng::Rng;
 use quorate_types::{Block, BlockId, Height, Incarnation, ReplicaId, Signature, View};
@@ -16,36 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 
 const SIGNATURE: Signature = Signature([0; 64]);
-
-/// Sync HotStuff that enters the next view at once.
-#[derive(Debug)]
-pub(crate) struct NoWait;
-
-impl Variant for NoWait {
-    const SPEC: Spec = Plain::SPEC;
-    const FIGURES: Figures = Plain::FIGURES;
-    const WAIT: u64 = 0;
-    const BAD_VIEW: u64 = Plain::BAD_VIEW;
-
-    fn responsive_quorum(n: usize) -> Option<usize> {
-        Plain::responsive_quorum(n)
-    }
-}
-
-/// Opt Sync with the wait of Sync HotStuff.
-#[derive(Debug)]
-pub(crate) struct OneDelta;
-
-impl Variant for OneDelta {
-    const SPEC: Spec = Optimistic::SPEC;
-    const FIGURES: Figures = Optimistic::FIGURES;
-    const WAIT: u64 = Plain::WAIT;
-    const BAD_VIEW: u64 = Optimistic::BAD_VIEW;
-
-    fn responsive_quorum(n: usize) -> Option<usize> {
-        Optimistic::responsive_quorum(n)
-    }
-}
 
 /// See the module.
 pub(crate) struct Stable<V>(PhantomData<V>);

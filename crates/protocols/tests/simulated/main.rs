@@ -46,6 +46,7 @@ mod sync_scenarios;
 mod sync_schedules;
 mod sync_stage;
 mod sync_unshown;
+mod sync_waits;
 mod synchronous;
 mod synchrony;
 mod traces;

@@ -1,45 +1,16 @@
 //! What can be wrong with Sync HotStuff and Opt Sync (`sync-hotstuff` §23, `optsync` §20): for the museum.
 
 use crate::sync_stage::DELTA_NS;
+use crate::sync_waits::NoWait;
 use quorate_consensus::flawed::Flaw;
 use quorate_consensus::{
     Basis, Certificate, Claims, Commit, Effect, Figures, Hold, Past, Protocol as _, Seal, Spec, Timers, To,
 };
 use quorate_protocols::sync_hotstuff::{
-    Lock, NOTIFY, Optimistic, Plain, SyncHotStuff, SyncMessage, SyncRecord, Timer, Variant,
+    Lock, NOTIFY, Optimistic, SyncHotStuff, SyncMessage, SyncRecord, Timer, Variant,
 };
 use quorate_types::{Block, BlockId, Height, Kind, ReplicaId, Time, View};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// no-wait: the next view is entered as soon as one is left.
-#[derive(Debug)]
-pub(crate) struct NoWait;
-
-impl Variant for NoWait {
-    const SPEC: Spec = Plain::SPEC;
-    const FIGURES: Figures = Plain::FIGURES;
-    const WAIT: u64 = 0;
-    const BAD_VIEW: u64 = Plain::BAD_VIEW;
-
-    fn responsive_quorum(n: usize) -> Option<usize> {
-        Plain::responsive_quorum(n)
-    }
-}
-
-/// wait-one-delta: Opt Sync with the wait of Sync HotStuff.
-#[derive(Debug)]
-pub(crate) struct OneDelta;
-
-impl Variant for OneDelta {
-    const SPEC: Spec = Optimistic::SPEC;
-    const FIGURES: Figures = Optimistic::FIGURES;
-    const WAIT: u64 = Plain::WAIT;
-    const BAD_VIEW: u64 = Optimistic::BAD_VIEW;
-
-    fn responsive_quorum(n: usize) -> Option<usize> {
-        Optimistic::responsive_quorum(n)
-    }
-}
 
 /// Opt Sync that enters the next view as soon as one is left (`optsync` §12).
 #[derive(Debug)]

@@ -10,14 +10,14 @@ use crate::sync_beyond::{decided_in_a_slowdown, slower_than_delta};
 use crate::sync_cold::{early_riser, late_slowdown, votes_said_again};
 use crate::sync_flaws::{
     AskedOnce, Believed, CommitAfterQuit, FirstVoteTimer, HeldEvidence, HeldNotify, LexicographicLock,
-    LockRises, NeverStale, NoDelta, NoNotify, NoRecord, NoWait, OneDelta, ShortTimer, ThreeQuarters,
-    TickFirst, TimerAtHandler,
+    LockRises, NeverStale, NoDelta, NoNotify, NoRecord, ShortTimer, ThreeQuarters, TickFirst, TimerAtHandler,
 };
 use crate::sync_schedules::{
     asked_before_it_has_voted, bases_of_two_heights, evidence_and_a_disk_that_stalls, force_locking, no_wait,
     proof_at_the_last_moment, vote_and_a_disk_that_stalls, voted_past_what_was_not_heard,
 };
 use crate::sync_unshown::{NothingElse, Unshown};
+use crate::sync_waits::{NoWait, OneDelta};
 use quorate_consensus::Entry;
 use quorate_consensus::flawed::Flawed;
 use quorate_protocols::sync_hotstuff::rotating::RotatingSyncHotStuff;

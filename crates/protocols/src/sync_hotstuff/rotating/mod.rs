@@ -46,9 +46,9 @@
 //! | R15 | §20 | an idle leader proposes an empty block after τ; empty ones are committed together | `commit::worth_committing` | `r15_*` |
 //!
 //! ## Invariants
-//! I1: what a timer commits at one honest replica in view v, every honest replica has voted for in v within Δ of that
-//! replica's vote, or it has left v with its certificate and shown that to all; so nothing beside it is certified in v, and
-//! all hold its certificate when they enter a later view by blames (§11, why safe): R3, R6, R7, R9, R11, R13.
+//! I1: where a timer commits something at one honest replica in view v, nothing beside it is certified in v, and all hold its
+//! certificate when they enter a later view by blames (§11, why safe; §24, Lemma 1 without (a): its header and its
+//! certificate were on their way to all Δ before): R3, R6 to R13.
 //! I2: no two committed blocks contradict each other: I1, R2, R4, R6; watched by the agreement oracle.
 //!
 //! ## What survives a crash
