@@ -8,6 +8,7 @@ use quorate_types::{LogEntry, Statement};
 pub(crate) fn store_config(settings: &Settings, cluster: &Cluster) -> StoreConfig {
     StoreConfig {
         limits: cluster.genesis.bodies,
+        window: cluster.genesis.window,
         keep_bytes: settings.keep_bytes,
         disk_bytes_max: settings.disk_bytes_max,
     }

@@ -2,20 +2,24 @@
 
 use crate::log::record::Location;
 use crate::number::to_u64;
-use quorate_types::limits::{POOL_BUNDLES_MAX, POOL_BYTES_MAX};
+use quorate_types::limits::POOL_BUNDLES_MAX;
 use quorate_types::{BlockId, BundleDigest, Height, Payload};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Bodies that wait for being decided at most. The pool of the replica holds half as many.
-pub(crate) const WAITING_BODIES_MAX: usize = 2 * POOL_BUNDLES_MAX;
-/// Bytes of bodies that wait for being decided at most.
-pub(crate) const WAITING_BYTES_MAX: usize = 4 * POOL_BYTES_MAX;
+/// Bodies that wait for being decided at most, but for those that blocks name. The replica's pool holds half as many.
+pub(crate) const WAITING_BODIES_MAX: usize = 8 * POOL_BUNDLES_MAX;
+/// So many times as many may wait while the log is read: it has bodies as well that were dropped since, and what is
+/// dropped before the block that names it has been read would be missed.
+const WAITING_WHILE_READ: usize = 4;
 /// Bodies of decided blocks that can still be asked for by digest, and decided once more without being appended
 /// again.
 pub(crate) const RECENT_BODIES_MAX: usize = 16_384;
-/// Bundles named by undecided blocks at most; beyond it the oldest block is forgotten.
-pub(crate) const NAMED_MAX: usize = 1 << 20;
+/// Windows of heights of which full blocks are remembered before they are decided: twice as many as a replica votes in,
+/// because after a change of view it votes for another block at the same height.
+const NAMED_WINDOWS: usize = 16;
+/// Bundles named by undecided blocks that are remembered however small window and blocks are.
+const NAMED_MIN: usize = 1 << 20;
 
 /// What is known of a body.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,8 +35,8 @@ struct BodyAt {
 }
 
 impl BodyAt {
-    /// Whether it must be found when a block is decided.
-    fn is_live(&self) -> bool {
+    /// Whether a block that is not decided yet has it, or may have it.
+    fn is_undecided(&self) -> bool {
         self.waiting || self.named > 0
     }
 }
@@ -58,6 +62,21 @@ pub(crate) struct Live {
     pub(crate) blocks: Vec<((Height, BlockId), Location)>,
 }
 
+/// Bundles named by undecided blocks at most. A replica holds the bundles themselves in memory as long.
+pub(crate) fn named_max(window: u64, block_bundles_max: u32) -> usize {
+    let heights = usize::try_from(window).unwrap_or(usize::MAX).saturating_mul(NAMED_WINDOWS);
+    heights.saturating_mul(usize::try_from(block_bundles_max).unwrap_or(usize::MAX)).max(NAMED_MIN)
+}
+
+impl Live {
+    /// How much that is.
+    pub(crate) fn bytes(&self) -> u64 {
+        let bodies = self.bodies.iter().map(|(_, location)| location);
+        let blocks = self.blocks.iter().map(|(_, location)| location);
+        bodies.chain(blocks).map(|location| u64::from(location.length)).sum()
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
@@ -70,13 +89,26 @@ pub(crate) struct Index {
     /// Height of the newest durable snapshot.
     released: Height,
     waiting: usize,
-    waiting_bytes: u64,
     named: usize,
+    named_max: usize,
+    /// The log is being read.
+    is_read: bool,
     /// Orphans are looked for when more wait than this; grows where they are not orphans.
-    orphans_at: (usize, u64),
+    orphans_at: usize,
 }
 
 impl Index {
+    /// Nothing, before a log is read into it.
+    pub(crate) fn new(named_max: usize) -> Self {
+        Self { named_max, is_read: true, ..Self::default() }
+    }
+
+    /// The log was read to its end.
+    pub(crate) fn end_reading(&mut self) {
+        (self.is_read, self.orphans_at) = (false, 0);
+        self.drop_orphans();
+    }
+
     pub(crate) fn last(&self) -> Height {
         self.last
     }
@@ -107,14 +139,10 @@ impl Index {
 
     pub(crate) fn insert_body(&mut self, digest: BundleDigest, location: Location) {
         let body = self.bodies.entry(digest).or_default();
-        let old = body.location.replace(location);
-        if body.waiting {
-            self.waiting_bytes -= old.map_or(0, |old| u64::from(old.length));
-        } else {
-            body.waiting = true;
+        body.location = Some(location);
+        if !std::mem::replace(&mut body.waiting, true) {
             self.waiting += 1;
         }
-        self.waiting_bytes += u64::from(location.length);
         self.drop_orphans();
     }
 
@@ -134,6 +162,8 @@ impl Index {
         self.blocks.get(key).map(|block| &block.payload)
     }
 
+    /// Remembers an undecided block, and where it lies. Where blocks name more than may be remembered, the highest is
+    /// forgotten: a liar can show many that lie high, and what is decided next lies lowest.
     pub(crate) fn insert_block(
         &mut self,
         key: (Height, BlockId),
@@ -154,10 +184,10 @@ impl Index {
         self.named += payload.bundles.len();
         let payload = Arc::clone(payload);
         self.blocks.insert(key, BlockAt { location, payload });
-        while self.named > NAMED_MAX && self.blocks.len() > 1 {
-            let oldest = self.blocks.iter().min_by_key(|(_, block)| block.location);
-            let Some(key) = oldest.map(|(key, _)| *key) else { break };
-            self.forget_block(&key);
+        while self.named > self.named_max && self.blocks.len() > 1 {
+            let Some((highest, _)) = self.blocks.last_key_value() else { break };
+            let highest = *highest;
+            self.forget_block(&highest);
         }
     }
 
@@ -169,7 +199,7 @@ impl Index {
         for digest in &block.payload.bundles {
             if let Some(body) = self.bodies.get_mut(digest) {
                 body.named = body.named.saturating_sub(1);
-                if !body.is_live() && body.recent == 0 {
+                if !body.is_undecided() && body.recent == 0 {
                     self.bodies.remove(digest);
                 }
             }
@@ -206,7 +236,6 @@ impl Index {
         body.recent = body.recent.saturating_add(1);
         if std::mem::take(&mut body.waiting) {
             self.waiting -= 1;
-            self.waiting_bytes -= body.location.map_or(0, |location| u64::from(location.length));
         }
         self.recent.push_back(*digest);
         if self.recent.len() <= RECENT_BODIES_MAX {
@@ -216,7 +245,7 @@ impl Index {
             && let Some(body) = self.bodies.get_mut(&old)
         {
             body.recent = body.recent.saturating_sub(1);
-            if !body.is_live() && body.recent == 0 {
+            if !body.is_undecided() && body.recent == 0 {
                 self.bodies.remove(&old);
             }
         }
@@ -250,11 +279,12 @@ impl Index {
         self.decided.iter().skip(above).map(|at| at.oldest).min()
     }
 
-    /// What in this generation or older ones must be moved before they go.
+    /// What in segments below this generation must be moved before they go. A body that no block names goes with its
+    /// segment: it is appended again with the block that names it, and a liar's never is.
     pub(crate) fn live_below(&self, generation: u32) -> Live {
         let gone = |location: &Location| location.generation < generation;
         let body = |(digest, body): (&BundleDigest, &BodyAt)| {
-            let location = body.location.filter(|location| body.is_live() && gone(location))?;
+            let location = body.location.filter(|location| body.named > 0 && gone(location))?;
             Some((*digest, location))
         };
         let block = |(key, block): (&(Height, BlockId), &BlockAt)| {
@@ -266,28 +296,29 @@ impl Index {
         }
     }
 
-    /// The segments below this generation are gone. What lives was moved before.
+    /// The segments below this generation are gone, and with them the bodies that no block names. What lives was moved
+    /// before.
     pub(crate) fn forget_below(&mut self, generation: u32) {
         let last_gone = self.decided.iter().rposition(|at| at.oldest < generation);
         if let Some(last_gone) = last_gone {
             self.decided.drain(..=last_gone);
         }
+        let waiting = &mut self.waiting;
         self.bodies.retain(|_, body| {
             let gone = body.location.is_some_and(|location| location.generation < generation);
-            assert!(!gone || !body.waiting, "a waiting body was left in a segment that goes");
+            assert!(!gone || body.named == 0, "a body that a block names was left in a segment that goes");
             if gone {
-                body.location = None;
+                *waiting -= usize::from(body.waiting);
             }
-            body.named > 0 || body.location.is_some()
+            !gone
         });
     }
 
-    /// Too many bodies wait: drops the older half of those that no block names. The pool of the replica is
-    /// smaller than the half that stays; what was dropped and is needed after all will be appended again.
+    /// Too many bodies wait: drops the older half of those that no block names. What was dropped is appended again with
+    /// the block that names it.
     fn drop_orphans(&mut self) {
-        let limits = (WAITING_BODIES_MAX, to_u64(WAITING_BYTES_MAX));
-        let most = (self.orphans_at.0.max(limits.0), self.orphans_at.1.max(limits.1));
-        if self.waiting <= most.0 && self.waiting_bytes <= most.1 {
+        let limit = WAITING_BODIES_MAX * if self.is_read { WAITING_WHILE_READ } else { 1 };
+        if self.waiting <= self.orphans_at.max(limit) {
             return;
         }
         let orphan = |(digest, body): (&BundleDigest, &BodyAt)| {
@@ -296,12 +327,11 @@ impl Index {
         };
         let mut orphans: Vec<(Location, BundleDigest)> = self.bodies.iter().filter_map(orphan).collect();
         orphans.sort_unstable();
-        for (location, digest) in orphans {
-            if self.waiting <= limits.0 / 2 && self.waiting_bytes <= limits.1 / 2 {
+        for (_, digest) in orphans {
+            if self.waiting <= limit / 2 {
                 break;
             }
             self.waiting -= 1;
-            self.waiting_bytes -= u64::from(location.length);
             if let Some(body) = self.bodies.get_mut(&digest) {
                 body.waiting = false;
                 if body.recent == 0 {
@@ -309,7 +339,7 @@ impl Index {
                 }
             }
         }
-        self.orphans_at = (self.waiting.saturating_mul(2), self.waiting_bytes.saturating_mul(2));
+        self.orphans_at = self.waiting.saturating_mul(2);
     }
 }
 
@@ -336,9 +366,50 @@ mod tests {
         (Height(height), BlockId(Digest([height as u8; 32])))
     }
 
+    /// An index whose log was read.
+    fn new() -> Index {
+        let mut index = Index::new(NAMED_MIN);
+        index.end_reading();
+        index
+    }
+
+    /// Full blocks of all windows that a replica votes in are remembered, of two views, however large they may be. Beyond
+    /// that the highest goes, whenever it came.
+    #[test]
+    fn what_may_be_voted_for_is_remembered_and_high_blocks_are_not() {
+        let bundles: Vec<u32> = (0..4_096).collect();
+        let (full, windows) = (payload(&bundles), 8 * 32);
+        let mut index = Index::new(named_max(32, 4_096));
+        let high = (1..=20).map(|n| key(1_000 + n));
+        let views = |height| [1, 2].map(|view| (Height(height), BlockId(Digest([view; 32]))));
+        let low: Vec<_> = (1..=windows).flat_map(views).collect();
+        let (before, after) = low.split_at(100);
+        let all = before.iter().copied().chain(high.clone()).chain(after.iter().copied());
+        for (offset, key) in (0..).zip(all) {
+            index.insert_block(key, at(1, offset), &full);
+        }
+        assert!(index.named <= 16 * 32 * 4_096);
+        assert!(low.iter().all(|key| index.block(key).is_some()));
+        assert!(high.clone().all(|key| index.block(&key).is_none()));
+        assert_eq!(named_max(4, 16), 1 << 20);
+    }
+
+    /// What was dropped before this moment of the log stands in it all the same, and a block that is read later may name
+    /// what was not.
+    #[test]
+    fn while_the_log_is_read_more_may_wait() {
+        let mut index = Index::new(NAMED_MIN);
+        let last = 2 * WAITING_BODIES_MAX as u32;
+        (0..=last).for_each(|n| index.insert_body(digest(n), at(1, n)));
+        index.insert_block(key(1), at(1, last), &payload(&[0, 1]));
+        index.end_reading();
+        assert!(index.body(&digest(0)).is_some() && index.body(&digest(1)).is_some());
+        assert_eq!(index.waiting, WAITING_BODIES_MAX / 2);
+    }
+
     #[test]
     fn orphans_go_and_what_a_block_names_stays() {
-        let mut index = Index::default();
+        let mut index = new();
         index.insert_block(key(1), at(1, 0), &payload(&[0, 1]));
         for n in 0..=WAITING_BODIES_MAX as u32 {
             index.insert_body(digest(n), at(1, n));
@@ -351,7 +422,7 @@ mod tests {
 
     #[test]
     fn decided_bodies_are_remembered_for_a_while_only() {
-        let mut index = Index::default();
+        let mut index = new();
         let count = RECENT_BODIES_MAX as u32 + 10;
         for n in 0..count {
             index.insert_body(digest(n), at(1, n));
@@ -359,7 +430,6 @@ mod tests {
             index.decide(key(u64::from(n) + 1), at(1, n), None);
         }
         assert_eq!(index.waiting, 0);
-        assert_eq!(index.waiting_bytes, 0);
         assert_eq!(index.bodies.len(), RECENT_BODIES_MAX);
         assert_eq!(index.body(&digest(9)), None);
         assert!(index.body(&digest(10)).is_some());
@@ -368,7 +438,7 @@ mod tests {
 
     #[test]
     fn blocks_that_can_no_longer_be_decided_go() {
-        let mut index = Index::default();
+        let mut index = new();
         index.insert_body(digest(1), at(1, 1));
         index.insert_block(key(1), at(1, 2), &payload(&[1]));
         index.insert_block((Height(1), BlockId::ZERO), at(1, 3), &payload(&[1, 2]));
@@ -385,7 +455,7 @@ mod tests {
 
     #[test]
     fn a_height_is_kept_as_long_as_all_of_its_parts_are() {
-        let mut index = Index::default();
+        let mut index = new();
         for height in 1..=6u64 {
             let oldest = if height == 3 { 1 } else { height as u32 };
             index.decide(key(height), at(height as u32, 0), Some(oldest));

@@ -50,9 +50,9 @@ pub const POOL_BYTES_MAX: usize = 64 << 20;
 pub const POOL_PEER_IDLE_BYTES_MAX: usize = 4 << 20;
 /// Bundles that wait in the pool at most.
 pub const POOL_BUNDLES_MAX: usize = 65_536;
-/// Bytes that one client may have waiting in the pool.
+/// Bytes that one client may have waiting in the pool; twice as much with what peers have handed over.
 pub const POOL_CLIENT_BYTES_MAX: usize = 16 << 20;
-/// Bundles that one client may have waiting in the pool.
+/// Bundles that one client may have waiting in the pool; twice as many with what peers have handed over.
 pub const POOL_CLIENT_BUNDLES_MAX: usize = 16_384;
 
 /// Heights that one STATUS of PBFT names as missing at most; the lowest come first.

@@ -74,7 +74,8 @@ pub(crate) struct Log<D> {
     note: u64,
     /// Bytes of records appended, ever growing.
     appended_bytes: u64,
-    /// Bytes of records read, ever growing.
+    /// Records read and their bytes, ever growing.
+    reads: u64,
     read_bytes: u64,
     /// The generation that was being written at the last sync.
     synced_generation: u32,
@@ -127,6 +128,12 @@ impl<D: Disk> Log<D> {
         self.oldest
     }
 
+    /// Segments that can be begun before others are released.
+    pub(crate) fn room(&self) -> u32 {
+        let used = self.live.len().saturating_add(self.released.len()).saturating_add(self.declared.len());
+        self.budget.segments.saturating_sub(to_u32(used))
+    }
+
     /// The sync number of what is appended now. It grows by one with each sync.
     pub(crate) fn sync_number(&self) -> u64 {
         self.sync
@@ -140,6 +147,11 @@ impl<D: Disk> Log<D> {
     /// Bytes of all records appended since the log was opened.
     pub(crate) fn appended_bytes(&self) -> u64 {
         self.appended_bytes
+    }
+
+    /// Records read since the log was opened.
+    pub(crate) fn reads(&self) -> u64 {
+        self.reads
     }
 
     /// Bytes of all records read since the log was opened.
@@ -219,6 +231,7 @@ impl<D: Disk> Log<D> {
         };
         let offset = to_usize(location.offset);
         let length = record::HEADER_BYTES.saturating_add(to_usize(location.length));
+        self.reads = self.reads.saturating_add(1);
         self.read_bytes = self.read_bytes.saturating_add(to_u64(length));
         self.scratch.clear();
         if location.generation == self.generation() && offset >= self.position {

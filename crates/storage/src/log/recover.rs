@@ -82,6 +82,7 @@ impl<D: Disk> Log<D> {
             written_bytes: 0,
             note: tail.note,
             appended_bytes: 0,
+            reads: 0,
             read_bytes: 0,
             synced_generation: 0,
             stopped: false,

@@ -22,6 +22,11 @@ impl Base {
         self.begun = Some((generation, appended_bytes));
     }
 
+    /// Whether a base is being written.
+    pub(super) fn is_open(&self) -> bool {
+        self.begun.is_some()
+    }
+
     pub(super) fn end(&mut self, sync: u64, appended_bytes: u64) {
         if let Some((generation, from)) = self.begun.take() {
             self.ended = Some((generation, sync));

@@ -25,6 +25,8 @@ use std::sync::Arc;
 pub struct StoreConfig {
     /// Limits that decide which bodies are valid.
     pub limits: BodyLimits,
+    /// Heights of a window: blocks of some windows are remembered before they are decided.
+    pub window: u64,
     /// Bytes of log that are kept for laggards, also below the newest snapshot.
     pub keep_bytes: u64,
     /// Bytes that log and snapshots may take together. Where this asks for it, less than `keep_bytes` is kept.
@@ -33,7 +35,7 @@ pub struct StoreConfig {
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        Self { limits: BodyLimits::default(), keep_bytes: 1 << 30, disk_bytes_max: 16 << 30 }
+        Self { limits: BodyLimits::default(), window: 256, keep_bytes: 1 << 30, disk_bytes_max: 16 << 30 }
     }
 }
 
@@ -41,8 +43,9 @@ impl Default for StoreConfig {
 ///
 /// After any [`Fault`] from a call that writes, the store does nothing more: nobody knows what the disk holds.
 ///
-/// What a host must do: append a body before the block with it is decided, and again if that block names a body
-/// that was decided long ago (what the store still has is not written twice); write its base when
+/// What a host must do: append a block and then its bodies before it promises anything about the block, and again
+/// before it says that the block is decided, however often it did before: what the store has is not written twice, and
+/// it may have let go of bodies that no block named, and of blocks that lie high; write its base when
 /// [`Store::rolled`] says so.
 pub struct Store<D: Disk> {
     log: Log<D>,
@@ -196,6 +199,12 @@ impl<D: Disk> Store<D> {
         self.index.kept()
     }
 
+    /// Records of the log that were read since it was opened: each may be a read of the disk.
+    #[must_use]
+    pub fn reads(&self) -> u64 {
+        self.log.reads()
+    }
+
     /// Bytes of the log's records that were read since it was opened: what reading for others costs.
     #[must_use]
     pub fn read_bytes(&self) -> u64 {
@@ -270,8 +279,8 @@ impl<D: Disk> Store<D> {
     fn append_block(&mut self, block: &Block, payload: &Arc<Payload>) -> Result<(), Fault> {
         let key = (block.height, block.id());
         // In a base a block is written again, so that it need not be moved later.
-        let known = self.index.block(&key);
-        if known.is_some_and(|location| location.generation == self.log.generation()) {
+        let oldest = if self.base.is_open() { self.log.generation() } else { 0 };
+        if self.index.block(&key).is_some_and(|location| location.generation >= oldest) {
             return Ok(());
         }
         self.scratch.clear();

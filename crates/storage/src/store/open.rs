@@ -5,7 +5,7 @@ use super::{Store, StoreConfig, budget, damaged, undecodable};
 use crate::disk::Disk;
 use crate::entry::{self, DecidedRecord};
 use crate::fault::Fault;
-use crate::index::Index;
+use crate::index::{self, Index};
 use crate::log::Log;
 use crate::log::record::{self, Location, Start};
 use crate::snapshot::Snapshots;
@@ -22,7 +22,7 @@ impl<D: Disk> Store<D> {
     /// [`Fault::TooLarge`] when a body that the limits allow would not fit into a segment, and whatever the disk
     /// reports.
     pub fn open(disk: D, config: StoreConfig, each: &mut dyn FnMut(LogEntry)) -> Result<Self, Fault> {
-        let mut index = Index::default();
+        let mut index = Index::new(index::named_max(config.window, config.limits.block_bundles_max));
         let mut base = Base::default();
         let snapshots = Snapshots::find(&disk)?;
         let budget = budget(&config, snapshots.bytes(), disk.segment_bytes());
@@ -38,6 +38,7 @@ impl<D: Disk> Store<D> {
             return Err(Fault::TooLarge { bytes, limit });
         }
         index.forget_below(log.oldest());
+        index.end_reading();
         base.reopened(log.generation());
         let mut store = Self {
             generation: log.generation(),

@@ -4,6 +4,7 @@ use super::{Store, budget, segments_in};
 use crate::disk::Disk;
 use crate::entry;
 use crate::fault::Fault;
+use crate::index::Live;
 use quorate_types::Height;
 
 /// Segments that are released with one roll at most: what lives in them is moved within one turn.
@@ -68,14 +69,32 @@ impl<D: Disk> Store<D> {
         if until <= self.log.oldest() {
             return Ok(());
         }
-        let live = self.index.live_below(until);
-        let bodies = live.bodies.iter().map(|(_, location)| u64::from(location.length));
-        let bytes = bodies.chain(live.blocks.iter().map(|(_, location)| u64::from(location.length)));
-        let gained = u64::from(until - self.log.oldest()).saturating_mul(u64::from(segment_bytes));
-        if bytes.sum::<u64>() > gained / 2 {
-            // Moving this would cost more than it gains; most of it will be decided, or dropped, later.
-            return Ok(());
+        match self.worth_moving(until, allowed) {
+            Some((until, live)) => self.move_out(until, live),
+            None => Ok(()),
         }
+    }
+
+    /// What lives in the oldest segments up to `until` or fewer, and which these are, if that is to be moved.
+    fn worth_moving(&self, until: u32, allowed: u32) -> Option<(u32, Live)> {
+        let segment_bytes = u64::from(self.log.disk().segment_bytes()).max(1);
+        let oldest = self.log.oldest();
+        // Moving what costs more than it gains may wait while half of the disk is free: most of it will be decided later.
+        // After that what lies behind it must be reached, or whoever has much there could fill the disk.
+        let is_tight = self.log.generation() - oldest >= allowed / 2;
+        (oldest.saturating_add(1)..=until).rev().find_map(|until| {
+            let live = self.index.live_below(until);
+            let segments = u64::from(until - oldest);
+            let bytes = live.bytes();
+            let is_cheap = bytes <= segments.saturating_mul(segment_bytes) / 2;
+            // It lies twice on the disk until the copy is durable. Half of each segment may stay empty.
+            let fits =
+                bytes == 0 || bytes.saturating_mul(2) / segment_bytes + 2 <= u64::from(self.log.room());
+            ((is_cheap || is_tight) && fits).then_some((until, live))
+        })
+    }
+
+    fn move_out(&mut self, until: u32, live: Live) -> Result<(), Fault> {
         let mut moved = Vec::new();
         for (digest, location) in live.bodies {
             if let Some(data) = self.log.read(location)? {

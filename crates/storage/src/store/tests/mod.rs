@@ -1,6 +1,7 @@
 mod power;
 
 use super::*;
+use crate::index::WAITING_BODIES_MAX;
 use crate::mem_disk::{Keep, MemDisk};
 use quorate_types::bundle::{BundleBuilder, BundleKind};
 use quorate_types::{
@@ -19,6 +20,7 @@ pub(super) fn config() -> StoreConfig {
             block_bundles_max: 64,
             ..BodyLimits::default()
         },
+        window: 8,
         keep_bytes: 4 * u64::from(SEGMENT),
         disk_bytes_max: 1 << 20,
     }
@@ -189,10 +191,10 @@ fn the_same_bundle_in_two_blocks_is_found_in_both() {
     assert_eq!(store.load(Height(2)).unwrap().unwrap().bundles, [body]);
 }
 
-/// A body was executed, and comes once more while an undecided block names it: it waits again, and is still there for
-/// another block when that one is dead and the segment of the first entry is gone.
+/// A body was executed, and comes once more while an undecided block names it. When that one is dead and the segments of
+/// both entries are gone, it comes with another block and is still there for it.
 #[test]
-fn a_body_that_comes_again_waits_again() {
+fn a_body_that_comes_again_is_there_again() {
     let mut store = new();
     let body = bundle(1, 50);
     decide(&mut store, 1, std::slice::from_ref(&body));
@@ -215,6 +217,7 @@ fn a_body_that_comes_again_waits_again() {
     let (block, payload) = block(height + 1, 2, std::slice::from_ref(&body));
     let id = block.id();
     append(&mut store, &LogEntry::Block(block, payload));
+    append(&mut store, &LogEntry::Body(body.clone()));
     append(&mut store, &LogEntry::Decided { height: Height(height + 1), id });
     store.write_and_sync().unwrap();
     let (mut store, _) = open(store.into_disk()).unwrap();
@@ -327,7 +330,7 @@ fn a_disk_that_may_not_grow_stops_the_store() {
     assert!(store.disk().used_bytes() <= 1 << 20);
 }
 
-/// A body that waits for very long lives on, however often the segments are used again.
+/// What an undecided block names lives on, however often the segments are used again. What none names goes.
 #[test]
 fn what_is_undecided_is_moved_out_of_segments_that_go() {
     let mut store = new();
@@ -354,13 +357,103 @@ fn what_is_undecided_is_moved_out_of_segments_that_go() {
         }
     }
     assert!(store.kept().0 > Height(500));
-    for body in &waiting {
-        assert_eq!(store.body(body.digest()).unwrap().as_ref(), Some(body));
-    }
-    // One of them is decided at last, where it is now.
-    let full = decide(&mut store, 1_001, &waiting[..1]);
+    assert_eq!(store.body(waiting[0].digest()).unwrap(), None);
+    assert_eq!(store.body(waiting[1].digest()).unwrap().as_ref(), Some(&waiting[1]));
+    // Both are decided at last: one where it is now, and one that comes again with its block.
+    let full = decide(&mut store, 1_001, &waiting);
     store.write_and_sync().unwrap();
     assert_eq!(store.load(Height(1_001)).unwrap(), Some(full));
+}
+
+/// Somebody deposits more than the oldest segments that go at once: what no block names is dropped with them, and what
+/// one names is moved before the disk is full. Also after a restart.
+#[test]
+fn a_deposit_does_not_fill_the_disk() {
+    for is_named in [false, true] {
+        let mut store = new();
+        let deposit: Vec<_> = (0..60).map(|n| bundle(60_000 + n, 3_000)).collect();
+        if is_named {
+            let (far, payload) = block(5_000, 1, &deposit);
+            append(&mut store, &LogEntry::Block(far, payload));
+        }
+        for body in &deposit {
+            append(&mut store, &LogEntry::Body(body.clone()));
+        }
+        assert!(store.log.generation() > 10);
+        for height in 1..=2_000u64 {
+            decide(&mut store, height, &[bundle(height, 500)]);
+            store.write_and_sync().unwrap();
+            if height % 25 == 0 {
+                snapshot(&mut store, height);
+            }
+            if store.rolled() {
+                base(&mut store);
+            }
+            if height == 1_000 {
+                store = open(store.into_disk()).unwrap().0;
+            }
+        }
+        assert!(store.kept().0 > Height(1_500));
+        assert!(store.disk().used_bytes() < 1 << 20);
+        for body in &deposit {
+            assert_eq!(store.body(body.digest()).unwrap().is_some(), is_named);
+        }
+    }
+}
+
+/// A body that waited for too long among too many is written again with the block that names it, and then stays; what
+/// the log has is not.
+#[test]
+fn what_a_block_names_is_appended_with_it_as_far_as_the_log_lacks_it() {
+    let mut store = new();
+    let bodies = [bundle(1, 500), bundle(2, 500)];
+    bodies.iter().for_each(|body| append(&mut store, &LogEntry::Body(body.clone())));
+    store.write_and_sync().unwrap();
+    let (voted, payload) = block(2, 1, &bodies);
+    let voted = LogEntry::Block(voted, payload);
+    let entries: Vec<_> = std::iter::once(voted).chain(bodies.iter().cloned().map(LogEntry::Body)).collect();
+    let before = store.log.appended_bytes();
+    entries.iter().for_each(|entry| append(&mut store, entry));
+    let once = store.log.appended_bytes() - before;
+    assert!(once < 500, "{once}: the bodies are there");
+    entries.iter().for_each(|entry| append(&mut store, entry));
+    assert_eq!(store.log.appended_bytes() - before, once, "and now the block is");
+
+    let mut store = new();
+    append(&mut store, &LogEntry::Body(bodies[0].clone()));
+    for n in 0..WAITING_BODIES_MAX as u64 {
+        let mut digest = [1; 32];
+        digest[..8].copy_from_slice(&n.to_le_bytes());
+        let location = Location { generation: 1, offset: 1 << 20, length: 1 };
+        store.index.insert_body(BundleDigest(Digest(digest)), location);
+    }
+    assert_eq!(store.body(bodies[0].digest()).unwrap(), None, "it was dropped");
+    entries.iter().for_each(|entry| append(&mut store, entry));
+    store.write_and_sync().unwrap();
+    let (mut store, _) = open(store.into_disk()).unwrap();
+    for body in &bodies {
+        assert_eq!(store.body(body.digest()).unwrap().as_ref(), Some(body), "what was voted for is on disk");
+    }
+}
+
+/// In a base a block is written once more, and no more than that.
+#[test]
+fn a_block_is_written_again_in_a_base_alone() {
+    let mut store = new();
+    let (far, payload) = block(50, 1, &[]);
+    let far = LogEntry::Block(far, payload);
+    append(&mut store, &far);
+    for height in 1..=49u64 {
+        decide(&mut store, height, &[bundle(height, 900)]);
+    }
+    assert!(store.log.generation() > 2);
+    let (first, before) = (store.log.appended_bytes(), store.index.live_below(2).blocks.len());
+    append(&mut store, &far);
+    assert_eq!((store.log.appended_bytes(), before), (first, 1));
+    append(&mut store, &LogEntry::BaseBegin);
+    append(&mut store, &far);
+    append(&mut store, &LogEntry::BaseEnd);
+    assert_eq!(store.index.live_below(2).blocks.len(), 0);
 }
 
 #[test]
