@@ -18,8 +18,18 @@ use std::sync::Arc;
 
 /// The first pause before dialling again; it doubles.
 const BACKOFF_NS: u64 = 20_000_000;
-/// The longest pause before dialling again.
+/// The longest pause before dialling again …
 const BACKOFF_NS_MAX: u64 = 2_000_000_000;
+/// … and in the first minute without a link. Replicas that have lost their power together wait for each other, but not for
+/// ever (`sync-hotstuff` §18): whoever comes up has to be reached soon.
+const BACKOFF_NS_MAX_SOON: u64 = 250_000_000;
+/// How long a machine has to take a connection. One without power is silent, and the system asks it again after 1, 3 and 7
+/// seconds: to begin anew is sooner …
+const CONNECT_NS_MAX: u64 = 3_000_000_000;
+/// … above all in the first minute.
+const CONNECT_NS_MAX_SOON: u64 = 1_000_000_000;
+/// How long that is: with half of 256 replicas gone some hundred attempts in a second.
+const SOON_NS: u64 = 60_000_000_000;
 /// Half-open connections through the peers' listener, beside one for each replica.
 pub(super) const GUESTS_MAX: usize = 64;
 
@@ -32,7 +42,7 @@ pub(super) struct Peer {
     tls: Option<Arc<ClientConfig>>,
     /// When to dial; `None` while there is a connection, and always where the other side dials.
     redial: Option<Time>,
-    /// When a connection that we dialled must be up.
+    /// When a connection that we dialled must be there, and then when it must be up.
     due: Option<Time>,
     attempts: u32,
     status: Counts,
@@ -51,6 +61,11 @@ struct Counts {
 impl Peer {
     pub(super) fn deadline(&self) -> Option<Time> {
         [self.redial, self.due, self.link.deadline()].into_iter().flatten().min()
+    }
+
+    /// Whether the link was up, or this end began, a moment ago.
+    fn is_missed(&self, now: Time) -> bool {
+        now.since(self.status.since) < SOON_NS
     }
 
     /// Hands frames to the session; false when none wait.
@@ -157,11 +172,22 @@ impl Reactor {
             let id = peer.link.peer();
             let late = peer.due.is_some_and(|due| now >= due) || peer.link.tick(now).is_err();
             match peer.socket {
-                Some(key) if late => self.refuse(key, Refusal::TooSlow),
+                Some(key) if late => self.too_late(key, id),
                 Some(key) if peer.link.wants_write() => self.mark_dirty(key),
                 None if peer.redial.is_some_and(|due| now >= due) => self.dial(now, id),
                 _ => {}
             }
+        }
+    }
+
+    /// A connection that we dialled, or its hello, did not come.
+    fn too_late(&mut self, key: Key, id: ReplicaId) {
+        if self.sockets.get(key).is_some_and(|socket| socket.connecting) {
+            // Nobody is there who could be told.
+            self.remember_refusal(Who::Replica(id), Refusal::TooSlow);
+            self.gone(key);
+        } else {
+            self.refuse(key, Refusal::TooSlow);
         }
     }
 
@@ -178,8 +204,9 @@ impl Reactor {
         });
         match connected {
             Ok(key) => {
+                let most = if peer.is_missed(now) { CONNECT_NS_MAX_SOON } else { CONNECT_NS_MAX };
                 peer.redial = None;
-                peer.due = Some(now.plus(HANDSHAKE_NS_MAX));
+                peer.due = Some(now.plus(most));
                 peer.socket = Some(key);
             }
             Err(error) => {
@@ -196,7 +223,8 @@ impl Reactor {
             return;
         };
         if Link::dials(me, id) {
-            let pause = BACKOFF_NS.saturating_mul(1 << peer.attempts.min(16)).min(BACKOFF_NS_MAX);
+            let most = if peer.is_missed(now) { BACKOFF_NS_MAX_SOON } else { BACKOFF_NS_MAX };
+            let pause = BACKOFF_NS.saturating_mul(1 << peer.attempts.min(16)).min(most);
             peer.attempts = peer.attempts.saturating_add(1);
             peer.redial = Some(now.plus(self.rng.between(pause / 2, pause)));
         }
@@ -224,6 +252,7 @@ impl Reactor {
         if let Role::Peer(id) = socket.role
             && let Some(Some(peer)) = self.peers.get_mut(id.index())
         {
+            peer.due = Some(now.plus(HANDSHAKE_NS_MAX));
             match &peer.tls {
                 None => peer.link.connect(now),
                 Some(config) => match Session::dial(config) {

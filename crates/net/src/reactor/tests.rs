@@ -519,7 +519,7 @@ fn dialling_again_backs_off_with_jitter_to_a_bound() {
     stage.peers[0].address = loopback().local_addr().unwrap();
     let mut b = stage.start(1);
     let mut pauses = Vec::new();
-    for _ in 0..20 {
+    while stage.now < Time(90_000_000_000) {
         let due = b.reactor.deadline().unwrap();
         pauses.push(due.since(stage.now));
         stage.now = stage.now.max(due);
@@ -535,7 +535,52 @@ fn dialling_again_backs_off_with_jitter_to_a_bound() {
     let [_, early @ .., last] = &pauses[..] else { panic!() };
     assert!(early[0] >= 10_000_000 && early[0] <= 20_000_000, "{pauses:?}");
     assert!(*last >= 1_000_000_000 && *last <= 2_000_000_000, "{pauses:?}");
+    // Who has come up a little later is not waited for so long.
+    let soon = pauses.iter().filter(|pause| **pause <= 250_000_000).sum::<u64>();
+    assert!((59_000_000_000..=61_000_000_000).contains(&soon), "{pauses:?}");
     assert_eq!(b.refusals(), [], "nobody has refused us");
+}
+
+/// A machine without power does not refuse: it is silent. `sync-hotstuff` §18: whoever is back is waited for so long, and has
+/// to be heard in that time.
+#[test]
+fn a_machine_that_was_silent_is_reached_soon_after_it_comes_up() {
+    const LINKED_NS: u64 = 1_250_000_000;
+    let mut stage = Stage::new(2, true);
+    // Nobody takes what comes: the queue is full, and the system drops what else is asked.
+    let silent = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    silent.set_reuse_address(true).unwrap();
+    silent.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    silent.listen(0).unwrap();
+    let address = silent.local_addr().unwrap().as_socket().unwrap();
+    let fills = std::net::TcpStream::connect(address).unwrap();
+    stage.peers[0].address = address;
+    let mut b = stage.start(1);
+    let is_dialling = |b: &Node| b.reactor.peer(ReplicaId(0)).unwrap().socket.is_some();
+    let (mut attempts, mut dialled) = (0, false);
+    while stage.now < Time(8_000_000_000) {
+        let due = b.reactor.deadline().unwrap();
+        assert!(due.since(stage.now) <= 1_000_000_000, "{due}");
+        stage.now = stage.now.max(due);
+        b.pass(stage.now);
+        attempts += usize::from(is_dialling(&b) && !dialled);
+        dialled = is_dialling(&b);
+    }
+    assert!((6..=9).contains(&attempts), "{attempts} attempts");
+    assert_eq!(b.reactor.peers()[0].last_refusal, Refusal::TooSlow.reason());
+    assert_eq!(b.refusals(), [], "nobody has said anything");
+    // It comes up while one of them is on its way.
+    while !is_dialling(&b) {
+        stage.now = b.reactor.deadline().unwrap();
+        b.pass(stage.now);
+    }
+    drop((silent, fills));
+    stage.listeners[0] = bind(address).unwrap();
+    let mut a = stage.start(0);
+    let up = stage.now;
+    stage.now = b.reactor.deadline().unwrap();
+    stage.connect(&mut [&mut a, &mut b]);
+    assert!(stage.now.since(up) <= LINKED_NS, "{}", stage.now.since(up));
 }
 
 #[test]

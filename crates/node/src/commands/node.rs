@@ -5,7 +5,7 @@ use crate::exit::Failure;
 use crate::keys;
 use crate::out;
 use crate::processes::{READY, TAKEN};
-use crate::runtime::{Clock, Facts, Node, NodeFault, NodeSetup, wall_ns};
+use crate::runtime::{Facts, Node, NodeFault, NodeSetup, wall_ns};
 use crate::service::Service;
 use crate::testnet::identity;
 use quorate_consensus::OpenError;
@@ -129,16 +129,14 @@ fn on_files(node: Prepared, durability: quorate_storage::Durability) -> Result<(
 
 fn serve<D: Disk>(node: Prepared, disk: D, log_mode: String) -> Result<(), Failure> {
     let Prepared { config, service, keys, folder, peers, clients } = node;
-    let clock = Clock::default();
     let setup = NodeSetup {
-        host: host_setup(&config, service, &keys, clock)?,
+        host: host_setup(&config, service, &keys)?,
         disk,
         peers: peer_configs(&config),
         security: security(&config, &keys)?,
         listen_peers: peers,
         listen_clients: clients,
         facts: facts(&config, log_mode),
-        clock,
     };
     let mut node = Node::open(setup).map_err(|fault| failure(&config, &fault))?;
     let (cluster, id) = (config.cluster.cluster_id(), config.id);
@@ -153,12 +151,7 @@ fn serve<D: Disk>(node: Prepared, disk: D, log_mode: String) -> Result<(), Failu
     Err(failure(&config, &fault))
 }
 
-fn host_setup(
-    config: &NodeConfig,
-    service: Service,
-    keys: &NodeKeys,
-    clock: Clock,
-) -> Result<HostSetup, Failure> {
+fn host_setup(config: &NodeConfig, service: Service, keys: &NodeKeys) -> Result<HostSetup, Failure> {
     let genesis = config.genesis();
     Ok(HostSetup {
         entry: *config.cluster.entry,
@@ -167,7 +160,8 @@ fn host_setup(
             committee: Arc::new(genesis.committee()),
             genesis: Arc::new(genesis.clone()),
             params: config.params(),
-            wall_offset_ns: wall_ns().saturating_sub(clock.now().0),
+            // Until its clock begins.
+            wall_offset_ns: wall_ns(),
             secret: fresh_secret(&keys.replica)?,
         },
         key: keys.replica.clone(),

@@ -3,7 +3,7 @@
 use quorate_types::Time;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Monotonic time since the node's own start.
+/// Monotonic time since the node was open.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
@@ -16,6 +16,12 @@ impl Default for Clock {
 }
 
 impl Clock {
+    /// When it began.
+    #[cfg(test)]
+    pub(super) fn started(&self) -> Instant {
+        self.start
+    }
+
     /// Nanoseconds since the start.
     #[must_use]
     pub fn now(&self) -> Time {

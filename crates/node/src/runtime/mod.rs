@@ -64,8 +64,6 @@ pub struct NodeSetup<D> {
     pub listen_clients: TcpListener,
     /// What `status` says of the settings.
     pub facts: Facts,
-    /// The clock that `host.replica.wall_offset_ns` belongs to.
-    pub clock: Clock,
 }
 
 /// Why a node stops.
@@ -112,7 +110,7 @@ impl<D: Disk> Node<D> {
         let committee = setup.host.replica.committee.clone();
         let me = setup.host.replica.me;
         let mut early = Early::default();
-        let host = Host::open(setup.host, setup.disk, &mut early)?;
+        let mut host = Host::open(setup.host, setup.disk, &mut early)?;
         let identity = Identity {
             cluster: committee.cluster,
             epoch: committee.epoch,
@@ -125,12 +123,17 @@ impl<D: Disk> Node<D> {
         config.listen_clients = Some(setup.listen_clients);
         config.client_connections_max = descriptors::client_connections_max(&config);
         let delta_ns = host.replica().guard().map(|guard| guard.bound.delta_ns);
+        let net = Reactor::new(config)?;
+        // Not before: to read a long log takes a while, and what a replica waits for from its opening on it waits for in vain
+        // as long as nobody can reach it (`sync-hotstuff` §18).
+        let clock = Clock::default();
+        host.set_wall_offset(wall_ns().saturating_sub(clock.now().0));
         let mut node = Self {
-            net: Reactor::new(config)?,
+            net,
             host,
             clients: Clients::default(),
             rejects: Rejects::default(),
-            clock: setup.clock,
+            clock,
             facts: setup.facts,
             me,
             cluster: committee.cluster,
@@ -368,3 +371,6 @@ impl Slices {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+use super::*;
+use quorate_app::{Application, At, Kv, RestoreError, Snapshot};
+use quorate_crypto::{Scheme, SigningKey};
+use quorate_net::reactor::bind;
+use quorate_replica::Setup;
+use quorate_storage::MemDisk;
+use quorate_types::digest::context;
+use quorate_types::{BodyLimits, ClientAuth, Digest, Genesis, Member};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// Notes when it was asked for anything last.
+struct Noting(Kv, Arc<Mutex<Option<Instant>>>);
+
+impl Noting {
+    fn note(&self) {
+        *self.1.lock().unwrap() = Some(Instant::now());
+    }
+}
+
+impl Application for Noting {
+    fn name(&self) -> &'static str {
+        self.note();
+        self.0.name()
+    }
+    fn version(&self) -> u32 {
+        self.0.version()
+    }
+    fn apply(&mut self, at: &At, op: &[u8], reply: &mut Vec<u8>) {
+        self.0.apply(at, op, reply);
+    }
+    fn query(&self, op: &[u8], room: usize, reply: &mut Vec<u8>) {
+        self.0.query(op, room, reply);
+    }
+    fn digest(&mut self) -> Digest {
+        self.0.digest()
+    }
+    fn snapshot(&mut self) -> Snapshot {
+        self.0.snapshot()
+    }
+    fn restore(
+        &mut self,
+        header: &[u8],
+        chunks: &mut dyn Iterator<Item = Vec<u8>>,
+    ) -> Result<(), RestoreError> {
+        self.0.restore(header, chunks)
+    }
+}
+
+fn facts() -> Facts {
+    let name = String::new;
+    let [protocol, durability, log_mode] = [name(), name(), name()];
+    let [link_auth, client_auth, curve] = [name(), name(), name()];
+    Facts { protocol, n: 1, f: 0, durability, log_mode, link_auth, client_auth, curve }
+}
+
+/// §18: all that have lost their power wait for each other from the moment on at which each of them can be reached. Who
+/// reads a long log for that time would not wait for anybody.
+#[test]
+fn the_clock_begins_when_the_node_is_open() {
+    let entry = quorate_protocols::find("sync-hotstuff").unwrap();
+    let keys: Vec<SigningKey> = (1..=3).map(|id| SigningKey::from_seed(Scheme::Ed25519, [id; 32])).collect();
+    let params = (entry.params)().unwrap();
+    let genesis = Genesis {
+        protocol: entry.spec.name,
+        f: 1,
+        members: keys.iter().map(|key| Member { sign: key.public(), link: key.public() }).collect(),
+        client_auth: ClientAuth::None,
+        bodies: BodyLimits::default(),
+        client_window: 8,
+        clients_max: 8,
+        checkpoint_every: 4,
+        window: 8,
+        application: "kv 1".to_owned(),
+        admin: keys[0].public(),
+        clients: Vec::new(),
+        params: params.to_string(),
+        salt: [0; 32],
+    };
+    let noted = Arc::new(Mutex::new(None));
+    let listen = || bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let [peers, clients] = [listen(), listen()];
+    let address = peers.local_addr().unwrap();
+    let host = HostSetup {
+        entry: *entry,
+        replica: Setup {
+            me: ReplicaId(0),
+            committee: Arc::new(genesis.committee()),
+            genesis: Arc::new(genesis),
+            params,
+            wall_offset_ns: 0,
+            secret: keys[0].secret(&context::PROBE),
+        },
+        key: keys[0].clone(),
+        scheme: Scheme::Ed25519,
+        application: Box::new(Noting(Kv::default(), Arc::clone(&noted))),
+        keep_bytes: 32 << 20,
+        disk_bytes_max: 64 << 20,
+        snapshot_every_bytes: 1 << 30,
+    };
+    let setup = NodeSetup {
+        host,
+        disk: MemDisk::new(2 << 20, 512),
+        peers: keys.iter().map(|key| PeerConfig { key: key.public(), address }).collect(),
+        security: Security::Plain,
+        listen_peers: peers,
+        listen_clients: clients,
+        facts: facts(),
+    };
+    let node = Node::open(setup).unwrap();
+    let looked = noted.lock().unwrap().unwrap();
+    assert!(node.clock.started() > looked, "it was opened on what the disk has, and then its clock began");
+}
