@@ -228,6 +228,11 @@ impl<'a, P: Protocol> Cx<'a, P> {
     pub fn send(&mut self, to: To, message: P::Message) {
         self.effects.push(Effect::Send { to, hold: Hold::UntilDurable, message: Box::new(message) });
     }
+    /// What of this kind waits for the disk and was said in this view is not said after all: something has come meanwhile that
+    /// would have kept this replica from it. What has left has left, and nothing else may ever be said in its place.
+    pub fn withdraw(&mut self, kind: Kind, view: View) {
+        self.effects.push(Effect::Withdraw(kind, view));
+    }
     /// Says ahead that this replica may say something of this kind in this view: after a restart it says nothing of the
     /// kind there, nor in earlier views. Durable with the next promise; what is then sent by [`Cx::send_reserved`]
     /// needs no sync of its own. A restart meanwhile costs this replica its word in that view, and no more.

@@ -90,6 +90,8 @@ pub enum Effect {
         /// The message.
         message: Box<dyn Message>,
     },
+    /// What is held of this kind in this view never leaves. The guard remembers that it may have been said.
+    Withdraw(Kind, View),
     /// Something is decided.
     Commit(Commit, Basis),
     /// Get this block, its ancestors and bodies from this replica; answered by `on_ready`.

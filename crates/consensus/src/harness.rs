@@ -99,7 +99,7 @@ impl HostView for Table {
         if let Some(answer) = self.answers.get(&block) {
             return *answer;
         }
-        let known = blocks.get(block)?;
+        let known = blocks.get(block).filter(|_| !blocks.is_bare(block))?;
         if self.own.contains(&known.payload) { Some(Ready::Valid) } else { self.otherwise }
     }
     fn pending(&self) -> Pending {
@@ -340,6 +340,11 @@ impl<P: Protocol> Harness<P> {
                     *reserved = view.max(*reserved);
                 }
                 Effect::Send { to, hold, message } => self.queue(to, hold, &*message),
+                Effect::Withdraw(kind, view) => self.held.retain(|(_, bytes)| {
+                    let message = P::Message::decode(bytes).expect("what is sent can be read back");
+                    let statement = message.auth().statement();
+                    statement.is_none_or(|it| (it.kind, it.view) != (kind, view))
+                }),
                 Effect::Commit(what, basis) => self.committed.push((what, basis)),
                 Effect::Want(block, from) => self.wanted.push((block, from)),
                 Effect::Alarm(alarm) => self.alarms.push(alarm),
@@ -547,6 +552,11 @@ impl<P: Protocol> Harness<P> {
         fired
     }
 
+    /// Time passes in a turn that takes so long: timers that become due wait for the next one.
+    pub fn stand_still(&mut self, ns: u64) {
+        self.world.now = self.world.now.plus(ns);
+    }
+
     /// When the next timer fires.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
@@ -657,6 +667,7 @@ fn line(effect: &Effect) -> String {
             format!("record {} h{}{scope}", key.kind, key.height)
         }
         Effect::Reserve(kind, view) => format!("reserve {kind} v{view}"),
+        Effect::Withdraw(kind, view) => format!("withdraw {kind} v{view}"),
         Effect::Send { to, hold: Hold::UntilDurable, message } => {
             format!("hold {to:?}: {}", words(&**message))
         }

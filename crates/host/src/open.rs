@@ -85,7 +85,8 @@ impl<D: Disk> Host<D> {
             snapshot_every_bytes,
         } = setup;
         let genesis: Arc<Genesis> = Arc::clone(&replica.genesis);
-        let config = StoreConfig { limits: genesis.bodies, keep_bytes, disk_bytes_max };
+        let config =
+            StoreConfig { limits: genesis.bodies, window: genesis.window, keep_bytes, disk_bytes_max };
         let mut past = Past::default();
         let mut bad = None;
         let mut store = Store::open(disk, config, &mut |entry| {

@@ -1,27 +1,23 @@
 //! One turn: from what has arrived to what leaves.
 
 use crate::executor::Executor;
-use crate::loads::{Load, Loads};
+use crate::loads::{Load, Loads, Reads};
 use crate::open::{OpenFault, SnapshotProgress};
 use crate::outgoing::{Outgoing, seal};
 use quorate_consensus::{Alarm, LinkEvent};
 use quorate_crypto::SigningKey;
 use quorate_replica::{ConnId, Input, Intake, Output, Passed, Replica, Source, Unsealed};
 use quorate_storage::{Disk, Store};
-use quorate_types::limits::DECIDED_PER_ANSWER_MAX;
 use quorate_types::{Domain, Height, Ledger, Mark, ReplicaId, ReplicaSet, Time};
 
 /// Log bytes that may wait for a sync that nobody has asked for.
 const LOG_BUFFER_BYTES_MAX: usize = 4 << 20;
-/// Blocks read from the log for laggards in one turn: they must not hold up the others.
-const LOADS_PER_TURN: usize = 8;
-/// Bytes after which no more is read for them in a turn, because one block may be as long as eight others: a full one, as
-/// limits are by default.
-const LOAD_BYTES_PER_TURN: u64 = 4 << 20;
-
 /// How late a timer may fire for the sake of what lies unread or unchecked. Whoever floods a replica must not keep it
 /// from suspecting a leader.
 const LATE_NS: u64 = 20_000_000;
+/// Where safety rests on a bound on delays, what was held while a sync took longer than this leaves when everything that has
+/// come meanwhile was read: it may be what keeps the replica from saying it.
+const LONG_SYNC_NS: u64 = 5_000_000;
 
 /// What a turn asks for more time for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,12 +51,6 @@ pub enum TurnEnd {
     Owing,
 }
 
-/// What a turn may still read for laggards.
-struct Reads {
-    loads: usize,
-    bytes: u64,
-}
-
 /// See the crate.
 pub struct Host<D: Disk> {
     pub(crate) replica: Replica,
@@ -73,6 +63,8 @@ pub struct Host<D: Disk> {
     pub(crate) inputs: Vec<Input>,
     pub(crate) passed: Passed,
     pub(crate) sync_wanted: Mark,
+    /// What a long sync has made durable, and when it was over.
+    late: Option<(Mark, Time)>,
     loads: Loads,
     /// What the replica knows of whose bodies wait for their check.
     unchecked: ReplicaSet,
@@ -102,6 +94,7 @@ impl<D: Disk> Host<D> {
             inputs: Vec::new(),
             passed: Passed::default(),
             sync_wanted: Mark(0),
+            late: None,
             loads: Loads::default(),
             unchecked: ReplicaSet::EMPTY,
             own: Ledger::default(),
@@ -163,6 +156,11 @@ impl<D: Disk> Host<D> {
         &self.store
     }
 
+    /// What the wall clock says at `Time(0)`, where that comes after the opening.
+    pub fn set_wall_offset(&mut self, ns: u64) {
+        self.replica.set_wall_offset(ns);
+    }
+
     /// How long the longest sync since the last call has taken, in nanoseconds.
     pub fn take_longest_sync_ns(&mut self) -> u64 {
         self.store.take_longest_sync_ns()
@@ -201,16 +199,20 @@ impl<D: Disk> Host<D> {
         let synced = self.store.ledger().syncs;
         let mut now = now;
         let (mut syncs, mut slice) = (0, true);
-        let mut reads = Reads { loads: LOADS_PER_TURN, bytes: LOAD_BYTES_PER_TURN };
+        let mut reads = Reads::default();
         loop {
             let mut inputs = std::mem::take(&mut self.inputs);
             for input in inputs.drain(..) {
                 self.replica.handle(now, input);
             }
             self.inputs = inputs;
+            let is_drained = drained && self.intake.is_drained();
+            if let Some((mark, _)) = self.late.take_if(|(_, since)| is_drained || now >= since.plus(LATE_NS))
+            {
+                self.replica.handle(now, Input::Durable(mark));
+            }
             if let Some(due) = due {
                 // The tie rule: a timer fires only after everything that had arrived before it.
-                let is_drained = drained && self.intake.is_drained();
                 self.replica.tick(if is_drained { due } else { due.minus(LATE_NS) });
             }
             self.route(out)?;
@@ -218,11 +220,11 @@ impl<D: Disk> Host<D> {
             out.flush();
             if syncs == 0 && !self.snapshots.is_next() && self.owes_sync() {
                 syncs = 1;
-                self.sync()?;
+                self.sync(out)?;
             }
             // However often this turn goes round, it executes for one slice and reads for a few laggards.
             slice = slice && self.execute(more);
-            self.serve_laggards(&mut reads)?;
+            self.loads.serve(&mut self.store, &mut reads, &mut self.inputs)?;
             if self.inputs.is_empty() {
                 break;
             }
@@ -234,7 +236,7 @@ impl<D: Disk> Host<D> {
         self.sync_wanted = self.sync_wanted.max(snapshot_needs);
         out.flush();
         let owing = self.owes_sync() || !self.intake.is_drained() || self.executor.has_work();
-        let owing = owing || !self.loads.is_empty() || self.snapshots.is_busy();
+        let owing = owing || !self.loads.is_empty() || self.snapshots.is_busy() || self.late.is_some();
         Ok(if owing { TurnEnd::Owing } else { TurnEnd::Idle })
     }
 
@@ -271,9 +273,17 @@ impl<D: Disk> Host<D> {
         self.sync_wanted > self.store.durable() || self.store.buffered() > LOG_BUFFER_BYTES_MAX
     }
 
-    fn sync(&mut self) -> Result<(), Fault> {
+    fn sync(&mut self, out: &mut dyn Outgoing) -> Result<(), Fault> {
+        let began = out.now();
         let mark = self.store.write_and_sync()?;
-        self.inputs.push(Input::Durable(mark));
+        let now = out.now();
+        let is_long = self.replica.relies_on_time() && now.since(began) > LONG_SYNC_NS;
+        match self.late {
+            // A short one after it must not let go what the long one held.
+            Some((_, since)) => self.late = Some((mark, since)),
+            None if is_long => self.late = Some((mark, now)),
+            None => self.inputs.push(Input::Durable(mark)),
+        }
         Ok(())
     }
 
@@ -304,7 +314,9 @@ impl<D: Disk> Host<D> {
                 Output::Reply { client, reply } => out.reply(&client, &reply),
                 Output::Refuse { conn, client, bundle, why } => out.refuse(conn, &client, bundle, why),
                 Output::Load { to, height, id } => self.queue_load(Load::Block { to, height, id }),
-                Output::LoadIds { to, from } => self.queue_load(Load::Ids { to, from }),
+                Output::LoadIds { to, from } => {
+                    self.queue_load(Load::Ids { to, from, ids: Vec::new() });
+                }
                 Output::Rejected { from, kind, why } => {
                     out.rejected(Source::Peer(from), kind, why.name(), why.is_breach());
                 }
@@ -347,35 +359,5 @@ impl<D: Disk> Host<D> {
             // It asks somebody else, and not only when it has waited in vain.
             self.inputs.push(load.in_vain());
         }
-    }
-
-    /// Reads a few decided blocks for peers that lack them; one however long it is.
-    fn serve_laggards(&mut self, left: &mut Reads) -> Result<(), Fault> {
-        while left.loads > 0
-            && left.bytes > 0
-            && let Some(load) = self.loads.pop()
-        {
-            let before = self.store.read_bytes();
-            let answer = self.load(&load)?;
-            self.inputs.push(answer);
-            left.loads = left.loads.saturating_sub(1);
-            left.bytes = left.bytes.saturating_sub(self.store.read_bytes().saturating_sub(before));
-        }
-        Ok(())
-    }
-
-    fn load(&mut self, load: &Load) -> Result<Input, Fault> {
-        Ok(match *load {
-            Load::Block { to, height, id } => {
-                // What was decided is a short record. No body is read for an id that was not.
-                let is_decided = self.store.decided_ids(height, 1)?.contains(&id);
-                let block = if is_decided { self.store.load(height)?.map(Box::new) } else { None };
-                Input::Stored(to, id, block)
-            }
-            Load::Ids { to, from } => {
-                let ids = self.store.decided_ids(from, DECIDED_PER_ANSWER_MAX)?;
-                Input::StoredIds(to, from, ids)
-            }
-        })
     }
 }

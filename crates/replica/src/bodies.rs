@@ -14,9 +14,11 @@ use quorate_types::{
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use wants::{Want, Wants};
 
 #[cfg(test)]
 mod tests;
+mod wants;
 
 /// How long announced bodies may be on their way (or wait for their signatures to be checked) before they are
 /// asked for.
@@ -46,12 +48,27 @@ struct Missing {
     bundles: usize,
     /// The bundles in the order of the payload; empty while the payload is missing.
     slots: Vec<Option<Bundle>>,
+    /// An ancestor, and its height, above which all lack ancestors alone: nobody has to look at them again.
+    below: Option<(BlockId, Height)>,
 }
 
 impl Missing {
     fn is_nothing(&self) -> bool {
         !self.payload && !self.parent && self.bundles == 0
     }
+
+    fn is_ancestors_alone(&self) -> bool {
+        !self.payload && self.parent && self.bundles == 0
+    }
+}
+
+/// What names a block that is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Named {
+    /// The protocol, or what was decided.
+    Itself,
+    /// A block that is here, and that a liar may have made up.
+    AsParent,
 }
 
 /// How soon a peer that may have a block is asked.
@@ -62,27 +79,6 @@ pub(crate) enum Haste {
     /// At once, whoever else was asked: within Δ whoever has a block has to be asked, and whoever does not answer must hold
     /// up nobody (`sync-hotstuff` §7); so is who refused before it had the block. In its turn again if that does not help.
     AtOnce,
-}
-
-#[derive(Debug)]
-struct Want {
-    peers: Vec<ReplicaId>,
-    next: usize,
-    height: Height,
-    since: Time,
-    ask_at: Time,
-    /// Whether the first of `peers` has said that the bodies are on their way.
-    announced: bool,
-    /// Who was asked last.
-    asked: Option<ReplicaId>,
-    /// Who did not have the block when asked.
-    refused: ReplicaSet,
-    /// Who is wanted to be asked at once, and was asked before: it may have got the block since.
-    again: ReplicaSet,
-    /// How often all have been asked.
-    rounds: usize,
-    /// Counts up: the oldest goes when there is no room.
-    number: u64,
 }
 
 /// A request for a block that is due.
@@ -98,7 +94,6 @@ pub(crate) struct Ask {
 pub(crate) struct Bodies {
     limits: BodyLimits,
     wants_max: usize,
-    wants_begun: u64,
     payloads: BTreeMap<PayloadId, Arc<Payload>>,
     ready: BTreeMap<BlockId, Ready>,
     /// The bundles of ready blocks that are not executed. They outlive the pool: another block may execute
@@ -109,7 +104,7 @@ pub(crate) struct Bodies {
     /// Blocks that lack a bundle, and its place in their payload.
     by_bundle: BTreeMap<BundleDigest, Vec<(BlockId, usize)>>,
     by_parent: BTreeMap<BlockId, Vec<BlockId>>,
-    wants: BTreeMap<BlockId, Want>,
+    wants: Wants,
     /// Requests that wait for nothing.
     at_once: Vec<Ask>,
     announced: BTreeMap<PayloadId, Time>,
@@ -129,7 +124,6 @@ impl Bodies {
         Self {
             limits,
             wants_max: windows.max(WANTED_MAX),
-            wants_begun: 0,
             payloads: BTreeMap::from([(empty.id(), Arc::new(empty))]),
             ready: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -137,7 +131,7 @@ impl Bodies {
             by_payload: BTreeMap::new(),
             by_bundle: BTreeMap::new(),
             by_parent: BTreeMap::new(),
-            wants: BTreeMap::new(),
+            wants: Wants::default(),
             at_once: Vec::new(),
             announced: BTreeMap::new(),
             unclaimed: BTreeMap::new(),
@@ -152,7 +146,7 @@ impl Bodies {
         if let Some(ready) = self.ready.get(&id) {
             return Some(*ready);
         }
-        if self.missing.contains_key(&id) {
+        if self.missing.contains_key(&id) || blocks.is_bare(id) {
             return None;
         }
         // Inserted a moment ago in the same handler: look.
@@ -172,7 +166,7 @@ impl Bodies {
         };
         let slots: Vec<Option<Bundle>> = payload.bundles.iter().map(|b| pool.get(b).cloned()).collect();
         let bundles = slots.iter().filter(|slot| slot.is_none()).count();
-        Missing { payload: false, parent, bundles, slots }
+        Missing { payload: false, parent, bundles, slots, below: None }
     }
 
     /// Whether a payload whose bundles are all here is valid: a pure function of their content, so the answer
@@ -230,7 +224,7 @@ impl Bodies {
         let mut stack = vec![(id, ready, bundles)];
         while let Some((id, ready, bundles)) = stack.pop() {
             self.missing.remove(&id);
-            self.wants.remove(&id);
+            self.wants.remove(id);
             self.ready.insert(id, ready);
             self.held.insert(id, bundles.into_iter().flatten().collect());
             self.news.push_back(id);
@@ -367,7 +361,7 @@ impl Bodies {
         if self.lacks_ancestors_alone(id) {
             return;
         }
-        self.want_one(now, blocks, id, height, (peer, haste));
+        self.want_one(now, blocks, id, (height, Named::Itself), (peer, haste));
     }
 
     /// Fetch the nearest missing ancestors of a block that is here. What is wanted below one that this peer is asked for already
@@ -381,23 +375,47 @@ impl Bodies {
     ) {
         let mut at = id;
         for _ in 0..self.wants_max / 2 {
-            let Some(block) = blocks.get(at) else { return };
-            // What was executed is here, and gone.
-            if block.height <= self.executed.next() || self.is_attached(blocks, block.parent) {
+            let Some((below, height)) = self.next_below(blocks, at) else { return };
+            if !self.want_one(now, blocks, below, (height, Named::AsParent), (peer, haste)) {
                 return;
             }
-            at = block.parent;
-            if !self.lacks_ancestors_alone(at)
-                && !self.want_one(now, blocks, at, block.height.minus(1), (peer, haste))
-            {
-                return;
+            at = below;
+        }
+    }
+
+    /// The nearest ancestor of a block that lacks more than ancestors, and its height; `None` where all that was not executed
+    /// is here. Thousands of headers may lie above one that is missing, and each time one comes somebody asks: what was
+    /// passed once is passed in one step.
+    fn next_below(&mut self, blocks: &BlockTree, id: BlockId) -> Option<(BlockId, Height)> {
+        let (mut at, mut passed) = (id, Vec::new());
+        let (found, end) = loop {
+            let block = blocks.get(at)?;
+            let alone = self.missing.get(&at).filter(|missing| missing.is_ancestors_alone());
+            let parent = (block.parent, block.height.minus(1));
+            let next = alone.and_then(|missing| missing.below).unwrap_or(parent);
+            // What was executed is here, and gone.
+            if next.1 <= self.executed || self.is_attached(blocks, next.0) {
+                break (None, (at, block.height));
+            }
+            if alone.is_some() {
+                passed.push(at);
+            }
+            if !self.lacks_ancestors_alone(next.0) {
+                break (Some(next), next);
+            }
+            at = next.0;
+        };
+        for id in passed {
+            if let Some(missing) = self.missing.get_mut(&id) {
+                missing.below = Some(end);
             }
         }
+        found
     }
 
     /// Whether the bodies of a block are here, and something below it is not.
     pub(crate) fn lacks_ancestors_alone(&self, id: BlockId) -> bool {
-        self.missing.get(&id).is_some_and(|missing| !missing.payload && missing.bundles == 0)
+        self.missing.get(&id).is_some_and(Missing::is_ancestors_alone)
     }
 
     /// Whether the peer had to be named for that, or asked again.
@@ -406,35 +424,34 @@ impl Bodies {
         now: Time,
         blocks: &BlockTree,
         id: BlockId,
-        height: Height,
+        (height, named): (Height, Named),
         (peer, haste): (ReplicaId, Haste),
     ) -> bool {
-        self.make_room(id);
         let block = blocks.get(id);
         let announced = block.and_then(|block| self.announced.get(&block.payload));
         let ask_at = announced.map_or(now, |since| since.plus(BODY_GRACE_NS)).max(now);
         let height = block.map_or(height, |block| block.height.max(height));
-        let number = self.wants_begun;
-        let want = self.wants.entry(id).or_insert_with(|| {
-            self.wants_begun = self.wants_begun.wrapping_add(1);
-            Want {
-                peers: Vec::new(),
-                next: 0,
-                height,
-                since: now,
-                ask_at,
-                announced: announced.is_some(),
-                asked: None,
-                refused: ReplicaSet::EMPTY,
-                again: ReplicaSet::EMPTY,
-                rounds: 0,
-                number,
-            }
+        let want = self.wants.begin(id, self.wants_max, || {
+            let mut want = Want::new(height, now, ask_at);
+            want.announced = announced.is_some();
+            want
         });
+        let is_higher = height > want.height || (named == Named::Itself && !want.by_name);
         // Peers that have executed the block find it by its height alone, which may become known only now.
         want.height = want.height.max(height);
-        if !want.peers.contains(&peer) {
+        want.by_name |= named == Named::Itself;
+        // What was refused may have been the block itself, and a liar's child have named it.
+        let is_open_again = is_higher && std::mem::take(&mut want.too_high);
+        let is_new = want.named.insert(peer);
+        if is_new {
             want.peers.push(peer);
+        }
+        if is_open_again {
+            want.rounds = 0;
+            want.next = want.peers.iter().position(|named| *named == peer).unwrap_or(0);
+            want.ask_at = want.ask_at.min(ask_at);
+        }
+        if is_new || is_open_again {
             if haste == Haste::AtOnce {
                 // All that were named are asked; the turns begin where that has not helped.
                 want.next = want.peers.len();
@@ -454,18 +471,18 @@ impl Bodies {
         refused || want.again.insert(peer)
     }
 
-    /// A liar's proposals must not keep this replica from fetching what counts. What it proposed in views that are over
-    /// is older than what this one takes over and decides, and whatever is decided is asked for again.
-    fn make_room(&mut self, id: BlockId) {
-        if self.wants.len() >= self.wants_max && !self.wants.contains_key(&id) {
-            let oldest = self.wants.iter().min_by_key(|(_, want)| want.number).map(|(id, _)| *id);
-            oldest.and_then(|oldest| self.wants.remove(&oldest));
-        }
+    /// Whether a block that is wanted is taken with this height. A liar may make up a child, and its parents one after the
+    /// other as they are asked for: each lies below the one that names it, so they come to an end at what was executed.
+    pub(crate) fn takes(&mut self, id: BlockId, height: Height) -> bool {
+        let Some(want) = self.wants.get_mut(id) else { return false };
+        let takes = want.by_name || height <= want.height;
+        want.too_high |= !takes;
+        takes
     }
 
     /// A peer does not have a block: ask the next one soon, and the same one at once if it was wanted again since.
     pub(crate) fn refused(&mut self, now: Time, id: BlockId, peer: ReplicaId) {
-        let Some(want) = self.wants.get_mut(&id).filter(|want| want.peers.contains(&peer)) else { return };
+        let Some(want) = self.wants.get_mut(id).filter(|want| want.named.contains(peer)) else { return };
         if want.again.remove(peer) {
             self.at_once.push(Ask { block: id, height: want.height, peer });
         } else {
@@ -478,7 +495,7 @@ impl Bodies {
 
     /// Whether a block is being fetched.
     pub(crate) fn is_wanted(&self, id: BlockId) -> bool {
-        self.wants.contains_key(&id)
+        self.wants.get(id).is_some()
     }
 
     /// Bodies of these replicas wait for their check.
@@ -488,7 +505,7 @@ impl Bodies {
 
     /// When [`Bodies::asks`] has something to do, beside what is asked at once.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.wants.values().map(|want| want.ask_at).min()
+        self.wants.iter().map(|want| want.ask_at).min()
     }
 
     /// Requests that are due; each goes to the next of the peers that may have the block, then to all others
@@ -502,7 +519,7 @@ impl Bodies {
                 want.ask_at = now.plus(UNCHECKED_PAUSE_NS);
                 continue;
             }
-            let rest = others.iter().filter(|peer| !want.peers.contains(peer));
+            let rest = others.iter().filter(|peer| !want.named.contains(**peer));
             let order: Vec<ReplicaId> = want.peers.iter().chain(rest).copied().collect();
             let Some(peer) = want.next.checked_rem(order.len()).and_then(|at| order.get(at)) else {
                 continue;
@@ -520,6 +537,11 @@ impl Bodies {
     /// A payload that is here.
     pub(crate) fn payload(&self, id: PayloadId) -> Option<&Arc<Payload>> {
         self.payloads.get(&id)
+    }
+
+    /// The bundles of a ready block that is not executed.
+    pub(crate) fn held(&self, id: BlockId) -> &[Bundle] {
+        self.held.get(&id).map_or(&[], Vec::as_slice)
     }
 
     /// A ready block that is not executed, with its bundles.
@@ -559,10 +581,10 @@ impl Bodies {
             self.ready.remove(id);
             self.held.remove(id);
             self.missing.remove(id);
-            self.wants.remove(id);
+            self.wants.remove(*id);
             self.by_parent.remove(id);
         }
-        self.wants.retain(|_, want| want.height == Height::ZERO || want.height > stable);
+        self.wants.retain(|want| want.height == Height::ZERO || want.height > stable);
         let mut live: BTreeSet<PayloadId> = blocks.iter().map(|(_, block)| block.payload).collect();
         self.announced.retain(|id, _| live.contains(id));
         live.extend(self.unclaimed.values().flatten());

@@ -33,7 +33,7 @@ pub(crate) struct Host {
     /// Payloads of new proposals, to be spread before the proposal itself.
     pub(crate) proposed: Vec<(Arc<Payload>, Vec<Bundle>)>,
     limits: BodyLimits,
-    wall_offset_ns: u64,
+    pub(crate) wall_offset_ns: u64,
 }
 
 impl Host {
@@ -183,5 +183,22 @@ impl HostView for Host {
 
     fn sound(&mut self, now: Time, since: Time, fresh: Time) -> bool {
         self.synchrony.as_mut().is_none_or(|guard| guard.sound(now, since, fresh))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host_tests::{bundle, open};
+    use crate::{ConnId, Input};
+
+    /// The clock of a replica may begin when it is open, long after what it is opened with was put together.
+    #[test]
+    fn the_wall_clock_is_told_when_the_own_one_begins() {
+        let mut replica = open();
+        replica.set_wall_offset(1_000);
+        replica.handle(Time(5), Input::Client(ConnId(1), bundle(1)));
+        let payload = replica.call(|_, env| env.host.payload_after(Time(7), env.blocks, BlockId::ZERO));
+        assert_eq!(payload.unwrap().time_ns, 1_007);
     }
 }

@@ -156,7 +156,11 @@ impl Protocol for Still {
 
 /// Replica 2 of four.
 pub(crate) fn open() -> Replica {
-    open_as(&Entry::of::<Still>())
+    open_on(Past::default())
+}
+
+pub(crate) fn open_on(past: Past) -> Replica {
+    open_as(&Entry::of::<Still>(), past)
 }
 
 /// Δ of [`bounded`]: probes go every 10 ms.
@@ -166,14 +170,15 @@ const MS: u64 = 1_000_000;
 /// Replica 2 of four, with a protocol that assumes a bound on delays, and whose votes are not durable.
 pub(crate) fn bounded() -> Replica {
     let entry = Entry::of::<Still>();
-    open_as(&Entry {
+    let entry = Entry {
         spec: Spec { votes_are_durable: false, model: Model::Synchrony, ..entry.spec },
         synchrony: |_| Ok(Some(Synchrony { delta_ns: DELTA_NS, guarded: true })),
         ..entry
-    })
+    };
+    open_as(&entry, Past::default())
 }
 
-fn open_as(entry: &Entry) -> Replica {
+fn open_as(entry: &Entry, past: Past) -> Replica {
     let member = |id: u8| Member { sign: PublicKey([id; 32]), link: PublicKey([100 + id; 32]) };
     let genesis = Genesis {
         protocol: Still::SPEC.name,
@@ -199,7 +204,7 @@ fn open_as(entry: &Entry) -> Replica {
         wall_offset_ns: 0,
         secret: Digest([7; 32]),
     };
-    let mut replica = Replica::open(entry, setup, Past::default()).unwrap();
+    let mut replica = Replica::open(entry, setup, past).unwrap();
     outputs(&mut replica);
     replica
 }
@@ -221,7 +226,7 @@ fn stand(view: u64, normal: bool) -> Input {
     order(Order::Stand(view, normal))
 }
 
-fn bundle(number: u64) -> Bundle {
+pub(crate) fn bundle(number: u64) -> Bundle {
     let session = SessionId { height: Height(1), index: 0 };
     let mut builder = BundleBuilder::new(BundleKind::Requests, PublicKey([7; 32]), session, BundleNo(number));
     builder.push(b"x");

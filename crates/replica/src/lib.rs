@@ -42,6 +42,8 @@ mod recording;
 mod sequencer;
 mod status;
 mod step;
+#[cfg(test)]
+mod step_tests;
 mod synchrony;
 
 pub use clients::{Admission, Admit};
@@ -300,6 +302,14 @@ impl Replica {
         output
     }
 
+    /// What the wall clock says at `Time(0)`. To open a replica may take long, and where its clock begins only then, that is
+    /// not known before.
+    pub fn set_wall_offset(&mut self, ns: u64) {
+        assert!(self.recorder.is_none(), "whoever replays it begins with the offset of the setup");
+        self.setup.wall_offset_ns = ns;
+        self.host.wall_offset_ns = ns;
+    }
+
     /// From now on every step of this replica goes to `sink`: for [`Replay`], which wants all of them, so this
     /// is called before the first.
     pub fn record(&mut self, sink: Sink) {
@@ -472,7 +482,7 @@ fn restore_blocks(past: &Past, host: &mut Host) -> (BlockTree, BTreeSet<BlockId>
     let (mut blocks, mut logged) = (BlockTree::default(), BTreeSet::new());
     blocks.set_root(stable.block);
     for bundle in &past.bodies {
-        host.pool.add_from_peer(Time::ZERO, bundle, false, None);
+        host.pool.restore(bundle);
     }
     for (id, (block, payload)) in past.blocks.iter().filter(|(_, (block, _))| block.height > stable.height) {
         host.bodies.add_own_payload(&host.pool, &blocks, Arc::clone(payload));

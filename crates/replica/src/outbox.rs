@@ -287,6 +287,19 @@ impl Outbox {
         self.ask(mark, out);
     }
 
+    /// Forgets what is held of this kind in this view; it never leaves, and no own copy of it comes.
+    pub(crate) fn withdraw(&mut self, kind: Kind, view: View) {
+        let copies = &mut self.copies;
+        self.held.retain(|held| {
+            let Unsealed::Protocol { sign: Some(statement), own, .. } = &held.frame else { return true };
+            let goes = (statement.kind, statement.view) == (kind, view);
+            if goes && let Some(ticket) = own {
+                copies.remove(ticket);
+            }
+            !goes
+        });
+    }
+
     /// For how long the oldest message has waited for the disk that somebody waits for; 0 where there is none.
     pub(crate) fn oldest_held_ns(&self, now: Time) -> u64 {
         // What was reserved stands before older messages, so the first need not be the oldest.

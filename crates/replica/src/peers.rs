@@ -93,15 +93,7 @@ impl Replica {
                 self.tell(To::One(from), HostMessage::NoBlock(id));
             }
             HostMessage::AskBlock { id, height, above } => self.answer_block(from, id, height, above),
-            HostMessage::Block(block) => {
-                let id = block.id();
-                if self.host.bodies.is_wanted(id) && matches!(self.blocks.insert(block), Inserted::Orphan(_))
-                {
-                    // Its ancestors follow it, if they are not many.
-                    let from = (from, Haste::InTurn);
-                    self.host.bodies.want_below(self.now, &self.blocks, id, from);
-                }
-            }
+            HostMessage::Block(block) => self.on_block(from, kind, block),
             HostMessage::NoBlock(id) => {
                 self.host.bodies.refused(self.now, id, from);
                 self.send_asks();
@@ -128,17 +120,37 @@ impl Replica {
         }
     }
 
+    /// A peer gives a block that it was asked for.
+    fn on_block(&mut self, from: ReplicaId, kind: Kind, block: Block) {
+        let id = block.id();
+        if !self.host.bodies.is_wanted(id) || self.blocks.contains(id) {
+            return;
+        }
+        if !self.host.bodies.takes(id, block.height) {
+            // Nobody honest made the child that names it, but whoever gives it may be.
+            let why = Reject::NotNow("block above the one that names it");
+            return self.out.push_back(Output::Rejected { from, kind, why });
+        }
+        if matches!(self.blocks.insert(block), Inserted::Orphan(_)) {
+            // Its ancestors follow it, if they are not many.
+            let from = (from, Haste::InTurn);
+            self.host.bodies.want_below(self.now, &self.blocks, id, from);
+        }
+    }
+
     /// A peer says how far it is.
     fn on_heights(&mut self, from: ReplicaId, heights: Heights) {
-        self.decided.on_heights(self.now, from, heights, self.sequencer.contiguous());
+        let looks = self.decided.on_heights(self.now, from, heights, self.sequencer.contiguous());
         self.help_with_checkpoint(from, heights.stable);
         // Whoever lags asks when f + 1 have told it that they are further.
         if heights.executed < self.attested() && self.decided.may_tell(self.now, from) {
             self.tell(To::One(from), HostMessage::Heights(self.heights()));
         }
-        self.ask_decided();
-        // Who holds what was decided may become known after it was decided.
-        self.chase();
+        if looks {
+            self.ask_decided();
+            // Who holds what was decided may become known after it was decided.
+            self.chase();
+        }
     }
 
     /// A peer has asked for more than it is handed in one turn.
@@ -233,6 +245,9 @@ impl Replica {
         }
         self.outbox.tick(self.now, &mut self.out);
         self.ask_decided();
+        if self.decided.take_unlooked() {
+            self.chase();
+        }
         self.send_asks();
     }
 
@@ -318,6 +333,7 @@ impl Replica {
             .filter(|(_, id)| self.host.bodies.ready(&self.host.pool, &self.blocks, *id).is_none())
             .collect();
         for (height, id) in missing {
+            self.blocks.admit(id);
             let holders = self.decided.holders(height);
             // Different heights start with different peers, so that one slow peer does not slow all.
             let start = usize::try_from(height.0 % 64).unwrap_or(0).checked_rem(holders.len()).unwrap_or(0);

@@ -69,8 +69,6 @@ struct Held {
     taken: bool,
     /// Whether it stands in a chain that is decided.
     decided: bool,
-    /// Whether the log's entry of it belongs to no decided block yet.
-    logged: bool,
     /// Whether this replica has sent it to all.
     spread: bool,
     spread_at: Time,
@@ -216,8 +214,8 @@ impl Pool {
     }
 
     /// Adds what a peer handed over. A block may need it, so it has twice the room of clients; `pending` is
-    /// false for what is executed already or belongs to no known session. Then it takes the room of the peer that
-    /// is `charged` for it, if one is.
+    /// false for what is executed already or belongs to no known session. That, and what finds no room to wait, takes the
+    /// room of the peer that is `charged` for it, if one is: what a block names finds room although too much waits.
     pub(crate) fn add_from_peer(
         &mut self,
         now: Time,
@@ -225,19 +223,33 @@ impl Pool {
         pending: bool,
         charged: Option<ReplicaId>,
     ) -> Added {
+        let waits = pending && self.has_room_to_wait(bundle);
         if self.contains(&bundle.digest()) {
-            return if pending { self.promote(now, bundle, false) } else { Added::Known };
+            return if waits { self.promote(now, bundle, false) } else { Added::Known };
         }
-        let has_room = if pending {
-            has_room_for_peers(self.bytes.saturating_sub(self.idle_bytes), self.pending, bundle)
-        } else {
-            self.has_idle_room(bundle, charged)
-        };
-        if !has_room {
+        if !waits && !self.has_idle_room(bundle, charged) {
             return Added::Busy;
         }
-        self.insert(now, bundle, pending, false, charged);
+        self.insert(now, bundle, waits, false, charged);
         Added::New
+    }
+
+    /// Whether a bundle that a peer handed over may count as waiting. Its client has twice the room that it has where it
+    /// comes itself: with a peer that lies, or with all of them, it could fill the pool otherwise.
+    fn has_room_to_wait(&self, bundle: &Bundle) -> bool {
+        let queue = self.clients.get(&bundle.client());
+        let (bytes, bundles) = queue.map_or((0, 0), |queue| (queue.bytes, queue.bundles));
+        bytes.saturating_add(bundle.size()) <= POOL_CLIENT_BYTES_MAX.saturating_mul(2)
+            && bundles < POOL_CLIENT_BUNDLES_MAX.saturating_mul(2)
+            && has_room_for_peers(self.bytes.saturating_sub(self.idle_bytes), self.pending, bundle)
+    }
+
+    /// Adds what the log has of a block that is not executed. It was held before the restart, by that block, however full
+    /// the pool was, and nobody else may have it.
+    pub(crate) fn restore(&mut self, bundle: &Bundle) {
+        if !self.contains(&bundle.digest()) {
+            self.insert(Time::ZERO, bundle, false, false, None);
+        }
     }
 
     /// Whether there is room for a bundle that counts for nothing, at the charge of a peer or of nobody.
@@ -305,7 +317,6 @@ impl Pool {
             direct,
             taken: false,
             decided: false,
-            logged: true,
             spread: false,
             spread_at,
             pause_ns: SPREAD_AFTER_NS,
@@ -383,12 +394,6 @@ impl Pool {
             held.decided = true;
             self.decided = self.decided.saturating_add(usize::from(held.pending));
         }
-    }
-
-    /// A block with this bundle is decided. False when the log needs the body once more, because its entry
-    /// belongs to an earlier block: two blocks may carry the same bundle.
-    pub(crate) fn settle(&mut self, digest: &BundleDigest) -> bool {
-        self.held.get_mut(digest).is_some_and(|held| std::mem::take(&mut held.logged))
     }
 
     /// Notes that a bundle went to all; false when it had before.

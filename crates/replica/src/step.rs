@@ -53,7 +53,7 @@ impl Replica {
             }
             for id in fresh {
                 self.host.bodies.watch(&self.host.pool, &self.blocks, id);
-                // Header and payload are in the log before any promise about the block that follows.
+                // Header, payload and bodies are in the log before any promise about the block that follows.
                 self.log_block(id);
             }
             let mut effects = std::mem::take(&mut self.effects);
@@ -99,6 +99,12 @@ impl Replica {
         if self.logged.contains(&id) || self.host.bodies.ready(&self.host.pool, &self.blocks, id).is_none() {
             return;
         }
+        self.persist_block(id);
+    }
+
+    /// A block goes to the log with its bodies: the log may have let go of those that came long before it, and keeps what a
+    /// block names. It comes first, so that none goes while the next one is appended. What the log has costs a look-up.
+    fn persist_block(&mut self, id: BlockId) {
         let Some(block) = self.blocks.get(id).cloned() else {
             return;
         };
@@ -106,13 +112,19 @@ impl Replica {
             return;
         };
         self.logged.insert(id);
+        // One that comes too late to be decided needs no bodies.
+        let is_dead = block.height <= self.sequencer.executed();
         self.outbox.persist(LogEntry::Block(block, payload), &mut self.out);
+        for bundle in self.host.bodies.held(id).iter().filter(|_| !is_dead) {
+            self.outbox.persist(LogEntry::Body(bundle.clone()), &mut self.out);
+        }
     }
 
     fn apply(&mut self, effect: Effect) {
         match effect {
             Effect::Record { key, bytes } => self.outbox.record(key, bytes, &mut self.out),
             Effect::Reserve(kind, view) => self.outbox.reserve(kind, view, &mut self.out),
+            Effect::Withdraw(kind, view) => self.outbox.withdraw(kind, view),
             Effect::Send { to, hold, message } => {
                 if let Err(Unsent::Contradiction(slot, _)) =
                     self.outbox.send(self.now, to, hold, message, &mut self.out)
@@ -128,6 +140,7 @@ impl Replica {
             }
             Effect::Commit(what, basis) => self.commit(what, basis),
             Effect::Want(id, from) => {
+                self.blocks.admit(id);
                 let height = self.sequencer.waiting_at(id).unwrap_or_default();
                 let haste = self.haste();
                 self.host.bodies.want(self.now, &self.blocks, id, height, (from, haste));
@@ -147,10 +160,13 @@ impl Replica {
 
     /// Where safety rests on Δ, what the protocol wants is asked for at once.
     fn haste(&self) -> Haste {
-        match self.entry.spec.model {
-            Model::Synchrony => Haste::AtOnce,
-            Model::PartialSynchrony | Model::Teaching => Haste::InTurn,
-        }
+        if self.relies_on_time() { Haste::AtOnce } else { Haste::InTurn }
+    }
+
+    /// Whether the protocol's safety rests on a bound on delays.
+    #[must_use]
+    pub fn relies_on_time(&self) -> bool {
+        self.entry.spec.model == Model::Synchrony
     }
 
     fn commit(&mut self, what: Commit, _basis: Basis) {
@@ -260,12 +276,8 @@ impl Replica {
                 full
             };
             self.outbox.begin_step();
-            self.log_block(id);
-            for bundle in &full.bundles {
-                if !self.host.pool.settle(&bundle.digest()) {
-                    self.outbox.persist(LogEntry::Body(bundle.clone()), &mut self.out);
-                }
-            }
+            // However often it was: the log need not remember a block that lay high, and keeps a body for one block alone.
+            self.persist_block(id);
             self.outbox.persist(LogEntry::Decided { height, id }, &mut self.out);
             self.sequencer.issue(height);
             self.hand_over(full);
@@ -334,8 +346,8 @@ impl Replica {
 
     /// A peer handed over a bundle whose authenticator holds.
     pub(crate) fn on_bundle(&mut self, from: ReplicaId, bundle: Bundle, pending: bool) {
-        // What no block asks for and no client waits for is at the charge of whoever sent it.
-        let charged = (!pending && !self.host.bodies.awaits(&bundle.digest())).then_some(from);
+        // What no block asks for and does not count as waiting is at the charge of whoever sent it.
+        let charged = (!self.host.bodies.awaits(&bundle.digest())).then_some(from);
         match self.host.pool.add_from_peer(self.now, &bundle, pending, charged) {
             added @ (Added::New | Added::Promoted) => {
                 self.take_in(&bundle, added);
@@ -346,7 +358,8 @@ impl Replica {
                 }
                 // It counts against the leader from now on, which may never have seen it.
                 let leader = self.last.leader;
-                if pending && leader != from && leader != self.setup.me {
+                let waits = self.host.pool.waits(&bundle.digest());
+                if waits && leader != from && leader != self.setup.me {
                     self.send_frame(To::One(leader), Lane::Bodies, Unsealed::Bundle(bundle));
                 }
             }

@@ -1,7 +1,8 @@
 //! The blocks that are known, as a tree that hangs on the last decided or stable one.
 
 use quorate_types::{Block, BlockId, Height};
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What became of a block that was inserted.
@@ -25,6 +26,8 @@ pub struct Missing(pub BlockId);
 #[derive(Clone, Debug, Default)]
 pub struct BlockTree {
     blocks: BTreeMap<BlockId, Arc<Block>>,
+    /// Those of them that were heard of and not inserted.
+    bare: BTreeSet<BlockId>,
     root: BlockId,
     fresh: Vec<BlockId>,
 }
@@ -42,14 +45,15 @@ impl BlockTree {
         self.root = root;
     }
 
-    /// Adds a block.
+    /// Adds a block: the host looks for its bodies, and for those of what it hangs on.
     pub fn insert(&mut self, block: Block) -> Inserted {
         let (id, parent) = (block.id(), block.parent);
-        if self.blocks.contains_key(&id) {
+        if self.blocks.contains_key(&id) && !self.bare.contains(&id) {
             return Inserted::Known;
         }
+        self.bare.insert(id);
         self.blocks.insert(id, Arc::new(block));
-        self.fresh.push(id);
+        self.admit(id);
         if parent == BlockId::ZERO || parent == self.root || self.blocks.contains_key(&parent) {
             Inserted::New
         } else {
@@ -57,7 +61,32 @@ impl BlockTree {
         }
     }
 
-    /// The blocks that were inserted since the last call: the host looks for their bodies.
+    /// Adds the header of a block alone: where it hangs is known, and nobody looks for its bodies until it is inserted, is
+    /// wanted, or something that hangs on it is. For what one replica alone has said, and may have made up.
+    pub fn hear(&mut self, block: Block) {
+        let id = block.id();
+        if let Entry::Vacant(place) = self.blocks.entry(id) {
+            place.insert(Arc::new(block));
+            self.bare.insert(id);
+        }
+    }
+
+    /// Whether only the header of a block counts so far.
+    #[must_use]
+    pub fn is_bare(&self, id: BlockId) -> bool {
+        self.bare.contains(&id)
+    }
+
+    /// From now on the host looks for the bodies of a block that was heard of, and of what it hangs on.
+    pub fn admit(&mut self, id: BlockId) {
+        let mut at = id;
+        while self.bare.remove(&at) {
+            self.fresh.push(at);
+            at = self.blocks.get(&at).map(|block| block.parent).unwrap_or_default();
+        }
+    }
+
+    /// The blocks that were inserted or admitted since the last call: the host looks for their bodies.
     pub fn take_fresh(&mut self) -> Vec<BlockId> {
         std::mem::take(&mut self.fresh)
     }
@@ -121,6 +150,8 @@ impl BlockTree {
     pub fn prune(&mut self, height: Height) {
         let root = self.root;
         self.blocks.retain(|id, block| block.height > height || *id == root);
+        let blocks = &self.blocks;
+        self.bare.retain(|id| blocks.contains_key(id));
     }
 
     /// All blocks, in the order of their ids.
@@ -144,6 +175,28 @@ mod tests {
             payload: PayloadId::ZERO,
             extra: Digest::ZERO,
         }
+    }
+
+    /// A header alone says where it hangs, and costs the host nothing before something rests on it.
+    #[test]
+    fn headers_that_were_heard_of_are_admitted_with_what_hangs_on_them() {
+        let mut tree = BlockTree::default();
+        let one = block(BlockId::ZERO, 1);
+        let two = block(one.id(), 2);
+        let three = block(two.id(), 3);
+        let beside = block(one.id(), 7);
+        [&one, &two, &beside].into_iter().for_each(|block| tree.hear(block.clone()));
+        assert_eq!((tree.take_fresh(), tree.extends(two.id(), one.id())), (vec![], Some(true)));
+        assert_eq!(tree.insert(three.clone()), Inserted::New);
+        assert_eq!(tree.take_fresh(), [three.id(), two.id(), one.id()]);
+        assert_eq!(tree.insert(two.clone()), Inserted::Known);
+        assert!(tree.is_bare(beside.id()) && !tree.is_bare(two.id()));
+        tree.hear(two);
+        assert_eq!(tree.insert(beside.clone()), Inserted::New);
+        assert_eq!(tree.take_fresh(), [beside.id()]);
+        tree.hear(block(three.id(), 4));
+        tree.prune(Height(7));
+        assert!(tree.is_empty() && tree.bare.is_empty());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::certificate::Certificate;
 use quorate_types::codec::Wire;
 use quorate_types::digest::{Digest, context};
 use quorate_types::{Block, BlockId, Height, Payload, PayloadId, View};
+use std::collections::BTreeMap;
 
 /// The first view with a leader: genesis is of the one before.
 pub const FIRST_VIEW: View = View(1);
@@ -171,24 +172,60 @@ impl Chain {
     /// Whether a block is the one with this height and id, or extends it; `None` where a header above both the committed
     /// height and that one is missing. That of the other block is not needed.
     #[must_use]
-    pub fn extends(&self, blocks: &BlockTree, tip: Tip, (height, id): (Height, BlockId)) -> Option<bool> {
+    pub fn extends(&self, blocks: &BlockTree, tip: Tip, end: (Height, BlockId)) -> Option<bool> {
         let mut at = tip;
         loop {
-            if at.id == id {
-                return Some(true);
+            match self.step_towards(blocks, at, end) {
+                Ok(parent) => at = parent,
+                Err(answer) => return answer,
             }
-            if at.height <= height {
-                return Some(false);
+        }
+    }
+
+    /// The same for many blocks and one end: what was passed once is `known` then, and is not passed again.
+    pub fn extends_knowing(
+        &self,
+        blocks: &BlockTree,
+        tip: Tip,
+        end: (Height, BlockId),
+        known: &mut BTreeMap<BlockId, Option<bool>>,
+    ) -> Option<bool> {
+        let (mut at, mut passed) = (tip, Vec::new());
+        let answer = loop {
+            if let Some(answer) = known.get(&at.id) {
+                break *answer;
             }
-            match self.below(blocks, at) {
-                Below::Block(parent) => at = parent,
-                Below::Settled(_) => return Some(false),
-                // Whoever lies there instead, its header says nothing more.
-                Below::Missing(parent) if parent != at.id && at.height == height.next() => {
-                    return Some(parent == id);
-                }
-                Below::Missing(_) => return None,
+            passed.push(at.id);
+            match self.step_towards(blocks, at, end) {
+                Ok(parent) => at = parent,
+                Err(answer) => break answer,
             }
+        };
+        known.extend(passed.into_iter().map(|id| (id, answer)));
+        answer
+    }
+
+    /// The parent, or the answer.
+    fn step_towards(
+        &self,
+        blocks: &BlockTree,
+        at: Tip,
+        (height, id): (Height, BlockId),
+    ) -> Result<Tip, Option<bool>> {
+        if at.id == id {
+            return Err(Some(true));
+        }
+        if at.height <= height {
+            return Err(Some(false));
+        }
+        match self.below(blocks, at) {
+            Below::Block(parent) => Ok(parent),
+            Below::Settled(_) => Err(Some(false)),
+            // Whoever lies there instead, its header says nothing more.
+            Below::Missing(parent) if parent != at.id && at.height == height.next() => {
+                Err(Some(parent == id))
+            }
+            Below::Missing(_) => Err(None),
         }
     }
 

@@ -138,16 +138,22 @@ impl Returning {
         committee.others(me).filter(is_open).collect()
     }
 
-    /// The next standing, if its time has come; entered at once.
-    pub fn advance(&mut self, committee: &Committee, now: Time) -> Option<Standing> {
-        let next = match self.standing {
-            Standing::Silent if self.follows(committee, now) => Standing::Running,
-            Standing::Silent if self.may_vote(committee, now) => Standing::Voting,
+    /// The next standing, if its time has come.
+    #[must_use]
+    pub fn next(&self, committee: &Committee, now: Time) -> Option<Standing> {
+        match self.standing {
+            Standing::Silent if self.follows(committee, now) => Some(Standing::Running),
+            Standing::Silent if self.may_vote(committee, now) => Some(Standing::Voting),
             Standing::Voting if self.follows(committee, now) || self.may_run(committee, now) => {
-                Standing::Running
+                Some(Standing::Running)
             }
-            _ => return None,
-        };
+            _ => None,
+        }
+    }
+
+    /// The same, and it is entered.
+    pub fn advance(&mut self, committee: &Committee, now: Time) -> Option<Standing> {
+        let next = self.next(committee, now)?;
         self.standing = next;
         Some(next)
     }
@@ -162,8 +168,9 @@ impl Returning {
         let (others, answers) = (committee.n().saturating_sub(1), self.said.len());
         // (b): nobody is missing.
         answers >= others
-            // (c): who is missing now does not come back with its disk.
-            || (answers >= others.saturating_sub(committee.f) && now >= self.patience(1))
+            // (c): who is missing now does not come back with its disk; but who was reached just now has its time to answer.
+            || (answers >= others.saturating_sub(committee.f)
+                && now >= self.patience(1).max(self.asked.plus(self.delta.times(2))))
     }
 
     fn may_run(&self, committee: &Committee, now: Time) -> bool {
@@ -177,7 +184,7 @@ impl Returning {
         self.opened.plus(self.boot_wait_ns.saturating_mul(waits)).plus(self.delta.times(2))
     }
 
-    /// When time alone may change something.
+    /// When time alone may change something; not after `now` where somebody is to be asked.
     #[must_use]
     pub fn deadline(&self, now: Time) -> Option<Time> {
         let waits = match self.standing {
@@ -186,7 +193,9 @@ impl Returning {
             Standing::Running if self.gaps.is_empty() => return None,
             Standing::Running => [self.ask_at; 2],
         };
-        waits.into_iter().chain([self.ask_at]).filter(|at| *at > now).min()
+        // What a wait that is over allows was taken up. A question that is due was not asked yet, and an answer that comes
+        // just then must not put it off for ever.
+        waits.into_iter().filter(|at| *at > now).chain([self.ask_at]).min()
     }
 }
 
@@ -245,6 +254,7 @@ mod tests {
         assert_eq!(returning.advance(&committee, at(500)), None, "it may lie");
         let (committee, mut returning) = (self::committee(5, 2), opened());
         (1..=3).for_each(|id| returning.note(peer(id), Standing::Running));
+        assert_eq!(returning.to_ask(&committee, peer(0), at(19)).len(), 1, "who has not answered");
         assert_eq!(returning.advance(&committee, at(19)), None);
         assert_eq!(returning.deadline(at(19)), Some(at(20)));
         assert_eq!(returning.advance(&committee, at(20)), Some(Standing::Running));
@@ -272,6 +282,18 @@ mod tests {
         assert_eq!(alone.advance(&committee, at(60_000)), None, "nobody has answered");
     }
 
+    /// It was opened in time, and had to be dialled.
+    #[test]
+    fn who_is_reached_at_the_last_moment_is_heard() {
+        let (committee, mut returning) = (committee(3, 1), opened());
+        returning.note(peer(1), Standing::Silent);
+        assert!(returning.note_link(peer(2), at(1_019)));
+        assert_eq!(returning.to_ask(&committee, peer(0), at(1_030)).len(), 2);
+        assert_eq!(returning.advance(&committee, at(1_038)), None);
+        assert_eq!(returning.deadline(at(1_038)), Some(at(1_039)));
+        assert_eq!(returning.advance(&committee, at(1_039)), Some(Standing::Voting));
+    }
+
     #[test]
     fn those_who_have_not_answered_are_asked_again() {
         let (committee, mut returning) = (committee(3, 1), opened());
@@ -279,6 +301,20 @@ mod tests {
         assert_eq!((ask(&mut returning, 0), ask(&mut returning, 9)), (2, 0));
         returning.note(peer(1), Standing::Running);
         assert_eq!(ask(&mut returning, 10), 1);
+    }
+
+    /// Answers come when they like, those of a liar also unasked.
+    #[test]
+    fn an_answer_does_not_put_off_what_is_to_be_asked() {
+        let (committee, mut returning) = (committee(3, 1), opened());
+        assert_eq!(returning.to_ask(&committee, peer(0), at(0)).len(), 2);
+        for ms in [10, 11, 20, 500] {
+            returning.note(peer(1), Standing::Silent);
+            assert_eq!(returning.advance(&committee, at(ms)), None);
+            assert_eq!(returning.deadline(at(ms)), Some(at(10)), "it was due, and is not done");
+        }
+        assert_eq!(returning.to_ask(&committee, peer(0), at(501)).len(), 2);
+        assert_eq!(returning.deadline(at(501)), Some(at(511)), "and now it is");
     }
 
     #[test]

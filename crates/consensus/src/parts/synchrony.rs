@@ -18,7 +18,8 @@ pub struct SynchronyParams {
     /// τ: milliseconds after which a leader proposes an empty block where nobody wants anything, 1 to 600,000.
     pub heartbeat_ms: u64,
     /// Replicas that lose power together are back within so many milliseconds of each other, 1 to 3,600,000. Who waits in
-    /// vain for one goes on after that time.
+    /// vain for one goes on after that time. It counts from when a replica has read its disk and runs; until whoever is back
+    /// is reached a second and a half of it may pass.
     pub boot_wait_ms: u64,
     /// ρ: millionths by which two clocks differ in how fast they go at most, up to 100,000. Timers are longer by twice that.
     pub drift_ppm: u64,

@@ -245,13 +245,119 @@ fn what_is_wanted_already_is_not_wanted_again_for_what_lies_above() {
         blocks.insert(block);
     }
     let want = |bodies: &mut Bodies, id, haste| {
-        let before = bodies.wants_begun;
+        let before = bodies.wants.begun();
         bodies.want(Time(5), &blocks, id, Height(1), (ReplicaId(1), haste));
-        bodies.wants_begun - before
+        bodies.wants.begun() - before
     };
     let all: u64 = ids.iter().map(|id| want(&mut bodies, *id, Haste::AtOnce)).sum();
     assert!(all <= 2 * 4_000, "{all} wants");
     let mut bodies = Bodies::new(BodyLimits::default(), 256);
     assert_eq!(want(&mut bodies, ids[3_999], Haste::InTurn), 513, "the nearest ones");
     assert_eq!(want(&mut bodies, ids[3_998], Haste::InTurn), 0);
+}
+
+/// Empty blocks one above the other, of which the lowest hangs on a block that is not here, at height 2.
+fn above_a_hole(count: u64) -> (BlockTree, Vec<BlockId>, BlockId) {
+    let hole = BlockId(quorate_types::Digest([9; 32]));
+    let (mut blocks, mut parent, mut ids) = (BlockTree::default(), hole, Vec::new());
+    for height in 3..3 + count {
+        let block = Block { parent, height: Height(height), ..block_of(&Payload::default()) };
+        parent = block.id();
+        ids.push(parent);
+        blocks.insert(block);
+    }
+    (blocks, ids, hole)
+}
+
+/// What is known of the nearest block that lacks more than ancestors, for each of these.
+fn known_below(bodies: &Bodies, ids: &[BlockId]) -> BTreeSet<Option<(BlockId, Height)>> {
+    ids.iter().map(|id| bodies.missing.get(id).and_then(|missing| missing.below)).collect()
+}
+
+/// Whoever is shown thousands of headers above one that is missing asks for that one, and does not look at all of them for
+/// each.
+#[test]
+fn what_lacks_ancestors_alone_is_passed_once() {
+    let (blocks, ids, hole) = above_a_hole(4_000);
+    let (pool, end) = (Pool::default(), BTreeSet::from([Some((hole, Height(2)))]));
+    let mut bodies = Bodies::new(BodyLimits::default(), 256);
+    for (at, id) in ids.iter().enumerate() {
+        bodies.watch(&pool, &blocks, *id);
+        bodies.want(Time(5), &blocks, *id, Height::ZERO, (ReplicaId(1), Haste::InTurn));
+        assert_eq!(known_below(&bodies, &ids[at..=at]), end, "the next one gets there in two steps");
+    }
+    assert_eq!((bodies.wants.len(), bodies.is_wanted(hole)), (1, true));
+    // Also where nobody has asked for those between: in one go.
+    let mut bodies = Bodies::new(BodyLimits::default(), 256);
+    ids.iter().for_each(|id| assert!(!bodies.watch(&pool, &blocks, *id)));
+    bodies.want(Time(5), &blocks, *ids.last().unwrap(), Height::ZERO, (ReplicaId(1), Haste::InTurn));
+    assert_eq!((bodies.wants.len(), bodies.is_wanted(hole)), (1, true));
+    assert_eq!(known_below(&bodies, &ids), end, "from wherever somebody asks next");
+    let ask = Ask { block: hole, height: Height(2), peer: ReplicaId(1) };
+    assert_eq!(bodies.asks(Time(5), &[ReplicaId(1)]), [ask]);
+}
+
+/// The branch may have been passed over: then nothing of it is asked for, and that is found out in as few steps.
+#[test]
+fn what_lies_below_the_executed_height_is_passed_once_too() {
+    let (blocks, ids, hole) = above_a_hole(1_000);
+    let (pool, mut bodies) = (Pool::default(), Bodies::new(BodyLimits::default(), 256));
+    bodies.executed(&blocks, Height(2));
+    for id in &ids {
+        bodies.watch(&pool, &blocks, *id);
+        bodies.want(Time(5), &blocks, *id, Height::ZERO, (ReplicaId(1), Haste::InTurn));
+    }
+    assert_eq!(known_below(&bodies, &ids[1..]), BTreeSet::from([Some((ids[0], Height(3)))]));
+    assert!(!bodies.is_wanted(hole));
+    bodies.attach(&blocks, ids[0]);
+    assert_eq!(std::iter::from_fn(|| bodies.next_news()).count(), ids.len());
+}
+
+/// The end of what was passed may come and lack ancestors alone as well: then it is passed too.
+#[test]
+fn what_was_passed_is_looked_at_again_where_it_ends() {
+    let (pool, mut blocks) = (Pool::default(), BlockTree::default());
+    let mut bodies = Bodies::new(BodyLimits::default(), 256);
+    let hole = BlockId(quorate_types::Digest([9; 32]));
+    let on = |parent, height| Block { parent, height: Height(height), ..block_of(&Payload::default()) };
+    let middle = on(hole, 3);
+    let below = on(middle.id(), 4);
+    let top = on(below.id(), 5);
+    let mut shown = |block: &Block| {
+        blocks.insert(block.clone());
+        bodies.watch(&pool, &blocks, block.id());
+        bodies.want(Time(5), &blocks, top.id(), Height::ZERO, (ReplicaId(1), Haste::InTurn));
+        [middle.id(), hole].map(|id| bodies.is_wanted(id))
+    };
+    shown(&top);
+    assert_eq!(shown(&below), [true, false]);
+    assert_eq!(shown(&middle), [true, true], "its bodies are here, and what it hangs on is not");
+}
+
+/// However many are wanted, the oldest goes for a new one.
+#[test]
+fn the_oldest_want_goes_first() {
+    let mut wants = Wants::default();
+    let id = |number| BlockId::null(Height(number));
+    let new = || Want::new(Height(1), Time(0), Time(0));
+    for number in 0..10 {
+        wants.begin(id(number), 4, new);
+    }
+    assert_eq!((wants.len(), wants.begun()), (4, 10));
+    wants.begin(id(6), 4, new);
+    assert_eq!((wants.len(), wants.begun()), (4, 10), "it is there");
+    wants.remove(id(7));
+    wants.begin(id(10), 4, new);
+    assert!([6, 8, 9, 10].iter().all(|number| wants.get(id(*number)).is_some()), "there was room");
+    wants.begin(id(11), 4, new);
+    assert!(wants.get(id(6)).is_none() && wants.get(id(8)).is_some());
+    wants.get_mut(id(8)).unwrap().height = Height(0);
+    wants.retain(|want| want.height > Height(0));
+    wants.begin(id(12), 4, new);
+    assert!([9, 10, 11, 12].iter().all(|number| wants.get(id(*number)).is_some()), "there was room");
+    (13..17).for_each(|number| {
+        wants.begin(id(number), 4, new);
+        assert_eq!(wants.len(), 4);
+    });
+    assert!((13..17).all(|number| wants.get(id(number)).is_some()));
 }

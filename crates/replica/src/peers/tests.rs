@@ -214,3 +214,92 @@ fn peers_hear_of_an_empty_block_when_it_is_on_disk() {
     replica.handle(Time(4 * SECOND), Input::Durable(marks[2]));
     assert_eq!(answers(&mut replica, 4 * SECOND), (vec![3], [3, 3]));
 }
+
+/// A thousand of them are checked in one turn, and what a laggard lacks is looked for twice in it.
+#[test]
+fn who_tells_its_heights_again_and_again_costs_little() {
+    const MS: u64 = 1_000_000;
+    let mut replica = open();
+    // Blocks that are decided and not here, and nobody is known who has them.
+    let ids: Vec<BlockId> = (1..=32).map(|height| BlockId(Digest([height; 32]))).collect();
+    for from in [1, 3] {
+        hear(&mut replica, from, HostMessage::Decided(Height(1), ids.clone()));
+    }
+    outputs(&mut replica);
+    let tell = |replica: &mut Replica, from, executed| {
+        let heights = Heights { executed: Height(executed), kept: Height(1), stable: Height(0) };
+        replica.handle(Time(MS), from_peer(from, CheckedMessage::Host(HostMessage::Heights(heights))));
+    };
+    let is_ask = |said: &(To, HostMessage)| matches!(said.1, HostMessage::AskBlock { .. });
+    let asked = |replica: &mut Replica| said(&outputs(replica)).into_iter().filter(is_ask).count();
+    // It says that it has one more each time.
+    (1..=1_000).for_each(|height| tell(&mut replica, 1, height));
+    assert_eq!(asked(&mut replica), 1, "it had one when it was looked");
+    replica.tick(Time(MS));
+    assert_eq!(asked(&mut replica), 31, "and has the rest at the end of the turn");
+}
+
+/// A liar shows one header, and gives what it names as its parent, and the parent of that, and so on, as it is asked. It must
+/// come to an end, or memory does.
+#[test]
+fn parents_lie_below_their_children() {
+    let mut replica = open();
+    let on = |parent, height| Block {
+        parent,
+        height: Height(height),
+        view: View(1),
+        proposer: ReplicaId(0),
+        time_ns: 0,
+        payload: PayloadId(Digest([7; 32])),
+        extra: Digest::ZERO,
+    };
+    let refused = |replica: &mut Replica| {
+        let why = |output: &Output| match output {
+            Output::Rejected { from, why, .. } => Some((from.0, why.name())),
+            _ => None,
+        };
+        outputs(replica).iter().filter_map(why).collect::<Vec<_>>()
+    };
+    let give = |replica: &mut Replica, from, block: &Block| {
+        hear(replica, from, HostMessage::Block(block.clone()));
+        replica.blocks.contains(block.id())
+    };
+    let want = |replica: &mut Replica, from, id| {
+        let from = (ReplicaId(from), Haste::InTurn);
+        replica.host.bodies.want(Time(1), &replica.blocks, id, Height::ZERO, from);
+    };
+    // From the lowest up: each names the one before.
+    let real = on(BlockId(Digest([9; 32])), 8);
+    let as_high = on(real.id(), 10);
+    let header = on(as_high.id(), 10);
+    want(&mut replica, 1, header.id());
+    assert!(give(&mut replica, 1, &header), "it was wanted by its name, whatever its height");
+    assert!(!give(&mut replica, 1, &as_high), "no parent is as high as its child");
+    assert_eq!(refused(&mut replica), [(1, "block above the one that names it")]);
+    assert!(replica.host.bodies.is_wanted(as_high.id()));
+
+    // A liar's child names a block that there is, and says that it is lower.
+    let child = on(real.id(), 5);
+    want(&mut replica, 1, child.id());
+    assert!(give(&mut replica, 1, &child) && !give(&mut replica, 3, &real));
+    assert_eq!(refused(&mut replica), [(3, "block above the one that names it")]);
+    let asked = |replica: &mut Replica, id| {
+        let asks = replica.host.bodies.asks(Time(1), &replica.others).into_iter();
+        asks.filter(|ask| ask.block == id).map(|ask| (ask.peer.0, ask.height.0)).collect::<Vec<_>>()
+    };
+    asked(&mut replica, real.id());
+    let honest = on(real.id(), 9);
+    want(&mut replica, 3, honest.id());
+    assert!(give(&mut replica, 3, &honest));
+    assert_eq!(asked(&mut replica, real.id()), [(3, 8)], "it is asked for anew, and at once");
+    assert!(give(&mut replica, 3, &real), "an honest child names it as well");
+    assert_eq!(refused(&mut replica), []);
+
+    // Or the protocol wants it.
+    let wanted = on(BlockId(Digest([8; 32])), 8);
+    let child = on(wanted.id(), 5);
+    want(&mut replica, 1, child.id());
+    assert!(give(&mut replica, 1, &child) && !give(&mut replica, 3, &wanted));
+    want(&mut replica, 0, wanted.id());
+    assert!(give(&mut replica, 0, &wanted));
+}

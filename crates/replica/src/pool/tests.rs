@@ -236,6 +236,53 @@ fn one_client_cannot_fill_the_pool() {
     assert_eq!(pool.add_from_client(Time(1), &bundle(2, 1, b"x")), Added::New);
 }
 
+/// A client that is in league with replicas hands to them what it may not hand over here. What is too much takes their
+/// room, but for what a block names.
+#[test]
+fn one_client_cannot_fill_the_pool_through_peers() {
+    let mut pool = Pool::default();
+    let large = |number| bundle(1, number, &vec![0; 200 << 10]);
+    for number in 1..1_000 {
+        let from = Some(ReplicaId(number as u16 % 3));
+        pool.add_from_peer(Time(1), &large(number), true, from);
+    }
+    let waiting = pool.bytes - pool.idle_bytes;
+    assert!(waiting <= 2 * POOL_CLIENT_BYTES_MAX && waiting > POOL_CLIENT_BYTES_MAX, "{waiting}");
+    assert!(pool.idle_bytes <= 3 * POOL_PEER_IDLE_BYTES_MAX);
+    assert!(!pool.is_full());
+    assert_eq!(pool.add_from_client(Time(1), &bundle(2, 1, b"x")), Added::New);
+    assert_eq!(pool.add_from_peer(Time(1), &bundle(3, 1, b"x"), true, Some(ReplicaId(1))), Added::New);
+    assert!(pool.waits(&bundle(3, 1, b"x").digest()), "others find room");
+    assert_eq!(pool.add_from_peer(Time(1), &large(5_000), true, None), Added::New, "a block needs it");
+    assert!(!pool.waits(&large(5_000).digest()));
+
+    let mut pool = Pool::default();
+    for number in 1..40_000 {
+        pool.add_from_peer(Time(1), &bundle(1, number, b"x"), true, Some(ReplicaId(1)));
+    }
+    assert_eq!(pool.pending, 2 * POOL_CLIENT_BUNDLES_MAX);
+}
+
+/// Whatever waits: what a block names is let in, or the block could never be executed here.
+#[test]
+fn a_full_pool_takes_what_a_block_needs() {
+    let mut pool = Pool::default();
+    for number in 1..4_000 {
+        let from = Some(ReplicaId(1));
+        pool.add_from_peer(
+            Time(1),
+            &bundle(1 + (number % 16) as u8, number, &vec![0; 200 << 10]),
+            true,
+            from,
+        );
+    }
+    let waiting = pool.bytes - pool.idle_bytes;
+    assert!(waiting > 2 * POOL_BYTES_MAX - (300 << 10) && waiting <= 2 * POOL_BYTES_MAX, "{waiting}");
+    let needed = bundle(77, 1, &vec![0; 200 << 10]);
+    assert_eq!(pool.add_from_peer(Time(1), &needed, true, None), Added::New);
+    assert_eq!(pool.get(&needed.digest()), Some(&needed));
+}
+
 #[test]
 fn what_waits_long_goes_to_all_with_doubling_pauses() {
     let mut pool = Pool::default();

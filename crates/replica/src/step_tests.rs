@@ -1,0 +1,104 @@
+//! What goes to the log, and in which order.
+
+use crate::host_tests::{from_peer, open_on, outputs};
+use crate::{CheckedMessage, Heights, HostMessage, Input, Output, Past, Replica};
+use quorate_types::bundle::BundleBuilder;
+use quorate_types::{
+    Authenticator, Block, BlockId, BodyLimits, Bundle, BundleKind, BundleNo, Digest, Height, LogEntry,
+    Payload, PublicKey, ReplicaId, SessionId, Time, View,
+};
+use std::sync::Arc;
+
+fn bundle(number: u64, bytes: usize) -> Bundle {
+    let session = SessionId { height: Height(1), index: 0 };
+    let mut builder = BundleBuilder::new(BundleKind::Requests, PublicKey([7; 32]), session, BundleNo(number));
+    (0..bytes.div_ceil(60_000)).for_each(|_| _ = builder.push(&vec![0; bytes.min(60_000)]));
+    Bundle::parse(&builder.finish(), Authenticator::None, &BodyLimits::default()).unwrap()
+}
+
+/// A block that has no ancestors.
+fn block(height: u64, bundles: &[Bundle]) -> (Arc<Block>, Arc<Payload>) {
+    let payload = Payload { bundles: bundles.iter().map(Bundle::digest).collect() };
+    let block = Block {
+        parent: BlockId::ZERO,
+        height: Height(height),
+        view: View(1),
+        proposer: ReplicaId(0),
+        time_ns: 0,
+        payload: payload.id(),
+        extra: Digest::ZERO,
+    };
+    (Arc::new(block), Arc::new(payload))
+}
+
+/// Two peers say that this was decided from a height on.
+fn decide(replica: &mut Replica, height: u64, ids: &[BlockId]) -> Vec<Output> {
+    for from in [1, 3] {
+        let heights = Heights { executed: Height(100), kept: Height(1), stable: Height::ZERO };
+        replica.handle(Time(1), from_peer(from, CheckedMessage::Host(HostMessage::Heights(heights))));
+        let decided = HostMessage::Decided(Height(height), ids.to_vec());
+        replica.handle(Time(1), from_peer(from, CheckedMessage::Host(decided)));
+    }
+    outputs(replica)
+}
+
+fn give(replica: &mut Replica, block: &Block, payload: &Arc<Payload>) -> Vec<Output> {
+    replica.handle(Time(2), from_peer(3, CheckedMessage::Host(HostMessage::Block(block.clone()))));
+    replica.handle(Time(2), Input::Payload(ReplicaId(3), Arc::clone(payload)));
+    outputs(replica)
+}
+
+fn log(outputs: Vec<Output>) -> Vec<LogEntry> {
+    let entry = |output| match output {
+        Output::Persist { entry, .. } => Some(entry),
+        _ => None,
+    };
+    outputs.into_iter().filter_map(entry).collect()
+}
+
+/// The log may let go of what no block names, however recent it is here, and of blocks that lie high: so a block goes there
+/// with its bodies before anything is promised about it, and once more before it says that it is decided.
+#[test]
+fn a_block_goes_to_the_log_with_its_bodies_and_again_when_it_is_decided() {
+    let mut replica = open_on(Past::default());
+    let bundles = [bundle(1, 1), bundle(2, 1)];
+    let (block, payload) = block(2, &bundles);
+    for bundle in bundles.clone() {
+        replica.handle(Time(1), Input::Bundle { from: ReplicaId(1), bundle, pending: true });
+    }
+    let [one, two] = bundles.map(LogEntry::Body);
+    assert_eq!(log(outputs(&mut replica)), [one.clone(), two.clone()], "when they come");
+    // What is below is not decided yet.
+    assert_eq!(log(decide(&mut replica, 2, &[block.id()])), []);
+    let entry = LogEntry::Block(Arc::clone(&block), Arc::clone(&payload));
+    let with_bodies = [entry, one, two];
+    assert_eq!(log(give(&mut replica, &block, &payload)), with_bodies, "when it is ready");
+    let first = BlockId::null(Height(1));
+    let decided = |height, id| LogEntry::Decided { height: Height(height), id };
+    let entries = log(decide(&mut replica, 1, &[first]));
+    let expected = [&[decided(1, first)], &with_bodies[..], &[decided(2, block.id())]].concat();
+    assert_eq!(entries, expected, "before it is decided");
+}
+
+/// The log has had the block and its bodies in an earlier life. Whatever it remembers of them, it has them before it says
+/// that the block is decided.
+#[test]
+fn what_was_in_the_log_before_a_restart_goes_there_again_when_it_is_decided() {
+    let (mut past, mut ids, mut expected) = (Past::default(), Vec::new(), Vec::new());
+    // More than peers may have here of what nobody waits for.
+    for height in 2..=41 {
+        let bundles: Vec<Bundle> = (0..4).map(|n| bundle(10 * height + n, 900_000)).collect();
+        let (block, payload) = block(height, &bundles);
+        ids.push(block.id());
+        let entry = LogEntry::Block(Arc::clone(&block), payload);
+        past.absorb(entry.clone()).unwrap();
+        bundles.iter().cloned().for_each(|bundle| past.add_body(bundle));
+        expected.push(entry);
+        expected.extend(bundles.into_iter().map(LogEntry::Body));
+        expected.push(LogEntry::Decided { height: Height(height), id: block.id() });
+    }
+    let mut replica = open_on(past);
+    decide(&mut replica, 2, &ids);
+    let entries = log(decide(&mut replica, 1, &[BlockId::null(Height(1))]));
+    assert!(entries.get(1..) == Some(&expected[..]), "{} entries", entries.len());
+}
