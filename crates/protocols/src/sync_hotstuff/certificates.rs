@@ -2,7 +2,7 @@
 
 use super::words::{Lock, rank, vote};
 use quorate_consensus::Certificate;
-use quorate_types::{BlockId, Height, ReplicaId, Signature, View};
+use quorate_types::{BlockId, Height, ReplicaId, Signature, Time, View};
 use std::collections::BTreeMap;
 
 /// A place that a replica votes once for.
@@ -25,6 +25,8 @@ pub(super) struct Certificates {
     /// The first vote of each replica at each place. Bounded by the window of heights and views.
     votes: BTreeMap<Rank, BTreeMap<ReplicaId, (BlockId, Signature)>>,
     weak: BTreeMap<Rank, Certificate>,
+    /// When each of those came.
+    came: BTreeMap<Rank, Time>,
     /// Those of q_R votes; they stand in `weak` as well.
     responsive: BTreeMap<Rank, Certificate>,
 }
@@ -66,23 +68,38 @@ impl Certificates {
     }
 
     /// Keeps a certificate; true when none was known at its place.
-    pub(super) fn add(&mut self, certificate: &Certificate) -> bool {
+    pub(super) fn add(&mut self, certificate: &Certificate, now: Time) -> bool {
         let at = rank(certificate);
         let is_new = !self.weak.contains_key(&at);
         if is_new {
             self.weak.insert(at, certificate.clone());
+            self.came.insert(at, now);
         }
         is_new
     }
 
-    /// Keeps a certificate of q_R votes; true when none was known at its place.
+    /// When one that is kept came.
+    pub(super) fn came(&self, certificate: &Certificate) -> Time {
+        self.came.get(&rank(certificate)).copied().unwrap_or_default()
+    }
+
+    /// Keeps a certificate of q_R votes; true when none was known at its place. Another block that f + 1 have voted for there
+    /// gives way to it: nobody goes on from that, and no timer commits it (`optsync` §8, Lemma 2 b).
     pub(super) fn add_responsive(&mut self, certificate: &Certificate) -> bool {
         let at = rank(certificate);
         let is_new = !self.responsive.contains_key(&at);
         if is_new {
+            if self.weak.get(&at).is_some_and(|weak| weak.block() != certificate.block()) {
+                self.weak.remove(&at);
+            }
             self.responsive.insert(at, certificate.clone());
         }
         is_new
+    }
+
+    /// Whether none of q_R votes is known above this one.
+    pub(super) fn is_highest_responsive(&self, certificate: &Certificate) -> bool {
+        self.responsive.last_key_value().is_none_or(|(highest, _)| *highest <= rank(certificate))
     }
 
     /// The certificate at a place.
@@ -148,6 +165,8 @@ impl Certificates {
         let matters = |at: &Rank| at.0 >= oldest && at.1 >= committed;
         self.votes.retain(|at, _| at.1 >= committed && at.0 >= view.minus(1));
         self.weak.retain(|at, _| matters(at) || Some(*at) == highest || Some(*at) == lock);
+        let weak = &self.weak;
+        self.came.retain(|at, _| weak.contains_key(at));
         let tops: BTreeMap<View, Height> = self.responsive.keys().copied().collect();
         let is_top = |at: &Rank| at.0 >= oldest && tops.get(&at.0) == Some(&at.1);
         self.responsive.retain(|at, _| matters(at) || is_top(at) || Some(*at) == highest);
@@ -163,8 +182,10 @@ pub(super) fn lock_of(
     fits: impl Fn(&Certificate) -> Option<bool>,
     extends: impl Fn(&Certificate, &Certificate) -> Option<bool>,
 ) -> Lock {
-    let before = certificates.down().filter(|it| it.view() < entered);
-    let fitting = before.filter(|it| fits(it) != Some(false)).map(Certificate::view).next();
+    let is_before = |it: &&Certificate| it.view() < entered && fits(it) != Some(false);
+    let highest =
+        [certificates.down().find(is_before), certificates.responsive.values().rev().find(is_before)];
+    let fitting = highest.into_iter().flatten().map(Certificate::view).max();
     let Some(view) = fitting else { return Lock::genesis() };
     let responsive = certificates.highest_responsive(view).into_iter().collect();
     pick(responsive, certificates.of_view(view).collect(), fits, extends)

@@ -2,6 +2,7 @@
 
 use super::leaving::Leaving;
 use super::message::{Answer, HEADERS_MAX, SyncMessage};
+use super::missed::Span;
 use super::normal::{IfIdle, end_of};
 use super::words::{Header, Lock, rank};
 use super::{SyncHotStuff, Timer, Variant, noted};
@@ -41,7 +42,9 @@ impl<V: Variant> SyncHotStuff<V> {
     /// The next standing, as soon as its time has come.
     pub(super) fn advance(&mut self, cx: &mut Cx<'_, Self>) {
         let committee = cx.committee();
-        while (!self.returning.is_silent() || self.is_whole(cx))
+        // What is certified is looked through when it matters: there may be much of it, and whoever opens hears of each block.
+        while self.returning.next(committee, cx.now()).is_some()
+            && (!self.returning.is_silent() || self.is_whole(cx))
             && let Some(standing) = self.returning.advance(committee, cx.now())
         {
             let began = std::mem::replace(&mut self.has_begun, true);
@@ -79,7 +82,10 @@ impl<V: Variant> SyncHotStuff<V> {
     fn begin(&mut self, cx: &mut Cx<'_, Self>) {
         if let Some(header) = self.voted.clone() {
             self.resaid = header.body.block.height;
-            cx.send(To::All, SyncMessage::Vote(header));
+            // S2. In a view that was left it may never have left this replica, and is not said any more (`quit_view`).
+            if !self.is_quit() {
+                cx.send(To::All, SyncMessage::Vote(header));
+            }
         }
         if self.is_quit() {
             self.leaving = Some(Leaving::Wait { since: cx.now() });
@@ -89,6 +95,10 @@ impl<V: Variant> SyncHotStuff<V> {
         if let Some(lock) = self.said_new_view.clone() {
             cx.timers().cancel(Timer::Collect);
             cx.send(To::All, SyncMessage::NewView { view: self.view, lock });
+        }
+        if let Some(word) = self.shown.clone().filter(|word| word.by != cx.me()) {
+            // §6: whom the others have heard another one from has to hear of it.
+            cx.send_unheld(To::All, SyncMessage::Forward { word });
         }
         if let Some((height, base)) = self.first_voted {
             cx.send(To::All, SyncMessage::FirstVote { view: self.view, height, base });
@@ -172,9 +182,6 @@ impl<V: Variant> SyncHotStuff<V> {
         if incarnation != Incarnation::ZERO && incarnation != self.incarnation {
             return Err(Reject::Stale);
         }
-        if let Some(told) = left_out.filter(|_| self.returning.is_silent()) {
-            self.note_unheard(told);
-        }
         // §18: evidence and certificates first, so that nothing is signed before they count.
         for evidence in &evidence {
             let _: Result<(), Reject> = self.on_evidence(cx, evidence);
@@ -207,6 +214,9 @@ impl<V: Variant> SyncHotStuff<V> {
             let place = (block.view, block.height);
             let _: Result<(), Reject> = self.count(cx, place, block.id(), by, signature);
         }
+        if let Some(told) = left_out.filter(|_| self.returning.is_silent()) {
+            self.note_unheard(cx, told);
+        }
         if left_out.is_none() || self.returning.is_silent() {
             self.returning.note(link, standing);
         } else {
@@ -218,23 +228,28 @@ impl<V: Variant> SyncHotStuff<V> {
         Ok(())
     }
 
-    /// The highest block of the view of which an ANSWER speaks without its header: there is room for so many.
+    /// The highest certified block of the view of which an ANSWER speaks without its header: there is room for so many. Whoever
+    /// has voted higher shows a certificate of what that rests on; a vote alone proves nothing.
     fn left_out(&self, answer: &Answer) -> Option<Height> {
         let here = |(view, height): (View, Height)| (view == self.view).then_some(height);
         let voted = answer.voted.as_ref().map(|vote| &vote.body.body.block);
         let voted = voted.and_then(|block| here((block.view, block.height)));
-        let certified = answer.certificates.iter().filter_map(|certificate| here(rank(certificate)));
-        let below =
-            certified.filter(|height| Some(*height) != voted).chain(voted.map(|height| height.minus(1)));
-        below.max().filter(|_| answer.headers.len() >= HEADERS_MAX)
+        let certified = answer.certificates.iter().filter_map(|certificate| here(rank(certificate))).max()?;
+        let below = if Some(certified) == voted { certified.minus(1) } else { certified };
+        (answer.headers.len() >= HEADERS_MAX).then_some(below)
     }
 
     /// S2. §8, Lemma 1 b: others may have voted up to there for what this replica has not heard.
-    fn note_unheard(&mut self, told: Height) {
-        let mut height = told;
-        while height > self.chain.committed().height && self.heard.at(height).is_some() {
-            height = height.minus(1);
+    fn note_unheard(&mut self, cx: &mut Cx<'_, Self>, told: Height) {
+        let mut span = Span { low: self.chain.committed().height.next(), high: told };
+        while span.low <= span.high && self.heard.at(span.low).is_some() {
+            span.low = span.low.next();
         }
-        self.unheard = self.unheard.max(height);
+        while span.low <= span.high && self.heard.at(span.high).is_some() {
+            span.high = span.high.minus(1);
+        }
+        if span.low <= span.high {
+            self.note_missed(cx, span);
+        }
     }
 }

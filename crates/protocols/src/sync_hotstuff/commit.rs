@@ -119,10 +119,12 @@ impl<V: Variant> SyncHotStuff<V> {
     /// The highest block whose time is over and of which the guard thinks well.
     pub(super) fn commit_waits(&mut self, cx: &mut Cx<'_, Self>) {
         for wait in self.waits.held() {
-            if let Some(end) = self.voted_for(wait.of)
+            let now = cx.now();
+            // What costs little comes first: there may be many of them, for a while after a doubt.
+            if self.waits.is_sound(cx, &wait)
+                && let Some(end) = self.voted_for(wait.of)
                 && self.is_certified(cx.blocks(), end)
-                && self.agrees(cx.blocks(), end)
-                && self.waits.is_sound(cx, &wait)
+                && self.agrees(cx.blocks(), end, now)
             {
                 // S8. §8: what is below is committed with it.
                 return self.commit(cx, end, Basis::Timer);
@@ -183,6 +185,9 @@ impl<V: Variant> SyncHotStuff<V> {
             return;
         }
         cx.record(&SyncRecord::Responsive(certificate.clone()));
+        if self.may_settle(height) && self.certificates.is_highest_responsive(certificate) {
+            cx.record(&SyncRecord::SettledResponsive(certificate.clone()));
+        }
         if view == self.view {
             self.decide(cx, certificate);
         } else if view < self.view && self.extends_committed(cx.blocks(), certificate) == Some(false) {

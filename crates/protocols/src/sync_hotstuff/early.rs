@@ -1,52 +1,61 @@
 //! Messages of views that have not begun here.
 
 use super::message::SyncMessage;
+use super::missed::Span;
 use super::words::Header;
 use quorate_consensus::{Seal, Signed};
 use quorate_types::{ReplicaId, View};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Messages of one replica that are kept at most: what comes first is kept, and what is kept comes back in order.
-const EARLY_PER_PEER_MAX: usize = 4_096;
+/// What was too high to be kept of a view.
+#[derive(Clone, Debug)]
+pub(super) struct TooHigh {
+    pub(super) span: Span,
+    /// The first header, and the first one that names another base.
+    pub(super) headers: Vec<Signed<Header>>,
+}
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Early {
     kept: BTreeMap<ReplicaId, VecDeque<(View, SyncMessage, Seal)>>,
-    /// The highest header of a view that there was no room for.
-    lost: BTreeMap<View, Signed<Header>>,
+    too_high: BTreeMap<View, TooHigh>,
 }
 
 impl Early {
-    /// Whether one more message of a replica can be kept.
-    pub(super) fn has_room(&self, link: ReplicaId) -> bool {
-        self.kept.get(&link).is_none_or(|kept| kept.len() < EARLY_PER_PEER_MAX)
+    /// Keeps a message of a later view. `most` of one replica are kept, what comes first: more than anybody honest says before
+    /// this one is there. What is not kept is a liar's, and counts as never said.
+    pub(super) fn keep(
+        &mut self,
+        view: View,
+        message: SyncMessage,
+        seal: Seal,
+        link: ReplicaId,
+        most: usize,
+    ) -> bool {
+        let kept = self.kept.entry(link).or_default();
+        let has_room = kept.len() < most;
+        if has_room {
+            kept.push_back((view, message, seal));
+        }
+        has_room
     }
 
-    /// Keeps a message of a later view; the caller has looked whether there is room.
-    pub(super) fn keep(&mut self, view: View, message: SyncMessage, seal: Seal, link: ReplicaId) {
-        self.kept.entry(link).or_default().push_back((view, message, seal));
-    }
-
-    /// There is no room for a message; noted for views that this replica may enter in time.
-    pub(super) fn lose(&mut self, view: View, message: &SyncMessage, seal: &Seal, last: View) {
-        let header = match (message, seal.signature) {
-            (SyncMessage::Vote(header) | SyncMessage::Show(header), _) => header.clone(),
-            (SyncMessage::Propose { header, .. }, Some(signature)) => {
-                Signed { body: header.clone(), by: seal.by, signature }
-            }
-            _ => return,
-        };
-        let is_higher = |known: &Signed<Header>| header.body.block.height > known.body.block.height;
-        if view <= last && self.lost.get(&view).is_none_or(is_higher) {
-            self.lost.insert(view, header);
+    /// A header of a later view is too high.
+    pub(super) fn note_too_high(&mut self, header: &Signed<Header>) {
+        let block = &header.body.block;
+        let span = Span::of(block.height);
+        let noted = self.too_high.entry(block.view).or_insert_with(|| TooHigh { span, headers: Vec::new() });
+        noted.span = noted.span.with(span);
+        if noted.headers.iter().all(|known| known.body.base != header.body.base) && noted.headers.len() < 2 {
+            noted.headers.push(header.clone());
         }
     }
 
-    /// Up to which of a view's headers some may be missing among what is kept.
-    pub(super) fn lost(&mut self, view: View) -> Option<Signed<Header>> {
-        self.lost = self.lost.split_off(&view);
-        self.lost.remove(&view)
+    /// What was too high of a view that begins.
+    pub(super) fn too_high(&mut self, view: View) -> Option<TooHigh> {
+        self.too_high = self.too_high.split_off(&view);
+        self.too_high.remove(&view)
     }
 
     /// Takes what belongs to a view; what belongs to earlier ones goes.

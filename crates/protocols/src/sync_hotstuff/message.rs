@@ -2,7 +2,7 @@
 
 use super::words::{Evidence, Header, Lock, LockName, Word, blame, claim_votes, leader, responsive_quorum};
 use quorate_consensus::parts::returning::Standing;
-use quorate_consensus::{Auth, Certificate, Claims, Message, Place, Signed};
+use quorate_consensus::{Auth, Certificate, Claims, Message, Place, Seal, Signed};
 use quorate_types::block::BLOCK_BYTES;
 use quorate_types::codec::{DecodeError, Reader, Wire, put_list};
 use quorate_types::{BlockId, Height, Incarnation, Kind, PayloadId, Signature, View};
@@ -86,8 +86,6 @@ pub enum SyncMessage {
     },
     /// These votes decide at once (Opt Sync).
     Notify(Certificate),
-    /// This header is too high for me: nobody should vote where I cannot.
-    Show(Signed<Header>),
     /// You have shown me a header, and I lack a certificate of its view for its parent.
     Lack {
         /// The view.
@@ -124,6 +122,11 @@ impl NewViewWord {
     #[must_use]
     pub fn word(&self) -> Word {
         Word::NewView(self.view, self.lock.name())
+    }
+
+    /// One that its leader has signed, as one of the words of a view.
+    pub(super) fn signed_word(word: &Signed<Self>) -> Signed<Word> {
+        Signed { body: word.body.word(), by: word.by, signature: word.signature }
     }
 
     /// Claims that its certificates are valid and older than the view.
@@ -254,7 +257,6 @@ impl Message for SyncMessage {
             Self::Evidence(_) => EVIDENCE,
             Self::Forward { .. } => FORWARD,
             Self::Notify(_) => NOTIFY,
-            Self::Show(_) => SHOW,
             Self::Lack { .. } => LACK,
             Self::Certified(_) => CERTIFIED,
             Self::Ask { .. } => ASK,
@@ -268,7 +270,7 @@ impl Message for SyncMessage {
             Self::Propose { header: Header { block, .. }, .. } => {
                 Place { view: block.view, height: block.height, certified: true }
             }
-            Self::Vote(header) | Self::Show(header) => {
+            Self::Vote(header) => {
                 let block = &header.body.block;
                 Place { view: block.view, height: block.height, certified: false }
             }
@@ -296,11 +298,7 @@ impl Message for SyncMessage {
             Self::NewView { view, lock } => Auth::Signed(Word::NewView(*view, lock.name()).statement()),
             Self::Status { view, lock } => Auth::Signed(LockName::status(&lock.name(), *view)),
             Self::Blame(view) => Auth::Signed(blame(*view)),
-            Self::Evidence(_)
-            | Self::Forward { .. }
-            | Self::Notify(_)
-            | Self::Show(_)
-            | Self::Certified(_) => Auth::Relay,
+            Self::Evidence(_) | Self::Forward { .. } | Self::Notify(_) | Self::Certified(_) => Auth::Relay,
             Self::Lack { .. } | Self::Ask { .. } | Self::Answer(_) => Auth::Linked(None),
         }
     }
@@ -319,7 +317,7 @@ impl Message for SyncMessage {
                 let weak = claims.committee().weak();
                 claim_votes(parent, weak, claims);
             }
-            Self::Vote(header) | Self::Show(header) => Header::claim(header, claims),
+            Self::Vote(header) => Header::claim(header, claims),
             Self::FirstVote { .. } | Self::Blame(_) | Self::Lack { .. } | Self::Ask { .. } => {}
             Self::Certified(certificate) => {
                 let weak = claims.committee().weak();
@@ -355,7 +353,7 @@ impl Message for SyncMessage {
                 header.encode(out);
                 parent.encode(out);
             }
-            Self::Vote(header) | Self::Show(header) => header.encode(out),
+            Self::Vote(header) => header.encode(out),
             Self::FirstVote { view, height, base: block } | Self::Lack { view, height, block } => {
                 view.encode(out);
                 height.encode(out);
@@ -400,7 +398,6 @@ impl Message for SyncMessage {
                 Self::Lack { view: View::decode(r)?, height: Height::decode(r)?, block: BlockId::decode(r)? }
             }
             12 => Self::Certified(Certificate::decode(r)?),
-            13 => Self::Show(Signed::decode(r)?),
             _ => return Err(DecodeError::Tag("sync-hotstuff message")),
         };
         reader.finish()?;
@@ -409,6 +406,18 @@ impl Message for SyncMessage {
 }
 
 impl SyncMessage {
+    /// The header of a block that is proposed or voted for, as its leader has signed it.
+    pub(super) fn header(&self, seal: &Seal) -> Option<Signed<Header>> {
+        match self {
+            Self::Vote(header) => Some(header.clone()),
+            Self::Propose { header, .. } => {
+                let signature = seal.signature?;
+                Some(Signed { body: header.clone(), by: seal.by, signature })
+            }
+            _ => None,
+        }
+    }
+
     fn tag(&self) -> u8 {
         match self {
             Self::Propose { .. } => 0,
@@ -424,7 +433,6 @@ impl SyncMessage {
             Self::Answer(_) => 10,
             Self::Lack { .. } => 11,
             Self::Certified(_) => 12,
-            Self::Show(_) => 13,
         }
     }
 }

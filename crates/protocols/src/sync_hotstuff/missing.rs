@@ -19,6 +19,8 @@ pub(super) struct Missing {
     height: Height,
     /// From when on it is asked for.
     due: Time,
+    /// Whether it was.
+    is_asked: bool,
     /// Who has shown it.
     shown: ReplicaSet,
     /// Who was asked for a certificate of its parent, since it has voted if it has; bodies are asked for as often as one
@@ -44,16 +46,19 @@ impl<V: Variant> SyncHotStuff<V> {
         if link == cx.me() || self.is_complete(cx, id) {
             return self.note_here(cx, id);
         }
-        let fresh = Missing { height, due, shown: ReplicaSet::EMPTY, asked: ReplicaSet::EMPTY };
-        let now = cx.now();
+        let (shown, asked) = (ReplicaSet::EMPTY, ReplicaSet::EMPTY);
+        let fresh = Missing { height, due, is_asked: false, shown, asked };
+        let is_due = due <= cx.now();
         let missing = self.missing.entry(id).or_insert(fresh);
+        let is_first = missing.shown.is_empty();
         missing.shown.insert(link);
-        if due < missing.due && due <= now {
-            // There is no time any more to wait for whoever has shown it before.
-            missing.due = due;
-            self.ask_shown(cx, id);
-        } else if missing.due <= now {
+        missing.due = missing.due.min(due);
+        if missing.is_asked || (is_due && is_first) {
+            missing.is_asked = true;
             self.ask_for(cx, id, link);
+        } else if is_due {
+            // There is no time any more to wait for whoever has shown it before.
+            self.ask_shown(cx, id);
         }
         self.arm_fetch(cx);
     }
@@ -84,7 +89,7 @@ impl<V: Variant> SyncHotStuff<V> {
 
     pub(super) fn on_fetch_timer(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
-        let due = self.missing.iter().filter(|(_, missing)| missing.due <= now);
+        let due = self.missing.iter().filter(|(_, missing)| !missing.is_asked && missing.due <= now);
         for id in due.map(|(id, _)| *id).collect::<Vec<_>>() {
             if self.is_complete(cx, id) {
                 self.missing.remove(&id);
@@ -95,20 +100,31 @@ impl<V: Variant> SyncHotStuff<V> {
         self.arm_fetch(cx);
     }
 
-    /// Asks the leader and all who have shown a block.
+    /// Asks the leader and all who have shown a block: once, and whoever shows it later when it does.
     fn ask_shown(&mut self, cx: &mut Cx<'_, Self>, id: BlockId) {
-        let (first, me) = (leader(cx.committee(), self.view), cx.me());
-        let shown = self.missing.get(&id).map(|missing| missing.shown).unwrap_or_default();
-        let peers = std::iter::once(first).chain(shown.iter()).filter(|peer| *peer != me);
-        peers.for_each(|peer| self.ask_for(cx, id, peer));
+        let Some(missing) = self.missing.get_mut(&id) else { return };
+        missing.is_asked = true;
+        let mut peers = missing.shown;
+        peers.insert(leader(cx.committee(), self.view));
+        peers.remove(cx.me());
+        peers.iter().for_each(|peer| self.ask_for(cx, id, peer));
+    }
+
+    /// What this block rests on is certified now: its bodies are asked for, if it is time.
+    pub(super) fn ask_late(&mut self, cx: &mut Cx<'_, Self>, id: BlockId) {
+        if self.missing.get(&id).is_some_and(|missing| missing.is_asked) {
+            self.ask_shown(cx, id);
+        }
     }
 
     /// Asks a peer for what is missing of a block.
     fn ask_for(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, peer: ReplicaId) {
-        if Self::lacks_body(cx, id) {
+        // What rests on nothing that is certified may be made up, and all that a liar says lies below it: nobody fetches that.
+        let uncertified = self.uncertified_parent(cx.blocks(), id);
+        if uncertified.is_none() && Self::lacks_body(cx, id) {
             cx.want(id, peer);
         }
-        if let Some((height, block)) = self.uncertified_parent(cx.blocks(), id)
+        if let Some((height, block)) = uncertified
             && self.missing.get_mut(&id).is_some_and(|missing| missing.asked.insert(peer))
         {
             cx.send_unheld(To::One(peer), SyncMessage::Lack { view: self.view, height, block });
@@ -116,7 +132,7 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     /// The parent of a block of this view that could be voted for, if no certificate of this view says so.
-    fn uncertified_parent(&self, blocks: &BlockTree, id: BlockId) -> Option<End> {
+    pub(super) fn uncertified_parent(&self, blocks: &BlockTree, id: BlockId) -> Option<End> {
         let block = blocks.get(id).filter(|block| block.view == self.view)?;
         let parent = (block.height.minus(1), block.parent);
         let is_settled = block.height <= self.chain.committed().height;
@@ -125,15 +141,14 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// Forgets what lies at or below a settled height, but for bodies that nobody was asked for yet: what q_R votes have
     /// decided has to be executed.
-    pub(super) fn settle_missing(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
-        let now = cx.now();
-        self.missing.retain(|_, missing| missing.height > height || missing.due > now);
+    pub(super) fn settle_missing(&mut self, height: Height) {
+        self.missing.retain(|_, missing| missing.height > height || !missing.is_asked);
         self.lent = self.lent.split_off(&height);
     }
 
     fn arm_fetch(&mut self, cx: &mut Cx<'_, Self>) {
-        let now = cx.now();
-        match self.missing.values().map(|missing| missing.due).filter(|due| *due > now).min() {
+        // Also what is due and was not asked for yet: something else may come first.
+        match self.missing.values().filter(|missing| !missing.is_asked).map(|missing| missing.due).min() {
             Some(due) => cx.timers().set(Timer::Fetch, due),
             None => cx.timers().cancel(Timer::Fetch),
         }
@@ -147,7 +162,7 @@ impl<V: Variant> SyncHotStuff<V> {
         view: View,
         parent: End,
     ) -> Result<(), Reject> {
-        if view != self.view {
+        if view != self.view || parent.0 < self.chain.committed().height {
             return Err(Reject::Stale);
         }
         let is_here = self.chain.tip(cx.blocks(), parent.1).is_some_and(|tip| tip.height == parent.0);

@@ -90,6 +90,7 @@ mod early;
 mod figures;
 mod leaving;
 mod message;
+mod missed;
 mod missing;
 mod normal;
 mod paths;
@@ -112,8 +113,9 @@ use blames::Blames;
 use certificates::Certificates;
 use early::Early;
 use leaving::Leaving;
+use missed::Missed;
 use missing::Missing;
-use normal::{End, IfIdle};
+use normal::{End, IfIdle, end_of};
 use quorate_consensus::parts::chain::{Chain, Tip};
 use quorate_consensus::parts::returning::Returning;
 use quorate_consensus::parts::synchrony::{Delta, SynchronyParams};
@@ -133,6 +135,8 @@ use words::Heard;
 pub const FIRST_VIEW: View = View(1);
 /// Views above the current one whose messages are kept.
 const VIEWS_AHEAD: u64 = 2;
+/// Of those messages of one replica so many may be other ones than proposals and votes for blocks.
+const EARLY_WORDS: usize = 64;
 /// Heights above the committed one that are looked at, in windows: as many as may be in flight, and some for who lags
 /// behind. Whoever is further behind learns from what others have decided.
 const WINDOWS_AHEAD: u64 = 16;
@@ -176,6 +180,8 @@ pub enum Timer {
     Collect,
     /// A body that has not come is asked for.
     Fetch,
+    /// What was missed keeps this replica from voting no longer.
+    Missed,
     /// Somebody is to be asked again, or has been waited for long enough.
     Return,
 }
@@ -227,10 +233,10 @@ pub struct SyncHotStuff<V: Variant> {
     waits: Waits<Height>,
     /// The highest vote of the view whose 2 Δ are over.
     expired: Height,
-    /// Up to this height the leader may have said in this view what was not kept here: nothing is voted for there.
-    unheard: Height,
-    /// The highest header of those that was shown to all.
-    missed_shown: Height,
+    /// Where the leader may have said in this view what was not kept here.
+    missed: Missed,
+    /// Whether the leader has said in this view what lies beside what this replica votes for, in no two words that prove it.
+    is_split: bool,
     /// Whether what was kept for this view is being looked at.
     is_recalling: bool,
     /// The last view in which all were asked because of a contradiction further ahead.
@@ -324,6 +330,7 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
             Timer::Enter => self.try_enter(cx),
             Timer::Collect => self.on_collect_timer(cx),
             Timer::Fetch => self.on_fetch_timer(cx),
+            Timer::Missed => self.try_vote(cx),
             Timer::Return => self.go_on_returning(cx),
         }
     }
@@ -453,8 +460,8 @@ impl<V: Variant> SyncHotStuff<V> {
             resaid: Height::ZERO,
             waits: Waits::new(params.delta()),
             expired: Height::ZERO,
-            unheard: Height::ZERO,
-            missed_shown: Height::ZERO,
+            missed: Missed::default(),
+            is_split: false,
             is_recalling: false,
             asked_ahead: View::ZERO,
             responsive: None,
@@ -483,7 +490,11 @@ impl<V: Variant> SyncHotStuff<V> {
                 self.leaving = quit.then_some(Leaving::Doubt);
                 self.evidence = evidence;
                 self.lock = lock;
-                self.first_voted = first_voted;
+                if let Some(word) = &first_voted {
+                    self.heard.add_new_view(&NewViewWord::signed_word(word));
+                    self.first_voted = Some(end_of(&word.body.lock.tip));
+                }
+                self.shown = first_voted;
             }
             SyncRecord::Said { view, voted, proposed, shown } if view == self.view => {
                 if let Some(header) = &voted {
@@ -495,11 +506,11 @@ impl<V: Variant> SyncHotStuff<V> {
             }
             SyncRecord::Said { .. } => {}
             SyncRecord::Certified(certificate) | SyncRecord::Settled(certificate) => {
-                self.certificates.add(&certificate);
+                self.certificates.add(&certificate, Time::ZERO);
             }
-            SyncRecord::Responsive(certificate) => {
-                self.certificates.add(&certificate);
+            SyncRecord::Responsive(certificate) | SyncRecord::SettledResponsive(certificate) => {
                 self.certificates.add_responsive(&certificate);
+                self.certificates.add(&certificate, Time::ZERO);
             }
         }
     }
@@ -523,21 +534,32 @@ impl<V: Variant> SyncHotStuff<V> {
         seal: Seal,
         link: ReplicaId,
     ) -> Result<(), Reject> {
-        let is_kept = view <= self.view.plus(VIEWS_AHEAD) && self.early.has_room(link);
         match &message {
             SyncMessage::Propose { parent, .. } => self.take_certificate(cx, parent),
-            // What is kept decides in its view; what is not counts for locks at least.
-            SyncMessage::Notify(certificate) => self.on_notify(cx, certificate, link)?,
+            // It decides when its view begins, if that is not too far away, and counts for locks.
+            SyncMessage::Notify(certificate) => {
+                self.on_notify(cx, certificate, link)?;
+                return Err(Reject::Early);
+            }
             SyncMessage::NewView { lock, .. } | SyncMessage::Status { lock, .. } => {
                 self.take_lock(cx, lock)?;
             }
             SyncMessage::Forward { word } => self.take_lock(cx, &word.body.lock)?,
             _ => {}
         }
-        if is_kept {
-            self.early.keep(view, message, seal, link);
-        } else {
-            self.early.lose(view, &message, &seal, self.view.plus(VIEWS_AHEAD));
+        if view > self.view.plus(VIEWS_AHEAD) {
+            self.is_behind = true;
+            return Err(Reject::Early);
+        }
+        if let Some(header) = message.header(&seal).filter(|it| it.body.block.height > self.highest()) {
+            self.early.note_too_high(&header);
+            self.is_behind = true;
+            return Err(Reject::Early);
+        }
+        // Votes and proposals of each view, and a few words more.
+        let heights = self.window.saturating_mul(WINDOWS_AHEAD).saturating_mul(2 * VIEWS_AHEAD);
+        let most = usize::try_from(heights).unwrap_or(usize::MAX).saturating_add(EARLY_WORDS);
+        if !self.early.keep(view, message, seal, link, most) {
             self.is_behind = true;
         }
         Err(Reject::Early)
@@ -548,7 +570,6 @@ impl<V: Variant> SyncHotStuff<V> {
         match message {
             SyncMessage::Propose { header, parent } => self.on_propose(cx, seal, header, &parent),
             SyncMessage::Vote(header) => self.on_vote(cx, seal, &header),
-            SyncMessage::Show(header) => self.on_header(cx, &header, seal.by),
             SyncMessage::FirstVote { view, height, base } => {
                 let signature = seal.signature.ok_or(Reject::Invalid("unsigned"))?;
                 self.count(cx, (view, height), base, seal.by, signature)

@@ -5,13 +5,17 @@
 
 use super::certificates::Added;
 use super::message::SyncMessage;
-use super::paths::Paths;
+use super::missed::{MISSED, Span};
+use super::paths::{Paths, Relations};
 use super::words::{Header, as_word, bind_base, leader, rank, vote};
 use super::{SyncHotStuff, SyncRecord, Timer, Variant, noted};
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::parts::chain::empty_payload;
 use quorate_consensus::{Certificate, Cx, Evidence as Proof, Ready, Reject, Seal, Signed, To};
-use quorate_types::{Block, BlockId, Height, ReplicaId, Signature, View};
+use quorate_types::{Block, BlockId, Height, ReplicaId, Signature, Time, View};
+
+/// So many Δ after its certificate a block has to be known, or nothing is voted for beside it.
+const UNKNOWN: u64 = 3;
 
 /// Where a chain goes on: height and id of its last block.
 pub(super) type End = (Height, BlockId);
@@ -80,7 +84,7 @@ impl<V: Variant> SyncHotStuff<V> {
         let is_known = matches!(counted, Ok(()) | Err(Reject::Duplicate));
         if heard.is_err() && is_known && height > self.chain.committed().height {
             // Also of a view that was left: a leader picks from locks, and has to know what lies beside what (`optsync` §6).
-            cx.blocks().insert(block.clone());
+            cx.blocks().hear(block.clone());
         }
         counted?;
         if is_own {
@@ -113,13 +117,17 @@ impl<V: Variant> SyncHotStuff<V> {
             return Err(Reject::Stale);
         }
         if block.height > self.highest() {
-            self.note_missed(cx, header);
+            // What base its leader goes on from it has said all the same.
+            self.heard.add_word(&as_word(header));
+            self.note_missed(cx, Span::of(block.height));
             return Err(Reject::Early);
         }
         let id = block.id();
         if self.heard.add_header(id, header) {
-            cx.blocks().insert(block.clone());
+            cx.blocks().hear(block.clone());
+            self.check_split(cx.blocks(), (block.height, id));
         }
+        self.look_below(cx, id);
         self.mention(cx, (block.height, id), link);
         self.try_vote(cx);
         self.commit_waits(cx);
@@ -127,16 +135,23 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     /// S2. §8, Lemma 1 b: another header at the height of one that is not kept would contradict it, and nobody would know.
-    /// What a replica does not vote for must not be hidden from the others: a leader could keep f honest ones from voting
-    /// for ever, and the rest would not blame it. They are shown one that is twice as far up next, so that there are few:
-    /// liars could fill everybody's links with what this replica hands on.
-    pub(super) fn note_missed(&mut self, cx: &mut Cx<'_, Self>, header: &Signed<Header>) {
-        let (height, committed) = (header.body.block.height, self.chain.committed().height);
-        self.unheard = self.unheard.max(height);
-        if height.since(committed) > self.missed_shown.since(committed).saturating_mul(2) {
-            self.missed_shown = height;
-            cx.send_unheld(To::All, SyncMessage::Show(header.clone()));
+    pub(super) fn note_missed(&mut self, cx: &Cx<'_, Self>, span: Span) {
+        self.missed.note(cx.now(), self.delta.times(MISSED), span);
+    }
+
+    /// A header that rests on what is certified is worth its bodies. What a liar puts above nothing costs the host nothing.
+    fn look_below(&self, cx: &mut Cx<'_, Self>, id: BlockId) {
+        if self.uncertified_parent(cx.blocks(), id).is_none() {
+            cx.blocks().admit(id);
         }
+    }
+
+    /// S2. §8: a header beside what this replica votes for shows that its leader lies, also where no two words prove it: after a
+    /// power cut the others may know of it by their last votes alone. It votes no more in this view, as whoever cannot vote on
+    /// top of either; else one of them would wait for ever.
+    fn check_split(&mut self, blocks: &BlockTree, heard: End) {
+        let end = self.voted_end(blocks);
+        self.is_split |= heard.0 <= end.0 && self.extends(blocks, end, heard) == Some(false);
     }
 
     /// A leader has contradicted itself; whoever only hands its words on has done nothing wrong.
@@ -185,7 +200,18 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// Whether a block is another one or extends it. What is settled lies below everything; `None` where a header is
     /// missing: that excludes nothing.
-    pub(super) fn extends(&self, blocks: &BlockTree, (height, id): End, (low, below): End) -> Option<bool> {
+    pub(super) fn extends(&self, blocks: &BlockTree, end: End, below: End) -> Option<bool> {
+        self.extends_knowing(blocks, end, below, &Relations::default())
+    }
+
+    /// The same, asked of many.
+    pub(super) fn extends_knowing(
+        &self,
+        blocks: &BlockTree,
+        (height, id): End,
+        (low, below): End,
+        known: &Relations,
+    ) -> Option<bool> {
         if id == below || height <= low {
             return Some(id == below && height == low);
         }
@@ -197,9 +223,9 @@ impl<V: Variant> SyncHotStuff<V> {
         if low < committed.height {
             // One chain is committed, and nobody keeps what lies below its end.
             let above = height >= committed.height;
-            return if above { self.chain.extends(blocks, tip, committed.end()) } else { None };
+            return if above { known.ask(&self.chain, blocks, tip, committed.end()) } else { None };
         }
-        self.chain.extends(blocks, tip, (low, below))
+        known.ask(&self.chain, blocks, tip, (low, below))
     }
 
     /// Whether it is known to.
@@ -209,21 +235,34 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// Whether a block lies on one chain with the highest one that is known and certified in this view. Whoever was away may be
     /// shown another branch that nobody else sees any more (§18: `seen` is whole again). Certificates may be shown before
-    /// headers travel: those of blocks that are not known keep nobody from anything.
-    pub(super) fn agrees(&self, blocks: &BlockTree, end: End) -> bool {
+    /// headers travel: those of blocks that are not known keep nobody from anything for 3 Δ, in which those who have voted for
+    /// them show them; else liars with fast links could keep this replica from voting.
+    pub(super) fn agrees(&self, blocks: &BlockTree, end: End, now: Time) -> bool {
+        let known = Relations::default();
         let with = |certified: End| {
             let (high, low) = if certified.0 >= end.0 { (certified, end) } else { (end, certified) };
-            self.extends(blocks, high, low)
+            self.extends_knowing(blocks, high, low, &known)
         };
-        let mut known =
-            self.certificates.of_view(self.view).filter(|it| self.chain.tip(blocks, it.block()).is_some());
-        known.find_map(|highest| with(end_of(highest))).unwrap_or(true)
+        let wait = self.delta.times(UNKNOWN);
+        let mut of_view = self.certificates.of_view(self.view).peekable();
+        while let Some(certificate) = of_view.next_if(|it| end_of(it).0 >= end.0) {
+            match with(end_of(certificate)) {
+                Some(is_on) => return is_on,
+                None if now >= self.certificates.came(certificate).plus(wait) => return false,
+                None => {}
+            }
+        }
+        of_view
+            .filter(|it| self.chain.tip(blocks, it.block()).is_some())
+            .find_map(|it| with(end_of(it)))
+            .unwrap_or(true)
     }
 
     /// A certified block is asked for of those who have voted for it: at once where its header is not here, else it is on
     /// its way.
     pub(super) fn want_certified(&mut self, cx: &mut Cx<'_, Self>, certificate: &Certificate) {
         let block = end_of(certificate);
+        cx.blocks().admit(block.1);
         if block.0 > self.chain.committed().height && self.ready(cx, block.1).is_none() {
             let is_known = cx.blocks().get(block.1).is_some();
             let due = cx.now().plus(if is_known { self.delta.quarter() } else { 0 });
@@ -245,32 +284,51 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     fn next_to_vote(&mut self, cx: &mut Cx<'_, Self>) -> Option<Signed<Header>> {
-        if self.is_quit() || self.is_recalling || self.returning.is_silent() {
+        if self.is_quit() || self.is_recalling || self.is_split || self.returning.is_silent() {
             return None;
         }
+        let now = cx.now();
         let blocks: &BlockTree = cx.blocks();
         let end = self.voted_end(blocks);
+        let (id, header) = self.next_above(blocks, end)?;
+        let height = header.body.block.height;
+        self.is_split |= self.leaves_out(blocks, &header, end);
+        if self.is_split {
+            return None;
+        }
+        if !self.agrees(blocks, (height, id), now) {
+            return None;
+        }
         // S2. §8, Lemma 1 b: not where this replica may have missed what its leader has said before.
-        let (id, header) = self.next_above(blocks, end, end.0.max(self.unheard))?;
-        if !self.agrees(blocks, (header.body.block.height, id)) {
+        if let Some(until) = self.missed.until(now, self.delta.times(MISSED), height) {
+            cx.timers().set(Timer::Missed, until);
             return None;
         }
         // S2. §8, Lemma 1 b: no higher than where everybody hears it.
-        if header.body.block.height > self.highest_voted_for() {
+        if height > self.highest_voted_for() {
             self.arm_commit(cx);
             return None;
         }
         (self.ready(cx, id) == Some(Ready::Valid)).then_some(header)
     }
 
-    /// The lowest header above a height on top of the end of a chain, and of what is certified in this view. Headers below it may
-    /// be missing here: their blocks and certificates are enough. What is certified bounds what is looked at.
-    fn next_above(&self, blocks: &BlockTree, end: End, from: Height) -> Option<(BlockId, Signed<Header>)> {
-        let mut headers = self.heard.above(from).peekable();
+    /// Whether between the end of a chain and a header on top of it another one was heard that does not lie there.
+    fn leaves_out(&self, blocks: &BlockTree, header: &Signed<Header>, end: End) -> bool {
+        let block = &header.body.block;
+        let mut path = Paths::default();
+        path.pass(&self.chain, blocks, (block.height.minus(1), block.parent), end.0);
+        let mut between = self.heard.above(end.0).take_while(|(_, it)| it.body.block.height < block.height);
+        between.any(|(id, _)| !path.has_passed(*id))
+    }
+
+    /// The lowest header on top of the end of a chain, and of what is certified in this view. Headers below it may be missing here:
+    /// their blocks and certificates are enough. What is certified bounds what is looked at.
+    fn next_above(&self, blocks: &BlockTree, end: End) -> Option<(BlockId, Signed<Header>)> {
+        let mut headers = self.heard.above(end.0).peekable();
         headers.peek()?;
         let (mut certified, mut down) = (Paths::default(), Paths::default());
         for certificate in self.certificates.of_view(self.view) {
-            certified.pass(&self.chain, blocks, end_of(certificate), from);
+            certified.pass(&self.chain, blocks, end_of(certificate), end.0);
         }
         let highest = self.certificates.of_view(self.view).next().map(|highest| end_of(highest).0);
         let last = highest.unwrap_or_default().next();
@@ -356,7 +414,7 @@ impl<V: Variant> SyncHotStuff<V> {
         if certificate.is_genesis() || (view < self.view && height < committed.height) {
             return;
         }
-        let is_new = self.certificates.add(certificate);
+        let is_new = self.certificates.add(certificate, cx.now());
         // Also where another block has its place: a leader picks from locks, and has to know what lies beside what (`optsync` §6).
         self.want_certified(cx, certificate);
         if !is_new {
@@ -371,6 +429,7 @@ impl<V: Variant> SyncHotStuff<V> {
             self.ask_again(cx);
         }
         if view == self.view {
+            self.look_above(cx, end_of(certificate));
             self.show_certified(cx);
             self.arm_commit(cx);
             self.try_vote(cx);
@@ -378,12 +437,26 @@ impl<V: Variant> SyncHotStuff<V> {
         }
     }
 
+    /// A header may have come before what it rests on was certified.
+    fn look_above(&mut self, cx: &mut Cx<'_, Self>, certified: End) {
+        let above = self.heard.at(certified.0.next());
+        if let Some(id) = above.filter(|(_, it)| it.body.block.parent == certified.1).map(|(id, _)| *id) {
+            cx.blocks().admit(id);
+            self.ask_late(cx, id);
+        }
+    }
+
     pub(super) fn record_certificate(&mut self, cx: &mut Cx<'_, Self>, certificate: &Certificate) {
         cx.record(&SyncRecord::Certified(certificate.clone()));
         let is_highest = self.certificates.highest().is_some_and(|high| rank(high) <= rank(certificate));
-        if is_highest && certificate.statement.height.0.is_multiple_of(self.checkpoint_every.max(1)) {
+        if is_highest && self.may_settle(certificate.statement.height) {
             cx.record(&SyncRecord::Settled(certificate.clone()));
         }
+    }
+
+    /// Whether a checkpoint may be at this height, which drops what was written down for it.
+    pub(super) fn may_settle(&self, height: Height) -> bool {
+        height.0.is_multiple_of(self.checkpoint_every.max(1))
     }
 
     /// S5. §4, as leader: the next block as soon as the last one is certified in this view.
@@ -444,7 +517,7 @@ impl<V: Variant> SyncHotStuff<V> {
         self.heard.prune(height);
         self.certificates.prune(self.entered, height);
         self.waits.retain(|of| of > height);
-        self.settle_missing(cx, height);
+        self.settle_missing(height);
         self.arm_commit(cx);
     }
 }

@@ -3,9 +3,21 @@
 
 use super::normal::End;
 use quorate_consensus::parts::block_tree::BlockTree;
-use quorate_consensus::parts::chain::{Below, Chain};
+use quorate_consensus::parts::chain::{Below, Chain, Tip};
 use quorate_types::{BlockId, Height};
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Which blocks extend which, as far as that was asked: for each end what was passed on the way to it.
+#[derive(Debug, Default)]
+pub(super) struct Relations(RefCell<BTreeMap<End, BTreeMap<BlockId, Option<bool>>>>);
+
+impl Relations {
+    /// Whether a block is this end or extends it ([`Chain::extends`]).
+    pub(super) fn ask(&self, chain: &Chain, blocks: &BlockTree, tip: Tip, end: End) -> Option<bool> {
+        chain.extends_knowing(blocks, tip, end, self.0.borrow_mut().entry(end).or_default())
+    }
+}
 
 /// Blocks that were passed.
 #[derive(Debug, Default)]

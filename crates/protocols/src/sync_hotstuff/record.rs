@@ -1,11 +1,11 @@
 //! What must survive a crash (§3).
 
-use super::message::{EVIDENCE_BYTES, EVIDENCE_MAX};
+use super::message::{EVIDENCE_BYTES, EVIDENCE_MAX, NewViewWord};
 use super::words::{Evidence, Header, Lock, rank};
 use super::{SyncHotStuff, Variant};
 use quorate_consensus::{Certificate, Cx, Record, RecordKey, Signed};
 use quorate_types::codec::{DecodeError, Reader, Wire, put_list};
-use quorate_types::{BlockId, Digest, Height, View};
+use quorate_types::{Digest, Height, View};
 
 /// A fact that is written down before a message that rests on it leaves.
 #[derive(Clone, PartialEq, Debug)]
@@ -21,8 +21,8 @@ pub enum SyncRecord {
         evidence: Vec<Evidence>,
         /// The lock, frozen for the view.
         lock: Lock,
-        /// From where this replica has said that it goes on.
-        first_voted: Option<(Height, BlockId)>,
+        /// What the leader has shown to whoever goes on from there, once this replica has said that it does.
+        first_voted: Option<Signed<NewViewWord>>,
     },
     /// What was said last in a view. Before VOTE and PROPOSE.
     Said {
@@ -42,6 +42,8 @@ pub enum SyncRecord {
     /// The newest one at a checkpoint's height. Those of settled heights are dropped, and a cluster that has been idle
     /// since would not find the end of its chain again.
     Settled(Certificate),
+    /// The same of q_R votes (Opt Sync): what else is certified at that place must not be gone on from.
+    SettledResponsive(Certificate),
 }
 
 const ENTERED: u8 = 1;
@@ -49,6 +51,7 @@ const SAID: u8 = 2;
 const CERTIFIED: u8 = 3;
 const RESPONSIVE: u8 = 4;
 const SETTLED: u8 = 5;
+const SETTLED_RESPONSIVE: u8 = 6;
 
 /// Of one height the certificates of all views are kept until a checkpoint settles it.
 fn certificate_key(kind: u8, certificate: &Certificate) -> RecordKey {
@@ -72,6 +75,7 @@ impl Record for SyncRecord {
             Self::Certified(certificate) => certificate_key(CERTIFIED, certificate),
             Self::Responsive(certificate) => certificate_key(RESPONSIVE, certificate),
             Self::Settled(_) => newest(SETTLED),
+            Self::SettledResponsive(_) => newest(SETTLED_RESPONSIVE),
         }
     }
 
@@ -83,11 +87,7 @@ impl Record for SyncRecord {
                 quit.encode(out);
                 put_list(out, evidence);
                 lock.encode(out);
-                first_voted.is_some().encode(out);
-                if let Some((height, base)) = first_voted {
-                    height.encode(out);
-                    base.encode(out);
-                }
+                first_voted.encode(out);
             }
             Self::Said { view, voted, proposed, shown } => {
                 view.encode(out);
@@ -95,9 +95,10 @@ impl Record for SyncRecord {
                 proposed.encode(out);
                 shown.encode(out);
             }
-            Self::Certified(certificate) | Self::Responsive(certificate) | Self::Settled(certificate) => {
-                certificate.encode(out);
-            }
+            Self::Certified(certificate)
+            | Self::Responsive(certificate)
+            | Self::Settled(certificate)
+            | Self::SettledResponsive(certificate) => certificate.encode(out),
         }
     }
 
@@ -110,7 +111,7 @@ impl Record for SyncRecord {
                 quit: r.bool()?,
                 evidence: r.list("evidence", EVIDENCE_MAX, EVIDENCE_BYTES, Evidence::decode)?,
                 lock: Lock::decode(r)?,
-                first_voted: if r.bool()? { Some((Height::decode(r)?, BlockId::decode(r)?)) } else { None },
+                first_voted: Option::decode(r)?,
             },
             SAID => Self::Said {
                 view: View::decode(r)?,
@@ -121,6 +122,7 @@ impl Record for SyncRecord {
             CERTIFIED => Self::Certified(Certificate::decode(r)?),
             RESPONSIVE => Self::Responsive(Certificate::decode(r)?),
             SETTLED => Self::Settled(Certificate::decode(r)?),
+            SETTLED_RESPONSIVE => Self::SettledResponsive(Certificate::decode(r)?),
             _ => return Err(DecodeError::Tag("sync-hotstuff record")),
         };
         reader.finish()?;
@@ -136,7 +138,8 @@ impl<V: Variant> SyncHotStuff<V> {
             quit: self.is_quit(),
             evidence: self.evidence.clone(),
             lock: self.lock.clone(),
-            first_voted: self.first_voted,
+            // S15. §8, Lemma 1 b: whoever is opened again has to know what this first vote contradicts.
+            first_voted: self.shown.clone().filter(|_| self.first_voted.is_some()),
         });
     }
 

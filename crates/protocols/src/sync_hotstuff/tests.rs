@@ -9,6 +9,7 @@ mod coming_back;
 mod commit;
 mod floods;
 mod locks;
+mod missed;
 mod normal;
 mod optimistic;
 mod proposals;

@@ -1,14 +1,16 @@
 //! How a view ends, and how the next one begins (§5, §6).
 
 use super::certificates::{accepts, highest_of, lock_of};
+use super::early::TooHigh;
 use super::leaving::{Leaving, Next};
-use super::message::{NewViewWord, SyncMessage};
-use super::normal::{IfIdle, end_of};
-use super::words::{Evidence, Lock, Word, leader, rank};
+use super::message::{NewViewWord, SyncMessage, VOTE};
+use super::normal::{End, IfIdle, end_of};
+use super::paths::Relations;
+use super::words::{Evidence, Lock, leader, rank};
 use super::{SyncHotStuff, Timer, Variant, noted, reason};
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::{Certificate, Cx, Ready, Reject, Seal, Signed, To};
-use quorate_types::{Height, ReplicaId, View};
+use quorate_types::{ReplicaId, View};
 
 impl<V: Variant> SyncHotStuff<V> {
     /// §5: the leader has not brought anything to vote for in time. Voting goes on.
@@ -70,6 +72,9 @@ impl<V: Variant> SyncHotStuff<V> {
             Evidence::Conflict(_) => reason::CONFLICT,
             Evidence::Blames(_) => reason::BLAMED,
         };
+        // S2. §4, §8: a disk may stall for as long as it likes. What this replica has voted for and is not with anybody yet was
+        // cast too early: the vote leaves after what contradicts it was heard.
+        cx.withdraw(VOTE, self.view);
         let jumps = view > self.view;
         if jumps {
             self.clear_view();
@@ -105,8 +110,12 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// What was kept for the view that is the current one now.
     fn hear_kept(&mut self, cx: &mut Cx<'_, Self>) {
-        if let Some(lost) = self.early.lost(self.view) {
-            self.note_missed(cx, &lost);
+        if let Some(TooHigh { span, headers }) = self.early.too_high(self.view) {
+            self.note_missed(cx, span);
+            for header in &headers {
+                // They name the base.
+                let _: Result<(), Reject> = self.on_header(cx, header, self.leader);
+            }
         }
         // S2. §8, Lemma 1 b: all of it was here before anything is voted for, whoever has sent it.
         self.is_recalling = true;
@@ -145,8 +154,8 @@ impl<V: Variant> SyncHotStuff<V> {
     fn set_view(&mut self, cx: &Cx<'_, Self>, view: View) {
         self.view = view;
         self.leader = leader(cx.committee(), view);
-        self.unheard = Default::default();
-        self.missed_shown = Default::default();
+        self.missed = Default::default();
+        self.is_split = false;
     }
 
     /// Forgets what belongs to one view.
@@ -192,8 +201,10 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// The lock of what is certified now in views before another one.
     pub(super) fn lock_before(&self, blocks: &BlockTree, view: View) -> Lock {
-        let extends = |tip: &Certificate, high: &Certificate| self.extends(blocks, end_of(tip), end_of(high));
-        lock_of(&self.certificates, view, |tip| self.extends_committed(blocks, tip), extends)
+        let (known, committed) = (Relations::default(), self.chain.committed().end());
+        let extends = |tip: End, low: End| self.extends_knowing(blocks, tip, low, &known);
+        let fits = |tip: &Certificate| extends(end_of(tip), committed);
+        lock_of(&self.certificates, view, fits, |tip, high| extends(end_of(tip), end_of(high)))
     }
 
     /// Whether a certified block is the committed one or extends it. One that lies beside it has f liars' votes and that of
@@ -266,8 +277,10 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         let view = self.view;
         let blocks: &BlockTree = cx.blocks();
-        let extends = |tip: &Certificate, high: &Certificate| self.extends(blocks, end_of(tip), end_of(high));
-        let lock = highest_of(&self.statuses, |tip| self.extends_committed(blocks, tip), extends);
+        let (known, committed) = (Relations::default(), self.chain.committed().end());
+        let extends = |tip: End, low: End| self.extends_knowing(blocks, tip, low, &known);
+        let fits = |tip: &Certificate| extends(end_of(tip), committed);
+        let lock = highest_of(&self.statuses, fits, |tip, high| extends(end_of(tip), end_of(high)));
         self.said_new_view = Some(lock.clone());
         self.record_said(cx);
         cx.send(To::All, SyncMessage::NewView { view, lock });
@@ -288,7 +301,7 @@ impl<V: Variant> SyncHotStuff<V> {
         if view != self.view || self.is_quit() || view == super::FIRST_VIEW {
             return Err(Reject::Stale);
         }
-        let said: Signed<Word> = Signed { body: word.body.word(), by: word.by, signature: word.signature };
+        let said = NewViewWord::signed_word(&word);
         if let Some(evidence) = self.heard.conflict(&said) {
             self.quit_view(cx, evidence);
             return Err(self.contradicted(link));
@@ -320,21 +333,18 @@ impl<V: Variant> SyncHotStuff<V> {
         if self.first_voted.is_some() || self.is_quit() || self.is_recalling || self.returning.is_silent() {
             return;
         }
-        // S2. §8, Lemma 1 b: a base is certified in this view like any block. What may have been missed may contradict it.
-        if self.unheard > Height::ZERO {
-            return;
-        }
         let shown = shown.body.lock.clone();
         let (_, height) = rank(&shown.tip);
         let base = shown.tip.block();
         if self.ready(cx, base) != Some(Ready::Valid) {
             return; // `on_ready` comes back here.
         }
+        let now = cx.now();
         let blocks: &BlockTree = cx.blocks();
         let above = |tip: &Certificate, low: &Certificate| self.extends(blocks, end_of(tip), end_of(low));
         if self.extends_committed(blocks, &shown.tip) != Some(true)
             || !accepts(&self.lock, &shown, above)
-            || !self.agrees(blocks, end_of(&shown.tip))
+            || !self.agrees(blocks, end_of(&shown.tip), now)
         {
             return self.note(cx, noted::REFUSED, height);
         }

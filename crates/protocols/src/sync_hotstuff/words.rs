@@ -412,6 +412,11 @@ impl Heard {
         Some(Evidence::Conflict(Box::new((found, word.clone()))))
     }
 
+    /// Notes a word for the base that it names, if it is the first one.
+    pub(super) fn add_word(&mut self, word: &Signed<Word>) {
+        self.first.get_or_insert_with(|| word.clone());
+    }
+
     /// Notes a header that contradicts nothing. True when it is new.
     pub(super) fn add_header(&mut self, id: BlockId, header: &Signed<Header>) -> bool {
         self.first.get_or_insert_with(|| as_word(header));

@@ -94,7 +94,7 @@ fn rotating_of_five() {
 /// `find` from 0 on says where to.
 #[test]
 fn what_is_wrong_is_found() {
-    let no_wait = find::<Stable<NoWait>>(5, 22_000, 1_000);
-    let one_delta = find::<Stable<OneDelta>>(5, 8_000, 1_000);
+    let no_wait = find::<Stable<NoWait>>(5, 7_000, 1_000);
+    let one_delta = find::<Stable<OneDelta>>(5, 9_000, 1_000);
     assert!(no_wait.is_some() && one_delta.is_some(), "{no_wait:?} {one_delta:?}");
 }

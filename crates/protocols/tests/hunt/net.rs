@@ -100,6 +100,8 @@ pub(crate) struct Hunt<F: Form> {
     last: BTreeMap<(usize, usize), u64>,
     disks: BTreeMap<usize, u64>,
     syncing: BTreeSet<usize>,
+    /// Whether disks stall now and then.
+    stalls: bool,
     bodies: BTreeMap<usize, BTreeSet<BlockId>>,
     /// What was asked of liars, and by whom.
     asked: Vec<(usize, BlockId)>,
@@ -149,6 +151,7 @@ impl<F: Form> Hunt<F> {
         let links = links.collect();
         let disks = honest.iter().map(|id| (*id, if rng.chance(150_000) { rng.below(bound / 3) } else { 0 }));
         let disks = disks.collect();
+        let stalls = rng.chance(150_000);
         let lore = F::lore(n, &liars.iter().map(|id| replica_id(*id)).collect::<Vec<_>>());
         Self {
             n,
@@ -166,6 +169,7 @@ impl<F: Form> Hunt<F> {
             links,
             last: BTreeMap::new(),
             disks,
+            stalls,
             syncing: BTreeSet::new(),
             bodies: honest.iter().map(|id| (*id, BTreeSet::new())).collect(),
             asked: Vec::new(),
@@ -321,8 +325,12 @@ impl<F: Form> Hunt<F> {
         replica.advance(ns);
         does(replica);
         self.absorb(id, false);
-        let disk = self.disks.get(&id).copied().unwrap_or_default();
-        if disk == 0 {
+        let mut disk = self.disks.get(&id).copied().unwrap_or_default();
+        if self.stalls && self.rng.chance(50_000) {
+            // A disk may stall for as long as it likes: only own votes are late (§4).
+            disk = self.rng.below(6 * DELTA_NS);
+        }
+        if disk == 0 && !self.syncing.contains(&id) {
             self.sync(id);
         } else if self.syncing.insert(id) {
             self.push(self.now + disk, Event::Sync(id));

@@ -214,7 +214,7 @@ impl Lore {
             3 => SyncMessage::Forward { word: self.new_view_of(rng, view)? },
             4 => SyncMessage::Evidence(self.blamed(rng)?),
             5 | 6 => SyncMessage::Evidence(self.conflict(rng, view)?),
-            7 | 8 => SyncMessage::Show(signed(&self.of_view(rng, view)?)),
+            7 | 8 => SyncMessage::Vote(signed(&self.of_view(rng, view)?)),
             9 => SyncMessage::Status { view: View(view), lock: self.lock(rng, view) },
             10 => {
                 let block = self.of_view(rng, view)?.block;
@@ -327,7 +327,7 @@ where
     fn blocks(message: &SyncMessage) -> Vec<&Block> {
         match message {
             SyncMessage::Propose { header, .. } => vec![&header.block],
-            SyncMessage::Vote(header) | SyncMessage::Show(header) => vec![&header.body.block],
+            SyncMessage::Vote(header) => vec![&header.body.block],
             SyncMessage::Answer(answer) => {
                 let voted = answer.voted.iter().map(|voted| &voted.body);
                 answer.headers.iter().chain(voted).map(|header| &header.body.block).collect()

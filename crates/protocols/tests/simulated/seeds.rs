@@ -156,7 +156,7 @@ fn a_seed_decides_a_run_in_every_build() {
         hotstuff 0f0e7a3ce92ffe480a70937ff41ce923fc5d36e5caefa993add3b180830896b7
         jolteon 5c324a79d9075a5cfcea0ab14d6c30c073eb2148211f655e11e0be05accf767a
         sync-hotstuff 4eeed905bfa0514893bc607a4c667b66afadb191ad44ce80b256966f9f7cecd9
-        optsync 6afafac5f6864dffd3ff80bddc42a0a91370a4f0b80189835eab101b8a4dba77
+        optsync c790f8c9baf1e2d5c4b6abf8afd713f054976f1371c07705b0f21169744b6195
         sync-hotstuff-rr 3f4ddcf721bf3af95fe46084bf18899d8bc6e7c335b765bdcb172354507cc883
         echo 958bf5366f7d20873870493a8aaa32536475218b75f3964e193c96aeefd9bc17
     "#]]

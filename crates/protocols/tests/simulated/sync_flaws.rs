@@ -89,6 +89,16 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for HeldNotify {
     }
 }
 
+/// late-vote: what was voted for leaves, whatever has come while the disk stalled.
+#[derive(Default)]
+pub(crate) struct LateVote;
+
+impl<V: Variant> Flaw<SyncHotStuff<V>> for LateVote {
+    fn wants(&mut self, _: &SyncHotStuff<V>, effects: &mut Vec<Effect>) {
+        effects.retain(|effect| !matches!(effect, Effect::Withdraw(..)));
+    }
+}
+
 /// no-notify: nobody is told of q_R votes.
 #[derive(Default)]
 pub(crate) struct NoNotify;

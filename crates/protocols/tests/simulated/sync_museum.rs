@@ -9,12 +9,14 @@ use crate::rotating::{GapCommits, OneDeltaTimer, gap_commits_forks, two_blocks_i
 use crate::sync_beyond::{decided_in_a_slowdown, slower_than_delta};
 use crate::sync_cold::{early_riser, late_slowdown, votes_said_again};
 use crate::sync_flaws::{
-    AskedOnce, Believed, CommitAfterQuit, FirstVoteTimer, HeldEvidence, HeldNotify, LexicographicLock,
-    LockRises, NeverStale, NoDelta, NoNotify, NoRecord, ShortTimer, ThreeQuarters, TickFirst, TimerAtHandler,
+    AskedOnce, Believed, CommitAfterQuit, FirstVoteTimer, HeldEvidence, HeldNotify, LateVote,
+    LexicographicLock, LockRises, NeverStale, NoDelta, NoNotify, NoRecord, ShortTimer, ThreeQuarters,
+    TickFirst, TimerAtHandler,
 };
 use crate::sync_schedules::{
     asked_before_it_has_voted, bases_of_two_heights, evidence_and_a_disk_that_stalls, force_locking, no_wait,
-    proof_at_the_last_moment, vote_and_a_disk_that_stalls, voted_past_what_was_not_heard,
+    proof_at_the_last_moment, vote_and_a_disk_that_stalls, vote_that_leaves_after_what_contradicts_it,
+    voted_past_what_was_not_heard,
 };
 use crate::sync_unshown::{NothingElse, Unshown};
 use crate::sync_waits::{NoWait, OneDelta};
@@ -213,6 +215,15 @@ pub(crate) const ROWS: &[Row] = &[
         ),
         (SYNC, sync::<NothingElse>()),
         |entry, _| voted_past_what_was_not_heard(entry).err(),
+    ),
+    row(
+        "Y14",
+        (
+            "a vote leaves after what contradicts it was heard",
+            "sync-hotstuff, script `late-vote`: a vote that waits for a disk that stalls is not withdrawn",
+        ),
+        (SYNC, sync::<LateVote>()),
+        |entry, _| vote_that_leaves_after_what_contradicts_it(entry).err(),
     ),
     row(
         "Z1",

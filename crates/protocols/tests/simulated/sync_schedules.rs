@@ -7,7 +7,7 @@ use crate::support::incr;
 use crate::sync_plot::{End, Plot};
 use crate::sync_stage::{DELTA_NS, NEAR_NS};
 use quorate_consensus::{Entry, Signed, To};
-use quorate_protocols::sync_hotstuff::{Evidence, Header, SyncMessage, Word};
+use quorate_protocols::sync_hotstuff::{Evidence, Header, Lock, SyncMessage, Word};
 use quorate_sim::{Audience, Failure, Heard, Plan, Trouble, ms};
 use quorate_types::bundle::bundle_digest;
 use quorate_types::codec::Wire as _;
@@ -147,6 +147,28 @@ pub(crate) fn proof_at_the_last_moment(entry: &Entry) -> Result<(), Failure> {
 /// evidence-held: the disks of `Q` and `P` stand still for 3 Δ as they leave the view.
 pub(crate) fn evidence_and_a_disk_that_stalls(entry: &Entry) -> Result<(), Failure> {
     late_proof(entry, false, NEAR_NS, true)
+}
+
+/// late-vote: the disk of `Q` stalls for 3 Δ under its vote for B'. The liars hear no vote, and show B to the others, who commit
+/// it meanwhile. With that vote B' would be certified, and `Q` go on from there with the next leader.
+pub(crate) fn vote_that_leaves_after_what_contradicts_it(entry: &Entry) -> Result<(), Failure> {
+    let mut plot = Plot::new(entry, 5, &[0, 1], |settings| settings.costs.sync_ns = 3 * DELTA_NS / 100);
+    let tip = plot.tip();
+    let (one, two) = (plot.first(tip, 1), plot.first(tip, 2));
+    plot.world.plan(plot.world.now(), Plan::Disk(ReplicaId(Q), Trouble::Slow));
+    plot.propose(&[Q], &two);
+    plot.liars_vote(&[Q], &two);
+    plot.run(NEAR_NS + ms(5))?;
+    plot.world.heal();
+    plot.propose(&[R, P], &one);
+    plot.liars_vote(&[R, P], &one);
+    plot.run(4 * DELTA_NS)?;
+    assert!(plot.world.executed(ReplicaId(R)) >= one.block.height, "it was played as it is written");
+    if let Some(tip) = plot.certificate(View(1), end_of(&two)) {
+        plot.lead(View(2), Lock { responsive: None, tip }, &[Q], 1)?;
+    }
+    plot.run(6 * DELTA_NS)?;
+    plot.close()
 }
 
 /// timer-at-handler: the disk of `R` takes 2 Δ for its vote, and the others vote for B' meanwhile.

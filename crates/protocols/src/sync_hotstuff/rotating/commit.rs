@@ -1,6 +1,7 @@
 //! What is committed, and when (§8, §11, 4 to 6): 2 Δ after the own vote was with all, if its view followed on a certified
 //! one and nothing has shown that its leader lies or is replaced.
 
+use super::super::message::VOTE;
 use super::heard::OwnVote;
 use super::message::RotatingMessage;
 use super::words::Header;
@@ -91,6 +92,8 @@ impl RotatingSyncHotStuff {
             heard.is_broken = true;
             heard.vote = OwnVote::None;
         }
+        // R6. §4: a disk may stall for as long as it likes. The vote would leave after what contradicts it was heard.
+        cx.withdraw(VOTE, view);
         self.waits.retain(|of| of != view);
         self.waits.arm(cx, Timer::Commit);
     }

@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 pub(super) struct Missing {
     /// From when on it is asked for.
     due: Time,
+    /// Whether it was.
+    is_asked: bool,
     /// Who has it, as far as anybody says.
     shown: ReplicaSet,
 }
@@ -34,19 +36,44 @@ impl RotatingSyncHotStuff {
         if by == cx.me() || self.ready(cx, id).is_some() {
             return self.note_here(cx, id);
         }
-        let now = cx.now();
-        let missing = self.missing.entry(id).or_insert(Missing { due, shown: ReplicaSet::EMPTY });
+        let is_due = due <= cx.now();
+        let fresh = Missing { due, is_asked: false, shown: ReplicaSet::EMPTY };
+        let missing = self.missing.entry(id).or_insert(fresh);
+        let is_first = missing.shown.is_empty();
         missing.shown.insert(by);
-        if due < missing.due && due <= now {
-            // There is no time any more to wait for whoever has shown it before.
-            missing.due = due;
-            let shown = missing.shown;
-            shown.iter().for_each(|peer| cx.want(id, peer));
-        } else if missing.due <= now {
+        missing.due = missing.due.min(due);
+        if missing.is_asked || (is_due && is_first) {
+            missing.is_asked = true;
             // Also who was asked before: it may have shown a header whose bodies it lacked, and votes now (§8, Lemma 1 a).
-            cx.want(id, by);
+            Self::want(cx, id, by);
+        } else if is_due {
+            // There is no time any more to wait for whoever has shown it before.
+            self.ask_shown(cx, id);
         }
         self.arm_fetch(cx);
+    }
+
+    /// Asks all who have shown a block: once, and whoever shows it later when it does.
+    fn ask_shown(&mut self, cx: &mut Cx<'_, Self>, id: BlockId) {
+        if let Some(missing) = self.missing.get_mut(&id) {
+            missing.is_asked = true;
+            missing.shown.iter().for_each(|peer| Self::want(cx, id, peer));
+        }
+    }
+
+    /// What this block rests on is certified now: it is asked for, if it is time.
+    pub(super) fn ask_late(&mut self, cx: &mut Cx<'_, Self>, id: BlockId) {
+        if self.missing.get(&id).is_some_and(|missing| missing.is_asked) && self.ready(cx, id).is_none() {
+            self.ask_shown(cx, id);
+        }
+        self.note_here(cx, id);
+    }
+
+    /// What rests on nothing that is certified is not fetched.
+    fn want(cx: &mut Cx<'_, Self>, id: BlockId, peer: ReplicaId) {
+        if !cx.blocks().is_bare(id) {
+            cx.want(id, peer);
+        }
     }
 
     /// What is here is asked for no more.
@@ -59,12 +86,12 @@ impl RotatingSyncHotStuff {
 
     pub(super) fn on_fetch_timer(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
-        let due = self.missing.iter().filter(|(_, missing)| missing.due <= now);
-        for (id, missing) in due.map(|(id, missing)| (*id, *missing)).collect::<Vec<_>>() {
+        let due = self.missing.iter().filter(|(_, missing)| !missing.is_asked && missing.due <= now);
+        for id in due.map(|(id, _)| *id).collect::<Vec<_>>() {
             if self.ready(cx, id).is_some() {
                 self.missing.remove(&id);
             } else {
-                missing.shown.iter().for_each(|peer| cx.want(id, peer));
+                self.ask_shown(cx, id);
             }
         }
         self.arm_fetch(cx);
@@ -82,8 +109,8 @@ impl RotatingSyncHotStuff {
     }
 
     fn arm_fetch(&mut self, cx: &mut Cx<'_, Self>) {
-        let now = cx.now();
-        match self.missing.values().map(|missing| missing.due).filter(|due| *due > now).min() {
+        // Also what is due and was not asked for yet: something else may come first.
+        match self.missing.values().filter(|missing| !missing.is_asked).map(|missing| missing.due).min() {
             Some(due) => cx.timers().set(Timer::Fetch, due),
             None => cx.timers().cancel(Timer::Fetch),
         }

@@ -91,16 +91,31 @@ impl RotatingSyncHotStuff {
             // It is remembered all the same: nothing else of its view is voted for.
             return Err(Reject::Early);
         }
-        if block.height > committed && cx.blocks().get(id).is_none() {
-            cx.blocks().insert(block.clone());
-        }
         if block.height > committed {
-            [header.by, link].into_iter().for_each(|by| self.mention(cx, id, by));
+            cx.blocks().hear(block.clone());
+            self.mention(cx, id, header.by);
+            if link != header.by {
+                self.mention(cx, id, link);
+            }
+            self.look_for(cx, view);
         }
         if view == self.view {
             self.try_vote(cx);
         }
         Ok(())
+    }
+
+    /// R6. A header is worth its bodies when what it rests on is certified: whoever votes for it shows that first. What a liar
+    /// puts above nothing costs the host nothing, nor all that it may say lies below it.
+    fn look_for(&mut self, cx: &mut Cx<'_, Self>, view: View) {
+        let Some((id, header)) = self.views.get(&view).and_then(|heard| heard.first.as_ref()) else { return };
+        let (id, header) = (*id, &header.body);
+        let is_certified = |view, id| self.certificates.get(view, id).is_some();
+        let is_worth_it = is_certified(view, id) || is_certified(header.parent_view, header.block.parent);
+        if is_worth_it && cx.blocks().is_bare(id) {
+            cx.blocks().admit(id);
+            self.ask_late(cx, id);
+        }
     }
 
     /// How a block stands; genesis and the committed one need nothing.
@@ -209,6 +224,13 @@ impl RotatingSyncHotStuff {
         self.show_certified(cx);
         if view > self.chain.committed().view && cx.blocks().get(id).is_none() {
             self.want_certified(cx, certificate);
+        }
+        self.look_for(cx, view);
+        let above = self.views.range(view.next()..);
+        let rests = above
+            .filter(|(_, heard)| heard.first.as_ref().is_some_and(|(_, it)| it.body.rests_on(certificate)));
+        for view in rests.map(|(view, _)| *view).collect::<Vec<View>>() {
+            self.look_for(cx, view);
         }
         if view >= self.view {
             // R3. §11, 1: the view is over, whoever shows it and whatever this replica waits for.
@@ -322,10 +344,11 @@ impl RotatingSyncHotStuff {
             let tip = self.chain.tip(blocks, certificate.block());
             tip.is_some_and(|tip| matches!(self.chain.hangs(blocks, tip), Hangs::Beside(_)))
         };
-        let fitting: Vec<Certificate> =
-            self.certificates.down().filter(|it| !is_beside(it)).cloned().collect();
-        let highest = fitting.first()?.view();
-        let mut of_view = fitting.into_iter().take_while(|it| it.view() == highest);
+        // Lazily: each look goes down to the committed block.
+        let mut fitting = self.certificates.down().filter(|it| !is_beside(it));
+        let highest = fitting.next()?;
+        let others = fitting.take_while(|it| it.view() == highest.view());
+        let mut of_view = std::iter::once(highest).chain(others).cloned().collect::<Vec<_>>().into_iter();
         of_view.find(|it| self.ready(cx, it.block()) == Some(Ready::Valid))
     }
 

@@ -25,6 +25,11 @@ impl Header {
         Statement::new(PROPOSE, self.block.view, Height::ZERO, self.block.id().0)
     }
 
+    /// Whether its parent is what was certified there.
+    pub(super) fn rests_on(&self, certificate: &Certificate) -> bool {
+        (self.parent_view, self.block.parent) == (certificate.view(), certificate.block())
+    }
+
     /// What is wrong with it that everybody can see: it belongs to a view, comes of its leader, and says on what it rests.
     ///
     /// # Errors

@@ -123,12 +123,11 @@ fn messages() -> impl Strategy<Value = SyncMessage> {
             block
         }),
         certificates().prop_map(SyncMessage::Certified),
-        said(headers()).prop_map(SyncMessage::Show),
     ]
 }
 
 fn records() -> impl Strategy<Value = SyncRecord> {
-    let first_voted = prop::option::of((heights(), ids()));
+    let first_voted = prop::option::of(said(new_views()));
     let evidence = prop::collection::vec(evidence(), 0..3);
     prop_oneof![
         (views(), any::<bool>(), evidence, locks(), first_voted).prop_map(
@@ -145,6 +144,7 @@ fn records() -> impl Strategy<Value = SyncRecord> {
         certificates().prop_map(SyncRecord::Certified),
         certificates().prop_map(SyncRecord::Responsive),
         certificates().prop_map(SyncRecord::Settled),
+        certificates().prop_map(SyncRecord::SettledResponsive),
     ]
 }
 

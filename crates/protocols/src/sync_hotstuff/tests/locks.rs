@@ -91,14 +91,14 @@ impl Fork {
     fn lock(&self, rng: &mut Rng, held: &[&Certificate], held_responsive: Option<&Certificate>) -> Lock {
         let mut certificates = Certificates::default();
         for it in held {
-            certificates.add(it);
+            certificates.add(it, Time::ZERO);
         }
         for it in self.weak().iter().filter(|_| rng.chance(500_000)) {
-            certificates.add(it);
+            certificates.add(it, Time::ZERO);
         }
         for it in self.responsive().iter().filter(|_| rng.chance(300_000)).chain(held_responsive) {
             certificates.add_responsive(it);
-            certificates.add(it);
+            certificates.add(it, Time::ZERO);
         }
         lock_of(&certificates, View(2), |_| Some(true), |tip, low| self.extends(tip, low))
     }
@@ -157,8 +157,8 @@ fn o5_a_tip_is_no_lower_than_the_responsive_certificate() {
     let blocks = chain(5, 1, GENESIS, &[1, 2]);
     let (low, high) = (certified(5, &blocks[0]), certificate(1, end(&blocks[1]), 4));
     let mut certificates = Certificates::default();
-    certificates.add(&low);
-    certificates.add(&high);
+    certificates.add(&low, Time::ZERO);
+    certificates.add(&high, Time::ZERO);
     certificates.add_responsive(&high);
     let fits = |tip: &Certificate| (tip.block() == high.block()).then_some(false);
     let lock = lock_of(&certificates, View(2), fits, |_, _| None);

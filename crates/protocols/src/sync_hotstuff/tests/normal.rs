@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::sync_hotstuff::{WINDOWS_AHEAD, WINDOWS_VOTED};
-use quorate_consensus::{LinkEvent, Ready};
+use quorate_consensus::Ready;
 
 both! {
     s1_a_certificate_takes_f_plus_1_distinct_voters;
@@ -17,13 +17,14 @@ both! {
     s2_no_vote_beside_what_is_certified;
     s2_no_vote_where_others_may_not_hear_it;
     s2_votes_in_vain_are_no_end;
-    s2_an_answer_that_leaves_something_out_holds_up_nobody_who_runs;
-    s2_no_vote_where_something_was_not_heard;
     s2_what_was_kept_is_heard_before_anything_is_voted_for;
     s2_bodies_are_asked_of_whoever_shows_them;
+    s2_bodies_are_asked_for_once_and_in_time;
+    s2_what_rests_on_nothing_is_not_fetched;
     s2_a_certificate_that_is_missing_is_asked_for;
     s2_who_lacks_a_certificate_is_shown_it_once;
     s3_a_vote_is_written_down_before_it_leaves;
+    s3_a_vote_that_waits_for_the_disk_is_withdrawn;
     s3_a_vote_hands_the_header_on;
     s4_words_that_contradict_end_the_view;
     s4_conflicts_come_before_bodies_and_certificates;
@@ -230,6 +231,16 @@ fn s2_no_vote_beside_what_is_certified<V: Variant>() {
     bench.clear();
     bench.propose(&blocks[1]);
     assert_eq!(bench.votes(), [id(&blocks[1])]);
+    // But those who have voted for it show it within 3 delta.
+    let mut bench = Bench::<V>::new();
+    bench.grow(&blocks[..1]);
+    bench.take(4, SyncMessage::Certified(certified(N, &blocks[2])));
+    bench.pass(delta(3));
+    bench.clear();
+    bench.propose(&blocks[1]);
+    assert_eq!(bench.votes(), []);
+    bench.replica.fetched(blocks[2].block.clone());
+    assert_eq!(bench.votes(), [id(&blocks[1])]);
 }
 
 /// §8, Lemma 1 a: who has not committed yet what others have hears what they vote for next.
@@ -285,97 +296,6 @@ fn s2_votes_in_vain_are_no_end<V: Variant>() {
     assert_eq!(shown(&bench.said()), [id(last)]);
     bench.pass(delta(2));
     assert_eq!(bench.committed().last().map(|commit| commit.0), Some(id(last)));
-}
-
-/// §8, Lemma 1 b: a header that is too high to be kept, or that came too early for what there is room for, may be what others
-/// commit. Whoever has lost it votes for nothing at its height in this view, and so not for what contradicts it.
-fn s2_no_vote_where_something_was_not_heard<V: Variant>() {
-    let most = WINDOWS_AHEAD * 16;
-    let high = (Height(most), BlockId::null(Height(most)));
-    let mut bench = Bench::<V>::new();
-    let too_high = header(N, 1, GENESIS.1, high, 1);
-    assert!(bench.replica.window().admits(&voted(&too_high).place()), "or nobody would know");
-    bench.sent();
-    assert_eq!(bench.deliver(2, voted(&too_high)), Err(Reject::Early));
-    // Nor does anybody else then: else f replicas would wait for what the others do not miss.
-    let shown = SyncMessage::Show(signed(&too_high));
-    assert_eq!(bench.sent(), std::slice::from_ref(&shown));
-    assert_eq!(bench.deliver(4, shown.clone()), Err(Reject::Early));
-    assert_eq!(bench.sent(), [], "once");
-    let mut other = Bench::<V>::new();
-    assert_eq!(other.deliver(1, shown), Err(Reject::Early));
-    other.propose(&chain(N, 1, GENESIS, &[1])[0]);
-    assert_eq!(other.votes(), []);
-    let blocks = chain(N, 1, GENESIS, &[1]);
-    bench.propose(&blocks[0]);
-    assert_eq!(bench.votes(), []);
-    // Nor in a view that has begun since, where there was no room; but above it, and in the next one.
-    let mut bench = Bench::<V>::new();
-    let base = chain(N, 1, GENESIS, &[1]);
-    bench.grow(&base);
-    let on = chain(N, 2, end(&base[0]), &[1, 2]);
-    while bench.replica.protocol().early.has_room(r(4)) {
-        assert_eq!(bench.deliver(4, first_vote(2, end(&base[0]))), Err(Reject::Early));
-    }
-    assert_eq!(bench.deliver(4, voted(&on[0])), Err(Reject::Early));
-    bench.next_view();
-    assert_eq!(shown_in(&mut bench), [id(&on[0])], "of which the others hear");
-    bench.take(1, new_view(2, &lock(certified(N, &base[0]))));
-    assert_eq!(bench.first_votes(), [], "a base is certified like any block");
-    bench.take(1, SyncMessage::Certified(certificate(2, end(&base[0]), weak(N))));
-    bench.propose(&on[0]);
-    assert_eq!(bench.votes(), []);
-    bench.propose(&on[1]);
-    assert_eq!(bench.votes(), [id(&on[1])]);
-    // Nor up to where an ANSWER has had no room for all that was voted for; what it has left out and is here is no matter.
-    let blocks = chain(N, 1, GENESIS, &(1..=40).collect::<Vec<u64>>());
-    for (heard, votes_from) in [(0, 36), (36, 0)] {
-        let mut bench = Bench::<V>::opened(ME, N);
-        for block in &blocks[..heard] {
-            bench.take(2, voted(block));
-        }
-        bench.take(4, cut_short(&blocks));
-        for block in &blocks[..36] {
-            bench.replica.fetched(block.block.clone());
-        }
-        bench.run();
-        bench.propose(&blocks[36]);
-        let expected: Vec<BlockId> = blocks[votes_from..37].iter().map(id).collect();
-        assert_eq!(bench.votes(), expected, "{heard}");
-    }
-}
-
-/// What an ANSWER says that has no room for all.
-fn cut_short(blocks: &[Header]) -> SyncMessage {
-    let mut answer = stands(Standing::Running);
-    answer.headers = blocks[..32].iter().map(signed).collect();
-    answer.certificates = vec![certified(N, &blocks[35])];
-    SyncMessage::Answer(Box::new(answer))
-}
-
-/// The blocks that all are shown because this replica looks at nothing so high.
-fn shown_in<V: Variant>(bench: &mut Bench<V>) -> Vec<BlockId> {
-    let sent = bench.said().into_iter();
-    sent.filter_map(|it| if let SyncMessage::Show(header) = it { Some(id(&header.body)) } else { None })
-        .collect()
-}
-
-/// Who hears all the same votes on, whatever it is told in answers that it has not asked for; but those close no gap.
-fn s2_an_answer_that_leaves_something_out_holds_up_nobody_who_runs<V: Variant>() {
-    let blocks = chain(N, 1, GENESIS, &(1..=40).collect::<Vec<u64>>());
-    let mut bench = Bench::<V>::new();
-    bench.replica.link(r(4), LinkEvent::Gap);
-    bench.take(4, cut_short(&blocks));
-    bench.propose(&blocks[0]);
-    assert_eq!(bench.votes(), [id(&blocks[0])]);
-    let asks = |bench: &mut Bench<V>| {
-        bench.clear();
-        bench.pass(delta(1));
-        bench.sent().iter().filter(|it| matches!(it, SyncMessage::Ask { .. })).count()
-    };
-    assert_eq!(asks(&mut bench), 1, "what was lost may still be missing");
-    bench.take(4, SyncMessage::Answer(Box::new(stands(Standing::Running))));
-    assert_eq!(asks(&mut bench), 0);
 }
 
 /// §8, Lemma 1 b: what was kept for a view that begins was all here before anybody votes in it.
@@ -438,6 +358,41 @@ fn s2_bodies_are_asked_of_whoever_shows_them<V: Variant>() {
     bench.replica.ready(id(&blocks[0]), Ready::Valid);
     bench.pass(quarter());
     assert_eq!(bench.replica.wanted(), []);
+}
+
+/// Bodies are asked for once, whatever else is; and when they are due, whatever comes first: liars could show a header in each
+/// turn that is late.
+fn s2_bodies_are_asked_for_once_and_in_time<V: Variant>() {
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    let mut bench = Bench::<V>::new();
+    bench.replica.answer_otherwise(None);
+    bench.take(2, voted(&blocks[0]));
+    bench.replica.stand_still(quarter());
+    bench.take(2, voted(&blocks[1]));
+    assert_eq!(bench.replica.wanted(), []);
+    bench.pass(1);
+    let of = |peers: &[u16]| peers.iter().map(|peer| (id(&blocks[0]), r(*peer))).collect::<Vec<_>>();
+    assert_eq!(bench.replica.wanted(), of(&[0, 2]));
+    bench.pass(delta(1));
+    assert_eq!(bench.replica.wanted(), [], "once");
+}
+
+/// What rests on nothing that is certified may be made up: nobody looks for it, or for what lies below it. When that is certified
+/// it is asked for at once.
+fn s2_what_rests_on_nothing_is_not_fetched<V: Variant>() {
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    let mut bench = Bench::<V>::new();
+    bench.replica.answer_otherwise(None);
+    bench.take(2, voted(&blocks[1]));
+    bench.pass(delta(1));
+    assert_eq!(bench.replica.wanted(), []);
+    assert_eq!(lacks(bench.replica.sent()), [(0, id(&blocks[0])), (2, id(&blocks[0]))]);
+    bench.take(4, SyncMessage::Certified(certified(N, &blocks[0])));
+    let wanted = bench.replica.wanted();
+    let asked = |block: &Header| -> Vec<u16> {
+        wanted.iter().filter(|(wanted, _)| *wanted == id(block)).map(|(_, peer)| peer.0).collect()
+    };
+    assert_eq!((asked(&blocks[1]), asked(&blocks[0])), (vec![0, 2], vec![0, 1, 2]));
 }
 
 fn lacks(sent: Vec<(To, SyncMessage)>) -> Vec<(u16, BlockId)> {
@@ -528,10 +483,34 @@ fn s3_a_vote_is_written_down_before_it_leaves<V: Variant>() {
     assert_eq!(bench.votes(), [id(&blocks[0])]);
     // After a crash it stands by it, whatever else is shown.
     bench.replica.crash().unwrap();
+    bench.run();
+    assert_eq!(bench.votes(), [id(&blocks[0])]);
+    bench.replica.crash().unwrap();
     let other = header(N, 1, GENESIS.1, GENESIS, 9);
     assert_eq!(bench.deliver(0, proposal(N, &other)), Err(Reject::Equivocation));
     bench.run();
-    assert_eq!(bench.votes(), [id(&blocks[0])]);
+    assert_eq!((bench.votes(), bench.is_quiet()), (vec![], true));
+}
+
+/// A disk that stalls keeps the vote here until what contradicts it has come: then it does not leave any more, nor after a crash.
+/// The first vote of a view likewise.
+fn s3_a_vote_that_waits_for_the_disk_is_withdrawn<V: Variant>() {
+    let (blocks, other) = (chain(N, 1, GENESIS, &[1]), header(N, 1, GENESIS.1, GENESIS, 9));
+    let mut bench = Bench::<V>::new();
+    bench.propose(&blocks[0]);
+    assert_eq!(bench.deliver(2, voted(&other)), Err(CONTRADICTED));
+    assert_eq!(evidence_in(&bench.sent()).len(), 1);
+    assert_eq!(bench.votes(), []);
+    bench.replica.crash().unwrap();
+    bench.run();
+    assert_eq!(bench.votes(), []);
+    let mut bench = Bench::<V>::new();
+    bench.grow(&blocks);
+    bench.next_view();
+    bench.clear();
+    bench.take(1, new_view(2, &lock(certified(N, &blocks[0]))));
+    bench.take(2, SyncMessage::Evidence(blames(N, 2)));
+    assert_eq!(bench.first_votes(), []);
 }
 
 fn s3_a_vote_hands_the_header_on<V: Variant>() {

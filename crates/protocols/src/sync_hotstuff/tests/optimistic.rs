@@ -494,3 +494,73 @@ fn o6_what_is_decided_is_progress() {
     bench.pass(1);
     assert!(bench.sent().iter().any(is_blame), "but once there is no more");
 }
+
+/// A block with more than f votes stands where q_R votes are for another one, and came first. All go on from what was decided,
+/// also after a crash; a lock that knew of neither would be that of genesis, and nobody would go on from anything.
+#[test]
+fn o5_what_q_r_have_voted_for_takes_the_place_of_what_fewer_have() {
+    let (one, other) = (header(N, 1, GENESIS.1, GENESIS, 1), header(N, 1, GENESIS.1, GENESIS, 9));
+    let locked = |bench: &Optsync| {
+        let lock = &bench.replica.protocol().lock;
+        (lock.responsive.as_ref().map(Certificate::block), lock.tip.block())
+    };
+    let mut bench = Optsync::running(2, N);
+    bench.take(4, SyncMessage::Certified(certified(N, &other)));
+    bench.propose(&one);
+    assert_eq!(bench.votes(), [], "there can be no other one");
+    bench.vote([0, 1, 3, 4], &one);
+    assert_eq!(bench.committed(), [at_once(&one)]);
+    bench.next_view();
+    assert_eq!(locked(&bench), (Some(id(&one)), id(&one)));
+    bench.replica.log_decided(Height(1), id(&one));
+    bench.replica.sync();
+    bench.replica.crash().unwrap();
+    bench.run();
+    bench.next_view();
+    assert_eq!(locked(&bench), (Some(id(&one)), id(&one)));
+}
+
+/// f = 2 liars have an honest replica certify two blocks that nobody else sees, and the others decide two others. What it is told
+/// of the second one after it has left the view is what it is locked on, and not what is beside it or below.
+#[test]
+fn o5_what_was_decided_where_this_replica_has_certified_another_block() {
+    let (decided, own) = (chain(N, 1, GENESIS, &[1, 2]), chain(N, 1, GENESIS, &[8, 9]));
+    let mut bench = Optsync::running(2, N);
+    bench.grow(&own);
+    // It has the first one of who tells it, and not of its leader, so that it contradicts nothing.
+    bench.take(4, notify(N, &decided[0]));
+    bench.replica.fetched(decided[0].block.clone());
+    assert_eq!(bench.committed(), [at_once(&decided[0])]);
+    late(&mut bench, [3], &decided[1]);
+    assert!(bench.is_quiet(), "its header contradicts those");
+    bench.take(3, notify(N, &decided[1]));
+    bench.pass(delta(2));
+    bench.replica.settle();
+    let lock = bench.replica.protocol().lock.clone();
+    let named = lock.responsive.as_ref().map(Certificate::block);
+    assert_eq!((bench.view(), named, lock.tip.block()), (2, Some(id(&decided[1])), id(&decided[1])));
+    bench.clear();
+    let low = Lock { responsive: None, tip: certified(N, &decided[0]) };
+    bench.take(1, new_view(2, &low));
+    assert_eq!(bench.first_votes(), [], "a leader that lies shows it what lies below");
+}
+
+/// Records of settled heights are dropped. That of what was decided at a checkpoint's height may be all that keeps those who
+/// come back from what liars have certified beside it.
+#[test]
+fn o5_what_was_decided_at_a_checkpoint_survives_it() {
+    let blocks = chain(N, 1, GENESIS, &[1, 2, 3, 4, 5, 6, 7, 8]);
+    let mut bench = Optsync::running(2, N);
+    for block in &blocks {
+        bench.propose(block);
+        bench.replica.settle();
+        bench.vote([0, 1, 4], block);
+    }
+    assert_eq!(bench.replica.status().committed, Height(8));
+    bench.replica.log_decided(Height(8), id(&blocks[7]));
+    bench.replica.checkpoint(Height(8));
+    bench.replica.sync();
+    bench.replica.crash().unwrap();
+    let highest = bench.replica.protocol().certificates.highest_responsive(View(1)).map(Certificate::block);
+    assert_eq!(highest, Some(id(&blocks[7])));
+}

@@ -556,7 +556,17 @@ fn s15_a_first_vote_survives_a_restart<V: Variant>() {
             signature: SIGNATURE,
         });
         bench.answers(&answer);
-        assert_eq!(bench.first_votes(), [id(&blocks[0])], "{shown:?}");
+        // What is shown to it contradicts what the leader has shown before, and that is not forgotten.
+        let is_same = shown.is_none_or(|base| *base == blocks[0]);
+        let said = bench.said();
+        let first = said.iter().filter(|it| matches!(it, SyncMessage::FirstVote { .. })).count();
+        let handed_on = said.contains(&forward(N, 2, &lock(certified(N, &blocks[0]))));
+        assert_eq!((first, handed_on), (usize::from(is_same), is_same), "{shown:?}");
+        assert_eq!(
+            (bench.is_quiet(), evidence_in(&said).len()),
+            (!is_same, usize::from(!is_same)),
+            "{shown:?}"
+        );
         // Nor does it vote for what stands on the other one.
         let beside = header(N, 2, id(&other), end(&other), 7);
         let _ = bench.deliver(1, proposal(N, &beside));

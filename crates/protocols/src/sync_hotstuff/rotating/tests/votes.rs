@@ -210,6 +210,7 @@ fn r6_one_vote_for_the_first_header_of_the_view() {
     // After its vote.
     let mut bench = Bench::new();
     bench.propose(&one);
+    bench.replica.settle();
     assert_eq!(bench.deliver(0, proposal(&other)), Err(Reject::Equivocation));
     assert_eq!(bench.votes(), [id(&one)]);
 }
@@ -395,4 +396,56 @@ fn bodies_are_asked_of_whoever_shows_them() {
     let mut bench = Bench::new();
     bench.take(3, shows(&first));
     assert_eq!(bench.replica.wanted(), of(&[0, 1, 2]));
+}
+
+/// Bodies are asked for once; and when they are due, whatever comes first: liars could show a header in each turn that is late.
+#[test]
+fn bodies_are_asked_for_once_and_in_time() {
+    let blocks = chain(1, GENESIS, 3);
+    let mut bench = Bench::new();
+    bench.replica.answer_otherwise(None);
+    bench.take(2, voted(&blocks[0]));
+    bench.replica.stand_still(quarter());
+    bench.take(2, RotatingMessage::Show(signed(&blocks[2])));
+    assert_eq!(bench.replica.wanted(), []);
+    bench.pass(1);
+    let of = |peers: &[u16]| peers.iter().map(|peer| (id(&blocks[0]), r(*peer))).collect::<Vec<_>>();
+    assert_eq!(bench.replica.wanted(), of(&[0, 2]));
+    bench.pass(delta(1));
+    assert_eq!(bench.replica.wanted(), [], "once");
+}
+
+/// What rests on nothing that is certified may be made up: nobody looks for it, or for what lies below it. When that is certified
+/// it is asked for at once.
+#[test]
+fn what_rests_on_nothing_is_not_fetched() {
+    let blocks = chain(1, GENESIS, 2);
+    let mut bench = Bench::new();
+    bench.replica.answer_otherwise(None);
+    bench.take(3, RotatingMessage::Show(signed(&blocks[1])));
+    bench.pass(delta(1));
+    assert_eq!(bench.replica.wanted(), []);
+    bench.take(2, shows(&blocks[0]));
+    let asked = |block: &Header, wanted: &[(BlockId, ReplicaId)]| -> Vec<u16> {
+        wanted.iter().filter(|(wanted, _)| *wanted == id(block)).map(|(_, peer)| peer.0).collect()
+    };
+    let wanted = bench.replica.wanted();
+    assert_eq!((asked(&blocks[1], &wanted), asked(&blocks[0], &wanted)), (vec![1, 3], vec![0, 1, 2]));
+    // Of what is certified itself nobody asks what it rests on.
+    let mut bench = Bench::new();
+    bench.replica.answer_otherwise(None);
+    bench.take(2, shows(&blocks[1]));
+    bench.take(3, RotatingMessage::Show(signed(&blocks[1])));
+    let wanted = bench.replica.wanted();
+    assert!(asked(&blocks[1], &wanted).contains(&3), "{wanted:?}");
+}
+
+/// A disk that stalls keeps the vote here until what contradicts it has come: then it does not leave any more.
+#[test]
+fn r7_a_vote_that_waits_for_the_disk_is_withdrawn() {
+    let (first, other) = (header(1, GENESIS, 1), header(1, GENESIS, 9));
+    let mut bench = Bench::new();
+    bench.propose(&first);
+    assert_eq!(bench.deliver(2, voted(&other)), Err(CONTRADICTED));
+    assert!(!bench.said().iter().any(|it| matches!(it, RotatingMessage::Vote(_))));
 }
