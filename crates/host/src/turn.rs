@@ -15,8 +15,8 @@ const LOG_BUFFER_BYTES_MAX: usize = 4 << 20;
 /// How late a timer may fire for the sake of what lies unread or unchecked. Whoever floods a replica must not keep it
 /// from suspecting a leader.
 const LATE_NS: u64 = 20_000_000;
-/// Where safety rests on a bound on delays, what was held while a sync took longer than this leaves when everything that has
-/// come meanwhile was read: it may be what keeps the replica from saying it.
+/// Where safety rests on a bound on delays, what was held while the disk took longer than this, or than a quarter of the bound,
+/// leaves when everything that has come meanwhile was read: it may be what keeps the replica from saying it.
 const LONG_SYNC_NS: u64 = 5_000_000;
 
 /// What a turn asks for more time for.
@@ -201,14 +201,16 @@ impl<D: Disk> Host<D> {
         let (mut syncs, mut slice) = (0, true);
         let mut reads = Reads::default();
         loop {
+            let began = out.now();
             let mut inputs = std::mem::take(&mut self.inputs);
             for input in inputs.drain(..) {
                 self.replica.handle(now, input);
             }
             self.inputs = inputs;
             let is_drained = drained && self.intake.is_drained();
-            if let Some((mark, _)) = self.late.take_if(|(_, since)| is_drained || now >= since.plus(LATE_NS))
-            {
+            // Not after the sync of this turn, in which nothing is read any more.
+            let may_tell = |(_, since): &mut (Mark, Time)| is_drained || now >= since.plus(LATE_NS);
+            if let Some((mark, _)) = if syncs == 0 { self.late.take_if(may_tell) } else { None } {
                 self.replica.handle(now, Input::Durable(mark));
             }
             if let Some(due) = due {
@@ -220,7 +222,12 @@ impl<D: Disk> Host<D> {
             out.flush();
             if syncs == 0 && !self.snapshots.is_next() && self.owes_sync() {
                 syncs = 1;
-                self.sync(out)?;
+                self.sync(began, out)?;
+                if !self.inputs.is_empty() {
+                    // What was held leaves before anything is executed.
+                    now = now.max(out.now());
+                    continue;
+                }
             }
             // However often this turn goes round, it executes for one slice and reads for a few laggards.
             slice = slice && self.execute(more);
@@ -273,11 +280,12 @@ impl<D: Disk> Host<D> {
         self.sync_wanted > self.store.durable() || self.store.buffered() > LOG_BUFFER_BYTES_MAX
     }
 
-    fn sync(&mut self, out: &mut dyn Outgoing) -> Result<(), Fault> {
-        let began = out.now();
+    /// `began` is when the replica was last told something: what it wants to say may have waited for the disk since then.
+    fn sync(&mut self, began: Time, out: &mut dyn Outgoing) -> Result<(), Fault> {
         let mark = self.store.write_and_sync()?;
         let now = out.now();
-        let is_long = self.replica.relies_on_time() && now.since(began) > LONG_SYNC_NS;
+        let longest = self.replica.delta_ns().map(|delta_ns| LONG_SYNC_NS.min(delta_ns / 4));
+        let is_long = longest.is_some_and(|longest| now.since(began) > longest);
         match self.late {
             // A short one after it must not let go what the long one held.
             Some((_, since)) => self.late = Some((mark, since)),

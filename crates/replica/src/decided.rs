@@ -34,10 +34,9 @@ pub(crate) struct Decided {
     asked_to: Height,
     /// Nothing was learned yet since this replica was opened: ask without grace.
     opening: bool,
-    /// When it was looked last at what peers have told.
-    looked: Option<Time>,
-    /// They have told something new since.
-    is_unlooked: bool,
+    /// Peers have told something since it was looked at. To look for what is lacking for each of a thousand messages that a liar
+    /// sends in a turn would take seconds: it is done once, at its end.
+    has_news: bool,
 }
 
 impl Decided {
@@ -50,8 +49,7 @@ impl Decided {
             ask_at: None,
             asked_to: Height::ZERO,
             opening: true,
-            looked: None,
-            is_unlooked: false,
+            has_news: false,
         }
     }
 
@@ -62,33 +60,18 @@ impl Decided {
         heights.get(self.weak.saturating_sub(1)).copied().unwrap_or_default()
     }
 
-    /// A peer says how far it is. True when what is lacking is to be looked for now: to do that for each of a thousand that
-    /// a liar sends in a turn would take seconds. Where one has told something new, it is done once in a turn, and once at its
-    /// end.
-    pub(crate) fn on_heights(
-        &mut self,
-        now: Time,
-        from: ReplicaId,
-        heights: Heights,
-        contiguous: Height,
-    ) -> bool {
-        let before = self.peers.insert(from, heights);
-        let is_news = before.is_none_or(|b| heights.executed > b.executed || heights.kept < b.kept);
-        let since = self.looked.map(|looked| now.since(looked));
-        let looks = since.is_none_or(|since| since >= if is_news { 1 } else { AGAIN_NS });
-        if looks {
-            self.looked = Some(now);
-        }
-        self.is_unlooked = !looks && (self.is_unlooked || is_news);
+    /// A peer says how far it is.
+    pub(crate) fn on_heights(&mut self, now: Time, from: ReplicaId, heights: Heights, contiguous: Height) {
+        self.peers.insert(from, heights);
+        self.has_news = true;
         if self.vouched() > contiguous && self.ask_at.is_none() {
             self.ask_at = Some(if self.opening { now } else { now.plus(GRACE_NS) });
         }
-        looks
     }
 
-    /// Whether peers have told something new that was not looked at. Asked at the end of a turn.
-    pub(crate) fn take_unlooked(&mut self) -> bool {
-        std::mem::take(&mut self.is_unlooked)
+    /// Whether peers have told something since the last call. Asked at the end of a turn.
+    pub(crate) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_news)
     }
 
     /// Whether a peer that says that it is behind may hear how far this replica is.
@@ -108,6 +91,7 @@ impl Decided {
         ids: &[BlockId],
         contiguous: Height,
     ) -> Vec<(Height, BlockId)> {
+        self.has_news = true;
         let mut learned = Vec::new();
         let mut height = start;
         for id in ids.iter().take(DECIDED_PER_ANSWER_MAX) {
@@ -213,24 +197,6 @@ mod tests {
         let (from, peers) = decided.ask(Time(0), Height(5)).unwrap();
         assert_eq!((from, peers.len()), (Height(6), 2));
         assert_eq!(decided.ask(Time(0), Height(5)), None, "not again at once");
-    }
-
-    /// To look for what is lacking is dear, and what peers tell of their heights costs them nothing.
-    #[test]
-    fn what_is_lacking_is_looked_for_once_in_a_turn() {
-        let mut decided = Decided::new(2);
-        let tell = |decided: &mut Decided, now, from, executed| {
-            decided.on_heights(Time(now), ReplicaId(from), at(executed, 1), Height(5))
-        };
-        assert!(tell(&mut decided, 1, 1, 6) && !decided.take_unlooked());
-        assert!(!tell(&mut decided, 1, 1, 7), "in the same turn");
-        assert!(!tell(&mut decided, 1, 1, 7));
-        assert!(decided.take_unlooked() && !decided.take_unlooked(), "at its end");
-        assert!((2..=1_000).all(|now| !tell(&mut decided, now, 1, 7)), "it has told nothing new");
-        assert!(!decided.take_unlooked());
-        assert!(tell(&mut decided, 1_001, 3, 7), "and another one has");
-        assert!(!tell(&mut decided, 1_000 + AGAIN_NS, 1, 7));
-        assert!(tell(&mut decided, 1_001 + AGAIN_NS, 1, 7), "now and then all the same");
     }
 
     #[test]

@@ -339,6 +339,7 @@ fn what_was_decided_before_its_holders_are_known_is_fetched() {
         matches!(output, Output::Send { to: To::One(ReplicaId(3)), frame: Unsealed::Host { message, .. }, .. }
             if *message == HostMessage::AskBlock { id, height: Height(1), above: Height::ZERO })
     };
+    replica.tick(Time(2));
     assert!(outputs(&mut replica).iter().any(is_ask));
 }
 
@@ -366,6 +367,7 @@ fn what_is_decided_above_a_gap_closes_it() {
         replica.handle(Time(1), from_peer(from, CheckedMessage::Host(HostMessage::Heights(heights))));
         replica.handle(Time(1), from_peer(from, CheckedMessage::Host(decided)));
     }
+    replica.tick(Time(1));
     assert_eq!(replica.status().decided, Height::ZERO, "one peer alone says anything of 1 and 2");
     let give = |block| from_peer(3, CheckedMessage::Host(HostMessage::Block(block)));
     replica.handle(Time(2), give(three));
@@ -669,6 +671,7 @@ fn what_votes_on_disk_do_not_vouch_for_is_executed_when_it_is_on_the_own() {
             let ids = HostMessage::Decided(Height(1), ids.clone());
             replica.handle(Time(1), from_peer(from, CheckedMessage::Host(ids)));
         }
+        replica.tick(Time(1));
         let first = outputs(replica);
         for block in [three.clone(), two.clone()] {
             replica.handle(Time(4), give(HostMessage::Block(block)));

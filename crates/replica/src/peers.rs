@@ -76,8 +76,8 @@ impl Replica {
             }
             HostMessage::Proof(proof) => self.learn_proof(*proof),
             HostMessage::AskProof => {
-                let stable = self.checkpoints.stable().clone();
-                if !stable.is_genesis() {
+                if !self.checkpoints.stable().is_genesis() && self.checkpoints.may_help(from, self.now) {
+                    let stable = self.checkpoints.stable().clone();
                     self.tell(To::One(from), HostMessage::Proof(Box::new(stable)));
                 }
             }
@@ -123,7 +123,9 @@ impl Replica {
     /// A peer gives a block that it was asked for.
     fn on_block(&mut self, from: ReplicaId, kind: Kind, block: Block) {
         let id = block.id();
-        if !self.host.bodies.is_wanted(id) || self.blocks.contains(id) {
+        // One that was heard of after its child is given by whoever gives what that rests on.
+        let is_here = self.blocks.contains(id) && !self.blocks.is_bare(id);
+        if !self.host.bodies.is_wanted(id) || is_here {
             return;
         }
         if !self.host.bodies.takes(id, block.height) {
@@ -140,16 +142,11 @@ impl Replica {
 
     /// A peer says how far it is.
     fn on_heights(&mut self, from: ReplicaId, heights: Heights) {
-        let looks = self.decided.on_heights(self.now, from, heights, self.sequencer.contiguous());
+        self.decided.on_heights(self.now, from, heights, self.sequencer.contiguous());
         self.help_with_checkpoint(from, heights.stable);
         // Whoever lags asks when f + 1 have told it that they are further.
         if heights.executed < self.attested() && self.decided.may_tell(self.now, from) {
             self.tell(To::One(from), HostMessage::Heights(self.heights()));
-        }
-        if looks {
-            self.ask_decided();
-            // Who holds what was decided may become known after it was decided.
-            self.chase();
         }
     }
 
@@ -244,10 +241,12 @@ impl Replica {
             }
         }
         self.outbox.tick(self.now, &mut self.out);
-        self.ask_decided();
-        if self.decided.take_unlooked() {
+        if self.decided.take_news() {
+            // Who holds what was decided may become known after it was decided.
             self.chase();
+            self.decided.advance(self.now, self.sequencer.contiguous());
         }
+        self.ask_decided();
         self.send_asks();
     }
 
@@ -312,15 +311,16 @@ impl Replica {
     /// A peer says what was decided. It counts when f + 1 say the same.
     fn on_decided(&mut self, from: ReplicaId, start: Height, ids: &[BlockId]) {
         let contiguous = self.sequencer.contiguous();
+        let mut is_new = false;
         for (height, id) in self.decided.on_answer(from, start, ids, contiguous) {
             if self.decide(height, id) {
+                is_new = true;
                 self.call(|protocol, env| protocol.on_decided(env, height, id));
             }
         }
-        self.decide_parents();
-        self.chase();
-        self.decided.advance(self.now, self.sequencer.contiguous());
-        self.ask_decided();
+        if is_new {
+            self.decide_parents();
+        }
     }
 
     /// Fetches the next blocks that are decided and not here, from those who say that they were decided.

@@ -163,13 +163,29 @@ impl Pool {
         if waiting < limit {
             return false;
         }
-        let own = self.clients.get(&bundle.client()).map_or(0, |queue| cost_of(queue.bytes, queue.bundles));
-        if own == 0 {
+        if self.own_cost(bundle) == 0 {
             // The shares of all who wait are the limit: whoever has nothing here yet finds room above it.
             return waiting >= limit.saturating_add(limit / 2);
         }
+        self.is_above_share(limit, bundle)
+    }
+
+    /// Whether a client that has more than its share keeps out those who have nothing here, with peers that hand over what
+    /// it would not be let in with. Peers are not told, and may let in somewhat more than this replica would.
+    fn is_crowding(&self, now: Time, bundle: &Bundle) -> bool {
+        let limit = self.oldest().map_or(usize::MAX, |oldest| self.pace.limit(now, oldest));
+        self.waiting_cost() >= limit.saturating_add(limit / 4)
+            && self.own_cost(bundle) > 0
+            && self.is_above_share(limit, bundle)
+    }
+
+    fn own_cost(&self, bundle: &Bundle) -> usize {
+        self.clients.get(&bundle.client()).map_or(0, |queue| cost_of(queue.bytes, queue.bundles))
+    }
+
+    fn is_above_share(&self, limit: usize, bundle: &Bundle) -> bool {
         let share = limit.checked_div(self.clients.len().max(1)).unwrap_or(limit);
-        own.saturating_add(cost(bundle)) > share
+        self.own_cost(bundle).saturating_add(cost(bundle)) > share
     }
 
     /// See [`Pace::set_patience`].
@@ -223,7 +239,7 @@ impl Pool {
         pending: bool,
         charged: Option<ReplicaId>,
     ) -> Added {
-        let waits = pending && self.has_room_to_wait(bundle);
+        let waits = pending && self.has_room_to_wait(bundle) && !self.is_crowding(now, bundle);
         if self.contains(&bundle.digest()) {
             return if waits { self.promote(now, bundle, false) } else { Added::Known };
         }

@@ -164,9 +164,14 @@ impl Replica {
     }
 
     /// Whether the protocol's safety rests on a bound on delays.
-    #[must_use]
-    pub fn relies_on_time(&self) -> bool {
+    fn relies_on_time(&self) -> bool {
         self.entry.spec.model == Model::Synchrony
+    }
+
+    /// The bound on delays that the protocol's safety rests on, if it does; in nanoseconds.
+    #[must_use]
+    pub fn delta_ns(&self) -> Option<u64> {
+        self.host.synchrony.as_ref().map(SynchronyGuard::delta_ns)
     }
 
     fn commit(&mut self, what: Commit, _basis: Basis) {

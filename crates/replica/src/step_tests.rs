@@ -39,6 +39,7 @@ fn decide(replica: &mut Replica, height: u64, ids: &[BlockId]) -> Vec<Output> {
         let decided = HostMessage::Decided(Height(height), ids.to_vec());
         replica.handle(Time(1), from_peer(from, CheckedMessage::Host(decided)));
     }
+    replica.tick(Time(1));
     outputs(replica)
 }
 

@@ -181,6 +181,10 @@ pub(crate) struct SynchronyGuard {
 }
 
 impl SynchronyGuard {
+    pub(crate) fn delta_ns(&self) -> u64 {
+        self.delta_ns
+    }
+
     pub(crate) fn new(
         synchrony: Synchrony,
         me: ReplicaId,

@@ -9,6 +9,7 @@ use quorate_consensus::{Certificate, Entry, Signed, To};
 use quorate_protocols::sync_hotstuff::{Answer, Header, Lock, SyncMessage, bind_base, vote};
 use quorate_sim::{Failure, Frame, Heard, Settings, Verdict, World, ms};
 use quorate_types::codec::Wire as _;
+use quorate_types::wire::frame;
 use quorate_types::{Block, BlockId, Height, Incarnation, Kind, ReplicaId, ReplicaSet, View};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -29,8 +30,9 @@ pub(crate) struct Plot {
     paths: Rc<RefCell<Vec<Path>>>,
 }
 
-/// First byte of an answer to a probe.
+/// First byte of an answer to a probe, and of a question for a block.
 const PROBE_ANSWER: u8 = 10;
+const ASK_BLOCK: u8 = 6;
 
 pub(crate) fn ids(all: &[u16]) -> Vec<ReplicaId> {
     all.iter().copied().map(ReplicaId).collect()
@@ -98,6 +100,15 @@ impl Plot {
                 }
             }
         }
+    }
+
+    /// One asks another for a block, as if it lacked it.
+    pub(crate) fn ask_for(&mut self, by: u16, of: u16, (height, id): End) {
+        let mut question = vec![ASK_BLOCK];
+        id.encode(&mut question);
+        height.encode(&mut question);
+        height.encode(&mut question);
+        self.world.say_frame(ReplicaId(by), To::One(ReplicaId(of)), frame::HOST, question.into());
     }
 
     pub(crate) fn say(&mut self, by: u16, to: &[u16], message: &SyncMessage) {

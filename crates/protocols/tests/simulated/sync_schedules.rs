@@ -150,13 +150,15 @@ pub(crate) fn evidence_and_a_disk_that_stalls(entry: &Entry) -> Result<(), Failu
 }
 
 /// late-vote: the disk of `Q` stalls for 3 Δ under its vote for B'. The liars hear no vote, and show B to the others, who commit
-/// it meanwhile. With that vote B' would be certified, and `Q` go on from there with the next leader.
+/// it meanwhile. With that vote B' would be certified, and `Q` go on from there with the next leader. It is asked for a block
+/// that its log alone has, so that its turn goes on when the disk does.
 pub(crate) fn vote_that_leaves_after_what_contradicts_it(entry: &Entry) -> Result<(), Failure> {
     let mut plot = Plot::new(entry, 5, &[0, 1], |settings| settings.costs.sync_ns = 3 * DELTA_NS / 100);
     let tip = plot.tip();
     let (one, two) = (plot.first(tip, 1), plot.first(tip, 2));
     plot.world.plan(plot.world.now(), Plan::Disk(ReplicaId(Q), Trouble::Slow));
     plot.propose(&[Q], &two);
+    plot.ask_for(0, Q, tip);
     plot.liars_vote(&[Q], &two);
     plot.run(NEAR_NS + ms(5))?;
     plot.world.heal();

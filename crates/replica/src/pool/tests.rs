@@ -263,6 +263,31 @@ fn one_client_cannot_fill_the_pool_through_peers() {
     assert_eq!(pool.pending, 2 * POOL_CLIENT_BUNDLES_MAX);
 }
 
+/// A client whom a peer helps, so that nobody asks it whether there is room, keeps nobody out who has nothing here.
+#[test]
+fn one_client_cannot_keep_others_out_through_peers() {
+    const MS: u64 = 1_000_000;
+    let mut pool = Pool::default();
+    let mut next = 1u64;
+    for ms in 0..2_000u64 {
+        let now = Time(ms * MS);
+        for _ in 0..3 {
+            pool.add_from_peer(now, &bundle(1, next, b"x"), true, Some(ReplicaId(1)));
+            next += 1;
+        }
+        if let Some(digest) = pool.arrivals.front().map(|(_, digest)| *digest) {
+            pool.executed(now, &digest);
+            pool.remove(&digest);
+        }
+        if ms >= 1_000 && ms % 100 == 0 {
+            assert!((200..=260).contains(&pool.pending), "{} wait after {ms} ms", pool.pending);
+            let light = bundle(2, ms, b"y");
+            assert_eq!(pool.add_from_client(now, &light), Added::New, "after {ms} ms");
+            pool.remove(&light.digest());
+        }
+    }
+}
+
 /// Whatever waits: what a block names is let in, or the block could never be executed here.
 #[test]
 fn a_full_pool_takes_what_a_block_needs() {
