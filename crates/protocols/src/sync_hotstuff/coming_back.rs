@@ -4,10 +4,10 @@ use super::leaving::Leaving;
 use super::message::{Answer, HEADERS_MAX, SyncMessage};
 use super::missed::Span;
 use super::normal::{IfIdle, end_of};
-use super::words::{Header, Lock, rank};
+use super::words::{Header, rank};
 use super::{SyncHotStuff, Timer, Variant, noted};
 use quorate_consensus::parts::returning::Standing;
-use quorate_consensus::{Cx, Reject, Signed, To};
+use quorate_consensus::{Certificate, Cx, Reject, Signed, To};
 use quorate_types::{Height, Incarnation, ReplicaId, View};
 
 impl<V: Variant> SyncHotStuff<V> {
@@ -47,6 +47,7 @@ impl<V: Variant> SyncHotStuff<V> {
             && (!self.returning.is_silent() || self.is_whole(cx))
             && let Some(standing) = self.returning.advance(committee, cx.now())
         {
+            self.goal = None;
             let began = std::mem::replace(&mut self.has_begun, true);
             self.note(
                 cx,
@@ -65,16 +66,24 @@ impl<V: Variant> SyncHotStuff<V> {
         }
     }
 
-    /// Whether the highest certified block that may be gone on from is here with all below it: who cannot vote on top of it
-    /// counts among the f, and blames nobody. What is missing is asked for. What lies beside a block that q_R have voted for
-    /// nobody goes on from, and it may be that nobody has it whole.
+    /// Whether the block that was the highest certified one to be gone on from, when nothing else was left to wait for, is here
+    /// with all below it: who cannot vote on top of it counts among the f, and blames nobody. What is missing is asked for. What
+    /// is certified later comes as it does to everybody: a leader could keep this replica silent with ever new blocks. What
+    /// lies beside a block that q_R have voted for nobody goes on from, and it may be that nobody has it whole.
     fn is_whole(&mut self, cx: &mut Cx<'_, Self>) -> bool {
-        let Lock { tip, .. } = self.lock_before(cx.blocks(), View(u64::MAX));
-        let (height, id) = end_of(&tip);
-        let is_whole = height <= self.chain.committed().height || self.ready(cx, id).is_some();
+        let committed = self.chain.committed().height;
+        let tip = self.lock_before(cx.blocks(), View(u64::MAX)).tip;
+        let stays = |goal: &Certificate| {
+            end_of(goal).0 <= committed
+                || self.extends(cx.blocks(), end_of(&tip), end_of(goal)) != Some(false)
+        };
+        let goal = self.goal.clone().filter(stays).unwrap_or(tip);
+        let (height, id) = end_of(&goal);
+        let is_whole = height <= committed || self.ready(cx, id).is_some();
         if !is_whole {
-            self.want_certified(cx, &tip);
+            self.want_certified(cx, &goal);
         }
+        self.goal = Some(goal);
         is_whole
     }
 
@@ -120,7 +129,8 @@ impl<V: Variant> SyncHotStuff<V> {
         if self.returning.note_gap(peer, committee, now) {
             // With more than f of them it may be anything: as on opening.
             self.has_begun = false;
-            self.waits.clear();
+            self.goal = None;
+            self.unshown.extend(self.waits.clear());
             self.responsive = None;
             let keep = |timer| matches!(timer, Timer::Return | Timer::Fetch);
             cx.timers().retain(keep);
@@ -177,7 +187,7 @@ impl<V: Variant> SyncHotStuff<V> {
         link: ReplicaId,
         answer: Answer,
     ) -> Result<(), Reject> {
-        let left_out = self.left_out(&answer);
+        let (view, told) = (self.view, self.told_without_headers(&answer));
         let Answer { incarnation, standing, evidence, certificates, new_view, headers, voted } = answer;
         if incarnation != Incarnation::ZERO && incarnation != self.incarnation {
             return Err(Reject::Stale);
@@ -214,8 +224,10 @@ impl<V: Variant> SyncHotStuff<V> {
             let place = (block.view, block.height);
             let _: Result<(), Reject> = self.count(cx, place, block.id(), by, signature);
         }
-        if let Some(told) = left_out.filter(|_| self.returning.is_silent()) {
-            self.note_unheard(cx, told);
+        let left_out = told.filter(|_| self.view == view).and_then(|told| self.unheard(told));
+        if let Some(left_out) = left_out.filter(|_| self.returning.is_silent()) {
+            // S2. §8, Lemma 1 b: others may have voted up to there for what this replica has not heard.
+            self.note_missed(cx, left_out);
         }
         if left_out.is_none() || self.returning.is_silent() {
             self.returning.note(link, standing);
@@ -230,7 +242,7 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// The highest certified block of the view of which an ANSWER speaks without its header: there is room for so many. Whoever
     /// has voted higher shows a certificate of what that rests on; a vote alone proves nothing.
-    fn left_out(&self, answer: &Answer) -> Option<Height> {
+    fn told_without_headers(&self, answer: &Answer) -> Option<Height> {
         let here = |(view, height): (View, Height)| (view == self.view).then_some(height);
         let voted = answer.voted.as_ref().map(|vote| &vote.body.body.block);
         let voted = voted.and_then(|block| here((block.view, block.height)));
@@ -239,8 +251,8 @@ impl<V: Variant> SyncHotStuff<V> {
         (answer.headers.len() >= HEADERS_MAX).then_some(below)
     }
 
-    /// S2. §8, Lemma 1 b: others may have voted up to there for what this replica has not heard.
-    fn note_unheard(&mut self, cx: &mut Cx<'_, Self>, told: Height) {
+    /// Of what heights up to there, that are not settled, no header is here.
+    fn unheard(&self, told: Height) -> Option<Span> {
         let mut span = Span { low: self.chain.committed().height.next(), high: told };
         while span.low <= span.high && self.heard.at(span.low).is_some() {
             span.low = span.low.next();
@@ -248,8 +260,6 @@ impl<V: Variant> SyncHotStuff<V> {
         while span.low <= span.high && self.heard.at(span.high).is_some() {
             span.high = span.high.minus(1);
         }
-        if span.low <= span.high {
-            self.note_missed(cx, span);
-        }
+        (span.low <= span.high).then_some(span)
     }
 }

@@ -21,11 +21,34 @@ impl<V: Variant> SyncHotStuff<V> {
             let is_with_all = voters == Some(cx.committee().n());
             self.waits.begin(cx.now(), height, is_with_all);
             self.arm_commit(cx);
+        } else if !self.is_quit() && height > self.chain.committed().height {
+            self.unshown.insert(height);
+            self.show_unshown(cx);
+        }
+    }
+
+    /// S7. §8, Lemma 1 c; `optsync` §8: what this replica has voted for is known to all as certified before it votes on top of it,
+    /// also where its own wait was over before there was a certificate, or there never was one. Somebody who has missed its
+    /// header would vote beside it else, when a wait for what lies above is nearly over.
+    pub(super) fn show_unshown(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.returning.is_silent() {
+            return;
+        }
+        for height in self.unshown.clone() {
+            let Some(end) = self.voted_for(height) else { continue };
+            let exact = self.certificate_of(end).filter(|certificate| !certificate.is_genesis());
+            let lowest = || self.certificate_from(cx.blocks(), self.view, end).cloned();
+            if let Some(certificate) = exact.or_else(lowest) {
+                self.unshown.remove(&height);
+                cx.send_unheld(To::All, SyncMessage::Certified(certificate));
+            }
         }
     }
 
     /// Sets the timer to the next thing that it is for.
     pub(super) fn arm_commit(&mut self, cx: &mut Cx<'_, Self>) {
+        // What is due now would not be looked at again.
+        self.show_certified(cx);
         if let Some(at) = self.waits.next_look(cx.now()) {
             cx.timers().set(Timer::Commit, at);
         } else if !self.is_stuck(cx.blocks()) {
@@ -44,6 +67,7 @@ impl<V: Variant> SyncHotStuff<V> {
             if wait.is_with_all() {
                 self.waits.hold(wait);
             } else {
+                self.unshown.insert(wait.of);
                 self.doubt(cx, "a commit timer ended without a certificate");
             }
         }
@@ -181,7 +205,11 @@ impl<V: Variant> SyncHotStuff<V> {
     /// O1. `optsync` §4: q_R votes. All hear of them before anything else happens, then they decide.
     pub(super) fn take_responsive(&mut self, cx: &mut Cx<'_, Self>, certificate: &Certificate) {
         let (view, height) = rank(certificate);
-        if height < self.chain.committed().height || !self.certificates.add_responsive(certificate) {
+        let committed = self.chain.committed();
+        if height == committed.height && certificate.block() != committed.id {
+            self.doubt(cx, "q_R votes contradict what is committed");
+        }
+        if height < committed.height || !self.certificates.add_responsive(certificate) {
             return;
         }
         cx.record(&SyncRecord::Responsive(certificate.clone()));

@@ -96,6 +96,7 @@ mod normal;
 mod paths;
 mod record;
 pub mod rotating;
+mod split;
 #[cfg(test)]
 mod tests;
 mod variant;
@@ -105,6 +106,7 @@ mod words;
 
 pub use message::{Answer, BLAME, NEW_VIEW, NOTIFY, NewViewWord, PROPOSE, STATUS, SyncMessage, VOTE};
 pub use record::SyncRecord;
+pub use split::Split;
 pub use variant::{Optimistic, Plain, Variant};
 pub use words::{Evidence, Header, Lock, LockName, Word, bind_base, blame, vote};
 
@@ -120,13 +122,13 @@ use quorate_consensus::parts::chain::{Chain, Tip};
 use quorate_consensus::parts::returning::Returning;
 use quorate_consensus::parts::synchrony::{Delta, SynchronyParams};
 use quorate_consensus::{
-    AttackEntry, CheckpointProof, Cx, Figures, Healed, LinkEvent, Note, OpenError, Past, Protocol, Ready,
-    Reject, Seal, Signed, Spec, Status, Synchrony, Verified, Window,
+    AttackEntry, Certificate, CheckpointProof, Cx, Figures, Healed, LinkEvent, Note, OpenError, Past,
+    Protocol, Ready, Reject, Seal, Signed, Spec, Status, Synchrony, Verified, Window,
 };
 use quorate_types::{
     BlockId, Committee, Floors, Height, Incarnation, ReplicaId, ReplicaSet, Signature, Time, View, quorum,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use waits::Waits;
 use words::Heard;
@@ -135,8 +137,6 @@ use words::Heard;
 pub const FIRST_VIEW: View = View(1);
 /// Views above the current one whose messages are kept.
 const VIEWS_AHEAD: u64 = 2;
-/// Of those messages of one replica so many may be other ones than proposals and votes for blocks.
-const EARLY_WORDS: usize = 64;
 /// Heights above the committed one that are looked at, in windows: as many as may be in flight, and some for who lags
 /// behind. Whoever is further behind learns from what others have decided.
 const WINDOWS_AHEAD: u64 = 16;
@@ -235,8 +235,8 @@ pub struct SyncHotStuff<V: Variant> {
     expired: Height,
     /// Where the leader may have said in this view what was not kept here.
     missed: Missed,
-    /// Whether the leader has said in this view what lies beside what this replica votes for, in no two words that prove it.
-    is_split: bool,
+    /// Own votes of the view that no wait is for any more, or ever was, and whose certificates all have to be shown.
+    unshown: BTreeSet<Height>,
     /// Whether what was kept for this view is being looked at.
     is_recalling: bool,
     /// The last view in which all were asked because of a contradiction further ahead.
@@ -252,6 +252,8 @@ pub struct SyncHotStuff<V: Variant> {
     lent: BTreeMap<Height, ReplicaSet>,
     early: Early,
     returning: Returning,
+    /// What a silent replica has to have whole before it signs anything.
+    goal: Option<Certificate>,
     /// Whether this replica has begun to sign since it was opened or fell silent.
     has_begun: bool,
     /// When all were asked last.
@@ -461,7 +463,7 @@ impl<V: Variant> SyncHotStuff<V> {
             waits: Waits::new(params.delta()),
             expired: Height::ZERO,
             missed: Missed::default(),
-            is_split: false,
+            unshown: BTreeSet::new(),
             is_recalling: false,
             asked_ahead: View::ZERO,
             responsive: None,
@@ -471,6 +473,7 @@ impl<V: Variant> SyncHotStuff<V> {
             lent: BTreeMap::new(),
             early: Early::default(),
             returning: Returning::open(params, now),
+            goal: None,
             has_begun: false,
             asked_at: now,
             is_behind: false,
@@ -551,17 +554,26 @@ impl<V: Variant> SyncHotStuff<V> {
             self.is_behind = true;
             return Err(Reject::Early);
         }
-        if let Some(header) = message.header(&seal).filter(|it| it.body.block.height > self.highest()) {
-            self.early.note_too_high(&header);
-            self.is_behind = true;
-            return Err(Reject::Early);
+        let header = message.header(&seal);
+        if let Some(header) = &header
+            && !Header::is_of_leader(header, cx.committee())
+        {
+            return Err(Reject::WrongSender);
         }
-        // Votes and proposals of each view, and a few words more.
-        let heights = self.window.saturating_mul(WINDOWS_AHEAD).saturating_mul(2 * VIEWS_AHEAD);
-        let most = usize::try_from(heights).unwrap_or(usize::MAX).saturating_add(EARLY_WORDS);
-        if !self.early.keep(view, message, seal, link, most) {
-            self.is_behind = true;
-        }
+        let height = header.as_ref().map(|header| header.body.block.height);
+        let is_kept = match &header {
+            Some(header) if header.body.block.height > self.highest() => {
+                self.early.note_too_high(header);
+                false
+            }
+            _ => {
+                // Votes and proposals of each view.
+                let most = self.window.saturating_mul(WINDOWS_AHEAD).saturating_mul(2 * VIEWS_AHEAD);
+                let most = usize::try_from(most).unwrap_or(usize::MAX);
+                self.early.keep((view, height), message, seal, link, most)
+            }
+        };
+        self.is_behind |= !is_kept;
         Err(Reject::Early)
     }
 

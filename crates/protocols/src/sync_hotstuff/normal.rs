@@ -7,6 +7,7 @@ use super::certificates::Added;
 use super::message::SyncMessage;
 use super::missed::{MISSED, Span};
 use super::paths::{Paths, Relations};
+use super::split::BETWEEN_MAX;
 use super::words::{Header, as_word, bind_base, leader, rank, vote};
 use super::{SyncHotStuff, SyncRecord, Timer, Variant, noted};
 use quorate_consensus::parts::block_tree::BlockTree;
@@ -44,20 +45,22 @@ impl<V: Variant> SyncHotStuff<V> {
     ) -> Result<(), Reject> {
         let signature = seal.signature.ok_or(Reject::Invalid("unsigned"))?;
         let (view, by) = (header.block.view, seal.by);
-        if by != leader(cx.committee(), view) || header.block.proposer != by {
+        let header = Signed { body: header, by, signature };
+        if !Header::is_of_leader(&header, cx.committee()) {
             return Err(Reject::WrongSender);
         }
+        let block = &header.body.block;
         let is_first =
-            view == super::FIRST_VIEW && parent.is_genesis() && header.block.height == Height::ZERO.next();
-        if header.block.height == Height::ZERO || parent.block() != header.block.parent {
+            view == super::FIRST_VIEW && parent.is_genesis() && block.height == Height::ZERO.next();
+        if block.height == Height::ZERO || parent.block() != block.parent {
             return Err(Reject::Invalid("proposal beside its certificate"));
         }
-        if !is_first && rank(parent) != (view, header.block.height.minus(1)) {
+        if !is_first && rank(parent) != (view, block.height.minus(1)) {
             return Err(Reject::Invalid("certificate of another place"));
         }
         // S4. Whether it contradicts what was said before comes first; the certificate counts all the same.
-        let id = header.block.id();
-        let heard = self.on_header(cx, &Signed { body: header, by, signature }, by);
+        let id = block.id();
+        let heard = self.on_header(cx, &header, by);
         self.take_certificate(cx, parent);
         self.note_here(cx, id);
         heard
@@ -104,6 +107,10 @@ impl<V: Variant> SyncHotStuff<V> {
         if block.view != self.view || self.is_quit() {
             return Err(Reject::Stale);
         }
+        // S4. §2: whatever brought it here, it is the word of its leader alone that ends a view.
+        if !Header::is_of_leader(header, cx.committee()) {
+            return Err(Reject::WrongSender);
+        }
         if block.view == super::FIRST_VIEW && header.body.base != BlockId::ZERO {
             return Err(Reject::Invalid("base of the first view"));
         }
@@ -125,7 +132,10 @@ impl<V: Variant> SyncHotStuff<V> {
         let id = block.id();
         if self.heard.add_header(id, header) {
             cx.blocks().hear(block.clone());
-            self.check_split(cx.blocks(), (block.height, id));
+            self.check_split(cx, (block.height, id));
+            if self.is_quit() {
+                return Err(self.contradicted(link));
+            }
         }
         self.look_below(cx, id);
         self.mention(cx, (block.height, id), link);
@@ -144,14 +154,6 @@ impl<V: Variant> SyncHotStuff<V> {
         if self.uncertified_parent(cx.blocks(), id).is_none() {
             cx.blocks().admit(id);
         }
-    }
-
-    /// S2. §8: a header beside what this replica votes for shows that its leader lies, also where no two words prove it: after a
-    /// power cut the others may know of it by their last votes alone. It votes no more in this view, as whoever cannot vote on
-    /// top of either; else one of them would wait for ever.
-    fn check_split(&mut self, blocks: &BlockTree, heard: End) {
-        let end = self.voted_end(blocks);
-        self.is_split |= heard.0 <= end.0 && self.extends(blocks, end, heard) == Some(false);
     }
 
     /// A leader has contradicted itself; whoever only hands its words on has done nothing wrong.
@@ -284,7 +286,7 @@ impl<V: Variant> SyncHotStuff<V> {
     }
 
     fn next_to_vote(&mut self, cx: &mut Cx<'_, Self>) -> Option<Signed<Header>> {
-        if self.is_quit() || self.is_recalling || self.is_split || self.returning.is_silent() {
+        if self.is_quit() || self.is_recalling || self.returning.is_silent() {
             return None;
         }
         let now = cx.now();
@@ -292,10 +294,6 @@ impl<V: Variant> SyncHotStuff<V> {
         let end = self.voted_end(blocks);
         let (id, header) = self.next_above(blocks, end)?;
         let height = header.body.block.height;
-        self.is_split |= self.leaves_out(blocks, &header, end);
-        if self.is_split {
-            return None;
-        }
         if !self.agrees(blocks, (height, id), now) {
             return None;
         }
@@ -309,16 +307,15 @@ impl<V: Variant> SyncHotStuff<V> {
             self.arm_commit(cx);
             return None;
         }
-        (self.ready(cx, id) == Some(Ready::Valid)).then_some(header)
-    }
-
-    /// Whether between the end of a chain and a header on top of it another one was heard that does not lie there.
-    fn leaves_out(&self, blocks: &BlockTree, header: &Signed<Header>, end: End) -> bool {
-        let block = &header.body.block;
-        let mut path = Paths::default();
-        path.pass(&self.chain, blocks, (block.height.minus(1), block.parent), end.0);
-        let mut between = self.heard.above(end.0).take_while(|(_, it)| it.body.block.height < block.height);
-        between.any(|(id, _)| !path.has_passed(*id))
+        if self.ready(cx, id) != Some(Ready::Valid) {
+            return None;
+        }
+        // S4. §2: nor beside what its leader has signed below.
+        if let Some(evidence) = self.split_below(cx.blocks(), &header, end.0) {
+            self.quit_view(cx, evidence);
+            return None;
+        }
+        Some(header)
     }
 
     /// The lowest header on top of the end of a chain, and of what is certified in this view. Headers below it may be missing here:
@@ -343,7 +340,8 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// The highest height at which this replica votes.
     pub(super) fn highest_voted_for(&self) -> Height {
-        self.chain.committed().height.plus(self.window.saturating_mul(super::WINDOWS_VOTED))
+        let most = u64::try_from(BETWEEN_MAX).unwrap_or(u64::MAX);
+        self.chain.committed().height.plus(self.window.saturating_mul(super::WINDOWS_VOTED).min(most))
     }
 
     /// What this replica votes on top of: its last vote, what is committed, or where the view begins as far as it knows.
@@ -430,7 +428,7 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         if view == self.view {
             self.look_above(cx, end_of(certificate));
-            self.show_certified(cx);
+            self.show_unshown(cx);
             self.arm_commit(cx);
             self.try_vote(cx);
             self.try_propose(cx, IfIdle::Wait);
@@ -517,6 +515,7 @@ impl<V: Variant> SyncHotStuff<V> {
         self.heard.prune(height);
         self.certificates.prune(self.entered, height);
         self.waits.retain(|of| of > height);
+        self.unshown = self.unshown.split_off(&height.next());
         self.settle_missing(height);
         self.arm_commit(cx);
     }

@@ -15,6 +15,7 @@ mod optimistic;
 mod proposals;
 mod random;
 mod records;
+mod split;
 mod view_change;
 
 use super::message::{Answer, SyncMessage};

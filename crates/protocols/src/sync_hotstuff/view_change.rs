@@ -49,7 +49,7 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         // Whoever leads a view can contradict itself in it long before anybody is there. Blames say that an honest replica is.
         let is_here = view == self.view || (view == self.view.next() && self.is_quit());
-        if matches!(evidence, Evidence::Conflict(_)) && !is_here {
+        if evidence.is_contradiction() && !is_here {
             // Once in a view: answers are long, and liars could have them in everybody's way all the time.
             if std::mem::replace(&mut self.asked_ahead, self.view) < self.view {
                 self.ask_again(cx);
@@ -69,7 +69,7 @@ impl<V: Variant> SyncHotStuff<V> {
         cx.send_unheld(To::All, SyncMessage::Evidence(evidence.clone()));
         self.check_silence(cx, &evidence);
         self.last_view_change = match evidence {
-            Evidence::Conflict(_) => reason::CONFLICT,
+            Evidence::Conflict(_) | Evidence::Split(_) => reason::CONFLICT,
             Evidence::Blames(_) => reason::BLAMED,
         };
         // S2. §4, §8: a disk may stall for as long as it likes. What this replica has voted for and is not with anybody yet was
@@ -81,9 +81,10 @@ impl<V: Variant> SyncHotStuff<V> {
             self.set_view(cx, view);
         }
         self.waits.clear();
+        self.unshown.clear();
         self.responsive = None;
         // What shows that somebody honest was in the view before is kept as long as it has to be shown.
-        if matches!(evidence, Evidence::Blames(_)) {
+        if !evidence.is_contradiction() {
             self.evidence.clear();
         }
         self.evidence.push(evidence);
@@ -103,7 +104,7 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// §13: a timer has relied on that nothing like this would come. It may be a leader that lies late.
     fn check_silence(&self, cx: &mut Cx<'_, Self>, evidence: &Evidence) {
-        if evidence.view() == self.timer_committed && matches!(evidence, Evidence::Conflict(_)) {
+        if evidence.view() == self.timer_committed && evidence.is_contradiction() {
             self.doubt(cx, "a leader contradicted itself in a view in which a timer has committed");
         }
     }
@@ -155,7 +156,6 @@ impl<V: Variant> SyncHotStuff<V> {
         self.view = view;
         self.leader = leader(cx.committee(), view);
         self.missed = Default::default();
-        self.is_split = false;
     }
 
     /// Forgets what belongs to one view.
@@ -172,6 +172,7 @@ impl<V: Variant> SyncHotStuff<V> {
         self.missing.clear();
         self.lent.clear();
         self.waits.clear();
+        self.unshown.clear();
         self.responsive = None;
     }
 

@@ -7,6 +7,7 @@ use quorate_types::{Block, BlockId, Committee, Digest, Height, ReplicaId, Statem
 use std::collections::BTreeMap;
 
 use super::message::{BLAME, NEW_VIEW, PROPOSE, STATUS, VOTE};
+use super::split::Split;
 
 /// Who leads a view.
 pub(super) fn leader(committee: &Committee, view: View) -> ReplicaId {
@@ -43,13 +44,19 @@ impl Header {
         vote(self.block.view, self.block.height, self.block.id())
     }
 
+    /// Whether it is of its view's leader.
+    pub(super) fn is_of_leader(header: &Signed<Self>, committee: &Committee) -> bool {
+        let block = &header.body.block;
+        header.by == leader(committee, block.view) && block.proposer == header.by
+    }
+
     /// Claims that it is a header of its view's leader, and that this is the leader's signature.
     pub fn claim(header: &Signed<Self>, claims: &mut Claims<'_>) {
         let block = &header.body.block;
         if block.view == View::ZERO || block.height == Height::ZERO {
             return claims.refuse("header of no view");
         }
-        if header.by != leader(claims.committee(), block.view) || block.proposer != header.by {
+        if !Self::is_of_leader(header, claims.committee()) {
             return claims.refuse("header of somebody who does not lead");
         }
         if block.extra != bind_base(header.body.base) {
@@ -242,7 +249,7 @@ impl Word {
         }
     }
 
-    /// Whether no honest leader says both (§2, conflict).
+    /// Whether no honest leader says both (§2, conflict). What lies further apart [`Evidence::Split`] is for.
     #[must_use]
     pub fn contradicts(&self, other: &Self) -> bool {
         if self.view() != other.view() {
@@ -251,10 +258,23 @@ impl Word {
         if self.base() != other.base() {
             return true;
         }
-        let (Self::Header(a), Self::Header(b)) = (self, other) else { return false };
-        let (low, high) = if a.block.height <= b.block.height { (a, b) } else { (b, a) };
-        let is_next = low.block.height.next() == high.block.height;
-        low.block.height == high.block.height && low != high || is_next && high.block.parent != low.block.id()
+        match (self, other) {
+            (Self::NewView(..), Self::NewView(..)) => false,
+            // A view lies above what it goes on from.
+            (Self::NewView(_, lock), Self::Header(header))
+            | (Self::Header(header), Self::NewView(_, lock)) => {
+                let ((base, id), block) = (lock.tip, &header.block);
+                block.height <= base || block.height == base.next() && block.parent != id
+            }
+            (Self::Header(a), Self::Header(b)) => {
+                let (low, high) = if a.block.height <= b.block.height { (a, b) } else { (b, a) };
+                match high.block.height.since(low.block.height) {
+                    0 => low != high,
+                    1 => high.block.parent != low.block.id(),
+                    _ => false,
+                }
+            }
+        }
     }
 }
 
@@ -286,6 +306,8 @@ impl Wire for Word {
 pub enum Evidence {
     /// Its leader has contradicted itself.
     Conflict(Box<(Signed<Word>, Signed<Word>)>),
+    /// Its leader has signed headers that do not lie on one chain.
+    Split(Box<Split>),
     /// f + 1 replicas blame it.
     Blames(Certificate),
 }
@@ -296,8 +318,14 @@ impl Evidence {
     pub fn view(&self) -> View {
         match self {
             Self::Conflict(both) => both.0.body.view(),
+            Self::Split(split) => split.view(),
             Self::Blames(certificate) => certificate.view(),
         }
+    }
+
+    /// Whether it proves that a leader lies. Blames prove that somebody honest is in the view.
+    pub(super) fn is_contradiction(&self) -> bool {
+        !matches!(self, Self::Blames(_))
     }
 
     /// Claims that it proves what it says.
@@ -322,9 +350,8 @@ impl Evidence {
                     claims.signature(author, word.body.statement(), &word.signature);
                 }
             }
-            Self::Blames(certificate) => {
-                claim_blames(certificate, claims);
-            }
+            Self::Split(split) => split.claim(claims),
+            Self::Blames(certificate) => claim_blames(certificate, claims),
         }
     }
 }
@@ -357,12 +384,17 @@ impl Wire for Evidence {
                 out.push(1);
                 certificate.encode(out);
             }
+            Self::Split(split) => {
+                out.push(2);
+                split.encode(out);
+            }
         }
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         match reader.u8()? {
             0 => Ok(Self::Conflict(Box::new((Signed::decode(reader)?, Signed::decode(reader)?)))),
             1 => Ok(Self::Blames(Certificate::decode(reader)?)),
+            2 => Ok(Self::Split(Box::new(Split::decode(reader)?))),
             _ => Err(DecodeError::Tag("evidence")),
         }
     }
@@ -399,15 +431,27 @@ impl Heard {
         self.headers.range(height.next()..).map(|(_, header)| header)
     }
 
+    /// Headers between two heights, lowest first.
+    pub(super) fn between(
+        &self,
+        low: Height,
+        high: Height,
+    ) -> impl DoubleEndedIterator<Item = (&BlockId, &Signed<Header>)> {
+        let range = if low.next() < high { low.next()..high } else { high..high };
+        self.headers.range(range).map(|(_, (id, header))| (id, header))
+    }
+
     /// What contradicts a word, of what was heard before.
     pub(super) fn conflict(&self, word: &Signed<Word>) -> Option<Evidence> {
         let contradicts = |known: &Signed<Word>| known.body.contradicts(&word.body);
         let earlier = self.first.iter().chain(&self.new_view).find(|known| contradicts(known)).cloned();
         let found = earlier.or_else(|| {
-            let Word::Header(header) = &word.body else { return None };
-            let height = header.block.height;
-            let near = self.headers.range(height.minus(1)..=height.next());
-            near.map(|(_, (_, known))| as_word(known)).find(contradicts)
+            let near = match &word.body {
+                Word::Header(header) => header.block.height.minus(1)..=header.block.height.next(),
+                // No header lies below what the view goes on from.
+                Word::NewView(_, lock) => Height::ZERO..=lock.tip.0.next(),
+            };
+            self.headers.range(near).map(|(_, (_, known))| as_word(known)).find(contradicts)
         })?;
         Some(Evidence::Conflict(Box::new((found, word.clone()))))
     }

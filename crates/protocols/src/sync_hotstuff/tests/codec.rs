@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::sync_hotstuff::message::HEADERS_MAX;
-use crate::sync_hotstuff::{LockName, SyncRecord};
+use crate::sync_hotstuff::{LockName, Split, SyncRecord};
 use proptest::prelude::*;
 use quorate_consensus::Record;
 use quorate_types::{Digest, Kind, PayloadId, Statement, Wire};
@@ -71,6 +71,12 @@ fn words() -> impl Strategy<Value = Word> {
 fn evidence() -> impl Strategy<Value = Evidence> {
     prop_oneof![
         (said(words()), said(words())).prop_map(|both| Evidence::Conflict(Box::new(both))),
+        (said(headers()), said(headers()), prop::collection::vec(headers(), 0..4)).prop_map(
+            |(low, high, between)| {
+                let between = between.into_iter().map(|header| header.block).collect();
+                Evidence::Split(Box::new(Split { low, high, between }))
+            }
+        ),
         certificates().prop_map(Evidence::Blames),
     ]
 }

@@ -16,6 +16,7 @@ both! {
     s16_a_status_is_said_again;
     s16_gaps_with_more_than_f_peers_silence;
     s16_headers_of_answers_make_the_view_whole;
+    s16_what_is_certified_later_is_not_waited_for;
     s16_who_comes_to_a_later_view_asks_what_was_said_there;
     s16_an_answer_shows_what_is_known;
     s16_answers_to_another_opening_say_nothing;
@@ -245,6 +246,23 @@ fn s16_gaps_with_more_than_f_peers_silence<V: Variant>() {
     bench.answers(&stands(Standing::Running));
     assert_eq!(bench.standing(), Standing::Running);
     assert_eq!(bench.votes(), [id(&blocks[0]), id(&blocks[1])], "the last one again, then what has come");
+}
+
+/// A leader that certifies a block with every few milliseconds, and gives bodies late, keeps nobody silent for it.
+fn s16_what_is_certified_later_is_not_waited_for<V: Variant>() {
+    let blocks = chain(N, 1, GENESIS, &[1, 2, 3, 4]);
+    let mut bench = Bench::<V>::opened(ME, N);
+    bench.replica.answer_otherwise(None);
+    let mut answer = stands(Standing::Running);
+    answer.certificates = vec![certified(N, &blocks[0])];
+    bench.answers(&answer);
+    for (block, next) in blocks.iter().zip(&blocks[1..]) {
+        assert_eq!(bench.standing(), Standing::Silent, "what it rests on is not here");
+        bench.take(2, voted(block));
+        bench.take(2, SyncMessage::Certified(certified(N, next)));
+    }
+    bench.replica.fetched(blocks[0].block.clone());
+    assert_eq!(bench.standing(), Standing::Running);
 }
 
 /// §18: so that whatever contradicts it is seen.

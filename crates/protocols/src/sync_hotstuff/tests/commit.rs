@@ -12,6 +12,8 @@ both! {
     s7_no_certificate_no_commit_by_timer;
     s7_a_certificate_that_not_all_have_voted_for_is_shown_to_all;
     s7_a_late_certificate_makes_the_wait_longer;
+    s7_a_certificate_without_a_wait_is_shown_before_the_next_vote;
+    s7_what_is_due_to_be_shown_is_not_put_off;
     s8_ancestors_are_committed_with_a_block;
     s8_nothing_is_committed_beside_the_chain;
     s8_no_timer_commits_beside_what_is_certified;
@@ -224,6 +226,56 @@ fn s8_ancestors_are_committed_with_a_block<V: Variant>() {
     assert_eq!(bench.committed(), [by_timer(&blocks[2])]);
     bench.pass(delta(4));
     assert_eq!(bench.committed(), []);
+}
+
+/// Else somebody who has missed the header votes beside it so late that a wait for what lies above is over before that is heard:
+/// where the own wait had no certificate, and where there was none because this replica did not run yet.
+fn s7_a_certificate_without_a_wait_is_shown_before_the_next_vote<V: Variant>() {
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    let goes_on = |bench: &mut Bench<V>| {
+        assert_eq!(shown(bench), []);
+        bench.propose(&blocks[1]);
+        bench.replica.settle();
+        let order: Vec<_> = bench
+            .sent()
+            .iter()
+            .filter_map(|it| match it {
+                SyncMessage::Certified(it) => Some((false, it.block())),
+                SyncMessage::Vote(header) => Some((true, id(&header.body))),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(order, [(false, id(&blocks[0])), (true, id(&blocks[1]))]);
+    };
+    let mut bench = Bench::<V>::new();
+    bench.propose(&blocks[0]);
+    bench.pass(delta(2));
+    assert_eq!(doubts(&bench), ["a commit timer ended without a certificate"]);
+    goes_on(&mut bench);
+    let mut bench = Bench::<V>::opened(ME, N);
+    bench.answers(&stands(Standing::Silent));
+    assert_eq!(bench.standing(), Standing::Voting);
+    bench.propose(&blocks[0]);
+    bench.clear();
+    goes_on(&mut bench);
+    // A wait that runs shows it in time.
+    let mut bench = Bench::<V>::new();
+    bench.propose(&blocks[0]);
+    bench.replica.settle();
+    bench.propose(&blocks[1]);
+    assert_eq!(shown(&mut bench), []);
+}
+
+/// Something may come just when a certificate is due to be shown, before the timer goes off.
+fn s7_what_is_due_to_be_shown_is_not_put_off<V: Variant>() {
+    let blocks = chain(N, 1, GENESIS, &[1, 2]);
+    let mut bench = Bench::<V>::new();
+    bench.grow(&blocks[..1]);
+    bench.clear();
+    bench.replica.stand_still(2 * quarter());
+    bench.propose(&blocks[1]);
+    bench.replica.settle();
+    assert_eq!(shown(&mut bench), [id(&blocks[0])]);
 }
 
 fn s8_nothing_is_committed_beside_the_chain<V: Variant>() {

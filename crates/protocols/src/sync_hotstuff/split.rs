@@ -1,0 +1,123 @@
+//! Two headers of a leader that do not lie on one chain, with others between them (§2). No two of its words contradict each
+//! other then: the blocks between them prove it. After a power cut two branches of a view may be known by the last votes of
+//! two replicas alone; and a leader may show to one replica what lies far below what all others have.
+
+use super::normal::End;
+use super::words::{Evidence, Header};
+use super::{SyncHotStuff, Variant};
+use quorate_consensus::parts::block_tree::BlockTree;
+use quorate_consensus::{Claims, Cx, Signed};
+use quorate_types::block::BLOCK_BYTES;
+use quorate_types::codec::{DecodeError, Reader, Wire, put_list};
+use quorate_types::{Block, Height, View};
+
+/// No higher above the committed block anything is voted for, whatever the window: so what lies beside an own vote can be
+/// proved, and what as many leaders as may lie leave behind fits into one ANSWER.
+pub(super) const BETWEEN_MAX: usize = 768;
+
+/// See the module.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Split {
+    /// The lower one, which the other one does not extend.
+    pub low: Signed<Header>,
+    /// The higher one.
+    pub high: Signed<Header>,
+    /// The ancestors of the higher one down to the height above the lower one, highest first.
+    pub between: Vec<Block>,
+}
+
+impl Split {
+    /// The view.
+    #[must_use]
+    pub fn view(&self) -> View {
+        self.high.body.block.view
+    }
+
+    /// Whether no honest leader says both: its blocks of a view lie one above the other.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        let (low, high) = (&self.low.body.block, &self.high.body.block);
+        if low.view != high.view || low.height >= high.height {
+            return false;
+        }
+        let (mut height, mut id) = (high.height.minus(1), high.parent);
+        for block in &self.between {
+            if block.height != height || height <= low.height || block.id() != id {
+                return false;
+            }
+            (height, id) = (height.minus(1), block.parent);
+        }
+        height == low.height && id != low.id()
+    }
+
+    /// Claims that it proves what it says.
+    pub(super) fn claim(&self, claims: &mut Claims<'_>) {
+        if !self.holds() {
+            return claims.refuse("no contradiction");
+        }
+        Header::claim(&self.low, claims);
+        Header::claim(&self.high, claims);
+    }
+}
+
+impl Wire for Split {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.low.encode(out);
+        self.high.encode(out);
+        put_list(out, &self.between);
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            low: Signed::decode(reader)?,
+            high: Signed::decode(reader)?,
+            between: reader.list("blocks between two", BETWEEN_MAX, BLOCK_BYTES, Block::decode)?,
+        })
+    }
+}
+
+impl<V: Variant> SyncHotStuff<V> {
+    /// S4. §2, §4: leaves the view where a header that was heard lies beside what this replica has voted for.
+    pub(super) fn check_split(&mut self, cx: &mut Cx<'_, Self>, heard: End) {
+        let Some(voted) = self.voted.clone() else { return };
+        let block = &voted.body.block;
+        if heard.0 >= block.height {
+            return;
+        }
+        // What lies below an own vote is known: it was voted for when it was here with all its ancestors.
+        if self.extends(cx.blocks(), (block.height, block.id()), heard) == Some(false)
+            && let Some(evidence) = self.split_below(cx.blocks(), &voted, heard.0.minus(1))
+        {
+            self.quit_view(cx, evidence);
+        }
+    }
+
+    /// What was heard above `from` and below a header that does not extend it, with the proof.
+    pub(super) fn split_below(
+        &self,
+        blocks: &BlockTree,
+        high: &Signed<Header>,
+        from: Height,
+    ) -> Option<Evidence> {
+        let low = from.max(self.chain.committed().height);
+        let mut heard = self.heard.between(low, high.body.block.height).rev();
+        let (mut high, mut between) = (high, Vec::new());
+        let (mut height, mut id) = (high.body.block.height.minus(1), high.body.block.parent);
+        let (mut next_id, mut next) = heard.next()?;
+        loop {
+            let parent = if next.body.block.height < height {
+                let block = blocks.get(id)?;
+                between.push(Block::clone(block));
+                block.parent
+            } else if *next_id == id {
+                // The proof is as short as it can be: what lies below is proved by this one.
+                (high, between) = (next, Vec::new());
+                (next_id, next) = heard.next()?;
+                high.body.block.parent
+            } else {
+                let (low, high) = (next.clone(), high.clone());
+                return Some(Evidence::Split(Box::new(Split { low, high, between })));
+            };
+            (height, id) = (height.minus(1), parent);
+        }
+    }
+}
