@@ -339,6 +339,9 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
 
     fn on_ready(&mut self, cx: &mut Cx<'_, Self>, block: BlockId, _how: Ready) {
         self.note_here(cx, block);
+        if let Some(height) = cx.blocks().get(block).map(|block| block.height) {
+            self.check_split(cx, height);
+        }
         self.adopt(cx);
         if self.returning.is_silent() {
             self.advance(cx);

@@ -132,7 +132,7 @@ impl<V: Variant> SyncHotStuff<V> {
         let id = block.id();
         if self.heard.add_header(id, header) {
             cx.blocks().hear(block.clone());
-            self.check_split(cx, (block.height, id));
+            self.check_split(cx, block.height);
             if self.is_quit() {
                 return Err(self.contradicted(link));
             }

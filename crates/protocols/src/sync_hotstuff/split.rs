@@ -2,7 +2,6 @@
 //! other then: the blocks between them prove it. After a power cut two branches of a view may be known by the last votes of
 //! two replicas alone; and a leader may show to one replica what lies far below what all others have.
 
-use super::normal::End;
 use super::words::{Evidence, Header};
 use super::{SyncHotStuff, Variant};
 use quorate_consensus::parts::block_tree::BlockTree;
@@ -76,19 +75,25 @@ impl Wire for Split {
 }
 
 impl<V: Variant> SyncHotStuff<V> {
-    /// S4. §2, §4: leaves the view where a header that was heard lies beside what this replica has voted for.
-    pub(super) fn check_split(&mut self, cx: &mut Cx<'_, Self>, heard: End) {
-        let Some(voted) = self.voted.clone() else { return };
-        let block = &voted.body.block;
-        if heard.0 >= block.height {
+    /// S4. §2, §4: a header at this height was heard, or a block there has come. The view is left where what was heard next to it
+    /// does not lie on one chain. So all that was heard does, as far as it is known what lies between.
+    pub(super) fn check_split(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
+        if self.is_quit() {
             return;
         }
-        // What lies below an own vote is known: it was voted for when it was here with all its ancestors.
-        if self.extends(cx.blocks(), (block.height, block.id()), heard) == Some(false)
-            && let Some(evidence) = self.split_below(cx.blocks(), &voted, heard.0.minus(1))
-        {
+        if let Some(evidence) = self.split_at(cx.blocks(), height) {
             self.quit_view(cx, evidence);
         }
+    }
+
+    fn split_at(&self, blocks: &BlockTree, height: Height) -> Option<Evidence> {
+        let mut above = self.heard.above(height.minus(1)).map(|(_, header)| header);
+        let first = above.next()?;
+        let second = above.next().filter(|_| first.body.block.height == height);
+        [Some(first), second].into_iter().flatten().find_map(|high| {
+            let (_, next) = self.heard.between(Height::ZERO, high.body.block.height).next_back()?;
+            self.split_below(blocks, high, next.body.block.height.minus(1))
+        })
     }
 
     /// What was heard above `from` and below a header that does not extend it, with the proof.
