@@ -2,7 +2,7 @@
 //! by q_R votes.
 
 use super::message::SyncMessage;
-use super::normal::{End, end_of};
+use super::normal::{End, UNKNOWN, end_of};
 use super::words::rank;
 use super::{SyncHotStuff, SyncRecord, Timer, Variant, noted};
 use quorate_consensus::parts::block_tree::BlockTree;
@@ -19,7 +19,7 @@ impl<V: Variant> SyncHotStuff<V> {
         if may && height > self.chain.committed().height {
             let voters = self.own_vote.map(|(id, _)| self.certificates.voters((self.view, height), id));
             let is_with_all = voters == Some(cx.committee().n());
-            self.waits.begin(cx.now(), height, is_with_all);
+            self.waits.begin(cx.now().max(self.waits_from), height, is_with_all);
             self.arm_commit(cx);
         } else if !self.is_quit() && height > self.chain.committed().height {
             self.unshown.insert(height);
@@ -37,9 +37,14 @@ impl<V: Variant> SyncHotStuff<V> {
         for height in self.unshown.clone() {
             let Some(end) = self.voted_for(height) else { continue };
             let exact = self.certificate_of(end).filter(|certificate| !certificate.is_genesis());
+            let is_exact = exact.is_some();
             let lowest = || self.certificate_from(cx.blocks(), self.view, end).cloned();
             if let Some(certificate) = exact.or_else(lowest) {
                 self.unshown.remove(&height);
+                if !is_exact {
+                    // Of one for a block above not everybody knows yet where it lies ([`Self::agrees`]).
+                    self.waits_from = cx.now().plus(self.delta.times(UNKNOWN));
+                }
                 cx.send_unheld(To::All, SyncMessage::Certified(certificate));
             }
         }

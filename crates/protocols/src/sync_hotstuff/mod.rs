@@ -237,6 +237,8 @@ pub struct SyncHotStuff<V: Variant> {
     missed: Missed,
     /// Own votes of the view that no wait is for any more, or ever was, and whose certificates all have to be shown.
     unshown: BTreeSet<Height>,
+    /// No wait begins before.
+    waits_from: Time,
     /// Whether what was kept for this view is being looked at.
     is_recalling: bool,
     /// The last view in which all were asked because of a contradiction further ahead.
@@ -467,6 +469,7 @@ impl<V: Variant> SyncHotStuff<V> {
             expired: Height::ZERO,
             missed: Missed::default(),
             unshown: BTreeSet::new(),
+            waits_from: Time::ZERO,
             is_recalling: false,
             asked_ahead: View::ZERO,
             responsive: None,

@@ -16,7 +16,7 @@ use quorate_consensus::{Certificate, Cx, Evidence as Proof, Ready, Reject, Seal,
 use quorate_types::{Block, BlockId, Height, ReplicaId, Signature, Time, View};
 
 /// So many Δ after its certificate a block has to be known, or nothing is voted for beside it.
-const UNKNOWN: u64 = 3;
+pub(super) const UNKNOWN: u64 = 3;
 
 /// Where a chain goes on: height and id of its last block.
 pub(super) type End = (Height, BlockId);

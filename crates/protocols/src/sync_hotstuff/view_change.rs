@@ -10,7 +10,7 @@ use super::words::{Evidence, Lock, leader, rank};
 use super::{SyncHotStuff, Timer, Variant, noted, reason};
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::{Certificate, Cx, Ready, Reject, Seal, Signed, To};
-use quorate_types::{ReplicaId, View};
+use quorate_types::{ReplicaId, Time, View};
 
 impl<V: Variant> SyncHotStuff<V> {
     /// §5: the leader has not brought anything to vote for in time. Voting goes on.
@@ -156,6 +156,7 @@ impl<V: Variant> SyncHotStuff<V> {
         self.view = view;
         self.leader = leader(cx.committee(), view);
         self.missed = Default::default();
+        self.waits_from = Time::ZERO;
     }
 
     /// Forgets what belongs to one view.

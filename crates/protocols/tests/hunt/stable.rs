@@ -153,6 +153,38 @@ impl Lore {
         SyncMessage::Propose { header, parent }
     }
 
+    /// A header of a view where none can be voted for: too high, or far above, below or beside what its leader has said.
+    fn stray(&mut self, rng: &mut Rng, view: u64, by: ReplicaId) -> Header {
+        self.number += 1;
+        let base = match self.of_view(rng, view) {
+            Some(header) => header.base,
+            None => self.new_view_of(rng, view).map_or(BlockId::ZERO, |word| word.body.lock.tip.block()),
+        };
+        let near = rng.pick(&self.headers).map_or(Height(1), |header| header.block.height);
+        let height = match rng.below(4) {
+            0 => near.plus(rng.below(600)),
+            1 => near.plus(2),
+            _ => near.minus(rng.below(3)).max(Height(1)),
+        };
+        let below: Vec<BlockId> = self
+            .headers
+            .iter()
+            .filter(|it| it.block.height.next() == height)
+            .map(|it| it.block.id())
+            .collect();
+        let parent = rng.pick(&below).copied().unwrap_or(BlockId::null(height));
+        let block = Block {
+            parent,
+            height,
+            view: View(view),
+            proposer: by,
+            time_ns: self.number,
+            payload: empty_payload(),
+            extra: bind_base(base),
+        };
+        Header { block, base }
+    }
+
     fn new_view(&mut self, rng: &mut Rng, view: u64) -> SyncMessage {
         let lock = self.lock(rng, view);
         let body = NewViewWord { view: View(view), lock: lock.clone() };
@@ -303,7 +335,18 @@ where
         let view = lore.near(rng, views);
         let all = lore.liars.clone();
         let Some(one) = rng.pick(&all).copied() else { return Vec::new() };
+        if rng.chance(40_000) {
+            // Anybody can sign a proposal, of any view.
+            let by = if rng.chance(500_000) { one } else { lore.leader(view) };
+            let header = lore.stray(rng, view, by);
+            return vec![(one, SyncMessage::Propose { header, parent: Certificate::genesis(VOTE) })];
+        }
         match rng.below(20) {
+            0..=4 if lore.is_led_by_liar(view) && rng.chance(150_000) => {
+                let header = lore.stray(rng, view, lore.leader(view));
+                lore.learn_header(&header);
+                vec![(one, SyncMessage::Vote(signed(&header)))]
+            }
             0..=4 if lore.is_led_by_liar(view) => {
                 let again = view > 1 && rng.chance(200_000);
                 let said = if again { lore.new_view(rng, view) } else { lore.propose(rng, view) };

@@ -258,6 +258,21 @@ fn s7_a_certificate_without_a_wait_is_shown_before_the_next_vote<V: Variant>() {
     bench.propose(&blocks[0]);
     bench.clear();
     goes_on(&mut bench);
+    // Where only what lies above is known as certified, others may not know yet that it lies there.
+    let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);
+    let mut bench = Bench::<V>::new();
+    bench.propose(&blocks[0]);
+    bench.pass(delta(2));
+    bench.clear();
+    bench.take(4, voted(&blocks[1]));
+    bench.take(4, SyncMessage::Certified(certified(N, &blocks[1])));
+    assert_eq!(shown(&mut bench), [id(&blocks[1])]);
+    bench.pass(delta(1));
+    bench.grow(&blocks[2..]);
+    bench.pass(delta(4) - 1);
+    assert_eq!(bench.committed(), []);
+    bench.pass(1);
+    assert_eq!(bench.committed(), [by_timer(&blocks[2])]);
     // A wait that runs shows it in time.
     let mut bench = Bench::<V>::new();
     bench.propose(&blocks[0]);
