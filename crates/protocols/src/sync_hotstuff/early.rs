@@ -95,3 +95,29 @@ impl Early {
         taken
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{GENESIS, N, chain, first_vote, r, voted};
+    use super::*;
+    use quorate_types::BlockId;
+
+    /// However often something is said, it is kept once; and of what there is no place for there is little.
+    #[test]
+    fn what_is_said_again_takes_no_room() {
+        let mut early = Early::default();
+        let headers = chain(N, 2, (Height(3), BlockId::null(Height(3))), &[1, 2]);
+        let seal = Seal { by: r(4), signature: None };
+        let mut keep =
+            |height, message: &SyncMessage| early.keep((View(2), height), message.clone(), seal, r(4), 2);
+        assert!(keep(Some(Height(4)), &voted(&headers[0])) && keep(Some(Height(5)), &voted(&headers[1])));
+        for header in &headers {
+            assert!(!keep(Some(header.block.height), &voted(header)));
+        }
+        let words = (0..1_000).filter(|_| keep(None, &first_vote(2, GENESIS))).count();
+        assert_eq!(words, WORDS_MAX);
+        assert_eq!(early.take(View(2)).len(), 2 + WORDS_MAX);
+        let kept = early.kept.get(&r(4)).map(|kept| (kept.messages.len(), kept.places.len()));
+        assert_eq!(kept, Some((0, 0)));
+    }
+}

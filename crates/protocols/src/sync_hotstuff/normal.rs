@@ -307,15 +307,7 @@ impl<V: Variant> SyncHotStuff<V> {
             self.arm_commit(cx);
             return None;
         }
-        if self.ready(cx, id) != Some(Ready::Valid) {
-            return None;
-        }
-        // S4. §2: nor beside what its leader has signed below.
-        if let Some(evidence) = self.split_below(cx.blocks(), &header, end.0) {
-            self.quit_view(cx, evidence);
-            return None;
-        }
-        Some(header)
+        (self.ready(cx, id) == Some(Ready::Valid)).then_some(header)
     }
 
     /// The lowest header on top of the end of a chain, and of what is certified in this view. Headers below it may be missing here:

@@ -90,39 +90,25 @@ impl<V: Variant> SyncHotStuff<V> {
         let mut above = self.heard.above(height.minus(1)).map(|(_, header)| header);
         let first = above.next()?;
         let second = above.next().filter(|_| first.body.block.height == height);
-        [Some(first), second].into_iter().flatten().find_map(|high| {
-            let (_, next) = self.heard.between(Height::ZERO, high.body.block.height).next_back()?;
-            self.split_below(blocks, high, next.body.block.height.minus(1))
-        })
+        [Some(first), second].into_iter().flatten().find_map(|high| self.split_below(blocks, high))
     }
 
-    /// What was heard above `from` and below a header that does not extend it, with the proof.
-    pub(super) fn split_below(
-        &self,
-        blocks: &BlockTree,
-        high: &Signed<Header>,
-        from: Height,
-    ) -> Option<Evidence> {
-        let low = from.max(self.chain.committed().height);
-        let mut heard = self.heard.between(low, high.body.block.height).rev();
-        let (mut high, mut between) = (high, Vec::new());
-        let (mut height, mut id) = (high.body.block.height.minus(1), high.body.block.parent);
-        let (mut next_id, mut next) = heard.next()?;
-        loop {
-            let parent = if next.body.block.height < height {
-                let block = blocks.get(id)?;
-                between.push(Block::clone(block));
-                block.parent
-            } else if *next_id == id {
-                // The proof is as short as it can be: what lies below is proved by this one.
-                (high, between) = (next, Vec::new());
-                (next_id, next) = heard.next()?;
-                high.body.block.parent
-            } else {
-                let (low, high) = (next.clone(), high.clone());
-                return Some(Evidence::Split(Box::new(Split { low, high, between })));
-            };
-            (height, id) = (height.minus(1), parent);
+    /// The proof that a header does not extend the next lower one that was heard.
+    fn split_below(&self, blocks: &BlockTree, high: &Signed<Header>) -> Option<Evidence> {
+        let (low_id, low) = self.heard.below(high.body.block.height)?;
+        let mut between = Vec::new();
+        let mut id = high.body.block.parent;
+        let count = high.body.block.height.since(low.body.block.height).saturating_sub(1);
+        if count > u64::try_from(BETWEEN_MAX).unwrap_or(u64::MAX) {
+            // This replica votes for nothing that lies so high.
+            return None;
         }
+        for _ in 0..count {
+            let block = blocks.get(id)?;
+            between.push(Block::clone(block));
+            id = block.parent;
+        }
+        let split = || Split { low: low.clone(), high: high.clone(), between };
+        (id != *low_id).then(|| Evidence::Split(Box::new(split())))
     }
 }

@@ -431,14 +431,9 @@ impl Heard {
         self.headers.range(height.next()..).map(|(_, header)| header)
     }
 
-    /// Headers between two heights, lowest first.
-    pub(super) fn between(
-        &self,
-        low: Height,
-        high: Height,
-    ) -> impl DoubleEndedIterator<Item = (&BlockId, &Signed<Header>)> {
-        let range = if low.next() < high { low.next()..high } else { high..high };
-        self.headers.range(range).map(|(_, (id, header))| (id, header))
+    /// The highest header below a height.
+    pub(super) fn below(&self, height: Height) -> Option<&(BlockId, Signed<Header>)> {
+        self.headers.range(..height).next_back().map(|(_, header)| header)
     }
 
     /// What contradicts a word, of what was heard before.

@@ -1,7 +1,7 @@
 //! S6 to S9: commits by silence.
 
 use super::*;
-use quorate_consensus::Alarm;
+use quorate_consensus::{Alarm, LinkEvent};
 
 both! {
     s6_the_wait_begins_at_the_own_copy;
@@ -121,7 +121,7 @@ fn s6_no_commit_by_a_timer_of_before_a_silence<V: Variant>() {
     bench.grow(&blocks[..1]);
     bench.pass(delta(2) - 1);
     for peer in [0, 1, 2] {
-        bench.replica.link(r(peer), quorate_consensus::LinkEvent::Gap);
+        bench.replica.link(r(peer), LinkEvent::Gap);
     }
     assert_eq!(bench.standing(), Standing::Silent);
     bench.answers(&stands(Standing::Running));
@@ -137,7 +137,7 @@ fn s6_no_commit_by_a_timer_of_before_a_silence<V: Variant>() {
     bench.replica.answer_sound(None, Time::ZERO);
     bench.pass(delta(2));
     for peer in [0, 1, 2] {
-        bench.replica.link(r(peer), quorate_consensus::LinkEvent::Gap);
+        bench.replica.link(r(peer), LinkEvent::Gap);
     }
     bench.replica.sound(None, Time::MAX);
     bench.answers(&stands(Standing::Running));
@@ -273,6 +273,19 @@ fn s7_a_certificate_without_a_wait_is_shown_before_the_next_vote<V: Variant>() {
     assert_eq!(bench.committed(), []);
     bench.pass(1);
     assert_eq!(bench.committed(), [by_timer(&blocks[2])]);
+    // Nor has what was to be shown been shown where silence has ended all waits.
+    let mut bench = Bench::<V>::new();
+    bench.grow(&blocks[..2]);
+    for peer in [0, 1, 2] {
+        bench.replica.link(r(peer), LinkEvent::Gap);
+    }
+    assert_eq!(bench.standing(), Standing::Silent);
+    bench.clear();
+    bench.answers(&stands(Standing::Running));
+    assert_eq!(bench.standing(), Standing::Running);
+    assert_eq!(shown(&mut bench), []);
+    bench.replica.settle();
+    assert_eq!(shown(&mut bench), [id(&blocks[0]), id(&blocks[1])]);
     // A wait that runs shows it in time.
     let mut bench = Bench::<V>::new();
     bench.propose(&blocks[0]);

@@ -564,3 +564,24 @@ fn o5_what_was_decided_at_a_checkpoint_survives_it() {
     let highest = bench.replica.protocol().certificates.highest_responsive(View(1)).map(Certificate::block);
     assert_eq!(highest, Some(id(&blocks[7])));
 }
+
+/// It would decide what another rule has not.
+#[test]
+fn o1_q_r_votes_beside_what_is_committed_raise_the_alarm() {
+    let blocks = chain(N, 1, GENESIS, &[1]);
+    let other = header(N, 1, GENESIS.1, GENESIS, 9);
+    let mut bench = Optsync::new();
+    bench.replica.fetched(blocks[0].block.clone());
+    bench.replica.decide(Height(1), id(&blocks[0]));
+    bench.take(4, notify(N, &blocks[0]));
+    assert_eq!(bench.alarms(), Vec::<String>::new());
+    let mut bench = Optsync::new();
+    bench.replica.fetched(blocks[0].block.clone());
+    bench.replica.decide(Height(1), id(&blocks[0]));
+    bench.take(4, notify(N, &other));
+    assert!(
+        bench.alarms().iter().any(|it| it.contains("contradict what is committed")),
+        "{:?}",
+        bench.alarms()
+    );
+}

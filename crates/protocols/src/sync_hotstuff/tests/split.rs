@@ -7,6 +7,7 @@ both! {
     s4_two_branches_far_apart_end_the_view;
     s4_no_header_lies_at_or_below_what_its_view_goes_on_from;
     s4_a_header_is_its_leaders_whatever_brought_it;
+    s4_a_split_is_proved_however_far_up_it_is_voted;
     a_split_is_proved_by_the_blocks_between;
 }
 
@@ -46,6 +47,13 @@ fn s4_two_branches_far_apart_end_the_view<V: Variant>() {
     let mut bench = opened(&[&other, &blocks[2]]);
     assert_eq!(evidence_in(&bench.said()), [split(&blocks[2], &[&blocks[1]])]);
     assert_eq!((bench.votes(), bench.is_quiet()), (vec![], true));
+    // Also where what lies between comes last.
+    let mut bench = Bench::<V>::new();
+    bench.take(2, voted(&other));
+    bench.take(2, voted(&blocks[2]));
+    assert!(!bench.is_quiet());
+    blocks[..2].iter().for_each(|block| bench.replica.fetched(block.block.clone()));
+    assert_eq!(evidence_in(&bench.said()), [split(&blocks[2], &[&blocks[1]])]);
     // The proof goes from the next header that is known.
     let mut bench = opened(&[&blocks[1], &blocks[2]]);
     assert_eq!(bench.votes(), [id(&blocks[1]), id(&blocks[2])]);
@@ -108,6 +116,30 @@ fn s4_a_header_is_its_leaders_whatever_brought_it<V: Variant>() {
             assert_eq!((bench.first_votes(), bench.is_quiet()), (vec![id(&blocks[0])], false));
         }
     }
+}
+
+/// However large the window: so what is proved fits into a message.
+fn s4_a_split_is_proved_however_far_up_it_is_voted<V: Variant>() {
+    let setup = Setup { window: 4_096, ..Setup::of::<SyncHotStuff<V>>(usize::from(N)) };
+    let replica = Harness::open(r(ME), setup, &SynchronyParams::default()).unwrap();
+    let mut bench = Bench::<V> { replica, n: N };
+    bench.run();
+    let (blocks, other) =
+        (chain(N, 1, GENESIS, &(1..=1_000).collect::<Vec<u64>>()), header(N, 1, GENESIS.1, GENESIS, 9_999));
+    blocks.iter().for_each(|block| bench.replica.fetched(block.block.clone()));
+    bench.clear();
+    bench.take(4, SyncMessage::Certified(certified(N, &blocks[998])));
+    for (vote, voter) in [(999, 4), (767, 4), (998, 2)] {
+        bench.take(voter, voted(&blocks[vote]));
+    }
+    assert_eq!(bench.votes(), [id(&blocks[767])], "no higher");
+    assert!(bench.deliver(2, voted(&other)).is_err());
+    let [evidence] = &evidence_in(&bench.said())[..] else { panic!("one proof") };
+    let message = SyncMessage::Evidence(evidence.clone());
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes);
+    assert_eq!(SyncMessage::decode(&bytes), Ok(message.clone()));
+    assert_eq!(claims_hold::<V>(&message), Ok(()));
 }
 
 fn a_split_is_proved_by_the_blocks_between<V: Variant>() {
