@@ -151,14 +151,14 @@ fn a_seed_decides_a_run_in_every_build() {
         writeln!(hashes, "{} {hash}", entry.spec.name).unwrap();
     }
     expect![[r#"
-        pbft 5d2faf7203b0d5620943c81e78186175eedacdd7c12d559b089a17ca27f72e18
-        pbft-signed a72b96a489a9b76217aafea38f3081399834a679ca5df22eea0d25a2365fe42f
-        hotstuff 0f0e7a3ce92ffe480a70937ff41ce923fc5d36e5caefa993add3b180830896b7
-        jolteon 5c324a79d9075a5cfcea0ab14d6c30c073eb2148211f655e11e0be05accf767a
-        sync-hotstuff 4eeed905bfa0514893bc607a4c667b66afadb191ad44ce80b256966f9f7cecd9
-        optsync c790f8c9baf1e2d5c4b6abf8afd713f054976f1371c07705b0f21169744b6195
-        sync-hotstuff-rr 3f4ddcf721bf3af95fe46084bf18899d8bc6e7c335b765bdcb172354507cc883
-        echo 958bf5366f7d20873870493a8aaa32536475218b75f3964e193c96aeefd9bc17
+        pbft 560e4b62229ca057743f58d025db8a36cc278fb3c18b4fb72a84e0e7ac3ad7cc
+        pbft-signed cb4e64f916294427d2b013597a1e35520c03ddaf425a89a536ab23c0804f6220
+        hotstuff 96bcaca1593d2c33ae51e25d23685359a8113c5e11c66cf96d74183948785a44
+        jolteon 07f8669e5b319eb0a019eb25a2252380bf3e9c1028855d8c895c816cab9db482
+        sync-hotstuff 375ad95746a244c5295cf02b787d97d8a66ec8fcc55fc305284ac1c0f2ab221f
+        optsync 19ca8aebf66e8f391308762f03bbf55273e2ea0c38071d999b19131df14413a2
+        sync-hotstuff-rr 88c2d23965352fa5baacdb48c80b5d01c3d04502a4421cbe4bc8101df70f782a
+        echo b77c7d4faef0022c503add0c0d442cc07ee1382e19d7a2b06adb2111fc8ed832
     "#]]
     .assert_eq(&hashes);
 }
