@@ -9,7 +9,7 @@ use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::parts::chain::{Hangs, Tip};
 use quorate_consensus::parts::returning::Standing;
 use quorate_consensus::{Alarm, Basis, Certificate, Commit, Cx, Reject, To};
-use quorate_types::{Height, ReplicaId};
+use quorate_types::{Height, ReplicaId, Time};
 
 impl<V: Variant> SyncHotStuff<V> {
     /// S6. §4: the own vote is durable and on its way to all, so 2 Δ from now everything that contradicts it is here.
@@ -19,7 +19,7 @@ impl<V: Variant> SyncHotStuff<V> {
         if may && height > self.chain.committed().height {
             let voters = self.own_vote.map(|(id, _)| self.certificates.voters((self.view, height), id));
             let is_with_all = voters == Some(cx.committee().n());
-            self.waits.begin(cx.now().max(self.waits_from), height, is_with_all);
+            self.waits.begin(cx.now(), self.waits_from, height, is_with_all);
             self.arm_commit(cx);
         } else if !self.is_quit() && height > self.chain.committed().height {
             self.unshown.insert(height);
@@ -47,6 +47,18 @@ impl<V: Variant> SyncHotStuff<V> {
                 }
                 cx.send_unheld(To::All, SyncMessage::Certified(certificate));
             }
+        }
+    }
+
+    /// The same, where what is voted on top of was not voted for here: others may have missed its header as well, and nobody else
+    /// who knows of its certificate may be heard of in time (`optsync` §8).
+    pub(super) fn show_skipped(&mut self, cx: &mut Cx<'_, Self>, parent: End) {
+        if parent.0 <= self.voted_end(cx.blocks()).0 {
+            return;
+        }
+        if let Some(certificate) = self.certificate_from(cx.blocks(), self.view, parent).cloned() {
+            cx.send_unheld(To::All, SyncMessage::Certified(certificate));
+            self.waits_from = cx.now().plus(self.delta.times(UNKNOWN));
         }
     }
 
@@ -139,7 +151,7 @@ impl<V: Variant> SyncHotStuff<V> {
         {
             self.waits.clear();
             cx.send_unheld(To::All, SyncMessage::Certified(certificate));
-            self.waits.begin(cx.now(), height, true);
+            self.waits.begin(cx.now(), Time::ZERO, height, true);
             // The leader can bring nothing to vote for before that.
             self.expect_progress(cx);
         }

@@ -239,6 +239,8 @@ pub struct SyncHotStuff<V: Variant> {
     unshown: BTreeSet<Height>,
     /// No wait begins before.
     waits_from: Time,
+    /// So high above the committed block is voted at most, whatever the window.
+    voted_ahead_max: u64,
     /// Whether what was kept for this view is being looked at.
     is_recalling: bool,
     /// The last view in which all were asked because of a contradiction further ahead.
@@ -298,6 +300,7 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
             replica.chain.hear(height, id);
         }
         replica.leader = words::leader(cx.committee(), replica.view);
+        replica.voted_ahead_max = split::voted_ahead_max(n);
         replica.adopt(cx);
         replica.go_on_returning(cx);
         Ok(replica)
@@ -470,6 +473,7 @@ impl<V: Variant> SyncHotStuff<V> {
             missed: Missed::default(),
             unshown: BTreeSet::new(),
             waits_from: Time::ZERO,
+            voted_ahead_max: 0,
             is_recalling: false,
             asked_ahead: View::ZERO,
             responsive: None,

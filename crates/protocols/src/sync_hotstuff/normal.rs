@@ -7,7 +7,6 @@ use super::certificates::Added;
 use super::message::SyncMessage;
 use super::missed::{MISSED, Span};
 use super::paths::{Paths, Relations};
-use super::split::BETWEEN_MAX;
 use super::words::{Header, as_word, bind_base, leader, rank, vote};
 use super::{SyncHotStuff, SyncRecord, Timer, Variant, noted};
 use quorate_consensus::parts::block_tree::BlockTree;
@@ -46,9 +45,6 @@ impl<V: Variant> SyncHotStuff<V> {
         let signature = seal.signature.ok_or(Reject::Invalid("unsigned"))?;
         let (view, by) = (header.block.view, seal.by);
         let header = Signed { body: header, by, signature };
-        if !Header::is_of_leader(&header, cx.committee()) {
-            return Err(Reject::WrongSender);
-        }
         let block = &header.body.block;
         let is_first =
             view == super::FIRST_VIEW && parent.is_genesis() && block.height == Height::ZERO.next();
@@ -278,6 +274,7 @@ impl<V: Variant> SyncHotStuff<V> {
             let block = &header.body.block;
             self.note(cx, noted::VOTED, block.height);
             self.expect_progress(cx);
+            self.show_skipped(cx, (block.height.minus(1), block.parent));
             self.voted = Some(header.clone());
             // S3. §3: the vote is written down before it leaves, and hands the header on.
             self.record_said(cx);
@@ -332,8 +329,8 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// The highest height at which this replica votes.
     pub(super) fn highest_voted_for(&self) -> Height {
-        let most = u64::try_from(BETWEEN_MAX).unwrap_or(u64::MAX);
-        self.chain.committed().height.plus(self.window.saturating_mul(super::WINDOWS_VOTED).min(most))
+        let windows = self.window.saturating_mul(super::WINDOWS_VOTED);
+        self.chain.committed().height.plus(windows.min(self.voted_ahead_max))
     }
 
     /// What this replica votes on top of: its last vote, what is committed, or where the view begins as far as it knows.

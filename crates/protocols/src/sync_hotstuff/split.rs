@@ -14,6 +14,12 @@ use quorate_types::{Block, Height, View};
 /// proved, and what as many leaders as may lie leave behind fits into one ANSWER.
 pub(super) const BETWEEN_MAX: usize = 768;
 
+/// The same, for so many replicas: each sends the proof to all, and it has to be there within Δ.
+pub(super) fn voted_ahead_max(n: usize) -> u64 {
+    let most = 12_288usize.checked_div(n).unwrap_or(BETWEEN_MAX).clamp(48, BETWEEN_MAX);
+    u64::try_from(most).unwrap_or(u64::MAX)
+}
+
 /// See the module.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Split {
@@ -99,7 +105,7 @@ impl<V: Variant> SyncHotStuff<V> {
         let mut between = Vec::new();
         let mut id = high.body.block.parent;
         let count = high.body.block.height.since(low.body.block.height).saturating_sub(1);
-        if count > u64::try_from(BETWEEN_MAX).unwrap_or(u64::MAX) {
+        if count > self.voted_ahead_max {
             // This replica votes for nothing that lies so high.
             return None;
         }
@@ -108,7 +114,11 @@ impl<V: Variant> SyncHotStuff<V> {
             between.push(Block::clone(block));
             id = block.parent;
         }
-        let split = || Split { low: low.clone(), high: high.clone(), between };
-        (id != *low_id).then(|| Evidence::Split(Box::new(split())))
+        if id == *low_id {
+            return None;
+        }
+        let split = Split { low: low.clone(), high: high.clone(), between };
+        // A header may claim any height. Whoever left the view with a proof that nobody believes would do so alone.
+        split.holds().then(|| Evidence::Split(Box::new(split)))
     }
 }

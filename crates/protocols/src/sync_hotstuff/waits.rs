@@ -16,6 +16,8 @@ const HELD_MAX: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wait<T> {
     /// Since when it was durable and on its way to all.
+    out: Time,
+    /// Since when silence counts.
     since: Time,
     /// Since when a certificate of it is: shown by this replica, or made of the votes of all.
     with_all: Option<Time>,
@@ -52,9 +54,15 @@ impl<T: Copy> Waits<T> {
         Self { delta, running: VecDeque::new(), held: VecDeque::new(), look: Time::default() }
     }
 
-    /// From now on everything that contradicts a vote is here within 2 Δ. `is_with_all`: its certificate is with all.
-    pub(super) fn begin(&mut self, now: Time, of: T, is_with_all: bool) {
-        self.running.push_back(Wait { since: now, with_all: is_with_all.then_some(now), of });
+    /// From now on, but not before `from`, everything that contradicts a vote is here within 2 Δ. `is_with_all`: its certificate
+    /// is with all.
+    pub(super) fn begin(&mut self, now: Time, from: Time, of: T, is_with_all: bool) {
+        self.running.push_back(Wait {
+            out: now,
+            since: now.max(from),
+            with_all: is_with_all.then_some(now),
+            of,
+        });
     }
 
     /// A certificate is on its way to all; for which of the votes it is one.
@@ -70,7 +78,7 @@ impl<T: Copy> Waits<T> {
     }
 
     fn show_at(&self, wait: &Wait<T>) -> Time {
-        wait.since.plus(self.delta.quarter().saturating_mul(2))
+        wait.out.plus(self.delta.quarter().saturating_mul(2))
     }
 
     /// When one that runs is to be looked at next: it is over, or its certificate should be with all. The timer has to be
@@ -148,8 +156,8 @@ mod tests {
         let delta = SynchronyParams::default().delta();
         let mut waits = Waits::new(delta);
         let two = delta.times(2);
-        waits.begin(Time(0), 1, true);
-        waits.begin(Time(5), 2, true);
+        waits.begin(Time(0), Time(0), 1, true);
+        waits.begin(Time(5), Time(0), 2, true);
         assert_eq!(waits.next_look(Time(5)), Some(Time(two)));
         let over: Vec<i32> = std::iter::from_fn(|| waits.next_over()).map(|wait| wait.of).collect();
         assert_eq!(over, [1], "whatever the clock says");

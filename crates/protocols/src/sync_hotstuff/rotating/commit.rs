@@ -10,7 +10,7 @@ use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::parts::chain::{Below, Hangs, Tip};
 use quorate_consensus::parts::returning::Standing;
 use quorate_consensus::{Alarm, Basis, Commit, Cx, Ready, Signed, To};
-use quorate_types::{BlockId, View};
+use quorate_types::{BlockId, Time, View};
 
 impl RotatingSyncHotStuff {
     /// R10. §11, 5 and 6: the own vote is durable and on its way to all, so 2 Δ from now everything that contradicts it is
@@ -30,7 +30,7 @@ impl RotatingSyncHotStuff {
         if follows && may && is_open && !heard.is_broken {
             heard.vote = OwnVote::Waits;
             let is_with_all = self.certificates.is_shown(view, id);
-            self.waits.begin(cx.now(), view, is_with_all);
+            self.waits.begin(cx.now(), Time::ZERO, view, is_with_all);
             self.waits.arm(cx, Timer::Commit);
         }
     }
@@ -52,7 +52,7 @@ impl RotatingSyncHotStuff {
                     (heard.vote, heard.is_out) = (OwnVote::Waits, true);
                 }
                 cx.send_unheld(To::All, RotatingMessage::Show(header));
-                self.waits.begin(cx.now(), view, true);
+                self.waits.begin(cx.now(), Time::ZERO, view, true);
                 return self.waits.arm(cx, Timer::Commit);
             }
         }

@@ -273,6 +273,20 @@ fn s7_a_certificate_without_a_wait_is_shown_before_the_next_vote<V: Variant>() {
     assert_eq!(bench.committed(), []);
     bench.pass(1);
     assert_eq!(bench.committed(), [by_timer(&blocks[2])]);
+    // As where something was voted on top of that others alone have voted for.
+    let mut bench = Bench::<V>::new();
+    bench.grow(&blocks[..1]);
+    bench.pass(delta(2));
+    assert_eq!(bench.committed(), [by_timer(&blocks[0])]);
+    bench.replica.fetched(blocks[1].block.clone());
+    bench.clear();
+    bench.grow(&blocks[2..]);
+    bench.replica.advance(2 * quarter());
+    assert_eq!(shown(&mut bench), [id(&blocks[1]), id(&blocks[2])], "the second one no later than ever");
+    bench.pass(delta(5) - 2 * quarter() - 1);
+    assert_eq!(bench.committed(), []);
+    bench.pass(1);
+    assert_eq!(bench.committed(), [by_timer(&blocks[2])]);
     // Nor has what was to be shown been shown where silence has ended all waits.
     let mut bench = Bench::<V>::new();
     bench.grow(&blocks[..2]);

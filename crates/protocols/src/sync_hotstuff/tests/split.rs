@@ -8,6 +8,7 @@ both! {
     s4_no_header_lies_at_or_below_what_its_view_goes_on_from;
     s4_a_header_is_its_leaders_whatever_brought_it;
     s4_a_split_is_proved_however_far_up_it_is_voted;
+    s4_a_header_that_claims_another_height_proves_nothing;
     a_split_is_proved_by_the_blocks_between;
 }
 
@@ -70,11 +71,15 @@ fn s4_no_header_lies_at_or_below_what_its_view_goes_on_from<V: Variant>() {
     let below = |height: u64, parent: BlockId| header(N, 2, base.1, (Height(height - 1), parent), 7);
     let beside = |height| BlockId::null(Height(height));
     for wrong in [below(1, BlockId::ZERO), below(3, id(&blocks[1])), below(4, beside(3))] {
-        for is_first in [false, true] {
+        for (is_first, is_second) in [(false, false), (true, false), (true, true)] {
             let mut bench = Bench::<V>::new();
             bench.grow(&blocks);
             bench.next_view();
             bench.clear();
+            if is_second {
+                // Of which it is not known where it lies.
+                bench.take(4, voted(&header(N, 2, base.1, (Height(9), beside(9)), 7)));
+            }
             let header = (4, voted(&wrong));
             let word = (1, new_view(2, &lock(tip.clone())));
             let (first, second) = if is_first { (header, word) } else { (word, header) };
@@ -100,14 +105,16 @@ fn s4_no_header_lies_at_or_below_what_its_view_goes_on_from<V: Variant>() {
 /// view alone, with a proof that nobody believes.
 fn s4_a_header_is_its_leaders_whatever_brought_it<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1]);
-    let parent = Certificate::genesis(VOTE);
     for height in [3, 999, 1 << 40] {
         let mut lie = header(N, 2, BlockId::null(Height(5)), (Height(height), BlockId::ZERO), 1);
         for proposer in [1, 4] {
             let mut bench = Bench::<V>::new();
             bench.grow(&blocks);
             lie.block.proposer = r(proposer);
-            let proposal = SyncMessage::Propose { header: lie.clone(), parent: parent.clone() };
+            let below = (Height(height), BlockId::null(Height(height)));
+            let parent = certificate(2, below, weak(N));
+            lie.block.parent = parent.block();
+            let proposal = SyncMessage::Propose { header: lie.clone(), parent };
             assert_eq!(bench.deliver(4, proposal.clone()), Err(Reject::WrongSender));
             bench.next_view();
             bench.clear();
@@ -115,6 +122,32 @@ fn s4_a_header_is_its_leaders_whatever_brought_it<V: Variant>() {
             bench.take(1, new_view(2, &lock(certified(N, &blocks[0]))));
             assert_eq!((bench.first_votes(), bench.is_quiet()), (vec![id(&blocks[0])], false));
         }
+    }
+}
+
+/// Nothing ties the height of a header to that of its parent. Whoever took it for a split would leave the view alone, for nobody
+/// else would believe that.
+fn s4_a_header_that_claims_another_height_proves_nothing<V: Variant>() {
+    let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);
+    for (height, parent) in [(3, &blocks[0]), (4, &blocks[0]), (9, &blocks[1])] {
+        let mut bench = Bench::<V>::new();
+        bench.grow(&blocks[..2]);
+        bench.clear();
+        let high = header(N, 1, GENESIS.1, (Height(height - 1), id(parent)), 9);
+        let _ = bench.deliver(4, voted(&high));
+        for evidence in evidence_in(&bench.said()) {
+            assert_eq!(claims_hold::<V>(&SyncMessage::Evidence(evidence)), Ok(()));
+        }
+        // It stands in the way of what it is next to all the same.
+        bench.pass(1);
+        if !bench.is_quiet() {
+            let next = header(N, 1, GENESIS.1, (Height(height - 1), BlockId::null(Height(height - 1))), 7);
+            assert_eq!(
+                bench.deliver(2, voted(&next)),
+                Err(Reject::NotNow("its leader has contradicted itself"))
+            );
+        }
+        assert!(bench.is_quiet());
     }
 }
 
