@@ -9,6 +9,7 @@ use quorate_crypto::SigningKey;
 use quorate_replica::{ConnId, Input, Intake, Output, Passed, Replica, Source, Unsealed};
 use quorate_storage::{Disk, Store};
 use quorate_types::{Domain, Height, Ledger, Mark, ReplicaId, ReplicaSet, Time};
+use std::collections::VecDeque;
 
 /// Log bytes that may wait for a sync that nobody has asked for.
 const LOG_BUFFER_BYTES_MAX: usize = 4 << 20;
@@ -63,8 +64,10 @@ pub struct Host<D: Disk> {
     pub(crate) inputs: Vec<Input>,
     pub(crate) passed: Passed,
     pub(crate) sync_wanted: Mark,
-    /// What a long sync has made durable, and when it was over.
-    late: Option<(Mark, Time)>,
+    /// Since when something may wait for a sync, that was said when all that had come was known.
+    owed: Option<Time>,
+    /// What syncs have made durable and the replica does not know, and when they were over.
+    late: VecDeque<(Mark, Time)>,
     loads: Loads,
     /// What the replica knows of whose bodies wait for their check.
     unchecked: ReplicaSet,
@@ -94,7 +97,8 @@ impl<D: Disk> Host<D> {
             inputs: Vec::new(),
             passed: Passed::default(),
             sync_wanted: Mark(0),
-            late: None,
+            owed: None,
+            late: VecDeque::new(),
             loads: Loads::default(),
             unchecked: ReplicaSet::EMPTY,
             own: Ledger::default(),
@@ -200,6 +204,7 @@ impl<D: Disk> Host<D> {
         let mut now = now;
         let (mut syncs, mut slice) = (0, true);
         let mut reads = Reads::default();
+        let mut is_first = true;
         loop {
             let began = out.now();
             let mut inputs = std::mem::take(&mut self.inputs);
@@ -208,9 +213,12 @@ impl<D: Disk> Host<D> {
             }
             self.inputs = inputs;
             let is_drained = drained && self.intake.is_drained();
-            // Not after the sync of this turn, in which nothing is read any more.
-            let may_tell = |(_, since): &mut (Mark, Time)| is_drained || now >= since.plus(LATE_NS);
-            if let Some((mark, _)) = if syncs == 0 { self.late.take_if(may_tell) } else { None } {
+            // Not after the sync of this turn, in which nothing is read any more. No body keeps anybody from saying anything.
+            let is_read = drained && self.intake.has_passed_messages();
+            let may_tell = |(_, since): &mut (Mark, Time)| is_read || now >= since.plus(LATE_NS);
+            while syncs == 0
+                && let Some((mark, _)) = self.late.pop_front_if(may_tell)
+            {
                 self.replica.handle(now, Input::Durable(mark));
             }
             if let Some(due) = due {
@@ -220,9 +228,15 @@ impl<D: Disk> Host<D> {
             self.route(out)?;
             // What is not held leaves before the disk is asked.
             out.flush();
+            if self.owes_sync() {
+                // What is said in a turn that has read everything, whenever it was said, waits since then alone.
+                let since = self.owed.filter(|_| !(is_first && is_read));
+                self.owed = since.or(Some(began));
+            }
+            is_first = false;
             if syncs == 0 && !self.snapshots.is_next() && self.owes_sync() {
                 syncs = 1;
-                self.sync(began, out)?;
+                self.sync(out)?;
                 if !self.inputs.is_empty() {
                     // What was held leaves before anything is executed.
                     now = now.max(out.now());
@@ -243,7 +257,7 @@ impl<D: Disk> Host<D> {
         self.sync_wanted = self.sync_wanted.max(snapshot_needs);
         out.flush();
         let owing = self.owes_sync() || !self.intake.is_drained() || self.executor.has_work();
-        let owing = owing || !self.loads.is_empty() || self.snapshots.is_busy() || self.late.is_some();
+        let owing = owing || !self.loads.is_empty() || self.snapshots.is_busy() || !self.late.is_empty();
         Ok(if owing { TurnEnd::Owing } else { TurnEnd::Idle })
     }
 
@@ -280,17 +294,17 @@ impl<D: Disk> Host<D> {
         self.sync_wanted > self.store.durable() || self.store.buffered() > LOG_BUFFER_BYTES_MAX
     }
 
-    /// `began` is when the replica was last told something: what it wants to say may have waited for the disk since then.
-    fn sync(&mut self, began: Time, out: &mut dyn Outgoing) -> Result<(), Fault> {
+    fn sync(&mut self, out: &mut dyn Outgoing) -> Result<(), Fault> {
         let mark = self.store.write_and_sync()?;
         let now = out.now();
+        let began = self.owed.take().unwrap_or(now);
         let longest = self.replica.delta_ns().map(|delta_ns| LONG_SYNC_NS.min(delta_ns / 4));
         let is_long = longest.is_some_and(|longest| now.since(began) > longest);
-        match self.late {
-            // A short one after it must not let go what the long one held.
-            Some((_, since)) => self.late = Some((mark, since)),
-            None if is_long => self.late = Some((mark, now)),
-            None => self.inputs.push(Input::Durable(mark)),
+        // A short one after it must not let go what the long one held.
+        if is_long || !self.late.is_empty() {
+            self.late.push_back((mark, now));
+        } else {
+            self.inputs.push(Input::Durable(mark));
         }
         Ok(())
     }

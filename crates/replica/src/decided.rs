@@ -30,8 +30,8 @@ pub(crate) struct Decided {
     told: BTreeMap<ReplicaId, Time>,
     votes: BTreeMap<Height, Tally<BlockId>>,
     ask_at: Option<Time>,
-    /// End of what was asked for.
-    asked_to: Height,
+    /// End of what was asked for and has not come yet.
+    asked_to: Option<Height>,
     /// Nothing was learned yet since this replica was opened: ask without grace.
     opening: bool,
     /// Peers have told something since it was looked at. To look for what is lacking for each of a thousand messages that a liar
@@ -47,7 +47,7 @@ impl Decided {
             told: BTreeMap::new(),
             votes: BTreeMap::new(),
             ask_at: None,
-            asked_to: Height::ZERO,
+            asked_to: None,
             opening: true,
             has_news: false,
         }
@@ -123,8 +123,9 @@ impl Decided {
         self.votes.retain(|height, _| *height > contiguous);
         if self.vouched() <= contiguous {
             self.ask_at = None;
-            self.opening = false;
-        } else if contiguous >= self.asked_to {
+            // Of fewer nothing can be learned.
+            self.opening &= self.peers.len() < self.weak;
+        } else if self.asked_to.take_if(|to| contiguous >= *to).is_some() {
             // The whole answer was of use: go on at once.
             self.ask_at = self.ask_at.map(|_| now);
         }
@@ -142,7 +143,7 @@ impl Decided {
         self.ask_at = Some(now.plus(AGAIN_NS));
         let next = contiguous.next();
         let most = u64::try_from(DECIDED_PER_ANSWER_MAX).unwrap_or(u64::MAX);
-        self.asked_to = contiguous.plus(most).min(self.vouched());
+        self.asked_to = Some(contiguous.plus(most).min(self.vouched()));
         let ahead = self.peers.iter().filter(|(_, heights)| heights.executed >= next);
         Some((next, ahead.map(|(peer, _)| *peer).collect()))
     }

@@ -169,6 +169,12 @@ impl Intake {
         self.messages.is_empty() && self.bundles.is_empty() && self.plain.is_empty()
     }
 
+    /// The same of all that replicas say, but for bodies.
+    #[must_use]
+    pub fn has_passed_messages(&self) -> bool {
+        self.messages.is_empty()
+    }
+
     /// Replicas of which so much waits that nothing more should be handed in until it has passed.
     #[must_use]
     pub fn held(&self) -> ReplicaSet {

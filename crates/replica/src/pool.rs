@@ -61,6 +61,8 @@ struct Held {
     since: Time,
     /// Whether it counts as waiting; see `ORPHAN_NS_MAX`.
     pending: bool,
+    /// Whether nothing else of its client has waited when it began to.
+    first: bool,
     /// The peer whose room it takes while it does not.
     charged: Option<ReplicaId>,
     /// Whether a client handed it over itself: then other replicas may not have it.
@@ -100,6 +102,8 @@ pub(crate) struct Pool {
     /// What counts as waiting, oldest first; entries whose bundle is gone are skipped, and the first is never one.
     arrivals: VecDeque<(Time, BundleDigest)>,
     pending: usize,
+    /// What those count for of whose clients nothing else has waited when they came.
+    firsts: usize,
     /// Those of them that wait for their execution alone.
     decided: usize,
     bytes: usize,
@@ -120,10 +124,10 @@ fn cost_of(bytes: usize, bundles: usize) -> usize {
     bytes.saturating_add(bundles.saturating_mul(BUNDLE_OVERHEAD_BYTES))
 }
 
-/// Whether a peer may add a bundle to so many bytes and bundles.
-fn has_room_for_peers(bytes: usize, bundles: usize, bundle: &Bundle) -> bool {
-    bytes.saturating_add(bundle.size()) <= POOL_BYTES_MAX.saturating_mul(2)
-        && bundles < POOL_BUNDLES_MAX.saturating_mul(2)
+/// Whether so many bytes and bundles leave room for one more, where there are so many halves of what clients may fill.
+fn has_room(bytes: usize, bundles: usize, bundle: &Bundle, halves: usize) -> bool {
+    bytes.saturating_add(bundle.size()) <= (POOL_BYTES_MAX / 2).saturating_mul(halves)
+        && bundles < (POOL_BUNDLES_MAX / 2).saturating_mul(halves)
 }
 
 fn numbered(bundle: &Bundle) -> Numbered {
@@ -146,10 +150,20 @@ impl Pool {
         self.held.get(digest).is_some_and(|held| held.pending)
     }
 
-    /// Whether clients should hear `Busy`.
-    pub(crate) fn is_full(&self) -> bool {
-        // What peers sent without need takes no room from clients.
+    /// Whether as much waits as clients may fill.
+    fn is_full(&self) -> bool {
         self.bytes.saturating_sub(self.idle_bytes) >= POOL_BYTES_MAX || self.pending >= POOL_BUNDLES_MAX
+    }
+
+    /// Whether a bundle finds room to wait. What peers sent without need takes none. A peer may add more than a client itself
+    /// may, because a block may need it; and those of whom nothing waits yet find room where others have filled what is theirs.
+    fn fits(&self, bundle: &Bundle, is_direct: bool) -> bool {
+        let halves = match (self.own_cost(bundle), is_direct) {
+            (0, _) => 4,
+            (_, false) => 3,
+            (_, true) => 2,
+        };
+        has_room(self.bytes.saturating_sub(self.idle_bytes), self.pending, bundle, halves)
     }
 
     /// Whether a client that brings one more bundle should hear `Busy`, where `more` will have come from others by
@@ -163,29 +177,19 @@ impl Pool {
         if waiting < limit {
             return false;
         }
-        if self.own_cost(bundle) == 0 {
-            // The shares of all who wait are the limit: whoever has nothing here yet finds room above it.
-            return waiting >= limit.saturating_add(limit / 2);
+        let own = self.own_cost(bundle);
+        if own == 0 {
+            // The shares of all who wait are the limit: whoever has nothing here yet finds room above it. Also where somebody has
+            // taken that: with a peer that lies a client waits here with as much as it likes.
+            let firsts = self.firsts.saturating_add(more);
+            return waiting >= limit.saturating_add(limit / 2) && firsts >= limit / 2;
         }
-        self.is_above_share(limit, bundle)
-    }
-
-    /// Whether a client that has more than its share keeps out those who have nothing here, with peers that hand over what
-    /// it would not be let in with. Peers are not told, and may let in somewhat more than this replica would.
-    fn is_crowding(&self, now: Time, bundle: &Bundle) -> bool {
-        let limit = self.oldest().map_or(usize::MAX, |oldest| self.pace.limit(now, oldest));
-        self.waiting_cost() >= limit.saturating_add(limit / 4)
-            && self.own_cost(bundle) > 0
-            && self.is_above_share(limit, bundle)
+        let share = limit.checked_div(self.clients.len().max(1)).unwrap_or(limit);
+        own.saturating_add(cost(bundle)) > share
     }
 
     fn own_cost(&self, bundle: &Bundle) -> usize {
         self.clients.get(&bundle.client()).map_or(0, |queue| cost_of(queue.bytes, queue.bundles))
-    }
-
-    fn is_above_share(&self, limit: usize, bundle: &Bundle) -> bool {
-        let share = limit.checked_div(self.clients.len().max(1)).unwrap_or(limit);
-        self.own_cost(bundle).saturating_add(cost(bundle)) > share
     }
 
     /// See [`Pace::set_patience`].
@@ -219,7 +223,7 @@ impl Pool {
             queue.bundles >= POOL_CLIENT_BUNDLES_MAX
                 || queue.bytes.saturating_add(bundle.size()) > POOL_CLIENT_BYTES_MAX
         });
-        if full || self.is_full() || self.is_busy(now, bundle, 0) {
+        if full || !self.fits(bundle, true) || self.is_busy(now, bundle, 0) {
             return Added::Busy;
         }
         if self.contains(&bundle.digest()) {
@@ -239,7 +243,7 @@ impl Pool {
         pending: bool,
         charged: Option<ReplicaId>,
     ) -> Added {
-        let waits = pending && self.has_room_to_wait(bundle) && !self.is_crowding(now, bundle);
+        let waits = pending && self.has_room_to_wait(bundle);
         if self.contains(&bundle.digest()) {
             return if waits { self.promote(now, bundle, false) } else { Added::Known };
         }
@@ -257,7 +261,7 @@ impl Pool {
         let (bytes, bundles) = queue.map_or((0, 0), |queue| (queue.bytes, queue.bundles));
         bytes.saturating_add(bundle.size()) <= POOL_CLIENT_BYTES_MAX.saturating_mul(2)
             && bundles < POOL_CLIENT_BUNDLES_MAX.saturating_mul(2)
-            && has_room_for_peers(self.bytes.saturating_sub(self.idle_bytes), self.pending, bundle)
+            && self.fits(bundle, false)
     }
 
     /// Adds what the log has of a block that is not executed. It was held before the restart, by that block, however full
@@ -272,7 +276,7 @@ impl Pool {
     pub(crate) fn has_idle_room(&self, bundle: &Bundle, charged: Option<ReplicaId>) -> bool {
         let used = charged.and_then(|peer| self.charges.get(&peer)).copied().unwrap_or_default();
         used.saturating_add(cost(bundle)) <= POOL_PEER_IDLE_BYTES_MAX
-            && has_room_for_peers(self.idle_bytes, self.held.len().saturating_sub(self.pending), bundle)
+            && has_room(self.idle_bytes, self.held.len().saturating_sub(self.pending), bundle, 4)
     }
 
     /// A body that counted for nothing, because it came from the log or before its session did, is wanted by its
@@ -290,7 +294,10 @@ impl Pool {
         held.since = now;
         held.spread_at = now.plus(SPREAD_AFTER_NS);
         self.spread_check = Some(self.spread_check.map_or(held.spread_at, |at| at.min(held.spread_at)));
-        self.one_more_waits(now, bundle);
+        let first = self.one_more_waits(now, bundle);
+        if let Some(held) = self.held.get_mut(&digest) {
+            held.first = first;
+        }
         self.no_longer_idle(bundle, charged);
         Added::Promoted
     }
@@ -316,8 +323,9 @@ impl Pool {
         self.bytes = self.bytes.saturating_add(size);
         let spread_at = now.plus(SPREAD_AFTER_NS);
         self.spread_check = Some(self.spread_check.map_or(spread_at, |at| at.min(spread_at)));
+        let mut first = false;
         if pending {
-            self.one_more_waits(now, bundle);
+            first = self.one_more_waits(now, bundle);
         } else {
             self.idle_bytes = self.idle_bytes.saturating_add(size);
             if let Some(peer) = charged {
@@ -329,6 +337,7 @@ impl Pool {
             bundle: bundle.clone(),
             since: now,
             pending,
+            first,
             charged: charged.filter(|_| !pending),
             direct,
             taken: false,
@@ -340,7 +349,12 @@ impl Pool {
         self.held.insert(digest, held);
     }
 
-    fn one_more_waits(&mut self, now: Time, bundle: &Bundle) {
+    /// True where nothing else of its client waits.
+    fn one_more_waits(&mut self, now: Time, bundle: &Bundle) -> bool {
+        let first = self.own_cost(bundle) == 0;
+        if first {
+            self.firsts = self.firsts.saturating_add(cost(bundle));
+        }
         if self.pending == 0 {
             self.pace.begin(now);
         }
@@ -348,6 +362,7 @@ impl Pool {
         self.arrivals.push_back((now, bundle.digest()));
         self.numbers.entry(numbered(bundle)).or_insert(bundle.digest());
         self.queue_up(bundle.client(), bundle.digest(), bundle.size());
+        first
     }
 
     fn queue_up(&mut self, client: ClientId, digest: BundleDigest, size: usize) {
@@ -441,6 +456,9 @@ impl Pool {
         if held.pending {
             self.pending = self.pending.saturating_sub(1);
             self.decided = self.decided.saturating_sub(usize::from(held.decided));
+            if held.first {
+                self.firsts = self.firsts.saturating_sub(cost(bundle));
+            }
             if self.numbers.get(&numbered(bundle)) == Some(digest) {
                 self.numbers.remove(&numbered(bundle));
             }

@@ -168,6 +168,28 @@ fn what_is_lacking_is_looked_for_at_the_end_of_a_turn() {
     assert!(replica.host.bodies.is_wanted(id));
 }
 
+/// What a replica lacks is on its way to it, after a link was down for a moment; only who opens asks at once.
+#[test]
+fn who_is_told_that_others_are_further_waits_a_while() {
+    let tell = |replica: &mut Replica, at, executed| {
+        for from in [1, 3] {
+            let heights = Heights { executed: Height(executed), kept: Height(1), stable: Height::ZERO };
+            replica.handle(Time(at), from_peer(from, CheckedMessage::Host(HostMessage::Heights(heights))));
+            replica.tick(Time(at));
+        }
+        let asks = |(_, message): &(To, HostMessage)| matches!(message, HostMessage::AskDecided(_));
+        said(&outputs(replica)).iter().any(asks)
+    };
+    let mut replica = open();
+    assert!(tell(&mut replica, 1, 4), "it opens: one alone was no reason to think that nobody is further");
+    let mut replica = open();
+    assert!(!tell(&mut replica, 1, 0));
+    assert!(!tell(&mut replica, 2, 4));
+    replica.tick(Time(299_000_000));
+    assert!(!tell(&mut replica, 299_000_000, 4));
+    assert!(tell(&mut replica, 301_000_000, 4));
+}
+
 /// As short a question is for ids, and its answer hundreds of them.
 #[test]
 fn who_asks_for_too_many_ids_at_once_is_not_answered() {

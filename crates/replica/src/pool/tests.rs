@@ -152,7 +152,7 @@ fn what_nobody_waits_for_takes_the_room_of_its_sender_alone() {
         }
     }
     assert!(taken.len() <= POOL_PEER_IDLE_BYTES_MAX / 100_000, "{} were taken", taken.len());
-    assert!(!pool.is_full());
+    assert!(pool.fits(&bundle(9, 1, b"x"), true));
     let others = pool.add_from_peer(Time(1), &bundle(5, 1, b"x"), false, Some(ReplicaId(2)));
     assert_eq!((others, pool.add_from_client(Time(1), &bundle(1, 1, b"x"))), (Added::New, Added::New));
     // A block asks for it, or a client waits for it after all: no longer at its sender's charge.
@@ -249,7 +249,7 @@ fn one_client_cannot_fill_the_pool_through_peers() {
     let waiting = pool.bytes - pool.idle_bytes;
     assert!(waiting <= 2 * POOL_CLIENT_BYTES_MAX && waiting > POOL_CLIENT_BYTES_MAX, "{waiting}");
     assert!(pool.idle_bytes <= 3 * POOL_PEER_IDLE_BYTES_MAX);
-    assert!(!pool.is_full());
+    assert!(pool.fits(&bundle(9, 1, b"x"), true));
     assert_eq!(pool.add_from_client(Time(1), &bundle(2, 1, b"x")), Added::New);
     assert_eq!(pool.add_from_peer(Time(1), &bundle(3, 1, b"x"), true, Some(ReplicaId(1))), Added::New);
     assert!(pool.waits(&bundle(3, 1, b"x").digest()), "others find room");
@@ -263,7 +263,8 @@ fn one_client_cannot_fill_the_pool_through_peers() {
     assert_eq!(pool.pending, 2 * POOL_CLIENT_BUNDLES_MAX);
 }
 
-/// A client whom a peer helps, so that nobody asks it whether there is room, keeps nobody out who has nothing here.
+/// Clients whom a peer helps, so that nobody asks them whether there is room, keep nobody out who has nothing here. Nor do those
+/// wait without end: of them as much is let in as there is time for.
 #[test]
 fn one_client_cannot_keep_others_out_through_peers() {
     const MS: u64 = 1_000_000;
@@ -271,8 +272,8 @@ fn one_client_cannot_keep_others_out_through_peers() {
     let mut next = 1u64;
     for ms in 0..2_000u64 {
         let now = Time(ms * MS);
-        for _ in 0..3 {
-            pool.add_from_peer(now, &bundle(1, next, b"x"), true, Some(ReplicaId(1)));
+        for client in [7, 8, 9] {
+            pool.add_from_peer(now, &bundle(client, next, b"x"), true, Some(ReplicaId(1)));
             next += 1;
         }
         if let Some(digest) = pool.arrivals.front().map(|(_, digest)| *digest) {
@@ -280,12 +281,33 @@ fn one_client_cannot_keep_others_out_through_peers() {
             pool.remove(&digest);
         }
         if ms >= 1_000 && ms % 100 == 0 {
-            assert!((200..=260).contains(&pool.pending), "{} wait after {ms} ms", pool.pending);
             let light = bundle(2, ms, b"y");
             assert_eq!(pool.add_from_client(now, &light), Added::New, "after {ms} ms");
             pool.remove(&light.digest());
         }
     }
+    let many: Vec<Bundle> = (10..=250).map(|client| bundle(client, 1, b"z")).collect();
+    let let_in = many.iter().filter(|it| pool.add_from_client(Time(2_000 * MS), it) == Added::New).count();
+    assert!((90..=110).contains(&let_in), "half of what is executed in a fifth of a second: {let_in}");
+    many.iter().for_each(|it| pool.remove(&it.digest()));
+    assert_eq!(pool.firsts, 0);
+}
+
+/// Nor where all that there is room for is theirs.
+#[test]
+fn clients_with_much_here_leave_room_for_others() {
+    let mut pool = Pool::default();
+    for number in 1..2_000 {
+        for client in 1..=8 {
+            let large = bundle(client, number, &vec![0; 200 << 10]);
+            pool.add_from_peer(Time(1), &large, true, Some(ReplicaId(1)));
+        }
+    }
+    let waiting = pool.bytes - pool.idle_bytes;
+    assert!((POOL_BYTES_MAX..=POOL_BYTES_MAX / 2 * 3).contains(&waiting), "{waiting}");
+    assert_eq!(pool.add_from_client(Time(1), &bundle(1, 5_000, b"x")), Added::Busy);
+    assert_eq!(pool.add_from_client(Time(1), &bundle(9, 1, b"x")), Added::New);
+    assert_eq!(pool.add_from_client(Time(1), &bundle(9, 2, b"x")), Added::Busy);
 }
 
 /// Whatever waits: what a block names is let in, or the block could never be executed here.
@@ -302,10 +324,13 @@ fn a_full_pool_takes_what_a_block_needs() {
         );
     }
     let waiting = pool.bytes - pool.idle_bytes;
-    assert!(waiting > 2 * POOL_BYTES_MAX - (300 << 10) && waiting <= 2 * POOL_BYTES_MAX, "{waiting}");
-    let needed = bundle(77, 1, &vec![0; 200 << 10]);
-    assert_eq!(pool.add_from_peer(Time(1), &needed, true, None), Added::New);
-    assert_eq!(pool.get(&needed.digest()), Some(&needed));
+    let most = POOL_BYTES_MAX / 2 * 3;
+    assert!(waiting > most - (300 << 10) && waiting <= most, "{waiting}");
+    for client in [1, 77] {
+        let needed = bundle(client, 9_999, &vec![0; 200 << 10]);
+        assert_eq!(pool.add_from_peer(Time(1), &needed, true, None), Added::New);
+        assert_eq!(pool.get(&needed.digest()), Some(&needed));
+    }
 }
 
 #[test]
