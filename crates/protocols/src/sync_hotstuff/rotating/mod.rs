@@ -30,7 +30,7 @@
 //! |---|---|---|---|---|
 //! | R1 | §2 | a certificate: f + 1 equal votes of distinct replicas in one view | `normal::count` | `r1_*` |
 //! | R2 | §11, 1 | certificates rank by their view alone | `heard::Certificates::add` | `r2_*` |
-//! | R3 | §11, 1 | any certificate of the view or a later one ends it at once, and is shown to all once | `normal::take_certificate` | `r3_*` |
+//! | R3 | §11, 1 | any certificate of the view or a later one ends it at once; each is shown to all once, also where its view was jumped over | `normal::take_certificate` | `r3_*` |
 //! | R4 | §11, 1 | the lock is the highest certificate on entering, and stays | `views::enter` | `r4_*` |
 //! | R5 | §11, 2 | a leader proposes once, at once on a certificate of the view before, else after 2 Δ on the highest | `normal::try_propose` | `r5_*` |
 //! | R6 | §11, 3 | one vote in a view, not past it, for the first header of its leader, resting on nothing below the lock | `normal::next_to_vote` | `r6_*` |

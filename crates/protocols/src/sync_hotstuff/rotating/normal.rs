@@ -221,6 +221,8 @@ impl RotatingSyncHotStuff {
             return;
         }
         self.check_certified(cx, view);
+        // R3. §8: also that of a view that was jumped over. What lies in it silence commits only where all have it.
+        self.show(cx, certificate);
         self.show_certified(cx);
         if view > self.chain.committed().view && cx.blocks().get(id).is_none() {
             self.want_certified(cx, certificate);
@@ -234,7 +236,6 @@ impl RotatingSyncHotStuff {
         }
         if view >= self.view {
             // R3. §11, 1: the view is over, whoever shows it and whatever this replica waits for.
-            self.show(cx, certificate);
             return self.enter(cx, view.next());
         }
         if self.certificates.highest() == certificate {

@@ -131,3 +131,30 @@ fn r11_what_is_shown_may_contradict() {
     let said = bench.sent();
     assert!(said.iter().any(|it| matches!(it, RotatingMessage::Evidence(Evidence::Conflict(_)))), "{said:?}");
 }
+
+/// A certificate leads past the views below it, and theirs come later: all hear of them as well, or a liar that lets others
+/// jump over each view could hold up every commit.
+#[test]
+fn r10_a_certificate_that_was_jumped_over_holds_up_no_commit() {
+    let blocks = chain(1, GENESIS, 3);
+    let mut bench = Bench::new();
+    bench.take(1, shows(&blocks[2]));
+    bench.said();
+    bench.take(1, shows(&blocks[0]));
+    assert_eq!(certified_in(&bench.sent()), [id(&blocks[0])], "unheld");
+    bench.take(2, shows(&blocks[0]));
+    assert_eq!(certified_in(&bench.sent()), [], "once");
+    hears(&mut bench, &blocks[0]);
+    assert_eq!(shown(&bench.sent()), [id(&blocks[0])]);
+    bench.pass(delta(2) - 1);
+    assert_eq!(bench.committed(), []);
+    bench.pass(1);
+    assert_eq!(bench.committed(), [id(&blocks[0])]);
+    // What is not remembered is not shown either.
+    let blocks = chain(1, GENESIS, u64::from(N) + 2);
+    let mut bench = Bench::new();
+    bench.take(1, shows(&blocks[usize::from(N) + 1]));
+    bench.said();
+    blocks[..3].iter().for_each(|block| bench.take(1, shows(block)));
+    assert_eq!(certified_in(&bench.sent()), [id(&blocks[2])]);
+}

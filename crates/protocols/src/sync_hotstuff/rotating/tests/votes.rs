@@ -180,7 +180,7 @@ fn r3_any_certificate_ends_the_view_at_once() {
     assert_eq!(bench.view(), 4);
     bench.take(1, shows(&blocks[1]));
     assert_eq!(bench.view(), 4);
-    assert_eq!(certified_in(&bench.sent()), [id(&blocks[2])]);
+    assert_eq!(certified_in(&bench.sent()), [id(&blocks[2]), id(&blocks[1])], "each is shown");
     // Also where f + 1 have blamed the view, in the wait of Δ.
     let mut bench = Bench::new();
     bench.take(0, blamed(1));
