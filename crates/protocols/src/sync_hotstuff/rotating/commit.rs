@@ -96,6 +96,10 @@ impl RotatingSyncHotStuff {
         cx.withdraw(VOTE, view);
         self.waits.retain(|of| of != view);
         self.waits.arm(cx, Timer::Commit);
+        if view < self.view {
+            // R6. §19: it may have been the last wait that was not in vain.
+            self.try_vote(cx);
+        }
     }
 
     pub(super) fn on_commit_timer(&mut self, cx: &mut Cx<'_, Self>) {
@@ -115,6 +119,8 @@ impl RotatingSyncHotStuff {
         }
         self.waits.arm(cx, Timer::Commit);
         self.commit_waits(cx);
+        // R6. §19: what has ended without a commit may have been the last wait that was not in vain.
+        self.try_vote(cx);
     }
 
     pub(super) fn forget_wait(&mut self, view: View) {

@@ -120,6 +120,49 @@ fn r6_votes_in_vain_are_no_end() {
     assert_eq!(bench.votes(), [id(third)], "as always");
 }
 
+/// Where the one wait that was worth waiting for has ended, without a commit, the next vote waits for nothing more.
+#[test]
+fn r6_votes_go_on_when_the_last_wait_has_ended() {
+    let below = chain(1, GENESIS, WINDOWS_VOTED * 16);
+    let top = tip(below.last().unwrap());
+    let view = top.view.0 + 1;
+    let first = header(view, top, 1);
+    // Its vote for the first is with all.
+    let waits = || {
+        let mut bench = Bench::new();
+        bench.replica.answer_sound(Some(Time::MAX), Time::MAX);
+        bench.grow(&below);
+        bench.pass(delta(2));
+        bench.replica.sound(Some(bench.replica.now()), Time::MAX);
+        bench.pass(delta(16) + 1);
+        bench.clear();
+        bench.propose(&first);
+        assert_eq!(bench.votes(), [id(&first)]);
+        bench
+    };
+    // Silence is broken.
+    let contradicted = RotatingMessage::Evidence(conflict(&first, &header(view, top, 9)));
+    for what in [contradicted, blamed(view)] {
+        let mut bench = waits();
+        bench.grow(std::slice::from_ref(&first));
+        let second = header(view + 1, tip(&first), 2);
+        bench.propose(&second);
+        assert_eq!(bench.votes(), []);
+        let _ = bench.deliver(3, what.clone());
+        assert_eq!(bench.votes(), [id(&second)], "{what:?}");
+    }
+    // It has no certificate when its time is over.
+    let mut bench = waits();
+    let beside = header(view + 1, top, 2);
+    bench.replica.fetched(beside.block.clone());
+    bench.take(1, shows(&beside));
+    let third = header(view + 2, tip(&beside), 3);
+    bench.propose(&third);
+    assert_eq!(bench.votes(), []);
+    bench.pass(delta(2));
+    assert_eq!((bench.votes(), bench.committed()), (vec![id(&third)], vec![]));
+}
+
 /// What lets into a view may come after what was said there: votes wait for the disk, certificates do not.
 #[test]
 fn r6_a_header_that_came_before_its_view_is_voted_for() {
