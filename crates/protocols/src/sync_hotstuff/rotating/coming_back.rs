@@ -64,8 +64,9 @@ impl RotatingSyncHotStuff {
         self.began = self.view;
         if let Some(header) = self.voted.clone() {
             self.resaid = header.body.block.view;
-            // Below that nobody counts it any more, nor does the guard sign it.
-            if self.resaid >= self.view.minus(1) {
+            // R6. In a view that was left, or whose leader has lied, it may have been withdrawn, and would leave now.
+            let is_broken = self.views.get(&self.view).is_some_and(|heard| heard.is_broken);
+            if self.resaid == self.view && !self.is_quit() && !is_broken {
                 cx.send(To::All, RotatingMessage::Vote(header));
             }
         }

@@ -199,3 +199,33 @@ fn r14_answers_to_another_opening_say_nothing() {
     }
     assert_eq!(bench.standing(), Standing::Silent);
 }
+
+/// What was withdrawn must not leave after all, and of a view that is over nobody counts it.
+#[test]
+fn r14_a_vote_is_said_again_in_its_view_alone() {
+    let (first, other) = (header(1, GENESIS, 1), header(1, GENESIS, 9));
+    let contradicted = RotatingMessage::Evidence(conflict(&first, &other));
+    let after =
+        [(None, true), (Some(contradicted), false), (Some(blamed(1)), false), (Some(shows(&first)), false)];
+    for (what, again) in after {
+        let mut bench = Bench::new();
+        bench.propose(&first);
+        what.iter().for_each(|what| bench.take(2, what.clone()));
+        bench.clear();
+        for peer in [0, 1, 2] {
+            bench.replica.link(r(peer), LinkEvent::Gap);
+        }
+        bench.answers(&stands(Standing::Running));
+        assert_ne!(bench.standing(), Standing::Silent);
+        assert_eq!(bench.votes().contains(&id(&first)), again, "{what:?}");
+    }
+    // After a crash it is known that the view was left, and not why.
+    let mut bench = Bench::new();
+    bench.propose(&first);
+    bench.take(2, blamed(1));
+    bench.replica.sync();
+    bench.replica.crash().unwrap();
+    assert!(bench.is_quiet());
+    bench.run();
+    assert_eq!(bench.votes(), []);
+}
