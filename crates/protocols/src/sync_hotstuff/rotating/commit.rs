@@ -67,8 +67,8 @@ impl RotatingSyncHotStuff {
             && block.height > self.chain.committed().height
             && self.certificates.is_shown(view, *id)
             && self.may_vote(cx, block.height)
-            && self.chain.hangs(cx.blocks(), Tip::of(block, *id)) == Hangs::On
-            && self.ready(cx, *id) == Some(Ready::Valid);
+            && self.ready(cx, *id) == Some(Ready::Valid)
+            && self.chain.hangs(cx.blocks(), Tip::of(block, *id)) == Hangs::On;
         may.then(|| header.clone())
     }
 

@@ -167,13 +167,14 @@ impl RotatingSyncHotStuff {
             return None;
         }
         let parent = self.certificates.get(header.body.parent_view, block.parent)?;
-        let blocks: &BlockTree = cx.blocks();
-        let fits = self.chain.fits(blocks, block, parent);
-        if !fits || self.chain.hangs(blocks, Tip::of(block, *id)) != Hangs::On {
+        if self.ready(cx, *id) != Some(Ready::Valid) {
             return None;
         }
-        let voted = (header.clone(), parent.clone());
-        (self.ready(cx, *id) == Some(Ready::Valid)).then_some(voted)
+        // Last, because it goes down to the committed block.
+        let blocks: &BlockTree = cx.blocks();
+        let fits = self.chain.fits(blocks, block, parent);
+        let may = fits && self.chain.hangs(blocks, Tip::of(block, *id)) == Hangs::On;
+        may.then(|| (header.clone(), parent.clone()))
     }
 
     /// Counts a vote for a block of a view.
