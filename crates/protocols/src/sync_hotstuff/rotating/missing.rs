@@ -24,7 +24,20 @@ impl RotatingSyncHotStuff {
         self.mention_until(cx, id, by, due);
     }
 
-    /// What is certified is asked for at once, of those who have voted for it: an honest one is among them.
+    /// What is certified is asked for of those who have voted for it: an honest one is among them. At once, but where its header
+    /// is here: then its bodies are on their way, as with any block that somebody has shown.
+    pub(super) fn take_up_certified(&mut self, cx: &mut Cx<'_, Self>, certificate: &Certificate) {
+        let id = certificate.block();
+        if cx.blocks().get(id).is_none() {
+            return self.want_certified(cx, certificate);
+        }
+        let shown = self.missing.get(&id).map_or(ReplicaSet::EMPTY, |missing| missing.shown);
+        for by in certificate.signers.iter().filter(|by| !shown.contains(*by)) {
+            self.mention(cx, id, by);
+        }
+    }
+
+    /// At once, whatever is here of it.
     pub(super) fn want_certified(&mut self, cx: &mut Cx<'_, Self>, certificate: &Certificate) {
         let now = cx.now();
         for by in certificate.signers.iter() {

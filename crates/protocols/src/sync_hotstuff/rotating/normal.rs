@@ -225,8 +225,8 @@ impl RotatingSyncHotStuff {
         // R3. §8: also that of a view that was jumped over. What lies in it silence commits only where all have it.
         self.show(cx, certificate);
         self.show_certified(cx);
-        if view > self.chain.committed().view && cx.blocks().get(id).is_none() {
-            self.want_certified(cx, certificate);
+        if view > self.chain.committed().view {
+            self.take_up_certified(cx, certificate);
         }
         self.look_for(cx, view);
         let above = self.views.range(view.next()..);

@@ -461,6 +461,22 @@ fn bodies_are_asked_for_once_and_in_time() {
     assert_eq!(bench.replica.wanted(), [], "once");
 }
 
+/// Whoever has signed a certificate has the block: where its header came without its bodies, they are among those who are
+/// asked, when it is time.
+#[test]
+fn bodies_of_what_is_certified_are_asked_of_its_voters_as_well() {
+    let first = header(1, GENESIS, 1);
+    let mut bench = Bench::new();
+    bench.replica.answer_otherwise(None);
+    bench.take(3, RotatingMessage::Show(signed(&first)));
+    bench.take(3, shows(&first));
+    bench.pass(quarter() - 1);
+    assert_eq!(bench.replica.wanted(), [], "they may be on their way");
+    bench.pass(1);
+    let asked: Vec<_> = [0, 1, 2, 3].map(|peer| (id(&first), r(peer))).to_vec();
+    assert_eq!(bench.replica.wanted(), asked);
+}
+
 /// What rests on nothing that is certified may be made up: nobody looks for it, or for what lies below it. When that is certified
 /// it is asked for at once.
 #[test]
