@@ -6,7 +6,7 @@ use quorate_consensus::parts::chain::empty_payload;
 use quorate_consensus::parts::synchrony::SynchronyParams;
 use quorate_consensus::{Claims, Commit, Message, PayloadRef, Protocol, Ready, To};
 use quorate_types::rng::Rng;
-use quorate_types::{Block, BlockId, ReplicaId, Time, View};
+use quorate_types::{Block, BlockId, Committee, ReplicaId, Time, View};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::RangeFrom;
@@ -82,6 +82,7 @@ enum Event<F: Form> {
 pub(crate) struct Hunt<F: Form> {
     rng: Rng,
     n: u16,
+    committee: Committee,
     now: u64,
     /// Longest delay of a message.
     bound: u64,
@@ -155,6 +156,7 @@ impl<F: Form> Hunt<F> {
         let lore = F::lore(n, &liars.iter().map(|id| replica_id(*id)).collect::<Vec<_>>());
         Self {
             n,
+            committee: setup.committee::<F::Protocol>(),
             now: 0,
             bound,
             is_guarded,
@@ -501,8 +503,18 @@ impl<F: Form> Hunt<F> {
         }
     }
 
+    /// What the intake says of what a message claims.
+    fn claims_hold(&self, message: &F::Message) -> Result<(), &'static str> {
+        let mut claims = Claims::new(&self.committee, self.committee.weak());
+        message.claims(&mut claims);
+        claims.finish().map(|_| ())
+    }
+
     fn send(&mut self, id: usize, to: To, message: &F::Message, is_held: bool) {
         let from = replica_id(id);
+        if let Err(why) = self.claims_hold(message) {
+            self.oracle.find(format!("{id} says what everybody refuses ({why}): {}", words(message)));
+        }
         F::learn(&mut self.lore, from, message);
         F::blocks(message).into_iter().for_each(|block| self.oracle.block(block.clone()));
         if let Some((view, height, block)) = F::vote(message) {
@@ -556,12 +568,9 @@ impl<F: Form> Hunt<F> {
             _ => vec![honest[self.rng.index(honest.len())]],
         };
         let has_body = self.rng.chance(600_000);
-        let committee = Setup::of::<F::Protocol>(usize::from(self.n)).committee::<F::Protocol>();
         for (from, message) in said {
             // Nobody hears what the intake would refuse.
-            let mut claims = Claims::new(&committee, committee.weak());
-            message.claims(&mut claims);
-            if claims.finish().is_err() {
+            if self.claims_hold(&message).is_err() {
                 continue;
             }
             F::blocks(&message).into_iter().for_each(|block| self.oracle.block(block.clone()));

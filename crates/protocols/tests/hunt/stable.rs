@@ -169,7 +169,7 @@ impl Lore {
         let below: Vec<BlockId> = self
             .headers
             .iter()
-            .filter(|it| it.block.height.next() == height)
+            .filter(|it| rng.chance(200_000) || it.block.height.next() == height)
             .map(|it| it.block.id())
             .collect();
         let parent = rng.pick(&below).copied().unwrap_or(BlockId::null(height));
