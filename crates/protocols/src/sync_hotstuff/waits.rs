@@ -34,7 +34,13 @@ impl<T> Wait<T> {
     /// for its evidence to end this wait has the certificate before it enters the next view, whether it has voted or not.
     fn end(&self, delta: Delta) -> Time {
         let silence = self.since.plus(delta.times(2));
-        self.with_all.map_or(silence, |at| silence.max(at.plus(delta.times(1))))
+        self.with_all.map_or_else(|| self.latest(delta), |at| silence.max(at.plus(delta.times(1))))
+    }
+
+    /// Until then a certificate counts. Whoever has missed what was voted for may vote beside it from 6 Δ after the vote on, and has
+    /// known for 3 Δ by then what the certificate is for.
+    fn latest(&self, delta: Delta) -> Time {
+        self.out.plus(delta.times(2))
     }
 }
 
@@ -67,7 +73,9 @@ impl<T: Copy> Waits<T> {
 
     /// A certificate is on its way to all; for which of the votes it is one.
     pub(super) fn note_with_all(&mut self, now: Time, proves: impl Fn(T) -> bool) {
-        let open = self.running.iter_mut().filter(|wait| wait.with_all.is_none());
+        let delta = self.delta;
+        let open =
+            self.running.iter_mut().filter(|wait| wait.with_all.is_none() && now <= wait.latest(delta));
         open.filter(|wait| proves(wait.of)).for_each(|wait| wait.with_all = Some(now));
     }
 
@@ -163,5 +171,24 @@ mod tests {
         assert_eq!(over, [1], "whatever the clock says");
         assert_eq!(waits.next_look(Time(two + 9)), Some(Time(two + 5)));
         assert_eq!(waits.next_over().map(|wait| wait.of), Some(2));
+    }
+
+    /// Silence may count from later on; the certificate is shown, and has to be there, as early as ever.
+    #[test]
+    fn a_wait_that_begins_late_wants_its_certificate_no_later() {
+        let delta = SynchronyParams::default().delta();
+        let (late, two) = (Time(delta.times(3)), delta.times(2));
+        let begun = |with_all: Option<u64>| {
+            let mut waits = Waits::new(delta);
+            waits.begin(Time(0), late, 1, false);
+            assert_eq!(waits.next_look(Time(0)), Some(Time(2 * delta.quarter())));
+            assert_eq!(waits.to_show(Time(2 * delta.quarter())), [1]);
+            with_all.into_iter().for_each(|at| waits.note_with_all(Time(at), |_| true));
+            let end = waits.next_look(Time(two));
+            (end, waits.next_over().map(|wait| wait.is_with_all()))
+        };
+        assert_eq!(begun(Some(two)), (Some(late.plus(two)), Some(true)));
+        assert_eq!(begun(Some(two + 1)), (Some(Time(two)), Some(false)));
+        assert_eq!(begun(None), (Some(Time(two)), Some(false)));
     }
 }
