@@ -151,13 +151,13 @@ fn a_seed_decides_a_run_in_every_build() {
         writeln!(hashes, "{} {hash}", entry.spec.name).unwrap();
     }
     expect![[r#"
-        pbft 560e4b62229ca057743f58d025db8a36cc278fb3c18b4fb72a84e0e7ac3ad7cc
-        pbft-signed cb4e64f916294427d2b013597a1e35520c03ddaf425a89a536ab23c0804f6220
+        pbft 7301e7af31007115e6c49899f015d4cbe7158424e7d6a16b7eea0c8ef672da79
+        pbft-signed 00374fe733d12ec94f1c6923e6d66bfac511e6199bc8f351a7f01987b5f82981
         hotstuff 96bcaca1593d2c33ae51e25d23685359a8113c5e11c66cf96d74183948785a44
         jolteon 07f8669e5b319eb0a019eb25a2252380bf3e9c1028855d8c895c816cab9db482
         sync-hotstuff 375ad95746a244c5295cf02b787d97d8a66ec8fcc55fc305284ac1c0f2ab221f
         optsync 19ca8aebf66e8f391308762f03bbf55273e2ea0c38071d999b19131df14413a2
-        sync-hotstuff-rr 88c2d23965352fa5baacdb48c80b5d01c3d04502a4421cbe4bc8101df70f782a
+        sync-hotstuff-rr a0f0a545f1fffd2b27d7fc1189f5d14adf3e63cfc2560ae6485c71525afd78ed
         echo b77c7d4faef0022c503add0c0d442cc07ee1382e19d7a2b06adb2111fc8ed832
     "#]]
     .assert_eq(&hashes);
