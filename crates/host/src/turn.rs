@@ -64,7 +64,7 @@ pub struct Host<D: Disk> {
     pub(crate) inputs: Vec<Input>,
     pub(crate) passed: Passed,
     pub(crate) sync_wanted: Mark,
-    /// Since when something may wait for a sync, that was said when all that had come was known.
+    /// Since when something waits for a sync, where another one has taken long meanwhile.
     owed: Option<Time>,
     /// What syncs have made durable and the replica does not know, and when they were over.
     late: VecDeque<(Mark, Time)>,
@@ -204,9 +204,9 @@ impl<D: Disk> Host<D> {
         let mut now = now;
         let (mut syncs, mut slice) = (0, true);
         let mut reads = Reads::default();
-        let mut is_first = true;
+        // What had come before is known when anything is said in this turn.
+        let began = out.now();
         loop {
-            let began = out.now();
             let mut inputs = std::mem::take(&mut self.inputs);
             for input in inputs.drain(..) {
                 self.replica.handle(now, input);
@@ -228,15 +228,10 @@ impl<D: Disk> Host<D> {
             self.route(out)?;
             // What is not held leaves before the disk is asked.
             out.flush();
-            if self.owes_sync() {
-                // What is said in a turn that has read everything, whenever it was said, waits since then alone.
-                let since = self.owed.filter(|_| !(is_first && is_read));
-                self.owed = since.or(Some(began));
-            }
-            is_first = false;
             if syncs == 0 && !self.snapshots.is_next() && self.owes_sync() {
                 syncs = 1;
-                self.sync(out)?;
+                let owed = self.owed.take().filter(|_| !is_read);
+                self.sync(owed.unwrap_or(began), out)?;
                 if !self.inputs.is_empty() {
                     // What was held leaves before anything is executed.
                     now = now.max(out.now());
@@ -252,7 +247,11 @@ impl<D: Disk> Host<D> {
             // A wait that begins at an own copy begins when that has left, and not before the disk was asked.
             now = now.max(out.now());
         }
+        let before = out.now();
         let snapshot_needs = self.snapshots.step(syncs > 0, &mut self.store, &mut self.executor)?;
+        if self.is_long(out.now().since(before)) && self.owes_sync() {
+            self.owed = Some(began);
+        }
         self.own.turn_syncs_max = self.own.turn_syncs_max.max(self.store.ledger().syncs.wrapping_sub(synced));
         self.sync_wanted = self.sync_wanted.max(snapshot_needs);
         out.flush();
@@ -294,19 +293,24 @@ impl<D: Disk> Host<D> {
         self.sync_wanted > self.store.durable() || self.store.buffered() > LOG_BUFFER_BYTES_MAX
     }
 
-    fn sync(&mut self, out: &mut dyn Outgoing) -> Result<(), Fault> {
+    /// `began` is when all that had come was known last, before what waits for this was said.
+    fn sync(&mut self, began: Time, out: &mut dyn Outgoing) -> Result<(), Fault> {
         let mark = self.store.write_and_sync()?;
         let now = out.now();
-        let began = self.owed.take().unwrap_or(now);
-        let longest = self.replica.delta_ns().map(|delta_ns| LONG_SYNC_NS.min(delta_ns / 4));
-        let is_long = longest.is_some_and(|longest| now.since(began) > longest);
-        // A short one after it must not let go what the long one held.
-        if is_long || !self.late.is_empty() {
-            self.late.push_back((mark, now));
-        } else {
-            self.inputs.push(Input::Durable(mark));
+        let is_long = self.is_long(now.since(began));
+        match self.late.back().map(|(_, since)| *since) {
+            // A short one after it must not let go what the long one held, nor hold it up.
+            Some(since) if !is_long => self.late.push_back((mark, since)),
+            _ if is_long => self.late.push_back((mark, now)),
+            _ => self.inputs.push(Input::Durable(mark)),
         }
         Ok(())
+    }
+
+    /// Whether what was said so long ago may be contradicted by what lies unread.
+    fn is_long(&self, span_ns: u64) -> bool {
+        let longest = self.replica.delta_ns().map(|delta_ns| LONG_SYNC_NS.min(delta_ns / 4));
+        longest.is_some_and(|longest| span_ns > longest)
     }
 
     /// Does what the replica wants done.

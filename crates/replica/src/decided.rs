@@ -66,6 +66,7 @@ impl Decided {
         self.has_news = true;
         if self.vouched() > contiguous && self.ask_at.is_none() {
             self.ask_at = Some(if self.opening { now } else { now.plus(GRACE_NS) });
+            self.asked_to = None;
         }
     }
 

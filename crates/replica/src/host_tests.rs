@@ -322,27 +322,6 @@ fn nobody_is_told_that_it_is_behind_who_is_not() {
     assert_eq!(told(&outputs(&mut replica)), []);
 }
 
-/// Answers to what was asked before a restart may come before anybody has said how far it is.
-#[test]
-fn what_was_decided_before_its_holders_are_known_is_fetched() {
-    let mut replica = open();
-    let id = BlockId(Digest([5; 32]));
-    for from in [1, 3] {
-        let decided = HostMessage::Decided(Height(1), vec![id]);
-        replica.handle(Time(1), from_peer(from, CheckedMessage::Host(decided)));
-    }
-    assert_eq!(replica.status().decided, Height(1));
-    outputs(&mut replica);
-    let heights = Heights { executed: Height(1), kept: Height(1), stable: Height::ZERO };
-    replica.handle(Time(2), from_peer(3, CheckedMessage::Host(HostMessage::Heights(heights))));
-    let is_ask = |output: &Output| {
-        matches!(output, Output::Send { to: To::One(ReplicaId(3)), frame: Unsealed::Host { message, .. }, .. }
-            if *message == HostMessage::AskBlock { id, height: Height(1), above: Height::ZERO })
-    };
-    replica.tick(Time(2));
-    assert!(outputs(&mut replica).iter().any(is_ask));
-}
-
 /// A liar that says the wrong thing about a height, and the right thing about those above, does not keep a replica from
 /// what all others have: the block above names the one below.
 #[test]

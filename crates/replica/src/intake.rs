@@ -477,7 +477,9 @@ impl Intake {
             suspected = suspect;
             let Some(waiting) = self.bundles.pop() else { break };
             if let Some(pending) = self.admit(&waiting, replica, admit, let_in, out) {
-                let_in = let_in.saturating_add(pool::cost(&waiting.bundle));
+                // What peers bring keeps no client out before it is known whether it holds.
+                let is_direct = matches!(waiting.source, Source::Client(_));
+                let_in = let_in.saturating_add(if is_direct { pool::cost(&waiting.bundle) } else { 0 });
                 batch.push((waiting, pending));
             }
         }

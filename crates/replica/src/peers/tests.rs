@@ -188,6 +188,36 @@ fn who_is_told_that_others_are_further_waits_a_while() {
     replica.tick(Time(299_000_000));
     assert!(!tell(&mut replica, 299_000_000, 4));
     assert!(tell(&mut replica, 301_000_000, 4));
+    // Also the next time.
+    let decided =
+        HostMessage::Decided(Height(1), (1..=4).map(|height| BlockId::null(Height(height))).collect());
+    for from in [1, 3] {
+        replica.handle(Time(302_000_000), from_peer(from, CheckedMessage::Host(decided.clone())));
+    }
+    replica.tick(Time(302_000_000));
+    assert!(!tell(&mut replica, 303_000_000, 5));
+    assert!(tell(&mut replica, 603_000_001, 5));
+}
+
+/// Answers to what was asked before a restart may come before anybody has said how far it is.
+#[test]
+fn what_was_decided_before_its_holders_are_known_is_fetched() {
+    let mut replica = open();
+    let id = BlockId(Digest([5; 32]));
+    for from in [1, 3] {
+        let decided = HostMessage::Decided(Height(1), vec![id]);
+        replica.handle(Time(1), from_peer(from, CheckedMessage::Host(decided)));
+    }
+    assert_eq!(replica.status().decided, Height(1));
+    outputs(&mut replica);
+    let heights = Heights { executed: Height(1), kept: Height(1), stable: Height::ZERO };
+    replica.handle(Time(2), from_peer(3, CheckedMessage::Host(HostMessage::Heights(heights))));
+    let is_ask = |output: &Output| {
+        matches!(output, Output::Send { to: To::One(ReplicaId(3)), frame: Unsealed::Host { message, .. }, .. }
+            if *message == HostMessage::AskBlock { id, height: Height(1), above: Height::ZERO })
+    };
+    replica.tick(Time(2));
+    assert!(outputs(&mut replica).iter().any(is_ask));
 }
 
 /// As short a question is for ids, and its answer hundreds of them.
