@@ -152,13 +152,13 @@ fn a_seed_decides_a_run_in_every_build() {
     }
     expect![[r#"
         pbft 7301e7af31007115e6c49899f015d4cbe7158424e7d6a16b7eea0c8ef672da79
-        pbft-signed 00374fe733d12ec94f1c6923e6d66bfac511e6199bc8f351a7f01987b5f82981
+        pbft-signed b7b66aed2d2d9daa73350e5c6ffc48cb5af92aaeb1360da9c5012041487d3144
         hotstuff 96bcaca1593d2c33ae51e25d23685359a8113c5e11c66cf96d74183948785a44
-        jolteon 07f8669e5b319eb0a019eb25a2252380bf3e9c1028855d8c895c816cab9db482
+        jolteon f708bf675fcee8ae184812cf32e6b7e792d013f31e49a113a654b9a435c6ce48
         sync-hotstuff 375ad95746a244c5295cf02b787d97d8a66ec8fcc55fc305284ac1c0f2ab221f
         optsync 19ca8aebf66e8f391308762f03bbf55273e2ea0c38071d999b19131df14413a2
         sync-hotstuff-rr a0f0a545f1fffd2b27d7fc1189f5d14adf3e63cfc2560ae6485c71525afd78ed
-        echo b77c7d4faef0022c503add0c0d442cc07ee1382e19d7a2b06adb2111fc8ed832
+        echo de4d271233bfd84a54e80205cb881b9a7cd032ed2a6ecacd4baa9d5f2cfd205c
     "#]]
     .assert_eq(&hashes);
 }
