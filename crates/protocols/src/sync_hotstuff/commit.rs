@@ -9,7 +9,7 @@ use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::parts::chain::{Hangs, Tip};
 use quorate_consensus::parts::returning::Standing;
 use quorate_consensus::{Alarm, Basis, Certificate, Commit, Cx, Reject, To};
-use quorate_types::{Height, ReplicaId, Time};
+use quorate_types::{Height, ReplicaId};
 
 impl<V: Variant> SyncHotStuff<V> {
     /// S6. §4: the own vote is durable and on its way to all, so 2 Δ from now everything that contradicts it is here.
@@ -151,7 +151,7 @@ impl<V: Variant> SyncHotStuff<V> {
         {
             self.waits.clear();
             cx.send_unheld(To::All, SyncMessage::Certified(certificate));
-            self.waits.begin(cx.now(), Time::ZERO, height, true);
+            self.waits.begin(cx.now(), self.waits_from, height, true);
             // The leader can bring nothing to vote for before that.
             self.expect_progress(cx);
         }

@@ -2,7 +2,7 @@
 //! ANSWER. Nothing is voted for there for a while (S2; §8, Lemma 1 b).
 //!
 //! Not for ever: a liar could keep this replica from voting, and the others would not blame its leader. Whoever has voted for
-//! what was missed commits it within 3 Δ, or never by that wait; and has shown its certificate by then. From then on it is
+//! what was missed has shown its certificate within 2 Δ, and commits it, or never does by that wait. From then on it is
 //! what is certified that keeps this replica from voting beside it ([`super::SyncHotStuff::agrees`]).
 
 use quorate_types::{Height, Time};

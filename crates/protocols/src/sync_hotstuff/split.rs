@@ -57,6 +57,10 @@ impl Split {
 
     /// Claims that it proves what it says.
     pub(super) fn claim(&self, claims: &mut Claims<'_>) {
+        let n = claims.committee().n();
+        if u64::try_from(self.between.len()).unwrap_or(u64::MAX) > voted_ahead_max(n) {
+            return claims.refuse("proof of what nobody votes for");
+        }
         if !self.holds() {
             return claims.refuse("no contradiction");
         }

@@ -92,7 +92,7 @@ impl<T: Copy> Waits<T> {
     /// When one that runs is to be looked at next: it is over, or its certificate should be with all. The timer has to be
     /// set to that.
     pub(super) fn next_look(&mut self, now: Time) -> Option<Time> {
-        let over = self.running.front()?.end(self.delta);
+        let over = self.running.iter().map(|wait| wait.end(self.delta)).min()?;
         // The newest ones are open; one that should be with all by now is shown as soon as it can be.
         let open = self.running.iter().rev().take_while(|wait| wait.with_all.is_none());
         let shows = open.map(|wait| self.show_at(wait)).filter(|at| *at > now).last();
@@ -112,7 +112,9 @@ impl<T: Copy> Waits<T> {
     /// unread: the tie rule is for that as well (§4).
     pub(super) fn next_over(&mut self) -> Option<Wait<T>> {
         let (delta, look) = (self.delta, self.look);
-        self.running.pop_front_if(|wait| wait.end(delta) <= look)
+        // One that begins late does not hold up those behind it.
+        let over = self.running.iter().position(|wait| wait.end(delta) <= look)?;
+        self.running.remove(over)
     }
 
     /// Keeps one that is over until it is committed; returns what there is no room for any more.
@@ -190,5 +192,12 @@ mod tests {
         assert_eq!(begun(Some(two)), (Some(late.plus(two)), Some(true)));
         assert_eq!(begun(Some(two + 1)), (Some(Time(two)), Some(false)));
         assert_eq!(begun(None), (Some(Time(two)), Some(false)));
+        // Nor does it hold up those behind it.
+        let mut waits = Waits::new(delta);
+        waits.begin(Time(0), late, 1, true);
+        waits.begin(Time(1), Time(0), 2, false);
+        assert_eq!(waits.next_look(Time(two)), Some(Time(two + 1)));
+        assert_eq!(waits.next_over().map(|wait| (wait.of, wait.is_with_all())), Some((2, false)));
+        assert!(waits.next_over().is_none() && waits.to_show(Time(two + 1)).is_empty());
     }
 }

@@ -10,6 +10,7 @@ both! {
     s4_a_split_is_proved_however_far_up_it_is_voted;
     s4_a_header_that_claims_another_height_proves_nothing;
     a_split_is_proved_by_the_blocks_between;
+    proofs_are_shorter_where_there_are_many_replicas;
 }
 
 /// After a power cut two branches of one view may be known by the last votes of two replicas alone, so far apart that no two
@@ -173,6 +174,23 @@ fn s4_a_split_is_proved_however_far_up_it_is_voted<V: Variant>() {
     message.encode(&mut bytes);
     assert_eq!(SyncMessage::decode(&bytes), Ok(message.clone()));
     assert_eq!(claims_hold::<V>(&message), Ok(()));
+}
+
+/// Each hands it on to all, and it is there in time.
+fn proofs_are_shorter_where_there_are_many_replicas<V: Variant>() {
+    let n = 65;
+    let blocks = chain(n, 1, GENESIS, &(1..=200).collect::<Vec<u64>>());
+    let other = header(n, 1, GENESIS.1, GENESIS, 999);
+    let committee = Setup::of::<SyncHotStuff<V>>(usize::from(n)).committee::<SyncHotStuff<V>>();
+    let holds = |high: usize| {
+        let between = blocks[1..high].iter().rev().map(|header| header.block.clone()).collect();
+        let split = Split { low: signed(&other), high: signed(&blocks[high]), between };
+        assert!(split.holds());
+        let mut claims = Claims::new(&committee, usize::from(weak(n)));
+        SyncMessage::Evidence(Evidence::Split(Box::new(split))).claims(&mut claims);
+        claims.finish().is_ok()
+    };
+    assert_eq!([2, 190, 191].map(holds), [true, true, false]);
 }
 
 fn a_split_is_proved_by_the_blocks_between<V: Variant>() {
