@@ -343,6 +343,8 @@ impl<F: Form> Hunt<F> {
     fn sync(&mut self, id: usize) {
         self.syncing.remove(&id);
         let Some(replica) = self.replicas.get_mut(&id).filter(|_| !self.down.contains(&id)) else { return };
+        // What the disk has held leaves now, and its own copies come now.
+        replica.stand_still(self.now.saturating_sub(replica.now().0));
         replica.settle();
         self.absorb(id, true);
     }
