@@ -9,16 +9,15 @@ use quorate_crypto::SigningKey;
 use quorate_replica::{ConnId, Input, Intake, Output, Passed, Replica, Source, Unsealed};
 use quorate_storage::{Disk, Store};
 use quorate_types::{Domain, Height, Ledger, Mark, ReplicaId, ReplicaSet, Time};
-use std::collections::VecDeque;
 
 /// Log bytes that may wait for a sync that nobody has asked for.
 const LOG_BUFFER_BYTES_MAX: usize = 4 << 20;
 /// How late a timer may fire for the sake of what lies unread or unchecked. Whoever floods a replica must not keep it
 /// from suspecting a leader.
 const LATE_NS: u64 = 20_000_000;
-/// Where safety rests on a bound on delays, what was held while the disk took longer than this, or than a quarter of the bound,
-/// leaves when everything that has come meanwhile was read: it may be what keeps the replica from saying it.
-const LONG_SYNC_NS: u64 = 5_000_000;
+/// Where safety rests on a bound on delays, what was held while the disk or the service took longer than this leaves when
+/// everything that has come meanwhile was read: it may be what keeps the replica from saying it.
+const LONG_NS: u64 = 5_000_000;
 
 /// What a turn asks for more time for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,10 +63,14 @@ pub struct Host<D: Disk> {
     pub(crate) inputs: Vec<Input>,
     pub(crate) passed: Passed,
     pub(crate) sync_wanted: Mark,
-    /// Since when something waits for a sync, where another one has taken long meanwhile.
-    owed: Option<Time>,
-    /// What syncs have made durable and the replica does not know, and when they were over.
-    late: VecDeque<(Mark, Time)>,
+    /// What is on the disk, where the replica does not know it yet.
+    untold: Option<Mark>,
+    /// Something has taken long since all that had come was known: until then what is held waits for that.
+    unread: Option<Time>,
+    /// Since when it waits.
+    put_off: Option<Time>,
+    /// When it was looked at last whether something takes long.
+    looked: Time,
     loads: Loads,
     /// What the replica knows of whose bodies wait for their check.
     unchecked: ReplicaSet,
@@ -97,8 +100,10 @@ impl<D: Disk> Host<D> {
             inputs: Vec::new(),
             passed: Passed::default(),
             sync_wanted: Mark(0),
-            owed: None,
-            late: VecDeque::new(),
+            untold: None,
+            unread: None,
+            put_off: None,
+            looked: Time::ZERO,
             loads: Loads::default(),
             unchecked: ReplicaSet::EMPTY,
             own: Ledger::default(),
@@ -202,62 +207,81 @@ impl<D: Disk> Host<D> {
         self.check(more, out);
         let synced = self.store.ledger().syncs;
         let mut now = now;
-        let (mut syncs, mut slice) = (0, true);
+        let (mut syncs, mut slice, mut is_first) = (0, true, true);
         let mut reads = Reads::default();
-        // What had come before is known when anything is said in this turn.
-        let began = out.now();
         loop {
             let mut inputs = std::mem::take(&mut self.inputs);
             for input in inputs.drain(..) {
                 self.replica.handle(now, input);
             }
             self.inputs = inputs;
-            let is_drained = drained && self.intake.is_drained();
-            // Not after the sync of this turn, in which nothing is read any more. No body keeps anybody from saying anything.
-            let is_read = drained && self.intake.has_passed_messages();
-            let may_tell = |(_, since): &mut (Mark, Time)| is_read || now >= since.plus(LATE_NS);
-            while syncs == 0
-                && let Some((mark, _)) = self.late.pop_front_if(may_tell)
-            {
-                self.replica.handle(now, Input::Durable(mark));
+            if std::mem::take(&mut is_first) && drained && self.intake.has_passed_messages() {
+                // All that had come is known. No body keeps anybody from saying anything.
+                self.unread = None;
             }
             if let Some(due) = due {
                 // The tie rule: a timer fires only after everything that had arrived before it.
+                let is_drained = drained && self.intake.is_drained();
                 self.replica.tick(if is_drained { due } else { due.minus(LATE_NS) });
             }
-            self.route(out)?;
+            self.looked = out.now();
+            self.route(out, false)?;
             // What is not held leaves before the disk is asked.
             out.flush();
             if syncs == 0 && !self.snapshots.is_next() && self.owes_sync() {
                 syncs = 1;
-                let owed = self.owed.take().filter(|_| !is_read);
-                self.sync(owed.unwrap_or(began), out)?;
-                if !self.inputs.is_empty() {
-                    // What was held leaves before anything is executed.
-                    now = now.max(out.now());
-                    continue;
-                }
+                self.untold = Some(self.store.write_and_sync()?);
             }
+            self.look(out);
+            self.release(out)?;
             // However often this turn goes round, it executes for one slice and reads for a few laggards.
             slice = slice && self.execute(more);
             self.loads.serve(&mut self.store, &mut reads, &mut self.inputs)?;
+            self.look(out);
             if self.inputs.is_empty() {
                 break;
             }
             // A wait that begins at an own copy begins when that has left, and not before the disk was asked.
             now = now.max(out.now());
         }
-        let before = out.now();
         let snapshot_needs = self.snapshots.step(syncs > 0, &mut self.store, &mut self.executor)?;
-        if self.is_long(out.now().since(before)) && self.owes_sync() {
-            self.owed = Some(began);
-        }
+        self.look(out);
         self.own.turn_syncs_max = self.own.turn_syncs_max.max(self.store.ledger().syncs.wrapping_sub(synced));
         self.sync_wanted = self.sync_wanted.max(snapshot_needs);
         out.flush();
         let owing = self.owes_sync() || !self.intake.is_drained() || self.executor.has_work();
-        let owing = owing || !self.loads.is_empty() || self.snapshots.is_busy() || !self.late.is_empty();
+        let owing = owing || !self.loads.is_empty() || self.snapshots.is_busy() || self.untold.is_some();
         Ok(if owing { TurnEnd::Owing } else { TurnEnd::Idle })
+    }
+
+    /// Where safety rests on a bound on delays: whether the disk or the service has taken so long since the last look that what
+    /// lies unread may be what keeps the replica from saying what it holds.
+    fn look(&mut self, out: &mut dyn Outgoing) {
+        let Some(delta_ns) = self.replica.delta_ns() else { return };
+        let now = out.now();
+        let span_ns = now.since(std::mem::replace(&mut self.looked, now));
+        if span_ns > delta_ns / 4 {
+            self.unread = Some(now.plus(delta_ns));
+        } else if span_ns > LONG_NS && self.unread.is_none() {
+            // It may take that long each time.
+            self.unread = Some(self.put_off.unwrap_or(now).plus(LATE_NS));
+        }
+    }
+
+    /// Lets go what was held until the disk had it, before anything else asks the disk.
+    fn release(&mut self, out: &mut dyn Outgoing) -> Result<(), Fault> {
+        let now = out.now();
+        if self.untold.is_some() && self.unread.is_some_and(|until| now < until) {
+            self.put_off.get_or_insert(now);
+            return Ok(());
+        }
+        if let Some(mark) = self.untold.take() {
+            (self.unread, self.put_off) = (None, None);
+            self.replica.handle(now, Input::Durable(mark));
+            self.route(out, true)?;
+            out.flush();
+        }
+        Ok(())
     }
 
     /// Checks what was handed in; answers what needs no replica.
@@ -293,31 +317,17 @@ impl<D: Disk> Host<D> {
         self.sync_wanted > self.store.durable() || self.store.buffered() > LOG_BUFFER_BYTES_MAX
     }
 
-    /// `began` is when all that had come was known last, before what waits for this was said.
-    fn sync(&mut self, began: Time, out: &mut dyn Outgoing) -> Result<(), Fault> {
-        let mark = self.store.write_and_sync()?;
-        let now = out.now();
-        let is_long = self.is_long(now.since(began));
-        match self.late.back().map(|(_, since)| *since) {
-            // A short one after it must not let go what the long one held, nor hold it up.
-            Some(since) if !is_long => self.late.push_back((mark, since)),
-            _ if is_long => self.late.push_back((mark, now)),
-            _ => self.inputs.push(Input::Durable(mark)),
-        }
-        Ok(())
-    }
-
-    /// Whether what was said so long ago may be contradicted by what lies unread.
-    fn is_long(&self, span_ns: u64) -> bool {
-        let longest = self.replica.delta_ns().map(|delta_ns| LONG_SYNC_NS.min(delta_ns / 4));
-        longest.is_some_and(|longest| span_ns > longest)
-    }
-
-    /// Does what the replica wants done.
-    fn route(&mut self, out: &mut dyn Outgoing) -> Result<(), Fault> {
+    /// Does what the replica wants done. What is `released` leaves before the disk is asked again: to append may take as long as
+    /// to sync.
+    fn route(&mut self, out: &mut dyn Outgoing, mut released: bool) -> Result<(), Fault> {
         while let Some(output) = self.replica.poll() {
             match output {
-                Output::Persist { mark, entry } => self.store.append(mark, &entry)?,
+                Output::Persist { mark, entry } => {
+                    if std::mem::take(&mut released) {
+                        out.flush();
+                    }
+                    self.store.append(mark, &entry)?;
+                }
                 Output::Sync(mark) => self.sync_wanted = self.sync_wanted.max(mark),
                 Output::Send { to, lane, frame } => {
                     let own = match &frame {

@@ -166,11 +166,11 @@ impl Returning {
 
     fn may_vote(&self, committee: &Committee, now: Time) -> bool {
         let (others, answers) = (committee.n().saturating_sub(1), self.said.len());
-        // (b): nobody is missing.
-        answers >= others
-            // (c): who is missing now does not come back with its disk; but who was reached just now has its time to answer.
-            || (answers >= others.saturating_sub(committee.f)
-                && now >= self.patience(1).max(self.asked.plus(self.delta.times(2))))
+        // Whoever was reached just now has its time to answer; and what others say of what it has said, before it fails, comes.
+        let is_heard = now >= self.asked.plus(self.delta.times(2));
+        // (b): nobody is missing. (c): who is missing now does not come back with its disk.
+        let is_back = answers >= others.saturating_sub(committee.f) && now >= self.patience(1);
+        is_heard && (answers >= others || is_back)
     }
 
     fn may_run(&self, committee: &Committee, now: Time) -> bool {
@@ -245,6 +245,18 @@ mod tests {
         returning.note(peer(1), Standing::Voting);
         returning.note(peer(2), Standing::Voting);
         assert_eq!(returning.advance(&committee, at(903)), Some(Standing::Running));
+    }
+
+    /// One of them may have been reached just now: what it had voted for another one may have missed, who fails next.
+    #[test]
+    fn who_was_reached_just_now_is_heard_although_all_have_answered() {
+        let (committee, mut returning) = (committee(3, 1), opened());
+        returning.note(peer(1), Standing::Silent);
+        assert!(returning.note_link(peer(2), at(500)));
+        returning.note(peer(2), Standing::Silent);
+        assert_eq!(returning.advance(&committee, at(519)), None);
+        assert!(returning.deadline(at(519)).is_some_and(|next| next <= at(520)));
+        assert_eq!(returning.advance(&committee, at(520)), Some(Standing::Voting));
     }
 
     #[test]

@@ -101,6 +101,9 @@ impl<V: Variant> SyncHotStuff<V> {
             return self.arm_entry(cx, V::WAIT);
         }
         self.join_view(cx);
+        // A view that was idle has its next block no sooner.
+        let until = cx.now().plus(self.delta.times(4)).plus(self.heartbeat_ns);
+        cx.timers().set(Timer::Progress, until);
         if let Some(lock) = self.said_new_view.clone() {
             cx.timers().cancel(Timer::Collect);
             cx.send(To::All, SyncMessage::NewView { view: self.view, lock });

@@ -183,6 +183,8 @@ impl Answer {
     }
 
     fn claim(&self, claims: &mut Claims<'_>) {
+        // Each header is one signature; and what the rest may show is more than one message does.
+        claims.make_room(HEADERS_MAX.saturating_mul(2));
         for evidence in &self.evidence {
             evidence.claim(claims);
         }
@@ -193,8 +195,6 @@ impl Answer {
         if let Some(Signed { body, by, signature }) = &self.new_view {
             claim_new_view(body, (*by, signature), claims);
         }
-        // Each header is one signature.
-        claims.make_room(HEADERS_MAX.saturating_mul(2));
         for header in &self.headers {
             Header::claim(header, claims);
         }

@@ -274,6 +274,7 @@ impl<V: Variant> SyncHotStuff<V> {
             let block = &header.body.block;
             self.note(cx, noted::VOTED, block.height);
             self.expect_progress(cx);
+            self.show_unshown(cx);
             self.show_skipped(cx, (block.height.minus(1), block.parent));
             self.voted = Some(header.clone());
             // S3. §3: the vote is written down before it leaves, and hands the header on.

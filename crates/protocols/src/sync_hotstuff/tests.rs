@@ -223,6 +223,10 @@ impl<V: Variant> Bench<V> {
         for peer in self.peers() {
             self.take(peer, SyncMessage::Answer(Box::new(answer.clone())));
         }
+        if self.standing() == Standing::Silent {
+            // Whoever was reached has its time to answer.
+            self.replica.advance(delta(2));
+        }
     }
 
     pub(super) fn peers(&self) -> Vec<u16> {

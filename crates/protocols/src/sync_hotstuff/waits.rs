@@ -79,6 +79,14 @@ impl<T: Copy> Waits<T> {
         open.filter(|wait| proves(wait.of)).for_each(|wait| wait.with_all = Some(now));
     }
 
+    /// Votes for which no certificate counts any more.
+    pub(super) fn past(&self, now: Time) -> impl Iterator<Item = T> {
+        let delta = self.delta;
+        let past =
+            self.running.iter().filter(move |wait| wait.with_all.is_none() && now > wait.latest(delta));
+        past.map(|wait| wait.of)
+    }
+
     /// Votes whose certificate should be with all by now, and is not: half of Δ later it still comes in time.
     pub(super) fn to_show(&self, now: Time) -> Vec<T> {
         let due = self.running.iter().take_while(|wait| self.show_at(wait) <= now);

@@ -199,6 +199,10 @@ impl Bench {
         for peer in self.peers() {
             self.take(peer, RotatingMessage::Answer(Box::new(answer.clone())));
         }
+        if self.standing() == Standing::Silent {
+            // Whoever was reached has its time to answer.
+            self.replica.advance(delta(2));
+        }
     }
 
     pub(super) fn peers(&self) -> Vec<u16> {

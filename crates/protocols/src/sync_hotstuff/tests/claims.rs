@@ -11,6 +11,28 @@ both! {
     blames_are_f_plus_1_for_one_view;
     contradictions_are_words_of_the_leader;
     answers_are_claimed_whole;
+    whatever_an_honest_replica_answers_is_taken;
+}
+
+/// Also among three, where all have voted for all of it, and each certificate counts with as many signatures.
+fn whatever_an_honest_replica_answers_is_taken<V: Variant>() {
+    for n in [3u16, 5, 7] {
+        let committee = Setup::of::<SyncHotStuff<V>>(usize::from(n)).committee::<SyncHotStuff<V>>();
+        let blocks = chain(n, 1, GENESIS, &(1..=33).collect::<Vec<u64>>());
+        let full = |view| certificate(view, end(&blocks[0]), n);
+        let lock = Lock { responsive: Some(full(1)), tip: full(1) };
+        let votes: Vec<_> = (0..n).map(|id| (r(id), SIGNATURE)).collect();
+        let SyncMessage::Forward { word } = forward(n, 2, &lock) else { panic!() };
+        let mut answer = stands(Standing::Running);
+        answer.evidence = vec![Evidence::Blames(Certificate::of(blame(View(1)), &votes))];
+        answer.certificates = vec![full(1), full(1), full(2), full(2)];
+        answer.new_view = Some(word);
+        answer.headers = blocks[..32].iter().map(signed).collect();
+        answer.voted = Some(Signed { body: signed(&blocks[32]), by: r(1), signature: SIGNATURE });
+        let mut claims = Claims::new(&committee, usize::from(weak(n)));
+        SyncMessage::Answer(Box::new(answer)).claims(&mut claims);
+        assert_eq!(claims.finish().map(|_| ()), Ok(()), "n = {n}");
+    }
 }
 
 type Change<T> = fn(&mut T);

@@ -121,8 +121,11 @@ fn s16_all_begin_when_all_have_answered<V: Variant>() {
     }
     bench.take(2, answer(Standing::Silent));
     assert_eq!(bench.standing(), Standing::Silent);
-    bench.replica.sent();
     bench.take(4, answer(Standing::Silent));
+    bench.replica.advance(delta(2) - 1);
+    assert_eq!(bench.standing(), Standing::Silent);
+    bench.replica.sent();
+    bench.replica.advance(1);
     assert_eq!(bench.standing(), Standing::Voting);
     assert_eq!(announced(bench.replica.sent()), [Standing::Voting], "all hear of it");
     for peer in [0, 1, 2] {
@@ -184,6 +187,7 @@ fn s16_what_answers_show_counts_before_anything_is_signed<V: Variant>() {
     last.evidence = vec![blames(N, 1)];
     last.certificates = vec![certified(N, &blocks[0])];
     bench.take(4, SyncMessage::Answer(Box::new(last)));
+    bench.replica.advance(delta(2));
     assert_eq!(bench.standing(), Standing::Voting);
     assert_eq!(own_words(&mut bench), [], "it has left the view");
     bench.pass(delta(V::WAIT));

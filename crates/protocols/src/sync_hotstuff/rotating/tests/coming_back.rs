@@ -64,6 +64,7 @@ fn r14_what_answers_show_counts_before_anything_is_signed() {
     }
     assert_eq!(own_words(&mut bench), []);
     bench.take(3, RotatingMessage::Answer(Box::new(stands(Standing::Silent))));
+    bench.replica.advance(delta(2));
     assert_eq!(bench.standing(), Standing::Voting);
     assert_eq!(bench.votes(), [id(&blocks[2])]);
     bench.vote([1], &blocks[2]);
