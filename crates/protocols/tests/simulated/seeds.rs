@@ -151,14 +151,14 @@ fn a_seed_decides_a_run_in_every_build() {
         writeln!(hashes, "{} {hash}", entry.spec.name).unwrap();
     }
     expect![[r#"
-        pbft 7301e7af31007115e6c49899f015d4cbe7158424e7d6a16b7eea0c8ef672da79
-        pbft-signed b7b66aed2d2d9daa73350e5c6ffc48cb5af92aaeb1360da9c5012041487d3144
-        hotstuff 96bcaca1593d2c33ae51e25d23685359a8113c5e11c66cf96d74183948785a44
+        pbft 4ea50bb3a65fd66b15ea0d62c2f946074a01d52d30f5589d26369ce8aa488029
+        pbft-signed 97c8d1f900f7730644e3917ab0e26da8e2f24ecb74082ec5de851ea9e3940bb8
+        hotstuff a89538b9bd29bb7657881e7d866084554f9f960d21af2eaba0af479327f6e8b0
         jolteon f708bf675fcee8ae184812cf32e6b7e792d013f31e49a113a654b9a435c6ce48
-        sync-hotstuff 375ad95746a244c5295cf02b787d97d8a66ec8fcc55fc305284ac1c0f2ab221f
-        optsync 19ca8aebf66e8f391308762f03bbf55273e2ea0c38071d999b19131df14413a2
-        sync-hotstuff-rr a0f0a545f1fffd2b27d7fc1189f5d14adf3e63cfc2560ae6485c71525afd78ed
-        echo de4d271233bfd84a54e80205cb881b9a7cd032ed2a6ecacd4baa9d5f2cfd205c
+        sync-hotstuff 895cc645f9e850c83138249418dd74c846e5026e255164279cb24892f33f0d80
+        optsync 161ab8ab01308741bc2ef7c2de9fae5220d94ca890ba439938c0744c53854a53
+        sync-hotstuff-rr 2459d272399f78829647e5df6ec17f6ed5178c968d82f0429b4b25c6ad6017d5
+        echo 60f0a5328459954d13c80b88ce8e5dd4b9e3f1e1f136ce1acc9286e19da4349a
     "#]]
     .assert_eq(&hashes);
 }

@@ -252,6 +252,9 @@ fn s12_a_restart_within_the_wait(entry: &Entry) {
         wait_for(&mut world, &[id], secs(10));
         level(&mut world);
         assert!(has(&world, r(2), height), "{step}: it has caught up");
+        // It runs again, and votes as soon as the others.
+        go(world.run_for(6 * DELTA_NS), &world);
+        level(&mut world);
     }
     let mut voted = BTreeMap::new();
     for (_, view, height, id) in votes_of(&ear.borrow().sent, r(2)) {

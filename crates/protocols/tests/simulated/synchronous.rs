@@ -30,7 +30,7 @@ fn with_a_leader_that_lies(entry: &Entry, guarded: bool) -> World {
         settings.costs = Costs::NONE;
     });
     world.take_over(r(0));
-    go(world.run_for(ms(60)), &world);
+    go(world.run_for(3 * DELTA_NS), &world);
     let answer = Answer::bare(Incarnation::ZERO, Standing::Running);
     world.say(r(0), To::All, &SyncMessage::Answer(Box::new(answer)));
     go(world.run_for(ms(20)), &world);
