@@ -90,11 +90,11 @@ fn rotating_of_five() {
 }
 
 /// Without the wait between two views, or with one that is too short for what q_R votes decide, something is found, although the
-/// certificate that all are shown is in the way (museum, Y and Z): one seed in ten thousand, or in a hundred thousand. Where a change moves these,
+/// certificate that all are shown is in the way (museum, Y and Z): one seed in some ten thousand. Where a change moves these,
 /// `find` from 0 on says where to.
 #[test]
 fn what_is_wrong_is_found() {
-    let no_wait = find::<Stable<NoWait>>(5, 82_000, 1_000);
-    let one_delta = find::<Stable<OneDelta>>(5, 6_000, 1_000);
+    let no_wait = find::<Stable<NoWait>>(5, 7_000, 1_000);
+    let one_delta = find::<Stable<OneDelta>>(5, 4_000, 1_000);
     assert!(no_wait.is_some() && one_delta.is_some(), "{no_wait:?} {one_delta:?}");
 }
