@@ -341,8 +341,7 @@ impl<P: Protocol> Harness<P> {
                 }
                 Effect::Send { to, hold, message } => self.queue(to, hold, &*message),
                 Effect::Withdraw(kind, view) => self.held.retain(|(_, bytes)| {
-                    let message = P::Message::decode(bytes).expect("what is sent can be read back");
-                    let statement = message.auth().statement();
+                    let statement = read::<P>(bytes).auth().statement();
                     statement.is_none_or(|it| (it.kind, it.view) != (kind, view))
                 }),
                 Effect::Commit(what, basis) => self.committed.push((what, basis)),
