@@ -65,12 +65,14 @@ pub struct Host<D: Disk> {
     pub(crate) sync_wanted: Mark,
     /// What is on the disk, where the replica does not know it yet.
     untold: Option<Mark>,
-    /// Something has taken long since all that had come was known: until then what is held waits for that.
-    unread: Option<Time>,
+    /// Something has taken long since all that had come was known: what is held waits for that, for so many nanoseconds at most.
+    stalled: Option<u64>,
     /// Since when it waits.
     put_off: Option<Time>,
     /// When it was looked at last whether something takes long.
     looked: Time,
+    /// When what this turn handles was read.
+    read: Time,
     loads: Loads,
     /// What the replica knows of whose bodies wait for their check.
     unchecked: ReplicaSet,
@@ -101,9 +103,10 @@ impl<D: Disk> Host<D> {
             passed: Passed::default(),
             sync_wanted: Mark(0),
             untold: None,
-            unread: None,
+            stalled: None,
             put_off: None,
             looked: Time::ZERO,
+            read: Time::ZERO,
             loads: Loads::default(),
             unchecked: ReplicaSet::EMPTY,
             own: Ledger::default(),
@@ -209,15 +212,16 @@ impl<D: Disk> Host<D> {
         let mut now = now;
         let (mut syncs, mut slice, mut is_first) = (0, true, true);
         let mut reads = Reads::default();
+        self.read = due.unwrap_or(now);
         loop {
             let mut inputs = std::mem::take(&mut self.inputs);
             for input in inputs.drain(..) {
                 self.replica.handle(now, input);
             }
             self.inputs = inputs;
-            if std::mem::take(&mut is_first) && drained && self.intake.has_passed_messages() {
-                // All that had come is known. No body keeps anybody from saying anything.
-                self.unread = None;
+            if std::mem::take(&mut is_first) {
+                // No body keeps anybody from saying anything.
+                self.handled(drained && self.intake.has_passed_messages(), out)?;
             }
             if let Some(due) = due {
                 // The tie rule: a timer fires only after everything that had arrived before it.
@@ -254,30 +258,44 @@ impl<D: Disk> Host<D> {
         Ok(if owing { TurnEnd::Owing } else { TurnEnd::Idle })
     }
 
-    /// Where safety rests on a bound on delays: whether the disk or the service has taken so long since the last look that what
-    /// lies unread may be what keeps the replica from saying what it holds.
+    /// What was read for this turn is handled, and `is_all` that had come. What was put off leaves now, before the disk is asked
+    /// again: it would be put off for ever where the disk takes long in each turn.
+    fn handled(&mut self, is_all: bool, out: &mut dyn Outgoing) -> Result<(), Fault> {
+        let now = out.now();
+        // Whoever floods a replica, or talks without end, must not keep it silent.
+        let is_enough =
+            || self.put_off.zip(self.stalled).is_some_and(|(since, most)| self.read >= since.plus(most));
+        // Who stood still between reading and this does not know what has come since.
+        let is_recent = self.replica.delta_ns().is_none_or(|delta_ns| now.since(self.read) <= delta_ns);
+        if is_recent && (is_all || is_enough()) {
+            self.stalled = None;
+        }
+        self.release(out)
+    }
+
+    /// Where safety rests on a bound on delays: whether something has taken so long, the disk or the service since the last look
+    /// or anything at all since the reading, that what lies unread may be what keeps the replica from saying what it holds.
     fn look(&mut self, out: &mut dyn Outgoing) {
         let Some(delta_ns) = self.replica.delta_ns() else { return };
         let now = out.now();
         let span_ns = now.since(std::mem::replace(&mut self.looked, now));
-        if span_ns > delta_ns / 4 {
-            self.unread = Some(now.plus(delta_ns));
-        } else if span_ns > LONG_NS && self.unread.is_none() {
+        if now.since(self.read) > delta_ns / 4 {
+            self.stalled = Some(delta_ns);
+        } else if span_ns > LONG_NS {
             // It may take that long each time.
-            self.unread = Some(self.put_off.unwrap_or(now).plus(LATE_NS));
+            self.stalled.get_or_insert(LATE_NS);
         }
     }
 
     /// Lets go what was held until the disk had it, before anything else asks the disk.
     fn release(&mut self, out: &mut dyn Outgoing) -> Result<(), Fault> {
-        let now = out.now();
-        if self.untold.is_some() && self.unread.is_some_and(|until| now < until) {
-            self.put_off.get_or_insert(now);
+        if self.untold.is_some() && self.stalled.is_some() {
+            self.put_off.get_or_insert(out.now());
             return Ok(());
         }
         if let Some(mark) = self.untold.take() {
-            (self.unread, self.put_off) = (None, None);
-            self.replica.handle(now, Input::Durable(mark));
+            self.put_off = None;
+            self.replica.handle(out.now(), Input::Durable(mark));
             self.route(out, true)?;
             out.flush();
         }

@@ -113,6 +113,8 @@ impl Reactor {
     /// When the configuration contradicts itself, or the system gives no poll or takes no listener.
     pub fn new(config: NetConfig) -> Result<Self, NetFault> {
         let me = config.identity.me;
+        // One poll tells of all of them: clients that say much must not keep what replicas have said behind them.
+        let sockets = config.client_connections_max.saturating_add(config.descriptors_beside_clients());
         let mut rng = Rng::new(config.seed);
         let peers = peers::table(&config, &mut rng)?;
         let (peer_tls, client_tls) = match &config.security {
@@ -133,7 +135,7 @@ impl Reactor {
         let client_listener = config.listen_clients.map(|listener| listen(listener, CLIENTS)).transpose()?;
         Ok(Self {
             me,
-            events: Events::with_capacity(1_024),
+            events: Events::with_capacity(sockets),
             waker: Arc::new(waker),
             peer_listener,
             client_listener,

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::as_conversions, reason = "tests")]
 
 use quorate_app::Kv;
-use quorate_consensus::{Message as _, Note, To};
+use quorate_consensus::{LinkEvent, Message as _, Note, To};
 use quorate_crypto::{Scheme, SigningKey};
 use quorate_host::{Host, HostSetup, Outgoing, TurnEnd};
 use quorate_protocols::pbft::PbftMessage;
@@ -20,6 +20,8 @@ use quorate_types::{
     Digest, FrameBody, Genesis, Height, Incarnation, Kind, Member, PayloadId, PublicKey, ReplicaId,
     ReplyBundle, SessionId, Time, View,
 };
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 const CLIENT: ClientId = PublicKey([7; 32]);
@@ -30,11 +32,14 @@ struct Left {
     frames: Vec<(To, u8, Vec<u8>)>,
     rejected: Vec<&'static str>,
     urgent: Vec<Option<ReplicaId>>,
+    clock: Rc<Cell<u64>>,
+    /// What it takes to write to the sockets, in nanoseconds: it comes just before the disk is asked, as a slow disk would.
+    flush_ns: u64,
 }
 
 impl Outgoing for Left {
     fn now(&mut self) -> Time {
-        Time::ZERO
+        Time(self.clock.get())
     }
     fn peer(&mut self, to: To, _: Lane, frame_type: u8, body: FrameBody) {
         self.frames.push((to, frame_type, body.to_bytes().to_vec()));
@@ -43,7 +48,9 @@ impl Outgoing for Left {
     fn reply_to(&mut self, _: ConnId, _: &ClientId, _: &ReplyBundle) {}
     fn proven(&mut self, _: ConnId, _: &ClientId) {}
     fn refuse(&mut self, _: ConnId, _: &ClientId, _: BundleDigest, _: Refusal) {}
-    fn flush(&mut self) {}
+    fn flush(&mut self) {
+        self.clock.set(self.clock.get() + self.flush_ns);
+    }
     fn rejected(&mut self, _: Source, _: Kind, reason: &'static str, _: bool) {
         self.rejected.push(reason);
     }
@@ -143,7 +150,10 @@ impl Cluster {
     /// One turn of one replica, which checks and executes as long as `more` says.
     fn turn(&mut self, id: usize, mut more: impl FnMut() -> bool) -> TurnEnd {
         let Self { hosts, left, now, .. } = self;
-        hosts[id].turn(*now, Some(*now), true, &mut |_| more(), &mut left[id]).unwrap()
+        left[id].clock.set(now.0);
+        let end = hosts[id].turn(*now, Some(*now), true, &mut |_| more(), &mut left[id]).unwrap();
+        *now = (*now).max(Time(left[id].clock.get()));
+        end
     }
 
     /// One turn of one replica whose sockets hold more than it has read.
@@ -326,6 +336,95 @@ fn a_flood_of_bad_signatures_holds_up_nobody() {
     assert!(turns > 300, "{turns}");
     assert_eq!(cluster.left[1].rejected.iter().filter(|why| **why == "bad signature").count(), FLOOD);
     assert!(cluster.hosts[1].held().is_empty());
+}
+
+/// What `Host::turn` takes for long.
+const LONG_NS: u64 = 5_000_000;
+/// Delta of `sync-hotstuff`.
+const DELTA_NS: u64 = 50_000_000;
+
+/// Three replicas whose safety rests on a bound on delays, and a client's session.
+fn synchronous() -> (Cluster, SessionId) {
+    let mut cluster = Cluster::of("sync-hotstuff", 3);
+    for (id, peer) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)] {
+        cluster.hosts[id].link(ReplicaId(peer), LinkEvent::Back);
+    }
+    cluster.bundle(BundleKind::Open, SessionId::default());
+    for _ in 0..400 {
+        cluster.now = cluster.now.plus(DELTA_NS / 5);
+        cluster.settle();
+    }
+    let session = cluster.hosts[0].executor().execution().opened(&CLIENT, BundleNo(1)).unwrap();
+    (cluster, session)
+}
+
+impl Cluster {
+    /// Hands on what left a replica.
+    fn carry(&mut self, from: usize) {
+        for (to, frame_type, body) in std::mem::take(&mut self.left[from].frames) {
+            self.deliver(from, to, frame_type, &body);
+        }
+    }
+
+    /// The leader, replica 1, proposes a block, for which replica 0 votes; 2 has been told of both.
+    fn propose(&mut self, session: SessionId) {
+        self.bundle_at(1, BundleKind::Requests, session);
+        for id in [1, 0, 1, 0] {
+            self.turn(id, || true);
+            self.carry(id);
+        }
+    }
+
+    /// Votes that have left replica 2 since the last call.
+    fn votes(&mut self) -> usize {
+        // Behind each stands its signature.
+        let entry = quorate_protocols::find("sync-hotstuff").unwrap();
+        let is_vote = |body: &[u8]| {
+            let message = body.split_last_chunk::<64>().and_then(|(message, _)| (entry.decode)(message).ok());
+            message.is_some_and(|message| message.kind().as_str() == "vote")
+        };
+        let votes = self.left[2].frames.iter().filter(|(_, _, body)| is_vote(body)).count();
+        self.carry(2);
+        votes
+    }
+}
+
+/// What was said before a sync that takes long leaves when all is read that has come meanwhile, and not when a turn comes that
+/// needs no sync: under load there is none.
+#[test]
+fn votes_leave_although_each_sync_takes_long() {
+    for sync_ns in [LONG_NS + 1, DELTA_NS / 4 + 1] {
+        let (mut cluster, session) = synchronous();
+        cluster.left[2].flush_ns = sync_ns;
+        cluster.propose(session);
+        cluster.turn(2, || true);
+        assert_eq!(cluster.votes(), 0, "what lies unread may be what keeps it from voting");
+        for round in 0..5 {
+            cluster.propose(session);
+            cluster.turn(2, || true);
+            assert_eq!(cluster.votes(), 1, "{round}");
+        }
+    }
+}
+
+/// Who stands still between reading and voting knows no more of what has come meanwhile than whoever waits for the disk.
+#[test]
+fn no_vote_leaves_after_a_pause_before_all_is_read() {
+    let (mut cluster, session) = synchronous();
+    let clock = Rc::clone(&cluster.left[2].clock);
+    for pauses_ns in [vec![DELTA_NS / 4 + 1], vec![3 * DELTA_NS], vec![DELTA_NS / 4 + 1, DELTA_NS + 1]] {
+        for pause_ns in &pauses_ns {
+            cluster.propose(session);
+            let mut pauses = Some(*pause_ns).into_iter();
+            cluster.turn(2, || {
+                clock.set(clock.get() + pauses.next().unwrap_or(0));
+                true
+            });
+            assert_eq!(cluster.votes(), 0, "{pauses_ns:?}");
+        }
+        cluster.turn(2, || true);
+        assert_eq!(cluster.votes(), pauses_ns.len());
+    }
 }
 
 /// Reading for laggards must not hold up the others: a few blocks a turn, and nothing that was asked for is lost.

@@ -234,6 +234,8 @@ impl Outbox {
             });
             return Ok(());
         };
+        // The mark of a step that is open may be on the disk already.
+        self.begin_step();
         self.guard(&statement, out)?;
         let own = self.keep_copy(OwnCopy::Host(message.clone()));
         let frame = Unsealed::Host { message, sign: Some(statement), own: Some(own) };

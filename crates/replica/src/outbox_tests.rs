@@ -293,6 +293,20 @@ fn a_checkpoint_waits_without_haste() {
     assert!(matches!(sent, Err(Unsent::Contradiction(..))), "one state for one height");
 }
 
+/// A step may have its mark on the disk before it says more: while a host executes, say.
+#[test]
+fn a_checkpoint_does_not_lean_on_a_mark_that_is_on_the_disk() {
+    let mut rig = Rig::default();
+    rig.send(vote(1, 1)).unwrap();
+    rig.outbox.durable(Mark(1), &mut rig.out);
+    rig.drain();
+    let checkpoint = Checkpoint { height: Height(128), ..Checkpoint::GENESIS };
+    rig.outbox.send_host(Time(0), To::All, HostMessage::Checkpoint(checkpoint), &mut rig.out).unwrap();
+    assert_eq!(rig.drain(), ["guard 128 @2"]);
+    rig.outbox.durable(Mark(2), &mut rig.out);
+    assert_eq!(rig.drain(), ["send host"]);
+}
+
 #[test]
 fn own_copies_come_back_once() {
     let mut rig = Rig::default();

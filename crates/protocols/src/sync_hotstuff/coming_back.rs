@@ -32,11 +32,13 @@ impl<V: Variant> SyncHotStuff<V> {
         self.ask(cx, To::All);
     }
 
-    /// The same, at most once in a Δ.
-    pub(super) fn ask_again(&mut self, cx: &mut Cx<'_, Self>) {
-        if cx.now() >= self.asked_at.plus(self.delta.times(1)) {
+    /// The same, at most once in a Δ. Whether it is time.
+    pub(super) fn ask_again(&mut self, cx: &mut Cx<'_, Self>) -> bool {
+        let is_time = cx.now() >= self.asked_at.plus(self.delta.times(1));
+        if is_time {
             self.ask_all(cx);
         }
+        is_time
     }
 
     /// The next standing, as soon as its time has come.

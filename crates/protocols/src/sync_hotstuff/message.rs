@@ -311,8 +311,8 @@ impl Message for SyncMessage {
     fn claims(&self, claims: &mut Claims<'_>) {
         match self {
             Self::Propose { header, parent } => {
-                if header.block.extra != super::words::bind_base(header.base) {
-                    return claims.refuse("header without its base");
+                if let Err(why) = header.check_parent(parent) {
+                    return claims.refuse(why);
                 }
                 let weak = claims.committee().weak();
                 claim_votes(parent, weak, claims);

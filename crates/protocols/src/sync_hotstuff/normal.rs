@@ -43,17 +43,9 @@ impl<V: Variant> SyncHotStuff<V> {
         parent: &Certificate,
     ) -> Result<(), Reject> {
         let signature = seal.signature.ok_or(Reject::Invalid("unsigned"))?;
-        let (view, by) = (header.block.view, seal.by);
+        let by = seal.by;
         let header = Signed { body: header, by, signature };
         let block = &header.body.block;
-        let is_first =
-            view == super::FIRST_VIEW && parent.is_genesis() && block.height == Height::ZERO.next();
-        if block.height == Height::ZERO || parent.block() != block.parent {
-            return Err(Reject::Invalid("proposal beside its certificate"));
-        }
-        if !is_first && rank(parent) != (view, block.height.minus(1)) {
-            return Err(Reject::Invalid("certificate of another place"));
-        }
         // S4. Whether it contradicts what was said before comes first; the certificate counts all the same.
         let id = block.id();
         let heard = self.on_header(cx, &header, by);
@@ -330,8 +322,12 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// The highest height at which this replica votes.
     pub(super) fn highest_voted_for(&self) -> Height {
-        let windows = self.window.saturating_mul(super::WINDOWS_VOTED);
-        self.chain.committed().height.plus(windows.min(self.voted_ahead_max))
+        self.chain.committed().height.plus(self.ahead_max())
+    }
+
+    /// The same, above the committed block.
+    fn ahead_max(&self) -> u64 {
+        self.window.saturating_mul(super::WINDOWS_VOTED).min(self.voted_ahead_max)
     }
 
     /// What this replica votes on top of: its last vote, what is committed, or where the view begins as far as it knows.
@@ -414,7 +410,7 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         if view > self.view {
             // §7: whoever sees one of a higher view was cut off.
-            self.ask_again(cx);
+            let _ = self.ask_again(cx);
         }
         if view == self.view {
             self.look_above(cx, end_of(certificate));
@@ -461,8 +457,10 @@ impl<V: Variant> SyncHotStuff<V> {
             return;
         }
         let Some(parent) = self.certificate_of(end) else { return };
-        // Where the window is full empty blocks go on, now and then: what is committed by a timer waits for them.
-        let is_full = end.0.since(self.stable) >= self.window;
+        // Where the window is full empty blocks go on, now and then: what is committed by a timer waits for them. Long before
+        // nobody votes any more, or whoever leads while no timer commits is blamed for it.
+        let ahead = end.0.since(self.chain.committed().height);
+        let is_full = end.0.since(self.stable) >= self.window || ahead >= self.ahead_max() / 2;
         let payload = if is_full { None } else { cx.payload_after(end.1) };
         if payload.is_none() && if_idle == IfIdle::Wait {
             if cx.timers().get(Timer::Propose).is_none() {

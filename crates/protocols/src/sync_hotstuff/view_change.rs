@@ -51,8 +51,8 @@ impl<V: Variant> SyncHotStuff<V> {
         let is_here = view == self.view || (view == self.view.next() && self.is_quit());
         if evidence.is_contradiction() && !is_here {
             // Once in a view: answers are long, and liars could have them in everybody's way all the time.
-            if std::mem::replace(&mut self.asked_ahead, self.view) < self.view {
-                self.ask_again(cx);
+            if self.asked_ahead < self.view && self.ask_again(cx) {
+                self.asked_ahead = self.view;
             }
             return Err(Reject::Early);
         }

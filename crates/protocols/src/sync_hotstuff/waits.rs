@@ -101,9 +101,9 @@ impl<T: Copy> Waits<T> {
     /// set to that.
     pub(super) fn next_look(&mut self, now: Time) -> Option<Time> {
         let over = self.running.iter().map(|wait| wait.end(self.delta)).min()?;
-        // The newest ones are open; one that should be with all by now is shown as soon as it can be.
-        let open = self.running.iter().rev().take_while(|wait| wait.with_all.is_none());
-        let shows = open.map(|wait| self.show_at(wait)).filter(|at| *at > now).last();
+        // One that should be with all by now is shown as soon as it can be.
+        let open = self.running.iter().filter(|wait| wait.with_all.is_none());
+        let shows = open.map(|wait| self.show_at(wait)).filter(|at| *at > now).min();
         self.look = shows.map_or(over, |at| over.min(at));
         Some(self.look)
     }
@@ -181,6 +181,18 @@ mod tests {
         assert_eq!(over, [1], "whatever the clock says");
         assert_eq!(waits.next_look(Time(two + 9)), Some(Time(two + 5)));
         assert_eq!(waits.next_over().map(|wait| wait.of), Some(2));
+    }
+
+    /// Whatever begins after it: else it is looked at when it is too late.
+    #[test]
+    fn each_wait_is_looked_at_while_its_certificate_may_be_shown() {
+        let delta = SynchronyParams::default().delta();
+        let half = 2 * delta.quarter();
+        let mut waits = Waits::new(delta);
+        waits.begin(Time(0), Time(0), 1, false);
+        waits.begin(Time(5), Time(0), 2, true);
+        assert_eq!(waits.next_look(Time(5)), Some(Time(half)));
+        assert_eq!(waits.to_show(Time(half)), [1]);
     }
 
     /// Silence may count from later on; the certificate is shown, and has to be there, as early as ever.

@@ -64,6 +64,21 @@ impl Header {
         }
         claims.signature(header.by, header.body.statement(), &header.signature);
     }
+
+    /// S5. §2: whether this certificate is that of its parent, in its own view; if not, why.
+    pub(super) fn check_parent(&self, parent: &Certificate) -> Result<(), &'static str> {
+        let Block { view, height, .. } = self.block;
+        let is_first = view == super::FIRST_VIEW && parent.is_genesis() && height == Height::ZERO.next();
+        if self.block.extra != bind_base(self.base) {
+            Err("header without its base")
+        } else if height == Height::ZERO || parent.block() != self.block.parent {
+            Err("proposal beside its certificate")
+        } else if !is_first && rank(parent) != (view, height.minus(1)) {
+            Err("certificate of another place")
+        } else {
+            Ok(())
+        }
+    }
 }
 
 impl Wire for Header {

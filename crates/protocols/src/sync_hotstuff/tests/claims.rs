@@ -70,11 +70,14 @@ fn wrong_certificates(header: &Header, quorum: u16) -> Vec<(&'static str, Certif
 }
 
 fn certificates_are_of_enough_members_for_one_vote<V: Variant>() {
-    type Carrier = Box<dyn Fn(Certificate) -> SyncMessage>;
+    type Carrier<'a> = Box<dyn Fn(Certificate) -> SyncMessage + 'a>;
     let (all, quorum) = (blocks(), weak(N));
-    let (first, second) = (&all[0], all[1].clone());
-    let carriers: Vec<Carrier> = vec![
-        Box::new(move |parent| SyncMessage::Propose { header: second.clone(), parent }),
+    let first = &all[0];
+    let carriers: Vec<Carrier<'_>> = vec![
+        Box::new(|parent| {
+            let header = all[usize::from(!parent.is_genesis())].clone();
+            SyncMessage::Propose { header, parent }
+        }),
         Box::new(|tip| SyncMessage::Status { view: View(2), lock: lock(tip) }),
         Box::new(|tip| new_view(2, &lock(tip))),
         Box::new(|tip| forward(N, 2, &lock(tip))),

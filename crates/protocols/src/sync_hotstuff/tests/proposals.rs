@@ -1,6 +1,7 @@
 //! S5: what a leader proposes, and when.
 
 use super::*;
+use crate::sync_hotstuff::split::voted_ahead_max;
 use quorate_consensus::LinkEvent;
 use quorate_consensus::harness::payload;
 
@@ -12,6 +13,7 @@ both! {
     s5_a_later_view_begins_with_its_base;
     s5_who_comes_back_leads_on;
     s5_the_window_holds_the_leader;
+    s5_what_is_voted_for_holds_the_leader;
 }
 
 fn proposals(bench: &mut Bench<impl Variant>) -> Vec<(Header, Certificate)> {
@@ -181,5 +183,23 @@ fn s5_the_window_holds_the_leader<V: Variant>() {
     let head = bench.replica.protocol().chain.committed();
     bench.replica.log_decided(head.height, head.id);
     bench.replica.checkpoint(head.height);
+    assert_eq!(proposals(&mut bench).len(), 1);
+}
+
+/// Where nothing is committed the leader slows down long before nobody votes any more: it would be blamed for that.
+fn s5_what_is_voted_for_holds_the_leader<V: Variant>() {
+    let setup = Setup { window: 4_096, ..Setup::of::<SyncHotStuff<V>>(usize::from(N)) };
+    let replica = Harness::open(r(0), setup, &SynchronyParams::default()).unwrap();
+    let mut bench = Bench::<V> { replica, n: N };
+    bench.run();
+    bench.replica.offer((1..1_000).map(payload));
+    let mut count = 0;
+    while let Some((header, _)) = proposals(&mut bench).pop() {
+        count += 1;
+        bench.vote([1, 2], &header);
+    }
+    assert_eq!(count, voted_ahead_max(usize::from(N)) / 2);
+    // Empty blocks go on.
+    bench.pass(heartbeat());
     assert_eq!(proposals(&mut bench).len(), 1);
 }

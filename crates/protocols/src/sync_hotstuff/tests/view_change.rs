@@ -210,6 +210,17 @@ fn s11_a_contradiction_of_a_later_view_leads_nowhere<V: Variant>() {
     bench.pass(delta(2));
     assert_eq!(bench.deliver(4, contradiction(3)), Err(Reject::Early));
     assert_eq!(asks(&mut bench), 0, "once in a view");
+    // All may have been asked just before: that was for something else.
+    let mut other = Bench::<V>::new();
+    other.pass(delta(1));
+    other.take(4, SyncMessage::Certified(certificate(2, (Height(1), BlockId::ZERO), N)));
+    let asked = [0, delta(1)].map(|ns| {
+        other.pass(ns);
+        let before = asks(&mut other);
+        assert_eq!(other.deliver(4, contradiction(3)), Err(Reject::Early));
+        (before, asks(&mut other))
+    });
+    assert_eq!(asked, [(1, 0), (0, 1)]);
     // Who is on its way there hears of it.
     bench.blame();
     assert_eq!(bench.deliver(4, contradiction(3)), Err(Reject::Early));
