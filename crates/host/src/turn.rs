@@ -214,11 +214,7 @@ impl<D: Disk> Host<D> {
         let mut reads = Reads::default();
         self.read = due.unwrap_or(now);
         loop {
-            let mut inputs = std::mem::take(&mut self.inputs);
-            for input in inputs.drain(..) {
-                self.replica.handle(now, input);
-            }
-            self.inputs = inputs;
+            self.handle(now);
             if std::mem::take(&mut is_first) {
                 // No body keeps anybody from saying anything.
                 self.handled(drained && self.intake.has_passed_messages(), out)?;
@@ -258,19 +254,35 @@ impl<D: Disk> Host<D> {
         Ok(if owing { TurnEnd::Owing } else { TurnEnd::Idle })
     }
 
+    fn handle(&mut self, now: Time) {
+        let mut inputs = std::mem::take(&mut self.inputs);
+        for input in inputs.drain(..) {
+            self.replica.handle(now, input);
+        }
+        self.inputs = inputs;
+    }
+
     /// What was read for this turn is handled, and `is_all` that had come. What was put off leaves now, before the disk is asked
     /// again: it would be put off for ever where the disk takes long in each turn.
     fn handled(&mut self, is_all: bool, out: &mut dyn Outgoing) -> Result<(), Fault> {
-        let now = out.now();
+        let Some(delta_ns) = self.replica.delta_ns() else { return Ok(()) };
+        if self.untold.is_some() {
+            // Not behind what this turn has to write: to append may take as long as to sync.
+            self.route(out, false)?;
+            out.flush();
+        }
         // Whoever floods a replica, or talks without end, must not keep it silent.
         let is_enough =
             || self.put_off.zip(self.stalled).is_some_and(|(since, most)| self.read >= since.plus(most));
         // Who stood still between reading and this does not know what has come since.
-        let is_recent = self.replica.delta_ns().is_none_or(|delta_ns| now.since(self.read) <= delta_ns);
+        let is_recent = out.now().since(self.read) <= delta_ns.max(LATE_NS);
         if is_recent && (is_all || is_enough()) {
             self.stalled = None;
         }
-        self.release(out)
+        self.release(out)?;
+        // A wait begins when its vote has left.
+        self.handle(out.now());
+        Ok(())
     }
 
     /// Where safety rests on a bound on delays: whether something has taken so long, the disk or the service since the last look
@@ -279,7 +291,7 @@ impl<D: Disk> Host<D> {
         let Some(delta_ns) = self.replica.delta_ns() else { return };
         let now = out.now();
         let span_ns = now.since(std::mem::replace(&mut self.looked, now));
-        if now.since(self.read) > delta_ns / 4 {
+        if span_ns > delta_ns / 4 || now.since(self.read) > delta_ns / 2 {
             self.stalled = Some(delta_ns);
         } else if span_ns > LONG_NS {
             // It may take that long each time.

@@ -169,13 +169,14 @@ impl Reactor {
     /// # Errors
     /// When the system's poll fails.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<(), NetFault> {
-        let timeout = if self.left_over() { Some(Duration::ZERO) } else { timeout };
-        let polled = self.poll.poll(&mut self.events, timeout);
+        let mut timeout = if self.left_over() { Some(Duration::ZERO) } else { timeout };
         self.ledger.wakeups = self.ledger.wakeups.saturating_add(1);
-        match polled {
-            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
-            Err(error) => return Err(NetFault::Poll(error)),
-            Ok(()) => {}
+        while let Err(error) = self.poll.poll(&mut self.events, timeout) {
+            if error.kind() != ErrorKind::Interrupted {
+                return Err(NetFault::Poll(error));
+            }
+            // The process may have stood still: what has come meanwhile is looked at all the same.
+            timeout = Some(Duration::ZERO);
         }
         for event in &self.events {
             match event.token() {

@@ -412,7 +412,7 @@ fn votes_leave_although_each_sync_takes_long() {
 fn no_vote_leaves_after_a_pause_before_all_is_read() {
     let (mut cluster, session) = synchronous();
     let clock = Rc::clone(&cluster.left[2].clock);
-    for pauses_ns in [vec![DELTA_NS / 4 + 1], vec![3 * DELTA_NS], vec![DELTA_NS / 4 + 1, DELTA_NS + 1]] {
+    for pauses_ns in [vec![DELTA_NS / 2 + 1], vec![3 * DELTA_NS], vec![DELTA_NS / 2 + 1, DELTA_NS + 1]] {
         for pause_ns in &pauses_ns {
             cluster.propose(session);
             let mut pauses = Some(*pause_ns).into_iter();

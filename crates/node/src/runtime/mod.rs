@@ -176,8 +176,10 @@ impl<D: Disk> Node<D> {
         self.net.wait(Some(Duration::from_nanos(wake.since(before))))?;
         // Before the read: what arrived by `due` will be among the frames.
         let due = self.clock.now();
-        if self.host.deadline().is_some_and(|at| at <= due) {
-            // A timer will fire: what arrived between the poll and `due` must be known before it does.
+        let is_bound = self.host.replica().delta_ns().is_some();
+        if is_bound || self.host.deadline().is_some_and(|at| at <= due) {
+            // A timer will fire: what arrived between the poll and `due` must be known before it does. And before anything is said
+            // where safety rests on a bound on delays.
             self.net.wait(Some(Duration::ZERO))?;
         }
         let drained = self.read(due);
