@@ -427,6 +427,43 @@ fn no_vote_leaves_after_a_pause_before_all_is_read() {
     }
 }
 
+/// To write may take as long as to sync: what was put off leaves before what its turn writes, or waits for another turn.
+#[test]
+fn what_was_put_off_does_not_leave_after_a_long_write() {
+    let (mut cluster, session) = synchronous();
+    for (write_ns, votes) in [(DELTA_NS / 4 + 1, 0), (DELTA_NS + 1, 0), (0, 3)] {
+        cluster.left[2].flush_ns = write_ns;
+        cluster.propose(session);
+        cluster.turn(2, || true);
+        assert_eq!(cluster.votes(), votes, "{write_ns}");
+    }
+}
+
+/// A wait begins when its vote has left, and not when the disk has been asked once more.
+#[test]
+fn waits_begin_before_the_disk_is_asked_again() {
+    let (mut cluster, session) = synchronous();
+    let slow_ns = LONG_NS + 1;
+    cluster.left[2].flush_ns = slow_ns;
+    for votes in [0, 1] {
+        cluster.propose(session);
+        let height = cluster.executed(2);
+        let began = cluster.now;
+        cluster.turn(2, || true);
+        assert_eq!(cluster.votes(), votes);
+        if votes == 1 {
+            cluster.left[2].flush_ns = 0;
+            while cluster.executed(2) == height {
+                cluster.now = cluster.now.plus(1_000_000);
+                cluster.settle();
+            }
+            // It was flushed twice before: what the turn writes, and the vote.
+            let waited_ns = cluster.now.since(began.plus(2 * slow_ns));
+            assert!((2 * DELTA_NS..2 * DELTA_NS + 3_000_000).contains(&waited_ns), "{waited_ns}");
+        }
+    }
+}
+
 /// Reading for laggards must not hold up the others: a few blocks a turn, and nothing that was asked for is lost.
 #[test]
 fn a_turn_reads_a_few_blocks_for_laggards() {
