@@ -266,8 +266,9 @@ impl<D: Disk> Host<D> {
     /// again: it would be put off for ever where the disk takes long in each turn.
     fn handled(&mut self, is_all: bool, out: &mut dyn Outgoing) -> Result<(), Fault> {
         let Some(delta_ns) = self.replica.delta_ns() else { return Ok(()) };
+        self.looked = out.now();
         if self.untold.is_some() {
-            // Not behind what this turn has to write: to append may take as long as to sync.
+            // To append may take as long as to sync: what this turn writes is written before it is asked how long ago was read.
             self.route(out, false)?;
             out.flush();
         }
@@ -280,6 +281,8 @@ impl<D: Disk> Host<D> {
             self.stalled = None;
         }
         self.release(out)?;
+        // What this turn has said itself waits for that as well.
+        self.look(out);
         // A wait begins when its vote has left.
         self.handle(out.now());
         Ok(())
