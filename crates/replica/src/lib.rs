@@ -227,7 +227,10 @@ impl Replica {
     /// Own checkpoints that are not stable are signed again: the signatures may never have left.
     fn sign_again(&mut self, states: &[(Height, Digest)], above: Height) {
         for (height, state) in states {
-            if let Some(id) = self.sequencer.decided(*height).filter(|_| *height >= above) {
+            if let Some(id) = self.sequencer.decided(*height).filter(|_| *height >= above)
+                // A checkpoint names the view of its block: who has not kept that knows no more what it signed.
+                && (self.blocks.get(id).is_some() || id == BlockId::null(*height))
+            {
                 self.sign_checkpoint(*height, id, *state);
             }
         }

@@ -13,7 +13,7 @@ use quorate_consensus::{
 use quorate_types::codec::Wire;
 use quorate_types::wire::{Lane, Refusal};
 use quorate_types::{
-    BlockId, Bundle, Executed, FullBlock, Height, Kind, LogEntry, Mark, ReplicaId, ReplyBundle, View,
+    Block, BlockId, Bundle, Executed, FullBlock, Height, Kind, LogEntry, Mark, ReplicaId, ReplyBundle, View,
 };
 use std::sync::Arc;
 
@@ -272,12 +272,13 @@ impl Replica {
             let full = if id == BlockId::null(height) {
                 FullBlock::null(height)
             } else {
-                // Whatever its parent is, it was executed just before.
+                // Its parent was executed just before.
                 self.host.bodies.attach(&self.blocks, id);
-                let block = self.blocks.get(id);
-                let Some(full) = block.and_then(|block| self.host.bodies.assemble(block, id)) else {
-                    break;
-                };
+                let Some(block) = self.blocks.get(id) else { break };
+                if let Some(alarm) = self.is_beside(block) {
+                    return self.stop(alarm);
+                }
+                let Some(full) = self.host.bodies.assemble(block, id) else { break };
                 full
             };
             self.outbox.begin_step();
@@ -287,6 +288,18 @@ impl Replica {
             self.sequencer.issue(height);
             self.hand_over(full);
         }
+    }
+
+    /// Whether something else was decided below a decided block than what it follows, where blocks have parents: whoever decided
+    /// that was on another branch.
+    fn is_beside(&self, block: &Block) -> Option<Alarm> {
+        let height = block.height.minus(1);
+        let stable = &self.checkpoints.stable().checkpoint;
+        let decided = self.sequencer.decided(height);
+        let first = decided.or_else(|| (stable.height == height).then_some(stable.block))?;
+        let second = block.parent;
+        let is_beside = second != BlockId::ZERO && second != first;
+        is_beside.then_some(Alarm::SafetyBroken { height, first, second })
     }
 
     /// A decided block is in the log, but not on disk. Where it was decided by votes that are, it is executed at once. Else

@@ -2,9 +2,10 @@
 
 use crate::host_tests::{from_peer, open_on, outputs};
 use crate::{CheckedMessage, Heights, HostMessage, Input, Output, Past, Replica};
+use quorate_consensus::Alarm;
 use quorate_types::bundle::BundleBuilder;
 use quorate_types::{
-    Authenticator, Block, BlockId, BodyLimits, Bundle, BundleKind, BundleNo, Digest, Height, LogEntry,
+    Authenticator, Block, BlockId, BodyLimits, Bundle, BundleKind, BundleNo, Digest, Height, LogEntry, Mark,
     Payload, PublicKey, ReplicaId, SessionId, Time, View,
 };
 use std::sync::Arc;
@@ -102,4 +103,47 @@ fn what_was_in_the_log_before_a_restart_goes_there_again_when_it_is_decided() {
     decide(&mut replica, 2, &ids);
     let entries = log(decide(&mut replica, 1, &[BlockId::null(Height(1))]));
     assert!(entries.get(1..) == Some(&expected[..]), "{} entries", entries.len());
+}
+
+/// What f + 1 peers say was decided next follows something else than what was executed here: one of the two is a fork, and
+/// nothing is executed across it.
+#[test]
+fn nothing_is_executed_across_a_fork() {
+    let (one, payload) = block(1, &[]);
+    let other = BlockId(Digest([5; 32]));
+    for parent in [one.id(), other] {
+        let two = Block { parent, ..(*block(2, &[]).0).clone() };
+        let mut replica = open_on(Past::default());
+        let mut said = decide(&mut replica, 1, &[one.id(), two.id()]);
+        for block in [&one, &two] {
+            said.extend(give(&mut replica, block, &payload));
+        }
+        let count = said.iter().filter(|output| matches!(output, Output::Execute(_))).count();
+        let stopped = said.iter().find_map(|output| match output {
+            Output::Stop(alarm) => Some(*alarm),
+            _ => None,
+        });
+        let alarm = Alarm::SafetyBroken { height: Height(1), first: one.id(), second: other };
+        assert_eq!((count, stopped), if parent == other { (1, Some(alarm)) } else { (2, None) });
+    }
+}
+
+/// A checkpoint names the view of its block. Where the log has let go of that it is not signed again: with another view it
+/// would be another state to all who compare.
+#[test]
+fn a_checkpoint_whose_block_is_gone_is_not_signed_again() {
+    for is_kept in [true, false] {
+        let mut past = Past::default();
+        let (block, payload) = block(4, &[]);
+        if is_kept {
+            past.absorb(LogEntry::Block(Arc::clone(&block), payload)).unwrap();
+        }
+        for height in 1..=4 {
+            let id = if height == 4 { block.id() } else { BlockId::null(Height(height)) };
+            past.absorb(LogEntry::Decided { height: Height(height), id }).unwrap();
+        }
+        (past.executed, past.states) = (Height(4), vec![(Height(4), Digest([3; 32]))]);
+        // What is signed again goes to the log behind the number of the opening.
+        assert_eq!(open_on(past).outbox.appended(), Mark(if is_kept { 2 } else { 1 }));
+    }
 }

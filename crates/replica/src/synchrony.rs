@@ -244,8 +244,10 @@ impl SynchronyGuard {
         self.probed.map_or(0, |_| now.since(self.probe_at))
     }
 
-    /// All that had arrived by `due` was handled.
+    /// All that had arrived by `due` was handled, which may be nothing: where the whole machine stood still, what was sent
+    /// meanwhile is sent anew and comes later.
     pub(crate) fn tick(&mut self, now: Time, due: Time) {
+        self.miss(now);
         self.look(now, due);
     }
 

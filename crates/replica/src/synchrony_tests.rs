@@ -513,6 +513,15 @@ fn who_stands_still_for_longer_than_delta_doubts() {
     }
 }
 
+/// Timers come first where nothing has come.
+#[test]
+fn who_stands_still_doubts_before_its_timers_fire() {
+    let mut rig = Rig::of(3, 1, true);
+    rig.run(0, 105, &[1, 2]);
+    rig.guard.tick(Time(151 * MS), Time(151 * MS));
+    assert!(!rig.sound(151, 50, 50) && rig.late() == [1, 2]);
+}
+
 /// A probe that leaves a little late is no doubt, and counted from a quarter of Δ on.
 #[test]
 fn a_lag_is_counted() {

@@ -165,7 +165,7 @@ impl Message for RotatingMessage {
         }
     }
 
-    /// A blame promises nothing and is not held.
+    /// A blame promises nothing.
     fn once(&self) -> bool {
         !matches!(self, Self::Blame(_))
     }
