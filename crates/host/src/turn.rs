@@ -8,6 +8,7 @@ use quorate_consensus::{Alarm, LinkEvent};
 use quorate_crypto::SigningKey;
 use quorate_replica::{ConnId, Input, Intake, Output, Passed, Replica, Source, Unsealed};
 use quorate_storage::{Disk, Store};
+use quorate_types::wire::Lane;
 use quorate_types::{Domain, Height, Ledger, Mark, ReplicaId, ReplicaSet, Time};
 
 /// Log bytes that may wait for a sync that nobody has asked for.
@@ -131,6 +132,16 @@ impl<D: Disk> Host<D> {
         if !self.inputs.last().is_some_and(is_known) {
             self.inputs.push(input);
         }
+    }
+
+    /// What it is to the protocol that frames of a lane were lost for good: what the peer has said, where `is_incoming`, or what was
+    /// said to it. Where safety rests on a bound on delays, a replica that may have missed something asks, and may have to fall
+    /// silent: not for what it has said itself, whose loss its peer hears of, nor for bodies and answers, which are asked for
+    /// anew. Else both sides say again what matters.
+    #[must_use]
+    pub fn loss(&self, lane: Lane, is_incoming: bool) -> LinkEvent {
+        let is_word = lane == Lane::Consensus && is_incoming;
+        if is_word || self.replica.delta_ns().is_none() { LinkEvent::Gap } else { LinkEvent::Back }
     }
 
     /// When a turn is needed although nothing arrives.

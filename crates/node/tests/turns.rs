@@ -464,6 +464,35 @@ fn waits_begin_before_the_disk_is_asked_again() {
     }
 }
 
+/// A link loses words only where it loses what a peer has said on their lane. Bodies that a laggard asked for take neither a vote
+/// that has come nor its link's good name with them, nor does what was said to somebody who was away.
+#[test]
+fn what_is_not_a_word_is_no_gap() {
+    let (mut cluster, session) = synchronous();
+    for (lane, is_incoming, lost) in [
+        (Lane::Consensus, true, 1),
+        (Lane::Consensus, false, 0),
+        (Lane::Bodies, true, 0),
+        (Lane::CatchUp, true, 0),
+        (Lane::CatchUp, false, 0),
+    ] {
+        cluster.propose(session);
+        let event = cluster.hosts[2].loss(lane, is_incoming);
+        cluster.hosts[2].link(ReplicaId(0), event);
+        cluster.left[2].rejected.clear();
+        cluster.turn(2, || true);
+        let swept = cluster.left[2].rejected.iter().filter(|why| **why == "before a gap").count();
+        assert_eq!(usize::from(swept > 0), lost, "{lane:?} {is_incoming}");
+    }
+    // Where no bound matters both sides say again what matters, whatever was lost.
+    let pbft = Cluster::new(4);
+    for lane in Lane::ALL {
+        assert!(
+            [true, false].iter().all(|is_incoming| pbft.hosts[0].loss(lane, *is_incoming) == LinkEvent::Gap)
+        );
+    }
+}
+
 /// Reading for laggards must not hold up the others: a few blocks a turn, and nothing that was asked for is lost.
 #[test]
 fn a_turn_reads_a_few_blocks_for_laggards() {

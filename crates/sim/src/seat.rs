@@ -12,7 +12,7 @@ use bytes::Bytes;
 use quorate_consensus::LinkEvent;
 use quorate_host::{Fault, Host, HostSetup, TurnEnd, Work};
 use quorate_net::link::{Identity, LinkEvent as NetEvent};
-use quorate_net::{Link, ResendLimits};
+use quorate_net::{Direction, Link, Loss, ResendLimits};
 use quorate_replica::{ConnId, Setup};
 use quorate_storage::MemDisk;
 use quorate_types::digest::context;
@@ -392,7 +392,11 @@ impl Running {
         let Self { host, lines, .. } = self;
         for line in lines.iter_mut().flatten() {
             let peer = line.link.peer();
-            line.link.losses(&mut |_| host.link(peer, LinkEvent::Gap));
+            line.link.losses(&mut |event| {
+                if let NetEvent::Lost(loss) = event {
+                    host.link(peer, event_of(host, loss));
+                }
+            });
         }
     }
 }
@@ -457,6 +461,11 @@ impl Ears<'_> {
     }
 }
 
+/// What a loss is to the protocol.
+fn event_of(host: &Host<SimDisk>, loss: Loss) -> LinkEvent {
+    host.loss(loss.lane, loss.direction == Direction::Incoming)
+}
+
 /// What happens on connections.
 fn connection(
     lines: &mut [Option<Line>],
@@ -488,7 +497,7 @@ fn connection(
             let Some(line) = line_of(lines, from).filter(|line| line.conn == Some(conn)) else { return };
             let result = line.link.read(now, &bytes, &mut |event| match event {
                 NetEvent::Up => ears.link(from, LinkEvent::Back),
-                NetEvent::Lost(_) => ears.link(from, LinkEvent::Gap),
+                NetEvent::Lost(loss) => ears.link(from, event_of(ears.host, loss)),
                 NetEvent::Frame { frame_type, body, .. } => ears.frame(from, frame_type, body),
                 NetEvent::Closed { reason } => {
                     trouble.push(Read::Closed(from, String::from_utf8_lossy(reason).into_owned()));

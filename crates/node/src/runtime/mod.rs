@@ -25,9 +25,9 @@ use crate::metered::Metered;
 use bytes::Bytes;
 use quorate_consensus::LinkEvent;
 use quorate_host::{Fault, Host, HostSetup, Outgoing as _, TurnEnd, Work};
-use quorate_net::Refusal;
 use quorate_net::link::Identity;
 use quorate_net::reactor::{ConnId as NetConn, Event, NetConfig, NetFault, PeerConfig, Reactor, Security};
+use quorate_net::{Direction, Refusal};
 use quorate_replica::ConnId;
 use quorate_storage::Disk;
 use quorate_types::codec::Wire as _;
@@ -246,7 +246,7 @@ impl<D: Disk> Node<D> {
                 if let Some(line) = trouble.lost(now, peer, direction, lane) {
                     tracing::warn!("{line}");
                 }
-                host.link(peer, LinkEvent::Gap);
+                host.link(peer, host.loss(lane, direction == Direction::Incoming));
             }
             Event::ClientUp { conn, address } => clients.up(ConnId(conn.0), address),
             Event::Client { conn, body } => {
