@@ -241,6 +241,8 @@ pub struct SyncHotStuff<V: Variant> {
     waits_from: Time,
     /// So high above the committed block is voted at most, whatever the window.
     voted_ahead_max: u64,
+    /// Windows above it in which is voted.
+    windows_voted: u64,
     /// Whether what was kept for this view is being looked at.
     is_recalling: bool,
     /// The last view in which all were asked because of a contradiction further ahead.
@@ -301,6 +303,8 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
         }
         replica.leader = words::leader(cx.committee(), replica.view);
         replica.voted_ahead_max = split::voted_ahead_max(n);
+        // Who commits later than others still hears what they vote for.
+        replica.windows_voted = if V::may_wait_longer(n) { WINDOWS_VOTED / 2 } else { WINDOWS_VOTED };
         replica.adopt(cx);
         replica.go_on_returning(cx);
         Ok(replica)
@@ -474,6 +478,7 @@ impl<V: Variant> SyncHotStuff<V> {
             unshown: BTreeSet::new(),
             waits_from: Time::ZERO,
             voted_ahead_max: 0,
+            windows_voted: 0,
             is_recalling: false,
             asked_ahead: View::ZERO,
             responsive: None,

@@ -327,7 +327,7 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// The same, above the committed block.
     fn ahead_max(&self) -> u64 {
-        self.window.saturating_mul(super::WINDOWS_VOTED).min(self.voted_ahead_max)
+        self.window.saturating_mul(self.windows_voted).min(self.voted_ahead_max)
     }
 
     /// What this replica votes on top of: its last vote, what is committed, or where the view begins as far as it knows.

@@ -22,6 +22,11 @@ pub trait Variant: Debug + Send + 'static {
     const BAD_VIEW: u64;
     /// How many votes decide at once; `None` where none do.
     fn responsive_quorum(n: usize) -> Option<usize>;
+    /// Whether silence counts later where a header was skipped. Besides those whose votes decide at once there has to be more than
+    /// one honest replica for that (`optsync` §8).
+    fn may_wait_longer(n: usize) -> bool {
+        n > 8 && Self::responsive_quorum(n).is_some()
+    }
 }
 
 /// The name of the form whose leaders follow each other (`rotating`): round robin. Names have 16 bytes at most.
