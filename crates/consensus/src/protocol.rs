@@ -197,9 +197,9 @@ pub enum OpenError {
 /// What happened to a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkEvent {
-    /// Something was lost for good.
+    /// Something was lost for good; where safety rests on a bound on delays, something that the peer has said.
     Gap,
-    /// The peer is connected (again).
+    /// The peer is connected (again), or only what is asked for anew was lost.
     Back,
 }
 

@@ -124,8 +124,8 @@ impl<D: Disk> Host<D> {
         self.intake.client_bundle(conn, body);
     }
 
-    /// Something happened to a link. A link that resumes reports the gaps of its lanes one by one; they lead
-    /// to the same, so what was said last of the peer is not said again before anything else has happened.
+    /// Something happened to a link: it is up, or has lost something ([`Host::loss`]). A link that resumes reports the gaps of its
+    /// lanes one by one, so what was said last of the peer is not said again before anything else has happened.
     pub fn link(&mut self, peer: ReplicaId, event: LinkEvent) {
         let input = self.intake.link(peer, event);
         let is_known = |input: &Input| matches!(input, Input::Link(p, e) if *p == peer && *e == event);

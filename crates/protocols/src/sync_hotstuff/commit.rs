@@ -62,8 +62,8 @@ impl<V: Variant> SyncHotStuff<V> {
         }
     }
 
-    /// Of a certificate of what lies above not everybody knows yet where it lies ([`Self::agrees`]). Among up to eight replicas
-    /// there is nobody else on the side of what was skipped (`optsync` §8), and a liar could make one commit later than others.
+    /// Of a certificate of what lies above not everybody knows yet where it lies ([`Self::agrees`]). Where nobody else is on the
+    /// side of what was skipped ([`Variant::may_wait_longer`]), a liar could make one commit later than others for nothing.
     fn begin_later(&mut self, cx: &Cx<'_, Self>) {
         if V::may_wait_longer(cx.committee().n()) {
             self.waits_from = cx.now().plus(self.delta.times(UNKNOWN));
