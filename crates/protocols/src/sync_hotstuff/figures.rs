@@ -10,6 +10,7 @@ const NOTIFICATIONS: Count = Count { kind: NOTIFY, messages: formula!(|n| n * (n
 /// Of both.
 const IDLE: &str = "While nobody wants anything there is a block in each heartbeat (1 s), and the synchrony guard probes for 3 delta of it each quarter of delta, and else each 2 delta: for each replica and peer some 20 probes and as many answers in a second at delta = 50 ms.";
 const SYNCS: &str = "Syncs: the leader's PROPOSE, its VOTE (the others' come at the same time), and what was decided, before it is executed. Disks lie inside of delta: they make the wait of 2 delta begin later and no shorter.";
+const SILENT: &str = "Where not all n have voted half of delta after an own vote, its certificate is shown to all (CERTIFIED, n - 1 messages more from each who has it, one for all blocks below it): no figure here.";
 const LEADERS: &str = "How a leader is replaced is no figure here: a leader whose proposals reach nobody is not replaced, because its votes hand the headers on. Scenario 2 of the specification measures a crash.";
 
 pub(super) const PLAIN: Figures = Figures {
@@ -24,6 +25,7 @@ pub(super) const PLAIN: Figures = Figures {
     not_counted: &[],
     remarks: &[
         "The leader has its own proposal at once and executes a delay before the others.",
+        SILENT,
         SYNCS,
         IDLE,
         LEADERS,
@@ -36,7 +38,8 @@ pub(super) const OPTIMISTIC: Figures = Figures {
     commit_deltas: 0,
     reply_delays: 4,
     remarks: &[
-        "With fewer than q_R votes it costs what Sync HotStuff does, NOTIFY left out.",
+        "With fewer than q_R votes nothing is decided at once, and it costs what Sync HotStuff does then.",
+        SILENT,
         SYNCS,
         IDLE,
         LEADERS,

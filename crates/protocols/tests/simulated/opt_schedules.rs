@@ -73,6 +73,26 @@ pub(crate) fn votes_just_after_the_end(entry: &Entry) -> Result<(), Failure> {
     hidden_decision(entry, true, false)
 }
 
+/// §10, 4: `R` and `Q` have voted for B, `P` is shown B', and all leave the view before anybody has heard of q_R votes. When
+/// the next one has begun, below B, the liars show `R` what their votes make of those two.
+pub(crate) fn votes_of_a_view_that_is_over(entry: &Entry) -> Result<(), Failure> {
+    let mut plot = Plot::new(entry, 5, &[0, 1], |_| {});
+    let tip = plot.tip();
+    let lock = plot.lock(View(1), tip);
+    let (one, two) = (plot.first(tip, 1), plot.first(tip, 2));
+    plot.propose(&[R, Q], &one);
+    plot.propose(&[P], &two);
+    while [R, Q, P].iter().any(|id| view(&plot.world, ReplicaId(*id)) < View(2)) {
+        plot.run(ms(5))?;
+    }
+    let withheld = plot.certificate_of(View(1), end_of(&one), 4).unwrap();
+    plot.say(0, &[R], &SyncMessage::Notify(withheld));
+    plot.run(2 * NEAR_NS)?;
+    plot.lead(View(2), lock, &[Q, P], 1)?;
+    plot.run(6 * DELTA_NS)?;
+    plot.close()
+}
+
 /// Scenario 13: NOTIFY takes 3 Δ, which is more than it may, and `Q` and `P` go on without it.
 pub(crate) fn notify_that_is_late(plot: &mut Plot) -> Result<(), Failure> {
     decide_in_secret(plot, 3 * DELTA_NS, false, false)?;

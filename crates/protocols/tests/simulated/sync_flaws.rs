@@ -395,6 +395,65 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for CommitAfterQuit {
     }
 }
 
+/// §16: an own vote is committed 2 Δ after it left, whatever has been heard of its leader since.
+#[derive(Default)]
+pub(crate) struct StillArmed {
+    me: ReplicaId,
+    voters: BTreeMap<BlockId, BTreeSet<ReplicaId>>,
+    /// Own votes that are back, and since when that is known.
+    waits: BTreeMap<BlockId, Option<Time>>,
+}
+
+/// f + 1 of five.
+const ENOUGH_OF_FIVE: usize = 3;
+
+impl<V: Variant> Flaw<SyncHotStuff<V>> for StillArmed {
+    fn opens(&mut self, me: ReplicaId, _: &mut Past<SyncRecord>) {
+        self.me = me;
+    }
+
+    fn hears(&mut self, _: &SyncHotStuff<V>, message: SyncMessage, seal: &Seal) -> Vec<SyncMessage> {
+        if let SyncMessage::Vote(header) = &message {
+            let id = header.body.block.id();
+            self.voters.entry(id).or_default().insert(seal.by);
+            if seal.by == self.me {
+                self.waits.entry(id).or_insert(None);
+            }
+        }
+        vec![message]
+    }
+
+    fn acts(&mut self, _: &SyncHotStuff<V>, now: Time, effects: &mut Vec<Effect>) {
+        let voters = &self.voters;
+        self.waits.retain(|id, since| {
+            let is_over = now >= since.get_or_insert(now).plus(2 * DELTA_NS);
+            if is_over && voters.get(id).is_some_and(|voters| voters.len() >= ENOUGH_OF_FIVE) {
+                effects.push(Effect::Commit(Commit::Chain(*id), Basis::Timer));
+            }
+            !is_over
+        });
+    }
+}
+
+/// `optsync` §10, 4: q_R votes decide whatever view they are of.
+#[derive(Default)]
+pub(crate) struct AnyView(Vec<BlockId>);
+
+impl<V: Variant> Flaw<SyncHotStuff<V>> for AnyView {
+    fn hears(&mut self, protocol: &SyncHotStuff<V>, message: SyncMessage, _: &Seal) -> Vec<SyncMessage> {
+        if let SyncMessage::Notify(certificate) = &message
+            && certificate.view() < protocol.status().view
+        {
+            self.0.push(certificate.block());
+        }
+        vec![message]
+    }
+
+    fn wants(&mut self, _: &SyncHotStuff<V>, effects: &mut Vec<Effect>) {
+        effects.extend(self.0.drain(..).map(|id| Effect::Commit(Commit::Chain(id), Basis::Quorum)));
+    }
+}
+
 /// lexicographic-lock: locks are compared by view, then height of the responsive block, then height of the tip.
 #[derive(Default)]
 pub(crate) struct LexicographicLock {
