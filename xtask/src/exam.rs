@@ -47,7 +47,7 @@ pub(crate) fn run(root: &Path, what: &str, arguments: &[&str]) -> Result<()> {
 
 /// A name for all code that a run of the protocol depends on.
 fn code(root: &Path, protocol: &str) -> Result<String> {
-    let folder = folder_of(&folders(&root.join("crates/protocols/src"))?, protocol)?;
+    let folder = folder(&root.join("crates/protocols/src"), protocol)?;
     let own = format!("crates/protocols/src/{folder}");
     let paths: Vec<&str> = SHARED.into_iter().chain([own.as_str()]).collect();
     let changed = git(root, &[&["status", "--porcelain", "--"], paths.as_slice()].concat())?;
@@ -59,6 +59,21 @@ fn code(root: &Path, protocol: &str) -> Result<String> {
         names.push_str(&git(root, &["rev-parse", &format!("HEAD:{path}")])?);
     }
     Ok(blake3::hash(names.as_bytes()).to_hex().chars().take(16).collect())
+}
+
+/// The folder of the protocol that was named, by its own name or by a longer one.
+fn folder(protocols: &Path, named: &str) -> Result<String> {
+    let library = protocols.join("lib.rs");
+    let library = fs::read_to_string(&library).with_context(|| library.display().to_string())?;
+    folder_of(&folders(protocols)?, own_name(&library, named))
+}
+
+/// What a long name stands for, as `LONG_NAMES` says it; any other name is a protocol's own.
+fn own_name<'a>(library: &'a str, named: &'a str) -> &'a str {
+    let (_, list) = library.split_once("pub const LONG_NAMES").unwrap_or_default();
+    let (list, _) = list.split_once("];").unwrap_or_default();
+    let (_, rest) = list.split_once(&format!("({named:?}, \"")).unwrap_or_default();
+    rest.split_once('"').map_or(named, |(own, _)| own)
 }
 
 /// A protocol's folder: its name, and the text of what stands in it.
@@ -130,5 +145,25 @@ mod tests {
             assert_eq!(folder_of(&folders, protocol).unwrap(), of);
         }
         assert!(folder_of(&folders, "raft").is_err());
+    }
+
+    #[test]
+    fn a_long_name_stands_for_what_the_library_says() {
+        let library =
+            r#"pub const LONG_NAMES: [(&str, &str); 2] = [("long", "l"), ("longer", "m")]; x("l", "y")"#;
+        for (named, own) in [("long", "l"), ("longer", "m"), ("l", "l"), ("raft", "raft")] {
+            assert_eq!(own_name(library, named), own);
+        }
+        assert_eq!(own_name("", "pbft"), "pbft");
+    }
+
+    /// As the registry has it.
+    #[test]
+    fn a_protocol_has_one_folder_by_whatever_name() {
+        let protocols = crate::root().unwrap().join("crates/protocols/src");
+        for named in ["sync-hotstuff-rotating", "sync-hotstuff-rr"] {
+            assert_eq!(folder(&protocols, named).unwrap(), "sync_hotstuff");
+        }
+        assert!(folder(&protocols, "raft").is_err());
     }
 }

@@ -12,6 +12,7 @@
 mod support;
 
 use std::fs;
+use std::net::TcpListener;
 use support::{Cluster, Ran, place};
 
 const FILES: [&str; 2] = ["node0/node.toml", "cluster.toml"];
@@ -243,6 +244,27 @@ fn parameters_of_the_protocol_have_ranges() {
         let place = place(&cluster.path(FILES[0]), line);
         ran.refuses(param, &[&place, &format!("protocol.pbft.{name}: "), expected]);
     }
+}
+
+/// A long name is as good as the one that is signed, wherever people write it: what was made under one of them is opened
+/// under the other.
+#[test]
+fn a_protocol_may_be_named_by_its_long_name() {
+    let cluster = Cluster::new(&["--protocol", "sync-hotstuff-rotating"]);
+    let text = cluster.text("cluster.toml");
+    for part in ["protocol = \"sync-hotstuff-rr\"\n", "[protocol.sync-hotstuff-rr]\n", "delta_ms = 50\n"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let long = text.replace("sync-hotstuff-rr", "sync-hotstuff-rotating");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let node = cluster.text(FILES[0]).replace("127.0.0.1:4000", &address);
+    let start = |text: &str| {
+        cluster.with_text(FILES[1], text, || cluster.with_text(FILES[0], &node, || cluster.start()))
+    };
+    // Its data folder comes before its sockets.
+    start(&long).refuses("the same cluster", &[": listen_peers: cannot listen on "]);
+    start(&long.replace("delta_ms = 50", "delta_ms = 51")).refuses("another cluster", &[": data_dir: "]);
 }
 
 #[test]

@@ -53,9 +53,26 @@ fn what_was_examined_is_remembered() {
 }
 
 #[test]
+fn a_protocol_has_one_ledger_by_whichever_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().to_str().unwrap();
+    let sit = |protocol: &str, seeds: &str| {
+        let paper = ["--paper", "good day", "--n", "3", "--ledger", at, "--code", "one"];
+        passes(&[&paper[..], &["--protocol", protocol, "--seeds", seeds]].concat())
+    };
+    assert!(sit("sync-hotstuff-rotating", "1").contains("      1 runs, 0 failures"));
+    assert!(sit("sync-hotstuff-rr", "2").contains("      1 runs, 1 before, 0 failures"));
+    assert!(sit("sync-hotstuff-rotating", "3").contains("      1 runs, 2 before, 0 failures"));
+    let ledger = std::fs::read_to_string(folder.path().join("sync-hotstuff-rr.jsonl")).unwrap();
+    assert!(ledger.lines().count() == 3 && !ledger.contains("rotating"), "{ledger}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
 fn what_cannot_be_examined_is_refused_in_one_line() {
     for (args, why) in [
         (&["--protocol", "none"][..], "no protocol is named"),
+        (&["--protocol", "none"], "sync-hotstuff-rotating"),
         (&["--paper", "cribbing"], "cribbing"),
         (&["--n", "3"], "3"),
         (&["--ledger", "/tmp"], "--code"),

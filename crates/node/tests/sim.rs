@@ -30,8 +30,9 @@ fn json(args: &[&str]) -> (Value, Vec<String>) {
 
 #[test]
 fn a_good_run_says_so() {
-    for protocol in ["pbft", "echo"] {
-        let ran = sim(&["--protocol", protocol, "--seeds", "3..5"]);
+    let long = ("sync-hotstuff-rotating", "sync-hotstuff-rr");
+    for (named, protocol) in [("pbft", "pbft"), ("echo", "echo"), long] {
+        let ran = sim(&["--protocol", named, "--seeds", "3..5"]);
         let said = text(&ran.stdout);
         assert_eq!(ran.status.code(), Some(0), "{said}{}", text(&ran.stderr));
         assert!(said.starts_with(&format!("{protocol}: 2 seeds, 0 failures, ")), "{said}");
@@ -294,5 +295,7 @@ fn wrong_usage_is_refused_in_one_line() {
         assert!(ran.stdout.is_empty(), "{args:?}");
     }
     let said = text(&sim(&["--protocol", "pfbt"]).stderr);
-    assert!(said.contains("echo") && said.contains("pbft"), "{said}");
+    for known in ["echo", "pbft", "sync-hotstuff-rr", "sync-hotstuff-rotating"] {
+        assert!(said.contains(known), "{said}");
+    }
 }

@@ -116,7 +116,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         None => PAPERS.iter().collect(),
     };
     let sizes = if args.n.is_empty() { sizes(entry) } else { args.n.clone() };
-    let mut ledger = args.keeping.open(&args.protocol)?;
+    // By its own name, whichever was given: a protocol has one ledger.
+    let mut ledger = args.keeping.open(entry.spec.name.as_str())?;
     let begun = Instant::now();
     let mut failures = 0u64;
     for paper in papers {
@@ -153,7 +154,7 @@ fn examine(
     let about = |line: &Line| line.code == code && line.paper == paper.name && line.n == n;
     let pieces = args.keeping.left(ledger.as_ref(), about, 0..args.seeds);
     let left: u64 = pieces.iter().map(|piece| piece.end.saturating_sub(piece.start)).sum();
-    let again = |seed| paper.again(&args.protocol, n, seed);
+    let again = |seed| paper.again(entry.spec.name.as_str(), n, seed);
     let mut progress = Progress::new(left, "seeds", false);
     let (mut runs, mut failures, mut virtual_seconds, mut split) = (0u64, 0u64, 0.0, Split::default());
     let clock = Instant::now();

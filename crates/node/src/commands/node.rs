@@ -198,6 +198,8 @@ fn security(config: &NodeConfig, keys: &NodeKeys) -> Result<Security, Failure> {
 
 fn facts(config: &NodeConfig, log_mode: String) -> Facts {
     let cluster = &config.cluster;
+    // What is wrong with its parameters is said when the protocol is opened.
+    let bound = (cluster.entry.synchrony)(&config.params()).ok().flatten();
     Facts {
         protocol: cluster.entry.spec.name.to_string(),
         n: cluster.n(),
@@ -206,6 +208,7 @@ fn facts(config: &NodeConfig, log_mode: String) -> Facts {
         log_mode,
         link_auth: cluster.link_auth.name().to_owned(),
         client_auth: crate::config::client_auth_name(cluster.genesis.client_auth).to_owned(),
+        mode: bound.map(|bound| bound.mode().to_owned()),
         curve: curve_backend().to_owned(),
     }
 }

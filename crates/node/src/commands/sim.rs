@@ -8,10 +8,11 @@ mod reading;
 use super::crew::Progress;
 use super::seeds::{How, Seeds, Total, counted, many};
 use super::stage;
+use crate::config::protocol_names;
 use crate::exit::Failure;
 use crate::out;
 use quorate_consensus::Entry;
-use quorate_protocols::{REGISTRY, find};
+use quorate_protocols::find;
 use quorate_sim::exam::{PAPERS, Paper};
 use quorate_sim::fault::{Fault, Source};
 use quorate_sim::seed::{self, Cast, Standard};
@@ -64,7 +65,7 @@ pub struct Args {
 /// The protocol of this name.
 pub(super) fn protocol(name: &str) -> Result<&'static Entry, Failure> {
     find(name).ok_or_else(|| {
-        let known: Vec<&str> = REGISTRY.iter().map(|entry| entry.spec.name.as_str()).collect();
+        let known: Vec<&str> = protocol_names().into_iter().map(|(name, _)| name).collect();
         Failure::usage(format!("no protocol is named {name:?}; there are {}", known.join(", ")))
     })
 }

@@ -6,11 +6,11 @@
 mod runner;
 
 use super::ledger::{self, Keeping, Ledger};
+use super::sim::protocol;
 use crate::config::replicas_or_default;
 use crate::exit::Failure;
 use crate::out;
 use quorate_consensus::{Entry, Model};
-use quorate_protocols::{REGISTRY, find};
 use quorate_sim::sets_leaders;
 use quorate_sim::twins::{Enumeration, Leaders, Play, Scenario, Verdict, from_json, to_json};
 use quorate_types::ReplicaId;
@@ -152,10 +152,7 @@ struct Part {
 /// # Errors
 /// When one fails, or the protocol or such scenarios do not exist.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let entry = find(&args.protocol).ok_or_else(|| {
-        let known: Vec<&str> = REGISTRY.iter().map(|entry| entry.spec.name.as_str()).collect();
-        Failure::usage(format!("no protocol is named {:?}; there are {}", args.protocol, known.join(", ")))
-    })?;
+    let entry = protocol(&args.protocol)?;
     let works = works(args, entry)?;
     if let Some(file) = &args.write {
         return write(args, &works, file);
@@ -164,7 +161,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::usage("--trace shows one run; say which replica is the twin with --twin"));
     }
     let begun = Instant::now();
-    let mut ledger = args.keeping.open(&format!("twins-{}", args.protocol))?;
+    let mut ledger = args.keeping.open(&format!("twins-{}", entry.spec.name))?;
     let mut summary = Summary {
         protocol: entry.spec.name.as_str(),
         leaders_can_be_set: sets_leaders(entry),

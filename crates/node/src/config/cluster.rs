@@ -6,7 +6,7 @@ use super::reader::{EXPECTED_KEY, Field, Origin, Section, Source, read_key};
 use super::writer::Writer;
 use crate::service::Service;
 use quorate_client::cluster::{ClusterInfo, LinkMode, ReplicaInfo};
-use quorate_consensus::Entry;
+use quorate_consensus::{Entry, Model};
 use quorate_types::digest::hex;
 use quorate_types::limits;
 use quorate_types::{BodyLimits, ClientAuth, ClusterId, Genesis, Member, PublicKey, ReplicaId};
@@ -50,7 +50,7 @@ pub fn client_auth_names() -> Vec<(&'static str, ClientAuth)> {
     CLIENT_AUTH.to_vec()
 }
 
-/// All protocols with their names.
+/// All protocols with their names, and with longer ones that stand for them.
 #[must_use]
 pub fn protocol_names() -> Vec<(&'static str, &'static Entry)> {
     let short = quorate_protocols::REGISTRY.iter().map(|entry| (entry.spec.name.as_str(), entry));
@@ -154,6 +154,8 @@ const CLIENTS: Field =
     Field { name: "clients", about: "Keys of clients that are registered from the start.", example: "[]" };
 const SALT: Field =
     Field { name: "salt", about: "Random, so that no two clusters are the same.", example: "\"0123…\"" };
+const BOUND_ABOUT: &str =
+    "The cluster is safe only while messages keep the bound delta_ms: see docs/bound.md of Quorate.";
 const REPLICAS: &str = "replicas";
 const REPLICAS_ABOUT: &str = "The replicas. `sign` and `link` are the public halves of replica.key and link.key and part \
     of the identity\nof the cluster; the addresses are not.";
@@ -325,6 +327,9 @@ impl ClusterConfig {
         if !self.params.is_empty() {
             out.gap();
             out.comment("Parameters of the protocol that must be equal everywhere.");
+            if self.entry.spec.model == Model::Synchrony {
+                out.comment(BOUND_ABOUT);
+            }
             out.header(&params::table_path(self.entry));
             out.raw(&self.params.to_string());
         }

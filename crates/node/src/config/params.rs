@@ -1,4 +1,5 @@
-//! `[protocol.<name>]`: the parameters of the protocol, shared ones in `cluster.toml`, local ones in `node.toml`.
+//! `[protocol.<name>]`: the parameters of the protocol, shared ones in `cluster.toml`, local ones in `node.toml`. The name
+//! is the protocol's own, or a longer one that stands for it.
 
 use super::error::ConfigError;
 use super::reader::{Section, Source};
@@ -15,7 +16,7 @@ pub(super) enum Kind {
     Local,
 }
 
-/// Path of the table of a protocol's parameters.
+/// Path of the table of a protocol's parameters, under its own name.
 pub(super) fn table_path(entry: &Entry) -> String {
     format!("protocol.{}", entry.spec.name)
 }
@@ -27,26 +28,23 @@ pub(crate) fn defaults(entry: &Entry) -> toml::Table {
     defaults
 }
 
-/// Reads the parameters of one kind out of the file's `[protocol.<name>]`.
+/// Reads the parameters of one kind out of the file's `[protocol.<name>]`. Whichever name that is, the lines of fields are
+/// told under the protocol's own.
 pub(super) fn read(
     source: &Source,
     root: &mut Section<'_>,
     entry: &Entry,
     kind: Kind,
 ) -> Result<(toml::Table, BTreeMap<String, usize>), ConfigError> {
-    let name = entry.spec.name.as_str();
     let (mut lines, mut taken) = (BTreeMap::new(), toml::Table::new());
+    let mut table = entry.spec.name.to_string();
     let defaults = defaults(entry);
     let is_shared = |name: &str| entry.spec.shared_params.contains(&name);
     let wanted = |param: &str| is_shared(param) == (kind == Kind::Shared);
     if let Some(mut protocols) = root.optional("protocol")? {
-        if let Some(other) = protocols.names().iter().find(|other| *other != name) {
-            let problem =
-                format!("parameters of another protocol; this cluster runs {name}; remove this table");
-            return Err(protocols.error_at(other, problem));
-        }
-        if let Some(mut section) = protocols.section_named(name)? {
-            let given = values(source, name);
+        table = table_of(&protocols, entry)?.unwrap_or(table);
+        if let Some(mut section) = protocols.section_named(&table)? {
+            let given = values(source, &table);
             for param in section.names() {
                 let default = defaults.get(&param).filter(|_| wanted(&param));
                 let default = default.ok_or_else(|| {
@@ -69,7 +67,9 @@ pub(super) fn read(
                 taken.insert(param.clone(), value.clone());
                 section.skip(&param);
             }
-            lines.append(&mut section.finish()?);
+            let (found, own) = (format!("protocol.{table}"), table_path(entry));
+            let fields = section.finish()?.into_iter();
+            lines.extend(fields.map(|(field, line)| (field.replacen(&found, &own, 1), line)));
         }
         lines.append(&mut protocols.finish()?);
     }
@@ -77,11 +77,27 @@ pub(super) fn read(
     if let Some((param, default)) = missing.filter(|_| kind == Kind::Shared) {
         let expected = article(default);
         let problem = format!(
-            "missing in [protocol.{name}]; expected {expected}; add, for example, {param} = {default}"
+            "missing in [protocol.{table}]; expected {expected}; add, for example, {param} = {default}"
         );
         return Err(root.error_at("protocol", problem));
     }
     Ok((taken, lines))
+}
+
+/// Which table of the file is the protocol's, if one is.
+fn table_of(protocols: &Section<'_>, entry: &Entry) -> Result<Option<String>, ConfigError> {
+    let name = entry.spec.name;
+    let mut tables = protocols.names();
+    let is_own = |table: &str| quorate_protocols::find(table).is_some_and(|found| found.spec.name == name);
+    if let Some(other) = tables.iter().find(|table| !is_own(table)) {
+        let problem = format!("parameters of another protocol; this cluster runs {name}; remove this table");
+        return Err(protocols.error_at(other, problem));
+    }
+    if let [one, other, ..] = tables.as_slice() {
+        let problem = format!("the same protocol as {one}; move what stands here to [protocol.{one}]");
+        return Err(protocols.error_at(other, problem));
+    }
+    Ok(tables.pop())
 }
 
 /// Whether the protocol's own type can hold the value: a count cannot be negative. Whether it is in range, only

@@ -50,6 +50,51 @@ fn a_cluster_is_made_with_what_is_set() {
     assert!(quorate_storage::folder::open(&data, &identity(&node.cluster, ReplicaId(2))).is_ok());
 }
 
+/// A long name says nothing else than the one that is signed, and errors about parameters name their line all the same.
+#[test]
+fn a_cluster_is_the_same_by_whichever_name_its_protocol_has() {
+    let (folder, testnet) = testnet_with("sync-hotstuff-rotating", &["delta_ms=70"]);
+    let testnet = testnet.unwrap();
+    assert_eq!(testnet.cluster.genesis.protocol.as_str(), "sync-hotstuff-rr");
+    let (file, node) = (folder.path().join("cluster.toml"), node_file(folder.path(), ReplicaId(1)));
+    let text = fs::read_to_string(&file).unwrap();
+    let (field, table) = ("protocol = \"sync-hotstuff-rr\"", "[protocol.sync-hotstuff-rr]");
+    let line = text.lines().position(|line| line == "delta_ms = 70").unwrap() + 1;
+    for long in [&[field][..], &[table], &[field, table]] {
+        let renamed = long.iter().fold(text.clone(), |text, part| {
+            assert_eq!(text.matches(part).count(), 1, "{part}");
+            text.replace(part, &part.replace("-rr", "-rotating"))
+        });
+        fs::write(&file, &renamed).unwrap();
+        let cluster = ClusterConfig::load(&file).unwrap();
+        assert_eq!(cluster.genesis, testnet.cluster.genesis);
+        assert_eq!(cluster.cluster_id(), testnet.cluster.cluster_id());
+        assert_eq!(cluster.to_toml(), text, "it is written with the name that is signed");
+        let error = NodeConfig::load(&node).unwrap().params_error("delta_ms", "less");
+        let named = (error.line, error.field.as_str());
+        assert_eq!(named, (Some(line), "protocol.sync-hotstuff-rr.delta_ms"), "{error}");
+    }
+    let both = text.replace(table, "[protocol.sync-hotstuff-rotating]\n\n[protocol.sync-hotstuff-rr]");
+    fs::write(&file, both).unwrap();
+    let error = ClusterConfig::load(&file).unwrap_err();
+    assert_eq!(error.field, "protocol.sync-hotstuff-rr");
+    assert!(error.problem.contains("move what stands here to [protocol.sync-hotstuff-rotating]"), "{error}");
+}
+
+/// Whoever runs a protocol that rests on a bound is told where to read about it.
+#[test]
+fn parameters_of_a_bound_are_explained() {
+    for (protocol, is_explained) in
+        [("sync-hotstuff", true), ("optsync", true), ("sync-hotstuff-rr", true), ("hotstuff", false)]
+    {
+        let (folder, testnet) = testnet_with(protocol, &[]);
+        testnet.unwrap();
+        let text = fs::read_to_string(folder.path().join("cluster.toml")).unwrap();
+        assert!(text.contains(&format!("[protocol.{protocol}]")), "{protocol}");
+        assert_eq!(text.contains("docs/bound.md"), is_explained, "{protocol}");
+    }
+}
+
 #[test]
 fn what_cannot_be_set_is_said() {
     for (set, problem) in [

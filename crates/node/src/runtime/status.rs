@@ -25,6 +25,8 @@ pub struct Facts {
     pub link_auth: String,
     /// `signature` or `none`.
     pub client_auth: String,
+    /// `guarded` or `unguarded` where the protocol assumes a bound on delays, as the guard says it; none elsewhere.
+    pub mode: Option<String>,
     /// Which arithmetic checks signatures.
     pub curve: String,
 }
@@ -174,5 +176,28 @@ mod tests {
         let fresh = GuardStatus { bound, last_doubt: None, drift_ppm: None, ..guard };
         let fresh = guard_json(&fresh, Time(2_000_000_000));
         assert_eq!((&fresh["mode"], &fresh["last_doubt_ms"]), (&json!("unguarded"), &Value::Null));
+    }
+
+    #[test]
+    fn the_mode_is_a_setting_where_delays_are_bounded() {
+        let text = || "?".to_owned();
+        for (guarded, mode) in
+            [(Some(true), json!("guarded")), (Some(false), json!("unguarded")), (None, Value::Null)]
+        {
+            let bound = guarded.map(|guarded| Synchrony { delta_ns: 50_000_000, guarded });
+            let facts = Facts {
+                protocol: text(),
+                n: 3,
+                f: 1,
+                durability: text(),
+                log_mode: text(),
+                link_auth: text(),
+                client_auth: text(),
+                mode: bound.map(|bound| bound.mode().to_owned()),
+                curve: text(),
+            };
+            let settings = serde_json::to_value(facts).unwrap();
+            assert_eq!(settings.get("mode"), Some(&mode));
+        }
     }
 }

@@ -51,7 +51,7 @@ fn facts() -> Facts {
     let name = String::new;
     let [protocol, durability, log_mode] = [name(), name(), name()];
     let [link_auth, client_auth, curve] = [name(), name(), name()];
-    Facts { protocol, n: 1, f: 0, durability, log_mode, link_auth, client_auth, curve }
+    Facts { protocol, n: 1, f: 0, durability, log_mode, link_auth, client_auth, mode: None, curve }
 }
 
 /// §18: all that have lost their power wait for each other from the moment on at which each of them can be reached. Who

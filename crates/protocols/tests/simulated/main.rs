@@ -31,6 +31,7 @@ mod oracles;
 mod puppets;
 mod replay;
 mod rotating;
+mod rotating_scenarios;
 mod scripts;
 mod seeds;
 mod side_by_side;

@@ -173,8 +173,8 @@ Rows Y and Z are mutations of Sync HotStuff (its specification, section 23) and 
 search finds too rarely: where a row names a *script*, one golden schedule stands for all seeds. These schedules have
 liars who say what is written for them, so they are tests (`sync_schedules.rs`, `sync_cold.rs`, `opt_schedules.rs`) and no
 text files. What is broken there shows nobody the certificate of what its timers commit either (`sync_unshown.rs`): with
-that second net most of these mutations alone fork nothing, and each rule shall hold without it. Row Y13 is what the net is
-for.
+that second net most of these mutations alone fork nothing, and each rule shall hold without it. That they are hidden forks
+nothing by itself in any of these schedules: that is a test too. Row Y13 is what the net is for.
 
 | row | what went wrong, where it was published | the variant | caught by | seeds |
 |---|---|---|---|---|

@@ -4,6 +4,7 @@
 use crate::side_by_side::run_all;
 use crate::support::{begin, go, level, put, r, settle, wait_for, world_of};
 use crate::sync_flaws::Moved;
+use crate::sync_plot::answer_probes;
 use crate::sync_stage::{DELTA_NS, HEARTBEAT_NS, NEAR_NS, exact};
 use quorate_consensus::flawed::{Flaw, Flawed};
 use quorate_consensus::parts::chain::{bind_certificate, empty_payload};
@@ -22,7 +23,7 @@ use std::rc::Rc;
 
 const SOUND: Entry = Entry::of::<RotatingSyncHotStuff>();
 
-fn registered() -> &'static Entry {
+pub(crate) fn registered() -> &'static Entry {
     quorate_protocols::find("sync-hotstuff-rr").unwrap()
 }
 
@@ -161,6 +162,8 @@ struct Schedule {
     liars: Vec<ReplicaId>,
     /// Since when all are in that view.
     began: Time,
+    /// Whether liars answer probes of the guard.
+    answers_probes: bool,
 }
 
 impl Schedule {
@@ -191,7 +194,7 @@ impl Schedule {
         let liars: Vec<ReplicaId> =
             (0..3).map(|ahead| r(u16::try_from((view.0 - 1 + ahead) % 7).unwrap())).collect();
         liars.iter().for_each(|liar| world.take_over(*liar));
-        Self { world, headers, late, view, liars, began }
+        Self { world, headers, late, view, liars, began, answers_probes: false }
     }
 
     /// The replicas that do not lie, the next leader first.
@@ -250,7 +253,12 @@ impl Schedule {
 
     /// The same, for who wants to know why it has ended.
     fn ran(&mut self, at_ms: u64) -> Result<(), Failure> {
-        self.world.run_until(self.began.plus(ms(at_ms)))
+        let end = self.began.plus(ms(at_ms));
+        while self.answers_probes && self.world.now() < end {
+            self.world.run_until(end.min(self.world.now().plus(ms(5))))?;
+            answer_probes(&mut self.world, &self.liars);
+        }
+        self.world.run_until(end)
     }
 
     /// What an oracle has found or finds when nothing more is said for a while.
@@ -266,7 +274,7 @@ impl Schedule {
     }
 }
 
-fn decoded(frame: &Frame) -> Option<RotatingMessage> {
+pub(crate) fn decoded(frame: &Frame) -> Option<RotatingMessage> {
     if frame.frame_type != PROTOCOL {
         return None;
     }
@@ -326,9 +334,17 @@ pub(crate) fn gap_commits_forks(entry: &Entry) -> Result<(), Failure> {
 }
 
 /// A leader shows X to q and X' to r just before Δ after the vote of q, each certified with its own vote and the liars'. The
-/// next one goes on from X' with all but q. What q and r say to each other of that takes Δ, or `late_ns` more.
-fn two_blocks(entry: &Entry, change: impl FnOnce(&mut Settings), late_ns: u64) -> Result<(), Failure> {
+/// next one goes on from X' with all but q. What q and r say to each other of that takes Δ, or all that
+/// the honest say, or only what q says and hears, `late_ns` more. In that
+/// case liars answer probes at once.
+fn two_blocks(
+    entry: &Entry,
+    change: impl FnOnce(&mut Settings),
+    late_ns: u64,
+    only_q: bool,
+) -> Result<(), Failure> {
     let mut s = Schedule::new(entry, change);
+    s.answers_probes = only_q;
     let [q, r, p, o] = s.honest()[..] else { panic!("four of seven") };
     let below = s.headers.borrow()[&s.view.minus(1)].clone();
     let certified = s.certificate(&below, q);
@@ -338,11 +354,12 @@ fn two_blocks(entry: &Entry, change: impl FnOnce(&mut Settings), late_ns: u64) -
     let y = s.header(1, &other);
     [q, r].iter().for_each(|id| s.slow(*id, "vote"));
     let honest = s.honest();
-    let places = Places::of(honest.iter().map(|id| id.index()));
+    let among = |ids: &[ReplicaId]| Places::of(ids.iter().map(|id| id.index()));
+    let (from, to) = if only_q { (among(&[q]), among(&[r, p, o])) } else { (among(&honest), among(&honest)) };
     let change = Change::Late { by_ns: late_ns, until: Time::ZERO };
     let slow = (late_ns > 0).then(|| {
         let fault = Some(Fault::BeyondDelta);
-        s.world.front(Front { from: places, to: places, both_ways: true, change, fault })
+        s.world.front(Front { from, to, both_ways: true, change, fault })
     });
     s.proposes(q, &x, certified.clone());
     s.ran(15)?;
@@ -371,7 +388,7 @@ fn two_blocks(entry: &Entry, change: impl FnOnce(&mut Settings), late_ns: u64) -
 
 /// §15, for the museum: within the bound.
 pub(crate) fn two_blocks_in_a_view(entry: &Entry) -> Result<(), Failure> {
-    two_blocks(entry, |_| {}, 0)
+    two_blocks(entry, |_| {}, 0, false)
 }
 
 #[test]
@@ -383,9 +400,21 @@ fn s16_however_long_it_is_slow_it_goes_on_afterwards() {
 /// fire; with it nobody forks.
 #[test]
 fn s16_beyond_the_bound_the_unguarded_fork_and_the_guarded_do_not() {
-    let failure = two_blocks(&SOUND, |_| {}, 7 * DELTA_NS).unwrap_err();
+    let failure = two_blocks(&SOUND, |_| {}, 7 * DELTA_NS, false).unwrap_err();
     assert_eq!(failure.oracle, Oracle::Agreement, "{failure}");
-    assert_eq!(two_blocks(&SOUND, |settings| settings.set("guarded", true), 7 * DELTA_NS), Ok(()));
+    assert_eq!(two_blocks(&SOUND, guarded, 7 * DELTA_NS, false), Ok(()));
+}
+
+fn guarded(settings: &mut Settings) {
+    settings.set("guarded", true);
+}
+
+/// S13 with the guard on: the links of one honest replica alone are slow. Its peers are no more than f, and it is one of f to
+/// each of them: nobody is in doubt (§19, "not promised").
+#[test]
+fn s13_where_only_some_links_are_slow_the_guarded_fork_too() {
+    let failure = two_blocks(&SOUND, guarded, 7 * DELTA_NS, true).unwrap_err();
+    assert_eq!(failure.oracle, Oracle::Agreement, "{failure}");
 }
 
 /// The schedule forks those who do not ask whether a view has followed one, and nobody else.

@@ -3,10 +3,12 @@
 
 use crate::opt_schedules::notify_that_is_late;
 use crate::support::{begin, go, level, put, recovery, settle, wait_for};
+use crate::sync_cold::short_slowdown;
 use crate::sync_plot::{Plot, ids};
 use crate::sync_stage::{DELTA_NS, NEAR_NS, both_synchronous, exact, listen, optsync, view};
 use quorate_consensus::Entry;
-use quorate_sim::{Change, Failure, Fault, Front, Oracle, Places, Verdict, Weather, World, secs};
+use quorate_protocols::sync_hotstuff::SyncMessage;
+use quorate_sim::{Change, Failure, Fault, Front, Oracle, Places, Verdict, Weather, World, ms, secs};
 use quorate_types::{Height, ReplicaId, Time, View};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,6 +20,8 @@ both_synchronous! {
     s16_a_slowdown_of_an_idle_cluster_makes_nobody_fork
     s16_however_long_it_is_slow_it_goes_on_afterwards
     s17_within_half_of_delta_there_is_no_doubt
+    s19_a_direction_that_is_slow_is_seen_at_one_end
+    s19_a_slowdown_between_two_probes
 }
 
 /// Everything that these say to each other is said so much later, from now on.
@@ -25,6 +29,13 @@ fn late(world: &mut World, among: &[u16], by_ns: u64) -> u64 {
     let places = Places::of(ids(among).into_iter().map(ReplicaId::index));
     let change = Change::Late { by_ns, until: Time::ZERO };
     world.front(Front { from: places, to: places, both_ways: true, change, fault: Some(Fault::BeyondDelta) })
+}
+
+/// What one says to the other is.
+fn late_one_way(world: &mut World, (from, to): (u16, u16), by_ns: u64) {
+    let (from, to) = (Places::one(usize::from(from)), Places::one(usize::from(to)));
+    let change = Change::Late { by_ns, until: Time::ZERO };
+    world.front(Front { from, to, both_ways: false, change, fault: Some(Fault::BeyondDelta) });
 }
 
 /// A world that has had no doubt for longer than anybody waits after one; then the first f replicas lie. The guard is on,
@@ -83,10 +94,60 @@ fn s13_where_only_some_links_are_slow_the_guarded_fork_too(entry: &Entry) {
             "the operator sees who is late: {guard}"
         );
     }
+    // §19 (2): both say so as soon as they hear what they should have heard in time, the vote of the other one.
+    let voted = plot
+        .ear
+        .borrow()
+        .sent
+        .iter()
+        .rev()
+        .find_map(|sent| matches!(sent.message, SyncMessage::Vote(_)).then_some(sent.at));
+    let heard = voted.unwrap().plus(5 * DELTA_NS + NEAR_NS);
+    plot.world.run_until(heard.minus(ms(1))).unwrap();
     let silent = [1, 2].map(|id| doubted(&plot.world, id));
-    plot.run(4 * DELTA_NS).unwrap();
+    plot.world.run_until(heard.plus(ms(1))).unwrap();
     for (id, before) in [1, 2].into_iter().zip(silent) {
         assert!(doubted(&plot.world, id) > before, "{id} has heard what it should have heard in time");
+    }
+}
+
+/// §19 (1): one direction between two honest replicas is slower than Δ from some moment on. Within 1.25 Δ one of the two at
+/// least says that the other is late, and nobody else says anything; where nobody has anything to do within 3 Δ (§24).
+fn s19_a_direction_that_is_slow_is_seen_at_one_end(entry: &Entry) {
+    for (is_busy, link, after_ms) in
+        [(true, (1, 2), 0), (true, (2, 1), 7), (true, (0, 2), 13), (false, (1, 2), 20), (false, (2, 0), 60)]
+    {
+        let mut plot = Plot::honest(entry, 3, |settings| {
+            settings.set("guarded", true);
+            settings.set("heartbeat_ms", i64::try_from(60 * DELTA_NS / 1_000_000).unwrap());
+        });
+        plot.run(30 * DELTA_NS).unwrap();
+        if is_busy {
+            plot.world.submit(0, &[put("k", 1)]);
+            plot.run(DELTA_NS / 2).unwrap();
+        }
+        plot.run(ms(after_ms)).unwrap();
+        let late = |world: &World, id: u16| -> Vec<u16> {
+            let guard = world.status(ReplicaId(id)).unwrap().guard.unwrap();
+            guard.late.iter().map(|(late, _)| late.0).collect()
+        };
+        assert!((0..3).all(|id| late(&plot.world, id).is_empty()), "{link:?}");
+        late_one_way(&mut plot.world, link, 3 * DELTA_NS);
+        plot.run(if is_busy { DELTA_NS + DELTA_NS / 4 } else { 3 * DELTA_NS } + 1).unwrap();
+        let (from, to) = link;
+        let seen = [(from, to), (to, from)].map(|(by, of)| late(&plot.world, by) == [of]);
+        assert!(seen[0] || seen[1], "{link:?}: {seen:?}");
+        assert!(late(&plot.world, 3 - from - to).is_empty(), "{link:?}: the third one");
+    }
+}
+
+/// §19 does not promise that a slowdown is seen which is shorter than two probe periods. Here it is: what is late keeps what is
+/// said after it late, answers to probes too (ADR 0011). Unguarded the same forks.
+fn s19_a_slowdown_between_two_probes(entry: &Entry) {
+    for span_ms in [3, 8, 14, 20, 30, 50] {
+        assert_eq!(short_slowdown(entry, ms(span_ms), true), Ok(()), "for {span_ms} ms");
+        let failure = short_slowdown(entry, ms(span_ms), false).unwrap_err();
+        assert_eq!(failure.oracle, Oracle::Agreement, "for {span_ms} ms: {failure}");
     }
 }
 
@@ -257,8 +318,14 @@ pub(crate) fn slower_than_delta(entry: &Entry) -> Result<(), Failure> {
 /// S17: with the guard on and messages that take up to Δ/2 nobody is ever in doubt, and a commit takes what §9 says, up to a
 /// probe period and one round trip.
 fn s17_within_half_of_delta_there_is_no_doubt(entry: &Entry) {
-    for delay_ns in [NEAR_NS, DELTA_NS / 4, DELTA_NS / 2 - 1_000] {
-        let mut world = exact(entry, 3, 17, |settings| {
+    for (n, delay_ns) in [
+        (3, NEAR_NS),
+        (3, DELTA_NS / 4),
+        (3, DELTA_NS / 2 - 1_000),
+        (5, DELTA_NS / 2 - 1_000),
+        (7, DELTA_NS / 4),
+    ] {
+        let mut world = exact(entry, n, 17, |settings| {
             settings.weather = Weather::constant(delay_ns);
             settings.client_retry_ns = secs(3);
             settings.set("guarded", true);
@@ -282,10 +349,13 @@ fn s17_within_half_of_delta_there_is_no_doubt(entry: &Entry) {
             let is_fast = entry.spec.name == optsync().spec.name;
             let expected = if is_fast { 2 * delay_ns } else { delay_ns + 2 * DELTA_NS };
             let most = expected + DELTA_NS / 4 + 2 * delay_ns;
-            assert!((expected..=most).contains(&took), "{delay_ns}: {took}, not {expected} to {most}");
+            assert!(
+                (expected..=most).contains(&took),
+                "n = {n} {delay_ns}: {took}, not {expected} to {most}"
+            );
             wait_for(&mut world, &[id], secs(3));
         }
-        assert_eq!(doubts(&world), before, "{delay_ns}");
+        assert_eq!(doubts(&world), before, "n = {n} {delay_ns}");
         assert!(world.replicas().all(|id| view(&world, id) == View(1)));
     }
 }
@@ -299,6 +369,7 @@ fn o13_a_notify_that_is_late_forks_and_is_noticed() {
     let mut plot = five();
     plot.world.tolerate(Oracle::Agreement);
     notify_that_is_late(&mut plot).unwrap();
+    assert!(doubted(&plot.world, 2) > 0, "the other side has heard what they have decided");
     for id in [3, 4] {
         // Both of those who had left the view. `last_doubted` is the last of what they say about it.
         let status = plot.world.status(ReplicaId(id)).unwrap();

@@ -92,29 +92,42 @@ fn end_of(header: &Header) -> End {
     (header.block.height, header.block.id())
 }
 
-/// late-slowdown: the guard is on, 0 and 1 of five lie. All that the honest say from just before Δ after the vote of 2 on is
-/// late by 5 Δ: so is the proof that 3 and 4 have for it. 2 is not in doubt yet when its 2 Δ are over: its probes were
-/// answered until then.
-pub(crate) fn late_slowdown(entry: &Entry) -> Result<(), Failure> {
+/// 0 and 1 of five lie. 2 votes for B, and 3 and 4 have the proof against it just after that Δ is over, when
+/// all that the honest say is late by 5 Δ, for so long. 2 knows of a certificate of B, and shows it, long before that, or when it has begun.
+fn slow_after_delta(
+    entry: &Entry,
+    guarded: bool,
+    is_shown: bool,
+    span_ns: u64,
+) -> Result<(Plot, Header), Failure> {
     let near_ns = ms(1);
     let mut plot = Plot::honest(entry, 5, |settings| {
         settings.weather = Weather::constant(near_ns);
-        settings.set("guarded", true);
+        settings.set("guarded", guarded);
     });
     plot.run(30 * DELTA_NS)?;
     plot.corrupt(&[0, 1]);
     let tip = plot.tip();
     let (one, two) = (plot.first(tip, 1), plot.first(tip, 2));
     plot.takes(&[2], &[3, 4], Some("vote"), DELTA_NS);
-    // It votes 10 ms after one of its probes, so it sends the last one that is answered 90 ms after the vote, and the first
-    // one that is not 115 ms after it: too late to be missed by the end of the 2 Δ.
+    // It votes 10 ms after one of its probes, so it sends one 90 ms after the vote, and the next one 115 ms after it: too late
+    // to be missed by the end of the 2 Δ.
     let probes = |world: &World| world.status(ReplicaId(2)).unwrap().guard.unwrap().probes;
     let before = probes(&plot.world);
-    plot.world.run_while("it probes", ms(100), |world| probes(world) == before)?;
+    if guarded {
+        plot.world.run_while("it probes", ms(100), |world| probes(world) == before)?;
+    }
     plot.run(ms(10) - near_ns)?;
     plot.propose(&[2], &one);
-    plot.liars_vote(&[2], &one);
+    if is_shown {
+        plot.liars_vote(&[2], &one);
+    }
     let vote = plot.world.now().plus(near_ns);
+    if !is_shown {
+        // They arrive when it is slow already.
+        plot.world.run_until(vote.plus(DELTA_NS - 2 * near_ns + near_ns / 4))?;
+        plot.liars_vote(&[2], &one);
+    }
     // B' arrives half a millisecond before the header of B does, and after the front has come; the vote enters its link just
     // before that.
     plot.world.run_until(vote.plus(DELTA_NS - near_ns - near_ns / 2))?;
@@ -124,13 +137,30 @@ pub(crate) fn late_slowdown(entry: &Entry) -> Result<(), Failure> {
     let honest = Places::of([2, 3, 4]);
     let change = Change::Late { by_ns: 5 * DELTA_NS, until: Time::ZERO };
     let slow = plot.world.front(Front { from: honest, to: honest, both_ways: true, change, fault: None });
-    plot.run(3 * DELTA_NS)?;
+    plot.run(span_ns)?;
     plot.world.pass(slow);
+    plot.world.run_until(vote.plus(4 * DELTA_NS))?;
+    Ok((plot, two))
+}
+
+/// late-slowdown: 2 is not in doubt yet when its 2 Δ are over, because its probes were answered until then.
+pub(crate) fn late_slowdown(entry: &Entry) -> Result<(), Failure> {
+    let (mut plot, two) = slow_after_delta(entry, true, true, 3 * DELTA_NS)?;
     // Blocks come one after another for longer than anybody waits after a doubt.
     // Whoever was shown in time that B is certified has not voted for B'.
     if let Some(tip) = plot.certificate(View(1), end_of(&two)) {
         plot.lead(View(2), Lock { responsive: None, tip }, &[3, 4], 40)?;
     }
+    plot.run(6 * DELTA_NS)?;
+    plot.close()
+}
+
+/// §19, "not promised": the same for less than a probe period, so that 2 sends no probe meanwhile. The liars' votes come so
+/// late that nobody is shown a certificate in time.
+pub(crate) fn short_slowdown(entry: &Entry, span_ns: u64, guarded: bool) -> Result<(), Failure> {
+    let (mut plot, two) = slow_after_delta(entry, guarded, false, span_ns)?;
+    let tip = plot.certificate(View(1), end_of(&two)).unwrap();
+    plot.lead(View(2), Lock { responsive: None, tip }, &[3, 4], 40)?;
     plot.run(6 * DELTA_NS)?;
     plot.close()
 }

@@ -3,15 +3,16 @@
 use crate::chained_museum::Row;
 use crate::opt_schedules::{
     cut_just_after_a_decision, decided_and_a_disk_that_stalls, decided_just_before_the_end,
-    hidden_ancestor_of_five, two_blocks_and_two_votes, votes_just_after_the_end, votes_of_a_view_that_is_over,
+    hidden_ancestor_of_five, two_blocks_and_two_votes, votes_just_after_the_end,
+    votes_of_a_view_that_is_over,
 };
 use crate::rotating::{GapCommits, OneDeltaTimer, gap_commits_forks, two_blocks_in_a_view};
 use crate::sync_beyond::{decided_in_a_slowdown, slower_than_delta};
 use crate::sync_cold::{early_riser, late_slowdown, votes_said_again};
 use crate::sync_flaws::{
     AnyView, AskedOnce, Believed, CommitAfterQuit, FirstVoteTimer, HeldEvidence, HeldNotify, LateVote,
-    LexicographicLock, LockRises, NeverStale, NoDelta, NoNotify, NoRecord, ShortTimer, StillArmed, ThreeQuarters,
-    TickFirst, TimerAtHandler,
+    LexicographicLock, LockRises, NeverStale, NoDelta, NoNotify, NoRecord, ShortTimer, StillArmed,
+    ThreeQuarters, TickFirst, TimerAtHandler,
 };
 use crate::sync_schedules::{
     asked_before_it_has_voted, bases_of_two_heights, evidence_and_a_disk_that_stalls, force_locking, no_wait,

@@ -38,6 +38,23 @@ pub(crate) fn ids(all: &[u16]) -> Vec<ReplicaId> {
     all.iter().copied().map(ReplicaId).collect()
 }
 
+/// These answer what probes they have heard, as if nothing were wrong.
+pub(crate) fn answer_probes(world: &mut World, liars: &[ReplicaId]) {
+    for liar in liars {
+        for heard in world.heard(*liar) {
+            let Heard::Frame { from, frame_type, body, content } = heard else { continue };
+            if content.kind.as_str() == "host.probe" {
+                // The number of the probe comes back, and nothing waits for the disk.
+                let mut answer = vec![PROBE_ANSWER];
+                answer.extend_from_slice(body.get(1..).unwrap());
+                0u64.encode(&mut answer);
+                world.now().encode(&mut answer);
+                world.say_frame(*liar, To::One(from), frame_type, answer.into());
+            }
+        }
+    }
+}
+
 impl Plot {
     /// All are at one height in the first view, and nothing is under way. From now on these lie.
     pub(crate) fn new(entry: &Entry, n: usize, liars: &[u16], change: impl FnOnce(&mut Settings)) -> Self {
@@ -81,25 +98,9 @@ impl Plot {
         // Liars answer probes as if nothing were wrong.
         while self.answers_probes && self.world.now() < end {
             self.world.run_until(end.min(self.world.now().plus(ms(5))))?;
-            self.answer_probes();
+            answer_probes(&mut self.world, &self.liars);
         }
         self.world.run_until(end)
-    }
-
-    fn answer_probes(&mut self) {
-        for liar in self.liars.clone() {
-            for heard in self.world.heard(liar) {
-                let Heard::Frame { from, frame_type, body, content } = heard else { continue };
-                if content.kind.as_str() == "host.probe" {
-                    // The number of the probe comes back, and nothing waits for the disk.
-                    let mut answer = vec![PROBE_ANSWER];
-                    answer.extend_from_slice(body.get(1..).unwrap());
-                    0u64.encode(&mut answer);
-                    self.world.now().encode(&mut answer);
-                    self.world.say_frame(liar, To::One(from), frame_type, answer.into());
-                }
-            }
-        }
     }
 
     /// One asks another for a block, as if it lacked it.

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 both_synchronous! {
+    s01_the_block_period
     s02_a_leader_that_crashes_before_it_proposes
     s02_a_leader_that_crashes
     s03_a_leader_that_crashes_after_telling_one
@@ -31,6 +32,17 @@ const DECIDING: [&str; 2] = ["vote", "notify"];
 /// 4Δ + τ after a start nobody waits for a leader any more, and 3Δ + τ after the last vote.
 fn patience_ns() -> u64 {
     3 * DELTA_NS + HEARTBEAT_NS
+}
+
+/// §9, and `optsync` §8: from a crash of the leader to the next commit, and Δ for who entered late. One of three that is
+/// missing leaves too few for the fast path.
+fn after_a_crash(entry: &Entry, n: usize) -> u64 {
+    let most = match (entry.spec.name == optsync().spec.name, n > 3) {
+        (false, _) => 8 * DELTA_NS + 4 * NEAR_NS,
+        (true, false) => 9 * DELTA_NS + 4 * NEAR_NS,
+        (true, true) => 7 * DELTA_NS + 5 * NEAR_NS,
+    };
+    most + HEARTBEAT_NS + DELTA_NS
 }
 
 /// S2: the first leader is never there. All enter the second view 4Δ + τ, blames and a wait after they have begun to vote;
@@ -51,14 +63,21 @@ fn s02_a_leader_that_crashes_before_it_proposes(entry: &Entry) {
         let least = 4 * DELTA_NS + HEARTBEAT_NS + NEAR_NS + DELTA_NS;
         assert!((least - NEAR_NS..=least + DELTA_NS + 2 * NEAR_NS).contains(&took), "n = {n}: {took}");
         assert_eq!(world.height().0, 0, "n = {n}: nothing was committed");
+        let is_old = |world: &World| world.height().0 == 0;
+        go(world.run_while("something is committed", secs(5), is_old), &world);
+        // The first view has Δ more to wait for its leader than one that has voted. And timers commit when all have come, or
+        // after the second `boot_wait`, that of these worlds being 20 Δ (§18).
+        let needs_timers = entry.spec.name != optsync().spec.name || n == 3;
+        let runs = if needs_timers { 20 * DELTA_NS + HEARTBEAT_NS + 2 * DELTA_NS + 2 * NEAR_NS } else { 0 };
+        let (took, bound) = (world.now().since(began), runs.max(after_a_crash(entry, n) + DELTA_NS));
+        assert!(took <= bound, "{} n = {n}: {took} and not {bound}", entry.spec.name);
         wait_for(&mut world, &[id], secs(5));
         let in_first = |sent: &Sent| matches!(sent.message, SyncMessage::Vote(_));
         assert!(ear.borrow().first(in_first) > Some(began), "n = {n}");
     }
 }
 
-/// S2, and §9: from a crash of the leader to the next commit 8Δ + τ + 4δ at most (`optsync` §8: 9Δ + τ + 4δ), and up to Δ
-/// for who entered late; the client's own patience comes before.
+/// S2, and §9: what a crash of the leader costs ([`after_a_crash`]).
 fn s02_a_leader_that_crashes(entry: &Entry) {
     for n in [3, 5, 7] {
         let mut world = exact(entry, n, 2, |settings| settings.audience = quorate_sim::Audience::All);
@@ -73,8 +92,12 @@ fn s02_a_leader_that_crashes(entry: &Entry) {
         let before = world.height();
         go(world.run_while("something is committed", secs(5), |world| world.height() == before), &world);
         let took = world.now().since(crashed);
-        let bound = 10 * DELTA_NS + HEARTBEAT_NS + 5 * NEAR_NS;
-        assert!(took <= bound && took >= patience_ns() - HEARTBEAT_NS, "{} n = {n}: {took}", entry.spec.name);
+        let (least, bound) = (patience_ns() - HEARTBEAT_NS, after_a_crash(entry, n));
+        assert!(
+            (least..=bound).contains(&took),
+            "{} n = {n}: {took}, not {least} to {bound}",
+            entry.spec.name
+        );
         let id = world.submit(0, &[put("k", 1)])[0];
         wait_for(&mut world, &[id], secs(5));
     }
@@ -151,6 +174,20 @@ fn s04_a_leader_that_tells_two_things(entry: &Entry) {
         });
         assert_eq!(shown, others.len() * (n - 1), "each shows it to all, once");
         wait_for(&mut stage.world, &ids, secs(20));
+        // One branch is certified in the next view, and gone on from.
+        let ear = stage.ear.borrow();
+        let next = ear.headers.keys().find(|(view, _)| *view > View(1)).unwrap().0;
+        let bases: Vec<(ReplicaId, BlockId)> = ear
+            .sent
+            .iter()
+            .filter_map(|sent| match &sent.message {
+                SyncMessage::FirstVote { view, base, .. } if *view == next => Some((sent.from, *base)),
+                _ => None,
+            })
+            .collect();
+        assert!(others.iter().all(|id| bases.iter().any(|(by, _)| by == id)), "{n} {later}: all go on");
+        assert!(bases.iter().all(|(_, base)| *base == bases[0].1), "{n} {later}: from one block");
+        drop(ear);
         settle_honest(&mut stage.world);
     }
 }
@@ -167,13 +204,12 @@ fn s06_replicas_that_never_vote(entry: &Entry) {
     level(&mut world);
     let height = world.height();
     world.submit(0, &[put("k", 1)]);
-    go(world.run_while("it is committed", secs(1), |world| world.executed(r(1)) == height), &world);
-    let place = (View(1), height.next());
-    let at = ear.borrow().first(|sent| {
-        matches!(&sent.message, SyncMessage::Propose { header, .. } if (header.block.view, header.block.height) == place)
-    });
-    let took = world.now().since(at.unwrap());
-    assert!(took <= 2 * DELTA_NS + NEAR_NS + ms(1), "{took}");
+    let missing = |world: &World| world.replicas().find(|id| world.executed(*id) == height);
+    while let Some(id) = missing(&world) {
+        go(world.run_while("it is committed", secs(1), |world| world.executed(id) == height), &world);
+    }
+    let took = world.now().since(ear.borrow().proposed((View(1), height.next())).unwrap());
+    assert!(took <= 2 * DELTA_NS + NEAR_NS + ms(1), "the last one: {took}");
     assert!(world.replicas().all(|id| view(&world, id) == View(1)));
 }
 
@@ -326,8 +362,18 @@ fn s15_all_are_cut_after_an_acknowledgement(entry: &Entry) {
 /// fewer δ + 2Δ, and the leader without the δ.
 #[test]
 fn o1_o2_o3_the_path_follows_how_many_vote() {
-    for (n, silent, is_fast) in [(3, 0, true), (3, 1, false), (7, 1, true), (7, 2, false)] {
-        let mut world = exact(optsync(), n, 1, |settings| settings.audience = quorate_sim::Audience::Leader);
+    for (n, silent, is_fast, delta_ns) in [
+        (3, 0, true, DELTA_NS),
+        (3, 1, false, DELTA_NS),
+        (3, 0, true, 5 * DELTA_NS),
+        (3, 1, false, 5 * DELTA_NS),
+        (7, 1, true, DELTA_NS),
+        (7, 2, false, DELTA_NS),
+    ] {
+        let mut world = exact(optsync(), n, 1, |settings| {
+            settings.audience = quorate_sim::Audience::Leader;
+            settings.delta_ns = delta_ns;
+        });
         let quiet = r(u16::try_from(n - silent).unwrap());
         let ear = listen(&mut world, move |_, frame| {
             let hushed = frame.from >= quiet && DECIDING.contains(&frame.content.kind.as_str());
@@ -341,11 +387,11 @@ fn o1_o2_o3_the_path_follows_how_many_vote() {
             world.submit(0, &[put("k", number)]);
             for id in speaking.clone() {
                 let is_old = |world: &World| world.executed(id) <= height;
-                go(world.run_while("it is committed", secs(2), is_old), &world);
+                go(world.run_while("it is committed", secs(5), is_old), &world);
                 let at = ear.borrow().proposed((View(1), height.next())).unwrap();
                 let took = world.now().since(at);
                 let own_copy = if id == r(0) { 0 } else { NEAR_NS };
-                let expected = if is_fast { 2 * NEAR_NS } else { own_copy + 2 * DELTA_NS };
+                let expected = if is_fast { 2 * NEAR_NS } else { own_copy + 2 * delta_ns };
                 assert!(
                     (expected..expected + ms(1)).contains(&took),
                     "n = {n}, {silent} silent: {id} {took}"
@@ -364,29 +410,43 @@ fn o1_o2_o3_the_path_follows_how_many_vote() {
     }
 }
 
-/// Opt Sync S2: one of three says nothing that decides, and as many blocks are made as when all do.
-#[test]
-fn o2_one_that_is_silent_costs_no_throughput() {
-    let blocks = [false, true].map(|is_mute| {
-        let mut world = exact(optsync(), 3, 2, |settings| {
-            (settings.bodies.bundle_requests_max, settings.bodies.block_requests_max) = (1, 1);
-        });
-        let ear = listen(&mut world, move |_, frame| {
-            let hushed = is_mute && frame.from == r(2) && DECIDING.contains(&frame.content.kind.as_str());
-            if hushed { Verdict::Drop } else { Verdict::Pass }
-        });
-        begin(&mut world);
-        level(&mut world);
-        for client in 0..2 {
-            world.submit(client, &(0..400).map(|number| put("k", number)).collect::<Vec<_>>());
+/// §9, and `optsync` §8: under load there is a block in each 2δ + 2s, whatever Δ is. Opt Sync S2: also where one of three
+/// says nothing that decides.
+fn s01_the_block_period(entry: &Entry) {
+    for sync_ns in [0, ms(5)] {
+        let expected = secs(1) / (2 * NEAR_NS + 2 * sync_ns);
+        for (is_mute, delta_ns) in [(false, DELTA_NS), (true, DELTA_NS), (false, 3 * DELTA_NS)] {
+            let blocks = blocks_in_a_second(entry, is_mute, delta_ns, sync_ns);
+            assert!(
+                blocks.abs_diff(expected) <= 1,
+                "{} mute {is_mute}, delta {delta_ns}, sync {sync_ns}: {blocks}, not {expected}",
+                entry.spec.name
+            );
         }
-        go(world.run_for(2 * DELTA_NS), &world);
-        let before = ear.borrow().headers.len();
-        go(world.run_for(secs(1)), &world);
-        ear.borrow().headers.len() - before
+    }
+}
+
+fn blocks_in_a_second(entry: &Entry, is_mute: bool, delta_ns: u64, sync_ns: u64) -> u64 {
+    let mut world = exact(entry, 3, 2, |settings| {
+        (settings.bodies.bundle_requests_max, settings.bodies.block_requests_max) = (1, 1);
+        settings.delta_ns = delta_ns;
+        settings.costs.sync_ns = sync_ns;
+        (settings.client_in_flight_max, settings.client_retry_ns) = (400, secs(5));
     });
-    assert!(blocks[0].abs_diff(blocks[1]) <= 1, "{blocks:?}");
-    assert!(blocks[0] > 40, "{blocks:?}: one in 2δ");
+    let ear = listen(&mut world, move |_, frame| {
+        let hushed = is_mute && frame.from == r(2) && DECIDING.contains(&frame.content.kind.as_str());
+        if hushed { Verdict::Drop } else { Verdict::Pass }
+    });
+    begin(&mut world);
+    level(&mut world);
+    for client in 0..2 {
+        world.submit(client, &(0..400).map(|number| put("k", number)).collect::<Vec<_>>());
+    }
+    // Clients begin with few requests in flight.
+    go(world.run_for(secs(2)), &world);
+    let before = ear.borrow().headers.len();
+    go(world.run_for(secs(1)), &world);
+    u64::try_from(ear.borrow().headers.len() - before).unwrap()
 }
 
 /// Opt Sync S4: one of three is silent for a second and comes back: paths change block by block, and no view.

@@ -82,10 +82,13 @@ fn s13_beyond_delta_the_unguarded_fork_and_are_caught() {
         let mut world = with_a_leader_that_lies(entry, false);
         world.tolerate(Oracle::Agreement);
         equivocates(&mut world);
-        go(world.run_for(20 * DELTA_NS), &world);
-        for id in [r(1), r(2)] {
-            let status = world.status(id).unwrap();
-            assert!(status.doubted > 0, "{}: {status}", entry.spec.name);
+        // Their votes leave a millisecond later, and take 5 Δ and one more.
+        go(world.run_for(5 * DELTA_NS + ms(1)), &world);
+        let doubted = |world: &World| [r(1), r(2)].map(|id| world.status(id).unwrap().doubted);
+        let before = doubted(&world);
+        go(world.run_for(ms(2)), &world);
+        for (now, before) in doubted(&world).into_iter().zip(before) {
+            assert!(now > before, "{}: at once when they hear of each other", entry.spec.name);
         }
     }
 }
