@@ -38,7 +38,8 @@ pub trait Outgoing {
     fn urgent(&mut self, peer: Option<ReplicaId>) {
         let _ = peer;
     }
-    /// A block was decided and goes to the executor: for who watches a replica from outside.
+    /// A block was decided: it is in the log, and goes to the executor, at once or when the disk has it. For who watches a
+    /// replica from outside.
     fn decided(&mut self, height: Height, id: BlockId) {
         let _ = (height, id);
     }

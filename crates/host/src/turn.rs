@@ -9,7 +9,7 @@ use quorate_crypto::SigningKey;
 use quorate_replica::{ConnId, Input, Intake, Output, Passed, Replica, Source, Unsealed};
 use quorate_storage::{Disk, Store};
 use quorate_types::wire::Lane;
-use quorate_types::{Domain, Height, Ledger, Mark, ReplicaId, ReplicaSet, Time};
+use quorate_types::{Domain, Height, Ledger, LogEntry, Mark, ReplicaId, ReplicaSet, Time};
 
 /// Log bytes that may wait for a sync that nobody has asked for.
 const LOG_BUFFER_BYTES_MAX: usize = 4 << 20;
@@ -371,6 +371,9 @@ impl<D: Disk> Host<D> {
                         out.flush();
                     }
                     self.store.append(mark, &entry)?;
+                    if let LogEntry::Decided { height, id } = entry {
+                        out.decided(height, id);
+                    }
                 }
                 Output::Sync(mark) => self.sync_wanted = self.sync_wanted.max(mark),
                 Output::Send { to, lane, frame } => {
@@ -387,10 +390,7 @@ impl<D: Disk> Host<D> {
                         self.inputs.push(Input::Own(ticket, sealed.signature));
                     }
                 }
-                Output::Execute(block) => {
-                    out.decided(block.height, block.id);
-                    self.executor.push(block);
-                }
+                Output::Execute(block) => self.executor.push(block),
                 Output::Reply { client, reply } => out.reply(&client, &reply),
                 Output::Refuse { conn, client, bundle, why } => out.refuse(conn, &client, bundle, why),
                 Output::Load { to, height, id } => self.queue_load(Load::Block { to, height, id }),

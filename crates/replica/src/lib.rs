@@ -118,11 +118,8 @@ pub struct Replica {
     /// Mark of a stable proof that waits to be durable.
     proof_mark: Option<Mark>,
     /// Decided blocks that go to the executor when their mark is durable, in order: where no promise says what was
-    /// decided, the own log has to, before anybody hears what came of it.
+    /// decided, the own log has to, before anybody acts on it or hears of it.
     unsynced: VecDeque<(Mark, FullBlock)>,
-    /// Decided heights that the disk does not know, each with the mark of its entry, in order, where no promise says what was
-    /// decided: peers do not hear of them.
-    unsaid: VecDeque<(Mark, Height)>,
     ask_proof_at: Time,
     /// When peers are told how far this replica is: soon after something was executed, and now and then anyway.
     announce_at: Time,
@@ -204,7 +201,6 @@ impl Replica {
             checkpoints: Checkpoints::new(stable, setup.genesis.window, checkpoint_quorum),
             proof_mark: None,
             unsynced: VecDeque::new(),
-            unsaid: VecDeque::new(),
             ask_proof_at: Time::ZERO,
             announce_at: Time(step::ANNOUNCE_IDLE_NS),
             kept: past.kept,

@@ -145,7 +145,7 @@ impl Replica {
         self.decided.on_heights(self.now, from, heights, self.sequencer.contiguous());
         self.help_with_checkpoint(from, heights.stable);
         // Whoever lags asks when f + 1 have told it that they are further.
-        if heights.executed < self.attested() && self.decided.may_tell(self.now, from) {
+        if heights.executed < self.sequencer.executed() && self.decided.may_tell(self.now, from) {
             self.tell(To::One(from), HostMessage::Heights(self.heights()));
         }
     }
@@ -198,15 +198,10 @@ impl Replica {
         let _ = self.outbox.send_host(self.now, to, message, &mut self.out);
     }
 
+    /// What is told is what was executed, not all that is decided: others decide what f + 1 say, f of whom may lie, and what
+    /// an honest one has said must hold after a power cut, when those who voted have forgotten it (`hand_over`).
     fn heights(&self) -> Heights {
-        Heights { executed: self.attested(), kept: self.kept, stable: self.checkpoints.height() }
-    }
-
-    /// The last height of which this replica says what was decided. Others decide what f + 1 say, f of whom may lie: what
-    /// an honest one has said must hold after a power cut, when those who voted have forgotten it.
-    pub(crate) fn attested(&self) -> Height {
-        let executed = self.sequencer.executed();
-        self.unsaid.front().map_or(executed, |(_, unsaid)| executed.min(unsaid.minus(1)))
+        Heights { executed: self.sequencer.executed(), kept: self.kept, stable: self.checkpoints.height() }
     }
 
     /// There is something to tell peers: soon, and together with what comes until then.
@@ -268,7 +263,7 @@ impl Replica {
 
     /// A peer wants to know what was decided from a height on.
     fn answer_decided(&mut self, to: ReplicaId, from: Height) {
-        if from > self.attested() {
+        if from > self.sequencer.executed() {
             return;
         }
         if from < self.kept {
@@ -276,7 +271,7 @@ impl Replica {
         }
         let mut ids = Vec::new();
         let mut height = from;
-        while ids.len() < DECIDED_PER_ANSWER_MAX && height <= self.attested() {
+        while ids.len() < DECIDED_PER_ANSWER_MAX && height <= self.sequencer.executed() {
             let Some(id) = self.sequencer.decided(height) else {
                 break;
             };
@@ -298,8 +293,8 @@ impl Replica {
 
     /// The log's answer about decided ids, for a peer.
     pub(crate) fn on_stored_ids(&mut self, to: ReplicaId, from: Height, mut ids: Vec<BlockId>) {
-        // What the log knows and the disk does not is not said.
-        let most = usize::try_from(self.attested().next().since(from)).unwrap_or(0);
+        // What the log knows and was not executed the disk may not know.
+        let most = usize::try_from(self.sequencer.executed().next().since(from)).unwrap_or(0);
         ids.truncate(most.min(DECIDED_PER_ANSWER_MAX));
         if ids.is_empty() {
             self.tell(To::One(to), HostMessage::Heights(self.heights()));

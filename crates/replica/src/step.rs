@@ -303,21 +303,17 @@ impl Replica {
     }
 
     /// A decided block is in the log, but not on disk. Where it was decided by votes that are, it is executed at once. Else
-    /// this log may be all that knows of it, so it has to be there before anybody hears a reply; of an empty block no
-    /// client hears any, and peers not before it is there.
+    /// this log may be all that knows of it, and a power cut of all would let something else be decided there: it has to be
+    /// on disk first. Of an empty block no client hears, so nothing is asked of the disk for its sake.
     fn hand_over(&mut self, full: FullBlock) {
         if self.entry.spec.votes_are_durable {
             return self.out.push_back(Output::Execute(full));
         }
         let own = self.outbox.appended();
-        self.unsaid.push_back((own, full.height));
-        if !full.bundles.is_empty() {
-            self.unsynced.push_back((own, full));
-            return self.outbox.ask(own, &mut self.out);
-        }
-        match self.unsynced.back().map(|(mark, _)| *mark) {
-            Some(mark) => self.unsynced.push_back((mark, full)),
-            None => self.out.push_back(Output::Execute(full)),
+        let is_empty = full.bundles.is_empty();
+        self.unsynced.push_back((own, full));
+        if !is_empty {
+            self.outbox.ask(own, &mut self.out);
         }
     }
 
@@ -439,13 +435,6 @@ impl Replica {
     /// Everything up to a mark is on disk.
     pub(crate) fn on_durable(&mut self, mark: Mark) {
         self.outbox.durable(mark, &mut self.out);
-        let said = self.attested();
-        while self.unsaid.front().is_some_and(|(mark, _)| self.outbox.is_durable(*mark)) {
-            self.unsaid.pop_front();
-        }
-        if self.attested() > said {
-            self.announce_soon();
-        }
         while self.unsynced.front().is_some_and(|(mark, _)| self.outbox.is_durable(*mark)) {
             self.out.extend(self.unsynced.pop_front().map(|(_, full)| Output::Execute(full)));
         }

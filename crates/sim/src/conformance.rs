@@ -276,7 +276,7 @@ impl Bench {
 
     /// Until somebody has executed more than this.
     fn run_past(&mut self, height: Height) -> Result<(), Failure> {
-        self.world.run_while("a block is executed", LONG_NS, |world| world.height() == height)
+        self.world.run_while("a block is executed", LONG_NS, |world| world.height() <= height)
     }
 
     fn run_until_level(&mut self) -> Result<(), Failure> {
@@ -315,7 +315,7 @@ fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Vec<Line>, No
     let (mut commits, mut replies, mut requests) = (Span::default(), Span::default(), 0u64);
     while bench.world.height().since(from) < INTERVALS.saturating_mul(interval) {
         bench.tally.borrow_mut().first.clear();
-        let height = bench.world.height();
+        let height = bench.world.highest();
         let id = bench.ask();
         bench.run_past(height)?;
         bench.run_until_level()?;
@@ -371,7 +371,7 @@ fn leader_change(
         }
         if is_its && only.get() == Some(frame.content.view) { Verdict::Drop } else { Verdict::Pass }
     });
-    let height = bench.world.height();
+    let height = bench.world.highest();
     let id = bench.ask();
     bench.run_past(height)?;
     let first = change.messages.first().map(|count| count.kind);

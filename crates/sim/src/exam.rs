@@ -371,9 +371,9 @@ fn no_quorum(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report,
         }
         // What was under way when they went may still end.
         world.run_for(at_least(world, ms(200), 6))?;
-        let before = world.height();
+        let before = world.highest();
         world.run_for(secs(4))?;
-        let stands = world.height() == before;
+        let stands = world.highest() == before;
         world.check(Oracle::Agreement, "nothing is decided without a quorum", stands)?;
         for id in &gone {
             world.plan(world.now(), Plan::Start(*id));

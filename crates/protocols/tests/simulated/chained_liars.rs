@@ -1,16 +1,15 @@
 //! Scenarios of chained protocols (`hotstuff` §14, `jolteon` §14) in which one replica says what a test writes for it.
 //! The oracles watch over safety, and that nobody honest is taken for a liar.
 
-use crate::support::{begin, go, incr, level, put, r, refused, settle_honest, view, wait_for, world_of};
+use crate::support::{
+    begin, go, incr, level, put, r, refused, settle_honest, spread_bundle, view, wait_for, world_of,
+};
 use crate::words::{Ear, HotStuff, Said, Words, both_chained, listen};
 use quorate_consensus::parts::chain::{bind_certificate, empty_payload};
 use quorate_consensus::parts::timeouts::{TimeoutCertificate, ViewProof};
 use quorate_consensus::parts::votes::BlockVote;
 use quorate_consensus::{Certificate, Signed, To};
 use quorate_sim::{Audience, Frame, Heard, OpId, Settings, Verdict, World, ms, secs};
-use quorate_types::bundle::bundle_digest;
-use quorate_types::codec::Wire as _;
-use quorate_types::wire::{FromClient, frame};
 use quorate_types::{Block, Digest, Height, Kind, Payload, ReplicaId, ReplicaSet, Statement, View};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -84,28 +83,6 @@ impl Stage {
         self.world.replicas().filter(|id| *id != self.puppet).collect()
     }
 
-    /// Runs until a client's bundle has reached the puppet, and hands its bytes on to all. The payload of it.
-    fn spread_bundle(&mut self) -> Payload {
-        for _ in 0..2_000 {
-            go(self.world.run_for(ms(1)), &self.world);
-            for heard in self.world.heard(self.puppet) {
-                let content = match &heard {
-                    Heard::Client(_, message) => match FromClient::from_bytes(message) {
-                        Ok(FromClient::Bundle { content, .. }) => content.to_vec(),
-                        _ => continue,
-                    },
-                    _ => continue,
-                };
-                let Heard::Client(_, message) = heard else { continue };
-                let payload = Payload { bundles: vec![bundle_digest(&content)] };
-                self.world.say_frame(self.puppet, To::All, frame::BUNDLE, message.slice(1..));
-                self.world.say_frame(self.puppet, To::All, frame::PAYLOAD, payload.to_bytes().into());
-                return payload;
-            }
-        }
-        panic!("no client has asked the puppet");
-    }
-
     /// All is answered, and all honest replicas agree.
     fn recovers(&mut self, ids: &[OpId]) {
         wait_for(&mut self.world, ids, secs(10));
@@ -133,7 +110,7 @@ fn s04_a_leader_tells_two_halves_two_things<W: Words>() {
     for (seed, first, second) in [(1, 0..1, 1..3), (2, 0..2, 1..3), (3, 0..3, 0..0)] {
         let mut stage = Stage::new::<W>(400 + seed, 0, |_| {});
         let ids = stage.world.submit(0, &[incr("n"), incr("n")]);
-        let payload = stage.spread_bundle();
+        let payload = spread_bundle(&mut stage.world, stage.puppet);
         let others = stage.others();
         let proof = follows(stage.ear.borrow().high());
         for (group, time_ns) in [(first, 1), (second, 2)] {
@@ -152,7 +129,7 @@ fn s05_a_leader_that_proposes_to_few<W: Words>() {
     for (seed, votes) in [(1, true), (2, false)] {
         let mut stage = Stage::new::<W>(500 + seed, 0, |_| {});
         let ids = stage.world.submit(0, &[incr("n"), incr("n")]);
-        let payload = stage.spread_bundle();
+        let payload = spread_bundle(&mut stage.world, stage.puppet);
         let (block, others) = (stage.block(&payload, 1), stage.others());
         let proof = follows(stage.ear.borrow().high());
         let vote = BlockVote { view: stage.view, block: block.id() };

@@ -23,7 +23,7 @@ fn end_of(header: &Header) -> End {
 }
 
 fn has(plot: &Plot, id: u16, header: &Header) -> bool {
-    plot.world.executed(ReplicaId(id)) >= header.block.height
+    plot.world.decided(ReplicaId(id)) >= header.block.height
 }
 
 /// O5: of seven 3, 4 and 5 are shown B and 6 is shown B'. The liars' votes make q_R for B at 3. Whoever was shown B' never
@@ -207,13 +207,13 @@ fn o11_the_leader_crashes_right_after_one_has_decided() {
         begin(&mut world);
         level(&mut world);
         apart.set(true);
-        let height = world.height();
+        let height = world.highest();
         let id = world.submit(0, &[crate::support::incr("n")])[0];
-        let waits = |world: &World| world.executed(ReplicaId(2)) <= height;
+        let waits = |world: &World| world.decided(ReplicaId(2)) <= height;
         go(world.run_while("one has decided", secs(1), waits), &world);
-        let decided = world.executed(ReplicaId(2));
+        let decided = world.decided(ReplicaId(2));
         assert!(
-            world.replicas().filter(|id| *id != ReplicaId(2)).all(|id| world.executed(id) < decided),
+            world.replicas().filter(|id| *id != ReplicaId(2)).all(|id| world.decided(id) < decided),
             "alone"
         );
         world.crash(ReplicaId(0), survives);

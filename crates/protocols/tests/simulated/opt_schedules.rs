@@ -1,6 +1,7 @@
 //! The golden schedules of `optsync` §20. Of five replicas 0 and 1 lie, who lead the views 1 and 2; `R` decides by q_R
 //! votes what the others, `Q` and `P`, know of by its NOTIFY alone.
 
+use crate::support::{incr, spread_bundle};
 use crate::sync_plot::{End, Plot};
 use crate::sync_stage::{DELTA_NS, NEAR_NS, view};
 use quorate_consensus::Entry;
@@ -159,7 +160,7 @@ pub(crate) fn hidden_ancestor_of_three(entry: &Entry) -> Result<(), Failure> {
     plot.world.run_until(at.plus(2 * DELTA_NS - 1))?;
     plot.world.crash(crashed, Survives::Nothing);
     plot.run(2 * NEAR_NS)?;
-    assert!(plot.world.executed(committed) >= one.0, "it has committed alone");
+    assert!(plot.world.decided(committed) >= one.0, "it has committed alone");
     let is_blamed =
         |plot: &Plot| plot.ear.borrow().count(|sent| matches!(sent.message, SyncMessage::Blame(_)));
     while is_blamed(&plot) == 0 {
@@ -174,7 +175,7 @@ pub(crate) fn hidden_ancestor_of_three(entry: &Entry) -> Result<(), Failure> {
     }
     let has_entered = |world: &World| world.honest().all(|id| view(world, id) == View(2));
     plot.world.run_while("both are in the next view", 8 * DELTA_NS, |world| !has_entered(world))?;
-    assert!(plot.world.executed(crashed) < one.0, "it has not heard what became of B");
+    assert!(plot.world.decided(crashed) < one.0, "it has not heard what became of B");
     let responsive = plot.certificate_of(View(1), below, 3).unwrap();
     let lock = Lock { responsive: Some(responsive.clone()), tip: responsive };
     plot.lead(View(2), lock, &[0, 2], 1)?;
@@ -197,12 +198,17 @@ pub(crate) fn cut_just_after_a_decision(entry: &Entry) -> Result<(), Failure> {
     let mut plot = Plot::new(entry, 7, &[0, 1, 2], |_| {});
     let tip = plot.tip();
     let lock = plot.lock(View(1), tip);
-    let header = plot.first(tip, 1);
+    // Of an empty block 3 would not know on which disks it is when the power goes: it executes it later.
+    plot.world.submit(0, &[incr("n")]);
+    let payload = spread_bundle(&mut plot.world, ReplicaId(0));
+    plot.run(2 * NEAR_NS)?;
+    let mut header = plot.first(tip, 1);
+    header.block.payload = payload.id();
     plot.takes(&[3, 4, 5], &[6], None, DELTA_NS / 2);
     plot.propose(&[3, 4, 5], &header);
     plot.liars_vote(&[3], &header);
     plot.run(2 * NEAR_NS + 1)?;
-    assert_eq!(plot.world.executed(ReplicaId(3)), header.block.height, "decided");
+    assert_eq!(plot.world.executed(ReplicaId(3)), header.block.height, "decided, and on its disk");
     for id in 3..7 {
         plot.world.crash(ReplicaId(id), Survives::Nothing);
     }

@@ -2,14 +2,13 @@
 //! for a liar (the oracles see to both), and the others go on within the bound of the specification.
 
 use crate::support::{
-    VIEW_CHANGE_NS, begin, drop_frames, go, incr, level, put, r, refused, settle_honest, wait_for, world,
+    VIEW_CHANGE_NS, begin, drop_frames, go, incr, level, put, r, refused, settle_honest, spread_bundle,
+    wait_for, world,
 };
 use quorate_consensus::{CheckpointProof, Message as _, Signed, To};
 use quorate_protocols::pbft::{COMMIT, Entry, Evidence, PRE_PREPARE, PREPARE, PbftMessage, ViewChange, Vote};
 use quorate_sim::{Bytes, Heard, Settings, World, ms, secs};
-use quorate_types::bundle::bundle_digest;
-use quorate_types::codec::Wire as _;
-use quorate_types::wire::{FromClient, frame};
+use quorate_types::wire::frame;
 use quorate_types::{Block, BlockId, Digest, Height, Kind, Payload, ReplicaId, ReplicaSet, View};
 
 /// A world at rest with one puppet in it. No checkpoint comes while a test runs.
@@ -31,22 +30,6 @@ fn some(ids: &[u16]) -> To {
 
 fn view(world: &World, id: u16) -> View {
     world.status(r(id)).unwrap().view
-}
-
-/// Runs until a client's bundle has reached a puppet, and hands its bytes on to all replicas. The payload of it.
-fn spread_bundle(world: &mut World, puppet: ReplicaId) -> Payload {
-    for _ in 0..100 {
-        go(world.run_for(ms(1)), world);
-        for heard in world.heard(puppet) {
-            let Heard::Client(_, message) = heard else { continue };
-            let Ok(FromClient::Bundle { content, .. }) = FromClient::from_bytes(&message) else { continue };
-            let payload = Payload { bundles: vec![bundle_digest(&content)] };
-            world.say_frame(puppet, To::All, frame::BUNDLE, message.slice(1..));
-            world.say_frame(puppet, To::All, frame::PAYLOAD, payload.to_bytes().into());
-            return payload;
-        }
-    }
-    panic!("no client has asked the puppet");
 }
 
 fn block(height: Height, view: View, proposer: ReplicaId, payload: &Payload, time_ns: u64) -> Block {

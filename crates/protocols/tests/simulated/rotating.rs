@@ -429,7 +429,7 @@ fn gap_commits_without_the_rule_about_views_left_out() {
     // It was played as it is written: X was committed by all, and B was certified, voted for by r, and not committed.
     assert_eq!((x.block.height, x.block.parent), (b.block.height, b.block.parent));
     for id in s.honest() {
-        assert!(s.world.executed(id) >= x.block.height, "{id}");
+        assert!(s.world.decided(id) >= x.block.height, "{id}");
         assert_eq!(s.world.status(id).unwrap().doubted, 0, "{id}");
     }
 }

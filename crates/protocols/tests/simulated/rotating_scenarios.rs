@@ -164,15 +164,15 @@ fn s12_a_restart_within_the_wait() {
         go(world.run_while("it has voted", secs(1), |_| vote().is_none()), &world);
         let (voted, _, height) = vote().unwrap();
         go(world.run_for(NEAR_NS + 1 + step * DELTA_NS * 9 / 40), &world);
-        assert!(world.executed(r(2)) < height, "{step}");
+        assert!(world.decided(r(2)) < height, "{step}");
         world.crash(r(2), Survives::Nothing);
         go(world.run_for(ms(5)), &world);
         world.start(r(2)).unwrap();
         go(world.run_until(voted.plus(2 * DELTA_NS + 1)), &world);
-        assert!(world.executed(r(2)) < height, "{step}: its wait from before is over, and forgotten");
+        assert!(world.decided(r(2)) < height, "{step}: its wait from before is over, and forgotten");
         wait_for(&mut world, &[id], secs(10));
         level(&mut world);
-        assert!(world.executed(r(2)) >= height, "{step}: it has caught up");
+        assert!(world.decided(r(2)) >= height, "{step}: it has caught up");
         go(world.run_for(8 * DELTA_NS), &world);
     }
     let mut heights = BTreeMap::new();
@@ -195,10 +195,10 @@ fn s15_all_are_cut_after_an_acknowledgement() {
         for round in 0..3 {
             let id = world.submit(0, &[incr("n")])[0];
             wait_for(&mut world, &[id], secs(5));
+            let (known, before) = (world.highest(), said.borrow().len());
             for replica in world.replicas() {
                 world.crash(replica, Survives::Nothing);
             }
-            let (known, before) = (world.height(), said.borrow().len());
             for replica in order {
                 go(world.run_for(ms(10 + 40 * round)), &world);
                 world.start(r(replica)).unwrap();
@@ -211,7 +211,7 @@ fn s15_all_are_cut_after_an_acknowledgement() {
             };
             while !world.replicas().all(runs) {
                 go(world.run_for(ms(1)), &world);
-                let early = world.replicas().find(|id| world.executed(*id) > known && !runs(*id));
+                let early = world.replicas().find(|id| world.decided(*id) > known && !runs(*id));
                 assert_eq!(early, None, "{order:?}: nothing new before it runs");
             }
         }
@@ -292,7 +292,7 @@ fn s18_a_disk_that_stalls() {
         world.now().since(at)
     );
     world.plan(world.now(), Plan::Disk(slow, Trouble::None));
-    let is_behind = |world: &World| world.executed(slow) < height;
+    let is_behind = |world: &World| world.decided(slow) < height;
     go(world.run_while("it has committed", secs(5), is_behind), &world);
     let voted = votes_of(&said, slow).into_iter().find(|(_, of, _)| *of >= view).unwrap().0;
     assert!(voted.since(at) >= 5 * DELTA_NS, "its vote is late: {}", voted.since(at));

@@ -1,12 +1,15 @@
 //! What several of these tests need.
 
-use quorate_consensus::{Entry, Message};
+use quorate_consensus::{Entry, Message, To};
 use quorate_protocols::pbft::{PbftMessage, SignedMessage, VIEW_CHANGE};
 use quorate_sim::{
-    Change, Costs, Frame, Front, Op, OpId, Places, Settings, Survives, Transport, Verdict, Weather, World,
-    ms, secs,
+    Change, Costs, Frame, Front, Heard, Op, OpId, Places, Settings, Survives, Transport, Verdict, Weather,
+    World, ms, secs,
 };
-use quorate_types::{Kind, ReplicaId, View};
+use quorate_types::bundle::bundle_digest;
+use quorate_types::codec::Wire as _;
+use quorate_types::wire::{FromClient, frame};
+use quorate_types::{Kind, Payload, ReplicaId, View};
 
 /// The protocol of most of these tests.
 pub(crate) fn pbft() -> &'static Entry {
@@ -110,6 +113,22 @@ pub(crate) fn cut(world: &mut World, who: usize) -> u64 {
 pub(crate) fn wait_for(world: &mut World, ids: &[OpId], span_ns: u64) {
     let waits = |world: &World| ids.iter().any(|id| world.history().get(*id).unwrap().answered.is_none());
     go(world.run_while("operations are answered", span_ns, waits), world);
+}
+
+/// Runs until a client's bundle has reached a puppet, and hands its bytes on to all replicas. The payload of it.
+pub(crate) fn spread_bundle(world: &mut World, puppet: ReplicaId) -> Payload {
+    for _ in 0..2_000 {
+        go(world.run_for(ms(1)), world);
+        for heard in world.heard(puppet) {
+            let Heard::Client(_, message) = heard else { continue };
+            let Ok(FromClient::Bundle { content, .. }) = FromClient::from_bytes(&message) else { continue };
+            let payload = Payload { bundles: vec![bundle_digest(&content)] };
+            world.say_frame(puppet, To::All, frame::BUNDLE, message.slice(1..));
+            world.say_frame(puppet, To::All, frame::PAYLOAD, payload.to_bytes().into());
+            return payload;
+        }
+    }
+    panic!("no client has asked the puppet");
 }
 
 /// How long an operation took.

@@ -82,11 +82,11 @@ fn s13_where_only_some_links_are_slow_the_guarded_fork_too(entry: &Entry) {
 
     let mut plot = calm(entry, 3, Some(true));
     plot.world.tolerate(Oracle::Agreement);
-    let before = plot.world.height();
+    let before = plot.world.highest();
     fork(&mut plot).unwrap();
     for id in [1, 2] {
         let status = plot.world.status(ReplicaId(id)).unwrap();
-        assert_eq!(status.executed, before.next(), "each has committed its own block");
+        assert_eq!(status.decided, before.next(), "each has committed its own block");
         let guard = status.guard.unwrap();
         assert!(!guard.doubt, "{guard}");
         assert!(
@@ -182,10 +182,10 @@ fn slows_down(
     plot.run(span_ns.saturating_sub(alarm_ns))?;
     plot.world.pass(front);
     // What is on its way arrives, and nobody has gone on before.
-    let height = plot.world.height();
+    let height = plot.world.highest();
     let (bound, healed) = (recovery(&plot.world, 0), plot.world.now().plus(LATE_NS));
     plot.world.submit(0, &[put("k", 1)]);
-    let is_old = |world: &World| world.height() <= height;
+    let is_old = |world: &World| world.highest() <= height;
     plot.world.run_while("something new is committed", healed.since(plot.world.now()) + bound, is_old)?;
     plot.close()
 }
@@ -275,11 +275,11 @@ pub(crate) fn s16_however_long_it_is_slow_it_goes_on_afterwards(entry: &Entry) {
         is_slow.set(true);
         world.submit(0, &[put("k", 1)]);
         go(world.run_for(span * DELTA_NS), &world);
-        let (height, highest) = (world.height(), highest.get());
+        let (height, highest) = (world.highest(), highest.get());
         assert!(highest.since(height) > 8 * 4, "n = {n}: {highest} proposed, {height} committed");
         is_slow.set(false);
         let bound = 2 * recovery(&world, 0);
-        let is_old = |world: &World| world.height() <= height;
+        let is_old = |world: &World| world.highest() <= height;
         go(world.run_while("something new is committed", bound, is_old), &world);
         settle(&mut world);
     }
@@ -302,7 +302,7 @@ pub(crate) fn decided_in_a_slowdown(entry: &Entry) -> Result<(), Failure> {
     plot.liars_vote(&[2], &one);
     plot.propose(&[3, 4], &two);
     plot.run(NEAR_NS + 1)?;
-    assert!(plot.world.executed(ReplicaId(2)) >= one.block.height, "2 has decided");
+    assert!(plot.world.decided(ReplicaId(2)) >= one.block.height, "2 has decided");
     plot.run(4 * DELTA_NS)?;
     plot.lead(View(2), lock, &[3, 4], 1)?;
     plot.world.pass(slow);
@@ -339,11 +339,11 @@ fn s17_within_half_of_delta_there_is_no_doubt(entry: &Entry) {
         let before = doubts(&world);
         for number in 0..10 {
             level(&mut world);
-            let height = world.height();
+            let height = world.highest();
             let id = world.submit(0, &[put("k", number)])[0];
-            let is_old = |world: &World| world.executed(ReplicaId(1)) <= height;
+            let is_old = |world: &World| world.decided(ReplicaId(1)) <= height;
             go(world.run_while("it is committed", secs(3), is_old), &world);
-            let place = (View(1), world.executed(ReplicaId(1)));
+            let place = (View(1), world.decided(ReplicaId(1)));
             let at = ear.borrow().proposed(place).unwrap();
             let took = world.now().since(at);
             let is_fast = entry.spec.name == optsync().spec.name;

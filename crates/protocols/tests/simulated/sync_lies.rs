@@ -47,10 +47,10 @@ fn s01_what_a_block_costs() {
         level(&mut world);
         for _ in 0..5 {
             // Empty blocks, one at a time: each by itself.
-            let height = world.status(r(0)).unwrap().decided;
+            let height = world.decided(r(0));
             let mut took = BTreeMap::new();
             let mut look = |world: &World| {
-                for id in world.replicas().filter(|id| world.status(*id).unwrap().decided > height) {
+                for id in world.replicas().filter(|id| world.decided(*id) > height) {
                     took.entry(id).or_insert(world.now());
                 }
                 took.len() < 3
@@ -120,7 +120,7 @@ fn s05_two_bases_of_different_height(entry: &Entry) {
     };
     assert!([R, Q, P].iter().all(|id| left(*id) > 0), "all have left for it");
     for (id, end) in [(R, proposed[0]), (Q, proposed[1]), (P, proposed[1])] {
-        assert!(plot.world.executed(ReplicaId(id)) < end.0, "{id} has committed nothing on its branch");
+        assert!(plot.world.decided(ReplicaId(id)) < end.0, "{id} has committed nothing on its branch");
     }
     plot.close().unwrap();
 }
@@ -139,7 +139,7 @@ fn s09_votes_for_one_replica_only(entry: &Entry) {
     plot.world.run_until(plot.world.now().plus(1)).unwrap();
     plot.propose(&[Q, P], &two);
     plot.run(DELTA_NS + NEAR_NS).unwrap();
-    assert!(plot.world.executed(ReplicaId(R)) >= one.block.height, "it has committed");
+    assert!(plot.world.decided(ReplicaId(R)) >= one.block.height, "it has committed");
     plot.run(3 * DELTA_NS).unwrap();
     let ear = plot.ear.borrow();
     let locks: BTreeMap<ReplicaId, End> = ear
@@ -166,7 +166,7 @@ fn s10_a_withheld_certificate_stops_nobody(entry: &Entry) {
     plot.run(2 * DELTA_NS + 3 * NEAR_NS).unwrap();
     assert_eq!(plot.voters(View(2), end_of(&proposed)), [1, 3, 4].map(ReplicaId));
     for id in [1, 3, 4].map(ReplicaId) {
-        assert!(plot.world.executed(id) >= proposed.block.height && view(&plot.world, id) == View(2), "{id}");
+        assert!(plot.world.decided(id) >= proposed.block.height && view(&plot.world, id) == View(2), "{id}");
     }
     plot.close().unwrap();
     assert!([1, 3, 4].iter().all(|id| view(&plot.world, ReplicaId(*id)) == View(2)));
@@ -190,7 +190,7 @@ fn s11_nonsense_makes_no_certificate(entry: &Entry) {
     begin(&mut world);
     level(&mut world);
     world.take_over(r(4));
-    let height = world.height();
+    let height = world.highest();
     deaf.set(Some(height.next()));
     let id = world.submit(0, &[put("k", 1)])[0];
     let place = (View(1), height.next());
@@ -214,7 +214,7 @@ fn s11_nonsense_makes_no_certificate(entry: &Entry) {
     wait_for(&mut world, &[id], secs(2));
     go(world.run_for(DELTA_NS), &world);
     // Its own vote and the liar's are two of three.
-    assert_eq!(world.executed(r(2)), height, "no certificate");
+    assert_eq!(world.decided(r(2)), height, "no certificate");
     let doubted = world.status(r(2)).unwrap().last_doubted.unwrap_or_default();
     assert!(doubted.contains("without a certificate"), "its timer ended: {doubted}");
     for reason in ["bad signature", "malformed message", "duplicate"] {
@@ -252,7 +252,7 @@ fn s18_a_disk_that_stalls(entry: &Entry) {
     begin(&mut world);
     level(&mut world);
     world.plan(world.now(), Plan::Disk(slow, Trouble::Slow));
-    let height = world.height();
+    let height = world.highest();
     let id = world.submit(0, &[put("k", 1)])[0];
     wait_for(&mut world, &[id], secs(1));
     let place = (View(1), height.next());
@@ -262,7 +262,7 @@ fn s18_a_disk_that_stalls(entry: &Entry) {
         "the others wait for nobody"
     );
     world.plan(world.now(), Plan::Disk(slow, Trouble::None));
-    let is_behind = |world: &World| world.executed(slow) < height.next();
+    let is_behind = |world: &World| world.decided(slow) < height.next();
     go(world.run_while("it has committed", secs(3), is_behind), &world);
     let votes = |sent: &crate::sync_stage::Sent| {
         matches!(&sent.message, SyncMessage::Vote(header) if header.body.block.height == height.next())

@@ -79,7 +79,7 @@ impl Plot {
         self.liars = ids(liars);
         self.liars.iter().for_each(|liar| self.world.take_over(*liar));
         let last = self.tip().0;
-        let is_open = |world: &World| world.honest().any(|id| world.executed(id) < last);
+        let is_open = |world: &World| world.honest().any(|id| world.decided(id) < last);
         self.world.run_while("all is committed", ms(400), is_open).unwrap();
         self.world.run_for(2 * self.world.settings().weather.delay_ns).unwrap();
     }

@@ -62,8 +62,8 @@ fn s02_a_leader_that_crashes_before_it_proposes(entry: &Entry) {
         // Blames go to all; whoever leaves waits Δ, with Opt Sync 2 Δ.
         let least = 4 * DELTA_NS + HEARTBEAT_NS + NEAR_NS + DELTA_NS;
         assert!((least - NEAR_NS..=least + DELTA_NS + 2 * NEAR_NS).contains(&took), "n = {n}: {took}");
-        assert_eq!(world.height().0, 0, "n = {n}: nothing was committed");
-        let is_old = |world: &World| world.height().0 == 0;
+        assert_eq!(world.highest().0, 0, "n = {n}: nothing was committed");
+        let is_old = |world: &World| world.highest().0 == 0;
         go(world.run_while("something is committed", secs(5), is_old), &world);
         // The first view has Δ more to wait for its leader than one that has voted. And timers commit when all have come, or
         // after the second `boot_wait`, that of these worlds being 20 Δ (§18).
@@ -89,8 +89,8 @@ fn s02_a_leader_that_crashes(entry: &Entry) {
         world.submit(1, &[put("k", 0)]);
         let is_next = |world: &World| world.replicas().skip(1).all(|id| view(world, id) == View(2));
         go(world.run_while("all are in the next view", secs(5), |world| !is_next(world)), &world);
-        let before = world.height();
-        go(world.run_while("something is committed", secs(5), |world| world.height() == before), &world);
+        let before = world.highest();
+        go(world.run_while("something is committed", secs(5), |world| world.highest() == before), &world);
         let took = world.now().since(crashed);
         let (least, bound) = (patience_ns() - HEARTBEAT_NS, after_a_crash(entry, n));
         assert!(
@@ -120,7 +120,7 @@ fn s03_a_leader_that_crashes_after_telling_one(entry: &Entry) {
         let highest = ear.borrow().headers.keys().map(|(_, height)| *height).max().unwrap();
         last.set(Some(highest.next()));
         let ids = world.submit(0, &[incr("n"), incr("n")]);
-        let height = world.height();
+        let height = world.highest();
         let place = (View(1), last.get().unwrap());
         let is_quiet = |_: &World| ear.borrow().proposed(place).is_none();
         go(world.run_while("it proposes", secs(2), is_quiet), &world);
@@ -128,7 +128,7 @@ fn s03_a_leader_that_crashes_after_telling_one(entry: &Entry) {
         go(world.run_for(NEAR_NS + 1), &world);
         world.crash(r(0), Survives::Everything);
         wait_for(&mut world, &ids, secs(20));
-        assert!(world.height() > height);
+        assert!(world.highest() > height);
         // It was told to replica 1 alone, and its vote has handed the header on.
         let voters: Vec<ReplicaId> = {
             let ear = ear.borrow();
@@ -202,11 +202,11 @@ fn s06_replicas_that_never_vote(entry: &Entry) {
     });
     begin(&mut world);
     level(&mut world);
-    let height = world.height();
+    let height = world.highest();
     world.submit(0, &[put("k", 1)]);
-    let missing = |world: &World| world.replicas().find(|id| world.executed(*id) == height);
+    let missing = |world: &World| world.replicas().find(|id| world.decided(*id) == height);
     while let Some(id) = missing(&world) {
-        go(world.run_while("it is committed", secs(1), |world| world.executed(id) == height), &world);
+        go(world.run_while("it is committed", secs(1), |world| world.decided(id) == height), &world);
     }
     let took = world.now().since(ear.borrow().proposed((View(1), height.next())).unwrap());
     assert!(took <= 2 * DELTA_NS + NEAR_NS + ms(1), "the last one: {took}");
@@ -310,9 +310,9 @@ fn votes_of(sent: &[Sent], by: ReplicaId) -> impl Iterator<Item = (Time, View, H
     })
 }
 
-/// Whether a replica has executed that height.
+/// Whether a replica has committed that height.
 fn has(world: &World, id: ReplicaId, height: Height) -> bool {
-    world.executed(id) >= height
+    world.decided(id) >= height
 }
 
 /// S15: all lose power right after a client has its answer and come back in any order. No timer commits before its replica
@@ -327,10 +327,10 @@ fn s15_all_are_cut_after_an_acknowledgement(entry: &Entry) {
         for round in 0..3 {
             let id = world.submit(0, &[incr("n")])[0];
             wait_for(&mut world, &[id], secs(5));
+            let (known, said) = (world.highest(), ear.borrow().sent.len());
             for replica in world.replicas() {
                 world.crash(replica, Survives::Nothing);
             }
-            let (known, said) = (world.height(), ear.borrow().sent.len());
             for replica in order {
                 go(world.run_for(ms(10 + 40 * round)), &world);
                 world.start(r(replica)).unwrap();
@@ -341,7 +341,7 @@ fn s15_all_are_cut_after_an_acknowledgement(entry: &Entry) {
             };
             while !world.replicas().all(runs) {
                 go(world.run_for(ms(1)), &world);
-                let early = world.replicas().find(|id| world.executed(*id) > known && !runs(*id));
+                let early = world.replicas().find(|id| world.decided(*id) > known && !runs(*id));
                 assert_eq!(early, None, "{order:?}: nothing new before it runs");
             }
         }
@@ -383,10 +383,10 @@ fn o1_o2_o3_the_path_follows_how_many_vote() {
         level(&mut world);
         let speaking: Vec<ReplicaId> = world.replicas().filter(|id| *id < quiet).collect();
         for number in 0..10 {
-            let height = world.height();
+            let height = world.highest();
             world.submit(0, &[put("k", number)]);
             for id in speaking.clone() {
-                let is_old = |world: &World| world.executed(id) <= height;
+                let is_old = |world: &World| world.decided(id) <= height;
                 go(world.run_while("it is committed", secs(5), is_old), &world);
                 let at = ear.borrow().proposed((View(1), height.next())).unwrap();
                 let took = world.now().since(at);

@@ -165,7 +165,7 @@ pub(crate) fn vote_that_leaves_after_what_contradicts_it(entry: &Entry) -> Resul
     plot.propose(&[R, P], &one);
     plot.liars_vote(&[R, P], &one);
     plot.run(4 * DELTA_NS)?;
-    assert!(plot.world.executed(ReplicaId(R)) >= one.block.height, "it was played as it is written");
+    assert!(plot.world.decided(ReplicaId(R)) >= one.block.height, "it was played as it is written");
     if let Some(tip) = plot.certificate(View(1), end_of(&two)) {
         plot.lead(View(2), Lock { responsive: None, tip }, &[Q], 1)?;
     }

@@ -194,9 +194,9 @@ impl Stage {
         SyncMessage::Propose { header: header.clone(), parent: self.certificate(View(1), on) }
     }
 
-    /// Whether a replica has executed this block.
+    /// Whether a replica has committed this block.
     pub(crate) fn has(&self, id: ReplicaId, height: Height) -> bool {
-        self.world.executed(id) >= height
+        self.world.decided(id) >= height
     }
 }
 

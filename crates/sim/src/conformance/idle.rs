@@ -1,10 +1,8 @@
 //! What a cluster costs while nobody wants anything.
 
-use super::{Bench, Line, Measured, NotMeasured, UNIT_NS, each_and_all, size};
+use super::{Bench, LONG_NS, Line, Measured, NotMeasured, UNIT_NS, each_and_all, size};
+use crate::World;
 use quorate_consensus::{Entry, Figures, Idle};
-
-/// So many times the blocks that the figure is about.
-const TIMES: u64 = 2;
 
 /// Messages and syncs of idle blocks.
 pub(super) fn blocks(
@@ -15,19 +13,20 @@ pub(super) fn blocks(
 ) -> Result<Vec<Line>, NotMeasured> {
     let mut bench = Bench::new(entry, n, UNIT_NS, 0)?;
     let syncs = |bench: &Bench| bench.world.replicas().map(|id| bench.world.syncs(id)).sum::<u64>();
-    // From one moment at which everybody has executed something to another.
+    // From one moment at which everybody has decided something to another: it may be executed with the next one.
     let next = |bench: &mut Bench| {
-        let height = bench.world.height();
-        bench.run_past(height)?;
-        bench.run_until_level()
+        let height = bench.world.highest();
+        let apart = |world: &World| world.honest().any(|id| world.decided(id) <= height);
+        bench.world.run_while("every replica has decided a block", LONG_NS, apart)
     };
     next(&mut bench)?;
     *bench.tally.borrow_mut() = super::Tally::default();
-    let (from, before) = (bench.world.height(), syncs(&bench));
-    while bench.world.height().since(from) < idle.blocks.saturating_mul(TIMES) {
+    let (from, before) = (bench.world.highest(), syncs(&bench));
+    // No checkpoint is among so few.
+    while bench.world.highest().since(from) < idle.blocks {
         next(&mut bench)?;
     }
-    let of = bench.world.height().since(from);
+    let of = bench.world.highest().since(from);
     let mut messages = each_and_all(figures.block, n, &bench.tally.borrow(), of, "for a block while idle");
     let total = syncs(&bench).saturating_sub(before);
     let what = match idle.blocks {

@@ -2,7 +2,7 @@
 //!
 //! | oracle | says | where |
 //! |---|---|---|
-//! | agreement | at each height all replicas execute the same block with the same operations, and state the same state | `order` |
+//! | agreement | at each height all replicas that run decide the same block, and all execute the same one with the same operations, and state the same state | `order` |
 //! | exactly once | no operation is applied twice | `order` |
 //! | right results | what a client was told is what the agreed order gives, and respects who asked after whom | `order` |
 //! | durability | what a client was told is in the order that all replicas end with | `order` |
@@ -63,7 +63,7 @@ impl std::error::Error for Failure {}
 /// Which oracle.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Oracle {
-    /// Two replicas executed different things at one height, or ended with different states.
+    /// Two replicas decided or executed different things at one height, or ended with different states.
     Agreement,
     /// An operation was applied twice.
     ExactlyOnce,
@@ -127,7 +127,7 @@ impl Oracle {
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Agreement => {
-                "Honest replicas have executed different things at one height, or ended with different states: they \
+                "Honest replicas have decided different things at one height, or ended with different states: they \
                  are no longer copies of each other. Look for the `decides` lines of that height, and before them for \
                  the votes that each of the replicas got."
             }

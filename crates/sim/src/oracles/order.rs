@@ -18,11 +18,21 @@ struct Known {
     after: u64,
 }
 
+/// What one replica has decided since it was opened.
+#[derive(Default, Debug)]
+struct Life {
+    /// Up to where it has executed; nothing while it does not run.
+    executed: Option<Height>,
+    /// What it has decided and not executed: its disk may not have it yet, and a power cut takes it back.
+    decided: BTreeMap<Height, BlockId>,
+}
+
 /// The order in which the honest replicas execute, as the first of them to reach each height shows it.
 #[derive(Default, Debug)]
 pub(crate) struct Order {
-    /// What was decided at each height from 1 on, and who said so first.
+    /// What was executed at each height from 1 on, and who did so first.
     blocks: Vec<Option<(BlockId, ReplicaId)>>,
+    lives: BTreeMap<ReplicaId, Life>,
     /// What was applied at each height from 1 on.
     contents: Vec<Vec<OpId>>,
     ops: Vec<Known>,
@@ -36,6 +46,19 @@ pub(crate) struct Order {
 
 fn index(height: Height) -> Option<usize> {
     usize::try_from(height.0.checked_sub(1)?).ok()
+}
+
+/// Whether somebody has decided something else than another at a height.
+fn differs(
+    height: Height,
+    (known, first): (BlockId, ReplicaId),
+    (block, by): (BlockId, ReplicaId),
+) -> Verdict {
+    if known == block {
+        return Ok(());
+    }
+    let what = format!("replica {first} decides {known:?} at height {height}, replica {by} {block:?}");
+    Err((Oracle::Agreement, what))
 }
 
 impl Order {
@@ -65,23 +88,60 @@ impl Order {
         }
     }
 
-    /// A replica hands a decided block to its executor.
-    pub(crate) fn decided(&mut self, by: ReplicaId, height: Height, block: BlockId) -> Verdict {
-        let Some(at) = index(height) else { return Ok(()) };
-        if at >= self.blocks.len() {
-            self.blocks.resize(at.saturating_add(1), None);
+    /// A replica has decided a block: nothing else was executed there, and none of those that are `judged` and run has decided
+    /// anything else.
+    pub(crate) fn decided(
+        &mut self,
+        by: ReplicaId,
+        height: Height,
+        block: BlockId,
+        judged: &[ReplicaId],
+    ) -> Verdict {
+        let executed = index(height).and_then(|at| *self.blocks.get(at)?);
+        let lives = judged.iter().filter_map(|id| Some((*id, self.lives.get(id)?)));
+        let mut decided = lives
+            .filter(|(_, life)| life.executed.is_some())
+            .filter_map(|(id, life)| Some((*life.decided.get(&height)?, id)));
+        let other = |(known, first)| differs(height, (known, first), (block, by));
+        executed.map_or(Ok(()), other)?;
+        decided.try_for_each(other)?;
+        self.lives.entry(by).or_default().decided.insert(height, block);
+        self.settle(by)
+    }
+
+    /// What a replica has executed is on its disk: it stands, whatever becomes of the replica.
+    fn settle(&mut self, by: ReplicaId) -> Verdict {
+        let Some(life) = self.lives.get_mut(&by) else { return Ok(()) };
+        let Some(executed) = life.executed else { return Ok(()) };
+        let above = life.decided.split_off(&executed.next());
+        for (height, block) in std::mem::replace(&mut life.decided, above) {
+            let Some(at) = index(height) else { continue };
+            if at >= self.blocks.len() {
+                self.blocks.resize(at.saturating_add(1), None);
+            }
+            match self.blocks.get_mut(at) {
+                Some(Some(known)) => differs(height, *known, (block, by))?,
+                Some(slot) => *slot = Some((block, by)),
+                None => {}
+            }
         }
-        match self.blocks.get_mut(at) {
-            Some(Some((known, first))) if *known != block => {
-                let what =
-                    format!("replica {first} executes {known:?} at height {height}, replica {by} {block:?}");
-                Err((Oracle::Agreement, what))
-            }
-            Some(slot @ None) => {
-                *slot = Some((block, by));
-                Ok(())
-            }
-            _ => Ok(()),
+        Ok(())
+    }
+
+    /// A replica is opened, and its disk has what it has executed. What it had decided above that is gone.
+    pub(crate) fn opened(&mut self, by: ReplicaId, executed: Height) -> Verdict {
+        self.lives.entry(by).or_default().executed = Some(executed);
+        self.settle(by)?;
+        if let Some(life) = self.lives.get_mut(&by) {
+            life.decided.clear();
+        }
+        Ok(())
+    }
+
+    /// A replica does not run any more. What it had decided binds nobody until it is seen that its disk has it.
+    pub(crate) fn falls(&mut self, by: ReplicaId) {
+        if let Some(life) = self.lives.get_mut(&by) {
+            life.executed = None;
         }
     }
 
@@ -131,7 +191,10 @@ impl Order {
             Some((height, _)) => {
                 Err((Oracle::Agreement, format!("replica {by} applied at height {height} out of order")))
             }
-            None => Ok(()),
+            None => {
+                self.lives.entry(by).or_default().executed = Some(to);
+                self.settle(by)
+            }
         }
     }
 
@@ -260,13 +323,56 @@ mod tests {
         }
     }
 
+    const BOTH: [ReplicaId; 2] = [R0, R1];
+
+    fn block(n: u64) -> BlockId {
+        BlockId::null(Height(n))
+    }
+
+    /// Replicas that run, and have executed nothing.
+    fn both_opened() -> (Order, History) {
+        let mut order = Order::default();
+        BOTH.iter().for_each(|id| order.opened(*id, Height(0)).unwrap());
+        (order, History::default())
+    }
+
     #[test]
     fn other_blocks_at_a_height_are_noticed() {
-        let mut order = Order::default();
-        let block = |n: u64| BlockId::null(Height(n));
-        assert_eq!(order.decided(R0, Height(2), block(1)), Ok(()));
-        assert_eq!(order.decided(R1, Height(2), block(1)), Ok(()));
-        assert_eq!(oracle(order.decided(R1, Height(2), block(2))), Some(Oracle::Agreement));
+        let (mut order, _) = both_opened();
+        assert_eq!(order.decided(R0, Height(2), block(1), &BOTH), Ok(()));
+        assert_eq!(order.decided(R1, Height(2), block(1), &BOTH), Ok(()));
+        assert_eq!(oracle(order.decided(R1, Height(2), block(2), &BOTH)), Some(Oracle::Agreement));
+        let (mut order, _) = both_opened();
+        assert_eq!(order.decided(R0, Height(2), block(1), &BOTH), Ok(()));
+        assert_eq!(oracle(order.decided(R1, Height(2), block(2), &BOTH)), Some(Oracle::Agreement));
+        assert_eq!(order.decided(R1, Height(2), block(2), &[R1]), Ok(()), "nobody else is judged");
+    }
+
+    /// What was decided binds who runs; what was executed, or is there after a crash, everybody.
+    #[test]
+    fn what_a_power_cut_takes_back_binds_nobody() {
+        for (executed, kept) in [(0, 0), (0, 1), (1, 1)] {
+            let (mut order, history) = both_opened();
+            assert_eq!(order.decided(R0, Height(1), block(1), &BOTH), Ok(()));
+            assert_eq!(order.executed(&history, R0, Height(0), Height(executed), &[]), Ok(()));
+            order.falls(R0);
+            let binds = executed > 0;
+            let verdict = order.decided(R1, Height(1), block(2), &BOTH);
+            assert_eq!(oracle(verdict), binds.then_some(Oracle::Agreement), "while it is down");
+            if !binds {
+                assert_eq!(order.executed(&history, R1, Height(0), Height(1), &[]), Ok(()));
+                let verdict = order.opened(R0, Height(kept));
+                assert_eq!(oracle(verdict), (kept > 0).then_some(Oracle::Agreement), "{kept}");
+            }
+        }
+        // Of what its disk did not have nothing is left that could be taken for executed later.
+        let (mut order, history) = both_opened();
+        assert_eq!(order.decided(R0, Height(1), block(1), &BOTH), Ok(()));
+        order.falls(R0);
+        assert_eq!(order.opened(R0, Height(0)), Ok(()));
+        assert_eq!(order.decided(R0, Height(1), block(2), &BOTH), Ok(()));
+        assert_eq!(order.executed(&history, R0, Height(0), Height(1), &[]), Ok(()));
+        assert_eq!(oracle(order.decided(R1, Height(1), block(1), &BOTH)), Some(Oracle::Agreement));
     }
 
     #[test]

@@ -517,6 +517,19 @@ impl World {
         running.map_or(Height::ZERO, |running| running.executed)
     }
 
+    /// The last height up to which a replica has decided everything, zero while it does not run. Where what it has decided
+    /// waits for its disk it has executed less.
+    #[must_use]
+    pub fn decided(&self, id: ReplicaId) -> Height {
+        self.status(id).map_or(Height::ZERO, |status| status.decided)
+    }
+
+    /// The greatest height that an honest replica which runs has decided.
+    #[must_use]
+    pub fn highest(&self) -> Height {
+        self.honest().map(|id| self.decided(id)).max().unwrap_or_default()
+    }
+
     /// The greatest height that an honest replica has executed.
     #[must_use]
     pub fn height(&self) -> Height {

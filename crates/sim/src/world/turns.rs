@@ -72,6 +72,10 @@ impl World {
             Tale::text(format!("for the {incarnation}. time")).at(None, Some(executed))
         });
         self.tell_view(id);
+        let verdict = self.order.opened(id, self.executed(id));
+        if self.is_honest(id) {
+            self.judge(self.now, verdict);
+        }
         if let Some(seat) = self.seat_mut(id) {
             seat.inbox.clear();
         }
@@ -162,6 +166,7 @@ impl World {
                 seat.survived = Some(seat.shared.synced_image());
             }
         }
+        self.order.falls(id);
         if let Some(views) = &mut self.views {
             views.falls(id);
         }
@@ -374,9 +379,11 @@ impl World {
         }
         self.judge_blame(id, leaving);
         self.depart(id, Voice::First, began, leaving, &synced);
-        let (now, is_honest) = (self.now, self.is_honest(id));
-        for (height, block) in leaving.decided.drain(..).filter(|_| is_honest) {
-            let verdict = self.order.decided(id, height, block);
+        let now = self.now;
+        let judged: Vec<ReplicaId> =
+            if leaving.decided.is_empty() { Vec::new() } else { self.honest().collect() };
+        for (height, block) in leaving.decided.drain(..).filter(|_| judged.contains(&id)) {
+            let verdict = self.order.decided(id, height, block, &judged);
             self.judge(now, verdict);
         }
         if let Some(seat) = self.seat(id) {

@@ -154,7 +154,7 @@ impl RotatingSyncHotStuff {
         }
     }
 
-    /// The highest block up to this one that is worth a sync: what carries nothing is committed with what follows, or a few
+    /// The highest block up to this one that is worth committing: what carries nothing is committed with what follows, or a few
     /// of them together, so that all replicas stop at the same height where nobody wants anything.
     fn worth_committing(&self, blocks: &BlockTree, tip: Tip) -> Option<Tip> {
         let mut at = tip;

@@ -14,8 +14,8 @@ pub(super) const FIGURES: Figures = Figures {
     reply_delays: 3,
     serial_syncs: 3,
     leader_change: None,
-    // Blocks are committed by eights.
-    idle: Some(Idle { syncs: formula!(|n| 9 * n + 8), blocks: 8 }),
+    // Blocks are committed by eights: PROPOSE and each VOTE.
+    idle: Some(Idle { syncs: formula!(|n| 8 * n + 8), blocks: 8 }),
     not_counted: &[],
     remarks: &[
         "The next leader proposes as soon as it knows of f + 1 votes: 2 delays after the proposal before, for n = 3 after 1. So the waits of 2 delta of many blocks run at the same time.",

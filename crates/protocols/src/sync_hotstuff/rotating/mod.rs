@@ -63,7 +63,7 @@
 //! - Who enters with a certificate of the view before sends no STATUS: it has just shown that certificate to all.
 //! - Before a vote the certificate it rests on is shown to all, if it was not: so nobody has to ask for one.
 //! - The guard (§19) and the rule for coming back (§18) are not in the paper.
-//! - Empty blocks are committed with what follows them, or some together: each commit is a sync.
+//! - Empty blocks are committed with what follows them, or some together: idle replicas stop at the same height.
 //!
 //! ## Not here
 //! Payload transfer, checkpoints, catching up by `Decided`, probes of the guard, client replies: see `quorate-replica`.
