@@ -3,7 +3,7 @@ use crate::Input;
 use crate::host_tests::{bounded, from_peer, open, outputs};
 use quorate_consensus::Ready;
 use quorate_types::digest::Digest;
-use quorate_types::{Executed, LogEntry, Mark, PayloadId, View};
+use quorate_types::{Executed, LogEntry, PayloadId, View};
 
 fn hear(replica: &mut Replica, from: u16, message: HostMessage) {
     replica.handle(Time(1), from_peer(from, CheckedMessage::Host(message)));
