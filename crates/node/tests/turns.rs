@@ -447,13 +447,13 @@ fn waits_begin_before_the_disk_is_asked_again() {
     cluster.left[2].flush_ns = slow_ns;
     for votes in [0, 1] {
         cluster.propose(session);
-        let height = cluster.executed(2);
+        let height = cluster.hosts[2].replica().status().decided;
         let began = cluster.now;
         cluster.turn(2, || true);
         assert_eq!(cluster.votes(), votes);
         if votes == 1 {
             cluster.left[2].flush_ns = 0;
-            while cluster.executed(2) == height {
+            while cluster.hosts[2].replica().status().decided == height {
                 cluster.now = cluster.now.plus(1_000_000);
                 cluster.settle();
             }
