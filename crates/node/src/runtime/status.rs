@@ -42,8 +42,11 @@ pub(super) struct Progress {
 const STALLED_NS: u64 = 5_000_000_000;
 
 impl Progress {
-    fn look(&mut self, now: Time, executed: Height, waits: bool) -> bool {
-        if executed != self.executed || !waits {
+    /// Whether there is any, where so many requests wait in the pool, and so much is decided and executed. Where execution
+    /// `is_held` until the disk has what was decided, the last block of an idle cluster waits for the next sync (ADR 0011).
+    fn look(&mut self, now: Time, pool: usize, (decided, executed): (Height, Height), is_held: bool) -> bool {
+        let due = if is_held { executed.next() } else { executed };
+        if executed != self.executed || (pool == 0 && decided <= due) {
             (self.executed, self.at) = (executed, now);
         }
         now.since(self.at) < STALLED_NS
@@ -54,8 +57,9 @@ impl<D: Disk> Node<D> {
     /// The status as one line of JSON.
     pub(super) fn status_json(&mut self, now: Time) -> String {
         let replica = self.host.replica().status();
-        let waits = replica.pool.0 > 0 || replica.decided > replica.executed;
-        let progress = self.progress.look(now, replica.executed, waits)
+        let (heights, is_held) =
+            ((replica.decided, replica.executed), self.host.replica().delta_ns().is_some());
+        let progress = self.progress.look(now, replica.pool.0, heights, is_held)
             && !matches!(replica.state, State::Stopped | State::Out);
         let mut ledger = self.host.ledger();
         ledger.add(self.net.ledger());
@@ -176,6 +180,20 @@ mod tests {
         let fresh = GuardStatus { bound, last_doubt: None, drift_ppm: None, ..guard };
         let fresh = guard_json(&fresh, Time(2_000_000_000));
         assert_eq!((&fresh["mode"], &fresh["last_doubt_ms"]), (&json!("unguarded"), &Value::Null));
+    }
+
+    #[test]
+    fn what_an_idle_cluster_has_decided_last_is_no_standstill_where_execution_is_held() {
+        let looks = |pool, decided, is_held| {
+            let mut progress = Progress::default();
+            let heights = (Height(decided), Height(7));
+            [1, 2, 9].map(|s| progress.look(Time(s * 1_000_000_000), pool, heights, is_held))
+        };
+        assert_eq!(looks(0, 7, false), [true; 3], "nothing to do");
+        assert_eq!(looks(0, 8, false), [true, true, false]);
+        assert_eq!(looks(0, 8, true), [true; 3], "the next heartbeat syncs");
+        assert_eq!(looks(0, 9, true), [true, true, false]);
+        assert_eq!(looks(1, 8, true), [true, true, false], "a request waits");
     }
 
     #[test]

@@ -23,14 +23,17 @@ struct Known {
 struct Life {
     /// Up to where it has executed; nothing while it does not run.
     executed: Option<Height>,
-    /// What it has decided and not executed: its disk may not have it yet, and a power cut takes it back.
+    /// What it has decided and not executed: its disk may not have it yet.
     decided: BTreeMap<Height, BlockId>,
 }
 
 /// The order in which the honest replicas execute, as the first of them to reach each height shows it.
 #[derive(Default, Debug)]
 pub(crate) struct Order {
-    /// What was executed at each height from 1 on, and who did so first.
+    /// The votes that decide a block are on disks, so what was decided stands at once. Else what was executed does: whoever is
+    /// cut off from its power before its disk has a decision may have been the only one who knew.
+    votes_are_durable: bool,
+    /// What stands at each height from 1 on, and who decided it first.
     blocks: Vec<Option<(BlockId, ReplicaId)>>,
     lives: BTreeMap<ReplicaId, Life>,
     /// What was applied at each height from 1 on.
@@ -62,6 +65,10 @@ fn differs(
 }
 
 impl Order {
+    pub(crate) fn new(votes_are_durable: bool) -> Self {
+        Self { votes_are_durable, ..Self::default() }
+    }
+
     /// The height up to which anybody has executed.
     pub(crate) fn height(&self) -> Height {
         Height(u64::try_from(self.contents.len()).unwrap_or(u64::MAX))
@@ -88,7 +95,7 @@ impl Order {
         }
     }
 
-    /// A replica has decided a block: nothing else was executed there, and none of those that are `judged` and run has decided
+    /// A replica has decided a block: nothing else stands there, and none of those that are `judged` and run has decided
     /// anything else.
     pub(crate) fn decided(
         &mut self,
@@ -97,38 +104,46 @@ impl Order {
         block: BlockId,
         judged: &[ReplicaId],
     ) -> Verdict {
-        let executed = index(height).and_then(|at| *self.blocks.get(at)?);
+        let standing = index(height).and_then(|at| *self.blocks.get(at)?);
         let lives = judged.iter().filter_map(|id| Some((*id, self.lives.get(id)?)));
         let mut decided = lives
             .filter(|(_, life)| life.executed.is_some())
             .filter_map(|(id, life)| Some((*life.decided.get(&height)?, id)));
         let other = |(known, first)| differs(height, (known, first), (block, by));
-        executed.map_or(Ok(()), other)?;
+        standing.map_or(Ok(()), other)?;
+        if self.votes_are_durable {
+            return self.stands(height, (block, by));
+        }
         decided.try_for_each(other)?;
         self.lives.entry(by).or_default().decided.insert(height, block);
         self.settle(by)
     }
 
-    /// What a replica has executed is on its disk: it stands, whatever becomes of the replica.
+    /// What a replica has executed stands, whatever becomes of the replica.
     fn settle(&mut self, by: ReplicaId) -> Verdict {
         let Some(life) = self.lives.get_mut(&by) else { return Ok(()) };
         let Some(executed) = life.executed else { return Ok(()) };
         let above = life.decided.split_off(&executed.next());
         for (height, block) in std::mem::replace(&mut life.decided, above) {
-            let Some(at) = index(height) else { continue };
-            if at >= self.blocks.len() {
-                self.blocks.resize(at.saturating_add(1), None);
-            }
-            match self.blocks.get_mut(at) {
-                Some(Some(known)) => differs(height, *known, (block, by))?,
-                Some(slot) => *slot = Some((block, by)),
-                None => {}
-            }
+            self.stands(height, (block, by))?;
         }
         Ok(())
     }
 
-    /// A replica is opened, and its disk has what it has executed. What it had decided above that is gone.
+    fn stands(&mut self, height: Height, (block, by): (BlockId, ReplicaId)) -> Verdict {
+        let Some(at) = index(height) else { return Ok(()) };
+        if at >= self.blocks.len() {
+            self.blocks.resize(at.saturating_add(1), None);
+        }
+        match self.blocks.get_mut(at) {
+            Some(Some(known)) => differs(height, *known, (block, by))?,
+            Some(slot) => *slot = Some((block, by)),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// A replica is opened, and what it executes of its disk was there. What it had decided above that is gone.
     pub(crate) fn opened(&mut self, by: ReplicaId, executed: Height) -> Verdict {
         self.lives.entry(by).or_default().executed = Some(executed);
         self.settle(by)?;
@@ -373,6 +388,18 @@ mod tests {
         assert_eq!(order.decided(R0, Height(1), block(2), &BOTH), Ok(()));
         assert_eq!(order.executed(&history, R0, Height(0), Height(1), &[]), Ok(()));
         assert_eq!(oracle(order.decided(R1, Height(1), block(1), &BOTH)), Some(Oracle::Agreement));
+    }
+
+    #[test]
+    fn what_durable_votes_decide_stands_at_once() {
+        let mut order = Order::new(true);
+        BOTH.iter().for_each(|id| order.opened(*id, Height(0)).unwrap());
+        assert_eq!(order.decided(R0, Height(2), block(2), &BOTH), Ok(()));
+        order.falls(R0);
+        assert_eq!(order.decided(R1, Height(2), block(2), &BOTH), Ok(()));
+        assert_eq!(oracle(order.decided(R1, Height(2), block(1), &BOTH)), Some(Oracle::Agreement));
+        assert_eq!(order.opened(R0, Height(0)), Ok(()));
+        assert_eq!(oracle(order.decided(R0, Height(2), block(1), &[R0])), Some(Oracle::Agreement));
     }
 
     #[test]

@@ -91,13 +91,15 @@ impl Promises {
         (first != said.subject).then(|| format!("said {content} and {} for the same slot", first.short()))
     }
 
-    /// A frame leaves. `on_disk` says whether what the disk would have after a crash right now keeps the replica from
-    /// contradicting it, where that can be told; it is asked only where looking at what was synced lately does not tell.
+    /// A frame leaves. `later` is what the disk has synced since, in the same turn. `on_disk` says whether what a disk would
+    /// have after a crash keeps the replica from contradicting it: the disk that it has now, where that is told to count, or
+    /// one that has survived. It is asked only where looking at what was synced lately does not tell.
     pub(crate) fn leaves(
         &mut self,
         by: ReplicaId,
         content: &Content,
-        on_disk: &mut dyn FnMut() -> Option<bool>,
+        later: &[u8],
+        on_disk: &mut dyn FnMut(bool) -> bool,
     ) -> Verdict {
         let (Some(statement), Some(promised)) = (content.statement, self.of.get_mut(by.index())) else {
             return Ok(());
@@ -125,17 +127,21 @@ impl Promises {
         }
         let recent = self.of.get(by.index()).is_some_and(|promised| promised.has_synced(&slot, &self.buffer));
         // Some are looked up on the disk all the same: the oracle does not trust its own memory.
-        let is_held = if recent && !self.checked.is_multiple_of(LOOK_EVERY) {
-            true
-        } else {
-            on_disk().unwrap_or(recent)
-        };
+        let is_sample = later.is_empty() && self.checked.is_multiple_of(LOOK_EVERY);
+        // What binds only since then would be found there, too.
+        let is_held = (recent && !is_sample) || on_disk(!binds(later, &slot, &self.buffer));
         if is_held {
             Ok(())
         } else {
             Err((Oracle::Held, format!("replica {by} says {content} before its guard is on disk")))
         }
     }
+}
+
+/// Whether a guard, encoded, or floors above its slot stand in these bytes.
+fn binds(bytes: &[u8], slot: &Slot, guard: &[u8]) -> bool {
+    memmem::find(bytes, guard).is_some()
+        || highest_floor(bytes, slot.kind).is_some_and(|floor| slot.view < floor)
 }
 
 /// The highest floor of a kind that stands in these bytes: the kind, a view, and then no height as in a statement.
@@ -168,42 +174,69 @@ mod tests {
     #[test]
     fn a_second_subject_for_a_slot_is_noticed() {
         let mut promises = Promises::new(2);
-        let mut synced = || Some(true);
-        assert_eq!(promises.leaves(R1, &content(1, 7, true), &mut synced), Ok(()));
-        assert_eq!(promises.leaves(R1, &content(1, 7, true), &mut synced), Ok(()), "said again");
-        assert_eq!(promises.leaves(R1, &content(2, 8, true), &mut synced), Ok(()), "another view");
+        let mut synced = |_| true;
+        assert_eq!(promises.leaves(R1, &content(1, 7, true), b"", &mut synced), Ok(()));
+        assert_eq!(promises.leaves(R1, &content(1, 7, true), b"", &mut synced), Ok(()), "said again");
+        assert_eq!(promises.leaves(R1, &content(2, 8, true), b"", &mut synced), Ok(()), "another view");
         assert_eq!(
-            promises.leaves(ReplicaId(0), &content(1, 8, true), &mut synced),
+            promises.leaves(ReplicaId(0), &content(1, 8, true), b"", &mut synced),
             Ok(()),
             "another replica"
         );
-        assert_eq!(promises.leaves(R1, &content(1, 8, false), &mut synced), Ok(()), "may change its mind");
-        assert_eq!(oracle(promises.leaves(R1, &content(1, 8, true), &mut synced)), Some(Oracle::SameSlot));
+        assert_eq!(
+            promises.leaves(R1, &content(1, 8, false), b"", &mut synced),
+            Ok(()),
+            "may change its mind"
+        );
+        assert_eq!(
+            oracle(promises.leaves(R1, &content(1, 8, true), b"", &mut synced)),
+            Some(Oracle::SameSlot)
+        );
     }
 
     #[test]
     fn what_leaves_before_it_is_synced_is_noticed() {
         let mut promises = Promises::new(2);
-        let mut never = || Some(false);
+        let mut never = |_| false;
         let encoded = content(1, 7, true).statement.unwrap().to_bytes();
         promises.synced(R1, &[b"before", &encoded[..], b"after"].concat());
-        assert_eq!(promises.leaves(R1, &content(1, 7, true), &mut never), Ok(()));
-        assert_eq!(oracle(promises.leaves(R1, &content(1, 9, true), &mut never)), Some(Oracle::SameSlot));
-        assert_eq!(oracle(promises.leaves(R1, &content(2, 9, true), &mut never)), Some(Oracle::Held));
+        assert_eq!(promises.leaves(R1, &content(1, 7, true), b"", &mut never), Ok(()));
+        assert_eq!(
+            oracle(promises.leaves(R1, &content(1, 9, true), b"", &mut never)),
+            Some(Oracle::SameSlot)
+        );
+        assert_eq!(oracle(promises.leaves(R1, &content(2, 9, true), b"", &mut never)), Some(Oracle::Held));
+    }
+
+    /// What was synced long ago and leaves before the next sync of its turn is looked up on the disk, where only what was
+    /// synced by then counts.
+    #[test]
+    fn what_binds_only_since_it_has_left_does_not_count() {
+        let mut promises = Promises::new(2);
+        let mut now = |counts| counts;
+        let held = content(1, 7, true);
+        let encoded = held.statement.unwrap().to_bytes();
+        let floors = Floors { height: Height(2), views: vec![(Kind::new("vote"), View(5))] }.to_bytes();
+        assert_eq!(promises.leaves(R1, &content(4, 7, true), b"of another", &mut now), Ok(()));
+        assert_eq!(promises.leaves(R1, &content(5, 7, true), &floors, &mut now), Ok(()), "floors below");
+        let guard = [b"before", &encoded[..], b"after"].concat();
+        assert_eq!(oracle(promises.leaves(R1, &held, &guard, &mut now)), Some(Oracle::Held));
+        assert_eq!(oracle(promises.leaves(R1, &content(2, 7, true), &floors, &mut now)), Some(Oracle::Held));
+        let mut survived = |_| true;
+        assert_eq!(promises.leaves(R1, &content(3, 7, true), &floors, &mut survived), Ok(()));
     }
 
     /// Floors above a slot bind as its guard does; the slot above it is another matter, and so is a guard of that one.
     #[test]
     fn a_slot_that_was_reserved_is_held() {
         let mut promises = Promises::new(2);
-        let mut never = || Some(false);
-        let mut cannot_tell = || None;
+        let mut never = |_| false;
         let floors = Floors { height: Height(2), views: vec![(Kind::new("vote"), View(5))] };
         let next = Statement::new(Kind::new("vote"), View(8), Height(0), Digest([7; 32]));
         promises.synced(R1, &[&floors.to_bytes()[..], b"after", &next.to_bytes()].concat());
-        assert_eq!(promises.leaves(R1, &content(4, 7, true), &mut cannot_tell), Ok(()));
+        assert_eq!(promises.leaves(R1, &content(4, 7, true), b"", &mut never), Ok(()));
         for view in [5, 7] {
-            let verdict = promises.leaves(R1, &content(view, 7, true), &mut never);
+            let verdict = promises.leaves(R1, &content(view, 7, true), b"", &mut never);
             assert_eq!(oracle(verdict), Some(Oracle::Held), "view {view}");
         }
     }

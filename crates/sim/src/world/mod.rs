@@ -214,7 +214,7 @@ impl World {
             thrown: 0,
             trace,
             history: History::default(),
-            order: Order::default(),
+            order: Order::new(settings.entry.spec.votes_are_durable),
             failure: None,
             net_rng: rng.fork(),
             crash_rng: rng.fork(),

@@ -163,8 +163,8 @@ impl World {
             for parcel in parcels.by_ref().take(flush.upto.saturating_sub(left)) {
                 match parcel {
                     Parcel::Peers { to, lane, frame_type, body } => {
-                        let is_last_word = flush.synced == synced.len();
-                        self.send(at, (from, voice), to, (lane, frame_type, body), is_last_word);
+                        let later = synced.get(flush.synced..).unwrap_or_default();
+                        self.send(at, (from, voice), to, (lane, frame_type, body), later);
                     }
                     Parcel::Client { index, body } => {
                         if self.lets(from, voice, REPLY, self.place(index)) {
@@ -180,19 +180,18 @@ impl World {
         self.promises.synced(from, synced.get(seen..).unwrap_or_default());
     }
 
-    /// One frame leaves for some replicas. `is_last_word`: nothing was synced after this moment, so the disk may
-    /// be asked what it had synced by now.
+    /// One frame leaves for some replicas. `later` is what was synced after this moment, in the same turn.
     fn send(
         &mut self,
         at: Time,
         (from, voice): (ReplicaId, Voice),
         to: To,
         frame: (Lane, u8, Bytes),
-        is_last_word: bool,
+        later: &[u8],
     ) {
         let (lane, frame_type, body) = frame;
         let content = self.kind_of(frame_type, &body);
-        self.vouch(at, from, &content, is_last_word);
+        self.vouch(at, from, &content, later);
         if self.parts.is_some() {
             return self.send_in_parts(at, (from, voice), to, (frame_type, body), &content);
         }
@@ -235,7 +234,7 @@ impl World {
     }
 
     /// The oracles judge what is said.
-    fn vouch(&mut self, at: Time, from: ReplicaId, content: &Content, is_last_word: bool) {
+    fn vouch(&mut self, at: Time, from: ReplicaId, content: &Content, later: &[u8]) {
         if !self.is_honest(from) {
             return;
         }
@@ -244,19 +243,15 @@ impl World {
             self.judge(at, verdict);
         }
         let Self { promises, seats, cluster, settings, .. } = self;
-        let mut on_disk = || {
+        let mut on_disk = |counts_now: bool| {
             let (Some(seat), Some(said)) = (seats.get(from.index()), &content.statement) else {
-                return None;
+                return false;
             };
             let binds = |disk| binds(disk, settings, cluster, said);
-            let has_survived = seat.survived.as_ref().is_some_and(|disk| binds(disk.clone()));
-            // What was synced later in the same turn cannot be told apart on the disk.
-            match is_last_word {
-                true => Some(has_survived || binds(seat.shared.synced_image())),
-                false => has_survived.then_some(true),
-            }
+            seat.survived.as_ref().is_some_and(|disk| binds(disk.clone()))
+                || (counts_now && binds(seat.shared.synced_image()))
         };
-        let verdict = promises.leaves(from, content, &mut on_disk);
+        let verdict = promises.leaves(from, content, later, &mut on_disk);
         self.judge(at, verdict);
     }
 
@@ -282,7 +277,7 @@ impl World {
                 frame.body = body;
                 let content = frame.content;
                 self.doctored.insert(frame.from);
-                self.vouch(at, frame.from, &content, true);
+                self.vouch(at, frame.from, &content, &[]);
                 self.put_on_the_way(at, &frame);
             }
         }
