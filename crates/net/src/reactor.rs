@@ -99,6 +99,8 @@ pub struct Reactor {
     notes: VecDeque<Note>,
     buffer: Vec<u8>,
     urgent: Option<ReplicaId>,
+    /// No peer is dialled or let in any more: [`Reactor::cut_off`].
+    is_cut_off: bool,
     /// Who is not read just now.
     held: ReplicaSet,
     rng: Rng,
@@ -155,6 +157,7 @@ impl Reactor {
             notes: VecDeque::new(),
             buffer: vec![0; READ_BYTES],
             urgent: None,
+            is_cut_off: false,
             held: ReplicaSet::EMPTY,
             rng,
             ledger: Ledger::default(),

@@ -53,7 +53,7 @@ pub use intake::{Intake, Passed, Refused, Source};
 pub use output::{ConnId, Names, Output, Ticket, Unsealed};
 pub use past::{BadPast, Past};
 pub use recording::{Replay, Sink, Unlike};
-pub use status::{ReplicaStatus, State};
+pub use status::{PoolSize, ReplicaStatus, State};
 pub use synchrony::GuardStatus;
 
 use checkpoint::Checkpoints;
@@ -403,6 +403,24 @@ impl Replica {
         }
     }
 
+    /// Bundles that wait for their execution.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.host.pool.waiting()
+    }
+
+    /// Up to where every height is decided, and the last height executed.
+    #[must_use]
+    pub fn decided_and_executed(&self) -> (Height, Height) {
+        (self.sequencer.contiguous(), self.sequencer.executed())
+    }
+
+    /// Whether no peer keeps the next height any more: [`State::Out`].
+    #[must_use]
+    pub fn is_out(&self) -> bool {
+        self.decided.is_out(self.sequencer.contiguous().next())
+    }
+
     /// Whether more than f peers are late, and how often that has begun; `None` where the protocol assumes no bound.
     #[must_use]
     pub fn doubt(&self) -> Option<(bool, u64)> {
@@ -443,11 +461,6 @@ impl Replica {
     #[must_use]
     pub fn stable(&self) -> &quorate_consensus::CheckpointProof {
         self.checkpoints.stable()
-    }
-
-    /// Whether the next height is kept by no peer any more.
-    fn is_out(&self) -> bool {
-        self.decided.is_out(self.sequencer.contiguous().next())
     }
 }
 

@@ -4,6 +4,7 @@
 //! comes oldest first and fair over clients. Everything here is bounded in bytes and count.
 
 use crate::pace::Pace;
+use crate::status::PoolSize;
 use quorate_consensus::Pending;
 use quorate_types::limits::{
     BUNDLE_OVERHEAD_BYTES, POOL_BUNDLES_MAX, POOL_BYTES_MAX, POOL_CLIENT_BUNDLES_MAX, POOL_CLIENT_BYTES_MAX,
@@ -605,8 +606,18 @@ impl Pool {
         overdue
     }
 
-    /// Bundles, bytes: for status.
-    pub(crate) fn size(&self) -> (usize, usize) {
-        (self.held.len(), self.bytes)
+    /// For status.
+    pub(crate) fn size(&self) -> PoolSize {
+        PoolSize {
+            bundles: self.pending,
+            bytes: self.bytes.saturating_sub(self.idle_bytes),
+            idle_bundles: self.held.len().saturating_sub(self.pending),
+            idle_bytes: self.idle_bytes,
+        }
+    }
+
+    /// Bundles that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.pending
     }
 }

@@ -31,6 +31,20 @@ impl State {
     }
 }
 
+/// What the pool holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PoolSize {
+    /// Bundles that wait for their execution.
+    pub bundles: usize,
+    /// Their bytes.
+    pub bytes: usize,
+    /// Bundles that wait for nothing: executed already, or of no known session. They are kept for a while, because a block
+    /// may name them.
+    pub idle_bundles: usize,
+    /// Their bytes.
+    pub idle_bytes: usize,
+}
+
 /// See the module.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReplicaStatus {
@@ -58,8 +72,8 @@ pub struct ReplicaStatus {
     pub stable: Height,
     /// First decided height whose block is kept.
     pub kept: Height,
-    /// Bundles and bytes in the pool.
-    pub pool: (usize, usize),
+    /// What the pool holds.
+    pub pool: PoolSize,
     /// Entries in the guard, records, and held messages.
     pub outbox: (usize, usize, usize),
     /// Blocks in the tree.
@@ -91,7 +105,7 @@ impl fmt::Display for ReplicaStatus {
             self.decided,
             self.executed,
             self.stable,
-            self.pool.0
+            self.pool.bundles
         )?;
         if self.view_changes > 0 {
             write!(f, " view changes {} ({})", self.view_changes, self.last_view_change)?;

@@ -11,6 +11,10 @@
 //! protocol = "pbft"
 //! salt = "90c2…"
 //! ```
+//!
+//! Beside it stand the file `LIVES`, and perhaps `REFUSED`: see [`FolderGuard::begin_life`].
+
+mod lives;
 
 use crate::file_disk::LOG_FILE;
 use quorate_types::digest::{from_hex, hex};
@@ -155,14 +159,7 @@ pub fn format(path: &Path, identity: &Identity, salt: u64) -> Result<(), FolderE
         }
         Err(error) => return Err(io(error)),
     }
-    let unfinished = path.join("FORMAT.tmp");
-    let mut options = File::options();
-    let mut file =
-        options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished).map_err(io)?;
-    file.write_all(render(identity, salt).as_bytes()).map_err(io)?;
-    file.sync_all().map_err(io)?;
-    fs::rename(&unfinished, path.join(FORMAT_FILE)).map_err(io)?;
-    File::open(path).and_then(|folder| folder.sync_all()).map_err(io)
+    replace(path, FORMAT_FILE, &render(identity, salt)).map_err(io)
 }
 
 /// Whether `path` is a formatted folder, of whomever.
@@ -250,6 +247,17 @@ fn check(path: &Path, text: &str, identity: &Identity) -> Result<u64, FolderErro
         return Err(FolderError::OtherProtocol { path: owned, found: protocol, expected: identity.protocol });
     }
     Ok(salt)
+}
+
+/// Writes a file of the folder so that it is always there as a whole: the old one or the new one, also after a power cut.
+fn replace(folder: &Path, name: &str, text: &str) -> io::Result<()> {
+    let unfinished = folder.join(format!("{name}.tmp"));
+    let mut options = File::options();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&unfinished, folder.join(name))?;
+    File::open(folder).and_then(|folder| folder.sync_all())
 }
 
 #[cfg(test)]

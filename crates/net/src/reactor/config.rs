@@ -255,6 +255,12 @@ pub struct PeerStatus {
     pub resend_bytes: usize,
     /// Why the last connection was refused, by us or by it; empty when none was.
     pub last_refusal: String,
+    /// Its address.
+    pub address: SocketAddr,
+    /// Whether this end dials; the other one does otherwise.
+    pub dials: bool,
+    /// Why the last dialling came to nothing; empty since the link was up, and where nothing was dialled.
+    pub dial_error: String,
 }
 
 /// A count of bytes as the ledger counts.

@@ -56,6 +56,7 @@ struct Counts {
     bytes_in: u64,
     bytes_out: u64,
     last_refusal: String,
+    dial_error: String,
 }
 
 impl Peer {
@@ -146,6 +147,9 @@ impl Reactor {
                 queued_bytes: queued,
                 resend_bytes: kept.saturating_sub(queued),
                 last_refusal: peer.status.last_refusal.clone(),
+                address: peer.address,
+                dials: Link::dials(self.me, peer.link.peer()),
+                dial_error: peer.status.dial_error.clone(),
             }
         };
         self.peers.iter().flatten().map(status).collect()
@@ -155,6 +159,23 @@ impl Reactor {
     #[must_use]
     pub fn is_up(&self, peer: ReplicaId) -> bool {
         self.peer(peer).is_some_and(|peer| peer.link.is_up())
+    }
+
+    /// Links that are up.
+    #[must_use]
+    pub fn links_up(&self) -> usize {
+        self.peers.iter().flatten().filter(|peer| peer.link.is_up()).count()
+    }
+
+    /// Ends every link for good: no peer is dialled or let in any more. Clients are served as before.
+    pub fn cut_off(&mut self) {
+        self.is_cut_off = true;
+        for id in (0..u16::try_from(self.peers.len()).unwrap_or(u16::MAX)).map(ReplicaId) {
+            self.disconnect(id);
+            if let Some(peer) = self.peer_mut(id) {
+                peer.redial = None;
+            }
+        }
     }
 
     /// Closes the connection to a replica, if there is one; it comes back as after any other loss.
@@ -185,6 +206,7 @@ impl Reactor {
         if self.sockets.get(key).is_some_and(|socket| socket.connecting) {
             // Nobody is there who could be told.
             self.remember_refusal(Who::Replica(id), Refusal::TooSlow);
+            self.note_dial_error(id, &"no answer");
             self.gone(key);
         } else {
             self.refuse(key, Refusal::TooSlow);
@@ -210,14 +232,23 @@ impl Reactor {
                 peer.socket = Some(key);
             }
             Err(error) => {
-                tracing::debug!(replica = %id, %error, "cannot dial");
+                self.note_dial_error(id, &error);
                 self.redial_later(id);
             }
         }
     }
 
+    fn note_dial_error(&mut self, id: ReplicaId, error: &dyn std::fmt::Display) {
+        if let Some(peer) = self.peer_mut(id) {
+            peer.status.dial_error = error.to_string();
+        }
+    }
+
     /// Dials again after a pause that doubles and is never the same for two.
     fn redial_later(&mut self, id: ReplicaId) {
+        if self.is_cut_off {
+            return;
+        }
         let (now, me) = (self.now, self.me);
         let Some(Some(peer)) = self.peers.get_mut(id.index()) else {
             return;
@@ -235,7 +266,14 @@ impl Reactor {
         let Some(socket) = self.sockets.get_mut(key) else {
             return false;
         };
-        if let Ok(Some(_)) | Err(_) = socket.stream.take_error() {
+        let role = match socket.role {
+            Role::Peer(id) => Some(id),
+            _ => None,
+        };
+        if let Ok(Some(error)) | Err(error) = socket.stream.take_error() {
+            if let Some(id) = role {
+                self.note_dial_error(id, &error);
+            }
             self.gone(key);
             return false;
         }
@@ -300,6 +338,9 @@ impl Reactor {
             let Some((stream, address)) = self.peer_listener.accept(now) else {
                 return;
             };
+            if self.is_cut_off {
+                continue;
+            }
             let session = match &self.peer_tls {
                 None => Ok(Session::plain()),
                 Some(config) => Session::accept(config),
@@ -426,6 +467,7 @@ impl Peer {
         self.redial = None;
         self.due = None;
         self.attempts = 0;
+        self.status.dial_error.clear();
         self.status.since = now;
         self.status.connections = self.status.connections.saturating_add(1);
     }

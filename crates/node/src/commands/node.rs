@@ -129,6 +129,11 @@ fn on_files(node: Prepared, durability: quorate_storage::Durability) -> Result<(
 
 fn serve<D: Disk>(node: Prepared, disk: D, log_mode: String) -> Result<(), Failure> {
     let Prepared { config, service, keys, folder, peers, clients } = node;
+    // Where nothing outlives the process, the folder is held and not asked.
+    let (folder, _held) = match config.durability {
+        Durability::None => (None, Some(folder)),
+        Durability::Fsync | Durability::Os => (Some(folder), None),
+    };
     let setup = NodeSetup {
         host: host_setup(&config, service, &keys)?,
         disk,
@@ -137,6 +142,7 @@ fn serve<D: Disk>(node: Prepared, disk: D, log_mode: String) -> Result<(), Failu
         listen_peers: peers,
         listen_clients: clients,
         facts: facts(&config, log_mode),
+        folder,
     };
     let mut node = Node::open(setup).map_err(|fault| failure(&config, &fault))?;
     let (cluster, id) = (config.cluster.cluster_id(), config.id);
@@ -147,7 +153,6 @@ fn serve<D: Disk>(node: Prepared, disk: D, log_mode: String) -> Result<(), Failu
     );
     out::line(READY)?;
     let Err(fault) = node.run();
-    drop(folder);
     Err(failure(&config, &fault))
 }
 

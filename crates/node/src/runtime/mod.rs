@@ -10,6 +10,8 @@
 mod clients;
 mod clock;
 mod descriptors;
+mod links;
+mod quarantine;
 mod rare;
 mod rejects;
 mod status;
@@ -23,13 +25,18 @@ pub use status::Facts;
 
 use crate::metered::Metered;
 use bytes::Bytes;
+use links::{Links, Told};
+use quarantine::Quarantine;
 use quorate_consensus::LinkEvent;
 use quorate_host::{Fault, Host, HostSetup, Outgoing as _, TurnEnd, Work};
 use quorate_net::link::Identity;
-use quorate_net::reactor::{ConnId as NetConn, Event, NetConfig, NetFault, PeerConfig, Reactor, Security};
+use quorate_net::reactor::{
+    ConnId as NetConn, Event, NetConfig, NetFault, PeerConfig, Reactor, Security, Who,
+};
 use quorate_net::{Direction, Refusal};
 use quorate_replica::ConnId;
 use quorate_storage::Disk;
+use quorate_storage::folder::{FolderError, FolderGuard};
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::{CLIENT_BUNDLE_TAG, FromClient, FromReplica, VERSION};
 use quorate_types::{ClusterId, ReplicaId, Time};
@@ -64,6 +71,8 @@ pub struct NodeSetup<D> {
     pub listen_clients: TcpListener,
     /// What `status` says of the settings.
     pub facts: Facts,
+    /// Its data folder, held as long as the node lives; `None` where nothing outlives the process.
+    pub folder: Option<FolderGuard>,
 }
 
 /// Why a node stops.
@@ -75,6 +84,9 @@ pub enum NodeFault {
     /// Sockets.
     #[error(transparent)]
     Net(#[from] NetFault),
+    /// The data folder.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
 }
 
 /// What clients asked for while sockets were read: answered after the turn, because nothing is sent while a
@@ -97,6 +109,8 @@ pub struct Node<D: Disk> {
     cluster: ClusterId,
     asked: Vec<Asked>,
     trouble: Trouble,
+    links: Links,
+    quarantine: Quarantine,
     progress: status::Progress,
 }
 
@@ -122,6 +136,7 @@ impl<D: Disk> Node<D> {
         let mut config = NetConfig::new(identity, setup.peers, setup.security, setup.listen_peers);
         config.listen_clients = Some(setup.listen_clients);
         config.client_connections_max = descriptors::client_connections_max(&config);
+        let quarantine = Quarantine::open(setup.folder, host.replica().incarnation(), committee.weak())?;
         let delta_ns = host.replica().guard().map(|guard| guard.bound.delta_ns);
         let net = Reactor::new(config)?;
         // Not before: to read a long log takes a while, and what a replica waits for from its opening on it waits for in vain
@@ -139,6 +154,8 @@ impl<D: Disk> Node<D> {
             cluster: committee.cluster,
             asked: Vec::new(),
             trouble: Trouble::new(delta_ns),
+            links: Links::default(),
+            quarantine,
             progress: status::Progress::default(),
         };
         let mut wire = Wire {
@@ -152,7 +169,16 @@ impl<D: Disk> Node<D> {
         for (to, lane, frame_type, body) in early.frames {
             wire.peer(to, lane, frame_type, body);
         }
+        node.heed_quarantine();
         Ok(node)
+    }
+
+    /// Ends the links of a replica that must take no part.
+    fn heed_quarantine(&mut self) {
+        if let Some(why) = self.quarantine.why() {
+            tracing::error!("{}", quarantine::words(why));
+            self.net.cut_off();
+        }
     }
 
     /// Runs until something makes the node stop.
@@ -182,7 +208,7 @@ impl<D: Disk> Node<D> {
             // where safety rests on a bound on delays.
             self.net.wait(Some(Duration::ZERO))?;
         }
-        let drained = self.read(due);
+        let drained = self.read(due)?;
         self.net.tick(due);
         let now = self.clock.now();
         let mut slices = Slices { clock: self.clock, checking: now, executing: None };
@@ -207,7 +233,17 @@ impl<D: Disk> Node<D> {
         if let Some(line) = self.trouble.passed(now, now.since(began), sync_ns) {
             tracing::warn!("{line}");
         }
+        self.look_at_links(now);
         let replica = self.host.replica();
+        self.progress.look(
+            now,
+            replica.waiting(),
+            replica.decided_and_executed(),
+            replica.delta_ns().is_some(),
+        );
+        if let Some(line) = self.trouble.out(replica.is_out(), replica.decided_and_executed().0.next()) {
+            tracing::warn!("{line}");
+        }
         let (view, leader) = replica.leader();
         let why = || replica.status().last_view_change.to_string();
         if let Some(line) = self.trouble.leads(now, view, leader, why) {
@@ -224,6 +260,14 @@ impl<D: Disk> Node<D> {
         }
     }
 
+    fn look_at_links(&mut self, now: Time) {
+        self.links.untold(now).iter().for_each(|line| tracing::info!("{line}"));
+        let is_any_down =
+            self.quarantine.why().is_none() && self.net.links_up().saturating_add(1) < self.facts.n;
+        let missing = self.links.missing(now, is_any_down, || self.net.peers());
+        missing.iter().for_each(|line| tracing::warn!("{line}"));
+    }
+
     /// When the next thing is due that is not an arrival.
     fn time_to_wake(&self, now: Time) -> Time {
         let latest = now.plus(SLEEP_MAX_NS);
@@ -231,21 +275,24 @@ impl<D: Disk> Node<D> {
     }
 
     /// Hands everything that has arrived to the host. Nothing is sent meanwhile.
-    fn read(&mut self, now: Time) -> bool {
-        let Self { host, net, clients, rejects, asked, cluster, trouble, .. } = self;
+    fn read(&mut self, now: Time) -> Result<bool, NodeFault> {
+        let Self { host, net, clients, rejects, asked, cluster, links, quarantine, .. } = self;
         net.hold(host.held());
-        net.read_ready(now, TURN_BYTES, &mut |event| match event {
+        let mut is_denied = Ok(false);
+        let mut denied = |denied: Result<bool, FolderError>| match (&mut is_denied, denied) {
+            (Ok(is_denied), Ok(denied)) => *is_denied |= denied,
+            (is_denied, Err(error)) => *is_denied = Err(error),
+            (Err(_), Ok(_)) => {}
+        };
+        let drained = net.read_ready(now, TURN_BYTES, &mut |event| match event {
             Event::Peer { from, frame_type, body, .. } => host.peer_frame(from, frame_type, body),
-            Event::PeerUp(peer) => host.link(peer, LinkEvent::Back),
-            Event::PeerDown(peer) => {
-                if let Some(line) = trouble.down(now, peer) {
-                    tracing::info!("{line}");
-                }
+            Event::PeerUp(peer) => {
+                tell(links.changed(now, peer, true).map(Told::Usual));
+                host.link(peer, LinkEvent::Back);
             }
-            Event::Lost { peer, direction, lane, .. } => {
-                if let Some(line) = trouble.lost(now, peer, direction, lane) {
-                    tracing::warn!("{line}");
-                }
+            Event::PeerDown(peer) => tell(links.changed(now, peer, false).map(Told::Usual)),
+            Event::Lost { peer, direction, lane, from, to } => {
+                tell(links.lost(now, peer, (direction, lane), (from, to)));
                 host.link(peer, host.loss(lane, direction == Direction::Incoming));
             }
             Event::ClientUp { conn, address } => clients.up(ConnId(conn.0), address),
@@ -272,14 +319,22 @@ impl<D: Disk> Node<D> {
                 if let Some(count) = rejects.tell(now, who.into(), why.reason()) {
                     tracing::warn!("connection of {who} refused: {why}{}{}", of_how_many(count), advice(why));
                 }
+                if let Who::Replica(peer) = who {
+                    denied(quarantine.refused(peer, why));
+                }
             }
             Event::Closed { by, reason } => {
                 // The words are the other side's own: they are shown, and counted under a name of ours.
                 if let Some(count) = rejects.tell(now, Origin::Replica(by), "refuses our connection") {
                     tracing::warn!("replica {by} refuses our connection: {reason}{}", of_how_many(count));
                 }
+                denied(quarantine.closed(by, reason));
             }
-        })
+        });
+        if is_denied? {
+            self.heed_quarantine();
+        }
+        Ok(drained)
     }
 
     fn answer_asked(&mut self, now: Time) {
@@ -308,6 +363,14 @@ impl<D: Disk> Node<D> {
             let _ = self.net.send_client(NetConn(conn.0), &|out| out.extend_from_slice(&message));
         }
         self.net.flush(now);
+    }
+}
+
+fn tell(line: Option<Told>) {
+    match line {
+        None => {}
+        Some(Told::Usual(line)) => tracing::info!("{line}"),
+        Some(Told::Bad(line)) => tracing::warn!("{line}"),
     }
 }
 

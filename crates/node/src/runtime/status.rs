@@ -1,6 +1,6 @@
 //! What `status` says: one object per replica, for people and tools.
 
-use super::Node;
+use super::{Node, quarantine};
 use quorate_replica::{GuardStatus, State};
 use quorate_storage::Disk;
 use quorate_types::{Height, Time};
@@ -31,25 +31,44 @@ pub struct Facts {
     pub curve: String,
 }
 
-/// When something was executed last.
+/// Whether a replica that has something to do does it.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     executed: Height,
-    at: Time,
+    looked: Time,
+    /// Whether there was something to do at the last look.
+    is_due: bool,
+    /// How long something was to do and nothing was executed, without the time in which this process stood still.
+    stalled_ns: u64,
 }
 
 /// A replica that has something to do and has executed nothing for this long makes no progress.
 const STALLED_NS: u64 = 5_000_000_000;
+/// What passes between two looks counts up to here: a process that runs looks more often.
+const BETWEEN_LOOKS_NS_MAX: u64 = 1_500_000_000;
 
 impl Progress {
-    /// Whether there is any, where so many requests wait in the pool, and so much is decided and executed. Where execution
+    /// Looks after each pass: so many requests wait in the pool, and so much is decided and executed. Where execution
     /// `is_held` until the disk has what was decided, the last block of an idle cluster waits for the next sync (ADR 0011).
-    fn look(&mut self, now: Time, pool: usize, (decided, executed): (Height, Height), is_held: bool) -> bool {
+    pub(super) fn look(
+        &mut self,
+        now: Time,
+        waiting: usize,
+        (decided, executed): (Height, Height),
+        is_held: bool,
+    ) {
+        let passed = now.since(std::mem::replace(&mut self.looked, now)).min(BETWEEN_LOOKS_NS_MAX);
         let due = if is_held { executed.next() } else { executed };
-        if executed != self.executed || (pool == 0 && decided <= due) {
-            (self.executed, self.at) = (executed, now);
+        let was_due = std::mem::replace(&mut self.is_due, waiting > 0 || decided > due);
+        if executed != self.executed || !self.is_due {
+            (self.executed, self.stalled_ns) = (executed, 0);
+        } else if was_due {
+            self.stalled_ns = self.stalled_ns.saturating_add(passed);
         }
-        now.since(self.at) < STALLED_NS
+    }
+
+    fn is_made(&self) -> bool {
+        self.stalled_ns < STALLED_NS
     }
 }
 
@@ -57,9 +76,9 @@ impl<D: Disk> Node<D> {
     /// The status as one line of JSON.
     pub(super) fn status_json(&mut self, now: Time) -> String {
         let replica = self.host.replica().status();
-        let (heights, is_held) =
-            ((replica.decided, replica.executed), self.host.replica().delta_ns().is_some());
-        let progress = self.progress.look(now, replica.pool.0, heights, is_held)
+        let refused = self.quarantine.why();
+        let progress = self.progress.is_made()
+            && refused.is_none()
             && !matches!(replica.state, State::Stopped | State::Out);
         let mut ledger = self.host.ledger();
         ledger.add(self.net.ledger());
@@ -77,6 +96,7 @@ impl<D: Disk> Node<D> {
                     "incarnation": peer.incarnation.0,
                     "connections": peer.connections, "queued_bytes": peer.queued_bytes,
                     "resend_bytes": peer.resend_bytes, "last_refusal": peer.last_refusal,
+                    "address": peer.address.to_string(), "dials": peer.dials, "dial_error": peer.dial_error,
                 })
             })
             .collect();
@@ -91,13 +111,17 @@ impl<D: Disk> Node<D> {
         let state = self.host.executor_mut().execution_mut().digest();
         json!({
             "id": replica.id.0, "up": true, "incarnation": replica.incarnation.0,
-            "state": replica.state.name(), "alarm": replica.alarm,
+            "state": replica.state.name(), "alarm": replica.alarm.or(refused.map(quarantine::words)),
             "view": replica.view.0, "leader": replica.leader.0, "normal": replica.normal,
             "committed": replica.decided.0, "executed": replica.executed.0, "stable": replica.stable.0,
             "kept": replica.kept.0, "state_digest": state.to_string(), "progress": progress,
             "view_changes": replica.view_changes,
             "last_view_change": {"view": replica.view.0, "why": replica.last_view_change},
-            "pool": {"bundles": replica.pool.0, "bytes": replica.pool.1},
+            "stalled_ms": self.progress.stalled_ns / 1_000_000,
+            "pool": {
+                "bundles": replica.pool.bundles, "bytes": replica.pool.bytes,
+                "idle_bundles": replica.pool.idle_bundles, "idle_bytes": replica.pool.idle_bytes,
+            },
             "guard_entries": replica.outbox.0, "records": replica.outbox.1, "held": replica.outbox.2,
             "contradictions": replica.contradictions,
             // `null` where the protocol assumes no bound on delays.
@@ -182,18 +206,52 @@ mod tests {
         assert_eq!((&fresh["mode"], &fresh["last_doubt_ms"]), (&json!("unguarded"), &Value::Null));
     }
 
-    #[test]
-    fn what_an_idle_cluster_has_decided_last_is_no_standstill_where_execution_is_held() {
-        let looks = |pool, decided, is_held| {
-            let mut progress = Progress::default();
-            let heights = (Height(decided), Height(7));
-            [1, 2, 9].map(|s| progress.look(Time(s * 1_000_000_000), pool, heights, is_held))
+    /// Looks at each of these times in seconds, with so much waiting and decided; executed is 7.
+    fn looks(times: &[u64], waiting: usize, decided: u64, is_held: bool) -> Vec<bool> {
+        let mut progress = Progress::default();
+        let look = |second: &u64| {
+            progress.look(Time(second * 1_000_000_000), waiting, (Height(decided), Height(7)), is_held);
+            progress.is_made()
         };
-        assert_eq!(looks(0, 7, false), [true; 3], "nothing to do");
-        assert_eq!(looks(0, 8, false), [true, true, false]);
-        assert_eq!(looks(0, 8, true), [true; 3], "the next heartbeat syncs");
-        assert_eq!(looks(0, 9, true), [true, true, false]);
-        assert_eq!(looks(1, 8, true), [true, true, false], "a request waits");
+        times.iter().map(look).collect()
+    }
+
+    #[test]
+    fn the_last_block_of_an_idle_cluster_is_no_standstill_where_execution_is_held() {
+        let times: Vec<u64> = (1..=8).collect();
+        let last = |waiting, decided, is_held| looks(&times, waiting, decided, is_held).pop();
+        assert_eq!(last(0, 7, false), Some(true), "nothing to do");
+        assert_eq!(last(0, 8, false), Some(false));
+        assert_eq!(last(0, 8, true), Some(true), "the next heartbeat syncs");
+        assert_eq!(last(0, 9, true), Some(false));
+        assert_eq!(last(1, 8, true), Some(false), "a request waits");
+    }
+
+    #[test]
+    fn a_standstill_counts_from_when_something_was_to_do() {
+        let all = looks(&[1, 2, 3, 4, 5, 6, 7], 1, 7, false);
+        assert_eq!(all, [true, true, true, true, true, false, false], "five seconds after the first look");
+        let mut progress = Progress::default();
+        for second in 1..=100u64 {
+            progress.look(Time(second * 1_000_000_000), 0, (Height(7), Height(7)), false);
+        }
+        progress.look(Time(101_000_000_000), 1, (Height(7), Height(7)), false);
+        assert!(progress.is_made(), "a request that has just come to an idle cluster");
+    }
+
+    #[test]
+    fn the_time_in_which_the_process_stood_still_does_not_count() {
+        assert_eq!(looks(&[1, 60, 61], 1, 7, false), [true, true, true]);
+    }
+
+    #[test]
+    fn what_is_executed_is_progress_however_much_waits() {
+        let mut progress = Progress::default();
+        for second in 1..=100u64 {
+            let heights = (Height(second / 4 + 9), Height(second / 4));
+            progress.look(Time(second * 1_000_000_000), 1_000, heights, false);
+            assert!(progress.is_made(), "{second}");
+        }
     }
 
     #[test]

@@ -106,6 +106,7 @@ fn the_clock_begins_when_the_node_is_open() {
         listen_peers: peers,
         listen_clients: clients,
         facts: facts(),
+        folder: None,
     };
     let node = Node::open(setup).unwrap();
     let looked = noted.lock().unwrap().unwrap();

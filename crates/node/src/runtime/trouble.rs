@@ -1,13 +1,10 @@
 //! What an operator should hear of: who or what makes this replica slow, and who leads now. Each line names the
-//! disk, the peer or the machine that causes it, and comes now and then however often it happens.
+//! disk or the machine that causes it, and comes now and then however often it happens.
 
 use super::rare::{Rare, of_how_many};
 use quorate_consensus::Alarm;
-use quorate_net::Direction;
 use quorate_replica::GuardStatus;
-use quorate_types::wire::Lane;
-use quorate_types::{ReplicaId, Time, View};
-use std::collections::BTreeMap;
+use quorate_types::{Height, ReplicaId, Time, View};
 
 /// A sync, or a pass of the loop, that takes longer holds everybody up: half of the shortest timeout; or a quarter of the
 /// bound on delays, where the protocol assumes one.
@@ -21,10 +18,6 @@ const ROUND_TRIPS_LINE_NS: u64 = 60_000_000_000;
 pub(super) struct Trouble {
     disk: Rare,
     pause: Rare,
-    /// By peer: bounded by the committee.
-    losses: BTreeMap<ReplicaId, Rare>,
-    /// By peer too.
-    downs: BTreeMap<ReplicaId, Rare>,
     views: Rare,
     view: View,
     longest_sync_ns: u64,
@@ -36,6 +29,8 @@ pub(super) struct Trouble {
     doubt_told: bool,
     alarms: Rare,
     alarms_seen: u64,
+    /// Whether the last line about the peers' logs says that none keeps the next height.
+    out_told: bool,
     round_trips_look_at: Time,
     round_trips_line_at: Time,
     /// The bound on delays.
@@ -70,31 +65,6 @@ impl Trouble {
         } else {
             None
         }
-    }
-
-    /// Frames of the link to a peer are lost for good.
-    pub(super) fn lost(
-        &mut self,
-        now: Time,
-        peer: ReplicaId,
-        direction: Direction,
-        lane: Lane,
-    ) -> Option<String> {
-        let often = of_how_many(self.losses.entry(peer).or_default().happened(now)?);
-        Some(match direction {
-            Direction::Outgoing => format!(
-                "replica {peer} takes in too little: what waited for it on lane {lane:?} was dropped{often}"
-            ),
-            Direction::Incoming => format!(
-                "frames of replica {peer} on lane {lane:?} were lost{often}: it dropped them, or has started anew"
-            ),
-        })
-    }
-
-    /// The link to a peer is down.
-    pub(super) fn down(&mut self, now: Time, peer: ReplicaId) -> Option<String> {
-        let often = of_how_many(self.downs.entry(peer).or_default().happened(now)?);
-        Some(format!("the link to replica {peer} is down{often}"))
     }
 
     /// Who leads which view, asked after each pass. Says when that is another view than before, and `why`; of many
@@ -148,6 +118,22 @@ impl Trouble {
             return Some("enough replicas answer within delta_ms again".to_owned());
         }
         None
+    }
+
+    /// Whether no peer keeps the next height any more; asked after each pass. Tells when it begins and when it is over.
+    pub(super) fn out(&mut self, is_out: bool, next: Height) -> Option<String> {
+        if is_out == self.out_told {
+            return None;
+        }
+        self.out_told = is_out;
+        Some(if is_out {
+            format!(
+                "this replica is too far behind: no peer keeps height {next} any more, so it cannot catch up. It counts among the f \
+                 faulty ones"
+            )
+        } else {
+            format!("a peer keeps height {next} again: this replica can catch up")
+        })
     }
 
     /// The last alarm of the protocol that did not stop it, and how many there were; asked after each pass.
@@ -220,16 +206,6 @@ mod tests {
         assert!(line.starts_with("the disk of data_dir took 13 ms of delta_ms = 50 for a sync"), "{line}");
         let line = trouble.passed(Time(3), 40_000_000, 0).unwrap();
         assert!(line.starts_with("this replica stood still for 40 ms of delta_ms = 50:"), "{line}");
-    }
-
-    #[test]
-    fn each_slow_peer_is_named() {
-        let mut trouble = Trouble::default();
-        let mut lost =
-            |now, peer| trouble.lost(Time(now), ReplicaId(peer), Direction::Outgoing, Lane::Bodies);
-        assert!(lost(1, 2).unwrap().contains("replica 2 takes in too little"));
-        assert_eq!(lost(2, 2), None);
-        assert!(lost(3, 3).unwrap().contains("replica 3"), "one peer hides no other");
     }
 
     #[test]
@@ -326,12 +302,12 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_comes_and_goes_does_not_fill_the_log() {
+    fn who_is_too_far_behind_says_so_once_and_when_it_is_over() {
         let mut trouble = Trouble::default();
-        assert_eq!(trouble.down(Time(1), ReplicaId(2)).unwrap(), "the link to replica 2 is down");
-        assert!((2..100).all(|now| trouble.down(Time(now), ReplicaId(2)).is_none()));
-        assert!(trouble.down(Time(3), ReplicaId(3)).is_some(), "one peer hides no other");
-        let line = trouble.down(Time(1 + LINE_EVERY_NS), ReplicaId(2)).unwrap();
-        assert!(line.ends_with("is down (99 times since the last such line)"), "{line}");
+        assert_eq!(trouble.out(false, Height(7)), None);
+        assert!(trouble.out(true, Height(7)).unwrap().contains("no peer keeps height 7 any more"));
+        assert_eq!(trouble.out(true, Height(7)), None);
+        assert!(trouble.out(false, Height(7)).unwrap().contains("can catch up"));
+        assert_eq!(trouble.out(false, Height(8)), None);
     }
 }

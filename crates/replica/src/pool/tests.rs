@@ -71,7 +71,7 @@ fn a_number_is_used_once_and_freed_by_execution() {
     pool.remove(&second.digest());
     pool.supersede(first.client(), first.session(), first.number());
     assert_eq!(pool.summary(false), Pending::default());
-    assert_eq!(pool.size(), (0, 0));
+    assert_eq!(pool.size(), PoolSize::default());
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_body_that_counted_for_nothing_waits_once_somebody_asks_for_it() {
         pool.remove(&new.digest());
         assert_eq!(pool.summary(false).oldest, Some(Time(9)));
         pool.remove(&old.digest());
-        assert_eq!((pool.summary(false), pool.size()), (Pending::default(), (0, 0)));
+        assert_eq!((pool.summary(false), pool.size()), (Pending::default(), PoolSize::default()));
     }
 }
 
@@ -347,7 +347,8 @@ fn what_waits_long_goes_to_all_with_doubling_pauses() {
     pool.add_from_peer(Time(0), &bundle(1, 2, b"y"), false, None);
     assert!(pool.overdue(Time(29_999_000_000), false).is_empty());
     pool.overdue(Time(31_000_000_000), false);
-    assert_eq!(pool.size().0, 1, "a body that counts for nothing is dropped");
+    let size = pool.size();
+    assert_eq!((size.bundles, size.idle_bundles), (1, 0), "a body that counts for nothing is dropped");
 }
 
 /// One client floods a replica that executes one bundle each millisecond. It hears `Busy` when more waits than can be
@@ -424,4 +425,16 @@ fn an_idle_replica_takes_a_burst() {
     for number in 1..=10_000 {
         assert_eq!(pool.add_from_client(Time(number), &bundle(1, number, b"x")), Added::New);
     }
+}
+
+#[test]
+fn a_bundle_that_was_executed_comes_back_without_counting_as_waiting() {
+    let mut pool = Pool::default();
+    let executed = bundle(1, 1, b"x");
+    pool.add_from_client(Time(1), &executed);
+    pool.executed(Time(2), &executed.digest());
+    assert_eq!(pool.add_from_peer(Time(3), &executed, false, Some(ReplicaId(2))), Added::New);
+    let size = pool.size();
+    assert_eq!((pool.waiting(), size.bundles, size.bytes), (0, 0, 0));
+    assert_eq!((size.idle_bundles, size.idle_bytes), (1, executed.size()));
 }

@@ -22,7 +22,9 @@ pub(crate) fn check_bounds(window: u64, status: &ReplicaStatus) -> Verdict {
         }
     }
     // What a protocol has to take is twice what clients may give.
-    let (bundles, bytes) = status.pool;
+    let pool = status.pool;
+    let bundles = pool.bundles.saturating_add(pool.idle_bundles);
+    let bytes = pool.bytes.saturating_add(pool.idle_bytes);
     if bundles > POOL_BUNDLES_MAX.saturating_mul(2) || bytes > POOL_BYTES_MAX.saturating_mul(2) {
         let what = format!("replica {} has {bundles} bundles of {bytes} bytes in its pool", status.id);
         return Err((Oracle::Bounds, what));
@@ -40,7 +42,7 @@ pub(crate) fn check_bounds(window: u64, status: &ReplicaStatus) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quorate_replica::State;
+    use quorate_replica::{PoolSize, State};
     use quorate_types::{Height, Incarnation, ReplicaId, View};
 
     fn status(outbox: (usize, usize, usize), blocks: usize, contradictions: u64) -> ReplicaStatus {
@@ -57,7 +59,7 @@ mod tests {
             executed: Height::ZERO,
             stable: Height::ZERO,
             kept: Height::ZERO,
-            pool: (0, 0),
+            pool: PoolSize::default(),
             outbox,
             blocks,
             timers: Vec::new(),
@@ -76,6 +78,13 @@ mod tests {
             ((POOL_BUNDLES_MAX * 2 + 1, 0), Some(Oracle::Bounds)),
             ((0, POOL_BYTES_MAX * 2 + 1), Some(Oracle::Bounds)),
         ] {
+            let (bundles, bytes) = pool;
+            let pool = PoolSize {
+                bundles: bundles / 2,
+                bytes: bytes / 2,
+                idle_bundles: bundles - bundles / 2,
+                idle_bytes: bytes - bytes / 2,
+            };
             let verdict = check_bounds(8, &ReplicaStatus { pool, ..status((0, 0, 0), 0, 0) });
             assert_eq!(verdict.err().map(|(oracle, _)| oracle), found, "{pool:?}");
         }

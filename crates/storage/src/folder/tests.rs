@@ -94,3 +94,36 @@ fn formats_once_and_never_over_data() {
     fs::write(other.path().join("replica.key"), "x").unwrap();
     format(other.path(), &identity(), 1).unwrap();
 }
+
+#[test]
+fn a_log_that_counts_fewer_openings_than_the_folder_is_refused_for_good() {
+    let folder = formatted();
+    let guard = open(folder.path(), &identity()).unwrap();
+    for life in [1, 2, 7] {
+        assert_eq!(guard.begin_life(life).unwrap(), None, "{life}");
+    }
+    for life in [7, 1, 8] {
+        let why = guard.begin_life(life).unwrap().unwrap();
+        assert!(why.starts_with("the log is older than the folder: it counts 7 openings"), "{why}");
+    }
+}
+
+#[test]
+fn a_refusal_outlives_the_process() {
+    let folder = formatted();
+    let guard = open(folder.path(), &identity()).unwrap();
+    assert_eq!(guard.begin_life(1).unwrap(), None);
+    guard.refuse("peers know more").unwrap();
+    drop(guard);
+    let guard = open(folder.path(), &identity()).unwrap();
+    assert_eq!(guard.begin_life(2).unwrap().as_deref(), Some("peers know more"));
+}
+
+#[test]
+fn a_damaged_count_of_openings_is_an_error() {
+    let folder = formatted();
+    let guard = open(folder.path(), &identity()).unwrap();
+    fs::write(folder.path().join("LIVES"), "many").unwrap();
+    let error = guard.begin_life(1).unwrap_err().to_string();
+    assert!(error.contains("LIVES holds no number"), "{error}");
+}
