@@ -10,6 +10,7 @@ use quorate_types::{
 use std::collections::{BTreeMap, BTreeSet};
 
 mod model;
+mod panics;
 
 const ADMIN: ClientId = PublicKey([99; 32]);
 const ALICE: ClientId = PublicKey([1; 32]);
