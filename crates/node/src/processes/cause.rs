@@ -36,7 +36,7 @@ pub(super) fn of(status: Option<ExitStatus>, log: &Path, start: u64) -> String {
 }
 
 /// What a process has said about its end: its error, else its panic, else its last line.
-fn said(log: &Path, start: u64) -> Option<String> {
+pub(super) fn said(log: &Path, start: u64) -> Option<String> {
     let text = tail(log, start)?;
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     if let Some(error) = lines.iter().rev().find_map(|line| line.strip_prefix(ERROR)) {

@@ -170,15 +170,15 @@ fn a_large_log_is_put_aside() {
 }
 
 #[test]
-fn the_last_line_is_found_in_any_log() {
+fn the_last_line_of_any_log_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     for (text, expected) in [("", None), ("\n\n", None), ("one", Some("one")), ("one\ntwo\n\n", Some("two"))]
     {
         fs::write(&log, text).unwrap();
-        assert_eq!(last_line(&log).as_deref(), expected);
+        assert_eq!(cause::said(&log, 0).as_deref(), expected);
     }
     fs::write(&log, format!("{}\nlast\n", "x".repeat(1 << 20))).unwrap();
-    assert_eq!(last_line(&log).as_deref(), Some("last"));
-    assert_eq!(last_line(&folder.path().join("none")), None);
+    assert_eq!(cause::said(&log, 0).as_deref(), Some("last"));
+    assert_eq!(cause::said(&folder.path().join("none"), 0), None);
 }
