@@ -36,7 +36,8 @@ fn testnet_with(protocol: &str, set: &[&str]) -> (TempDir, Result<Testnet, Failu
 /// Limits and parameters of either file, by their names in it: in the files, and in the identity.
 #[test]
 fn a_cluster_is_made_with_what_is_set() {
-    let set = ["leader_policy = round-robin", "block_requests_max=400", "d0_ms=700", "block_bytes_max=\"1MiB\""];
+    let set =
+        ["leader_policy = round-robin", "block_requests_max=400", "d0_ms=700", "block_bytes_max=\"1MiB\""];
     let (folder, testnet) = testnet_with("hotstuff", &set);
     let testnet = testnet.unwrap();
     let node = NodeConfig::load(&node_file(folder.path(), ReplicaId(2))).unwrap();
