@@ -12,7 +12,7 @@ pub struct At {
     ///
     /// The leader that proposes a block writes its own clock into it, and nobody checks that. The first block with
     /// requests sets the application's time to that clock, up to the year 2100. From then on each block moves it to the
-    /// block's clock, but always forward by 1 ns at least and by 10 s at most. Blocks without requests move it by 1 ns.
+    /// block's clock, but always forward by 1 ns at least and by 10 s at most. An empty block moves it by 1 ns.
     ///
     /// * **Ahead, without bound:** one leader whose clock is wrong, or that lies, sets it ahead: in the first block by
     ///   decades, later by 10 s a block. It never goes back. Until the clocks have come there it moves 1 ns a block.

@@ -168,7 +168,9 @@ impl Execution {
             self.height
         );
         self.height = block.height;
-        if let Some(header) = &block.block {
+        // Leaders write no time into an empty block: it does not set a clock that was never set.
+        let sets = |time_ns| self.time_ns > 0 || time_ns > 0 || !block.bundles.is_empty();
+        if let Some(header) = block.block.as_ref().filter(|header| sets(header.time_ns)) {
             self.advance_time(header.time_ns);
         }
         let mut executed = Executed {

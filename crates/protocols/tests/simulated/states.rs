@@ -20,7 +20,8 @@ fn restart(world: &mut World, id: ReplicaId, change: impl FnOnce(&mut World)) {
 /// heights.
 fn astray(protocol: &str, who: &[u16]) -> World {
     let mut world = world_of(find(protocol).unwrap(), 90, short_window);
-    for oracle in [Oracle::Agreement, Oracle::Stopped, Oracle::Liveness, Oracle::Results] {
+    let noticed = [Oracle::Agreement, Oracle::Stopped, Oracle::Liveness, Oracle::Results, Oracle::Durability];
+    for oracle in noticed {
         world.tolerate(oracle);
     }
     begin(&mut world);
