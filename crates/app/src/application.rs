@@ -8,8 +8,25 @@ use quorate_types::{ClientId, Digest, Height};
 pub struct At {
     /// Height of the block that carries the operation.
     pub height: Height,
-    /// Nanoseconds since 1970 by the clocks of the leaders: strictly increasing from block to block, at most
-    /// 10 s ahead of the block before. A hint, not a trusted clock.
+    /// Nanoseconds since 1970, the same for all operations of a block. A hint, not a trusted clock.
+    ///
+    /// The leader that proposes a block writes its own clock into it, and nobody checks that. The first block with
+    /// requests sets the application's time to that clock, up to the year 2100. From then on each block moves it to the
+    /// block's clock, but always forward by 1 ns at least and by 10 s at most. An empty block moves it by 1 ns.
+    ///
+    /// * **Ahead, without bound:** one leader whose clock is wrong, or that lies, sets it ahead: in the first block by
+    ///   decades, later by 10 s a block. It never goes back. Until the clocks have come there it moves 1 ns a block.
+    /// * **Behind, without bound:** a cluster that was idle for 45 s is 35 s behind at its next block with requests, and
+    ///   gains at most 10 s with each of those that follow. A leader whose clock is behind holds it back.
+    /// * **A node reads its machine's clock when it starts**, and counts from there: a clock that is set later changes
+    ///   nothing before the node is started again.
+    ///
+    /// A replica that sees a difference of more than 10 s from its own clock says so in `quorate status` and in its log:
+    /// ahead at once, behind when it has lasted for a minute.
+    ///
+    /// It is good for what people read, and for order: it grows from block to block. **Nothing that must be right may rest
+    /// on it:** no lease, no expiry of a lock or token, no time limit on money. A lease that ends by this time can end
+    /// early or never; use fencing tokens, or let its holder give it up.
     pub time_ns: u64,
     /// Who asks.
     pub client: ClientId,
@@ -22,7 +39,9 @@ pub struct At {
 ///
 /// The state after `apply` depends on the state before, `at` and `op` alone: no clock, no randomness, no
 /// iteration order from hashing. Whatever a client sends is answered: an operation that makes no sense has a
-/// result that says so, and never a panic.
+/// result that says so, and never a panic. A panic ends the replica, and all others at the same operation.
+///
+/// The page "Building a service" (`docs/building-a-service.md`) explains the rules one by one.
 pub trait Application: Send {
     /// Which service this is. Part of genesis.
     fn name(&self) -> &'static str;

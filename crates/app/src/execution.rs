@@ -5,9 +5,11 @@
 //! which block comes next: that is decided by the replica's sequencer.
 //!
 //! * A height is executed after the one before it. A height that was executed before changes nothing.
+//! * A panic of the application goes on, with a text that names the operation.
 //! * Time as the application sees it is strictly increasing and never jumps more than 10 s between blocks.
 
 use crate::application::{Application, At};
+use crate::panics::{place, start_of, told};
 use crate::sessions::{Kept, SessionView, Sessions, Standing};
 use crate::snapshot::{RestoreError, Snapshot};
 use quorate_types::codec::put_bytes;
@@ -16,6 +18,7 @@ use quorate_types::{
     Bundle, BundleKind, BundleNo, ClientId, Digest, DigestWriter, Executed, ExecutedBundle, FullBlock,
     Genesis, Height, Outcome, PublicKey, Reader, ReplyBundle, SessionId, Wire,
 };
+use std::cell::Cell;
 use std::sync::Arc;
 
 #[cfg(test)]
@@ -95,6 +98,12 @@ impl Execution {
         self.height
     }
 
+    /// The time that the last executed block has given the application: see [`At::time_ns`]. 0 before the first.
+    #[must_use]
+    pub fn time_ns(&self) -> u64 {
+        self.time_ns
+    }
+
     /// Whether a client may open sessions. Advice: true of the present height only.
     #[must_use]
     pub fn registered(&self, client: &ClientId) -> bool {
@@ -127,7 +136,8 @@ impl Execution {
 
     /// Answers an operation that changes nothing from the present state.
     pub fn query(&self, op: &[u8], reply: &mut Vec<u8>) {
-        self.application.query(op, self.reply_bytes_max, reply);
+        let place = || format!("query at height {}, operation \"{}\"", self.height, start_of(op));
+        told(place, || self.application.query(op, self.reply_bytes_max, reply));
     }
 
     /// Executes the next block. A block at or below the own height changes nothing, and only those of its
@@ -158,7 +168,9 @@ impl Execution {
             self.height
         );
         self.height = block.height;
-        if let Some(header) = &block.block {
+        // Leaders write no time into an empty block: it does not set a clock that was never set.
+        let sets = |time_ns| self.time_ns > 0 || time_ns > 0 || !block.bundles.is_empty();
+        if let Some(header) = block.block.as_ref().filter(|header| sets(header.time_ns)) {
             self.advance_time(header.time_ns);
         }
         let mut executed = Executed {
@@ -256,30 +268,37 @@ impl Execution {
 
     /// Applies the requests. The results are encoded where they are made: as `Outcome::Done`.
     fn apply(&mut self, bundle: &Bundle) -> Kept {
-        let mut at = At { height: self.height, time_ns: self.time_ns, client: bundle.client(), room: 0 };
-        let reply = &mut self.reply;
+        let Self { application, reply, reply_bytes_max, height, time_ns, .. } = self;
+        let mut at = At { height: *height, time_ns: *time_ns, client: bundle.client(), room: 0 };
         reply.clear();
         reply.push(0);
         reply.extend_from_slice(&bundle.request_count().to_le_bytes());
-        let mut fits = true;
-        for op in bundle.requests() {
-            let length_at = reply.len();
-            reply.extend_from_slice(&[0; 4]);
-            let start = reply.len();
-            at.room = if fits { self.reply_bytes_max.saturating_sub(start) } else { 0 };
-            self.application.apply(&at, op, reply);
-            let length = reply.len().checked_sub(start);
-            assert!(length.is_some(), "an application took results out of its reply");
-            let length = length.and_then(|length| u32::try_from(length).ok()).unwrap_or(u32::MAX);
-            if let Some(field) = reply.get_mut(length_at..start) {
-                field.copy_from_slice(&length.to_le_bytes());
+        let applying = Cell::new(0);
+        let apply_all = || {
+            let mut fits = true;
+            for (index, op) in bundle.requests().enumerate() {
+                applying.set(index);
+                let length_at = reply.len();
+                reply.extend_from_slice(&[0; 4]);
+                let start = reply.len();
+                at.room = if fits { reply_bytes_max.saturating_sub(start) } else { 0 };
+                application.apply(&at, op, reply);
+                let length = reply.len().checked_sub(start);
+                assert!(length.is_some(), "an application took results out of its reply");
+                let length = length.and_then(|length| u32::try_from(length).ok()).unwrap_or(u32::MAX);
+                if let Some(field) = reply.get_mut(length_at..start) {
+                    field.copy_from_slice(&length.to_le_bytes());
+                }
+                if reply.len() > *reply_bytes_max {
+                    // The other requests are applied all the same, but nobody will see their results.
+                    fits = false;
+                    reply.truncate(DONE_HEADER_BYTES);
+                }
             }
-            if reply.len() > self.reply_bytes_max {
-                // The other requests are applied all the same, but nobody will see their results.
-                fits = false;
-                reply.truncate(DONE_HEADER_BYTES);
-            }
-        }
+            fits
+        };
+        let fits = told(|| place(*height, bundle, applying.get()), apply_all);
+        let reply = &self.reply;
         if fits {
             keep_encoded(bundle, Arc::from(reply.as_slice()))
         } else {
@@ -292,7 +311,8 @@ impl Execution {
         let mut writer = DigestWriter::new(&context::STATE);
         writer.update(&self.height.0.to_le_bytes()).update(&self.time_ns.to_le_bytes());
         self.sessions.digest(&mut writer);
-        writer.update(&self.application.digest().0);
+        let place = || format!("digest at height {}", self.height);
+        writer.update(&told(place, || self.application.digest()).0);
         writer.finish()
     }
 
@@ -301,7 +321,8 @@ impl Execution {
         let state = self.digest();
         let mut snapshot = Snapshot::default();
         let clock = self.sessions.snapshot(&mut snapshot);
-        let application = snapshot.append(self.application.snapshot());
+        let place = || format!("snapshot at height {}", self.height);
+        let application = snapshot.append(told(place, || self.application.snapshot()));
         let mut header = Vec::new();
         FORMAT.encode(&mut header);
         put_bytes(&mut header, identity(&*self.application).as_bytes());
@@ -341,7 +362,8 @@ impl Execution {
         let clock = reader.u64()?;
         let state = Digest::decode(&mut reader)?;
         self.sessions = self.sessions.restore(clock, chunks)?;
-        self.application.restore(reader.rest(), chunks)?;
+        let place = || format!("restore of the snapshot at height {height}");
+        told(place, || self.application.restore(reader.rest(), chunks))?;
         if chunks.next().is_some() {
             return Err(RestoreError::Surplus);
         }

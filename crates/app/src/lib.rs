@@ -28,6 +28,7 @@ mod bucket_map;
 mod buckets;
 mod execution;
 mod kv;
+mod panics;
 mod sessions;
 mod snapshot;
 mod window;
@@ -38,5 +39,6 @@ pub use execution::{Execution, WrongApplication};
 pub use kv::{
     ECHO_BYTES_MAX, KEY_BYTES_MAX, Kv, KvError, KvOp, KvResult, SCAN_ENTRIES_MAX, prefix_end, successor,
 };
+pub use panics::{APPLICATION_PANIC, said as panic_text};
 pub use sessions::{Kept, SessionView};
 pub use snapshot::{Chunk, RestoreError, Snapshot};

@@ -3,6 +3,7 @@
 //! Chunks are encoded when they are asked for. A host that remembers the digests of an earlier snapshot
 //! writes only the chunks that changed.
 
+use crate::panics::told;
 use quorate_types::{DecodeError, Digest};
 use std::sync::Arc;
 
@@ -66,7 +67,7 @@ impl Snapshot {
     pub fn encode(&self, index: usize, out: &mut Vec<u8>) -> bool {
         let chunk = self.chunks.get(index);
         if let Some(chunk) = chunk {
-            chunk.encode(out);
+            told(|| format!("the encoding of chunk {index} of a snapshot"), || chunk.encode(out));
         }
         chunk.is_some()
     }

@@ -10,6 +10,19 @@ use quorate_types::{
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// The time of a block that was executed, and what the application has made of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stamp {
+    /// Height of the block.
+    pub height: Height,
+    /// Who has proposed it.
+    pub proposer: ReplicaId,
+    /// Nanoseconds since 1970 by the proposer's clock, as the block says.
+    pub block_ns: u64,
+    /// Nanoseconds since 1970 as the application saw them: `quorate_app::At::time_ns`.
+    pub application_ns: u64,
+}
+
 /// See the module.
 pub struct Executor {
     execution: Execution,
@@ -20,6 +33,8 @@ pub struct Executor {
     requests: u64,
     bundles: u64,
     blocks: u64,
+    /// Of each proposer the last block with bundles since these were cleared: as many as there are replicas at most.
+    stamps: Vec<Stamp>,
 }
 
 impl Executor {
@@ -32,6 +47,7 @@ impl Executor {
             requests: 0,
             bundles: 0,
             blocks: 0,
+            stamps: Vec::new(),
         }
     }
 
@@ -52,6 +68,17 @@ impl Executor {
         (self.requests, self.bundles, self.blocks)
     }
 
+    /// Of each proposer the last block with bundles since [`Self::clear_stamps`]: empty blocks bear no time.
+    #[must_use]
+    pub fn stamps(&self) -> &[Stamp] {
+        &self.stamps
+    }
+
+    /// What the stamps so far have said is known.
+    pub fn clear_stamps(&mut self) {
+        self.stamps.clear();
+    }
+
     pub(crate) fn push(&mut self, block: FullBlock) {
         self.waiting.push_back(block);
     }
@@ -67,7 +94,22 @@ impl Executor {
         self.requests = self.requests.wrapping_add(u64::from(executed.fresh()));
         self.bundles = self.bundles.wrapping_add(u64::try_from(executed.bundles.len()).unwrap_or(0));
         self.blocks = self.blocks.wrapping_add(1);
+        self.stamp(&block);
         Some(executed)
+    }
+
+    fn stamp(&mut self, block: &FullBlock) {
+        let Some(header) = block.block.as_ref().filter(|_| !block.bundles.is_empty()) else { return };
+        let stamp = Stamp {
+            height: block.height,
+            proposer: header.proposer,
+            block_ns: header.time_ns,
+            application_ns: self.execution.time_ns(),
+        };
+        match self.stamps.iter_mut().find(|known| known.proposer == stamp.proposer) {
+            Some(known) => *known = stamp,
+            None => self.stamps.push(stamp),
+        }
     }
 
     pub(crate) fn height(&self) -> Height {

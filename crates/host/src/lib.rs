@@ -17,7 +17,7 @@ mod open;
 mod outgoing;
 mod turn;
 
-pub use executor::Executor;
+pub use executor::{Executor, Stamp};
 pub use open::{HostSetup, OpenFault};
 pub use outgoing::Outgoing;
 pub use turn::{Fault, Host, TurnEnd, Work};

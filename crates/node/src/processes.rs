@@ -6,15 +6,17 @@
 //!   parent alone, which then stops them in order.
 //! * Dropping [`Processes`] leaves no child behind.
 
+mod cause;
+
 use crate::exit::Failure;
 use crate::testnet::{node_file, node_folder};
 use quorate_types::ReplicaId;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,8 +30,6 @@ pub const LOG_FILE: &str = "node.log";
 
 /// A log that has grown beyond this is put aside when its node starts.
 const LOG_BYTES_MAX: u64 = 16 << 20;
-/// Of a log's end so much is looked at for its last line.
-const LOG_TAIL_BYTES: u64 = 4 << 10;
 /// A node that was asked to stop has so much time before it is killed.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -53,7 +53,7 @@ pub struct Gone {
     pub id: ReplicaId,
     /// Its exit code; `None` when a signal has ended it.
     pub code: Option<i32>,
-    /// How it ended and what it said last, as one line.
+    /// How it ended and why, as far as this very process has said it, as one line.
     pub line: String,
 }
 
@@ -74,6 +74,8 @@ struct Slot {
     /// Which start this is: what is heard of an earlier one does not count.
     start: u64,
     ready: bool,
+    /// Length of the log when it was started: what stands before that was said by an earlier process.
+    log_start: u64,
 }
 
 /// The nodes of one cluster on this machine.
@@ -123,6 +125,7 @@ impl Processes {
             child: None,
             start: 0,
             ready: false,
+            log_start: 0,
         });
         Self { binary, insecure, nodes: nodes.collect(), heard, hear, stopping: false }
     }
@@ -321,11 +324,8 @@ impl Processes {
         let node = self.current(id, start)?;
         let status = node.child.take().and_then(|mut child| child.wait().ok());
         node.ready = false;
-        let mut line = format!("node {id} has ended ({})", status.map_or("unknown".to_owned(), describe));
-        if let Some(last) = last_line(&node.folder.join(LOG_FILE)) {
-            line.push_str(": ");
-            line.push_str(last.strip_prefix("error: ").unwrap_or(&last));
-        }
+        let cause = cause::of(status, &node.folder.join(LOG_FILE), node.log_start);
+        let line = format!("node {id} has ended {cause}");
         Some(Event::Gone(Gone { id, code: status.and_then(|status| status.code()), line }))
     }
 }
@@ -339,6 +339,7 @@ impl Drop for Processes {
 impl Slot {
     fn spawn(&mut self, binary: &Path, insecure: bool, hear: Sender<Heard>) -> io::Result<()> {
         let log = open_log(&self.folder)?;
+        self.log_start = log.metadata()?.len();
         let mut command = Command::new(binary);
         command.arg("node").arg("--config").arg(&self.config);
         command.arg("--parent").arg(std::process::id().to_string());
@@ -380,31 +381,12 @@ fn pid_of(child: &Child) -> Option<Pid> {
     Pid::from_raw(i32::try_from(child.id()).ok()?)
 }
 
-fn describe(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit code {code}"),
-        (None, Some(signal)) => format!("signal {signal}"),
-        (None, None) => "unknown".to_owned(),
-    }
-}
-
 fn open_log(folder: &Path) -> io::Result<File> {
     let path = folder.join(LOG_FILE);
     if fs::metadata(&path).is_ok_and(|log| log.len() > LOG_BYTES_MAX) {
         fs::rename(&path, folder.join(format!("{LOG_FILE}.old")))?;
     }
     OpenOptions::new().create(true).append(true).open(path)
-}
-
-/// The last line of a file that is not empty.
-fn last_line(path: &Path) -> Option<String> {
-    let mut file = File::open(path).ok()?;
-    let length = file.metadata().ok()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES))).ok()?;
-    let mut tail = Vec::new();
-    file.take(LOG_TAIL_BYTES).read_to_end(&mut tail).ok()?;
-    let text = String::from_utf8_lossy(&tail);
-    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -170,7 +170,7 @@ fn a_cluster_serves_survives_a_death_and_continues_after_a_stop() {
     );
     kill_process(pid(before[3].1), Signal::KILL).unwrap();
     let line = up.wait_for("node 3 has ended");
-    assert!(line.starts_with("node 3 has ended (signal 9)"), "{line}");
+    assert!(line.starts_with("node 3 has ended (signal 9, SIGKILL): somebody killed it"), "{line}");
     place.says(&["put", "after", "death"], "ok\n");
 
     up.signal(Signal::INT);

@@ -18,6 +18,8 @@ pub(crate) trait Chained: Protocol<Message: Words> {
     const LINKS: u64;
     const VOTE: Kind = Self::Message::VOTE;
 
+    /// Parameters with another leader in each view, as in the paper: what the rules are tested with.
+    fn round_robin() -> Self::Params;
     fn propose(block: Block, proof: ViewProof) -> Self::Message {
         Said::Propose(block, proof).into()
     }
@@ -84,7 +86,7 @@ impl<P: Chained> Bench<P> {
     }
 
     pub(crate) fn of(me: u16) -> Self {
-        let replica = Harness::open(r(me), Setup::of::<P>(4), &P::Params::default()).unwrap();
+        let replica = Harness::open(r(me), Setup::of::<P>(4), &P::round_robin()).unwrap();
         Self { replica, qc: Certificate::genesis(P::VOTE), height: 0, blocks: Vec::new() }
     }
 

@@ -1,6 +1,7 @@
 //! Checkpoints: one scheme for all protocols. Every K heights each replica signs its state; a quorum of equal
 //! signatures makes the checkpoint stable; then what lies below is pruned and the protocol's window moves.
 
+use crate::divergence::{Divergence, Quorum, by_state};
 use quorate_consensus::{Certificate, Checkpoint, CheckpointProof};
 use quorate_crypto::AggregateSignature;
 use quorate_types::{Height, ReplicaId, ReplicaSet, Signature, Time};
@@ -25,6 +26,10 @@ pub(crate) struct Checkpoints {
     own: BTreeMap<Height, Checkpoint>,
     /// When each peer was helped last.
     helped: BTreeMap<ReplicaId, Time>,
+    /// Whose last word contradicts what a quorum has signed, with that proof: one for each replica at most.
+    contradicted: BTreeMap<ReplicaId, (Checkpoint, CheckpointProof)>,
+    /// How often somebody has said something of a checkpoint.
+    heard: u64,
 }
 
 impl Checkpoints {
@@ -37,6 +42,8 @@ impl Checkpoints {
             signed: BTreeMap::new(),
             own: BTreeMap::new(),
             helped: BTreeMap::new(),
+            contradicted: BTreeMap::new(),
+            heard: 0,
         }
     }
 
@@ -79,7 +86,9 @@ impl Checkpoints {
         signature: Signature,
     ) -> Option<CheckpointProof> {
         let height = checkpoint.height;
+        self.heard = self.heard.saturating_add(1);
         if height <= self.newest() {
+            self.compare(by, checkpoint);
             return None;
         }
         self.signed.entry(height).or_default().entry(by).or_insert((checkpoint, signature));
@@ -128,9 +137,56 @@ impl Checkpoints {
     pub(crate) fn prepare(&mut self, proof: CheckpointProof) -> bool {
         let newer = proof.checkpoint.height > self.newest();
         if newer {
+            let said = self.signed.get(&proof.checkpoint.height).into_iter().flatten();
+            let said: Vec<(ReplicaId, Checkpoint)> =
+                said.map(|(by, (checkpoint, _))| (*by, *checkpoint)).collect();
             self.coming = Some(proof);
+            self.heard = self.heard.saturating_add(1);
+            said.into_iter().for_each(|(by, checkpoint)| self.compare(by, checkpoint));
         }
         newer
+    }
+
+    /// Remembers who says something else than a quorum, until it says the same again.
+    pub(crate) fn compare(&mut self, by: ReplicaId, checkpoint: Checkpoint) {
+        let proofs = self.coming.iter().chain([&self.stable]);
+        let Some(proof) = proofs.into_iter().find(|proof| proof.checkpoint.height == checkpoint.height)
+        else {
+            return;
+        };
+        if proof.checkpoint != checkpoint {
+            self.contradicted.insert(by, (checkpoint, proof.clone()));
+        } else if self.contradicted.get(&by).is_some_and(|(old, _)| old.height < checkpoint.height) {
+            self.contradicted.remove(&by);
+        }
+    }
+
+    /// How often somebody has said something of a checkpoint: [`Self::differing`] has changed at most that often.
+    pub(crate) fn heard(&self) -> u64 {
+        self.heard
+    }
+
+    /// Where replicas have signed different states: who contradicts a quorum, and heights of which no state has one.
+    pub(crate) fn differing(&self, me: ReplicaId, all: ReplicaSet) -> Vec<Divergence> {
+        let mut differing: Vec<Divergence> = Vec::new();
+        for (by, (said, proof)) in &self.contradicted {
+            let signers = (proof.checkpoint, proof.certificate.signers);
+            let says = vec![(*said, ReplicaSet::from_iter([*by])), signers];
+            let (height, silent) = (said.height, ReplicaSet::EMPTY);
+            differing.push(Divergence { me, height, says, silent, quorum: Quorum::Reached });
+        }
+        for (height, votes) in self.signed.iter().filter(|(height, _)| **height > self.newest()) {
+            let says = by_state(votes.iter().map(|(by, (checkpoint, _))| (*by, *checkpoint)));
+            let silent: ReplicaSet = all.iter().filter(|id| !votes.contains_key(id)).collect();
+            let most = says.last().map_or(0, |(_, who)| who.len());
+            let is_open = most.saturating_add(silent.len()) >= self.quorum;
+            let quorum = if is_open { Quorum::Open } else { Quorum::Never };
+            // As long as a quorum is possible, liars can say what they like of heights that nobody has executed.
+            if says.len() > 1 && (!is_open || votes.contains_key(&me)) {
+                differing.push(Divergence { me, height: *height, says, silent, quorum });
+            }
+        }
+        differing
     }
 
     /// This replica's own checkpoints that are not stable yet, with its signatures.

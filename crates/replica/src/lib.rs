@@ -23,6 +23,7 @@ mod bodies;
 mod checkpoint;
 mod clients;
 mod decided;
+mod divergence;
 mod encoding;
 #[cfg(test)]
 mod encoding_tests;
@@ -47,6 +48,7 @@ mod step_tests;
 mod synchrony;
 
 pub use clients::{Admission, Admit};
+pub use divergence::{Divergence, Quorum};
 pub use host_message::{Heights, HostMessage};
 pub use input::{Checked, CheckedMessage, Input};
 pub use intake::{Intake, Passed, Refused, Source};
@@ -437,6 +439,19 @@ impl Replica {
     #[must_use]
     pub fn doubted(&self) -> (Option<Alarm>, u64) {
         self.doubted
+    }
+
+    /// Where replicas have signed different states, as far as this one has heard; empty when all is well. Told until
+    /// whoever differs agrees again at a later checkpoint.
+    #[must_use]
+    pub fn differing(&self) -> Vec<Divergence> {
+        self.checkpoints.differing(self.setup.me, self.setup.committee.ids().collect())
+    }
+
+    /// How often somebody has said something of a checkpoint: only then can [`Replica::differing`] have changed.
+    #[must_use]
+    pub fn checkpoints_heard(&self) -> u64 {
+        self.checkpoints.heard()
     }
 
     /// Its view and the leader of that view.

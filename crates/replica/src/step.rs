@@ -489,6 +489,7 @@ impl Replica {
         self.checkpoints.note_own(checkpoint);
         // Also where the proof is not durable yet: nothing is compared any more when it is.
         if self.checkpoints.proved(height).is_some_and(|proved| proved != checkpoint) {
+            self.checkpoints.compare(self.setup.me, checkpoint);
             return self.stop(Alarm::StateDiverged { height });
         }
         // Refused only where the guard knows a signature about this height from before a restart.
@@ -518,6 +519,8 @@ impl Replica {
     /// A checkpoint is stable. It counts when its proof is durable.
     pub(crate) fn learn_proof(&mut self, proof: CheckpointProof) {
         if let Some(own) = self.checkpoints.diverged(&proof.checkpoint) {
+            self.checkpoints.prepare(proof);
+            self.checkpoints.compare(self.setup.me, own);
             return self.stop(Alarm::StateDiverged { height: own.height });
         }
         let bytes = proof.to_bytes();

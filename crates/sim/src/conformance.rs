@@ -47,6 +47,9 @@ const LONG_NS: u64 = secs(120);
 const CHECKPOINT: Kind = Kind::new("host.checkpoint");
 /// The parameter by which timers that count in Δ are longer.
 const DRIFT: &str = "drift_ppm";
+/// The parameter that says how leaders follow each other.
+const LEADER_POLICY: &str = "leader_policy";
+const ROUND_ROBIN: &str = "round-robin";
 /// Nothing here takes as long as until an empty block.
 const HEARTBEAT_MS: i64 = 10_000;
 const CHECKPOINTS: Formula = formula!(|n| n * (n - 1));
@@ -243,6 +246,10 @@ impl Bench {
         }
         // Timers as they are used: none of them is to fire where nothing goes wrong.
         settings.exam_params = false;
+        // Figures are the papers', whose leaders take turns.
+        if (entry.params)().map_err(BadSettings::from)?.contains_key(LEADER_POLICY) {
+            settings.set(LEADER_POLICY, ROUND_ROBIN);
+        }
         let synchrony = (entry.params)().and_then(|params| (entry.synchrony)(&params));
         let delta_ns = synchrony.map_err(BadSettings::from)?.map(|synchrony| synchrony.delta_ns);
         if delta_ns.is_some() {

@@ -22,7 +22,7 @@ use quorate_types::{ClientId, Height, Incarnation, ReplicaId, Time};
 use std::collections::BTreeMap;
 
 /// Wall-clock time at which worlds begin: some day in 2026.
-const WALL_NS: u64 = 1_770_000_000_000_000_000;
+pub(crate) const WALL_NS: u64 = 1_770_000_000_000_000_000;
 /// How long checks or execution may hold up a turn.
 const SLICE_NS: u64 = 3_000_000;
 

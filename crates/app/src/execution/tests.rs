@@ -10,6 +10,7 @@ use quorate_types::{
 use std::collections::{BTreeMap, BTreeSet};
 
 mod model;
+mod panics;
 
 const ADMIN: ClientId = PublicKey([99; 32]);
 const ALICE: ClientId = PublicKey([1; 32]);
@@ -399,6 +400,12 @@ fn time_never_stands_still_and_never_jumps() {
     let execution = &mut execution_of(&genesis());
     execution.execute(&block(Height(1), u64::MAX, vec![]));
     assert_eq!(execution.time_ns, TIME_START_NS_MAX, "a lying first leader cannot use up the clock");
+    // Leaders write no time into an empty block, and whoever begins with 1970 would gain 10 s a block.
+    let execution = &mut execution_of(&genesis());
+    execution.execute(&block(Height(1), 0, vec![]));
+    assert_eq!(execution.time_ns, 0);
+    execution.execute(&block(Height(2), start, vec![open(ALICE, 1)]));
+    assert_eq!(execution.time_ns, start, "the first block with a time sets the clock");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::processes::{READY, TAKEN};
 use crate::runtime::{Facts, Node, NodeFault, NodeSetup, wall_ns};
 use crate::service::Service;
 use crate::testnet::identity;
+use quorate_app::{APPLICATION_PANIC, panic_text};
 use quorate_consensus::OpenError;
 use quorate_crypto::{Scheme, SigningKey, curve_backend};
 use quorate_host::{Fault, HostSetup, OpenFault};
@@ -21,6 +22,7 @@ use quorate_types::digest::{context, keyed_tag};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use std::io::{IsTerminal, stderr};
 use std::net::{SocketAddr, TcpListener};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -67,6 +69,22 @@ pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
     }
     start_log(config.log);
     let node = prepare(config, service, args.parent.is_some())?;
+    // The replica and all that it holds end with the panic: nothing goes on with half of a change.
+    let ended = catch_unwind(AssertUnwindSafe(|| serve_on_its_disk(node)));
+    ended.unwrap_or_else(|panic| Err(panicked(panic_text(&*panic))))
+}
+
+/// Why a node has panicked. Where that was in the code stands in the lines before, which the panic itself has written.
+fn panicked(text: &str) -> Failure {
+    if text.starts_with(APPLICATION_PANIC) {
+        let advice =
+            "all replicas that execute this do the same; docs/building-a-service.md says what can be done";
+        return Failure::run(format!("{text} ({advice})"));
+    }
+    Failure::run(format!("this program has panicked, which is a bug of it: {text}"))
+}
+
+fn serve_on_its_disk(node: Prepared) -> Result<(), Failure> {
     match node.config.durability {
         Durability::None => {
             let disk = MemDisk::volatile(SEGMENT_BYTES, PAGE_BYTES);

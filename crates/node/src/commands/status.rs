@@ -199,6 +199,9 @@ fn print_more(replica: &Value, ledger: bool) -> Result<(), Failure> {
     if let Some(alarm) = replica.get("alarm").and_then(Value::as_str) {
         out::line(format_args!("replica {id}: {}", printable(alarm)))?;
     }
+    for alarm in replica.get("alarms").and_then(Value::as_array).into_iter().flatten() {
+        out::line(format_args!("replica {id}: {}", printable(alarm.as_str().unwrap_or("?"))))?;
+    }
     for (source, reasons) in replica.get("rejects").and_then(Value::as_object).into_iter().flatten() {
         out::line(format_args!(
             "replica {id} has refused from {}: {}",

@@ -12,7 +12,7 @@ use std::str::FromStr;
 #[derive(Clone, PartialEq, Debug, Default, clap::Args)]
 pub struct Settings {
     /// A limit of the cluster or a parameter of its protocol, by its name in cluster.toml or node.toml, that is not to
-    /// have its default: leader_policy=avoiding, block_requests_max=400; once for each
+    /// have its default: leader_policy=round-robin, block_requests_max=400; once for each
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub set: Vec<Setting>,
 }

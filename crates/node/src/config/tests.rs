@@ -36,18 +36,45 @@ fn testnet_with(protocol: &str, set: &[&str]) -> (TempDir, Result<Testnet, Failu
 /// Limits and parameters of either file, by their names in it: in the files, and in the identity.
 #[test]
 fn a_cluster_is_made_with_what_is_set() {
-    let set = ["leader_policy = avoiding", "block_requests_max=400", "d0_ms=700", "block_bytes_max=\"1MiB\""];
+    let set =
+        ["leader_policy = round-robin", "block_requests_max=400", "d0_ms=700", "block_bytes_max=\"1MiB\""];
     let (folder, testnet) = testnet_with("hotstuff", &set);
     let testnet = testnet.unwrap();
     let node = NodeConfig::load(&node_file(folder.path(), ReplicaId(2))).unwrap();
     assert_eq!(node.cluster.cluster_id(), testnet.cluster.cluster_id());
-    assert_eq!(node.params()["leader_policy"].as_str(), Some("avoiding"));
+    assert_eq!(node.params()["leader_policy"].as_str(), Some("round-robin"));
     assert_eq!(node.params()["d0_ms"].as_integer(), Some(700));
     let bodies = node.genesis().bodies;
     assert_eq!((bodies.block_requests_max, bodies.block_bytes_max), (400, 1 << 20));
-    assert!(node.genesis().params.contains("avoiding"));
+    assert!(node.genesis().params.contains("round-robin"));
     let data = folder.path().join("node2/data");
     assert!(quorate_storage::folder::open(&data, &identity(&node.cluster, ReplicaId(2))).is_ok());
+}
+
+/// Whoever is away is left out, unless something else was asked for; and a cluster keeps what it was made with.
+#[test]
+fn new_clusters_leave_out_leaders_that_are_away() {
+    for entry in quorate_protocols::REGISTRY.iter().filter(|entry| entry.spec.rotates_leaders) {
+        let has_policy = (entry.params)().unwrap().contains_key("leader_policy");
+        let (folder, testnet) = testnet_with(entry.spec.name.as_str(), &[]);
+        let made = testnet.unwrap().cluster;
+        let policy = made.params.get("leader_policy").and_then(toml::Value::as_str);
+        assert_eq!(policy, has_policy.then_some("avoiding"), "{}", entry.spec.name);
+        if !has_policy {
+            continue;
+        }
+        let file = folder.path().join("cluster.toml");
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, text.replace("\"avoiding\"", "\"round-robin\"")).unwrap();
+        let old = ClusterConfig::load(&file).unwrap();
+        assert_eq!(old.params["leader_policy"].as_str(), Some("round-robin"));
+        assert_ne!(old.cluster_id(), made.cluster_id(), "it stands in genesis");
+        // No version decides it for a cluster that does not say it.
+        let without: Vec<&str> = text.lines().filter(|line| !line.starts_with("leader_policy")).collect();
+        fs::write(&file, without.join("\n")).unwrap();
+        let error = ClusterConfig::load(&file).unwrap_err().to_string();
+        assert!(error.contains("missing in") && error.contains("leader_policy"), "{error}");
+    }
 }
 
 /// A long name says nothing else than the one that is signed, and errors about parameters name their line all the same.

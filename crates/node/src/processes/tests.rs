@@ -82,16 +82,43 @@ fn nodes_serve_are_killed_and_start_again() {
     assert!(last.iter().all(|pid| !is_alive(*pid)));
 }
 
-#[test]
-fn a_node_that_ends_is_reported_with_its_last_line() {
-    let mut stage = stage([SERVE, "echo early >&2; echo 'error: all is lost' >&2; exit 2", "kill -9 $$"]);
+/// How a node that runs these lines of shell is said to have ended, where an earlier process has written to the log.
+fn ended(does: &str) -> (Option<i32>, String) {
+    let mut stage = stage([SERVE, does, SERVE]);
+    let log = node_folder(stage.folder.path(), IDS[1]).join(LOG_FILE);
+    fs::write(log, "error: of an earlier process\nnote: run with `RUST_BACKTRACE=1`\n").unwrap();
     stage.processes.start(IDS[1]).unwrap();
     let Event::Gone(gone) = stage.next() else { panic!("not gone") };
-    assert_eq!((gone.id, gone.code), (IDS[1], Some(2)));
-    assert_eq!(gone.line, "node 1 has ended (exit code 2): all is lost");
-    stage.processes.start(IDS[2]).unwrap();
-    let Event::Gone(gone) = stage.next() else { panic!("not gone") };
-    assert_eq!((gone.code, gone.line.as_str()), (None, "node 2 has ended (signal 9)"));
+    assert_eq!(gone.id, IDS[1]);
+    let line = gone.line.replace(&stage.folder.path().display().to_string(), "DIR");
+    (gone.code, line.strip_prefix("node 1 has ended ").unwrap().to_owned())
+}
+
+#[test]
+fn a_node_that_ends_by_itself_is_reported_with_its_error() {
+    let (code, line) = ended("echo early >&2; echo 'error: all is lost' >&2; echo late >&2; exit 2");
+    assert_eq!((code, line.as_str()), (Some(2), "(exit code 2): all is lost"));
+    let (_, line) = ended("echo early >&2; echo '  last words ' >&2; exit 3");
+    assert_eq!(line, "(exit code 3): last words");
+    let panic =
+        "echo; echo \"thread 'main' (7) panicked at a.rs:1:2:\"; echo 'no such thing'; echo 'note: run with'";
+    let (_, line) = ended(&format!("{{ {panic}; }} >&2; exit 101"));
+    assert_eq!(line, "(exit code 101): thread 'main' (7) panicked at a.rs:1:2: no such thing");
+    let (code, line) = ended("exit 0");
+    assert_eq!((code, line.as_str()), (Some(0), "(exit code 0) and has said nothing in DIR/node1/node.log"));
+}
+
+#[test]
+fn a_node_that_a_signal_ends_is_reported_with_the_signal() {
+    let by = "somebody killed it, or the system ran out of memory";
+    let (code, line) = ended("echo 'WARN stood still' >&2; kill -KILL $$");
+    assert_eq!((code, line), (None, format!("(signal 9, SIGKILL): {by}")));
+    let (_, line) = ended("echo 'WARN stood still' >&2; kill -HUP $$");
+    assert_eq!(line, "(signal 1, SIGHUP)");
+    let (_, line) = ended("echo 'the stack has overflowed' >&2; ulimit -c 0; kill -ABRT $$");
+    assert_eq!(line, "(signal 6, SIGABRT): the stack has overflowed");
+    let (_, line) = ended("ulimit -c 0; kill -SEGV $$");
+    assert_eq!(line, "(signal 11, SIGSEGV)");
 }
 
 #[test]
@@ -143,15 +170,15 @@ fn a_large_log_is_put_aside() {
 }
 
 #[test]
-fn the_last_line_is_found_in_any_log() {
+fn the_last_line_of_any_log_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     for (text, expected) in [("", None), ("\n\n", None), ("one", Some("one")), ("one\ntwo\n\n", Some("two"))]
     {
         fs::write(&log, text).unwrap();
-        assert_eq!(last_line(&log).as_deref(), expected);
+        assert_eq!(cause::said(&log, 0).as_deref(), expected);
     }
     fs::write(&log, format!("{}\nlast\n", "x".repeat(1 << 20))).unwrap();
-    assert_eq!(last_line(&log).as_deref(), Some("last"));
-    assert_eq!(last_line(&folder.path().join("none")), None);
+    assert_eq!(cause::said(&log, 0).as_deref(), Some("last"));
+    assert_eq!(cause::said(&folder.path().join("none"), 0), None);
 }

@@ -7,6 +7,8 @@
 //!
 //! The order inside a turn is [`quorate_host::Host::turn`]'s business; this file feeds it and gives it time.
 
+mod alarms;
+mod block_times;
 mod clients;
 mod clock;
 mod descriptors;
@@ -24,6 +26,7 @@ pub use rejects::{Origin, Rejects};
 pub use status::Facts;
 
 use crate::metered::Metered;
+use alarms::{Alarms, Line};
 use bytes::Bytes;
 use links::{Links, Told};
 use quarantine::Quarantine;
@@ -111,6 +114,7 @@ pub struct Node<D: Disk> {
     trouble: Trouble,
     links: Links,
     quarantine: Quarantine,
+    alarms: Alarms,
     progress: status::Progress,
 }
 
@@ -156,6 +160,7 @@ impl<D: Disk> Node<D> {
             trouble: Trouble::new(delta_ns),
             links: Links::default(),
             quarantine,
+            alarms: Alarms::new(me),
             progress: status::Progress::default(),
         };
         let mut wire = Wire {
@@ -188,7 +193,14 @@ impl<D: Disk> Node<D> {
     pub fn run(&mut self) -> Result<std::convert::Infallible, NodeFault> {
         let mut end = TurnEnd::Owing;
         loop {
-            end = self.pass(end)?;
+            end = match self.pass(end) {
+                Ok(end) => end,
+                Err(fault) => {
+                    // Why it stops may be that its state differs from the others'.
+                    self.look_for_alarms();
+                    return Err(fault);
+                }
+            };
         }
     }
 
@@ -223,6 +235,7 @@ impl<D: Disk> Node<D> {
         self.answer_asked(now);
         // What it slept beyond its time it was kept from working: it stood still.
         self.look(due.min(wake));
+        self.look_for_alarms();
         Ok(end)
     }
 
@@ -266,6 +279,18 @@ impl<D: Disk> Node<D> {
             self.quarantine.why().is_none() && self.net.links_up().saturating_add(1) < self.facts.n;
         let missing = self.links.missing(now, is_any_down, || self.net.peers());
         missing.iter().for_each(|line| tracing::warn!("{line}"));
+    }
+
+    /// Looks at the states of the others, and at the time of what was executed.
+    fn look_for_alarms(&mut self) {
+        let Self { host, alarms, clock, .. } = self;
+        let now = clock.now();
+        let mut lines = alarms.look_at_states(now, host.replica());
+        if !host.executor().stamps().is_empty() {
+            lines.extend(alarms.look_at_times(now, wall_ns(), host.replica(), host.executor()));
+            host.executor_mut().clear_stamps();
+        }
+        lines.into_iter().for_each(Line::log);
     }
 
     /// When the next thing is due that is not an arrival.

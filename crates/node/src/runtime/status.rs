@@ -112,6 +112,7 @@ impl<D: Disk> Node<D> {
         json!({
             "id": replica.id.0, "up": true, "incarnation": replica.incarnation.0,
             "state": replica.state.name(), "alarm": replica.alarm.or(refused.map(quarantine::words)),
+            "alarms": self.alarms.list(now),
             "view": replica.view.0, "leader": replica.leader.0, "normal": replica.normal,
             "committed": replica.decided.0, "executed": replica.executed.0, "stable": replica.stable.0,
             "kept": replica.kept.0, "state_digest": state.to_string(), "progress": progress,

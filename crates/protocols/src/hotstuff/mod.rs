@@ -97,7 +97,7 @@ pub use record::HotStuffRecord;
 
 use quorate_consensus::parts::chain::{self, Chain, Tip};
 use quorate_consensus::parts::chained_attacks;
-use quorate_consensus::parts::leaders::Leaders;
+use quorate_consensus::parts::leaders::{LeaderPolicy, Leaders};
 use quorate_consensus::parts::pacemaker::{self, Complaints, Pacemaker, Timing};
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::{BlockVote, Votes};
@@ -358,8 +358,9 @@ impl Protocol for HotStuff {
         // §7e: D0 >= 6 Δ, and two for what has to be fetched.
         let d0_ms = (delta_ns / 125_000).clamp(50, 10_000);
         let cap_ms = d0_ms.saturating_mul(4).max(2_000);
-        // Runs of the exam have some hundred blocks.
-        HotStuffParams { d0_ms, cap_ms, failures_count_for: 128, ..HotStuffParams::default() }
+        // Leaders as in the paper, where nothing else is drawn; runs of the exam have some hundred blocks.
+        let leader_policy = LeaderPolicy::RoundRobin;
+        HotStuffParams { d0_ms, cap_ms, leader_policy, failures_count_for: 128, ..HotStuffParams::default() }
     }
 
     fn window(&self) -> Window {

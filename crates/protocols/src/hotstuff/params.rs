@@ -15,8 +15,9 @@ pub struct HotStuffParams {
     pub cap_ms: u64,
     /// Who hears that a replica gives a view up: all (`broadcast`), or the next leaders one by one (`linear`).
     pub complaints: Complaints,
-    /// `round-robin`, `terms`, `stable` or `avoiding`. The first is the papers'; with a replica that is away for long
-    /// each of its turns costs a timer. `avoiding` then answers as fast as before most of the time.
+    /// `round-robin`, `terms`, `stable` or `avoiding`. The last is the default: a replica that is away is left out, and
+    /// clients hear as fast as before most of the time. The first is the papers': while one replica is away, each of its
+    /// turns costs a timer of `d0_ms`, and most requests wait for it.
     pub leader_policy: LeaderPolicy,
     /// K: views of one leader in a row where the policy is `terms`; 1 to 1,000,000.
     pub views_per_leader: u64,
@@ -43,7 +44,7 @@ impl Default for HotStuffParams {
             d0_ms: 400,
             cap_ms: 10_000,
             complaints: Complaints::Broadcast,
-            leader_policy: LeaderPolicy::RoundRobin,
+            leader_policy: LeaderPolicy::Avoiding,
             views_per_leader: 8,
             failures_count_for: leaders::STRETCH,
             leaders: Vec::new(),

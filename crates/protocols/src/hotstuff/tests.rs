@@ -1,14 +1,19 @@
 //! Tests of the rules in the module's table, by hand.
 
-use super::{HotStuff, HotStuffMessage, VOTE};
+use super::{HotStuff, HotStuffMessage, HotStuffParams, VOTE};
 use crate::chained::{self, Bench, Chained, follows, on, qc, r};
 use quorate_consensus::Certificate;
+use quorate_consensus::parts::leaders::LeaderPolicy;
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::BlockVote;
 use quorate_types::{Height, View};
 
 impl Chained for HotStuff {
     const LINKS: u64 = 3;
+
+    fn round_robin() -> HotStuffParams {
+        HotStuffParams { leader_policy: LeaderPolicy::RoundRobin, ..HotStuffParams::default() }
+    }
 }
 
 macro_rules! rules {

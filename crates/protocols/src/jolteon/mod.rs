@@ -368,8 +368,9 @@ impl Protocol for Jolteon {
         // §7e: D0 >= 6 Δ, and two for what has to be fetched.
         let d0_ms = (delta_ns / 125_000).clamp(50, 10_000);
         let cap_ms = d0_ms.saturating_mul(4).max(2_000);
-        // Runs of the exam have some hundred blocks.
-        JolteonParams { d0_ms, cap_ms, failures_count_for: 128, ..JolteonParams::default() }
+        // Leaders as in the paper, where nothing else is drawn; runs of the exam have some hundred blocks.
+        let leader_policy = LeaderPolicy::RoundRobin;
+        JolteonParams { d0_ms, cap_ms, leader_policy, failures_count_for: 128, ..JolteonParams::default() }
     }
 
     fn window(&self) -> Window {

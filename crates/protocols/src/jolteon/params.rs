@@ -12,8 +12,9 @@ pub struct JolteonParams {
     pub d0_ms: u64,
     /// C: no timer grows beyond it, in milliseconds; at least three times `d0_ms`, at most 600,000.
     pub cap_ms: u64,
-    /// `round-robin`, `terms`, `stable` or `avoiding`. The first is the papers'; with a replica that is away for long
-    /// each of its turns costs a timer. `avoiding` then answers as fast as before most of the time.
+    /// `round-robin`, `terms`, `stable` or `avoiding`. The last is the default: a replica that is away is left out, and
+    /// clients hear as fast as before most of the time. The first is the papers': while one replica is away, each of its
+    /// turns costs a timer of `d0_ms`, and most requests wait for it.
     pub leader_policy: LeaderPolicy,
     /// K: views of one leader in a row where the policy is `terms`; 1 to 1,000,000.
     pub views_per_leader: u64,
@@ -37,7 +38,7 @@ impl Default for JolteonParams {
         Self {
             d0_ms: 400,
             cap_ms: 10_000,
-            leader_policy: LeaderPolicy::RoundRobin,
+            leader_policy: LeaderPolicy::Avoiding,
             views_per_leader: 8,
             failures_count_for: leaders::STRETCH,
             leaders: Vec::new(),

@@ -1,13 +1,18 @@
 //! Tests of the rules in the module's table, by hand.
 
-use super::{Jolteon, JolteonMessage};
+use super::{Jolteon, JolteonMessage, JolteonParams};
 use crate::chained::{self, Bench, Chained, Said, given_up, on, qc, r};
+use quorate_consensus::parts::leaders::LeaderPolicy;
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::BlockVote;
 use quorate_types::View;
 
 impl Chained for Jolteon {
     const LINKS: u64 = 2;
+
+    fn round_robin() -> JolteonParams {
+        JolteonParams { leader_policy: LeaderPolicy::RoundRobin, ..JolteonParams::default() }
+    }
 }
 
 macro_rules! rules {
@@ -100,12 +105,8 @@ fn n2_a_vote_may_be_followed_by_a_timeout() {
 #[test]
 fn n2_skipped_views_are_barred() {
     use quorate_consensus::harness::{Harness, Setup};
-    use quorate_consensus::parts::leaders::LeaderPolicy;
-    let params = super::JolteonParams {
-        leader_policy: LeaderPolicy::Terms,
-        views_per_leader: 4,
-        ..super::JolteonParams::default()
-    };
+    let params =
+        JolteonParams { leader_policy: LeaderPolicy::Terms, views_per_leader: 4, ..JolteonParams::default() };
     let mut bench = Bench::<Jolteon>::new();
     bench.replica = Harness::open(r(3), Setup::of::<Jolteon>(4), &params).unwrap();
     bench.busy();

@@ -16,6 +16,9 @@ Messages are counted once for each receiver, from replica to replica. Not counte
 and what the host sends for every protocol alike (bodies, what is decided, questions), save `host.checkpoint`. A delay
 is the time of one message, while disks and work take none; syncs are counted while only they take time. A leader is
 replaced here because its proposals reach nobody: it lives, and takes part in its replacement.
+
+Where leaders rotate, they take turns as in the papers: `leader_policy=round-robin`. New clusters have `avoiding`, because with
+round-robin one replica that is away costs a timer in each of its turns, and most requests wait for it.
 ";
 
 /// Each protocol of the registry, at its own sizes.

@@ -35,6 +35,7 @@ mod rotating_scenarios;
 mod scripts;
 mod seeds;
 mod side_by_side;
+mod states;
 mod support;
 mod sync_beyond;
 mod sync_cold;

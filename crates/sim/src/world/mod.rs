@@ -4,6 +4,7 @@
 //! byte for byte. Replicas are [`quorate_host::Host`]s, so what runs here is what ships; only disk, network and
 //! time are the world's.
 
+mod alarms;
 mod byzantine;
 mod clients;
 mod exact;

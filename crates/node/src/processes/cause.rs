@@ -1,0 +1,61 @@
+//! Why a child has ended: the signal or the exit code, and what this very process has said of it.
+
+use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSYS, SIGTRAP};
+use signal_hook::low_level::signal_name;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::ExitStatus;
+
+/// Of a log's end so much is looked at.
+const LOG_TAIL_BYTES: u64 = 16 << 10;
+/// Signals that a process brings on itself, and may have said something about.
+const OWN_SIGNALS: [i32; 7] = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP];
+/// How the line begins with which a command says why it has failed.
+const ERROR: &str = "error: ";
+
+/// How a child has ended, and why as far as its log says it from byte `start` on.
+pub(super) fn of(status: Option<ExitStatus>, log: &Path, start: u64) -> String {
+    let Some(status) = status else { return "(nobody knows how)".to_owned() };
+    if let Some(signal) = status.signal() {
+        let name = signal_name(signal).map_or(String::new(), |name| format!(", {name}"));
+        if !OWN_SIGNALS.contains(&signal) {
+            let by =
+                if signal == SIGKILL { ": somebody killed it, or the system ran out of memory" } else { "" };
+            return format!("(signal {signal}{name}){by}");
+        }
+        let said = said(log, start).map_or(String::new(), |said| format!(": {said}"));
+        return format!("(signal {signal}{name}){said}");
+    }
+    let code = status.code().map_or("unknown".to_owned(), |code| code.to_string());
+    match said(log, start) {
+        Some(said) => format!("(exit code {code}): {said}"),
+        None => format!("(exit code {code}) and has said nothing in {}", log.display()),
+    }
+}
+
+/// What a process has said about its end: its error, else its panic, else its last line.
+pub(super) fn said(log: &Path, start: u64) -> Option<String> {
+    let text = tail(log, start)?;
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    if let Some(error) = lines.iter().rev().find_map(|line| line.strip_prefix(ERROR)) {
+        return Some(error.to_owned());
+    }
+    // Its text follows in the next line, and advice on backtraces after that.
+    let panic = lines.iter().rposition(|line| line.starts_with("thread ") && line.contains("panicked at"));
+    if let Some(at) = panic {
+        return Some(lines.iter().skip(at).take(2).copied().collect::<Vec<_>>().join(" "));
+    }
+    lines.last().map(|line| (*line).to_owned())
+}
+
+/// The end of a file, from `start` at the earliest.
+fn tail(path: &Path, start: u64) -> Option<String> {
+    let mut file = File::open(path).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(start.max(length.saturating_sub(LOG_TAIL_BYTES)))).ok()?;
+    let mut tail = Vec::new();
+    file.take(LOG_TAIL_BYTES).read_to_end(&mut tail).ok()?;
+    Some(String::from_utf8_lossy(&tail).into_owned())
+}

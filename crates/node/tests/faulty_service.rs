@@ -1,0 +1,180 @@
+//! A service with faults that only show when it is replicated: its state differs from process to process, or it panics.
+//! Four processes of this very program replicate it, and what they say of it names the fault.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
+use quorate_app::{Application, At, RestoreError, Snapshot};
+use quorate_client::{Client, Options};
+use quorate_node::commands::up::free_addresses;
+use quorate_node::config::{Durability, LinkAuth, Settings};
+use quorate_node::processes::{Event, LOG_FILE, Processes};
+use quorate_node::service::{self, Service};
+use quorate_node::testnet::{Plan, Testnet, node_folder};
+use quorate_node::{keys, trial};
+use quorate_types::digest::context;
+use quorate_types::{ClientAuth, Digest, ReplicaId};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+const FAULTY: Service = Service::of::<Faulty>();
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// `count` counts; `draw` puts what differs from process to process into the state; `boom` panics.
+#[derive(Default)]
+struct Faulty(u64);
+
+impl Application for Faulty {
+    fn name(&self) -> &'static str {
+        "faulty"
+    }
+    fn version(&self) -> u32 {
+        1
+    }
+    fn apply(&mut self, _at: &At, op: &[u8], reply: &mut Vec<u8>) {
+        match op {
+            b"draw" => self.0 = self.0.wrapping_mul(3).wrapping_add(u64::from(std::process::id())),
+            b"boom" => panic!("nobody has thought of this"),
+            _ => self.0 = self.0.wrapping_add(1),
+        }
+        reply.extend_from_slice(b"done");
+    }
+    fn query(&self, _op: &[u8], _room: usize, _reply: &mut Vec<u8>) {}
+    fn digest(&mut self) -> Digest {
+        Digest::of(&context::PROTOCOL, &self.0.to_le_bytes())
+    }
+    fn snapshot(&mut self) -> Snapshot {
+        Snapshot::new(self.0.to_le_bytes().to_vec())
+    }
+    fn restore(
+        &mut self,
+        header: &[u8],
+        _chunks: &mut dyn Iterator<Item = Vec<u8>>,
+    ) -> Result<(), RestoreError> {
+        self.0 = u64::from_le_bytes(*header.first_chunk().ok_or(RestoreError::Missing)?);
+        Ok(())
+    }
+}
+
+fn main() -> ExitCode {
+    // What the clusters below start, as `up` would.
+    if std::env::args().nth(1).as_deref() == Some("node") {
+        return service::main(FAULTY);
+    }
+    states_that_differ_are_an_alarm_at_the_first_checkpoint();
+    println!("states_that_differ_are_an_alarm_at_the_first_checkpoint ... ok");
+    a_process_that_ends_is_reported_with_its_own_cause();
+    println!("a_process_that_ends_is_reported_with_its_own_cause ... ok");
+    ExitCode::SUCCESS
+}
+
+struct Cluster {
+    nodes: Processes,
+    testnet: Testnet,
+    folder: tempfile::TempDir,
+}
+
+impl Cluster {
+    /// Four replicas that serve.
+    fn start() -> Self {
+        let plan = Plan {
+            service: FAULTY,
+            entry: quorate_protocols::find("pbft").unwrap(),
+            addresses: free_addresses(4).unwrap(),
+            client_auth: ClientAuth::Signature,
+            link_auth: LinkAuth::Tls,
+            durability: Durability::Fsync,
+            settings: Settings::default(),
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let mut testnet = Testnet::create(folder.path(), &plan).unwrap();
+        let program = std::env::current_exe().unwrap();
+        let mut nodes = Processes::new(program, folder.path(), testnet.cluster.ids(), false);
+        trial::start(&mut nodes, &mut testnet).unwrap();
+        Self { nodes, testnet, folder }
+    }
+
+    fn client(&self, options: Options) -> Client {
+        let key = keys::read_private(&self.folder.path().join(FAULTY.client_key())).unwrap();
+        Client::connect(self.testnet.cluster.client_info(), key, options).unwrap()
+    }
+
+    /// What `status` says of the alarms of each replica.
+    fn alarms(&self) -> Vec<Vec<String>> {
+        let statuses = trial::statuses(&self.testnet.cluster.client_info(), Duration::from_secs(5)).unwrap();
+        let texts = |list: &serde_json::Value| {
+            list.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+        };
+        statuses.iter().map(|status| texts(&status["alarms"])).collect()
+    }
+
+    fn log(&self, id: ReplicaId) -> String {
+        fs::read_to_string(node_folder(self.folder.path(), id).join(LOG_FILE)).unwrap()
+    }
+
+    /// The next process that ends, and how.
+    fn next_end(&mut self) -> (ReplicaId, String) {
+        let deadline = Instant::now().checked_add(PATIENCE);
+        loop {
+            match self.nodes.next_event(deadline) {
+                Some(Event::Gone(gone)) => return (gone.id, gone.line),
+                Some(_) => {}
+                None => panic!("no process ends"),
+            }
+        }
+    }
+}
+
+fn states_that_differ_are_an_alarm_at_the_first_checkpoint() {
+    let cluster = Cluster::start();
+    let mut client = cluster.client(Options::default());
+    client.call(b"count").unwrap();
+    assert_eq!(cluster.alarms(), vec![Vec::<String>::new(); 4], "nothing is wrong so far");
+    // Enough for the first checkpoint, and too few for the end of the window.
+    for _ in 0..130 {
+        assert_eq!(client.call(b"draw").unwrap(), b"done");
+    }
+    let deadline = Instant::now() + PATIENCE;
+    let begin = "states differ at height 128, no quorum: ";
+    let mut alarms = cluster.alarms();
+    while !alarms.iter().all(|alarms| alarms.iter().any(|text| text.starts_with(begin))) {
+        assert!(Instant::now() < deadline, "{alarms:#?}");
+        alarms = cluster.alarms();
+    }
+    for (id, alarms) in cluster.testnet.cluster.ids().zip(&alarms) {
+        assert!(alarms[0].contains(&format!("this one ({id}) says ")), "{alarms:?}");
+        let log = cluster.log(id);
+        assert!(log.lines().any(|line| line.contains("ERROR") && line.contains(begin)), "{log}");
+    }
+}
+
+fn a_process_that_ends_is_reported_with_its_own_cause() {
+    let mut cluster = Cluster::start();
+    let killed = ReplicaId(3);
+    let pid = i32::try_from(cluster.nodes.pid(killed).unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    let (id, line) = cluster.next_end();
+    assert_eq!(id, killed);
+    assert!(line.starts_with("node 3 has ended (signal 9, SIGKILL)"), "{line}");
+
+    // Whoever applies it ends, and again when all are started again: it was decided. One that ends may leave too few for the
+    // others to decide it.
+    cluster.nodes.start(killed).unwrap();
+    cluster.nodes.wait_ready(&[killed], PATIENCE).unwrap();
+    let mut client = cluster.client(Options { timeout: Duration::from_secs(2), ..Options::default() });
+    let place = |(id, line): (ReplicaId, String)| {
+        let begin = format!("node {id} has ended (exit code 1): the application has panicked in apply at ");
+        let place = line.strip_prefix(&begin).unwrap_or_else(|| panic!("{line}"));
+        assert!(place.contains(", client ") && place.contains("of session "), "{line}");
+        let (place, said) = place.split_once(": nobody has thought of this").unwrap();
+        assert!(place.ends_with("operation 0: \"boom\"") && said.contains("building-a-service.md"), "{line}");
+        place.to_owned()
+    };
+    assert!(client.call(b"boom").is_err());
+    let first = place(cluster.next_end());
+    cluster.nodes.stop_all();
+    cluster.nodes.start_all().unwrap();
+    assert!(client.call(b"count").is_err(), "nothing is executed after what cannot be");
+    assert_eq!(place(cluster.next_end()), first);
+}
