@@ -85,10 +85,12 @@ fn addresses(args: &Args) -> Result<Vec<ReplicaAddresses>, Failure> {
             "--addresses lists {given}, expected one for each of the {n} replicas"
         )));
     }
-    let last = ports.checked_mul(2).and_then(|ports| args.base_port.checked_add(ports));
-    if args.base_port == 0 || last.is_none() {
+    let last = usize::from(args.base_port).saturating_add(n.saturating_mul(2)).saturating_sub(1);
+    if args.base_port == 0 || last > usize::from(u16::MAX) {
+        let most = usize::from(u16::MAX).saturating_sub(n.saturating_mul(2)).saturating_add(1);
         return Err(Failure::usage(format!(
-            "--base-port: two ports for each of {n} replicas, from 1 to 65535"
+            "--base-port {}: expected 1 to {most}, since {n} replicas have two ports each, up to 65535",
+            args.base_port
         )));
     }
     let ips = args.addresses.iter().copied().chain(std::iter::repeat(IpAddr::V4(Ipv4Addr::LOCALHOST)));
