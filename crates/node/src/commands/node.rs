@@ -1,11 +1,11 @@
 //! `quorate node`: one replica.
 
-use crate::config::{Durability, LinkAuth, NodeConfig, NodeKeys};
+use crate::config::{ConfigError, Durability, LinkAuth, NodeConfig, NodeKeys};
 use crate::exit::Failure;
 use crate::keys;
 use crate::out;
 use crate::processes::{READY, TAKEN};
-use crate::runtime::{Facts, Node, NodeFault, NodeSetup, wall_ns};
+use crate::runtime::{self, Facts, Node, NodeFault, NodeSetup, wall_ns};
 use crate::service::Service;
 use crate::signals::on_signal;
 use crate::testnet::identity;
@@ -137,7 +137,9 @@ fn listening(error: &NetFault) -> String {
         ErrorKind::AddrNotAvailable => {
             "write an address of this machine, or 0.0.0.0 for all of them ([::] where they are of IPv6)"
         }
-        ErrorKind::PermissionDenied => "choose a port from 1024 on, or start it with the right to use this one",
+        ErrorKind::PermissionDenied => {
+            "choose a port from 1024 on, or start it with the right to use this one"
+        }
         _ => "choose another address",
     };
     format!("{error}; {advice}")
@@ -190,8 +192,8 @@ fn host_setup(config: &NodeConfig, service: Service, keys: &NodeKeys) -> Result<
         key: keys.replica.clone(),
         scheme: Scheme::Ed25519,
         application: service.open(),
-        keep_bytes: config.keep_bytes,
-        disk_bytes_max: config.disk_bytes_max,
+        keep_bytes: config.disk.keep_bytes,
+        disk_bytes_max: config.disk.disk_bytes_max,
         snapshot_every_bytes: SNAPSHOT_EVERY_BYTES,
     })
 }
@@ -236,12 +238,43 @@ fn facts(config: &NodeConfig, log_mode: String) -> Facts {
     }
 }
 
-/// What only the protocol can find wrong with the configuration is still wrong configuration.
-fn failure(config: &NodeConfig, fault: &NodeFault) -> Failure {
+/// What only protocol and application can find wrong with a configuration: a replica is opened as the command does it, on an
+/// empty disk in memory.
+///
+/// # Errors
+/// A parameter that the protocol refuses, with its range, or anything else for which the node would not start.
+pub(crate) fn rehearse(config: &NodeConfig, service: Service, keys: &NodeKeys) -> Result<(), Refused> {
+    let setup = host_setup(config, service, keys).map_err(Refused::Otherwise)?;
+    runtime::rehearse(setup).map_err(|fault| match wrong_parameter(config, &fault) {
+        Some(error) => Refused::Parameter(error),
+        None => Refused::Otherwise(failure(config, &fault)),
+    })
+}
+
+/// Why a node would not start.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// The protocol cannot use a parameter.
+    Parameter(ConfigError),
+    /// Anything else.
+    Otherwise(Failure),
+}
+
+fn wrong_parameter(config: &NodeConfig, fault: &NodeFault) -> Option<ConfigError> {
     match fault {
         NodeFault::Host(Fault::Open(OpenFault::Protocol(OpenError::Params { name, expected }))) => {
-            config.params_error(name, expected).into()
+            Some(config.params_error(name, expected))
         }
+        _ => None,
+    }
+}
+
+/// What only the protocol can find wrong with the configuration is still wrong configuration.
+fn failure(config: &NodeConfig, fault: &NodeFault) -> Failure {
+    if let Some(error) = wrong_parameter(config, fault) {
+        return error.into();
+    }
+    match fault {
         NodeFault::Host(Fault::Open(
             OpenFault::Protocol(OpenError::Committee(_)) | OpenFault::Application(_),
         )) => Failure::usage(fault),

@@ -2,8 +2,8 @@
 
 use super::delta;
 use crate::config::{
-    Durability, LinkAuth, ReplicaAddresses, Settings, choice, client_auth_names, protocol_names,
-    replicas_or_default,
+    Durability, LinkAuth, ReplicaAddresses, Settings, choice, client_auth_names, parse_replicas,
+    protocol_names, replicas_or_default,
 };
 use crate::exit::Failure;
 use crate::out;
@@ -21,7 +21,7 @@ pub struct Args {
     #[arg(long)]
     out: PathBuf,
     /// Replicas [default: as few as tolerate one fault]
-    #[arg(long)]
+    #[arg(long, value_parser = parse_replicas::<u16>)]
     n: Option<u16>,
     /// Protocol
     #[arg(long, default_value = "pbft", value_parser = choice(protocol_names()))]
@@ -65,6 +65,9 @@ pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
     let (id, n, f, out) = (cluster.cluster_id(), cluster.n(), cluster.genesis.f, args.out.display());
     out::line(format_args!("cluster {id}"))?;
     out::line(format_args!("{}, {n} replicas, tolerates {f} faulty", cluster.entry.spec.name))?;
+    if let Some(warning) = testnet.warning() {
+        eprintln!("warning: {warning}");
+    }
     for (is_warning, line) in delta::advice(&testnet, &args.out)? {
         if is_warning {
             eprintln!("warning: {line}");
