@@ -9,6 +9,7 @@
 mod addresses;
 mod choice;
 mod cluster;
+mod duration;
 mod error;
 mod node;
 mod number;
@@ -24,6 +25,7 @@ pub use cluster::{
     ClusterConfig, LinkAuth, ReplicaAddresses, client_auth_name, client_auth_names, parse_replicas,
     protocol_names, replicas_or_default,
 };
+pub use duration::{parse_minutes, parse_seconds};
 pub use error::ConfigError;
 pub use node::{DiskLimits, Durability, NodeConfig, NodeKeys, Placement};
 pub use number::{parse_size, show_size};
