@@ -24,7 +24,8 @@ fn plan(entry: &'static Entry, set: &[String]) -> Plan {
 fn node_starts(draft: &Draft, dir: &Path) -> Result<(), String> {
     let Applied { cluster, local_params, disk } = &draft.applied;
     fs::write(dir.join(CLUSTER_FILE), cluster.to_toml()).unwrap();
-    for (id, listen) in cluster.ids().zip(&cluster.replicas) {
+    let ids = [0, cluster.n() - 1];
+    for (id, listen) in cluster.ids().zip(&cluster.replicas).filter(|(id, _)| ids.contains(&id.index())) {
         let node = node_config(cluster, (id, *listen), draft.durability, (local_params, *disk));
         let file = node_file(dir, id);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -40,9 +41,8 @@ fn node_starts(draft: &Draft, dir: &Path) -> Result<(), String> {
 fn values(default: &toml::Value) -> Vec<String> {
     match default {
         toml::Value::Integer(number) => {
-            let ends = [i64::MIN, -1, 0, 1, 2, 3, 9, 10, 399, 400, 10_000, 60_000, 60_001, 600_000, i64::MAX];
-            let near =
-                [number.saturating_sub(1), number.saturating_add(1), number.saturating_mul(2), number / 2];
+            let ends = [i64::MIN, 0, 1, 2, 9, 10, 60_000, 60_001, i64::MAX];
+            let near = [number.saturating_sub(1), number.saturating_add(1)];
             ends.into_iter().chain(near).map(|number| number.to_string()).collect()
         }
         toml::Value::Boolean(_) => vec!["true".to_owned(), "false".to_owned()],
@@ -101,7 +101,7 @@ fn whatever_is_made_starts() {
             .iter()
             .flat_map(|(name, values)| values.iter().map(move |value| vec![format!("{name}={value}")]))
             .collect();
-        for _ in 0..60 {
+        for _ in 0..30 {
             let mut chosen: Vec<&(String, Vec<String>)> = Vec::new();
             for _ in 0..=draw(3) {
                 let field = &all[draw(all.len())];
@@ -134,7 +134,7 @@ fn whatever_is_made_starts() {
                 }
             }
         }
-        assert!(made > 20 && refused > 20, "{name}: {made} made, {refused} refused");
+        assert!(made > 10 && refused > 10, "{name}: {made} made, {refused} refused");
     }
 }
 
