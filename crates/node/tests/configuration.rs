@@ -421,7 +421,7 @@ fn a_run_that_makes_no_sense_is_wrong_usage() {
         ("twins --file x --protocol optsync", "cut the network"),
         ("twins --scenario 3 --keep-going", "--keep-going"),
         ("twins --scenario 3 --minutes 4", "--minutes would do nothing"),
-        ("twins --write x --json", "--json"),
+        ("twins --write x --keep-going", "--keep-going"),
         ("sim --seeds 0", "no seed lies in this range"),
         ("sim --n 3", "--n 3: pbft tolerates no fault"),
         ("sim --seeds 5 --html x", "--html would do nothing"),
