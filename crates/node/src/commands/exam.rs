@@ -38,8 +38,8 @@ pub struct Args {
     paper: Option<String>,
     #[command(flatten)]
     keeping: Keeping,
-    /// Every registered protocol in a few minutes: 200 fixed seeds shared among them, runs that have failed once, and seeds
-    /// that nobody has seen before
+    /// Every registered protocol in one to two minutes of one core, shared by all cores: 200 fixed seeds shared among them,
+    /// runs that have failed once, and seeds that nobody has seen before
     #[arg(long, conflicts_with_all = ["protocol", "n", "seeds", "paper", "ledger", "code", "commit", "piece", "minutes"])]
     short: bool,
 }
