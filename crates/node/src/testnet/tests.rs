@@ -109,15 +109,8 @@ fn whatever_is_made_starts() {
                 chosen.push(field);
             }
             let setting =
-                |(name, values): &(String, Vec<String>)| (name.clone(), values[draw(values.len())].clone());
-            let mut setting = setting;
-            tries.push(
-                chosen
-                    .into_iter()
-                    .map(|field| setting(field))
-                    .map(|(name, value)| format!("{name}={value}"))
-                    .collect(),
-            );
+                |field: &(String, Vec<String>)| format!("{}={}", field.0, field.1[draw(field.1.len())]);
+            tries.push(chosen.into_iter().map(setting).collect());
         }
         let (mut made, mut refused) = (0, 0);
         for set in tries {
