@@ -1,6 +1,9 @@
 //! How a command ends: one line on the error stream and one of three exit codes.
 
 use crate::config::ConfigError;
+use clap::Parser;
+use clap::error::ErrorKind;
+use serde_json::json;
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -42,15 +45,50 @@ impl From<ConfigError> for Failure {
     }
 }
 
-/// Prints the failure as the one line that it is, and gives the process its exit code.
+/// Reads the command line and runs the command. A failure is one line on the error stream: text, or with `--json` an object
+/// `{"error": "...", "exit_code": 2}`.
 #[must_use]
-pub fn report(result: Result<(), Failure>) -> ExitCode {
+pub fn main<C: Parser>(run: impl FnOnce(C) -> Result<(), Failure>) -> ExitCode {
+    let result = match C::try_parse() {
+        Ok(command) => run(command),
+        Err(error) if is_help(error.kind()) => error.exit(),
+        Err(error) => Err(wrong_usage(&error)),
+    };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("error: {failure}");
+            eprintln!("{}", line(&failure, wants_json(std::env::args())));
             ExitCode::from(failure.code())
         }
+    }
+}
+
+/// Whether what is printed was asked for.
+fn is_help(kind: ErrorKind) -> bool {
+    let missing = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion, missing].contains(&kind)
+}
+
+/// The first part of what is said of a wrong command line, without usage and hints.
+fn wrong_usage(error: &clap::Error) -> Failure {
+    let text = error.to_string();
+    let text = ["\n\nUsage:", "\n\nFor more information"]
+        .iter()
+        .fold(text.as_str(), |text, end| text.split(end).next().unwrap_or_default());
+    let text = one_line(text.trim_start_matches("error: "));
+    Failure::usage(text.replace(":; ", ": "))
+}
+
+/// Whether the words of a command line ask for JSON. Behind `--` there are no options.
+fn wants_json(words: impl Iterator<Item = String>) -> bool {
+    words.take_while(|word| word != "--").any(|word| word == "--json")
+}
+
+fn line(failure: &Failure, is_json: bool) -> String {
+    if is_json {
+        json!({ "error": failure.to_string(), "exit_code": failure.code() }).to_string()
+    } else {
+        format!("error: {failure}")
     }
 }
 
@@ -69,5 +107,34 @@ mod tests {
         let failure = Failure::run("first\n  second\n\n");
         assert_eq!((failure.to_string().as_str(), failure.code()), ("first; second", 1));
         assert_eq!(Failure::usage("x").code(), 2);
+    }
+
+    #[test]
+    fn programs_are_told_in_json() {
+        let failure = Failure::usage("no \"n\"");
+        assert_eq!(line(&failure, false), "error: no \"n\"");
+        assert_eq!(line(&failure, true), r#"{"error":"no \"n\"","exit_code":2}"#);
+        let asks = |words: &str| wants_json(words.split(' ').map(str::to_owned));
+        assert!(asks("quorate kv --json get a") && !asks("quorate kv get a"));
+        assert!(!asks("quorate kv put a -- --json"));
+    }
+
+    #[test]
+    fn a_wrong_command_line_is_one_line() {
+        #[derive(Debug, Parser)]
+        struct Line {
+            #[arg(long, value_parser = clap::value_parser!(u8).range(1..))]
+            n: u8,
+            #[arg(long)]
+            to: String,
+        }
+        for (words, said) in [
+            ("x --n 0 --to y", "invalid value '0' for '--n <N>': 0 is not in 1..=255"),
+            ("x", "the following required arguments were not provided: --n <N>; --to <TO>"),
+            ("x --n 1 --to y z", "unexpected argument 'z' found"),
+        ] {
+            let failure = wrong_usage(&Line::try_parse_from(words.split(' ')).unwrap_err());
+            assert_eq!((failure.to_string().as_str(), failure.code()), (said, 2));
+        }
     }
 }

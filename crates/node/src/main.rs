@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use quorate_node::alloc::Counting;
 use quorate_node::commands::{demo, exam, judge, kv, load, machine, sim, torture, twins};
-use quorate_node::exit::report;
+use quorate_node::exit;
 use quorate_node::service::{self, Service};
 use std::process::ExitCode;
 
@@ -43,7 +43,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    report(match Cli::parse().command {
+    exit::main(|cli: Cli| match cli.command {
         Command::Demo(args) => demo::run(&args),
         Command::Service(command) => command.run(Service::KV),
         Command::Kv(args) => kv::run(&args),

@@ -13,7 +13,7 @@
 //! program: genesis names the service, and a node of another one refuses to start.
 
 use crate::commands::{node, status, testnet, up};
-use crate::exit::{Failure, report};
+use crate::exit::{self, Failure};
 use clap::{Parser, Subcommand};
 use quorate_app::{Application, Kv};
 use std::process::ExitCode;
@@ -106,7 +106,7 @@ struct Cli {
 /// What a program does that replicates `service`: reads the command line and runs the command.
 #[must_use]
 pub fn main(service: Service) -> ExitCode {
-    report(Cli::parse().command.run(service))
+    exit::main(|cli: Cli| cli.command.run(service))
 }
 
 #[cfg(test)]

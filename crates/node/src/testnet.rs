@@ -12,13 +12,19 @@
 //! No secret of one node is in another node's folder, so each can be moved to its own machine together with
 //! `cluster.toml`.
 
-use crate::config::{ClusterConfig, Durability, LinkAuth, NodeConfig, ReplicaAddresses, Settings};
+use crate::commands::node::{Refused, rehearse};
+use crate::config::{
+    Applied, ClusterConfig, ConfigError, DiskLimits, Durability, LinkAuth, NodeConfig, NodeKeys,
+    ReplicaAddresses, Settings,
+};
 use crate::exit::Failure;
 use crate::keys;
 use crate::service::Service;
 use quorate_consensus::{Entry, Synchrony};
 use quorate_crypto::SigningKey;
+use quorate_sim::smallest;
 use quorate_storage::folder::{self, Identity};
+use quorate_types::limits::REPLICAS_MAX;
 use quorate_types::{BodyLimits, ClientAuth, Genesis, Member, ReplicaId};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -69,6 +75,99 @@ pub struct Testnet {
     pub cluster: ClusterConfig,
     /// What nodes may choose of the protocol's parameters: the same at all of them, at first what the plan sets.
     pub params: toml::Table,
+    disk: DiskLimits,
+}
+
+/// A cluster that is checked and not written yet: nodes would start with it.
+struct Draft {
+    service: Service,
+    durability: Durability,
+    applied: Applied,
+    admin: SigningKey,
+    client: SigningKey,
+    /// By id.
+    keys: Vec<NodeKeys>,
+}
+
+impl Draft {
+    /// Makes the keys, and checks the configuration as its nodes do: it is read from the text of its files, and a replica
+    /// is opened with it.
+    ///
+    /// # Errors
+    /// When no node would start, with the field and what was expected.
+    fn new(plan: &Plan) -> Result<Self, Failure> {
+        let n = plan.addresses.len();
+        if n == 0 || n > REPLICAS_MAX {
+            return Err(Failure::usage(format!("{n} replicas: expected 1 to {REPLICAS_MAX}")));
+        }
+        let new_key = || keys::generate().map_err(Failure::run);
+        let (admin, client) = (new_key()?, new_key()?);
+        let mut keys = Vec::new();
+        for _ in 0..n {
+            keys.push(NodeKeys { replica: new_key()?, link: new_key()? });
+        }
+        let member = |keys: &NodeKeys| Member { sign: keys.replica.public(), link: keys.link.public() };
+        let members = keys.iter().map(member).collect();
+        let applied = plan.settings.apply(cluster(plan, members, &admin, &client)?)?;
+        let draft = Self { service: plan.service, durability: plan.durability, applied, admin, client, keys };
+        draft.check()?;
+        Ok(draft)
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        let cluster = self.applied.cluster.as_read().map_err(|error| refused(&error))?;
+        for (id, addresses) in cluster.ids().zip(&cluster.replicas) {
+            let chosen = (&self.applied.local_params, self.applied.disk);
+            let node = node_config(&cluster, (id, *addresses), self.durability, chosen);
+            let node = node.as_read().map_err(|error| refused(&error))?;
+            // What a protocol thinks of its parameters does not depend on the replica.
+            let first = self.keys.first().filter(|_| id == ReplicaId(0));
+            match first.map(|keys| rehearse(&node, self.service, keys)) {
+                Some(Err(Refused::Parameter(error))) => return Err(refused(&error)),
+                Some(Err(Refused::Otherwise(failure))) => return Err(failure),
+                Some(Ok(())) | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn write(self, dir: &Path) -> Result<Testnet, Failure> {
+        create_folder(&dir.join("clients"))?;
+        let write = |file: PathBuf, key| keys::write_private(&file, key).map_err(Failure::run);
+        write(dir.join(ADMIN_KEY), &self.admin)?;
+        write(dir.join(self.service.client_key()), &self.client)?;
+        let Applied { cluster, local_params: params, disk } = self.applied;
+        for (id, keys) in cluster.ids().zip(&self.keys) {
+            let folder = node_folder(dir, id);
+            create_folder(&folder)?;
+            write(folder.join("replica.key"), &keys.replica)?;
+            write(folder.join("link.key"), &keys.link)?;
+            let salt = keys::random_u64().map_err(Failure::run)?;
+            folder::format(&folder.join("data"), &identity(&cluster, id), salt).map_err(Failure::run)?;
+        }
+        let testnet = Testnet { dir: dir.to_owned(), durability: self.durability, cluster, params, disk };
+        testnet.write()?;
+        Ok(testnet)
+    }
+}
+
+/// What is wrong with a configuration that no file holds yet.
+fn refused(error: &ConfigError) -> Failure {
+    let option = if error.field.starts_with("replicas") { "--addresses" } else { "--set" };
+    Failure::usage(format!("{option}: {}: {}", error.field, error.problem))
+}
+
+/// The configuration of a replica's node.
+fn node_config(
+    cluster: &ClusterConfig,
+    (id, listen): (ReplicaId, ReplicaAddresses),
+    durability: Durability,
+    (params, disk): (&toml::Table, DiskLimits),
+) -> NodeConfig {
+    let mut node = NodeConfig::new(cluster.clone(), id, listen);
+    (node.durability, node.disk) = (durability, disk);
+    node.local_params.clone_from(params);
+    node
 }
 
 /// The folder of a replica's node.
@@ -88,7 +187,8 @@ impl Testnet {
     /// is, all is.
     ///
     /// # Errors
-    /// When the folder holds something, the plan makes no sense, or the disk refuses. What was made is removed.
+    /// When the folder holds something, no node would start with this configuration, or the disk refuses. What was made is
+    /// removed.
     pub fn create(dir: &Path, plan: &Plan) -> Result<Self, Failure> {
         plan.service.check_name()?;
         let existed = dir.exists();
@@ -97,39 +197,25 @@ impl Testnet {
                 "is not empty, and nothing is ever overwritten; choose another folder or remove this one";
             return Err(Failure::usage(format!("{} {problem}", dir.display())));
         }
-        let made = Self::fill(dir, plan);
+        let draft = Draft::new(plan)?;
+        let made = draft.write(dir);
         if made.is_err() {
             clean(dir, existed);
         }
         made
     }
 
-    fn fill(dir: &Path, plan: &Plan) -> Result<Self, Failure> {
-        let clients = dir.join("clients");
-        create_folder(&clients)?;
-        let new_key = |file: PathBuf| -> Result<SigningKey, Failure> {
-            let key = keys::generate().map_err(Failure::run)?;
-            keys::write_private(&file, &key).map_err(Failure::run)?;
-            Ok(key)
-        };
-        let (admin, client) = (new_key(dir.join(ADMIN_KEY))?, new_key(dir.join(plan.service.client_key()))?);
-        let mut members = Vec::new();
-        for id in (0..plan.addresses.len()).filter_map(|index| u16::try_from(index).ok()) {
-            let folder = node_folder(dir, ReplicaId(id));
-            create_folder(&folder)?;
-            let sign = new_key(folder.join("replica.key"))?.public();
-            let link = new_key(folder.join("link.key"))?.public();
-            members.push(Member { sign, link });
-        }
-        let (cluster, params) = plan.settings.apply(cluster(plan, members, &admin, &client)?)?;
-        let testnet = Self { dir: dir.to_owned(), durability: plan.durability, cluster, params };
-        for id in testnet.cluster.ids() {
-            let identity = identity(&testnet.cluster, id);
-            let salt = keys::random_u64().map_err(Failure::run)?;
-            folder::format(&node_folder(dir, id).join("data"), &identity, salt).map_err(Failure::run)?;
-        }
-        testnet.write()?;
-        Ok(testnet)
+    /// What somebody who makes such a cluster should know, if anything: it tolerates nobody.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let (entry, n) = (self.cluster.entry, self.cluster.n());
+        let name = entry.spec.name;
+        (self.cluster.genesis.f == 0).then(|| match smallest(entry, 1) {
+            least if least > n => format!(
+                "{name} with {n} replicas tolerates no faulty one; {least} are needed to tolerate one"
+            ),
+            _ => format!("{name} with {n} replicas tolerates no faulty one"),
+        })
     }
 
     /// The bound on delays that its protocol assumes, if it assumes one.
@@ -157,9 +243,8 @@ impl Testnet {
     /// When the files cannot be written.
     pub fn write(&self) -> Result<(), Failure> {
         for (id, addresses) in self.cluster.ids().zip(&self.cluster.replicas) {
-            let mut node = NodeConfig::new(self.cluster.clone(), id, *addresses);
-            node.durability = self.durability;
-            node.local_params.clone_from(&self.params);
+            let node =
+                node_config(&self.cluster, (id, *addresses), self.durability, (&self.params, self.disk));
             replace(&node_file(&self.dir, id), &node.to_toml())?;
         }
         replace(&self.dir.join(CLUSTER_FILE), &self.cluster.to_toml())
@@ -239,3 +324,6 @@ fn clean(dir: &Path, existed: bool) {
         let _ = fs::remove_dir_all(entry.path());
     }
 }
+
+#[cfg(test)]
+mod tests;

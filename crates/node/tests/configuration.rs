@@ -11,9 +11,12 @@
 
 mod support;
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use support::{Cluster, Ran, place};
+use std::process::{Child, Command, Stdio};
+use support::{Cluster, Ran, command, place, quorate};
 
 const FILES: [&str; 2] = ["node0/node.toml", "cluster.toml"];
 
@@ -158,6 +161,14 @@ cluster.toml | client_window = 16384 | client_window = 0 | genesis.client_window
 cluster.toml | clients_max = 4096 | clients_max = 99999999 | genesis.clients_max | a whole number from 1 to 1048576
 cluster.toml | peers = "127.0.0.1:4002" | peers = "127.0.0.1:0" | replicas[1].peers | other than 0
 cluster.toml | clients = "127.0.0.1:4003" | clients = "127.0.0.1:70000" | replicas[1].clients | an IP address and a port
+cluster.toml | peers = "127.0.0.1:4002" | peers = "0.0.0.0:4002" | replicas[1].peers | that others can dial
+cluster.toml | peers = "127.0.0.1:4002" | peers = "[ff02::1]:4002" | replicas[1].peers | that others can dial
+cluster.toml | clients = "127.0.0.1:4003" | clients = "[::]:4003" | replicas[1].clients | that others can dial
+cluster.toml | clients = "127.0.0.1:4003" | clients = "255.255.255.255:4003" | replicas[1].clients | that others can dial
+cluster.toml | peers = "127.0.0.1:4002" | peers = "127.0.0.1:4000" | replicas[1].peers | is replicas[0].peers already
+cluster.toml | clients = "127.0.0.1:4003" | clients = "127.0.0.1:4002" | replicas[1].clients | is replicas[1].peers already
+node0/node.toml | listen_peers = "127.0.0.1:4000" | listen_peers = "224.0.0.1:4000" | listen_peers | not multicast
+node0/node.toml | listen_peers = "127.0.0.1:4000" | listen_peers = "192.0.2.1:4000" | listen_peers | write an address of this machine
 "#;
 
 /// Fields without a row above: any path may be right, and keys have a test of their own.
@@ -336,5 +347,226 @@ fn what_is_insecure_wants_to_be_told() {
     ] {
         let cluster = Cluster::new(&more);
         cluster.start().refuses(field, &[&format!(": {field}: "), "--insecure"]);
+    }
+}
+
+/// Whatever a node would refuse is refused before anything is written.
+#[test]
+fn a_cluster_that_would_not_start_is_not_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("cluster");
+    let dir = dir.to_str().unwrap();
+    for (args, said) in [
+        (
+            &["--protocol", "sync-hotstuff", "--set", "delta_ms=0"][..],
+            "protocol.sync-hotstuff.delta_ms: expected 1 to",
+        ),
+        (
+            &["--protocol", "optsync", "--set", "delta_ms=9999999999"],
+            "protocol.optsync.delta_ms: expected 1 to",
+        ),
+        (&["--set", "t0_ms=0"], "protocol.pbft.t0_ms: expected 10 to 60000"),
+        (&["--set", "keep_bytes=1KiB"], "keep_bytes: expected a size from \"16MiB\""),
+        (&["--set", "block_requests_max=1", "--set", "block_requests_max=2"], "stands there twice"),
+        (&["--addresses", "10.0.0.1,10.0.0.2,10.0.0.3,0.0.0.0"], "replicas[3].peers: expected an IP address"),
+        (&["--n", "1000"], "expected 1 to 256 replicas"),
+        (&["--n", "0"], "expected 1 to 256 replicas"),
+        (&["--base-port", "65529"], "--base-port 65529: expected 1 to 65528"),
+        (&["--base-port", "0"], "expected 1 to 65528"),
+    ] {
+        quorate(&[&["testnet", "--out", dir][..], args].concat()).refuses(&args.join(" "), &[said]);
+        assert!(!folder.path().join("cluster").exists(), "{args:?}");
+    }
+}
+
+#[test]
+fn a_cluster_that_is_made_can_be_odd() {
+    let last = Cluster::new(&["--base-port", "65528"]);
+    assert!(last.text("cluster.toml").contains("clients = \"127.0.0.1:65535\""));
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("cluster");
+    let made = quorate(&["testnet", "--out", dir.to_str().unwrap(), "--n", "3", "--set", "keep_bytes=64MiB"]);
+    assert_eq!(made.code, Some(0));
+    assert_eq!(
+        made.err.trim_end(),
+        "warning: pbft with 3 replicas tolerates no faulty one; 4 are needed to tolerate one"
+    );
+    assert!(fs::read_to_string(dir.join("node2/node.toml")).unwrap().contains("keep_bytes = \"64MiB\""));
+    // The example of the help.
+    Cluster::new(&["--set", "block_requests_max=400"]);
+}
+
+/// Nothing that tests nothing passes, and no option is ignored.
+#[test]
+fn a_run_that_makes_no_sense_is_wrong_usage() {
+    for (line, said) in [
+        ("exam --n 4 --seeds 0", "--seeds"),
+        ("exam --n 0", "expected 1 to 256 replicas"),
+        ("exam --n 3", "--n 3: pbft tolerates no fault with so few; expected at least 4"),
+        ("exam --n 4,3", "--n 3: pbft tolerates no fault"),
+        ("exam --protocol sync-hotstuff --n 2", "expected at least 3"),
+        ("exam --n 100000", "expected 1 to 256 replicas"),
+        ("exam --piece 3", "--piece would do nothing"),
+        ("exam --code x", "--ledger"),
+        ("exam --minutes 0", "above 0"),
+        ("exam --short --piece 3", "--short"),
+        ("twins --n 3", "--n 3: pbft tolerates no fault"),
+        ("twins --n 0", "expected 1 to 256 replicas"),
+        ("twins --sample 0", "--sample"),
+        ("twins --views 0", "expected a number above 0"),
+        ("twins --parts 0", "expected a number above 0"),
+        ("twins --seed 3", "--sample"),
+        ("twins --twin 1 --range 0..3 --trace", "--trace would do nothing"),
+        ("twins --file x --views 3", "--views"),
+        ("twins --file x --protocol optsync", "cut the network"),
+        ("twins --scenario 3 --keep-going", "--keep-going"),
+        ("twins --scenario 3 --minutes 4", "--minutes would do nothing"),
+        ("twins --write x --keep-going", "--keep-going"),
+        ("sim --seeds 0", "no seed lies in this range"),
+        ("sim --n 3", "--n 3: pbft tolerates no fault"),
+        ("sim --seeds 5 --html x", "--html would do nothing"),
+        ("sim --seeds 5 --history x", "--history would do nothing"),
+        ("sim --seeds 5 --trace", "--trace would do nothing"),
+        ("sim --seeds 5 --from 3", "--from would do nothing"),
+        ("sim --seed 5 --from 3s", "--from would do nothing"),
+        ("sim --seed 5 --last 500ms", "--last would do nothing"),
+        ("sim --seed 5 --keep-going", "--keep-going"),
+        ("sim --seeds 5 --update", "--update would do nothing"),
+        ("sim --figures --paper liars", "--paper"),
+        ("sim --figures --html x", "--html would do nothing"),
+        ("sim --faults --seed 3", "--faults"),
+        ("demo --n 3", "--n 3: pbft tolerates no fault"),
+        ("demo --seconds 4", "expected 5 to 3600"),
+        ("demo --seconds 90m", "expected 5 to 3600"),
+        ("demo --clients 0", "--clients 0: expected at least 1"),
+        ("demo --in-flight 0", "--in-flight 0: expected at least 1"),
+        ("torture --n 3", "--n 3: pbft tolerates no fault"),
+        ("torture --minutes 0", "above 0"),
+        ("torture --rate 1e9", "--rate 1000000000: expected a number of requests"),
+        ("torture --keys 0", "--keys 0: expected at least 1"),
+        ("status --wait soon", "a number alone is in seconds"),
+        ("kv --timeout soon get a", "a number alone is in seconds"),
+        ("load --seconds soon", "a number alone is in seconds"),
+        ("torture --minutes soon", "a number alone is in minutes"),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        quorate(&words).refuses(line, &[said]);
+    }
+}
+
+/// With `--json`, a program need not read text: wrong usage, wrong files and failed runs are one object.
+#[test]
+fn errors_are_objects_where_json_is_asked_for() {
+    for line in [
+        "sim --seeds 0 --json",
+        "twins --n 3 --json",
+        "status --cluster /no/such/file --json",
+        "kv get --json",
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let ran = quorate(&words);
+        let error: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
+        assert_eq!((ran.code, &error["exit_code"], ran.out.as_str()), (Some(2), &2.into(), ""), "{line}");
+        assert!(!error["error"].as_str().unwrap().is_empty(), "{line}");
+    }
+}
+
+#[test]
+fn a_cluster_is_named_by_its_folder_too() {
+    let cluster = Cluster::new(&[]);
+    let mut text = cluster.text("cluster.toml");
+    for (listed, free) in (4_000..4_008).zip(quorate_node::ports::free(8).unwrap()) {
+        text = text.replace(&format!("\"127.0.0.1:{listed}\""), &format!("\"127.0.0.1:{free}\""));
+    }
+    fs::write(cluster.path("cluster.toml"), text).unwrap();
+    for named in ["", "cluster.toml"] {
+        let path = cluster.path(named);
+        for wait in ["200ms", "0.2", "0.2s"] {
+            let ran = quorate(&[
+                "status",
+                "--cluster",
+                path.to_str().unwrap(),
+                "--wait",
+                wait,
+                "--json",
+                "--ready",
+            ]);
+            let error: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
+            assert_eq!((ran.code, &error["exit_code"]), (Some(1), &1.into()), "{}", ran.err);
+        }
+    }
+}
+
+/// A node whose output is read; gone when this is.
+struct Node(Child);
+
+impl Node {
+    /// Starts it and waits until it serves.
+    fn serve(mut command: Command) -> Self {
+        let mut node = Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(node.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line.trim_end(), "ready");
+        node
+    }
+
+    /// Its own process, or the one that it has started and waits for.
+    fn pid(&self, is_inside: bool) -> Pid {
+        let id = self.0.id();
+        let children = || fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+        let id = if is_inside { children().trim().parse().unwrap() } else { i32::try_from(id).unwrap() };
+        Pid::from_raw(id).unwrap()
+    }
+
+    fn end(mut self, is_inside: bool, signal: Signal) -> Ran {
+        kill_process(self.pid(is_inside), signal).unwrap();
+        let code = self.0.wait().unwrap().code();
+        let err = std::io::read_to_string(self.0.stderr.take().unwrap()).unwrap();
+        Ran { code, out: String::new(), err }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Also as the first process of a container, which the system asks to stop in vain unless it listens.
+#[test]
+fn a_node_that_is_asked_to_stop_ends_well() {
+    let cluster = Cluster::new(&[]);
+    let mut text = cluster.text(FILES[0]);
+    for (listed, free) in [4_000, 4_001].iter().zip(quorate_node::ports::free(2).unwrap()) {
+        text = text.replace(&format!("127.0.0.1:{listed}"), &format!("127.0.0.1:{free}"));
+    }
+    fs::write(cluster.path(FILES[0]), text).unwrap();
+    let config = cluster.path(FILES[0]);
+    let args = ["node", "--config", config.to_str().unwrap()];
+    let container = || {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["-Ur", "--pid", "--fork", "--kill-child"]);
+        unshare
+    };
+    let has_containers = container().arg("true").output().is_ok_and(|ran| ran.status.success());
+    for (is_inside, signal, name) in
+        [(false, Signal::TERM, "SIGTERM"), (false, Signal::INT, "SIGINT"), (true, Signal::TERM, "SIGTERM")]
+    {
+        let command = match is_inside {
+            // Where the system allows none, the handler is the same.
+            true if !has_containers => continue,
+            true => {
+                let mut container = container();
+                container.arg(env!("CARGO_BIN_EXE_quorate")).args(args);
+                container
+            }
+            false => command(&args),
+        };
+        let ran = Node::serve(command).end(is_inside, signal);
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        assert!(ran.err.trim_end().ends_with(&format!("stopped on {name}")), "{}", ran.err);
+        assert!(ran.err.lines().last().unwrap().contains(" INFO "), "{}", ran.err);
     }
 }

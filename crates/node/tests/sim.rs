@@ -284,7 +284,7 @@ fn wrong_usage_is_refused_in_one_line() {
         (&["--protocol", "pbft", "--history", "x"], "--seed"),
         (&["--protocol", "pbft", "--html", "x"], "--seed"),
         (&["--protocol", "pbft", "--seed", "1", "--only", "r1"], "--trace"),
-        (&["--protocol", "pbft", "--seed", "1", "--last", "soon"], "expected seconds like 12.345"),
+        (&["--protocol", "pbft", "--seed", "1", "--last", "soon"], "expected a duration like"),
         (&["--figures", "--seed", "3"], "cannot be used with"),
         (&["--update"], "--script"),
     ] {

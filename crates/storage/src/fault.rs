@@ -2,6 +2,10 @@
 
 use quorate_types::{BlockId, BundleDigest, Height};
 
+/// What there is to do about a folder that cannot be repaired.
+const STAYS_STOPPED: &str = "This replica cannot take part any more: it is one of the f that may fail, and stays stopped \
+    while the others go on; only a disk that is repaired without loss brings it back";
+
 /// Why the store cannot go on. Every text says what to do.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {
@@ -32,7 +36,7 @@ pub enum Fault {
     /// The log is damaged before its tail: something that was synced can no longer be read.
     #[error(
         "the log is damaged in segment {generation} at byte {offset}: {why}; nothing was changed. Do not put an \
-         older copy in its place: keep this folder for inspection and let the replica rejoin with a new one"
+         older copy in its place: keep this folder for inspection. {STAYS_STOPPED}"
     )]
     Damaged {
         /// Generation of the segment.
@@ -43,10 +47,7 @@ pub enum Fault {
         why: String,
     },
     /// A snapshot that is needed cannot be read.
-    #[error(
-        "the snapshot {name} is damaged: {why}. Keep this folder for inspection and let the replica rejoin with a \
-         new one"
-    )]
+    #[error("the snapshot {name} is damaged: {why}. Keep this folder for inspection. {STAYS_STOPPED}")]
     DamagedSnapshot {
         /// Name of the file.
         name: String,
@@ -56,7 +57,7 @@ pub enum Fault {
     /// Between the newest readable snapshot and the first height that the log keeps, heights are missing.
     #[error(
         "heights are missing: the newest readable snapshot is of height {snapshot} and the log begins at \
-         {first}. Keep this folder for inspection and let the replica rejoin with a new one"
+         {first}. Keep this folder for inspection. {STAYS_STOPPED}"
     )]
     Gap {
         /// Height of the snapshot; 0 when there is none.

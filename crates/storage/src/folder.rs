@@ -44,7 +44,10 @@ pub struct Identity {
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
     /// Nobody has formatted it.
-    #[error("{0} is not a formatted data folder: check data_dir, or format it for this replica")]
+    #[error(
+        "{0} is not a formatted data folder: check data_dir. Each replica has one, made once, by `quorate testnet`; where it is \
+         lost, this replica is one of the f that may fail, and stays stopped"
+    )]
     NotFormatted(PathBuf),
     /// Formatting was asked for and it is formatted already.
     #[error("{0} is formatted already: start the node with it, or choose another folder")]
@@ -95,7 +98,8 @@ pub enum FolderError {
     },
     /// Its `FORMAT` file is not one.
     #[error(
-        "{path}/FORMAT is damaged ({why}): keep the folder for inspection and let the replica rejoin with a new one"
+        "{path}/FORMAT is damaged ({why}): nothing was changed. This file is never written again: put a copy of it from any \
+         backup of this folder in its place, and nothing else"
     )]
     Malformed {
         /// The folder.

@@ -124,8 +124,7 @@ mod tests {
     use crate::config::{Durability, LinkAuth, Settings};
     use crate::service::Service;
     use crate::testnet::Plan;
-    use quorate_consensus::{Entry, Spec, Synchrony};
-    use quorate_types::{ClientAuth, quorum};
+    use quorate_types::ClientAuth;
 
     #[test]
     fn three_hops_and_a_sync_fit_in_twice() {
@@ -171,13 +170,8 @@ mod tests {
     #[test]
     fn only_protocols_with_a_bound_are_measured() {
         let folder = tempfile::tempdir().unwrap();
-        let pbft = quorate_protocols::find("pbft").unwrap();
-        let bounded = Entry {
-            spec: Spec { faults: quorum::synchronous_faults, ..pbft.spec },
-            synchrony: |_| Ok(Some(Synchrony { delta_ns: 1_000_000, guarded: true })),
-            ..*pbft
-        };
-        for (name, entry, lines) in [("pbft", pbft, 0), ("bounded", Box::leak(Box::new(bounded)), 2)] {
+        for (name, set, lines) in [("pbft", &[][..], 0), ("sync-hotstuff", &["delta_ms=1"], 2)] {
+            let entry = quorate_protocols::find(name).unwrap();
             let n = crate::config::replicas_or_default(None, entry);
             let plan = Plan {
                 service: Service::KV,
@@ -186,7 +180,7 @@ mod tests {
                 client_auth: ClientAuth::Signature,
                 link_auth: LinkAuth::Tls,
                 durability: Durability::Fsync,
-                settings: Settings::default(),
+                settings: Settings { set: set.iter().map(|text| text.parse().unwrap()).collect() },
             };
             let dir = folder.path().join(name);
             let testnet = Testnet::create(&dir, &plan).unwrap();

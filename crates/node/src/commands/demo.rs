@@ -3,8 +3,9 @@
 use super::cluster_info;
 use super::folder::Folder;
 use super::load::Bar;
+use super::tolerates_one;
 use super::up::free_addresses;
-use crate::config::{Durability, LinkAuth, Settings, replicas_or_default};
+use crate::config::{Durability, LinkAuth, Settings, parse_replicas, parse_seconds, replicas_or_default};
 use crate::exit::Failure;
 use crate::load::Pace;
 use crate::out;
@@ -22,6 +23,9 @@ use std::time::Duration;
 /// How long replicas may take to say who leads.
 const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 
+const SECONDS_MIN: Duration = Duration::from_secs(5);
+const SECONDS_MAX: Duration = Duration::from_secs(3_600);
+
 /// Arguments of `quorate demo`.
 #[derive(Args, Debug)]
 pub struct DemoArgs {
@@ -29,11 +33,11 @@ pub struct DemoArgs {
     #[arg(long, default_value = "pbft", value_parser = crate::config::choice(crate::config::protocol_names()))]
     protocol: &'static Entry,
     /// Replicas [default: as few as tolerate one fault]
-    #[arg(long)]
+    #[arg(long, value_parser = parse_replicas::<u16>)]
     n: Option<u16>,
-    /// Seconds of load
-    #[arg(long, default_value_t = 15)]
-    seconds: u64,
+    /// Seconds of load; 90s and 2m are as good
+    #[arg(long, value_name = "DURATION", default_value = "15", value_parser = parse_seconds)]
+    seconds: Duration,
     /// Clients
     #[arg(long, default_value_t = 16)]
     clients: usize,
@@ -57,6 +61,18 @@ impl DemoArgs {
     fn n(&self) -> u16 {
         replicas_or_default(self.n, self.protocol)
     }
+
+    fn check(&self) -> Result<(), Failure> {
+        if self.seconds < SECONDS_MIN || self.seconds > SECONDS_MAX {
+            return Err(Failure::usage("--seconds: expected 5 to 3600"));
+        }
+        for (name, value) in [("clients", self.clients), ("in-flight", self.in_flight)] {
+            if value == 0 {
+                return Err(Failure::usage(format!("--{name} 0: expected at least 1")));
+            }
+        }
+        tolerates_one(self.protocol, usize::from(self.n()))
+    }
 }
 
 /// Runs the demo.
@@ -64,9 +80,7 @@ impl DemoArgs {
 /// # Errors
 /// When it was asked to stop (no process and, without `--keep`, no folder is left then either), anything was lost, doubled, wrong or left without an answer, or the replicas' states differ.
 pub fn run(args: &DemoArgs) -> Result<(), Failure> {
-    if args.seconds < 5 || args.seconds > 3_600 {
-        return Err(Failure::usage("--seconds: expected 5 to 3600"));
-    }
+    args.check()?;
     let folder = Folder::new("demo", args.keep)?;
     let result = show(args, folder.path());
     if args.keep {
@@ -169,9 +183,9 @@ fn say_above(args: &DemoArgs, bar: &Bar, text: &str) {
 }
 
 fn plan(args: &DemoArgs, victim: ReplicaId) -> Plan {
-    let third = Duration::from_secs(args.seconds) / 3;
+    let third = args.seconds / 3;
     Plan {
-        seconds: Duration::from_secs(args.seconds),
+        seconds: args.seconds,
         clients: args.clients,
         pace: Pace::Closed { in_flight: args.in_flight },
         bundle: None,

@@ -9,6 +9,8 @@ use super::crew::Progress;
 use super::ledger::{self, Keeping, Ledger};
 use super::seeds::{How, Total, many};
 use super::sim::{find_paper, protocol};
+use super::tolerates_one;
+use crate::config::parse_replicas;
 use crate::exit::Failure;
 use crate::out;
 use quorate_consensus::Entry;
@@ -26,19 +28,19 @@ pub struct Args {
     #[arg(long, default_value = "pbft")]
     protocol: String,
     /// How many replicas, several with commas; the smallest numbers that tolerate one, two and three faults if not given
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = parse_replicas::<usize>)]
     n: Vec<usize>,
     /// Seeds of each paper at each size
-    #[arg(long, default_value_t = 50)]
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// One paper instead of all
     #[arg(long)]
     paper: Option<String>,
     #[command(flatten)]
     keeping: Keeping,
-    /// Every registered protocol in a few minutes: 200 fixed seeds shared among them, runs that have failed once, and seeds
-    /// that nobody has seen before
-    #[arg(long, conflicts_with_all = ["protocol", "n", "seeds", "paper", "ledger", "minutes"])]
+    /// Every registered protocol in one to two minutes of one core, shared by all cores: 200 fixed seeds shared among them,
+    /// runs that have failed once, and seeds that nobody has seen before
+    #[arg(long, conflicts_with_all = ["protocol", "n", "seeds", "paper", "ledger", "code", "commit", "piece", "minutes"])]
     short: bool,
 }
 
@@ -110,7 +112,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.short {
         return short::run();
     }
+    args.keeping.check()?;
     let entry = protocol(&args.protocol)?;
+    args.n.iter().try_for_each(|n| tolerates_one(entry, *n))?;
     let papers: Vec<&'static Paper> = match &args.paper {
         Some(name) => vec![find_paper(name)?],
         None => PAPERS.iter().collect(),

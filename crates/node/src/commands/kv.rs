@@ -1,7 +1,8 @@
 //! `quorate kv`: the client of the built-in key-value store. Each call is ordered by the cluster and believed
 //! when f + 1 replicas agree on its result.
 
-use crate::config::ClusterConfig;
+use super::cluster_file;
+use crate::config::{ClusterConfig, parse_seconds};
 use crate::exit::Failure;
 use crate::keys;
 use crate::out;
@@ -19,14 +20,14 @@ use std::time::Duration;
 /// Which cluster, which key, and what to do.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The cluster's shared configuration
-    #[arg(long, value_name = "FILE", default_value = "cluster.toml", global = true)]
+    /// The cluster's shared configuration, or the folder that it is in
+    #[arg(long, value_name = "FILE", default_value = "cluster.toml", value_parser = cluster_file, global = true)]
     cluster: PathBuf,
     /// Private key of a registered client [default: clients/kv.key beside cluster.toml]
     #[arg(long = "key", value_name = "FILE", global = true)]
     key_file: Option<PathBuf>,
-    /// How long to wait for an answer
-    #[arg(long, default_value = "30s", value_parser = humantime::parse_duration, global = true)]
+    /// How long to wait for an answer: 30 (seconds), 500ms, 2m
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_seconds, global = true)]
     timeout: Duration,
     /// One JSON object instead of text
     #[arg(long, global = true)]

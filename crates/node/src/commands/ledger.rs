@@ -1,5 +1,7 @@
 //! What was run and what came of it, a line of JSON for each piece: for runs that are stopped and go on.
 
+use super::refuse;
+use crate::config::parse_minutes;
 use crate::exit::Failure;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -7,7 +9,10 @@ use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Runs in a piece.
+const PIECE: u64 = 500;
 
 /// What command lines say about ledgers.
 #[derive(Debug, clap::Args)]
@@ -16,23 +21,52 @@ pub(super) struct Keeping {
     #[arg(long, value_name = "FOLDER", requires = "code")]
     pub(super) ledger: Option<PathBuf>,
     /// A name for the code that runs: what was run counts only for the code that it was run with
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "ledger")]
     code: Option<String>,
     /// Which commit that code was, for whoever reads the ledger
     #[arg(long, value_name = "HASH", requires = "ledger")]
     pub(super) commit: Option<String>,
-    /// Runs between two entries of the ledger
-    #[arg(long, default_value_t = 500)]
-    pub(super) piece: u64,
-    /// Stop after so many minutes; a ledger remembers how far it was
-    #[arg(long)]
-    minutes: Option<u64>,
+    /// Runs between two entries of the ledger, or two looks at the time [default: 500]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    piece: Option<u64>,
+    /// Stop after so many minutes, or 90s, or 2h; a ledger remembers how far it was
+    #[arg(long, value_name = "DURATION", value_parser = parse_minutes)]
+    minutes: Option<Duration>,
 }
 
 impl Keeping {
     /// The ledger of this name, where there is to be one.
     pub(super) fn open<L: Line>(&self, name: &str) -> Result<Option<Ledger<L>>, Failure> {
         self.ledger.as_ref().map(|folder| Ledger::open(folder, name)).transpose()
+    }
+
+    /// Whether the options mean something together.
+    ///
+    /// # Errors
+    /// When one would do nothing, or no time is left for anything.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        let is_stopped = self.ledger.is_some() || self.minutes.is_some();
+        let piece = ("--piece", self.piece.is_some() && !is_stopped);
+        refuse(&[piece], "only --ledger and --minutes look after each piece")?;
+        if self.minutes == Some(Duration::ZERO) {
+            return Err(Failure::usage(
+                "--minutes: expected a duration above 0, in which something can be run",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Its options, and whether they are given.
+    pub(super) fn given(&self) -> [(&'static str, bool); 3] {
+        [
+            ("--ledger", self.ledger.is_some()),
+            ("--piece", self.piece.is_some()),
+            ("--minutes", self.minutes.is_some()),
+        ]
+    }
+
+    fn piece(&self) -> u64 {
+        self.piece.unwrap_or(PIECE)
     }
 
     /// What the code that runs is called.
@@ -42,7 +76,7 @@ impl Keeping {
 
     /// Whether what has begun then has lasted long enough.
     pub(super) fn is_over(&self, begun: Instant) -> bool {
-        self.minutes.is_some_and(|minutes| begun.elapsed().as_secs() >= minutes.saturating_mul(60))
+        self.minutes.is_some_and(|span| begun.elapsed() >= span)
     }
 
     /// The pieces of a range that are still to be run, where the ledger has lines `about` it.
@@ -53,8 +87,8 @@ impl Keeping {
         range: Range<u64>,
     ) -> Vec<Range<u64>> {
         match ledger {
-            Some(ledger) => ledger.left(about, range, self.piece),
-            None => pieces(range, self.piece),
+            Some(ledger) => ledger.left(about, range, self.piece()),
+            None => pieces(range, self.piece()),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `quorate load`: the load generator against a running cluster.
 
-use super::{cluster_info, open_cluster};
+use super::{cluster_file, cluster_info, open_cluster};
+use crate::config::parse_seconds;
 use crate::exit::Failure;
 use crate::keys;
 use crate::load::{Generator, LoadOptions, Mix, Next, Pace, Progress, Summary, Watch};
@@ -19,8 +20,8 @@ const SHARED_KEYS: u64 = 256;
 /// Arguments of `quorate load`.
 #[derive(Args, Debug)]
 pub struct LoadArgs {
-    /// The cluster's file.
-    #[arg(long, default_value = "cluster.toml")]
+    /// The cluster's file, or its folder.
+    #[arg(long, default_value = "cluster.toml", value_parser = cluster_file)]
     cluster: PathBuf,
     /// The admin client's key; default: `clients/admin.key` beside the cluster's file.
     #[arg(long)]
@@ -53,12 +54,12 @@ pub struct LoadArgs {
     /// Share of reads, 0 to 1 [default: 0].
     #[arg(long)]
     read_share: Option<f64>,
-    /// Seconds that count.
-    #[arg(long, default_value_t = 10.0)]
-    seconds: f64,
-    /// Seconds before that.
-    #[arg(long, default_value_t = 3.0)]
-    warmup: f64,
+    /// Seconds that count; 500ms and 2m are as good.
+    #[arg(long, value_name = "DURATION", default_value = "10", value_parser = parse_seconds)]
+    seconds: Duration,
+    /// Seconds before that; 500ms and 2m are as good.
+    #[arg(long, value_name = "DURATION", default_value = "3", value_parser = parse_seconds)]
+    warmup: Duration,
     /// Requests to build and sign before the run, which ends when they are used up [default: none].
     #[arg(long)]
     presign: Option<usize>,
@@ -111,10 +112,6 @@ impl LoadArgs {
         if !(0.0..=1.0).contains(&read_share) {
             return Err(Failure::usage("--read-share: expected 0 to 1"));
         }
-        let seconds = |name: &str, value: f64| {
-            Duration::try_from_secs_f64(value)
-                .map_err(|_| Failure::usage(format!("{name}: expected seconds, 0 or more")))
-        };
         let mix = if self.history.is_some() {
             // What earlier runs have left in the store is not known, so the keys are others each time.
             let run = getrandom::u32().map_err(Failure::run)?;
@@ -137,8 +134,8 @@ impl LoadArgs {
                 None => Pace::Closed { in_flight: self.in_flight.unwrap_or(1) },
             },
             mix,
-            warmup: seconds("--warmup", self.warmup)?,
-            seconds: seconds("--seconds", self.seconds)?,
+            warmup: self.warmup,
+            seconds: self.seconds,
             presign: self.presign.unwrap_or(0),
             audience: self.send_to,
             history: self.history.is_some(),

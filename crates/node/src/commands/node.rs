@@ -1,18 +1,19 @@
 //! `quorate node`: one replica.
 
-use crate::config::{Durability, LinkAuth, NodeConfig, NodeKeys};
+use crate::config::{ConfigError, Durability, LinkAuth, NodeConfig, NodeKeys};
 use crate::exit::Failure;
 use crate::keys;
 use crate::out;
 use crate::processes::{READY, TAKEN};
-use crate::runtime::{Facts, Node, NodeFault, NodeSetup, wall_ns};
+use crate::runtime::{self, Facts, Node, NodeFault, NodeSetup, wall_ns};
 use crate::service::Service;
+use crate::signals::on_signal;
 use crate::testnet::identity;
 use quorate_app::{APPLICATION_PANIC, panic_text};
 use quorate_consensus::OpenError;
 use quorate_crypto::{Scheme, SigningKey, curve_backend};
 use quorate_host::{Fault, HostSetup, OpenFault};
-use quorate_net::reactor::{PeerConfig, Security, bind};
+use quorate_net::reactor::{NetFault, PeerConfig, Security, bind};
 use quorate_net::tls::LinkKey;
 use quorate_replica::Setup;
 use quorate_storage::folder::{self, FolderGuard};
@@ -20,7 +21,7 @@ use quorate_storage::{Disk, FileDisk, FileDiskConfig, MemDisk, PAGE_BYTES, SEGME
 use quorate_types::Digest;
 use quorate_types::digest::{context, keyed_tag};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
-use std::io::{IsTerminal, stderr};
+use std::io::{ErrorKind, IsTerminal, stderr};
 use std::net::{SocketAddr, TcpListener};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -68,6 +69,7 @@ pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
         return Err(error.into());
     }
     start_log(config.log);
+    end_on_signals()?;
     let node = prepare(config, service, args.parent.is_some())?;
     // The replica and all that it holds end with the panic: nothing goes on with half of a change.
     let ended = catch_unwind(AssertUnwindSafe(|| serve_on_its_disk(node)));
@@ -105,6 +107,16 @@ fn end_with(parent: i32) -> Result<(), Failure> {
     }
 }
 
+/// A signal to stop ends the node cleanly, whatever it is doing. Nothing has to be finished first: a promise is on disk
+/// before anybody hears of it, and the log may end anywhere.
+fn end_on_signals() -> Result<(), Failure> {
+    let end = |signal| {
+        tracing::info!("stopped on {signal}");
+        signal_hook::low_level::exit(0);
+    };
+    on_signal(end).map_err(|error| Failure::run(format!("cannot watch signals: {error}")))
+}
+
 fn start_log(level: tracing::Level) {
     let log =
         tracing_subscriber::fmt().with_max_level(level).with_writer(stderr).with_ansi(stderr().is_terminal());
@@ -120,22 +132,35 @@ fn prepare(config: NodeConfig, service: Service, tell_parent: bool) -> Result<Pr
     let folder = folder.map_err(|error| config.error("data_dir", error.to_string()))?;
     let listen = |field: &str, address: SocketAddr| {
         bind(address).map_err(|error| {
-            if tell_parent
-                && TcpListener::bind(address)
-                    .is_err_and(|error| error.kind() == std::io::ErrorKind::AddrInUse)
-            {
+            if tell_parent && trouble_of(&error) == ErrorKind::AddrInUse {
                 // The parent may choose another address; if it has gone away, so do we.
                 let _ = out::line(format_args!("{TAKEN} {address}"));
             }
-            config.error(
-                field,
-                format!("cannot listen on {address}: {error}; stop what uses it, or choose another address"),
-            )
+            config.error(field, format!("cannot listen on {address}: {}", listening(&error)))
         })
     };
     let peers = listen("listen_peers", config.listen_peers)?;
     let clients = listen("listen_clients", config.listen_clients)?;
     Ok(Prepared { config, service, keys, folder, peers, clients })
+}
+
+fn trouble_of(error: &NetFault) -> ErrorKind {
+    if let NetFault::Listen(error) = error { error.kind() } else { ErrorKind::Other }
+}
+
+/// Why nobody can listen there, and what to do about it.
+fn listening(error: &NetFault) -> String {
+    let advice = match trouble_of(error) {
+        ErrorKind::AddrInUse => "stop what uses it, or choose another address",
+        ErrorKind::AddrNotAvailable => {
+            "write an address of this machine, or 0.0.0.0 for all of them ([::] where they are of IPv6)"
+        }
+        ErrorKind::PermissionDenied => {
+            "choose a port from 1024 on, or start it with the right to use this one"
+        }
+        _ => "choose another address",
+    };
+    format!("{error}; {advice}")
 }
 
 fn on_files(node: Prepared, durability: quorate_storage::Durability) -> Result<(), Failure> {
@@ -190,8 +215,8 @@ fn host_setup(config: &NodeConfig, service: Service, keys: &NodeKeys) -> Result<
         key: keys.replica.clone(),
         scheme: Scheme::Ed25519,
         application: service.open(),
-        keep_bytes: config.keep_bytes,
-        disk_bytes_max: config.disk_bytes_max,
+        keep_bytes: config.disk.keep_bytes,
+        disk_bytes_max: config.disk.disk_bytes_max,
         snapshot_every_bytes: SNAPSHOT_EVERY_BYTES,
     })
 }
@@ -236,12 +261,43 @@ fn facts(config: &NodeConfig, log_mode: String) -> Facts {
     }
 }
 
-/// What only the protocol can find wrong with the configuration is still wrong configuration.
-fn failure(config: &NodeConfig, fault: &NodeFault) -> Failure {
+/// What only protocol and application can find wrong with a configuration: a replica is opened as the command does it, on an
+/// empty disk in memory.
+///
+/// # Errors
+/// A parameter that the protocol refuses, with its range, or anything else for which the node would not start.
+pub(crate) fn rehearse(config: &NodeConfig, service: Service, keys: &NodeKeys) -> Result<(), Refused> {
+    let setup = host_setup(config, service, keys).map_err(Refused::Otherwise)?;
+    runtime::rehearse(setup).map_err(|fault| match wrong_parameter(config, &fault) {
+        Some(error) => Refused::Parameter(error),
+        None => Refused::Otherwise(failure(config, &fault)),
+    })
+}
+
+/// Why a node would not start.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// The protocol cannot use a parameter.
+    Parameter(ConfigError),
+    /// Anything else.
+    Otherwise(Failure),
+}
+
+fn wrong_parameter(config: &NodeConfig, fault: &NodeFault) -> Option<ConfigError> {
     match fault {
         NodeFault::Host(Fault::Open(OpenFault::Protocol(OpenError::Params { name, expected }))) => {
-            config.params_error(name, expected).into()
+            Some(config.params_error(name, expected))
         }
+        _ => None,
+    }
+}
+
+/// What only the protocol can find wrong with the configuration is still wrong configuration.
+fn failure(config: &NodeConfig, fault: &NodeFault) -> Failure {
+    if let Some(error) = wrong_parameter(config, fault) {
+        return error.into();
+    }
+    match fault {
         NodeFault::Host(Fault::Open(
             OpenFault::Protocol(OpenError::Committee(_)) | OpenFault::Application(_),
         )) => Failure::usage(fault),
@@ -252,6 +308,20 @@ fn failure(config: &NodeConfig, fault: &NodeFault) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_that_cannot_be_listened_on_is_told_apart() {
+        for (kind, advice) in [
+            (ErrorKind::AddrInUse, "stop what uses it"),
+            (ErrorKind::AddrNotAvailable, "write an address of this machine"),
+            (ErrorKind::PermissionDenied, "a port from 1024 on"),
+            (ErrorKind::OutOfMemory, "choose another address"),
+        ] {
+            let said = listening(&NetFault::Listen(kind.into()));
+            assert!(said.contains(advice), "{said}");
+            assert_eq!(said.contains("stop what uses it"), kind == ErrorKind::AddrInUse, "{said}");
+        }
+    }
 
     #[test]
     fn each_opening_has_a_secret_of_its_own() {

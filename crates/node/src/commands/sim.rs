@@ -7,8 +7,8 @@ mod reading;
 
 use super::crew::Progress;
 use super::seeds::{How, Seeds, Total, counted, many};
-use super::stage;
-use crate::config::protocol_names;
+use super::{refuse, stage, tolerates_one};
+use crate::config::{parse_replicas, protocol_names};
 use crate::exit::Failure;
 use crate::out;
 use quorate_consensus::Entry;
@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, default_value = "pbft")]
     protocol: String,
     /// How many replicas; the smallest number that tolerates one fault if not given
-    #[arg(long)]
+    #[arg(long, value_parser = parse_replicas::<usize>)]
     n: Option<usize>,
     /// So many seeds from 0 on, or a range of them: 1000, 5000..6000
     #[arg(long, default_value = "100", conflicts_with = "seed")]
@@ -50,10 +50,10 @@ pub struct Args {
     #[arg(long, value_name = "PAPER", conflicts_with = "byzantine")]
     paper: Option<String>,
     /// List the faults that there are, what brings each about, and end
-    #[arg(long)]
+    #[arg(long, exclusive = true)]
     faults: bool,
     /// Go on after a failure
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["seed", "figures", "script"])]
     keep_going: bool,
     /// One JSON object at the end instead of text
     #[arg(long)]
@@ -68,6 +68,24 @@ pub(super) fn protocol(name: &str) -> Result<&'static Entry, Failure> {
         let known: Vec<&str> = protocol_names().into_iter().map(|(name, _)| name).collect();
         Failure::usage(format!("no protocol is named {name:?}; there are {}", known.join(", ")))
     })
+}
+
+impl Args {
+    /// Options that only one run has any use for. (They are not looked at by `requires`, where another option excludes
+    /// `--seed`.)
+    fn check(&self) -> Result<(), Failure> {
+        if self.seed.is_none() {
+            let mut given = self.reading.given();
+            given.push(("--history", self.history.is_some()));
+            refuse(&given, "it is about one run; name that with --seed")?;
+        }
+        self.reading.check()?;
+        self.instead.check()?;
+        match self.n {
+            Some(n) if !self.instead.is_asked() => tolerates_one(protocol(&self.protocol)?, n),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What a world can do to replicas and clients.
@@ -97,6 +115,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.faults {
         return list_faults();
     }
+    args.check()?;
     let entry = protocol(&args.protocol)?;
     if let Some(done) = args.instead.run(entry, args.n) {
         return done;

@@ -1,5 +1,6 @@
 //! `quorate sim --figures` and `quorate sim --script`: what the simulator shows of a protocol beside random runs.
 
+use super::refuse;
 use crate::exit::Failure;
 use crate::out;
 use quorate_consensus::Entry;
@@ -13,11 +14,11 @@ use std::path::{Path, PathBuf};
 pub struct Instead {
     /// Instead of seeds: count messages, message delays and syncs where nothing goes wrong, and compare them with
     /// what the protocol states
-    #[arg(long, conflicts_with_all = ["seeds", "seed", "script", "byzantine", "json"])]
+    #[arg(long, conflicts_with_all = ["seeds", "seed", "script", "byzantine", "json", "paper"])]
     figures: bool,
     /// Instead of seeds: play a golden script, and say where its trace is another one; docs/scripts.md lists what a
     /// script can say
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "seed", "n", "protocol", "byzantine", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "seed", "n", "protocol", "byzantine", "json", "paper"])]
     script: Option<PathBuf>,
     /// Write the trace into the script
     #[arg(long, requires = "script")]
@@ -25,6 +26,17 @@ pub struct Instead {
 }
 
 impl Instead {
+    /// Whether there is something to do instead.
+    pub(super) fn is_asked(&self) -> bool {
+        self.figures || self.script.is_some()
+    }
+
+    /// `requires` does not look where another option excludes `--script`.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        let update = ("--update", self.update && self.script.is_none());
+        refuse(&[update], "it is about a script; name that with --script")
+    }
+
     /// Whether there is something to do instead; then that is done.
     pub(super) fn run(&self, entry: &Entry, n: Option<usize>) -> Option<Result<(), Failure>> {
         match &self.script {

@@ -1,6 +1,7 @@
 //! `quorate status`: what a running cluster does now, and whether it makes progress.
 
-use super::open_cluster;
+use super::{cluster_file, open_cluster};
+use crate::config::parse_seconds;
 use crate::exit::Failure;
 use crate::out;
 use clap::Args;
@@ -13,8 +14,8 @@ use std::time::Duration;
 /// Arguments of `quorate status`.
 #[derive(Args, Debug)]
 pub struct StatusArgs {
-    /// The cluster's file.
-    #[arg(long, default_value = "cluster.toml")]
+    /// The cluster's file, or its folder.
+    #[arg(long, default_value = "cluster.toml", value_parser = cluster_file)]
     cluster: PathBuf,
     /// One JSON list with an object per replica.
     #[arg(long)]
@@ -26,9 +27,9 @@ pub struct StatusArgs {
     /// Also shows the cost ledger.
     #[arg(long)]
     ledger: bool,
-    /// Seconds to wait for answers.
-    #[arg(long, default_value_t = 3)]
-    wait: u64,
+    /// How long to wait for answers: 3 (seconds), 500ms, 2m.
+    #[arg(long, value_name = "DURATION", default_value = "3", value_parser = parse_seconds)]
+    wait: Duration,
 }
 
 /// Asks every replica.
@@ -40,7 +41,7 @@ pub fn run(args: &StatusArgs) -> Result<(), Failure> {
     let n = config.n();
     let enough = config.entry.spec.serving(n, usize::from(config.genesis.f));
     let info = super::cluster_info(&config)?;
-    let answers = driver::status(info, Duration::from_secs(args.wait)).map_err(Failure::run)?;
+    let answers = driver::status(info, args.wait).map_err(Failure::run)?;
     let replicas: Vec<Value> = answers.into_iter().enumerate().map(|(id, said)| answer(id, said)).collect();
     if args.json {
         out::json(&replicas)?;

@@ -2,8 +2,8 @@
 
 use super::delta;
 use crate::config::{
-    Durability, LinkAuth, ReplicaAddresses, Settings, choice, client_auth_names, protocol_names,
-    replicas_or_default,
+    Durability, LinkAuth, ReplicaAddresses, Settings, choice, client_auth_names, parse_replicas,
+    protocol_names, replicas_or_default,
 };
 use crate::exit::Failure;
 use crate::out;
@@ -21,7 +21,7 @@ pub struct Args {
     #[arg(long)]
     out: PathBuf,
     /// Replicas [default: as few as tolerate one fault]
-    #[arg(long)]
+    #[arg(long, value_parser = parse_replicas::<u16>)]
     n: Option<u16>,
     /// Protocol
     #[arg(long, default_value = "pbft", value_parser = choice(protocol_names()))]
@@ -65,6 +65,9 @@ pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
     let (id, n, f, out) = (cluster.cluster_id(), cluster.n(), cluster.genesis.f, args.out.display());
     out::line(format_args!("cluster {id}"))?;
     out::line(format_args!("{}, {n} replicas, tolerates {f} faulty", cluster.entry.spec.name))?;
+    if let Some(warning) = testnet.warning() {
+        eprintln!("warning: {warning}");
+    }
     for (is_warning, line) in delta::advice(&testnet, &args.out)? {
         if is_warning {
             eprintln!("warning: {line}");
@@ -85,10 +88,12 @@ fn addresses(args: &Args) -> Result<Vec<ReplicaAddresses>, Failure> {
             "--addresses lists {given}, expected one for each of the {n} replicas"
         )));
     }
-    let last = ports.checked_mul(2).and_then(|ports| args.base_port.checked_add(ports));
-    if args.base_port == 0 || last.is_none() {
+    let last = usize::from(args.base_port).saturating_add(n.saturating_mul(2)).saturating_sub(1);
+    if args.base_port == 0 || last > usize::from(u16::MAX) {
+        let most = usize::from(u16::MAX).saturating_sub(n.saturating_mul(2)).saturating_add(1);
         return Err(Failure::usage(format!(
-            "--base-port: two ports for each of {n} replicas, from 1 to 65535"
+            "--base-port {}: expected 1 to {most}, since {n} replicas have two ports each, up to 65535",
+            args.base_port
         )));
     }
     let ips = args.addresses.iter().copied().chain(std::iter::repeat(IpAddr::V4(Ipv4Addr::LOCALHOST)));

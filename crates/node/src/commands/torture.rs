@@ -3,7 +3,8 @@
 use super::demo;
 use super::folder::Folder;
 use super::load::Bar;
-use crate::config::{Settings, replicas_or_default};
+use super::tolerates_one;
+use crate::config::{Settings, parse_minutes, parse_replicas, replicas_or_default};
 use crate::exit::Failure;
 use crate::load::{Pace, Progress};
 use crate::processes::Processes;
@@ -16,12 +17,15 @@ use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// Nobody tortures for longer.
+const SPAN_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
+
 /// Arguments of `quorate torture`.
 #[derive(Args, Debug)]
 pub struct TortureArgs {
-    /// No event begins after so many minutes
-    #[arg(long, default_value_t = 10.0)]
-    minutes: f64,
+    /// No event begins after so many minutes, or 90s, or 2h
+    #[arg(long, value_name = "DURATION", default_value = "10", value_parser = parse_minutes)]
+    minutes: Duration,
     /// Decides events, keys and operations [default: another one each time]
     #[arg(long)]
     seed: Option<u64>,
@@ -29,7 +33,7 @@ pub struct TortureArgs {
     #[arg(long, default_value = "pbft", value_parser = crate::config::choice(crate::config::protocol_names()))]
     protocol: &'static Entry,
     /// Replicas [default: as few as tolerate one fault]
-    #[arg(long)]
+    #[arg(long, value_parser = parse_replicas::<u16>)]
     n: Option<u16>,
     /// Clients
     #[arg(long, default_value_t = 16)]
@@ -62,17 +66,24 @@ impl TortureArgs {
     }
 
     fn options(&self, seed: u64) -> Result<Options, Failure> {
-        let span = Duration::try_from_secs_f64(self.minutes * 60.0)
-            .ok()
-            .filter(|span| !span.is_zero() && *span < Duration::from_secs(30 * 24 * 3_600))
-            .ok_or_else(|| Failure::usage("--minutes: expected a number above 0, at most 43200"))?;
-        if self.clients == 0 || self.in_flight == 0 || self.keys == 0 {
-            return Err(Failure::usage("--clients, --in-flight and --keys: expected at least 1"));
+        tolerates_one(self.protocol, usize::from(self.n()))?;
+        let span = self.minutes;
+        if span.is_zero() || span > SPAN_MAX {
+            return Err(Failure::usage("--minutes: expected a duration above 0, at most 30 days"));
+        }
+        for (name, is_zero) in
+            [("clients", self.clients == 0), ("in-flight", self.in_flight == 0), ("keys", self.keys == 0)]
+        {
+            if is_zero {
+                return Err(Failure::usage(format!("--{name} 0: expected at least 1")));
+            }
         }
         let pace = match self.rate {
             Some(rate) if rate > 0.0 && rate < 1e9 => Pace::Open { rate },
-            Some(_) => {
-                return Err(Failure::usage("--rate: expected a number of requests in a second above 0"));
+            Some(rate) => {
+                return Err(Failure::usage(format!(
+                    "--rate {rate}: expected a number of requests in a second above 0 and below 1000000000"
+                )));
             }
             None => Pace::Closed { in_flight: self.in_flight },
         };
@@ -80,9 +91,13 @@ impl TortureArgs {
         Ok(Options { seed, only, span, clients: self.clients, pace, shared: self.keys })
     }
 
+    fn minutes(&self) -> f64 {
+        self.minutes.as_secs_f64() / 60.0
+    }
+
     /// How to do the same again.
     fn again(&self, seed: u64) -> String {
-        let mut line = format!("cargo xtask torture --minutes {} --seed {seed}", self.minutes);
+        let mut line = format!("cargo xtask torture --minutes {} --seed {seed}", self.minutes());
         let name = self.protocol.spec.name.as_str();
         for (given, text) in [
             (name != "pbft", format!(" --protocol {name}")),
@@ -222,7 +237,7 @@ fn report(args: &TortureArgs, options: &Options, outcome: &Outcome, again: &str)
     if args.json {
         return out::json(&json!({
             "good": outcome.is_good(), "failure": outcome.failure.as_ref().map(Why::to_string), "again": again, "seed": options.seed,
-            "bound": outcome.bound.map(|bound| bound.to_string()), "minutes": args.minutes, "protocol": args.protocol.spec.name.as_str(), "n": args.n(),
+            "bound": outcome.bound.map(|bound| bound.to_string()), "minutes": args.minutes(), "protocol": args.protocol.spec.name.as_str(), "n": args.n(),
             "stretches": outcome.stretches, "acknowledged": outcome.acknowledged, "errors": outcome.errors,
             "judged": verdict.judged, "lost": verdict.lost, "doubled": verdict.doubled, "wrong": verdict.wrong,
             "illegal": verdict.illegal, "undecided": verdict.undecided, "findings": verdict.findings,
@@ -307,6 +322,10 @@ mod tests {
         }
     }
 
+    /// These are no durations and no sizes.
+    const REFUSED_BY_CLAP: [&str; 5] =
+        ["--minutes=-1", "--minutes nan", "--minutes 1e9", "--n 0", "--n 1000"];
+
     #[test]
     fn nonsense_is_refused() {
         for line in [
@@ -318,9 +337,17 @@ mod tests {
             "--in-flight 0",
             "--keys 0",
             "--rate 0",
+            "--rate 1e9",
+            "--n 3",
+            "--n 0",
+            "--n 1000",
         ] {
-            let failure = args(line).options(1).unwrap_err();
-            assert_eq!(failure.code(), 2, "{line}");
+            let words = std::iter::once("torture").chain(line.split_whitespace());
+            let failure = Line::try_parse_from(words).map(|line| line.args.options(1).unwrap_err());
+            assert!(
+                failure.is_ok_and(|failure| failure.code() == 2) || REFUSED_BY_CLAP.contains(&line),
+                "{line}"
+            );
         }
     }
 

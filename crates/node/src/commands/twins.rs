@@ -7,7 +7,8 @@ mod runner;
 
 use super::ledger::{self, Keeping, Ledger};
 use super::sim::protocol;
-use crate::config::replicas_or_default;
+use super::{refuse, tolerates_one};
+use crate::config::{parse_replicas, replicas_or_default};
 use crate::exit::Failure;
 use crate::out;
 use quorate_consensus::{Entry, Model};
@@ -16,6 +17,7 @@ use quorate_sim::twins::{Enumeration, Leaders, Play, Scenario, Verdict, from_jso
 use quorate_types::ReplicaId;
 use runner::{How, Work};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -32,22 +34,22 @@ pub struct Args {
     #[arg(long, default_value = "pbft")]
     protocol: String,
     /// How many replicas [default: as few as tolerate one fault]
-    #[arg(long)]
+    #[arg(long, value_parser = parse_replicas::<u16>)]
     n: Option<u16>,
     /// Which replica is a twin; two with a comma are two pairs of twins; each replica in turn if not given
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     twin: Vec<u16>,
     /// Views whose partitions are chosen
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value = "4", value_parser = above_zero)]
     views: usize,
     /// Parts of a partition at most
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value = "2", value_parser = above_zero)]
     parts: usize,
     /// So many scenarios, drawn, instead of all; for each replica that is a twin in turn
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     sample: Option<u64>,
     /// What draws them
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, requires = "sample")]
     seed: u64,
     /// Who leads the views: own (as the protocol has it), drawn, or a list with one for each view: 0,1,2,3. Drawn where
     /// scenarios are and the protocol lets the simulator say it, own otherwise
@@ -63,13 +65,14 @@ pub struct Args {
     #[arg(long, requires = "scenario")]
     trace: bool,
     /// Run also what is the same as another scenario but for names
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["scenario", "sample"])]
     same: bool,
     /// The scenarios of a JSON file instead: ours, or what relab/hotstuff generates
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["sample", "twin", "leaders", "ledger"])]
+    #[arg(long, value_name = "FILE",
+        conflicts_with_all = ["n", "views", "parts", "sample", "seed", "twin", "leaders", "same", "ledger"])]
     file: Option<PathBuf>,
     /// Write the scenarios to a JSON file instead of running them
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["failures", "ledger", "keep_going", "json"])]
     write: Option<PathBuf>,
     /// Where scenarios that fail are written
     #[arg(long, value_name = "FOLDER", default_value = "results/twins")]
@@ -77,11 +80,34 @@ pub struct Args {
     #[command(flatten)]
     keeping: Keeping,
     /// Go on after a failure
-    #[arg(long)]
+    #[arg(long, conflicts_with = "scenario")]
     keep_going: bool,
     /// One JSON object at the end instead of text
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    /// Options that would do nothing together. (`requires` does not look where another option excludes what is needed.)
+    fn check(&self) -> Result<(), Failure> {
+        self.keeping.check()?;
+        if self.scenario.is_some() {
+            refuse(&self.keeping.given(), "--scenario is a single run")?;
+        }
+        if self.write.is_some() {
+            let mut given = self.keeping.given().to_vec();
+            given.push(("--trace", self.trace));
+            refuse(&given, "--write runs nothing")?;
+        }
+        refuse(
+            &[("--trace", self.trace && self.scenario.is_none())],
+            "it is about one run; name that with --scenario",
+        )
+    }
+}
+
+fn above_zero(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "expected a number above 0".to_owned())
 }
 
 /// Who leads, as the command line names it.
@@ -152,6 +178,7 @@ struct Part {
 /// # Errors
 /// When one fails, or the protocol or such scenarios do not exist.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    args.check()?;
     let entry = protocol(&args.protocol)?;
     let works = works(args, entry)?;
     if let Some(file) = &args.write {
@@ -235,18 +262,15 @@ impl ledger::Line for Line {
 
 /// What the command line asks for: one enumeration for each replica that is a twin in turn, or what a file lists.
 fn works(args: &Args, entry: &Entry) -> Result<Vec<Work>, Failure> {
-    if let Some(file) = &args.file {
-        let fail =
-            |error: &dyn ToString| Failure::usage(format!("{}: {}", file.display(), error.to_string()));
-        let text = fs::read_to_string(file).map_err(|error| fail(&error))?;
-        return Ok(vec![Work::Listed(from_json(&text).map_err(|error| fail(&error))?)]);
-    }
     if entry.spec.model == Model::Synchrony {
         return Err(Failure::usage(format!(
             "scenarios of twins cut the network, and {} promises nothing where its bound on delays does not hold; twins \
              within the bound are `quorate sim --protocol {} --byzantine twin`",
             args.protocol, args.protocol
         )));
+    }
+    if let Some(file) = &args.file {
+        return listed(entry, file).map(|scenarios| vec![Work::Listed(scenarios)]);
     }
     let can_set = sets_leaders(entry);
     let leaders = match &args.leaders {
@@ -258,6 +282,7 @@ fn works(args: &Args, entry: &Entry) -> Result<Vec<Work>, Failure> {
         None => Leaders::Own,
     };
     let n = replicas_or_default(args.n, entry);
+    tolerates_one(entry, usize::from(n))?;
     let each: Vec<Vec<ReplicaId>> = if args.twin.is_empty() {
         (0..n).map(|id| vec![ReplicaId(id)]).collect()
     } else {
@@ -272,6 +297,19 @@ fn works(args: &Args, entry: &Entry) -> Result<Vec<Work>, Failure> {
         made.map(Work::Enumerated).map_err(Failure::usage)
     };
     each.into_iter().map(make).collect()
+}
+
+/// The scenarios of a file.
+fn listed(entry: &Entry, file: &Path) -> Result<Vec<Scenario>, Failure> {
+    let fail = |why: &dyn ToString| Failure::usage(format!("{}: {}", file.display(), why.to_string()));
+    let text = fs::read_to_string(file).map_err(|error| fail(&error))?;
+    let scenarios = from_json(&text).map_err(|error| fail(&error))?;
+    if scenarios.is_empty() {
+        return Err(fail(&"there are no scenarios in it"));
+    }
+    let sizes: BTreeSet<usize> = scenarios.iter().map(|scenario| scenario.n).collect();
+    sizes.into_iter().try_for_each(|n| tolerates_one(entry, n)).map_err(|error| fail(&error))?;
+    Ok(scenarios)
 }
 
 /// The numbers that are asked for.

@@ -1,5 +1,6 @@
 //! `cluster.toml`: genesis, and beside it how to reach the replicas. Equal at every node and client.
 
+use super::addresses::{Use, identity};
 use super::error::ConfigError;
 use super::params::{self, Kind};
 use super::reader::{EXPECTED_KEY, Field, Origin, Section, Source, read_key};
@@ -10,7 +11,7 @@ use quorate_consensus::{Entry, Model};
 use quorate_types::digest::hex;
 use quorate_types::limits;
 use quorate_types::{BodyLimits, ClientAuth, ClusterId, Genesis, Member, PublicKey, ReplicaId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -62,6 +63,15 @@ pub fn protocol_names() -> Vec<(&'static str, &'static Entry)> {
 #[must_use]
 pub fn replicas_or_default(n: Option<u16>, entry: &Entry) -> u16 {
     n.unwrap_or_else(|| u16::try_from(quorate_sim::smallest(entry, 1)).unwrap_or(u16::MAX))
+}
+
+/// Reads a number of replicas from the command line.
+///
+/// # Errors
+/// When no cluster has so many.
+pub fn parse_replicas<T: From<u16>>(text: &str) -> Result<T, String> {
+    let n = text.parse::<u16>().ok().filter(|n| *n > 0 && usize::from(*n) <= limits::REPLICAS_MAX);
+    n.map(T::from).ok_or_else(|| format!("expected 1 to {} replicas", limits::REPLICAS_MAX))
 }
 
 pub(super) fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
@@ -190,6 +200,14 @@ impl ClusterConfig {
         Self::read(&Source::read(file)?)
     }
 
+    /// This configuration as it is read from its file: what would be wrong with the file is an error here.
+    ///
+    /// # Errors
+    /// As [`ClusterConfig::load`].
+    pub fn as_read(&self) -> Result<Self, ConfigError> {
+        Self::read(&Source::of("cluster.toml", &self.to_toml()))
+    }
+
     pub(super) fn read(source: &Source) -> Result<Self, ConfigError> {
         let mut root = source.parse()?;
         let link_auth = root.choice(&LINK_AUTH, &LinkAuth::NAMES)?;
@@ -308,6 +326,24 @@ impl ClusterConfig {
                     let problem = "this key stands at another place of the list already; every replica has two keys of its own";
                     return Err(self.error(&format!("{}[{index}].{name}", REPLICAS), problem));
                 }
+            }
+        }
+        self.check_addresses()
+    }
+
+    /// No two sockets have one address.
+    fn check_addresses(&self) -> Result<(), ConfigError> {
+        let mut taken = BTreeMap::new();
+        for (index, replica) in self.replicas.iter().enumerate() {
+            for (name, address) in [(PEERS.name, replica.peers), (ADDRESS_CLIENTS.name, replica.clients)] {
+                let field = format!("{REPLICAS}[{index}].{name}");
+                if let Some(other) = taken.get(&identity(&address)) {
+                    let problem = format!(
+                        "{address} is {other} already; every replica has an address of its own for peers, and one for clients"
+                    );
+                    return Err(self.error(&field, problem));
+                }
+                taken.insert(identity(&address), field);
             }
         }
         Ok(())
@@ -438,7 +474,9 @@ fn read_replica(section: &mut Section<'_>, index: usize) -> Result<(Member, Repl
     let expected = format!("{index}, since the entries stand in order");
     section.value(&ID, &expected, |value| (value.as_integer()?.as_str() == index).then_some(()))?;
     let member = Member { sign: section.key(&SIGN)?, link: section.key(&LINK)? };
-    let addresses =
-        ReplicaAddresses { peers: section.address(&PEERS)?, clients: section.address(&ADDRESS_CLIENTS)? };
+    let addresses = ReplicaAddresses {
+        peers: section.address(&PEERS, Use::Dial)?,
+        clients: section.address(&ADDRESS_CLIENTS, Use::Dial)?,
+    };
     Ok((member, addresses))
 }

@@ -6,8 +6,10 @@
 //!   field, what was expected, and what to do.
 //! * `cluster.toml` decides; `node.toml` holds only what may differ between nodes.
 
+mod addresses;
 mod choice;
 mod cluster;
+mod duration;
 mod error;
 mod node;
 mod number;
@@ -20,10 +22,11 @@ mod writer;
 
 pub use choice::choice;
 pub use cluster::{
-    ClusterConfig, LinkAuth, ReplicaAddresses, client_auth_name, client_auth_names, protocol_names,
-    replicas_or_default,
+    ClusterConfig, LinkAuth, ReplicaAddresses, client_auth_name, client_auth_names, parse_replicas,
+    protocol_names, replicas_or_default,
 };
+pub use duration::{parse_minutes, parse_seconds};
 pub use error::ConfigError;
-pub use node::{Durability, NodeConfig, NodeKeys, Placement};
+pub use node::{DiskLimits, Durability, NodeConfig, NodeKeys, Placement};
 pub use number::{parse_size, show_size};
-pub use settings::{Setting, Settings};
+pub use settings::{Applied, Setting, Settings};

@@ -1,7 +1,9 @@
 //! `node.toml`: what may differ between nodes.
 
-use super::cluster::{ClusterConfig, LinkAuth, ReplicaAddresses, name_of};
+use super::addresses::Use;
+use super::cluster::{ClusterConfig, GENESIS, LinkAuth, ReplicaAddresses, limit_names, name_of};
 use super::error::ConfigError;
+use super::number::show_size;
 use super::params::{self, Kind};
 use super::reader::{Field, Origin, Source};
 use super::writer::Writer;
@@ -67,6 +69,35 @@ const DISK_RESERVE_BYTES: u64 = 256 << 20;
 const KEEP_BYTES_MIN: u64 = 16 << 20;
 const DISK_BYTES_CEILING: u64 = 64 << 40;
 
+/// How much disk a node may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DiskLimits {
+    /// Bytes of disk that may be used.
+    pub disk_bytes_max: u64,
+    /// Bytes of decided blocks that are kept for laggards.
+    pub keep_bytes: u64,
+}
+
+impl Default for DiskLimits {
+    fn default() -> Self {
+        Self { disk_bytes_max: 8 << 30, keep_bytes: 1 << 30 }
+    }
+}
+
+impl DiskLimits {
+    /// Names of the fields.
+    pub(super) const NAMES: [&'static str; 2] = [DISK_BYTES.name, KEEP_BYTES.name];
+
+    /// The field of this name.
+    pub(super) fn field_mut(&mut self, name: &str) -> Option<&mut u64> {
+        match Self::NAMES.iter().position(|known| *known == name) {
+            Some(0) => Some(&mut self.disk_bytes_max),
+            Some(_) => Some(&mut self.keep_bytes),
+            None => None,
+        }
+    }
+}
+
 /// `node.toml` with the `cluster.toml` that it names, read and checked.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
@@ -90,10 +121,8 @@ pub struct NodeConfig {
     pub durability: Durability,
     /// What runs on which thread.
     pub placement: Placement,
-    /// Bytes of disk that may be used.
-    pub disk_bytes_max: u64,
-    /// Bytes of decided blocks that are kept for laggards.
-    pub keep_bytes: u64,
+    /// How much disk may be used.
+    pub disk: DiskLimits,
     /// Whether inputs are recorded.
     pub record: bool,
     /// What is logged.
@@ -190,8 +219,7 @@ impl NodeConfig {
             link_key: "link.key".into(),
             durability: Durability::default(),
             placement: Placement::default(),
-            disk_bytes_max: 8 << 30,
-            keep_bytes: 1 << 30,
+            disk: DiskLimits::default(),
             record: false,
             log: tracing::Level::INFO,
             local_params: toml::Table::new(),
@@ -205,31 +233,49 @@ impl NodeConfig {
     /// # Errors
     /// The first thing that is wrong in either file.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
-        let source = Source::read(file)?;
+        Self::read(&Source::read(file)?, ClusterConfig::load)
+    }
+
+    /// This configuration as a node reads it from its file: what would be wrong with the file is an error here.
+    ///
+    /// # Errors
+    /// As [`NodeConfig::load`].
+    pub fn as_read(&self) -> Result<Self, ConfigError> {
+        Self::read(&Source::of("node.toml", &self.to_toml()), |_| Ok(self.cluster.clone()))
+    }
+
+    fn read(
+        source: &Source,
+        cluster: impl FnOnce(&Path) -> Result<ClusterConfig, ConfigError>,
+    ) -> Result<Self, ConfigError> {
         let mut root = source.parse()?;
         let mut origin = source.origin();
         let id: u16 = root.number(&ID, 0..=u64::from(u16::MAX))?;
         let cluster_file = origin.resolve(&root.path(&CLUSTER)?);
         let mut config = Self {
-            cluster: ClusterConfig::load(&cluster_file)?,
+            cluster: cluster(&cluster_file)?,
             id: ReplicaId(id),
             cluster_file,
             data_dir: origin.resolve(&root.path(&DATA_DIR)?),
-            listen_peers: root.address(&LISTEN_PEERS)?,
-            listen_clients: root.address(&LISTEN_CLIENTS)?,
+            listen_peers: root.address(&LISTEN_PEERS, Use::Listen)?,
+            listen_clients: root.address(&LISTEN_CLIENTS, Use::Listen)?,
             replica_key: origin.resolve(&root.path(&REPLICA_KEY)?),
             link_key: origin.resolve(&root.path(&LINK_KEY)?),
             durability: root.choice(&DURABILITY, &Durability::NAMES)?,
             placement: root.choice(&PLACEMENT, &Placement::NAMES)?,
-            disk_bytes_max: root
-                .size(&DISK_BYTES, KEEP_BYTES_MIN.saturating_add(DISK_RESERVE_BYTES)..=DISK_BYTES_CEILING)?,
-            keep_bytes: root.size(&KEEP_BYTES, KEEP_BYTES_MIN..=DISK_BYTES_CEILING)?,
+            disk: DiskLimits {
+                disk_bytes_max: root.size(
+                    &DISK_BYTES,
+                    KEEP_BYTES_MIN.saturating_add(DISK_RESERVE_BYTES)..=DISK_BYTES_CEILING,
+                )?,
+                keep_bytes: root.size(&KEEP_BYTES, KEEP_BYTES_MIN..=DISK_BYTES_CEILING)?,
+            },
             record: root.value(&RECORD, "false", |value| value.as_bool().filter(|record| !record))?,
             log: root.choice(&LOG, &LOG_LEVELS)?,
             local_params: toml::Table::new(),
             origin: None,
         };
-        let (params, lines) = params::read(&source, &mut root, config.cluster.entry, Kind::Local)?;
+        let (params, lines) = params::read(source, &mut root, config.cluster.entry, Kind::Local)?;
         config.local_params = params;
         origin.add(lines);
         origin.add(root.finish()?);
@@ -255,8 +301,11 @@ impl NodeConfig {
     /// An error about a parameter of the protocol, which only the protocol can judge.
     #[must_use]
     pub fn params_error(&self, name: &str, expected: &str) -> ConfigError {
-        let field = format!("{}.{name}", params::table_path(self.cluster.entry));
         let problem = format!("expected {expected}; correct it");
+        if limit_names().contains(&name) {
+            return self.cluster.error(&format!("{GENESIS}.{name}"), problem);
+        }
+        let field = format!("{}.{name}", params::table_path(self.cluster.entry));
         if self.cluster.params.contains_key(name) {
             self.cluster.error(&field, problem)
         } else {
@@ -350,8 +399,12 @@ impl NodeConfig {
             let problem = "is the address of listen_peers too; peers and clients need a port each";
             return Err(self.error(LISTEN_CLIENTS.name, problem));
         }
-        if self.disk_bytes_max < self.keep_bytes.saturating_add(DISK_RESERVE_BYTES) {
-            let problem = "expected at least keep_bytes and 256MiB; raise it, or lower keep_bytes";
+        let least = self.disk.keep_bytes.saturating_add(DISK_RESERVE_BYTES);
+        if self.disk.disk_bytes_max < least {
+            let problem = format!(
+                "expected at least keep_bytes and 256MiB, which is {}; raise it, or lower keep_bytes",
+                show_size(least)
+            );
             return Err(self.error(DISK_BYTES.name, problem));
         }
         Ok(())
@@ -373,8 +426,8 @@ impl NodeConfig {
         out.text(&LINK_KEY, self.link_key.display());
         out.text(&DURABILITY, self.durability.name());
         out.text(&PLACEMENT, self.placement.name());
-        out.size(&DISK_BYTES, self.disk_bytes_max);
-        out.size(&KEEP_BYTES, self.keep_bytes);
+        out.size(&DISK_BYTES, self.disk.disk_bytes_max);
+        out.size(&KEEP_BYTES, self.disk.keep_bytes);
         out.value(&RECORD, self.record);
         out.text(&LOG, name_of(&LOG_LEVELS, self.log));
         self.write_params(&mut out);

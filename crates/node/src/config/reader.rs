@@ -1,5 +1,6 @@
 //! Reading TOML field by field, so that each error can say where it is and what was expected.
 
+use super::addresses::Use;
 use super::error::ConfigError;
 use super::number::{parse_size, show_size};
 use quorate_types::PublicKey;
@@ -228,9 +229,9 @@ impl<'s> Section<'s> {
     }
 
     /// An IP address and a port.
-    pub(super) fn address(&mut self, field: &Field) -> Result<SocketAddr, ConfigError> {
-        self.value(field, "an IP address and a port other than 0", |value| {
-            value.as_str()?.parse().ok().filter(|address: &SocketAddr| address.port() != 0)
+    pub(super) fn address(&mut self, field: &Field, usage: Use) -> Result<SocketAddr, ConfigError> {
+        self.value(field, usage.expected(), |value| {
+            value.as_str()?.parse().ok().filter(|address| usage.suits(address))
         })
     }
 

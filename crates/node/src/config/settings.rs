@@ -1,18 +1,21 @@
 //! `--set NAME=VALUE`: what a new cluster is made with instead of defaults.
 
 use super::cluster::{ClusterConfig, GENESIS};
+use super::node::DiskLimits;
+use super::number::parse_size;
 use super::params::{self, Kind};
 use super::reader::Source;
 use super::{ConfigError, cluster};
 use crate::exit::Failure;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
 /// The option of every command that makes a cluster.
 #[derive(Clone, PartialEq, Debug, Default, clap::Args)]
 pub struct Settings {
-    /// A limit of the cluster or a parameter of its protocol, by its name in cluster.toml or node.toml, that is not to
-    /// have its default: leader_policy=round-robin, block_requests_max=400; once for each
+    /// A limit of the cluster or of its nodes, or a parameter of the protocol, by its name in cluster.toml or node.toml,
+    /// that is not to have its default: block_requests_max=400, keep_bytes=64MiB; once for each
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub set: Vec<Setting>,
 }
@@ -31,7 +34,7 @@ impl FromStr for Setting {
         let (name, value) = text.split_once('=').unwrap_or_default();
         let (name, value) = (name.trim(), value.trim());
         if name.is_empty() || value.is_empty() {
-            return Err("expected NAME=VALUE, for example leader_policy=avoiding".to_owned());
+            return Err("expected NAME=VALUE, for example block_requests_max=400".to_owned());
         }
         // A word that is no value of TOML is a text: avoiding, 256KiB.
         let read: Option<toml::Table> = format!("value = {value}").parse().ok();
@@ -47,15 +50,30 @@ impl fmt::Display for Setting {
     }
 }
 
+/// What settings make of a cluster.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    /// Its shared configuration.
+    pub cluster: ClusterConfig,
+    /// What its nodes choose of the protocol's parameters.
+    pub local_params: toml::Table,
+    /// How much disk its nodes may use.
+    pub disk: DiskLimits,
+}
+
 impl Settings {
-    /// The cluster with these settings, which is another one, and what its nodes choose of the protocol's parameters.
+    /// The cluster with these settings, which is another one.
     ///
     /// # Errors
-    /// When there is no such field, or it cannot have this value.
-    pub fn apply(&self, cluster: ClusterConfig) -> Result<(ClusterConfig, toml::Table), Failure> {
-        let mut local = toml::Table::new();
+    /// When there is no such field, it cannot have this value, or it is set twice.
+    pub fn apply(&self, cluster: ClusterConfig) -> Result<Applied, Failure> {
+        let (mut local, mut disk) = (toml::Table::new(), DiskLimits::default());
         if self.set.is_empty() {
-            return Ok((cluster, local));
+            return Ok(Applied { cluster, local_params: local, disk });
+        }
+        let names: BTreeSet<&str> = self.set.iter().map(|setting| setting.name.as_str()).collect();
+        if names.len() < self.set.len() {
+            return Err(Failure::usage("--set: a name stands there twice; leave one of them out"));
         }
         let mut root: toml::Table = cluster.to_toml().parse().map_err(Failure::run)?;
         let protocol = cluster.entry.spec.name.as_str();
@@ -69,9 +87,14 @@ impl Settings {
             } else if defaults.contains_key(name) {
                 local.insert(name.clone(), value.clone());
                 continue;
+            } else if let Some(limit) = disk.field_mut(name) {
+                *limit = value.as_str().and_then(parse_size).ok_or_else(|| {
+                    Failure::usage(format!("--set: {name}: expected a size such as 64MiB, found {value}"))
+                })?;
+                continue;
             } else {
-                let known: Vec<&str> =
-                    limits.iter().copied().chain(defaults.keys().map(String::as_str)).collect();
+                let known = limits.iter().copied().chain(DiskLimits::NAMES);
+                let known: Vec<&str> = known.chain(defaults.keys().map(String::as_str)).collect();
                 let known = known.join(", ");
                 return Err(Failure::usage(format!(
                     "--set {name}: unknown; {protocol} has {known}; correct its name"
@@ -89,6 +112,7 @@ impl Settings {
         let mut root = source.parse().map_err(wrong)?;
         let (local, _) = params::read(&source, &mut root, cluster.entry, Kind::Local).map_err(wrong)?;
         let ClusterConfig { genesis, entry, params, link_auth, replicas, .. } = made;
-        Ok((ClusterConfig::new(genesis, entry, params, link_auth, replicas), local))
+        let cluster = ClusterConfig::new(genesis, entry, params, link_auth, replicas);
+        Ok(Applied { cluster, local_params: local, disk })
     }
 }

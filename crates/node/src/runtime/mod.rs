@@ -38,8 +38,8 @@ use quorate_net::reactor::{
 };
 use quorate_net::{Direction, Refusal};
 use quorate_replica::ConnId;
-use quorate_storage::Disk;
 use quorate_storage::folder::{FolderError, FolderGuard};
+use quorate_storage::{Disk, MemDisk, PAGE_BYTES, SEGMENT_BYTES};
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::{CLIENT_BUNDLE_TAG, FromClient, FromReplica, VERSION};
 use quorate_types::{ClusterId, ReplicaId, Time};
@@ -90,6 +90,16 @@ pub enum NodeFault {
     /// The data folder.
     #[error(transparent)]
     Folder(#[from] FolderError),
+}
+
+/// Opens a replica as a node does, on an empty disk in memory: whether it would, before there is a node.
+///
+/// # Errors
+/// Why it does not open.
+pub fn rehearse(setup: HostSetup) -> Result<(), NodeFault> {
+    let disk = MemDisk::volatile(SEGMENT_BYTES, PAGE_BYTES);
+    Host::open(setup, disk, &mut Early::default())?;
+    Ok(())
 }
 
 /// What clients asked for while sockets were read: answered after the turn, because nothing is sent while a

@@ -39,13 +39,35 @@ struct OwnView {
 struct RelabFile {
     num_nodes: usize,
     num_twins: usize,
-    scenarios: Vec<Vec<RelabView>>,
+    #[serde(default)]
+    scenarios: List<List<RelabView>>,
 }
 
 #[derive(Deserialize)]
 struct RelabView {
     leader: u16,
-    partitions: Vec<Vec<RelabNode>>,
+    #[serde(default)]
+    partitions: List<List<RelabNode>>,
+}
+
+/// A list that may be missing, and that Go writes as `null` where it is empty.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct List<T>(Option<Vec<T>>);
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T> IntoIterator for List<T> {
+    type Item = T;
+    type IntoIter = std::vec::IntoIter<T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.unwrap_or_default().into_iter()
+    }
 }
 
 #[derive(Deserialize)]
@@ -135,7 +157,7 @@ fn read_own(read: OwnScenario) -> Result<Scenario, BadScenario> {
     Ok(scenario)
 }
 
-fn read_relab(n: usize, twins: usize, views: Vec<RelabView>) -> Result<Scenario, BadScenario> {
+fn read_relab(n: usize, twins: usize, views: List<RelabView>) -> Result<Scenario, BadScenario> {
     let ids = (0..u16::try_from(twins).unwrap_or(u16::MAX)).map(ReplicaId);
     let mut scenario = Scenario { n, twins: ids.collect(), rounds: Vec::new() };
     scenario.check()?;

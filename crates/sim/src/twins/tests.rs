@@ -228,6 +228,30 @@ fn what_relab_generates_is_read() {
     assert_eq!(scenarios[0].twins, ids(&[0, 1]));
 }
 
+/// Go writes an empty set as `null`, and says how scenarios were drawn beside them.
+#[test]
+fn an_empty_list_of_relab_may_be_null_or_missing() {
+    let file = |scenarios: &str| {
+        let drawn = r#""partitions":3,"views":2,"ticks":100,"shuffle":true,"seed":-7"#;
+        from_json(&format!(r#"{{"num_nodes":4,"num_twins":1,{drawn}{scenarios}}}"#))
+    };
+    let view = |partitions: &str| format!(r#","scenarios":[[{{"leader":2{partitions}}}]]"#);
+    let empty = file(&view(r#","partitions":[[1,2,3],[],[4,5]]"#)).unwrap();
+    assert_eq!(empty[0].rounds[0].partition.parts(), 2);
+    assert_eq!(file(&view(r#","partitions":[[1,2,3],null,[4,5]]"#)), Ok(empty));
+    let alone = file(&view(r#","partitions":[]"#)).unwrap();
+    assert_eq!(alone[0].rounds[0].partition.parts(), 5);
+    for same in [r#","partitions":null"#, "", r#","partitions":[null,null,null]"#] {
+        assert_eq!(file(&view(same)), Ok(alone.clone()), "{same}");
+    }
+    let still = file(r#","scenarios":[[]]"#).unwrap();
+    assert_eq!((still.len(), still[0].rounds.len()), (1, 0));
+    assert_eq!(file(r#","scenarios":[null]"#), Ok(still));
+    for none in ["", r#","scenarios":null"#, r#","scenarios":[]"#] {
+        assert_eq!(file(none), Ok(Vec::new()), "{none}");
+    }
+}
+
 #[test]
 fn what_is_wrong_with_a_file_is_said() {
     let own = |views: &str| {

@@ -1,5 +1,7 @@
 //! Reading along in one run: as lines, and as a drawing.
 
+use crate::commands::refuse;
+use crate::config::parse_seconds;
 use crate::exit::Failure;
 use crate::out;
 use quorate_sim::Report;
@@ -10,7 +12,6 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::str::FromStr;
-use std::time::Duration;
 
 /// How somebody reads along.
 #[derive(Clone, Debug, clap::Args)]
@@ -36,7 +37,29 @@ pub(super) struct ReadArgs {
     only: Option<Pick>,
 }
 
-/// A moment of a run, or a span, as the command line names it: 12.345.
+impl ReadArgs {
+    /// Its options, and whether they are given.
+    pub(super) fn given(&self) -> Vec<(&'static str, bool)> {
+        vec![
+            ("--trace", self.trace),
+            ("--html", self.html.is_some()),
+            ("--from", self.from.is_some()),
+            ("--to", self.to.is_some()),
+            ("--last", self.last.is_some()),
+            ("--only", self.only.is_some()),
+        ]
+    }
+
+    /// Which part is shown matters only where something is.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        if self.trace || self.html.is_some() {
+            return Ok(());
+        }
+        refuse(&self.given(), "it is about a trace or a drawing; ask for one with --trace or --html")
+    }
+}
+
+/// A moment of a run, or a span, as the command line names it: 12.345, 500ms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Seconds(Time);
 
@@ -44,12 +67,8 @@ impl FromStr for Seconds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let seconds = text.parse::<f64>().ok();
-        let span = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        let nanos = span.and_then(|span| u64::try_from(span.as_nanos()).ok());
-        nanos
-            .map(|nanos| Self(Time(nanos)))
-            .ok_or_else(|| format!("expected seconds like 12.345, not {text:?}"))
+        let nanos = u64::try_from(parse_seconds(text)?.as_nanos());
+        nanos.map(|nanos| Self(Time(nanos))).map_err(|_| "expected fewer seconds".to_owned())
     }
 }
 
@@ -194,6 +213,7 @@ mod tests {
         for (text, nanos) in [
             ("12", Some(12_000_000_000)),
             ("0.000000345", Some(345)),
+            ("500ms", Some(500_000_000)),
             ("-1", None),
             ("soon", None),
             ("NaN", None),
