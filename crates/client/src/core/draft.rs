@@ -9,8 +9,9 @@ use quorate_types::codec::Wire;
 use quorate_types::limits::REGISTER_KEYS_MAX;
 use quorate_types::wire::FromClient;
 use quorate_types::{
-    Authenticator, BundleDigest, BundleKind, BundleNo, ClientAuth, PublicKey, SessionId, Time,
+    Authenticator, Bundle, BundleDigest, BundleKind, BundleNo, ClientAuth, PublicKey, SessionId, Time,
 };
+use std::fmt;
 
 /// Bytes of a message around the content of its bundle: two tags and a signature.
 const ENVELOPE_BYTES: usize = 1 + 1 + 64;
@@ -31,14 +32,42 @@ pub enum SubmitError {
     #[error("too much is waiting already")]
     Full,
     /// The operation or the bundle exceeds a limit of the cluster.
-    #[error("exceeds a limit of the cluster")]
-    TooLarge,
+    #[error("{what} exceed {limit} of the cluster, which is {most}")]
+    TooLarge {
+        /// What is too large, with its size.
+        what: Size,
+        /// The limit's name in `cluster.toml`.
+        limit: &'static str,
+        /// Its value.
+        most: u32,
+    },
     /// A bundle needs at least one operation.
     #[error("a bundle without operations")]
     Empty,
     /// There is no open session, or not the one that the bundle was prepared for.
     #[error("no such session is open")]
     NoSession,
+}
+
+/// What exceeds a limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Size {
+    /// Bytes of one operation.
+    OperationBytes(usize),
+    /// Bytes of a bundle, its header included.
+    BundleBytes(usize),
+    /// Operations of a bundle.
+    Operations(usize),
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OperationBytes(count) => write!(f, "an operation's {count} bytes"),
+            Self::BundleBytes(count) => write!(f, "a bundle's {count} bytes"),
+            Self::Operations(count) => write!(f, "{count} operations in a bundle"),
+        }
+    }
 }
 
 /// Operations that wait to be sent together.
@@ -49,6 +78,8 @@ pub(crate) struct Draft {
     submitted: Time,
     /// Whether more may be added.
     open: bool,
+    /// Sessions that were lost before it was executed.
+    lost: u32,
 }
 
 /// A bundle that is built and signed, to be submitted later: load that is not to pay for signing.
@@ -123,8 +154,11 @@ impl Core {
         for key in keys {
             draft.builder.push(&key.0);
         }
-        if usize::try_from(draft.builder.count()).unwrap_or(usize::MAX) > REGISTER_KEYS_MAX {
-            return Err(SubmitError::TooLarge);
+        let count = at_most(draft.builder.count());
+        if count > REGISTER_KEYS_MAX {
+            let (what, most) =
+                (Size::Operations(count), u32::try_from(REGISTER_KEYS_MAX).unwrap_or(u32::MAX));
+            return Err(SubmitError::TooLarge { what, limit: "the keys that one bundle registers", most });
         }
         self.enqueue(draft)
     }
@@ -193,7 +227,8 @@ impl Core {
             self.waiting_bytes = self.waiting_bytes.saturating_sub(draft.builder.size());
             let requests = draft.builder.count();
             let (digest, frame) = self.seal(draft.builder, session, number);
-            let flight = Flight::new(draft.ticket, requests, digest, frame, draft.submitted);
+            let mut flight = Flight::new(draft.ticket, requests, digest, frame, draft.submitted);
+            flight.lost = draft.lost;
             let flight = self.launch(flight, number);
             self.slots.push_back(Slot::Flying(flight));
         }
@@ -221,6 +256,32 @@ impl Core {
         (digest, Bytes::from(frame))
     }
 
+    /// The operations of a bundle that was sent, for another bundle; `None` cannot happen, because it was built here.
+    pub(super) fn draft_again(&self, flight: &Flight) -> Option<Draft> {
+        let Ok(FromClient::Bundle { authenticator, content }) = FromClient::from_bytes(&flight.frame) else {
+            return None;
+        };
+        let bundle = Bundle::parse(&content, authenticator, &self.settings.limits).ok()?;
+        let mut builder =
+            BundleBuilder::new(bundle.kind(), self.client(), SessionId::default(), BundleNo::ZERO);
+        bundle.requests().for_each(|request| {
+            builder.push(request);
+        });
+        let lost = flight.lost.saturating_add(1);
+        Some(Draft { builder, ticket: flight.ticket, submitted: flight.submitted, open: false, lost })
+    }
+
+    /// It leaves before all that waits.
+    pub(super) fn put_back(&mut self, draft: Draft) {
+        self.waiting_bytes = self.waiting_bytes.saturating_add(draft.builder.size());
+        self.waiting.push_front(draft);
+    }
+
+    /// Bundles that wait to be sent.
+    pub(super) fn waits(&self, is_asked: &dyn Fn(u64) -> bool) -> bool {
+        self.waiting.iter().any(|draft| is_asked(draft.ticket))
+    }
+
     pub(super) fn take_ticket(&mut self) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket = ticket.saturating_add(1);
@@ -239,6 +300,7 @@ impl Core {
             ticket: self.take_ticket(),
             submitted: self.now,
             open,
+            lost: 0,
         }
     }
 
@@ -258,12 +320,15 @@ impl Core {
     fn check_op(&self, op: &[u8]) -> Result<usize, SubmitError> {
         let limits = &self.settings.limits;
         let size = op.len().saturating_add(4);
-        if op.len() > at_most(limits.request_bytes_max)
-            || size.saturating_add(BUNDLE_HEADER_BYTES) > at_most(limits.bundle_bytes_max)
-        {
-            return Err(SubmitError::TooLarge);
-        }
         let most = size.saturating_add(BUNDLE_HEADER_BYTES);
+        if op.len() > at_most(limits.request_bytes_max) {
+            let (what, most) = (Size::OperationBytes(op.len()), limits.request_bytes_max);
+            return Err(SubmitError::TooLarge { what, limit: "request_bytes_max", most });
+        }
+        if most > at_most(limits.bundle_bytes_max) {
+            let (what, most) = (Size::BundleBytes(most), limits.bundle_bytes_max);
+            return Err(SubmitError::TooLarge { what, limit: "bundle_bytes_max", most });
+        }
         if self.waiting_bytes.saturating_add(most) > self.settings.waiting_bytes_max {
             return Err(SubmitError::Full);
         }
@@ -274,8 +339,14 @@ impl Core {
         let limits = &self.settings.limits;
         match draft.builder.count() {
             0 => Err(SubmitError::Empty),
-            count if count > limits.bundle_requests_max => Err(SubmitError::TooLarge),
-            _ if draft.builder.size() > at_most(limits.bundle_bytes_max) => Err(SubmitError::TooLarge),
+            count if count > limits.bundle_requests_max => {
+                let (what, most) = (Size::Operations(at_most(count)), limits.bundle_requests_max);
+                Err(SubmitError::TooLarge { what, limit: "bundle_requests_max", most })
+            }
+            _ if draft.builder.size() > at_most(limits.bundle_bytes_max) => {
+                let (what, most) = (Size::BundleBytes(draft.builder.size()), limits.bundle_bytes_max);
+                Err(SubmitError::TooLarge { what, limit: "bundle_bytes_max", most })
+            }
             _ => Ok(()),
         }
     }

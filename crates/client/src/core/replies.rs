@@ -1,8 +1,8 @@
 //! What replicas say: replies, which count, and refusals, which are advice.
 
 use super::event::{Answer, BundleResults, Event, Failure};
-use super::flight::{Flight, Vote};
-use super::{Core, Sender, Session, Slot};
+use super::flight::{Flight, Vote, is_no_session};
+use super::{Core, Sender, Session, Slot, flights};
 use quorate_types::codec::Wire;
 use quorate_types::wire::Refusal;
 use quorate_types::{BundleDigest, BundleNo, Outcome, ReplicaId, ReplyBundle, SessionId, quorum};
@@ -15,6 +15,9 @@ const BUSY_DOUBLINGS_MAX: u32 = 4;
 /// Pause before a bundle goes once more to a replica that seems to lag behind; doubles.
 const LAG_PAUSE_NS: u64 = 2_000_000;
 const LAG_DOUBLINGS_MAX: u32 = 8;
+/// Pause before what is in flight goes to all, when a replica has begun to send its replies elsewhere: long enough for most
+/// of it to have been executed, so that the answer is there.
+const DISPLACED_PAUSE_NS: u64 = 50_000_000;
 
 impl Core {
     pub(super) fn on_reply(&mut self, from: ReplicaId, reply: &ReplyBundle) {
@@ -26,6 +29,9 @@ impl Core {
         if flight.digest != reply.bundle {
             self.counters.lies = self.counters.lies.saturating_add(1);
             return;
+        }
+        if is_no_session(&reply.outcome) {
+            flight.no_session(from);
         }
         match flight.vote(from, reply, needed) {
             Vote::Counted | Vote::Ignored => {}
@@ -60,6 +66,10 @@ impl Core {
             }
             return;
         }
+        if is_no_session(&outcome) {
+            self.lose_session();
+            return;
+        }
         let Some(flight) = self.land(number) else {
             return;
         };
@@ -70,14 +80,15 @@ impl Core {
             Some(results) => Ok(Answer::Results(results)),
             None => match Outcome::from_bytes(&outcome) {
                 Ok(Outcome::Registered(count)) => Ok(Answer::Registered(count)),
-                Ok(Outcome::NoSession) => Err(Failure::SessionLost),
                 Ok(Outcome::Forgotten) => Err(Failure::Forgotten),
                 Ok(Outcome::Superseded) => Err(Failure::Superseded),
                 Ok(Outcome::OutOfWindow) => Err(Failure::OutOfWindow),
-                Ok(Outcome::TooLarge) => Err(Failure::TooLarge),
+                Ok(Outcome::TooLarge) => Err(Failure::TooLarge(self.settings.limits.reply_bytes_max)),
                 Ok(Outcome::NotAllowed) => Err(Failure::NotAllowed),
                 Ok(Outcome::NotRegistered) => Err(Failure::NotRegistered),
-                Ok(Outcome::Done(_) | Outcome::Opened(_)) | Err(_) => Err(Failure::Impossible),
+                Ok(Outcome::NoSession | Outcome::Done(_) | Outcome::Opened(_)) | Err(_) => {
+                    Err(Failure::Impossible)
+                }
             },
         };
         match answer {
@@ -91,8 +102,8 @@ impl Core {
             }),
             Err(why) => {
                 self.event(Event::Failed { bundle, requests, why });
-                // The last two mean that numbers of this session are not ours alone, or have a hole.
-                if matches!(why, Failure::SessionLost | Failure::Superseded | Failure::OutOfWindow) {
+                // Numbers of this session are not ours alone, or have a hole.
+                if matches!(why, Failure::Superseded | Failure::OutOfWindow) {
                     self.lose_session();
                 }
             }
@@ -127,6 +138,13 @@ impl Core {
             return;
         };
         let refusing = flight.refuse(from, why);
+        if why == Refusal::NoSession && session != SessionId::default() {
+            flight.no_session(from);
+            if flight.is_never(weak) {
+                self.lose_session();
+                return;
+            }
+        }
         // What all replicas say because they lag, after a power cut say, is over when they have caught up.
         let passes = matches!(why, Refusal::Busy | Refusal::Behind | Refusal::OutOfWindow);
         if refusing >= everyone && !passes {
@@ -165,6 +183,18 @@ impl Core {
                     self.ask_the_others(session, number.unwrap_or_default());
                 }
             }
+        }
+    }
+
+    /// A replica sends its replies to newer connections with this key, and no longer here.
+    pub(super) fn on_displaced(&mut self, from: ReplicaId) {
+        self.unhear(from);
+        self.displaced.insert(from);
+        self.counters.displaced = self.counters.displaced.saturating_add(1);
+        let soon = self.now.plus(DISPLACED_PAUSE_NS);
+        for flight in flights(&mut self.session, &mut self.slots) {
+            flight.retry_at = flight.retry_at.min(soon);
+            self.wake = self.wake.min(flight.retry_at);
         }
     }
 

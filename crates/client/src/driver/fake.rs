@@ -79,6 +79,7 @@ impl Fake {
             limits: BodyLimits::default(),
             client_window: 1_000,
             links,
+            ask_again: None,
             replicas: replicas.collect(),
         };
         let state = Arc::new(Mutex::new(State {

@@ -251,6 +251,8 @@ impl ClusterConfig {
                 LinkAuth::Tls => LinkMode::Tls,
                 LinkAuth::Plain => LinkMode::Plain,
             },
+            ask_again: (genesis.application == Service::KV.name())
+                .then_some(AskAgain(quorate_app::is_asked_again)),
             replicas: replicas
                 .map(|(member, addresses)| ReplicaInfo { link: member.link, address: addresses.clients })
                 .collect(),
