@@ -178,6 +178,8 @@ pub struct Core {
     heard: ReplicaSet,
     /// Replicas whose replies go to newer connections with the same key, until they are sent a bundle.
     displaced: ReplicaSet,
+    /// Enough replicas say that the session is gone: by then it is given up, whatever is known of what is in flight.
+    gone_by: Option<Time>,
     /// Nothing is due before this; may be early.
     wake: Time,
     outputs: VecDeque<Output>,
@@ -204,6 +206,7 @@ impl Core {
             links: vec![None; settings.n],
             heard: ReplicaSet::EMPTY,
             displaced: ReplicaSet::EMPTY,
+            gone_by: None,
             wake: Time::MAX,
             outputs: VecDeque::new(),
             counters: Counters::default(),
@@ -309,7 +312,11 @@ impl Core {
         if now < self.wake {
             return;
         }
-        self.wake = Time::MAX;
+        self.wake = self.gone_by.unwrap_or(Time::MAX);
+        if self.wake <= now {
+            self.lose_session();
+            self.wake = Time::MAX;
+        }
         let is_open = matches!(self.session, Session::Open(_));
         let leader = self.target();
         let under_way =
@@ -368,7 +375,7 @@ impl Core {
 
     /// Whether another bundle may be in flight.
     fn has_room(&self) -> bool {
-        self.by_digest.len() < self.allowance.get()
+        self.gone_by.is_none() && self.by_digest.len() < self.allowance.get()
     }
 
     /// Whether a number lies in the window, as far as this client can know: the session's floor is at least

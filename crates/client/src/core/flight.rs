@@ -154,6 +154,15 @@ impl Flight {
         self.never.len() >= needed
     }
 
+    /// Whether it may turn out that `needed` replicas have certainly never executed it, when those have spoken that have not.
+    pub(crate) fn is_open_question(&self, needed: usize) -> bool {
+        let mut silent = self.witnesses;
+        for by in self.answered().iter().chain(self.never.iter()) {
+            silent.remove(by);
+        }
+        !self.is_never(needed) && self.never.len().saturating_add(silent.len()) >= needed
+    }
+
     /// For each result that replicas report, its digest and how many report it.
     pub(crate) fn answers(&self) -> impl Iterator<Item = (quorate_types::Digest, usize)> {
         self.answers.iter().map(|answer| (answer.result, answer.by.len()))

@@ -30,13 +30,17 @@ impl Core {
             self.counters.lies = self.counters.lies.saturating_add(1);
             return;
         }
-        if is_no_session(&reply.outcome) {
+        let is_gone = is_no_session(&reply.outcome);
+        if is_gone {
             flight.no_session(from);
         }
         match flight.vote(from, reply, needed) {
             Vote::Counted | Vote::Ignored => {}
             Vote::Lie => self.counters.lies = self.counters.lies.saturating_add(1),
             Vote::Believed(outcome) => self.believe(reply.session, reply.number, outcome),
+        }
+        if is_gone && self.gone_by.is_some() {
+            self.session_gone();
         }
     }
 
@@ -67,7 +71,7 @@ impl Core {
             return;
         }
         if is_no_session(&outcome) {
-            self.lose_session();
+            self.session_gone();
             return;
         }
         let Some(flight) = self.land(number) else {
@@ -134,14 +138,15 @@ impl Core {
             Refusal::Busy => self.counters.busy = self.counters.busy.saturating_add(1),
             _ => self.counters.refused = self.counters.refused.saturating_add(1),
         }
+        let is_gone = self.gone_by.is_some();
         let Some(flight) = number.and_then(|number| self.flight(session, number)) else {
             return;
         };
         let refusing = flight.refuse(from, why);
         if why == Refusal::NoSession && session != SessionId::default() {
             flight.no_session(from);
-            if flight.is_never(weak) {
-                self.lose_session();
+            if flight.is_never(weak) || is_gone {
+                self.session_gone();
                 return;
             }
         }
@@ -225,9 +230,11 @@ impl Core {
             self.open_failed(failure);
             return;
         }
-        if why != Refusal::NoSession
-            && let Some(flight) = self.land(number)
-        {
+        if why == Refusal::NoSession {
+            self.session_gone();
+            return;
+        }
+        if let Some(flight) = self.land(number) {
             self.event(Event::Failed { bundle: flight.ticket, requests: flight.requests, why: failure });
         }
         // Where the number was not executed it leaves a hole, and the window would come to a stop at it.

@@ -101,6 +101,8 @@ impl Client {
     ) -> Result<Vec<Vec<u8>>, ClientError> {
         let ops: Vec<&[u8]> = ops.into_iter().collect();
         self.within_time(|client, start| {
+            // What came while nobody called: who has answered can be believed about what it has not executed.
+            client.turn(Duration::ZERO, &mut Collected::default())?;
             client.need_session(start)?;
             let mut results = Collected::default();
             for op in &ops {
@@ -236,8 +238,12 @@ impl Client {
             }
             left = left.min(WAITING_AFTER.saturating_sub(waited).max(Duration::from_millis(1)));
         }
+        self.turn(left, results)
+    }
+
+    fn turn(&mut self, most: Duration, results: &mut Collected) -> Result<(), ClientError> {
         self.told.clear();
-        self.pool.poll(left, &mut self.told)?;
+        self.pool.poll(most, &mut self.told)?;
         let (mut failed, mut lost) = (None, false);
         for event in self.told.drain(..) {
             let PoolEvent::Client(_, event) = event else {

@@ -72,7 +72,7 @@ fn calls_return_their_results() {
         let large = vec![7; fake.info.limits.request_bytes_max as usize];
         assert_eq!(client.call(&large).unwrap(), answer(&large));
         let too_large = [&large[..], b"x"].concat();
-        assert!(matches!(client.call(&too_large), Err(ClientError::Submit(SubmitError::TooLarge))));
+        assert!(matches!(client.call(&too_large), Err(ClientError::Submit(SubmitError::TooLarge { .. }))));
         assert_eq!(client.call(b"after").unwrap(), answer(b"after"));
     }
 }
@@ -209,15 +209,16 @@ fn broken_connections_lose_nothing_and_double_nothing() {
 }
 
 #[test]
-fn a_lost_session_fails_the_call_and_only_that() {
+fn a_session_lost_while_idle_is_replaced_without_a_word() {
     let fake = Fake::start(4, LinkMode::Tls);
     let mut client = client(&fake);
     client.call(b"before").unwrap();
     fake.forget_sessions();
-    let failed = client.call(b"lost");
-    assert!(matches!(failed, Err(ClientError::Failed(Failure::SessionLost))), "{failed:?}");
-    assert_eq!(client.call(b"after").unwrap(), answer(b"after"));
-    assert_eq!(fake.state().executed, [&b"before"[..], b"after"]);
+    let many: Vec<Vec<u8>> = (0..10_000u32).map(|i| i.to_le_bytes().to_vec()).collect();
+    let results = client.call_many(many.iter().map(Vec::as_slice)).unwrap();
+    assert_eq!(results, many.iter().map(|op| answer(op)).collect::<Vec<_>>());
+    let expected: Vec<Vec<u8>> = std::iter::once(b"before".to_vec()).chain(many).collect();
+    assert_eq!(fake.state().executed, expected, "each once, in its order");
 }
 
 #[test]
@@ -236,7 +237,7 @@ fn strangers_get_no_session_until_they_are_registered() {
 #[test]
 fn a_call_ends_in_time_and_leaves_nothing_behind() {
     let fake = Fake::start(4, LinkMode::Plain);
-    let short = Options { timeout: Duration::from_millis(200), in_flight_max: 1 };
+    let short = Options { timeout: Duration::from_millis(200), in_flight_max: 1, waiting: None };
     let mut client = Client::connect(fake.info.clone(), key(0), options()).unwrap();
     client.options = short;
     for replica in 0..4 {

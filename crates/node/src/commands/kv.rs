@@ -12,10 +12,12 @@ use crate::service::Service;
 use crate::testnet::KV_KEY;
 use clap::Subcommand;
 use input::Inputs;
-use quorate_app::{KvOp, KvResult, SCAN_ENTRIES_MAX, prefix_end, successor};
-use quorate_client::driver::{Client, Options};
+use quorate_app::{KvError, KvOp, KvResult, SCAN_ENTRIES_MAX, prefix_end, successor};
+use quorate_client::Fate;
+use quorate_client::driver::{Client, ClientError, Options};
 use quorate_types::Wire as _;
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -124,9 +126,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let request = Request::of(&args.action, &inputs);
     let key = args.key_file.clone().unwrap_or_else(|| default_key(&args.cluster));
     let key = keys::read_private(&key).map_err(Failure::usage)?;
-    let options = Options { timeout: args.timeout, ..Options::default() };
+    let is_watched = std::io::stderr().is_terminal();
+    let waiting: Option<fn(&str)> = if is_watched { Some(|text| eprintln!("{text}")) } else { None };
+    let options = Options { timeout: args.timeout, waiting, ..Options::default() };
     let client = Client::connect(cluster.client_info(), key, options).map_err(Failure::run)?;
-    let mut store = Store { client };
+    let mut store = Store { client, reply_bytes_max: cluster.genesis.bodies.reply_bytes_max };
     match request {
         Request::One(op) => {
             let result = store.call(&op)?;
@@ -188,17 +192,40 @@ impl<'a> Request<'a> {
     }
 }
 
+/// Why there is no answer, and what that means for this operation.
+fn without_answer(op: &KvOp<'_>, error: &ClientError) -> Failure {
+    let is_unknown = match error {
+        ClientError::Timeout { fate, .. } => *fate == Fate::Unknown,
+        ClientError::Failed(why) => why.fate() == Fate::Unknown,
+        _ => false,
+    };
+    match op {
+        KvOp::Get { .. } | KvOp::Scan { .. } | KvOp::Echo { .. } if is_unknown => {
+            Failure::run(format!("{error}; it only reads, so it is safe to ask again"))
+        }
+        _ if is_unknown => Failure::run(format!("{error}; read the key before you write again")),
+        _ => Failure::run(error),
+    }
+}
+
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The store behind the cluster.
 struct Store {
     client: Client,
+    reply_bytes_max: u32,
 }
 
 impl Store {
     fn call(&mut self, op: &KvOp<'_>) -> Result<KvResult, Failure> {
-        let bytes = self.client.call(&op.to_bytes()).map_err(Failure::run)?;
+        let bytes = self.client.call(&op.to_bytes()).map_err(|error| without_answer(op, &error))?;
         match KvResult::from_bytes(&bytes).map_err(Failure::run)? {
+            KvResult::Error(KvError::NoRoom) => {
+                let most = self.reply_bytes_max;
+                Err(Failure::run(format!(
+                    "the result exceeds reply_bytes_max of the cluster, which is {most} bytes"
+                )))
+            }
             KvResult::Error(error) => Err(Failure::run(error)),
             result => Ok(result),
         }

@@ -298,7 +298,7 @@ fn a_bundle_that_all_refuse_fails() {
 fn every_outcome_has_its_failure() {
     for (outcome, expected, fate, lost) in [
         (Outcome::Forgotten, Failure::Forgotten, Fate::Unknown, false),
-        (Outcome::TooLarge, Failure::TooLarge, Fate::Executed, false),
+        (Outcome::TooLarge, Failure::TooLarge(1 << 20), Fate::Executed, false),
         (Outcome::NotAllowed, Failure::NotAllowed, Fate::NotExecuted, false),
         (Outcome::Superseded, Failure::Superseded, Fate::NotExecuted, true),
         (Outcome::OutOfWindow, Failure::OutOfWindow, Fate::Unknown, true),
@@ -310,6 +310,7 @@ fn every_outcome_has_its_failure() {
         let (_, bundle) = world.send_one(b"op");
         world.reply(0, &bundle, &outcome);
         world.reply(1, &bundle, &outcome);
+        world.pass(2_000 * MS);
         let events = world.take_events();
         assert_eq!(failure(&events[0]), Some(expected));
         assert_eq!(expected.fate(), fate);

@@ -94,6 +94,36 @@ fn an_answer_that_is_no_has_an_exit_code_of_its_own() {
 }
 
 #[test]
+fn an_unknown_outcome_is_called_one_and_says_what_to_do() {
+    let (key, value) = (&b"k"[..], &b"v"[..]);
+    let late = |fate| ClientError::Timeout {
+        waited: Duration::from_secs(3),
+        tried: "sent to replicas 0, 1, 2, 3, 2 times, none has answered".to_owned(),
+        fate,
+        trouble: "all connections stand".to_owned(),
+    };
+    let get = without_answer(&KvOp::Get { key }, &late(Fate::Unknown)).to_string();
+    let put = without_answer(&KvOp::Put { key, value }, &late(Fate::Unknown)).to_string();
+    let unsent = without_answer(&KvOp::Put { key, value }, &late(Fate::NotExecuted)).to_string();
+    let lost = ClientError::Failed(quorate_client::Failure::SessionLost);
+    let lost = without_answer(&KvOp::Delete { key }, &lost).to_string();
+    let sent = "no answer within 3s: sent to replicas 0, 1, 2, 3, 2 times, none has answered; ";
+    for (text, says) in [
+        (&get, "safe to ask again"),
+        (&put, "the outcome is unknown: it may still take effect, once at most"),
+        (&put, "read the key before you write again"),
+        (&unsent, "it was not executed and will not take effect"),
+        (&lost, "unknown"),
+    ] {
+        assert!(text.contains(says), "{text}");
+    }
+    assert!(
+        get.starts_with(sent) && put.starts_with(sent) && !unsent.contains("again"),
+        "{get} {put} {unsent}"
+    );
+}
+
+#[test]
 fn a_scan_has_a_range() {
     for (line, from, to, limit) in [
         ("scan", "", None, 1_000),
