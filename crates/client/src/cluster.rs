@@ -19,7 +19,10 @@ pub enum LinkMode {
 /// Called with an operation, its result, and the operations behind it in the same call. Where it is true the client asks the
 /// operation again, alone: it must not be true of anything that may have changed the service.
 #[derive(Clone, Copy, Debug)]
-pub struct AskAgain(pub fn(op: &[u8], result: &[u8], later: &mut dyn Iterator<Item = &[u8]>) -> bool);
+pub struct AskAgain(pub AskAgainRule);
+
+/// See [`AskAgain`].
+pub type AskAgainRule = fn(op: &[u8], result: &[u8], later: &mut dyn Iterator<Item = &[u8]>) -> bool;
 
 impl PartialEq for AskAgain {
     fn eq(&self, other: &Self) -> bool {

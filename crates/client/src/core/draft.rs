@@ -32,13 +32,11 @@ pub enum SubmitError {
     #[error("too much is waiting already")]
     Full,
     /// The operation or the bundle exceeds a limit of the cluster.
-    #[error("{what} exceed {limit} of the cluster, which is {most}")]
+    #[error("{what} of the cluster, which is {most}")]
     TooLarge {
         /// What is too large, with its size.
         what: Size,
-        /// The limit's name in `cluster.toml`.
-        limit: &'static str,
-        /// Its value.
+        /// The limit.
         most: u32,
     },
     /// A bundle needs at least one operation.
@@ -49,23 +47,30 @@ pub enum SubmitError {
     NoSession,
 }
 
-/// What exceeds a limit.
+/// What exceeds a limit, and by how much.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Size {
-    /// Bytes of one operation.
-    OperationBytes(usize),
-    /// Bytes of a bundle, its header included.
-    BundleBytes(usize),
-    /// Operations of a bundle.
-    Operations(usize),
+    /// Bytes of one operation: `request_bytes_max`.
+    OperationBytes(u32),
+    /// Bytes of a bundle, its header included: `bundle_bytes_max`.
+    BundleBytes(u32),
+    /// Operations of a bundle: `bundle_requests_max`.
+    Operations(u32),
+    /// Keys that one bundle registers.
+    Keys(u32),
 }
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OperationBytes(count) => write!(f, "an operation's {count} bytes"),
-            Self::BundleBytes(count) => write!(f, "a bundle's {count} bytes"),
-            Self::Operations(count) => write!(f, "{count} operations in a bundle"),
+            Self::OperationBytes(count) => {
+                write!(f, "an operation of {count} bytes exceeds request_bytes_max")
+            }
+            Self::BundleBytes(count) => write!(f, "a bundle of {count} bytes exceeds bundle_bytes_max"),
+            Self::Operations(count) => {
+                write!(f, "a bundle of {count} operations exceeds bundle_requests_max")
+            }
+            Self::Keys(count) => write!(f, "a bundle of {count} keys exceeds the limit"),
         }
     }
 }
@@ -154,11 +159,9 @@ impl Core {
         for key in keys {
             draft.builder.push(&key.0);
         }
-        let count = at_most(draft.builder.count());
-        if count > REGISTER_KEYS_MAX {
-            let (what, most) =
-                (Size::Operations(count), u32::try_from(REGISTER_KEYS_MAX).unwrap_or(u32::MAX));
-            return Err(SubmitError::TooLarge { what, limit: "the keys that one bundle registers", most });
+        let (count, most) = (draft.builder.count(), count_of(REGISTER_KEYS_MAX));
+        if count > most {
+            return Err(SubmitError::TooLarge { what: Size::Keys(count), most });
         }
         self.enqueue(draft)
     }
@@ -322,12 +325,12 @@ impl Core {
         let size = op.len().saturating_add(4);
         let most = size.saturating_add(BUNDLE_HEADER_BYTES);
         if op.len() > at_most(limits.request_bytes_max) {
-            let (what, most) = (Size::OperationBytes(op.len()), limits.request_bytes_max);
-            return Err(SubmitError::TooLarge { what, limit: "request_bytes_max", most });
+            let what = Size::OperationBytes(count_of(op.len()));
+            return Err(SubmitError::TooLarge { what, most: limits.request_bytes_max });
         }
         if most > at_most(limits.bundle_bytes_max) {
-            let (what, most) = (Size::BundleBytes(most), limits.bundle_bytes_max);
-            return Err(SubmitError::TooLarge { what, limit: "bundle_bytes_max", most });
+            let what = Size::BundleBytes(count_of(most));
+            return Err(SubmitError::TooLarge { what, most: limits.bundle_bytes_max });
         }
         if self.waiting_bytes.saturating_add(most) > self.settings.waiting_bytes_max {
             return Err(SubmitError::Full);
@@ -340,16 +343,20 @@ impl Core {
         match draft.builder.count() {
             0 => Err(SubmitError::Empty),
             count if count > limits.bundle_requests_max => {
-                let (what, most) = (Size::Operations(at_most(count)), limits.bundle_requests_max);
-                Err(SubmitError::TooLarge { what, limit: "bundle_requests_max", most })
+                let what = Size::Operations(count);
+                Err(SubmitError::TooLarge { what, most: limits.bundle_requests_max })
             }
             _ if draft.builder.size() > at_most(limits.bundle_bytes_max) => {
-                let (what, most) = (Size::BundleBytes(draft.builder.size()), limits.bundle_bytes_max);
-                Err(SubmitError::TooLarge { what, limit: "bundle_bytes_max", most })
+                let what = Size::BundleBytes(count_of(draft.builder.size()));
+                Err(SubmitError::TooLarge { what, most: limits.bundle_bytes_max })
             }
             _ => Ok(()),
         }
     }
+}
+
+fn count_of(size: usize) -> u32 {
+    u32::try_from(size).unwrap_or(u32::MAX)
 }
 
 fn at_most(limit: u32) -> usize {

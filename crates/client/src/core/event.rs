@@ -128,7 +128,7 @@ pub enum Failure {
     #[error("the client key is not registered")]
     NotRegistered,
     /// As many replicas as can be waited for refuse to take it.
-    #[error("refused: {0:?}")]
+    #[error("refused: {}", super::tried::words(*.0))]
     Refused(Refusal),
     /// f + 1 replicas agree on an answer that makes no sense: more than f are faulty.
     #[error("the replicas agree on an impossible answer")]

@@ -5,7 +5,7 @@ use super::params::{self, Kind};
 use super::reader::{EXPECTED_KEY, Field, Origin, Section, Source, read_key};
 use super::writer::Writer;
 use crate::service::Service;
-use quorate_client::cluster::{ClusterInfo, LinkMode, ReplicaInfo};
+use quorate_client::cluster::{AskAgain, ClusterInfo, LinkMode, ReplicaInfo};
 use quorate_consensus::{Entry, Model};
 use quorate_types::digest::hex;
 use quorate_types::limits;

@@ -158,7 +158,7 @@ fn the_admin_registers_keys() {
         PublicKey(key)
     });
     let too_many = world.core.submit_keys(world.now, keys.clone().chain([PublicKey([1; 32])]));
-    assert!(matches!(too_many, Err(SubmitError::TooLarge { what: Size::Operations(1_001), .. })));
+    assert!(matches!(too_many, Err(SubmitError::TooLarge { what: Size::Keys(1_001), .. })));
     world.core.submit_keys(world.now, keys).unwrap();
     world.drain();
     let bundle = world.parse(&world.sent[0].1.clone());
