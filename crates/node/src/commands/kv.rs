@@ -28,7 +28,8 @@ pub struct Args {
     /// The cluster's shared configuration
     #[arg(long, value_name = "FILE", default_value = "cluster.toml", global = true)]
     cluster: PathBuf,
-    /// Private key of a registered client [default: clients/kv.key beside cluster.toml]
+    /// Private key of a registered client; more than four programs at once with one key wait for each other's replies
+    /// [default: clients/kv.key beside cluster.toml]
     #[arg(long = "key", value_name = "FILE", global = true)]
     key_file: Option<PathBuf>,
     /// How long to wait for an answer
