@@ -100,9 +100,7 @@ impl fmt::Debug for BundleResults {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Failure {
     /// The session was lost while the bundle was on its way, and it is not certain that it was not executed before.
-    #[error(
-        "the session was lost while the bundle was on its way: whether it was executed is unknown, and it will not be executed any more"
-    )]
+    #[error("the session was lost while the bundle was on its way: whether it was executed is unknown")]
     SessionLost,
     /// One session after the other was lost before it was executed.
     #[error(

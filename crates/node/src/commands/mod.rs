@@ -20,9 +20,9 @@ pub mod torture;
 pub mod twins;
 pub mod up;
 
-use crate::config::{ClusterConfig, LinkAuth};
+use crate::config::ClusterConfig;
 use crate::exit::Failure;
-use quorate_client::cluster::{ClusterInfo, LinkMode};
+use quorate_client::cluster::ClusterInfo;
 use std::path::Path;
 
 /// Reads the cluster's file.
@@ -38,10 +38,8 @@ pub fn open_cluster(file: &Path) -> Result<ClusterConfig, Failure> {
 /// # Errors
 /// When the file lists another number of addresses than replicas.
 pub fn cluster_info(config: &ClusterConfig) -> Result<ClusterInfo, Failure> {
-    let links = match config.link_auth {
-        LinkAuth::Tls => LinkMode::Tls,
-        LinkAuth::Plain => LinkMode::Plain,
-    };
-    ClusterInfo::of(&config.genesis, &config.client_addresses(), links)
+    let info = config.client_info();
+    (info.n() == config.genesis.members.len())
+        .then_some(info)
         .ok_or_else(|| Failure::usage("cluster.toml lists another number of addresses than replicas"))
 }
