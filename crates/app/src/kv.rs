@@ -13,8 +13,11 @@ use crate::snapshot::{RestoreError, Snapshot};
 use quorate_types::codec::{put_bytes, put_length};
 use quorate_types::{DecodeError, Digest, Reader, Wire};
 
+mod again;
 #[cfg(test)]
 mod tests;
+
+pub use again::is_asked_again;
 
 /// Bytes of a key at most.
 pub const KEY_BYTES_MAX: usize = 1_024;
@@ -185,7 +188,9 @@ pub enum KvError {
     #[error("the number would overflow")]
     Overflow,
     /// The result does not fit into what the reply to this bundle has left.
-    #[error("the reply has no room for this result: ask for less, or in a bundle of its own")]
+    #[error(
+        "the result does not fit into what reply_bytes_max of the cluster leaves in the reply to this bundle: ask for less, or in a bundle of its own"
+    )]
     NoRoom,
     /// A query may only read.
     #[error("this operation changes the store and cannot be a query")]

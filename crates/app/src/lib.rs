@@ -37,7 +37,8 @@ pub use application::{Application, At};
 pub use bucket_map::BucketMap;
 pub use execution::{Execution, WrongApplication};
 pub use kv::{
-    ECHO_BYTES_MAX, KEY_BYTES_MAX, Kv, KvError, KvOp, KvResult, SCAN_ENTRIES_MAX, prefix_end, successor,
+    ECHO_BYTES_MAX, KEY_BYTES_MAX, Kv, KvError, KvOp, KvResult, SCAN_ENTRIES_MAX, is_asked_again, prefix_end,
+    successor,
 };
 pub use panics::{APPLICATION_PANIC, said as panic_text};
 pub use sessions::{Kept, SessionView};

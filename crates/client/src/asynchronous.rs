@@ -10,10 +10,10 @@
 #[cfg(test)]
 mod tests;
 
-use crate::cluster::ClusterInfo;
+use crate::cluster::{AskAgain, ClusterInfo};
 use crate::conversation::{Conversation, Dial};
-use crate::core::{Answer, Core, Event, Failure, LinkState, Output, Settings};
-use crate::driver::{ClientError, Options, random_u64};
+use crate::core::{Answer, Core, Event, Failure, Fate, LinkState, Output, Settings, Tried};
+use crate::driver::{ClientError, NO_HELLO, Options, random_u64, troubles};
 use bytes::Bytes;
 use quorate_crypto::SigningKey;
 use quorate_types::limits::HANDSHAKE_NS_MAX;
@@ -43,6 +43,9 @@ const RECONNECT_NS: u64 = 50_000_000;
 const RECONNECT_NS_MAX: u64 = 2_000_000_000;
 
 type Reply = oneshot::Sender<Result<Vec<u8>, ClientError>>;
+/// How long a call that is late waits to hear what was tried for it.
+const STORY_PATIENCE: Duration = Duration::from_secs(1);
+
 /// What is wrong with each connection.
 type Troubles = Arc<Mutex<Vec<Option<String>>>>;
 
@@ -67,6 +70,8 @@ impl Drop for AbortOnDrop {
 
 enum Incoming {
     Call(Vec<u8>, Reply),
+    /// What was tried for calls whose callers do not wait any more?
+    Late(oneshot::Sender<Tried>),
     Greeted(ReplicaId),
     Gone(ReplicaId),
     Message(ReplicaId, FromReplica),
@@ -86,7 +91,7 @@ impl AsyncClient {
     ) -> Result<Self, ClientError> {
         let (incoming, receiver) = mpsc::channel(INCOMING_MAX);
         let (opened, session) = oneshot::channel();
-        let troubles = Arc::new(Mutex::new(vec![None; cluster.n()]));
+        let troubles = Arc::new(Mutex::new(vec![Some(NO_HELLO.to_owned()); cluster.n()]));
         let settings = options.settings(&cluster);
         let client = key.public();
         let cluster = Arc::new(cluster);
@@ -105,14 +110,14 @@ impl AsyncClient {
             tokio::spawn(line.keep_up(Rng::new(random_u64()?)));
             frames.push(sender);
         }
-        let driver = Driver::new(settings, key, frames, opened)?;
+        let driver = Driver::new(settings, key, frames, opened, cluster.ask_again)?;
         let client = Self {
             incoming,
             timeout: options.timeout,
             troubles,
             _task: Arc::new(AbortOnDrop(tokio::spawn(driver.run(receiver)))),
         };
-        client.in_time(session).await?;
+        client.in_time(session, Fate::NotExecuted).await?;
         Ok(client)
     }
 
@@ -123,34 +128,55 @@ impl AsyncClient {
     ///
     /// # Errors
     /// [`ClientError::Failed`] says what is known of the operation's fate; after [`ClientError::Timeout`] it
-    /// may still be executed.
+    /// may still be executed, once at most.
     pub async fn call(&self, op: impl Into<Vec<u8>>) -> Result<Vec<u8>, ClientError> {
         let (reply, result) = oneshot::channel();
         let handed = self.incoming.send(Incoming::Call(op.into(), reply));
         match timeout(self.timeout, handed).await {
-            Ok(Ok(())) => self.in_time(result).await,
+            // What has not left yet may leave later: calls share bundles.
+            Ok(Ok(())) => self.in_time(result, Fate::Unknown).await,
             Ok(Err(_)) => Err(ClientError::Closed),
-            Err(_) => Err(self.late()),
+            Err(_) => Err(self.late("too many calls wait before it".to_owned(), Fate::NotExecuted)),
         }
     }
 
-    async fn in_time<T>(&self, answer: oneshot::Receiver<Result<T, ClientError>>) -> Result<T, ClientError> {
-        match timeout(self.timeout, answer).await {
-            Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(ClientError::Closed),
-            Err(_) => Err(self.late()),
+    async fn in_time<T>(
+        &self,
+        mut answer: oneshot::Receiver<Result<T, ClientError>>,
+        fate: Fate,
+    ) -> Result<T, ClientError> {
+        match timeout(self.timeout, &mut answer).await {
+            Ok(Ok(result)) => return result,
+            Ok(Err(_)) => return Err(ClientError::Closed),
+            Err(_) => {}
         }
-    }
-
-    fn late(&self) -> ClientError {
-        let troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
-        let lines = troubles.iter().enumerate().filter_map(|(id, trouble)| {
-            let trouble = trouble.as_ref()?;
-            Some(format!("replica {id}: {trouble}"))
+        // The task knows by this which calls are meant.
+        answer.close();
+        if let Ok(result) = answer.try_recv() {
+            return result;
+        }
+        let (ask, story) = oneshot::channel();
+        let told = timeout(STORY_PATIENCE, async {
+            self.incoming.send(Incoming::Late(ask)).await.ok()?;
+            story.await.ok()
         });
-        let trouble = lines.collect::<Vec<_>>().join("; ");
-        ClientError::Timeout { waited: self.timeout, trouble }
+        let text = told.await.ok().flatten().map(|tried| tried.text);
+        Err(self.late(text.unwrap_or_else(|| "the client is busy".to_owned()), fate))
     }
+
+    fn late(&self, tried: String, fate: Fate) -> ClientError {
+        let known = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        let ids = (0..u16::MAX).map(ReplicaId);
+        let trouble = troubles(ids.zip(known.iter().map(Option::as_deref)));
+        ClientError::Timeout { waited: self.timeout, tried, fate, trouble }
+    }
+}
+
+/// A call without an answer.
+struct Waiting {
+    /// Kept where it may be asked again alone; else empty.
+    op: Vec<u8>,
+    reply: Reply,
 }
 
 /// The task that owns the core.
@@ -159,7 +185,8 @@ struct Driver {
     start: Instant,
     frames: Vec<mpsc::Sender<Bytes>>,
     /// Who waits for which operation of which bundle.
-    waiting: BTreeMap<u64, Vec<Reply>>,
+    waiting: BTreeMap<u64, Vec<Waiting>>,
+    ask_again: Option<AskAgain>,
     opened: Option<oneshot::Sender<Result<(), ClientError>>>,
     has_session: bool,
 }
@@ -170,6 +197,7 @@ impl Driver {
         key: SigningKey,
         frames: Vec<mpsc::Sender<Bytes>>,
         opened: oneshot::Sender<Result<(), ClientError>>,
+        ask_again: Option<AskAgain>,
     ) -> Result<Self, ClientError> {
         let mut core = Core::new(settings, key);
         core.open(Time::ZERO, random_u64()?);
@@ -178,6 +206,7 @@ impl Driver {
             start: Instant::now(),
             frames,
             waiting: BTreeMap::new(),
+            ask_again,
             opened: Some(opened),
             has_session: true,
         })
@@ -222,9 +251,19 @@ impl Driver {
                     self.open(now);
                 }
                 match self.core.submit(now, &op) {
-                    Ok(ticket) => self.waiting.entry(ticket.bundle).or_default().push(reply),
+                    Ok(ticket) => {
+                        let op = if self.ask_again.is_some() { op } else { Vec::new() };
+                        self.waiting.entry(ticket.bundle).or_default().push(Waiting { op, reply });
+                    }
                     Err(why) => answer(reply, Err(why.into())),
                 }
+            }
+            Incoming::Late(story) => {
+                let is_late = |bundle| {
+                    let calls = self.waiting.get(&bundle).into_iter().flatten();
+                    calls.into_iter().any(|call| call.reply.is_closed())
+                };
+                let _ = story.send(self.core.tried(&is_late));
             }
             Incoming::Greeted(id) => self.core.link(now, id, LinkState::Up),
             Incoming::Gone(id) => self.core.link(now, id, LinkState::Down),
@@ -271,9 +310,17 @@ impl Driver {
             }
             Event::SessionLost => self.open(self.now()),
             Event::Done { bundle, answer: Answer::Results(results), .. } => {
-                let replies = self.waiting.remove(&bundle).unwrap_or_default();
-                for (reply, result) in replies.into_iter().zip(results.iter().into_iter().flatten()) {
-                    answer(reply, Ok(result.to_vec()));
+                let calls = self.waiting.remove(&bundle).unwrap_or_default();
+                let is_shared = calls.len() > 1;
+                for (call, result) in calls.into_iter().zip(results.iter().into_iter().flatten()) {
+                    let is_again = is_shared
+                        && self
+                            .ask_again
+                            .is_some_and(|rule| (rule.0)(&call.op, result, &mut std::iter::empty()));
+                    match is_again.then(|| self.core.submit_bundle(self.now(), [call.op.as_slice()])) {
+                        Some(Ok(ticket)) => self.waiting.entry(ticket.bundle).or_default().push(call),
+                        Some(Err(_)) | None => answer(call.reply, Ok(result.to_vec())),
+                    }
                 }
             }
             Event::Done { bundle, .. } => self.fail(bundle, Failure::Impossible),
@@ -282,8 +329,8 @@ impl Driver {
     }
 
     fn fail(&mut self, bundle: u64, why: Failure) {
-        for reply in self.waiting.remove(&bundle).unwrap_or_default() {
-            answer(reply, Err(why.into()));
+        for call in self.waiting.remove(&bundle).unwrap_or_default() {
+            answer(call.reply, Err(why.into()));
         }
     }
 }

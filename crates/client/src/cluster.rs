@@ -13,6 +13,25 @@ pub enum LinkMode {
     Plain,
 }
 
+/// Which reads the service left out because the reply of their bundle was full: the service's rule, so that a client need
+/// not know what operations mean.
+///
+/// Called with an operation, its result, and the operations behind it in the same call. Where it is true the client asks the
+/// operation again, alone: it must not be true of anything that may have changed the service.
+#[derive(Clone, Copy, Debug)]
+pub struct AskAgain(pub AskAgainRule);
+
+/// See [`AskAgain`].
+pub type AskAgainRule = fn(op: &[u8], result: &[u8], later: &mut dyn Iterator<Item = &[u8]>) -> bool;
+
+impl PartialEq for AskAgain {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::fn_addr_eq(self.0, other.0)
+    }
+}
+
+impl Eq for AskAgain {}
+
 /// One replica as a client sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplicaInfo {
@@ -37,13 +56,16 @@ pub struct ClusterInfo {
     pub client_window: u32,
     /// How connections are protected.
     pub links: LinkMode,
+    /// Which reads are asked again alone; `None`: none.
+    pub ask_again: Option<AskAgain>,
     /// The replicas, by id.
     pub replicas: Vec<ReplicaInfo>,
 }
 
 impl ClusterInfo {
     /// The cluster of a genesis configuration, whose replicas listen for clients at `addresses`; `None` when
-    /// there is not one address for each replica.
+    /// there is not one address for each replica. No read is asked again, unless the caller sets
+    /// [`ClusterInfo::ask_again`].
     #[must_use]
     pub fn of(genesis: &Genesis, addresses: &[SocketAddr], links: LinkMode) -> Option<Self> {
         let replicas = genesis.members.iter().zip(addresses);
@@ -54,6 +76,7 @@ impl ClusterInfo {
             limits: genesis.bodies,
             client_window: genesis.client_window,
             links,
+            ask_again: None,
             replicas: replicas
                 .map(|(member, address)| ReplicaInfo { link: member.link, address: *address })
                 .collect(),

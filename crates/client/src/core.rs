@@ -7,8 +7,9 @@
 //! * A result is believed when f + 1 distinct replicas report it for exactly this content and it hashes to
 //!   what they report.
 //! * What one replica says about itself (view, refusals) is advice: it moves retries, never results.
-//! * After the loss of a session nothing is executed a second time behind the caller's back: what was sent
-//!   fails with an unknown fate, what was not sent waits for the next session.
+//! * After the loss of a session nothing is executed a second time behind the caller's back. What was not sent waits for
+//!   the next session, and so does what f + 1 replicas have certainly never executed (`flight` says when that is
+//!   certain). All else fails with an unknown fate.
 //!
 //! Not here: sockets and reconnects (`driver`, `asynchronous`), keys from files, random nonces.
 
@@ -21,9 +22,11 @@ mod opening;
 mod replies;
 #[cfg(test)]
 mod tests;
+mod tried;
 
-pub use draft::{Prepared, SubmitError, Ticket};
+pub use draft::{Prepared, Size, SubmitError, Ticket};
 pub use event::{Answer, BundleResults, Counters, Event, Failure, Fate, Output};
+pub use tried::Tried;
 
 use crate::cluster::ClusterInfo;
 use allowance::Allowance;
@@ -33,7 +36,8 @@ use leader::LeaderGuess;
 use quorate_crypto::SigningKey;
 use quorate_types::wire::FromReplica;
 use quorate_types::{
-    BodyLimits, BundleDigest, BundleNo, ClientAuth, ClientId, ClusterId, ReplicaId, SessionId, Time, quorum,
+    BodyLimits, BundleDigest, BundleNo, ClientAuth, ClientId, ClusterId, ReplicaId, ReplicaSet, SessionId,
+    Time, quorum,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::str::FromStr;
@@ -169,6 +173,13 @@ pub struct Core {
     leader: LeaderGuess,
     /// `None` until the first attempt to connect has ended.
     links: Vec<Option<LinkState>>,
+    /// Replicas that have answered on the connection that stands now, and have not said since that their replies go
+    /// elsewhere: all that they execute for this client, they tell it.
+    heard: ReplicaSet,
+    /// Replicas whose replies go to newer connections with the same key, until they are sent a bundle.
+    displaced: ReplicaSet,
+    /// Enough replicas say that the session is gone: by then it is given up, whatever is known of what is in flight.
+    gone_by: Option<Time>,
     /// Nothing is due before this; may be early.
     wake: Time,
     outputs: VecDeque<Output>,
@@ -193,6 +204,9 @@ impl Core {
             next_ticket: 0,
             leader: LeaderGuess::new(settings.n, quorum::weak(settings.f), settings.first_leader),
             links: vec![None; settings.n],
+            heard: ReplicaSet::EMPTY,
+            displaced: ReplicaSet::EMPTY,
+            gone_by: None,
             wake: Time::MAX,
             outputs: VecDeque::new(),
             counters: Counters::default(),
@@ -241,8 +255,15 @@ impl Core {
             return;
         }
         match message {
-            FromReplica::Reply(client, reply) if client == self.client() => self.on_reply(from, &reply),
+            FromReplica::Reply(client, reply) if client == self.client() => {
+                self.heard.insert(from);
+                self.on_reply(from, &reply);
+            }
+            FromReplica::Refused { client, bundle: BundleDigest::ZERO, .. } if client == self.client() => {
+                self.on_displaced(from);
+            }
             FromReplica::Refused { client, bundle, why } if client == self.client() => {
+                self.heard.insert(from);
                 self.on_refusal(from, bundle, why);
             }
             // Meant for other clients of the connection, or for the driver.
@@ -262,12 +283,14 @@ impl Core {
             _ => return,
         };
         let is_leader = replica == self.target();
+        self.displaced.remove(replica);
+        self.unhear(replica);
         match state {
             LinkState::Up => {
                 for flight in flights(&mut self.session, &mut self.slots) {
                     // What was written to an earlier connection may be lost with it, and a reply to what was
                     // executed before this connection stood went nowhere.
-                    if flight.everyone || is_leader || before.is_none() && flight.is_out {
+                    if flight.everyone || is_leader || before.is_none() && flight.is_out() {
                         send(&mut self.outputs, replica, flight);
                     }
                 }
@@ -289,7 +312,11 @@ impl Core {
         if now < self.wake {
             return;
         }
-        self.wake = Time::MAX;
+        self.wake = self.gone_by.unwrap_or(Time::MAX);
+        if self.wake <= now {
+            self.lose_session();
+            self.wake = Time::MAX;
+        }
         let is_open = matches!(self.session, Session::Open(_));
         let leader = self.target();
         let under_way =
@@ -305,7 +332,7 @@ impl Core {
                 flight.repeats = flight.repeats.saturating_add(1);
                 self.counters.repeats = self.counters.repeats.saturating_add(1);
                 if flight.retry_at <= now {
-                    if is_open && flight.is_out && flight.again_at.is_none() {
+                    if is_open && flight.is_out() && flight.again_at.is_none() {
                         self.allowance.late(now, flight.sent);
                     }
                     out.ask_all(now, &self.settings, flight);
@@ -348,7 +375,7 @@ impl Core {
 
     /// Whether another bundle may be in flight.
     fn has_room(&self) -> bool {
-        self.by_digest.len() < self.allowance.get()
+        self.gone_by.is_none() && self.by_digest.len() < self.allowance.get()
     }
 
     /// Whether a number lies in the window, as far as this client can know: the session's floor is at least
@@ -365,9 +392,19 @@ impl Core {
         }
     }
 
-    /// Sends a bundle for the first time: to the leader alone (or whoever stands for it) if it can be reached.
+    /// What this replica executes may no longer be told to this client.
+    fn unhear(&mut self, replica: ReplicaId) {
+        self.heard.remove(replica);
+        for flight in flights(&mut self.session, &mut self.slots) {
+            flight.witnesses.remove(replica);
+        }
+    }
+
+    /// Sends a bundle for the first time: to the leader alone (or whoever stands for it) if it can be reached, and to those
+    /// that send their replies elsewhere until they get one.
     fn launch(&mut self, mut flight: Flight, number: BundleNo) -> Box<Flight> {
         flight.sent = self.now;
+        flight.witnesses = self.heard;
         flight.pause = self.settings.retry_ns;
         flight.retry_at = self.now.plus(flight.pause);
         self.by_digest.insert(flight.digest, number);
@@ -382,6 +419,13 @@ impl Core {
             Some(LinkState::Down) => out.ask_all(self.now, &self.settings, &mut flight),
             // Its connection is being made: the bundle leaves when that has ended one way or the other.
             None => {}
+        }
+        if !self.displaced.is_empty() {
+            for replica in std::mem::take(&mut self.displaced).iter() {
+                if !flight.sent_to.contains(replica) && out.state(replica) == Some(LinkState::Up) {
+                    send(out.outputs, replica, &mut flight);
+                }
+            }
         }
         out.wake_at(flight.due());
         Box::new(flight)
@@ -405,7 +449,7 @@ fn flights<'a>(
 }
 
 fn send(outputs: &mut VecDeque<Output>, to: ReplicaId, flight: &mut Flight) {
-    flight.is_out = true;
+    flight.sent_to.insert(to);
     let frame = flight.frame.clone();
     outputs.push_back(Output::Send { to, frame });
 }

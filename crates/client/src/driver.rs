@@ -15,11 +15,11 @@ pub(crate) mod fake;
 #[cfg(test)]
 mod tests;
 
-pub use blocking::{Client, Options, status};
+pub use blocking::{Client, Options, WAITING_AFTER, status};
 
 use crate::cluster::ClusterInfo;
 use crate::conversation::{Broken, Conversation, Dial};
-use crate::core::{Core, Event, Failure, LinkState, Output, Settings, SubmitError};
+use crate::core::{Core, Event, Failure, Fate, LinkState, Output, Settings, SubmitError};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use quorate_crypto::SigningKey;
@@ -41,11 +41,15 @@ const RECONNECT_NS_MAX: u64 = 2_000_000_000;
 /// What a client's driver can fail with.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// No answer in time. What was sent may still be executed, once at most.
-    #[error("no answer within {waited:?} ({trouble})")]
+    /// No answer in time.
+    #[error("no answer within {waited:?}: {tried}; {} ({trouble})", fate_in_words(*fate))]
     Timeout {
         /// How long the caller waited.
         waited: Duration,
+        /// To whom it was sent, how often, and what became of it.
+        tried: String,
+        /// What is known of its effect: [`Fate::NotExecuted`] where it never left and never will.
+        fate: Fate,
         /// What is wrong with the connections, as far as known.
         trouble: String,
     },
@@ -68,6 +72,26 @@ pub enum ClientError {
     #[error("the client was shut down")]
     Closed,
 }
+
+/// What a caller must know of something without an answer.
+fn fate_in_words(fate: Fate) -> &'static str {
+    match fate {
+        Fate::Executed => "it has taken effect",
+        Fate::NotExecuted => "it was not executed and will not take effect",
+        Fate::Unknown => "the outcome is unknown: it may still take effect, once at most",
+    }
+}
+
+/// What is wrong with connections, for people: what is known of each replica's.
+pub(crate) fn troubles<'a>(of_each: impl Iterator<Item = (ReplicaId, Option<&'a str>)>) -> String {
+    let lines: Vec<String> = of_each
+        .filter_map(|(id, trouble)| trouble.map(|trouble| format!("replica {id}: {trouble}")))
+        .collect();
+    if lines.is_empty() { "all connections stand".to_owned() } else { lines.join("; ") }
+}
+
+/// Where a connection is being made and the replica has not said who it is: a process that stands still does not.
+pub(crate) const NO_HELLO: &str = "no hello yet";
 
 /// One of a pool's clients.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -241,12 +265,10 @@ impl ClientPool {
     /// What is wrong with the connections, for people.
     #[must_use]
     pub fn trouble(&self) -> String {
-        let troubled = self.peers.iter().filter_map(|peer| {
-            let trouble = peer.trouble.as_ref()?;
-            Some(format!("replica {}: {trouble}", peer.id))
-        });
-        let lines: Vec<String> = troubled.collect();
-        if lines.is_empty() { "all connections stand".to_owned() } else { lines.join("; ") }
+        troubles(self.peers.iter().map(|peer| {
+            let missing = peer.state().is_none().then_some(NO_HELLO);
+            (peer.id, peer.trouble.as_deref().or(missing))
+        }))
     }
 
     /// What is wrong with the connection to one replica; empty when nothing is.

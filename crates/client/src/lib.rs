@@ -30,9 +30,9 @@ pub mod core;
 pub mod driver;
 
 pub use asynchronous::AsyncClient;
-pub use cluster::{ClusterInfo, LinkMode, ReplicaInfo};
+pub use cluster::{AskAgain, ClusterInfo, LinkMode, ReplicaInfo};
 pub use core::{
     Answer, Audience, BundleResults, Core, Counters, Event, Failure, Fate, LinkState, Output, Prepared,
-    Settings, SubmitError, Ticket,
+    Settings, SubmitError, Ticket, Tried,
 };
 pub use driver::{Client, ClientError, ClientPool, CoreId, Options, PoolEvent, status};

@@ -1,4 +1,4 @@
-//! How a command ends: one line on the error stream and one of three exit codes.
+//! How a command ends: one line on the error stream and one of four exit codes.
 
 use crate::config::ConfigError;
 use clap::Parser;
@@ -16,6 +16,10 @@ pub enum Failure {
     /// The run has failed. Exit code 1.
     #[error("{0}")]
     Run(String),
+    /// The cluster has answered, and the answer is no: a key without a value, a comparison that does not hold. Exit
+    /// code 3.
+    #[error("{0}")]
+    No(String),
 }
 
 impl Failure {
@@ -29,12 +33,18 @@ impl Failure {
         Self::Run(one_line(&text.to_string()))
     }
 
-    /// The exit code: 1 the run failed, 2 wrong usage or configuration.
+    /// An answer that is no.
+    pub fn no(text: impl Display) -> Self {
+        Self::No(one_line(&text.to_string()))
+    }
+
+    /// The exit code: 1 the run failed, 2 wrong usage or configuration, 3 the answer is no.
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
             Self::Run(_) => 1,
             Self::Usage(_) => 2,
+            Self::No(_) => 3,
         }
     }
 }
@@ -106,7 +116,7 @@ mod tests {
     fn a_failure_is_one_line() {
         let failure = Failure::run("first\n  second\n\n");
         assert_eq!((failure.to_string().as_str(), failure.code()), ("first; second", 1));
-        assert_eq!(Failure::usage("x").code(), 2);
+        assert_eq!((Failure::usage("x").code(), Failure::no("x").code()), (2, 3));
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -130,10 +130,41 @@ impl Place {
         quorate(&[&["kv", "--cluster", file.to_str().unwrap(), "--timeout", "60s"], args].concat())
     }
 
+    /// The cluster has answered, and the answer is no: nothing on standard output, and an exit code of its own.
+    fn denies(&self, args: &[&str], why: &str) {
+        let ran = self.kv(args);
+        let expected = (Some(3), "", format!("error: {why}\n"));
+        assert_eq!((ran.code, ran.out.as_str(), ran.err), expected, "{args:?}");
+    }
+
     fn says(&self, args: &[&str], expected: &str) {
         let ran = self.kv(args);
         assert_eq!((ran.code, ran.out.as_str()), (Some(0), expected), "{args:?}: {}", ran.err);
     }
+}
+
+/// Bytes that are no text, through files and through pipes, and what a person sees of them.
+fn bytes_come_back_as_they_went(place: &Place) {
+    let (file, back) = (place.folder.path().join("value"), place.folder.path().join("back"));
+    let bytes: Vec<u8> = (0..=250u8).cycle().take(200_000).collect();
+    fs::write(&file, &bytes).unwrap();
+    let (file, back_name) = (file.to_str().unwrap(), back.to_str().unwrap());
+    place.says(&["put", "bytes", "--file", file], "ok\n");
+    place.says(&["get", "bytes", "--file", back_name], "");
+    assert!(fs::read(&back).unwrap() == bytes, "not the same bytes");
+    let config = place.dir().join("cluster.toml");
+    let mut put = command(&["kv", "--cluster", config.to_str().unwrap(), "put", "a\n\x1b", "-"]);
+    let mut put = put.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    put.stdin.take().unwrap().write_all(b"\xff\0\n").unwrap();
+    assert_eq!(put.wait_with_output().unwrap().stdout, b"ok\n");
+    let get = ["kv", "--cluster", config.to_str().unwrap(), "get", "a\n\x1b", "--file", "-"];
+    assert_eq!(command(&get).output().unwrap().stdout, b"\xff\0\n");
+    place.says(&["scan", "--prefix", "a\n"], "a\\n\\u{1b}\t\\xff\\u{0}\\n\n");
+    for key in ["bytes", "a\n\x1b"] {
+        place.says(&["del", key], "ok\n");
+    }
+    place.denies(&["get", "bytes", "--file", back_name], "the key \"bytes\" has no value");
+    assert!(fs::read(&back).unwrap() == bytes, "a file is written only with a value");
 }
 
 #[test]
@@ -144,9 +175,15 @@ fn a_cluster_serves_survives_a_death_and_continues_after_a_stop() {
     assert_eq!(up.wait_for("ready"), "ready");
     place.says(&["put", "a", "1"], "ok\n");
     place.says(&["get", "a"], "1\n");
-    place.says(&["get", "none"], "(no value)\n");
+    place.denies(&["get", "none"], "the key \"none\" has no value");
+    place.says(&["put", "words", "(no value)"], "ok\n");
+    place.says(&["get", "words"], "(no value)\n");
+    place.says(&["del", "words"], "ok\n");
+    place.says(&["del", "words"], "ok\n");
     place.says(&["cas", "a", "1", "2"], "ok\n");
-    place.says(&["cas", "a", "1", "3"], "no\n");
+    place.denies(&["cas", "a", "1", "3"], "the key \"a\" has not the expected value: nothing was changed");
+    place.denies(&["cas", "--absent", "a", "3"], "the key \"a\" has a value: nothing was changed");
+    bytes_come_back_as_they_went(&place);
     place.says(&["cas", "--absent", "b", "5"], "ok\n");
     place.says(&["incr", "b", "-7"], "-2\n");
     place.says(&["incr", "new"], "1\n");

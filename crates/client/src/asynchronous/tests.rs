@@ -1,6 +1,6 @@
 use super::*;
-use crate::cluster::LinkMode;
-use crate::driver::fake::{Behaviour, Fake, answer as expected, nobody};
+use crate::cluster::{AskAgain, LinkMode};
+use crate::driver::fake::{Behaviour, Fake, answer as expected, ask_again, nobody};
 use quorate_crypto::Scheme;
 use std::future::Future;
 
@@ -58,16 +58,67 @@ fn broken_connections_lose_nothing_and_double_nothing() {
 }
 
 #[test]
-fn a_lost_session_is_replaced_and_said() {
+fn a_session_lost_while_idle_is_replaced_without_a_word() {
     let fake = Fake::start(4, LinkMode::Tls);
     run(async {
         let client = AsyncClient::connect(fake.info.clone(), key(1), options()).await.unwrap();
         fake.forget_sessions();
-        let lost = client.call(b"lost").await;
-        assert!(matches!(lost, Err(ClientError::Failed(Failure::SessionLost))), "{lost:?}");
+        assert_eq!(client.call(b"idle").await.unwrap(), expected(b"idle"));
         assert_eq!(client.call(b"next").await.unwrap(), expected(b"next"));
     });
-    assert_eq!(fake.state().executed, [b"next"]);
+    assert_eq!(fake.state().executed, [b"idle", b"next"], "each once");
+}
+
+#[test]
+fn reads_without_room_are_asked_again_alone_and_nothing_else_is() {
+    let mut fake = Fake::start(4, LinkMode::Tls);
+    fake.info.ask_again = Some(AskAgain(ask_again));
+    let ops: Vec<Vec<u8>> = (0..60u8)
+        .map(|i| match i % 3 {
+            0 => [b"large ", &[i][..]].concat(),
+            1 => [b"large ", &[i][..], b"write"].concat(),
+            _ => vec![i],
+        })
+        .collect();
+    run(async {
+        let client = AsyncClient::connect(fake.info.clone(), key(1), options()).await.unwrap();
+        let calls: Vec<_> = ops
+            .iter()
+            .map(|op| {
+                let (client, op) = (client.clone(), op.clone());
+                tokio::spawn(async move { client.call(op).await })
+            })
+            .collect();
+        for (op, call) in ops.iter().zip(calls) {
+            let result = call.await.unwrap().unwrap();
+            let is_write = op.ends_with(b"write");
+            assert!(result == expected(op) || is_write && result == b"no room", "{op:?}: {result:?}");
+        }
+    });
+    let executed = fake.state().executed.clone();
+    for op in &ops {
+        let times = executed.iter().filter(|done| *done == op).count();
+        let is_read = op.starts_with(b"large") && !op.ends_with(b"write");
+        assert!(times == 1 || is_read && times == 2, "{op:?}: {times} times");
+    }
+    assert!(executed.len() > ops.len(), "none was asked again");
+}
+
+#[test]
+fn a_call_that_is_late_says_what_was_tried() {
+    let fake = Fake::start(4, LinkMode::Tls);
+    run(async {
+        let short = Options { timeout: Duration::from_secs(1), ..options() };
+        let client = AsyncClient::connect(fake.info.clone(), key(1), options()).await.unwrap();
+        let client = AsyncClient { timeout: short.timeout, ..client };
+        for replica in 1..4 {
+            fake.behave(replica, Behaviour::Silent);
+        }
+        let late = client.call(b"op").await.unwrap_err();
+        let ClientError::Timeout { tried, fate, .. } = &late else { panic!("{late:?}") };
+        assert_eq!(*fate, Fate::Unknown);
+        assert!(tried.contains("1 says digest ") && tried.contains("3 say nothing"), "{tried}");
+    });
 }
 
 #[test]

@@ -9,8 +9,9 @@ use quorate_types::codec::Wire;
 use quorate_types::limits::REGISTER_KEYS_MAX;
 use quorate_types::wire::FromClient;
 use quorate_types::{
-    Authenticator, BundleDigest, BundleKind, BundleNo, ClientAuth, PublicKey, SessionId, Time,
+    Authenticator, Bundle, BundleDigest, BundleKind, BundleNo, ClientAuth, PublicKey, SessionId, Time,
 };
+use std::fmt;
 
 /// Bytes of a message around the content of its bundle: two tags and a signature.
 const ENVELOPE_BYTES: usize = 1 + 1 + 64;
@@ -31,14 +32,47 @@ pub enum SubmitError {
     #[error("too much is waiting already")]
     Full,
     /// The operation or the bundle exceeds a limit of the cluster.
-    #[error("exceeds a limit of the cluster")]
-    TooLarge,
+    #[error("{what} of the cluster, which is {most}")]
+    TooLarge {
+        /// What is too large, with its size.
+        what: Size,
+        /// The limit.
+        most: u32,
+    },
     /// A bundle needs at least one operation.
     #[error("a bundle without operations")]
     Empty,
     /// There is no open session, or not the one that the bundle was prepared for.
     #[error("no such session is open")]
     NoSession,
+}
+
+/// What exceeds a limit, and by how much.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Size {
+    /// Bytes of one operation: `request_bytes_max`.
+    OperationBytes(u32),
+    /// Bytes of a bundle, its header included: `bundle_bytes_max`.
+    BundleBytes(u32),
+    /// Operations of a bundle: `bundle_requests_max`.
+    Operations(u32),
+    /// Keys that one bundle registers.
+    Keys(u32),
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OperationBytes(count) => {
+                write!(f, "an operation of {count} bytes exceeds request_bytes_max")
+            }
+            Self::BundleBytes(count) => write!(f, "a bundle of {count} bytes exceeds bundle_bytes_max"),
+            Self::Operations(count) => {
+                write!(f, "a bundle of {count} operations exceeds bundle_requests_max")
+            }
+            Self::Keys(count) => write!(f, "a bundle of {count} keys exceeds the limit"),
+        }
+    }
 }
 
 /// Operations that wait to be sent together.
@@ -49,6 +83,8 @@ pub(crate) struct Draft {
     submitted: Time,
     /// Whether more may be added.
     open: bool,
+    /// Sessions that were lost before it was executed.
+    lost: u32,
 }
 
 /// A bundle that is built and signed, to be submitted later: load that is not to pay for signing.
@@ -123,8 +159,9 @@ impl Core {
         for key in keys {
             draft.builder.push(&key.0);
         }
-        if usize::try_from(draft.builder.count()).unwrap_or(usize::MAX) > REGISTER_KEYS_MAX {
-            return Err(SubmitError::TooLarge);
+        let (count, most) = (draft.builder.count(), count_of(REGISTER_KEYS_MAX));
+        if count > most {
+            return Err(SubmitError::TooLarge { what: Size::Keys(count), most });
         }
         self.enqueue(draft)
     }
@@ -193,7 +230,8 @@ impl Core {
             self.waiting_bytes = self.waiting_bytes.saturating_sub(draft.builder.size());
             let requests = draft.builder.count();
             let (digest, frame) = self.seal(draft.builder, session, number);
-            let flight = Flight::new(draft.ticket, requests, digest, frame, draft.submitted);
+            let mut flight = Flight::new(draft.ticket, requests, digest, frame, draft.submitted);
+            flight.lost = draft.lost;
             let flight = self.launch(flight, number);
             self.slots.push_back(Slot::Flying(flight));
         }
@@ -221,6 +259,32 @@ impl Core {
         (digest, Bytes::from(frame))
     }
 
+    /// The operations of a bundle that was sent, for another bundle; `None` cannot happen, because it was built here.
+    pub(super) fn draft_again(&self, flight: &Flight) -> Option<Draft> {
+        let Ok(FromClient::Bundle { authenticator, content }) = FromClient::from_bytes(&flight.frame) else {
+            return None;
+        };
+        let bundle = Bundle::parse(&content, authenticator, &self.settings.limits).ok()?;
+        let mut builder =
+            BundleBuilder::new(bundle.kind(), self.client(), SessionId::default(), BundleNo::ZERO);
+        bundle.requests().for_each(|request| {
+            builder.push(request);
+        });
+        let lost = flight.lost.saturating_add(1);
+        Some(Draft { builder, ticket: flight.ticket, submitted: flight.submitted, open: false, lost })
+    }
+
+    /// It leaves before all that waits.
+    pub(super) fn put_back(&mut self, draft: Draft) {
+        self.waiting_bytes = self.waiting_bytes.saturating_add(draft.builder.size());
+        self.waiting.push_front(draft);
+    }
+
+    /// Bundles that wait to be sent.
+    pub(super) fn waits(&self, is_asked: &dyn Fn(u64) -> bool) -> bool {
+        self.waiting.iter().any(|draft| is_asked(draft.ticket))
+    }
+
     pub(super) fn take_ticket(&mut self) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket = ticket.saturating_add(1);
@@ -239,6 +303,7 @@ impl Core {
             ticket: self.take_ticket(),
             submitted: self.now,
             open,
+            lost: 0,
         }
     }
 
@@ -258,12 +323,15 @@ impl Core {
     fn check_op(&self, op: &[u8]) -> Result<usize, SubmitError> {
         let limits = &self.settings.limits;
         let size = op.len().saturating_add(4);
-        if op.len() > at_most(limits.request_bytes_max)
-            || size.saturating_add(BUNDLE_HEADER_BYTES) > at_most(limits.bundle_bytes_max)
-        {
-            return Err(SubmitError::TooLarge);
-        }
         let most = size.saturating_add(BUNDLE_HEADER_BYTES);
+        if op.len() > at_most(limits.request_bytes_max) {
+            let what = Size::OperationBytes(count_of(op.len()));
+            return Err(SubmitError::TooLarge { what, most: limits.request_bytes_max });
+        }
+        if most > at_most(limits.bundle_bytes_max) {
+            let what = Size::BundleBytes(count_of(most));
+            return Err(SubmitError::TooLarge { what, most: limits.bundle_bytes_max });
+        }
         if self.waiting_bytes.saturating_add(most) > self.settings.waiting_bytes_max {
             return Err(SubmitError::Full);
         }
@@ -274,11 +342,21 @@ impl Core {
         let limits = &self.settings.limits;
         match draft.builder.count() {
             0 => Err(SubmitError::Empty),
-            count if count > limits.bundle_requests_max => Err(SubmitError::TooLarge),
-            _ if draft.builder.size() > at_most(limits.bundle_bytes_max) => Err(SubmitError::TooLarge),
+            count if count > limits.bundle_requests_max => {
+                let what = Size::Operations(count);
+                Err(SubmitError::TooLarge { what, most: limits.bundle_requests_max })
+            }
+            _ if draft.builder.size() > at_most(limits.bundle_bytes_max) => {
+                let what = Size::BundleBytes(count_of(draft.builder.size()));
+                Err(SubmitError::TooLarge { what, most: limits.bundle_bytes_max })
+            }
             _ => Ok(()),
         }
     }
+}
+
+fn count_of(size: usize) -> u32 {
+    u32::try_from(size).unwrap_or(u32::MAX)
 }
 
 fn at_most(limit: u32) -> usize {

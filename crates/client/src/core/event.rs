@@ -1,6 +1,7 @@
 //! What a client core says to its driver and to the caller.
 
 use bytes::Bytes;
+use quorate_types::limits::SESSIONS_PER_CLIENT_MAX;
 use quorate_types::wire::Refusal;
 use quorate_types::{Outcome, ReplicaId, Results, SessionId, Time};
 use std::fmt;
@@ -27,7 +28,7 @@ pub enum Event {
     Opened(SessionId),
     /// No session was opened, and operations go on waiting. The caller may try again with `Core::open`.
     OpenFailed(Failure),
-    /// The session is gone (evicted, or the cluster has forgotten it). Bundles that were sent have failed;
+    /// The session is gone (evicted, or the cluster has forgotten it). Bundles that may have been executed have failed;
     /// the others wait for `Core::open` with a new nonce.
     SessionLost,
     /// A bundle was executed, and this is its believed result.
@@ -98,9 +99,14 @@ impl fmt::Debug for BundleResults {
 /// Why there is no result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Failure {
-    /// The session was lost while the bundle was on its way.
-    #[error("the session was lost while the bundle was on its way")]
+    /// The session was lost while the bundle was on its way, and it is not certain that it was not executed before.
+    #[error("the session was lost while the bundle was on its way: whether it was executed is unknown")]
     SessionLost,
+    /// One session after the other was lost before it was executed.
+    #[error(
+        "not executed: the cluster has closed one session after the other before it came to this bundle; it keeps clients_max sessions in all, and {SESSIONS_PER_CLIENT_MAX} for each key"
+    )]
+    Evicted,
     /// It was executed, or another bundle under its number was, and the result is no longer kept.
     #[error("the result is no longer kept by the replicas")]
     Forgotten,
@@ -110,9 +116,9 @@ pub enum Failure {
     /// Its number lay too far above the floor of the session.
     #[error("the number lies outside the window of the session")]
     OutOfWindow,
-    /// It was executed, and its results exceed the limit on replies.
-    #[error("executed, but the results exceed the limit on replies")]
-    TooLarge,
+    /// It was executed, and its results exceed `reply_bytes_max` of the cluster, which is this.
+    #[error("executed, but the results exceed reply_bytes_max of the cluster, which is {0} bytes")]
+    TooLarge(u32),
     /// Only the admin client registers keys, and only while there is room.
     #[error("only the admin client may register keys, and only while there is room")]
     NotAllowed,
@@ -120,7 +126,7 @@ pub enum Failure {
     #[error("the client key is not registered")]
     NotRegistered,
     /// As many replicas as can be waited for refuse to take it.
-    #[error("refused: {0:?}")]
+    #[error("refused: {}", super::tried::words(*.0))]
     Refused(Refusal),
     /// f + 1 replicas agree on an answer that makes no sense: more than f are faulty.
     #[error("the replicas agree on an impossible answer")]
@@ -146,8 +152,8 @@ impl Failure {
     #[must_use]
     pub fn fate(self) -> Fate {
         match self {
-            Self::TooLarge => Fate::Executed,
-            Self::Superseded | Self::NotAllowed | Self::NotSent => Fate::NotExecuted,
+            Self::TooLarge(_) => Fate::Executed,
+            Self::Evicted | Self::Superseded | Self::NotAllowed | Self::NotSent => Fate::NotExecuted,
             Self::SessionLost
             | Self::Forgotten
             | Self::OutOfWindow
@@ -171,6 +177,8 @@ pub struct Counters {
     pub busy: u64,
     /// Refusals for other reasons.
     pub refused: u64,
+    /// How often a replica has begun to send its replies to newer connections with this key.
+    pub displaced: u64,
     /// Replies that contradict themselves or answer what was never asked.
     pub lies: u64,
 }

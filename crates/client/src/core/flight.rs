@@ -1,8 +1,16 @@
 //! A bundle that was sent and has no believed answer yet.
+//!
+//! **When it is certain that it was never executed.** A replica that says "no session" has no session to execute it in from
+//! then on, but may have executed it before, when there was one. It then has sent the result to every connection that it
+//! sends this client's replies to, before it said "no session": a connection keeps order. So its word is certain where its
+//! connection stood and it was answering on it when the bundle left for the first time, where it has answered on it ever since
+//! (a connection that breaks, or that replies no longer go to, ends that), and where it has given no other answer. Of f + 1
+//! such replicas one is honest, and what one honest replica has never executed, none has.
 
 use bytes::Bytes;
+use quorate_types::codec::Wire as _;
 use quorate_types::wire::Refusal;
-use quorate_types::{BundleDigest, ReplicaId, ReplicaSet, ReplyBundle, Time};
+use quorate_types::{BundleDigest, Outcome, ReplicaId, ReplicaSet, ReplyBundle, Time};
 use std::sync::Arc;
 
 /// Different answers to one bundle that one replica may give: an honest one says in turn that the bundle is
@@ -21,8 +29,14 @@ pub(crate) struct Flight {
     pub(crate) sent: Time,
     /// How often it was sent again.
     pub(crate) repeats: u32,
-    /// Whether any replica was sent it.
-    pub(crate) is_out: bool,
+    /// Who was sent it.
+    pub(crate) sent_to: ReplicaSet,
+    /// Replicas that would have told this client if they had executed it.
+    pub(crate) witnesses: ReplicaSet,
+    /// Those of them that have certainly never executed it and never will.
+    never: ReplicaSet,
+    /// Sessions that were lost before it was executed.
+    pub(crate) lost: u32,
     /// Whether it goes to all replicas by now, and not only to the one that may be the leader.
     pub(crate) everyone: bool,
     /// When it goes to all (again).
@@ -76,7 +90,10 @@ impl Flight {
             submitted,
             sent: submitted,
             repeats: 0,
-            is_out: false,
+            sent_to: ReplicaSet::EMPTY,
+            witnesses: ReplicaSet::EMPTY,
+            never: ReplicaSet::EMPTY,
+            lost: 0,
             everyone: false,
             retry_at: Time::MAX,
             pause: 0,
@@ -118,6 +135,53 @@ impl Flight {
         self.refusals.iter().filter(|(_, reason)| *reason == why).count()
     }
 
+    /// Whether any replica was sent it.
+    pub(crate) fn is_out(&self) -> bool {
+        !self.sent_to.is_empty()
+    }
+
+    /// A replica says that there is no such session.
+    pub(crate) fn no_session(&mut self, from: ReplicaId) {
+        let has_answered =
+            self.answers.iter().any(|answer| answer.by.contains(from) && !is_no_session(&answer.outcome));
+        if self.witnesses.contains(from) && !has_answered {
+            self.never.insert(from);
+        }
+    }
+
+    /// Whether `needed` replicas have certainly never executed it.
+    pub(crate) fn is_never(&self, needed: usize) -> bool {
+        self.never.len() >= needed
+    }
+
+    /// Whether it may turn out that `needed` replicas have certainly never executed it, when those have spoken that have not.
+    pub(crate) fn is_open_question(&self, needed: usize) -> bool {
+        let mut silent = self.witnesses;
+        for by in self.answered().iter().chain(self.never.iter()) {
+            silent.remove(by);
+        }
+        !self.is_never(needed) && self.never.len().saturating_add(silent.len()) >= needed
+    }
+
+    /// For each result that replicas report, its digest and how many report it.
+    pub(crate) fn answers(&self) -> impl Iterator<Item = (quorate_types::Digest, usize)> {
+        self.answers.iter().map(|answer| (answer.result, answer.by.len()))
+    }
+
+    /// Who has answered.
+    pub(crate) fn answered(&self) -> ReplicaSet {
+        let mut all = ReplicaSet::EMPTY;
+        for by in self.answers.iter().flat_map(|answer| answer.by.iter()) {
+            all.insert(by);
+        }
+        all
+    }
+
+    /// The latest refusal of each replica since the bundle was last sent to all.
+    pub(crate) fn refusals(&self) -> &[(ReplicaId, Refusal)] {
+        &self.refusals
+    }
+
     /// From now on it goes to all; what they refused before does not count any more.
     pub(crate) fn widen(&mut self) {
         self.everyone = true;
@@ -136,4 +200,9 @@ impl Flight {
     pub(crate) fn due(&self) -> Time {
         self.again_at.map_or(self.retry_at, |again| again.min(self.retry_at))
     }
+}
+
+/// Whether an encoded outcome is [`Outcome::NoSession`].
+pub(crate) fn is_no_session(outcome: &[u8]) -> bool {
+    outcome.len() == 1 && Outcome::from_bytes(outcome) == Ok(Outcome::NoSession)
 }

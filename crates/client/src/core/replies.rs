@@ -1,8 +1,8 @@
 //! What replicas say: replies, which count, and refusals, which are advice.
 
 use super::event::{Answer, BundleResults, Event, Failure};
-use super::flight::{Flight, Vote};
-use super::{Core, Sender, Session, Slot};
+use super::flight::{Flight, Vote, is_no_session};
+use super::{Core, Sender, Session, Slot, flights};
 use quorate_types::codec::Wire;
 use quorate_types::wire::Refusal;
 use quorate_types::{BundleDigest, BundleNo, Outcome, ReplicaId, ReplyBundle, SessionId, quorum};
@@ -15,6 +15,9 @@ const BUSY_DOUBLINGS_MAX: u32 = 4;
 /// Pause before a bundle goes once more to a replica that seems to lag behind; doubles.
 const LAG_PAUSE_NS: u64 = 2_000_000;
 const LAG_DOUBLINGS_MAX: u32 = 8;
+/// Pause before what is in flight goes to all, when a replica has begun to send its replies elsewhere: long enough for most
+/// of it to have been executed, so that the answer is there.
+const DISPLACED_PAUSE_NS: u64 = 50_000_000;
 
 impl Core {
     pub(super) fn on_reply(&mut self, from: ReplicaId, reply: &ReplyBundle) {
@@ -27,10 +30,17 @@ impl Core {
             self.counters.lies = self.counters.lies.saturating_add(1);
             return;
         }
+        let is_gone = is_no_session(&reply.outcome);
+        if is_gone {
+            flight.no_session(from);
+        }
         match flight.vote(from, reply, needed) {
             Vote::Counted | Vote::Ignored => {}
             Vote::Lie => self.counters.lies = self.counters.lies.saturating_add(1),
             Vote::Believed(outcome) => self.believe(reply.session, reply.number, outcome),
+        }
+        if is_gone && self.gone_by.is_some() {
+            self.session_gone();
         }
     }
 
@@ -60,6 +70,10 @@ impl Core {
             }
             return;
         }
+        if is_no_session(&outcome) {
+            self.session_gone();
+            return;
+        }
         let Some(flight) = self.land(number) else {
             return;
         };
@@ -70,14 +84,15 @@ impl Core {
             Some(results) => Ok(Answer::Results(results)),
             None => match Outcome::from_bytes(&outcome) {
                 Ok(Outcome::Registered(count)) => Ok(Answer::Registered(count)),
-                Ok(Outcome::NoSession) => Err(Failure::SessionLost),
                 Ok(Outcome::Forgotten) => Err(Failure::Forgotten),
                 Ok(Outcome::Superseded) => Err(Failure::Superseded),
                 Ok(Outcome::OutOfWindow) => Err(Failure::OutOfWindow),
-                Ok(Outcome::TooLarge) => Err(Failure::TooLarge),
+                Ok(Outcome::TooLarge) => Err(Failure::TooLarge(self.settings.limits.reply_bytes_max)),
                 Ok(Outcome::NotAllowed) => Err(Failure::NotAllowed),
                 Ok(Outcome::NotRegistered) => Err(Failure::NotRegistered),
-                Ok(Outcome::Done(_) | Outcome::Opened(_)) | Err(_) => Err(Failure::Impossible),
+                Ok(Outcome::NoSession | Outcome::Done(_) | Outcome::Opened(_)) | Err(_) => {
+                    Err(Failure::Impossible)
+                }
             },
         };
         match answer {
@@ -91,8 +106,8 @@ impl Core {
             }),
             Err(why) => {
                 self.event(Event::Failed { bundle, requests, why });
-                // The last two mean that numbers of this session are not ours alone, or have a hole.
-                if matches!(why, Failure::SessionLost | Failure::Superseded | Failure::OutOfWindow) {
+                // Numbers of this session are not ours alone, or have a hole.
+                if matches!(why, Failure::Superseded | Failure::OutOfWindow) {
                     self.lose_session();
                 }
             }
@@ -123,10 +138,18 @@ impl Core {
             Refusal::Busy => self.counters.busy = self.counters.busy.saturating_add(1),
             _ => self.counters.refused = self.counters.refused.saturating_add(1),
         }
+        let is_gone = self.gone_by.is_some();
         let Some(flight) = number.and_then(|number| self.flight(session, number)) else {
             return;
         };
         let refusing = flight.refuse(from, why);
+        if why == Refusal::NoSession && session != SessionId::default() {
+            flight.no_session(from);
+            if flight.is_never(weak) || is_gone {
+                self.session_gone();
+                return;
+            }
+        }
         // What all replicas say because they lag, after a power cut say, is over when they have caught up.
         let passes = matches!(why, Refusal::Busy | Refusal::Behind | Refusal::OutOfWindow);
         if refusing >= everyone && !passes {
@@ -168,6 +191,18 @@ impl Core {
         }
     }
 
+    /// A replica sends its replies to newer connections with this key, and no longer here.
+    pub(super) fn on_displaced(&mut self, from: ReplicaId) {
+        self.unhear(from);
+        self.displaced.insert(from);
+        self.counters.displaced = self.counters.displaced.saturating_add(1);
+        let soon = self.now.plus(DISPLACED_PAUSE_NS);
+        for flight in flights(&mut self.session, &mut self.slots) {
+            flight.retry_at = flight.retry_at.min(soon);
+            self.wake = self.wake.min(flight.retry_at);
+        }
+    }
+
     fn ask_the_others(&mut self, session: SessionId, number: BundleNo) {
         let at = self.position(number);
         let flight = match &mut self.session {
@@ -195,9 +230,11 @@ impl Core {
             self.open_failed(failure);
             return;
         }
-        if why != Refusal::NoSession
-            && let Some(flight) = self.land(number)
-        {
+        if why == Refusal::NoSession {
+            self.session_gone();
+            return;
+        }
+        if let Some(flight) = self.land(number) {
             self.event(Event::Failed { bundle: flight.ticket, requests: flight.requests, why: failure });
         }
         // Where the number was not executed it leaves a hole, and the window would come to a stop at it.

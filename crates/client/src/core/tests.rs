@@ -10,6 +10,7 @@ use quorate_types::{Authenticator, Bundle, BundleKind, Height, Outcome, PublicKe
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+mod lost;
 mod replies;
 mod sending;
 mod sessions;

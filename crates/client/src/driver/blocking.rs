@@ -8,12 +8,15 @@
 
 use super::{ClientError, ClientPool, CoreId, PoolEvent};
 use crate::cluster::ClusterInfo;
-use crate::core::{Answer, Event, Failure, LinkState, Settings, SubmitError, Ticket};
+use crate::core::{Answer, Core, Event, Failure, Fate, LinkState, Settings, SubmitError, Ticket, Tried};
 use quorate_crypto::SigningKey;
 use quorate_types::limits::REGISTER_KEYS_MAX;
-use quorate_types::{PublicKey, ReplicaId};
+use quorate_types::{PublicKey, ReplicaId, Time};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+
+/// A call that has no answer after this long says what it waits for, where [`Options::waiting`] is set.
+pub const WAITING_AFTER: Duration = Duration::from_secs(2);
 
 /// How a blocking or async client behaves.
 #[derive(Clone, Copy, Debug)]
@@ -22,11 +25,13 @@ pub struct Options {
     pub timeout: Duration,
     /// Bundles in flight at most; see [`Settings::in_flight_max`].
     pub in_flight_max: usize,
+    /// Hears what a call of a blocking client waits for when it has waited for [`WAITING_AFTER`]: once for each call.
+    pub waiting: Option<fn(&str)>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(30), in_flight_max: 8 }
+        Self { timeout: Duration::from_secs(30), in_flight_max: 8, waiting: None }
     }
 }
 
@@ -38,14 +43,17 @@ impl Options {
 
 /// A client of a cluster: each call returns when f + 1 replicas agree on its result.
 ///
-/// A call whose session was lost on the way fails with [`Failure::SessionLost`], and the client opens another
-/// session for what was not sent yet and for later calls. Nothing is ever sent into two sessions.
+/// Where the session is lost, the client opens another one, for later calls and for what was certainly never executed in
+/// the old one: the caller does not notice. Where that is not certain the call fails with [`Failure::SessionLost`]. Nothing
+/// is executed twice.
 pub struct Client {
     pub(super) pool: ClientPool,
     id: CoreId,
     pub(super) options: Options,
     told: Vec<PoolEvent>,
     state: State,
+    /// The call that has said what it waits for, by its beginning.
+    said: Option<Instant>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,7 +73,7 @@ impl Client {
         let mut pool = ClientPool::new(cluster)?;
         let settings = options.settings(&pool.cluster);
         let id = pool.add(key, settings)?;
-        let mut client = Self { pool, id, options, told: Vec::new(), state: State::Opening };
+        let mut client = Self { pool, id, options, told: Vec::new(), state: State::Opening, said: None };
         client.within_time(|client, start| client.need_session(start))?;
         Ok(client)
     }
@@ -73,8 +81,7 @@ impl Client {
     /// Executes one operation and returns its result.
     ///
     /// # Errors
-    /// [`ClientError::Failed`] says what is known of the operation's fate; after [`ClientError::Timeout`] it
-    /// may still be executed, if it was sent.
+    /// [`ClientError::Failed`] and [`ClientError::Timeout`] say what is known of the operation's fate.
     pub fn call(&mut self, op: &[u8]) -> Result<Vec<u8>, ClientError> {
         let mut results = self.call_many([op])?;
         results.pop().ok_or(ClientError::Failed(Failure::Impossible))
@@ -83,32 +90,81 @@ impl Client {
     /// Executes operations in their order, in as few bundles as the limits allow, and returns their results
     /// in the same order. They need not be neighbours in the cluster's order.
     ///
+    /// A read that had no room in the reply of its bundle is asked again alone, after the others, if nothing in the same call
+    /// may have written what it reads; see [`ClusterInfo::ask_again`]. Nothing else is executed a second time.
+    ///
     /// # Errors
     /// As [`Client::call`]; the first failure ends it, whatever becomes of the others.
     pub fn call_many<'o>(
         &mut self,
         ops: impl IntoIterator<Item = &'o [u8]>,
     ) -> Result<Vec<Vec<u8>>, ClientError> {
+        let ops: Vec<&[u8]> = ops.into_iter().collect();
         self.within_time(|client, start| {
+            // What came while nobody called: who has answered can be believed about what it has not executed.
+            client.turn(Duration::ZERO, &mut Collected::default())?;
             client.need_session(start)?;
             let mut results = Collected::default();
-            for op in ops {
-                let ticket = loop {
-                    let now = client.pool.now();
-                    let core = client.pool.core(client.id).ok_or(ClientError::Closed)?;
-                    match core.submit(now, op) {
-                        Ok(ticket) => break ticket,
-                        Err(SubmitError::Full) => client.wait(start, &mut results)?,
-                        Err(why) => return Err(why.into()),
-                    }
-                };
-                results.expect(ticket);
+            for op in &ops {
+                client.submit(start, &mut results, |core, now| core.submit(now, op))?;
             }
-            while !results.is_complete() {
-                client.wait(start, &mut results)?;
-            }
-            Ok(results.in_order())
+            client.collect(start, &mut results)?;
+            let mut answers = results.in_order();
+            client.ask_again(start, &ops, &mut answers)?;
+            Ok(answers.into_iter().map(|answer| answer.result).collect())
         })
+    }
+
+    /// Asks reads that had no room in their bundles once more, each in a bundle of its own.
+    fn ask_again(
+        &mut self,
+        start: Instant,
+        ops: &[&[u8]],
+        answers: &mut [Collection],
+    ) -> Result<(), ClientError> {
+        let Some(rule) = self.pool.cluster.ask_again else { return Ok(()) };
+        let is_again = |(index, answer): &(usize, &mut Collection)| {
+            let mut later = ops.iter().skip(index.saturating_add(1)).copied();
+            answer.is_shared && ops.get(*index).is_some_and(|op| (rule.0)(op, &answer.result, &mut later))
+        };
+        for (index, answer) in answers.iter_mut().enumerate().filter(is_again) {
+            let mut again = Collected::default();
+            let op = ops.get(index).copied();
+            self.submit(start, &mut again, |core, now| core.submit_bundle(now, op))?;
+            self.collect(start, &mut again)?;
+            if let Some(alone) = again.in_order().pop() {
+                *answer = alone;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands operations to the core as soon as it takes them.
+    fn submit(
+        &mut self,
+        start: Instant,
+        results: &mut Collected,
+        mut submit: impl FnMut(&mut Core, Time) -> Result<Ticket, SubmitError>,
+    ) -> Result<(), ClientError> {
+        loop {
+            let now = self.pool.now();
+            let core = self.pool.core(self.id).ok_or(ClientError::Closed)?;
+            match submit(core, now) {
+                Ok(ticket) => {
+                    results.expect(ticket);
+                    return Ok(());
+                }
+                Err(SubmitError::Full) => self.wait(start, results)?,
+                Err(why) => return Err(why.into()),
+            }
+        }
+    }
+
+    fn collect(&mut self, start: Instant, results: &mut Collected) -> Result<(), ClientError> {
+        while !results.is_complete() {
+            self.wait(start, results)?;
+        }
+        Ok(())
     }
 
     /// The admin client registers client keys and is told how many of them are new.
@@ -120,13 +176,10 @@ impl Client {
             client.need_session(start)?;
             let mut results = Collected::default();
             for keys in keys.chunks(REGISTER_KEYS_MAX) {
-                let now = client.pool.now();
-                let core = client.pool.core(client.id).ok_or(ClientError::Closed)?;
-                results.expect(core.submit_keys(now, keys.iter().copied())?);
+                client
+                    .submit(start, &mut results, |core, now| core.submit_keys(now, keys.iter().copied()))?;
             }
-            while !results.is_complete() {
-                client.wait(start, &mut results)?;
-            }
+            client.collect(start, &mut results)?;
             Ok(results.registered)
         })
     }
@@ -157,14 +210,40 @@ impl Client {
         Ok(())
     }
 
+    fn tried(&mut self, results: &Collected) -> Tried {
+        let core = self.pool.core(self.id);
+        let tried = core.map(|core| core.tried(&|bundle| results.expects(bundle)));
+        tried.unwrap_or(Tried { is_sent: false, text: String::new() })
+    }
+
+    /// What has not left yet is given up when a call ends, so it never will.
+    fn late(&mut self, results: &Collected) -> ClientError {
+        let Tried { is_sent, text } = self.tried(results);
+        let fate = if is_sent || results.answered > 0 { Fate::Unknown } else { Fate::NotExecuted };
+        ClientError::Timeout { waited: self.options.timeout, tried: text, fate, trouble: self.pool.trouble() }
+    }
+
     /// Lets the pool work once and collects what it tells.
     fn wait(&mut self, start: Instant, results: &mut Collected) -> Result<(), ClientError> {
-        let left = self.options.timeout.saturating_sub(start.elapsed());
+        let waited = start.elapsed();
+        let mut left = self.options.timeout.saturating_sub(waited);
         if left.is_zero() {
-            return Err(ClientError::Timeout { waited: self.options.timeout, trouble: self.pool.trouble() });
+            return Err(self.late(results));
         }
+        if let Some(say) = self.options.waiting.filter(|_| self.said != Some(start)) {
+            if waited >= WAITING_AFTER {
+                self.said = Some(start);
+                let (tried, trouble) = (self.tried(results).text, self.pool.trouble());
+                say(&format!("waiting for an answer: {tried} ({trouble})"));
+            }
+            left = left.min(WAITING_AFTER.saturating_sub(waited).max(Duration::from_millis(1)));
+        }
+        self.turn(left, results)
+    }
+
+    fn turn(&mut self, most: Duration, results: &mut Collected) -> Result<(), ClientError> {
         self.told.clear();
-        self.pool.poll(left, &mut self.told)?;
+        self.pool.poll(most, &mut self.told)?;
         let (mut failed, mut lost) = (None, false);
         for event in self.told.drain(..) {
             let PoolEvent::Client(_, event) = event else {
@@ -185,6 +264,13 @@ impl Client {
         }
         failed.map_or(Ok(()), |why| Err(why.into()))
     }
+}
+
+/// The result of one operation.
+struct Collection {
+    result: Vec<u8>,
+    /// Whether others had the same reply.
+    is_shared: bool,
 }
 
 /// Results of one call as they come in.
@@ -220,11 +306,13 @@ impl Collected {
     }
 
     /// Bundles are numbered in the order of submission, so the order of the map is that of the operations.
-    fn in_order(&self) -> Vec<Vec<u8>> {
+    fn in_order(&self) -> Vec<Collection> {
         let mut all = Vec::new();
         for answer in self.bundles.values() {
             if let Some(Answer::Results(results)) = answer {
-                all.extend(results.iter().into_iter().flatten().map(<[u8]>::to_vec));
+                let is_shared = results.get(1).is_some();
+                let results = results.iter().into_iter().flatten();
+                all.extend(results.map(|result| Collection { result: result.to_vec(), is_shared }));
             }
         }
         all

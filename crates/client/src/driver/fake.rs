@@ -79,6 +79,7 @@ impl Fake {
             limits: BodyLimits::default(),
             client_window: 1_000,
             links,
+            ask_again: None,
             replicas: replicas.collect(),
         };
         let state = Arc::new(Mutex::new(State {
@@ -335,10 +336,25 @@ impl State {
                 let ops: Vec<Vec<u8>> = bundle.requests().map(<[u8]>::to_vec).collect();
                 self.bundles += 1;
                 self.executed.extend(ops.iter().cloned());
-                Outcome::Done(ops.iter().map(|op| answer(op)).collect())
+                let is_shared = ops.len() > 1;
+                let result = |op: &Vec<u8>| match op.starts_with(LARGE) && is_shared {
+                    true => NO_ROOM.to_vec(),
+                    false => answer(op),
+                };
+                Outcome::Done(ops.iter().map(result).collect())
             }
         }
     }
+}
+
+/// How operations begin that have room only in a bundle of their own.
+pub(crate) const LARGE: &[u8] = b"large";
+/// What they result in elsewhere.
+const NO_ROOM: &[u8] = b"no room";
+
+/// The rule of the pretended application: large operations read, unless they say that they write.
+pub(crate) fn ask_again(op: &[u8], result: &[u8], later: &mut dyn Iterator<Item = &[u8]>) -> bool {
+    result == NO_ROOM && !op.ends_with(b"write") && later.filter(|op| *op == b"all change").count() == 0
 }
 
 /// What the pretended application answers.

@@ -1,6 +1,6 @@
-use super::fake::{Behaviour, Fake, answer, link_key, nobody};
+use super::fake::{Behaviour, Fake, answer, ask_again, link_key, nobody};
 use super::*;
-use crate::cluster::LinkMode;
+use crate::cluster::{AskAgain, LinkMode};
 use crate::core::Answer;
 use quorate_crypto::Scheme;
 use quorate_types::codec::Wire;
@@ -72,7 +72,7 @@ fn calls_return_their_results() {
         let large = vec![7; fake.info.limits.request_bytes_max as usize];
         assert_eq!(client.call(&large).unwrap(), answer(&large));
         let too_large = [&large[..], b"x"].concat();
-        assert!(matches!(client.call(&too_large), Err(ClientError::Submit(SubmitError::TooLarge))));
+        assert!(matches!(client.call(&too_large), Err(ClientError::Submit(SubmitError::TooLarge { .. }))));
         assert_eq!(client.call(b"after").unwrap(), answer(b"after"));
     }
 }
@@ -209,15 +209,83 @@ fn broken_connections_lose_nothing_and_double_nothing() {
 }
 
 #[test]
-fn a_lost_session_fails_the_call_and_only_that() {
+fn a_session_lost_while_idle_is_replaced_without_a_word() {
     let fake = Fake::start(4, LinkMode::Tls);
     let mut client = client(&fake);
     client.call(b"before").unwrap();
     fake.forget_sessions();
-    let failed = client.call(b"lost");
-    assert!(matches!(failed, Err(ClientError::Failed(Failure::SessionLost))), "{failed:?}");
-    assert_eq!(client.call(b"after").unwrap(), answer(b"after"));
-    assert_eq!(fake.state().executed, [&b"before"[..], b"after"]);
+    let many: Vec<Vec<u8>> = (0..10_000u32).map(|i| i.to_le_bytes().to_vec()).collect();
+    let results = client.call_many(many.iter().map(Vec::as_slice)).unwrap();
+    assert_eq!(results, many.iter().map(|op| answer(op)).collect::<Vec<_>>());
+    let expected: Vec<Vec<u8>> = std::iter::once(b"before".to_vec()).chain(many).collect();
+    assert_eq!(fake.state().executed, expected, "each once, in its order");
+}
+
+#[test]
+fn reads_without_room_are_asked_again_alone_and_nothing_else_is() {
+    let mut fake = Fake::start(4, LinkMode::Tls);
+    let many: [&[u8]; 5] = [b"one", b"large 1", b"large write", b"large 2", b"two"];
+    let no_room = b"no room".to_vec();
+    // Without a rule of the service nobody knows what only reads.
+    let results = client(&fake).call_many(many).unwrap();
+    assert_eq!(results.iter().filter(|result| **result == no_room).count(), 3);
+    fake.info.ask_again = Some(AskAgain(ask_again));
+    fake.state().executed.clear();
+    let mut client = client(&fake);
+    let results = client.call_many(many).unwrap();
+    let expected = [answer(b"one"), answer(b"large 1"), no_room.clone(), answer(b"large 2"), answer(b"two")];
+    assert_eq!(results, expected);
+    let again: Vec<&[u8]> = [&many[..], &[b"large 1", b"large 2"]].concat();
+    assert_eq!(fake.state().executed, again, "each write once");
+    // What a later operation may have changed is not read again.
+    let results = client.call_many([&b"large 3"[..], b"all change"]).unwrap();
+    assert_eq!(results, [no_room, answer(b"all change")]);
+    assert_eq!(client.call(b"large 4").unwrap(), answer(b"large 4"));
+    assert_eq!(fake.state().executed.len(), 10);
+}
+
+/// One replica is right, one wrong, and two say nothing: nobody can tell who is right.
+#[test]
+fn a_call_that_is_late_says_what_was_tried() {
+    static WAITING: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
+    let fake = Fake::start(4, LinkMode::Tls);
+    let mut client = client(&fake);
+    client.call(b"before").unwrap();
+    client.options.timeout = WAITING_AFTER + Duration::from_millis(500);
+    client.options.waiting = Some(|text| WAITING.lock().unwrap().push(text.to_owned()));
+    for (replica, behaviour) in [(1, Behaviour::Wrong), (2, Behaviour::Silent), (3, Behaviour::Silent)] {
+        fake.behave(replica, behaviour);
+    }
+    let late = client.call(b"op").unwrap_err();
+    let ClientError::Timeout { fate, tried, .. } = &late else { panic!("{late:?}") };
+    assert_eq!(*fate, Fate::Unknown);
+    let [sent, differ, said, _] = tried.split([':', ';']).collect::<Vec<_>>()[..] else { panic!("{tried}") };
+    assert!(sent.starts_with("sent to replicas 0, 1, 2, 3, ") && sent.ends_with(" times"), "{sent}");
+    assert_eq!(differ, " replicas answer differently", "{tried}");
+    assert!(said.ends_with("…, 2 say nothing") && said.matches("1 says digest ").count() == 2, "{tried}");
+    let text = late.to_string();
+    assert!(text.contains("the outcome is unknown: it may still take effect, once at most"), "{text}");
+    assert!(text.ends_with("(all connections stand)"), "{text}");
+    let waiting = WAITING.lock().unwrap();
+    assert_eq!(waiting.len(), 1, "once for a call: {waiting:?}");
+    assert!(waiting[0].starts_with("waiting for an answer: sent to replicas 0, 1, 2, 3"), "{waiting:?}");
+}
+
+/// Processes that stand still take connections and say nothing: nothing leaves, so nothing can take effect.
+#[test]
+fn without_a_session_nothing_is_sent() {
+    let mut fake = Fake::start(4, LinkMode::Tls);
+    let listeners: Vec<_> = (0..4).map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    for (replica, listener) in fake.info.replicas.iter_mut().zip(&listeners) {
+        replica.address = listener.local_addr().unwrap();
+    }
+    let short = Options { timeout: Duration::from_millis(300), ..options() };
+    let late = Client::connect(fake.info.clone(), key(0), short).map(|_| ()).unwrap_err();
+    assert!(matches!(late, ClientError::Timeout { fate: Fate::NotExecuted, .. }), "{late:?}");
+    let text = late.to_string();
+    let says =
+        "no session was opened yet: sent to nobody, none has answered; it was not executed and will not take";
+    assert!(text.contains(says) && text.contains("replica 3: no hello yet"), "{text}");
 }
 
 #[test]
@@ -236,7 +304,7 @@ fn strangers_get_no_session_until_they_are_registered() {
 #[test]
 fn a_call_ends_in_time_and_leaves_nothing_behind() {
     let fake = Fake::start(4, LinkMode::Plain);
-    let short = Options { timeout: Duration::from_millis(200), in_flight_max: 1 };
+    let short = Options { timeout: Duration::from_millis(200), in_flight_max: 1, waiting: None };
     let mut client = Client::connect(fake.info.clone(), key(0), options()).unwrap();
     client.options = short;
     for replica in 0..4 {

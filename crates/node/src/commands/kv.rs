@@ -1,5 +1,8 @@
 //! `quorate kv`: the client of the built-in key-value store. Each call is ordered by the cluster and believed
-//! when f + 1 replicas agree on its result.
+//! when f + 1 replicas agree on its result. Exit code 3 where it was answered and the answer is no.
+
+mod input;
+mod show;
 
 use super::cluster_file;
 use crate::config::{ClusterConfig, parse_seconds};
@@ -9,11 +12,14 @@ use crate::out;
 use crate::service::Service;
 use crate::testnet::KV_KEY;
 use clap::Subcommand;
-use quorate_app::{KvOp, KvResult, SCAN_ENTRIES_MAX, prefix_end, successor};
-use quorate_client::driver::{Client, Options};
+use input::Inputs;
+use quorate_app::{KvError, KvOp, KvResult, SCAN_ENTRIES_MAX, prefix_end, successor};
+use quorate_client::Fate;
+use quorate_client::driver::{Client, ClientError, Options};
 use quorate_types::Wire as _;
-use quorate_types::digest::hex;
-use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::io::IsTerminal as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,7 +29,8 @@ pub struct Args {
     /// The cluster's shared configuration, or the folder that it is in
     #[arg(long, value_name = "FILE", default_value = "cluster.toml", value_parser = cluster_file, global = true)]
     cluster: PathBuf,
-    /// Private key of a registered client [default: clients/kv.key beside cluster.toml]
+    /// Private key of a registered client; more than four programs at once with one key wait for each other's replies
+    /// [default: clients/kv.key beside cluster.toml]
     #[arg(long = "key", value_name = "FILE", global = true)]
     key_file: Option<PathBuf>,
     /// How long to wait for an answer: 30 (seconds), 500ms, 2m
@@ -36,46 +43,77 @@ pub struct Args {
     action: Action,
 }
 
-/// What to do.
+/// What to do. Keys and values are any bytes.
 #[derive(Clone, Debug, Subcommand)]
 enum Action {
-    /// Print the value of a key
-    Get { key: String },
+    /// Print the value of a key; exit code 3 where it has none
+    Get {
+        key: OsString,
+        /// Write the value to this file, byte for byte; `-`: to standard output, without a line break behind it
+        #[arg(long, value_name = "FILE", conflicts_with = "json")]
+        file: Option<PathBuf>,
+    },
     /// Give a key a value
-    Put { key: String, value: String },
+    Put {
+        key: OsString,
+        /// The value; `-`: standard input
+        #[arg(required_unless_present = "file", conflicts_with = "file")]
+        value: Option<OsString>,
+        /// Take the value from this file; `-`: from standard input
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
     /// Remove a key
-    Del { key: String },
-    /// Give a key a value if it has the expected one
+    Del { key: OsString },
+    /// Give a key a value if it has the expected one; exit code 3 where it has another
     Cas {
-        key: String,
-        /// The expected value, then the new one; with --absent only the new one
-        #[arg(required = true, num_args = 1..=2, value_names = ["EXPECT", "VALUE"])]
-        values: Vec<String>,
+        key: OsString,
+        /// The expected value, then the new one; `-`: standard input; what --absent, --file or --expect-file say is left
+        /// out
+        #[arg(num_args = 0..=2, value_names = ["EXPECT", "VALUE"])]
+        values: Vec<OsString>,
         /// Expect that the key has no value
-        #[arg(long)]
+        #[arg(long, conflicts_with = "expect_file")]
         absent: bool,
+        /// Take the new value from this file; `-`: from standard input
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+        /// Take the expected value from this file; `-`: from standard input
+        #[arg(long, value_name = "FILE")]
+        expect_file: Option<PathBuf>,
     },
     /// Add to the number that a key holds; a key without a value holds 0
     Incr {
-        key: String,
+        key: OsString,
         #[arg(default_value_t = 1, allow_negative_numbers = true)]
         by: i64,
     },
-    /// Print keys and values in order. More than 1,000 are read in several steps, between which the store may change
+    /// Print keys and values in order, one entry in a line, with `\n`, `\t`, `\\`, `\xHH` and `\u{H}` for what a line cannot
+    /// hold; --json is exact. More than 1,000 are read in several steps, between which the store may change
     Scan {
         /// Only keys that begin so
         #[arg(long, conflicts_with_all = ["from", "to"])]
-        prefix: Option<String>,
+        prefix: Option<OsString>,
         /// The first key
         #[arg(long)]
-        from: Option<String>,
+        from: Option<OsString>,
         /// The first key that is not wanted any more
         #[arg(long)]
-        to: Option<String>,
+        to: Option<OsString>,
         /// Entries at most
         #[arg(long, default_value_t = 1_000)]
         limit: u32,
     },
+}
+
+impl Action {
+    /// Where the value goes that is read.
+    fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Get { file, .. } => file.as_deref(),
+            _ => None,
+        }
+    }
 }
 
 /// Runs the command.
@@ -83,22 +121,30 @@ enum Action {
 /// # Errors
 /// When the configuration or the key is wrong, or the cluster gives no answer.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let request = Request::of(&args.action)?;
     let cluster = ClusterConfig::load(&args.cluster)?;
     cluster.check_service(Service::KV)?;
+    let limit = cluster.genesis.bodies.request_bytes_max;
+    let inputs = Inputs::of(&args.action, limit, &mut std::io::stdin())?;
+    let request = Request::of(&args.action, &inputs);
     let key = args.key_file.clone().unwrap_or_else(|| default_key(&args.cluster));
     let key = keys::read_private(&key).map_err(Failure::usage)?;
-    let options = Options { timeout: args.timeout, ..Options::default() };
+    let is_watched = std::io::stderr().is_terminal();
+    let waiting: Option<fn(&str)> = if is_watched { Some(|text| eprintln!("{text}")) } else { None };
+    let options = Options { timeout: args.timeout, waiting, ..Options::default() };
     let client = Client::connect(cluster.client_info(), key, options).map_err(Failure::run)?;
-    let mut store = Store { client };
+    let mut store = Store { client, reply_bytes_max: cluster.genesis.bodies.reply_bytes_max };
     match request {
         Request::One(op) => {
             let result = store.call(&op)?;
-            if args.json { out::json(&to_json(&op, &result)) } else { print(&result) }
+            if !args.json {
+                return show::print(&op, &result, args.action.file());
+            }
+            out::json(&show::to_json(&op, &result))?;
+            show::no(&op, &result)
         }
         Request::Scan(range) => {
             let entries = store.scan(range)?;
-            if args.json { out::json(&scan_json(&entries)) } else { print_entries(&entries) }
+            if args.json { out::json(&show::scan_json(&entries)) } else { show::print_entries(&entries) }
         }
     }
 }
@@ -123,32 +169,44 @@ struct Range {
 }
 
 impl<'a> Request<'a> {
-    fn of(action: &'a Action) -> Result<Self, Failure> {
-        Ok(Self::One(match action {
-            Action::Get { key } => KvOp::Get { key: key.as_bytes() },
-            Action::Put { key, value } => KvOp::Put { key: key.as_bytes(), value: value.as_bytes() },
+    fn of(action: &'a Action, inputs: &'a Inputs) -> Self {
+        let value = inputs.value.as_slice();
+        Self::One(match action {
+            Action::Get { key, .. } => KvOp::Get { key: key.as_bytes() },
+            Action::Put { key, .. } => KvOp::Put { key: key.as_bytes(), value },
             Action::Del { key } => KvOp::Delete { key: key.as_bytes() },
-            Action::Cas { key, values, absent } => {
-                let (expect, value) = match (values.as_slice(), absent) {
-                    ([value], true) => (None, value),
-                    ([expect, value], false) => (Some(expect.as_bytes()), value),
-                    _ => return Err(Failure::usage("cas: expected KEY EXPECT VALUE, or --absent KEY VALUE")),
-                };
-                KvOp::CompareAndSwap { key: key.as_bytes(), expect, value: value.as_bytes() }
+            Action::Cas { key, .. } => {
+                KvOp::CompareAndSwap { key: key.as_bytes(), expect: inputs.expect.as_deref(), value }
             }
             Action::Incr { key, by } => KvOp::Increment { key: key.as_bytes(), by: *by },
             Action::Scan { prefix, from, to, limit } => {
-                let bytes = |text: &Option<String>| text.as_ref().map(|text| text.clone().into_bytes());
-                return Ok(Self::Scan(match prefix {
+                let bytes = |text: &Option<OsString>| text.as_ref().map(|text| text.as_bytes().to_vec());
+                return Self::Scan(match prefix {
                     Some(prefix) => Range {
-                        from: prefix.clone().into_bytes(),
+                        from: prefix.as_bytes().to_vec(),
                         to: prefix_end(prefix.as_bytes()),
                         limit: *limit,
                     },
                     None => Range { from: bytes(from).unwrap_or_default(), to: bytes(to), limit: *limit },
-                }));
+                });
             }
-        }))
+        })
+    }
+}
+
+/// Why there is no answer, and what that means for this operation.
+fn without_answer(op: &KvOp<'_>, error: &ClientError) -> Failure {
+    let is_unknown = match error {
+        ClientError::Timeout { fate, .. } => *fate == Fate::Unknown,
+        ClientError::Failed(why) => why.fate() == Fate::Unknown,
+        _ => false,
+    };
+    match op {
+        KvOp::Get { .. } | KvOp::Scan { .. } | KvOp::Echo { .. } if is_unknown => {
+            Failure::run(format!("{error}; it only reads, so it is safe to ask again"))
+        }
+        _ if is_unknown => Failure::run(format!("{error}; read the key before you write again")),
+        _ => Failure::run(error),
     }
 }
 
@@ -157,12 +215,19 @@ type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 /// The store behind the cluster.
 struct Store {
     client: Client,
+    reply_bytes_max: u32,
 }
 
 impl Store {
     fn call(&mut self, op: &KvOp<'_>) -> Result<KvResult, Failure> {
-        let bytes = self.client.call(&op.to_bytes()).map_err(Failure::run)?;
+        let bytes = self.client.call(&op.to_bytes()).map_err(|error| without_answer(op, &error))?;
         match KvResult::from_bytes(&bytes).map_err(Failure::run)? {
+            KvResult::Error(KvError::NoRoom) => {
+                let most = self.reply_bytes_max;
+                Err(Failure::run(format!(
+                    "the result exceeds reply_bytes_max of the cluster, which is {most} bytes"
+                )))
+            }
             KvResult::Error(error) => Err(Failure::run(error)),
             result => Ok(result),
         }
@@ -189,61 +254,6 @@ impl Store {
             }
         }
     }
-}
-
-fn print(result: &KvResult) -> Result<(), Failure> {
-    match result {
-        KvResult::Done => out::line("ok"),
-        KvResult::Value(value) => out::bytes(&[value, b"\n".as_slice()].concat()),
-        KvResult::Absent => out::line("(no value)"),
-        KvResult::Mismatch => out::line("no"),
-        KvResult::Number(number) => out::line(number),
-        KvResult::Entries { entries, .. } => print_entries(entries),
-        KvResult::Padding(_) | KvResult::Error(_) => out::line(format_args!("{result:?}")),
-    }
-}
-
-fn print_entries(entries: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Failure> {
-    let mut text = Vec::new();
-    for (key, value) in entries {
-        text.extend_from_slice(&[key, b"\t".as_slice(), value, b"\n"].concat());
-    }
-    out::bytes(&text)
-}
-
-/// Text where the bytes are text, else their hexadecimal digits in an object.
-fn text(bytes: &[u8]) -> Value {
-    std::str::from_utf8(bytes).map_or_else(|_| json!({ "hex": hex(bytes) }), Value::from)
-}
-
-/// `{"kind", "key", "result"}`: `get` and `incr` result in the value or null, `put` and `del` in "ok", `cas` in
-/// "ok" or "no".
-fn to_json(op: &KvOp<'_>, result: &KvResult) -> Value {
-    let (kind, key) = match op {
-        KvOp::Put { key, .. } => ("put", *key),
-        KvOp::Get { key } => ("get", *key),
-        KvOp::Delete { key } => ("del", *key),
-        KvOp::CompareAndSwap { key, .. } => ("cas", *key),
-        KvOp::Increment { key, .. } => ("incr", *key),
-        KvOp::Scan { from, .. } => ("scan", *from),
-        KvOp::Echo { padding, .. } => ("echo", *padding),
-    };
-    let result = match (op, result) {
-        (KvOp::Delete { .. }, KvResult::Absent) | (_, KvResult::Done) => Value::from("ok"),
-        (_, KvResult::Value(value)) => text(value),
-        (_, KvResult::Mismatch) => Value::from("no"),
-        (_, KvResult::Number(number)) => Value::from(number.to_string()),
-        (_, KvResult::Entries { entries, .. }) => scan_json(entries),
-        (_, KvResult::Absent | KvResult::Padding(_) | KvResult::Error(_)) => Value::Null,
-    };
-    json!({ "kind": kind, "key": text(key), "result": result })
-}
-
-/// `{"kind": "scan", "entries": [{"key", "value"}]}`.
-fn scan_json(entries: &[(Vec<u8>, Vec<u8>)]) -> Value {
-    let entries: Vec<Value> =
-        entries.iter().map(|(key, value)| json!({ "key": text(key), "value": text(value) })).collect();
-    json!({ "kind": "scan", "entries": entries })
 }
 
 #[cfg(test)]

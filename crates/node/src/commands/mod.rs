@@ -20,10 +20,10 @@ pub mod torture;
 pub mod twins;
 pub mod up;
 
-use crate::config::{ClusterConfig, LinkAuth};
+use crate::config::ClusterConfig;
 use crate::exit::Failure;
 use crate::testnet::CLUSTER_FILE;
-use quorate_client::cluster::{ClusterInfo, LinkMode};
+use quorate_client::cluster::ClusterInfo;
 use quorate_consensus::Entry;
 use quorate_sim::smallest;
 use std::convert::Infallible;
@@ -68,11 +68,9 @@ pub fn open_cluster(file: &Path) -> Result<ClusterConfig, Failure> {
 /// # Errors
 /// When the file lists another number of addresses than replicas.
 pub fn cluster_info(config: &ClusterConfig) -> Result<ClusterInfo, Failure> {
-    let links = match config.link_auth {
-        LinkAuth::Tls => LinkMode::Tls,
-        LinkAuth::Plain => LinkMode::Plain,
-    };
-    ClusterInfo::of(&config.genesis, &config.client_addresses(), links)
+    let info = config.client_info();
+    (info.n() == config.genesis.members.len())
+        .then_some(info)
         .ok_or_else(|| Failure::usage("cluster.toml lists another number of addresses than replicas"))
 }
 

@@ -6,7 +6,7 @@ use super::params::{self, Kind};
 use super::reader::{EXPECTED_KEY, Field, Origin, Section, Source, read_key};
 use super::writer::Writer;
 use crate::service::Service;
-use quorate_client::cluster::{ClusterInfo, LinkMode, ReplicaInfo};
+use quorate_client::cluster::{AskAgain, ClusterInfo, LinkMode, ReplicaInfo};
 use quorate_consensus::{Entry, Model};
 use quorate_types::digest::hex;
 use quorate_types::limits;
@@ -269,6 +269,8 @@ impl ClusterConfig {
                 LinkAuth::Tls => LinkMode::Tls,
                 LinkAuth::Plain => LinkMode::Plain,
             },
+            ask_again: (genesis.application == Service::KV.name())
+                .then_some(AskAgain(quorate_app::is_asked_again)),
             replicas: replicas
                 .map(|(member, addresses)| ReplicaInfo { link: member.link, address: addresses.clients })
                 .collect(),

@@ -10,19 +10,27 @@ use quorate_types::limits::REGISTER_KEYS_MAX;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The key of one of the generator's clients: a function of the seed, so that a run can be repeated on the
-/// same cluster. Never for anything but load.
-fn client_key(seed: u64, index: usize) -> SigningKey {
+/// Keys that generators use, all runs together. Keys stay registered for ever, and there is room for
+/// [`quorate_types::limits::KEYS_MAX`]: this many leave room for everybody else.
+const KEYS: u32 = 1 << 16;
+
+/// The key of one of the generator's clients. Never for anything but load.
+fn client_key(number: u32) -> SigningKey {
     let mut name = b"quorate load ".to_vec();
-    name.extend_from_slice(&seed.to_le_bytes());
-    name.extend_from_slice(&index.to_le_bytes());
+    name.extend_from_slice(&number.to_le_bytes());
     SigningKey::from_seed(Scheme::Ed25519, keyed_tag(&[0; 32], &name))
+}
+
+/// The keys of one generator: neighbours, from a place that is another for each process, because a client's replies go to few
+/// connections with its key.
+fn client_keys(first: u32, count: usize) -> Vec<SigningKey> {
+    (0..KEYS).cycle().skip(usize::try_from(first % KEYS).unwrap_or(0)).take(count).map(client_key).collect()
 }
 
 impl Generator {
     pub(super) fn open_sessions(&mut self, admin: SigningKey) -> Result<(), LoadError> {
-        let keys: Vec<SigningKey> =
-            (0..self.options.clients).map(|index| client_key(self.options.seed, index)).collect();
+        let first = getrandom::u32().map_err(|error| LoadError::Stuck(error.to_string()))?;
+        let keys = client_keys(first, self.options.clients);
         self.register(admin, &keys)?;
         let settings = settings(&self.pool, &self.options);
         let mut waiting = BTreeSet::new();
@@ -94,5 +102,21 @@ impl Generator {
         let mut told = Vec::new();
         self.pool.poll(Duration::from_millis(50), &mut told)?;
         Ok(told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generators_have_few_keys_in_all_and_each_its_own() {
+        let publics = |first, count| -> BTreeSet<PublicKey> {
+            client_keys(first, count).iter().map(SigningKey::public).collect()
+        };
+        let (one, other) = (publics(7, 20), publics(27, 20));
+        assert_eq!((one.len(), one.intersection(&other).count()), (20, 0));
+        assert_eq!(publics(KEYS - 1, 2), publics(u32::MAX, 2), "around the end");
+        assert_eq!(publics(KEYS - 1, 2).intersection(&publics(0, 1)).count(), 1);
     }
 }

@@ -6,7 +6,7 @@ use quorate_types::limits::{
     ATTACHED_MAX, ATTACHED_PER_CONNECTION_MAX, CONNECTIONS_PER_CLIENT_MAX, STATUS_PER_SECOND_MAX,
 };
 use quorate_types::{ClientId, Time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 #[derive(Debug)]
@@ -15,7 +15,8 @@ struct Connection {
     greeted: bool,
     /// It is about to be closed: what still comes is not for us.
     closing: bool,
-    attached: Vec<ClientId>,
+    /// Whose replies it has asked for, also where they go to newer connections by now.
+    attached: BTreeSet<ClientId>,
     /// How many of `attached` count for [`ATTACHED_MAX`].
     charged: usize,
     status: Window,
@@ -35,6 +36,8 @@ pub struct Clients {
     by_client: BTreeMap<ClientId, Vec<Speaker>>,
     /// Over all connections.
     charged: usize,
+    /// Connections that a client's replies do not go to (any more), and that have not been told yet.
+    displaced: Vec<(ConnId, ClientId)>,
 }
 
 /// A connection that wants a client's replies.
@@ -53,7 +56,7 @@ impl Clients {
             origin: Origin::client(address),
             greeted: false,
             closing: false,
-            attached: Vec::new(),
+            attached: BTreeSet::new(),
             charged: 0,
             status: Window::default(),
         };
@@ -151,7 +154,9 @@ impl Clients {
 
     fn speak(&mut self, conn: ConnId, client: &ClientId, proven: bool) {
         let Some(connection) = self.connections.get_mut(&conn) else { return };
-        if connection.attached.len() >= ATTACHED_PER_CONNECTION_MAX {
+        let is_full = connection.attached.len() >= ATTACHED_PER_CONNECTION_MAX;
+        if is_full && !connection.attached.contains(client) {
+            self.displaced.push((conn, *client));
             return;
         }
         let conns = self.by_client.entry(*client).or_default();
@@ -164,22 +169,26 @@ impl Clients {
             return;
         }
         if conns.len() >= CONNECTIONS_PER_CLIENT_MAX {
-            match conns.iter().position(|known| !known.proven) {
-                Some(oldest) => {
-                    conns.remove(oldest);
+            let goes = match conns.iter().position(|known| !known.proven) {
+                Some(oldest) => oldest,
+                None if proven => 0,
+                None => {
+                    self.displaced.push((conn, *client));
+                    return;
                 }
-                None if proven => {
-                    conns.remove(0);
-                }
-                None => return,
-            }
+            };
+            self.displaced.push((conns.remove(goes).conn, *client));
         }
         conns.push(Speaker { conn, proven });
-        connection.attached.push(*client);
-        if !proven {
+        if connection.attached.insert(*client) && !proven {
             connection.charged = connection.charged.saturating_add(1);
             self.charged = self.charged.saturating_add(1);
         }
+    }
+
+    /// Connections that must hear that they do not speak for a client any more, each told of once.
+    pub fn take_displaced(&mut self) -> Vec<(ConnId, ClientId)> {
+        std::mem::take(&mut self.displaced)
     }
 
     /// Connections that speak for a client.
@@ -232,6 +241,35 @@ mod tests {
             clients.attach(ConnId(conn), &[client(9)]).unwrap();
         }
         assert_eq!(clients.of(&client(9)).count(), CONNECTIONS_PER_CLIENT_MAX);
+    }
+
+    /// One that comes back again and again still counts once, and is not shut out in the end.
+    #[test]
+    fn whoever_is_displaced_hears_so_and_comes_back() {
+        let mut clients = Clients::default();
+        let most = u64::try_from(CONNECTIONS_PER_CLIENT_MAX).unwrap();
+        for conn in 0..=most {
+            up(&mut clients, conn);
+            clients.attach(ConnId(conn), &[client(9)]).unwrap();
+            clients.prove(ConnId(conn), &client(9));
+        }
+        let told = [(ConnId(most), client(9)), (ConnId(0), client(9))];
+        assert_eq!(clients.take_displaced(), told, "the last has asked in vain, and then proved itself");
+        assert_eq!(clients.take_displaced(), [], "once");
+        for round in 0..50_000 {
+            let comes = round % (most + 1);
+            assert!(clients.prove(ConnId(comes), &client(9)), "it is let in again");
+            assert!(clients.of(&client(9)).any(|conn| conn == ConnId(comes)));
+            assert_eq!(clients.take_displaced(), [(ConnId((comes + 1) % (most + 1)), client(9))]);
+        }
+        // Asking displaces nobody who has proven itself, and whoever is not let in hears that too.
+        up(&mut clients, 99);
+        clients.attach(ConnId(99), &[client(9)]).unwrap();
+        assert_eq!(clients.take_displaced(), [(ConnId(99), client(9))]);
+        for conn in (0..=most).chain([99]) {
+            clients.down(ConnId(conn));
+        }
+        assert_eq!((clients.charged, clients.size()), (0, (0, 0)));
     }
 
     #[test]

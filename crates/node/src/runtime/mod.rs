@@ -373,6 +373,7 @@ impl<D: Disk> Node<D> {
     }
 
     fn answer_asked(&mut self, now: Time) {
+        wire::tell_displaced(&mut self.clients, &mut self.net, &mut self.rejects);
         if self.asked.is_empty() {
             return;
         }

@@ -52,6 +52,15 @@ fn send_client(net: &mut Reactor, rejects: &mut Rejects, conn: ConnId, message: 
     }
 }
 
+/// Tells connections that a client's replies go to newer connections with the same key: a refusal of no bundle.
+pub(super) fn tell_displaced(clients: &mut Clients, net: &mut Reactor, rejects: &mut Rejects) {
+    for (conn, client) in clients.take_displaced() {
+        rejects.count(clients.origin(conn), "too many connections with one key");
+        let (bundle, why) = (BundleDigest::ZERO, Refusal::Busy);
+        send_client(net, rejects, conn, &FromReplica::Refused { client, bundle, why });
+    }
+}
+
 impl Outgoing for Wire<'_> {
     fn now(&mut self) -> Time {
         self.clock.now()
@@ -88,6 +97,7 @@ impl Outgoing for Wire<'_> {
     fn proven(&mut self, conn: ConnId, client: &ClientId) {
         if self.clients.prove(conn, client) {
             self.net.vouch(NetConn(conn.0));
+            tell_displaced(self.clients, self.net, self.rejects);
         }
     }
 

@@ -102,6 +102,52 @@ fn only_replies_to_this_content_count() {
     assert_eq!(world.core.counters().lies, 4);
 }
 
+#[test]
+fn what_was_tried_is_told_with_counts() {
+    let mut world = World::with(settings());
+    world.link(0, LinkState::Up);
+    let tried = |world: &World| world.core.tried(&|_| true);
+    assert_eq!(tried(&world), Tried { is_sent: false, text: "no session is open".to_owned() });
+    world.core.open(world.now, NONCE);
+    world.drain();
+    let text = "no session was opened yet: sent to replica 0, none has answered".to_owned();
+    assert_eq!(tried(&world), Tried { is_sent: false, text });
+    let mut world = World::open(settings());
+    assert_eq!(tried(&world), Tried { is_sent: false, text: "nothing was sent".to_owned() });
+    let (ticket, bundle) = world.send_one(b"op");
+    let says = |world: &World, text: &str| {
+        let expected = Tried { is_sent: true, text: text.to_owned() };
+        assert_eq!(world.core.tried(&|bundle| bundle == ticket), expected);
+    };
+    says(&world, "sent to replica 0, none has answered");
+    world.pass(800 * MS);
+    says(&world, "sent to replicas 0, 1, 2, 3, 2 times, none has answered");
+    world.refuse(1, &bundle, Refusal::Busy);
+    world.refuse(2, &bundle, Refusal::Behind);
+    world.refuse(3, &bundle, Refusal::Behind);
+    says(
+        &world,
+        "sent to replicas 0, 1, 2, 3, 2 times: 1 says \"busy\", 2 say \"not that far yet\", 1 says nothing",
+    );
+    world.reply(1, &bundle, &done(&[b"a"]));
+    let digest = |outcome: &Outcome| {
+        let digest = ReplyBundle::result_digest(&outcome.to_bytes());
+        quorate_types::digest::hex(&digest.0)[..8].to_owned()
+    };
+    let (a, b) = (digest(&done(&[b"a"])), digest(&done(&[b"b"])));
+    let rest = "2 say \"not that far yet\", 1 says nothing; 2 equal answers are needed";
+    says(&world, &format!("sent to replicas 0, 1, 2, 3, 2 times: 1 says digest {a}…, {rest}"));
+    world.reply(2, &bundle, &done(&[b"b"]));
+    let rest = "1 says \"not that far yet\", 1 says nothing; 2 equal answers are needed";
+    says(
+        &world,
+        &format!(
+            "sent to replicas 0, 1, 2, 3, 2 times: replicas answer differently: 1 says digest {a}…, 1 says digest {b}…, {rest}"
+        ),
+    );
+    assert!(!world.core.tried(&|_| false).is_sent, "of others nothing is said");
+}
+
 /// The honest replicas first say that it is done, then (for a duplicate) that the result is forgotten, while
 /// their messages overtake each other: the result wins when f + 1 of them have said it.
 #[test]
@@ -298,7 +344,7 @@ fn a_bundle_that_all_refuse_fails() {
 fn every_outcome_has_its_failure() {
     for (outcome, expected, fate, lost) in [
         (Outcome::Forgotten, Failure::Forgotten, Fate::Unknown, false),
-        (Outcome::TooLarge, Failure::TooLarge, Fate::Executed, false),
+        (Outcome::TooLarge, Failure::TooLarge(1 << 20), Fate::Executed, false),
         (Outcome::NotAllowed, Failure::NotAllowed, Fate::NotExecuted, false),
         (Outcome::Superseded, Failure::Superseded, Fate::NotExecuted, true),
         (Outcome::OutOfWindow, Failure::OutOfWindow, Fate::Unknown, true),
@@ -310,6 +356,7 @@ fn every_outcome_has_its_failure() {
         let (_, bundle) = world.send_one(b"op");
         world.reply(0, &bundle, &outcome);
         world.reply(1, &bundle, &outcome);
+        world.pass(2_000 * MS);
         let events = world.take_events();
         assert_eq!(failure(&events[0]), Some(expected));
         assert_eq!(expected.fate(), fate);

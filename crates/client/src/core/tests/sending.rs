@@ -1,4 +1,5 @@
 use super::*;
+use quorate_types::bundle::BUNDLE_HEADER_BYTES;
 
 #[test]
 fn what_waits_travels_together() {
@@ -29,6 +30,10 @@ fn what_waits_travels_together() {
     assert_eq!(ops, (10..20).collect::<Vec<u8>>());
 }
 
+fn too_large(what: Size, most: u32) -> SubmitError {
+    SubmitError::TooLarge { what, most }
+}
+
 #[test]
 fn limits_of_the_cluster_are_kept() {
     let mut tight = settings();
@@ -37,10 +42,16 @@ fn limits_of_the_cluster_are_kept() {
     tight.limits.bundle_bytes_max = 300;
     tight.waiting_bytes_max = 2_000;
     let mut world = World::open(tight);
-    assert_eq!(world.core.submit(world.now, &[0; 101]), Err(SubmitError::TooLarge));
+    assert_eq!(world.core.submit(world.now, &[0; 101]), Err(too_large(Size::OperationBytes(101), 100)));
     let op: &[u8] = &[0; 90];
-    assert_eq!(world.core.submit_bundle(world.now, [op; 3]), Err(SubmitError::TooLarge));
-    assert_eq!(world.core.submit_bundle(world.now, [&op[..1]; 4]), Err(SubmitError::TooLarge));
+    assert_eq!(
+        world.core.submit_bundle(world.now, [op; 3]),
+        Err(too_large(Size::BundleBytes(BUNDLE_HEADER_BYTES as u32 + 3 * 94), 300))
+    );
+    assert_eq!(world.core.submit_bundle(world.now, [&op[..1]; 4]), Err(too_large(Size::Operations(4), 3)));
+    let refused = world.core.submit(world.now, &[0; 101]).unwrap_err();
+    let text = "an operation of 101 bytes exceeds request_bytes_max of the cluster, which is 100";
+    assert_eq!(refused.to_string(), text);
     assert_eq!(world.core.submit_bundle(world.now, []), Err(SubmitError::Empty));
     // Bytes and counts both close a bundle.
     for length in [90, 90, 90, 1, 1, 1] {

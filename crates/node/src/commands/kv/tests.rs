@@ -1,5 +1,7 @@
+use super::show::{scan_json, to_json};
 use super::*;
 use clap::Parser;
+use quorate_app::KvResult;
 
 #[derive(Parser)]
 struct Cli {
@@ -10,6 +12,10 @@ struct Cli {
 fn action(line: &str) -> Action {
     let words = std::iter::once("kv").chain(line.split_whitespace());
     Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}")).args.action
+}
+
+fn inputs(action: &Action, stdin: &[u8]) -> Result<Inputs, Failure> {
+    Inputs::of(action, 100, &mut &*stdin)
 }
 
 #[test]
@@ -25,11 +31,96 @@ fn words_become_operations() {
         ("incr k -5", KvOp::Increment { key: b"k", by: -5 }),
         ("incr k 7 --json", KvOp::Increment { key: b"k", by: 7 }),
     ] {
-        match Request::of(&action(line)) {
-            Ok(Request::One(op)) => assert_eq!(op, expected, "{line}"),
-            other => panic!("{line}: {other:?}"),
+        let action = action(line);
+        match Request::of(&action, &inputs(&action, b"").unwrap()) {
+            Request::One(op) => assert_eq!(op, expected, "{line}"),
+            other @ Request::Scan(_) => panic!("{line}: {other:?}"),
         }
     }
+}
+
+/// Bytes that are no text, and more than a command line holds.
+#[test]
+fn values_come_from_files_and_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (bytes, old) = (file("bytes", b"\xff\0\n"), file("old", b"\0"));
+    let stdin = b"\x80in\n";
+    for (line, expect, value) in [
+        (format!("put k --file {bytes}"), None, &b"\xff\0\n"[..]),
+        ("put k -".to_owned(), None, stdin),
+        ("put k --file -".to_owned(), None, stdin),
+        (format!("cas k old --file {bytes}"), Some(&b"old"[..]), b"\xff\0\n"),
+        (format!("cas k --expect-file {old} new"), Some(b"\0"), b"new"),
+        (format!("cas k --expect-file {old} --file {bytes}"), Some(b"\0"), b"\xff\0\n"),
+        (format!("cas k --absent --file {bytes}"), None, b"\xff\0\n"),
+        ("cas k - new".to_owned(), Some(stdin), b"new"),
+        ("cas --absent k -".to_owned(), None, stdin),
+    ] {
+        let got = inputs(&action(&line), stdin).unwrap();
+        assert_eq!((got.expect.as_deref(), got.value.as_slice()), (expect, value), "{line}");
+    }
+    let large = file("large", &[7; 101]);
+    for (line, says) in [
+        (format!("put k --file {large}"), "more than 100 bytes, the cluster's request_bytes_max"),
+        (format!("put k --file {bytes}-missing"), "No such file"),
+        ("cas k - -".to_owned(), "only once"),
+    ] {
+        let failure = inputs(&action(&line), stdin).unwrap_err();
+        assert_eq!(failure.code(), 2, "{line}");
+        assert!(failure.to_string().contains(says), "{line}: {failure}");
+    }
+    assert_eq!(inputs(&action("put k -"), &[7; 101]).unwrap_err().code(), 2);
+}
+
+#[test]
+fn an_answer_that_is_no_has_an_exit_code_of_its_own() {
+    let cas = KvOp::CompareAndSwap { key: b"k", expect: Some(b"a"), value: b"b" };
+    let absent = KvOp::CompareAndSwap { key: b"k", expect: None, value: b"b" };
+    for (op, result, says) in [
+        (KvOp::Get { key: b"k\x1b" }, KvResult::Absent, "the key \"k\\u{1b}\" has no value"),
+        (cas, KvResult::Mismatch, "the key \"k\" has not the expected value: nothing was changed"),
+        (absent, KvResult::Mismatch, "the key \"k\" has a value: nothing was changed"),
+    ] {
+        let failure = show::print(&op, &result, None).unwrap_err();
+        assert_eq!((failure.code(), failure.to_string().as_str()), (3, says));
+    }
+    show::no(&KvOp::Get { key: b"k" }, &KvResult::Value(b"(no value)".to_vec())).unwrap();
+    show::no(&KvOp::Delete { key: b"k" }, &KvResult::Absent).unwrap();
+}
+
+#[test]
+fn an_unknown_outcome_is_called_one_and_says_what_to_do() {
+    let (key, value) = (&b"k"[..], &b"v"[..]);
+    let late = |fate| ClientError::Timeout {
+        waited: Duration::from_secs(3),
+        tried: "sent to replicas 0, 1, 2, 3, 2 times, none has answered".to_owned(),
+        fate,
+        trouble: "all connections stand".to_owned(),
+    };
+    let get = without_answer(&KvOp::Get { key }, &late(Fate::Unknown)).to_string();
+    let put = without_answer(&KvOp::Put { key, value }, &late(Fate::Unknown)).to_string();
+    let unsent = without_answer(&KvOp::Put { key, value }, &late(Fate::NotExecuted)).to_string();
+    let lost = ClientError::Failed(quorate_client::Failure::SessionLost);
+    let lost = without_answer(&KvOp::Delete { key }, &lost).to_string();
+    let sent = "no answer within 3s: sent to replicas 0, 1, 2, 3, 2 times, none has answered; ";
+    for (text, says) in [
+        (&get, "safe to ask again"),
+        (&put, "the outcome is unknown: it may still take effect, once at most"),
+        (&put, "read the key before you write again"),
+        (&unsent, "it was not executed and will not take effect"),
+        (&lost, "unknown"),
+    ] {
+        assert!(text.contains(says), "{text}");
+    }
+    assert!(
+        get.starts_with(sent) && put.starts_with(sent) && !unsent.contains("again"),
+        "{get} {put} {unsent}"
+    );
 }
 
 #[test]
@@ -40,21 +131,32 @@ fn a_scan_has_a_range() {
         ("scan --from a --to b", "a", Some("b"), 1_000),
     ] {
         let expected = Range { from: from.into(), to: to.map(Into::into), limit };
-        match Request::of(&action(line)) {
-            Ok(Request::Scan(range)) => assert_eq!(range, expected, "{line}"),
-            other => panic!("{line}: {other:?}"),
+        match Request::of(&action(line), &Inputs::default()) {
+            Request::Scan(range) => assert_eq!(range, expected, "{line}"),
+            other @ Request::One(_) => panic!("{line}: {other:?}"),
         }
     }
 }
 
 #[test]
 fn wrong_usage_is_refused() {
-    for line in ["", "get", "put k", "cas k", "incr k x", "scan --prefix a --from b", "get k extra", "fly"] {
+    for line in [
+        "",
+        "get",
+        "put k",
+        "put k v --file f",
+        "cas k a --absent --expect-file f",
+        "get k --file f --json",
+        "incr k x",
+        "scan --prefix a --from b",
+        "get k extra",
+        "fly",
+    ] {
         let words = std::iter::once("kv").chain(line.split_whitespace());
         assert!(Cli::try_parse_from(words).is_err(), "{line:?}");
     }
-    for line in ["cas k only", "cas --absent k expected value"] {
-        let failure = Request::of(&action(line)).unwrap_err();
+    for line in ["cas k", "cas k only", "cas --absent k expected value", "cas k a b --file f"] {
+        let failure = inputs(&action(line), b"").unwrap_err();
         assert_eq!(failure.code(), 2, "{line}");
     }
 }
@@ -72,7 +174,8 @@ fn json_says_what_a_history_says() {
         ("incr k", KvResult::Number(-3), r#"{"key":"k","kind":"incr","result":"-3"}"#),
     ] {
         let action = action(line);
-        let Ok(Request::One(op)) = Request::of(&action) else { panic!("{line}") };
+        let inputs = inputs(&action, b"").unwrap();
+        let Request::One(op) = Request::of(&action, &inputs) else { panic!("{line}") };
         assert_eq!(to_json(&op, &result).to_string(), expected, "{line}");
     }
     let entries = vec![(b"a".to_vec(), b"1".to_vec())];

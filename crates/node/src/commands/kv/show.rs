@@ -1,0 +1,161 @@
+//! How keys and values are printed: as they are for programs, escaped where somebody reads them.
+
+use crate::exit::Failure;
+use crate::out;
+use quorate_app::{KvOp, KvResult};
+use quorate_types::digest::hex;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+use std::path::Path;
+
+/// Prints the result of an operation as text.
+///
+/// # Errors
+/// When it cannot be printed or written, and with exit code 3 where the answer is no: nothing is printed then.
+pub(super) fn print(op: &KvOp<'_>, result: &KvResult, file: Option<&Path>) -> Result<(), Failure> {
+    match (result, file) {
+        (KvResult::Value(value), Some(file)) if file != Path::new("-") => {
+            std::fs::write(file, value).map_err(|error| Failure::run(format!("{}: {error}", file.display())))
+        }
+        (KvResult::Value(value), Some(_)) => out::bytes(value),
+        (KvResult::Value(value), None) if std::io::stdout().is_terminal() => out::line(escaped(value)),
+        (KvResult::Value(value), None) => out::bytes(&[value, b"\n".as_slice()].concat()),
+        (KvResult::Number(number), _) => out::line(number),
+        (KvResult::Entries { entries, .. }, _) => print_entries(entries),
+        (KvResult::Padding(_) | KvResult::Error(_), _) => out::line(format_args!("{result:?}")),
+        (KvResult::Done | KvResult::Absent | KvResult::Mismatch, _) => {
+            no(op, result)?;
+            out::line("ok")
+        }
+    }
+}
+
+/// An answer that is no is a failure of its own.
+///
+/// # Errors
+/// When a key has no value, or another one than expected.
+pub(super) fn no(op: &KvOp<'_>, result: &KvResult) -> Result<(), Failure> {
+    match (op, result) {
+        (KvOp::Get { key }, KvResult::Absent) => {
+            Err(Failure::no(format!("the key \"{}\" has no value", escaped(key))))
+        }
+        (KvOp::CompareAndSwap { key, expect, .. }, KvResult::Mismatch) => {
+            let found = if expect.is_some() { "has not the expected value" } else { "has a value" };
+            Err(Failure::no(format!("the key \"{}\" {found}: nothing was changed", escaped(key))))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// One line for each entry, whatever keys and values hold.
+pub(super) fn print_entries(entries: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Failure> {
+    out::bytes(lines(entries).as_bytes())
+}
+
+/// Escaped key, tab, escaped value.
+fn lines(entries: &[(Vec<u8>, Vec<u8>)]) -> String {
+    let mut text = String::new();
+    for (key, value) in entries {
+        let _ = writeln!(text, "{}\t{}", escaped(key), escaped(value));
+    }
+    text
+}
+
+/// Bytes as text that no terminal obeys and that differs for different bytes: `\\`, `\n`, `\r`, `\t`, `\xHH` for each byte that
+/// is no text, and `\u{H}` for a character that is not seen as itself.
+pub(super) fn escaped(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\\' => text.push_str("\\\\"),
+                '\n' => text.push_str("\\n"),
+                '\r' => text.push_str("\\r"),
+                '\t' => text.push_str("\\t"),
+                hidden if is_hidden(hidden) => {
+                    let _ = write!(text, "\\u{{{:x}}}", u32::from(hidden));
+                }
+                seen => text.push(seen),
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+/// Characters that control a terminal, or the order in which it shows others.
+fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// Text where the bytes are text, else their hexadecimal digits in an object.
+fn text(bytes: &[u8]) -> Value {
+    std::str::from_utf8(bytes).map_or_else(|_| json!({ "hex": hex(bytes) }), Value::from)
+}
+
+/// `{"kind", "key", "result"}`: `get` and `incr` result in the value or null, `put` and `del` in "ok", `cas` in
+/// "ok" or "no".
+pub(super) fn to_json(op: &KvOp<'_>, result: &KvResult) -> Value {
+    let (kind, key) = match op {
+        KvOp::Put { key, .. } => ("put", *key),
+        KvOp::Get { key } => ("get", *key),
+        KvOp::Delete { key } => ("del", *key),
+        KvOp::CompareAndSwap { key, .. } => ("cas", *key),
+        KvOp::Increment { key, .. } => ("incr", *key),
+        KvOp::Scan { from, .. } => ("scan", *from),
+        KvOp::Echo { padding, .. } => ("echo", *padding),
+    };
+    let result = match (op, result) {
+        (KvOp::Delete { .. }, KvResult::Absent) | (_, KvResult::Done) => Value::from("ok"),
+        (_, KvResult::Value(value)) => text(value),
+        (_, KvResult::Mismatch) => Value::from("no"),
+        (_, KvResult::Number(number)) => Value::from(number.to_string()),
+        (_, KvResult::Entries { entries, .. }) => scan_json(entries),
+        (_, KvResult::Absent | KvResult::Padding(_) | KvResult::Error(_)) => Value::Null,
+    };
+    json!({ "kind": kind, "key": text(key), "result": result })
+}
+
+/// `{"kind": "scan", "entries": [{"key", "value"}]}`.
+pub(super) fn scan_json(entries: &[(Vec<u8>, Vec<u8>)]) -> Value {
+    let entries: Vec<Value> =
+        entries.iter().map(|(key, value)| json!({ "key": text(key), "value": text(value) })).collect();
+    json!({ "kind": "scan", "entries": entries })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_safe_and_differ_for_different_bytes() {
+        let cases: [(&[u8], &str); 9] = [
+            (b"plain text", "plain text"),
+            ("Grüße".as_bytes(), "Grüße"),
+            (b"\x1b[2J", "\\u{1b}[2J"),
+            (b"a\tb\nc\r", "a\\tb\\nc\\r"),
+            (b"\\x00", "\\\\x00"),
+            (b"\0", "\\u{0}"),
+            (b"\xff\x00", "\\xff\\u{0}"),
+            ("\u{9b}1m".as_bytes(), "\\u{9b}1m"),
+            ("\u{202e}".as_bytes(), "\\u{202e}"),
+        ];
+        for (bytes, expected) in cases {
+            assert_eq!(escaped(bytes), expected);
+        }
+        let all: std::collections::BTreeSet<String> =
+            (0..=u16::MAX).map(|pair| escaped(&pair.to_be_bytes())).collect();
+        assert_eq!(all.len(), 1 << 16, "no two pairs of bytes look alike");
+        assert!(all.iter().all(|text| !text.chars().any(char::is_control)));
+    }
+
+    #[test]
+    fn an_entry_is_one_line() {
+        let entries = vec![(b"a\n".to_vec(), b"\t1".to_vec()), (b"b".to_vec(), vec![0xff])];
+        assert_eq!(lines(&entries), "a\\n\t\\t1\nb\t\\xff\n");
+    }
+}
