@@ -25,12 +25,14 @@ const PREFIX: &str = "load/";
 /// Keys that clients share where a history is written.
 const SHARED_KEYS: u64 = 256;
 
+/// What is said after the options.
+const RULE: &str = "A load of a fixed rate is carried where 95 % of the requests due in the measured time had a good answer \
+                    in it, or within 100 ms of being due. Where it was not, or a request had no good answer, the exit code \
+                    is 1. docs/load.md says what every figure means.";
+
 /// Arguments of `quorate load`.
-///
-/// A fixed rate is carried where 95 % of the requests due in the measured time had a good answer in it, or within 100 ms
-/// of being due. Where it was not, and where any request failed, the exit code is 1. `docs/load.md` says what every figure
-/// means.
 #[derive(Args, Debug)]
+#[command(after_help = RULE)]
 pub struct LoadArgs {
     /// The cluster's file.
     #[arg(long, default_value = "cluster.toml")]

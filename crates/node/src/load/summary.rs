@@ -287,3 +287,71 @@ fn write_use(f: &mut fmt::Formatter<'_>, used: &ReplicaUse) -> fmt::Result {
         per_block("turns"),
     )
 }
+
+#[cfg(test)]
+impl Summary {
+    /// What a run of an open loop says in which so many requests were due and carried, and so many failed.
+    pub(crate) fn of(rate: f64, due: u64, carried: u64, errors: &[(&str, u64)]) -> Self {
+        let options = LoadOptions {
+            clients: 1,
+            seed: 1,
+            bundle: None,
+            pace: Pace::Open { rate },
+            mix: super::Mix::Echo { request_bytes: 9, reply_bytes: 0 },
+            warmup: Duration::ZERO,
+            seconds: Duration::from_secs(1),
+            presign: 0,
+            history: false,
+            audience: quorate_client::Audience::Leader,
+        };
+        let zero = quorate_types::Time::ZERO;
+        let mut meter = Meter::new(zero, zero, zero.plus(1_000_000_000));
+        (meter.due, meter.sent, meter.acknowledged, meter.carried) = (due, due, due, carried);
+        for (kind, count) in errors {
+            meter.errors.add(kind, *count);
+        }
+        Self::new(&options, &meter, &HashMap::new(), &HashMap::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_is_carried_where_95_percent_were_answered_in_time() {
+        for (due, carried, is_carried) in [
+            (0, 0, true),
+            (1, 1, true),
+            (1, 0, false),
+            (20, 19, true),
+            (20, 18, false),
+            (3, 2, false),
+            (1_000_000_000, 950_000_000, true),
+            (1_000_000_000, 949_999_999, false),
+            (u64::MAX, u64::MAX, true),
+        ] {
+            assert_eq!(Summary::of(1.0, due, carried, &[]).is_carried(), is_carried, "{carried} of {due}");
+        }
+        let closed = Summary { offered: None, ..Summary::of(1.0, 10, 1, &[]) };
+        assert!(closed.is_carried() && !closed.to_string().contains("carried"), "{closed}");
+    }
+
+    #[test]
+    fn errors_and_percentiles_are_explained() {
+        let text = Summary::of(0.5, 20, 3, &[("TooLarge", 2), ("NoRoom", 11)]).to_string();
+        for line in [
+            "open loop, 0.5 req/s offered, 1 clients, bundles natural",
+            "sent 20  acknowledged 20  errors 13  sent again 0 bundles",
+            "errors: 11 NoRoom, 2 TooLarge",
+            "NOT CARRIED, latency is that of a queue: 3 of 20 requests due (15.0 %) had a good answer in the measured \
+             time or within 100 ms of being due",
+            "percentiles of 0 samples, rank rounded up; 0 of them beyond 600 s, counted as 600 s",
+        ] {
+            assert!(text.lines().any(|said| said == line), "{line:?} in {text}");
+        }
+        let json = serde_json::to_value(Summary::of(0.5, 20, 3, &[("NoRoom", 11)])).unwrap();
+        assert_eq!(json["errors_by_kind"], serde_json::json!({ "NoRoom": 11 }));
+        assert_eq!((&json["latency_ns"]["samples"], &json["carried"]), (&0.into(), &3.into()));
+    }
+}

@@ -179,3 +179,27 @@ fn a_file_that_cannot_be_written_is_refused_at_once_and_another_is_kept_until_th
     output.save(&History::default()).unwrap();
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "");
 }
+
+#[test]
+fn a_run_that_did_not_do_what_was_asked_fails_and_says_why() {
+    let genesis = cluster(|genesis| genesis.clients_max = 4).genesis;
+    let told = |summary: &Summary| check(summary, &genesis).unwrap_err();
+    assert!(check(&Summary::of(100.0, 600, 600, &[]), &genesis).is_ok());
+    let mut lost = Summary::of(100.0, 20, 20, &[("SessionLost", 3)]);
+    lost.sessions_lost = 1;
+    for (summary, words) in [
+        (Summary::of(100.0, 600, 230, &[]), &["not carried", "230 of 600", "38.3 %"][..]),
+        (Summary::of(100.0, 0, 0, &[]), &["no request was answered"]),
+        (
+            Summary::of(100.0, 20, 20, &[("NoRoom", 11)]),
+            &["11 of 31", "11 NoRoom", "reply_bytes_max = 1048576"],
+        ),
+        (lost, &["3 of 23", "3 SessionLost", "clients_max = 4"]),
+    ] {
+        let failure = told(&summary);
+        assert_eq!(failure.code(), 1);
+        for word in words {
+            assert!(failure.to_string().contains(word), "expected {word:?} in {failure}");
+        }
+    }
+}
