@@ -218,8 +218,7 @@ struct Key(Vec<u8>);
 impl Key {
     /// Bytes of each of so many keys.
     fn bytes(prefix: &str, keys: u64) -> usize {
-        let digits = keys.saturating_sub(1).checked_ilog10().unwrap_or(0).saturating_add(1);
-        prefix.len().saturating_add(1).saturating_add(usize::try_from(digits).unwrap_or(NUMBER_DIGITS))
+        prefix.len().saturating_add(1).saturating_add(digits(keys.saturating_sub(1)))
     }
 
     /// Names one of so many.
@@ -227,10 +226,16 @@ impl Key {
         self.0.clear();
         self.0.extend_from_slice(prefix.as_bytes());
         self.0.push(b'k');
-        let digits = self.0.len();
+        let at = self.0.len();
         self.0.resize(Self::bytes(prefix, keys), b'0');
-        write_decimal(self.0.get_mut(digits..).unwrap_or_default(), number);
+        write_decimal(self.0.get_mut(at..).unwrap_or_default(), number);
     }
+}
+
+/// Decimal digits of a number.
+fn digits(number: u64) -> usize {
+    let beyond_first = number.checked_ilog10().unwrap_or(0);
+    usize::try_from(beyond_first).unwrap_or(NUMBER_DIGITS).saturating_add(1)
 }
 
 /// Writes a number to the end of zeros, as far as there is room.
@@ -273,7 +278,10 @@ fn own(prefix: &str, client: usize, count: u64, spread: u64, request_bytes: usiz
     }
     let key = own_key(prefix, REGISTER, client, slot);
     let room = request_bytes.saturating_sub(key.len().saturating_add(PUT_BYTES));
-    Op::Put { key, value: format!("{count:0>room$}") }
+    // A width would end at 65,535.
+    let mut value = vec![b'0'; room.max(digits(count))];
+    write_decimal(&mut value, count);
+    Op::Put { key, value: String::from_utf8(value).unwrap_or_default() }
 }
 
 /// A put of exactly `request_bytes` where that is possible; its value is the number, with leading zeros.
@@ -317,8 +325,10 @@ mod tests {
             shared: 0,
             request_bytes,
         };
-        let request_bytes = judged(0).request_bytes_min(9);
-        assert_eq!(Workload::new(judged(request_bytes), 1, 9).next(8).encoded().len(), request_bytes);
+        for request_bytes in [judged(0).request_bytes_min(9), 128, 200_000] {
+            let mut workload = Workload::new(judged(request_bytes), 1, 9);
+            assert_eq!(workload.next(8).encoded().len(), request_bytes);
+        }
     }
 
     #[test]
