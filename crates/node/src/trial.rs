@@ -124,13 +124,13 @@ impl Outcome {
         let verdict = &self.verdict;
         format!(
             "lost {}, executed twice {}, wrong {}, keys not linearizable {}, keys too hard to judge {}, \
-             without an answer {}, state digests {}; {}",
+             without a good answer: {}, state digests {}; {}",
             verdict.lost,
             verdict.doubled,
             verdict.wrong,
             verdict.illegal,
             verdict.undecided,
-            self.summary.errors,
+            self.summary.errors_by_kind,
             if self.is_equal() { "equal" } else { "differ" },
             verdict.findings.join("; ")
         )
@@ -207,7 +207,7 @@ impl Load {
             pace: plan.pace,
             mix: Mix::Judged {
                 // The cluster is ours alone, and what its keys hold is known.
-                run: 0,
+                prefix: String::new(),
                 spread: SPREAD,
                 shared: plan.shared,
                 request_bytes: plan.request_bytes,

@@ -23,7 +23,7 @@ fn load(cluster: &Cluster, bundle: Option<u32>, in_flight: usize, seconds: u64) 
         seed: u64::try_from(in_flight).unwrap(),
         bundle,
         pace: Pace::Closed { in_flight },
-        mix: Mix::Kv { keys: 1_000, request_bytes: 128, reads_per_mille: 0 },
+        mix: Mix::Kv { prefix: "load/".to_owned(), keys: 1_000, request_bytes: 128, reads_per_mille: 0 },
         warmup: Duration::from_secs(2),
         seconds: Duration::from_secs(seconds),
         presign: 0,

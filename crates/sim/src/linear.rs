@@ -2,7 +2,9 @@
 //! Wing and Gong with Lowe's memory of where it has been.
 //!
 //! Each call takes effect at one moment between its call and its answer. One without an answer may take effect at
-//! any time after its call, or never. [`search`] looks for an order of all answered calls that respects this and in
+//! any time after its call, or never. Two calls whose times touch (an answer and the other call at one moment) overlap
+//! where they are of two clients. One client's own calls are in order there too: it made the second when it had the
+//! answer to the first. [`search`] looks for an order of all answered calls that respects this and in
 //! which the object answers what was seen. What it has tried, as the set of calls done and the state they led to,
 //! it never tries again. It knows no service: [`Sequential`] is one; [`judge`] is for the key-value store.
 //!
@@ -52,12 +54,24 @@ pub enum Leaves<S> {
 /// A call and when it could take effect.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Span<C> {
+    /// Who called.
+    pub client: usize,
     /// When it was called.
     pub call: Time,
     /// When its answer came; `None`: it has none, and may never take effect.
     pub answered: Option<Time>,
     /// What was called and answered.
     pub what: C,
+}
+
+impl<C> Span<C> {
+    /// Whether this call comes before another of the same client although their times touch. Of two calls that both
+    /// begin and end at one moment nothing is known.
+    fn touches(&self, next: &Self) -> bool {
+        self.client == next.client
+            && self.answered == Some(next.call)
+            && next.answered.is_none_or(|end| end > self.call)
+    }
 }
 
 /// What a search came to.
@@ -165,7 +179,17 @@ impl<'a, O: Sequential> Search<'a, O> {
                 candidates.push(call);
             }
         }
-        let in_time = |call: &usize| self.calls.get(*call).is_some_and(|known| known.span.call <= until);
+        let first: Vec<&Span<O::Call>> = candidates
+            .iter()
+            .filter_map(|call| self.calls.get(*call).map(|known| known.span))
+            .filter(|span| span.answered == Some(until))
+            .collect();
+        let in_time = |call: &usize| {
+            self.calls.get(*call).is_some_and(|known| {
+                known.span.call < until
+                    || known.span.call == until && !first.iter().any(|span| span.touches(known.span))
+            })
+        };
         candidates.retain(in_time);
         // What never changes anything and fits here may as well come here, and then nothing else need be tried.
         let is_harmless = |call: usize| {

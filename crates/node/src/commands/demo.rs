@@ -229,8 +229,11 @@ fn report(args: &DemoArgs, outcome: &Outcome, (before, after): Views) -> Result<
     out::line(format_args!("requests acknowledged    {}", summary.acknowledged))?;
     out::line(format_args!("lost                     {}", outcome.verdict.lost))?;
     out::line(format_args!("executed twice           {}", outcome.verdict.doubled))?;
-    out::line(format_args!("without an answer        {}", summary.errors))?;
-    out::line(format_args!("longest gap              {:.1} ms without any answer", summary.longest_gap_ms))?;
+    out::line(format_args!("without a good answer    {}", summary.errors_by_kind))?;
+    out::line(format_args!(
+        "longest gap              {:.1} ms without any good answer",
+        summary.longest_gap_ms
+    ))?;
     if let (Some((old, first)), Some((new, second))) = (before, after) {
         out::line(format_args!(
             "view                     {old}, led by replica {first}; at the end {new}, led by replica {second}"
@@ -238,10 +241,11 @@ fn report(args: &DemoArgs, outcome: &Outcome, (before, after): Views) -> Result<
     }
     out::line(format_args!("throughput               {:.0} requests/s", summary.goodput))?;
     out::line(format_args!(
-        "latency                  p50 {:.2} ms  p99 {:.2} ms  max {:.2} ms",
+        "latency                  p50 {:.2} ms  p99 {:.2} ms  max {:.2} ms (of {}, rank rounded up)",
         ms(latency.p50),
         ms(latency.p99),
-        ms(latency.max)
+        ms(latency.max),
+        latency.samples
     ))?;
     for (id, (digest, height)) in outcome.digests.iter().zip(&outcome.executed).enumerate() {
         let short: String = digest.chars().take(16).collect();

@@ -261,7 +261,7 @@ fn report(args: &TortureArgs, options: &Options, outcome: &Outcome, again: &str)
         out::line(finding)?;
     }
     out::line(format!("requests answered        {}", outcome.acknowledged))?;
-    out::line(format!("without an answer        {}", outcome.errors))?;
+    out::line(format!("without a good answer    {}", outcome.errors))?;
     out::line(format!("lost                     {}", verdict.lost))?;
     out::line(format!("executed twice           {}", verdict.doubled))?;
     out::line(format!("wrong                    {}", verdict.wrong))?;

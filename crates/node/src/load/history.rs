@@ -57,10 +57,14 @@ impl History {
         &self.held
     }
 
-    /// An operation has returned.
+    /// An operation has returned. What was not carried out, for want of room in the reply, say, is left out: it has changed
+    /// nothing and says nothing of what the key holds.
     pub fn returned(&mut self, call: Call, at: Time, result: &[u8]) {
         // What does not decode is a wrong result, and no operation results in it.
         let result = KvResult::from_bytes(result).unwrap_or(KvResult::Padding(0));
+        if matches!(result, KvResult::Error(error) if error != KvError::NotANumber) {
+            return;
+        }
         self.records.push(call.ended(Some(at), Some(result)));
     }
 
@@ -244,6 +248,16 @@ mod tests {
             let mut again = Vec::new();
             read.write(&mut again).unwrap();
             assert_eq!(again, out);
+        }
+    }
+
+    #[test]
+    fn what_was_not_carried_out_says_nothing() {
+        for (error, kept) in [(KvError::NoRoom, 0), (KvError::Overflow, 0), (KvError::NotANumber, 1)] {
+            let call = Call { client: 1, op: Op::Increment { key: "k".to_owned(), by: 1 }, at: Time(1) };
+            let mut history = History::default();
+            history.returned(call, Time(2), &KvResult::Error(error).to_bytes());
+            assert_eq!(history.records().len(), kept, "{error}");
         }
     }
 

@@ -1,8 +1,11 @@
 //! Judges a history: every acknowledged request is in what a fresh client reads afterwards exactly once, and one
 //! order of all operations explains what every client was told. The replicas' own counters have no say.
+//!
+//! An order puts an operation after all that were answered before it was called. Where an answer and a call have the same
+//! moment, only the calls of one client are in order: it made the second when it had the answer to the first.
 
 use super::history::History;
-use super::workload::{NUMBER, REGISTER};
+use super::workload::{NUMBER, REGISTER, kind_of};
 use quorate_app::KvResult;
 use quorate_sim::{Op, Record, linear};
 use serde::Serialize;
@@ -96,7 +99,7 @@ pub fn judge(history: &History, finals: &BTreeMap<String, String>) -> Verdict {
         records.sort_by_key(|record| record.call);
         let (held, found) =
             (history.held().get(key).map(String::as_str), finals.get(key).map(String::as_str));
-        match key.chars().next() {
+        match kind_of(key) {
             Some(NUMBER) => judge_counter(key, &records, held, found, &mut verdict),
             Some(REGISTER) => judge_register(key, &records, held, found, &mut verdict),
             // Keys that clients share: only an order of all operations says what they may hold.

@@ -3,31 +3,35 @@
 //! Latency runs from the moment a request *should* have been sent to the f + 1st equal reply after execution.
 //! In the open loop that moment comes from the rate alone, so a slow cluster cannot slow the questions down and
 //! look fast: whatever was due in the measured time counts, also when its answer comes after it. What has no
-//! answer at the end, or could never be sent, is an error, never a zero.
+//! answer at the end, or could never be sent, is an error, never a zero. So is an answer that is an error of the store.
 
 mod arrivals;
+mod errors;
 mod history;
 mod judge;
+mod latencies;
 mod meter;
+mod reading;
 mod sessions;
 mod summary;
 mod workload;
 
+pub use errors::Errors;
 pub use history::{BadHistory, Call, History};
 pub use judge::{Verdict, judge, judge_alone};
-pub use summary::{Latency, ReplicaUse, Summary};
+pub use latencies::Latency;
+pub use summary::{ReplicaUse, Summary};
 pub use workload::{Mix, Workload};
 
 use arrivals::{Arrivals, Due};
+use errors::{NO_ANSWER, SESSION_LOST, error_of};
 use meter::Meter;
-use quorate_app::KvOp;
 use quorate_client::core::{Answer, Audience, Event, Failure, Prepared, Settings, SubmitError};
 use quorate_client::driver::{ClientError, ClientPool, CoreId, PoolEvent};
 use quorate_crypto::SigningKey;
-use quorate_sim::Op;
-use quorate_types::{ReplicaId, Time};
+use quorate_types::{BodyLimits, ReplicaId, Time};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 /// How load is offered.
@@ -68,6 +72,24 @@ pub struct LoadOptions {
     pub history: bool,
     /// Who is sent a bundle at first.
     pub audience: Audience,
+}
+
+impl LoadOptions {
+    /// Requests that an open loop has due in the measured time; `None` of a closed one.
+    #[must_use]
+    pub fn due(&self) -> Option<u64> {
+        if matches!(self.pace, Pace::Closed { .. }) {
+            return None;
+        }
+        let warm = Time(nanos(self.warmup));
+        let end = warm.plus(nanos(self.seconds));
+        Some(Arrivals::new(self.pace, Time::ZERO, end, self.most()).left(warm).1)
+    }
+
+    /// Requests of the whole run at most.
+    fn most(&self) -> u64 {
+        if self.presign > 0 { u64::try_from(self.presign).unwrap_or(u64::MAX) } else { u64::MAX }
+    }
 }
 
 /// Why there is no result.
@@ -123,11 +145,11 @@ pub struct Progress {
     pub planned: Duration,
     /// Requests sent.
     pub sent: u64,
-    /// Requests answered.
+    /// Requests with a good answer.
     pub acknowledged: u64,
-    /// Since the last answer.
+    /// Since the last good answer, or since the first request.
     pub silent: Duration,
-    /// Longest time without an answer that has ended since the last look.
+    /// Longest time without a good answer that has ended since the last look.
     pub gap: Duration,
 }
 
@@ -181,7 +203,7 @@ impl Generator {
             told: Vec::new(),
             statuses: HashMap::new(),
             history: History::default(),
-            meter: Meter::new(Time::ZERO, Time::ZERO),
+            meter: Meter::new(Time::ZERO, Time::ZERO, Time::ZERO),
             options,
         };
         generator.open_sessions(admin)?;
@@ -192,6 +214,7 @@ impl Generator {
     /// Builds and signs requests before the run.
     fn prepare(&mut self) -> Result<(), LoadError> {
         let bundle = self.options.bundle.unwrap_or(1).max(1);
+        let limits = self.pool.settings().limits;
         let mut left = self.options.presign;
         while left > 0 {
             let id = self.next_core();
@@ -201,7 +224,7 @@ impl Generator {
             let Some(core) = self.pool.core(id) else { break };
             let prepared = core
                 .prepare(operations.iter().map(Vec::as_slice))
-                .map_err(|why| LoadError::Stuck(format!("cannot prepare requests: {why}")))?;
+                .map_err(|why| refused(&limits, "cannot prepare requests", why))?;
             self.prepared.push_back((id, prepared, count));
             left = left.saturating_sub(usize::try_from(count).unwrap_or(left));
         }
@@ -221,10 +244,9 @@ impl Generator {
         let begin = self.pool.now();
         let warm = begin.plus(nanos(self.options.warmup));
         let end = warm.plus(nanos(self.options.seconds));
-        self.meter = Meter::new(warm, end);
+        self.meter = Meter::new(begin, warm, end);
         let presigned = self.options.presign > 0;
-        let most = if presigned { u64::try_from(self.options.presign).unwrap_or(u64::MAX) } else { u64::MAX };
-        let mut arrivals = Arrivals::new(self.options.pace, begin, end, most);
+        let mut arrivals = Arrivals::new(self.options.pace, begin, end, self.options.most());
         let mut is_warm = false;
         let mut look_at = begin;
         while self.pool.now() < end && !(presigned && self.prepared.is_empty() && self.in_flight == 0) {
@@ -242,6 +264,7 @@ impl Generator {
                 }
             }
         }
+        self.meter.close(self.pool.now());
         let before = std::mem::take(&mut self.statuses);
         let asked = self.ask_all();
         self.drain(&mut arrivals, asked, watch, (begin, end))?;
@@ -276,7 +299,7 @@ impl Generator {
             planned: Duration::from_nanos(end.since(begin)),
             sent: self.meter.sent,
             acknowledged: self.meter.acknowledged,
-            silent: Duration::from_nanos(now.since(self.meter.last_reply.unwrap_or(begin))),
+            silent: Duration::from_nanos(now.since(self.meter.last_reply)),
         }
     }
 
@@ -295,7 +318,7 @@ impl Generator {
                 }
                 Sent::Never => {
                     self.meter.sent(&due);
-                    self.meter.failed(&due);
+                    self.meter.failed(&due, SESSION_LOST);
                 }
             }
         }
@@ -349,7 +372,7 @@ impl Generator {
                 self.workload.undo(turn, requests);
                 Ok(Sent::Full)
             }
-            Err(why) => Err(LoadError::Stuck(format!("cannot send requests: {why}"))),
+            Err(why) => Err(refused(&self.pool.settings().limits, "cannot send requests", why)),
         }
     }
 
@@ -385,6 +408,7 @@ impl Generator {
                 }
                 PoolEvent::Client(id, Event::SessionLost | Event::OpenFailed(_)) => {
                     // A session that is gone is opened anew; what it had in flight has failed already.
+                    self.meter.sessions_lost = self.meter.sessions_lost.saturating_add(1);
                     if self.pool.reopen(id).is_err() {
                         tracing::warn!("a session could not be opened again");
                     }
@@ -401,10 +425,9 @@ impl Generator {
     fn done(&mut self, now: Time, key: (CoreId, u64), answer: &Answer, requests: u32) {
         let Some(flight) = self.flights.remove(&key) else { return };
         self.in_flight = self.in_flight.saturating_sub(usize::try_from(requests).unwrap_or(0));
-        self.meter.answered(now, &flight.due);
-        if self.options.history
-            && let Answer::Results(results) = answer
-        {
+        let Answer::Results(results) = answer else { return };
+        self.meter.answered(now, &flight.due, results.iter().into_iter().flatten().map(error_of));
+        if self.options.history {
             let results = results.iter().into_iter().flatten();
             for (call, result) in flight.calls.into_iter().zip(results) {
                 self.workload.learn(&call.op, result);
@@ -417,11 +440,11 @@ impl Generator {
         let Some(flight) = self.flights.remove(&key) else { return };
         tracing::warn!("{requests} requests have failed: {why}");
         self.in_flight = self.in_flight.saturating_sub(usize::try_from(requests).unwrap_or(0));
-        self.give_up(flight);
+        self.give_up(flight, &format!("{why:?}"));
     }
 
-    fn give_up(&mut self, flight: Flight) {
-        self.meter.failed(&flight.due);
+    fn give_up(&mut self, flight: Flight, kind: &str) {
+        self.meter.failed(&flight.due, kind);
         for call in flight.calls {
             self.history.unknown(call);
         }
@@ -446,6 +469,7 @@ impl Generator {
             self.step(arrivals)?;
             self.show(watch, begin, end)?;
         }
+        self.meter.finish(self.pool.now(), arrivals.is_owing() || self.in_flight > 0);
         self.give_up_all();
         Ok(())
     }
@@ -453,7 +477,7 @@ impl Generator {
     fn give_up_all(&mut self) {
         self.in_flight = 0;
         for (_, flight) in std::mem::take(&mut self.flights) {
-            self.give_up(flight);
+            self.give_up(flight, NO_ANSWER);
         }
     }
 
@@ -462,40 +486,6 @@ impl Generator {
         let n = u16::try_from(self.pool.settings().n).unwrap_or(u16::MAX);
         self.statuses.clear();
         (0..n).filter(|id| self.pool.ask_status(ReplicaId(*id))).count()
-    }
-
-    /// Reads every key of the history, so that the history says how it ended.
-    ///
-    /// # Errors
-    /// When the driver fails or the cluster gives no answer in time.
-    pub fn read_back(&mut self) -> Result<(), LoadError> {
-        let keys = self.history.records().iter().map(|record| record.op.key().to_owned());
-        let mut keys: VecDeque<String> = keys.collect::<BTreeSet<_>>().into_iter().collect();
-        let Some(id) = self.cores.first().copied() else { return Ok(()) };
-        let until = self.pool.now().plus(nanos(PATIENCE));
-        let before = self.history.records().len();
-        let expected = before.saturating_add(keys.len());
-        while self.history.records().len() < expected && self.pool.now() < until {
-            let now = self.pool.now();
-            while let (Some(key), Some(core)) = (keys.front(), self.pool.core(id)) {
-                let Ok(ticket) = core.submit(now, &KvOp::Get { key: key.as_bytes() }.to_bytes()) else {
-                    break;
-                };
-                let flight = self.flights.entry((id, ticket.bundle)).or_default();
-                let call = |key| Call { client: 0, op: Op::Get { key }, at: now };
-                flight.calls.extend(keys.pop_front().map(call));
-            }
-            self.pool.poll(Duration::from_millis(20), &mut self.told)?;
-            self.take_answers();
-        }
-        self.give_up_all();
-        let read =
-            self.history.records().iter().skip(before).filter(|record| record.answered.is_some()).count();
-        if before.saturating_add(read) < expected {
-            let text = format!("the keys could not be read at the end; {}", self.pool.trouble());
-            return Err(LoadError::Stuck(text));
-        }
-        Ok(())
     }
 
     /// What every operation did since this was asked last, where it is remembered at all.
@@ -509,6 +499,17 @@ impl Generator {
     pub fn now(&self) -> Time {
         self.pool.now()
     }
+}
+
+/// A request was not taken; where it is too large, by which limits.
+fn refused(limits: &BodyLimits, what: &str, why: SubmitError) -> LoadError {
+    LoadError::Stuck(match why {
+        SubmitError::TooLarge => format!(
+            "{what}: {why} (request_bytes_max = {}, bundle_requests_max = {}, bundle_bytes_max = {})",
+            limits.request_bytes_max, limits.bundle_requests_max, limits.bundle_bytes_max
+        ),
+        _ => format!("{what}: {why}"),
+    })
 }
 
 fn nanos(duration: Duration) -> u64 {

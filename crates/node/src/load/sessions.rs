@@ -46,6 +46,11 @@ impl Generator {
                     PoolEvent::Client(id, Event::Opened(_)) => {
                         waiting.remove(&id);
                     }
+                    // Displaced while others were opened.
+                    PoolEvent::Client(id, Event::SessionLost) if self.cores.contains(&id) => {
+                        self.pool.reopen(id)?;
+                        waiting.insert(id);
+                    }
                     PoolEvent::Client(_, Event::OpenFailed(why)) => {
                         return Err(LoadError::Stuck(format!("a session was not opened: {why}")));
                     }

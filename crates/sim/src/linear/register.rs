@@ -81,7 +81,8 @@ pub fn judge_from(records: &[Record], begin: &BTreeMap<String, String>, budget: 
     for (what, record) in records.iter().enumerate() {
         // A read without an answer says nothing.
         if record.answered.is_some() || !matches!(record.op, Op::Get { .. }) {
-            let span = Span { call: record.call, answered: record.answered, what };
+            let Record { client, call, answered, .. } = *record;
+            let span = Span { client, call, answered, what };
             by_key.entry(record.op.key()).or_default().push(span);
         }
     }
@@ -105,6 +106,8 @@ pub fn judge_from(records: &[Record], begin: &BTreeMap<String, String>, budget: 
 pub fn is_explained_by(records: &[Record], order: impl IntoIterator<Item = OpId>) -> bool {
     let (mut store, mut done) = (Model::default(), vec![false; records.len()]);
     let mut latest_call = Time::ZERO;
+    // Of each client the latest call, and whether it took any time.
+    let mut own: BTreeMap<usize, (Time, bool)> = BTreeMap::new();
     for id in order {
         let place = usize::try_from(id.0).ok();
         let Some((record, done)) = place.and_then(|place| Some((records.get(place)?, done.get_mut(place)?)))
@@ -114,11 +117,14 @@ pub fn is_explained_by(records: &[Record], order: impl IntoIterator<Item = OpId>
         let result = store.apply(&record.op);
         let fits = record.result.as_ref().is_none_or(|seen| *seen == result);
         // Nothing comes after what was called only when it had been answered.
-        let in_time = record.answered.is_none_or(|answered| answered >= latest_call);
+        let latest = own.entry(record.client).or_insert((record.call, false));
+        let touches = record.answered == Some(latest.0) && (record.answered > Some(record.call) || latest.1);
+        let in_time = !touches && record.answered.is_none_or(|answered| answered >= latest_call);
         if std::mem::replace(done, true) || !fits || !in_time {
             return false;
         }
         latest_call = latest_call.max(record.call);
+        *latest = (*latest).max((record.call, record.answered != Some(record.call)));
     }
     records.iter().zip(done).all(|(record, done)| done || record.answered.is_none())
 }

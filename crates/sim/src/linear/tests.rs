@@ -38,6 +38,10 @@ fn incr(call: u64, answered: u64, result: i64) -> Record {
     record(call, answered, Op::Increment { key: key(), by: 1 }, result)
 }
 
+fn of(client: usize, record: Record) -> Record {
+    Record { client, ..record }
+}
+
 fn check(name: &str, records: &[Record], linearizable: bool) {
     let findings = judge(records);
     assert_eq!(findings.is_ok(), linearizable, "{name}: {findings:?}");
@@ -77,7 +81,7 @@ fn what_overlaps_may_come_in_any_order() {
     };
     check("in reverse", &reversed("a"), true);
     check("back and forth", &reversed("c"), false);
-    check("at the same moment", &[put(1, 5, "a"), get(5, 9, "")], true);
+    check("at the same moment", &[put(1, 5, "a"), of(1, get(5, 9, ""))], true);
     check("one moment later", &[put(1, 5, "a"), get(6, 9, "")], false);
     // Writing what is there already is not for nothing: it may have to come later.
     check(
@@ -91,6 +95,36 @@ fn what_overlaps_may_come_in_any_order() {
     check("the delete came last", &[del(1, 5, None), put(1, 5, "a"), get(6, 7, "")], true);
     let again = [put(1, 2, "a"), put(3, 6, "b"), put(3, 6, "a"), get(7, 8, "a")];
     check("the same value came last", &again, true);
+}
+
+/// A client calls when it has an answer, also where its clock shows the same moment for both.
+#[test]
+fn a_clients_own_calls_are_in_order_where_their_times_touch() {
+    let touching = [
+        ("an answer and the next call", vec![put(1, 5, "a"), get(5, 9, "")], false),
+        ("in the order of the file or not", vec![get(5, 9, ""), put(1, 5, "a")], false),
+        ("two clients", vec![put(1, 5, "a"), of(1, get(5, 9, ""))], true),
+        ("in order", vec![put(1, 5, "a"), get(5, 9, "a")], true),
+        ("a call that took no time", vec![put(5, 5, "a"), get(5, 9, "")], false),
+        ("after a call that took no time", vec![put(1, 5, "a"), get(5, 5, "")], false),
+        ("two that took no time", vec![put(5, 5, "a"), get(5, 5, "")], true),
+        ("a chain", vec![put(1, 5, "a"), put(5, 9, "b"), get(9, 12, "a")], false),
+        ("no answer to the second", vec![put(1, 5, "a"), put(5, 0, "b"), get(6, 9, "a")], true),
+        ("the second cannot come first", vec![incr(1, 5, 2), incr(5, 0, 0), get(6, 9, "2")], false),
+        ("overlapping by a moment", vec![put(1, 6, "a"), get(5, 9, "")], true),
+    ];
+    for (name, records, linearizable) in touching {
+        check(name, &records, linearizable);
+        if linearizable || records.len() > 2 {
+            continue;
+        }
+        for order in [[0, 1], [1, 0]] {
+            assert!(!is_explained_by(&records, order.map(OpId)), "{name}: {order:?}");
+        }
+    }
+    let ordered = |records: &[Record]| is_explained_by(records, [OpId(1), OpId(0)]);
+    assert!(ordered(&[put(1, 5, "a"), of(1, get(5, 9, ""))]), "two clients");
+    assert!(ordered(&[put(5, 5, "a"), get(5, 5, "")]), "two that took no time");
 }
 
 #[test]
