@@ -504,7 +504,7 @@ impl Generator {
 /// A request was not taken; where it is too large, by which limits.
 fn refused(limits: &BodyLimits, what: &str, why: SubmitError) -> LoadError {
     LoadError::Stuck(match why {
-        SubmitError::TooLarge => format!(
+        SubmitError::TooLarge { .. } => format!(
             "{what}: {why} (request_bytes_max = {}, bundle_requests_max = {}, bundle_bytes_max = {})",
             limits.request_bytes_max, limits.bundle_requests_max, limits.bundle_bytes_max
         ),
