@@ -1,5 +1,7 @@
 //! `quorate status`: what a running cluster does now, and whether it makes progress.
 
+mod verdict;
+
 use super::{cluster_file, open_cluster};
 use crate::config::parse_seconds;
 use crate::exit::Failure;
@@ -10,9 +12,18 @@ use quorate_client::driver;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
+use verdict::Verdict;
+
+/// What is said after the options.
+const LEGEND: &str = "The first line is the verdict: AVAILABLE or NOT AVAILABLE, how many replicas serve, how many are needed, \
+                      and why the others do not. In the table, `committed` and `executed` are heights, `stable` is the height \
+                      of the last checkpoint that a quorum has signed, `peers` counts links, `pool` counts bundles that wait, \
+                      `pause ms` is the longest time for which the process stood still, and `digest` begins the digest of the \
+                      state. docs/status.md explains every column and the timers of each protocol.";
 
 /// Arguments of `quorate status`.
 #[derive(Args, Debug)]
+#[command(after_help = LEGEND)]
 pub struct StatusArgs {
     /// The cluster's file, or its folder.
     #[arg(long, default_value = "cluster.toml", value_parser = cluster_file)]
@@ -20,8 +31,8 @@ pub struct StatusArgs {
     /// One JSON list with an object per replica.
     #[arg(long)]
     json: bool,
-    /// Exit code 1 unless enough replicas make progress: a quorum, or all but f where the protocol assumes a bound on
-    /// delays.
+    /// Exit code 1 unless the cluster is available: enough replicas make progress and are connected to each other. That is
+    /// a quorum, or all but f where the protocol assumes a bound on delays.
     #[arg(long)]
     ready: bool,
     /// Also shows the cost ledger.
@@ -35,7 +46,7 @@ pub struct StatusArgs {
 /// Asks every replica.
 ///
 /// # Errors
-/// When the cluster's file is wrong, or with `--ready` when too few replicas make progress.
+/// When the cluster's file is wrong, or with `--ready` when the cluster is not available.
 pub fn run(args: &StatusArgs) -> Result<(), Failure> {
     let config = open_cluster(&args.cluster)?;
     let n = config.n();
@@ -43,17 +54,15 @@ pub fn run(args: &StatusArgs) -> Result<(), Failure> {
     let info = super::cluster_info(&config)?;
     let answers = driver::status(info, args.wait).map_err(Failure::run)?;
     let replicas: Vec<Value> = answers.into_iter().enumerate().map(|(id, said)| answer(id, said)).collect();
+    let verdict = Verdict::of(&replicas, enough);
     if args.json {
         out::json(&replicas)?;
     } else {
+        out::line(printable(&verdict.to_string()))?;
         print(&replicas, args.ledger)?;
     }
-    let progressing =
-        replicas.iter().filter(|replica| replica.get("progress") == Some(&Value::Bool(true))).count();
-    if args.ready && progressing < enough {
-        return Err(Failure::run(format!(
-            "{progressing} of {n} replicas make progress, {enough} are needed; see `quorate status` for the others"
-        )));
+    if args.ready && !verdict.is_available() {
+        return Err(Failure::run(verdict));
     }
     Ok(())
 }
@@ -138,6 +147,9 @@ fn printable(text: &str) -> String {
     text.chars().map(|c| if printable(c) { c } else { '?' }).collect()
 }
 
+/// So much of a digest tells states apart at a glance.
+const DIGEST_DIGITS: usize = 8;
+
 fn print(replicas: &[Value], ledger: bool) -> Result<(), Failure> {
     let mut table = Table::new();
     table.set_header([
@@ -152,6 +164,7 @@ fn print(replicas: &[Value], ledger: bool) -> Result<(), Failure> {
         "pool",
         "pause ms",
         "MB",
+        "digest",
     ]);
     for replica in replicas {
         let text = |path: &str| match replica.pointer(path) {
@@ -178,6 +191,7 @@ fn print(replicas: &[Value], ledger: bool) -> Result<(), Failure> {
             text("/pool/bundles"),
             text("/longest_pause_ms"),
             (bytes >> 20).to_string(),
+            text("/state_digest").chars().take(DIGEST_DIGITS).collect(),
         ]);
     }
     out::line(table)?;
