@@ -111,6 +111,37 @@ fn a_backup_of_long_ago_is_put_in_the_place_of_a_disk() {
 }
 
 #[test]
+fn who_has_lost_its_log_stays_out_also_when_nobody_remembers() {
+    let mut cluster = Cluster::start_patient(ClientAuth::Signature);
+    let mut load = Load::connect(&cluster.dir(), &cluster.testnet, &common::plan(1, 621)).unwrap();
+    stretch(&mut load);
+    cluster.nodes.kill(VICTIM).unwrap();
+    let log = node_folder(&cluster.dir(), VICTIM).join("data").join("log");
+    let bytes = fs::metadata(&log).unwrap().len();
+    fs::write(&log, []).unwrap();
+    File::options().write(true).open(&log).unwrap().set_len(bytes).unwrap();
+    cluster.nodes.start(VICTIM).unwrap();
+    cluster.nodes.wait_ready(&[VICTIM], Duration::from_secs(60)).unwrap();
+    let is_out = |cluster: &Cluster| {
+        let statuses = cluster.status();
+        let victim = &statuses[usize::from(VICTIM.0)];
+        assert!(victim["alarm"].as_str().unwrap().contains("the log is older than the folder"), "{victim:#}");
+        assert_eq!(victim["progress"], false);
+        let links = statuses.iter().filter_map(|status| status["peers"].as_array()).flatten();
+        assert!(links.filter(|link| link["id"] == VICTIM.0).all(|link| link["connected"] == false));
+    };
+    is_out(&cluster);
+    stretch(&mut load);
+    let others = [0, 1, 2].map(ReplicaId);
+    others.iter().for_each(|id| cluster.nodes.kill(*id).unwrap());
+    others.iter().for_each(|id| cluster.nodes.start(*id).unwrap());
+    cluster.nodes.wait_ready(&others, Duration::from_secs(60)).unwrap();
+    let mut load = Load::connect(&cluster.dir(), &cluster.testnet, &common::plan(1, 622)).unwrap();
+    stretch(&mut load);
+    is_out(&cluster);
+}
+
+#[test]
 fn one_key_runs_on_two_machines() {
     let mut cluster = Cluster::start_patient(ClientAuth::Signature);
     let mut load = Load::connect(&cluster.dir(), &cluster.testnet, &common::plan(2, 611)).unwrap();

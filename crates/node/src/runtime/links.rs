@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Links that are down are looked at this often.
 const LOOK_NS: u64 = 1_000_000_000;
 /// A link is down for so long before its first line: a cluster that starts, or a node that restarts, needs none.
-const FIRST_LINE_NS: u64 = 2_000_000_000;
+const FIRST_LINE_NS: u64 = 5_000_000_000;
 /// The longest time between two lines about one link.
 const LINES_APART_NS_MAX: u64 = 600_000_000_000;
 
@@ -208,7 +208,7 @@ mod tests {
             let lines = links.missing(Time(second * 1_000_000_000), true, || vec![down(true, "refused", "")]);
             times.extend(lines.iter().map(|_| second));
         }
-        assert_eq!(times, [2, 6, 14, 30, 62, 126, 254, 510, 1_022, 1_622, 2_222, 2_822, 3_422]);
+        assert_eq!(times, [5, 15, 35, 75, 155, 315, 635, 1_235, 1_835, 2_435, 3_035, 3_635]);
         let line = links.missing(Time(9_000_000_000_000), true, || vec![down(true, "refused", "")]);
         let words = "no link to replica 2 for 2h 30m: connecting to 127.0.0.1:9 fails: refused; next such line in 10m";
         assert_eq!(line, [words]);
