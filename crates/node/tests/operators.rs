@@ -136,7 +136,6 @@ fn who_has_lost_its_log_stays_out_also_when_nobody_remembers() {
     others.iter().for_each(|id| cluster.nodes.kill(*id).unwrap());
     others.iter().for_each(|id| cluster.nodes.start(*id).unwrap());
     cluster.nodes.wait_ready(&others, Duration::from_secs(60)).unwrap();
-    let mut load = Load::connect(&cluster.dir(), &cluster.testnet, &common::plan(1, 622)).unwrap();
     stretch(&mut load);
     is_out(&cluster);
 }

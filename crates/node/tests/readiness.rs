@@ -79,7 +79,8 @@ fn replicas_that_do_not_reach_each_other_are_not_ready_and_the_log_says_whom_the
     }
     fs::write(&file, table.to_string()).unwrap();
     cluster.nodes.start_all().unwrap();
-    cluster.nodes.wait_ready(&cluster.testnet.cluster.ids(), Duration::from_secs(60)).unwrap();
+    let ids = cluster.nodes.ids();
+    cluster.nodes.wait_ready(&ids, Duration::from_secs(60)).unwrap();
     let output = verdict(&dir, "NOT AVAILABLE");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let line =
