@@ -57,11 +57,9 @@ pub enum Refusal {
     OtherReplica,
     /// A frame that was received before.
     Repeated,
-    /// Acknowledges, or claims to have heard, frames that were never sent, or a later life of this replica. A replica
-    /// with a rolled-back disk hears it when it opens under an incarnation that was used before.
+    /// Acknowledges, or claims to have heard, frames that were never sent. Also what a replica with a
+    /// rolled-back disk hears when it opens under an incarnation that was used before.
     NeverSent,
-    /// Opens under an incarnation before one that was heard already: its disk was rolled back.
-    EarlierLife,
     /// The other side ended the connection properly.
     Closed,
     /// The handshake or the first frame took too long.
@@ -94,7 +92,6 @@ impl Refusal {
             Self::OtherReplica => "not the replica that belongs to this link",
             Self::Repeated => "sequence number came before",
             Self::NeverSent => "acknowledges frames that were never sent",
-            Self::EarlierLife => "an earlier life than the one that was heard before",
             Self::Closed => "closed by the other side",
             Self::TooSlow => "handshake took too long",
             Self::TooMany => "too many connections",

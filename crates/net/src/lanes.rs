@@ -279,13 +279,8 @@ impl Lanes {
         lost: &mut Vec<Loss>,
     ) -> Result<[bool; 3], Refusal> {
         let knows_me = hello.heard == me;
-        if hello.heard > me
-            || knows_me && self.out.iter().zip(hello.next).any(|(lane, next)| next > lane.next())
-        {
+        if knows_me && self.out.iter().zip(hello.next).any(|(lane, next)| next > lane.next()) {
             return Err(Refusal::NeverSent);
-        }
-        if hello.incarnation < self.heard {
-            return Err(Refusal::EarlierLife);
         }
         let new_life = self.heard != Incarnation::ZERO && self.heard != hello.incarnation;
         if new_life {

@@ -7,7 +7,7 @@ use crate::out;
 use crate::processes::{READY, TAKEN};
 use crate::runtime::{self, Facts, Node, NodeFault, NodeSetup, wall_ns};
 use crate::service::Service;
-use crate::signals::on_signal;
+use crate::signals::StopRequest;
 use crate::testnet::identity;
 use quorate_app::{APPLICATION_PANIC, panic_text};
 use quorate_consensus::OpenError;
@@ -69,10 +69,12 @@ pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
         return Err(error.into());
     }
     start_log(config.log);
-    end_on_signals()?;
+    // A node that opens has said nothing yet: a signal ends it at once.
+    let stop =
+        StopRequest::watch().map_err(|error| Failure::run(format!("cannot watch signals: {error}")))?;
     let node = prepare(config, service, args.parent.is_some())?;
     // The replica and all that it holds end with the panic: nothing goes on with half of a change.
-    let ended = catch_unwind(AssertUnwindSafe(|| serve_on_its_disk(node)));
+    let ended = catch_unwind(AssertUnwindSafe(|| serve_on_its_disk(node, &stop)));
     ended.unwrap_or_else(|panic| Err(panicked(panic_text(&*panic))))
 }
 
@@ -86,14 +88,14 @@ fn panicked(text: &str) -> Failure {
     Failure::run(format!("this program has panicked, which is a bug of it: {text}"))
 }
 
-fn serve_on_its_disk(node: Prepared) -> Result<(), Failure> {
+fn serve_on_its_disk(node: Prepared, stop: &StopRequest) -> Result<(), Failure> {
     match node.config.durability {
         Durability::None => {
             let disk = MemDisk::volatile(SEGMENT_BYTES, PAGE_BYTES);
-            serve(node, disk, "memory".to_owned())
+            serve(node, disk, "memory".to_owned(), stop)
         }
-        Durability::Fsync => on_files(node, quorate_storage::Durability::Fsync),
-        Durability::Os => on_files(node, quorate_storage::Durability::Os),
+        Durability::Fsync => on_files(node, quorate_storage::Durability::Fsync, stop),
+        Durability::Os => on_files(node, quorate_storage::Durability::Os, stop),
     }
 }
 
@@ -105,16 +107,6 @@ fn end_with(parent: i32) -> Result<(), Failure> {
         Some(pid) if pid.as_raw_nonzero().get() == parent => Ok(()),
         _ => Err(Failure::run("the process that started this node is gone")),
     }
-}
-
-/// A signal to stop ends the node cleanly, whatever it is doing. Nothing has to be finished first: a promise is on disk
-/// before anybody hears of it, and the log may end anywhere.
-fn end_on_signals() -> Result<(), Failure> {
-    let end = |signal| {
-        tracing::info!("stopped on {signal}");
-        signal_hook::low_level::exit(0);
-    };
-    on_signal(end).map_err(|error| Failure::run(format!("cannot watch signals: {error}")))
 }
 
 fn start_log(level: tracing::Level) {
@@ -163,14 +155,18 @@ fn listening(error: &NetFault) -> String {
     format!("{error}; {advice}")
 }
 
-fn on_files(node: Prepared, durability: quorate_storage::Durability) -> Result<(), Failure> {
+fn on_files(
+    node: Prepared,
+    durability: quorate_storage::Durability,
+    stop: &StopRequest,
+) -> Result<(), Failure> {
     let disk = FileDiskConfig { durability, salt: node.folder.salt(), ..FileDiskConfig::default() };
     let disk = FileDisk::open(node.folder.path(), disk).map_err(Failure::run)?;
     let mode = disk.mode().to_string();
-    serve(node, disk, mode)
+    serve(node, disk, mode, stop)
 }
 
-fn serve<D: Disk>(node: Prepared, disk: D, log_mode: String) -> Result<(), Failure> {
+fn serve<D: Disk>(node: Prepared, disk: D, log_mode: String, stop: &StopRequest) -> Result<(), Failure> {
     let Prepared { config, service, keys, folder, peers, clients } = node;
     // Where nothing outlives the process, the folder is held and not asked.
     let (folder, _held) = match config.durability {
@@ -195,8 +191,15 @@ fn serve<D: Disk>(node: Prepared, disk: D, log_mode: String) -> Result<(), Failu
         config.listen_clients
     );
     out::line(READY)?;
-    let Err(fault) = node.run();
-    Err(failure(&config, &fault))
+    stop.begin();
+    match node.run(&mut || stop.signal().is_some()) {
+        Ok(()) => {
+            // Nothing has to be finished: a promise is on disk before anybody hears of it.
+            tracing::info!("stopped on {}", stop.signal().unwrap_or("a signal"));
+            Ok(())
+        }
+        Err(fault) => Err(failure(&config, &fault)),
+    }
 }
 
 fn host_setup(config: &NodeConfig, service: Service, keys: &NodeKeys) -> Result<HostSetup, Failure> {

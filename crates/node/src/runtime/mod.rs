@@ -196,13 +196,13 @@ impl<D: Disk> Node<D> {
         }
     }
 
-    /// Runs until something makes the node stop.
+    /// Runs until `is_asked` to stop, which is looked at after each pass: once a second at least, and soon after a signal.
     ///
     /// # Errors
-    /// Always: why it stopped.
-    pub fn run(&mut self) -> Result<std::convert::Infallible, NodeFault> {
+    /// Why it stopped without being asked.
+    pub fn run(&mut self, is_asked: &mut dyn FnMut() -> bool) -> Result<(), NodeFault> {
         let mut end = TurnEnd::Owing;
-        loop {
+        while !is_asked() {
             end = match self.pass(end) {
                 Ok(end) => end,
                 Err(fault) => {
@@ -212,6 +212,7 @@ impl<D: Disk> Node<D> {
                 }
             };
         }
+        Ok(())
     }
 
     /// Sleeps if nothing is owed, but not for ever, then takes one turn.
@@ -363,7 +364,6 @@ impl<D: Disk> Node<D> {
                 if let Some(count) = rejects.tell(now, Origin::Replica(by), "refuses our connection") {
                     tracing::warn!("replica {by} refuses our connection: {reason}{}", of_how_many(count));
                 }
-                denied(quarantine.closed(by, reason));
             }
         });
         if is_denied? {

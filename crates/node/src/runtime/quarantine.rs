@@ -42,11 +42,6 @@ impl Quarantine {
         if refusal == Refusal::NeverSent { self.deny(peer) } else { Ok(false) }
     }
 
-    /// A peer has closed its connection for `reason`. True when that ends this replica's part.
-    pub(super) fn closed(&mut self, peer: ReplicaId, reason: &str) -> Result<bool, FolderError> {
-        if reason == Refusal::EarlierLife.reason() { self.deny(peer) } else { Ok(false) }
-    }
-
     fn deny(&mut self, peer: ReplicaId) -> Result<bool, FolderError> {
         self.deniers.insert(peer);
         if self.why.is_some() || self.deniers.len() < self.weak {
@@ -86,9 +81,8 @@ mod tests {
             assert!(!quarantine.refused(ReplicaId(1), Refusal::NeverSent).unwrap(), "one peer may lie");
         }
         assert!(!quarantine.refused(ReplicaId(2), Refusal::TooSlow).unwrap());
-        assert!(!quarantine.closed(ReplicaId(2), "too slow").unwrap());
         assert_eq!(quarantine.why(), None);
-        assert!(quarantine.closed(ReplicaId(3), Refusal::EarlierLife.reason()).unwrap());
+        assert!(quarantine.refused(ReplicaId(3), Refusal::NeverSent).unwrap());
         assert!(quarantine.why().unwrap().starts_with("replicas 1, 3 have heard more"));
         assert!(!quarantine.refused(ReplicaId(2), Refusal::NeverSent).unwrap(), "told once");
     }
