@@ -154,10 +154,10 @@ fn a_seed_decides_a_run_in_every_build() {
         pbft 4ea50bb3a65fd66b15ea0d62c2f946074a01d52d30f5589d26369ce8aa488029
         pbft-signed 97c8d1f900f7730644e3917ab0e26da8e2f24ecb74082ec5de851ea9e3940bb8
         hotstuff a89538b9bd29bb7657881e7d866084554f9f960d21af2eaba0af479327f6e8b0
-        jolteon f708bf675fcee8ae184812cf32e6b7e792d013f31e49a113a654b9a435c6ce48
-        sync-hotstuff 59f55e138503f46bdf2879bf277792011a3a0c41f8d3462906390721c2dc611b
-        optsync b40fa6568c8016c3d7e61f36e6bbe8009c84a15dd58a7027cf6d270f3a657c92
-        sync-hotstuff-rr 835c54a6b2412d092bcdf025e1051d6cd6c2e915c67214fa5ca6e9cdbf203746
+        jolteon 8059a9e511416d3488ca7359d78a7a0d57b05be006d6bda8b6d55b680880a902
+        sync-hotstuff 4ac3ead46962c83dc8ea0ac1b80e8ade6843e234b2402a2a3c22c9e0448adc31
+        optsync df3721a4f680dede4ece30b89f974065de68d4616f2aa6e6e919e3e9e7b49b61
+        sync-hotstuff-rr 77fab4628e9fc5377dcf906e151c1eb52a5f548d27731dae3e2075de5a3798d0
         echo 60f0a5328459954d13c80b88ce8e5dd4b9e3f1e1f136ce1acc9286e19da4349a
     "#]]
     .assert_eq(&hashes);
