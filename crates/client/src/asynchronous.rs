@@ -70,7 +70,7 @@ impl Drop for AbortOnDrop {
 
 enum Incoming {
     Call(Vec<u8>, Reply),
-    /// What was tried for calls whose callers do not wait any more?
+    /// Asks for the attempts of calls whose callers do not wait any more.
     Late(oneshot::Sender<Tried>),
     Greeted(ReplicaId),
     Gone(ReplicaId),
@@ -133,7 +133,7 @@ impl AsyncClient {
         let (reply, result) = oneshot::channel();
         let handed = self.incoming.send(Incoming::Call(op.into(), reply));
         match timeout(self.timeout, handed).await {
-            // What has not left yet may leave later: calls share bundles.
+            // A bundle that has not left may leave later: calls share bundles.
             Ok(Ok(())) => self.in_time(result, Fate::Unknown).await,
             Ok(Err(_)) => Err(ClientError::Closed),
             Err(_) => Err(self.late("too many calls wait before it".to_owned(), Fate::NotExecuted)),

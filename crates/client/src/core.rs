@@ -392,7 +392,7 @@ impl Core {
         }
     }
 
-    /// What this replica executes may no longer be told to this client.
+    /// This client may no longer hear of executions by this replica.
     fn unhear(&mut self, replica: ReplicaId) {
         self.heard.remove(replica);
         for flight in flights(&mut self.session, &mut self.slots) {

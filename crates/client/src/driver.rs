@@ -48,7 +48,7 @@ pub enum ClientError {
         waited: Duration,
         /// To whom it was sent, how often, and what became of it.
         tried: String,
-        /// What is known of its effect: [`Fate::NotExecuted`] where it never left and never will.
+        /// Its effect, as far as it is known: [`Fate::NotExecuted`] where it never left and never will.
         fate: Fate,
         /// What is wrong with the connections, as far as known.
         trouble: String,
@@ -73,7 +73,7 @@ pub enum ClientError {
     Closed,
 }
 
-/// What a caller must know of something without an answer.
+/// The effect of an operation without an answer.
 fn fate_in_words(fate: Fate) -> &'static str {
     match fate {
         Fate::Executed => "it has taken effect",

@@ -111,7 +111,7 @@ fn a_backup_of_long_ago_is_put_in_the_place_of_a_disk() {
 }
 
 #[test]
-fn who_has_lost_its_log_stays_out_also_when_nobody_remembers() {
+fn a_replica_that_lost_its_log_stays_out_also_when_nobody_remembers() {
     let mut cluster = Cluster::start_patient(ClientAuth::Signature);
     let mut load = Load::connect(&cluster.dir(), &cluster.testnet, &common::plan(1, 621)).unwrap();
     stretch(&mut load);

@@ -34,7 +34,7 @@ pub enum SubmitError {
     /// The operation or the bundle exceeds a limit of the cluster.
     #[error("{what} of the cluster, which is {most}")]
     TooLarge {
-        /// What is too large, with its size.
+        /// The thing that is too large, with its size.
         what: Size,
         /// The limit.
         most: u32,
@@ -47,7 +47,7 @@ pub enum SubmitError {
     NoSession,
 }
 
-/// What exceeds a limit, and by how much.
+/// A size that exceeds a limit, and by how much.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Size {
     /// Bytes of one operation: `request_bytes_max`.

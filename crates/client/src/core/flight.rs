@@ -29,7 +29,7 @@ pub(crate) struct Flight {
     pub(crate) sent: Time,
     /// How often it was sent again.
     pub(crate) repeats: u32,
-    /// Who was sent it.
+    /// Replicas that were sent it.
     pub(crate) sent_to: ReplicaSet,
     /// Replicas that would have told this client if they had executed it.
     pub(crate) witnesses: ReplicaSet,
@@ -168,7 +168,7 @@ impl Flight {
         self.answers.iter().map(|answer| (answer.result, answer.by.len()))
     }
 
-    /// Who has answered.
+    /// Replicas that have answered.
     pub(crate) fn answered(&self) -> ReplicaSet {
         let mut all = ReplicaSet::EMPTY;
         for by in self.answers.iter().flat_map(|answer| answer.by.iter()) {

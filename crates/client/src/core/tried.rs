@@ -1,4 +1,4 @@
-//! What was tried for operations that have no answer yet, in words for people.
+//! Attempts at operations that have no answer yet, in words for people.
 
 use super::flight::Flight;
 use super::{Core, Session, Slot};
@@ -6,7 +6,7 @@ use quorate_types::wire::Refusal;
 use quorate_types::{Digest, ReplicaSet, quorum};
 use std::fmt::{self, Write as _};
 
-/// What was tried.
+/// The attempts so far.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tried {
     /// Whether any of the operations has left: then it may be executed, and nobody can call it back.
@@ -16,7 +16,7 @@ pub struct Tried {
 }
 
 impl Core {
-    /// What was tried for those bundles without an answer whose `Ticket::bundle` is asked for.
+    /// The attempts at those bundles without an answer whose `Ticket::bundle` is asked for.
     #[must_use]
     pub fn tried(&self, is_asked: &dyn Fn(u64) -> bool) -> Tried {
         let mut flying = self.slots.iter().filter_map(|slot| match slot {
@@ -42,7 +42,7 @@ impl Core {
         Tried { is_sent: false, text }
     }
 
-    /// What became of one bundle.
+    /// The fate of one bundle.
     fn story(&self, flight: &Flight) -> String {
         let mut text = String::new();
         if flight.is_out() {

@@ -101,7 +101,7 @@ impl Client {
     ) -> Result<Vec<Vec<u8>>, ClientError> {
         let ops: Vec<&[u8]> = ops.into_iter().collect();
         self.within_time(|client, start| {
-            // What came while nobody called: who has answered can be believed about what it has not executed.
+            // Messages that came while nobody called are read first: they say what replicas have not executed.
             client.turn(Duration::ZERO, &mut Collected::default())?;
             client.need_session(start)?;
             let mut results = Collected::default();
@@ -216,7 +216,7 @@ impl Client {
         tried.unwrap_or(Tried { is_sent: false, text: String::new() })
     }
 
-    /// What has not left yet is given up when a call ends, so it never will.
+    /// A bundle that has not left is given up when a call ends, so it never will.
     fn late(&mut self, results: &Collected) -> ClientError {
         let Tried { is_sent, text } = self.tried(results);
         let fate = if is_sent || results.answered > 0 { Fate::Unknown } else { Fate::NotExecuted };

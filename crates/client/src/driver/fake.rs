@@ -349,7 +349,7 @@ impl State {
 
 /// How operations begin that have room only in a bundle of their own.
 pub(crate) const LARGE: &[u8] = b"large";
-/// What they result in elsewhere.
+/// Their results elsewhere.
 const NO_ROOM: &[u8] = b"no room";
 
 /// The rule of the pretended application: large operations read, unless they say that they write.

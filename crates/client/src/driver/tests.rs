@@ -237,7 +237,7 @@ fn reads_without_room_are_asked_again_alone_and_nothing_else_is() {
     assert_eq!(results, expected);
     let again: Vec<&[u8]> = [&many[..], &[b"large 1", b"large 2"]].concat();
     assert_eq!(fake.state().executed, again, "each write once");
-    // What a later operation may have changed is not read again.
+    // A value that a later operation may have changed is not read again.
     let results = client.call_many([&b"large 3"[..], b"all change"]).unwrap();
     assert_eq!(results, [no_room, answer(b"all change")]);
     assert_eq!(client.call(b"large 4").unwrap(), answer(b"large 4"));

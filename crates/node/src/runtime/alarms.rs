@@ -66,7 +66,7 @@ impl Alarms {
         replica: &Replica,
         executor: &Executor,
     ) -> Vec<Line> {
-        // Who is catching up executes what is old.
+        // A replica that is catching up executes old blocks.
         let is_current = || {
             let status = replica.status();
             status.state == State::Current && status.executed == status.decided
@@ -76,13 +76,13 @@ impl Alarms {
     }
 }
 
-/// What a line was about: the same is not told again.
+/// The subject of a line: the same is not told again.
 type About = (Height, Quorum, ReplicaSet);
 
 /// States that differ.
 #[derive(Debug, Default)]
 struct States {
-    /// What had been said of checkpoints when this was looked at last.
+    /// Checkpoint messages that had been heard at the last look.
     heard: u64,
     differing: Vec<String>,
     told: Vec<About>,

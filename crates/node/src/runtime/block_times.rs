@@ -16,14 +16,14 @@ use std::collections::BTreeMap;
 const OFF_NS: u64 = 10_000_000_000;
 /// Being behind is wrong when it has lasted so long.
 const BEHIND_FOR_NS: u64 = 60_000_000_000;
-/// Whoever has proposed nothing for so long, while others did, is not accused any more.
+/// A leader that has proposed nothing for so long, while others did, is not accused any more.
 const FORGET_NS: u64 = 600_000_000_000;
 
 /// Where a time lies beside the own clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Offset {
     Right,
-    /// So many nanoseconds.
+    /// Nanoseconds.
     Ahead(u64),
     Behind(u64),
 }
@@ -78,7 +78,7 @@ impl Off {
     }
 }
 
-/// What the log is to hear.
+/// Lines for the log.
 enum News {
     /// It has begun; so many times since the last such line.
     Begun(Off, u64),
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn who_proposes_no_more_is_not_accused_for_ever() {
+    fn a_leader_that_proposes_no_more_is_not_accused_for_ever() {
         let mut seen = Seen::default();
         seen.block(1, 0, TEN_YEARS, 0);
         assert!(seen.block(600, 2, 0, 0).is_empty());

@@ -245,7 +245,7 @@ mod tests {
 
     /// One that comes back again and again still counts once, and is not shut out in the end.
     #[test]
-    fn whoever_is_displaced_hears_so_and_comes_back() {
+    fn a_displaced_connection_hears_so_and_comes_back() {
         let mut clients = Clients::default();
         let most = u64::try_from(CONNECTIONS_PER_CLIENT_MAX).unwrap();
         for conn in 0..=most {

@@ -18,11 +18,11 @@ const FIRST_LINE_NS: u64 = 5_000_000_000;
 /// The longest time between two lines about one link.
 const LINES_APART_NS_MAX: u64 = 600_000_000_000;
 
-/// What is known of the link to one peer.
+/// The state of the link to one peer.
 #[derive(Debug, Default)]
 struct Link {
     is_up: bool,
-    /// What the last line said.
+    /// Whether the last line said that it is up.
     told_up: bool,
     ups: Rare,
     downs: Rare,

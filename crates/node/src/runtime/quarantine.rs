@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_peers_have_said_holds_after_a_restart() {
+    fn a_refusal_by_peers_holds_after_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let (cluster, protocol) = (ClusterId(Digest([1; 32])), ProtocolId::new("pbft"));
         let identity = Identity { cluster, replica: ReplicaId(0), protocol };

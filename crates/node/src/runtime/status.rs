@@ -44,7 +44,7 @@ pub(super) struct Progress {
 
 /// A replica that has something to do and has executed nothing for this long makes no progress.
 const STALLED_NS: u64 = 5_000_000_000;
-/// What passes between two looks counts up to here: a process that runs looks more often.
+/// Time between two looks counts up to here: a process that runs looks more often.
 const BETWEEN_LOOKS_NS_MAX: u64 = 1_500_000_000;
 
 impl Progress {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_executed_is_progress_however_much_waits() {
+    fn execution_is_progress_however_much_waits() {
         let mut progress = Progress::default();
         for second in 1..=100u64 {
             let heights = (Height(second / 4 + 9), Height(second / 4));

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_too_far_behind_says_so_once_and_when_it_is_over() {
+    fn a_replica_too_far_behind_says_so_once_and_when_it_is_over() {
         let mut trouble = Trouble::default();
         assert_eq!(trouble.out(false, Height(7)), None);
         assert!(trouble.out(true, Height(7)).unwrap().contains("no peer keeps height 7 any more"));

@@ -46,7 +46,7 @@ impl Application for Bomb {
     }
 }
 
-/// What is said of the panic that this leads to.
+/// The words about the panic that this leads to.
 fn said<R>(what: impl FnOnce() -> R) -> String {
     let panic = catch_unwind(AssertUnwindSafe(what)).err().unwrap();
     crate::panic_text(&*panic).to_owned()

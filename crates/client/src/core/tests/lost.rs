@@ -73,7 +73,7 @@ fn an_idle_client_does_not_notice_that_its_session_was_evicted() {
 
 /// Each of these may have executed the operation without this client having heard of it.
 #[test]
-fn what_may_have_been_executed_is_never_sent_again() {
+fn a_bundle_that_may_have_been_executed_is_never_sent_again() {
     type Act = fn(&mut World, &Bundle);
     let doubts: [(&str, Act); 4] = [
         ("a connection broke", |world, _| {
@@ -112,7 +112,7 @@ fn what_may_have_been_executed_is_never_sent_again() {
         assert_eq!(world.take_events(), [failed, Event::SessionLost], "{doubt}");
         assert_eq!(reopen(&mut world, NEXT).len(), 0, "{doubt}");
     }
-    // Who had not answered before the bundle left may not have known of this connection.
+    // A replica that had not answered before the bundle left may not have known of this connection.
     let mut world = World::open(settings());
     let (ticket, bundle) = world.send_one(b"op");
     for from in [0, 3, 0, 3] {
@@ -127,7 +127,7 @@ fn what_may_have_been_executed_is_never_sent_again() {
 
 /// Those that cannot be certain have spoken first: the others are asked and heard before anything is given up.
 #[test]
-fn whoever_is_certain_is_waited_for() {
+fn replicas_that_are_certain_are_waited_for() {
     let mut world = World::open(settings());
     let (ticket, bundle) = world.send_one(b"op");
     world.reply(0, &bundle, &Outcome::NoSession);
@@ -166,7 +166,7 @@ fn sessions_that_are_lost_again_and_again_are_said_to_be() {
     }
 }
 
-/// Whoever hears that a replica answers others brings its replies back with the next bundle, and asks soon for what is in
+/// A client that hears that a replica answers others brings its replies back with the next bundle, and asks soon for what is in
 /// flight.
 #[test]
 fn a_displaced_client_is_not_starved() {
@@ -195,11 +195,11 @@ fn a_displaced_client_is_not_starved() {
 /// Replicas that execute one order of bundles, and connections that carry what they say, in its order.
 struct Cluster {
     rng: Rng,
-    /// What was ordered: bundles, or the eviction of a session.
+    /// The order: bundles, or the eviction of a session.
     order: Vec<Result<Bundle, SessionId>>,
     /// How far each replica has executed.
     executed: Vec<usize>,
-    /// What was said to the client and has not arrived.
+    /// Messages to the client that have not arrived.
     pipes: Vec<VecDeque<FromReplica>>,
     is_up: Vec<bool>,
     /// Whether the connection is one that replies go to.

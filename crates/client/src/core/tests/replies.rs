@@ -103,7 +103,7 @@ fn only_replies_to_this_content_count() {
 }
 
 #[test]
-fn what_was_tried_is_told_with_counts() {
+fn attempts_are_told_with_counts() {
     let mut world = World::with(settings());
     world.link(0, LinkState::Up);
     let tried = |world: &World| world.core.tried(&|_| true);

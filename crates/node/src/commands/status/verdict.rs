@@ -19,7 +19,7 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// Of what each replica has said of itself, in the order of their ids, where `enough` must serve.
+    /// Judges the statuses of all replicas, in the order of their ids, where `enough` must serve.
     pub(super) fn of(replicas: &[Value], enough: usize) -> Self {
         let mut others = Vec::new();
         let mut serving = BTreeSet::new();
@@ -31,7 +31,7 @@ impl Verdict {
                 }
             }
         }
-        // Who is connected to too few of those that are left is left out, until nobody is.
+        // A replica that is connected to too few of those that are left is left out, until none is.
         let links = |id: usize, among: &BTreeSet<usize>| {
             among.iter().filter(|other| **other != id && are_linked(replicas, id, **other)).count()
         };
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_down_is_named_and_one_too_many_ends_the_service() {
+    fn replicas_that_are_down_are_named_and_one_too_many_ends_the_service() {
         let mut replicas = all();
         replicas[3] = json!({"id": 3, "up": false, "progress": false, "error": "connection refused"});
         let verdict = Verdict::of(&replicas, 3);
