@@ -265,7 +265,9 @@ impl<D: Disk> Node<D> {
             replica.decided_and_executed(),
             replica.delta_ns().is_some(),
         );
-        if let Some(line) = self.trouble.out(replica.is_out(), replica.decided_and_executed().0.next()) {
+        if let Some(line) =
+            self.trouble.out(now, || replica.is_out(), replica.decided_and_executed().0.next())
+        {
             tracing::warn!("{line}");
         }
         let (view, leader) = replica.leader();

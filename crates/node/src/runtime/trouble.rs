@@ -12,6 +12,8 @@ const SLOW_NS: u64 = 200_000_000;
 /// What round trips take is looked at this often, because all of them are, and told of this often at most.
 const ROUND_TRIPS_LOOK_NS: u64 = 1_000_000_000;
 const ROUND_TRIPS_LINE_NS: u64 = 60_000_000_000;
+/// Whether peers keep the next height is looked at this often.
+const OUT_LOOK_NS: u64 = 1_000_000_000;
 
 /// What has happened, and the lines about it that are due.
 #[derive(Debug, Default)]
@@ -31,6 +33,7 @@ pub(super) struct Trouble {
     alarms_seen: u64,
     /// Whether the last line about the peers' logs says that none keeps the next height.
     out_told: bool,
+    out_look_at: Time,
     round_trips_look_at: Time,
     round_trips_line_at: Time,
     /// The bound on delays.
@@ -121,7 +124,13 @@ impl Trouble {
     }
 
     /// Whether no peer keeps the next height any more; asked after each pass. Tells when it begins and when it is over.
-    pub(super) fn out(&mut self, is_out: bool, next: Height) -> Option<String> {
+    pub(super) fn out(&mut self, now: Time, is_out: impl FnOnce() -> bool, next: Height) -> Option<String> {
+        // The answer takes a list of all peers, so it is not asked for each time.
+        if now < self.out_look_at {
+            return None;
+        }
+        self.out_look_at = now.plus(OUT_LOOK_NS);
+        let is_out = is_out();
         if is_out == self.out_told {
             return None;
         }
@@ -304,10 +313,13 @@ mod tests {
     #[test]
     fn a_replica_too_far_behind_says_so_once_and_when_it_is_over() {
         let mut trouble = Trouble::default();
-        assert_eq!(trouble.out(false, Height(7)), None);
-        assert!(trouble.out(true, Height(7)).unwrap().contains("no peer keeps height 7 any more"));
-        assert_eq!(trouble.out(true, Height(7)), None);
-        assert!(trouble.out(false, Height(7)).unwrap().contains("can catch up"));
-        assert_eq!(trouble.out(false, Height(8)), None);
+        let mut out =
+            |second: u64, is_out, next| trouble.out(Time(second * OUT_LOOK_NS), || is_out, Height(next));
+        assert_eq!(out(1, false, 7), None);
+        assert_eq!(out(1, true, 7), None, "not looked at again at once");
+        assert!(out(2, true, 7).unwrap().contains("no peer keeps height 7 any more"));
+        assert_eq!(out(3, true, 7), None);
+        assert!(out(4, false, 7).unwrap().contains("can catch up"));
+        assert_eq!(out(5, false, 8), None);
     }
 }
