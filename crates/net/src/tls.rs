@@ -170,7 +170,9 @@ pub fn key_of(certificate: &CertificateDer<'_>) -> Option<PublicKey> {
 #[must_use]
 pub fn reason(error: &Error) -> &'static str {
     match error {
-        Error::InvalidCertificate(_) => "the certificate does not carry the expected link key",
+        Error::InvalidCertificate(_) => {
+            "the certificate does not carry the expected link key: another replica, or another cluster"
+        }
         Error::NoCertificatesPresented => "no certificate was shown",
         Error::AlertReceived(_) => "the other side refused the TLS handshake",
         Error::InvalidMessage(_) | Error::InappropriateMessage { .. } => "what arrived is not TLS",

@@ -209,11 +209,11 @@ pub fn run(args: &LoadArgs) -> Result<(), Failure> {
     });
     show(&summary, args.json)?;
     kept?;
-    check(&summary, &config.genesis)
+    check(&summary, &config.genesis, generator.unanswered())
 }
 
 /// Whether a run came to what was asked of it.
-fn check(summary: &Summary, genesis: &Genesis) -> Result<(), Failure> {
+fn check(summary: &Summary, genesis: &Genesis, unanswered: Option<&str>) -> Result<(), Failure> {
     if summary.errors > 0 {
         let all = summary.acknowledged.saturating_add(summary.errors);
         let kinds = &summary.errors_by_kind;
@@ -230,6 +230,9 @@ fn check(summary: &Summary, genesis: &Genesis) -> Result<(), Failure> {
                 "; the results of one bundle may have reply_bytes_max = {} bytes; --bundle 1 gives each request a bundle",
                 genesis.bodies.reply_bytes_max
             ));
+        }
+        if let Some(unanswered) = unanswered {
+            text.push_str(&format!("; without an answer: {unanswered}"));
         }
         return Err(Failure::run(text));
     }

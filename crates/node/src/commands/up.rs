@@ -70,7 +70,11 @@ pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
         }
         None
     } else {
-        Some(Testnet::create(&args.dir, &plan(args, service)?)?)
+        let testnet = Testnet::create(&args.dir, &plan(args, service)?)?;
+        if let Some(warning) = testnet.warning() {
+            eprintln!("warning: {warning}");
+        }
+        Some(testnet)
     };
     let cluster = check(args)?;
     cluster.check_service(service)?;

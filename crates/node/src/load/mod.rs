@@ -183,6 +183,8 @@ pub struct Generator {
     statuses: HashMap<ReplicaId, Value>,
     history: History,
     meter: Meter,
+    /// The attempts at bundles that had no answer at the end.
+    unanswered: Option<String>,
 }
 
 impl Generator {
@@ -204,6 +206,7 @@ impl Generator {
             statuses: HashMap::new(),
             history: History::default(),
             meter: Meter::new(Time::ZERO, Time::ZERO, Time::ZERO),
+            unanswered: None,
             options,
         };
         generator.open_sessions(admin)?;
@@ -476,6 +479,12 @@ impl Generator {
 
     fn give_up_all(&mut self) {
         self.in_flight = 0;
+        // One client's story tells the cause; the others have the same.
+        if let Some((id, _)) = self.flights.keys().next().copied()
+            && let Some(core) = self.pool.core(id)
+        {
+            self.unanswered = Some(core.tried(&|_| true).text);
+        }
         for (_, flight) in std::mem::take(&mut self.flights) {
             self.give_up(flight, NO_ANSWER);
         }
@@ -492,6 +501,12 @@ impl Generator {
     #[must_use]
     pub fn take_history(&mut self) -> History {
         std::mem::take(&mut self.history)
+    }
+
+    /// The attempts at requests that had no answer at the end, of one client, in words for people.
+    #[must_use]
+    pub fn unanswered(&self) -> Option<&str> {
+        self.unanswered.as_deref()
     }
 
     /// The time that the history is in.

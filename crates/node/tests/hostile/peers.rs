@@ -11,7 +11,8 @@ use serde_json::Value;
 use std::time::Instant;
 
 const STRANGER: &str = "stranger 127.0.0.1";
-const WRONG_KEY: &str = "the certificate does not carry the expected link key";
+const WRONG_KEY: &str =
+    "the certificate does not carry the expected link key: another replica, or another cluster";
 
 /// A key with a certificate of the right name that no committee lists.
 fn foreign_key() -> LinkKey {

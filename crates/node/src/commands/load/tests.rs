@@ -186,8 +186,8 @@ fn a_file_that_cannot_be_written_is_refused_at_once_and_another_is_kept_until_th
 #[test]
 fn a_run_that_did_not_do_what_was_asked_fails_and_says_why() {
     let genesis = cluster(|genesis| genesis.clients_max = 4).genesis;
-    let told = |summary: &Summary| check(summary, &genesis).unwrap_err();
-    assert!(check(&Summary::of(100.0, 600, 600, &[]), &genesis).is_ok());
+    let told = |summary: &Summary| check(summary, &genesis, None).unwrap_err();
+    assert!(check(&Summary::of(100.0, 600, 600, &[]), &genesis, None).is_ok());
     let mut lost = Summary::of(100.0, 20, 20, &[("SessionLost", 3)]);
     lost.sessions_lost = 1;
     for (summary, words) in [
