@@ -171,7 +171,7 @@ pub fn key_of(certificate: &CertificateDer<'_>) -> Option<PublicKey> {
 pub fn reason(error: &Error) -> &'static str {
     match error {
         Error::InvalidCertificate(_) => {
-            "the certificate does not carry the expected link key: another replica, or another cluster"
+            "the certificate carries another link key: another replica, or another cluster"
         }
         Error::NoCertificatesPresented => "no certificate was shown",
         Error::AlertReceived(_) => "the other side refused the TLS handshake",

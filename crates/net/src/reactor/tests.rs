@@ -331,7 +331,7 @@ fn overflow_while_a_replica_is_away_is_told_to_both() {
 
 #[test]
 fn a_replica_with_another_key_is_refused_in_both_directions() {
-    let wrong = "the certificate does not carry the expected link key: another replica, or another cluster";
+    let wrong = "the certificate carries another link key: another replica, or another cluster";
     let told = "the other side refused the TLS handshake";
     // An impostor that dials: it has the id, the address and the name, but not the key.
     let mut stage = Stage::new(2, true);

@@ -59,9 +59,8 @@ fn committee_keys_find_each_other_and_text_flows() {
 
 #[test]
 fn the_right_name_with_another_key_is_refused_in_both_directions() {
-    let wrong_key = Refusal::Tls(
-        "the certificate does not carry the expected link key: another replica, or another cluster",
-    );
+    let wrong_key =
+        Refusal::Tls("the certificate carries another link key: another replica, or another cluster");
     let told = Refusal::Tls("the other side refused the TLS handshake");
     let (a, b, stranger) = (key(1), key(2), key(3));
     // All certificates carry the same name. A stranger listens where replica b was expected.

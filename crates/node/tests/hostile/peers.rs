@@ -11,8 +11,7 @@ use serde_json::Value;
 use std::time::Instant;
 
 const STRANGER: &str = "stranger 127.0.0.1";
-const WRONG_KEY: &str =
-    "the certificate does not carry the expected link key: another replica, or another cluster";
+const WRONG_KEY: &str = "the certificate carries another link key: another replica, or another cluster";
 
 /// A key with a certificate of the right name that no committee lists.
 fn foreign_key() -> LinkKey {
