@@ -190,8 +190,9 @@ fn serve<D: Disk>(node: Prepared, disk: D, log_mode: String, stop: &StopRequest)
         config.listen_peers,
         config.listen_clients
     );
-    out::line(READY)?;
+    // A process that hears "ready" may ask the node to stop at once.
     stop.begin();
+    out::line(READY)?;
     match node.run(&mut || stop.signal().is_some()) {
         Ok(()) => {
             // Nothing has to be finished: a promise is on disk before anybody hears of it.
