@@ -110,6 +110,32 @@ fn a_backup_of_long_ago_is_put_in_the_place_of_a_disk() {
     assert!(said.contains(WARNING), "{said}");
 }
 
+/// Restarts in between: no peer remembers a number of the life that the copy opens.
+#[test]
+fn a_copy_of_some_lives_ago_is_told_of_by_the_others() {
+    let mut cluster = Cluster::start_patient(ClientAuth::Signature);
+    let data = node_folder(&cluster.dir(), VICTIM).join("data");
+    let backup = cluster.dir().join("backup");
+    cluster.nodes.kill(VICTIM).unwrap();
+    copy(&data, &backup);
+    let mut load = Load::connect(&cluster.dir(), &cluster.testnet, &common::plan(1, 631)).unwrap();
+    for _ in 0..2 {
+        cluster.nodes.start(VICTIM).unwrap();
+        cluster.nodes.wait_ready(&[VICTIM], Duration::from_secs(60)).unwrap();
+        stretch(&mut load);
+        cluster.nodes.kill(VICTIM).unwrap();
+    }
+    fs::remove_dir_all(&data).unwrap();
+    copy(&backup, &data);
+    cluster.nodes.start(VICTIM).unwrap();
+    cluster.nodes.wait_ready(&[VICTIM], Duration::from_secs(60)).unwrap();
+    stretch(&mut load);
+    others_agree(&cluster);
+    let log = node_folder(&cluster.dir(), ReplicaId(0)).join("node.log");
+    let said = fs::read_to_string(log).unwrap();
+    assert!(said.contains("replica 3 counts 2 openings, after 3"), "{said}");
+}
+
 #[test]
 fn a_replica_that_lost_its_log_stays_out_also_when_nobody_remembers() {
     let mut cluster = Cluster::start_patient(ClientAuth::Signature);

@@ -7,7 +7,7 @@ use super::rare::{Rare, of_how_many};
 use quorate_net::Direction;
 use quorate_net::reactor::PeerStatus;
 use quorate_types::wire::Lane;
-use quorate_types::{ReplicaId, Time};
+use quorate_types::{Incarnation, ReplicaId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -28,6 +28,9 @@ struct Link {
     downs: Rare,
     losses: Rare,
     restarts: Rare,
+    /// Its latest life that was heard.
+    life: Incarnation,
+    earlier: Rare,
     /// When the peer was last noticed to have started anew.
     restarted: Option<Time>,
     /// When the next line is due while it is down, and how long after the one before.
@@ -42,6 +45,8 @@ pub(super) struct Links {
     /// Links whose state differs from what was told.
     untold: usize,
     look_at: Time,
+    /// A link has come up since lives were compared.
+    is_new: bool,
 }
 
 impl Links {
@@ -50,6 +55,7 @@ impl Links {
         let link = self.links.entry(peer).or_default();
         link.is_up = is_up;
         link.line = None;
+        self.is_new |= is_up;
         let rare = if is_up { &mut link.ups } else { &mut link.downs };
         rare.note();
         let line = link.tell(now, peer);
@@ -66,6 +72,34 @@ impl Links {
         let lines = lines.filter_map(|(peer, link)| link.tell(now, *peer)).collect();
         self.count_untold();
         lines
+    }
+
+    /// Lines about peers that have opened an earlier life than one that was heard; asked after each pass. `peers` says more.
+    pub(super) fn earlier_lives(
+        &mut self,
+        now: Time,
+        peers: impl FnOnce() -> Vec<PeerStatus>,
+    ) -> Vec<String> {
+        if !std::mem::take(&mut self.is_new) {
+            return Vec::new();
+        }
+        peers().iter().filter_map(|peer| self.earlier_life(now, peer)).collect()
+    }
+
+    fn earlier_life(&mut self, now: Time, peer: &PeerStatus) -> Option<String> {
+        let link = self.links.entry(peer.id).or_default();
+        let latest = link.life;
+        link.life = latest.max(peer.incarnation);
+        if peer.incarnation >= latest || !peer.connected {
+            return None;
+        }
+        let often = of_how_many(link.earlier.happened(now)?);
+        let (id, life) = (peer.id, peer.incarnation.0);
+        Some(format!(
+            "replica {id} counts {life} openings, after {latest}{often}: an old copy was put in the place of its disk, or somebody \
+             else has its key. It has said more than its disk knows and must not take part: stop it",
+            latest = latest.0
+        ))
     }
 
     fn count_untold(&mut self) {
@@ -176,7 +210,6 @@ fn seconds(ns: u64) -> humantime::FormattedDuration {
 mod tests {
     use super::super::rare::LINE_EVERY_NS;
     use super::*;
-    use quorate_types::Incarnation;
 
     const CONSENSUS: Lane = Lane::Consensus;
 
@@ -276,5 +309,20 @@ mod tests {
         assert!(matches!(lost(3, Direction::Incoming, (4, 9)), Some(Told::Bad(_))));
         assert_eq!(lost(4, Direction::Outgoing, (4, 9)), None, "one line in a while");
         assert!(matches!(lost(4 + LINE_EVERY_NS, Direction::Outgoing, (4, 9)), Some(Told::Bad(_))));
+    }
+
+    #[test]
+    fn an_earlier_life_is_told_and_a_later_one_is_not() {
+        let mut links = Links::default();
+        let mut opens = |now, life| {
+            links.changed(Time(now), ReplicaId(2), true);
+            let peer = PeerStatus { connected: true, incarnation: Incarnation(life), ..down(true, "", "") };
+            links.earlier_lives(Time(now), || vec![peer]).concat()
+        };
+        assert!([(1, 1), (2, 4), (3, 4), (4, 7)].iter().all(|(now, life)| opens(*now, *life).is_empty()));
+        assert!(opens(5, 5).starts_with("replica 2 counts 5 openings, after 7: an old copy"));
+        assert_eq!(opens(6, 5), "", "one line in a while");
+        assert!(opens(5 + LINE_EVERY_NS, 6).starts_with("replica 2 counts 6 openings, after 7 (2 times"));
+        assert!(links.earlier_lives(Time(1), || unreachable!()).is_empty(), "no link is new");
     }
 }

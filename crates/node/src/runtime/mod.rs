@@ -291,7 +291,8 @@ impl<D: Disk> Node<D> {
         let is_any_down =
             self.quarantine.why().is_none() && self.net.links_up().saturating_add(1) < self.facts.n;
         let missing = self.links.missing(now, is_any_down, || self.net.peers());
-        missing.iter().for_each(|line| tracing::warn!("{line}"));
+        let earlier = self.links.earlier_lives(now, || self.net.peers());
+        missing.iter().chain(&earlier).for_each(|line| tracing::warn!("{line}"));
     }
 
     /// Looks at the states of the others, and at the time of what was executed.
