@@ -66,7 +66,9 @@ impl Message for EchoMessage {
             out.push(block.payload);
         }
     }
+}
 
+impl Wire for EchoMessage {
     fn encode(&self, buf: &mut Vec<u8>) {
         match self {
             Self::Propose(block) => {
@@ -85,15 +87,12 @@ impl Message for EchoMessage {
         }
     }
 
-    fn decode(buf: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(buf);
-        let message = match reader.u8()? {
-            0 => Self::Propose(Block::decode(&mut reader)?),
-            1 => Self::Vote { height: Height::decode(&mut reader)?, block: BlockId::decode(&mut reader)? },
-            2 => Self::Ask { height: Height::decode(&mut reader)? },
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match reader.u8()? {
+            0 => Self::Propose(Block::decode(reader)?),
+            1 => Self::Vote { height: Height::decode(reader)?, block: BlockId::decode(reader)? },
+            2 => Self::Ask { height: Height::decode(reader)? },
             _ => return Err(DecodeError::Tag("echo message")),
-        };
-        reader.finish()?;
-        Ok(message)
+        })
     }
 }

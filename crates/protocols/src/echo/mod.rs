@@ -55,9 +55,9 @@ mod tests;
 pub use message::EchoMessage;
 pub use record::StoodBy;
 
-use quorate_consensus::parts::tally::{Tally, Vote};
+use quorate_consensus::parts::tally::{Tallied, Tally};
 use quorate_consensus::{
-    Basis, CheckpointProof, Commit, Count, Cx, Figures, Healed, Model, OpenError, Past, Protocol, Ready,
+    CheckpointProof, Commit, Count, Cx, Examined, Figures, Healed, Model, OpenError, Past, Protocol, Ready,
     Reject, Spec, Status, To, Verified, Window, formula,
 };
 use quorate_types::{
@@ -130,22 +130,6 @@ impl Protocol for Echo {
         first_view: View::ZERO,
         shared_params: &[],
     };
-    const FIGURES: Option<Figures> = Some(Figures {
-        block: &[
-            Count { kind: message::PROPOSE, messages: formula!(|n| n - 1) },
-            Count { kind: message::VOTE, messages: formula!(|n| n * (n - 1)) },
-        ],
-        commit_delays: 2,
-        commit_deltas: 0,
-        reply_delays: 4,
-        serial_syncs: 2,
-        leader_change: None,
-        idle: None,
-        not_counted: &[message::ASK],
-        remarks: &[
-            "The leader's vote travels beside its proposal, so a block takes two delays and not three as in Bracha's broadcast.",
-        ],
-    });
     type Message = EchoMessage;
     type Timer = Timer;
     type Record = StoodBy;
@@ -236,19 +220,6 @@ impl Protocol for Echo {
         self.propose(cx);
     }
 
-    fn recovery(params: &EchoParams, _committee: &Committee, healed: &Healed) -> Time {
-        // The client's retry, a question for the proposal, one for the votes, one that came too early.
-        let asks = params.ask_ms.saturating_mul(1_000_000).saturating_mul(4);
-        let trips = healed.delta_ns.saturating_mul(12);
-        Time(
-            healed.client_retry_ns.saturating_add(asks).saturating_add(trips).saturating_add(healed.fetch_ns),
-        )
-    }
-
-    fn exam_params(delta_ns: u64, _guarded: bool) -> EchoParams {
-        EchoParams { ask_ms: (delta_ns / 125_000).clamp(50, 2_000) }
-    }
-
     fn window(&self) -> Window {
         Window {
             views: View::ZERO..View(1),
@@ -262,6 +233,38 @@ impl Protocol for Echo {
 
     fn status(&self) -> Status {
         Status { leader: LEADER, normal: true, committed: self.decided, ..Status::default() }
+    }
+}
+
+impl Examined for Echo {
+    const FIGURES: Option<Figures> = Some(Figures {
+        block: &[
+            Count { kind: message::PROPOSE, messages: formula!(|n| n - 1) },
+            Count { kind: message::VOTE, messages: formula!(|n| n * (n - 1)) },
+        ],
+        commit_delays: 2,
+        commit_deltas: 0,
+        reply_delays: 4,
+        serial_syncs: 2,
+        leader_change: None,
+        idle: None,
+        not_counted: &[message::ASK],
+        remarks: &[
+            "The leader's vote travels beside its proposal, so a block takes two delays and not three as in Bracha's broadcast.",
+        ],
+    });
+
+    fn recovery(params: &EchoParams, _committee: &Committee, healed: &Healed) -> Time {
+        // The client's retry, a question for the proposal, one for the votes, one that came too early.
+        let asks = params.ask_ms.saturating_mul(1_000_000).saturating_mul(4);
+        let trips = healed.delta_ns.saturating_mul(12);
+        Time(
+            healed.client_retry_ns.saturating_add(asks).saturating_add(trips).saturating_add(healed.fetch_ns),
+        )
+    }
+
+    fn exam_params(delta_ns: u64, _guarded: bool) -> EchoParams {
+        EchoParams { ask_ms: (delta_ns / 125_000).clamp(50, 2_000) }
     }
 }
 
@@ -355,9 +358,9 @@ impl Echo {
         let progress = self.heights.entry(height).or_default();
         match progress.votes.add(block, by) {
             // E5: the tally counts each replica once, for the first value it votes for.
-            Vote::Counted(votes) if votes >= quorum && !progress.is_decided => {
+            Tallied::Counted(votes) if votes >= quorum && !progress.is_decided => {
                 progress.is_decided = true;
-                cx.commit(Commit::At(height, block), Basis::Quorum);
+                cx.commit(Commit::At(height, block));
                 if cx.ready(block).is_none() {
                     cx.want(block, by);
                 }
@@ -365,10 +368,10 @@ impl Echo {
                 self.propose(cx);
                 Ok(())
             }
-            Vote::Counted(_) => Ok(()),
-            Vote::Again if by == cx.me() => Ok(()), // Said again for somebody's sake.
-            Vote::Again => Err(Reject::Duplicate),
-            Vote::Conflict(_) => Err(Reject::Equivocation),
+            Tallied::Counted(_) => Ok(()),
+            Tallied::Again if by == cx.me() => Ok(()), // Said again for somebody's sake.
+            Tallied::Again => Err(Reject::Duplicate),
+            Tallied::Conflict(_) => Err(Reject::Equivocation),
         }
     }
 

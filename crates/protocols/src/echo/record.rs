@@ -19,14 +19,14 @@ impl Record for StoodBy {
     fn key(&self) -> RecordKey {
         RecordKey { kind: 1, height: self.height, scope: BlockId::ZERO.0 }
     }
+}
+
+impl Wire for StoodBy {
     fn encode(&self, out: &mut Vec<u8>) {
         self.height.encode(out);
         self.block.encode(out);
     }
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let record = Self { height: Height::decode(&mut reader)?, block: BlockId::decode(&mut reader)? };
-        reader.finish()?;
-        Ok(record)
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { height: Height::decode(reader)?, block: BlockId::decode(reader)? })
     }
 }

@@ -146,7 +146,7 @@ fn e5_a_quorum_of_equal_votes_decides() {
     take(&mut backup, 0, propose(1, 7));
     assert_eq!(backup.committed(), []);
     backup.sync();
-    let committed: Vec<Commit> = backup.committed().into_iter().map(|(what, _)| what).collect();
+    let committed: Vec<Commit> = backup.committed();
     assert_eq!(committed, [Commit::At(Height(1), block(1, 7).id())]);
     // A block that is not here is asked for.
     for from in [0, 2, 3] {
@@ -269,22 +269,22 @@ proptest! {
     fn messages_have_exactly_one_encoding(message in messages()) {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
-        prop_assert_eq!(EchoMessage::decode(&bytes), Ok(message));
+        prop_assert_eq!(EchoMessage::from_bytes(&bytes), Ok(message));
         for end in 0..bytes.len() {
-            prop_assert!(EchoMessage::decode(&bytes[..end]).is_err());
+            prop_assert!(EchoMessage::from_bytes(&bytes[..end]).is_err());
         }
         bytes.push(0);
-        prop_assert!(EchoMessage::decode(&bytes).is_err());
+        prop_assert!(EchoMessage::from_bytes(&bytes).is_err());
     }
 
     #[test]
     fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        if let Ok(message) = EchoMessage::decode(&bytes) {
+        if let Ok(message) = EchoMessage::from_bytes(&bytes) {
             let mut again = Vec::new();
             message.encode(&mut again);
             prop_assert_eq!(again, bytes.clone());
         }
-        if let Ok(record) = StoodBy::decode(&bytes) {
+        if let Ok(record) = StoodBy::from_bytes(&bytes) {
             let mut again = Vec::new();
             record.encode(&mut again);
             prop_assert_eq!(again, bytes);

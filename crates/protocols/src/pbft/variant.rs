@@ -165,10 +165,13 @@ impl Message for SignedMessage {
     fn bodies(&self, out: &mut Vec<PayloadId>) {
         self.0.bodies(out);
     }
+}
+
+impl Wire for SignedMessage {
     fn encode(&self, buf: &mut Vec<u8>) {
         self.0.encode(buf);
     }
-    fn decode(buf: &[u8]) -> Result<Self, DecodeError> {
-        PbftMessage::decode_all(buf).map(Self)
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        PbftMessage::decode_all(reader).map(Self)
     }
 }

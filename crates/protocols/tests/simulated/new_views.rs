@@ -26,7 +26,7 @@ both! {
 /// The NEW-VIEW that a frame carries.
 fn read_new_view(body: &[u8]) -> NewView {
     let (bytes, _) = body.split_last_chunk::<64>().unwrap();
-    match PbftMessage::decode(bytes) {
+    match PbftMessage::from_bytes(bytes) {
         Ok(PbftMessage::NewView(new)) => *new,
         other => panic!("no NEW-VIEW: {other:?}"),
     }
@@ -131,7 +131,9 @@ fn collect_changes(world: &mut World, puppet: ReplicaId, count: usize) -> Vec<Si
                 continue;
             }
             let (message, signature) = body.split_last_chunk::<64>().unwrap();
-            let Ok(PbftMessage::ViewChange(change)) = PbftMessage::decode(message) else { panic!("not one") };
+            let Ok(PbftMessage::ViewChange(change)) = PbftMessage::from_bytes(message) else {
+                panic!("not one")
+            };
             changes.push(Signed { body: *change, by: from, signature: Signature(*signature) });
         }
         if changes.len() >= count {

@@ -178,7 +178,7 @@ fn of_two_votes_the_first_one_counts() {
         go(world.run_for(ms(1)), &world);
         for heard in world.heard(r(3)) {
             let Heard::Frame { body, frame_type: frame::PROTOCOL, .. } = heard else { continue };
-            let Ok(PbftMessage::Commit(vote)) = PbftMessage::decode(&body) else { continue };
+            let Ok(PbftMessage::Commit(vote)) = PbftMessage::from_bytes(&body) else { continue };
             let other = Vote { block: BlockId(Digest([9; 32])), ..vote };
             for lie in [other, vote, other, vote, vote] {
                 said += 1;

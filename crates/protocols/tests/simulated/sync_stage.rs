@@ -88,7 +88,7 @@ impl Ear {
 
 fn entry_decodes(body: &[u8]) -> Option<SyncMessage> {
     use quorate_consensus::Message as _;
-    SyncMessage::decode(body).ok()
+    SyncMessage::from_bytes(body).ok()
 }
 
 /// Hears all that leaves; `judge` says what becomes of it.

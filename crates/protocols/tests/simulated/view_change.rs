@@ -120,7 +120,7 @@ fn the_leader_is_killed_again_and_again(entry: &Entry) {
 
 /// A proposal that names another time, and with it another block.
 fn other_block(body: &Bytes, add: u64) -> Bytes {
-    let Ok(PbftMessage::PrePrepare { view, mut block }) = PbftMessage::decode(body) else {
+    let Ok(PbftMessage::PrePrepare { view, mut block }) = PbftMessage::from_bytes(body) else {
         panic!("not a PRE-PREPARE")
     };
     block.time_ns += add;

@@ -38,7 +38,7 @@ pub(crate) trait Words: Default + Send + 'static {
     }
 
     fn read(bytes: &[u8]) -> Option<Said> {
-        Self::Message::decode(bytes).ok().map(Self::said)
+        Self::Message::from_bytes(bytes).ok().map(Self::said)
     }
 }
 
