@@ -16,7 +16,7 @@ use crate::reject::{Alarm, Reject};
 use crate::spec::{Spec, Synchrony};
 use crate::status::{Status, Window};
 use crate::timers::Timers;
-use quorate_types::{BlockId, Committee, Floors, Height, Kind, ReplicaId, Time, View};
+use quorate_types::{BlockId, Committee, Floors, Height, Kind, ReplicaId, Time, View, Wire};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;

@@ -7,7 +7,7 @@ use crate::effect::{Commit, To};
 use crate::message::Message;
 use crate::past::OpenError;
 use crate::protocol::Protocol;
-use quorate_types::{Block, BlockId, Height, ReplicaId, ReplicaSet};
+use quorate_types::{Block, BlockId, Height, ReplicaId, ReplicaSet, Wire};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Replicas that run the same protocol, joined by a queue that delivers in order. The host's work is done in its simplest

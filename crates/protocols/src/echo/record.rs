@@ -1,21 +1,21 @@
-//! What must survive a crash.
+//! Facts that survive a crash.
 
 use quorate_consensus::{Record, RecordKey};
 use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::{BlockId, Height};
 
-/// "At this height I stand by this block": written before the proposal or vote that says so leaves. A replica
-/// that forgot it would wait for a slot that its host refuses to fill a second time.
+/// The block that this replica has voted for at a height, recorded before the proposal or vote leaves. A replica that
+/// forgot it would wait for a slot that its host refuses to fill a second time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StoodBy {
-    /// Where.
+    /// The height.
     pub height: Height,
-    /// What.
+    /// The block.
     pub block: BlockId,
 }
 
 impl Record for StoodBy {
-    // One per height; the host drops it when a checkpoint settles the height.
+    // One record per height; the host drops it when a checkpoint settles the height.
     fn key(&self) -> RecordKey {
         RecordKey { kind: 1, height: self.height, scope: BlockId::ZERO.0 }
     }
