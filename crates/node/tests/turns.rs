@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::as_conversions, reason = "tests")]
 
 use quorate_app::Kv;
-use quorate_consensus::{LinkEvent, Message as _, Note, To};
+use quorate_consensus::{LinkEvent, Note, To};
 use quorate_crypto::{Scheme, SigningKey};
 use quorate_host::{Host, HostSetup, Outgoing, TurnEnd};
 use quorate_protocols::pbft::PbftMessage;

@@ -9,7 +9,7 @@ use quorate_consensus::{
 };
 use quorate_crypto::AggregateSignature;
 use quorate_types::bundle::BundleBuilder;
-use quorate_types::codec::{DecodeError, Wire};
+use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::rng::Rng;
 use quorate_types::wire::{Lane, Refusal};
 use quorate_types::{

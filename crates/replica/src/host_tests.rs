@@ -11,7 +11,7 @@ use quorate_consensus::{
 };
 use quorate_crypto::Scheme;
 use quorate_types::bundle::BundleBuilder;
-use quorate_types::codec::{DecodeError, Wire};
+use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::limits::POOL_PEER_IDLE_BYTES_MAX;
 use quorate_types::wire::{Lane, frame};
 use quorate_types::{

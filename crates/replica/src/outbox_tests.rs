@@ -1,6 +1,6 @@
 use super::*;
 use quorate_consensus::{CHECKPOINT_KIND, Checkpoint, Place};
-use quorate_types::{DecodeError, Kind, View};
+use quorate_types::{DecodeError, Kind, Reader, View};
 
 const VOTE: Kind = Kind::new("vote");
 

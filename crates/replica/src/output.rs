@@ -293,7 +293,7 @@ fn decode_frame(limits: &BodyLimits, r: &mut Reader<'_>) -> Result<Unsealed, Dec
             sign: Option::decode(r)?,
             own: own(r)?,
         },
-        1 => Unsealed::Host { message: HostMessage::from_bytes(r)?, sign: Option::decode(r)?, own: own(r)? },
+        1 => Unsealed::Host { message: HostMessage::decode(r)?, sign: Option::decode(r)?, own: own(r)? },
         2 => Unsealed::Bundle(encoding::bundle(limits, r)?),
         3 => Unsealed::Payload(Arc::decode(r)?),
         _ => return Err(DecodeError::Tag("frame")),

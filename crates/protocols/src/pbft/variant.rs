@@ -8,7 +8,7 @@ use super::message::{COMMIT, PRE_PREPARE, PREPARE, PbftMessage};
 use super::select::{Pick, Sizes, pick_by_certificate, pick_by_word};
 use super::view_message::{VIEW_CHANGE_BYTES_PER_HEIGHT, ViewChange};
 use quorate_consensus::{Auth, Claims, Message, Model, OpenError, Place, Spec};
-use quorate_types::codec::DecodeError;
+use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::limits::FRAME_CONSENSUS_BYTES_MAX;
 use quorate_types::{Committee, Height, Kind, PayloadId, ProtocolId, View, quorum};
 use std::fmt::Debug;

@@ -6,7 +6,7 @@ use quorate_consensus::parts::chain::empty_payload;
 use quorate_consensus::parts::synchrony::SynchronyParams;
 use quorate_consensus::{Claims, Commit, Message, PayloadRef, Protocol, Ready, To};
 use quorate_types::rng::Rng;
-use quorate_types::{Block, BlockId, Committee, ReplicaId, Time, View};
+use quorate_types::{Block, BlockId, Committee, ReplicaId, Time, View, Wire as _};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::RangeFrom;
@@ -600,5 +600,5 @@ fn replica_id(id: usize) -> ReplicaId {
 fn recode<A: Message, B: Message>(message: &A) -> B {
     let mut bytes = Vec::new();
     message.encode(&mut bytes);
-    B::decode(&bytes).unwrap()
+    B::from_bytes(&bytes).unwrap()
 }

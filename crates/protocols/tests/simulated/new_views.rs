@@ -5,13 +5,13 @@ use crate::support::{
     TRANSPORTS, VIEW_CHANGE_NS, begin, both, drop_frames, go, incr, level, message, r, recovery, refused,
     settle, settle_honest, view, wait_for, world_of,
 };
-use quorate_consensus::{Certificate, CheckpointProof, Entry, Message as _, Signed, To};
+use quorate_consensus::{Certificate, CheckpointProof, Entry, Signed, To};
 use quorate_protocols::pbft::{
     COMMIT, Certified, ENTRY, NEW_VIEW, NewView, PRE_PREPARE, PREPARE, PbftMessage, SUSPECT, VIEW_CHANGE,
     ViewChange,
 };
 use quorate_sim::{Frame, Heard, Settings, Verdict, World, ms, secs};
-use quorate_types::{BlockId, Digest, Height, Kind, ReplicaId, Signature, Statement, View};
+use quorate_types::{BlockId, Digest, Height, Kind, ReplicaId, Signature, Statement, View, Wire as _};
 use std::cell::RefCell;
 use std::rc::Rc;
 

@@ -5,11 +5,11 @@ use crate::support::{
     VIEW_CHANGE_NS, begin, drop_frames, go, incr, level, put, r, refused, settle_honest, spread_bundle,
     wait_for, world,
 };
-use quorate_consensus::{CheckpointProof, Message as _, Signed, To};
+use quorate_consensus::{CheckpointProof, Signed, To};
 use quorate_protocols::pbft::{COMMIT, Entry, Evidence, PRE_PREPARE, PREPARE, PbftMessage, ViewChange, Vote};
 use quorate_sim::{Bytes, Heard, Settings, World, ms, secs};
 use quorate_types::wire::frame;
-use quorate_types::{Block, BlockId, Digest, Height, Kind, Payload, ReplicaId, ReplicaSet, View};
+use quorate_types::{Block, BlockId, Digest, Height, Kind, Payload, ReplicaId, ReplicaSet, View, Wire as _};
 
 /// A world at rest with one puppet in it. No checkpoint comes while a test runs.
 fn with_puppet(seed: u64, puppet: ReplicaId, change: impl FnOnce(&mut Settings)) -> World {

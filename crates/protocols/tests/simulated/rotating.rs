@@ -8,7 +8,7 @@ use crate::sync_plot::answer_probes;
 use crate::sync_stage::{DELTA_NS, HEARTBEAT_NS, NEAR_NS, exact};
 use quorate_consensus::flawed::{Flaw, Flawed};
 use quorate_consensus::parts::chain::{bind_certificate, empty_payload};
-use quorate_consensus::{Certificate, Commit, Effect, Entry, Message, Past, Seal, Timers, To};
+use quorate_consensus::{Certificate, Commit, Effect, Entry, Past, Seal, Timers, To};
 use quorate_protocols::sync_hotstuff::rotating::{
     Header, RotatingMessage, RotatingRecord, RotatingSyncHotStuff, Timer, vote,
 };
@@ -16,7 +16,7 @@ use quorate_sim::{
     Change, Failure, Fault, Frame, Front, Oracle, Places, Settings, Survives, Verdict, World, ms, secs, seed,
 };
 use quorate_types::wire::frame::PROTOCOL;
-use quorate_types::{Block, BlockId, Kind, ReplicaId, Time, View};
+use quorate_types::{Block, BlockId, Kind, ReplicaId, Time, View, Wire as _};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -87,7 +87,7 @@ impl Ear {
 }
 
 fn entry_decodes(body: &[u8]) -> Option<SyncMessage> {
-    use quorate_consensus::Message as _;
+    use quorate_types::Wire as _;
     SyncMessage::from_bytes(body).ok()
 }
 

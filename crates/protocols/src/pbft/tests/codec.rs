@@ -3,7 +3,7 @@ use crate::pbft::{
     Certified, Entry, Evidence, Missing, NewView, PbftRecord, SignedMessage, Standing, ViewChange,
 };
 use proptest::prelude::*;
-use quorate_consensus::{Certificate, CheckpointProof, Message, Record, Signed};
+use quorate_consensus::{Certificate, CheckpointProof, Signed};
 use quorate_types::{Kind, PayloadId, ReplicaSet, Signature, Statement, Wire};
 
 fn digests() -> impl Strategy<Value = Digest> {

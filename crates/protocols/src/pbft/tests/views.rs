@@ -5,7 +5,7 @@ use quorate_consensus::harness::Cluster;
 use quorate_consensus::{
     Alarm, Certificate, Checkpoint, CheckpointProof, Claim, Claims, Message, Ready, Signed,
 };
-use quorate_types::{Signature, Time};
+use quorate_types::{Signature, Time, Wire};
 
 pub(super) const STATUS: u64 = 1_000 * MS;
 pub(super) const T0: u64 = 400 * MS;

@@ -4,7 +4,6 @@ use super::*;
 use crate::sync_hotstuff::message::HEADERS_MAX;
 use crate::sync_hotstuff::{LockName, Split, SyncRecord};
 use proptest::prelude::*;
-use quorate_consensus::Record;
 use quorate_types::{Digest, Kind, PayloadId, Statement, Wire};
 
 fn ids() -> impl Strategy<Value = BlockId> {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::sync_hotstuff::Split;
+use quorate_types::Wire;
 
 both! {
     s4_two_branches_far_apart_end_the_view;

@@ -4,7 +4,6 @@ use super::super::message::CERTIFICATES_MAX;
 use super::super::{RotatingRecord, VOTE};
 use super::*;
 use proptest::prelude::*;
-use quorate_consensus::Record;
 use quorate_types::{Digest, PayloadId, Wire};
 
 fn ids() -> impl Strategy<Value = BlockId> {
