@@ -26,7 +26,8 @@ pub fn run(folder: &Path) -> Result<String, Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = std::env::args_os().nth(1).ok_or("no folder given: expected the folder of a running cluster")?;
+    let folder =
+        std::env::args_os().nth(1).ok_or("no folder given: expected the folder of a running cluster")?;
     println!("greeting = {}", run(Path::new(&folder))?);
     Ok(())
 }

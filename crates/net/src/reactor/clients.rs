@@ -50,8 +50,7 @@ impl Reactor {
     /// room that had time to prove itself and that the caller has not vouched for.
     fn make_room(&mut self, now: Time) -> bool {
         while self.clients.connections >= self.clients.connections_max {
-            let unsettled =
-                self.client_entrance.as_mut().and_then(|entrance| entrance.unsettled.pop_front());
+            let unsettled = self.client_entrance.as_mut().and_then(|entrance| entrance.unsettled.pop_front());
             let Some((_, key)) = unsettled else {
                 let Some(key) = self.longest_unproved(now) else {
                     return false;

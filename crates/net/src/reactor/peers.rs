@@ -230,7 +230,8 @@ impl Reactor {
             return;
         }
         let guests = std::mem::take(&mut self.peer_entrance.unsettled);
-        self.peer_entrance.unsettled = guests.into_iter().filter(|(_, key)| self.is_unsettled(*key)).collect();
+        self.peer_entrance.unsettled =
+            guests.into_iter().filter(|(_, key)| self.is_unsettled(*key)).collect();
         if self.peer_entrance.unsettled.len() > most
             && let Some((_, oldest)) = self.peer_entrance.unsettled.pop_front()
         {

@@ -210,7 +210,11 @@ fn broadcast_arrives_at_all_others_in_the_order_of_each_lane() {
                 assert!(bodies.eq((0..50).map(|i| i.to_string())), "{lane:?}, tls: {tls}");
             }
         }
-        assert_eq!(b.from(0).len() + b.from(1).len() + b.from(2).len(), 0, "a broadcast does not return to its sender");
+        assert_eq!(
+            b.from(0).len() + b.from(1).len() + b.from(2).len(),
+            0,
+            "a broadcast does not return to its sender"
+        );
         for node in [&a, &b, &c] {
             assert_eq!(node.refusals(), []);
             assert!(!node.seen.iter().any(|seen| matches!(seen, Seen::Lost(..))));
