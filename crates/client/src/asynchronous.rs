@@ -84,7 +84,7 @@ impl AsyncClient {
     /// This function may be cancelled: the tasks end, and an unused session may stay in the cluster.
     ///
     /// # Errors
-    /// When the key is not registered, the cluster gives no answer in time, or the system of this machine fails.
+    /// Fails when the key is not registered, the cluster gives no answer in time, or the system of this machine fails.
     pub async fn connect(
         cluster: ClusterInfo,
         key: SigningKey,

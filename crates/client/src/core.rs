@@ -8,8 +8,8 @@
 //!   the reported digest.
 //! * A replica's claims about itself (view, refusals) are advice: they move retries, never results.
 //! * After the loss of a session nothing is executed a second time without the caller's knowledge. Unsent bundles wait for
-//!   the next session, and so do bundles that f + 1 replicas have certainly never executed (the module `flight` defines
-//!   when that is certain). All other bundles fail with an unknown fate.
+//!   the next session, and so do bundles that f + 1 replicas have certainly never executed. The module `flight` defines
+//!   this certainty. All other bundles fail with an unknown fate.
 //!
 //! Not here: sockets and reconnects (`driver`, `asynchronous`), keys from files, random nonces.
 

@@ -42,7 +42,7 @@ const RECONNECT_NS_MAX: u64 = 2_000_000_000;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No answer in time.
-    #[error("no answer within {waited:?}: {tried}; {} ({trouble})", fate_in_words(*fate))]
+    #[error("no answer within {waited:?}: {tried}; {} ({trouble})", describe_fate(*fate))]
     Timeout {
         /// The time that the caller waited.
         waited: Duration,
@@ -74,7 +74,7 @@ pub enum ClientError {
 }
 
 /// Describes the effect of an operation without an answer.
-fn fate_in_words(fate: Fate) -> &'static str {
+fn describe_fate(fate: Fate) -> &'static str {
     match fate {
         Fate::Executed => "it has taken effect",
         Fate::NotExecuted => "it was not executed and will not take effect",
@@ -148,7 +148,7 @@ impl ClientPool {
     /// Returns a pool without clients. The polls make the connections.
     ///
     /// # Errors
-    /// When the system or the TLS library refuses.
+    /// Fails when the system or the TLS library refuses.
     pub fn new(cluster: ClusterInfo) -> Result<Self, ClientError> {
         let peers = cluster.ids().map(|id| {
             Ok(Peer {
@@ -180,7 +180,7 @@ impl ClientPool {
     /// session is open.
     ///
     /// # Errors
-    /// When there are too many clients, or the system has no random bytes for the session's nonce.
+    /// Fails when there are too many clients, or the system has no random bytes for the session's nonce.
     pub fn add(&mut self, key: SigningKey, settings: Settings) -> Result<CoreId, ClientError> {
         if self.cores.len() >= ATTACHED_PER_CONNECTION_MAX {
             return Err(ClientError::TooManyClients);
@@ -238,7 +238,7 @@ impl ClientPool {
     /// operations that failed with the old session.
     ///
     /// # Errors
-    /// When the system has no random bytes for the nonce.
+    /// Fails when the system has no random bytes for the nonce.
     pub fn reopen(&mut self, id: CoreId) -> Result<(), ClientError> {
         let (nonce, now) = (random_u64()?, self.now());
         if let Some(core) = self.core(id) {
@@ -282,7 +282,7 @@ impl ClientPool {
     /// new events to `events`. With a timeout of zero it never sleeps.
     ///
     /// # Errors
-    /// When the readiness poll itself fails. The failure of one connection is no error: the pool reconnects.
+    /// Fails when the readiness poll itself fails. The failure of one connection is no error: the pool reconnects.
     pub fn poll(&mut self, timeout: Duration, events: &mut Vec<PoolEvent>) -> Result<(), ClientError> {
         self.connect_due();
         self.settle(events);

@@ -231,7 +231,7 @@ impl<const HEADER: usize> Assembler<HEADER> {
     /// Takes received bytes and hands out every complete frame: its header and its body.
     ///
     /// # Errors
-    /// When a header is refused, or the error of `each`. The stream is unusable after that.
+    /// Fails when a header is refused, or the error of `each`. The stream is unusable after that.
     pub fn feed(&mut self, mut bytes: &[u8], each: &mut EachFrame<'_, HEADER>) -> Result<(), Refusal> {
         while !bytes.is_empty() {
             if !self.partial.is_empty() {

@@ -225,7 +225,7 @@ impl Link {
     /// lane. If the lane keeps too much already, its oldest half is dropped and reported lost later.
     ///
     /// # Errors
-    /// When the frame exceeds the limit of its lane.
+    /// Fails when the frame exceeds the limit of its lane.
     pub fn send(&mut self, lane: Lane, frame_type: u8, body: FrameBody) -> Result<(), Oversize> {
         self.core.lanes.push(lane, frame_type, body)
     }
@@ -471,7 +471,7 @@ impl Greeter {
     /// Takes received bytes, cut anywhere.
     ///
     /// # Errors
-    /// When the bytes are anything but one well-formed hello of this version.
+    /// Fails when the bytes are anything but one well-formed hello of this version.
     pub fn read(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         let hello = &mut self.hello;
         self.assembler.feed(bytes, &mut |header, body| {

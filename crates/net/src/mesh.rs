@@ -253,7 +253,7 @@ impl<M: Wire> Sender<M> {
     /// This call never blocks.
     ///
     /// # Errors
-    /// When it was not queued.
+    /// Fails when it was not queued.
     pub fn send(&self, to: To, lane: Lane, message: &M) -> Result<(), NotSent> {
         let body = Bytes::from(message.to_bytes());
         let bytes = body.len();

@@ -110,7 +110,7 @@ impl Reactor {
     /// Takes the listeners. The first [`Reactor::tick`] begins to dial.
     ///
     /// # Errors
-    /// When the configuration contradicts itself, or the system gives no poll or takes no listener.
+    /// Fails when the configuration contradicts itself, or the system gives no poll or takes no listener.
     pub fn new(config: NetConfig) -> Result<Self, NetFault> {
         let me = config.identity.me;
         // One poll reports all sockets: events of busy clients must not keep those of replicas out of it.
@@ -161,7 +161,7 @@ impl Reactor {
     /// sleep if the last pass left work over.
     ///
     /// # Errors
-    /// When the system's poll fails.
+    /// Fails when the system's poll fails.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<(), NetFault> {
         let mut timeout = if self.left_over() { Some(Duration::ZERO) } else { timeout };
         self.ledger.wakeups = self.ledger.wakeups.saturating_add(1);
@@ -350,7 +350,7 @@ impl Reactor {
     /// reports frames that it cannot keep any more by [`Event::Lost`].
     ///
     /// # Errors
-    /// When the body exceeds the limit of its lane.
+    /// Fails when the body exceeds the limit of its lane.
     pub fn send_peer(
         &mut self,
         to: ReplicaId,
@@ -371,7 +371,7 @@ impl Reactor {
     /// Queues a frame for every other replica; the body is shared, not copied.
     ///
     /// # Errors
-    /// When the body exceeds the limit of its lane.
+    /// Fails when the body exceeds the limit of its lane.
     pub fn broadcast(&mut self, lane: Lane, frame_type: u8, body: &FrameBody) -> Result<(), Oversize> {
         (0..u16::try_from(self.peers.len()).unwrap_or(u16::MAX))
             .try_for_each(|id| self.send_peer(ReplicaId(id), lane, frame_type, body.clone()))

@@ -40,7 +40,7 @@ impl Session {
     /// Returns the session of the side that dials.
     ///
     /// # Errors
-    /// When the TLS library refuses its configuration.
+    /// Fails when the TLS library refuses its configuration.
     pub fn dial(config: &Arc<ClientConfig>) -> Result<Self, Refusal> {
         let name = tls::server_name().map_err(|_| Refusal::Tls("no name to dial"))?;
         let connection = ClientConnection::new(config.clone(), name).map_err(refusal)?;
@@ -50,7 +50,7 @@ impl Session {
     /// Returns the session of the side that is dialled.
     ///
     /// # Errors
-    /// When the TLS library refuses its configuration.
+    /// Fails when the TLS library refuses its configuration.
     pub fn accept(config: &Arc<ServerConfig>) -> Result<Self, Refusal> {
         let connection = ServerConnection::new(config.clone()).map_err(refusal)?;
         Ok(Self::tls(Connection::from(connection)))
@@ -83,7 +83,7 @@ impl Session {
     /// Takes bytes of the socket and hands out the plain text in them.
     ///
     /// # Errors
-    /// When the other side broke the rules of TLS, or the error of `sink`. [`Refusal::Closed`] when the other
+    /// Fails when the other side broke the rules of TLS, or the error of `sink`. [`Refusal::Closed`] when the other
     /// side has ended the session properly.
     pub fn read(
         &mut self,

@@ -50,7 +50,7 @@ impl LinkKey {
     /// Reads the key in these PKCS#8 bytes (DER).
     ///
     /// # Errors
-    /// When they are not an Ed25519 key.
+    /// Fails when they are not an Ed25519 key.
     pub fn from_pkcs8(der: &[u8]) -> Result<Self, TlsError> {
         let private = PrivatePkcs8KeyDer::from(der.to_vec());
         let pair = rcgen::KeyPair::from_pkcs8_der_and_sign_algo(&private, &rcgen::PKCS_ED25519)
@@ -92,7 +92,7 @@ impl LinkKey {
 /// Returns the configuration for the listener of peers: the other side must show one of these keys.
 ///
 /// # Errors
-/// When the TLS library refuses the key.
+/// Fails when the TLS library refuses the key.
 pub fn listen_to_peers(key: &LinkKey, committee: &[PublicKey]) -> Result<Arc<ServerConfig>, TlsError> {
     let verifier = Arc::new(Expected::new(committee.to_vec()));
     let (chain, private) = key.chain();
@@ -105,7 +105,7 @@ pub fn listen_to_peers(key: &LinkKey, committee: &[PublicKey]) -> Result<Arc<Ser
 /// Returns the configuration for the listener of clients: only this side shows a key.
 ///
 /// # Errors
-/// When the TLS library refuses the key.
+/// Fails when the TLS library refuses the key.
 pub fn listen_to_clients(key: &LinkKey) -> Result<Arc<ServerConfig>, TlsError> {
     let (chain, private) = key.chain();
     let config = ServerConfig::builder_with_provider(provider())
@@ -117,7 +117,7 @@ pub fn listen_to_clients(key: &LinkKey) -> Result<Arc<ServerConfig>, TlsError> {
 /// Returns the configuration for dialling a peer: the peer must show exactly this key, and receives `key`.
 ///
 /// # Errors
-/// When the TLS library refuses the key.
+/// Fails when the TLS library refuses the key.
 pub fn dial_peer(key: &LinkKey, peer: PublicKey) -> Result<Arc<ClientConfig>, TlsError> {
     let (chain, private) = key.chain();
     let config = ClientConfig::builder_with_provider(provider())
@@ -134,7 +134,7 @@ pub fn dial_peer(key: &LinkKey, peer: PublicKey) -> Result<Arc<ClientConfig>, Tl
 /// Returns the configuration for a client that dials a replica: the replica must show exactly this key.
 ///
 /// # Errors
-/// When the TLS library refuses its configuration.
+/// Fails when the TLS library refuses its configuration.
 pub fn dial_replica(replica: PublicKey) -> Result<Arc<ClientConfig>, TlsError> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -208,8 +208,8 @@ fn client(config: Result<ClientConfig, Error>) -> Result<Arc<ClientConfig>, TlsE
     Ok(Arc::new(config))
 }
 
-/// Accepts a certificate if and only if it carries one of these keys, and a handshake if and only if it is
-/// signed by the key of the certificate.
+/// A verifier that accepts exactly the certificates with one of these keys, and exactly the handshakes signed by the key of
+/// the certificate.
 #[derive(Debug)]
 struct Expected {
     keys: Vec<PublicKey>,

@@ -1,7 +1,7 @@
 //! A bundle that was sent and has no accepted answer yet.
 //!
-//! **Certainty that a bundle was never executed.** A replica that replies "no session" cannot execute the bundle from
-//! then on, but may have executed it before, while the session existed. In that case it had sent the result to every connection
+//! **Certainty that a bundle was never executed.** A replica that replies "no session" cannot execute the bundle
+//! from then on. It may have executed the bundle before, while the session existed. In that case it had sent the result to every connection
 //! that receives this client's replies, before "no session": a connection keeps order.
 //!
 //! The reply is therefore certain under three conditions. The replica was reporting on its connection when the

@@ -193,7 +193,7 @@ impl Core {
 
     /// Notes that a replica sends its replies to newer connections with this key, and no longer to this one.
     pub(super) fn on_displaced(&mut self, from: ReplicaId) {
-        self.unhear(from);
+        self.stop_reporting(from);
         self.displaced.insert(from);
         self.counters.displaced = self.counters.displaced.saturating_add(1);
         let soon = self.now.plus(DISPLACED_PAUSE_NS);

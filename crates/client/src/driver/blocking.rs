@@ -68,7 +68,7 @@ impl Client {
     /// Connects to a cluster and opens a session.
     ///
     /// # Errors
-    /// When the key is not registered, the cluster gives no answer in time, or the system of this machine fails.
+    /// Fails when the key is not registered, the cluster gives no answer in time, or the system of this machine fails.
     pub fn connect(cluster: ClusterInfo, key: SigningKey, options: Options) -> Result<Self, ClientError> {
         let mut pool = ClientPool::new(cluster)?;
         let settings = options.settings(&pool.cluster);
@@ -91,8 +91,8 @@ impl Client {
     /// Executes operations in their order, in as few bundles as the limits allow, and returns their results
     /// in the same order. Other operations may come between them in the cluster's order.
     ///
-    /// A read without room in the reply of its bundle is repeated alone, after the others, if no operation of the same call
-    /// may have written the data that it reads; see [`ClusterInfo::ask_again`]. Nothing else is executed a second time.
+    /// A read without room in the reply of its bundle is repeated alone, after the others. The condition: no operation of the
+    /// same call may have written the data that it reads (see [`ClusterInfo::ask_again`]). Nothing else is executed a second time.
     ///
     /// # Errors
     /// As [`Client::call`]. The first failure ends the call; the other operations may still be executed.
@@ -323,7 +323,7 @@ impl CallResults {
 /// Asks every replica of a cluster for its status. Returns for each its answer (JSON), or the reason why there is none.
 ///
 /// # Errors
-/// When the system of this machine fails.
+/// Fails when the system of this machine fails.
 pub fn status(cluster: ClusterInfo, timeout: Duration) -> Result<Vec<Result<String, String>>, ClientError> {
     let ids: Vec<ReplicaId> = cluster.ids().collect();
     let mut pool = ClientPool::new(cluster)?;

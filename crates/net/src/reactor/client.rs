@@ -37,7 +37,7 @@ pub(super) struct Client {
     queue: Vec<u8>,
     /// Bytes of `queue` that the session has taken.
     taken: usize,
-    /// Whether the caller was told of this client.
+    /// Whether the caller has received `ClientUp`.
     pub(super) up: bool,
     /// Whether a whole frame has arrived.
     spoken: bool,

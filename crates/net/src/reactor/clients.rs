@@ -140,7 +140,7 @@ impl Reactor {
     /// does not read its messages is disconnected.
     ///
     /// # Errors
-    /// When the message cannot be sent; nothing is kept then.
+    /// Fails when the message cannot be sent; nothing is kept then.
     pub fn send_client(&mut self, conn: ConnId, write: &dyn Fn(&mut Vec<u8>)) -> Result<(), SendError> {
         let key = conn.key().ok_or(SendError::Gone)?;
         let socket = self.sockets.get_mut(key).ok_or(SendError::Gone)?;

@@ -109,7 +109,7 @@ pub enum NetFault {
 /// Binds a listener. The address can be used again at once after a restart.
 ///
 /// # Errors
-/// When the system refuses, for example because the address is in use.
+/// Fails when the system refuses, for example because the address is in use.
 pub fn bind(address: SocketAddr) -> Result<TcpListener, NetFault> {
     let bound = || {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
