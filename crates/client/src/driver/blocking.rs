@@ -345,10 +345,8 @@ pub fn status(cluster: ClusterInfo, timeout: Duration) -> Result<Vec<Result<Stri
         }
         for ((id, answer), asked) in ids.iter().zip(&mut answers).zip(&mut asked) {
             match pool.link(*id) {
-                Some(LinkSessionState::Up) if !*asked => *asked = pool.ask_status(*id),
-                Some(LinkSessionState::Down) if answer.is_none() => {
-                    *answer = Some(Err(pool.trouble_with(*id)))
-                }
+                Some(LinkState::Up) if !*asked => *asked = pool.ask_status(*id),
+                Some(LinkState::Down) if answer.is_none() => *answer = Some(Err(pool.trouble_with(*id))),
                 _ => {}
             }
         }

@@ -8,7 +8,7 @@ use crate::session::Session;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use quorate_types::wire::FromReplica;
-use quorate_types::{ReplicaId, Time, Wire};
+use quorate_types::{ReplicaId, Wire};
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
