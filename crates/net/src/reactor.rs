@@ -46,7 +46,7 @@ use quorate_types::limits::BUNDLE_OVERHEAD_BYTES;
 use quorate_types::rng::Rng;
 use quorate_types::wire::Lane;
 use quorate_types::{FrameBody, ReplicaId, ReplicaSet, Time};
-use socket::{Key, Role, Socket, SocketTable};
+use socket::{Role, Socket, SocketKey, SocketTable};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
 use std::net::Shutdown;
@@ -96,7 +96,7 @@ pub struct Reactor {
     reads: ReadQueue,
     flushes: FlushQueue,
     /// Closed connections whose other side may still read the reason, each with its deadline.
-    lingering: VecDeque<(Time, Key)>,
+    lingering: VecDeque<(Time, SocketKey)>,
     deferred: VecDeque<Deferred>,
     buffer: Vec<u8>,
     /// Whether all links have ended for good: [`Reactor::cut_off`].
@@ -252,13 +252,13 @@ impl Reactor {
         }
     }
 
-    fn is_held(&self, key: Key) -> bool {
+    fn is_held(&self, key: SocketKey) -> bool {
         let role = self.sockets.get(key).map(|socket| &socket.role);
         matches!(role, Some(Role::Peer(id)) if self.reads.held.contains(*id))
     }
 
     /// Reads one socket once; returns the number of bytes.
-    fn read_socket(&mut self, now: Time, key: Key, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+    fn read_socket(&mut self, now: Time, key: SocketKey, sink: &mut dyn FnMut(Event<'_>)) -> usize {
         let Some(socket) = self.sockets.get_mut(key) else {
             return 0;
         };
@@ -310,7 +310,7 @@ impl Reactor {
     fn take(
         &mut self,
         now: Time,
-        key: Key,
+        key: SocketKey,
         bytes: &[u8],
         sink: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), Refusal> {
@@ -340,7 +340,7 @@ impl Reactor {
         }
     }
 
-    fn mark_dirty(&mut self, key: Key) {
+    fn mark_dirty(&mut self, key: SocketKey) {
         if let Some(socket) = self.sockets.get_mut(key) {
             self.flushes.add(key, socket);
         }
@@ -403,7 +403,7 @@ impl Reactor {
         self.forget_settled();
     }
 
-    fn flush_socket(&mut self, key: Key) {
+    fn flush_socket(&mut self, key: SocketKey) {
         let Some(socket) = self.sockets.get_mut(key) else {
             return;
         };
@@ -478,14 +478,14 @@ impl Reactor {
     }
 
     /// Closes a connection if its handshake or first frame is late.
-    fn refuse_unsettled(&mut self, key: Key) {
+    fn refuse_unsettled(&mut self, key: SocketKey) {
         if self.is_unsettled(key) {
             self.refuse(key, Refusal::TooSlow);
         }
     }
 
     /// Whether a connection still owes its handshake or first frame.
-    fn is_unsettled(&self, key: Key) -> bool {
+    fn is_unsettled(&self, key: SocketKey) -> bool {
         match self.sockets.get(key).map(|socket| &socket.role) {
             Some(Role::Guest(_)) => true,
             Some(Role::Client(client)) => !client.has_spoken(),
@@ -509,14 +509,14 @@ impl Reactor {
     }
 
     /// Handles the end of a connection by the other side.
-    fn gone(&mut self, key: Key) {
+    fn gone(&mut self, key: SocketKey) {
         if let Some(socket) = self.sockets.remove(key) {
             self.forget(key, socket.role);
         }
     }
 
     /// Updates the link or client to which a lost connection belonged.
-    fn forget(&mut self, key: Key, role: Role) {
+    fn forget(&mut self, key: SocketKey, role: Role) {
         match role {
             Role::Peer(id) => self.peer_gone(id),
             Role::Client(client) => self.client_gone(key, &client),
@@ -525,7 +525,7 @@ impl Reactor {
     }
 
     /// Closes a connection because of an act of the other side, and reports the reason to both sides.
-    fn refuse(&mut self, key: Key, refusal: Refusal) {
+    fn refuse(&mut self, key: SocketKey, refusal: Refusal) {
         let Some(socket) = self.sockets.get(key) else {
             return;
         };
@@ -546,7 +546,7 @@ impl Reactor {
     }
 
     /// Sends the reason, stops reading, and closes the connection once the other side had time to read it.
-    fn leave(&mut self, key: Key, reason: &str) {
+    fn leave(&mut self, key: SocketKey, reason: &str) {
         let Some(socket) = self.sockets.get_mut(key) else {
             return;
         };
@@ -588,7 +588,7 @@ fn fill(socket: &mut Socket, peers: &mut [Option<Peer>], totals: &mut ClientTota
     }
 }
 
-fn pop_due(queue: &mut VecDeque<(Time, Key)>, now: Time) -> Option<Key> {
+fn pop_due(queue: &mut VecDeque<(Time, SocketKey)>, now: Time) -> Option<SocketKey> {
     match queue.front() {
         Some((due, key)) if *due <= now => {
             let key = *key;

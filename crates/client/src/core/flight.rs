@@ -65,7 +65,7 @@ struct Answer {
 
 /// The effect of a reply.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Vote {
+pub(crate) enum ReplyEffect {
     /// The reply counts, and there are not enough equal ones yet.
     Counted,
     /// The replica has sent the same reply before, or too many different ones.
@@ -111,14 +111,14 @@ impl Flight {
     ///
     /// An outcome is hashed when its digest is named for the first time: once for each bundle, as long as
     /// no replica lies. Each stored outcome has the digest under which it is stored.
-    pub(crate) fn vote(&mut self, from: ReplicaId, reply: &ReplyBundle, needed: usize) -> Vote {
+    pub(crate) fn count_reply(&mut self, from: ReplicaId, reply: &ReplyBundle, needed: usize) -> ReplyEffect {
         let known = self.answers.iter_mut().position(|answer| answer.result == reply.result);
         let given = self.answers.iter().filter(|answer| answer.by.contains(from)).count();
         let answer = match known.and_then(|index| self.answers.get_mut(index)) {
-            Some(answer) if answer.by.contains(from) => return Vote::Ignored,
-            _ if given >= ANSWERS_PER_REPLICA_MAX => return Vote::Ignored,
+            Some(answer) if answer.by.contains(from) => return ReplyEffect::Ignored,
+            _ if given >= ANSWERS_PER_REPLICA_MAX => return ReplyEffect::Ignored,
             Some(answer) => answer,
-            None if ReplyBundle::result_digest(&reply.outcome) != reply.result => return Vote::Lie,
+            None if ReplyBundle::result_digest(&reply.outcome) != reply.result => return ReplyEffect::Lie,
             None => {
                 let by = ReplicaSet::EMPTY;
                 let (result, outcome) = (reply.result, reply.outcome.clone());
@@ -126,7 +126,11 @@ impl Flight {
             }
         };
         answer.by.insert(from);
-        if answer.by.len() >= needed { Vote::Accepted(answer.outcome.clone()) } else { Vote::Counted }
+        if answer.by.len() >= needed {
+            ReplyEffect::Accepted(answer.outcome.clone())
+        } else {
+            ReplyEffect::Counted
+        }
     }
 
     /// Notes a refusal. Returns the number of distinct replicas that refused for this reason since the bundle was last

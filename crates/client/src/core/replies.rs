@@ -1,7 +1,7 @@
 //! Messages of replicas: replies, which count, and refusals, which are advice.
 
 use super::event::{Answer, BundleResults, Event, Failure};
-use super::flight::{Flight, Vote, is_no_session};
+use super::flight::{Flight, ReplyEffect, is_no_session};
 use super::{BundleSlot, Core, Sender, Session, flights};
 use quorate_types::codec::Wire;
 use quorate_types::wire::Refusal;
@@ -34,10 +34,10 @@ impl Core {
         if is_gone {
             flight.no_session(from);
         }
-        match flight.vote(from, reply, needed) {
-            Vote::Counted | Vote::Ignored => {}
-            Vote::Lie => self.counters.lies = self.counters.lies.saturating_add(1),
-            Vote::Accepted(outcome) => self.accept(reply.session, reply.number, outcome),
+        match flight.count_reply(from, reply, needed) {
+            ReplyEffect::Counted | ReplyEffect::Ignored => {}
+            ReplyEffect::Lie => self.counters.lies = self.counters.lies.saturating_add(1),
+            ReplyEffect::Accepted(outcome) => self.accept(reply.session, reply.number, outcome),
         }
         if is_gone && self.abandon_at.is_some() {
             self.session_gone();

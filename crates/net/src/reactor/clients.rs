@@ -4,7 +4,7 @@
 
 use super::client::Client;
 use super::event::{ConnId, Event, SendError, Who};
-use super::socket::{Key, Role, Socket, set_options};
+use super::socket::{Role, Socket, SocketKey, set_options};
 use super::{ACCEPTS_PER_PASS, Deferred, Reactor, WRITE_BYTES};
 use crate::frame::Refusal;
 use quorate_types::Time;
@@ -65,7 +65,7 @@ impl Reactor {
         true
     }
 
-    fn longest_unproved(&self, now: Time) -> Option<Key> {
+    fn longest_unproved(&self, now: Time) -> Option<SocketKey> {
         let clients = self.sockets.iter().filter_map(|(key, socket)| match &socket.role {
             Role::Client(client) if !client.vouched => Some((client.since, key)),
             _ => None,
@@ -76,7 +76,7 @@ impl Reactor {
 
     pub(super) fn take_from_client(
         &mut self,
-        key: Key,
+        key: SocketKey,
         bytes: &[u8],
         sink: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), Refusal> {
@@ -119,7 +119,7 @@ impl Reactor {
     }
 
     /// Closes the connection of a client that would not read the reason, without sending it.
-    fn cut(&mut self, key: Key, refusal: Refusal) {
+    fn cut(&mut self, key: SocketKey, refusal: Refusal) {
         if let Some(socket) = self.sockets.get(key) {
             let who = Who::Client(socket.address);
             self.deferred.push_back(Deferred::Refused(who, refusal));
@@ -127,7 +127,7 @@ impl Reactor {
         }
     }
 
-    pub(super) fn client_gone(&mut self, key: Key, client: &Client) {
+    pub(super) fn client_gone(&mut self, key: SocketKey, client: &Client) {
         self.clients.connections = self.clients.connections.saturating_sub(1);
         self.clients.outgoing = self.clients.outgoing.saturating_sub(client.queued());
         self.clients.unfinished = self.clients.unfinished.saturating_sub(client.unfinished());

@@ -1,6 +1,6 @@
 //! A listener of the reactor, with its TLS configuration and the connections that have not proved themselves yet.
 
-use super::socket::Key;
+use super::socket::SocketKey;
 use crate::frame::Refusal;
 use crate::session::Session;
 use mio::net::{TcpListener, TcpStream};
@@ -22,7 +22,7 @@ pub(super) struct Entrance {
     /// The configuration of handshakes; `None` if connections are plain.
     tls: Option<Arc<ServerConfig>>,
     /// Connections that owe a handshake or a first frame, each with its deadline, the oldest first.
-    pub(super) unsettled: VecDeque<(Time, Key)>,
+    pub(super) unsettled: VecDeque<(Time, SocketKey)>,
 }
 
 impl Entrance {

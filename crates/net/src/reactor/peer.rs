@@ -1,7 +1,7 @@
 //! One link of the reactor: its connection, its attempts to dial, its counters.
 
 use super::config::{NetConfig, NetFault, PeerConfig, Security};
-use super::socket::Key;
+use super::socket::SocketKey;
 use crate::link::Link;
 use crate::session::Session;
 use crate::tls;
@@ -66,7 +66,7 @@ pub struct PeerStatus {
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) link: Link,
-    pub(super) socket: Option<Key>,
+    pub(super) socket: Option<SocketKey>,
     pub(super) key: PublicKey,
     pub(super) address: SocketAddr,
     /// The configuration for dialling; `None` for plain links and at the end that does not dial.
@@ -113,7 +113,7 @@ impl Peer {
     }
 
     /// Notes that an attempt to dial has begun.
-    pub(super) fn dialled(&mut self, now: Time, socket: Key) {
+    pub(super) fn dialled(&mut self, now: Time, socket: SocketKey) {
         let most = if self.is_missed(now) { CONNECT_NS_MAX_SOON } else { CONNECT_NS_MAX };
         self.redial = None;
         self.due = Some(now.plus(most));

@@ -3,7 +3,7 @@
 use super::config::GUESTS_MAX;
 use super::event::{self, Event, Who};
 use super::peer::{LinkCounters, Peer, PeerStatus};
-use super::socket::{Key, Role, Socket, set_options};
+use super::socket::{Role, Socket, SocketKey, set_options};
 use super::{ACCEPTS_PER_PASS, Deferred, Reactor};
 use crate::frame::Refusal;
 use crate::link::{Greeter, Link, LinkEvent};
@@ -76,7 +76,7 @@ impl Reactor {
     }
 
     /// Closes a dialled connection that did not come up in time, or whose hello did not arrive in time.
-    fn too_late(&mut self, key: Key, id: ReplicaId) {
+    fn too_late(&mut self, key: SocketKey, id: ReplicaId) {
         if self.sockets.get(key).is_some_and(|socket| socket.connecting) {
             // No machine answered, so none can receive the reason.
             self.remember_refusal(Who::Replica(id), Refusal::TooSlow);
@@ -124,7 +124,7 @@ impl Reactor {
     }
 
     /// Handles an event of a connection that is being dialled; true if the connection exists now.
-    pub(super) fn finish_connecting(&mut self, now: Time, key: Key) -> bool {
+    pub(super) fn finish_connecting(&mut self, now: Time, key: SocketKey) -> bool {
         let Some(socket) = self.sockets.get_mut(key) else {
             return false;
         };
@@ -171,7 +171,7 @@ impl Reactor {
     pub(super) fn take_from_peer(
         &mut self,
         now: Time,
-        key: Key,
+        key: SocketKey,
         id: ReplicaId,
         bytes: &[u8],
         sink: &mut dyn FnMut(Event<'_>),
@@ -241,7 +241,7 @@ impl Reactor {
 
     pub(super) fn take_from_guest(
         &mut self,
-        key: Key,
+        key: SocketKey,
         bytes: &[u8],
         sink: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), Refusal> {

@@ -16,18 +16,18 @@ use std::time::Duration;
 
 /// The name of a connection; it is never used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub(super) struct Key {
+pub(super) struct SocketKey {
     slot: u32,
     generation: u32,
 }
 
 impl ConnId {
-    pub(super) fn of(key: Key) -> Self {
+    pub(super) fn of(key: SocketKey) -> Self {
         Self(u64::from(key.generation) << 32 | u64::from(key.slot))
     }
 
-    pub(super) fn key(self) -> Option<Key> {
-        Some(Key {
+    pub(super) fn key(self) -> Option<SocketKey> {
+        Some(SocketKey {
             slot: u32::try_from(self.0 & u64::from(u32::MAX)).ok()?,
             generation: u32::try_from(self.0 >> 32).ok()?,
         })
@@ -133,18 +133,18 @@ const FIRST_TOKEN: usize = 3;
 
 impl SocketTable {
     /// Returns the key that [`SocketTable::insert`] will give to the next connection.
-    fn next(&self) -> Key {
+    fn next(&self) -> SocketKey {
         let slot = self
             .free
             .last()
             .copied()
             .unwrap_or_else(|| u32::try_from(self.entries.len()).unwrap_or(u32::MAX));
         let entry = usize::try_from(slot).ok().and_then(|slot| self.entries.get(slot));
-        Key { slot, generation: entry.map_or(0, |entry| entry.generation) }
+        SocketKey { slot, generation: entry.map_or(0, |entry| entry.generation) }
     }
 
     /// Registers a connection with the poll and stores it.
-    pub(super) fn insert(&mut self, registry: &Registry, mut socket: Socket) -> io::Result<Key> {
+    pub(super) fn insert(&mut self, registry: &Registry, mut socket: Socket) -> io::Result<SocketKey> {
         let key = self.next();
         let token = Token(usize::try_from(key.slot).unwrap_or(usize::MAX).saturating_add(FIRST_TOKEN));
         registry.register(&mut socket.stream, token, Interest::READABLE | Interest::WRITABLE)?;
@@ -161,27 +161,27 @@ impl SocketTable {
         self.entries.get_mut(usize::try_from(slot).ok()?)
     }
 
-    pub(super) fn get(&self, key: Key) -> Option<&Socket> {
+    pub(super) fn get(&self, key: SocketKey) -> Option<&Socket> {
         let entry = self.entries.get(usize::try_from(key.slot).ok()?)?;
         entry.socket.as_ref().filter(|_| entry.generation == key.generation)
     }
 
-    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Socket> {
+    pub(super) fn get_mut(&mut self, key: SocketKey) -> Option<&mut Socket> {
         let entry = self.entry(key.slot)?;
         let alive = entry.generation == key.generation;
         entry.socket.as_mut().filter(|_| alive)
     }
 
     /// Returns the connection that a token of the poll stands for now.
-    pub(super) fn by_token(&mut self, token: Token) -> Option<(Key, &mut Socket)> {
+    pub(super) fn by_token(&mut self, token: Token) -> Option<(SocketKey, &mut Socket)> {
         let slot = u32::try_from(token.0.checked_sub(FIRST_TOKEN)?).ok()?;
         let entry = self.entry(slot)?;
         let generation = entry.generation;
-        entry.socket.as_mut().map(|socket| (Key { slot, generation }, socket))
+        entry.socket.as_mut().map(|socket| (SocketKey { slot, generation }, socket))
     }
 
     /// Closes a connection.
-    pub(super) fn remove(&mut self, key: Key) -> Option<Socket> {
+    pub(super) fn remove(&mut self, key: SocketKey) -> Option<Socket> {
         let entry = self.entry(key.slot)?;
         if entry.generation != key.generation {
             return None;
@@ -192,10 +192,10 @@ impl SocketTable {
         Some(socket)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &Socket)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SocketKey, &Socket)> {
         self.entries.iter().zip(0u32..).filter_map(|(entry, slot)| {
             let generation = entry.generation;
-            entry.socket.as_ref().map(|socket| (Key { slot, generation }, socket))
+            entry.socket.as_ref().map(|socket| (SocketKey { slot, generation }, socket))
         })
     }
 }

@@ -176,10 +176,10 @@ fn outcomes_stored_for_one_replica_are_bounded() {
     };
     // One of the first four is stored: a second reply for it is accepted without another hash.
     reply.outcome = Arc::from([].as_slice());
-    assert_eq!(flight.vote(ReplicaId(1), &reply, 2), flight::Vote::Accepted(held));
+    assert_eq!(flight.count_reply(ReplicaId(1), &reply, 2), flight::ReplyEffect::Accepted(held));
     // The others were never stored: a reply that claims one is checked anew.
     reply.result = ReplyBundle::result_digest(&Outcome::Registered(500).to_bytes());
-    assert_eq!(flight.vote(ReplicaId(1), &reply, 2), flight::Vote::Lie);
+    assert_eq!(flight.count_reply(ReplicaId(1), &reply, 2), flight::ReplyEffect::Lie);
     world.reply(0, &bundle, &done(&[b"r"]));
     world.reply(1, &bundle, &done(&[b"r"]));
     assert!(matches!(world.take_events()[..], [Event::Done { .. }]));
