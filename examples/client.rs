@@ -1,4 +1,4 @@
-//! A client of a cluster of the key-value store: writes a key and reads it again.
+//! A client of a key-value store cluster: it writes a key and reads it again.
 //!
 //! ```text
 //! cargo run --release -- up --dir /tmp/cluster                                  # in one terminal
@@ -12,7 +12,7 @@ use quorate_types::Wire;
 use std::error::Error;
 use std::path::Path;
 
-/// Each call returns when f + 1 replicas agree on its result. The key is one that the cluster knows from the start.
+/// Writes and reads a key. Each call returns when f + 1 replicas agree on its result. The client's key is registered from the start.
 pub fn run(folder: &Path) -> Result<String, Box<dyn Error>> {
     let cluster = ClusterConfig::load(&folder.join(testnet::CLUSTER_FILE))?;
     let key = keys::read_private(&folder.join(testnet::KV_KEY))?;
@@ -26,7 +26,8 @@ pub fn run(folder: &Path) -> Result<String, Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = std::env::args_os().nth(1).ok_or("expected the folder of a cluster that runs")?;
+    let folder =
+        std::env::args_os().nth(1).ok_or("no folder given: expected the folder of a running cluster")?;
     println!("greeting = {}", run(Path::new(&folder))?);
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! # quorate-client
 //!
-//! Clients of a cluster: they send operations in signed bundles and believe a result when f + 1 replicas
+//! Clients of a cluster: they send operations in signed bundles and accept a result when f + 1 replicas
 //! report it.
 //!
-//! * [`core`]: one client as a pure state machine; the simulator runs it too. All rules are here.
+//! * [`core`]: one client as a pure state machine; the simulator runs it too. All rules are in this module.
 //! * [`driver`]: many clients over one connection to each replica on the caller's thread ([`ClientPool`]), and
-//!   one client whose calls wait ([`Client`]).
+//!   one client with blocking calls ([`Client`]).
 //! * [`asynchronous`]: the same core inside tokio ([`AsyncClient`]).
 //!
 //! A client does not know which protocol or which service a cluster runs, nor what an operation means.

@@ -89,7 +89,7 @@ fn what_a_client_does_and_says_when_it_is_not_simply_answered() {
         kill_process(process, Signal::CONT).unwrap();
     }
     for ran in [put, get] {
-        let says = "error: no answer within 1s: no session was opened yet: sent to nobody, none has answered; \
+        let says = "error: no answer within 1s: no session was opened yet: sent to no replica, none has answered; \
                     it was not executed and will not take effect (replica 0: no hello yet; ";
         assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{}", ran.err);
         assert!(ran.err.starts_with(says) && ran.err.lines().count() == 1, "{}", ran.err);

@@ -132,7 +132,7 @@ fn wrong_hellos(target: &Target, thief: &Thief) {
     let mut early = target.peer(0, &target.link_key(3));
     early.say(&peer_frame(0, 0, frame::PROTOCOL, b"before the hello"));
     early.until_closed("no hello");
-    assert_eq!(early.peer_farewell().as_deref(), Some("spoke before the hello was answered"));
+    assert_eq!(early.peer_farewell().as_deref(), Some("sent a frame before the hello was answered"));
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_replica_that_follows_no_rules_is_closed_and_counted() {
         (header(u32::MAX, 2), "frame too large"),
         (header(9, 0), "frame shorter than its header"),
         (header(100, 9), "unknown lane"),
-        (peer_frame(0, u64::MAX, frame::PROTOCOL, b""), "sequence number came before"),
+        (peer_frame(0, u64::MAX, frame::PROTOCOL, b""), "repeated sequence number"),
         (peer_frame(0, 0, frame::ACK, &[255; 24]), "acknowledges frames that were never sent"),
         (peer_frame(0, 0, frame::ACK, b"short"), "malformed control frame"),
         (peer_frame(0, 0, frame::HELLO, &thief.hello.to_bytes()), "malformed control frame"),
