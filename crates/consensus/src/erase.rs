@@ -181,6 +181,12 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Returns the smallest n that tolerates f faults.
+    #[must_use]
+    pub fn smallest(&self, f: usize) -> usize {
+        (1..quorate_types::limits::REPLICAS_MAX).find(|n| (self.spec.faults)(*n) >= f).unwrap_or(1)
+    }
+
     /// The entry of a protocol.
     #[must_use]
     pub const fn of<P: Protocol>() -> Self {

@@ -1,8 +1,8 @@
 //! How a command ends: one line on the error stream and one of four exit codes.
 
-use crate::config::ConfigError;
 use clap::Parser;
 use clap::error::ErrorKind;
+use quorate_client::config::ConfigError;
 use serde_json::json;
 use std::fmt::Display;
 use std::process::ExitCode;

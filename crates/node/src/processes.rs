@@ -9,7 +9,7 @@
 mod cause;
 
 use crate::exit::Failure;
-use crate::testnet::{node_file, node_folder};
+use crate::layout::{LOG_FILE, node_file, node_folder};
 use quorate_types::ReplicaId;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File, OpenOptions};
@@ -25,8 +25,6 @@ use std::time::{Duration, Instant};
 pub const READY: &str = "ready";
 /// What a child prints before the address that it found in use.
 pub const TAKEN: &str = "taken";
-/// Name of the file in a node's folder that its error stream goes to.
-pub const LOG_FILE: &str = "node.log";
 
 /// A log that has grown beyond this is put aside when its node starts.
 const LOG_BYTES_MAX: u64 = 16 << 20;

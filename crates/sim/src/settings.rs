@@ -160,7 +160,7 @@ impl Settings {
 /// The smallest n that tolerates f faults.
 #[must_use]
 pub fn smallest(entry: &Entry, f: usize) -> usize {
-    (1..quorate_types::limits::REPLICAS_MAX).find(|n| (entry.spec.faults)(*n) >= f).unwrap_or(1)
+    entry.smallest(f)
 }
 
 /// Why a world cannot be made.

@@ -4,18 +4,18 @@
 mod input;
 mod show;
 
-use super::cluster_file;
+use super::arguments::cluster_file;
 use crate::config::{ClusterConfig, parse_seconds};
 use crate::exit::Failure;
-use crate::keys;
+use crate::layout::KV_KEY;
 use crate::out;
 use crate::service::Service;
-use crate::testnet::KV_KEY;
 use clap::Subcommand;
 use input::Inputs;
 use quorate_app::{KvError, KvOp, KvResult, SCAN_ENTRIES_MAX, prefix_end, successor};
 use quorate_client::Fate;
 use quorate_client::driver::{Client, ClientError, Options};
+use quorate_client::keys;
 use quorate_types::Wire as _;
 use std::ffi::OsString;
 use std::io::IsTerminal as _;

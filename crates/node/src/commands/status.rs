@@ -2,8 +2,8 @@
 
 mod verdict;
 
-use super::{cluster_file, open_cluster};
-use crate::config::parse_seconds;
+use super::arguments::cluster_file;
+use crate::config::{ClusterConfig, parse_seconds};
 use crate::exit::Failure;
 use crate::out;
 use clap::Args;
@@ -48,10 +48,10 @@ pub struct StatusArgs {
 /// # Errors
 /// When the cluster's file is wrong, or with `--ready` when the cluster is not available.
 pub fn run(args: &StatusArgs) -> Result<(), Failure> {
-    let config = open_cluster(&args.cluster)?;
+    let config = ClusterConfig::load(&args.cluster)?;
     let n = config.n();
     let enough = config.entry.spec.serving(n, usize::from(config.genesis.f));
-    let info = super::cluster_info(&config)?;
+    let info = config.client_info();
     let answers = driver::status(info, args.wait).map_err(Failure::run)?;
     let replicas: Vec<Value> = answers.into_iter().enumerate().map(|(id, said)| answer(id, said)).collect();
     let verdict = Verdict::of(&replicas, enough);

@@ -2,13 +2,14 @@
 
 use super::delta;
 use crate::config::{
-    Durability, LinkAuth, ReplicaAddresses, Settings, choice, client_auth_names, parse_replicas,
-    protocol_names, replicas_or_default,
+    Durability, Settings, choice, client_auth_names, parse_replicas, protocol_names, replicas_or_default,
 };
 use crate::exit::Failure;
 use crate::out;
 use crate::service::Service;
 use crate::testnet::{Plan, Testnet};
+use quorate_client::cluster::LinkMode;
+use quorate_client::config::ReplicaAddresses;
 use quorate_consensus::Entry;
 use quorate_types::ClientAuth;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -36,8 +37,8 @@ pub struct Args {
     #[arg(long, default_value = "signature", value_parser = choice(client_auth_names()))]
     client_auth: ClientAuth,
     /// How connections are protected; "plain" is for benchmarks
-    #[arg(long, default_value = "tls", value_parser = choice(LinkAuth::NAMES.to_vec()))]
-    link_auth: LinkAuth,
+    #[arg(long, default_value = "tls", value_parser = choice(LinkMode::NAMES.to_vec()))]
+    link_auth: LinkMode,
     /// What a promise waits for
     #[arg(long, default_value = "fsync", value_parser = choice(Durability::NAMES.to_vec()))]
     durability: Durability,
@@ -55,7 +56,7 @@ pub fn run(args: &Args, service: Service) -> Result<(), Failure> {
         entry: args.protocol,
         addresses: addresses(args)?,
         client_auth: args.client_auth,
-        link_auth: args.link_auth,
+        links: args.link_auth,
         durability: args.durability,
         settings: args.settings.clone(),
     };

@@ -1,13 +1,14 @@
 //! `node.toml`: what may differ between nodes.
 
-use super::addresses::Use;
-use super::cluster::{ClusterConfig, GENESIS, LinkAuth, ReplicaAddresses, limit_names, name_of};
-use super::error::ConfigError;
-use super::number::show_size;
+use super::cluster::{ClusterConfig, name_of};
 use super::params::{self, Kind};
-use super::reader::{Field, Origin, Source};
 use super::writer::Writer;
-use crate::keys;
+use quorate_client::cluster::LinkMode;
+use quorate_client::config::addresses::Use;
+use quorate_client::config::fields::{GENESIS, limit_names};
+use quorate_client::config::reader::{Field, Origin, Source};
+use quorate_client::config::{ConfigError, ReplicaAddresses, show_size};
+use quorate_client::keys;
 use quorate_crypto::SigningKey;
 use quorate_types::{ClientAuth, Genesis, PublicKey, ReplicaId};
 use std::net::{IpAddr, SocketAddr};
@@ -354,7 +355,7 @@ impl NodeConfig {
             let problem = "\"none\" lets anybody act for any client; make a cluster with \"signature\", or start with --insecure for a benchmark";
             return Some(self.cluster.error("genesis.client_auth", problem));
         }
-        if self.cluster.link_auth == LinkAuth::Plain {
+        if self.cluster.links == LinkMode::Plain {
             let problem = "\"plain\" lets anybody act for any replica; write link_auth = \"tls\", or start with --insecure for a benchmark";
             return Some(self.cluster.error("link_auth", problem));
         }

@@ -1,9 +1,12 @@
 use super::params::{self, Kind};
-use super::reader::Source;
 use super::*;
 use crate::exit::Failure;
+use crate::layout::node_file;
 use crate::service::Service;
-use crate::testnet::{Plan, Testnet, identity, node_file};
+use crate::testnet::{Plan, Testnet};
+use quorate_client::cluster::LinkMode;
+use quorate_client::config::reader::Source;
+use quorate_client::config::{CLUSTER_FILE, ConfigError, ReplicaAddresses, parse_size, show_size};
 use quorate_consensus::Entry;
 use quorate_types::{ClientAuth, ReplicaId};
 use std::fs;
@@ -25,7 +28,7 @@ fn testnet_with(protocol: &str, set: &[&str]) -> (TempDir, Result<Testnet, Failu
         entry: quorate_protocols::find(protocol).unwrap(),
         addresses: addresses.collect(),
         client_auth: ClientAuth::Signature,
-        link_auth: LinkAuth::Tls,
+        links: LinkMode::Tls,
         durability: Durability::Fsync,
         settings: Settings { set: set.iter().map(|text| text.parse().unwrap()).collect() },
     };
@@ -48,7 +51,7 @@ fn a_cluster_is_made_with_what_is_set() {
     assert_eq!((bodies.block_requests_max, bodies.block_bytes_max), (400, 1 << 20));
     assert!(node.genesis().params.contains("round-robin"));
     let data = folder.path().join("node2/data");
-    assert!(quorate_storage::folder::open(&data, &identity(&node.cluster, ReplicaId(2))).is_ok());
+    assert!(quorate_storage::folder::open(&data, &node.cluster.identity(ReplicaId(2))).is_ok());
 }
 
 /// Whoever is away is left out, unless something else was asked for; and a cluster keeps what it was made with.

@@ -14,7 +14,7 @@ fn plan(entry: &'static Entry, set: &[String]) -> Plan {
         entry,
         addresses: addresses.collect(),
         client_auth: ClientAuth::Signature,
-        link_auth: LinkAuth::Tls,
+        links: LinkMode::Tls,
         durability: Durability::Fsync,
         settings: Settings { set: set.iter().map(|text| text.parse().unwrap()).collect() },
     }
