@@ -41,7 +41,7 @@ enum Command {
     /// Run a protocol in the simulator under systematic attacks by twins
     Twins(twins::Args),
     /// Kill and pause replicas under load, also all at once, and judge the history
-    Torture(torture::TortureArgs),
+    Torture(torture::StoreTortureArgs),
 }
 
 fn main() -> ExitCode {

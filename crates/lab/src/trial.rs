@@ -5,6 +5,7 @@
 use crate::load::{
     Generator, LoadOptions, Mix, Next, Pace, Progress, Summary, Verdict, Watch, judge, judge_alone,
 };
+use crate::service_load::ServiceMix;
 use quorate_app::{KvOp, KvResult};
 use quorate_client::cluster::ClusterInfo;
 use quorate_client::cluster::LinkMode;
@@ -68,7 +69,38 @@ impl Act {
     }
 }
 
-/// What a trial does.
+/// The requests of a trial.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Requests {
+    /// Operations of the key-value store that are judged.
+    Judged {
+        /// Keys that clients share; half of all operations are on them. 0: there are none.
+        shared: u64,
+        /// Bytes of one put.
+        request_bytes: usize,
+    },
+    /// Operations of a service of its own. No history is judged, because the service's rules are not known here: errors,
+    /// missing answers and differing states are found all the same.
+    Service(ServiceMix),
+}
+
+impl Requests {
+    fn mix(self) -> Mix {
+        match self {
+            // The cluster belongs to the trial alone, and the values of its keys are known.
+            Self::Judged { shared, request_bytes } => {
+                Mix::Judged { prefix: String::new(), spread: SPREAD, shared, request_bytes }
+            }
+            Self::Service(mix) => Mix::Service(mix),
+        }
+    }
+
+    fn are_judged(self) -> bool {
+        matches!(self, Self::Judged { .. })
+    }
+}
+
+/// The course of a trial.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Load after the sessions are open.
@@ -79,10 +111,8 @@ pub struct Plan {
     pub pace: Pace,
     /// Requests in a bundle; `None`: whatever waits.
     pub bundle: Option<u32>,
-    /// Keys that clients share; half of all operations are on them. 0: there are none.
-    pub shared: u64,
-    /// Bytes of one put.
-    pub request_bytes: usize,
+    /// The requests.
+    pub requests: Requests,
     /// Decides keys and operations.
     pub seed: u64,
     /// What is done when, after the load has begun.
@@ -114,8 +144,8 @@ impl Outcome {
     pub fn is_good(&self) -> bool {
         self.verdict.is_clean()
             && self.is_equal()
-            && self.summary.errors == 0
-            && self.summary.acknowledged > 0
+            && self.summary.counts.errors == 0
+            && self.summary.counts.acknowledged > 0
     }
 
     /// What is wrong, on one line.
@@ -130,7 +160,7 @@ impl Outcome {
             verdict.wrong,
             verdict.illegal,
             verdict.undecided,
-            self.summary.errors_by_kind,
+            self.summary.counts.errors_by_kind,
             if self.is_equal() { "equal" } else { "differ" },
             verdict.findings.join("; ")
         )
@@ -185,6 +215,8 @@ pub struct Load {
     generator: Generator,
     info: ClusterInfo,
     clients: usize,
+    /// Whether there is a history to judge.
+    is_judged: bool,
     /// The key of the client that reads.
     key: PathBuf,
     /// What a fresh client has read at the end of the last stretch.
@@ -205,22 +237,17 @@ impl Load {
             seed: plan.seed,
             bundle: plan.bundle,
             pace: plan.pace,
-            mix: Mix::Judged {
-                // The cluster is ours alone, and what its keys hold is known.
-                prefix: String::new(),
-                spread: SPREAD,
-                shared: plan.shared,
-                request_bytes: plan.request_bytes,
-            },
+            mix: plan.requests.mix(),
             warmup: Duration::ZERO,
             seconds: plan.seconds,
             presign: 0,
-            history: true,
+            history: plan.requests.are_judged(),
             audience: quorate_client::Audience::Leader,
         };
         let generator = Generator::connect(pool, admin, options).map_err(Failure::run)?;
         let held = BTreeMap::new();
-        Ok(Self { generator, info, clients: plan.clients, key: dir.join(KV_KEY), held })
+        let is_judged = plan.requests.are_judged();
+        Ok(Self { generator, info, clients: plan.clients, is_judged, key: dir.join(KV_KEY), held })
     }
 
     /// Offers load for as long as was planned or `watch` says, has a fresh client read every key, and judges.
@@ -230,6 +257,9 @@ impl Load {
     pub fn stretch(&mut self, watch: &mut dyn Watch) -> Result<Judged, Failure> {
         let summary = self.generator.run(watch).map_err(Failure::run)?;
         let mut history = self.generator.take_history().after(self.held.clone());
+        if !self.is_judged {
+            return Ok(Judged { summary, verdict: Verdict::default(), history, unread: None });
+        }
         let reads = match self.read_back(&history) {
             Ok(reads) => reads,
             Err(why) => {
@@ -304,19 +334,20 @@ pub fn run(
     Ok((Outcome { summary, verdict, digests, executed }, history))
 }
 
-/// Makes a cluster on free ports of this machine.
+/// Makes a cluster of a service on free ports of this machine.
 ///
 /// # Errors
 /// When there are no ports or the folder cannot be made.
 pub fn make(
     dir: &Path,
+    service: Service,
     entry: &'static Entry,
     n: u16,
     client_auth: ClientAuth,
     settings: &Settings,
 ) -> Result<Testnet, Failure> {
     let plan = testnet::Plan {
-        service: Service::KV,
+        service,
         entry,
         addresses: free_addresses(usize::from(n))?,
         client_auth,

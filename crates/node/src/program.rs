@@ -11,7 +11,7 @@
 //!
 //! All nodes of a cluster run the same program: genesis names the service, and a node of another service refuses to start.
 
-use crate::commands::{node, status, testnet, up};
+use crate::commands::{call, node, status, testnet, up};
 use crate::exit::{self, Failure};
 use crate::service::Service;
 use clap::{Parser, Subcommand};
@@ -28,6 +28,8 @@ pub enum Command {
     Up(up::Args),
     /// Report the state of each replica of a cluster
     Status(status::StatusArgs),
+    /// Send one operation to the service and print its result
+    Call(call::Args),
 }
 
 impl Command {
@@ -41,6 +43,7 @@ impl Command {
             Self::Node(args) => node::run(args, service),
             Self::Up(args) => up::run(args, service),
             Self::Status(args) => status::run(args),
+            Self::Call(args) => call::run(args, service),
         }
     }
 }

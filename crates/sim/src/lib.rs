@@ -22,6 +22,7 @@
 mod byzantine;
 mod client;
 mod clock;
+mod companion;
 pub mod conformance;
 mod delays;
 mod disk;
@@ -50,6 +51,7 @@ mod world;
 pub use bytes::Bytes;
 pub use byzantine::Byzantine;
 pub use client::Workload;
+pub use companion::{Companion, CompanionFn};
 pub use delays::{Bodies, Climate, Delays};
 pub use disk::{Costs, Trouble};
 pub use fault::Fault;

@@ -3,7 +3,7 @@
 use super::load_bar::LoadBar;
 use super::run_folder::RunFolder;
 use crate::load::Pace;
-use crate::trial::{self, Act, Outcome, Plan};
+use crate::trial::{self, Act, Outcome, Plan, Requests};
 use clap::Args;
 use quorate_consensus::Entry;
 use quorate_node::commands::arguments::tolerates_one;
@@ -11,6 +11,7 @@ use quorate_node::config::{Settings, parse_replicas, parse_seconds, replicas_or_
 use quorate_node::exit::Failure;
 use quorate_node::out;
 use quorate_node::processes::Processes;
+use quorate_node::service::Service;
 use quorate_types::{ClientAuth, ReplicaId};
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -96,7 +97,7 @@ fn show(args: &DemoArgs, dir: &Path) -> Result<(), Failure> {
     let mut nodes = Processes::new(binary, dir, (0..n).map(ReplicaId), false);
     // Before anything is made: whoever is asked to stop from now on tidies up.
     nodes.watch_signals()?;
-    let mut testnet = trial::make(dir, args.protocol, n, ClientAuth::Signature, &args.settings)?;
+    let mut testnet = trial::make(dir, Service::KV, args.protocol, n, ClientAuth::Signature, &args.settings)?;
     let name = args.protocol.spec.name;
     let bound = testnet.bound()?.map_or(String::new(), |bound| format!(", {bound}"));
     say(format!(
@@ -162,8 +163,7 @@ fn plan(args: &DemoArgs, victim: ReplicaId) -> Plan {
         clients: args.clients,
         pace: Pace::Closed { in_flight: args.in_flight },
         bundle: None,
-        shared: 0,
-        request_bytes: 128,
+        requests: Requests::Judged { shared: 0, request_bytes: 128 },
         seed: args.seed,
         acts: vec![(third, Act::Kill(victim)), (third * 2, Act::Start(victim))],
     }
@@ -197,22 +197,22 @@ fn report(args: &DemoArgs, outcome: &Outcome, (before, after): Views) -> Result<
         return out::json(&object);
     }
     let ms = |ns: u64| Duration::from_nanos(ns).as_secs_f64() * 1e3;
-    let latency = &summary.latency_ns;
-    out::line(format_args!("requests sent            {}", summary.sent))?;
-    out::line(format_args!("requests acknowledged    {}", summary.acknowledged))?;
+    let latency = &summary.timing.latency_ns;
+    out::line(format_args!("requests sent            {}", summary.counts.sent))?;
+    out::line(format_args!("requests acknowledged    {}", summary.counts.acknowledged))?;
     out::line(format_args!("lost                     {}", outcome.verdict.lost))?;
     out::line(format_args!("executed twice           {}", outcome.verdict.doubled))?;
-    out::line(format_args!("without a good answer    {}", summary.errors_by_kind))?;
+    out::line(format_args!("without a good answer    {}", summary.counts.errors_by_kind))?;
     out::line(format_args!(
         "longest gap              {:.1} ms without any good answer",
-        summary.longest_gap_ms
+        summary.timing.longest_gap_ms
     ))?;
     if let (Some((old, first)), Some((new, second))) = (before, after) {
         out::line(format_args!(
             "view                     {old}, led by replica {first}; at the end {new}, led by replica {second}"
         ))?;
     }
-    out::line(format_args!("throughput               {:.0} requests/s", summary.goodput))?;
+    out::line(format_args!("throughput               {:.0} requests/s", summary.timing.goodput))?;
     out::line(format_args!(
         "latency                  p50 {:.2} ms  p99 {:.2} ms  max {:.2} ms (of {}, rank rounded up)",
         ms(latency.p50),

@@ -10,6 +10,7 @@ pub mod machine;
 mod names;
 mod run_folder;
 mod seeds;
+pub mod service_sim;
 pub mod sim;
 pub mod torture;
 pub mod twins;

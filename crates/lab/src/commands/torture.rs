@@ -3,8 +3,9 @@
 use super::load_bar::LoadBar;
 use super::run_folder::RunFolder;
 use crate::load::{Pace, Progress};
+use crate::service_load::ServiceMix;
 use crate::torture::{self, Fault, News, Options, Outcome, Report, Why};
-use crate::trial;
+use crate::trial::{self, Requests};
 use clap::Args;
 use quorate_consensus::Entry;
 use quorate_node::commands::arguments::tolerates_one;
@@ -12,6 +13,7 @@ use quorate_node::config::{Settings, parse_minutes, parse_replicas, replicas_or_
 use quorate_node::exit::Failure;
 use quorate_node::out;
 use quorate_node::processes::Processes;
+use quorate_node::service::Service;
 use quorate_types::{ClientAuth, ReplicaId};
 use serde_json::json;
 use std::path::Path;
@@ -21,6 +23,16 @@ use std::time::{Duration, Instant};
 const SPAN_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 /// Arguments of `quorate torture`.
+#[derive(Args, Debug)]
+pub struct StoreTortureArgs {
+    #[command(flatten)]
+    torture: TortureArgs,
+    /// Keys that the clients share; each has others of its own
+    #[arg(long, default_value_t = 300)]
+    keys: u64,
+}
+
+/// Options that the torture of every service has.
 #[derive(Args, Debug)]
 pub struct TortureArgs {
     /// No event begins after so many minutes, or 90s, or 2h
@@ -44,9 +56,6 @@ pub struct TortureArgs {
     /// Requests in a second instead, whatever the answers do
     #[arg(long)]
     rate: Option<f64>,
-    /// Keys that the clients share; each has others of its own
-    #[arg(long, default_value_t = 300)]
-    keys: u64,
     /// Only these faults, several divided by commas [default: all]
     #[arg(long, value_delimiter = ',', value_parser = quorate_node::config::choice(Fault::ALL.map(|fault| (fault.name(), fault)).to_vec()))]
     only: Vec<Fault>,
@@ -65,15 +74,13 @@ impl TortureArgs {
         replicas_or_default(self.n, self.protocol)
     }
 
-    fn options(&self, seed: u64) -> Result<Options, Failure> {
+    fn options(&self, seed: u64, requests: Requests) -> Result<Options, Failure> {
         tolerates_one(self.protocol, usize::from(self.n()))?;
         let span = self.minutes;
         if span.is_zero() || span > SPAN_MAX {
             return Err(Failure::usage("--minutes: expected a duration above 0, at most 30 days"));
         }
-        for (name, is_zero) in
-            [("clients", self.clients == 0), ("in-flight", self.in_flight == 0), ("keys", self.keys == 0)]
-        {
+        for (name, is_zero) in [("clients", self.clients == 0), ("in-flight", self.in_flight == 0)] {
             if is_zero {
                 return Err(Failure::usage(format!("--{name} 0: expected at least 1")));
             }
@@ -88,16 +95,16 @@ impl TortureArgs {
             None => Pace::Closed { in_flight: self.in_flight },
         };
         let only = if self.only.is_empty() { Fault::ALL.to_vec() } else { self.only.clone() };
-        Ok(Options { seed, only, span, clients: self.clients, pace, shared: self.keys })
+        Ok(Options { seed, only, span, clients: self.clients, pace, requests })
     }
 
     fn minutes(&self) -> f64 {
         self.minutes.as_secs_f64() / 60.0
     }
 
-    /// How to do the same again.
-    fn again(&self, seed: u64) -> String {
-        let mut line = format!("cargo xtask torture --minutes {} --seed {seed}", self.minutes());
+    /// The command that repeats the run.
+    fn again(&self, seed: u64, subject: &Subject) -> String {
+        let mut line = format!("{} torture --minutes {} --seed {seed}", subject.program, self.minutes());
         let name = self.protocol.spec.name.as_str();
         for (given, text) in [
             (name != "pbft", format!(" --protocol {name}")),
@@ -105,7 +112,7 @@ impl TortureArgs {
             (self.clients != 16, format!(" --clients {}", self.clients)),
             (self.in_flight != 64, format!(" --in-flight {}", self.in_flight)),
             (self.rate.is_some(), format!(" --rate {}", self.rate.unwrap_or(0.0))),
-            (self.keys != 300, format!(" --keys {}", self.keys)),
+            (!subject.more.is_empty(), format!(" {}", subject.more)),
             (
                 !self.only.is_empty(),
                 format!(
@@ -123,27 +130,64 @@ impl TortureArgs {
     }
 }
 
-/// Tortures a cluster.
+/// The service that is tortured.
+struct Subject {
+    service: Service,
+    requests: Requests,
+    /// The program that repeats the run.
+    program: String,
+    /// Options of this service's torture, for the command that repeats it.
+    more: String,
+}
+
+/// Tortures a cluster of the key-value store.
 ///
 /// # Errors
 /// When anything was lost, doubled, wrong, without an answer or not linearizable, states differ, the cluster did not
-/// come back, or somebody asked to stop: then what was found until then is reported first.
-pub fn run(args: &TortureArgs) -> Result<(), Failure> {
+/// recover, or the process was asked to stop: then the findings until then are reported first.
+pub fn run(args: &StoreTortureArgs) -> Result<(), Failure> {
+    torture(&args.torture, &store(args.keys)?)
+}
+
+fn store(keys: u64) -> Result<Subject, Failure> {
+    if keys == 0 {
+        return Err(Failure::usage("--keys 0: expected at least 1"));
+    }
+    Ok(Subject {
+        service: Service::KV,
+        requests: Requests::Judged { shared: keys, request_bytes: 128 },
+        program: "cargo xtask".to_owned(),
+        more: if keys == 300 { String::new() } else { format!("--keys {keys}") },
+    })
+}
+
+/// Tortures a cluster of a service of its own. Errors, missing answers and differing states are found; whether answers are
+/// right, only the service knows.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_service(args: &TortureArgs, service: Service, mix: ServiceMix) -> Result<(), Failure> {
+    let program = std::env::args().next().unwrap_or_default();
+    let subject = Subject { service, requests: Requests::Service(mix), program, more: String::new() };
+    torture(args, &subject)
+}
+
+fn torture(args: &TortureArgs, subject: &Subject) -> Result<(), Failure> {
     let seed = match args.seed {
         Some(seed) => seed,
         // Short enough to be typed again.
         None => getrandom::u32().map(u64::from).map_err(Failure::run)?,
     };
-    let options = args.options(seed)?;
+    let options = args.options(seed, subject.requests)?;
     let mut folder = RunFolder::new("torture", args.keep)?;
-    let result = run_in(args, &options, folder.path());
+    let again = args.again(seed, subject);
+    let result = run_in(args, subject.service, &options, (folder.path(), &again));
     let is_kept = args.keep || result.as_ref().map_or(true, Outcome::is_suspect);
     if is_kept && folder.path().exists() {
         folder.keep();
         eprintln!("the cluster's folder is {}", folder.path().display());
     }
     let outcome = result?;
-    let again = args.again(seed);
     report(args, &options, &outcome, &again)?;
     match &outcome.failure {
         None => Ok(()),
@@ -151,12 +195,17 @@ pub fn run(args: &TortureArgs) -> Result<(), Failure> {
     }
 }
 
-fn run_in(args: &TortureArgs, options: &Options, dir: &Path) -> Result<Outcome, Failure> {
+fn run_in(
+    args: &TortureArgs,
+    service: Service,
+    options: &Options,
+    (dir, again): (&Path, &str),
+) -> Result<Outcome, Failure> {
     let binary = std::env::current_exe().map_err(Failure::run)?;
     let n = args.n();
     let mut nodes = Processes::new(binary, dir, (0..n).map(ReplicaId), false);
     nodes.watch_signals()?;
-    let mut testnet = trial::make(dir, args.protocol, n, ClientAuth::Signature, &args.settings)?;
+    let mut testnet = trial::make(dir, service, args.protocol, n, ClientAuth::Signature, &args.settings)?;
     let mut told = Told {
         bar: LoadBar::new(),
         quiet: args.json,
@@ -166,7 +215,7 @@ fn run_in(args: &TortureArgs, options: &Options, dir: &Path) -> Result<Outcome, 
     };
     let name = args.protocol.spec.name;
     let bound = testnet.bound()?.map_or(String::new(), |bound| format!(", {bound}"));
-    told.line(&format!("{n} replicas of {name}{bound}, seed {}: {}", options.seed, args.again(options.seed)));
+    told.line(&format!("{n} replicas of {name}{bound}, seed {}: {again}", options.seed));
     match testnet.start(&mut nodes) {
         Err(_) if nodes.is_stopping() => return Ok(Outcome::stopped()),
         started => started?,
@@ -180,7 +229,7 @@ fn run_in(args: &TortureArgs, options: &Options, dir: &Path) -> Result<Outcome, 
 
 /// What people see of a run while it lasts.
 struct Told {
-    bar: Bar,
+    bar: LoadBar,
     quiet: bool,
     begun: Instant,
     span: Duration,
@@ -301,22 +350,23 @@ mod tests {
     #[derive(Parser)]
     struct CommandLine {
         #[command(flatten)]
-        args: TortureArgs,
+        args: StoreTortureArgs,
     }
 
-    fn args(line: &str) -> TortureArgs {
+    fn args(line: &str) -> StoreTortureArgs {
         CommandLine::try_parse_from(std::iter::once("torture").chain(line.split_whitespace())).unwrap().args
     }
 
     #[test]
-    fn what_is_printed_repeats_the_run() {
+    fn printed_command_repeats_the_run() {
         let begin = "cargo xtask torture ";
         for line in [
             "--minutes 0.5 --seed 7",
             "--minutes 3 --seed 1 --n 7 --clients 4 --in-flight 9 --keys 5",
             "--minutes 10 --seed 0 --protocol echo --rate 250.5",
         ] {
-            let again = args(line).again(args(line).seed.unwrap());
+            let StoreTortureArgs { torture, keys } = args(line);
+            let again = torture.again(torture.seed.unwrap(), &store(keys).unwrap());
             let again = again.strip_prefix(begin).unwrap();
             assert_eq!(format!("{:?}", args(line)), format!("{:?}", args(again)), "{again}");
         }
@@ -343,7 +393,10 @@ mod tests {
             "--n 1000",
         ] {
             let words = std::iter::once("torture").chain(line.split_whitespace());
-            let failure = CommandLine::try_parse_from(words).map(|line| line.args.options(1).unwrap_err());
+            let failure = CommandLine::try_parse_from(words).map(|line| {
+                let StoreTortureArgs { torture, keys } = line.args;
+                store(keys).and_then(|subject| torture.options(1, subject.requests)).unwrap_err()
+            });
             assert!(
                 failure.is_ok_and(|failure| failure.code() == 2) || REFUSED_BY_CLAP.contains(&line),
                 "{line}"

@@ -1,7 +1,7 @@
 //! The generator: it sends requests when they are due, and meters the answers.
 
 use super::arrivals::{Arrivals, Due};
-use super::errors::{NO_ANSWER, SESSION_LOST, error_of};
+use super::errors::{NO_ANSWER, SESSION_LOST};
 use super::meter::Meter;
 use super::numbers::nanos;
 use super::options::{LoadError, LoadOptions, PATIENCE, STATUS_PATIENCE};
@@ -294,7 +294,8 @@ impl Generator {
         let Some(flight) = self.flights.remove(&key) else { return };
         self.in_flight = self.in_flight.saturating_sub(usize::try_from(requests).unwrap_or(0));
         let Answer::Results(results) = answer else { return };
-        self.meter.answered(now, &flight.due, results.iter().into_iter().flatten().map(error_of));
+        let errors = results.iter().into_iter().flatten().map(|result| self.workload.error_of(result));
+        self.meter.answered(now, &flight.due, errors);
         if self.options.history {
             let results = results.iter().into_iter().flatten();
             for (call, result) in flight.calls.into_iter().zip(results) {

@@ -6,7 +6,6 @@
 use super::arrivals::Due;
 use super::errors::{Errors, NOT_SENT};
 use super::latencies::Latencies;
-use quorate_app::KvError;
 use quorate_types::Time;
 
 /// A request is carried although its answer comes after the measured time, where it waited no longer than this: what
@@ -87,14 +86,14 @@ impl Meter {
         &mut self,
         now: Time,
         due: &Due,
-        mut errors: impl Iterator<Item = Option<KvError>>,
+        mut errors: impl Iterator<Item = Option<String>>,
     ) {
         for (due, requests) in due {
             let mut good = 0u64;
             for _ in 0..*requests {
                 match errors.next().flatten() {
                     None => good = good.saturating_add(1),
-                    Some(error) => self.errors.add(&format!("{error:?}"), 1),
+                    Some(kind) => self.errors.add(&kind, 1),
                 }
             }
             if good > 0 {

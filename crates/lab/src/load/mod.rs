@@ -24,6 +24,6 @@ pub use generator::Generator;
 pub use judge::{Verdict, judge, judge_alone};
 pub use latencies::Latency;
 pub use options::{LoadError, LoadOptions, Pace};
-pub use summary::{ReplicaUse, Summary};
+pub use summary::{ClusterFacts, Counts, Offer, ReplicaUse, Summary, Timing};
 pub use watch::{Next, Progress, Watch};
 pub use workload::{Mix, Workload};

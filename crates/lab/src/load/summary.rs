@@ -1,4 +1,4 @@
-//! What a run gave, for people and for tools. Every figure comes with its settings.
+//! The result of a run, for people and for tools. Every figure comes with its settings.
 
 use super::errors::Errors;
 use super::latencies::Latency;
@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::time::Duration;
 
-/// An open loop's load is carried where so much of it was answered in time.
+/// The share of an open loop's load that has to be answered in time for the load to count as carried.
 const CARRIED_PERCENT: u128 = 95;
 
-/// What one replica used in the measured time.
+/// The work of one replica in the measured time.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct ReplicaUse {
-    /// Which replica.
+    /// Id of the replica.
     pub id: u16,
     /// CPU seconds for 1,000 requests.
     pub cpu_seconds_per_1000: f64,
@@ -30,9 +30,9 @@ pub struct ReplicaUse {
     pub ledger: BTreeMap<String, u64>,
 }
 
-/// What a run gave.
+/// The cluster's settings, as its replicas report them.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Summary {
+pub struct ClusterFacts {
     /// Name of the protocol.
     pub protocol: String,
     /// Replicas.
@@ -49,35 +49,50 @@ pub struct Summary {
     pub delta_ms: Option<f64>,
     /// `guarded` or `unguarded`, where there is such a bound.
     pub mode: Option<String>,
+}
+
+/// The load that was offered.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Offer {
     /// Requests in a second that were offered; `None` in a closed loop.
     pub offered: Option<f64>,
     /// Requests in flight of a closed loop; 0 in an open one.
     pub in_flight: usize,
     /// Clients.
     pub clients: usize,
-    /// Requests in a bundle; 0: whatever waits.
+    /// Requests in a bundle; 0: all that wait.
     pub bundle: u32,
+}
+
+/// Counts of requests, bundles and sessions.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Counts {
     /// Requests sent, warm-up included.
     pub sent: u64,
     /// Requests with a good answer, warm-up included.
     pub acknowledged: u64,
-    /// Requests without one, warm-up included: the answer is an error of the store, or there is none, or the request was
-    /// never sent.
+    /// Requests without a good answer, warm-up included: the answer is an error of the service, or there is none, or the
+    /// request was never sent.
     pub errors: u64,
-    /// The same, by kind.
+    /// These errors, by kind.
     pub errors_by_kind: Errors,
-    /// Those of them that were due and never sent.
+    /// Requests that were due and never sent.
     pub unsent: u64,
     /// Requests due in the measured time.
     pub due: u64,
-    /// Those of them with a good answer, in it or after it: the latencies are theirs.
+    /// Requests due in the measured time that have a good answer, whenever it came: the latencies are theirs.
     pub answered: u64,
-    /// Those of them with a good answer in it, or within 100 ms of being due.
+    /// Requests due in the measured time that have a good answer in it, or within 100 ms of being due.
     pub carried: u64,
     /// Bundles sent again.
     pub repeats: u64,
     /// Sessions that were lost in the run, and opened again.
     pub sessions_lost: u64,
+}
+
+/// Times and rates.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Timing {
     /// The measured time: as planned, unless the run was ended earlier.
     pub seconds: f64,
     /// Good answers that came in the measured time, in a second of it.
@@ -87,7 +102,24 @@ pub struct Summary {
     pub longest_gap_ms: f64,
     /// From due to answered.
     pub latency_ns: Latency,
-    /// What the replicas used, as far as they have said so at the beginning and at the end of the measured time.
+}
+
+/// The result of a run. As JSON it is one object with the fields of all parts.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Summary {
+    /// The cluster's settings.
+    #[serde(flatten)]
+    pub cluster: ClusterFacts,
+    /// The load that was offered.
+    #[serde(flatten)]
+    pub offer: Offer,
+    /// Counts of requests, bundles and sessions.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Times and rates.
+    #[serde(flatten)]
+    pub timing: Timing,
+    /// The work of each replica, as far as it has reported it at the beginning and at the end of the measured time.
     pub replicas: Vec<ReplicaUse>,
 }
 
@@ -107,32 +139,40 @@ impl Summary {
         };
         let seconds = Duration::from_nanos(meter.span_ns()).as_secs_f64();
         Self {
-            protocol: text("protocol"),
-            n: setting("n").as_u64().unwrap_or(0),
-            f: setting("f").as_u64().unwrap_or(0),
-            durability: text("durability"),
-            link_auth: text("link_auth"),
-            client_auth: text("client_auth"),
-            delta_ms: any.pointer("/guard/delta_ms").and_then(Value::as_f64),
-            mode: any.pointer("/guard/mode").and_then(Value::as_str).map(str::to_owned),
-            offered,
-            in_flight,
-            clients: options.clients,
-            bundle: options.bundle.unwrap_or(0),
-            sent: meter.sent,
-            acknowledged: meter.acknowledged,
-            errors: meter.errors.total(),
-            errors_by_kind: meter.errors.clone(),
-            unsent: meter.unsent,
-            due: meter.due,
-            answered: meter.answered,
-            carried: meter.carried,
-            repeats: meter.repeats,
-            sessions_lost: meter.sessions_lost,
-            seconds,
-            goodput: if seconds > 0.0 { float(meter.in_time) / seconds } else { 0.0 },
-            longest_gap_ms: float(meter.longest_gap_ns) / 1e6,
-            latency_ns: meter.latencies.summary(),
+            cluster: ClusterFacts {
+                protocol: text("protocol"),
+                n: setting("n").as_u64().unwrap_or(0),
+                f: setting("f").as_u64().unwrap_or(0),
+                durability: text("durability"),
+                link_auth: text("link_auth"),
+                client_auth: text("client_auth"),
+                delta_ms: any.pointer("/guard/delta_ms").and_then(Value::as_f64),
+                mode: any.pointer("/guard/mode").and_then(Value::as_str).map(str::to_owned),
+            },
+            offer: Offer {
+                offered,
+                in_flight,
+                clients: options.clients,
+                bundle: options.bundle.unwrap_or(0),
+            },
+            counts: Counts {
+                sent: meter.sent,
+                acknowledged: meter.acknowledged,
+                errors: meter.errors.total(),
+                errors_by_kind: meter.errors.clone(),
+                unsent: meter.unsent,
+                due: meter.due,
+                answered: meter.answered,
+                carried: meter.carried,
+                repeats: meter.repeats,
+                sessions_lost: meter.sessions_lost,
+            },
+            timing: Timing {
+                seconds,
+                goodput: if seconds > 0.0 { float(meter.in_time) / seconds } else { 0.0 },
+                longest_gap_ms: float(meter.longest_gap_ns) / 1e6,
+                latency_ns: meter.latencies.summary(),
+            },
             replicas: replica_uses(before, after),
         }
     }
@@ -142,19 +182,19 @@ impl Summary {
     /// and says nothing. A closed loop offers no more than is carried.
     #[must_use]
     pub fn is_carried(&self) -> bool {
-        self.offered.is_none()
-            || u128::from(self.carried).saturating_mul(100)
-                >= u128::from(self.due).saturating_mul(CARRIED_PERCENT)
+        self.offer.offered.is_none()
+            || u128::from(self.counts.carried).saturating_mul(100)
+                >= u128::from(self.counts.due).saturating_mul(CARRIED_PERCENT)
     }
 
-    /// How much of what was offered was carried, for people.
+    /// The share of the offered load that was carried, for people.
     #[must_use]
     pub fn carried_text(&self) -> String {
-        let percent = float(self.carried) / float(self.due.max(1)) * 100.0;
+        let percent = float(self.counts.carried) / float(self.counts.due.max(1)) * 100.0;
         format!(
             "{} of {} requests due ({percent:.1} %) had a good answer in the measured time or within {} ms of being due",
-            self.carried,
-            self.due,
+            self.counts.carried,
+            self.counts.due,
             GRACE_NS / 1_000_000
         )
     }
@@ -199,54 +239,60 @@ impl Summary {
         write!(
             f,
             "{} n={} f={}, durability {}, links {}, client authentication {}",
-            self.protocol, self.n, self.f, self.durability, self.link_auth, self.client_auth
+            self.cluster.protocol,
+            self.cluster.n,
+            self.cluster.f,
+            self.cluster.durability,
+            self.cluster.link_auth,
+            self.cluster.client_auth
         )?;
-        if let (Some(delta_ms), Some(mode)) = (self.delta_ms, &self.mode) {
+        if let (Some(delta_ms), Some(mode)) = (self.cluster.delta_ms, &self.cluster.mode) {
             write!(f, ", delta {delta_ms} ms, {mode}")?;
         }
         writeln!(f)?;
-        let bundle = if self.bundle == 0 { "natural".to_owned() } else { self.bundle.to_string() };
-        let pace = match self.offered {
+        let bundle =
+            if self.offer.bundle == 0 { "natural".to_owned() } else { self.offer.bundle.to_string() };
+        let pace = match self.offer.offered {
             Some(offered) => format!("open loop, {offered} req/s offered"),
-            None => format!("closed loop, {} requests in flight", self.in_flight),
+            None => format!("closed loop, {} requests in flight", self.offer.in_flight),
         };
-        writeln!(f, "{pace}, {} clients, bundles {bundle}", self.clients)
+        writeln!(f, "{pace}, {} clients, bundles {bundle}", self.offer.clients)
     }
 
     fn write_counts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
             "sent {}  acknowledged {}  errors {}  sent again {} bundles",
-            self.sent, self.acknowledged, self.errors, self.repeats
+            self.counts.sent, self.counts.acknowledged, self.counts.errors, self.counts.repeats
         )?;
         writeln!(
             f,
             "due in the measured time {}, answered {}, never sent in all {}",
-            self.due, self.answered, self.unsent
+            self.counts.due, self.counts.answered, self.counts.unsent
         )?;
-        if self.errors > 0 {
-            writeln!(f, "errors: {}", self.errors_by_kind)?;
+        if self.counts.errors > 0 {
+            writeln!(f, "errors: {}", self.counts.errors_by_kind)?;
         }
-        if self.sessions_lost > 0 {
-            writeln!(f, "sessions lost and opened again: {}", self.sessions_lost)?;
+        if self.counts.sessions_lost > 0 {
+            writeln!(f, "sessions lost and opened again: {}", self.counts.sessions_lost)?;
         }
-        let places = if self.goodput < 100.0 { 2 } else { 0 };
+        let places = if self.timing.goodput < 100.0 { 2 } else { 0 };
         writeln!(
             f,
             "goodput {:.places$} req/s over the measured time of {:.2} s",
-            self.goodput, self.seconds
+            self.timing.goodput, self.timing.seconds
         )?;
-        if self.offered.is_some() {
+        if self.offer.offered.is_some() {
             let judged =
                 if self.is_carried() { "carried" } else { "NOT CARRIED, latency is that of a queue" };
             writeln!(f, "{judged}: {}", self.carried_text())?;
         }
-        writeln!(f, "longest time without a good answer: {:.1} ms", self.longest_gap_ms)
+        writeln!(f, "longest time without a good answer: {:.1} ms", self.timing.longest_gap_ms)
     }
 
     fn write_latency(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |ns: u64| float(ns) / 1e6;
-        let latency = &self.latency_ns;
+        let latency = &self.timing.latency_ns;
         writeln!(
             f,
             "latency ms: mean {:.3}  p50 {:.3}  p90 {:.3}  p99 {:.3}  p99.9 {:.3}  max {:.3}",
@@ -285,7 +331,7 @@ fn write_use(f: &mut fmt::Formatter<'_>, used: &ReplicaUse) -> fmt::Result {
 
 #[cfg(test)]
 impl Summary {
-    /// What a run of an open loop says in which so many requests were due and carried, and so many failed.
+    /// The result of a run of an open loop with these counts.
     pub(crate) fn of(rate: f64, due: u64, carried: u64, errors: &[(&str, u64)]) -> Self {
         let options = LoadOptions {
             clients: 1,
@@ -314,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_load_is_carried_where_95_percent_were_answered_in_time() {
+    fn load_is_carried_where_95_percent_are_answered_in_time() {
         for (due, carried, is_carried) in [
             (0, 0, true),
             (1, 1, true),
@@ -328,7 +374,8 @@ mod tests {
         ] {
             assert_eq!(Summary::of(1.0, due, carried, &[]).is_carried(), is_carried, "{carried} of {due}");
         }
-        let closed = Summary { offered: None, ..Summary::of(1.0, 10, 1, &[]) };
+        let mut closed = Summary::of(1.0, 10, 1, &[]);
+        closed.offer.offered = None;
         assert!(closed.is_carried() && !closed.to_string().contains("carried"), "{closed}");
     }
 
@@ -348,5 +395,7 @@ mod tests {
         let json = serde_json::to_value(Summary::of(0.5, 20, 3, &[("NoRoom", 11)])).unwrap();
         assert_eq!(json["errors_by_kind"], serde_json::json!({ "NoRoom": 11 }));
         assert_eq!((&json["latency_ns"]["samples"], &json["carried"]), (&0.into(), &3.into()));
+        let names: Vec<&String> = json.as_object().unwrap().keys().collect();
+        assert_eq!(names.len(), 27, "one object with all fields: {names:?}");
     }
 }

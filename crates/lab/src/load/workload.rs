@@ -1,5 +1,7 @@
-//! What the requests are.
+//! The requests of a run.
 
+use super::errors::error_of;
+use crate::service_load::ServiceMix;
 use quorate_app::{KvOp, KvResult};
 use quorate_history::{Call, Op};
 use quorate_types::Time;
@@ -17,6 +19,8 @@ const SHARED: char = 's';
 const PUT_BYTES: usize = 1 + 4 + 4;
 /// Bytes of an encoded echo around its padding.
 const ECHO_BYTES: usize = 1 + 4 + 4;
+/// The kind of a result that is an error of a service of its own.
+const SERVICE_ERROR: &str = "ServiceError";
 /// Digits of the largest number that is written into a value.
 const NUMBER_DIGITS: usize = 20;
 
@@ -60,29 +64,33 @@ pub enum Mix {
         /// Bytes of one encoded put.
         request_bytes: usize,
     },
+    /// Operations of a service of its own.
+    Service(ServiceMix),
 }
 
 impl Mix {
-    /// Bytes that an encoded put has at least: its key, and of a judged one the number that makes it unique. Of an echo the
-    /// same.
+    /// Bytes that an encoded put or echo has at least: its key, and of a judged one the number that makes it unique. 0 for
+    /// a service of its own.
     #[must_use]
     pub fn request_bytes_min(&self, clients: usize) -> usize {
         match self {
             Self::Kv { prefix, keys, .. } => PUT_BYTES.saturating_add(Key::bytes(prefix, *keys)),
             Self::Echo { .. } => ECHO_BYTES,
+            Self::Service(_) => 0,
             Self::Judged { .. } => {
                 PUT_BYTES.saturating_add(self.key_bytes_max(clients)).saturating_add(NUMBER_DIGITS)
             }
         }
     }
 
-    /// Bytes of one encoded put, or echo.
+    /// Bytes of one encoded put, or echo; 0 for a service of its own.
     #[must_use]
     pub fn request_bytes(&self) -> usize {
         match self {
             Self::Kv { request_bytes, .. }
             | Self::Echo { request_bytes, .. }
             | Self::Judged { request_bytes, .. } => *request_bytes,
+            Self::Service(_) => 0,
         }
     }
 
@@ -91,7 +99,7 @@ impl Mix {
     pub fn key_bytes_max(&self, clients: usize) -> usize {
         match self {
             Self::Kv { prefix, keys, .. } => Key::bytes(prefix, *keys),
-            Self::Echo { .. } => 0,
+            Self::Echo { .. } | Self::Service(_) => 0,
             Self::Judged { prefix, spread, shared, .. } => {
                 let own = own_key(prefix, REGISTER, clients, *spread);
                 own.len().max(shared_key(prefix, *shared).len())
@@ -177,11 +185,23 @@ impl Workload {
                 op.encode(&mut self.buffer);
                 self.last = Some(op);
             }
+            Mix::Service(load) => load.0.next(&mut self.rng, &mut self.buffer),
         }
         Produced(&self.buffer)
     }
 
-    /// An operation was answered: what later swaps may expect.
+    /// Returns the kind of error that a result is, if it is one.
+    #[must_use]
+    pub fn error_of(&self, result: &[u8]) -> Option<String> {
+        match &self.mix {
+            Mix::Service(load) => load.0.is_error(result).then(|| SERVICE_ERROR.to_owned()),
+            Mix::Kv { .. } | Mix::Echo { .. } | Mix::Judged { .. } => {
+                error_of(result).map(|error| format!("{error:?}"))
+            }
+        }
+    }
+
+    /// Learns from an answer: a later swap expects the value that was seen.
     pub fn learn(&mut self, op: &Op, result: &[u8]) {
         if kind_of(op.key()) != Some(SHARED) {
             return;

@@ -18,7 +18,7 @@ pub use schedule::{Event, Fault, Schedule};
 
 use crate::history_file;
 use crate::load::{Next, Pace, Progress, Verdict, Watch};
-use crate::trial::{self, Act, Judged, Load, Met, Plan};
+use crate::trial::{self, Act, Judged, Load, Met, Plan, Requests};
 use quorate_client::cluster::ClusterInfo;
 use quorate_consensus::Synchrony;
 use quorate_node::exit::Failure;
@@ -59,8 +59,8 @@ pub struct Options {
     pub clients: usize,
     /// How load is offered.
     pub pace: Pace,
-    /// Keys that clients share.
-    pub shared: u64,
+    /// The requests.
+    pub requests: Requests,
 }
 
 /// What an event was and did.
@@ -194,7 +194,7 @@ pub fn run(
     options: &Options,
     tell: &mut dyn FnMut(News<'_>),
 ) -> Result<Outcome, Failure> {
-    let info = cluster_info(&testnet.cluster)?;
+    let info = testnet.cluster.client_info();
     let mut load = Load::connect(dir, testnet, &plan(options))?;
     let n = u16::try_from(nodes.ids().len()).unwrap_or(u16::MAX);
     let mut schedule = Schedule::new(options.seed, n, &options.only);
@@ -227,8 +227,7 @@ fn plan(options: &Options) -> Plan {
         clients: options.clients,
         pace: options.pace,
         bundle: None,
-        shared: options.shared,
-        request_bytes: 128,
+        requests: options.requests,
         seed: options.seed,
         acts: Vec::new(),
     }
@@ -253,8 +252,8 @@ fn finish(
         }
     };
     outcome.stretches = outcome.stretches.saturating_add(1);
-    outcome.acknowledged = outcome.acknowledged.saturating_add(summary.acknowledged);
-    outcome.errors = outcome.errors.saturating_add(summary.errors);
+    outcome.acknowledged = outcome.acknowledged.saturating_add(summary.counts.acknowledged);
+    outcome.errors = outcome.errors.saturating_add(summary.counts.errors);
     outcome.verdict.add(verdict);
     if let Some(why) = unread {
         outcome.wrong(|| why.to_string());
@@ -273,7 +272,7 @@ fn finish(
     if nodes.is_stopping() {
         outcome.failure.get_or_insert(Why::Stopped);
     }
-    if outcome.is_suspect() {
+    if outcome.is_suspect() && !history.records().is_empty() {
         let file = dir.join(format!("history-{}.jsonl", outcome.stretches));
         history_file::save(&history, &file)?;
         outcome.history = Some(file);

@@ -27,7 +27,7 @@ fn load(cluster: &Cluster, bundle: Option<u32>, in_flight: usize, seconds: u64) 
         audience: quorate_client::Audience::Leader,
     };
     let summary = Generator::connect(pool, admin, options).unwrap().run(&mut ()).unwrap();
-    assert_eq!(summary.errors, 0);
+    assert_eq!(summary.counts.errors, 0);
     assert_eq!(summary.replicas.len(), 4, "every replica says what it used");
     summary
 }

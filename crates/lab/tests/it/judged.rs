@@ -3,7 +3,7 @@
 use crate::common::{self, Cluster};
 use crate::support::{Ran, quorate};
 use quorate_lab::load::{Next, Pace, Progress, Watch};
-use quorate_lab::trial::{Load, Plan};
+use quorate_lab::trial::{Load, Plan, Requests};
 use quorate_types::ClientAuth;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -93,7 +93,12 @@ impl Watch for After {
 fn a_stretch_that_follows_on_another_can_be_judged() {
     let cluster = Cluster::start(ClientAuth::Signature);
     let pace = Pace::Closed { in_flight: 64 };
-    let plan = Plan { clients: 4, pace, shared: 64, ..common::plan(60, 7) };
+    let plan = Plan {
+        clients: 4,
+        pace,
+        requests: Requests::Judged { shared: 64, request_bytes: 128 },
+        ..common::plan(60, 7)
+    };
     let mut load = Load::connect(&cluster.dir(), &cluster.testnet, &plan).unwrap();
     let first = load.stretch(&mut After(3_000)).unwrap();
     assert!(first.verdict.is_clean() && first.history.held().is_empty(), "{:?}", first.verdict);

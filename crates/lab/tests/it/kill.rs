@@ -68,7 +68,7 @@ fn the_leader_dies_under_load_and_another_takes_over() {
         let (outcome, before, after) = trial(cluster, 200 + run, 6, |leader| {
             vec![(ms(at), Act::Kill(leader)), (ms(at + down), Act::Start(leader))]
         });
-        let gap = outcome.summary.longest_gap_ms;
+        let gap = outcome.summary.timing.longest_gap_ms;
         let what = format!(
             "run {run}, the leader of view {before} killed at {at} ms and away for {down} ms, {gap:.0} ms without an \
              answer, then view {after}: {}",
@@ -88,7 +88,7 @@ fn the_leader_stands_still_under_load_and_goes_on() {
         let (outcome, before, after) = trial(cluster, 300 + run, 9, |leader| {
             vec![(ms(at), Act::Pause(leader)), (ms(at + 5_000), Act::Resume(leader))]
         });
-        let gap = outcome.summary.longest_gap_ms;
+        let gap = outcome.summary.timing.longest_gap_ms;
         let what = format!(
             "run {run}, the leader of view {before} paused at {at} ms, {gap:.0} ms without an answer, then view \
              {after}: {}",

@@ -41,7 +41,7 @@ fn trial(mut cluster: Cluster, seed: u64, id: ReplicaId) -> (Outcome, Lies, Vec<
 fn a_backup_that_lies_changes_no_answer() {
     let (outcome, lies, statuses) = trial(Cluster::start_patient(ClientAuth::Signature), 501, ReplicaId(3));
     assert!(outcome.is_good(), "{}\n{lies:?}", outcome.complaint());
-    assert!(lies.votes > 100 && outcome.summary.acknowledged > 1_000, "{lies:?}");
+    assert!(lies.votes > 100 && outcome.summary.counts.acknowledged > 1_000, "{lies:?}");
     for status in statuses.iter().take(3) {
         assert_eq!(status["view"], 0, "one that suspects moves nobody: {status}");
     }
@@ -51,7 +51,7 @@ fn a_backup_that_lies_changes_no_answer() {
 fn a_leader_that_lies_is_replaced() {
     let (outcome, lies, statuses) = trial(Cluster::start(ClientAuth::Signature), 502, ReplicaId(0));
     assert!(outcome.is_good(), "{}\n{lies:?}", outcome.complaint());
-    assert!(lies.proposals > 0 && outcome.summary.acknowledged > 1_000, "{lies:?}");
+    assert!(lies.proposals > 0 && outcome.summary.counts.acknowledged > 1_000, "{lies:?}");
     for status in statuses.iter().skip(1) {
         assert!(status["view"].as_u64().unwrap() % 4 != 0, "{status}");
     }

@@ -86,8 +86,8 @@ fn a_load_that_stands_still_at_the_end_was_not_carried() {
     let (outcome, _) = trial::run(&dir, &cluster.testnet, &mut cluster.nodes, &plan, &mut |_, _| {}).unwrap();
     let summary = outcome.summary;
     assert!(!summary.is_carried(), "{summary}");
-    assert_eq!((summary.due, summary.seconds.to_bits()), (200, 2.0f64.to_bits()), "{summary}");
-    assert!(summary.goodput > 20.0 && summary.goodput < 60.0, "{summary}");
-    assert!(summary.longest_gap_ms > 1_500.0, "{summary}");
+    assert_eq!((summary.counts.due, summary.timing.seconds.to_bits()), (200, 2.0f64.to_bits()), "{summary}");
+    assert!(summary.timing.goodput > 20.0 && summary.timing.goodput < 60.0, "{summary}");
+    assert!(summary.timing.longest_gap_ms > 1_500.0, "{summary}");
     assert!(summary.to_string().contains("NOT CARRIED"), "{summary}");
 }

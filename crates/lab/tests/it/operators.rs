@@ -66,7 +66,7 @@ fn stretch(load: &mut Load) {
     let judged = load.stretch(&mut ToTheEnd).unwrap();
     let (summary, verdict) = (&judged.summary, &judged.verdict);
     assert!(judged.unread.is_none() && verdict.is_clean(), "{:?} {verdict:?}", judged.unread);
-    assert!(summary.errors == 0 && summary.acknowledged > 0, "{summary:?}");
+    assert!(summary.counts.errors == 0 && summary.counts.acknowledged > 0, "{summary:?}");
 }
 
 /// The three that nothing was done to are in the first view, and nobody contradicts anybody.

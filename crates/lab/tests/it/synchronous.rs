@@ -9,7 +9,7 @@ use crate::common::{self, Cluster};
 use quorate_client::cluster::ClusterInfo;
 use quorate_client::keys;
 use quorate_lab::load::Pace;
-use quorate_lab::trial::{self, Act, Outcome, Plan};
+use quorate_lab::trial::{self, Act, Outcome, Plan, Requests};
 use quorate_net::mesh::{self, Mesh};
 use quorate_net::{Identity, LinkKey, NetConfig, PeerConfig, Security, reactor};
 use quorate_node::layout::{LOG_FILE, node_folder};
@@ -37,7 +37,12 @@ fn trial(
     during: impl FnOnce(&Seen) + Send,
 ) -> Outcome {
     let pace = Pace::Open { rate: 200.0 };
-    let plan = Plan { acts, pace, shared: 64, ..common::plan(seconds, seconds) };
+    let plan = Plan {
+        acts,
+        pace,
+        requests: Requests::Judged { shared: 64, request_bytes: 128 },
+        ..common::plan(seconds, seconds)
+    };
     let (dir, seen) = (cluster.dir(), Seen::of(cluster));
     let (nodes, testnet) = (&mut cluster.nodes, &cluster.testnet);
     let outcome = thread::scope(|scope| {
@@ -128,7 +133,7 @@ fn a_leader_that_dies_is_replaced_and_comes_back() {
         let outcome = trial(&mut cluster, 9, acts, |seen| {
             seen.wait_until("the others go on", |statuses| go_on_without(statuses, leader, before));
         });
-        println!("{protocol}: {:.0} ms without an answer", outcome.summary.longest_gap_ms);
+        println!("{protocol}: {:.0} ms without an answer", outcome.summary.timing.longest_gap_ms);
         Seen::of(&cluster).wait_until("all is well", all_is_well);
     }
 }

@@ -1,7 +1,10 @@
 //! The commands, one file each.
 
 pub mod arguments;
+pub mod call;
 mod delta;
+mod escape;
+mod input;
 pub mod kv;
 pub mod node;
 pub mod status;

@@ -1,7 +1,7 @@
-//! Which numbers the options of `quorate load` take: by themselves, together, and of this cluster. All of it is checked
-//! before anything starts.
+//! The numbers that the options of `load` take: by themselves, together, and with this cluster. All of it is checked before
+//! anything starts.
 
-use super::LoadArgs;
+use super::arguments::{LoadArgs, OfferArgs};
 use crate::load::{LoadOptions, Mix, Pace};
 use quorate_app::KEY_BYTES_MAX;
 use quorate_client::Audience;
@@ -73,34 +73,42 @@ fn within(range: Range, value: Option<f64>) -> Result<(), Failure> {
     }
 }
 
-/// Each option by itself.
-pub(super) fn check_each(args: &LoadArgs) -> Result<(), Failure> {
+/// Checks each option of every load by itself.
+pub(super) fn check_offer(args: &OfferArgs) -> Result<(), Failure> {
     for (range, value) in [
         (IN_FLIGHT, args.in_flight),
         (CLIENTS, Some(args.clients)),
         (BUNDLE, Some(args.bundle)),
-        (REQUEST_BYTES, Some(args.request_bytes)),
-        (REPLY_BYTES, args.reply_bytes),
-        (KEYS, args.keys),
         (PRESIGN, args.presign),
     ] {
         within(range, value.map(float))?;
     }
     for (range, value) in [
         (RATE, args.rate),
-        (READ_SHARE, args.read_share),
         (SECONDS, Some(args.seconds.as_secs_f64())),
         (WARMUP, Some(args.warmup.as_secs_f64())),
     ] {
         within(range, value)?;
     }
+    Ok(())
+}
+
+/// Checks each option of the store's load by itself.
+pub(super) fn check_each(args: &LoadArgs) -> Result<(), Failure> {
+    check_offer(&args.offer)?;
+    for (range, value) in
+        [(REQUEST_BYTES, Some(args.request_bytes)), (REPLY_BYTES, args.reply_bytes), (KEYS, args.keys)]
+    {
+        within(range, value.map(float))?;
+    }
+    within(READ_SHARE, args.read_share)?;
     if args.prefix.as_ref().is_some_and(|prefix| prefix.chars().any(char::is_control)) {
         return Err(Failure::usage("--prefix: expected no control characters"));
     }
     Ok(())
 }
 
-/// The options together.
+/// Checks the options together.
 pub(super) fn check_together(options: &LoadOptions) -> Result<(), Failure> {
     let bundle = options.bundle.unwrap_or(1);
     if let Pace::Closed { in_flight } = options.pace
@@ -126,7 +134,7 @@ pub(super) fn check_together(options: &LoadOptions) -> Result<(), Failure> {
     check_due(options)
 }
 
-/// An open loop has something to measure.
+/// Checks that an open loop has something to measure.
 fn check_due(options: &LoadOptions) -> Result<(), Failure> {
     let Pace::Open { rate } = options.pace else { return Ok(()) };
     if options.due() != Some(0) {
@@ -144,7 +152,7 @@ fn check_due(options: &LoadOptions) -> Result<(), Failure> {
     }))
 }
 
-/// What this cluster takes.
+/// Checks the options against the limits of the cluster.
 pub(super) fn check_cluster(options: &LoadOptions, config: &ClusterConfig) -> Result<(), Failure> {
     let genesis = &config.genesis;
     let limits = &genesis.bodies;
@@ -160,7 +168,7 @@ pub(super) fn check_cluster(options: &LoadOptions, config: &ClusterConfig) -> Re
     let in_bundle = bundle * (bytes + 4.0) + float(u64::try_from(BUNDLE_HEADER_BYTES).unwrap_or(u64::MAX));
     let reply = match options.mix {
         Mix::Echo { reply_bytes, .. } => f64::from(reply_bytes),
-        Mix::Kv { .. } | Mix::Judged { .. } => 0.0,
+        Mix::Kv { .. } | Mix::Judged { .. } | Mix::Service(_) => 0.0,
     };
     let bundle_text = format!("--bundle {bundle}: ");
     let bundle_name = if options.bundle.is_some() { bundle_text.as_str() } else { "" };
@@ -189,7 +197,7 @@ pub(super) fn check_cluster(options: &LoadOptions, config: &ClusterConfig) -> Re
     check_window(options, genesis.client_window)
 }
 
-/// So much in flight as is asked for has room in the clients' windows.
+/// Checks that the clients' windows have room for the requests in flight.
 fn check_window(options: &LoadOptions, window: u32) -> Result<(), Failure> {
     let (Pace::Closed { in_flight }, Some(bundle)) = (options.pace, options.bundle) else {
         return Ok(());
@@ -205,7 +213,7 @@ fn check_window(options: &LoadOptions, window: u32) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Every client keeps its session. This is no usage error: another cluster takes the same line.
+/// Checks that every client keeps its session. This is no usage error: another cluster takes the same command line.
 pub(super) fn check_sessions(clients: usize, clients_max: u32) -> Result<(), Failure> {
     if clients <= usize::try_from(clients_max).unwrap_or(usize::MAX) {
         return Ok(());

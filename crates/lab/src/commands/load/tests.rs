@@ -1,6 +1,7 @@
 use super::ranges::ALL;
 use super::*;
 use clap::{CommandFactory, Parser};
+use quorate_node::config::Settings;
 use quorate_types::limits::{ATTACHED_PER_CONNECTION_MAX, BUNDLE_REQUESTS_CEILING, REQUEST_BYTES_CEILING};
 
 #[derive(Parser)]
@@ -12,7 +13,7 @@ struct CommandLine {
 fn options(line: &str) -> Result<LoadOptions, Failure> {
     let words = std::iter::once("load").chain(line.split_whitespace());
     let line = CommandLine::try_parse_from(words).map_err(|error| Failure::usage(error.to_string()))?;
-    line.args.options()
+    super::options(&line.args)
 }
 
 /// Refused as wrong usage, with all of these words.
@@ -120,7 +121,10 @@ fn options_that_do_not_fit_together_are_refused() {
     refuses("--history x --request-bytes 40", &["--request-bytes 40"]);
     refuses(&format!("--request-bytes 4000 --prefix {}", "x".repeat(1_020)), &["--prefix", "1025", "1024"]);
     let words = ["load", "--prefix", "a\u{7}"];
-    assert!(CommandLine::try_parse_from(words).unwrap().args.options().is_err(), "a control character");
+    assert!(
+        super::options(&CommandLine::try_parse_from(words).unwrap().args).is_err(),
+        "a control character"
+    );
 }
 
 fn cluster(change: impl FnOnce(&mut Genesis)) -> quorate_node::config::ClusterConfig {
@@ -128,7 +132,7 @@ fn cluster(change: impl FnOnce(&mut Genesis)) -> quorate_node::config::ClusterCo
     let entry = quorate_protocols::find("pbft").unwrap();
     let dir = folder.path().join("cluster");
     let auth = quorate_types::ClientAuth::Signature;
-    let testnet = crate::trial::make(&dir, entry, 4, auth, &quorate_node::config::Settings::default());
+    let testnet = crate::trial::make(&dir, Service::KV, entry, 4, auth, &Settings::default());
     let mut config = testnet.unwrap().cluster;
     change(&mut config.genesis);
     config
@@ -189,7 +193,7 @@ fn a_run_that_did_not_do_what_was_asked_fails_and_says_why() {
     let told = |summary: &Summary| check(summary, &genesis, None).unwrap_err();
     assert!(check(&Summary::of(100.0, 600, 600, &[]), &genesis, None).is_ok());
     let mut lost = Summary::of(100.0, 20, 20, &[("SessionLost", 3)]);
-    lost.sessions_lost = 1;
+    lost.counts.sessions_lost = 1;
     for (summary, words) in [
         (Summary::of(100.0, 600, 230, &[]), &["not carried", "230 of 600", "38.3 %"][..]),
         (Summary::of(100.0, 0, 0, &[]), &["no request was answered"]),

@@ -156,12 +156,12 @@ fn goodput_is_over_the_measured_time() {
 /// An error of the store in an answer is none of the good ones, has no latency, and ends no silence.
 #[test]
 fn an_answer_that_is_an_error_is_an_error() {
-    let no_room = || Some(KvError::NoRoom);
+    let no_room = || Some("NoRoom".to_owned());
     let mut meter = Meter::new(Time(0), Time(0), Time(100 * MS));
     let (first, second) = (vec![(Time(0), 1), (Time(MS), 3)], vec![(Time(2 * MS), 2)]);
     meter.sent(&first);
     meter.sent(&second);
-    meter.answered(Time(10 * MS), &first, [None, no_room(), None, Some(KvError::Overflow)].into_iter());
+    meter.answered(Time(10 * MS), &first, [None, no_room(), None, Some("Overflow".to_owned())].into_iter());
     meter.answered(Time(30 * MS), &second, [no_room(), no_room()].into_iter());
     meter.finish(Time(200 * MS), false);
     assert_eq!((meter.sent, meter.acknowledged, meter.in_time, meter.carried), (6, 2, 2, 2));

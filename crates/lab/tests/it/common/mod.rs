@@ -5,7 +5,8 @@ pub(crate) mod wires;
 use quorate_client::cluster::ClusterInfo;
 use quorate_client::driver;
 use quorate_lab::load::Pace;
-use quorate_lab::trial::{self, Plan};
+use quorate_lab::trial::{self, Plan, Requests};
+use quorate_node::Service;
 use quorate_node::config::Settings;
 use quorate_node::processes::Processes;
 use quorate_node::testnet::Testnet;
@@ -21,8 +22,7 @@ pub(crate) fn plan(seconds: u64, seed: u64) -> Plan {
         clients: 8,
         pace: Pace::Closed { in_flight: 256 },
         bundle: None,
-        shared: 256,
-        request_bytes: 128,
+        requests: Requests::Judged { shared: 256, request_bytes: 128 },
         seed,
         acts: Vec::new(),
     }
@@ -62,7 +62,7 @@ impl Cluster {
         let entry = quorate_protocols::find(protocol).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().join("cluster");
-        let mut testnet = trial::make(&dir, entry, n, client_auth, set).unwrap();
+        let mut testnet = trial::make(&dir, Service::KV, entry, n, client_auth, set).unwrap();
         testnet.params.extend(params);
         testnet.write().unwrap();
         let insecure = client_auth == ClientAuth::None;

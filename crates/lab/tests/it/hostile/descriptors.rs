@@ -6,6 +6,7 @@ use quorate_client::driver::{self, Client, Options};
 use quorate_client::keys;
 use quorate_lab::trial;
 use quorate_net::{Session, tls};
+use quorate_node::Service;
 use quorate_node::config::Settings;
 use quorate_node::layout::{KV_KEY, node_file};
 use quorate_types::wire::{FromClient, VERSION};
@@ -47,7 +48,9 @@ fn strangers_cannot_take_the_last_descriptor() {
     let (dir, testnet, mut node) = (0..5)
         .find_map(|attempt| {
             let dir = folder.path().join(attempt.to_string());
-            let testnet = trial::make(&dir, entry, 1, ClientAuth::Signature, &Settings::default()).unwrap();
+            let testnet =
+                trial::make(&dir, Service::KV, entry, 1, ClientAuth::Signature, &Settings::default())
+                    .unwrap();
             Node::start(&dir).map(|node| (dir, testnet, node))
         })
         .unwrap();
