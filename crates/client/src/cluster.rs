@@ -83,12 +83,9 @@ impl ClusterInfo {
             .then(|| Self::at(genesis, links, addresses.iter().copied()))
     }
 
-    /// As [`ClusterInfo::of`], for addresses that are known to be as many as the replicas.
-    pub(crate) fn at(
-        genesis: &Genesis,
-        links: LinkMode,
-        addresses: impl Iterator<Item = SocketAddr>,
-    ) -> Self {
+    /// As [`ClusterInfo::of`], for addresses that are known to be as many as the replicas: surplus ones are ignored.
+    #[must_use]
+    pub fn at(genesis: &Genesis, links: LinkMode, addresses: impl Iterator<Item = SocketAddr>) -> Self {
         Self {
             cluster: genesis.cluster_id(),
             f: usize::from(genesis.f),

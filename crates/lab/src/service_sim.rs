@@ -270,7 +270,7 @@ impl Application for Observed {
                 .ok_or(RestoreError::Missing)
         };
         let (store, own) = headers.split_at_checked(number(4)?).ok_or(RestoreError::Missing)?;
-        self.store.restore(store, &mut chunks.by_ref().take(number(0)?))?;
+        self.store.restore(store, &mut Iterator::take(&mut *chunks, number(0)?))?;
         let rest: Vec<Vec<u8>> = chunks.collect();
         for instance in [&mut self.first, &mut self.second] {
             let mut fresh = self.service.open();

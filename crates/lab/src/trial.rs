@@ -27,9 +27,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long replicas may take to come together after the load has ended.
+/// Time in which replicas have to reach one height after the load has ended.
 const MEET_PATIENCE: Duration = Duration::from_secs(20);
-/// How long a replica may take to say how it is.
+/// Time in which a replica has to report its status.
 const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 /// Operations of one client until it uses a key again: mostly more than it has in flight.
 const SPREAD: u64 = 512;
@@ -107,7 +107,7 @@ pub struct Plan {
     pub seconds: Duration,
     /// Clients.
     pub clients: usize,
-    /// How load is offered.
+    /// The way in which load is offered.
     pub pace: Pace,
     /// Requests in a bundle; `None`: whatever waits.
     pub bundle: Option<u32>,
@@ -115,16 +115,16 @@ pub struct Plan {
     pub requests: Requests,
     /// Decides keys and operations.
     pub seed: u64,
-    /// What is done when, after the load has begun.
+    /// The acts, each with its time after the load has begun.
     pub acts: Vec<(Duration, Act)>,
 }
 
-/// What came of a trial.
+/// The result of a trial.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Figures of the load.
     pub summary: Summary,
-    /// What a fresh client found.
+    /// The verdict, with what a fresh client has read.
     pub verdict: Verdict,
     /// State digest of each replica that ran when it began, by id; empty where one gave none.
     pub digests: Vec<String>,
@@ -148,7 +148,7 @@ impl Outcome {
             && self.summary.counts.acknowledged > 0
     }
 
-    /// What is wrong, on one line.
+    /// Describes the result on one line.
     #[must_use]
     pub fn complaint(&self) -> String {
         let verdict = &self.verdict;
@@ -197,14 +197,14 @@ impl Watch for Director<'_> {
     }
 }
 
-/// What came of some load.
+/// The result of a stretch of load.
 #[derive(Debug)]
 pub struct Judged {
     /// Figures.
     pub summary: Summary,
-    /// What the judges found.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What the clients saw, and at its end what a fresh one read.
+    /// The operations of the clients, and at its end the reads of a fresh one.
     pub history: History,
     /// Why a fresh client could not read; the verdict then knows nothing of lost and doubled requests.
     pub unread: Option<Failure>,
@@ -219,7 +219,7 @@ pub struct Load {
     is_judged: bool,
     /// The key of the client that reads.
     key: PathBuf,
-    /// What a fresh client has read at the end of the last stretch.
+    /// Values that a fresh client has read at the end of the last stretch.
     held: BTreeMap<String, String>,
 }
 
@@ -285,7 +285,7 @@ impl Load {
         Ok(Judged { summary, verdict, history, unread: None })
     }
 
-    /// What a fresh client reads for every key of a history.
+    /// Reads every key of a history by a fresh client.
     fn read_back(&self, history: &History) -> Result<Vec<Record>, Failure> {
         let key = keys::read_private(&self.key).map_err(Failure::run)?;
         let mut client = Client::connect(self.info.clone(), key, Options::default()).map_err(Failure::run)?;
@@ -358,7 +358,7 @@ pub fn make(
     Testnet::create(dir, &plan)
 }
 
-/// What each replica says of itself; `Null` where one says nothing in time.
+/// Returns the status of each replica; `Null` for a replica that does not answer in time.
 ///
 /// # Errors
 /// When this machine refuses.
@@ -384,7 +384,7 @@ pub fn leader(statuses: &[Value], f: usize) -> Option<(u64, ReplicaId)> {
     Some((view, ReplicaId(u16::try_from(leader).ok()?)))
 }
 
-/// Where replicas stood at the end.
+/// The states of replicas at the end.
 pub(crate) struct Met {
     /// State digests, empty where one gave none.
     pub(crate) digests: Vec<String>,

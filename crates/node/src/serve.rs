@@ -202,8 +202,8 @@ fn facts(config: &NodeConfig, log_mode: String) -> Facts {
     }
 }
 
-/// What only protocol and application can find wrong with a configuration: a replica is opened as the command does it, on an
-/// empty disk in memory.
+/// Checks the parts of a configuration that only protocol and application can check: it opens a replica as the command
+/// does, on an empty disk in memory.
 ///
 /// # Errors
 /// A parameter that the protocol refuses, with its range, or anything else for which the node would not start.
@@ -233,7 +233,7 @@ fn wrong_parameter(config: &NodeConfig, fault: &NodeFault) -> Option<ConfigError
     }
 }
 
-/// What only the protocol can find wrong with the configuration is still wrong configuration.
+/// Makes a failure of a fault. A parameter that only the protocol can refuse is still wrong configuration.
 fn failure(config: &NodeConfig, fault: &NodeFault) -> Failure {
     if let Some(error) = wrong_parameter(config, fault) {
         return error.into();

@@ -26,22 +26,22 @@ const START_PATIENCE: Duration = Duration::from_secs(20);
 /// Times that new ports are chosen at the start.
 const MOVES_MAX: u32 = 10;
 
-/// What kind of cluster to make.
+/// The cluster to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What it replicates.
+    /// The service that it replicates.
     pub service: Service,
     /// The protocol.
     pub entry: &'static Entry,
-    /// Where each replica is reached, and listens; their number is n.
+    /// The addresses at which each replica is reached and listens; their number is n.
     pub addresses: Vec<ReplicaAddresses>,
-    /// How clients prove who they are.
+    /// The authentication of clients.
     pub client_auth: ClientAuth,
-    /// How connections are protected.
+    /// The protection of connections.
     pub links: LinkMode,
-    /// What a promise waits for.
+    /// The durability that a promise waits for.
     pub durability: Durability,
-    /// What else is not to be as usual.
+    /// Further settings that differ from the defaults.
     pub settings: Settings,
 }
 
@@ -62,7 +62,7 @@ pub struct Testnet {
     durability: Durability,
     /// Its shared configuration.
     pub cluster: ClusterConfig,
-    /// What nodes may choose of the protocol's parameters: the same at all of them, at first what the plan sets.
+    /// The protocol's parameters that nodes may choose. All nodes have the same ones, at first those of the plan.
     pub params: toml::Table,
     disk: DiskLimits,
 }
@@ -140,7 +140,7 @@ impl Draft {
     }
 }
 
-/// What is wrong with a configuration that no file holds yet.
+/// Makes a failure of a mistake in a configuration that no file holds yet.
 fn refused(error: &ConfigError) -> Failure {
     let option = if error.field.starts_with("replicas") { "--addresses" } else { "--set" };
     Failure::usage(format!("{option}: {}: {}", error.field, error.problem))
@@ -182,7 +182,7 @@ impl Testnet {
         made
     }
 
-    /// What somebody who makes such a cluster should know, if anything: it tolerates nobody.
+    /// Returns a warning about such a cluster, if there is one: it tolerates no fault.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         let (entry, n) = (self.cluster.entry, self.cluster.n());

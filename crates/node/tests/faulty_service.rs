@@ -16,6 +16,7 @@ use quorate_node::testnet::{Plan, Testnet};
 use quorate_types::digest::context;
 use quorate_types::{ClientAuth, Digest, ReplicaId};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use std::fs;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -104,8 +105,11 @@ impl Cluster {
 
     /// What `status` says of the alarms of each replica.
     fn alarms(&self) -> Vec<Vec<String>> {
-        let statuses = driver::status(self.testnet.cluster.client_info(), Duration::from_secs(5)).unwrap();
-        let texts = |list: &serde_json::Value| {
+        let answers = driver::status(self.testnet.cluster.client_info(), Duration::from_secs(5)).unwrap();
+        let parsed = |answer: Result<String, String>| serde_json::from_str(&answer.ok()?).ok();
+        let statuses: Vec<Value> =
+            answers.into_iter().map(|answer| parsed(answer).unwrap_or(Value::Null)).collect();
+        let texts = |list: &Value| {
             list.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
         };
         statuses.iter().map(|status| texts(&status["alarms"])).collect()

@@ -29,9 +29,9 @@ pub const CLIENT_AUTH_NAMES: [(&str, ClientAuth); 2] =
 /// The addresses of one replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplicaAddresses {
-    /// Where its peers reach it.
+    /// The address at which its peers reach it.
     pub peers: SocketAddr,
-    /// Where clients reach it.
+    /// The address at which clients reach it.
     pub clients: SocketAddr,
 }
 
@@ -71,7 +71,7 @@ pub trait Protocols {
     ) -> Result<(String, BTreeMap<String, usize>), ConfigError>;
 }
 
-/// The protocols of a program that knows none: every name will do, and parameters are taken as they are.
+/// The protocols of a program that knows none: it accepts every name, and takes parameters as they are.
 struct AnyProtocol;
 
 impl Protocols for AnyProtocol {
@@ -93,15 +93,17 @@ impl Protocols for AnyProtocol {
         protocol: &mut String,
     ) -> Result<(String, BTreeMap<String, usize>), ConfigError> {
         let Some(protocols) = root.optional("protocol")? else { return Ok((String::new(), BTreeMap::new())) };
-        if let Some(other) = protocols.names().iter().find(|name| *name != &*protocol) {
+        // The table may have a longer name of the protocol. A node checks the name.
+        let names = protocols.names();
+        if let [_, other, ..] = names.as_slice() {
             let problem =
-                format!("parameters of another protocol; this cluster runs {protocol}; remove this table");
+                format!("expected one table of parameters; this cluster runs {protocol}; remove the other");
             return Err(protocols.error_at(other, problem));
         }
         let text: toml::Table = source.text().parse().unwrap_or_default();
-        let params = text.get("protocol").and_then(|protocols| protocols.get(protocol.as_str()));
-        let params = params.and_then(toml::Value::as_table).map(toml::Table::to_string);
-        Ok((params.unwrap_or_default(), BTreeMap::new()))
+        let tables = text.get("protocol").and_then(toml::Value::as_table);
+        let params = tables.and_then(|tables| tables.values().next()).and_then(toml::Value::as_table);
+        Ok((params.map(toml::Table::to_string).unwrap_or_default(), BTreeMap::new()))
     }
 }
 

@@ -173,8 +173,8 @@ fn used_up_budget_gives_no_verdict() {
     assert_eq!((findings.undecided, findings.illegal.len()), (vec![key()], 0));
 }
 
-/// What the clients of a correct register see whose operations overlap by `overlap`; one in `lost` never hears
-/// what became of its operation, and half of those are not done.
+/// A history of a correct register whose operations overlap by `overlap`. One operation in `lost` has no answer, and half
+/// of those are not done.
 fn history(seed: u64, operations: u64, overlap: u64, lost: u64) -> Vec<Record> {
     let mut rng = Rng::new(seed);
     let mut register = None;

@@ -2,6 +2,7 @@
 
 use super::load_bar::LoadBar;
 use super::run_folder::RunFolder;
+use crate::history_file;
 use crate::load::Pace;
 use crate::trial::{self, Act, Outcome, Plan, Requests};
 use clap::Args;
@@ -17,7 +18,7 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long replicas may take to say who leads.
+/// Time in which replicas have to report the leader.
 const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 
 const SECONDS_MIN: Duration = Duration::from_secs(5);
@@ -144,7 +145,7 @@ fn show(args: &DemoArgs, dir: &Path) -> Result<(), Failure> {
     nodes.stop_all();
     if args.keep {
         let file = dir.join("history.jsonl");
-        history.save(&file).map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;
+        history_file::save(&history, &file)?;
     }
     report(args, &outcome, (before, after))?;
     if outcome.is_good() { Ok(()) } else { Err(Failure::run(outcome.complaint())) }
@@ -169,7 +170,7 @@ fn plan(args: &DemoArgs, victim: ReplicaId) -> Plan {
     }
 }
 
-/// Who is killed: the leader, unless the protocol stops without it.
+/// Chooses the replica to kill: the leader, unless the protocol stops without it.
 fn victim(args: &DemoArgs, leads: Option<(u64, ReplicaId)>) -> ReplicaId {
     match leads {
         Some((_, leader)) if args.protocol.spec.replaces_leader => leader,

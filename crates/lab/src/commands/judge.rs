@@ -8,11 +8,11 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::PathBuf;
 
-/// What is said after the options.
+/// Text after the options.
 const RULE: &str = "An operation comes after all that were answered before it was called. Where an answer and a call have \
                     the same nanosecond, operations of two clients overlap, and those of one client are in order.";
 
-/// What to judge.
+/// The history to judge.
 #[derive(Debug, clap::Args)]
 #[command(after_help = RULE)]
 pub struct Args {

@@ -1,4 +1,4 @@
-//! What was run and what came of it, a line of JSON for each piece: for runs that are stopped and go on.
+//! A ledger of runs and their results, a line of JSON for each piece: runs that are stopped continue from it.
 
 use quorate_node::commands::arguments::refuse;
 use quorate_node::config::parse_minutes;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Runs in a piece.
 const PIECE: u64 = 500;
 
-/// What command lines say about ledgers.
+/// Options about ledgers.
 #[derive(Debug, clap::Args)]
 pub(super) struct Keeping {
     /// Write down what was run in this folder, and leave out what stands there for the same code
@@ -69,7 +69,7 @@ impl Keeping {
         self.piece.unwrap_or(PIECE)
     }
 
-    /// What the code that runs is called.
+    /// Name of the code that runs.
     pub(super) fn code(&self) -> &str {
         self.code.as_deref().unwrap_or_default()
     }
@@ -144,7 +144,7 @@ impl<L: LedgerEntry> Ledger<L> {
         Ok(())
     }
 
-    /// What has passed.
+    /// Entries of pieces that have passed.
     pub(super) fn passed(&self) -> impl Iterator<Item = &L> {
         self.lines.iter().filter(|line| line.has_passed())
     }

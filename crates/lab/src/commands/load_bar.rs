@@ -6,14 +6,14 @@ use quorate_node::out;
 use std::time::Duration;
 
 /// A progress bar on a terminal, nothing elsewhere.
-pub struct LoadBar {
+pub(super) struct LoadBar {
     bar: ProgressBar,
 }
 
 impl LoadBar {
     /// A bar that has not begun.
     #[must_use]
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let bar = ProgressBar::new(0);
         if let Ok(style) = ProgressStyle::with_template("{elapsed:>4} {bar:40} {msg}") {
             bar.set_style(style);
@@ -22,7 +22,7 @@ impl LoadBar {
     }
 
     /// Shows the progress of a run, with a remark.
-    pub fn show(&self, progress: &Progress, remark: &str) {
+    pub(super) fn show(&self, progress: &Progress, remark: &str) {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         self.bar.set_length(millis(progress.planned));
         self.bar.set_position(millis(progress.elapsed).min(millis(progress.planned)));
@@ -31,7 +31,7 @@ impl LoadBar {
     }
 
     /// Prints a line above the bar.
-    pub fn line(&self, text: &str) {
+    pub(super) fn line(&self, text: &str) {
         if self.bar.is_hidden() {
             let _ = out::line(text);
         } else {
@@ -41,12 +41,12 @@ impl LoadBar {
 
     /// Whether there is no terminal to draw on.
     #[must_use]
-    pub fn is_hidden(&self) -> bool {
+    pub(super) fn is_hidden(&self) -> bool {
         self.bar.is_hidden()
     }
 
     /// Takes the bar away.
-    pub fn finish(&self) {
+    pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }

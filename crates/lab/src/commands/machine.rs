@@ -36,7 +36,7 @@ const FALL_ASLEEP: Duration = Duration::from_micros(100);
 /// Measurements of speed run for this long, in rounds of which the median counts.
 const SPAN: Duration = Duration::from_millis(300);
 
-/// What to measure on.
+/// The disk to measure.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Folder on the disk to measure; a file of 1 MiB is written there and removed
@@ -47,7 +47,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What a machine can do. Times are for one of what the name says.
+/// The speed of a machine. Each time is for one piece of the named work.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Yardstick {
     /// SHA-256 of 1 MiB, in GB/s.
@@ -70,11 +70,11 @@ pub struct Yardstick {
     pub loopback_round_trip_us: f64,
     /// Waking a sleeping thread, median, in microseconds.
     pub wake_up_us: f64,
-    /// How to translate figures of the reference machine.
+    /// Factors that translate figures of the reference machine.
     pub scale: Scale,
 }
 
-/// How the floors translate to this machine.
+/// Factors that translate the floors to this machine.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Scale {
     /// Multiply a throughput by this.

@@ -52,7 +52,7 @@ pub(super) struct SeedsSummary {
     pub(super) lied_to: u64,
     /// Faults by class, over all seeds.
     pub(super) faults: BTreeMap<&'static str, u64>,
-    /// How often each of them was felt.
+    /// Number of times that each fault had an effect.
     pub(super) felt: BTreeMap<&'static str, u64>,
     /// Seeds by mode of the synchrony guard, where the protocol assumes a bound on delays.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -65,12 +65,12 @@ pub(super) fn counted(counts: &BTreeMap<&'static str, u64>) -> String {
     if each.is_empty() { "none".to_owned() } else { each.join(", ") }
 }
 
-/// What a run comes to, or why it cannot be.
+/// The report of a run, or the reason why it cannot be.
 pub(super) type Run = Result<Report, String>;
 
-/// How many runs are run.
+/// Options of many runs.
 pub(super) struct RunOptions<'a> {
-    /// So many have failed before.
+    /// Number of earlier failures.
     pub(super) failed_before: u64,
     /// A failure does not end it.
     pub(super) keep_going: bool,
@@ -110,13 +110,13 @@ pub(super) fn many(
     total
 }
 
-/// What a panic says.
+/// The text of a panic.
 fn words(what: &(dyn Any + Send)) -> &str {
     let text = what.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| what.downcast_ref::<&str>().copied()).unwrap_or("something")
 }
 
-/// What all runs came to, whatever the order in which they ended.
+/// The results of all runs, whatever the order in which they ended.
 #[derive(Default)]
 pub(super) struct Total {
     seeds: u64,
@@ -164,7 +164,7 @@ impl Total {
         self.failures.insert(seed, what);
     }
 
-    /// How many failed.
+    /// Number of failures.
     pub(super) fn failures(&self) -> u64 {
         u64::try_from(self.failures.len()).unwrap_or(u64::MAX)
     }

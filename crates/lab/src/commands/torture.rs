@@ -227,7 +227,7 @@ fn run_in(
     Ok(Outcome { bound: testnet.bound()?, ..outcome? })
 }
 
-/// What people see of a run while it lasts.
+/// The output of a run while it lasts.
 struct Told {
     bar: LoadBar,
     quiet: bool,

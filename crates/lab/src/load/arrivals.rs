@@ -126,7 +126,7 @@ impl Arrivals {
         )
     }
 
-    /// How long nothing new can be sent, unless an answer makes room.
+    /// Returns the time for which nothing new can be sent, unless an answer makes room.
     pub(super) fn wait(&self, now: Time) -> Duration {
         match self.pace {
             Pace::Open { .. } if self.back.is_none() && self.count < self.total => {

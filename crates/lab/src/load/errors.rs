@@ -16,8 +16,8 @@ pub(super) const SESSION_LOST: &str = "SessionLost";
 /// Bytes of a result that is an error.
 const ERROR_BYTES: usize = 2;
 
-/// How many requests have failed, by kind: the name of the store's error in the answer, the name of the client's
-/// failure, or what the generator knows.
+/// Numbers of failed requests, by kind: the name of the store's error in the answer, the name of the client's failure, or
+/// a name of the generator's.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(transparent)]
 pub struct Errors(BTreeMap<String, u64>);
@@ -36,13 +36,13 @@ impl Errors {
         }
     }
 
-    /// How many there are of a kind.
+    /// Number of errors of a kind.
     #[must_use]
     pub fn of(&self, kind: &str) -> u64 {
         self.0.get(kind).copied().unwrap_or(0)
     }
 
-    /// How many there are.
+    /// Number of scenarios.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.values().fold(0, |sum, count| sum.saturating_add(*count))

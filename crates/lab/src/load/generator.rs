@@ -363,7 +363,7 @@ impl Generator {
         (0..n).filter(|id| self.pool.ask_status(ReplicaId(*id))).count()
     }
 
-    /// What every operation did since this was asked last, where it is remembered at all.
+    /// Takes the history since the last call, where operations are recorded at all.
     #[must_use]
     pub fn take_history(&mut self) -> History {
         std::mem::take(&mut self.history)

@@ -10,7 +10,7 @@ use quorate_history::{BUDGET, History, Op, Record, judge_from};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What was found.
+/// The findings of a judgement.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Verdict {
     /// Operations that were judged.

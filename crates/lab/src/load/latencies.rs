@@ -13,7 +13,7 @@ const NS_MAX: u64 = 600_000_000_000;
 /// rounded up too, by a thousandth at most, and never beyond the maximum.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Latency {
-    /// How many latencies these figures are of.
+    /// Number of latencies.
     pub samples: u64,
     /// Those of them beyond ten minutes, which the percentiles count as ten minutes.
     pub clamped: u64,
@@ -50,7 +50,7 @@ impl Latencies {
         Self { histogram, sum: 0.0, max: 0, clamped: 0 }
     }
 
-    /// So many requests had this latency.
+    /// Adds the latency of `count` requests.
     pub(super) fn record(&mut self, ns: u64, count: u64) {
         self.histogram.saturating_record_n(ns.min(NS_MAX), count);
         self.sum += float(ns) * float(count);
@@ -93,7 +93,7 @@ impl Latencies {
         0
     }
 
-    /// How many lie between two values, both included.
+    /// Number of latencies between two values, both included.
     #[cfg(test)]
     pub(super) fn between(&self, low: u64, high: u64) -> u64 {
         self.histogram.count_between(low, high)

@@ -1,5 +1,5 @@
-//! What is counted of a run, and which latencies. What counts is when a request was *due*, not when its answer
-//! came: an answer that comes after the measured time has the longest latency of all, and must not be missing.
+//! Counts and latencies of a run. A request counts by the time when it was *due*, not by the time of its answer: an answer
+//! that comes after the measured time has the longest latency of all, and must not be missing.
 //!
 //! Only good answers count as answers. One that is an error of the store is an error, whenever it came.
 
@@ -130,7 +130,7 @@ impl Meter {
         self.errors.add(kind, requests);
     }
 
-    /// So many requests were never sent; so many of them were due in the measured time.
+    /// Adds requests that were never sent; `counted` of them were due in the measured time.
     pub(super) fn unsent(&mut self, all: u64, counted: u64) {
         self.errors.add(NOT_SENT, all);
         self.unsent = self.unsent.saturating_add(all);

@@ -11,7 +11,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// Time in which replicas have to report their status at the end.
 pub(super) const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How load is offered.
+/// The way in which load is offered.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Pace {
     /// A fixed number of requests in flight: the next is sent when one has its answer.
@@ -35,7 +35,7 @@ pub struct LoadOptions {
     pub seed: u64,
     /// Requests in a bundle; `None`: all that wait when a bundle can be sent.
     pub bundle: Option<u32>,
-    /// How load is offered.
+    /// The way in which load is offered.
     pub pace: Pace,
     /// The mixture of requests.
     pub mix: Mix,

@@ -1,4 +1,4 @@
-//! What the keys of a history hold at the end of a run.
+//! The values of a history's keys at the end of a run.
 
 use super::generator::Generator;
 use super::numbers::nanos;

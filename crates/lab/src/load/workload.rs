@@ -34,7 +34,7 @@ pub(super) fn kind_of(key: &str) -> Option<char> {
 pub enum Mix {
     /// Puts (and a share of gets) over a number of keys, each put of a fixed size.
     Kv {
-        /// What every key begins with. Then comes `k` and its number, with leading zeros: all keys are as long.
+        /// Prefix of every key. `k` and the key's number follow, with leading zeros: all keys have one length.
         prefix: String,
         /// Different keys.
         keys: u64,
@@ -54,8 +54,8 @@ pub enum Mix {
     /// key again only after `spread` others, so that few operations on it overlap: what they leave says what was
     /// lost or done twice. And operations of all kinds on keys that clients share, where order matters.
     Judged {
-        /// What every key begins with: empty, or something that ends with `/`. What another run has left in the store is
-        /// under another prefix.
+        /// Prefix of every key: empty, or ending with `/`. Keys that another run has left in the store have another
+        /// prefix.
         prefix: String,
         /// Keys of one client, of each kind.
         spread: u64,
@@ -117,7 +117,7 @@ pub struct Workload {
     counts: Vec<u64>,
     /// Values that were made for shared keys.
     made: u64,
-    /// What each shared key held when an operation on it was answered last: what a swap may expect.
+    /// The value of each shared key at its last answer: a swap expects it.
     seen: BTreeMap<String, Option<String>>,
     key: Key,
     buffer: Vec<u8>,

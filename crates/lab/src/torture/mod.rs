@@ -5,7 +5,7 @@
 //! load ends, a fresh client reads every key, and everything that clients were told is judged. What one stretch leaves
 //! is where the next begins, so memory is bounded by a stretch.
 //!
-//! Whoever asks it to stop gets what was found: the stretch ends, and is judged as far as it went.
+//! A run that is asked to stop reports its findings: the stretch ends, and is judged as far as it went.
 //!
 //! Nothing here sleeps: it waits for what processes, replicas and clients say, with a deadline. A cluster that is
 //! not whole again in time is a failure like a lost request.
@@ -33,37 +33,37 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a cluster may take to be whole again after an event, and a node to serve.
+/// Time in which a cluster has to be whole again after an event, and a node has to serve.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long goodput is waited for once all replicas follow again.
+/// Time for which goodput is waited for once all replicas follow again.
 const BACK_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a replica may take to say how it is.
+/// Time in which a replica has to report its status.
 const STATUS_PATIENCE: Duration = Duration::from_secs(1);
-/// How long nothing need be heard of the load before whoever waits looks at other things.
+/// Pause without news of the load after which a waiting director looks at other things.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A stretch ends after so many answers: all that clients were told is kept until it is judged.
 const ANSWERS_MAX: u64 = 500_000;
 /// A stretch never lasts so long.
 const STRETCH_MAX: Duration = Duration::from_secs(24 * 3_600);
 
-/// What to do.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Decides events, keys and operations.
     pub seed: u64,
-    /// What is done: these, in the shares that they have among all.
+    /// The faults, in the shares that they have among all.
     pub only: Vec<Fault>,
     /// After so long no event begins any more.
     pub span: Duration,
     /// Clients.
     pub clients: usize,
-    /// How load is offered.
+    /// The way in which load is offered.
     pub pace: Pace,
     /// The requests.
     pub requests: Requests,
 }
 
-/// What an event was and did.
+/// An event and its effect.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Report {
     /// Counted from 1.
@@ -72,7 +72,7 @@ pub struct Report {
     pub stretch: u64,
     /// Since the run began.
     pub at_ms: u64,
-    /// What was done.
+    /// The fault.
     pub fault: Fault,
     /// To whom; `None`: to all.
     pub victim: Option<u16>,
@@ -82,10 +82,10 @@ pub struct Report {
     pub goodput: u64,
     /// Longest time without an answer.
     pub gap_ms: u64,
-    /// How long after it answers came as often as before again, but for a tenth; `None`: not while that was waited
-    /// for. The machine may have become slower meanwhile, so this alone is no failure.
+    /// Time until answers came as often as before again, but for a tenth; `None`: not within the time of waiting. The
+    /// machine may have become slower meanwhile, so this alone is no failure.
     pub back_ms: Option<u64>,
-    /// How long after it all replicas followed again.
+    /// Time until all replicas followed again.
     pub whole_ms: u64,
     /// The view before it, and when all replicas followed again.
     pub views: (u64, u64),
@@ -102,7 +102,7 @@ pub enum Why {
     Wrong(String),
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// The bound on delays that the protocol assumes.
@@ -115,13 +115,13 @@ pub struct Outcome {
     pub acknowledged: u64,
     /// Requests without an answer.
     pub errors: u64,
-    /// What the judges found.
+    /// The verdict.
     pub verdict: Verdict,
     /// State digest of each replica at the end of the last stretch, if it was not stopped.
     pub digests: Vec<String>,
     /// Why all is not well, or cannot be said to be.
     pub failure: Option<Why>,
-    /// Where the last stretch's history is, if anything is wrong with it.
+    /// The file of the last stretch's history, if anything is wrong with it.
     pub history: Option<PathBuf>,
 }
 
@@ -151,7 +151,7 @@ impl Outcome {
         }
     }
 
-    /// What clients were told, or not, is wrong.
+    /// Makes a failure of wrong or missing answers.
     fn complain(&mut self) {
         let undecided = self.verdict.undecided;
         if self.verdict.is_wrong() {
@@ -170,7 +170,7 @@ impl Outcome {
     }
 }
 
-/// What is told while it happens.
+/// News of a run while it lasts.
 #[derive(Clone, Copy, Debug)]
 pub enum News<'a> {
     /// The load has come so far, in this stretch.
@@ -280,9 +280,9 @@ fn finish(
     Ok(())
 }
 
-/// How a stretch ended.
+/// The end of a stretch.
 struct Ended {
-    /// What was wrong with the cluster.
+    /// A failure of the cluster.
     failure: Option<String>,
     judged: Result<Judged, Failure>,
 }

@@ -1,4 +1,4 @@
-//! How answers come: the gap without any, and when they come as often again as before.
+//! The rate of answers: the gap without any, and the return to the rate before it.
 
 use crate::load::Progress;
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl Pulse {
         self.gap.max(self.silent)
     }
 
-    /// How long after [`Self::begin`] answers came as often as before again, if they do.
+    /// Returns the time after [`Self::begin`] at which answers came as often as before again, if they do.
     #[must_use]
     pub fn back(&self, before: &Goodput) -> Option<Duration> {
         let (begin, _) = self.samples.first()?;
@@ -71,7 +71,7 @@ impl Pulse {
 /// Answers in a time.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Goodput {
-    /// How many.
+    /// Number of answers.
     pub answers: u64,
     /// In how long.
     pub span: Duration,

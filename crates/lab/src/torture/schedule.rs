@@ -1,4 +1,4 @@
-//! What is done to the cluster, decided by a seed.
+//! The faults of a run, decided by a seed.
 
 use quorate_types::ReplicaId;
 use quorate_types::rng::Rng;
@@ -6,14 +6,14 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// How long a paused replica stays paused.
+/// Time for which a paused replica stays paused.
 const PAUSE: Duration = Duration::from_secs(5);
 /// A killed replica stays away between so many milliseconds.
 const DOWN_MS: (u64, u64) = (50, 3_000);
 /// Milliseconds of load before each event, over which goodput is measured.
 const CALM_MS: (u64, u64) = (1_500, 3_000);
 
-/// What is done.
+/// A fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
@@ -46,7 +46,7 @@ impl Fault {
         }
     }
 
-    /// How often it comes in a stretch.
+    /// Number of times that it occurs in a stretch.
     fn share(self) -> usize {
         match self {
             Self::KillLeader | Self::KillBackup => 4,
@@ -73,7 +73,7 @@ impl fmt::Display for Fault {
 pub struct Event {
     /// Counted from 1.
     pub number: u64,
-    /// What is done.
+    /// The fault.
     pub fault: Fault,
     /// Load before it, while nothing happens.
     pub calm: Duration,
@@ -106,7 +106,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// What a seed decides for so many replicas, of these faults.
+    /// The schedule that a seed decides for `n` replicas and these faults.
     #[must_use]
     pub fn new(seed: u64, n: u16, only: &[Fault]) -> Self {
         Self { rng: Rng::new(seed), n, only: only.to_vec(), number: 0 }

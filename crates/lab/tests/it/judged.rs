@@ -1,7 +1,8 @@
 //! Histories of real clusters and of simulated ones, judged by the program; and a short torture.
 
 use crate::common::{self, Cluster};
-use crate::support::{Ran, quorate};
+use crate::support::{self, Ran, quorate};
+use quorate_lab::history_file;
 use quorate_lab::load::{Next, Pace, Progress, Watch};
 use quorate_lab::trial::{Load, Plan, Requests};
 use quorate_types::ClientAuth;
@@ -106,7 +107,7 @@ fn a_stretch_that_follows_on_another_can_be_judged() {
     assert!(second.verdict.is_clean() && second.history.held().len() > 64, "{:?}", second.verdict);
 
     let file = cluster.dir().join("history.jsonl");
-    second.history.save(&file).unwrap();
+    history_file::save(&second.history, &file).unwrap();
     let ran = judge(&file);
     assert_eq!(ran.code, Some(0), "{} {}", ran.out, ran.err);
     let text = fs::read_to_string(&file).unwrap();

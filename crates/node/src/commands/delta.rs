@@ -1,5 +1,5 @@
-//! What Δ a new cluster should have, as far as that can be measured before it runs: `quorate testnet` says it where the
-//! protocol assumes a bound on delays.
+//! A proposal of Δ for a new cluster, from measurements before it runs: `quorate testnet` prints it where the protocol
+//! assumes a bound on delays.
 //!
 //! Δ runs from handler to handler. Three hops have to fit into it (a header, the question for its body, the answer), and
 //! the sync of a disk; and twice as much makes it, so that a round trip that the guard measures fits as well.
@@ -20,17 +20,17 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Δ is proposed in steps of this many milliseconds, and never below twice as much.
 const STEP_MS: u128 = 5;
 
-/// What was found out.
+/// The measurements.
 struct Measured {
     /// The slowest round trip, and to whom.
     round_trip: Option<(IpAddr, Duration)>,
-    /// Who did not answer.
+    /// Addresses that did not answer.
     silent: Vec<IpAddr>,
     /// The slowest sync.
     sync: Duration,
 }
 
-/// What is said of the cluster's Δ, and whether that is a warning; nothing where its protocol assumes no bound.
+/// Lines about the cluster's Δ, each with whether it is a warning; none where its protocol assumes no bound.
 ///
 /// # Errors
 /// When its folder cannot be written to.

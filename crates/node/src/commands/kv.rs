@@ -34,7 +34,7 @@ pub struct Args {
     /// [default: clients/kv.key beside cluster.toml]
     #[arg(long = "key", value_name = "FILE", global = true)]
     key_file: Option<PathBuf>,
-    /// How long to wait for an answer: 30 (seconds), 500ms, 2m
+    /// Time to wait for an answer: 30 (seconds), 500ms, 2m
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_seconds, global = true)]
     timeout: Duration,
     /// One JSON object instead of text
@@ -88,7 +88,7 @@ enum Request<'a> {
     Scan(Range),
 }
 
-/// What a scan is to read.
+/// The range that a scan reads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Range {
     from: Vec<u8>,

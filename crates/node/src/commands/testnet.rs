@@ -15,7 +15,7 @@ use quorate_types::ClientAuth;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-/// What to make.
+/// The cluster to make.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Folder to make; it must not exist, or be empty
@@ -33,13 +33,13 @@ pub struct Args {
     /// Replica i listens for peers on this port + 2i, and for clients on the next
     #[arg(long, default_value_t = 4_000)]
     base_port: u16,
-    /// How clients prove who they are; "none" is for benchmarks
+    /// Authentication of clients; "none" is for benchmarks
     #[arg(long, default_value = "signature", value_parser = choice(client_auth_names()))]
     client_auth: ClientAuth,
-    /// How connections are protected; "plain" is for benchmarks
+    /// Protection of connections; "plain" is for benchmarks
     #[arg(long, default_value = "tls", value_parser = choice(LinkMode::NAMES.to_vec()))]
     link_auth: LinkMode,
-    /// What a promise waits for
+    /// Durability that a promise waits for
     #[arg(long, default_value = "fsync", value_parser = choice(Durability::NAMES.to_vec()))]
     durability: Durability,
     #[command(flatten)]

@@ -18,7 +18,7 @@ use quorate_types::ClientAuth;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How often new ports are chosen at the first start, when a node finds one taken.
+/// Times that new ports are chosen at the first start, when a node finds one taken.
 const MOVES_MAX: u32 = 10;
 /// After this time without all nodes serving, the ones that are waited for are named.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -35,13 +35,13 @@ pub struct Args {
     /// Protocol [default for a new folder: pbft]
     #[arg(long, value_parser = choice(protocol_names()))]
     protocol: Option<&'static Entry>,
-    /// What a promise waits for [default for a new folder: fsync]
+    /// Durability that a promise waits for [default for a new folder: fsync]
     #[arg(long, value_parser = choice(Durability::NAMES.to_vec()))]
     durability: Option<Durability>,
-    /// How connections are protected [default for a new folder: tls]
+    /// Protection of connections [default for a new folder: tls]
     #[arg(long, value_parser = choice(LinkMode::NAMES.to_vec()))]
     link_auth: Option<LinkMode>,
-    /// How clients prove who they are [default for a new folder: signature]
+    /// Authentication of clients [default for a new folder: signature]
     #[arg(long, value_parser = choice(client_auth_names()))]
     client_auth: Option<ClientAuth>,
     /// Run although client or link authentication or durability is switched off

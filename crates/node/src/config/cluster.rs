@@ -45,7 +45,7 @@ pub fn protocol_names() -> Vec<(&'static str, &'static Entry)> {
     short.chain(long.filter_map(|(name, _)| Some((name, quorate_protocols::find(name)?)))).collect()
 }
 
-/// How many replicas a cluster has unless it is said: as few as tolerate one fault.
+/// Returns the number of replicas of a cluster; the default is the smallest that tolerates one fault.
 #[must_use]
 pub fn replicas_or_default(n: Option<u16>, entry: &Entry) -> u16 {
     n.unwrap_or_else(|| u16::try_from(entry.smallest(1)).unwrap_or(u16::MAX))
@@ -86,15 +86,15 @@ impl Protocols for Registered {
 /// `cluster.toml`, read and checked.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
-    /// What must be equal everywhere.
+    /// The values that must be equal everywhere.
     pub genesis: Genesis,
     /// The protocol that genesis names.
     pub entry: &'static Entry,
     /// The protocol's shared parameters: what `genesis.params` says.
     pub params: toml::Table,
-    /// How connections are protected.
+    /// The protection of connections.
     pub links: LinkMode,
-    /// Where the replicas are reached, by id.
+    /// The addresses of the replicas, by id.
     pub replicas: Vec<ReplicaAddresses>,
     origin: Option<Origin>,
 }
@@ -151,7 +151,7 @@ impl ClusterConfig {
         Identity { cluster: self.cluster_id(), replica: id, protocol: self.genesis.protocol }
     }
 
-    /// How many replicas there are.
+    /// Number of replicas.
     #[must_use]
     pub fn n(&self) -> usize {
         self.replicas.len()

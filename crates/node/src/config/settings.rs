@@ -50,14 +50,14 @@ impl fmt::Display for Setting {
     }
 }
 
-/// What settings make of a cluster.
+/// A cluster with its settings applied.
 #[derive(Clone, Debug)]
 pub struct Applied {
     /// Its shared configuration.
     pub cluster: ClusterConfig,
-    /// What its nodes choose of the protocol's parameters.
+    /// The protocol's parameters that its nodes choose.
     pub local_params: toml::Table,
-    /// How much disk its nodes may use.
+    /// Limits on the disk space of its nodes.
     pub disk: DiskLimits,
 }
 

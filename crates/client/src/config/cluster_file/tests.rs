@@ -85,7 +85,7 @@ fn first_mistake_is_named_with_line_and_field() {
         ("f = 1\n", "", "genesis.f: missing"),
         ("window = 256\n", "window = 256\nmore = 1\n", "genesis.more: unknown field"),
         ("\"pbft\"", "\"a-name-that-is-too-long\"", "genesis.protocol: expected the name of a protocol"),
-        ("[protocol.pbft]", "[protocol.echo]", "protocol.echo: parameters of another protocol"),
+        ("[protocol.pbft]", "[protocol.a]\n[protocol.b]", "protocol.b: expected one table of parameters"),
         (
             "10.0.0.3:4001",
             "10.0.0.2:4001",

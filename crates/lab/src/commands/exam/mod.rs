@@ -21,13 +21,13 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Instant;
 
-/// What to examine.
+/// The exam to take.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Which protocol
     #[arg(long, default_value = "pbft")]
     protocol: String,
-    /// How many replicas, several with commas; the smallest numbers that tolerate one, two and three faults if not given
+    /// Number of replicas, several with commas; the smallest numbers that tolerate one, two and three faults if not given
     #[arg(long, value_delimiter = ',', value_parser = parse_replicas::<usize>)]
     n: Vec<usize>,
     /// Seeds of each paper at each size
@@ -70,7 +70,7 @@ struct ExamEntry {
     seconds: f64,
 }
 
-/// How the seeds that were run are divided.
+/// The seeds that were run, divided by kind.
 #[derive(Default)]
 struct Split {
     lied_to: u64,

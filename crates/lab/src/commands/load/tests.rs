@@ -44,7 +44,7 @@ fn an_option_that_would_be_ignored_is_an_error() {
     assert_eq!(plain.mix, mix);
 }
 
-/// What makes the ends of a range of an option possible.
+/// Options that make the ends of a range possible.
 fn beside(name: &str) -> &'static str {
     match name {
         "--rate" => "--warmup 0 --seconds 1000000",
@@ -127,7 +127,7 @@ fn options_that_do_not_fit_together_are_refused() {
     );
 }
 
-fn cluster(change: impl FnOnce(&mut Genesis)) -> quorate_node::config::ClusterConfig {
+fn cluster(change: impl FnOnce(&mut Genesis)) -> ClusterConfig {
     let folder = tempfile::tempdir().unwrap();
     let entry = quorate_protocols::find("pbft").unwrap();
     let dir = folder.path().join("cluster");

@@ -23,23 +23,23 @@ use quorate_sim::{BadSettings, Report, Trace};
 use reading::Reading;
 use std::time::Instant;
 
-/// What to simulate.
+/// The runs to simulate.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = legend())]
 pub struct Args {
     /// Which protocol
     #[arg(long, default_value = "pbft")]
     protocol: String,
-    /// How many replicas; the smallest number that tolerates one fault if not given
+    /// Number of replicas; the smallest number that tolerates one fault if not given
     #[arg(long, value_parser = parse_replicas::<usize>)]
     n: Option<usize>,
-    /// So many seeds from 0 on, or a range of them: 1000, 5000..6000
+    /// A number of seeds from 0 on, or a range of them: 1000, 5000..6000
     #[arg(long, default_value = "100", conflicts_with = "seed")]
     seeds: Seeds,
     /// One seed
     #[arg(long)]
     seed: Option<u64>,
-    /// Who is Byzantine instead of what each seed draws: none, or f replicas that all have this host
+    /// Byzantine replicas instead of those that each seed draws: none, or f replicas that all have this host
     /// (`--faults` lists hosts); twin:2 is two of them whatever f is, to see what breaks
     #[arg(long, value_name = "HOST", default_value = "drawn")]
     byzantine: Cast,
@@ -82,7 +82,7 @@ impl Args {
     }
 }
 
-/// What a world can do to replicas and clients.
+/// Lists the faults that a world can bring about.
 fn list_faults() -> Result<(), Failure> {
     for fault in Fault::ALL {
         let source = match fault.source() {
@@ -171,7 +171,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// What a seed names here.
+/// The run that a seed names.
 struct What {
     entry: &'static Entry,
     n: Option<usize>,
@@ -210,7 +210,7 @@ impl What {
     }
 }
 
-/// What became of one run, and where it fails, what that means.
+/// Prints the result of one run, and the meaning of a failure.
 fn tell(what: &What, report: &Report) -> Result<(), Failure> {
     if report.failure.is_none() {
         out::line(report)?;

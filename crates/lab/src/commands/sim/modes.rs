@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Modes that replace random runs.
 #[derive(Debug, clap::Args)]
-pub struct OtherMode {
+pub(super) struct OtherMode {
     /// Instead of seeds: count messages, message delays and syncs where nothing goes wrong, and compare them with
     /// what the protocol states
     #[arg(long, conflicts_with_all = ["seeds", "seed", "script", "byzantine", "json", "paper"])]

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::str::FromStr;
 
-/// How somebody reads along.
+/// Options for reading along.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct ReadArgs {
     /// Print what happens in the run, one line each, in columns that are explained first; needs --seed
@@ -72,12 +72,12 @@ impl FromStr for Seconds {
     }
 }
 
-/// What is told goes here.
+/// The reader of a run.
 struct Desk {
     args: ReadArgs,
     only: Pick,
     drawing: Option<Drawing>,
-    /// What may turn out to be among the last.
+    /// Events that may be among the last.
     kept: VecDeque<Event>,
 }
 
@@ -130,7 +130,7 @@ impl Reading {
         Ok(Self(Rc::new(RefCell::new(desk))))
     }
 
-    /// What reads.
+    /// The reader of the trace.
     pub(super) fn reader(&self) -> impl FnMut(&Event) + 'static {
         let desk = Rc::clone(&self.0);
         move |event| desk.borrow_mut().hear(event)
@@ -164,7 +164,7 @@ impl Reading {
     }
 }
 
-/// What became of the run, for who does not know the code.
+/// The result of the run, for readers who do not know the code.
 pub(super) fn verdict(report: &Report, again: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut say = |text: String| lines.extend(text.lines().map(str::to_owned));

@@ -33,7 +33,7 @@ pub struct Args {
     /// Which protocol
     #[arg(long, default_value = "pbft")]
     protocol: String,
-    /// How many replicas [default: as few as tolerate one fault]
+    /// Number of replicas [default: as few as tolerate one fault]
     #[arg(long, value_parser = parse_replicas::<u16>)]
     n: Option<u16>,
     /// Which replica is a twin; two with a comma are two pairs of twins; each replica in turn if not given
@@ -45,14 +45,14 @@ pub struct Args {
     /// Parts of a partition at most
     #[arg(long, default_value = "2", value_parser = above_zero)]
     parts: usize,
-    /// So many scenarios, drawn, instead of all; for each replica that is a twin in turn
+    /// Number of scenarios that are drawn instead of all; for each replica that is a twin in turn
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     sample: Option<u64>,
-    /// What draws them
+    /// Seed of the drawing
     #[arg(long, default_value_t = 0, requires = "sample")]
     seed: u64,
-    /// Who leads the views: own (as the protocol has it), drawn, or a list with one for each view: 0,1,2,3. Drawn where
-    /// scenarios are and the protocol lets the simulator say it, own otherwise
+    /// Leaders of the views: own (those of the protocol), drawn, or a list with one for each view: 0,1,2,3. The default is
+    /// drawn where scenarios are drawn and the protocol lets the simulator choose leaders, else own
     #[arg(long)]
     leaders: Option<LeadersArg>,
     /// A range of the numbers of scenarios: 1000..2000
@@ -74,7 +74,7 @@ pub struct Args {
     /// Write the scenarios to a JSON file instead of running them
     #[arg(long, value_name = "FILE", conflicts_with_all = ["failures", "ledger", "keep_going", "json"])]
     write: Option<PathBuf>,
-    /// Where scenarios that fail are written
+    /// Folder for scenarios that fail
     #[arg(long, value_name = "FOLDER", default_value = "results/twins")]
     failures: PathBuf,
     #[command(flatten)]
@@ -110,7 +110,7 @@ fn above_zero(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "expected a number above 0".to_owned())
 }
 
-/// Who leads, as the command line names it.
+/// The leaders, as the command line names them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct LeadersArg(Leaders);
 
@@ -153,11 +153,11 @@ struct Summary {
     seconds: f64,
 }
 
-/// What one enumeration came to.
+/// The result of one enumeration.
 #[derive(Serialize)]
 struct Part {
     scenarios: String,
-    /// How many there are.
+    /// Number of scenarios.
     count: u64,
     /// Run, now or before.
     runs: u64,
@@ -229,7 +229,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     failed.map_or(Ok(()), |what| Err(Failure::run(what)))
 }
 
-/// What was run of an enumeration, as a line of the ledger.
+/// A piece of an enumeration that was run, as a line of the ledger.
 #[derive(Serialize, Deserialize, PartialEq, Debug)]
 struct TwinsEntry {
     /// A name for the code that ran.
@@ -260,7 +260,7 @@ impl LedgerEntry for TwinsEntry {
     }
 }
 
-/// What the command line asks for: one enumeration for each replica that is a twin in turn, or what a file lists.
+/// The work that the command line asks for: one enumeration for each replica that is a twin in turn, or a file's list.
 fn works(args: &Args, entry: &Entry) -> Result<Vec<Work>, Failure> {
     if entry.spec.model == Model::Synchrony {
         return Err(Failure::usage(format!(
@@ -322,7 +322,7 @@ fn range(args: &Args, work: &Work) -> Range<u64> {
     }
 }
 
-/// What one enumeration has come to.
+/// The progress of one enumeration.
 struct Done {
     verdict: Verdict,
     is_late: bool,

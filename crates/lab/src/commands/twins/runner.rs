@@ -53,7 +53,7 @@ impl Work {
     }
 }
 
-/// What to run, and how.
+/// The scenarios to run, and the options of the run.
 pub(super) struct TwinRuns<'a> {
     pub(super) entry: &'static Entry,
     pub(super) work: &'a Work,

@@ -143,7 +143,7 @@ fn stalls_count_wherever_they_lie() {
     }
 }
 
-/// What was offered is never slowed down, and the rate is that of the time offered.
+/// Offered load is never slowed down, and the rate is that of the time offered.
 #[test]
 fn goodput_is_over_the_measured_time() {
     let meter = Script { warm: 1_000, ..Script::of(100.0, 6_000) }.run(&[(3_300, 99_000)]);

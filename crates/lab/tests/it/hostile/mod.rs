@@ -1,7 +1,6 @@
-//! Hostile input on every port of real replicas: whoever deserves one hears an error, everything is counted by
-//! source and reason, nothing grows, and the cluster goes on serving.
+//! Hostile input on every port of real replicas. The sender receives an error where it deserves one, every refusal is counted
+//! by source and reason, nothing grows, and the cluster continues to serve.
 
-#[path = "../common/mod.rs"]
 mod attacker;
 mod clients;
 mod descriptors;

@@ -1,4 +1,4 @@
-//! How keys and values are printed: as they are for programs, escaped where somebody reads them.
+//! Keys and values in print: as they are for programs, escaped for people.
 
 use crate::commands::escape::{escaped, text};
 use crate::exit::Failure;
