@@ -27,6 +27,6 @@ impl ServiceLoad for LockCalls {
     }
 }
 
-fn main() -> std::process::ExitCode {
+pub fn main() -> std::process::ExitCode {
     quorate_lab::main(Service::of::<OnMap<application::Locks>>(), &LockCalls)
 }

@@ -34,16 +34,18 @@ const LOCKS: Service = Service::of::<OnMap<Locks>>();
 
 fn main() -> ExitCode {
     // What the cluster below starts, as `up` would.
-    if std::env::args().nth(1).as_deref() == Some("node") {
+    if std::env::args().nth(1).is_some_and(|command| command == "node" || command == "call") {
         let is_store = std::env::var_os(AS_STORE).is_some();
         return quorate_node::main(if is_store { Service::KV } else { LOCKS });
     }
     let (folder, testnet, mut nodes) = start();
     client_takes_a_lock_and_gives_it_back(folder.path());
+    call_asks_the_service_from_the_command_line(folder.path());
     locks_are_replicated(folder.path(), &testnet, &mut nodes);
     program_of_another_service_is_refused(folder.path());
     for name in [
         "client_takes_a_lock_and_gives_it_back",
+        "call_asks_the_service_from_the_command_line",
         "locks_are_replicated",
         "program_of_another_service_is_refused",
     ] {
@@ -76,6 +78,26 @@ fn client_takes_a_lock_and_gives_it_back(folder: &Path) {
     assert_eq!(client::run(folder).unwrap(), ["granted 1", "held 1", "released"]);
 }
 
+fn call_asks_the_service_from_the_command_line(folder: &Path) {
+    let call = |args: &[&str]| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let ran = command.arg("call").arg("--cluster").arg(folder).args(args).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (ran.status.code(), text(ran.stdout), text(ran.stderr))
+    };
+    let said = |text: &str| (Some(0), text.to_owned(), String::new());
+    assert_eq!(call(&["acquire desk"]), said("granted 2\n"));
+    let operation = folder.join("operation");
+    std::fs::write(&operation, "look desk").unwrap();
+    assert_eq!(call(&["--file", operation.to_str().unwrap()]), said("held 2\n"));
+    let digits = quorate_types::digest::hex(b"release desk");
+    assert_eq!(call(&["--hex", &digits, "--json"]), said("{\"result\":\"released\"}\n"));
+    assert_eq!(call(&["look desk", "--out", "-"]), said("free"));
+    let (code, out, error) = call(&["look desk", "--key", "/none.key"]);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert!(error.starts_with("error: /none.key: ") && error.lines().count() == 1, "{error}");
+}
+
 fn locks_are_replicated(folder: &Path, testnet: &Testnet, nodes: &mut Processes) {
     let info = testnet.cluster.client_info();
     let connect = |key| Client::connect(info.clone(), key, Options::default()).unwrap();
@@ -86,12 +108,12 @@ fn locks_are_replicated(folder: &Path, testnet: &Testnet, nodes: &mut Processes)
     assert_eq!(admin.register(&[bens.public()]).unwrap(), 1);
     let mut ben = connect(bens);
 
-    assert_eq!(ask(&mut anna, "acquire printer"), "granted 2");
-    assert_eq!(ask(&mut ben, "acquire printer"), "held 2");
+    assert_eq!(ask(&mut anna, "acquire printer"), "granted 3");
+    assert_eq!(ask(&mut ben, "acquire printer"), "held 3");
     assert_eq!(ask(&mut ben, "release printer"), "not yours");
     nodes.kill(ReplicaId(3)).unwrap();
     assert_eq!(ask(&mut anna, "release printer"), "released");
-    assert_eq!(ask(&mut ben, "acquire printer"), "granted 3");
+    assert_eq!(ask(&mut ben, "acquire printer"), "granted 4");
     nodes.start(ReplicaId(3)).unwrap();
 
     // The one that was away catches up, and all of them are in the same state.
