@@ -91,7 +91,7 @@ fn licences(root: &Path) -> Result<Done> {
 /// Tortures a cluster of processes: the program as it ships does it all, from the arguments to the verdict.
 pub(crate) fn torture(root: &Path, arguments: &[&str]) -> Result<()> {
     let program =
-        ["run", "--release", "--quiet", "--package", "quorate", "--bin", "quorate", "--", "torture"];
+        ["run", "--release", "--quiet", "--package", "quorate-lab", "--bin", "quorate", "--", "torture"];
     cargo(root, &[&program, arguments].concat()).map(drop)
 }
 

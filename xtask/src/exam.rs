@@ -17,6 +17,7 @@ const SHARED: [&str; 17] = [
     "crates/host",
     "crates/storage",
     "crates/app",
+    "crates/history",
     "crates/client/src/core",
     "crates/client/src/core.rs",
     "crates/net/src/link",
@@ -37,7 +38,7 @@ pub(crate) fn run(root: &Path, what: &str, arguments: &[&str]) -> Result<()> {
     let code = code(root, protocol)?;
     let commit = git(root, &["rev-parse", "--short=12", "HEAD"])?;
     let program =
-        ["run", "--profile", "exam", "--quiet", "--package", "quorate", "--bin", "quorate", "--", what];
+        ["run", "--profile", "exam", "--quiet", "--package", "quorate-lab", "--bin", "quorate", "--", what];
     let ledger = ["--ledger", "results/exam", "--code", &code, "--commit", commit.trim()];
     let mut exam = Command::new(env!("CARGO"));
     exam.args(program).args(["--protocol", protocol]).args(ledger).args(more);

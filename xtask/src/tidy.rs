@@ -6,6 +6,7 @@
 
 mod config;
 mod documents;
+mod lean;
 mod protocols;
 mod rust;
 mod source;
@@ -74,9 +75,13 @@ impl Repository {
 /// What is wrong, and where.
 pub(crate) type Findings = Vec<String>;
 
-fn check(repository: &Repository) -> Result<Findings> {
+fn config(repository: &Repository) -> Result<Config> {
     let text = repository.file("tidy.toml").context("tidy.toml is missing")?;
-    let config: Config = toml::from_str(text).context("tidy.toml")?;
+    toml::from_str(text).context("tidy.toml")
+}
+
+fn check(repository: &Repository) -> Result<Findings> {
+    let config = config(repository)?;
     let mut findings = Findings::new();
     workspace::check(repository, &config, &mut findings);
     rust::check(repository, &config, &mut findings);
@@ -90,7 +95,9 @@ fn check(repository: &Repository) -> Result<Findings> {
 
 /// Checks the repository at `root` and prints what is wrong.
 pub(crate) fn run(root: &Path) -> Result<()> {
-    let findings = check(&Repository::load(root)?)?;
+    let repository = Repository::load(root)?;
+    let mut findings = check(&repository)?;
+    lean::check(&lean::metadata(root)?, &config(&repository)?, &mut findings);
     for finding in &findings {
         eprintln!("{finding}");
     }

@@ -1,8 +1,8 @@
 //! # quorate-app
 //!
-//! What a replicated service is made of: the [`Application`] trait, the [`BucketMap`] from which applications
-//! are built, [`Execution`] (sessions and application under one digest and one snapshot), and the key-value
-//! store [`Kv`].
+//! The parts of a replicated service: the [`Application`] trait, the [`BucketMap`] from which applications are built,
+//! [`MapApplication`] for applications whose whole state is such a map, [`Execution`] (sessions and application under one
+//! digest and one snapshot), and the key-value store [`Kv`].
 //!
 //! Pure: no I/O, no clock, no randomness. An application is written against this crate alone.
 //!
@@ -28,6 +28,7 @@ mod bucket_map;
 mod buckets;
 mod execution;
 mod kv;
+mod map_application;
 mod panics;
 mod sessions;
 mod snapshot;
@@ -40,6 +41,7 @@ pub use kv::{
     ECHO_BYTES_MAX, KEY_BYTES_MAX, Kv, KvError, KvOp, KvResult, SCAN_ENTRIES_MAX, is_asked_again, prefix_end,
     successor,
 };
+pub use map_application::{MapApplication, OnMap};
 pub use panics::{APPLICATION_PANIC, said as panic_text};
 pub use sessions::{Kept, SessionView};
 pub use snapshot::{Chunk, RestoreError, Snapshot};

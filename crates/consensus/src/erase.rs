@@ -166,6 +166,13 @@ pub struct Entry {
 
 impl Entry {
     /// Returns the entry of a protocol.
+    /// Returns the smallest n that tolerates f faults.
+    #[must_use]
+    pub fn smallest(&self, f: usize) -> usize {
+        (1..quorate_types::limits::REPLICAS_MAX).find(|n| (self.spec.faults)(*n) >= f).unwrap_or(1)
+    }
+
+    /// The entry of a protocol.
     #[must_use]
     pub const fn of<P: Examined>() -> Self {
         Self {

@@ -3,8 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
-use quorate_sim::linear;
-use quorate_sim::{KvResult, Op, Record};
+use quorate_app::KvResult;
+use quorate_history::{Op, Record, judge};
 use quorate_types::Time;
 use quorate_types::rng::Rng;
 use stateright::semantics::{ConsistencyTester as _, LinearizabilityTester, SequentialSpec};
@@ -93,7 +93,7 @@ fn events(records: &[Record]) -> Vec<(usize, bool)> {
 }
 
 fn ours(records: &[Record]) -> bool {
-    let findings = linear::judge(records);
+    let findings = judge(records);
     assert!(findings.undecided.is_empty(), "{records:?}");
     findings.is_ok()
 }

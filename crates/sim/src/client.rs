@@ -1,12 +1,11 @@
 //! A simulated client: the real client core, a workload that feeds it, and what became of each operation.
 
-use crate::history::OpId;
-use crate::model::Op;
 use crate::witness::Witness;
 use bytes::Bytes;
 use quorate_app::KvResult;
 use quorate_client::core::{Answer, Core, Event, Fate, LinkState, Output, Settings};
 use quorate_crypto::SigningKey;
+use quorate_history::{Op, OpId};
 use quorate_types::codec::Wire as _;
 use quorate_types::rng::Rng;
 use quorate_types::wire::FromReplica;

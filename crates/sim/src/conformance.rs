@@ -13,8 +13,6 @@ pub use table::markdown;
 
 use crate::disk::Costs;
 use crate::frame::{Frame, Verdict};
-use crate::history::OpId;
-use crate::model::Op;
 use crate::oracles::Failure;
 use crate::seed::synchrony::HEARTBEAT;
 use crate::settings::{BadSettings, Settings, smallest};
@@ -23,6 +21,7 @@ use crate::world::World;
 use crate::{ms, secs};
 use quorate_client::core::Audience;
 use quorate_consensus::{Count, Entry, Figures, Formula, LeaderChange, formula};
+use quorate_history::{Op, OpId};
 use quorate_types::wire::frame;
 use quorate_types::{Height, Kind, ProtocolId, ReplicaId, Time};
 use std::cell::{Cell, RefCell};

@@ -63,7 +63,7 @@ pub enum Source {
     Hosts(&'static [Byzantine]),
     /// Something that is asked for.
     Asked(&'static str),
-    /// Tests with real processes: `file::test`, below `crates/node/tests`.
+    /// Tests with real processes: `file::test`, below `crates/lab/tests/it`.
     Processes(&'static [&'static str]),
     /// Nothing yet, and why.
     Later(&'static str),

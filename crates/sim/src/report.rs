@@ -2,10 +2,10 @@
 
 use crate::byzantine::Byzantine;
 use crate::fault::Fault;
-use crate::history::History;
 use crate::oracles::Failure;
 use crate::world::World;
 use quorate_consensus::Synchrony;
+use quorate_history::History;
 use quorate_types::{Digest, ReplicaId};
 use std::collections::BTreeMap;
 use std::fmt;

@@ -208,6 +208,7 @@ impl Seat {
         self.journal.look().clear();
         let key = cluster.keys.get(self.id.index()).cloned();
         let Some(key) = key else { return Ok(()) };
+        let witness = Witness::new(self.journal.clone(), self.perjury, self.opens);
         let setup = HostSetup {
             entry: settings.entry,
             replica: Setup {
@@ -220,7 +221,10 @@ impl Seat {
             },
             key,
             scheme: settings.scheme,
-            application: Box::new(Witness::new(self.journal.clone(), self.perjury, self.opens)),
+            application: match &settings.companion {
+                Some(companion) => (companion.0)(Box::new(witness)),
+                None => Box::new(witness),
+            },
             keep_bytes: settings.keep_bytes,
             disk_bytes_max: settings.disk_bytes_max,
             snapshot_every_bytes: settings.snapshot_every_bytes,

@@ -1,6 +1,7 @@
 //! What a world is made of.
 
 use crate::byzantine::Byzantine;
+use crate::companion::Companion;
 use crate::delays::Delays;
 use crate::disk::Costs;
 use crate::weather::Weather;
@@ -87,6 +88,8 @@ pub struct Settings {
     /// Whether everything that an honest replica goes through is replayed on a second one, which has to do the same.
     /// Changes nothing else in the world.
     pub replay: bool,
+    /// An application that runs beside the simulator's own in every replica.
+    pub companion: Option<Companion>,
 }
 
 impl Settings {
@@ -135,6 +138,7 @@ impl Settings {
             byzantine: BTreeMap::new(),
             coalition: false,
             replay: false,
+            companion: None,
         }
     }
 
@@ -160,7 +164,7 @@ impl Settings {
 /// The smallest n that tolerates f faults.
 #[must_use]
 pub fn smallest(entry: &Entry, f: usize) -> usize {
-    (1..quorate_types::limits::REPLICAS_MAX).find(|n| (entry.spec.faults)(*n) >= f).unwrap_or(1)
+    entry.smallest(f)
 }
 
 /// Why a world cannot be made.

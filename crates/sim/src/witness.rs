@@ -3,9 +3,8 @@
 //! Each operation begins with its number in the history, so the oracles see at every replica which operation was
 //! applied at which height, and in which order, without asking the replica.
 
-use crate::history::OpId;
-use crate::model::Op;
 use quorate_app::{Application, At, Kv, RestoreError, Snapshot};
+use quorate_history::{Op, OpId};
 use quorate_types::{Digest, Height};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

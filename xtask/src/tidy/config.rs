@@ -25,6 +25,9 @@ pub(super) struct Config {
     /// the reason.
     #[serde(default)]
     pub(super) drivers: BTreeMap<String, String>,
+    /// Examples, and the crates of ours that their packages must not depend on, tests included, however far.
+    #[serde(default)]
+    pub(super) lean_examples: BTreeMap<String, Vec<String>>,
     /// External crates that are no direct dependency of ours, with the reason.
     #[serde(default)]
     pub(super) banned: BTreeMap<String, String>,

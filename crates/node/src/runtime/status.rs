@@ -1,4 +1,4 @@
-//! What `status` says: one object per replica, for people and tools.
+//! The content of `status`: one object per replica, for people and tools.
 
 use super::{Node, quarantine};
 use quorate_replica::{GuardStatus, State};
@@ -19,7 +19,7 @@ pub struct Facts {
     pub f: usize,
     /// `fsync`, `os` or `none`.
     pub durability: String,
-    /// How the log is written: direct or buffered.
+    /// The way in which the log is written: direct or buffered.
     pub log_mode: String,
     /// `tls` or `plain`.
     pub link_auth: String,
@@ -38,7 +38,7 @@ pub(super) struct Progress {
     looked: Time,
     /// Whether there was something to do at the last look.
     is_due: bool,
-    /// How long something was to do and nothing was executed, without the time in which this process stood still.
+    /// Time for which work was pending and nothing was executed, without the time in which this process stood still.
     stalled_ns: u64,
 }
 
@@ -137,7 +137,7 @@ impl<D: Disk> Node<D> {
     }
 }
 
-/// What the synchrony guard says. `since_ms` and `last_doubt_ms`: so long ago.
+/// Returns the state of the synchrony guard. `since_ms` and `last_doubt_ms` are times before now.
 fn guard_json(guard: &GuardStatus, now: Time) -> Value {
     let ms = |ns| Duration::from_nanos(ns).as_secs_f64() * 1e3;
     let ago = |at: Time| now.since(at) / 1_000_000;

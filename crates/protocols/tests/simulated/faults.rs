@@ -25,7 +25,7 @@ fn faults_are_documented() {
     let mut text = String::from(
         "# Faults\n\n\
          All faults that this project knows by name, and what brings each about: standard runs of the simulator draw it,\n\
-         a Byzantine host commits it, somebody has to ask for it, or tests with real processes (below `crates/node/tests`)\n\
+         a Byzantine host commits it, somebody has to ask for it, or tests with real processes (below `crates/lab/tests/it`)\n\
          cover it. `quorate sim --faults` prints the same list. Made by a test from `crates/sim/src/fault.rs`.\n",
     );
     for class in Class::ALL {

@@ -6,7 +6,7 @@
 //! | exactly once | no operation is applied twice | `order` |
 //! | right results | what a client was told is what the agreed order gives, and respects who asked after whom | `order` |
 //! | durability | what a client was told is in the order that all replicas end with | `order` |
-//! | linearizable | what clients were told can be explained without asking any replica | [`crate::linear`] |
+//! | linearizable | what clients were told can be explained without asking any replica | [`quorate_history`] |
 //! | same slot | what may be said once is never said of two subjects, across restarts | `promises` |
 //! | held | nothing that may be said once leaves before its guard was synced | `promises` |
 //! | liveness | what a protocol promises after a heal, in time | `World::run_while` |

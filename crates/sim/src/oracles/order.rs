@@ -1,9 +1,8 @@
 //! Agreement, exactly once, right results, durability: everything about the order of what was executed.
 
 use super::{Oracle, Verdict};
-use crate::history::{History, OpId};
-use crate::model::{Model, result_text};
 use quorate_app::KvResult;
+use quorate_history::{History, Model, OpId, result_text};
 use quorate_types::{BlockId, Digest, Height, ReplicaId};
 use std::collections::BTreeMap;
 
@@ -293,7 +292,7 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Op;
+    use quorate_history::Op;
     use quorate_types::Time;
 
     const R0: ReplicaId = ReplicaId(0);

@@ -5,12 +5,12 @@ use super::rules::{Act, Rule};
 use super::words::{self, Words, number, span};
 use crate::Byzantine;
 use crate::disk::Costs;
-use crate::model::Op;
 use crate::secs;
 use crate::settings::{Settings, Transport};
 use crate::weather::Weather;
 use crate::world::Survives;
 use quorate_consensus::Entry;
+use quorate_history::Op;
 use quorate_types::{Height, ReplicaId, View};
 
 const WORLD: &str = "world protocol=P [n=4] [clients=1] [seed=1] [delay=1ms] [sync=0] [checkpoint=16] [window=32] \

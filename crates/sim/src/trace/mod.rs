@@ -22,7 +22,7 @@ pub use lines::{COLUMNS, WORDS, heading, legend};
 pub(crate) use passages::{Passage, Print};
 pub use pick::Pick;
 
-pub(crate) use crate::history::quoted;
+pub(crate) use quorate_history::quoted;
 use quorate_types::digest::Context;
 use quorate_types::{Digest, DigestWriter, ReplicaId, Time, View};
 use std::fmt;

@@ -3,9 +3,6 @@
 use super::telling::Eyes;
 use super::{Event, World};
 use crate::client::{Wish, Workload};
-use crate::history::OpId;
-use crate::linear;
-use crate::model::{Op, result_text};
 use crate::oracles::{Failure, Oracle};
 use crate::queue::Class;
 use crate::seat::Arrival;
@@ -14,6 +11,7 @@ use crate::seed::synchrony::is_synchronous;
 use crate::trace::{Passage, Print, Who};
 use bytes::Bytes;
 use quorate_client::core::{Fate, LinkState};
+use quorate_history::{Op, OpId, is_explained_by, judge, result_text};
 use quorate_types::codec::Wire as _;
 use quorate_types::{ReplicaId, Time};
 
@@ -308,10 +306,10 @@ impl World {
     /// only where it does not is another order searched for, which may take seconds.
     pub(super) fn judge_history(&mut self) {
         let records = self.history.records();
-        if linear::is_explained_by(records, self.order.operations()) {
+        if is_explained_by(records, self.order.operations()) {
             return;
         }
-        let findings = linear::judge(records);
+        let findings = judge(records);
         let illegal = findings.illegal.into_iter().map(|illegal| illegal.picture).next();
         let undecided = findings.undecided.len();
         let too_hard = || {

@@ -5,12 +5,11 @@
 
 use super::World;
 use crate::fault::Fault;
-use crate::history::OpId;
-use crate::model::Op;
 use crate::trace::Who;
 use crate::witness::Witness;
 use bytes::Bytes;
 use quorate_client::core::LinkState;
+use quorate_history::{Op, OpId};
 use quorate_types::bundle::BundleBuilder;
 use quorate_types::wire::CLIENT_BUNDLE_TAG;
 use quorate_types::{BundleKind, BundleNo, ReplicaId};

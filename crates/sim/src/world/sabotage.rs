@@ -2,8 +2,8 @@
 
 use super::World;
 use crate::disk::Lie;
-use crate::history::OpId;
 use crate::witness::Perjury;
+use quorate_history::OpId;
 use quorate_storage::MemDisk;
 use quorate_types::ReplicaId;
 
