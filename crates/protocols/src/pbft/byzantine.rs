@@ -10,7 +10,7 @@
 
 use super::message::{PbftMessage, Vote};
 use super::variant::Variant;
-use super::view_message::{Entry, NewView, ViewChange};
+use super::view_message::{BlockClaim, NewView, ViewChange};
 use quorate_consensus::{AttackEntry, Retelling, Scene};
 use quorate_types::{Block, BlockId, Digest, Height, ReplicaId, View};
 use std::collections::BTreeMap;
@@ -49,11 +49,11 @@ pub(super) const fn attacks<V: Variant>() -> &'static [AttackEntry] {
     ]
 }
 
-type Own<V> = Retelling<<V as Variant>::Message, PbftMessage, Known>;
+type Own<V> = Retelling<<V as Variant>::Message, PbftMessage, OwnProposals>;
 
 /// What an attacker remembers.
 #[derive(Default)]
-struct Known {
+struct OwnProposals {
     /// Its own proposals, by their ids.
     proposed: BTreeMap<BlockId, Block>,
 }
@@ -63,7 +63,12 @@ fn other(block: &Block) -> Block {
     Block { time_ns: block.time_ns.saturating_add(1), ..block.clone() }
 }
 
-fn equivocate(known: &mut Known, _: &mut Scene<'_>, to: ReplicaId, message: PbftMessage) -> Vec<PbftMessage> {
+fn equivocate(
+    known: &mut OwnProposals,
+    _: &mut Scene<'_>,
+    to: ReplicaId,
+    message: PbftMessage,
+) -> Vec<PbftMessage> {
     if let PbftMessage::PrePrepare { block, .. } = &message {
         while known.proposed.len() >= REMEMBERED {
             known.proposed.pop_first();
@@ -86,7 +91,12 @@ fn equivocate(known: &mut Known, _: &mut Scene<'_>, to: ReplicaId, message: Pbft
     }]
 }
 
-fn commit_early(_: &mut Known, _: &mut Scene<'_>, _: ReplicaId, message: PbftMessage) -> Vec<PbftMessage> {
+fn commit_early(
+    _: &mut OwnProposals,
+    _: &mut Scene<'_>,
+    _: ReplicaId,
+    message: PbftMessage,
+) -> Vec<PbftMessage> {
     match message {
         PbftMessage::Prepare(vote) => vec![PbftMessage::Commit(vote), PbftMessage::Prepare(vote)],
         PbftMessage::PrePrepare { view, ref block } => {
@@ -97,11 +107,16 @@ fn commit_early(_: &mut Known, _: &mut Scene<'_>, _: ReplicaId, message: PbftMes
     }
 }
 
-fn invent(_: &mut Known, scene: &mut Scene<'_>, _: ReplicaId, message: PbftMessage) -> Vec<PbftMessage> {
+fn invent(
+    _: &mut OwnProposals,
+    scene: &mut Scene<'_>,
+    _: ReplicaId,
+    message: PbftMessage,
+) -> Vec<PbftMessage> {
     let PbftMessage::ViewChange(change) = message else { return vec![message] };
     let mut change: ViewChange = *change;
     let stable = change.proof.checkpoint.height;
-    let entry = Entry {
+    let entry = BlockClaim {
         height: stable.plus(scene.rng.between(1, 12)),
         block: BlockId(Digest([u8::try_from(scene.rng.below(256)).unwrap_or(0); 32])),
         view: View(change.view.0.saturating_sub(scene.rng.between(1, 2))),
@@ -117,7 +132,7 @@ fn invent(_: &mut Known, scene: &mut Scene<'_>, _: ReplicaId, message: PbftMessa
 }
 
 fn begin_wrongly(
-    _: &mut Known,
+    _: &mut OwnProposals,
     scene: &mut Scene<'_>,
     _: ReplicaId,
     message: PbftMessage,
@@ -148,7 +163,12 @@ fn begin_wrongly(
     vec![PbftMessage::NewView(Box::new(new_view))]
 }
 
-fn suspect(_: &mut Known, scene: &mut Scene<'_>, to: ReplicaId, message: PbftMessage) -> Vec<PbftMessage> {
+fn suspect(
+    _: &mut OwnProposals,
+    scene: &mut Scene<'_>,
+    to: ReplicaId,
+    message: PbftMessage,
+) -> Vec<PbftMessage> {
     let view = match &message {
         PbftMessage::Prepare(vote) | PbftMessage::Commit(vote) => vote.view,
         PbftMessage::PrePrepare { view, .. } => *view,

@@ -6,9 +6,9 @@
 
 use super::message::{PRE_PREPARE, PREPARE, PbftMessage, Vote};
 use super::variant::Variant;
-use super::view_message::{Entry, Evidence, NewView, ViewChange};
+use super::view_message::{BlockClaim, EntryProof, NewView, ViewChange};
 use super::{Pbft, PbftParams, VIEWS_AHEAD};
-use quorate_consensus::{Certificate, Claims, Cx, Evidence as Contradiction, Reject, Seal, Signed, To};
+use quorate_consensus::{Certificate, Claims, Cx, Evidence, Reject, Seal, Signed, To};
 use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::{BlockId, Committee, Height, ReplicaId, Signature, Statement, View};
 
@@ -40,7 +40,7 @@ pub(super) struct Pledge {
     pub(super) signature: Signature,
 }
 
-impl Entry {
+impl BlockClaim {
     fn says(&self, kind: quorate_types::Kind) -> Statement {
         Statement::new(kind, self.view, self.height, self.block.0)
     }
@@ -88,10 +88,10 @@ pub(super) fn claim_certified(message: &PbftMessage, claims: &mut Claims<'_>) {
     match message {
         PbftMessage::ViewChange(change) => claim(std::iter::once(&**change), claims),
         PbftMessage::NewView(new) => claim(bodies(&new.changes), claims),
-        PbftMessage::Entry { evidence: Evidence::NewView(new), .. } => {
+        PbftMessage::Entry { proof: EntryProof::NewView(new), .. } => {
             claim(bodies(&new.body.changes), claims);
         }
-        PbftMessage::Entry { evidence: Evidence::ViewChanges(changes), .. } => {
+        PbftMessage::Entry { proof: EntryProof::ViewChanges(changes), .. } => {
             claim(bodies(changes), claims);
         }
         _ => {}
@@ -141,14 +141,14 @@ impl<V: Variant> Pbft<V> {
     /// on, the one for the lowest is kept: what a later leader says early must not cost this view its certificates.
     pub(super) fn note_pledge(&mut self, cx: &mut Cx<'_, Self>, seal: Seal, vote: Vote) {
         let Vote { view, height, block } = vote;
-        let is_near = view >= self.view && view.since(self.view) <= VIEWS_AHEAD;
+        let is_near = view >= self.current.view && view.since(self.current.view) <= VIEWS_AHEAD;
         let Some(signature) = seal.signature.filter(|_| V::SIGNED && is_near) else {
             return;
         };
         if self.check_window(height).is_err() {
             return;
         }
-        let current = self.view;
+        let current = self.current.view;
         let pledge = Pledge { view, block, signature };
         let known = &mut self.instance(height).pledge;
         match known {
@@ -156,7 +156,7 @@ impl<V: Variant> Pbft<V> {
                 let first = (*first, Vote { block: first.block, ..vote });
                 self.accuse(cx, seal.by, PRE_PREPARE, (first.1, first.0.signature), (vote, signature));
                 // Everybody can be shown that this leader is faulty.
-                if view == current && self.normal {
+                if view == current && self.current.normal {
                     self.suspect_at_once(cx);
                 }
             }
@@ -175,7 +175,7 @@ impl<V: Variant> Pbft<V> {
         second: (Vote, Signature),
     ) {
         let says = |(vote, signature): (Vote, Signature)| (vote.statement(kind), signature);
-        cx.accuse(Contradiction { by, first: says(first), second: says(second) });
+        cx.accuse(Evidence { by, first: says(first), second: says(second) });
     }
 
     /// The leader pre-prepares by id what its NEW-VIEW has taken over.
@@ -184,7 +184,7 @@ impl<V: Variant> Pbft<V> {
         if !V::SIGNED {
             return Err(Reject::Invalid("variant"));
         }
-        if vote.view < self.view {
+        if vote.view < self.current.view {
             return Err(Reject::Stale);
         }
         if seal.by != self.leader_of(cx, vote.view) {
@@ -198,7 +198,7 @@ impl<V: Variant> Pbft<V> {
     /// Says so, in variant S, for a height that the view takes over.
     pub(super) fn say_pledge(&self, cx: &mut Cx<'_, Self>, to: To, height: Height, block: BlockId) {
         if V::SIGNED {
-            cx.send(to, PbftMessage::Again(Vote { view: self.view, height, block }).into());
+            cx.send(to, PbftMessage::Again(Vote { view: self.current.view, height, block }).into());
         }
     }
 
@@ -212,7 +212,7 @@ impl<V: Variant> Pbft<V> {
         if !V::SIGNED {
             return Ok(None);
         }
-        let view = self.view;
+        let view = self.current.view;
         let instance = self.instances.get(&height).ok_or(Incomplete)?;
         let is_it = |pledge: &Pledge| pledge.view == view && pledge.block == block;
         let pledge = instance.pledge.filter(is_it).ok_or(Incomplete)?;
@@ -220,7 +220,10 @@ impl<V: Variant> Pbft<V> {
         let mut prepares = instance.prepares.signed(view, block);
         prepares.truncate(quorum.saturating_sub(1));
         Ok(Some(Certified {
-            proposal: Certificate::of(vote.statement(PRE_PREPARE), &[(self.leader, pledge.signature)]),
+            proposal: Certificate::of(
+                vote.statement(PRE_PREPARE),
+                &[(self.current.leader, pledge.signature)],
+            ),
             prepares: Certificate::of(vote.statement(PREPARE), &prepares),
         }))
     }
@@ -230,7 +233,7 @@ impl<V: Variant> Pbft<V> {
         let Some(instance) = self.instances.get(&height).filter(|_| V::SIGNED) else {
             return false;
         };
-        instance.pledge.is_none_or(|pledge| pledge.view != self.view)
+        instance.pledge.is_none_or(|pledge| pledge.view != self.current.view)
     }
 }
 

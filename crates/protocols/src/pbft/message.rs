@@ -1,6 +1,6 @@
 //! What replicas say to each other, and what of it binds them (`pbft` variant H, §2).
 
-use super::view_message::{Evidence, NewView, ViewChange};
+use super::view_message::{EntryProof, NewView, ViewChange};
 use quorate_consensus::{Auth, Claims, Message, Place};
 use quorate_types::codec::{DecodeError, Reader, Wire, put_list};
 use quorate_types::limits::STATUS_HEIGHTS_MAX;
@@ -38,7 +38,7 @@ pub enum PbftMessage {
     /// A quorum of this view stands behind this block, and I have written that down.
     Commit(Vote),
     /// Where I stand and what I lack.
-    Status(Standing),
+    Status(StatusReport),
     /// I leave this view's predecessors.
     ViewChange(Box<ViewChange>),
     /// The leader of a view: it begins.
@@ -57,7 +57,7 @@ pub enum PbftMessage {
         /// The view.
         view: View,
         /// What let me in.
-        evidence: Evidence,
+        proof: EntryProof,
     },
 }
 
@@ -74,7 +74,7 @@ pub struct Vote {
 
 /// A STATUS: promises nothing, so it is neither held nor bound to a slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Standing {
+pub struct StatusReport {
     /// The current view of the sender.
     pub view: View,
     /// Whether it takes part in that view.
@@ -84,12 +84,12 @@ pub struct Standing {
     /// The last height that it executed.
     pub executed: Height,
     /// What it lacks, lowest heights first, at most [`STATUS_HEIGHTS_MAX`].
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingAtHeight>,
 }
 
 /// What a replica lacks to decide one height.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Missing {
+pub struct MissingAtHeight {
     /// The height.
     pub height: Height,
     /// Whether it lacks the PRE-PREPARE of its current view.
@@ -159,7 +159,7 @@ impl Message for PbftMessage {
         match self {
             Self::ViewChange(change) => claims.checkpoint(&change.proof),
             Self::NewView(new) => new.claims(claims),
-            Self::Entry { evidence, .. } => evidence.claims(claims),
+            Self::Entry { proof, .. } => proof.claims(claims),
             _ => {}
         }
     }
@@ -204,10 +204,10 @@ impl Wire for PbftMessage {
                 view.encode(buf);
                 on.encode(buf);
             }
-            Self::Entry { view, evidence } => {
+            Self::Entry { view, proof } => {
                 buf.push(7);
                 view.encode(buf);
-                evidence.encode(buf);
+                proof.encode(buf);
             }
             Self::Again(vote) => {
                 buf.push(8);
@@ -231,11 +231,11 @@ impl PbftMessage {
             0 => Self::PrePrepare { view: View::decode(reader)?, block: Block::decode(reader)? },
             1 => Self::Prepare(Vote::decode(reader)?),
             2 => Self::Commit(Vote::decode(reader)?),
-            3 => Self::Status(Standing::decode(reader)?),
+            3 => Self::Status(StatusReport::decode(reader)?),
             4 => Self::ViewChange(Box::new(ViewChange::decode(reader)?)),
             5 => Self::NewView(Box::new(NewView::decode(reader)?)),
             6 => Self::Suspect { view: View::decode(reader)?, on: reader.bool()? },
-            7 => Self::Entry { view: View::decode(reader)?, evidence: Evidence::decode(reader)? },
+            7 => Self::Entry { view: View::decode(reader)?, proof: EntryProof::decode(reader)? },
             8 => Self::Again(Vote::decode(reader)?),
             _ => return Err(DecodeError::Tag("pbft message")),
         })
@@ -263,7 +263,7 @@ impl Wire for Vote {
     }
 }
 
-impl Wire for Missing {
+impl Wire for MissingAtHeight {
     fn encode(&self, out: &mut Vec<u8>) {
         self.height.encode(out);
         self.proposal.encode(out);
@@ -280,10 +280,10 @@ impl Wire for Missing {
     }
 }
 
-/// Bytes of the shortest [`Missing`]: height, flag and two empty sets.
+/// Bytes of the shortest [`MissingAtHeight`]: height, flag and two empty sets.
 const MISSING_BYTES_MIN: usize = 8 + 1 + 1 + 1;
 
-impl Wire for Standing {
+impl Wire for StatusReport {
     fn encode(&self, out: &mut Vec<u8>) {
         self.view.encode(out);
         self.normal.encode(out);
@@ -301,7 +301,7 @@ impl Wire for Standing {
                 "missing heights",
                 STATUS_HEIGHTS_MAX,
                 MISSING_BYTES_MIN,
-                Missing::decode,
+                MissingAtHeight::decode,
             )?,
         })
     }

@@ -36,37 +36,37 @@
 //! | id | paper | says | handler | test |
 //! |---|---|---|---|---|
 //! | P1 | OSDI §4.2 | one PRE-PREPARE per view and height: the first | `normal::on_pre_prepare` | `p1_one_pre_prepare_per_view_and_height` |
-//! | P2 | §4.2 | only the leader of the view proposes, and a block that names this view, height and leader | `normal::on_pre_prepare` | `p2_the_proposal_must_fit` |
-//! | P3 | §4.2, §4.3 | h < height ≤ h + L, in every handler | `check_window` | `p3_outside_the_window_refused` |
+//! | P2 | §4.2 | only the leader of the view proposes, and a block that names this view, height and leader | `normal::on_pre_prepare` | `p2_proposal_with_wrong_fields_is_refused` |
+//! | P3 | §4.2, §4.3 | h < height ≤ h + L, in every handler | `check_window` | `p3_messages_outside_the_window_are_refused` |
 //! | P4 | §4.2 | a backup sends PREPARE when the block is ready and valid, never for an invalid one | `normal::consider` | `p4_prepare_only_when_ready_and_valid` |
 //! | P5 | | a block that only MACs speak against is accepted when f + 1 replicas have | `normal::consider` | `p5_unvouched_needs_f_plus_1` |
 //! | P6 | §4.2 | prepared: the PRE-PREPARE and Q - 1 matching PREPAREs of distinct backups | `normal::check_prepared` | `p6_prepared_needs_exactly_q_minus_1` |
-//! | P7 | §4.2 | the leader's PREPARE counts for nothing, and it sends none | `normal::on_prepare` | `p7_the_leader_does_not_prepare` |
+//! | P7 | §4.2 | the leader's PREPARE counts for nothing, and it sends none | `normal::on_prepare` | `p7_prepare_of_the_leader_is_refused` |
 //! | P8 | §4.2 | decided: Q COMMITs of distinct replicas for one block in one view, whichever view | `normal::check_committed` | `p8_decided_needs_q_in_one_view` |
 //! | P9 | | own messages count from their own copies | `normal` | `p9_own_messages_count_from_the_own_copy` |
 //! | P10 | | heights already executed still take part, and are never decided twice | `normal` | `p10_executed_heights_still_take_part` |
 //! | P11 | §4.2 | at most W blocks in flight | `normal::try_propose` | `p11_pipeline_is_bounded` |
 //! | P12 | §4.3 | a stable checkpoint moves the window and drops what lies below | `on_checkpoint` | `p12_checkpoint_moves_the_window` |
-//! | P13 | | of each sender two votes per height are kept: first per view, newest two views | `votes` | `p13_a_peer_takes_bounded_room` |
+//! | P13 | | of each sender two votes per height are kept: first per view, newest two views | `votes` | `p13_votes_of_a_peer_take_bounded_room` |
 //! | Q1 | | Q is written down before PRE-PREPARE and PREPARE leave | `normal::propose`, `normal::consider` | `q1_q_is_recorded_before_pre_prepare_and_prepare` |
 //! | Q2 | | P is written down before COMMIT leaves | `normal::check_prepared` | `q2_p_is_recorded_before_commit` |
-//! | Q3 | | after a restart the same is said again, and nothing else | `open` | `q3_restart_says_identical_things_only` |
+//! | Q3 | | after a restart the same is said again, and nothing else | `open` | `q3_restart_repeats_identical_messages_only` |
 //! | R1 | TOCS §5.2 | STATUS: the author says again what the sender lacks, and only its own words | `retransmit::on_status` | `r1_status_is_answered_by_the_author` |
 //! | R2 | | the loss of any message stalls nothing | `retransmit` | `r2_message_loss_never_stalls` |
-//! | R3 | | a gap on a link: own undecided words again, to that peer | `retransmit::on_gap` | `r3_a_gap_is_answered_with_own_words` |
-//! | R4 | | a decided block that is missing is asked of each of its voters in turn | `retransmit::want_next` | `r4_missing_blocks_are_asked_of_each_voter` |
+//! | R3 | | a gap on a link: own undecided words again, to that peer | `retransmit::on_gap` | `r3_gap_is_answered_with_own_messages` |
+//! | R4 | | a decided block that is missing is asked of each of its voters in turn | `retransmit::want_next` | `r4_missing_block_is_requested_from_each_voter_in_turn` |
 //! | V1 | §4.4 | view and own VIEW-CHANGE are written down before it leaves; after it no vote in an older view, nor in one that has not begun; the same bytes again | `view_change::start_view_change`, `normal` | `v1_*` |
 //! | V2 | §4.4, TOCS §4.4 | a VIEW-CHANGE names what lies in its window and below its view; the first of a sender and view counts | `ViewChange::check`, `on_view_change` | `v2_a_view_change_must_be_well_formed` |
-//! | V3 | §4.5.2 | f + 1 distinct senders in later views make others join, in the greatest view that f + 1 have reached | `view_change::check_join` | `v3_f_plus_1_make_others_join` |
+//! | V3 | §4.5.2 | f + 1 distinct senders in later views make others join, in the greatest view that f + 1 have reached | `view_change::check_join` | `v3_f_plus_1_view_changes_make_others_join` |
 //! | V4 | §4.5.2 | the view timer runs when Q senders have left all older views, doubles and is capped | `arm_when_quorum_left`, `suspect` | `v4_*` |
 //! | V5 | TOCS §4.4 | `select`: A1 and A2 for a block, highest view first, B for null, else wait | `select` | `v5_*` |
-//! | V6 | | the new leader takes more than Q view changes if `select` needs them | `new_view::try_new_view` | `v6_the_leader_waits_for_as_many_as_it_takes` |
+//! | V6 | | the new leader takes more than Q view changes if `select` needs them | `new_view::try_new_view` | `v6_leader_waits_for_as_many_view_changes_as_select_needs` |
 //! | V7 | | NEW-VIEW, and Q for all of X, are written down before it leaves | `new_view::try_new_view`, `adopt` | `v7_*` |
-//! | V8 | §4.4 | a NEW-VIEW is from its leader, has Q valid view changes of distinct senders for its view, and X is what they select | `new_view::check_new_view` | `v8_a_new_view_must_be_right` |
-//! | V9 | | a wrong NEW-VIEW pushes on only who knows that Q have left older views | `new_view::on_new_view` | `v9_a_bad_new_view_pushes_nobody_on_alone` |
+//! | V8 | §4.4 | a NEW-VIEW is from its leader, has Q valid view changes of distinct senders for its view, and X is what they select | `new_view::check_new_view` | `v8_wrong_new_view_is_refused` |
+//! | V9 | | a wrong NEW-VIEW pushes on only who knows that Q have left older views | `new_view::on_new_view` | `v9_wrong_new_view_alone_does_not_end_a_view` |
 //! | V10 | | the entered view and its NEW-VIEW are written down before the first PREPARE | `new_view::enter` | `v10_the_view_is_recorded_before_its_first_prepare` |
 //! | V11 | §4.4 | X is voted on again, executed or not, and executed once | `new_view::adopt` | `v11_*` |
-//! | V12 | | missing blocks of X come from the leader and from who claims to have accepted them | `new_view::want_from_claimants` | `v11_what_is_taken_over_is_voted_on_again` |
+//! | V12 | | missing blocks of X come from the leader and from who claims to have accepted them | `new_view::want_from_claimants` | `v11_blocks_taken_over_are_voted_on_again` |
 //! | V13 | | whoever is behind is shown what let this replica into its view | `evidence` | `v13_*` |
 //! | V14 | | a few proposals of a view that has not begun wait for it | `normal::keep_early` | `v14_*` |
 //! | T1 | §4.5.2 | timers follow what waits | `suspect::watch_leader` | `t2_*`, `t5_*` |
@@ -125,7 +125,7 @@
 
 mod byzantine;
 mod certified;
-mod evidence;
+mod entry_proof;
 mod figures;
 mod message;
 mod new_view;
@@ -134,6 +134,7 @@ mod params;
 mod record;
 mod retransmit;
 mod select;
+mod state;
 mod suspect;
 #[cfg(test)]
 mod tests;
@@ -143,26 +144,26 @@ mod view_message;
 
 pub use certified::Certified;
 pub use message::{
-    COMMIT, ENTRY, Missing, NEW_VIEW, PRE_PREPARE, PREPARE, PbftMessage, STATUS, SUSPECT, Standing,
-    VIEW_CHANGE, Vote,
+    COMMIT, ENTRY, MissingAtHeight, NEW_VIEW, PRE_PREPARE, PREPARE, PbftMessage, STATUS, SUSPECT,
+    StatusReport, VIEW_CHANGE, Vote,
 };
 pub use params::PbftParams;
 pub use record::PbftRecord;
 pub use variant::{AllSigned, Linked, SignedMessage, Variant};
-pub use view_message::{Entry, Evidence, NewView, ViewChange};
+pub use view_message::{BlockClaim, EntryProof, NewView, ViewChange};
 
 use certified::Pledge;
-use new_view::TakenOver;
 use quorate_consensus::parts::votes::Votes;
 use quorate_consensus::{
     Alarm, AttackEntry, CheckpointProof, Cx, Examined, Figures, Healed, LinkEvent, Note, OpenError, Past,
     Protocol, Ready, Reject, Seal, Signed, Spec, Status, Verified, Window,
 };
 use quorate_types::{Block, BlockId, Committee, Floors, Height, ReplicaId, Signature, Time, View, quorum};
+use state::{InView, PeerReports, Progress};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use suspect::Suspicion;
-use view_change::Changes;
+use view_change::ViewChanges;
 
 /// Views above the current one whose messages are looked at (§2).
 const VIEWS_AHEAD: u64 = 8;
@@ -241,59 +242,33 @@ struct Instance {
 /// Variant S: every vote is signed.
 pub type PbftSigned = Pbft<AllSigned>;
 
-/// See the module.
+/// State of one replica.
 #[derive(Debug)]
 pub struct Pbft<V: Variant = Linked> {
     variant: PhantomData<V>,
     params: PbftParams,
     /// L.
     window: u64,
-    /// The current view and its leader.
-    view: View,
-    leader: ReplicaId,
-    /// The last view that has begun here: its COMMITs may still decide while this replica waits for a later one.
-    begun: View,
-    /// Whether the current view has begun here; without, nothing is voted on.
-    normal: bool,
-    /// Why this replica is in the current view.
-    evidence: Evidence,
-    /// What its NEW-VIEW left to be decided.
-    taken_over: Option<TakenOver>,
-    /// The newest own VIEW-CHANGE and NEW-VIEW, to be said again word for word.
-    own_change: Option<Box<ViewChange>>,
-    own_new_view: Option<Box<NewView>>,
-    changes: Changes,
-    /// Proposals of the view that is to come, or of the one after this.
-    early: Vec<(View, Block, Option<Signature>)>,
-    suspicion: Suspicion,
-    last_view_change: &'static str,
-    /// Views that were left since the replica was opened.
-    view_changes: u64,
     /// K.
     checkpoint_every: u64,
-    /// h: the last stable checkpoint, and its proof.
-    stable: Height,
-    proof: CheckpointProof,
-    /// The last height that was executed.
-    executed: Height,
-    /// Up to here every height is decided.
-    decided: Height,
-    /// The highest height that this replica has decided itself.
-    committed: Height,
-    /// The highest height that this replica has heard of inside the window.
-    known: Height,
-    /// Undecided heights up to here have been so for long enough to ask about them.
-    stalled: Height,
-    /// Where the leader looks for the next free height.
-    next: Height,
-    /// Heights above `stable`, at most L of them.
-    instances: BTreeMap<Height, Instance>,
+    /// The current view.
+    current: InView,
+    /// The last view that has begun at this replica. Its COMMITs may still decide while the replica waits for a later view.
+    begun: View,
     /// The lowest view that P or Q names, as of the last stable checkpoint.
     low_view: View,
-    /// What each peer says it has executed.
-    heights: BTreeMap<ReplicaId, Height>,
-    /// When a STATUS of each peer was answered last.
-    answered: BTreeMap<ReplicaId, Time>,
+    /// View changes, own ones and received ones.
+    changes: ViewChanges,
+    /// Proposals of the view to come, or of the one after it, with their signatures.
+    early: Vec<(View, Block, Option<Signature>)>,
+    /// Suspicions of leaders that last longer than a view.
+    suspicion: Suspicion,
+    /// Proof of the last stable checkpoint.
+    proof: CheckpointProof,
+    progress: Progress,
+    /// Heights above the stable checkpoint, at most L of them.
+    instances: BTreeMap<Height, Instance>,
+    peers: PeerReports,
 }
 
 impl<V: Variant> Protocol for Pbft<V> {
@@ -311,45 +286,31 @@ impl<V: Variant> Protocol for Pbft<V> {
         params.check(past.window, cx.committee())?;
         V::check_window(past.window, cx.committee())?;
         let stable = past.checkpoint.checkpoint.height;
+        let leader = params.leader(cx.committee(), View::ZERO);
         let mut pbft = Self {
             variant: PhantomData,
+            params,
             window: past.window,
-            view: View::ZERO,
-            leader: params.leader(cx.committee(), View::ZERO),
+            checkpoint_every: past.checkpoint_every,
+            current: InView::first(leader, cx.now()),
             begun: View::ZERO,
-            normal: true,
-            evidence: Evidence::Nothing,
-            taken_over: None,
-            own_change: None,
-            own_new_view: None,
-            changes: Changes::default(),
+            low_view: View::ZERO,
+            changes: ViewChanges::default(),
             early: Vec::new(),
             suspicion: Suspicion::new(cx.now()),
-            last_view_change: "",
-            view_changes: 0,
-            checkpoint_every: past.checkpoint_every,
-            stable,
             proof: past.checkpoint,
-            executed: past.executed,
-            decided: stable.max(past.executed),
-            committed: Height::ZERO,
-            known: stable.max(past.executed),
-            stalled: Height::ZERO,
-            next: stable.next(),
+            progress: Progress::new(stable, past.executed),
             instances: BTreeMap::new(),
-            low_view: View::ZERO,
-            heights: BTreeMap::new(),
-            answered: BTreeMap::new(),
-            params,
+            peers: PeerReports::default(),
         };
         pbft.restore(past.records);
-        pbft.leader = pbft.leader_of(cx, pbft.view);
-        pbft.begun = if pbft.normal { pbft.view } else { pbft.view.minus(1) };
+        pbft.current.leader = pbft.leader_of(cx, pbft.current.view);
+        pbft.begun = if pbft.current.normal { pbft.current.view } else { pbft.current.view.minus(1) };
         for (height, block) in past.decided.into_iter().filter(|(height, _)| *height > stable) {
             pbft.instance(height).decided = Some(block);
         }
         pbft.advance();
-        pbft.committed = pbft.decided;
+        pbft.progress.committed = pbft.progress.decided;
         pbft.read_leader_first(cx);
         pbft.resume_view(cx);
         pbft.resume(cx)?;
@@ -367,7 +328,7 @@ impl<V: Variant> Protocol for Pbft<V> {
             PbftMessage::ViewChange(change) => self.on_view_change(cx, signed(*change, seal)?),
             PbftMessage::NewView(new) => self.on_new_view(cx, signed(*new, seal)?),
             PbftMessage::Suspect { view, on } => self.on_suspect(cx, seal.by, view, on),
-            PbftMessage::Entry { evidence, .. } => self.on_entry(cx, evidence),
+            PbftMessage::Entry { proof, .. } => self.on_entry(cx, proof),
         }
     }
 
@@ -387,8 +348,8 @@ impl<V: Variant> Protocol for Pbft<V> {
         self.consider(cx, height, block, how);
         // V7: a leader votes for what it took over before the bodies are here.
         if height <= self.last_taken_over() {
-            let is_taken_over = |known: &Instance| known.proposal == Some((self.view, block));
-            if self.leader == cx.me() && self.instances.get(&height).is_some_and(is_taken_over) {
+            let is_taken_over = |known: &Instance| known.proposal == Some((self.current.view, block));
+            if self.current.leader == cx.me() && self.instances.get(&height).is_some_and(is_taken_over) {
                 cx.already_proposed(block);
             }
             self.check_prepared(cx, height);
@@ -404,7 +365,7 @@ impl<V: Variant> Protocol for Pbft<V> {
     }
 
     fn on_executed(&mut self, cx: &mut Cx<'_, Self>, height: Height, fresh: u32) {
-        self.executed = self.executed.max(height);
+        self.progress.executed = self.progress.executed.max(height);
         self.advance();
         self.note_execution(cx, fresh);
         // The host gives no payload while execution lags too far.
@@ -412,7 +373,7 @@ impl<V: Variant> Protocol for Pbft<V> {
     }
 
     fn on_decided(&mut self, cx: &mut Cx<'_, Self>, height: Height, block: BlockId) {
-        if height <= self.stable {
+        if height <= self.progress.stable {
             return;
         }
         match self.instance(height).decided.replace(block) {
@@ -429,13 +390,13 @@ impl<V: Variant> Protocol for Pbft<V> {
 
     fn on_checkpoint(&mut self, cx: &mut Cx<'_, Self>, proof: &CheckpointProof) {
         let stable = &proof.checkpoint;
-        if stable.height <= self.stable {
+        if stable.height <= self.progress.stable {
             return;
         }
         // P12. §7: the proof is durable, so P, Q and votes up to it may go, and nothing else ever drops them (I3).
-        self.stable = stable.height;
+        self.progress.stable = stable.height;
         self.proof = proof.clone();
-        self.instances = self.instances.split_off(&self.stable.next());
+        self.instances = self.instances.split_off(&self.progress.stable.next());
         self.low_view = self.lowest_view();
         self.advance();
         // The window may reach more of what the view took over.
@@ -453,28 +414,28 @@ impl<V: Variant> Protocol for Pbft<V> {
 
     fn window(&self) -> Window {
         Window {
-            views: self.low_view.min(self.begun)..self.view.plus(VIEWS_AHEAD).next(),
-            heights: self.stable.next()..self.stable.plus(self.window).next(),
+            views: self.low_view.min(self.begun)..self.current.view.plus(VIEWS_AHEAD).next(),
+            heights: self.progress.stable.next()..self.progress.stable.plus(self.window).next(),
         }
     }
 
     fn floors(&self) -> Floors {
         // §2. COMMITs of older views may still be said again as long as P names those views.
         let low = [PRE_PREPARE, PREPARE, COMMIT].map(|kind| (kind, self.low_view));
-        let current = [VIEW_CHANGE, NEW_VIEW].map(|kind| (kind, self.view));
-        Floors { height: self.stable.next(), views: low.into_iter().chain(current).collect() }
+        let current = [VIEW_CHANGE, NEW_VIEW].map(|kind| (kind, self.current.view));
+        Floors { height: self.progress.stable.next(), views: low.into_iter().chain(current).collect() }
     }
 
     fn status(&self) -> Status {
         let locked = self.instances.iter().rev().find(|(_, instance)| instance.prepared.is_some());
         Status {
-            view: self.view,
-            leader: self.leader,
-            normal: self.normal,
+            view: self.current.view,
+            leader: self.current.leader,
+            normal: self.current.normal,
             locked: locked.map(|(height, _)| *height).unwrap_or_default(),
-            committed: self.committed,
-            last_view_change: self.last_view_change,
-            view_changes: self.view_changes,
+            committed: self.progress.committed,
+            last_view_change: self.changes.last_reason,
+            view_changes: self.changes.count,
             patience_ns: self.params.treq_ms.saturating_mul(MS),
         }
     }
@@ -535,9 +496,9 @@ impl<V: Variant> Pbft<V> {
 
     /// P3. The intake has compared the place of a message already; a handler does not rely on it.
     fn check_window(&self, height: Height) -> Result<(), Reject> {
-        if height <= self.stable {
+        if height <= self.progress.stable {
             Err(Reject::Stale)
-        } else if height.since(self.stable) > self.window {
+        } else if height.since(self.progress.stable) > self.window {
             Err(Reject::Early)
         } else {
             Ok(())
@@ -546,14 +507,14 @@ impl<V: Variant> Pbft<V> {
 
     /// Moves `decided` to the end of the gap-free run.
     fn advance(&mut self) {
-        self.decided = self.decided.max(self.stable).max(self.executed);
-        while self.instances.get(&self.decided.next()).is_some_and(|next| next.decided.is_some()) {
-            self.decided = self.decided.next();
+        self.progress.decided = self.progress.decided.max(self.progress.stable).max(self.progress.executed);
+        while self.instances.get(&self.progress.decided.next()).is_some_and(|next| next.decided.is_some()) {
+            self.progress.decided = self.progress.decided.next();
         }
-        self.known = self.known.max(self.decided);
+        self.progress.known = self.progress.known.max(self.progress.decided);
     }
 
     fn note(&self, cx: &mut Cx<'_, Self>, what: &'static str, height: Height) {
-        cx.note(Note { what, view: self.view, height });
+        cx.note(Note { what, view: self.current.view, height });
     }
 }

@@ -2,16 +2,10 @@
 
 use super::select::{Selected, Sizes, select};
 use super::variant::Variant;
-use super::view_message::{Evidence, NewView, ViewChange};
+use super::view_message::{EntryProof, NewView, ViewChange};
 use super::{Pbft, PbftMessage, PbftRecord, Timer, noted, reason};
 use quorate_consensus::{Alarm, Cx, Ready, Reject, Signed, To};
 use quorate_types::{BlockId, Height, ReplicaId};
-
-/// What the current view took over from its NEW-VIEW.
-#[derive(Debug)]
-pub(super) struct TakenOver {
-    pub(super) selected: Selected,
-}
 
 impl<V: Variant> Pbft<V> {
     fn sizes(&self, cx: &Cx<'_, Self>) -> Sizes {
@@ -20,7 +14,7 @@ impl<V: Variant> Pbft<V> {
 
     /// The last height that the current view took over (`new_view_max_s`): its leader proposes above it.
     pub(super) fn last_taken_over(&self) -> Height {
-        self.taken_over.as_ref().map_or(Height::ZERO, |taken| taken.selected.max())
+        self.current.taken_over.as_ref().map_or(Height::ZERO, Selected::max)
     }
 
     /// How a block stands that may be the null block of its height, which needs no bodies.
@@ -31,17 +25,17 @@ impl<V: Variant> Pbft<V> {
     /// V6. The leader of the view to come tries again with each view change that it gets: one liar can make `select`
     /// wait for more than a quorum, and the honest ones alone always suffice.
     pub(super) fn try_new_view(&mut self, cx: &mut Cx<'_, Self>) {
-        let view = self.view;
-        let is_made = self.own_new_view.as_ref().is_some_and(|new| new.view == view);
-        if self.normal || self.leader != cx.me() || is_made {
+        let view = self.current.view;
+        let is_made = self.changes.own_new_view.as_ref().is_some_and(|new| new.view == view);
+        if self.current.normal || self.current.leader != cx.me() || is_made {
             return;
         }
-        let kept = self.changes.of_view(view);
+        let kept = self.changes.received.of_view(view);
         let set: Vec<&ViewChange> = kept.iter().map(|change| &change.body).collect();
         let Some(selected) = select::<V>(&set, self.sizes(cx)) else {
             return;
         };
-        if selected.min > self.stable {
+        if selected.min > self.progress.stable {
             // Its own window ends below some of X: it could not enter that into Q. It is tried again with the checkpoint.
             let proofs = set.iter().map(|change| &change.proof);
             if let Some(best) = proofs.max_by_key(|proof| proof.checkpoint.height) {
@@ -56,14 +50,14 @@ impl<V: Variant> Pbft<V> {
         // first: a log that ends between them says what belongs into Q.
         cx.record(&PbftRecord::NewView(Box::new(new.clone())));
         self.pre_prepare_all(cx, &selected.picks);
-        self.own_new_view = Some(Box::new(new.clone()));
+        self.changes.own_new_view = Some(Box::new(new.clone()));
         // The view begins here with the own copy, like everywhere else.
         cx.send(To::All, PbftMessage::NewView(Box::new(new)).into());
     }
 
     /// Enters into Q what is not there yet of what the own NEW-VIEW takes over.
     pub(super) fn pre_prepare_all(&mut self, cx: &mut Cx<'_, Self>, picks: &[(Height, BlockId)]) {
-        let view = self.view;
+        let view = self.current.view;
         for (height, block) in picks.iter().copied() {
             // Below the window nobody needs it any more.
             if self.check_window(height).is_ok() && !self.instance(height).is_pre_prepared(block, view) {
@@ -75,10 +69,10 @@ impl<V: Variant> Pbft<V> {
 
     pub(super) fn on_new_view(&mut self, cx: &mut Cx<'_, Self>, new: Signed<NewView>) -> Result<(), Reject> {
         let view = new.body.view;
-        if view < self.view {
+        if view < self.current.view {
             return Err(Reject::Stale);
         }
-        if view == self.view && self.normal {
+        if view == self.current.view && self.current.normal {
             return if new.by == cx.me() { Ok(()) } else { Err(Reject::Duplicate) };
         }
         // V8. §8, §14: from the leader of the view, and right.
@@ -93,10 +87,10 @@ impl<V: Variant> Pbft<V> {
             Err(why) => {
                 // V9. Only with a quorum behind it: a bad NEW-VIEW that one replica alone has seen must not push it on,
                 // or f faulty leaders in a row would carry it f views ahead.
-                if view == self.view && cx.timers().get(Timer::View).is_some() {
+                if view == self.current.view && cx.timers().get(Timer::View).is_some() {
                     let quorum = cx.committee().quorum();
-                    let evidence = Evidence::ViewChanges(self.changes.of_at_least(view, quorum));
-                    self.start_view_change(cx, view.next(), reason::BAD_NEW_VIEW, evidence);
+                    let proof = EntryProof::ViewChanges(self.changes.received.of_at_least(view, quorum));
+                    self.start_view_change(cx, view.next(), reason::BAD_NEW_VIEW, proof);
                 }
                 Err(Reject::Invalid(why))
             }
@@ -127,18 +121,17 @@ impl<V: Variant> Pbft<V> {
     /// The view begins here.
     fn enter(&mut self, cx: &mut Cx<'_, Self>, new: Signed<NewView>, selected: Selected) {
         let view = new.body.view;
-        let is_jump = view > self.view;
+        let is_jump = view > self.current.view;
         if is_jump {
             self.leave_view(cx, view);
         }
         let why = if is_jump { reason::SHOWN } else { reason::BEGUN };
         // V10. §4: view and NEW-VIEW are durable before the first PREPARE of the view leaves.
-        self.move_to(cx, view, true, why, Evidence::NewView(Box::new(new)));
+        self.move_to(cx, view, true, why, EntryProof::NewView(Box::new(new)));
         self.note(cx, noted::NEW_VIEW, selected.max());
         cx.timers().cancel(Timer::Resend);
-        self.begin_watch(cx.now());
-        if selected.min > self.stable
-            && let Evidence::NewView(new) = &self.evidence
+        if selected.min > self.progress.stable
+            && let EntryProof::NewView(new) = &self.current.proof
         {
             let proofs = new.body.changes.iter().map(|change| &change.body.proof);
             if let Some(best) = proofs.max_by_key(|proof| proof.checkpoint.height) {
@@ -146,10 +139,10 @@ impl<V: Variant> Pbft<V> {
             }
         }
         // What lies above belongs to dead proposals.
-        self.known = self.decided.max(self.executed).max(selected.max());
-        self.stalled = self.stalled.min(self.known);
-        self.next = selected.max().next();
-        self.taken_over = Some(TakenOver { selected });
+        self.progress.known = self.progress.decided.max(self.progress.executed).max(selected.max());
+        self.progress.stalled = self.progress.stalled.min(self.progress.known);
+        self.progress.next = selected.max().next();
+        self.current.taken_over = Some(selected);
         self.adopt(cx);
         self.take_early(cx);
         self.watch_leader(cx);
@@ -162,11 +155,11 @@ impl<V: Variant> Pbft<V> {
     /// V11. What the view takes over goes through PREPARE and COMMIT again, executed or not, so that laggards can
     /// finish. Called again when the window moves and after a restart.
     pub(super) fn adopt(&mut self, cx: &mut Cx<'_, Self>) {
-        let (view, is_leader) = (self.view, self.leader == cx.me());
-        let Some(taken) = self.taken_over.as_ref().filter(|_| self.normal) else {
+        let (view, is_leader) = (self.current.view, self.current.leader == cx.me());
+        let Some(taken) = self.current.taken_over.as_ref().filter(|_| self.current.normal) else {
             return;
         };
-        let picks = taken.selected.picks.clone();
+        let picks = taken.picks.clone();
         for (height, block) in picks {
             if self.check_window(height).is_err() {
                 continue;
@@ -201,12 +194,12 @@ impl<V: Variant> Pbft<V> {
 
     /// V12. One round trip: the leader, then all whose Q names the block, one honest replica among them (A2).
     fn want_from_claimants(&self, cx: &mut Cx<'_, Self>, height: Height, block: BlockId) {
-        let Evidence::NewView(new) = &self.evidence else {
+        let EntryProof::NewView(new) = &self.current.proof else {
             return;
         };
         let me = cx.me();
         let claimants = new.body.holders(height, block);
-        let order: Vec<ReplicaId> = std::iter::once(self.leader).chain(claimants).collect();
+        let order: Vec<ReplicaId> = std::iter::once(self.current.leader).chain(claimants).collect();
         for peer in order.into_iter().filter(|peer| *peer != me) {
             cx.want(block, peer);
         }
@@ -214,13 +207,13 @@ impl<V: Variant> Pbft<V> {
 
     /// After a restart in a view that has begun here: what it took over stands in its NEW-VIEW.
     pub(super) fn resume_view(&mut self, cx: &mut Cx<'_, Self>) {
-        let Evidence::NewView(new) = &self.evidence else {
+        let EntryProof::NewView(new) = &self.current.proof else {
             return;
         };
         let set: Vec<&ViewChange> = new.body.changes.iter().map(|change| &change.body).collect();
         // It was checked before it was recorded.
-        self.taken_over = select::<V>(&set, self.sizes(cx)).map(|selected| TakenOver { selected });
-        self.next = self.next.max(self.last_taken_over().next());
+        self.current.taken_over = select::<V>(&set, self.sizes(cx));
+        self.progress.next = self.progress.next.max(self.last_taken_over().next());
         self.adopt(cx);
     }
 }

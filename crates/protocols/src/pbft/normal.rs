@@ -15,36 +15,36 @@ const EARLY_MAX: usize = 64;
 impl<V: Variant> Pbft<V> {
     /// The leader proposes while a place in the pipeline is free and clients want something.
     pub(super) fn try_propose(&mut self, cx: &mut Cx<'_, Self>) {
-        if self.leader != cx.me() || !self.normal {
+        if self.current.leader != cx.me() || !self.current.normal {
             return;
         }
         loop {
-            self.next = self.next.max(self.decided.next());
-            while self.is_taken(self.next) {
-                self.next = self.next.next();
+            self.progress.next = self.progress.next.max(self.progress.decided.next());
+            while self.is_taken(self.progress.next) {
+                self.progress.next = self.progress.next.next();
             }
             // P11, P3: at most W blocks above the decided ones, and none outside the window.
-            let in_flight = self.next.since(self.decided);
-            if in_flight > self.params.blocks_in_flight || self.check_window(self.next).is_err() {
+            let in_flight = self.progress.next.since(self.progress.decided);
+            if in_flight > self.params.blocks_in_flight || self.check_window(self.progress.next).is_err() {
                 return;
             }
             // No timer: what waits now goes into one block, and later requests into the next.
             let Some(payload) = cx.payload_after(BlockId::ZERO) else {
                 return;
             };
-            self.propose(cx, self.next, payload);
+            self.propose(cx, self.progress.next, payload);
         }
     }
 
     /// Whether something is decided or proposed by this replica at a height.
     fn is_taken(&self, height: Height) -> bool {
-        self.instances
-            .get(&height)
-            .is_some_and(|known| known.decided.is_some() || known.pre_prepared_in(self.view).is_some())
+        self.instances.get(&height).is_some_and(|known| {
+            known.decided.is_some() || known.pre_prepared_in(self.current.view).is_some()
+        })
     }
 
     fn propose(&mut self, cx: &mut Cx<'_, Self>, height: Height, payload: PayloadRef) {
-        let view = self.view;
+        let view = self.current.view;
         let block = Block {
             parent: BlockId::ZERO,
             height,
@@ -121,7 +121,7 @@ impl<V: Variant> Pbft<V> {
     /// V14. §8: between the views nothing is voted on. What the leader of the view to come proposes may overtake its
     /// NEW-VIEW; a few such proposals wait for it.
     fn keep_early(&mut self, cx: &Cx<'_, Self>, seal: Seal, view: View, block: &Block) -> Result<(), Reject> {
-        let is_next = view == self.view.next() || (view == self.view && !self.normal);
+        let is_next = view == self.current.view.next() || (view == self.current.view && !self.current.normal);
         if !is_next {
             return Ok(());
         }
@@ -134,7 +134,7 @@ impl<V: Variant> Pbft<V> {
 
     /// The view begins here: what its leader has proposed in advance counts.
     pub(super) fn take_early(&mut self, cx: &mut Cx<'_, Self>) {
-        let (view, leader) = (self.view, self.leader);
+        let (view, leader) = (self.current.view, self.current.leader);
         for (early, block, signature) in std::mem::take(&mut self.early) {
             if early == view {
                 // Refused like any other that does not fit.
@@ -148,7 +148,7 @@ impl<V: Variant> Pbft<V> {
 
     /// The current view is the only one in which anything is accepted.
     fn check_current(&self, view: View) -> Result<(), Reject> {
-        match view.cmp(&self.view) {
+        match view.cmp(&self.current.view) {
             std::cmp::Ordering::Less => Err(Reject::Stale),
             std::cmp::Ordering::Equal => Ok(()),
             std::cmp::Ordering::Greater => Err(Reject::Early),
@@ -157,10 +157,10 @@ impl<V: Variant> Pbft<V> {
 
     /// A block is here and checked: PREPARE, if it is the one that was proposed at its height.
     pub(super) fn consider(&mut self, cx: &mut Cx<'_, Self>, height: Height, block: BlockId, how: Ready) {
-        let view = self.view;
-        let (leader, weak) = (self.leader, cx.committee().weak());
+        let view = self.current.view;
+        let (leader, weak) = (self.current.leader, cx.committee().weak());
         // V1. §11: a replica that has sent a VIEW-CHANGE never votes in an older view, nor in one that has not begun.
-        if !self.normal {
+        if !self.current.normal {
             return;
         }
         let is_taken_over = height <= self.last_taken_over();
@@ -203,7 +203,7 @@ impl<V: Variant> Pbft<V> {
     pub(super) fn on_prepare(&mut self, cx: &mut Cx<'_, Self>, seal: Seal, vote: Vote) -> Result<(), Reject> {
         let (Vote { view, height, block }, by) = (vote, seal.by);
         self.check_window(height)?;
-        if view < self.view {
+        if view < self.current.view {
             return Err(Reject::Stale);
         }
         self.check_not_ahead(view)?;
@@ -217,7 +217,8 @@ impl<V: Variant> Pbft<V> {
         self.heard_of(cx, height);
         // §18: another replica vouches for the block, which may be all that it lacked.
         let is_waiting = self.instances.get(&height).is_some_and(|instance| {
-            instance.proposal == Some((self.view, block)) && !instance.is_pre_prepared(block, self.view)
+            instance.proposal == Some((self.current.view, block))
+                && !instance.is_pre_prepared(block, self.current.view)
         });
         if is_waiting && let Some(how) = cx.ready(block) {
             self.consider(cx, height, block, how);
@@ -227,14 +228,14 @@ impl<V: Variant> Pbft<V> {
     }
 
     fn check_not_ahead(&self, view: View) -> Result<(), Reject> {
-        if view.since(self.view) > VIEWS_AHEAD { Err(Reject::Early) } else { Ok(()) }
+        if view.since(self.current.view) > VIEWS_AHEAD { Err(Reject::Early) } else { Ok(()) }
     }
 
     /// Prepared in this view? Then COMMIT, once.
     pub(super) fn check_prepared(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
-        let view = self.view;
+        let view = self.current.view;
         // V1.
-        if !self.normal {
+        if !self.current.normal {
             return;
         }
         let is_taken_over = height <= self.last_taken_over();
@@ -303,7 +304,7 @@ impl<V: Variant> Pbft<V> {
             Some(first) => cx.alarm(Alarm::SafetyBroken { height, first, second: block }),
             None => {
                 instance.decided = Some(block);
-                self.committed = self.committed.max(height);
+                self.progress.committed = self.progress.committed.max(height);
                 self.note_decision(cx.now());
                 cx.commit(Commit::At(height, block));
                 self.note(cx, noted::COMMITTED, height);

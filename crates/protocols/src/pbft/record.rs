@@ -2,7 +2,7 @@
 
 use super::certified::Certified;
 use super::variant::Variant;
-use super::view_message::{Evidence, NewView, ViewChange};
+use super::view_message::{EntryProof, NewView, ViewChange};
 use super::{Instance, Pbft};
 use quorate_consensus::{Record, RecordKey};
 use quorate_types::codec::{DecodeError, Reader, Wire};
@@ -40,7 +40,7 @@ pub enum PbftRecord {
         /// Whether it has begun here.
         normal: bool,
         /// What let this replica in.
-        evidence: Evidence,
+        proof: EntryProof,
     },
     /// The own VIEW-CHANGE, to be said again word for word. Its signature is made again: one key signs the same
     /// bytes the same way.
@@ -92,10 +92,10 @@ impl Wire for PbftRecord {
                     certified.encode(out);
                 }
             }
-            Self::Entered { view, normal, evidence } => {
+            Self::Entered { view, normal, proof } => {
                 view.encode(out);
                 normal.encode(out);
-                evidence.encode(out);
+                proof.encode(out);
             }
             Self::ViewChange(change) => change.encode(out),
             Self::NewView(new) => new.encode(out),
@@ -121,7 +121,7 @@ impl Wire for PbftRecord {
             ENTERED => Self::Entered {
                 view: View::decode(reader)?,
                 normal: reader.bool()?,
-                evidence: Evidence::decode(reader)?,
+                proof: EntryProof::decode(reader)?,
             },
             CHANGE => Self::ViewChange(Box::new(ViewChange::decode(reader)?)),
             NEW => Self::NewView(Box::new(NewView::decode(reader)?)),
@@ -177,13 +177,13 @@ impl<V: Variant> Pbft<V> {
                     instance.prepared = Some((block, view));
                     instance.certified = certified;
                 }
-                PbftRecord::Entered { view, normal, evidence } => {
-                    self.view = view;
-                    self.normal = normal;
-                    self.evidence = evidence;
+                PbftRecord::Entered { view, normal, proof } => {
+                    self.current.view = view;
+                    self.current.normal = normal;
+                    self.current.proof = proof;
                 }
-                PbftRecord::ViewChange(change) => self.own_change = Some(change),
-                PbftRecord::NewView(new) => self.own_new_view = Some(new),
+                PbftRecord::ViewChange(change) => self.changes.own = Some(change),
+                PbftRecord::NewView(new) => self.changes.own_new_view = Some(new),
             }
         }
         self.low_view = self.lowest_view();
@@ -194,6 +194,6 @@ impl<V: Variant> Pbft<V> {
         let named = self.instances.values().flat_map(|instance| {
             instance.pre_prepared.iter().map(|(_, view)| *view).chain(instance.prepared.map(|(_, view)| view))
         });
-        named.min().unwrap_or(self.view).min(self.view)
+        named.min().unwrap_or(self.current.view).min(self.current.view)
     }
 }

@@ -1,18 +1,34 @@
 //! Leaving a view (§8): VIEW-CHANGE, who joins, and the timer of the view that is to come.
 
 use super::certified::Certified;
+use super::state::InView;
 use super::variant::Variant;
-use super::view_message::{Entry, Evidence, Q_PER_HEIGHT_MAX, ViewChange, q_entries_max};
+use super::view_message::{BlockClaim, EntryProof, NewView, Q_PER_HEIGHT_MAX, ViewChange, q_entries_max};
 use super::{MS, Pbft, PbftMessage, PbftRecord, Timer, noted, reason};
 use quorate_consensus::{Cx, Reject, Signed, To};
 use quorate_types::{Height, ReplicaId, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// View changes, own ones and received ones.
+#[derive(Debug, Default)]
+pub(super) struct ViewChanges {
+    /// The newest own VIEW-CHANGE, to be sent again unchanged.
+    pub(super) own: Option<Box<ViewChange>>,
+    /// The newest own NEW-VIEW, to be sent again unchanged.
+    pub(super) own_new_view: Option<Box<NewView>>,
+    /// VIEW-CHANGEs of all replicas.
+    pub(super) received: ReceivedChanges,
+    /// Reason for the last view change; empty before the first.
+    pub(super) last_reason: &'static str,
+    /// Number of views left since the replica was opened.
+    pub(super) count: u64,
+}
+
 /// View changes of each replica: the one for the current view, and the one for its highest view. Whatever a
 /// replica sends, it takes the room of two.
 #[derive(Debug, Default)]
-pub(super) struct Changes {
+pub(super) struct ReceivedChanges {
     of: BTreeMap<ReplicaId, Kept>,
 }
 
@@ -31,7 +47,7 @@ enum Arrival {
     Useless,
 }
 
-impl Changes {
+impl ReceivedChanges {
     /// Keeps a view change if it is the first one of its sender for the current view, or for its highest.
     fn keep(&mut self, change: Signed<ViewChange>, current: View) -> Arrival {
         let (by, view) = (change.by, change.body.view);
@@ -111,13 +127,13 @@ impl<V: Variant> Pbft<V> {
         cx: &mut Cx<'_, Self>,
         view: View,
         why: &'static str,
-        evidence: Evidence,
+        proof: EntryProof,
     ) {
-        assert!(view > self.view, "views only grow");
+        assert!(view > self.current.view, "views only grow");
         self.leave_view(cx, view);
-        self.move_to(cx, view, false, why, evidence);
+        self.move_to(cx, view, false, why, proof);
         self.say_view_change(cx);
-        self.note(cx, noted::VIEW_CHANGE, self.stable);
+        self.note(cx, noted::VIEW_CHANGE, self.progress.stable);
         self.arm_resend(cx);
         // V5: the own one counts from its own copy; those of others may be enough for the timer already.
         self.arm_when_quorum_left(cx);
@@ -125,7 +141,7 @@ impl<V: Variant> Pbft<V> {
 
     fn say_view_change(&mut self, cx: &mut Cx<'_, Self>) {
         let change = ViewChange {
-            view: self.view,
+            view: self.current.view,
             proof: self.proof.clone(),
             prepared: self.claims_of_p(),
             pre_prepared: if V::SIGNED { Vec::new() } else { self.claims_of_q() },
@@ -134,7 +150,7 @@ impl<V: Variant> Pbft<V> {
         // V1. §4: view, evidence and the own VIEW-CHANGE are durable before it leaves; it is held behind the records
         // of all that it names as well.
         cx.record(&PbftRecord::ViewChange(Box::new(change.clone())));
-        self.own_change = Some(Box::new(change.clone()));
+        self.changes.own = Some(Box::new(change.clone()));
         cx.send(To::All, PbftMessage::ViewChange(Box::new(change)).into());
     }
 
@@ -145,38 +161,34 @@ impl<V: Variant> Pbft<V> {
         view: View,
         normal: bool,
         why: &'static str,
-        evidence: Evidence,
+        proof: EntryProof,
     ) {
-        self.view = view;
-        self.leader = self.leader_of(cx, view);
-        self.normal = normal;
+        self.current = InView::new(view, self.leader_of(cx, view), normal, proof, cx.now());
         self.read_leader_first(cx);
         if normal {
             self.begun = view;
         }
-        self.evidence = evidence;
         if why != reason::BEGUN {
-            self.last_view_change = why;
-            self.view_changes = self.view_changes.saturating_add(1);
+            self.changes.last_reason = why;
+            self.changes.count = self.changes.count.saturating_add(1);
         }
-        self.taken_over = None;
         self.low_view = self.lowest_view();
-        self.changes.move_to(view);
+        self.changes.received.move_to(view);
         self.early.retain(|(early, ..)| *early >= view);
-        let evidence = self.evidence.clone();
-        cx.record(&PbftRecord::Entered { view, normal, evidence });
+        let proof = self.current.proof.clone();
+        cx.record(&PbftRecord::Entered { view, normal, proof });
     }
 
     /// Everybody waits for the leader's proposals, and the leader for the votes of a quorum.
     pub(super) fn read_leader_first(&self, cx: &mut Cx<'_, Self>) {
-        cx.urgent((self.leader != cx.me()).then_some(self.leader));
+        cx.urgent((self.current.leader != cx.me()).then_some(self.current.leader));
     }
 
     /// P above h.
-    fn claims_of_p(&self) -> Vec<Entry> {
+    fn claims_of_p(&self) -> Vec<BlockClaim> {
         let entries = self.instances.iter().filter_map(|(height, instance)| {
             let (block, view) = instance.prepared?;
-            Some(Entry { height: *height, block, view })
+            Some(BlockClaim { height: *height, block, view })
         });
         entries.collect()
     }
@@ -188,7 +200,7 @@ impl<V: Variant> Pbft<V> {
     }
 
     /// Q above h, by height and block: the newest views if there are too many.
-    fn claims_of_q(&self) -> Vec<Entry> {
+    fn claims_of_q(&self) -> Vec<BlockClaim> {
         let mut claims = Vec::new();
         for (height, instance) in &self.instances {
             claims.extend(claims_at(*height, instance));
@@ -209,17 +221,17 @@ impl<V: Variant> Pbft<V> {
 
     /// V1. §8: the same bytes, every `status_ms`, until the view begins.
     pub(super) fn on_resend_timer(&mut self, cx: &mut Cx<'_, Self>) {
-        if !self.normal {
+        if !self.current.normal {
             self.resend_view_change(cx);
             self.arm_resend(cx);
         }
     }
 
     pub(super) fn resend_view_change(&self, cx: &mut Cx<'_, Self>) {
-        if let Some(change) = self.own_change.clone().filter(|change| change.view == self.view) {
+        if let Some(change) = self.changes.own.clone().filter(|change| change.view == self.current.view) {
             cx.send(To::All, PbftMessage::ViewChange(change).into());
         }
-        if let Some(new) = self.own_new_view.clone().filter(|new| new.view == self.view) {
+        if let Some(new) = self.changes.own_new_view.clone().filter(|new| new.view == self.current.view) {
             cx.send(To::All, PbftMessage::NewView(new).into());
         }
     }
@@ -227,11 +239,11 @@ impl<V: Variant> Pbft<V> {
     /// After a restart in the middle of a view change (§15). The log may end between two records of one step: what was
     /// held behind all of them has never left, so what is missing is made now.
     pub(super) fn resume_view_change(&mut self, cx: &mut Cx<'_, Self>) {
-        if self.own_change.as_ref().is_none_or(|change| change.view != self.view) {
+        if self.changes.own.as_ref().is_none_or(|change| change.view != self.current.view) {
             self.say_view_change(cx);
             return self.arm_resend(cx);
         }
-        if let Some(new) = self.own_new_view.clone().filter(|new| new.view == self.view) {
+        if let Some(new) = self.changes.own_new_view.clone().filter(|new| new.view == self.current.view) {
             self.pre_prepare_all(cx, &new.picks);
         }
         self.resend_view_change(cx);
@@ -247,11 +259,13 @@ impl<V: Variant> Pbft<V> {
         change.body.check(self.window).map_err(Reject::Invalid)?;
         V::check_shown(&change.body, cx.committee(), &self.params).map_err(Reject::Invalid)?;
         let is_own = change.by == cx.me();
-        if change.body.view < self.view || (change.body.view == self.view && self.normal) {
+        if change.body.view < self.current.view
+            || (change.body.view == self.current.view && self.current.normal)
+        {
             return Err(Reject::Stale);
         }
         // V2. The first valid one of a sender and view counts.
-        match self.changes.keep(change, self.view) {
+        match self.changes.received.keep(change, self.current.view) {
             Arrival::New => {}
             Arrival::Known if is_own => {}
             Arrival::Known => return Err(Reject::Duplicate),
@@ -267,28 +281,31 @@ impl<V: Variant> Pbft<V> {
     /// V3. f + 1 replicas have left for later views: one honest replica has, for a reason.
     fn check_join(&mut self, cx: &mut Cx<'_, Self>) {
         let weak = cx.committee().weak();
-        let Some(view) = self.changes.reached_by(weak).filter(|view| *view > self.view) else {
+        let Some(view) = self.changes.received.reached_by(weak).filter(|view| *view > self.current.view)
+        else {
             return;
         };
-        let evidence = Evidence::ViewChanges(self.changes.of_at_least(view, weak));
-        self.start_view_change(cx, view, reason::JOINED, evidence);
+        let proof = EntryProof::ViewChanges(self.changes.received.of_at_least(view, weak));
+        self.start_view_change(cx, view, reason::JOINED, proof);
     }
 
     /// V4. Only when a quorum has left all views below this one does its timer run: nobody runs ahead alone, and a
     /// cut-off minority does not back off. §8: view changes for later views count as well, or views that differ by
     /// two among honest replicas would never come together.
     fn arm_when_quorum_left(&mut self, cx: &mut Cx<'_, Self>) {
-        if !self.normal && self.changes.count_at_least(self.view) >= cx.committee().quorum() {
+        if !self.current.normal
+            && self.changes.received.count_at_least(self.current.view) >= cx.committee().quorum()
+        {
             self.arm_view_timer(cx);
         }
     }
 }
 
 /// The entries of Q at one height: those of the newest views if there are too many.
-fn claims_at(height: Height, instance: &super::Instance) -> Vec<Entry> {
+fn claims_at(height: Height, instance: &super::Instance) -> Vec<BlockClaim> {
     let entries = instance.pre_prepared.iter();
-    let mut claims: Vec<Entry> =
-        entries.map(|(block, view)| Entry { height, block: *block, view: *view }).collect();
+    let mut claims: Vec<BlockClaim> =
+        entries.map(|(block, view)| BlockClaim { height, block: *block, view: *view }).collect();
     claims.sort_unstable_by_key(|entry| std::cmp::Reverse(entry.view));
     claims.truncate(Q_PER_HEIGHT_MAX);
     claims.sort_unstable_by_key(|entry| entry.block);

@@ -29,14 +29,14 @@ pub(super) const VIEW_CHANGE_BYTES_PER_HEIGHT: usize = (1 + Q_ENTRIES_PER_HEIGHT
 
 /// Entries of P or Q in one message. The bytes of a frame bound them long before; this bounds the count.
 const ENTRIES_MAX: usize = 1 << 20;
-/// Bytes of an [`Entry`].
+/// Bytes of an [`BlockClaim`].
 const ENTRY_BYTES: usize = 8 + 32 + 8;
 /// About so many bytes has a VIEW-CHANGE beside its entries.
 const CHANGE_BYTES: usize = 512;
 
 /// An entry of P or Q: a block, and the latest view in which it prepared or was pre-prepared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Entry {
+pub struct BlockClaim {
     /// At which height.
     pub height: Height,
     /// Which block.
@@ -53,9 +53,9 @@ pub struct ViewChange {
     /// The sender's stable checkpoint; its height is h.
     pub proof: CheckpointProof,
     /// P: what prepared in the latest view in which anything did, at most one entry per height, by height.
-    pub prepared: Vec<Entry>,
+    pub prepared: Vec<BlockClaim>,
     /// Q: what was pre-prepared, by height and block; empty in variant S.
-    pub pre_prepared: Vec<Entry>,
+    pub pre_prepared: Vec<BlockClaim>,
     /// Variant S: what shows each entry of P, in their order; empty in variant H.
     pub certified: Vec<Certified>,
 }
@@ -73,7 +73,7 @@ pub struct NewView {
 
 /// Why an honest replica may be in a view: to be judged by whoever is behind (§8).
 #[derive(Clone, PartialEq, Debug)]
-pub enum Evidence {
+pub enum EntryProof {
     /// The first view needs none, nor does leaving it by suspicions.
     Nothing,
     /// The NEW-VIEW of this view, or of the one before.
@@ -101,13 +101,13 @@ impl ViewChange {
     }
 
     /// The entry of P at a height.
-    pub(super) fn prepared_at(&self, height: Height) -> Option<&Entry> {
+    pub(super) fn prepared_at(&self, height: Height) -> Option<&BlockClaim> {
         let at = self.prepared.binary_search_by_key(&height, |entry| entry.height).ok()?;
         self.prepared.get(at)
     }
 
     /// The entry of Q for a block at a height.
-    pub(super) fn pre_prepared_at(&self, height: Height, block: BlockId) -> Option<&Entry> {
+    pub(super) fn pre_prepared_at(&self, height: Height, block: BlockId) -> Option<&BlockClaim> {
         let key = (height, block);
         let at = self.pre_prepared.binary_search_by_key(&key, |entry| (entry.height, entry.block)).ok()?;
         self.pre_prepared.get(at)
@@ -116,7 +116,7 @@ impl ViewChange {
     /// Everything that §8 asks of a VIEW-CHANGE beyond its signatures.
     pub(super) fn check(&self, window: u64) -> Result<(), &'static str> {
         let stable = self.stable();
-        let is_outside = |entry: &&Entry| {
+        let is_outside = |entry: &&BlockClaim| {
             entry.height <= stable || entry.height.since(stable) > window || entry.view >= self.view
         };
         if self.view == View::ZERO {
@@ -125,8 +125,9 @@ impl ViewChange {
         if self.prepared.iter().chain(&self.pre_prepared).any(|entry| is_outside(&entry)) {
             return Err("entry outside of the view change");
         }
-        let ascends =
-            |entries: &[Entry]| entries.windows(2).all(|pair| matches!(pair, [a, b] if a.key() < b.key()));
+        let ascends = |entries: &[BlockClaim]| {
+            entries.windows(2).all(|pair| matches!(pair, [a, b] if a.key() < b.key()))
+        };
         // At most one entry of P per height; with the order this is all that makes P a function.
         let single = self.prepared.windows(2).all(|pair| matches!(pair, [a, b] if a.height < b.height));
         if !single || !ascends(&self.pre_prepared) {
@@ -142,7 +143,7 @@ impl ViewChange {
     }
 }
 
-impl Entry {
+impl BlockClaim {
     fn key(&self) -> (Height, BlockId) {
         (self.height, self.block)
     }
@@ -168,7 +169,7 @@ impl NewView {
     }
 }
 
-impl Evidence {
+impl EntryProof {
     pub(super) fn claims(&self, claims: &mut Claims<'_>) {
         match self {
             Self::Nothing => {}
@@ -188,7 +189,7 @@ fn claim_all(changes: &[Signed<ViewChange>], claims: &mut Claims<'_>) {
     }
 }
 
-impl Wire for Entry {
+impl Wire for BlockClaim {
     fn encode(&self, out: &mut Vec<u8>) {
         self.height.encode(out);
         self.block.encode(out);
@@ -203,8 +204,8 @@ impl Wire for Entry {
     }
 }
 
-fn entries(reader: &mut Reader<'_>) -> Result<Vec<Entry>, DecodeError> {
-    reader.list("entries of P or Q", ENTRIES_MAX, ENTRY_BYTES, Entry::decode)
+fn entries(reader: &mut Reader<'_>) -> Result<Vec<BlockClaim>, DecodeError> {
+    reader.list("entries of P or Q", ENTRIES_MAX, ENTRY_BYTES, BlockClaim::decode)
 }
 
 impl Wire for ViewChange {
@@ -283,7 +284,7 @@ impl Wire for NewView {
     }
 }
 
-impl Wire for Evidence {
+impl Wire for EntryProof {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Nothing => out.push(0),
@@ -302,7 +303,7 @@ impl Wire for Evidence {
             0 => Ok(Self::Nothing),
             1 => read_signed(reader).map(|signed| Self::NewView(Box::new(signed))),
             2 => read_changes(reader).map(Self::ViewChanges),
-            _ => Err(DecodeError::Tag("entry evidence")),
+            _ => Err(DecodeError::Tag("entry proof")),
         }
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::pbft::{Missing, Standing};
+use crate::pbft::{MissingAtHeight, StatusReport};
 use quorate_consensus::harness::Cluster;
 use quorate_consensus::{Examined, Healed, LinkEvent, OpenError, Ready};
 use quorate_types::ReplicaSet;
@@ -29,7 +29,7 @@ fn heal(cluster: &mut Cluster<Pbft>, height: Height, what: &str) {
 }
 
 #[test]
-fn q3_restart_says_identical_things_only() {
+fn q3_restart_repeats_identical_messages_only() {
     // A backup. What was not durable was never said, so another block may be accepted …
     let mut backup = open(1, 4);
     take(&mut backup, 0, pre_prepare(1, 7));
@@ -94,7 +94,7 @@ fn q3_a_restarted_leader_proposes_the_same() {
 }
 
 #[test]
-fn a_missing_own_proposal_is_damage() {
+fn open_refuses_a_log_without_the_own_proposal() {
     let mut leader = open(0, 4);
     leader.offer([payload(7)]);
     leader.settle();
@@ -102,8 +102,8 @@ fn a_missing_own_proposal_is_damage() {
     assert!(matches!(leader.crash(), Err(OpenError::Past(_))));
 }
 
-fn standing(missing: Vec<Missing>) -> PbftMessage {
-    PbftMessage::Status(Standing {
+fn standing(missing: Vec<MissingAtHeight>) -> PbftMessage {
+    PbftMessage::Status(StatusReport {
         view: View::ZERO,
         normal: true,
         stable: Height::ZERO,
@@ -112,9 +112,9 @@ fn standing(missing: Vec<Missing>) -> PbftMessage {
     })
 }
 
-fn lacks(height: u64, proposal: bool, prepares: &[u16], commits: &[u16]) -> Missing {
+fn lacks(height: u64, proposal: bool, prepares: &[u16], commits: &[u16]) -> MissingAtHeight {
     let set = |ids: &[u16]| ids.iter().copied().map(ReplicaId).collect::<ReplicaSet>();
-    Missing { height: Height(height), proposal, prepares: set(prepares), commits: set(commits) }
+    MissingAtHeight { height: Height(height), proposal, prepares: set(prepares), commits: set(commits) }
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn r1_status_is_answered_by_the_author() {
 }
 
 /// What the last STATUS that left says is missing.
-fn last_missing(replica: &mut Harness<Pbft>) -> Vec<Missing> {
+fn last_missing(replica: &mut Harness<Pbft>) -> Vec<MissingAtHeight> {
     let mut statuses = replica.sent().into_iter().filter_map(|(_, message)| match message {
         PbftMessage::Status(standing) => Some(standing),
         _ => None,
@@ -178,7 +178,7 @@ fn last_missing(replica: &mut Harness<Pbft>) -> Vec<Missing> {
 }
 
 #[test]
-fn r1_status_says_what_is_missing() {
+fn r1_status_names_missing_messages() {
     let mut backup = open(1, 4);
     // Height 2 is heard of; height 1 must exist as well. What was heard of a moment ago may be on its way.
     take(&mut backup, 2, prepare(2, 7));
@@ -203,7 +203,7 @@ fn r1_status_says_what_is_missing() {
 }
 
 #[test]
-fn r1_a_restarted_replica_asks_at_once() {
+fn r1_restarted_replica_sends_status_at_once() {
     let mut backup = open(1, 4);
     take(&mut backup, 0, pre_prepare(2, 7));
     backup.settle();
@@ -213,7 +213,7 @@ fn r1_a_restarted_replica_asks_at_once() {
 }
 
 #[test]
-fn r1_a_status_has_bounded_length() {
+fn r1_status_has_bounded_length() {
     let setup = Setup { window: 256, checkpoint_every: 128, ..setup(4) };
     let mut backup = Harness::<Pbft>::open(ReplicaId(1), setup, &PbftParams::default()).unwrap();
     take(&mut backup, 2, commit(0, 200, 7));
@@ -292,13 +292,13 @@ fn r2_random_loss_and_restarts_recover() {
         // One more request, so that there is something to recover for.
         cluster.run();
         cluster.at(LEADER).offer([payload(1_000)]);
-        let height = cluster.at(LEADER).protocol().known;
+        let height = cluster.at(LEADER).protocol().progress.known;
         heal(&mut cluster, height, &format!("seed {seed}"));
     }
 }
 
 #[test]
-fn r3_a_gap_is_answered_with_own_words() {
+fn r3_gap_is_answered_with_own_messages() {
     let mut backup = open(1, 4);
     for height in [1, 2, 3] {
         take(&mut backup, 0, pre_prepare(height, 7));
@@ -329,7 +329,7 @@ fn r3_a_gap_is_answered_with_own_words() {
 }
 
 #[test]
-fn r4_missing_blocks_are_asked_of_each_voter() {
+fn r4_missing_block_is_requested_from_each_voter_in_turn() {
     let mut backup = open(1, 7);
     backup.answer_otherwise(None);
     let id = block(1, 7).id();
@@ -356,7 +356,7 @@ fn r4_missing_blocks_are_asked_of_each_voter() {
 }
 
 #[test]
-fn a_silent_backup_changes_nothing_and_two_stop_it() {
+fn one_silent_backup_is_tolerated_and_two_stop_progress() {
     let mut cluster = cluster();
     cluster.stop(ReplicaId(3));
     cluster.at(LEADER).offer((1..=10).map(payload));

@@ -1,5 +1,7 @@
 use super::*;
-use crate::pbft::{COMMIT, Missing, NEW_VIEW, PRE_PREPARE, PREPARE, Standing, Timer, VIEW_CHANGE};
+use crate::pbft::{
+    COMMIT, MissingAtHeight, NEW_VIEW, PRE_PREPARE, PREPARE, StatusReport, Timer, VIEW_CHANGE,
+};
 use quorate_consensus::harness::Cluster;
 use quorate_consensus::{Alarm, Message, OpenError, Ready};
 use quorate_types::ReplicaSet;
@@ -21,7 +23,7 @@ fn p1_one_pre_prepare_per_view_and_height() {
 }
 
 #[test]
-fn p2_the_proposal_must_fit() {
+fn p2_proposal_with_wrong_fields_is_refused() {
     let mut backup = open(1, 4);
     refuse(&mut backup, 2, pre_prepare(1, 7), Reject::WrongSender);
     let good = block(1, 7);
@@ -45,7 +47,7 @@ fn p2_the_proposal_must_fit() {
 }
 
 #[test]
-fn p3_outside_the_window_refused() {
+fn p3_messages_outside_the_window_are_refused() {
     let mut backup = open(1, 4);
     let last = setup(4).window;
     backup.decide(Height(8), block(8, 8).id());
@@ -156,7 +158,7 @@ fn p6_prepared_needs_exactly_q_minus_1() {
 }
 
 #[test]
-fn p7_the_leader_does_not_prepare() {
+fn p7_prepare_of_the_leader_is_refused() {
     let mut backup = open(1, 4);
     take(&mut backup, 0, pre_prepare(1, 7));
     backup.settle();
@@ -343,7 +345,7 @@ fn p12_checkpoint_moves_the_window() {
 }
 
 #[test]
-fn p13_a_peer_takes_bounded_room() {
+fn p13_votes_of_a_peer_take_bounded_room() {
     let mut backup = open(1, 4);
     // Whatever a peer sends, two votes per height of it are kept: those of its newest views.
     for view in 0..=8 {
@@ -372,13 +374,13 @@ fn p13_a_peer_takes_bounded_room() {
     }
     assert_eq!(backup.block_count() as u64, setup(4).window);
     // A STATUS about nothing but lies costs a STATUS of bounded length.
-    let missing = (0..64).map(|i| Missing {
+    let missing = (0..64).map(|i| MissingAtHeight {
         height: Height(i * 1_000),
         proposal: true,
         prepares: ReplicaSet::EMPTY,
         commits: ReplicaSet::EMPTY,
     });
-    let lies = Standing {
+    let lies = StatusReport {
         view: View(u64::MAX),
         normal: false,
         stable: Height::MAX,
@@ -386,7 +388,7 @@ fn p13_a_peer_takes_bounded_room() {
         missing: missing.collect(),
     };
     take(&mut backup, 3, PbftMessage::Status(lies));
-    assert!(backup.protocol().known <= Height(setup(4).window));
+    assert!(backup.protocol().progress.known <= Height(setup(4).window));
     backup.advance(1_000 * MS);
     let Some((To::All, PbftMessage::Status(standing))) = backup.sent().pop() else { panic!("no STATUS") };
     assert!(standing.missing.len() as u64 <= setup(4).window);
@@ -426,7 +428,7 @@ fn q2_p_is_recorded_before_commit() {
 }
 
 #[test]
-fn what_a_view_change_reads_is_kept() {
+fn p_and_q_survive_restart_and_checkpoint() {
     let mut backup = open(1, 4);
     take(&mut backup, 0, pre_prepare(1, 7));
     take(&mut backup, 0, pre_prepare(2, 7));
@@ -447,7 +449,7 @@ fn what_a_view_change_reads_is_kept() {
 }
 
 #[test]
-fn open_refuses_what_cannot_work() {
+fn open_refuses_unsuitable_committee_and_parameters() {
     let open = |setup: Setup, params: PbftParams| Harness::<Pbft>::open(LEADER, setup, &params).err();
     for (n, f) in [(3, 1), (6, 2), (1, 1)] {
         let refused = open(Setup { f, ..setup(n) }, PbftParams::default());
@@ -480,7 +482,7 @@ fn one_replica_alone_decides() {
 }
 
 #[test]
-fn idle_means_rare_wake_ups() {
+fn idle_replica_wakes_up_rarely() {
     let mut backup = open(1, 4);
     // Nothing was ever undecided: one STATUS in ten seconds.
     assert_eq!(backup.advance(60_000 * MS), 6);

@@ -1,5 +1,5 @@
 use crate::pbft::select::{Selected, Sizes, select};
-use crate::pbft::{AllSigned, Entry, Linked, ViewChange};
+use crate::pbft::{AllSigned, BlockClaim, Linked, ViewChange};
 use quorate_consensus::CheckpointProof;
 use quorate_types::digest::context;
 use quorate_types::rng::Rng;
@@ -15,9 +15,13 @@ pub(super) fn id(number: u64) -> BlockId {
 /// A view change; entries are (height, block, view).
 pub(super) fn change(view: u64, p: &[(u64, BlockId, u64)], q: &[(u64, BlockId, u64)]) -> ViewChange {
     let entries = |list: &[(u64, BlockId, u64)]| {
-        let mut entries: Vec<Entry> = list
+        let mut entries: Vec<BlockClaim> = list
             .iter()
-            .map(|(height, block, view)| Entry { height: Height(*height), block: *block, view: View(*view) })
+            .map(|(height, block, view)| BlockClaim {
+                height: Height(*height),
+                block: *block,
+                view: View(*view),
+            })
             .collect();
         entries.sort_by_key(|entry| (entry.height, entry.block));
         entries
@@ -85,7 +89,7 @@ fn v5_the_highest_view_comes_first() {
 }
 
 #[test]
-fn v5_an_invented_entry_is_never_selected() {
+fn v5_invented_claim_is_never_selected() {
     // Scenario 6. One liar, in P and in Q: A2 fails for its block; for the prepared one A1 fails until the fourth
     // comes.
     let liar = change(5, &[(1, id(9), 4)], &[(1, id(9), 4)]);

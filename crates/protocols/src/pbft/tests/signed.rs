@@ -4,8 +4,8 @@ use super::selection::{at_height, id};
 use super::*;
 use crate::pbft::select::{Sizes, select};
 use crate::pbft::{
-    AllSigned, COMMIT, Certified, Entry, Evidence, Linked, NewView, PRE_PREPARE, PREPARE, PbftSigned,
-    SUSPECT, SignedMessage, Standing, Variant, ViewChange,
+    AllSigned, BlockClaim, COMMIT, Certified, EntryProof, Linked, NewView, PRE_PREPARE, PREPARE, PbftSigned,
+    SUSPECT, SignedMessage, StatusReport, Variant, ViewChange,
 };
 use quorate_consensus::harness::Cluster;
 use quorate_consensus::{Auth, Certificate, CheckpointProof, Claim, Claims, Message, OpenError, Signed};
@@ -57,7 +57,7 @@ fn certified(entry: (u64, BlockId, u64), by: &[u16]) -> Certified {
 
 /// A view change that shows these (height, block, view), with the two replicas after the leader of each.
 fn shows(view: u64, entries: &[(u64, BlockId, u64)]) -> ViewChange {
-    let prepared = entries.iter().map(|(height, block, view)| Entry {
+    let prepared = entries.iter().map(|(height, block, view)| BlockClaim {
         height: Height(*height),
         block: *block,
         view: View(*view),
@@ -114,7 +114,7 @@ fn push_out(harness: &mut Harness<PbftSigned>, view: u64) {
 }
 
 #[test]
-fn s1_votes_are_signed_and_nothing_else_is_changed() {
+fn s1_votes_are_signed_and_statements_are_unchanged() {
     let suspect = PbftMessage::Suspect { view: View(3), on: true };
     for (message, kind, is_signed) in [
         (pre_prepare(1, 7), PRE_PREPARE, true),
@@ -155,11 +155,11 @@ fn s2_every_signature_of_a_certificate_is_claimed() {
     let new = new_view(1, &[(2, change.clone()), (3, change.clone())], &[]);
     let PbftMessage::NewView(inside) = new.clone() else { panic!() };
     assert_eq!(claims_of(new), Ok(twice.clone()));
-    let shown = Evidence::ViewChanges(inside.changes.clone());
-    assert_eq!(claims_of(PbftMessage::Entry { view: View(1), evidence: shown }), Ok(twice.clone()));
+    let shown = EntryProof::ViewChanges(inside.changes.clone());
+    assert_eq!(claims_of(PbftMessage::Entry { view: View(1), proof: shown }), Ok(twice.clone()));
     let signed = Signed { body: *inside, by: ReplicaId(1), signature: Signature([0; 64]) };
-    let shown = Evidence::NewView(Box::new(signed));
-    assert_eq!(claims_of(PbftMessage::Entry { view: View(1), evidence: shown }), Ok(twice));
+    let shown = EntryProof::NewView(Box::new(signed));
+    assert_eq!(claims_of(PbftMessage::Entry { view: View(1), proof: shown }), Ok(twice));
     // Too few signatures are refused before any is looked at.
     let mut few = change.clone();
     few.certified[0] = certified(entry, &[1]);
@@ -170,7 +170,7 @@ fn s2_every_signature_of_a_certificate_is_claimed() {
 }
 
 #[test]
-fn s3_certificates_must_show_what_p_says() {
+fn s3_certificates_must_match_p() {
     let entry = (1, block(1, 7).id(), 1);
     let good = shows(3, &[entry]);
     let with = |shown: Certified| ViewChange { certified: vec![shown], ..good.clone() };
@@ -235,7 +235,7 @@ fn s4_the_certificate_of_the_highest_view_is_taken() {
 }
 
 #[test]
-fn s5_what_has_prepared_is_shown_also_after_a_restart() {
+fn s5_certificate_of_prepared_block_survives_restart() {
     let mut backup = busy();
     backup.crash().unwrap();
     left(&mut backup);
@@ -248,7 +248,7 @@ fn s5_what_has_prepared_is_shown_also_after_a_restart() {
 }
 
 #[test]
-fn s6_nothing_prepares_without_the_signature_of_its_leader() {
+fn s6_no_block_prepares_without_the_leaders_signature() {
     // The new view takes height 1 over: replica 2 votes at once, and prepares when the leader has signed it.
     let mut backup = open_signed(2);
     let entry = (1, block(1, 7).id(), 0);
@@ -271,7 +271,7 @@ fn s6_nothing_prepares_without_the_signature_of_its_leader() {
 }
 
 #[test]
-fn s7_the_leader_signs_what_it_takes_over() {
+fn s7_leader_signs_blocks_that_it_takes_over() {
     let mut leader = busy();
     push_out(&mut leader, 0);
     leader.settle();
@@ -284,13 +284,13 @@ fn s7_the_leader_signs_what_it_takes_over() {
     // After a restart the same, and for whoever asks.
     leader.crash().unwrap();
     assert!(left(&mut leader).contains(&again(1, 1, block_1)));
-    let missing = crate::pbft::Missing {
+    let missing = crate::pbft::MissingAtHeight {
         height: Height(1),
         proposal: true,
         prepares: quorate_types::ReplicaSet::EMPTY,
         commits: quorate_types::ReplicaSet::EMPTY,
     };
-    let standing = Standing {
+    let standing = StatusReport {
         view: View(1),
         normal: true,
         stable: Height::ZERO,
@@ -304,7 +304,7 @@ fn s7_the_leader_signs_what_it_takes_over() {
 }
 
 #[test]
-fn s8_a_lost_signature_is_asked_for() {
+fn s8_lost_signature_of_the_leader_is_requested() {
     let mut backup = open_signed(1);
     give(&mut backup, 0, pre_prepare(1, 7));
     backup.settle();
@@ -323,7 +323,7 @@ fn s8_a_lost_signature_is_asked_for() {
 }
 
 #[test]
-fn s9_who_contradicts_itself_is_accused() {
+fn s9_equivocating_replica_is_accused() {
     let mut backup = open_signed(1);
     give(&mut backup, 0, pre_prepare(1, 7));
     backup.lines();
@@ -344,7 +344,7 @@ fn s9_who_contradicts_itself_is_accused() {
 }
 
 #[test]
-fn s9_what_a_later_leader_says_early_costs_this_view_nothing() {
+fn s9_early_proposal_of_a_later_leader_keeps_the_signature_of_this_view() {
     let mut backup = open_signed(1);
     for view in [2, 1, 3] {
         let leader = u16::try_from(view).unwrap();
@@ -382,7 +382,7 @@ fn s10_a_new_view_fits_into_a_frame() {
     let quorum = Setup::of::<PbftSigned>(n.into()).committee::<PbftSigned>().quorum();
     let voters: Vec<u16> = (1..u16::try_from(quorum).unwrap()).collect();
     let entries =
-        (1..=window).map(|height| Entry { height: Height(height), block: id(height), view: View(0) });
+        (1..=window).map(|height| BlockClaim { height: Height(height), block: id(height), view: View(0) });
     let change = ViewChange {
         view: View(1),
         proof: CheckpointProof::genesis(),
@@ -400,7 +400,7 @@ fn s10_a_new_view_fits_into_a_frame() {
 }
 
 #[test]
-fn s11_a_leader_crash_is_survived() {
+fn s11_cluster_survives_a_crash_of_the_leader() {
     let setup = Setup::of::<PbftSigned>(4);
     let mut cluster = Cluster::<PbftSigned>::open(setup, &PbftParams::default()).unwrap();
     cluster.run();

@@ -14,7 +14,7 @@ fn view_changes(replica: &mut Harness<Pbft>, view: u64) -> usize {
 /// The log ends after the new view and before the own VIEW-CHANGE: it is made once more, or nobody would ever hear of
 /// this replica again in a view change that needs it.
 #[test]
-fn v1_a_view_change_that_the_log_does_not_have_is_made_again() {
+fn v1_view_change_missing_from_the_log_is_made_again() {
     let mut torn = 0;
     for records in 0.. {
         let mut backup = open(2, 4);
@@ -46,7 +46,7 @@ fn v1_a_view_change_that_the_log_does_not_have_is_made_again() {
 
 /// The log of a new leader ends after any record of its NEW-VIEW: what it says after a restart has all of X in Q.
 #[test]
-fn v7_a_new_view_that_the_log_has_is_in_q() {
+fn v7_blocks_of_a_logged_new_view_are_in_q() {
     let picks = [(1, id(1)), (2, id(2)), (3, id(3))];
     let entries = picks.map(|(height, block)| (height, block, 0));
     let mut news = 0;
@@ -97,7 +97,7 @@ fn ahead(height: u64) -> CheckpointProof {
 
 /// Its NEW-VIEW would be a vote for heights that its own window does not reach, and that Q could not hold.
 #[test]
-fn v7_a_leader_waits_for_the_checkpoint_that_others_have() {
+fn v7_leader_waits_for_the_newest_stable_checkpoint() {
     let mut leader = open(1, 4);
     let with = |p: &[(u64, BlockId, u64)], q: &[(u64, BlockId, u64)]| {
         leaves(ViewChange { proof: ahead(8), ..change(1, p, q) })
@@ -117,7 +117,7 @@ fn v7_a_leader_waits_for_the_checkpoint_that_others_have() {
 
 /// A restart between the views makes no deadline short: until its first execution a view has the view timer alone.
 #[test]
-fn t5_a_restart_between_the_views_shortens_nothing() {
+fn t5_restart_between_views_does_not_shorten_deadlines() {
     for restarts in [false, true] {
         let mut backup = open(2, 4);
         for from in [1, 3] {

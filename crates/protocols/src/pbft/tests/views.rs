@@ -1,6 +1,6 @@
 use super::selection::{change, id};
 use super::*;
-use crate::pbft::{Evidence, NewView, Standing, ViewChange};
+use crate::pbft::{EntryProof, NewView, StatusReport, ViewChange};
 use quorate_consensus::harness::Cluster;
 use quorate_consensus::{
     Alarm, Certificate, Checkpoint, CheckpointProof, Claim, Claims, Message, Ready, Signed,
@@ -84,7 +84,7 @@ fn busy() -> Harness<Pbft> {
 }
 
 #[test]
-fn what_prepared_survives_a_leader_s_crash() {
+fn prepared_block_survives_a_crash_of_the_leader() {
     let mut cluster = Cluster::<Pbft>::open(setup(4), &PbftParams::default()).unwrap();
     cluster.run();
     cluster.at(LEADER).offer([payload(1)]);
@@ -213,7 +213,7 @@ fn v2_a_view_change_must_be_well_formed() {
 }
 
 #[test]
-fn v3_f_plus_1_make_others_join() {
+fn v3_f_plus_1_view_changes_make_others_join() {
     // n = 7: three distinct senders with a view or a later one.
     let mut backup = open(1, 7);
     take(&mut backup, 2, leaves(change(2, &[], &[])));
@@ -274,7 +274,7 @@ fn v4_the_cap_bounds_the_view_timer() {
 }
 
 #[test]
-fn v6_the_leader_waits_for_as_many_as_it_takes() {
+fn v6_leader_waits_for_as_many_view_changes_as_select_needs() {
     // Scenario 6: a liar's P entry blocks both A and B until the fourth view change comes.
     let mut leader = busy();
     push_out(&mut leader, 0);
@@ -355,7 +355,7 @@ pub(super) fn with_height_1(view: u64) -> Vec<Signed<ViewChange>> {
 }
 
 #[test]
-fn v8_a_new_view_must_be_right() {
+fn v8_wrong_new_view_is_refused() {
     // Scenario 8.
     let good = [(1, block(1, 7).id())];
     let mut backup = open(2, 4);
@@ -410,7 +410,7 @@ fn v8_a_new_view_must_be_right() {
 }
 
 #[test]
-fn v8_every_signature_inside_is_checked_before() {
+fn v8_every_signature_of_a_new_view_is_claimed() {
     let committee = setup(4).committee::<Pbft>();
     let checkpoint = Checkpoint { height: Height(8), ..Checkpoint::GENESIS };
     let votes = [0, 1, 3].map(|id| (ReplicaId(id), Signature([id as u8; 64])));
@@ -435,12 +435,12 @@ fn v8_every_signature_inside_is_checked_before() {
     assert!(new.auth().is_signed());
     assert_eq!(claims_of(&new), both);
     let PbftMessage::NewView(inside) = new else { panic!() };
-    let shown = Evidence::ViewChanges(changes);
-    assert_eq!(claims_of(&PbftMessage::Entry { view: View(1), evidence: shown }), both);
+    let shown = EntryProof::ViewChanges(changes);
+    assert_eq!(claims_of(&PbftMessage::Entry { view: View(1), proof: shown }), both);
     let leader = said(1, inside.statement());
     let signed = Signed { body: *inside, by: ReplicaId(1), signature: Signature([0; 64]) };
-    let shown = Evidence::NewView(Box::new(signed));
-    let claims = claims_of(&PbftMessage::Entry { view: View(1), evidence: shown });
+    let shown = EntryProof::NewView(Box::new(signed));
+    let claims = claims_of(&PbftMessage::Entry { view: View(1), proof: shown });
     assert_eq!(claims, [std::slice::from_ref(&leader), &both].concat());
     // A proof of too few is refused before any signature is looked at.
     let mut few = change(1, &[], &[]);
@@ -452,7 +452,7 @@ fn v8_every_signature_inside_is_checked_before() {
 }
 
 #[test]
-fn v9_a_bad_new_view_pushes_nobody_on_alone() {
+fn v9_wrong_new_view_alone_does_not_end_a_view() {
     let mut backup = open(2, 4);
     let bad = || new_view(1, with_height_1(1), &[]);
     assert_eq!(backup.deliver(ReplicaId(1), bad()), Err(Reject::Invalid("another selection")));
@@ -501,7 +501,7 @@ fn v10_the_view_is_recorded_before_its_first_prepare() {
 }
 
 #[test]
-fn v11_what_is_taken_over_is_voted_on_again() {
+fn v11_blocks_taken_over_are_voted_on_again() {
     let mut backup = busy();
     for from in [0, 2, 3] {
         take(&mut backup, from, commit(0, 1, 7));
@@ -546,7 +546,7 @@ fn v11_what_is_taken_over_is_voted_on_again() {
 }
 
 #[test]
-fn v11_a_contradiction_is_the_end() {
+fn v11_new_view_that_conflicts_with_a_decision_raises_the_alarm() {
     let mut backup = busy();
     backup.decide(Height(1), block(1, 7).id());
     let entry = (1, id(3), 0);
@@ -561,7 +561,7 @@ fn v11_a_contradiction_is_the_end() {
 }
 
 #[test]
-fn v11_dead_proposals_bind_nobody() {
+fn v11_dead_proposal_does_not_bind_a_later_view() {
     // Height 2 was accepted by replica 1 alone: the new view may put another block there.
     let mut backup = busy();
     take(&mut backup, 2, new_view(2, empty(2, &[0, 2, 3]), &[]));
@@ -585,7 +585,7 @@ fn v11_dead_proposals_bind_nobody() {
 }
 
 fn standing(view: u64, normal: bool) -> PbftMessage {
-    PbftMessage::Status(Standing {
+    PbftMessage::Status(StatusReport {
         view: View(view),
         normal,
         stable: Height::ZERO,
@@ -601,7 +601,7 @@ fn entries(replica: &mut Harness<Pbft>) -> Vec<(To, PbftMessage)> {
 }
 
 #[test]
-fn v13_whoever_is_behind_is_shown_why() {
+fn v13_replica_that_is_behind_receives_the_entry_proof() {
     let mut ahead = open(2, 4);
     take(&mut ahead, 3, standing(0, true));
     assert_eq!(entries(&mut ahead), [], "the same view");
@@ -634,13 +634,13 @@ fn v13_whoever_is_behind_is_shown_why() {
     take(&mut ahead, 3, standing(0, true));
     let shown = entries(&mut ahead);
     assert!(
-        matches!(&shown[0].1, PbftMessage::Entry { view: View(2), evidence: Evidence::NewView(new) } if new.body.view == View(1)),
+        matches!(&shown[0].1, PbftMessage::Entry { view: View(2), proof: EntryProof::NewView(new) } if new.body.view == View(1)),
         "{shown:?}"
     );
 }
 
 #[test]
-fn v13_joining_and_running_out_of_time_are_shown_too() {
+fn v13_entry_proof_covers_joining_and_timeout() {
     let mut ahead = open(1, 4);
     for from in [2, 3] {
         take(&mut ahead, from, leaves(change(3, &[], &[])));
@@ -648,7 +648,7 @@ fn v13_joining_and_running_out_of_time_are_shown_too() {
     ahead.settle();
     take(&mut ahead, 0, standing(0, true));
     let shown = entries(&mut ahead);
-    let Some((_, PbftMessage::Entry { evidence: Evidence::ViewChanges(joined), .. })) = shown.first() else {
+    let Some((_, PbftMessage::Entry { proof: EntryProof::ViewChanges(joined), .. })) = shown.first() else {
         panic!("{shown:?}")
     };
     assert_eq!(joined.len(), 2, "f + 1 for this view");
@@ -663,7 +663,7 @@ fn v13_joining_and_running_out_of_time_are_shown_too() {
     sent(&mut ahead);
     take(&mut ahead, 0, standing(0, true));
     let shown = entries(&mut ahead);
-    let Some((_, PbftMessage::Entry { evidence: Evidence::ViewChanges(quorum), .. })) = shown.first() else {
+    let Some((_, PbftMessage::Entry { proof: EntryProof::ViewChanges(quorum), .. })) = shown.first() else {
         panic!("{shown:?}")
     };
     assert_eq!(quorum.iter().map(|change| change.by.0).collect::<Vec<_>>(), [1, 2, 3]);

@@ -3,12 +3,12 @@
 use super::selection::change;
 use super::views::{STATUS, T0, empty, leaves, new_view, stands, suspect, unsuspect, with_height_1};
 use super::*;
-use crate::pbft::Standing;
+use crate::pbft::StatusReport;
 use quorate_consensus::Ready;
 use quorate_types::Time;
 
 #[test]
-fn t2_an_overdue_bundle_is_a_suspicion_that_can_be_taken_back() {
+fn t2_overdue_bundle_raises_a_suspicion_that_can_be_withdrawn() {
     let mut backup = open(1, 4);
     backup.waits(Some(Time(0)), false);
     backup.advance(T0 - 1);
@@ -41,7 +41,7 @@ fn t2_an_overdue_bundle_is_a_suspicion_that_can_be_taken_back() {
 }
 
 #[test]
-fn t3_overload_is_not_a_dead_leader_but_silence_is() {
+fn t3_overload_does_not_raise_a_suspicion_but_silence_does() {
     let mut backup = open(1, 4);
     backup.waits(Some(Time(0)), true);
     for height in 1..=20 {
@@ -74,7 +74,7 @@ fn first_suspicion(backup: &mut Harness<Pbft>) -> Option<Time> {
 
 /// A leader that decides just enough to look alive, and never what this replica waits for.
 #[test]
-fn t3_overload_excuses_nobody_for_ever() {
+fn t3_overload_excuses_a_leader_for_a_bounded_time() {
     let params = PbftParams { cap_ms: 4 * T0 / MS, ..PbftParams::default() };
     let mut backup = Harness::open(ReplicaId(1), setup(4), &params).unwrap();
     backup.waits(Some(Time(0)), true);
@@ -84,7 +84,7 @@ fn t3_overload_excuses_nobody_for_ever() {
 /// What is let in takes half of the patience at the rate of the last second. When all becomes slower it takes longer,
 /// and that is nobody's fault; but neither is slowness an excuse for long.
 #[test]
-fn t3_a_long_queue_gives_a_leader_that_works_four_timeouts() {
+fn t3_long_queue_gives_a_working_leader_four_timeouts() {
     for (backlog_ms, expected) in [(T0 / 4 / MS, 4 * T0), (T0 / 4 / MS - 1, T0)] {
         let mut backup = open(1, 4);
         backup.backlog(backlog_ms * MS);
@@ -100,10 +100,10 @@ fn t3_a_long_queue_gives_a_leader_that_works_four_timeouts() {
 
 /// A replica that others are ahead of gives its leader more time as long as it comes nearer, and not much when not.
 #[test]
-fn t7_who_lags_is_patient_while_it_catches_up() {
+fn t7_lagging_replica_is_patient_while_it_catches_up() {
     let mut backup = open(1, 4);
     let executed = |height| {
-        PbftMessage::Status(Standing {
+        PbftMessage::Status(StatusReport {
             view: View(0),
             normal: true,
             stable: Height(0),
@@ -153,7 +153,7 @@ fn t4_f_plus_1_suspicions_end_a_view() {
 }
 
 #[test]
-fn t4_who_has_left_is_a_suspicion() {
+fn t4_replica_that_left_the_view_counts_as_a_suspicion() {
     // One has left for view 1, as its SUSPECT was heard by it alone; one waits. Neither would move without the other.
     let mut leader = open(0, 4);
     take(&mut leader, 2, leaves(change(1, &[], &[])));
@@ -169,7 +169,7 @@ fn t4_who_has_left_is_a_suspicion() {
 }
 
 #[test]
-fn t4_an_invalid_proposal_is_a_suspicion_at_once() {
+fn t4_invalid_proposal_raises_a_suspicion_at_once() {
     let mut backup = open(1, 4);
     backup.answer_otherwise(Some(Ready::Invalid));
     take(&mut backup, 0, pre_prepare(1, 7));
@@ -182,7 +182,7 @@ fn t4_an_invalid_proposal_is_a_suspicion_at_once() {
 }
 
 #[test]
-fn t5_a_new_view_has_its_timer_until_something_is_executed() {
+fn t5_view_timer_runs_until_the_first_execution() {
     let mut backup = open(2, 4);
     take(&mut backup, 1, new_view(1, with_height_1(1), &[(1, block(1, 7).id())]));
     backup.settle();
@@ -248,11 +248,11 @@ fn t5_deadlines_grow_with_each_view_that_had_worked() {
 }
 
 #[test]
-fn t7_whoever_lags_is_patient_for_a_while() {
+fn t7_lagging_replica_is_patient_for_a_bounded_time() {
     let mut backup = open(2, 4);
     take(&mut backup, 1, new_view(1, empty(1, &[0, 1, 3]), &[]));
     let ahead = || {
-        PbftMessage::Status(Standing {
+        PbftMessage::Status(StatusReport {
             view: View(1),
             normal: true,
             stable: Height::ZERO,

@@ -3,33 +3,33 @@
 //! An honest replica in view w holds evidence that f + 1 honest replicas have sent view changes for w - 1 or later.
 //! It hands that evidence on, so after a heal all honest replicas come to within one view of each other.
 
-use super::message::Standing;
+use super::message::StatusReport;
 use super::variant::Variant;
-use super::view_message::Evidence;
+use super::view_message::EntryProof;
 use super::{Pbft, PbftMessage};
 use quorate_consensus::{Cx, Reject, To};
 use quorate_types::ReplicaId;
 
 impl<V: Variant> Pbft<V> {
     /// Whether a peer that stands there needs to see why this replica is in its view.
-    pub(super) fn owes_entry(&self, standing: &Standing) -> bool {
-        let waits_here = standing.view == self.view && !standing.normal && self.normal;
-        (standing.view < self.view || waits_here) && self.evidence != Evidence::Nothing
+    pub(super) fn owes_entry(&self, standing: &StatusReport) -> bool {
+        let waits_here = standing.view == self.current.view && !standing.normal && self.current.normal;
+        (standing.view < self.current.view || waits_here) && self.current.proof != EntryProof::Nothing
     }
 
     /// V13. Rate-limited with all other answers to a STATUS.
     pub(super) fn send_entry(&self, cx: &mut Cx<'_, Self>, peer: ReplicaId) {
-        let entry = PbftMessage::Entry { view: self.view, evidence: self.evidence.clone() };
+        let entry = PbftMessage::Entry { view: self.current.view, proof: self.current.proof.clone() };
         cx.send_unheld(To::One(peer), entry.into());
     }
 
     /// V13. Processed like its parts: nothing is believed because of who hands it over.
-    pub(super) fn on_entry(&mut self, cx: &mut Cx<'_, Self>, evidence: Evidence) -> Result<(), Reject> {
-        match evidence {
-            Evidence::Nothing => Err(Reject::Invalid("empty evidence")),
-            Evidence::NewView(new) => self.on_new_view(cx, *new),
-            Evidence::ViewChanges(changes) => {
-                let mut result = Err(Reject::Invalid("empty evidence"));
+    pub(super) fn on_entry(&mut self, cx: &mut Cx<'_, Self>, proof: EntryProof) -> Result<(), Reject> {
+        match proof {
+            EntryProof::Nothing => Err(Reject::Invalid("empty entry proof")),
+            EntryProof::NewView(new) => self.on_new_view(cx, *new),
+            EntryProof::ViewChanges(changes) => {
+                let mut result = Err(Reject::Invalid("empty entry proof"));
                 for change in changes {
                     let taken = self.on_view_change(cx, change);
                     result = result.or(taken);
