@@ -1,12 +1,12 @@
-//! Attacks that only somebody who knows PBFT would think of: what the exam's `own` host does here.
+//! Attacks that need knowledge of PBFT, for the exam's host `own`.
 //!
 //! | attack | against |
 //! |---|---|
 //! | equivocate | one PRE-PREPARE for a view and height (§2, P1): two blocks, and votes for both |
-//! | early commits | COMMIT only after a quorum has prepared (P6, P8): with every PREPARE comes a COMMIT |
-//! | invented entries | `select` (§7, V5): a VIEW-CHANGE claims what was never prepared, in a high view |
-//! | wrong new views | the check of NEW-VIEW (V8): other picks, a sender twice, one too few |
-//! | suspicions | the pre-vote (§8): SUSPECT for some, taken back for others, all the time |
+//! | early commits | COMMIT only after a quorum has prepared (P6, P8): a COMMIT with every PREPARE |
+//! | invented entries | `select` (§7, V5): a VIEW-CHANGE claims a block that never prepared, in a high view |
+//! | wrong new views | the check of NEW-VIEW (V8): other picks, a sender twice, one view change too few |
+//! | suspicions | the pre-vote (§8): SUSPECT for some, withdrawn for others, all the time |
 
 use super::message::{PbftMessage, Vote};
 use super::variant::Variant;
@@ -15,10 +15,10 @@ use quorate_consensus::{AttackEntry, Retelling, Scene};
 use quorate_types::{Block, BlockId, Digest, Height, ReplicaId, View};
 use std::collections::BTreeMap;
 
-/// Heights that an equivocating leader remembers.
+/// Proposals that an equivocating leader remembers.
 const REMEMBERED: usize = 64;
 
-/// The attacks of a variant.
+/// Returns the attacks of a variant.
 pub(super) const fn attacks<V: Variant>() -> &'static [AttackEntry] {
     &[
         AttackEntry {
@@ -28,22 +28,22 @@ pub(super) const fn attacks<V: Variant>() -> &'static [AttackEntry] {
         },
         AttackEntry {
             name: "early commits",
-            about: "Says COMMIT as soon as it says PREPARE.",
+            about: "Sends COMMIT as soon as it sends PREPARE.",
             make: || Box::new(Own::<V>::new(commit_early)),
         },
         AttackEntry {
             name: "invented entries",
-            about: "Claims in its VIEW-CHANGE what never was prepared.",
+            about: "Claims in its VIEW-CHANGE a block that never prepared.",
             make: || Box::new(Own::<V>::new(invent)),
         },
         AttackEntry {
             name: "wrong new views",
-            about: "Begins its views with something else than what the view changes say.",
+            about: "Begins its views with other blocks than the view changes select.",
             make: || Box::new(Own::<V>::new(begin_wrongly)),
         },
         AttackEntry {
             name: "suspicions",
-            about: "Suspects every leader before some and trusts it before others.",
+            about: "Suspects every leader towards some replicas and withdraws that towards others.",
             make: || Box::new(Own::<V>::new(suspect)),
         },
     ]
@@ -51,14 +51,14 @@ pub(super) const fn attacks<V: Variant>() -> &'static [AttackEntry] {
 
 type Own<V> = Retelling<<V as Variant>::Message, PbftMessage, OwnProposals>;
 
-/// What an attacker remembers.
+/// Memory of an attacker.
 #[derive(Default)]
 struct OwnProposals {
-    /// Its own proposals, by their ids.
+    /// The attacker's proposals, by their ids.
     proposed: BTreeMap<BlockId, Block>,
 }
 
-/// The same payload a nanosecond later: another block, and a valid one.
+/// Returns another valid block with the same payload: a nanosecond later.
 fn other(block: &Block) -> Block {
     Block { time_ns: block.time_ns.saturating_add(1), ..block.clone() }
 }
@@ -75,7 +75,7 @@ fn equivocate(
         }
         known.proposed.insert(block.id(), block.clone());
     }
-    // Every second replica is told the other story, and all of it.
+    // Every second replica gets the other block, and consistent votes for it.
     if to.0.is_multiple_of(2) {
         return vec![message];
     }
@@ -172,7 +172,7 @@ fn suspect(
     let view = match &message {
         PbftMessage::Prepare(vote) | PbftMessage::Commit(vote) => vote.view,
         PbftMessage::PrePrepare { view, .. } => *view,
-        PbftMessage::Status(standing) => standing.view,
+        PbftMessage::Status(report) => report.view,
         _ => return vec![message],
     };
     let on = to.0.is_multiple_of(2) == scene.rng.chance(700_000);

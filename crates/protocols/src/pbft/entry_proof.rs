@@ -1,7 +1,7 @@
-//! Why a replica is in its view, told to whoever is behind (§8: entry evidence).
+//! The proof that let a replica into its view, for replicas that are behind (§8: entry evidence).
 //!
-//! An honest replica in view w holds evidence that f + 1 honest replicas have sent view changes for w - 1 or later.
-//! It hands that evidence on, so after a heal all honest replicas come to within one view of each other.
+//! An honest replica in view w holds a proof that f + 1 honest replicas have sent view changes for w - 1 or later. It hands
+//! the proof on, so after a heal all honest replicas come to within one view of each other.
 
 use super::message::StatusReport;
 use super::variant::Variant;
@@ -11,19 +11,19 @@ use quorate_consensus::{Cx, Reject, To};
 use quorate_types::ReplicaId;
 
 impl<V: Variant> Pbft<V> {
-    /// Whether a peer that stands there needs to see why this replica is in its view.
-    pub(super) fn owes_entry(&self, standing: &StatusReport) -> bool {
-        let waits_here = standing.view == self.current.view && !standing.normal && self.current.normal;
-        (standing.view < self.current.view || waits_here) && self.current.proof != EntryProof::Nothing
+    /// Returns whether the sender of a STATUS needs the proof that let this replica into its view.
+    pub(super) fn owes_entry(&self, report: &StatusReport) -> bool {
+        let waits_here = report.view == self.current.view && !report.normal && self.current.normal;
+        (report.view < self.current.view || waits_here) && self.current.proof != EntryProof::Nothing
     }
 
-    /// V13. Rate-limited with all other answers to a STATUS.
+    /// V13. Sends the proof. Rate-limited with all other answers to a STATUS.
     pub(super) fn send_entry(&self, cx: &mut Cx<'_, Self>, peer: ReplicaId) {
         let entry = PbftMessage::Entry { view: self.current.view, proof: self.current.proof.clone() };
         cx.send_unheld(To::One(peer), entry.into());
     }
 
-    /// V13. Processed like its parts: nothing is believed because of who hands it over.
+    /// V13. Handles a proof like its parts: its sender makes none of them more credible.
     pub(super) fn on_entry(&mut self, cx: &mut Cx<'_, Self>, proof: EntryProof) -> Result<(), Reject> {
         match proof {
             EntryProof::Nothing => Err(Reject::Invalid("empty entry proof")),

@@ -1,8 +1,8 @@
-//! STATUS and saying again (§11, §15).
+//! STATUS and retransmission (§11, §15).
 //!
-//! Links lose nothing while both sides live, so all of this is for restarts, gaps and lies. A vote convinces
-//! only when its author says it, so everybody repeats own words alone: the identical statements, held like the
-//! first time. Nothing here decides anything, and nothing is remembered of a question but when it was answered.
+//! Links lose nothing while both sides live, so retransmission is for restarts, gaps and lies. A vote convinces only when it
+//! comes from its author, so each replica repeats its own messages alone: the identical statements, held like the first
+//! time. Retransmission decides nothing, and the replica remembers of a STATUS only the time of its answer.
 
 use super::message::{MissingAtHeight, PbftMessage, StatusReport, Vote};
 use super::variant::Variant;
@@ -11,7 +11,7 @@ use quorate_consensus::{Cx, OpenError, Reject, To};
 use quorate_types::limits::STATUS_HEIGHTS_MAX;
 use quorate_types::{Block, BlockId, Height, ReplicaId, ReplicaSet, View};
 
-/// Which own words to say again.
+/// Own messages of one height to send again.
 #[derive(Clone, Copy, Debug)]
 struct ResendSet {
     proposal: bool,
@@ -24,7 +24,7 @@ impl ResendSet {
 }
 
 impl<V: Variant> Pbft<V> {
-    /// Goes on after a restart (§15).
+    /// Resumes after a restart (§15).
     pub(super) fn resume(&mut self, cx: &mut Cx<'_, Self>) -> Result<(), OpenError> {
         let (view, is_leader, normal) =
             (self.current.view, self.current.leader == cx.me(), self.current.normal);
@@ -34,10 +34,10 @@ impl<V: Variant> Pbft<V> {
             .keys()
             .next_back()
             .map_or(self.progress.known, |last| self.progress.known.max(*last));
-        // All of it was undecided before the crash: ask at once.
+        // All known heights were undecided before the crash: the first STATUS names them.
         self.progress.stalled = self.progress.known;
         for (height, instance) in &mut self.instances {
-            // What the view took over is not proposed once more: its NEW-VIEW stands for it.
+            // Blocks that the view took over are not proposed once more: the NEW-VIEW proposes them.
             let Some(block) = instance.pre_prepared_in(view).filter(|_| normal && *height > taken_over)
             else {
                 continue;
@@ -54,7 +54,7 @@ impl<V: Variant> Pbft<V> {
         }
         // Q3: identical statements, from Q and P. The own copies bring the own votes back into the count.
         for height in self.undecided() {
-            self.say_again(cx, To::All, height, ResendSet::ALL);
+            self.send_again(cx, To::All, height, ResendSet::ALL);
         }
         if !self.current.normal {
             self.resume_view_change(cx);
@@ -65,53 +65,53 @@ impl<V: Variant> Pbft<V> {
         Ok(())
     }
 
-    /// Heights that are not decided here, of those that this replica has heard of.
+    /// Returns the known heights that are not decided at this replica.
     fn undecided(&self) -> Vec<Height> {
         let open = self.instances.range(self.progress.decided.next()..);
         open.filter(|(_, instance)| instance.decided.is_none()).map(|(height, _)| *height).collect()
     }
 
-    /// Says again what this replica said about a height.
-    fn say_again(&self, cx: &mut Cx<'_, Self>, to: To, height: Height, words: ResendSet) {
+    /// Sends own messages of a height again.
+    fn send_again(&self, cx: &mut Cx<'_, Self>, to: To, height: Height, set: ResendSet) {
         let Some(instance) = self.instances.get(&height) else {
             return;
         };
         let view = self.current.view;
         if let Some(block) = instance.pre_prepared_in(view) {
             if self.current.leader != cx.me() {
-                if words.prepare {
+                if set.prepare {
                     cx.send(to, PbftMessage::Prepare(Vote { view, height, block }).into());
                 }
-            } else if words.proposal && self.current.normal && height <= self.last_taken_over() {
-                // The NEW-VIEW stands for it; in variant S also this.
-                self.say_pledge(cx, to, height, block);
-            } else if words.proposal
+            } else if set.proposal && self.current.normal && height <= self.last_taken_over() {
+                // The NEW-VIEW proposes the block; in variant S this message does so as well.
+                self.send_pledge(cx, to, height, block);
+            } else if set.proposal
                 && self.current.normal
                 && let Some(header) = cx.blocks().get(block).map(|header| Block::clone(header))
             {
                 cx.send(to, PbftMessage::PrePrepare { view, block: header }.into());
             }
         }
-        // Any view: somebody may still be there, and COMMITs of any view count.
-        if words.commit
+        // Any view: a peer may still be in it, and COMMITs of any view count.
+        if set.commit
             && let Some((block, view)) = instance.prepared
         {
             cx.send(to, PbftMessage::Commit(Vote { view, height, block }).into());
         }
     }
 
-    /// R3: something was lost for good on the link to a peer.
+    /// R3: handles a loss on the link to a peer.
     pub(super) fn on_gap(&mut self, cx: &mut Cx<'_, Self>, peer: ReplicaId) {
         for height in self.undecided() {
-            self.say_again(cx, To::One(peer), height, ResendSet::ALL);
+            self.send_again(cx, To::One(peer), height, ResendSet::ALL);
         }
     }
 
-    /// Something happens at this height: STATUS every `status_ms` until it is decided.
-    pub(super) fn heard_of(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
+    /// Notes a known height: STATUS goes out every `status_ms` until it is decided.
+    pub(super) fn note_height(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
         if height > self.progress.known {
             self.progress.known = height;
-            self.tell_soon(cx);
+            self.send_status_soon(cx);
         }
     }
 
@@ -127,13 +127,13 @@ impl<V: Variant> Pbft<V> {
         for height in stalled {
             self.want_next(cx, height);
         }
-        // What is known now and still undecided at the next STATUS has waited for a whole period.
+        // Heights that are known now and still undecided at the next STATUS have waited for a whole period.
         self.progress.stalled = self.progress.known;
         self.arm_status(cx);
     }
 
-    /// A STATUS is due soon: this replica seems to be behind, or somebody waits.
-    pub(super) fn tell_soon(&self, cx: &mut Cx<'_, Self>) {
+    /// Makes a STATUS due soon: this replica seems to be behind, or a client waits.
+    pub(super) fn send_status_soon(&self, cx: &mut Cx<'_, Self>) {
         let soon = cx.now().plus(self.params.status_ms.saturating_mul(MS));
         if cx.timers().get(Timer::Status).is_none_or(|at| at > soon) {
             cx.timers().set(Timer::Status, soon);
@@ -151,11 +151,11 @@ impl<V: Variant> Pbft<V> {
     }
 
     fn send_status(&self, cx: &mut Cx<'_, Self>) {
-        let standing = self.standing(cx);
-        cx.send_unheld(To::All, PbftMessage::Status(standing).into());
+        let report = self.status_report(cx);
+        cx.send_unheld(To::All, PbftMessage::Status(report).into());
     }
 
-    fn standing(&self, cx: &Cx<'_, Self>) -> StatusReport {
+    fn status_report(&self, cx: &Cx<'_, Self>) -> StatusReport {
         StatusReport {
             view: self.current.view,
             normal: self.current.normal,
@@ -165,7 +165,7 @@ impl<V: Variant> Pbft<V> {
         }
     }
 
-    /// What this replica lacks to decide heights that have been undecided for a while.
+    /// Returns the messages that this replica lacks to decide heights that have been undecided for a while.
     fn missing(&self, cx: &Cx<'_, Self>) -> Vec<MissingAtHeight> {
         let me = cx.me();
         let others: ReplicaSet = cx.committee().others(me).collect();
@@ -204,30 +204,30 @@ impl<V: Variant> Pbft<V> {
         }
     }
 
-    /// R1: a peer says where it stands and what it lacks.
+    /// R1: handles the STATUS of a peer.
     pub(super) fn on_status(
         &mut self,
         cx: &mut Cx<'_, Self>,
         by: ReplicaId,
-        standing: &StatusReport,
+        report: &StatusReport,
     ) -> Result<(), Reject> {
         if by == cx.me() {
             return Err(Reject::WrongSender);
         }
-        self.peers.executed.insert(by, standing.executed);
-        // What the peer has executed or lacks exists. Lies about it cost a longer STATUS, bounded by the window.
-        let lacked = standing.missing.iter().map(|missing| missing.height);
-        let top = lacked.chain([standing.executed]).max().unwrap_or_default();
+        self.peers.executed.insert(by, report.executed);
+        // Heights that the peer has executed or lacks exist. A lie costs a longer STATUS, bounded by the window.
+        let lacked = report.missing.iter().map(|missing| missing.height);
+        let top = lacked.chain([report.executed]).max().unwrap_or_default();
         let top = top.min(self.progress.stable.plus(self.window));
-        self.heard_of(cx, top);
+        self.note_height(cx, top);
         self.progress.stalled = self.progress.stalled.max(top);
-        if standing.view > self.current.view {
-            self.tell_soon(cx);
+        if report.view > self.current.view {
+            self.send_status_soon(cx);
         }
-        let owes_entry = self.owes_entry(standing);
-        // Whoever lags far behind hears how far others are, or it would blame its leader for what waits (T7).
-        let lags = self.progress.executed.since(standing.executed) > self.params.blocks_in_flight;
-        if standing.missing.is_empty() && !owes_entry && !lags {
+        let owes_entry = self.owes_entry(report);
+        // A peer that lags far behind learns the progress of others, or it would suspect its leader (T7).
+        let lags = self.progress.executed.since(report.executed) > self.params.blocks_in_flight;
+        if report.missing.is_empty() && !owes_entry && !lags {
             return Ok(());
         }
         // One answer to a peer in half a period, each bounded by the length of the list.
@@ -238,14 +238,14 @@ impl<V: Variant> Pbft<V> {
         }
         self.peers.answered.insert(by, now);
         if owes_entry || lags {
-            let standing = self.standing(cx);
-            cx.send_unheld(To::One(by), PbftMessage::Status(standing).into());
+            let report = self.status_report(cx);
+            cx.send_unheld(To::One(by), PbftMessage::Status(report).into());
         }
         if owes_entry {
             self.send_entry(cx, by);
         }
-        for missing in &standing.missing {
-            self.help(cx, by, standing.view, missing);
+        for missing in &report.missing {
+            self.help(cx, by, report.view, missing);
         }
         Ok(())
     }
@@ -253,15 +253,15 @@ impl<V: Variant> Pbft<V> {
     fn help(&self, cx: &mut Cx<'_, Self>, peer: ReplicaId, view: View, missing: &MissingAtHeight) {
         // Proposals and PREPAREs count in the peer's view only.
         let same_view = view == self.current.view;
-        let words = ResendSet {
+        let set = ResendSet {
             proposal: same_view && missing.proposal,
             prepare: same_view && missing.prepares.contains(cx.me()),
             commit: missing.commits.contains(cx.me()),
         };
-        self.say_again(cx, To::One(peer), missing.height, words);
+        self.send_again(cx, To::One(peer), missing.height, set);
     }
 
-    /// R4: asks the next replica that has spoken for a block that is needed and not here.
+    /// R4: requests a needed and missing block from the next replica that has voted for it.
     pub(super) fn want_next(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
         let (view, leader) = (self.current.view, self.current.leader);
         let Some(instance) = self.instances.get_mut(&height) else {

@@ -101,7 +101,7 @@ fn new_views() -> impl Strategy<Value = NewView> {
     })
 }
 
-fn proof() -> impl Strategy<Value = EntryProof> {
+fn entry_proofs() -> impl Strategy<Value = EntryProof> {
     prop_oneof![
         Just(EntryProof::Nothing),
         signed_changes().prop_map(EntryProof::ViewChanges),
@@ -131,7 +131,8 @@ fn messages() -> impl Strategy<Value = PbftMessage> {
         changes().prop_map(|change| PbftMessage::ViewChange(Box::new(change))),
         new_views().prop_map(|new| PbftMessage::NewView(Box::new(new))),
         (any::<u64>(), any::<bool>()).prop_map(|(view, on)| PbftMessage::Suspect { view: View(view), on }),
-        (any::<u64>(), proof()).prop_map(|(view, proof)| PbftMessage::Entry { view: View(view), proof }),
+        (any::<u64>(), entry_proofs())
+            .prop_map(|(view, proof)| PbftMessage::Entry { view: View(view), proof }),
     ]
 }
 
@@ -147,7 +148,7 @@ proptest! {
         prop_assert_eq!(PbftMessage::from_bytes(&encode(&message)), Ok(message));
     }
 
-    /// Variant S reads the same words, and one more.
+    /// Variant S has the same messages and one more.
     #[test]
     fn signed_messages_round_trip(message in messages(), vote in votes()) {
         prop_assert_eq!(SignedMessage::from_bytes(&encode(&message)), Ok(SignedMessage(message)));
@@ -182,7 +183,7 @@ proptest! {
         bytes[at] ^= flip;
         if let Ok(other) = PbftMessage::from_bytes(&bytes) {
             prop_assert_eq!(encode(&other), bytes.clone());
-            // A handler that sees it may refuse it, and nothing worse.
+            // A handler may refuse the message, but must not panic.
             let mut backup = open(1, 4);
             let _ = backup.deliver(ReplicaId(3), PbftMessage::from_bytes(&bytes).unwrap());
             let _ = backup.deliver(LEADER, other);
@@ -202,7 +203,7 @@ proptest! {
         prop_assert!(PbftRecord::from_bytes(&bytes).is_err());
     }
 
-    /// A subject binds all of a message: whatever differs is another statement.
+    /// A subject binds all of a message: messages that differ make different statements.
     #[test]
     fn statements_bind_everything(first in changes(), second in changes(), one in new_views(), two in new_views()) {
         prop_assert_eq!(first == second, first.statement() == second.statement());
@@ -231,7 +232,7 @@ fn records() -> impl Strategy<Value = PbftRecord> {
                 certified: certified.map(Box::new),
             }
         }),
-        (any::<u64>(), any::<bool>(), proof()).prop_map(|(view, normal, proof)| PbftRecord::Entered {
+        (any::<u64>(), any::<bool>(), entry_proofs()).prop_map(|(view, normal, proof)| PbftRecord::Entered {
             view: View(view),
             normal,
             proof,
