@@ -20,7 +20,7 @@ use quorate_consensus::Message;
 use quorate_net::mesh::{self, Event, Mesh, Sender, To};
 use quorate_net::{Identity, LinkKey, NetConfig, PeerConfig, Security, reactor};
 use quorate_node::config::ClusterConfig;
-use quorate_protocols::pbft::{Missing, PbftMessage, Standing, Vote};
+use quorate_protocols::pbft::{MissingAtHeight, PbftMessage, StatusReport, Vote};
 use quorate_types::wire::Lane;
 use quorate_types::{Block, BlockId, DecodeError, Digest, Height, PayloadId, Reader, ReplicaId, View, Wire};
 use std::error::Error;
@@ -104,11 +104,11 @@ impl Liar {
             self.say(*other, PbftMessage::Suspect { view, on: self.round.is_multiple_of(2) });
             let lacks = |height| {
                 let all = self.others.iter().copied().collect();
-                Missing { height, proposal: true, prepares: all, commits: all }
+                MissingAtHeight { height, proposal: true, prepares: all, commits: all }
             };
             let missing = (1..=8).map(|back| lacks(self.lies.height.minus(back))).collect();
             let standing =
-                Standing { view, normal: true, stable: Height::ZERO, executed: Height::ZERO, missing };
+                StatusReport { view, normal: true, stable: Height::ZERO, executed: Height::ZERO, missing };
             self.say(*other, PbftMessage::Status(standing));
         }
         if self.leads(view) {

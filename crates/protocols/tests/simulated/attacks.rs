@@ -1,8 +1,8 @@
 //! What a liar, a client that helps it, or an unlucky moment could do to the others' progress.
 
 use crate::support::{begin, both, go, incr, put, r, settle, wait_for, world, world_of};
-use quorate_consensus::{CheckpointProof, Entry as Registered, To};
-use quorate_protocols::pbft::{Entry, PbftMessage, SUSPECT, ViewChange};
+use quorate_consensus::{CheckpointProof, Entry, To};
+use quorate_protocols::pbft::{BlockClaim, PbftMessage, SUSPECT, ViewChange};
 use quorate_sim::{Survives, World, ms, secs};
 use quorate_types::bundle::BundleBuilder;
 use quorate_types::wire::frame;
@@ -15,7 +15,7 @@ fn view(world: &World, id: u16) -> View {
 
 /// Power goes while a replica writes down that it leaves a view, and only a part of that is on disk. The two others
 /// that are left need its VIEW-CHANGE, and get it when it is back.
-fn power_goes_while_a_view_is_left(entry: &Registered) {
+fn power_goes_while_a_view_is_left(entry: &Entry) {
     let mut torn = 0;
     for seed in 0..12 {
         for step in 1..=2 {
@@ -88,7 +88,7 @@ fn a_fat_view_change_stops_nobody() {
         settle(&mut world);
         world.take_over(r(0));
         let entries = (1..=heights).flat_map(|height| {
-            (0..blocks).map(move |number| Entry {
+            (0..blocks).map(move |number| BlockClaim {
                 height: Height(height),
                 block: BlockId(Digest([number; 32])),
                 view: View(0),

@@ -6,7 +6,9 @@ use crate::support::{
     wait_for, world,
 };
 use quorate_consensus::{CheckpointProof, Signed, To};
-use quorate_protocols::pbft::{COMMIT, Entry, Evidence, PRE_PREPARE, PREPARE, PbftMessage, ViewChange, Vote};
+use quorate_protocols::pbft::{
+    BlockClaim, COMMIT, EntryProof, PRE_PREPARE, PREPARE, PbftMessage, ViewChange, Vote,
+};
 use quorate_sim::{Bytes, Heard, Settings, World, ms, secs};
 use quorate_types::wire::frame;
 use quorate_types::{Block, BlockId, Digest, Height, Kind, Payload, ReplicaId, ReplicaSet, View, Wire as _};
@@ -91,8 +93,8 @@ fn own_view_change(world: &World, by: ReplicaId, change: ViewChange) -> Signed<V
 fn s06_an_invented_entry_chooses_nothing() {
     for (seed, with_q, heights) in [(310, true, 9..=9), (311, false, 1..=30), (312, true, 1..=128)] {
         let mut world = with_puppet(seed, r(0), |_| {});
-        let entries: Vec<Entry> = heights
-            .map(|height| Entry {
+        let entries: Vec<BlockClaim> = heights
+            .map(|height| BlockClaim {
                 height: Height(height),
                 block: BlockId(Digest([u8::try_from(height).unwrap(); 32])),
                 view: View(0),
@@ -203,9 +205,9 @@ fn view_changes_in_the_name_of_others_are_refused() {
     let mut world = with_puppet(345, r(3), |_| {});
     let change = empty_change(View(1));
     let forged = |by: u16| Signed { by: r(by), ..own_view_change(&world, r(3), change.clone()) };
-    let evidence = Evidence::ViewChanges(vec![forged(0), forged(1), forged(2)]);
+    let proof = EntryProof::ViewChanges(vec![forged(0), forged(1), forged(2)]);
     let lies = [
-        world.seal(r(3), &PbftMessage::Entry { view: View(1), evidence }),
+        world.seal(r(3), &PbftMessage::Entry { view: View(1), proof }),
         // Replica 2's own signature, on the puppet's link.
         world.seal(r(2), &PbftMessage::ViewChange(Box::new(change))),
     ];
