@@ -9,7 +9,7 @@ use quorate_crypto::{Scheme, SigningKey};
 use quorate_host::{Host, HostSetup, Outgoing, TurnEnd};
 use quorate_protocols::pbft::PbftMessage;
 use quorate_protocols::sync_hotstuff::SyncMessage;
-use quorate_replica::{ConnId, HostMessage, Setup, Source};
+use quorate_replica::{ConnId, FrameSource, HostMessage, ReplicaSetup};
 use quorate_storage::MemDisk;
 use quorate_types::bundle::BundleBuilder;
 use quorate_types::codec::Wire as _;
@@ -51,7 +51,7 @@ impl Outgoing for Left {
     fn flush(&mut self) {
         self.clock.set(self.clock.get() + self.flush_ns);
     }
-    fn rejected(&mut self, _: Source, _: Kind, reason: &'static str, _: bool) {
+    fn rejected(&mut self, _: FrameSource, _: Kind, reason: &'static str, _: bool) {
         self.rejected.push(reason);
     }
     fn trace(&mut self, _: Note) {}
@@ -120,7 +120,7 @@ impl Cluster {
         let committee = Arc::new(genesis.committee());
         let mut left = Vec::new();
         let hosts = keys.into_iter().zip(committee.ids()).map(|(key, me)| {
-            let replica = Setup {
+            let replica = ReplicaSetup {
                 me,
                 committee: Arc::clone(&committee),
                 genesis: Arc::clone(&genesis),

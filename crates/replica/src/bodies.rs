@@ -1,4 +1,4 @@
-//! Bodies of blocks: what is ready, what is missing, and fetching it.
+//! BlockBodies of blocks: what is ready, what is missing, and fetching it.
 //!
 //! A block is ready when it, its ancestors up to the root and all their bodies are here and checked. Protocols
 //! ask (`ready`), order a fetch (`want`) and hear the answer (`on_ready`); they never wait by parking the
@@ -41,18 +41,18 @@ const UNCLAIMED_PER_PEER_MAX: usize = 64;
 /// What a block lacks, and what of it is here. The bundles are held from the moment they are seen: the pool may
 /// let go of one (another block executes it, nobody waits for it) before the last one arrives.
 #[derive(Debug, Default)]
-struct Missing {
+struct MissingParts {
     payload: bool,
     parent: bool,
     /// How many of `slots` are empty.
     bundles: usize,
     /// The bundles in the order of the payload; empty while the payload is missing.
     slots: Vec<Option<Bundle>>,
-    /// An ancestor, and its height, above which all lack ancestors alone: nobody has to look at them again.
+    /// An ancestor, and its height, above which all lack ancestors alone: nobody has to missing_parts_of at them again.
     below: Option<(BlockId, Height)>,
 }
 
-impl Missing {
+impl MissingParts {
     fn is_nothing(&self) -> bool {
         !self.payload && !self.parent && self.bundles == 0
     }
@@ -64,7 +64,7 @@ impl Missing {
 
 /// What names a block that is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Named {
+enum WantedAs {
     /// The protocol, or what was decided.
     Itself,
     /// A block that is here, and that a liar may have made up.
@@ -91,7 +91,7 @@ pub(crate) struct Ask {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Bodies {
+pub(crate) struct BlockBodies {
     limits: BodyLimits,
     wants_max: usize,
     payloads: BTreeMap<PayloadId, Arc<Payload>>,
@@ -99,7 +99,7 @@ pub(crate) struct Bodies {
     /// The bundles of ready blocks that are not executed. They outlive the pool: another block may execute
     /// the same bundle first.
     held: BTreeMap<BlockId, Vec<Bundle>>,
-    missing: BTreeMap<BlockId, Missing>,
+    missing: BTreeMap<BlockId, MissingParts>,
     by_payload: BTreeMap<PayloadId, Vec<BlockId>>,
     /// Blocks that lack a bundle, and its place in their payload.
     by_bundle: BTreeMap<BundleDigest, Vec<(BlockId, usize)>>,
@@ -117,7 +117,7 @@ pub(crate) struct Bodies {
     news: VecDeque<BlockId>,
 }
 
-impl Bodies {
+impl BlockBodies {
     pub(crate) fn new(limits: BodyLimits, window: u64) -> Self {
         let empty = Payload::default();
         let windows = usize::try_from(window).unwrap_or(usize::MAX).saturating_mul(WANTED_WINDOWS);
@@ -149,29 +149,29 @@ impl Bodies {
         if self.missing.contains_key(&id) || blocks.is_bare(id) {
             return None;
         }
-        // Inserted a moment ago in the same handler: look.
+        // Inserted a moment ago in the same handler: missing_parts_of.
         let block = blocks.get(id)?;
-        let missing = self.look(pool, blocks, block);
-        missing.is_nothing().then(|| self.judge(block.payload, &missing.slots))
+        let missing = self.missing_parts_of(pool, blocks, block);
+        missing.is_nothing().then(|| self.validate(block.payload, &missing.slots))
     }
 
     fn is_attached(&self, blocks: &BlockTree, parent: BlockId) -> bool {
         parent == BlockId::ZERO || parent == blocks.root() || self.ready.contains_key(&parent)
     }
 
-    fn look(&self, pool: &Pool, blocks: &BlockTree, block: &Block) -> Missing {
+    fn missing_parts_of(&self, pool: &Pool, blocks: &BlockTree, block: &Block) -> MissingParts {
         let parent = !self.is_attached(blocks, block.parent);
         let Some(payload) = self.payloads.get(&block.payload) else {
-            return Missing { payload: true, parent, ..Missing::default() };
+            return MissingParts { payload: true, parent, ..MissingParts::default() };
         };
         let slots: Vec<Option<Bundle>> = payload.bundles.iter().map(|b| pool.get(b).cloned()).collect();
         let bundles = slots.iter().filter(|slot| slot.is_none()).count();
-        Missing { payload: false, parent, bundles, slots, below: None }
+        MissingParts { payload: false, parent, bundles, slots, below: None }
     }
 
     /// Whether a payload whose bundles are all here is valid: a pure function of their content, so the answer
     /// is the same at every honest replica.
-    fn judge(&self, payload: PayloadId, bundles: &[Option<Bundle>]) -> Ready {
+    fn validate(&self, payload: PayloadId, bundles: &[Option<Bundle>]) -> Ready {
         let Some(payload) = self.payloads.get(&payload) else { return Ready::Invalid };
         let mut distinct: Vec<&BundleDigest> = payload.bundles.iter().collect();
         distinct.sort_unstable();
@@ -193,9 +193,9 @@ impl Bodies {
         }
         let Some(block) = blocks.get(id) else { return false };
         self.claim(block.payload);
-        let missing = self.look(pool, blocks, block);
+        let missing = self.missing_parts_of(pool, blocks, block);
         if missing.is_nothing() {
-            let ready = self.judge(block.payload, &missing.slots);
+            let ready = self.validate(block.payload, &missing.slots);
             self.become_ready(blocks, id, ready, missing.slots);
             return true;
         }
@@ -204,7 +204,7 @@ impl Bodies {
         false
     }
 
-    fn wait_for(&mut self, block: &Block, id: BlockId, missing: &Missing) {
+    fn wait_for(&mut self, block: &Block, id: BlockId, missing: &MissingParts) {
         if missing.payload {
             self.by_payload.entry(block.payload).or_default().push(id);
         } else if let Some(payload) = self.payloads.get(&block.payload) {
@@ -239,7 +239,7 @@ impl Bodies {
                 let slots = std::mem::take(&mut missing.slots);
                 // What extends an invalid block is invalid.
                 let judged = match blocks.get(child) {
-                    Some(block) if ready != Ready::Invalid => self.judge(block.payload, &slots),
+                    Some(block) if ready != Ready::Invalid => self.validate(block.payload, &slots),
                     _ => Ready::Invalid,
                 };
                 stack.push((child, judged, slots));
@@ -326,7 +326,7 @@ impl Bodies {
             if missing.is_nothing() {
                 let slots = std::mem::take(&mut missing.slots);
                 let payload = blocks.get(id).map(|block| block.payload);
-                let ready = payload.map_or(Ready::Invalid, |payload| self.judge(payload, &slots));
+                let ready = payload.map_or(Ready::Invalid, |payload| self.validate(payload, &slots));
                 self.become_ready(blocks, id, ready, slots);
             }
         }
@@ -361,7 +361,7 @@ impl Bodies {
         if self.lacks_ancestors_alone(id) {
             return;
         }
-        self.want_one(now, blocks, id, (height, Named::Itself), (peer, haste));
+        self.want_one(now, blocks, id, (height, WantedAs::Itself), (peer, haste));
     }
 
     /// Fetch the nearest missing ancestors of a block that is here. What is wanted below one that this peer is asked for already
@@ -376,7 +376,7 @@ impl Bodies {
         let mut at = id;
         for _ in 0..self.wants_max / 2 {
             let Some((below, height)) = self.next_below(blocks, at) else { return };
-            if !self.want_one(now, blocks, below, (height, Named::AsParent), (peer, haste)) {
+            if !self.want_one(now, blocks, below, (height, WantedAs::AsParent), (peer, haste)) {
                 return;
             }
             at = below;
@@ -415,7 +415,7 @@ impl Bodies {
 
     /// Whether the bodies of a block are here, and something below it is not.
     pub(crate) fn lacks_ancestors_alone(&self, id: BlockId) -> bool {
-        self.missing.get(&id).is_some_and(Missing::is_ancestors_alone)
+        self.missing.get(&id).is_some_and(MissingParts::is_ancestors_alone)
     }
 
     /// Whether the peer had to be named for that, or asked again.
@@ -424,7 +424,7 @@ impl Bodies {
         now: Time,
         blocks: &BlockTree,
         id: BlockId,
-        (height, named): (Height, Named),
+        (height, named): (Height, WantedAs),
         (peer, haste): (ReplicaId, Haste),
     ) -> bool {
         let block = blocks.get(id);
@@ -436,10 +436,10 @@ impl Bodies {
             want.announced = announced.is_some();
             want
         });
-        let is_higher = height > want.height || (named == Named::Itself && !want.by_name);
+        let is_higher = height > want.height || (named == WantedAs::Itself && !want.by_name);
         // Peers that have executed the block find it by its height alone, which may become known only now.
         want.height = want.height.max(height);
-        want.by_name |= named == Named::Itself;
+        want.by_name |= named == WantedAs::Itself;
         // What was refused may have been the block itself, and a liar's child have named it.
         let is_open_again = is_higher && std::mem::take(&mut want.too_high);
         let is_new = want.named.insert(peer);
@@ -498,12 +498,12 @@ impl Bodies {
         self.wants.get(id).is_some()
     }
 
-    /// Bodies of these replicas wait for their check.
+    /// BlockBodies of these replicas wait for their check.
     pub(crate) fn set_unchecked(&mut self, peers: ReplicaSet) {
         self.unchecked = peers;
     }
 
-    /// When [`Bodies::asks`] has something to do, beside what is asked at once.
+    /// When [`BlockBodies::asks`] has something to do, beside what is asked at once.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.wants.iter().map(|want| want.ask_at).min()
     }
@@ -564,7 +564,7 @@ impl Bodies {
         if missing.is_nothing() {
             let slots = std::mem::take(&mut missing.slots);
             let payload = blocks.get(id).map(|block| block.payload);
-            let ready = payload.map_or(Ready::Invalid, |payload| self.judge(payload, &slots));
+            let ready = payload.map_or(Ready::Invalid, |payload| self.validate(payload, &slots));
             self.become_ready(blocks, id, ready, slots);
         }
     }

@@ -2,13 +2,17 @@
 //! signatures makes the checkpoint stable; then what lies below is pruned and the protocol's window moves.
 
 use crate::divergence::{Divergence, Quorum, by_state};
+use crate::outbox::Outbox;
 use quorate_consensus::{Certificate, Checkpoint, CheckpointProof};
 use quorate_crypto::AggregateSignature;
-use quorate_types::{Height, ReplicaId, ReplicaSet, Signature, Time};
+use quorate_types::{Height, Mark, ReplicaId, ReplicaSet, Signature, Time};
 use std::collections::BTreeMap;
 
 /// Checkpoints above the window that are remembered for one sender.
 const FAR_PER_SENDER: usize = 2;
+
+/// Pause between two questions for the newest proof.
+const ASK_PAUSE_NS: u64 = 1_000_000_000;
 
 /// Pause between two answers to one peer that says where it stands: half of the pause between such words.
 const HELP_PAUSE_NS: u64 = 500_000_000;
@@ -19,6 +23,10 @@ pub(crate) struct Checkpoints {
     stable: CheckpointProof,
     /// A proof that is being made durable before it counts.
     coming: Option<CheckpointProof>,
+    /// The mark of that proof in the log.
+    proof_mark: Option<Mark>,
+    /// The earliest time of the next question for a proof.
+    ask_at: Time,
     window: u64,
     quorum: usize,
     signed: BTreeMap<Height, BTreeMap<ReplicaId, (Checkpoint, Signature)>>,
@@ -29,7 +37,7 @@ pub(crate) struct Checkpoints {
     /// Whose last word contradicts what a quorum has signed, with that proof: one for each replica at most.
     contradicted: BTreeMap<ReplicaId, (Checkpoint, CheckpointProof)>,
     /// How often somebody has said something of a checkpoint.
-    heard: u64,
+    received: u64,
 }
 
 impl Checkpoints {
@@ -37,13 +45,15 @@ impl Checkpoints {
         Self {
             stable,
             coming: None,
+            proof_mark: None,
+            ask_at: Time::ZERO,
             window,
             quorum,
             signed: BTreeMap::new(),
             own: BTreeMap::new(),
             helped: BTreeMap::new(),
             contradicted: BTreeMap::new(),
-            heard: 0,
+            received: 0,
         }
     }
 
@@ -55,6 +65,25 @@ impl Checkpoints {
             self.helped.insert(peer, now);
         }
         due
+    }
+
+    /// Whether it is time to ask peers for a proof; if so, notes that they are asked.
+    pub(crate) fn may_ask(&mut self, now: Time) -> bool {
+        let due = self.ask_at <= now;
+        if due {
+            self.ask_at = now.plus(ASK_PAUSE_NS);
+        }
+        due
+    }
+
+    /// Notes the mark under which the coming proof was appended to the log.
+    pub(crate) fn note_proof_mark(&mut self, mark: Mark) {
+        self.proof_mark = Some(mark);
+    }
+
+    /// Whether the coming proof has become durable; true once.
+    pub(crate) fn take_durable_proof(&mut self, outbox: &Outbox) -> bool {
+        self.proof_mark.take_if(|mark| outbox.is_durable(*mark)).is_some()
     }
 
     /// The newest stable checkpoint whose proof is durable.
@@ -86,7 +115,7 @@ impl Checkpoints {
         signature: Signature,
     ) -> Option<CheckpointProof> {
         let height = checkpoint.height;
-        self.heard = self.heard.saturating_add(1);
+        self.received = self.received.saturating_add(1);
         if height <= self.newest() {
             self.compare(by, checkpoint);
             return None;
@@ -141,7 +170,7 @@ impl Checkpoints {
             let said: Vec<(ReplicaId, Checkpoint)> =
                 said.map(|(by, (checkpoint, _))| (*by, *checkpoint)).collect();
             self.coming = Some(proof);
-            self.heard = self.heard.saturating_add(1);
+            self.received = self.received.saturating_add(1);
             said.into_iter().for_each(|(by, checkpoint)| self.compare(by, checkpoint));
         }
         newer
@@ -162,8 +191,8 @@ impl Checkpoints {
     }
 
     /// How often somebody has said something of a checkpoint: [`Self::differing`] has changed at most that often.
-    pub(crate) fn heard(&self) -> u64 {
-        self.heard
+    pub(crate) fn received(&self) -> u64 {
+        self.received
     }
 
     /// Where replicas have signed different states: who contradicts a quorum, and heights of which no state has one.

@@ -7,6 +7,9 @@ use quorate_types::{
 };
 use std::sync::Arc;
 
+#[cfg(test)]
+mod tests;
+
 /// Bytes of an encoded bundle at least: its length.
 const BUNDLE_BYTES_MIN: usize = 4;
 

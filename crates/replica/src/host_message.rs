@@ -6,6 +6,9 @@ use quorate_types::limits::DECIDED_PER_ANSWER_MAX;
 use quorate_types::wire::Lane;
 use quorate_types::{Block, BlockId, Height, Incarnation, Kind, Time};
 
+/// The kind of a bundle in counters of refused messages.
+pub(crate) const BUNDLE_KIND: Kind = Kind::new("host.bundle");
+
 /// How far a replica is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Heights {

@@ -3,7 +3,7 @@
 use crate::clients::{Admission, Admit};
 use crate::host_message::{Heights, HostMessage};
 use crate::intake::Passed;
-use crate::{Checked, CheckedMessage, ConnId, Input, Output, Past, Replica, Setup, Unsealed};
+use crate::{Checked, CheckedMessage, ConnId, Input, Output, Replica, ReplicaSetup, RestoredLog, Unsealed};
 use quorate_consensus::{
     Alarm, Auth, Certificate, Checkpoint, CheckpointProof, Cx, Entry, Healed, LinkEvent, Message, Model,
     Note, OpenError, Place, Protocol, Ready, Record, RecordKey, Reject, Seal, Spec, Status, Synchrony, To,
@@ -156,11 +156,11 @@ impl Protocol for Still {
 
 /// Replica 2 of four.
 pub(crate) fn open() -> Replica {
-    open_on(Past::default())
+    open_on(RestoredLog::default())
 }
 
-pub(crate) fn open_on(past: Past) -> Replica {
-    open_as(&Entry::of::<Still>(), past)
+pub(crate) fn open_on(log: RestoredLog) -> Replica {
+    open_as(&Entry::of::<Still>(), log)
 }
 
 /// Δ of [`bounded`]: probes go every 10 ms.
@@ -175,10 +175,10 @@ pub(crate) fn bounded() -> Replica {
         synchrony: |_| Ok(Some(Synchrony { delta_ns: DELTA_NS, guarded: true })),
         ..entry
     };
-    open_as(&entry, Past::default())
+    open_as(&entry, RestoredLog::default())
 }
 
-fn open_as(entry: &Entry, past: Past) -> Replica {
+fn open_as(entry: &Entry, log: RestoredLog) -> Replica {
     let member = |id: u8| Member { sign: PublicKey([id; 32]), link: PublicKey([100 + id; 32]) };
     let genesis = Genesis {
         protocol: Still::SPEC.name,
@@ -196,7 +196,7 @@ fn open_as(entry: &Entry, past: Past) -> Replica {
         params: String::new(),
         salt: [0; 32],
     };
-    let setup = Setup {
+    let setup = ReplicaSetup {
         me: ReplicaId(2),
         committee: Arc::new(genesis.committee()),
         genesis: Arc::new(genesis),
@@ -204,7 +204,7 @@ fn open_as(entry: &Entry, past: Past) -> Replica {
         wall_offset_ns: 0,
         secret: Digest([7; 32]),
     };
-    let mut replica = Replica::open(entry, setup, past).unwrap();
+    let mut replica = Replica::open(entry, setup, log).unwrap();
     outputs(&mut replica);
     replica
 }
@@ -415,7 +415,7 @@ fn what_would_not_be_kept_is_not_checked() {
 
 /// The number of the probes of a round.
 fn number(round: u64) -> u64 {
-    crate::synchrony::number(Digest([7; 32]), Incarnation(1), round)
+    crate::synchrony::probe_number(Digest([7; 32]), Incarnation(1), round)
 }
 
 /// Probes that were sent: their rounds and for how many peers.
@@ -590,7 +590,10 @@ fn a_doubt_that_the_protocol_raises_stops_nothing() {
     let status = replica.status();
     // It was raised while a message of 0 was handled.
     let last = "the bound on delays does not hold in view 0: no certificate (replica 0)";
-    assert_eq!((status.alarm, status.doubted, status.last_doubted), (None, 3, Some(last.to_owned())));
+    assert_eq!(
+        (status.alarms.stopped, status.alarms.doubts, status.alarms.last_doubt),
+        (None, 3, Some(last.to_owned()))
+    );
     replica.handle(Time(9 * MS), stand(4, true));
     assert_eq!(replica.status().view, View(4), "it goes on");
 }

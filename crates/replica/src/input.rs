@@ -3,7 +3,7 @@
 
 use crate::encoding::{self, put_bundle, put_full_block};
 use crate::host_message::{Heights, HostMessage};
-use crate::output::{ConnId, Ticket};
+use crate::output::{ConnId, OwnCopyTicket};
 use quorate_consensus::{Entry, LinkEvent, Message, Seal};
 use quorate_types::codec::{DecodeError, Reader, Wire, put_bytes, put_length, put_list};
 use quorate_types::limits::{DECIDED_PER_ANSWER_MAX, FRAME_CONSENSUS_BYTES_MAX};
@@ -53,7 +53,7 @@ pub enum Input {
     /// A payload that a peer handed over.
     Payload(ReplicaId, Arc<Payload>),
     /// An own message was sealed and queued.
-    Own(Ticket, Option<Signature>),
+    Own(OwnCopyTicket, Option<Signature>),
     /// Everything up to this mark is on disk.
     Durable(Mark),
     /// A block was executed.
@@ -157,7 +157,7 @@ impl Input {
                 bundle: encoding::bundle(limits, r)?,
             },
             4 => Self::Payload(ReplicaId::decode(r)?, Arc::decode(r)?),
-            5 => Self::Own(Ticket(r.u64()?), Option::decode(r)?),
+            5 => Self::Own(OwnCopyTicket(r.u64()?), Option::decode(r)?),
             6 => Self::Durable(Mark(r.u64()?)),
             7 => Self::Executed(decode_executed(r)?),
             8 => {

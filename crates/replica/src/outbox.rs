@@ -9,13 +9,17 @@
 //! there, nothing else ever will be.
 
 use crate::host_message::HostMessage;
-use crate::output::{Output, Ticket, Unsealed};
+use crate::output::{Output, OwnCopyTicket, Unsealed};
+use crate::status::OutboxSize;
 use quorate_consensus::{Auth, Hold, Message, RecordKey, To};
 use quorate_types::codec::Wire;
 use quorate_types::wire::Lane;
 use quorate_types::{Digest, Floors, Height, Kind, LogEntry, Mark, Signature, Slot, Statement, Time, View};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+
+#[cfg(test)]
+mod tests;
 
 /// How long a message that nobody waits for may wait for somebody else's sync.
 const LAZY_NS_MAX: u64 = 50_000_000;
@@ -42,7 +46,7 @@ pub(crate) enum Unsent {
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldMessage {
     mark: Mark,
     /// Since when; `None` where nobody waits for it.
     since: Option<Time>,
@@ -51,7 +55,7 @@ struct Held {
     frame: Unsealed,
 }
 
-impl Held {
+impl HeldMessage {
     fn leave(self) -> Output {
         let Self { to, lane, frame, .. } = self;
         Output::Send { to, lane, frame }
@@ -72,10 +76,10 @@ pub(crate) struct Outbox {
     durable: Mark,
     /// The mark that the host was asked to sync.
     asked: Mark,
-    held: VecDeque<Held>,
+    held: VecDeque<HeldMessage>,
     /// A mark that something waits for without haste, and until when.
     lazy: Option<(Mark, Time)>,
-    copies: BTreeMap<Ticket, OwnCopy>,
+    copies: BTreeMap<OwnCopyTicket, OwnCopy>,
     next_ticket: u64,
     open_step: bool,
 }
@@ -208,7 +212,7 @@ impl Outbox {
         let own = statement.map(|_| self.keep_copy(OwnCopy::Protocol(message)));
         let frame = Unsealed::Protocol { body, sign, own };
         let mark = reserved.unwrap_or(self.appended);
-        let held = Held { mark, since: Some(now), to, lane: Lane::Consensus, frame };
+        let held = HeldMessage { mark, since: Some(now), to, lane: Lane::Consensus, frame };
         if reserved.is_some() {
             self.queue_behind(held, out);
         } else {
@@ -244,7 +248,7 @@ impl Outbox {
             out.push_back(Output::Send { to, lane, frame });
         } else {
             // Nobody waits for a checkpoint: it rides on the next sync, or on one of its own soon.
-            self.held.push_back(Held { mark, since: None, to, lane, frame });
+            self.held.push_back(HeldMessage { mark, since: None, to, lane, frame });
             self.wait_lazily(mark, now);
         }
         Ok(())
@@ -256,8 +260,8 @@ impl Outbox {
         self.lazy = Some((mark, until));
     }
 
-    fn keep_copy(&mut self, copy: OwnCopy) -> Ticket {
-        let ticket = Ticket(self.next_ticket);
+    fn keep_copy(&mut self, copy: OwnCopy) -> OwnCopyTicket {
+        let ticket = OwnCopyTicket(self.next_ticket);
         self.next_ticket = self.next_ticket.wrapping_add(1);
         self.copies.insert(ticket, copy);
         while self.copies.len() > COPIES_MAX {
@@ -266,8 +270,8 @@ impl Outbox {
         ticket
     }
 
-    fn queue(&mut self, hold: Hold, held: Held, out: &mut VecDeque<Output>) {
-        // Held messages keep their order: one never overtakes another that still waits.
+    fn queue(&mut self, hold: Hold, held: HeldMessage, out: &mut VecDeque<Output>) {
+        // HeldMessage messages keep their order: one never overtakes another that still waits.
         if hold == Hold::No || (held.mark <= self.durable && self.held.is_empty()) {
             out.push_back(held.leave());
         } else {
@@ -278,7 +282,7 @@ impl Outbox {
     }
 
     /// Queues what waits for its mark alone: it overtakes what waits for a later one.
-    fn queue_behind(&mut self, held: Held, out: &mut VecDeque<Output>) {
+    fn queue_behind(&mut self, held: HeldMessage, out: &mut VecDeque<Output>) {
         let mark = held.mark;
         if mark <= self.durable {
             out.push_back(held.leave());
@@ -325,7 +329,7 @@ impl Outbox {
             self.lazy = None;
         }
         while self.held.front().is_some_and(|held| held.mark <= self.durable) {
-            out.extend(self.held.pop_front().map(Held::leave));
+            out.extend(self.held.pop_front().map(HeldMessage::leave));
         }
     }
 
@@ -345,7 +349,7 @@ impl Outbox {
     }
 
     /// The own copy of a message that was queued. `None` for one of an earlier incarnation.
-    pub(crate) fn own_copy(&mut self, ticket: Ticket) -> Option<OwnCopy> {
+    pub(crate) fn own_copy(&mut self, ticket: OwnCopyTicket) -> Option<OwnCopy> {
         self.copies.remove(&ticket)
     }
 
@@ -391,9 +395,9 @@ impl Outbox {
         }
     }
 
-    /// Entries in guard and records: for status.
-    pub(crate) fn size(&self) -> (usize, usize, usize) {
-        (self.guard.len(), self.records.len(), self.held.len())
+    /// Returns its size, for status.
+    pub(crate) fn size(&self) -> OutboxSize {
+        OutboxSize { guard_entries: self.guard.len(), records: self.records.len(), held: self.held.len() }
     }
 }
 
@@ -429,7 +433,3 @@ pub(crate) fn decode_record(entry: &[u8]) -> Option<(RecordKey, Vec<u8>)> {
 
 /// A signature that an own copy came back with.
 pub(crate) type OwnSignature = Option<Signature>;
-
-#[cfg(test)]
-#[path = "outbox_tests.rs"]
-mod tests;

@@ -17,9 +17,9 @@ use std::sync::Arc;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct ConnId(pub u64);
 
-/// Names a message whose own copy the host gives back.
+/// NameInterner a message whose own copy the host gives back.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub struct Ticket(pub u64);
+pub struct OwnCopyTicket(pub u64);
 
 /// A frame that the host seals (signs, encrypts) and queues.
 #[derive(Clone, PartialEq, Debug)]
@@ -31,7 +31,7 @@ pub enum Unsealed {
         /// What the host signs and appends; `None` where the link vouches.
         sign: Option<Statement>,
         /// The own copy to give back once the frame is queued.
-        own: Option<Ticket>,
+        own: Option<OwnCopyTicket>,
     },
     /// A message between hosts.
     Host {
@@ -40,7 +40,7 @@ pub enum Unsealed {
         /// What the host signs and appends.
         sign: Option<Statement>,
         /// The own copy to give back.
-        own: Option<Ticket>,
+        own: Option<OwnCopyTicket>,
     },
     /// A bundle.
     Bundle(Bundle),
@@ -181,7 +181,7 @@ impl Output {
     ///
     /// # Errors
     /// When the bytes are not an output, or `names` is full.
-    pub fn decode(limits: &BodyLimits, names: &mut Names, bytes: &[u8]) -> Result<Self, DecodeError> {
+    pub fn decode(limits: &BodyLimits, names: &mut NameInterner, bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let r = &mut reader;
         let output = match r.u8()? {
@@ -221,16 +221,16 @@ impl Output {
     }
 }
 
-/// Names that one [`Names`] holds at most.
+/// NameInterner that one [`NameInterner`] holds at most.
 const NAMES_MAX: usize = 1_024;
 
 /// The short names inside decoded outputs. In a replica they are literals of the program, so what is read from
 /// bytes has to live as long: each distinct name is kept for the life of the process, and so many at most.
 /// One of these serves a process.
 #[derive(Debug, Default)]
-pub struct Names(BTreeSet<&'static str>);
+pub struct NameInterner(BTreeSet<&'static str>);
 
-impl Names {
+impl NameInterner {
     fn read(&mut self, r: &mut Reader<'_>) -> Result<&'static str, DecodeError> {
         let text = r.text("name", REASON_BYTES_MAX)?;
         if let Some(known) = self.0.get(text) {
@@ -263,7 +263,7 @@ fn decode_to(r: &mut Reader<'_>) -> Result<To, DecodeError> {
 }
 
 fn encode_frame(frame: &Unsealed, out: &mut Vec<u8>) {
-    let encode_rest = |sign: &Option<Statement>, own: &Option<Ticket>, out: &mut Vec<u8>| {
+    let encode_rest = |sign: &Option<Statement>, own: &Option<OwnCopyTicket>, out: &mut Vec<u8>| {
         sign.encode(out);
         own.map(|ticket| ticket.0).encode(out);
     };
@@ -286,7 +286,7 @@ fn encode_frame(frame: &Unsealed, out: &mut Vec<u8>) {
 }
 
 fn decode_frame(limits: &BodyLimits, r: &mut Reader<'_>) -> Result<Unsealed, DecodeError> {
-    let own = |r: &mut Reader<'_>| Option::<u64>::decode(r).map(|number| number.map(Ticket));
+    let own = |r: &mut Reader<'_>| Option::<u64>::decode(r).map(|number| number.map(OwnCopyTicket));
     Ok(match r.u8()? {
         0 => Unsealed::Protocol {
             body: r.bytes("message", FRAME_CONSENSUS_BYTES_MAX)?.to_vec(),
@@ -316,7 +316,7 @@ fn encode_alarm(alarm: Alarm, out: &mut Vec<u8>) {
     }
 }
 
-fn decode_alarm(names: &mut Names, r: &mut Reader<'_>) -> Result<Alarm, DecodeError> {
+fn decode_alarm(names: &mut NameInterner, r: &mut Reader<'_>) -> Result<Alarm, DecodeError> {
     Ok(match r.u8()? {
         0 => Alarm::SafetyBroken {
             height: Height::decode(r)?,
@@ -347,7 +347,7 @@ fn encode_reject(why: Reject, out: &mut Vec<u8>) {
     }
 }
 
-fn decode_reject(names: &mut Names, r: &mut Reader<'_>) -> Result<Reject, DecodeError> {
+fn decode_reject(names: &mut NameInterner, r: &mut Reader<'_>) -> Result<Reject, DecodeError> {
     Ok(match r.u8()? {
         0 => Reject::WrongSender,
         1 => Reject::Stale,

@@ -3,7 +3,7 @@
 //! Nothing leaves the pool before it is executed, so a block that dies takes nothing with it. What is proposed
 //! comes oldest first and fair over clients. Everything here is bounded in bytes and count.
 
-use crate::pace::Pace;
+use crate::execution_rate::ExecutionRate;
 use crate::status::PoolSize;
 use quorate_consensus::Pending;
 use quorate_types::limits::{
@@ -40,7 +40,7 @@ const QUEUE_SLACK: usize = 64;
 
 /// What became of a bundle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Added {
+pub(crate) enum PoolVerdict {
     /// It is in the pool now.
     New,
     /// It was there for blocks that may name it, and counts as waiting from now on.
@@ -54,10 +54,10 @@ pub(crate) enum Added {
 }
 
 /// Whose bundle numbers: a session's, or a client's nonces before it has a session.
-type Numbered = (ClientId, SessionId, BundleNo);
+type BundleKey = (ClientId, SessionId, BundleNo);
 
 #[derive(Debug)]
-struct Held {
+struct PooledBundle {
     bundle: Bundle,
     since: Time,
     /// Whether it counts as waiting; see `ORPHAN_NS_MAX`.
@@ -78,7 +78,7 @@ struct Held {
     pause_ns: u64,
 }
 
-impl Held {
+impl PooledBundle {
     /// Whether this is what an entry in the list of arrivals stands for, and it counts as waiting.
     fn waits_since(&self, since: Time) -> bool {
         self.pending && self.since == since
@@ -86,7 +86,7 @@ impl Held {
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct ClientQueue {
     waiting: VecDeque<BundleDigest>,
     bundles: usize,
     bytes: usize,
@@ -95,9 +95,9 @@ struct Queue {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
-    held: BTreeMap<BundleDigest, Held>,
-    numbers: BTreeMap<Numbered, BundleDigest>,
-    clients: BTreeMap<ClientId, Queue>,
+    held: BTreeMap<BundleDigest, PooledBundle>,
+    numbers: BTreeMap<BundleKey, BundleDigest>,
+    clients: BTreeMap<ClientId, ClientQueue>,
     /// Clients with something to propose, in the order of their turns.
     turns: VecDeque<ClientId>,
     /// What counts as waiting, oldest first; entries whose bundle is gone are skipped, and the first is never one.
@@ -112,7 +112,7 @@ pub(crate) struct Pool {
     idle_bytes: usize,
     charges: BTreeMap<ReplicaId, usize>,
     spread_check: Option<Time>,
-    pace: Pace,
+    rate: ExecutionRate,
 }
 
 /// What a bundle counts for.
@@ -131,7 +131,7 @@ fn has_room(bytes: usize, bundles: usize, bundle: &Bundle, halves: usize) -> boo
         && bundles < (POOL_BUNDLES_MAX / 2).saturating_mul(halves)
 }
 
-fn numbered(bundle: &Bundle) -> Numbered {
+fn key_of(bundle: &Bundle) -> BundleKey {
     (bundle.client(), bundle.session(), bundle.number())
 }
 
@@ -173,7 +173,7 @@ impl Pool {
     /// ones.
     pub(crate) fn is_busy(&self, now: Time, bundle: &Bundle, more: usize) -> bool {
         let Some(oldest) = self.oldest() else { return false };
-        let limit = self.pace.limit(now, oldest);
+        let limit = self.rate.limit(now, oldest);
         let waiting = self.waiting_cost().saturating_add(more);
         if waiting < limit {
             return false;
@@ -193,14 +193,14 @@ impl Pool {
         self.clients.get(&bundle.client()).map_or(0, |queue| cost_of(queue.bytes, queue.bundles))
     }
 
-    /// See [`Pace::set_patience`].
+    /// See [`ExecutionRate::set_patience`].
     pub(crate) fn set_patience(&mut self, patience_ns: u64) {
-        self.pace.set_patience(patience_ns);
+        self.rate.set_patience(patience_ns);
     }
 
-    /// See [`Pace::set_leads`].
+    /// See [`ExecutionRate::set_leads`].
     pub(crate) fn set_leads(&mut self, leads: bool) {
-        self.pace.set_leads(leads);
+        self.rate.set_leads(leads);
     }
 
     fn waiting_cost(&self) -> usize {
@@ -213,25 +213,25 @@ impl Pool {
     }
 
     /// Adds what a client handed over itself.
-    pub(crate) fn add_from_client(&mut self, now: Time, bundle: &Bundle) -> Added {
+    pub(crate) fn add_from_client(&mut self, now: Time, bundle: &Bundle) -> PoolVerdict {
         if self.waits(&bundle.digest()) {
-            return Added::Known;
+            return PoolVerdict::Known;
         }
-        if self.numbers.contains_key(&numbered(bundle)) {
-            return Added::NumberReused;
+        if self.numbers.contains_key(&key_of(bundle)) {
+            return PoolVerdict::NumberReused;
         }
         let full = self.clients.get(&bundle.client()).is_some_and(|queue| {
             queue.bundles >= POOL_CLIENT_BUNDLES_MAX
                 || queue.bytes.saturating_add(bundle.size()) > POOL_CLIENT_BYTES_MAX
         });
         if full || !self.fits(bundle, true) || self.is_busy(now, bundle, 0) {
-            return Added::Busy;
+            return PoolVerdict::Busy;
         }
         if self.contains(&bundle.digest()) {
             return self.promote(now, bundle, true);
         }
         self.insert(now, bundle, true, true, None);
-        Added::New
+        PoolVerdict::New
     }
 
     /// Adds what a peer handed over. A block may need it, so it has twice the room of clients; `pending` is
@@ -243,16 +243,16 @@ impl Pool {
         bundle: &Bundle,
         pending: bool,
         charged: Option<ReplicaId>,
-    ) -> Added {
+    ) -> PoolVerdict {
         let waits = pending && self.has_room_to_wait(bundle);
         if self.contains(&bundle.digest()) {
-            return if waits { self.promote(now, bundle, false) } else { Added::Known };
+            return if waits { self.promote(now, bundle, false) } else { PoolVerdict::Known };
         }
         if !waits && !self.has_idle_room(bundle, charged) {
-            return Added::Busy;
+            return PoolVerdict::Busy;
         }
         self.insert(now, bundle, waits, false, charged);
-        Added::New
+        PoolVerdict::New
     }
 
     /// Whether a bundle that a peer handed over may count as waiting. Its client has twice the room that it has where it
@@ -282,10 +282,10 @@ impl Pool {
 
     /// A body that counted for nothing, because it came from the log or before its session did, is wanted by its
     /// client after all.
-    fn promote(&mut self, now: Time, bundle: &Bundle, direct: bool) -> Added {
+    fn promote(&mut self, now: Time, bundle: &Bundle, direct: bool) -> PoolVerdict {
         let digest = bundle.digest();
         let Some(held) = self.held.get_mut(&digest).filter(|held| !held.pending) else {
-            return Added::Known;
+            return PoolVerdict::Known;
         };
         held.pending = true;
         self.decided = self.decided.saturating_add(usize::from(held.decided));
@@ -300,7 +300,7 @@ impl Pool {
             held.first = first;
         }
         self.no_longer_idle(bundle, charged);
-        Added::Promoted
+        PoolVerdict::Promoted
     }
 
     fn no_longer_idle(&mut self, bundle: &Bundle, charged: Option<ReplicaId>) {
@@ -334,7 +334,7 @@ impl Pool {
                 *used = used.saturating_add(cost(bundle));
             }
         }
-        let held = Held {
+        let held = PooledBundle {
             bundle: bundle.clone(),
             since: now,
             pending,
@@ -357,11 +357,11 @@ impl Pool {
             self.firsts = self.firsts.saturating_add(cost(bundle));
         }
         if self.pending == 0 {
-            self.pace.begin(now);
+            self.rate.begin(now);
         }
         self.pending = self.pending.saturating_add(1);
         self.arrivals.push_back((now, bundle.digest()));
-        self.numbers.entry(numbered(bundle)).or_insert(bundle.digest());
+        self.numbers.entry(key_of(bundle)).or_insert(bundle.digest());
         self.queue_up(bundle.client(), bundle.digest(), bundle.size());
         first
     }
@@ -442,7 +442,7 @@ impl Pool {
     /// A bundle was executed: it leaves.
     pub(crate) fn executed(&mut self, now: Time, digest: &BundleDigest) {
         if let Some(held) = self.held.get(digest).filter(|held| held.pending) {
-            self.pace.serve(now, cost(&held.bundle));
+            self.rate.serve(now, cost(&held.bundle));
         }
         self.remove(digest);
     }
@@ -460,8 +460,8 @@ impl Pool {
             if held.first {
                 self.firsts = self.firsts.saturating_sub(cost(bundle));
             }
-            if self.numbers.get(&numbered(bundle)) == Some(digest) {
-                self.numbers.remove(&numbered(bundle));
+            if self.numbers.get(&key_of(bundle)) == Some(digest) {
+                self.numbers.remove(&key_of(bundle));
             }
             if let Some(queue) = self.clients.get_mut(&bundle.client()) {
                 queue.bundles = queue.bundles.saturating_sub(1);
@@ -535,13 +535,14 @@ impl Pool {
         let held = |digest| self.held.get(digest);
         let waiting = || {
             let arrivals = self.arrivals.iter();
-            arrivals
-                .filter_map(|(since, digest)| held(digest).filter(|held: &&Held| held.waits_since(*since)))
+            arrivals.filter_map(|(since, digest)| {
+                held(digest).filter(|held: &&PooledBundle| held.waits_since(*since))
+            })
         };
         let direct = waiting().filter(|held| held.direct);
         let others = waiting().filter(|held| !held.direct);
         let mut room = FORWARD_BYTES_MAX;
-        let fits = |held: &&Held| {
+        let fits = |held: &&PooledBundle| {
             let left = room.checked_sub(held.bundle.size());
             room = left.unwrap_or(room);
             left.is_some()
@@ -558,7 +559,7 @@ impl Pool {
     /// What protocols may know.
     pub(crate) fn summary(&self, lagging: bool) -> Pending {
         let oldest = self.oldest();
-        let backlog_ns = self.pace.duration_ns(self.waiting_cost());
+        let backlog_ns = self.rate.duration_ns(self.waiting_cost());
         let overloaded = lagging || self.is_full();
         let (bundles, bytes) = (self.pending, self.bytes);
         let undecided = bundles.saturating_sub(self.decided);

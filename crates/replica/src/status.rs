@@ -7,7 +7,7 @@ use std::fmt;
 
 /// Whether a replica takes part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
+pub enum ReplicaState {
     /// It has what its peers have.
     Current,
     /// It is catching up from its peers' logs.
@@ -18,7 +18,7 @@ pub enum State {
     Stopped,
 }
 
-impl State {
+impl ReplicaState {
     /// For status and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -45,6 +45,30 @@ pub struct PoolSize {
     pub idle_bytes: usize,
 }
 
+/// The size of the outbox.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OutboxSize {
+    /// Entries of the guard.
+    pub guard_entries: usize,
+    /// Records of the protocol.
+    pub records: usize,
+    /// Messages that are held until their mark is durable.
+    pub held: usize,
+}
+
+/// Alarms of a replica, and signs of bugs in its protocol.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct AlarmStatus {
+    /// The first alarm that stopped the replica.
+    pub stopped: Option<String>,
+    /// Own messages that the guard refused: a sign of a bug in the protocol.
+    pub contradictions: u64,
+    /// The number of times that the protocol noticed a message that came later than the bound allows.
+    pub doubts: u64,
+    /// The last of these alarms.
+    pub last_doubt: Option<String>,
+}
+
 /// See the module.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReplicaStatus {
@@ -53,7 +77,7 @@ pub struct ReplicaStatus {
     /// Which opening of it.
     pub incarnation: Incarnation,
     /// Whether it takes part.
-    pub state: State,
+    pub state: ReplicaState,
     /// Its view.
     pub view: View,
     /// The leader of that view.
@@ -74,22 +98,16 @@ pub struct ReplicaStatus {
     pub kept: Height,
     /// What the pool holds.
     pub pool: PoolSize,
-    /// Entries in the guard, records, and held messages.
-    pub outbox: (usize, usize, usize),
+    /// The size of the outbox.
+    pub outbox: OutboxSize,
     /// Blocks in the tree.
     pub blocks: usize,
     /// Timers that are set.
     pub timers: Vec<Timed>,
-    /// What was raised for the first time.
-    pub alarm: Option<String>,
-    /// Own messages that the guard refused: a sign of a bug in the protocol.
-    pub contradictions: u64,
-    /// What the synchrony guard measures; `None` where the protocol assumes no bound on delays.
+    /// Its alarms.
+    pub alarms: AlarmStatus,
+    /// Measurements of the synchrony guard; `None` where the protocol assumes no bound on delays.
     pub guard: Option<GuardStatus>,
-    /// How often the protocol has met with something that came later than the bound allows.
-    pub doubted: u64,
-    /// What that was, the last time.
-    pub last_doubted: Option<String>,
 }
 
 impl fmt::Display for ReplicaStatus {

@@ -1,7 +1,7 @@
 //! What goes to the log, and in which order.
 
 use crate::host_tests::{from_peer, open_on, outputs};
-use crate::{CheckedMessage, Heights, HostMessage, Input, Output, Past, Replica};
+use crate::{CheckedMessage, Heights, HostMessage, Input, Output, Replica, RestoredLog};
 use quorate_consensus::Alarm;
 use quorate_types::bundle::BundleBuilder;
 use quorate_types::{
@@ -62,7 +62,7 @@ fn log(outputs: Vec<Output>) -> Vec<LogEntry> {
 /// with its bodies before anything is promised about it, and once more before it says that it is decided.
 #[test]
 fn a_block_goes_to_the_log_with_its_bodies_and_again_when_it_is_decided() {
-    let mut replica = open_on(Past::default());
+    let mut replica = open_on(RestoredLog::default());
     let bundles = [bundle(1, 1), bundle(2, 1)];
     let (block, payload) = block(2, &bundles);
     for bundle in bundles.clone() {
@@ -86,7 +86,7 @@ fn a_block_goes_to_the_log_with_its_bodies_and_again_when_it_is_decided() {
 /// that the block is decided.
 #[test]
 fn what_was_in_the_log_before_a_restart_goes_there_again_when_it_is_decided() {
-    let (mut past, mut ids, mut expected) = (Past::default(), Vec::new(), Vec::new());
+    let (mut past, mut ids, mut expected) = (RestoredLog::default(), Vec::new(), Vec::new());
     // More than peers may have here of what nobody waits for.
     for height in 2..=41 {
         let bundles: Vec<Bundle> = (0..4).map(|n| bundle(10 * height + n, 900_000)).collect();
@@ -113,7 +113,7 @@ fn nothing_is_executed_across_a_fork() {
     let other = BlockId(Digest([5; 32]));
     for parent in [one.id(), other] {
         let two = Block { parent, ..(*block(2, &[]).0).clone() };
-        let mut replica = open_on(Past::default());
+        let mut replica = open_on(RestoredLog::default());
         let mut said = decide(&mut replica, 1, &[one.id(), two.id()]);
         for block in [&one, &two] {
             said.extend(give(&mut replica, block, &payload));
@@ -133,7 +133,7 @@ fn nothing_is_executed_across_a_fork() {
 #[test]
 fn a_checkpoint_whose_block_is_gone_is_not_signed_again() {
     for is_kept in [true, false] {
-        let mut past = Past::default();
+        let mut past = RestoredLog::default();
         let (block, payload) = block(4, &[]);
         if is_kept {
             past.absorb(LogEntry::Block(Arc::clone(&block), payload)).unwrap();

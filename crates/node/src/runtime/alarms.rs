@@ -4,7 +4,7 @@
 use super::block_times::BlockTimes;
 use super::rare::{Rare, of_how_many};
 use quorate_host::Executor;
-use quorate_replica::{Divergence, Quorum, Replica, State};
+use quorate_replica::{Divergence, Quorum, Replica, ReplicaState};
 use quorate_types::{Height, ReplicaId, ReplicaSet, Time};
 
 /// A line for the log.
@@ -69,7 +69,7 @@ impl Alarms {
         // A replica that is catching up executes old blocks.
         let is_current = || {
             let status = replica.status();
-            status.state == State::Current && status.executed == status.decided
+            status.state == ReplicaState::Current && status.executed == status.decided
         };
         let stamps = executor.stamps().iter();
         stamps.flat_map(|stamp| self.times.see(now, wall_ns, stamp, is_current)).collect()

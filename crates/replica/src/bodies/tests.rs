@@ -28,7 +28,7 @@ fn block_of(payload: &Payload) -> Block {
 fn limits_of_blocks_are_checked() {
     let ready = |limits: BodyLimits, bundles: &[u64]| {
         let (mut pool, mut blocks) = (Pool::default(), BlockTree::default());
-        let mut bodies = Bodies::new(limits, 256);
+        let mut bodies = BlockBodies::new(limits, 256);
         for number in bundles {
             pool.add_from_client(Time(0), &bundle(*number));
         }
@@ -66,7 +66,7 @@ fn limits_of_blocks_are_checked() {
 #[test]
 fn a_payload_of_one_s_own_completes_the_block_of_another() {
     let (mut pool, mut blocks) = (Pool::default(), BlockTree::default());
-    let mut bodies = Bodies::new(BodyLimits::default(), 256);
+    let mut bodies = BlockBodies::new(BodyLimits::default(), 256);
     pool.add_from_client(Time(0), &bundle(1));
     let payload = Arc::new(Payload { bundles: vec![bundle(1).digest()] });
     let block = block_of(&payload);
@@ -87,7 +87,7 @@ fn a_block_keeps_what_has_arrived_for_it() {
     let (id, mut blocks) = (block.id(), BlockTree::default());
     blocks.insert(block.clone());
     for arrives_before in [true, false] {
-        let (mut pool, mut bodies) = (Pool::default(), Bodies::new(BodyLimits::default(), 256));
+        let (mut pool, mut bodies) = (Pool::default(), BlockBodies::new(BodyLimits::default(), 256));
         if arrives_before {
             pool.add_from_peer(Time(0), &shared, true, None);
         }
@@ -109,7 +109,7 @@ fn a_block_keeps_what_has_arrived_for_it() {
 /// A block is often wanted before anybody knows where it was decided, and found on disks by its height alone.
 #[test]
 fn a_want_learns_its_height_later() {
-    let mut bodies = Bodies::new(BodyLimits::default(), 256);
+    let mut bodies = BlockBodies::new(BodyLimits::default(), 256);
     let (blocks, id, others) = (BlockTree::default(), BlockId::null(Height(1)), [ReplicaId(1)]);
     bodies.want(Time(0), &blocks, id, Height::ZERO, (ReplicaId(1), Haste::InTurn));
     bodies.want(Time(0), &blocks, id, Height(7), (ReplicaId(1), Haste::InTurn));
@@ -121,7 +121,7 @@ fn a_want_learns_its_height_later() {
 #[test]
 fn what_may_wait_for_its_check_is_not_asked_for() {
     const MS: u64 = 1_000_000;
-    let (mut bodies, mut blocks) = (Bodies::new(BodyLimits::default(), 256), BlockTree::default());
+    let (mut bodies, mut blocks) = (BlockBodies::new(BodyLimits::default(), 256), BlockTree::default());
     let [leader, other, third] = [ReplicaId(0), ReplicaId(1), ReplicaId(2)];
     let others = [leader, other, third];
     let announced = block_of(&Payload { bundles: vec![bundle(1).digest()] });
@@ -149,7 +149,7 @@ fn what_may_wait_for_its_check_is_not_asked_for() {
 /// less and less often.
 #[test]
 fn what_nobody_has_keeps_nothing_else_out() {
-    let mut bodies = Bodies::new(BodyLimits::default(), 8);
+    let mut bodies = BlockBodies::new(BodyLimits::default(), 8);
     let (blocks, others) = (BlockTree::default(), [ReplicaId(1), ReplicaId(2)]);
     let most = u64::try_from(WANTED_MAX).unwrap();
     for height in 1..=most + 10 {
@@ -182,13 +182,13 @@ fn what_nobody_has_keeps_nothing_else_out() {
 /// Where that is asked for, each peer that is named is asked at once, also when bodies are on their way.
 #[test]
 fn in_haste_everybody_who_is_named_is_asked_at_once() {
-    let (mut bodies, mut blocks) = (Bodies::new(BodyLimits::default(), 256), BlockTree::default());
+    let (mut bodies, mut blocks) = (BlockBodies::new(BodyLimits::default(), 256), BlockTree::default());
     let block = block_of(&Payload { bundles: vec![bundle(1).digest()] });
     let id = block.id();
     assert!(bodies.announce(Time(0), block.payload));
     blocks.insert(block);
     let others: Vec<ReplicaId> = [1, 2, 3].map(ReplicaId).to_vec();
-    let asked = |bodies: &mut Bodies, at: u64| -> Vec<u16> {
+    let asked = |bodies: &mut BlockBodies, at: u64| -> Vec<u16> {
         bodies.asks(Time(at), &others).iter().map(|ask| ask.peer.0).collect()
     };
     for (peer, at) in [(1, 5), (2, 5), (1, 6)] {
@@ -201,15 +201,15 @@ fn in_haste_everybody_who_is_named_is_asked_at_once() {
 
 #[test]
 fn what_is_wanted_again_of_who_refused_is_asked_for_at_once() {
-    let (mut bodies, mut blocks) = (Bodies::new(BodyLimits::default(), 256), BlockTree::default());
+    let (mut bodies, mut blocks) = (BlockBodies::new(BodyLimits::default(), 256), BlockTree::default());
     let block = block_of(&Payload { bundles: vec![bundle(1).digest()] });
     let id = block.id();
     blocks.insert(block);
     let others: Vec<ReplicaId> = [1, 2, 3].map(ReplicaId).to_vec();
-    let asked = |bodies: &mut Bodies| -> Vec<u16> {
+    let asked = |bodies: &mut BlockBodies| -> Vec<u16> {
         bodies.asks(Time(9), &others).iter().map(|ask| ask.peer.0).collect()
     };
-    let want = |bodies: &mut Bodies| {
+    let want = |bodies: &mut BlockBodies| {
         bodies.want(Time(5), &blocks, id, Height(1), (ReplicaId(1), Haste::AtOnce));
     };
     want(&mut bodies);
@@ -235,7 +235,7 @@ fn what_is_wanted_again_of_who_refused_is_asked_for_at_once() {
 /// would be wanted anew, and what was wanted first be forgotten for it.
 #[test]
 fn what_is_wanted_already_is_not_wanted_again_for_what_lies_above() {
-    let (mut bodies, mut blocks) = (Bodies::new(BodyLimits::default(), 256), BlockTree::default());
+    let (mut bodies, mut blocks) = (BlockBodies::new(BodyLimits::default(), 256), BlockTree::default());
     let (mut parent, mut ids) = (BlockId(quorate_types::Digest([9; 32])), Vec::new());
     for height in 1..=4_000 {
         let payload = Payload { bundles: vec![bundle(height).digest()] };
@@ -244,14 +244,14 @@ fn what_is_wanted_already_is_not_wanted_again_for_what_lies_above() {
         ids.push(parent);
         blocks.insert(block);
     }
-    let want = |bodies: &mut Bodies, id, haste| {
+    let want = |bodies: &mut BlockBodies, id, haste| {
         let before = bodies.wants.begun();
         bodies.want(Time(5), &blocks, id, Height(1), (ReplicaId(1), haste));
         bodies.wants.begun() - before
     };
     let all: u64 = ids.iter().map(|id| want(&mut bodies, *id, Haste::AtOnce)).sum();
     assert!(all <= 2 * 4_000, "{all} wants");
-    let mut bodies = Bodies::new(BodyLimits::default(), 256);
+    let mut bodies = BlockBodies::new(BodyLimits::default(), 256);
     assert_eq!(want(&mut bodies, ids[3_999], Haste::InTurn), 513, "the nearest ones");
     assert_eq!(want(&mut bodies, ids[3_998], Haste::InTurn), 0);
 }
@@ -270,7 +270,7 @@ fn above_a_hole(count: u64) -> (BlockTree, Vec<BlockId>, BlockId) {
 }
 
 /// What is known of the nearest block that lacks more than ancestors, for each of these.
-fn known_below(bodies: &Bodies, ids: &[BlockId]) -> BTreeSet<Option<(BlockId, Height)>> {
+fn known_below(bodies: &BlockBodies, ids: &[BlockId]) -> BTreeSet<Option<(BlockId, Height)>> {
     ids.iter().map(|id| bodies.missing.get(id).and_then(|missing| missing.below)).collect()
 }
 
@@ -280,7 +280,7 @@ fn known_below(bodies: &Bodies, ids: &[BlockId]) -> BTreeSet<Option<(BlockId, He
 fn what_lacks_ancestors_alone_is_passed_once() {
     let (blocks, ids, hole) = above_a_hole(4_000);
     let (pool, end) = (Pool::default(), BTreeSet::from([Some((hole, Height(2)))]));
-    let mut bodies = Bodies::new(BodyLimits::default(), 256);
+    let mut bodies = BlockBodies::new(BodyLimits::default(), 256);
     for (at, id) in ids.iter().enumerate() {
         bodies.watch(&pool, &blocks, *id);
         bodies.want(Time(5), &blocks, *id, Height::ZERO, (ReplicaId(1), Haste::InTurn));
@@ -288,7 +288,7 @@ fn what_lacks_ancestors_alone_is_passed_once() {
     }
     assert_eq!((bodies.wants.len(), bodies.is_wanted(hole)), (1, true));
     // Also where nobody has asked for those between: in one go.
-    let mut bodies = Bodies::new(BodyLimits::default(), 256);
+    let mut bodies = BlockBodies::new(BodyLimits::default(), 256);
     ids.iter().for_each(|id| assert!(!bodies.watch(&pool, &blocks, *id)));
     bodies.want(Time(5), &blocks, *ids.last().unwrap(), Height::ZERO, (ReplicaId(1), Haste::InTurn));
     assert_eq!((bodies.wants.len(), bodies.is_wanted(hole)), (1, true));
@@ -301,7 +301,7 @@ fn what_lacks_ancestors_alone_is_passed_once() {
 #[test]
 fn what_lies_below_the_executed_height_is_passed_once_too() {
     let (blocks, ids, hole) = above_a_hole(1_000);
-    let (pool, mut bodies) = (Pool::default(), Bodies::new(BodyLimits::default(), 256));
+    let (pool, mut bodies) = (Pool::default(), BlockBodies::new(BodyLimits::default(), 256));
     bodies.executed(&blocks, Height(2));
     for id in &ids {
         bodies.watch(&pool, &blocks, *id);
@@ -317,7 +317,7 @@ fn what_lies_below_the_executed_height_is_passed_once_too() {
 #[test]
 fn what_was_passed_is_looked_at_again_where_it_ends() {
     let (pool, mut blocks) = (Pool::default(), BlockTree::default());
-    let mut bodies = Bodies::new(BodyLimits::default(), 256);
+    let mut bodies = BlockBodies::new(BodyLimits::default(), 256);
     let hole = BlockId(quorate_types::Digest([9; 32]));
     let on = |parent, height| Block { parent, height: Height(height), ..block_of(&Payload::default()) };
     let middle = on(hole, 3);

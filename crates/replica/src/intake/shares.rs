@@ -49,14 +49,14 @@ pub(super) fn cost(bytes: usize, checks: usize) -> usize {
 
 /// What there is time for in a committee.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct RunLimits {
     /// What a run may cost.
     run: usize,
     /// What a plain message costs at most: little more than a certificate of all.
     plain: usize,
 }
 
-impl Limits {
+impl RunLimits {
     pub(super) fn of(n: usize) -> Self {
         let checks = n.saturating_add(PLAIN_CHECKS);
         Self {
@@ -66,14 +66,14 @@ impl Limits {
     }
 
     /// Of whom more is left than a run is worth: it is not read on.
-    pub(super) fn held(&self, left: impl Iterator<Item = (ReplicaId, Wants)>) -> ReplicaSet {
+    pub(super) fn paused(&self, left: impl Iterator<Item = (ReplicaId, QueuedCost)>) -> ReplicaSet {
         left.filter(|(_, wants)| wants.all > self.run).map(|(from, _)| from).collect()
     }
 }
 
 /// What waits of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Wants {
+pub(super) struct QueuedCost {
     /// What its first message costs.
     pub(super) first: usize,
     /// What all its messages cost.
@@ -82,13 +82,13 @@ pub(super) struct Wants {
 
 /// Who had a message last that no share was enough for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct LastServed {
     let_through: Option<ReplicaId>,
     suspect: Option<ReplicaId>,
 }
 
 /// What is left of each peer's share.
-pub(super) struct Shares {
+pub(super) struct RunShares {
     left: BTreeMap<ReplicaId, usize>,
     /// Who has had a message.
     begun: ReplicaSet,
@@ -98,21 +98,22 @@ pub(super) struct Shares {
     let_through: ReplicaSet,
     /// Of whose first message a piece is checked.
     in_pieces: Option<ReplicaId>,
-    turns: Turns,
+    turns: LastServed,
 }
 
-impl Shares {
+impl RunShares {
     /// The shares in a run before which so much waits of each peer; `None` where there is time for all. `turns` are those of
     /// the run before.
     pub(super) fn of(
-        limits: Limits,
-        peers: impl Iterator<Item = (ReplicaId, Wants)> + Clone,
+        limits: RunLimits,
+        peers: impl Iterator<Item = (ReplicaId, QueuedCost)> + Clone,
         suspects: ReplicaSet,
-        turns: Turns,
+        turns: LastServed,
     ) -> Option<Self> {
         let all = peers.clone().fold(0usize, |sum, (_, wants)| sum.saturating_add(wants.all));
-        let is_modest =
-            |(from, wants): (ReplicaId, Wants)| !suspects.contains(from) || wants.all <= SUSPECT_COST_MAX;
+        let is_modest = |(from, wants): (ReplicaId, QueuedCost)| {
+            !suspects.contains(from) || wants.all <= SUSPECT_COST_MAX
+        };
         if all <= limits.run && peers.clone().all(is_modest) {
             return None;
         }
@@ -172,7 +173,7 @@ impl Shares {
     }
 
     /// Who had the turns of this run.
-    pub(super) fn turns(&self) -> Turns {
+    pub(super) fn last_served(&self) -> LastServed {
         self.turns
     }
 
@@ -208,7 +209,7 @@ fn by_turns<'a>(
     those
 }
 
-/// Shares `rest` among those who want so much. Returns what is left over.
+/// RunShares `rest` among those who want so much. Returns what is left over.
 fn share(
     mut rest: usize,
     mut wants: Vec<(usize, ReplicaId)>,
@@ -229,7 +230,7 @@ fn share(
 mod tests {
     use super::*;
 
-    const FOUR: Limits = Limits { run: RUN_COST_MIN, plain: 100 };
+    const FOUR: RunLimits = RunLimits { run: RUN_COST_MIN, plain: 100 };
 
     fn set(ids: &[u16]) -> ReplicaSet {
         ids.iter().copied().map(ReplicaId).collect()
@@ -240,26 +241,26 @@ mod tests {
         waiting.iter().flat_map(|(from, count, cost)| vec![(ReplicaId(*from), *cost); *count]).collect()
     }
 
-    fn by_peer(waiting: &[(ReplicaId, usize)]) -> Vec<(ReplicaId, Wants)> {
-        let mut peers: BTreeMap<ReplicaId, Wants> = BTreeMap::new();
+    fn by_peer(waiting: &[(ReplicaId, usize)]) -> Vec<(ReplicaId, QueuedCost)> {
+        let mut peers: BTreeMap<ReplicaId, QueuedCost> = BTreeMap::new();
         for (from, cost) in waiting {
-            peers.entry(*from).or_insert(Wants { first: *cost, all: 0 }).all += cost;
+            peers.entry(*from).or_insert(QueuedCost { first: *cost, all: 0 }).all += cost;
         }
         peers.into_iter().collect()
     }
 
     fn shares(
-        limits: Limits,
+        limits: RunLimits,
         waiting: &[(ReplicaId, usize)],
         suspects: &[u16],
-        turns: Turns,
-    ) -> Option<Shares> {
-        Shares::of(limits, by_peer(waiting).into_iter(), set(suspects), turns)
+        turns: LastServed,
+    ) -> Option<RunShares> {
+        RunShares::of(limits, by_peer(waiting).into_iter(), set(suspects), turns)
     }
 
     /// How many of each peer's messages pass.
-    fn passed(limits: Limits, waiting: &[(u16, usize, usize)], suspects: &[u16]) -> Option<Vec<usize>> {
-        let mut shares = shares(limits, &all(waiting), suspects, Turns::default())?;
+    fn passed(limits: RunLimits, waiting: &[(u16, usize, usize)], suspects: &[u16]) -> Option<Vec<usize>> {
+        let mut shares = shares(limits, &all(waiting), suspects, LastServed::default())?;
         let mut of = |peer: u16| {
             let own = all(waiting).into_iter().filter(|(from, _)| *from == ReplicaId(peer));
             own.filter(|(from, cost)| shares.takes(*from, *cost)).count()
@@ -286,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_plain_first_message_passes() {
-        let small = Limits { run: 12, plain: 10 };
+        let small = RunLimits { run: 12, plain: 10 };
         assert_eq!(passed(small, &[(0, 2, 10), (1, 2, 10), (2, 2, 10)], &[]), Some(vec![1, 1, 1]));
         // A suspect's does not: none has a share here, and they take turns.
         assert_eq!(passed(small, &[(0, 2, 10), (1, 2, 10), (2, 2, 10)], &[1, 2]), Some(vec![1, 1, 0]));
@@ -297,21 +298,21 @@ mod tests {
     fn a_proposal_is_plain() {
         for n in [4, 21, 64, 128] {
             let bytes = 1_024 + n * 66;
-            assert!(cost(bytes, n + 1) <= Limits::of(n).plain, "{n}");
-            assert!(cost(bytes, 2 * n + 9) > Limits::of(n).plain, "{n}");
+            assert!(cost(bytes, n + 1) <= RunLimits::of(n).plain, "{n}");
+            assert!(cost(bytes, 2 * n + 9) > RunLimits::of(n).plain, "{n}");
         }
     }
 
     /// Each of f liars sends what carries hundreds of signatures, again and again.
     #[test]
     fn of_what_is_dear_one_passes_in_a_run_by_turns() {
-        let limits = Limits::of(21);
+        let limits = RunLimits::of(21);
         let dear = cost(590 * 64, 590);
         assert!(dear > limits.run && dear > limits.plain);
         let mut waiting: Vec<_> = (0..10).map(|id| (id, 3, dear)).collect();
         waiting.extend((10..20).map(|id| (id, 2, limits.plain)));
         // One of them has sent a signature that does not hold, another one something plain before.
-        let (mut turns, mut order) = (Turns::default(), Vec::new());
+        let (mut turns, mut order) = (LastServed::default(), Vec::new());
         waiting[7].2 = limits.plain + limits.run;
         for _ in 0..18 {
             let mut shares = shares(limits, &all(&waiting), &[4], turns).unwrap();
@@ -322,7 +323,7 @@ mod tests {
             let many: Vec<_> = taken.iter().filter(|(_, cost)| *cost > limits.plain).collect();
             assert_eq!(many.len(), 1);
             assert!((10..20).all(|id| taken.iter().any(|(from, _)| *from == ReplicaId(id))));
-            turns = shares.turns();
+            turns = shares.last_served();
             order.push(many[0].0.0);
             assert_eq!((turns.let_through, shares.in_pieces()), (Some(many[0].0), Some(ReplicaId(4))));
         }
@@ -333,16 +334,16 @@ mod tests {
     /// After a doubt all answer a replica, each at length: it hears several in a run.
     #[test]
     fn of_what_is_dear_as_many_pass_as_there_is_time_for() {
-        let limits = Limits::of(21);
+        let limits = RunLimits::of(21);
         let dear = limits.run / 3;
         assert!(dear > limits.plain);
         let waiting: Vec<_> = (0..20).map(|id| (id, 1, dear)).collect();
         let passed = |last: Option<u16>| {
-            let turns = Turns { let_through: last.map(ReplicaId), suspect: None };
+            let turns = LastServed { let_through: last.map(ReplicaId), suspect: None };
             let mut shares = shares(limits, &all(&waiting), &[5], turns).unwrap();
             let taken = all(&waiting).into_iter().filter(|(from, cost)| shares.takes(*from, *cost));
             let taken: Vec<u16> = taken.map(|(from, _)| from.0).collect();
-            (taken, shares.turns().let_through.map(|last| last.0))
+            (taken, shares.last_served().let_through.map(|last| last.0))
         };
         assert_eq!(passed(None), (vec![0, 1, 2], Some(2)));
         assert_eq!(passed(Some(2)), (vec![3, 4, 6], Some(6)), "no suspect takes a turn from others");
@@ -357,12 +358,12 @@ mod tests {
         // In each run of whom a piece is checked, and which suspects' messages pass.
         let heard = |others| {
             let waiting = all(&[(0, others, 1), (1, 2, long), (2, 2, 2 * long), (3, 2, short)]);
-            let mut turns = Turns::default();
+            let mut turns = LastServed::default();
             let run = |_| {
                 let mut shares = shares(FOUR, &waiting, &[1, 2, 3], turns).unwrap();
                 let taken = waiting.iter().filter(|(from, cost)| shares.takes(*from, *cost) && from.0 > 0);
                 let taken: Vec<u16> = taken.map(|(from, _)| from.0).collect();
-                turns = shares.turns();
+                turns = shares.last_served();
                 (shares.in_pieces().map(|from| from.0), taken)
             };
             (0..4).map(run).collect::<Vec<_>>()
@@ -394,7 +395,7 @@ mod tests {
             let vote = cost(200, 1);
             let mut waiting: Vec<_> = (1..n).map(|id| (id, 1_000, vote)).collect();
             waiting[0].1 = 4;
-            let passed = passed(Limits::of(usize::from(n)), &waiting, &[]).unwrap();
+            let passed = passed(RunLimits::of(usize::from(n)), &waiting, &[]).unwrap();
             assert_eq!(passed[0], 4, "{n}");
         }
     }
@@ -403,7 +404,7 @@ mod tests {
     fn order_is_kept() {
         let (plain, flood) = ((ReplicaId(0), 9), (ReplicaId(0), 2 * FOUR.run));
         let takes = |waiting: [_; 3]| {
-            let mut shares = shares(FOUR, &waiting, &[], Turns::default()).unwrap();
+            let mut shares = shares(FOUR, &waiting, &[], LastServed::default()).unwrap();
             waiting.map(|(from, cost)| shares.takes(from, cost))
         };
         assert_eq!(takes([plain, flood, plain]), [true, false, false]);
@@ -412,7 +413,8 @@ mod tests {
 
     #[test]
     fn who_has_much_left_is_held() {
-        let left = |all| FOUR.held([(ReplicaId(3), Wants { first: 1, all })].into_iter()).iter().count();
+        let left =
+            |all| FOUR.paused([(ReplicaId(3), QueuedCost { first: 1, all })].into_iter()).iter().count();
         assert_eq!((left(1), left(FOUR.run), left(FOUR.run + 1)), (0, 0, 1));
     }
 }

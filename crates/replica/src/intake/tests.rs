@@ -1,3 +1,4 @@
+use super::message_checks::kind_of;
 use super::*;
 use crate::host_message::Heights;
 use crate::host_tests::{Old, large, open};
@@ -13,7 +14,7 @@ fn run(intake: &mut Intake, replica: &Replica) -> (Vec<String>, Vec<String>) {
         input => panic!("{input:?}"),
     });
     let refused = passed.refused.iter().map(|refused| {
-        let Source::Peer(from) = refused.source else { panic!("{refused:?}") };
+        let FrameSource::Peer(from) = refused.source else { panic!("{refused:?}") };
         format!("{} {}", from.0, refused.reason)
     });
     (said.collect(), refused.collect())

@@ -40,7 +40,7 @@ fn who_asks_for_too_much_at_once_is_refused() {
     let id = block.id();
     replica.blocks.insert(block);
     replica.handle(Time(0), Input::Payload(ReplicaId(1), Arc::new(Payload::default())));
-    replica.host.bodies.want(Time(0), &replica.blocks, id, Height(1), (ReplicaId(1), Haste::InTurn));
+    replica.services.bodies.want(Time(0), &replica.blocks, id, Height(1), (ReplicaId(1), Haste::InTurn));
     let mut ask = |now, from, times| {
         for _ in 0..times {
             let message = HostMessage::AskBlock { id, height: Height(1), above: Height::ZERO };
@@ -109,7 +109,7 @@ fn a_header_is_handed_out_without_its_bodies() {
     let above = on(BlockId(Digest([8; 32])), 3, Payload::default().id());
     let id = above.id();
     replica.blocks.insert(above.clone());
-    replica.host.bodies.want(Time(0), &replica.blocks, id, Height(3), (ReplicaId(3), Haste::InTurn));
+    replica.services.bodies.want(Time(0), &replica.blocks, id, Height(3), (ReplicaId(3), Haste::InTurn));
     replica.handle(Time(1), Input::Payload(ReplicaId(3), Arc::new(Payload::default())));
     outputs(&mut replica);
     assert_eq!(ask(&mut replica, id), [HostMessage::Block(above), HostMessage::NoBlock(id)]);
@@ -117,7 +117,7 @@ fn a_header_is_handed_out_without_its_bodies() {
     let mut other = open();
     let HostMessage::Block(block) = &header else { return };
     let id = block.id();
-    other.host.bodies.want(Time(0), &other.blocks, id, Height(1), (ReplicaId(1), Haste::InTurn));
+    other.services.bodies.want(Time(0), &other.blocks, id, Height(1), (ReplicaId(1), Haste::InTurn));
     hear(&mut other, 1, header.clone());
     assert!(other.blocks.get(id).is_some());
 }
@@ -145,12 +145,13 @@ fn a_header_that_was_heard_of_after_its_child_is_taken_with_its_bodies() {
         outputs(replica);
     };
     let want = (ReplicaId(1), Haste::InTurn);
-    replica.host.bodies.want(Time(0), &replica.blocks, child.id(), child.height, want);
+    replica.services.bodies.want(Time(0), &replica.blocks, child.id(), child.height, want);
     give(&mut replica, 1, &child);
     replica.blocks.hear(parent.clone());
-    assert!(replica.host.bodies.is_wanted(parent.id()));
+    assert!(replica.services.bodies.is_wanted(parent.id()));
     give(&mut replica, 3, &parent);
-    let is_ready = |block: &Block| replica.host.bodies.ready(&replica.host.pool, &replica.blocks, block.id());
+    let is_ready =
+        |block: &Block| replica.services.bodies.ready(&replica.services.pool, &replica.blocks, block.id());
     assert_eq!([&parent, &child].map(is_ready), [Some(Ready::Valid); 2]);
 }
 
@@ -163,9 +164,9 @@ fn what_is_lacking_is_looked_for_at_the_end_of_a_turn() {
         hear(&mut replica, from, HostMessage::Heights(heights));
         hear(&mut replica, from, HostMessage::Decided(Height(1), vec![id]));
     }
-    assert!(!replica.host.bodies.is_wanted(id));
+    assert!(!replica.services.bodies.is_wanted(id));
     replica.tick(Time(1));
-    assert!(replica.host.bodies.is_wanted(id));
+    assert!(replica.services.bodies.is_wanted(id));
 }
 
 /// What a replica lacks is on its way to it, after a link was down for a moment; only who opens asks at once.
@@ -373,7 +374,7 @@ fn parents_lie_below_their_children() {
     };
     let want = |replica: &mut Replica, from, id| {
         let from = (ReplicaId(from), Haste::InTurn);
-        replica.host.bodies.want(Time(1), &replica.blocks, id, Height::ZERO, from);
+        replica.services.bodies.want(Time(1), &replica.blocks, id, Height::ZERO, from);
     };
     // From the lowest up: each names the one before.
     let real = on(BlockId(Digest([9; 32])), 8);
@@ -383,7 +384,7 @@ fn parents_lie_below_their_children() {
     assert!(give(&mut replica, 1, &header), "it was wanted by its name, whatever its height");
     assert!(!give(&mut replica, 1, &as_high), "no parent is as high as its child");
     assert_eq!(refused(&mut replica), [(1, "block above the one that names it")]);
-    assert!(replica.host.bodies.is_wanted(as_high.id()));
+    assert!(replica.services.bodies.is_wanted(as_high.id()));
 
     // A liar's child names a block that there is, and says that it is lower.
     let child = on(real.id(), 5);
@@ -391,7 +392,7 @@ fn parents_lie_below_their_children() {
     assert!(give(&mut replica, 1, &child) && !give(&mut replica, 3, &real));
     assert_eq!(refused(&mut replica), [(3, "block above the one that names it")]);
     let asked = |replica: &mut Replica, id| {
-        let asks = replica.host.bodies.asks(Time(1), &replica.others).into_iter();
+        let asks = replica.services.bodies.asks(Time(1), &replica.peers.others).into_iter();
         asks.filter(|ask| ask.block == id).map(|ask| (ask.peer.0, ask.height.0)).collect::<Vec<_>>()
     };
     asked(&mut replica, real.id());

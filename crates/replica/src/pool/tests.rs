@@ -24,7 +24,7 @@ fn names(bundles: &[Bundle]) -> Vec<(u8, u64)> {
 fn takes_oldest_first_and_fair_over_clients() {
     let mut pool = Pool::default();
     for (client, number) in [(1, 1), (1, 2), (1, 3), (2, 1), (3, 1), (3, 2)] {
-        assert_eq!(pool.add_from_client(Time(1), &bundle(client, number, b"x")), Added::New);
+        assert_eq!(pool.add_from_client(Time(1), &bundle(client, number, b"x")), PoolVerdict::New);
     }
     let limits = BodyLimits { block_bundles_max: 4, ..BodyLimits::default() };
     assert_eq!(names(&pool.take(&limits)), [(1, 1), (2, 1), (3, 1), (1, 2)]);
@@ -64,10 +64,10 @@ fn a_block_respects_its_limit_of_requests_but_takes_one_bundle() {
 fn a_number_is_used_once_and_freed_by_execution() {
     let mut pool = Pool::default();
     let (first, second) = (bundle(1, 1, b"a"), bundle(1, 1, b"b"));
-    assert_eq!(pool.add_from_client(Time(1), &first), Added::New);
-    assert_eq!(pool.add_from_client(Time(1), &first), Added::Known);
-    assert_eq!(pool.add_from_client(Time(1), &second), Added::NumberReused);
-    assert_eq!(pool.add_from_peer(Time(1), &second, true, None), Added::New, "a block may name either");
+    assert_eq!(pool.add_from_client(Time(1), &first), PoolVerdict::New);
+    assert_eq!(pool.add_from_client(Time(1), &first), PoolVerdict::Known);
+    assert_eq!(pool.add_from_client(Time(1), &second), PoolVerdict::NumberReused);
+    assert_eq!(pool.add_from_peer(Time(1), &second, true, None), PoolVerdict::New, "a block may name either");
     pool.remove(&second.digest());
     pool.supersede(first.client(), first.session(), first.number());
     assert_eq!(pool.summary(false), Pending::default());
@@ -79,17 +79,17 @@ fn a_body_that_counted_for_nothing_waits_once_somebody_asks_for_it() {
     for from_client in [true, false] {
         let mut pool = Pool::default();
         let (old, new) = (bundle(1, 1, b"from the log"), bundle(2, 1, b"new"));
-        assert_eq!(pool.add_from_peer(Time(0), &old, false, None), Added::New);
-        assert_eq!(pool.add_from_peer(Time(3), &old, false, None), Added::Known);
+        assert_eq!(pool.add_from_peer(Time(0), &old, false, None), PoolVerdict::New);
+        assert_eq!(pool.add_from_peer(Time(3), &old, false, None), PoolVerdict::Known);
         assert_eq!((pool.has_untaken(), pool.waits(&old.digest())), (false, false));
         pool.add_from_client(Time(5), &new);
         let added = match from_client {
             true => pool.add_from_client(Time(9), &old),
             false => pool.add_from_peer(Time(9), &old, true, None),
         };
-        assert_eq!(added, Added::Promoted);
-        assert_eq!(pool.add_from_client(Time(10), &old), Added::Known);
-        assert_eq!(pool.add_from_client(Time(10), &bundle(1, 1, b"x")), Added::NumberReused);
+        assert_eq!(added, PoolVerdict::Promoted);
+        assert_eq!(pool.add_from_client(Time(10), &old), PoolVerdict::Known);
+        assert_eq!(pool.add_from_client(Time(10), &bundle(1, 1, b"x")), PoolVerdict::NumberReused);
         let summary = pool.summary(false);
         assert_eq!((summary.bundles, summary.oldest), (2, Some(Time(5))));
         assert_eq!(names(&pool.to_forward()), [(2, 1), (1, 1)], "each once, by when it began to wait");
@@ -147,18 +147,25 @@ fn what_nobody_waits_for_takes_the_room_of_its_sender_alone() {
     let mut taken = Vec::new();
     for number in 1..2_000 {
         match pool.add_from_peer(Time(1), &junk(number), false, liar) {
-            Added::New => taken.push(number),
-            other => assert_eq!(other, Added::Busy),
+            PoolVerdict::New => taken.push(number),
+            other => assert_eq!(other, PoolVerdict::Busy),
         }
     }
     assert!(taken.len() <= POOL_PEER_IDLE_BYTES_MAX / 100_000, "{} were taken", taken.len());
     assert!(pool.fits(&bundle(9, 1, b"x"), true));
     let others = pool.add_from_peer(Time(1), &bundle(5, 1, b"x"), false, Some(ReplicaId(2)));
-    assert_eq!((others, pool.add_from_client(Time(1), &bundle(1, 1, b"x"))), (Added::New, Added::New));
+    assert_eq!(
+        (others, pool.add_from_client(Time(1), &bundle(1, 1, b"x"))),
+        (PoolVerdict::New, PoolVerdict::New)
+    );
     // A block asks for it, or a client waits for it after all: no longer at its sender's charge.
-    assert_eq!(pool.add_from_peer(Time(1), &junk(5_000), false, None), Added::New);
-    assert_eq!(pool.add_from_peer(Time(1), &junk(taken[0]), true, liar), Added::Promoted);
-    assert_eq!(pool.add_from_peer(Time(1), &junk(6_000), false, liar), Added::New, "there is room again");
+    assert_eq!(pool.add_from_peer(Time(1), &junk(5_000), false, None), PoolVerdict::New);
+    assert_eq!(pool.add_from_peer(Time(1), &junk(taken[0]), true, liar), PoolVerdict::Promoted);
+    assert_eq!(
+        pool.add_from_peer(Time(1), &junk(6_000), false, liar),
+        PoolVerdict::New,
+        "there is room again"
+    );
     for number in taken.into_iter().chain([5_000, 6_000]) {
         pool.remove(&junk(number).digest());
     }
@@ -228,12 +235,12 @@ fn one_client_cannot_fill_the_pool() {
     let mut added = 0;
     for number in 1..200 {
         match pool.add_from_client(Time(1), &bundle(1, number, &large)) {
-            Added::New => added += 1,
-            other => assert_eq!(other, Added::Busy),
+            PoolVerdict::New => added += 1,
+            other => assert_eq!(other, PoolVerdict::Busy),
         }
     }
     assert!(added * large.len() <= POOL_CLIENT_BYTES_MAX && added > 50);
-    assert_eq!(pool.add_from_client(Time(1), &bundle(2, 1, b"x")), Added::New);
+    assert_eq!(pool.add_from_client(Time(1), &bundle(2, 1, b"x")), PoolVerdict::New);
 }
 
 /// A client that is in league with replicas hands to them what it may not hand over here. What is too much takes their
@@ -250,10 +257,10 @@ fn one_client_cannot_fill_the_pool_through_peers() {
     assert!(waiting <= 2 * POOL_CLIENT_BYTES_MAX && waiting > POOL_CLIENT_BYTES_MAX, "{waiting}");
     assert!(pool.idle_bytes <= 3 * POOL_PEER_IDLE_BYTES_MAX);
     assert!(pool.fits(&bundle(9, 1, b"x"), true));
-    assert_eq!(pool.add_from_client(Time(1), &bundle(2, 1, b"x")), Added::New);
-    assert_eq!(pool.add_from_peer(Time(1), &bundle(3, 1, b"x"), true, Some(ReplicaId(1))), Added::New);
+    assert_eq!(pool.add_from_client(Time(1), &bundle(2, 1, b"x")), PoolVerdict::New);
+    assert_eq!(pool.add_from_peer(Time(1), &bundle(3, 1, b"x"), true, Some(ReplicaId(1))), PoolVerdict::New);
     assert!(pool.waits(&bundle(3, 1, b"x").digest()), "others find room");
-    assert_eq!(pool.add_from_peer(Time(1), &large(5_000), true, None), Added::New, "a block needs it");
+    assert_eq!(pool.add_from_peer(Time(1), &large(5_000), true, None), PoolVerdict::New, "a block needs it");
     assert!(!pool.waits(&large(5_000).digest()));
 
     let mut pool = Pool::default();
@@ -282,12 +289,13 @@ fn one_client_cannot_keep_others_out_through_peers() {
         }
         if ms >= 1_000 && ms % 100 == 0 {
             let light = bundle(2, ms, b"y");
-            assert_eq!(pool.add_from_client(now, &light), Added::New, "after {ms} ms");
+            assert_eq!(pool.add_from_client(now, &light), PoolVerdict::New, "after {ms} ms");
             pool.remove(&light.digest());
         }
     }
     let many: Vec<Bundle> = (10..=250).map(|client| bundle(client, 1, b"z")).collect();
-    let let_in = many.iter().filter(|it| pool.add_from_client(Time(2_000 * MS), it) == Added::New).count();
+    let let_in =
+        many.iter().filter(|it| pool.add_from_client(Time(2_000 * MS), it) == PoolVerdict::New).count();
     assert!((90..=110).contains(&let_in), "half of what is executed in a fifth of a second: {let_in}");
     many.iter().for_each(|it| pool.remove(&it.digest()));
     assert_eq!(pool.firsts, 0);
@@ -305,9 +313,9 @@ fn clients_with_much_here_leave_room_for_others() {
     }
     let waiting = pool.bytes - pool.idle_bytes;
     assert!((POOL_BYTES_MAX..=POOL_BYTES_MAX / 2 * 3).contains(&waiting), "{waiting}");
-    assert_eq!(pool.add_from_client(Time(1), &bundle(1, 5_000, b"x")), Added::Busy);
-    assert_eq!(pool.add_from_client(Time(1), &bundle(9, 1, b"x")), Added::New);
-    assert_eq!(pool.add_from_client(Time(1), &bundle(9, 2, b"x")), Added::Busy);
+    assert_eq!(pool.add_from_client(Time(1), &bundle(1, 5_000, b"x")), PoolVerdict::Busy);
+    assert_eq!(pool.add_from_client(Time(1), &bundle(9, 1, b"x")), PoolVerdict::New);
+    assert_eq!(pool.add_from_client(Time(1), &bundle(9, 2, b"x")), PoolVerdict::Busy);
 }
 
 /// Whatever waits: what a block names is let in, or the block could never be executed here.
@@ -328,7 +336,7 @@ fn a_full_pool_takes_what_a_block_needs() {
     assert!(waiting > most - (300 << 10) && waiting <= most, "{waiting}");
     for client in [1, 77] {
         let needed = bundle(client, 9_999, &vec![0; 200 << 10]);
-        assert_eq!(pool.add_from_peer(Time(1), &needed, true, None), Added::New);
+        assert_eq!(pool.add_from_peer(Time(1), &needed, true, None), PoolVerdict::New);
         assert_eq!(pool.get(&needed.digest()), Some(&needed));
     }
 }
@@ -363,8 +371,8 @@ fn whoever_brings_too_much_hears_busy_and_nobody_else() {
         for _ in 0..3 {
             let bundle = bundle(1, next, b"x");
             match pool.add_from_client(now, &bundle) {
-                Added::New => waiting.push_back(bundle.digest()),
-                Added::Busy => refused += 1,
+                PoolVerdict::New => waiting.push_back(bundle.digest()),
+                PoolVerdict::Busy => refused += 1,
                 other => panic!("{other:?}"),
             }
             next += 1;
@@ -378,7 +386,7 @@ fn whoever_brings_too_much_hears_busy_and_nobody_else() {
         if ms >= 1_000 && ms % 100 == 0 {
             let light = bundle(2, ms, b"y");
             assert!(!pool.is_busy(now, &light, 0), "after {ms} ms");
-            assert_eq!(pool.add_from_client(now, &light), Added::New);
+            assert_eq!(pool.add_from_client(now, &light), PoolVerdict::New);
             pool.remove(&light.digest());
         }
     }
@@ -398,14 +406,15 @@ fn a_large_bundle_finds_room_among_small_ones() {
         for client in 2..102u8 {
             number += 1;
             let bundle = bundle(client, number, b"x");
-            if (ms + u64::from(client)).is_multiple_of(20) && pool.add_from_client(now, &bundle) == Added::New
+            if (ms + u64::from(client)).is_multiple_of(20)
+                && pool.add_from_client(now, &bundle) == PoolVerdict::New
             {
                 waiting.push_back(bundle.digest());
             }
         }
         if ms >= 1_000 && ms.is_multiple_of(20) {
             let bundle = bundle(1, number + 1, &large);
-            if pool.add_from_client(now, &bundle) == Added::New {
+            if pool.add_from_client(now, &bundle) == PoolVerdict::New {
                 let_in += 1;
                 waiting.push_back(bundle.digest());
             }
@@ -423,7 +432,7 @@ fn a_large_bundle_finds_room_among_small_ones() {
 fn an_idle_replica_takes_a_burst() {
     let mut pool = Pool::default();
     for number in 1..=10_000 {
-        assert_eq!(pool.add_from_client(Time(number), &bundle(1, number, b"x")), Added::New);
+        assert_eq!(pool.add_from_client(Time(number), &bundle(1, number, b"x")), PoolVerdict::New);
     }
 }
 
@@ -433,7 +442,7 @@ fn a_bundle_that_was_executed_comes_back_without_counting_as_waiting() {
     let executed = bundle(1, 1, b"x");
     pool.add_from_client(Time(1), &executed);
     pool.executed(Time(2), &executed.digest());
-    assert_eq!(pool.add_from_peer(Time(3), &executed, false, Some(ReplicaId(2))), Added::New);
+    assert_eq!(pool.add_from_peer(Time(3), &executed, false, Some(ReplicaId(2))), PoolVerdict::New);
     let size = pool.size();
     assert_eq!((pool.waiting(), size.bundles, size.bytes), (0, 0, 0));
     assert_eq!((size.idle_bundles, size.idle_bytes), (1, executed.size()));

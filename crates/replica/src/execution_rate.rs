@@ -29,7 +29,7 @@ struct Served {
 
 /// The rate at which what has waited is executed.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct ExecutionRate {
     patience_ns: u64,
     leads: bool,
     served: VecDeque<Served>,
@@ -40,13 +40,13 @@ pub(crate) struct Pace {
     until: Time,
 }
 
-impl Default for Pace {
+impl Default for ExecutionRate {
     fn default() -> Self {
         Self { patience_ns: 0, leads: false, served: VecDeque::new(), span_ns: 0, cost: 0, until: Time::ZERO }
     }
 }
 
-impl Pace {
+impl ExecutionRate {
     /// After so long without being executed a request counts against the leader; 0: never.
     pub(crate) fn set_patience(&mut self, patience_ns: u64) {
         self.patience_ns = patience_ns;
@@ -125,11 +125,11 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     /// 10 kB are executed each millisecond.
-    fn steady(from: u64, until: u64) -> Pace {
-        let mut pace = Pace::default();
-        pace.begin(Time(from * MS));
-        (from + 1..=until).for_each(|ms| pace.serve(Time(ms * MS), 10_000));
-        pace
+    fn steady(from: u64, until: u64) -> ExecutionRate {
+        let mut rate = ExecutionRate::default();
+        rate.begin(Time(from * MS));
+        (from + 1..=until).for_each(|ms| rate.serve(Time(ms * MS), 10_000));
+        rate
     }
 
     #[test]
@@ -142,9 +142,9 @@ mod tests {
 
     #[test]
     fn the_rate_is_the_present_one() {
-        let mut pace = steady(0, 2_000);
-        (2_001..=4_000).for_each(|ms| pace.serve(Time(ms * MS), 1_000));
-        let limit = pace.limit(Time(4_000 * MS), Time(0));
+        let mut rate = steady(0, 2_000);
+        (2_001..=4_000).for_each(|ms| rate.serve(Time(ms * MS), 1_000));
+        let limit = rate.limit(Time(4_000 * MS), Time(0));
         assert!((190_000..=210_000).contains(&limit), "{limit}");
     }
 
@@ -156,18 +156,22 @@ mod tests {
             usize::MAX,
             "nothing has waited long"
         );
-        assert_eq!(Pace::default().limit(Time(900 * MS), Time(0)), usize::MAX, "nothing was ever executed");
+        assert_eq!(
+            ExecutionRate::default().limit(Time(900 * MS), Time(0)),
+            usize::MAX,
+            "nothing was ever executed"
+        );
     }
 
     #[test]
     fn a_pause_is_no_lower_rate() {
         for pause in [300, 500, 1_500, 5_000, 60_000] {
-            let mut pace = steady(0, 1_000);
-            let before = pace.limit(Time(1_000 * MS), Time(0));
-            assert_eq!(pace.limit(Time((1_000 + pause) * MS), Time(0)), before);
+            let mut rate = steady(0, 1_000);
+            let before = rate.limit(Time(1_000 * MS), Time(0));
+            assert_eq!(rate.limit(Time((1_000 + pause) * MS), Time(0)), before);
             for ms in 1_000 + pause..2_000 + pause {
-                pace.serve(Time(ms * MS), 10_000);
-                let limit = pace.limit(Time(ms * MS), Time(0));
+                rate.serve(Time(ms * MS), 10_000);
+                let limit = rate.limit(Time(ms * MS), Time(0));
                 assert!(limit > before / 10 * 8, "{limit} of {before} {ms} ms after a pause of {pause} ms");
             }
         }
@@ -179,12 +183,12 @@ mod tests {
         let follow = [(50, 125_000), (400, 1_000_000), (0, 2_000_000)];
         let lead = lead.into_iter().map(|case| (true, case));
         for (leads, (patience, most)) in lead.chain(follow.map(|case| (false, case))) {
-            let mut pace = Pace::default();
-            pace.set_patience(patience * MS);
-            pace.set_leads(leads);
-            pace.begin(Time::ZERO);
-            (1..=2_000).for_each(|ms| pace.serve(Time(ms * MS), 10_000));
-            assert_eq!(pace.limit(Time(2_000 * MS), Time(0)), most, "a patience of {patience} ms, {leads}");
+            let mut rate = ExecutionRate::default();
+            rate.set_patience(patience * MS);
+            rate.set_leads(leads);
+            rate.begin(Time::ZERO);
+            (1..=2_000).for_each(|ms| rate.serve(Time(ms * MS), 10_000));
+            assert_eq!(rate.limit(Time(2_000 * MS), Time(0)), most, "a patience of {patience} ms, {leads}");
         }
     }
 
@@ -193,7 +197,7 @@ mod tests {
         assert_eq!(steady(0, 99).duration_ns(1_000_000), 0, "the rate is not known");
         assert_eq!(steady(0, 500).duration_ns(1_000_000), 100 * MS);
         assert_eq!(steady(0, 500).duration_ns(0), 0);
-        let mut still = Pace::default();
+        let mut still = ExecutionRate::default();
         still.serve(Time(500 * MS), 0);
         still.serve(Time(900 * MS), 0);
         assert_eq!(still.duration_ns(usize::MAX), 0);
@@ -201,9 +205,9 @@ mod tests {
 
     #[test]
     fn a_slow_replica_takes_something() {
-        let mut pace = Pace::default();
-        pace.begin(Time(0));
-        pace.serve(Time(3_000 * MS), 1_000);
-        assert_eq!(pace.limit(Time(3_000 * MS), Time(0)), COST_MIN);
+        let mut rate = ExecutionRate::default();
+        rate.begin(Time(0));
+        rate.serve(Time(3_000 * MS), 1_000);
+        assert_eq!(rate.limit(Time(3_000 * MS), Time(0)), COST_MIN);
     }
 }

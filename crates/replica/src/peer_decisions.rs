@@ -23,7 +23,7 @@ const AHEAD_MAX: u64 = 1_024;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Decided {
+pub(crate) struct PeerDecisions {
     weak: usize,
     peers: BTreeMap<ReplicaId, Heights>,
     /// When a peer that is behind was told how far this replica is.
@@ -39,7 +39,7 @@ pub(crate) struct Decided {
     has_news: bool,
 }
 
-impl Decided {
+impl PeerDecisions {
     pub(crate) fn new(weak: usize) -> Self {
         Self {
             weak,
@@ -149,7 +149,7 @@ impl Decided {
         Some((next, ahead.map(|(peer, _)| *peer).collect()))
     }
 
-    /// When [`Decided::ask`] has something to do.
+    /// When [`PeerDecisions::ask`] has something to do.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.ask_at
     }
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn believes_f_plus_one_distinct_peers() {
-        let mut decided = Decided::new(2);
+        let mut decided = PeerDecisions::new(2);
         let learn = |decided: &mut Decided, by: u16, name: u64| {
             decided.on_answer(ReplicaId(by), Height(1), &[id(name)], Height(0))
         };
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn one_liar_makes_nobody_ask() {
-        let mut decided = Decided::new(2);
+        let mut decided = PeerDecisions::new(2);
         decided.on_heights(Time(0), ReplicaId(1), at(1_000_000, 1), Height(5));
         assert_eq!(decided.ask(Time(u64::MAX), Height(5)), None);
         decided.on_heights(Time(0), ReplicaId(2), at(7, 1), Height(5));
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn who_is_behind_is_told_at_a_bounded_rate() {
-        let mut decided = Decided::new(2);
+        let mut decided = PeerDecisions::new(2);
         assert!(decided.may_tell(Time(0), ReplicaId(1)));
         assert!(!decided.may_tell(Time(1), ReplicaId(1)), "however often it says so");
         assert!(decided.may_tell(Time(1), ReplicaId(2)), "each peer has its own rate");
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn says_so_when_nobody_keeps_the_next_height() {
-        let mut decided = Decided::new(2);
+        let mut decided = PeerDecisions::new(2);
         decided.on_heights(Time(0), ReplicaId(1), at(100, 50), Height(5));
         assert!(!decided.is_out(Height(6)), "one peer may lie");
         decided.on_heights(Time(0), ReplicaId(2), at(100, 50), Height(5));
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn who_tells_of_heights_holds_them() {
-        let mut decided = Decided::new(2);
+        let mut decided = PeerDecisions::new(2);
         decided.on_heights(Time(0), ReplicaId(1), at(7, 1), Height(5));
         assert_eq!(decided.holders(Height(8)), []);
         decided.on_answer(ReplicaId(1), Height(6), &[id(6), id(7), id(8)], Height(5));
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn answers_far_above_are_not_kept() {
-        let mut decided = Decided::new(2);
+        let mut decided = PeerDecisions::new(2);
         for start in 0..100u64 {
             decided.on_answer(ReplicaId(1), Height(start * 256), &vec![id(1); 256], Height(0));
         }

@@ -162,7 +162,7 @@ fn slots_below_the_floors_are_dead_for_ever() {
     }
     let floors = Floors { height: Height(4), views: vec![(VOTE, View(0))] };
     rig.outbox.raise_floors(floors, &mut rig.out);
-    assert_eq!(rig.outbox.size().0, 1, "dead entries go");
+    assert_eq!(rig.outbox.size().guard_entries, 1, "dead entries go");
     assert!(matches!(rig.send(vote(3, 2)), Err(Unsent::Dead(_))));
     assert!(matches!(rig.send(vote(3, 1)), Err(Unsent::Dead(_))), "also for what was said before");
     assert!(matches!(rig.send(vote(4, 2)), Err(Unsent::Contradiction(..))));

@@ -12,11 +12,11 @@ use std::sync::Arc;
 /// Why a log does not make sense.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the log holds a {0} that cannot be read: it was written by another version, or is damaged")]
-pub struct BadPast(pub &'static str);
+pub struct BadLog(pub &'static str);
 
 /// Built from the entries of the log, in their order; later ones win.
 #[derive(Clone, Debug)]
-pub struct Past {
+pub struct RestoredLog {
     pub(crate) incarnation: Incarnation,
     pub(crate) records: BTreeMap<RecordKey, Vec<u8>>,
     pub(crate) guard: BTreeMap<Slot, Digest>,
@@ -30,7 +30,7 @@ pub struct Past {
     pub(crate) states: Vec<(Height, Digest)>,
 }
 
-impl Default for Past {
+impl Default for RestoredLog {
     fn default() -> Self {
         Self {
             incarnation: Incarnation::ZERO,
@@ -48,16 +48,16 @@ impl Default for Past {
     }
 }
 
-impl Past {
+impl RestoredLog {
     /// Takes in the next entry of the log.
     ///
     /// # Errors
-    /// [`BadPast`] when an entry is not what this version writes.
-    pub fn absorb(&mut self, entry: LogEntry) -> Result<(), BadPast> {
+    /// [`BadLog`] when an entry is not what this version writes.
+    pub fn absorb(&mut self, entry: LogEntry) -> Result<(), BadLog> {
         match entry {
             LogEntry::Incarnation(incarnation) => self.incarnation = self.incarnation.max(incarnation),
             LogEntry::Record(bytes) => {
-                let (key, bytes) = decode_record(&bytes).ok_or(BadPast("record"))?;
+                let (key, bytes) = decode_record(&bytes).ok_or(BadLog("record"))?;
                 // A base repeats records while a newer proof, written before it, is on its way to the disk.
                 if key.height == Height::ZERO || key.height > self.stable.checkpoint.height {
                     self.records.insert(key, bytes);
@@ -78,7 +78,7 @@ impl Past {
                 self.decided.insert(height, id);
             }
             LogEntry::Proof(bytes) => {
-                let proof = CheckpointProof::from_bytes(&bytes).map_err(|_| BadPast("checkpoint proof"))?;
+                let proof = CheckpointProof::from_bytes(&bytes).map_err(|_| BadLog("checkpoint proof"))?;
                 if proof.checkpoint.height > self.stable.checkpoint.height {
                     self.stable = proof;
                     self.prune();
@@ -168,32 +168,32 @@ mod tests {
         LogEntry::Proof(proof.to_bytes())
     }
 
-    fn heights(past: &Past) -> Vec<u64> {
-        past.records.keys().map(|key| key.height.0).collect()
+    fn heights(log: &RestoredLog) -> Vec<u64> {
+        log.records.keys().map(|key| key.height.0).collect()
     }
 
     #[test]
     fn records_below_the_stable_checkpoint_are_obsolete_wherever_they_stand() {
-        let mut past = Past::default();
+        let mut log = RestoredLog::default();
         // The base was written between the proof of 8 and its installation: it still repeats what 8 settles.
         let base = [LogEntry::BaseBegin, proof(4), record(6), record(9), record(0), LogEntry::BaseEnd];
         for entry in [proof(4), record(6), record(7), proof(8)].into_iter().chain(base) {
-            past.absorb(entry).unwrap();
+            log.absorb(entry).unwrap();
         }
-        assert_eq!((past.stable().checkpoint.height, heights(&past)), (Height(8), vec![0, 9]));
+        assert_eq!((log.stable().checkpoint.height, heights(&log)), (Height(8), vec![0, 9]));
     }
 
     #[test]
     fn dead_slots_are_not_kept() {
-        let mut past = Past::default();
+        let mut log = RestoredLog::default();
         let guard = |height| {
             LogEntry::Guard(Statement::new(Kind::new("vote"), View(0), Height(height), Digest::ZERO))
         };
         let floors = Floors { height: Height(2), views: Vec::new() };
         for entry in [guard(0), guard(1), guard(2), LogEntry::Floors(floors), guard(3)] {
-            past.absorb(entry).unwrap();
+            log.absorb(entry).unwrap();
         }
-        let heights: Vec<u64> = past.guard.keys().map(|slot| slot.height.0).collect();
+        let heights: Vec<u64> = log.guard.keys().map(|slot| slot.height.0).collect();
         assert_eq!(heights, [0, 2, 3]);
     }
 }

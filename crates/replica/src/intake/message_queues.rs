@@ -1,10 +1,10 @@
-//! Messages that wait for their check, in a line for each replica.
+//! Messages that wait for their check, in a queue for each replica.
 //!
-//! What a line costs is known without walking it: thousands of messages of one replica may wait for many runs, and each
+//! What a queue costs is known without walking it: thousands of messages of one replica may wait for many runs, and each
 //! run asks what waits.
 
-use super::shares::{Shares, Wants};
-use crate::CheckedMessage;
+use super::shares::{QueuedCost, RunShares};
+use crate::input::CheckedMessage;
 use quorate_types::{Digest, ReplicaId, Signature};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,19 +21,19 @@ pub(super) struct WaitingMessage {
 }
 
 /// A message with its number among those of all replicas, in order of arrival.
-pub(super) type Numbered = (u64, WaitingMessage);
+pub(super) type ArrivedMessage = (u64, WaitingMessage);
 
 #[derive(Default)]
-struct Line {
-    messages: VecDeque<Numbered>,
+struct MessageQueue {
+    messages: VecDeque<ArrivedMessage>,
     /// What they cost.
     cost: usize,
     /// How many of them waited when the last gap was noted, where one was since the last run.
     before_gap: usize,
 }
 
-impl Line {
-    fn pop(&mut self) -> Option<Numbered> {
+impl MessageQueue {
+    fn pop(&mut self) -> Option<ArrivedMessage> {
         let next = self.messages.pop_front()?;
         self.cost = self.cost.saturating_sub(next.1.cost);
         Some(next)
@@ -42,41 +42,41 @@ impl Line {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Lines {
-    lines: BTreeMap<ReplicaId, Line>,
+pub(super) struct MessageQueues {
+    queues: BTreeMap<ReplicaId, MessageQueue>,
     /// Messages that have arrived.
     arrived: u64,
 }
 
-impl Lines {
+impl MessageQueues {
     pub(super) fn is_empty(&self) -> bool {
-        self.lines.values().all(|line| line.messages.is_empty())
+        self.queues.values().all(|queue| queue.messages.is_empty())
     }
 
     pub(super) fn len(&self) -> usize {
-        self.lines.values().map(|line| line.messages.len()).sum()
+        self.queues.values().map(|queue| queue.messages.len()).sum()
     }
 
     pub(super) fn push(&mut self, waiting: WaitingMessage) {
-        let line = self.lines.entry(waiting.from).or_default();
-        line.cost = line.cost.saturating_add(waiting.cost);
-        line.messages.push_back((self.arrived, waiting));
+        let queue = self.queues.entry(waiting.from).or_default();
+        queue.cost = queue.cost.saturating_add(waiting.cost);
+        queue.messages.push_back((self.arrived, waiting));
         self.arrived = self.arrived.wrapping_add(1);
     }
 
     /// What waits of a replica goes in the next run: a liar may make a gap of each frame.
     pub(super) fn note_gap(&mut self, of: ReplicaId) {
-        if let Some(line) = self.lines.get_mut(&of) {
-            line.before_gap = line.messages.len();
+        if let Some(queue) = self.queues.get_mut(&of) {
+            queue.before_gap = queue.messages.len();
         }
     }
 
     /// Takes the messages from before the gaps that were noted.
     pub(super) fn take_before_gaps(&mut self) -> Vec<WaitingMessage> {
         let mut taken = Vec::new();
-        for line in self.lines.values_mut() {
-            for _ in 0..std::mem::take(&mut line.before_gap) {
-                taken.extend(line.pop().map(|(_, waiting)| waiting));
+        for queue in self.queues.values_mut() {
+            for _ in 0..std::mem::take(&mut queue.before_gap) {
+                taken.extend(queue.pop().map(|(_, waiting)| waiting));
             }
         }
         taken
@@ -84,40 +84,43 @@ impl Lines {
 
     /// The first message of a replica.
     pub(super) fn first(&mut self, of: ReplicaId) -> Option<&mut WaitingMessage> {
-        self.lines.get_mut(&of)?.messages.front_mut().map(|(_, first)| first)
+        self.queues.get_mut(&of)?.messages.front_mut().map(|(_, first)| first)
     }
 
     /// The first message of a replica costs so much less from now on.
     pub(super) fn lessen(&mut self, of: ReplicaId, cost: usize) {
-        let Some(line) = self.lines.get_mut(&of) else { return };
-        let Some((_, first)) = line.messages.front_mut() else { return };
+        let Some(queue) = self.queues.get_mut(&of) else { return };
+        let Some((_, first)) = queue.messages.front_mut() else { return };
         let cost = cost.min(first.cost);
-        (first.cost, line.cost) = (first.cost.saturating_sub(cost), line.cost.saturating_sub(cost));
+        (first.cost, queue.cost) = (first.cost.saturating_sub(cost), queue.cost.saturating_sub(cost));
     }
 
     /// Takes the first message of a replica.
     pub(super) fn pop(&mut self, of: ReplicaId) -> Option<WaitingMessage> {
-        self.lines.get_mut(&of)?.pop().map(|(_, waiting)| waiting)
+        self.queues.get_mut(&of)?.pop().map(|(_, waiting)| waiting)
     }
 
     /// What waits of each replica.
-    pub(super) fn wants(&self) -> impl Iterator<Item = (ReplicaId, Wants)> + Clone {
-        self.lines.iter().filter_map(|(from, line)| {
-            line.messages.front().map(|(_, first)| (*from, Wants { first: first.cost, all: line.cost }))
+    pub(super) fn costs(&self) -> impl Iterator<Item = (ReplicaId, QueuedCost)> + Clone {
+        self.queues.iter().filter_map(|(from, queue)| {
+            queue
+                .messages
+                .front()
+                .map(|(_, first)| (*from, QueuedCost { first: first.cost, all: queue.cost }))
         })
     }
 
     /// Takes all messages, or of each replica what its share allows, in order of arrival.
-    pub(super) fn take(&mut self, shares: Option<&mut Shares>, taken: &mut Vec<Numbered>) {
+    pub(super) fn take(&mut self, shares: Option<&mut RunShares>, taken: &mut Vec<ArrivedMessage>) {
         match shares {
-            None => self.lines.values_mut().for_each(|line| {
-                taken.extend(line.messages.drain(..));
-                line.cost = 0;
+            None => self.queues.values_mut().for_each(|queue| {
+                taken.extend(queue.messages.drain(..));
+                queue.cost = 0;
             }),
             Some(shares) => {
-                for (from, line) in &mut self.lines {
-                    while line.messages.front().is_some_and(|(_, next)| shares.takes(*from, next.cost)) {
-                        taken.extend(line.pop());
+                for (from, queue) in &mut self.queues {
+                    while queue.messages.front().is_some_and(|(_, next)| shares.takes(*from, next.cost)) {
+                        taken.extend(queue.pop());
                     }
                 }
             }
@@ -142,35 +145,35 @@ mod tests {
         }
     }
 
-    fn wants(lines: &Lines) -> Vec<(u16, usize, usize)> {
-        lines.wants().map(|(from, wants)| (from.0, wants.first, wants.all)).collect()
+    fn costs(queues: &MessageQueues) -> Vec<(u16, usize, usize)> {
+        queues.costs().map(|(from, wants)| (from.0, wants.first, wants.all)).collect()
     }
 
     #[test]
     fn what_a_line_costs_is_known_whatever_leaves_it() {
-        let mut lines = Lines::default();
+        let mut queues = MessageQueues::default();
         for (from, cost) in [(3, 5), (1, 7), (3, 2), (3, 1)] {
-            lines.push(message(from, cost));
+            queues.push(message(from, cost));
         }
-        assert_eq!((wants(&lines), lines.len()), (vec![(1, 7, 7), (3, 5, 8)], 4));
-        lines.note_gap(ReplicaId(3));
-        lines.push(message(3, 9));
-        let before = lines.take_before_gaps();
+        assert_eq!((wants(&queues), queues.len()), (vec![(1, 7, 7), (3, 5, 8)], 4));
+        queues.note_gap(ReplicaId(3));
+        queues.push(message(3, 9));
+        let before = queues.take_before_gaps();
         assert_eq!(
             before.iter().map(|waiting| waiting.cost).collect::<Vec<_>>(),
             [5, 2, 1],
             "and nothing that came after it"
         );
-        assert_eq!((wants(&lines), lines.len()), (vec![(1, 7, 7), (3, 9, 9)], 2));
-        assert_eq!(lines.pop(ReplicaId(1)).map(|waiting| waiting.cost), Some(7));
-        assert!(lines.first(ReplicaId(1)).is_none() && lines.pop(ReplicaId(1)).is_none());
-        lines.lessen(ReplicaId(3), 6);
-        assert_eq!(wants(&lines), [(3, 3, 3)]);
+        assert_eq!((wants(&queues), queues.len()), (vec![(1, 7, 7), (3, 9, 9)], 2));
+        assert_eq!(queues.pop(ReplicaId(1)).map(|waiting| waiting.cost), Some(7));
+        assert!(queues.first(ReplicaId(1)).is_none() && queues.pop(ReplicaId(1)).is_none());
+        queues.lessen(ReplicaId(3), 6);
+        assert_eq!(wants(&queues), [(3, 3, 3)]);
         let mut taken = Vec::new();
-        lines.push(message(1, 4));
-        lines.take(None, &mut taken);
+        queues.push(message(1, 4));
+        queues.take(None, &mut taken);
         let order: Vec<_> = taken.iter().map(|(_, waiting)| (waiting.from.0, waiting.cost)).collect();
         assert_eq!(order, [(3, 3), (1, 4)], "in order of arrival, whoever sent it");
-        assert!(lines.is_empty() && wants(&lines).is_empty());
+        assert!(queues.is_empty() && wants(&queues).is_empty());
     }
 }

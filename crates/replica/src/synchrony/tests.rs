@@ -1,4 +1,6 @@
+use super::clock::CLOCK_SPAN_NS;
 use super::*;
+use quorate_types::limits::{CLOCK_SAMPLES_MAX, PROBES_UNANSWERED_MAX, ROUND_TRIPS_MAX};
 use quorate_types::{ClusterId, Epoch, Member, ProtocolId, PublicKey};
 
 const MS: u64 = 1_000_000;
@@ -22,7 +24,7 @@ fn committee(n: u8, f: usize) -> Committee {
 
 /// The number of the probes of a round.
 fn number_of(round: u64) -> u64 {
-    number(SECRET, LIFE, round)
+    probe_number(SECRET, LIFE, round)
 }
 
 /// Replica 0 of n that tolerate f, with peers that answer as a test says. Times are in milliseconds.
@@ -36,7 +38,7 @@ impl Rig {
     /// A protocol that always has something to do.
     fn of(n: u8, f: usize, guarded: bool) -> Self {
         let mut rig = Self::idle(n, f, guarded);
-        rig.guard.work_until = Time::MAX;
+        rig.guard.schedule.work_until = Time::MAX;
         rig
     }
 
@@ -50,11 +52,11 @@ impl Rig {
 
     /// Probes that are due now.
     fn probe(&mut self, ms: u64) -> Option<u64> {
-        let (to, message) = self.guard.probe(Time(ms * MS))?;
+        let (to, message) = self.guard.take_probe(Time(ms * MS))?;
         match (to, message) {
             (To::Some(to), HostMessage::Probe { incarnation, number }) => {
                 assert_eq!(incarnation, LIFE);
-                let round = self.guard.rounds - 1;
+                let round = self.guard.numbers.rounds - 1;
                 assert_eq!(number, number_of(round));
                 self.sent.push((round, ms, to));
                 Some(round)
@@ -72,7 +74,7 @@ impl Rig {
     /// A peer answers the probe of a round.
     fn answer_with(&mut self, ms: u64, peer: u16, round: u64, held_ms: u64) -> Result<(), Reject> {
         let (now, number) = (Time(ms * MS), number_of(round));
-        self.guard.before(now);
+        self.guard.before_input(now);
         self.guard.on_answer(now, ReplicaId(peer), LIFE, number, (held_ms * MS, now))
     }
 
@@ -150,7 +152,7 @@ fn what_is_unanswered_is_late_at_the_exact_moment() {
     assert_eq!(rig.late(), []);
     assert_eq!(rig.guard.overdue_at, Some(Time(40 * MS)), "what was sent at 0");
     // What comes at the very moment comes first.
-    rig.guard.before(Time(40 * MS));
+    rig.guard.before_input(Time(40 * MS));
     assert_eq!(rig.late(), []);
     rig.tick(40);
     assert_eq!(rig.late(), [2]);
@@ -198,18 +200,18 @@ fn more_than_f_late_peers_are_doubt() {
     rig.run(100, 200, &[1, 2]);
     assert_eq!(rig.late(), [3, 4]);
     assert_eq!(rig.guard.doubt(), (false, 0), "f are no doubt");
-    assert!(!rig.guard.take_news());
+    assert!(!rig.guard.take_change());
     rig.run(200, 300, &[1]);
     assert_eq!(rig.guard.doubt(), (true, 1));
-    assert!(rig.guard.take_news());
-    assert!(!rig.guard.take_news(), "told once");
+    assert!(rig.guard.take_change());
+    assert!(!rig.guard.take_change(), "told once");
     // The last probe that 2 has answered was sent at 190; that of 200 is due at 240.
     assert_eq!(rig.guard.status().late[0], (ReplicaId(2), Time(240 * MS)));
     assert!(!rig.sound(300, 299, 0));
     assert_eq!(rig.guard.status().last_doubt, Some(Time(300 * MS)), "while it lasts: now");
     rig.run(300, 310, &[1, 2]);
     assert!(!rig.guard.doubt().0);
-    assert!(rig.guard.take_news());
+    assert!(rig.guard.take_change());
     let last = rig.guard.status().last_doubt.unwrap();
     assert_eq!(last, Time(301 * MS), "2 has answered the probe of 300");
     assert!(!rig.sound(320, 301, 0), "there was doubt at that moment");
@@ -241,11 +243,11 @@ fn what_was_lost_makes_late_until_a_newer_probe_is_answered() {
     assert_eq!(rig.answer_with(36, 1, 3, 0), Err(Reject::Stale), "that was sent before");
     assert_eq!(rig.late(), [1]);
     rig.guard.on_gap(Time(37 * MS), ReplicaId(2));
-    assert!(rig.guard.doubt().0 && rig.guard.take_news());
+    assert!(rig.guard.doubt().0 && rig.guard.take_change());
     rig.tick(40);
     rig.answer(41, 1, 4);
     assert_eq!(rig.late(), [2]);
-    assert!(!rig.guard.doubt().0 && rig.guard.take_news());
+    assert!(!rig.guard.doubt().0 && rig.guard.take_change());
     // What answers the newer probe too late clears the gap, and is late itself.
     (41..=85).for_each(|ms| rig.tick(ms));
     rig.answer(86, 2, 4);
@@ -279,12 +281,12 @@ fn who_asks_in_vain_for_freshness_makes_a_probe_go_and_hears_of_its_answers() {
     let number = rig.probe(23).unwrap();
     assert!(!rig.sound(24, 0, 23) && !rig.sound(24, 0, 22), "asked again before an answer is here");
     assert_eq!(rig.probe(24), None, "one is on its way");
-    assert!(!rig.guard.take_news());
+    assert!(!rig.guard.take_change());
     rig.answer(25, 2, number);
-    assert!(rig.guard.take_news());
+    assert!(rig.guard.take_change());
     assert!(rig.sound(25, 0, 23));
     rig.answer(25, 1, number);
-    assert!(!rig.guard.take_news(), "nobody waits any more");
+    assert!(!rig.guard.take_change(), "nobody waits any more");
 }
 
 #[test]
@@ -294,10 +296,10 @@ fn a_late_answer_is_not_fresh() {
     assert!(!rig.sound(23, 0, 23));
     let number = rig.probe(23).unwrap();
     rig.answer_with(24, 1, number, 40).unwrap();
-    assert!(!rig.guard.take_news());
+    assert!(!rig.guard.take_change());
     assert!(!rig.sound(24, 0, 23));
     rig.answer(24, 2, number);
-    assert!(rig.guard.take_news() && rig.sound(24, 0, 23), "1 is late, and one may be");
+    assert!(rig.guard.take_change() && rig.sound(24, 0, 23), "1 is late, and one may be");
 }
 
 #[test]
@@ -326,7 +328,7 @@ fn an_unguarded_protocol_is_told_that_all_is_sound_and_measured_all_the_same() {
     rig.run(0, 100, &[]);
     assert_eq!(rig.guard.doubt(), (true, 1));
     assert!(rig.sound(100, 0, 100));
-    assert!(!rig.guard.take_news());
+    assert!(!rig.guard.take_change());
     assert_eq!(rig.late(), [1, 2]);
     assert!(rig.guard.status().probes > 0);
 }
@@ -376,7 +378,7 @@ fn asking_often_hides_nobody() {
         let now = Time(step * MS / 10);
         rig.guard.tick(now, now);
         rig.guard.sound(now, Time(0), now);
-        rig.guard.probe(now);
+        rig.guard.take_probe(now);
     }
     assert_eq!(rig.late(), []);
     assert!(rig.guard.peers[&ReplicaId(1)].unanswered.len() <= PROBES_UNANSWERED_MAX);
@@ -388,8 +390,10 @@ fn asking_often_hides_nobody() {
 fn the_last_round_trips_are_told() {
     let mut rig = Rig::of(3, 1, true);
     let mut took = |ms: u64| {
-        let now = rig.guard.probe_at;
-        let Some((_, HostMessage::Probe { number, .. })) = rig.guard.probe(now) else { panic!("no probe") };
+        let now = rig.guard.schedule.next;
+        let Some((_, HostMessage::Probe { number, .. })) = rig.guard.take_probe(now) else {
+            panic!("no probe")
+        };
         let at = now.plus(ms * MS);
         rig.guard.on_answer(at, ReplicaId(1), LIFE, number, (0, at)).unwrap();
         rig.guard.on_answer(at, ReplicaId(2), LIFE, number, (0, at)).unwrap();
@@ -407,7 +411,7 @@ fn the_last_round_trips_are_told() {
         took(3);
     }
     assert_eq!(took(3), (3, 3), "forgotten");
-    assert_eq!(rig.guard.round_trips.len(), ROUND_TRIPS_MAX);
+    assert_eq!(rig.guard.measured.round_trips.len(), ROUND_TRIPS_MAX);
 }
 
 /// A clock that is fast or slow by so much, seen over answers that come after changing times.
@@ -427,7 +431,7 @@ fn clocks_that_drift_are_told() {
         }
         let found = clock.drift_ppm().unwrap();
         assert!((found - ppm).abs() <= 25, "{found} of {ppm}");
-        assert!(clock.samples.len() <= 7);
+        assert!(clock.len() <= 7);
     }
 }
 
@@ -448,7 +452,7 @@ fn what_a_peer_says_of_its_clock_cannot_hurt() {
     for step in 3..1_000 {
         clock.note(Time(step * CLOCK_SPAN_NS), Time(u64::MAX), 0);
     }
-    assert_eq!(clock.samples.len(), CLOCK_SAMPLES_MAX);
+    assert_eq!(clock.len(), CLOCK_SAMPLES_MAX);
 }
 
 /// Of all peers the one whose clock is furthest off is told, whichever way.
@@ -457,8 +461,10 @@ fn the_worst_clock_is_told() {
     let mut rig = Rig::of(3, 1, true);
     for step in 0..60u64 {
         let now = Time(step * 1_000 * MS);
-        rig.guard.probe_at = now;
-        let Some((_, HostMessage::Probe { number, .. })) = rig.guard.probe(now) else { panic!("no probe") };
+        rig.guard.schedule.next = now;
+        let Some((_, HostMessage::Probe { number, .. })) = rig.guard.take_probe(now) else {
+            panic!("no probe")
+        };
         for (peer, per_second) in [(1, 1_000_000_000 + 20_000), (2, 1_000_000_000 - 50_000)] {
             let theirs = Time(step * per_second);
             rig.guard.on_answer(now, ReplicaId(peer), LIFE, number, (0, theirs)).unwrap();
@@ -495,11 +501,11 @@ fn who_stands_still_for_longer_than_delta_doubts() {
         // The next probe is due; Δ later nothing is said yet, just after it is.
         let due = 110 * MS - SOONER_NS;
         if handles_first {
-            rig.guard.before(Time(due + DELTA_NS));
+            rig.guard.before_input(Time(due + DELTA_NS));
             assert!(!rig.guard.status().doubt);
-            rig.guard.before(Time(due + DELTA_NS + 1));
+            rig.guard.before_input(Time(due + DELTA_NS + 1));
             assert!(rig.guard.status().doubt && rig.late() == [1, 2]);
-            rig.guard.before(Time(151 * MS));
+            rig.guard.before_input(Time(151 * MS));
         }
         let number = rig.probe(151).unwrap();
         let status = rig.guard.status();
@@ -541,16 +547,16 @@ fn the_probe_of_a_peer_is_the_sign_for_the_own() {
     let mut rig = Rig::of(3, 1, true);
     rig.guard.on_probe(Time(0));
     assert_eq!(rig.probe(0), Some(0), "the first needs no sign");
-    assert_eq!(rig.guard.probe_at, Time(10 * MS - SOONER_NS));
+    assert_eq!(rig.guard.schedule.next, Time(10 * MS - SOONER_NS));
     for ms in 1..5 {
         rig.guard.on_probe(Time(ms * MS));
         assert_eq!(rig.probe(ms), None);
     }
     rig.guard.on_probe(Time(5 * MS));
     assert_eq!(rig.probe(5), Some(1));
-    assert_eq!(rig.guard.probe_at, Time(15 * MS));
+    assert_eq!(rig.guard.schedule.next, Time(15 * MS));
     assert_eq!(rig.probe(15), Some(2), "nobody has asked");
-    assert_eq!(rig.guard.probe_at, Time(25 * MS - SOONER_NS));
+    assert_eq!(rig.guard.schedule.next, Time(25 * MS - SOONER_NS));
 }
 
 /// Where the protocol says nothing, probes go each 2 Δ; as soon as it hears something, at once, and each quarter of Δ until
@@ -562,15 +568,15 @@ fn an_idle_protocol_is_watched_at_a_slower_pace() {
     rig.run(0, 100, &[1, 2]);
     assert_eq!(times(&rig), [0, 10, 85], "each 2 Δ, less a sixteenth, rounded up");
     // In the middle of a round.
-    rig.guard.work(Time(100 * MS));
+    rig.guard.on_protocol_message(Time(100 * MS));
     rig.run(100, 105, &[1, 2]);
-    rig.guard.work(Time(105 * MS));
+    rig.guard.on_protocol_message(Time(105 * MS));
     rig.run(105, 310, &[1, 2]);
     let often: Vec<u64> = (0..13).map(|k| 100 + k * 10).collect();
     assert_eq!(times(&rig)[3..16], often, "until 225");
     assert_eq!(times(&rig)[16..], [230, 305]);
     // Just after a round: no sooner than a quarter of Δ after it.
-    rig.guard.work(Time(310 * MS));
+    rig.guard.on_protocol_message(Time(310 * MS));
     rig.run(310, 320, &[1, 2]);
     assert_eq!(times(&rig)[18..], [315]);
     assert_eq!((rig.guard.status().lags, rig.guard.status().doubts), (0, 0));

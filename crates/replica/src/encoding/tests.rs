@@ -1,7 +1,7 @@
 //! Every variant of every input and output survives being written and read, and nothing else can be read.
 
 use crate::host_message::{Heights, HostMessage};
-use crate::{Checked, CheckedMessage, ConnId, Input, Names, Output, Ticket, Unsealed};
+use crate::{Checked, CheckedMessage, ConnId, Input, NameInterner, Output, OwnCopyTicket, Unsealed};
 use proptest::prelude::*;
 use quorate_consensus::{
     Alarm, Auth, Certificate, Checkpoint, CheckpointProof, Entry, LinkEvent, Message, Model, Note, OpenError,
@@ -351,8 +351,8 @@ impl Each for LinkEvent {
 impl Each for Unsealed {
     type Of = Self;
     variants! { each, d:
-        0 => Self::Protocol { .. } => Self::Protocol { body: d.bytes(), sign: d.option(Draw::statement), own: d.option(|d| Ticket(d.u64())) },
-        1 => Self::Host { .. } => Self::Host { message: HostMessage::one(d), sign: d.option(Draw::statement), own: d.option(|d| Ticket(d.u64())) },
+        0 => Self::Protocol { .. } => Self::Protocol { body: d.bytes(), sign: d.option(Draw::statement), own: d.option(|d| OwnCopyTicket(d.u64())) },
+        1 => Self::Host { .. } => Self::Host { message: HostMessage::one(d), sign: d.option(Draw::statement), own: d.option(|d| OwnCopyTicket(d.u64())) },
         2 => Self::Bundle(_) => Self::Bundle(d.bundle()),
         3 => Self::Payload(_) => Self::Payload(Arc::new(d.payload())),
     }
@@ -373,7 +373,7 @@ impl Each for Input {
         1 => Self::Client(..) => Self::Client(ConnId(d.u64()), d.bundle()),
         2 => Self::Bundle { .. } => Self::Bundle { from: d.replica(), bundle: d.bundle(), pending: d.bool() },
         3 => Self::Payload(..) => Self::Payload(d.replica(), Arc::new(d.payload())),
-        4 => Self::Own(..) => Self::Own(Ticket(d.u64()), d.option(Draw::signature)),
+        4 => Self::Own(..) => Self::Own(OwnCopyTicket(d.u64()), d.option(Draw::signature)),
         5 => Self::Durable(_) => Self::Durable(Mark(d.u64())),
         6 => Self::Executed(_) => Self::Executed(d.executed()),
         7 => Self::Link(..) => Self::Link(d.replica(), LinkEvent::one(d)),
@@ -484,7 +484,7 @@ fn read_input(bytes: &[u8]) -> Result<Input, DecodeError> {
     Input::decode(&entry(), &BodyLimits::default(), bytes)
 }
 
-fn read_output(names: &mut Names, bytes: &[u8]) -> Result<Output, DecodeError> {
+fn read_output(names: &mut NameInterner, bytes: &[u8]) -> Result<Output, DecodeError> {
     Output::decode(&BodyLimits::default(), names, bytes)
 }
 
@@ -503,7 +503,7 @@ fn samples(seed: u64) -> Vec<Vec<u8>> {
 }
 
 /// What can be read is canonical: written again it is the same bytes.
-fn must_be_canonical(names: &mut Names, bytes: &[u8]) {
+fn must_be_canonical(names: &mut NameInterner, bytes: &[u8]) {
     if let Ok(input) = read_input(bytes) {
         assert_eq!(written(|out| input.encode(out)), bytes, "{input:?}");
     }
@@ -519,13 +519,13 @@ proptest! {
             let bytes = written(|out| input.encode(out));
             let read = read_input(&bytes);
             prop_assert!(read.as_ref().is_ok_and(|read| same(read, &input)), "{input:?} became {read:?}");
-            must_be_canonical(&mut Names::default(), &bytes);
+            must_be_canonical(&mut NameInterner::default(), &bytes);
         }
     }
 
     #[test]
     fn every_output_survives(seed: u64) {
-        let mut names = Names::default();
+        let mut names = NameInterner::default();
         for output in outputs(&mut Draw::of(seed)) {
             let bytes = written(|out| output.encode(out));
             let read = read_output(&mut names, &bytes);
@@ -535,7 +535,7 @@ proptest! {
 
     #[test]
     fn random_bytes_do_not_panic(tag in 0u8..20, bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let mut names = Names::default();
+        let mut names = NameInterner::default();
         must_be_canonical(&mut names, &bytes);
         // Most random bytes fall at the tag; these get further.
         must_be_canonical(&mut names, &[&[tag][..], &bytes].concat());
@@ -543,7 +543,7 @@ proptest! {
 
     #[test]
     fn a_changed_byte_does_not_panic_and_is_canonical(seed: u64, at: usize, by in 1u8..) {
-        let mut names = Names::default();
+        let mut names = NameInterner::default();
         for mut bytes in samples(seed) {
             let at = at % bytes.len();
             bytes[at] = bytes[at].wrapping_add(by);
@@ -554,7 +554,7 @@ proptest! {
 
 #[test]
 fn nothing_is_read_from_a_part_or_from_more() {
-    let (mut d, mut names) = (Draw::of(7), Names::default());
+    let (mut d, mut names) = (Draw::of(7), NameInterner::default());
     for input in inputs(&mut d) {
         let mut bytes = written(|out| input.encode(out));
         for end in 0..bytes.len() {
@@ -595,7 +595,7 @@ fn many_empty_outcomes_survive() {
 /// Each count and length of a few bytes says that four billion follow.
 #[test]
 fn a_length_is_not_believed() {
-    let mut names = Names::default();
+    let mut names = NameInterner::default();
     let counts = [vec![7; 9], vec![9; 35], vec![10; 11], vec![3; 73], vec![2, 1, 0, 0]];
     for start in counts {
         let bytes = [&start[..], &u32::MAX.to_le_bytes(), &[0; 64]].concat();
@@ -612,7 +612,7 @@ fn a_length_is_not_believed() {
 
 #[test]
 fn names_are_bounded() {
-    let mut names = Names::default();
+    let mut names = NameInterner::default();
     let note = |name: String| {
         let note = Note { what: Box::leak(name.into_boxed_str()), view: View(1), height: Height(1) };
         written(|out| Output::Trace(note).encode(out))
@@ -623,5 +623,5 @@ fn names_are_bounded() {
     let one_more = note("one more".to_owned());
     assert_eq!(read_output(&mut names, &one_more), Err(DecodeError::Value("name")));
     assert!(read_output(&mut names, &note("name 7".to_owned())).is_ok(), "known ones are still read");
-    assert!(read_output(&mut Names::default(), &note("x".repeat(257))).is_err());
+    assert!(read_output(&mut NameInterner::default(), &note("x".repeat(257))).is_err());
 }

@@ -1,8 +1,8 @@
 //! What the replica answers to its protocol at once.
 
-use crate::Setup;
-use crate::bodies::Bodies;
+use crate::bodies::BlockBodies;
 use crate::pool::Pool;
+use crate::setup::ReplicaSetup;
 use crate::synchrony::SynchronyGuard;
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::{HostView, PayloadRef, Pending, Ready};
@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 /// Pool, bodies and synchrony guard, and how much execution lags.
 #[derive(Debug)]
-pub(crate) struct Host {
+pub(crate) struct HostServices {
     pub(crate) pool: Pool,
-    pub(crate) bodies: Bodies,
+    pub(crate) bodies: BlockBodies,
     /// Where the protocol assumes a bound on delays.
     pub(crate) synchrony: Option<SynchronyGuard>,
     /// Blocks decided and not executed.
@@ -36,11 +36,11 @@ pub(crate) struct Host {
     pub(crate) wall_offset_ns: u64,
 }
 
-impl Host {
-    pub(crate) fn new(setup: &Setup, synchrony: Option<SynchronyGuard>) -> Self {
+impl HostServices {
+    pub(crate) fn new(setup: &ReplicaSetup, synchrony: Option<SynchronyGuard>) -> Self {
         Self {
             pool: Pool::default(),
-            bodies: Bodies::new(setup.genesis.bodies, setup.genesis.window),
+            bodies: BlockBodies::new(setup.genesis.bodies, setup.genesis.window),
             synchrony,
             lag: 0,
             executed: BTreeSet::new(),
@@ -118,7 +118,7 @@ impl Host {
     }
 }
 
-impl HostView for Host {
+impl HostView for HostServices {
     fn ready(&self, blocks: &BlockTree, block: BlockId) -> Option<Ready> {
         if self.executed.contains(&block) {
             return Some(Ready::Valid);
@@ -190,7 +190,8 @@ impl HostView for Host {
 mod tests {
     use super::*;
     use crate::host_tests::{bundle, open};
-    use crate::{ConnId, Input};
+    use crate::input::Input;
+    use crate::output::ConnId;
 
     /// The clock of a replica may begin when it is open, long after what it is opened with was put together.
     #[test]
