@@ -125,7 +125,7 @@ impl Replica {
         self.peers.decisions.on_heights(self.now, from, heights, self.sequencer.contiguous());
         self.help_with_checkpoint(from, heights.stable);
         // Whoever lags asks when f + 1 have told it that they are further.
-        if heights.executed < self.sequencer.executed() && self.peers.decisions.may_tell(self.now, from) {
+        if heights.executed < self.sequencer.executed() && self.peers.decisions.may_answer(self.now, from) {
             self.send_host(To::One(from), HostMessage::Heights(self.heights()));
         }
     }
@@ -220,7 +220,7 @@ impl Replica {
             }
         }
         self.outbox.tick(self.now, &mut self.out);
-        if self.peers.decisions.take_news() {
+        if self.peers.decisions.take_reports() {
             // Who holds what was decided may become known after it was decided.
             self.fetch_decided();
             self.peers.decisions.advance(self.now, self.sequencer.contiguous());

@@ -1,4 +1,4 @@
-//! One step: call the protocol, then do what it wants done until nothing is left to do.
+//! One step: calls the protocol, then carries out its effects until none is left.
 
 use crate::bodies::Haste;
 use crate::host_message::{BUNDLE_KIND, HostMessage};
@@ -16,7 +16,7 @@ use quorate_types::{BlockId, Bundle, Height, LogEntry, Mark, ReplicaId, View};
 use std::sync::Arc;
 
 impl Replica {
-    /// Calls the protocol; what it wants done is done by [`Replica::settle`].
+    /// Calls the protocol; [`Replica::settle`] carries out the effects.
     pub(crate) fn call<R>(&mut self, f: impl FnOnce(&mut dyn AnyProtocol, &mut Env<'_>) -> R) -> R {
         self.services.lag = self.sequencer.lag();
         let mut env = Env {
@@ -30,7 +30,7 @@ impl Replica {
         f(self.running.protocol.as_mut(), &mut env)
     }
 
-    /// Does everything that is to be done, in order, until nothing is left.
+    /// Carries out all effects in order, until none is left.
     pub(crate) fn settle(&mut self) {
         loop {
             self.outbox.begin_step();
@@ -51,7 +51,7 @@ impl Replica {
             }
             self.running.effects = effects;
             self.execute_decided();
-            if let Some((id, how)) = self.services.bodies.next_news() {
+            if let Some((id, how)) = self.services.bodies.next_ready() {
                 self.outbox.begin_step();
                 self.log_block(id);
                 self.call(|protocol, env| protocol.on_ready(env, id, how));
@@ -93,9 +93,10 @@ impl Replica {
         self.persist_block(id);
     }
 
-    /// A block goes to the log with its bodies: the log may have let go of those that came long before it, and keeps what a
-    /// block names. It comes first, so that none goes while the next one is appended. What the log has costs a look-up.
-    fn persist_block(&mut self, id: BlockId) {
+    /// Appends a block with its bodies to the log. The log may have dropped bodies that came long before, and keeps
+    /// those that a block names. The block comes first, so that the log drops none while it appends the next. An entry
+    /// that the log has already costs a look-up.
+    pub(crate) fn persist_block(&mut self, id: BlockId) {
         let Some(block) = self.blocks.get(id).cloned() else {
             return;
         };
@@ -103,7 +104,7 @@ impl Replica {
             return;
         };
         self.logged.ids.insert(id);
-        // One that comes too late to be decided needs no bodies.
+        // A block that arrives too late to be decided needs no bodies.
         let is_dead = block.height <= self.sequencer.executed();
         self.outbox.persist(LogEntry::Block(block, payload), &mut self.out);
         for bundle in self.services.bodies.held(id).iter().filter(|_| !is_dead) {
@@ -149,7 +150,7 @@ impl Replica {
         }
     }
 
-    /// Where safety rests on Δ, what the protocol wants is asked for at once.
+    /// Where safety rests on Δ, blocks that the protocol wants are requested at once.
     fn haste(&self) -> Haste {
         if self.relies_on_time() { Haste::AtOnce } else { Haste::InTurn }
     }
@@ -159,7 +160,7 @@ impl Replica {
         self.entry.spec.model == Model::Synchrony
     }
 
-    /// The protocol says what must not go unnoticed.
+    /// Raises an alarm of the protocol.
     fn raise(&mut self, alarm: Alarm) {
         match alarm {
             Alarm::SafetyBroken { .. } | Alarm::StateDiverged { .. } => self.stop(alarm),
@@ -178,7 +179,8 @@ impl Replica {
         }
     }
 
-    /// The view or the leader may have changed, and with them the window and whom clients' bundles go to.
+    /// Updates everything that depends on the view and the leader: the window, the floors, and the forwarding of
+    /// bundles.
     fn notice_changes(&mut self) {
         let status = self.running.protocol.status();
         self.running.window.set(&self.running.protocol.window());
@@ -189,7 +191,7 @@ impl Replica {
             self.outbox.raise_floors(self.running.protocol.floors(), &mut self.out);
             self.running.pending_changed = true;
         }
-        // Once in each view, when it has begun: before that its leader may never lead.
+        // Bundles are forwarded once in each view, after it has begun: before that its leader may never lead.
         if status.normal && status.view != self.running.forwarded && !self.entry.spec.rotates_leaders {
             self.running.forwarded = status.view;
             let bundles = if status.leader == me { Vec::new() } else { self.services.pool.to_forward() };
@@ -199,7 +201,7 @@ impl Replica {
         }
     }
 
-    /// A client handed over a bundle whose authenticator holds.
+    /// Takes in a bundle that a client handed over directly; its authenticator holds.
     pub(crate) fn on_client(&mut self, conn: ConnId, bundle: Bundle) {
         let (client, digest) = (bundle.client(), bundle.digest());
         let why = match self.services.pool.add_from_client(self.now, &bundle) {
@@ -223,19 +225,19 @@ impl Replica {
         self.out.push_back(Output::Refuse { conn, client, bundle: digest, why });
     }
 
-    /// A peer handed over a bundle whose authenticator holds.
+    /// Takes in a bundle that a peer handed over; its authenticator holds.
     pub(crate) fn on_bundle(&mut self, from: ReplicaId, bundle: Bundle, pending: bool) {
-        // What no block asks for and does not count as waiting is at the charge of whoever sent it.
+        // An idle bundle that no block lacks is at the charge of its sender.
         let charged = (!self.services.bodies.awaits(&bundle.digest())).then_some(from);
         match self.services.pool.add_from_peer(self.now, &bundle, pending, charged) {
             added @ (PoolVerdict::New | PoolVerdict::Promoted) => {
                 self.add_body(&bundle, added);
                 if self.entry.spec.rotates_leaders {
-                    // Whoever hears a client hands its bundle to all, not to this replica alone.
+                    // Where leaders rotate, the replica of a client sends its bundle to all, so this one need not.
                     self.services.pool.mark_spread(&bundle.digest());
                     return;
                 }
-                // It counts against the leader from now on, which may never have seen it.
+                // The bundle counts against the leader from now on, and the leader may not have it.
                 let leader = self.running.status.leader;
                 let waits = self.services.pool.waits(&bundle.digest());
                 if waits && leader != from && leader != self.setup.me {
@@ -253,7 +255,7 @@ impl Replica {
     fn add_body(&mut self, bundle: &Bundle, added: PoolVerdict) {
         self.outbox.begin_step();
         if added == PoolVerdict::New {
-            // Bodies go to the log when they arrive, without a sync: the next promise's sync covers them.
+            // Bodies go to the log on arrival, without a sync: the next promise's sync covers them.
             self.outbox.persist(LogEntry::Body(bundle.clone()), &mut self.out);
         }
         if self.running.status.leader == self.setup.me && !self.entry.spec.rotates_leaders {
@@ -263,13 +265,14 @@ impl Replica {
         self.running.pending_changed = true;
     }
 
-    /// An own message was sealed and queued: the protocol hears it once, as the own copy.
+    /// Takes in the signature of an own message that was queued: the protocol receives the message once, as the own
+    /// copy.
     pub(crate) fn on_own(&mut self, ticket: OwnCopyTicket, signature: OwnSignature) {
         let me = self.setup.me;
         match self.outbox.own_copy(ticket) {
             Some(OwnCopy::Protocol(message)) => {
                 let seal = Seal { by: me, signature };
-                // A refusal of one's own copy only says that it came too late to matter.
+                // A refusal of an own copy only means that it came too late to matter.
                 let _: Result<(), Reject> = self.deliver(me, seal, message);
             }
             Some(OwnCopy::Host(HostMessage::Checkpoint(checkpoint))) => {
@@ -297,7 +300,7 @@ impl Replica {
         delivered
     }
 
-    /// Everything up to a mark is on disk.
+    /// Notes that the log is durable up to a mark.
     pub(crate) fn on_durable(&mut self, mark: Mark) {
         self.outbox.durable(mark, &mut self.out);
         self.execute_durable();
@@ -307,21 +310,21 @@ impl Replica {
     }
 
     pub(crate) fn sign_checkpoint(&mut self, height: Height, block: BlockId, state: quorate_types::Digest) {
-        // The block's own view, not the one it was decided in: replicas may differ in that.
+        // The view of the block itself. The view of its decision may differ between replicas.
         let view = self.blocks.get(block).map_or(View::ZERO, |block| block.view);
         let checkpoint = Checkpoint { height, block, view, state };
         self.checkpoints.note_own(checkpoint);
-        // Also where the proof is not durable yet: nothing is compared any more when it is.
+        // This holds also before the proof is durable: later nothing compares them any more.
         if self.checkpoints.proved(height).is_some_and(|proved| proved != checkpoint) {
             self.checkpoints.compare(self.setup.me, checkpoint);
             return self.stop(Alarm::StateDiverged { height });
         }
-        // Refused only where the guard knows a signature about this height from before a restart.
+        // The guard refuses only where it has a signature for this height from before a restart.
         let message = HostMessage::Checkpoint(checkpoint);
         let _: Result<(), Unsent> = self.outbox.send_host(self.now, To::All, message, &mut self.out);
     }
 
-    /// A replica signed a checkpoint.
+    /// Takes in a checkpoint that a replica has signed.
     pub(crate) fn on_checkpoint(
         &mut self,
         by: ReplicaId,
@@ -339,7 +342,7 @@ impl Replica {
         }
     }
 
-    /// A checkpoint is stable. It counts when its proof is durable.
+    /// Takes in the proof of a stable checkpoint. It counts when it is durable.
     pub(crate) fn learn_proof(&mut self, proof: CheckpointProof) {
         if let Some(own) = self.checkpoints.diverged(&proof.checkpoint) {
             self.checkpoints.prepare(proof);
@@ -361,10 +364,10 @@ impl Replica {
             return;
         };
         let stable = proof.checkpoint;
-        // What is not executed is kept, also below the checkpoint: it is executed from here.
+        // Blocks that are not executed stay, also below the checkpoint, and are executed from here.
         let settled = stable.height.min(self.sequencer.executed());
         self.outbox.forget_records(stable.height);
-        // What is kept hangs on the last block that goes.
+        // The remaining blocks extend the last block that goes.
         if let Some(id) = self.sequencer.decided(settled) {
             self.blocks.set_root(id);
         } else if settled == stable.height {
@@ -385,8 +388,8 @@ impl Replica {
         self.outbox.raise_floors(self.running.protocol.floors(), &mut self.out);
     }
 
-    /// The log has begun a new segment: everything that still binds stands there once more, so that older
-    /// segments are needed for decided blocks only.
+    /// Writes everything that still binds into the new segment of the log. Older segments are then needed for decided
+    /// blocks only.
     pub(crate) fn write_base(&mut self) {
         self.outbox.begin_step();
         self.outbox.persist(LogEntry::BaseBegin, &mut self.out);
@@ -410,7 +413,7 @@ impl Replica {
     }
 }
 
-/// What a peer's message shows to be late came over that peer's link: that is where an operator has to look.
+/// Names the link of the message in an alarm about it: the operator must inspect that link.
 fn name_link(effect: &mut Effect, link: ReplicaId) {
     if let Effect::Alarm(Alarm::SynchronyDoubt { peer: peer @ None, .. }) = effect {
         *peer = Some(link);

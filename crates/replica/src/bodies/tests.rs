@@ -74,7 +74,7 @@ fn a_payload_of_one_s_own_completes_the_block_of_another() {
     blocks.insert(block);
     assert!(!bodies.watch(&pool, &blocks, id), "the payload is missing");
     bodies.add_own_payload(&pool, &blocks, payload);
-    assert_eq!(bodies.next_news(), Some((id, Ready::Valid)));
+    assert_eq!(bodies.next_ready(), Some((id, Ready::Valid)));
 }
 
 /// Of two blocks that share a bundle one may be executed, and the bundle leave the pool, before the rest of the
@@ -100,7 +100,7 @@ fn a_block_keeps_what_has_arrived_for_it() {
         pool.remove(&shared.digest());
         assert!(bodies.awaits(&late.digest()) && !bodies.awaits(&shared.digest()));
         bodies.add_bundle(&blocks, &late);
-        assert_eq!(bodies.next_news(), Some((id, Ready::Valid)));
+        assert_eq!(bodies.next_ready(), Some((id, Ready::Valid)));
         let full = bodies.assemble(&block, id).unwrap();
         assert_eq!(full.bundles, [shared.clone(), late.clone()]);
     }
@@ -310,7 +310,7 @@ fn what_lies_below_the_executed_height_is_passed_once_too() {
     assert_eq!(known_below(&bodies, &ids[1..]), BTreeSet::from([Some((ids[0], Height(3)))]));
     assert!(!bodies.is_wanted(hole));
     bodies.attach(&blocks, ids[0]);
-    assert_eq!(std::iter::from_fn(|| bodies.next_news()).count(), ids.len());
+    assert_eq!(std::iter::from_fn(|| bodies.next_ready()).count(), ids.len());
 }
 
 /// The end of what was passed may come and lack ancestors alone as well: then it is passed too.

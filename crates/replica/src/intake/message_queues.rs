@@ -155,7 +155,7 @@ mod tests {
         for (from, cost) in [(3, 5), (1, 7), (3, 2), (3, 1)] {
             queues.push(message(from, cost));
         }
-        assert_eq!((wants(&queues), queues.len()), (vec![(1, 7, 7), (3, 5, 8)], 4));
+        assert_eq!((costs(&queues), queues.len()), (vec![(1, 7, 7), (3, 5, 8)], 4));
         queues.note_gap(ReplicaId(3));
         queues.push(message(3, 9));
         let before = queues.take_before_gaps();
@@ -164,16 +164,16 @@ mod tests {
             [5, 2, 1],
             "and nothing that came after it"
         );
-        assert_eq!((wants(&queues), queues.len()), (vec![(1, 7, 7), (3, 9, 9)], 2));
+        assert_eq!((costs(&queues), queues.len()), (vec![(1, 7, 7), (3, 9, 9)], 2));
         assert_eq!(queues.pop(ReplicaId(1)).map(|waiting| waiting.cost), Some(7));
         assert!(queues.first(ReplicaId(1)).is_none() && queues.pop(ReplicaId(1)).is_none());
         queues.lessen(ReplicaId(3), 6);
-        assert_eq!(wants(&queues), [(3, 3, 3)]);
+        assert_eq!(costs(&queues), [(3, 3, 3)]);
         let mut taken = Vec::new();
         queues.push(message(1, 4));
         queues.take(None, &mut taken);
         let order: Vec<_> = taken.iter().map(|(_, waiting)| (waiting.from.0, waiting.cost)).collect();
         assert_eq!(order, [(3, 3), (1, 4)], "in order of arrival, whoever sent it");
-        assert!(queues.is_empty() && wants(&queues).is_empty());
+        assert!(queues.is_empty() && costs(&queues).is_empty());
     }
 }
