@@ -1,4 +1,4 @@
-//! What hosts say to each other: how far they are, what was decided, blocks that someone lacks, and probes.
+//! The exchange between hosts: heights, decided ids, missing blocks, and probes.
 
 use crate::bodies::Haste;
 use crate::host_message::{Heights, HostMessage};
@@ -20,14 +20,14 @@ use std::sync::Arc;
 mod tests;
 
 impl Replica {
-    /// A checked message of a peer.
+    /// Takes in a checked message of a peer.
     pub(crate) fn on_peer(&mut self, checked: Checked) {
         let Checked { link, seal, message } = checked;
         match message {
             CheckedMessage::Protocol(message) => {
                 let mut announced = Vec::new();
                 message.bodies(&mut announced);
-                // Before the protocol sees it, because it may ask for them.
+                // This precedes the protocol, which may ask for them.
                 announced.retain(|payload| self.services.bodies.announce(self.now, *payload));
                 let kind = message.kind();
                 if let Err(why) = self.deliver(link, seal, message) {
@@ -66,7 +66,7 @@ impl Replica {
                 if self.peers.answered.to(self.now, from).frames >= FETCH_FRAMES_MAX =>
             {
                 self.refuse_more(from, kind);
-                // Whoever means it asks somebody else, and not only when it has waited in vain.
+                // The refusal lets the peer ask another replica at once.
                 self.send_host(To::One(from), HostMessage::NoBlock(id));
             }
             HostMessage::AskBlock { id, height, above } => self.answer_block(from, id, height, above),
@@ -81,7 +81,7 @@ impl Replica {
                     return self.out.push_back(Output::Rejected { from, kind, why });
                 };
                 guard.on_probe(self.now);
-                // At once, whatever the disk does: how far that is behind is told beside.
+                // The answer leaves at once, whatever the disk does: the delay of the disk is in the answer.
                 let (at, oldest_ns) = (self.now, self.outbox.oldest_held_ns(self.now));
                 self.send_host(
                     To::One(from),
@@ -100,37 +100,37 @@ impl Replica {
         }
     }
 
-    /// A peer gives a block that it was asked for.
+    /// Takes in a block that was requested from a peer.
     fn on_block(&mut self, from: ReplicaId, kind: Kind, block: Block) {
         let id = block.id();
-        // One that was heard of after its child is given by whoever gives what that rests on.
+        // A bare header that was heard after its child is taken again, with its bodies.
         let is_here = self.blocks.contains(id) && !self.blocks.is_bare(id);
         if !self.services.bodies.is_wanted(id) || is_here {
             return;
         }
         if !self.services.bodies.takes(id, block.height) {
-            // Nobody honest made the child that names it, but whoever gives it may be.
+            // No honest replica made the child that names this block. But the sender of the block may be honest.
             let why = Reject::NotNow("block above the one that names it");
             return self.out.push_back(Output::Rejected { from, kind, why });
         }
         if matches!(self.blocks.insert(block), Inserted::Orphan(_)) {
-            // Its ancestors follow it, if they are not many.
+            // The ancestors follow the block, if they are few.
             let from = (from, Haste::InTurn);
             self.services.bodies.want_below(self.now, &self.blocks, id, from);
         }
     }
 
-    /// A peer says how far it is.
+    /// Takes in the heights that a peer reports.
     fn on_heights(&mut self, from: ReplicaId, heights: Heights) {
         self.peers.decisions.on_heights(self.now, from, heights, self.sequencer.contiguous());
         self.help_with_checkpoint(from, heights.stable);
-        // Whoever lags asks when f + 1 have told it that they are further.
+        // A replica that is behind asks when f + 1 peers have reported greater heights.
         if heights.executed < self.sequencer.executed() && self.peers.decisions.may_answer(self.now, from) {
             self.send_host(To::One(from), HostMessage::Heights(self.heights()));
         }
     }
 
-    /// A peer has asked for more than it is handed in one turn.
+    /// Refuses a question of a peer beyond its share of this turn.
     fn refuse_more(&mut self, from: ReplicaId, kind: Kind) {
         let why = Reject::NotNow("asked for too much at once");
         self.out.push_back(Output::Rejected { from, kind, why });
@@ -145,8 +145,8 @@ impl Replica {
         }
     }
 
-    /// Everything that had arrived by `due` was handled. The guard sees what did not come before the protocol's timers
-    /// ask whether all is sound.
+    /// Updates the synchrony guard after everything that had arrived by `due` was handled. The guard notes missing
+    /// answers before the protocol's timers ask whether all is sound.
     pub(crate) fn tick_guard(&mut self, due: Time) {
         let now = self.now;
         if let Some(guard) = &mut self.services.synchrony {
@@ -157,7 +157,7 @@ impl Replica {
         }
     }
 
-    /// A peer whose stable checkpoint is older than ours lacks signatures, or the proof.
+    /// Sends signatures, or the proof, to a peer whose stable checkpoint is older.
     fn help_with_checkpoint(&mut self, peer: ReplicaId, stable: Height) {
         if !self.checkpoints.may_help(peer, self.now) {
             return;
@@ -167,19 +167,20 @@ impl Replica {
             return self.send_host(To::One(peer), HostMessage::Proof(Box::new(proof)));
         }
         for (checkpoint, _) in self.checkpoints.own_signed(self.setup.me) {
-            // The identical statement may always be made again.
+            // An identical statement may always be repeated.
             let message = HostMessage::Checkpoint(checkpoint);
             let _ = self.outbox.send_host(self.now, To::One(peer), message, &mut self.out);
         }
     }
 
     pub(crate) fn send_host(&mut self, to: To, message: HostMessage) {
-        // Nothing that is told here has a statement of its own, so nothing can be refused.
+        // The guard cannot refuse these messages, because none of them is signed.
         let _ = self.outbox.send_host(self.now, to, message, &mut self.out);
     }
 
-    /// What is told is what was executed, not all that is decided: others decide what f + 1 say, f of whom may lie, and what
-    /// an honest one has said must hold after a power cut, when those who voted have forgotten it (`hand_over`).
+    /// Returns the heights that peers may hear: executed heights, not all decided ones. Peers decide by f + 1 reports,
+    /// f of which may be lies. So an honest report must hold after a power cut that made the voters forget the
+    /// decision (`hand_over`).
     fn heights(&self) -> Heights {
         Heights {
             executed: self.sequencer.executed(),
@@ -188,12 +189,12 @@ impl Replica {
         }
     }
 
-    /// There is something to tell peers: soon, and together with what comes until then.
+    /// Announces this replica's heights soon, together with those that follow until then.
     pub(crate) fn announce_soon(&mut self) {
         self.peers.announce_at = self.peers.announce_at.min(self.now.plus(ANNOUNCE_NS));
     }
 
-    /// Something happened to the link to a peer.
+    /// Takes in an event of the link to a peer.
     pub(crate) fn on_link(&mut self, peer: ReplicaId, event: LinkEvent) {
         self.send_host(To::One(peer), HostMessage::Heights(self.heights()));
         if let (LinkEvent::Gap, Some(guard)) = (event, &mut self.services.synchrony) {
@@ -202,26 +203,26 @@ impl Replica {
         self.call(|protocol, env| protocol.on_link(env, peer, event));
     }
 
-    /// What is due of the host's own.
+    /// Does what is due of the host's own work.
     pub(crate) fn tick_host(&mut self) {
         if self.peers.announce_at <= self.now {
-            // As long as an own checkpoint waits for the others, they hear of it soon again.
+            // While an own checkpoint waits for the others, announcements follow sooner.
             let pause = if self.checkpoints.waits() { ANNOUNCE_NS } else { ANNOUNCE_IDLE_NS };
             self.peers.announce_at = self.now.plus(pause);
             self.send_host(To::All, HostMessage::Heights(self.heights()));
         }
-        // Where leaders rotate nobody is forwarded to. A liar may have handed a bundle to this replica alone, which would
-        // then be the only one that waits.
+        // Where leaders rotate, no bundle is forwarded. A liar may have handed a bundle to this replica alone, and no
+        // other replica would wait for it.
         let rotates = self.entry.spec.rotates_leaders;
         for bundle in self.services.pool.overdue(self.now, rotates) {
-            // A leader that stays has spread its bodies already and proposes them itself.
+            // A stable leader has spread its bodies already and proposes them itself.
             if rotates || self.running.status.leader != self.setup.me {
                 self.send_frame(To::All, Lane::Bodies, Unsealed::Bundle(bundle));
             }
         }
         self.outbox.tick(self.now, &mut self.out);
         if self.peers.decisions.take_reports() {
-            // Who holds what was decided may become known after it was decided.
+            // The holders of a decided block may become known after the decision.
             self.fetch_decided();
             self.peers.decisions.advance(self.now, self.sequencer.contiguous());
         }
@@ -235,7 +236,7 @@ impl Replica {
         }
     }
 
-    /// Asks for blocks whose time has come.
+    /// Sends the requests for blocks that are due.
     pub(crate) fn send_asks(&mut self) {
         for ask in self.services.bodies.asks(self.now, &self.peers.others) {
             let decided = self.sequencer.waiting_at(ask.block);
@@ -245,7 +246,7 @@ impl Replica {
         }
     }
 
-    /// A peer wants to know what was decided from a height on.
+    /// Answers a peer that asks for decided ids from a height on.
     fn answer_decided(&mut self, to: ReplicaId, from: Height) {
         if from > self.sequencer.executed() {
             return;
@@ -275,9 +276,9 @@ impl Replica {
         self.send_host(To::One(to), HostMessage::Decided(from, ids));
     }
 
-    /// The log's answer about decided ids, for a peer.
+    /// Answers a peer with the decided ids that the log has.
     pub(crate) fn on_stored_ids(&mut self, to: ReplicaId, from: Height, mut ids: Vec<BlockId>) {
-        // What the log knows and was not executed the disk may not know.
+        // The log may have heights that are not executed, and thus may not be durable.
         let most = usize::try_from(self.sequencer.executed().next().since(from)).unwrap_or(0);
         ids.truncate(most.min(DECIDED_PER_ANSWER_MAX));
         if ids.is_empty() {
@@ -287,7 +288,7 @@ impl Replica {
         }
     }
 
-    /// A peer says what was decided. It counts when f + 1 say the same.
+    /// Takes in a peer's decided ids. An id counts when f + 1 peers report the same.
     fn on_decided(&mut self, from: ReplicaId, start: Height, ids: &[BlockId]) {
         let contiguous = self.sequencer.contiguous();
         let mut is_new = false;
@@ -302,7 +303,7 @@ impl Replica {
         }
     }
 
-    /// Fetches the next blocks that are decided and not here, from those who say that they were decided.
+    /// Fetches the next decided blocks that are missing, from peers that have executed them.
     pub(crate) fn fetch_decided(&mut self) {
         let missing: Vec<(Height, BlockId)> = self
             .sequencer
@@ -314,7 +315,7 @@ impl Replica {
         for (height, id) in missing {
             self.blocks.admit(id);
             let holders = self.peers.decisions.holders(height);
-            // Different heights start with different peers, so that one slow peer does not slow all.
+            // Different heights start with different peers, so that one slow peer does not slow down all.
             let start = usize::try_from(height.0 % 64).unwrap_or(0).checked_rem(holders.len()).unwrap_or(0);
             for peer in holders.iter().cycle().skip(start).take(holders.len()) {
                 let from = (*peer, Haste::InTurn);
@@ -324,7 +325,8 @@ impl Replica {
         self.send_asks();
     }
 
-    /// A peer lacks a block, and maybe its ancestors above a height. Newest first: so each is known to be one.
+    /// Answers a peer that lacks a block and maybe its ancestors above a height. Newest first: so the peer knows each
+    /// as an ancestor.
     fn answer_block(&mut self, to: ReplicaId, id: BlockId, height: Height, above: Height) {
         let known = self.blocks.get(id).cloned();
         if let Some(full) = known.as_ref().and_then(|block| self.services.bodies.assemble(block, id)) {
@@ -334,7 +336,7 @@ impl Replica {
         let height = known.map_or(height, |block| block.height);
         let is_kept =
             height > Height::ZERO && height <= self.sequencer.executed() && height >= self.logged.kept;
-        // A read is dear, and whoever names any id at all asks for one: what was decided here is often known without.
+        // A read is expensive, and a peer may ask for any id. The decided id is often in memory.
         if is_kept && self.sequencer.decided(height).is_none_or(|decided| decided == id) {
             self.out.push_back(Output::Load { to, height, id });
         } else {
@@ -342,8 +344,9 @@ impl Replica {
         }
     }
 
-    /// A block is not here with all below it, or not any more. Where this replica had its bodies its header says where it hangs,
-    /// and that may be all that is asked: of what lies beside a decided block nobody keeps more.
+    /// Refuses a block that is not available with all its ancestors. Its header goes first where this replica had its
+    /// bodies. It names the parent, which may be all that the peer needs: of a block that conflicts with a decided one
+    /// no replica keeps more.
     fn refuse_block(&mut self, to: ReplicaId, id: BlockId) {
         let executed = self.sequencer.executed();
         let had = |block: &&Block| block.height <= executed || self.services.bodies.lacks_ancestors_alone(id);
@@ -368,7 +371,7 @@ impl Replica {
         }
     }
 
-    /// The log's answer about a block, for a peer.
+    /// Answers a peer with the block that the log has.
     pub(crate) fn on_stored(&mut self, to: ReplicaId, id: BlockId, block: Option<Box<FullBlock>>) {
         match block {
             Some(full) if full.id == id => self.send_block(to, &full),

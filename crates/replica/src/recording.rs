@@ -1,15 +1,15 @@
-//! Recording what a replica goes through, and replaying it.
+//! Recording the steps of a replica, so that another can replay them.
 //!
-//! A replica is a pure function of what it is opened with and of the steps that follow: inputs with their time,
-//! ticks, and polls. So a second replica that is opened alike and takes the same steps gives the same outputs,
-//! byte for byte, or something that is not an input has had a say: a clock, randomness, the order of a hash map.
+//! A replica is a pure function of its setup, its log and its steps: inputs with their time, ticks, and polls. So a
+//! second replica with the same setup and steps gives the same outputs, byte for byte. A difference means that
+//! something else has an influence: a clock, randomness, or the order of a hash map.
 
 use crate::input::Input;
 use crate::output::Output;
 use quorate_types::Time;
 use quorate_types::codec::Wire;
 
-/// Where the steps of a replica go, encoded, one at a time: see [`Replica::record`].
+/// The sink for the encoded steps of a replica, one at a time: see [`Replica::record`](crate::Replica::record).
 pub type Sink = Box<dyn FnMut(&[u8]) + Send>;
 
 pub(crate) const INPUT: u8 = 0;
@@ -19,10 +19,10 @@ pub(crate) const OUTPUT: u8 = 2;
 /// A poll that gave none.
 pub(crate) const NOTHING: u8 = 3;
 
-/// Writes steps down.
+/// Writes encoded steps.
 pub(crate) struct StepRecorder {
     sink: Sink,
-    /// Reused.
+    /// The encoded step; reused.
     bytes: Vec<u8>,
 }
 

@@ -10,32 +10,32 @@ use quorate_consensus::{Entry, OpenError};
 use quorate_types::codec::{DecodeError, Reader};
 use quorate_types::{BodyLimits, Time};
 
-/// Why a recording is not what the replay gives.
+/// A difference between a recording and its replay.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReplayMismatch {
     /// The recorded bytes are no step.
     #[error("the step cannot be read: {0}")]
     Step(#[from] DecodeError),
-    /// An input that was read is written in another way: it has two encodings, or loses something.
+    /// An input changes when it is read and written: it has two encodings, or loses a part.
     #[error("read back and written again it differs: {0}")]
     Encoding(String),
-    /// The replica gives another output than the recorded one had given.
+    /// The replica gives another output than the recorded one.
     #[error("recorded was {recorded}, and the same inputs give {replayed}")]
     Output {
-        /// What the recording has.
+        /// The recorded output.
         recorded: String,
-        /// What came now.
+        /// The output of the replay.
         replayed: String,
     },
 }
 
-/// A replica that goes through what another went through.
+/// A replica that replays the steps of another.
 pub struct Replay {
     replica: Replica,
     entry: Entry,
     limits: BodyLimits,
     names: NameInterner,
-    /// Reused.
+    /// The encoded step; reused.
     bytes: Vec<u8>,
 }
 
@@ -46,7 +46,7 @@ impl std::fmt::Debug for Replay {
 }
 
 impl Replay {
-    /// Opens a second replica, on the same past as the first.
+    /// Opens a second replica, with the same setup and log as the first.
     ///
     /// # Errors
     /// As [`Replica::open`].
@@ -58,8 +58,7 @@ impl Replay {
 
     /// Takes the next recorded step.
     ///
-    /// # Errors
-    /// When it cannot be read, or leads to something else than it did; there is no point in going on.
+    /// # Errors When the step cannot be read or gives another result. The replay cannot continue after that.
     pub fn step(&mut self, step: &[u8]) -> Result<(), ReplayMismatch> {
         let mut reader = Reader::new(step);
         match reader.u8()? {

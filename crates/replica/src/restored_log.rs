@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 /// An entry of the log that this version does not write.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the log holds a {0} that cannot be read: it was written by another version, or is damaged; open it with that version, or restore the folder")]
+#[error(
+    "the log holds a {0} that cannot be read: it was written by another version, or is damaged; open it with that version, or restore the folder"
+)]
 pub struct BadLog(pub &'static str);
 
 /// The state that the entries of the log give, in their order; later entries win.
