@@ -1,4 +1,4 @@
-//! How what inputs and outputs have in common is written: bundles, blocks with their bodies, entries of the log.
+//! The encoding of parts that inputs and outputs share: bundles, blocks with their bodies, entries of the log.
 
 use quorate_types::codec::{DecodeError, Reader, Wire, put_bytes, put_length};
 use quorate_types::limits::FRAME_BYTES_MAX;
@@ -92,7 +92,7 @@ pub(crate) fn entry(limits: &BodyLimits, r: &mut Reader<'_>) -> Result<LogEntry,
     })
 }
 
-/// A tag and what follows it first.
+/// Appends a tag and the first part after it.
 pub(crate) fn tagged(tag: u8, first: &impl Wire, out: &mut Vec<u8>) {
     out.push(tag);
     first.encode(out);

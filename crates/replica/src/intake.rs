@@ -1,7 +1,8 @@
-//! The front door: decode → window → known? → signatures, in batches → [`Input`].
+//! The intake: decode → window → known? → signatures, in batches → [`Input`].
 //!
-//! The core never verifies, and nothing unchecked gets past this file. Consensus messages come first, as many of each
-//! peer as a run has time for, and bodies after them in slices. Whatever is refused is counted with its source and reason, and a client hears why.
+//! The core never verifies, and nothing unchecked gets past the intake. Messages of peers come first, as many of each
+//! peer as a run has time for. Bodies follow in batches. Each refused frame is counted with its sender and reason, and
+//! a client receives the reason.
 
 mod bundle_checks;
 mod bundle_queues;

@@ -1,4 +1,4 @@
-//! Every variant of every input and output survives being written and read, and nothing else can be read.
+//! The encoding of inputs and outputs: every variant can be written and read, and no other bytes can be read.
 
 use crate::host_message::{Heights, HostMessage};
 use crate::{Checked, CheckedMessage, ConnId, Input, NameInterner, Output, OwnCopyTicket, Unsealed};
@@ -19,7 +19,7 @@ use quorate_types::{
 };
 use std::sync::Arc;
 
-/// A protocol's message: a number.
+/// A message of the protocol: a number.
 #[derive(Debug, PartialEq)]
 struct Word(u64);
 
@@ -58,16 +58,16 @@ fn entry() -> Entry {
             first_view: View::ZERO,
             shared_params: &[],
         },
-        open: |_, _, _| Err(OpenError::Committee("nobody runs this".to_owned())),
+        open: |_, _, _| Err(OpenError::Committee("this protocol never runs".to_owned())),
         decode: |bytes| Ok(Box::new(Word::decode(bytes)?)),
         record: |_| Err(DecodeError::Trailing),
         attacks: &[],
         figures: None,
-        params: || Err(OpenError::Committee("nobody runs this".to_owned())),
+        params: || Err(OpenError::Committee("this protocol never runs".to_owned())),
         exam_only: &[],
         choices: &[],
-        recovery: |_, _, _| Err(OpenError::Committee("nobody runs this".to_owned())),
-        exam_params: |_, _| Err(OpenError::Committee("nobody runs this".to_owned())),
+        recovery: |_, _, _| Err(OpenError::Committee("this protocol never runs".to_owned())),
+        exam_params: |_, _| Err(OpenError::Committee("this protocol never runs".to_owned())),
         synchrony: |_| Ok(None),
         pace: |_| Ok(None),
     }
@@ -222,8 +222,8 @@ impl Draw {
     }
 }
 
-/// For an enum: the variant with each number, drawn, and the number of each variant. A new variant does not
-/// compile until it has a number, and the test says when a number is not drawn.
+/// Draws each variant of an enum, and numbers the variants. A new variant does not compile until it has a number, and
+/// the test fails when a number is not drawn.
 macro_rules! variants {
     ($all:ident, $draw:ident: $($number:literal => $pattern:pat => $make:expr,)*) => {
         fn $all($draw: &mut Draw) -> Vec<Self::Of> {
@@ -408,7 +408,7 @@ fn checked(d: &mut Draw, message: Option<CheckedMessage>) -> Checked {
     Checked { link: d.replica(), seal, message: message.unwrap_or_else(|| CheckedMessage::one(d)) }
 }
 
-/// One of each variant, and of each variant of what they hold.
+/// Draws one of each variant, and of each variant of their parts.
 fn inputs(d: &mut Draw) -> Vec<Input> {
     let mut all = Input::each(d);
     all.extend(
@@ -423,7 +423,7 @@ fn inputs(d: &mut Draw) -> Vec<Input> {
     all
 }
 
-/// As [`inputs`].
+/// Draws as [`inputs`] does.
 fn outputs(d: &mut Draw) -> Vec<Output> {
     let mut all = Output::each(d);
     all.extend(LogEntry::each(d).into_iter().map(|entry| Output::Persist { mark: Mark(1), entry }));
@@ -447,7 +447,7 @@ fn outputs(d: &mut Draw) -> Vec<Output> {
     all
 }
 
-/// Whether two inputs are equal: messages of protocols are compared as what they are.
+/// Whether two inputs are equal. Messages of protocols are compared by their own type.
 fn same(a: &Input, b: &Input) -> bool {
     match (a, b) {
         (Input::Peer(a), Input::Peer(b)) => {
@@ -494,7 +494,7 @@ fn written(fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     bytes
 }
 
-/// All encodings of one draw.
+/// Returns all encodings of one draw.
 fn samples(seed: u64) -> Vec<Vec<u8>> {
     let mut d = Draw::of(seed);
     let mut all: Vec<Vec<u8>> = inputs(&mut d).iter().map(|input| written(|out| input.encode(out))).collect();
@@ -502,7 +502,7 @@ fn samples(seed: u64) -> Vec<Vec<u8>> {
     all
 }
 
-/// What can be read is canonical: written again it is the same bytes.
+/// Checks that readable bytes are canonical: written again they are the same.
 fn must_be_canonical(names: &mut NameInterner, bytes: &[u8]) {
     if let Ok(input) = read_input(bytes) {
         assert_eq!(written(|out| input.encode(out)), bytes, "{input:?}");
@@ -537,7 +537,7 @@ proptest! {
     fn random_bytes_do_not_panic(tag in 0u8..20, bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let mut names = NameInterner::default();
         must_be_canonical(&mut names, &bytes);
-        // Most random bytes fall at the tag; these get further.
+        // Most random bytes fail at the tag; these get further.
         must_be_canonical(&mut names, &[&[tag][..], &bytes].concat());
     }
 
@@ -553,7 +553,7 @@ proptest! {
 }
 
 #[test]
-fn nothing_is_read_from_a_part_or_from_more() {
+fn truncated_and_trailing_bytes_are_refused() {
     let (mut d, mut names) = (Draw::of(7), NameInterner::default());
     for input in inputs(&mut d) {
         let mut bytes = written(|out| input.encode(out));
@@ -561,7 +561,7 @@ fn nothing_is_read_from_a_part_or_from_more() {
             assert!(read_input(&bytes[..end]).is_err(), "{input:?} cut at {end}");
         }
         bytes.push(0);
-        // A message of a protocol or host has a length, so what follows is left over everywhere.
+        // A message of a protocol or host has a length, so a further byte is left over.
         assert!(read_input(&bytes).is_err(), "{input:?} and a byte");
     }
     for output in outputs(&mut d) {
@@ -574,7 +574,7 @@ fn nothing_is_read_from_a_part_or_from_more() {
     }
 }
 
-/// The shortest that execution can say of many bundles: each entry takes the least that it can.
+/// The shortest result of execution for many bundles: each entry has its minimal size.
 #[test]
 fn many_empty_outcomes_survive() {
     let bundle = ExecutedBundle {
@@ -592,9 +592,9 @@ fn many_empty_outcomes_survive() {
     assert!(same(&read, &input));
 }
 
-/// Each count and length of a few bytes says that four billion follow.
+/// Each count and length of a few bytes claims that four billion follow.
 #[test]
-fn a_length_is_not_believed() {
+fn false_lengths_are_refused_without_allocation() {
     let mut names = NameInterner::default();
     let counts = [vec![7; 9], vec![9; 35], vec![10; 11], vec![3; 73], vec![2, 1, 0, 0]];
     for start in counts {
@@ -611,7 +611,7 @@ fn a_length_is_not_believed() {
 }
 
 #[test]
-fn names_are_bounded() {
+fn number_of_names_is_bounded() {
     let mut names = NameInterner::default();
     let note = |name: String| {
         let note = Note { what: Box::leak(name.into_boxed_str()), view: View(1), height: Height(1) };
@@ -622,6 +622,6 @@ fn names_are_bounded() {
     }
     let one_more = note("one more".to_owned());
     assert_eq!(read_output(&mut names, &one_more), Err(DecodeError::Value("name")));
-    assert!(read_output(&mut names, &note("name 7".to_owned())).is_ok(), "known ones are still read");
+    assert!(read_output(&mut names, &note("name 7".to_owned())).is_ok(), "known names are still read");
     assert!(read_output(&mut NameInterner::default(), &note("x".repeat(257))).is_err());
 }

@@ -1,8 +1,7 @@
-//! Bundles that wait for their check, in a queue of their own for each replica and each client's connection.
+//! Bundles that wait for their check, in one queue for each replica and each client's connection.
 //!
-//! A queue is served for a turn, then the next one is, replicas and clients by turns. So what one of them floods the
-//! door with holds up nobody else: not the bodies that a leader hands over, without which its blocks are not ready,
-//! and not the other clients.
+//! The queues take turns, replicas and clients alternately. So a flood from one sender delays no other: neither the
+//! bodies of a leader, without which its blocks are not ready, nor the other clients.
 
 use super::outcome::FrameSource;
 use quorate_types::limits::{
@@ -11,9 +10,10 @@ use quorate_types::limits::{
 use quorate_types::{Bundle, ReplicaId};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Bundles of one queue in one turn at most: fewer would be checked one by one when suspected clients' come between.
+/// The maximum of bundles from one queue in one turn. A smaller one would lead to single checks when bundles of
+/// suspected clients come between.
 const TURN_MAX: usize = 16;
-/// Empty queues whose room is kept for others.
+/// Empty queues whose memory is kept for others.
 const SPARE_MAX: usize = 64;
 
 pub(super) struct WaitingBundle {
@@ -27,11 +27,11 @@ struct BundleQueue {
     cost: usize,
 }
 
-/// Which queues have something, in the order of their turns.
+/// The queues of replicas, or of clients, that are not empty, in the order of their turns.
 #[derive(Default)]
 struct QueueGroup {
     turns: VecDeque<FrameSource>,
-    /// What all its queues cost.
+    /// The cost of all bundles in these queues.
     cost: usize,
 }
 
@@ -41,15 +41,15 @@ pub(super) struct BundleQueues {
     queues: BTreeMap<FrameSource, BundleQueue>,
     peers: QueueGroup,
     clients: QueueGroup,
-    /// Whose turn it is, if it has something.
+    /// Whether the clients have the next turn, if one of them has a bundle.
     clients_are_next: bool,
-    /// Bundles that the queue whose turn it is has had of its turn.
+    /// Bundles that the present queue has had of its turn.
     taken: usize,
     len: usize,
     spare: Vec<VecDeque<Bundle>>,
 }
 
-/// What a bundle of so many bytes counts for while it waits: a small one takes more room than its bytes.
+/// Returns the cost of a waiting bundle with this number of bytes: a small bundle takes more memory than its bytes.
 fn cost(bytes: usize) -> usize {
     bytes.saturating_add(BUNDLE_OVERHEAD_BYTES)
 }
@@ -63,7 +63,7 @@ impl BundleQueues {
         self.len
     }
 
-    /// Replicas of which something waits.
+    /// Returns the replicas with waiting bundles.
     pub(super) fn peers(&self) -> impl Iterator<Item = ReplicaId> {
         self.peers.turns.iter().filter_map(|source| match source {
             FrameSource::Peer(id) => Some(*id),
@@ -71,13 +71,13 @@ impl BundleQueues {
         })
     }
 
-    /// Whether a replica has room for one more bundle of so many bytes.
+    /// Whether a replica has room for one more bundle with this number of bytes.
     pub(super) fn has_room_for_peer(&self, from: ReplicaId, bytes: usize) -> bool {
         self.cost_of(FrameSource::Peer(from)).saturating_add(cost(bytes)) <= INTAKE_PEER_BYTES_MAX
     }
 
-    /// Whether a client's connection has room for one more bundle of so many bytes. One that has nothing here has
-    /// room although others have filled what is meant for all.
+    /// Whether a client's connection has room for one more bundle with this number of bytes. A connection without
+    /// waiting bundles has room although others have filled the common room.
     pub(super) fn has_room_for_client(&self, source: FrameSource, bytes: usize) -> bool {
         let (own, all) = (self.cost_of(source), self.clients.cost.saturating_add(cost(bytes)));
         let most = if own == 0 { INTAKE_CLIENT_BYTES_MAX.saturating_mul(2) } else { INTAKE_CLIENT_BYTES_MAX };
@@ -104,14 +104,14 @@ impl BundleQueues {
         self.len = self.len.saturating_add(1);
     }
 
-    /// Whose queue is served next.
+    /// Returns the sender whose queue is next.
     fn next(&self) -> Option<FrameSource> {
         let (first, second) =
             if self.clients_are_next { (&self.clients, &self.peers) } else { (&self.peers, &self.clients) };
         first.turns.front().or(second.turns.front()).copied()
     }
 
-    /// The bundle that [`BundleQueues::pop`] takes.
+    /// Returns the bundle that [`BundleQueues::pop`] takes.
     pub(super) fn front(&self) -> Option<&Bundle> {
         self.queues.get(&self.next()?)?.bundles.front()
     }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_holds_up_nobody_else() {
+    fn flood_of_one_sender_delays_no_other() {
         let mut waiting = BundleQueues::default();
         for number in 1..=5_000 {
             waiting.push(client(7), bundle(number, 8));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn each_connection_has_its_room() {
+    fn each_connection_has_its_own_room() {
         let mut waiting = BundleQueues::default();
         let fill = |waiting: &mut BundleQueues, source: FrameSource, bytes: usize| {
             let mut count = 0usize;
@@ -221,15 +221,15 @@ mod tests {
         }
         fill(&mut waiting, client(5), 10_000);
         assert!(!waiting.has_room_for_client(client(4), 10_000) || waiting.cost_of(client(4)) == 0);
-        assert!(waiting.has_room_for_client(client(6), 10_000), "nothing of it waits");
+        assert!(waiting.has_room_for_client(client(6), 10_000), "this connection has no bundle");
         let all: usize =
             (10..10_000).map(|number| usize::from(fill(&mut waiting, client(number), 200_000) > 0)).sum();
         assert!(waiting.clients.cost <= 2 * INTAKE_CLIENT_BYTES_MAX && all < 1_000, "{all}");
-        assert!(waiting.has_room_for_peer(ReplicaId(1), 100_000), "replicas have their own");
+        assert!(waiting.has_room_for_peer(ReplicaId(1), 100_000), "replicas have room of their own");
         while waiting.has_room_for_peer(ReplicaId(1), 100_000) {
             waiting.push(peer(1), bundle(1, 100_000));
         }
-        assert!(waiting.has_room_for_peer(ReplicaId(2), 100_000), "each of them");
+        assert!(waiting.has_room_for_peer(ReplicaId(2), 100_000), "each replica");
         order(&mut waiting);
         assert!(waiting.has_room_for_client(client(4), 8) && waiting.has_room_for_peer(ReplicaId(1), 8));
     }

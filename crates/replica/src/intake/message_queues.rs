@@ -1,7 +1,7 @@
-//! Messages that wait for their check, in a queue for each replica.
+//! Messages that wait for their check, in one queue for each replica.
 //!
-//! What a queue costs is known without walking it: thousands of messages of one replica may wait for many runs, and each
-//! run asks what waits.
+//! Each queue knows its cost. Thousands of messages of one replica may wait for many runs, and each run needs the
+//! costs of all queues.
 
 use super::shares::{QueuedCost, RunShares};
 use crate::input::CheckedMessage;
@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 pub(super) struct WaitingMessage {
     pub(super) from: ReplicaId,
-    /// See [`super::shares::cost`].
+    /// The cost: see [`super::shares::cost`].
     pub(super) cost: usize,
     pub(super) message: CheckedMessage,
     pub(super) signature: Option<Signature>,
-    /// What has to hold: signer, preimage, signature.
+    /// The signatures that must hold: signer, preimage, signature.
     pub(super) checks: Vec<(ReplicaId, [u8; 32], Signature)>,
-    /// Certificates that are known to hold once all checks do.
+    /// Certificates that hold if all checks do.
     pub(super) certificates: Vec<Digest>,
 }
 
@@ -26,9 +26,9 @@ pub(super) type ArrivedMessage = (u64, WaitingMessage);
 #[derive(Default)]
 struct MessageQueue {
     messages: VecDeque<ArrivedMessage>,
-    /// What they cost.
+    /// The cost of all its messages.
     cost: usize,
-    /// How many of them waited when the last gap was noted, where one was since the last run.
+    /// The number of messages that waited at the last gap since the last run.
     before_gap: usize,
 }
 
@@ -44,7 +44,7 @@ impl MessageQueue {
 #[derive(Default)]
 pub(super) struct MessageQueues {
     queues: BTreeMap<ReplicaId, MessageQueue>,
-    /// Messages that have arrived.
+    /// The number of messages that have arrived.
     arrived: u64,
 }
 
@@ -64,14 +64,15 @@ impl MessageQueues {
         self.arrived = self.arrived.wrapping_add(1);
     }
 
-    /// What waits of a replica goes in the next run: a liar may make a gap of each frame.
+    /// Marks the waiting messages of a replica for removal in the next run. The removal waits for the run because a
+    /// liar may make a gap of each frame.
     pub(super) fn note_gap(&mut self, of: ReplicaId) {
         if let Some(queue) = self.queues.get_mut(&of) {
             queue.before_gap = queue.messages.len();
         }
     }
 
-    /// Takes the messages from before the gaps that were noted.
+    /// Takes the messages that arrived before a noted gap.
     pub(super) fn take_before_gaps(&mut self) -> Vec<WaitingMessage> {
         let mut taken = Vec::new();
         for queue in self.queues.values_mut() {
@@ -82,12 +83,12 @@ impl MessageQueues {
         taken
     }
 
-    /// The first message of a replica.
+    /// Returns the first message of a replica.
     pub(super) fn first(&mut self, of: ReplicaId) -> Option<&mut WaitingMessage> {
         self.queues.get_mut(&of)?.messages.front_mut().map(|(_, first)| first)
     }
 
-    /// The first message of a replica costs so much less from now on.
+    /// Lowers the cost of a replica's first message.
     pub(super) fn lessen(&mut self, of: ReplicaId, cost: usize) {
         let Some(queue) = self.queues.get_mut(&of) else { return };
         let Some((_, first)) = queue.messages.front_mut() else { return };
@@ -100,7 +101,7 @@ impl MessageQueues {
         self.queues.get_mut(&of)?.pop().map(|(_, waiting)| waiting)
     }
 
-    /// What waits of each replica.
+    /// Returns the cost of each replica's waiting messages.
     pub(super) fn costs(&self) -> impl Iterator<Item = (ReplicaId, QueuedCost)> + Clone {
         self.queues.iter().filter_map(|(from, queue)| {
             queue
@@ -110,7 +111,7 @@ impl MessageQueues {
         })
     }
 
-    /// Takes all messages, or of each replica what its share allows, in order of arrival.
+    /// Takes all messages, or as many of each replica as its share allows, in order of arrival.
     pub(super) fn take(&mut self, shares: Option<&mut RunShares>, taken: &mut Vec<ArrivedMessage>) {
         match shares {
             None => self.queues.values_mut().for_each(|queue| {
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_line_costs_is_known_whatever_leaves_it() {
+    fn cost_of_a_queue_follows_its_messages() {
         let mut queues = MessageQueues::default();
         for (from, cost) in [(3, 5), (1, 7), (3, 2), (3, 1)] {
             queues.push(message(from, cost));
@@ -162,7 +163,7 @@ mod tests {
         assert_eq!(
             before.iter().map(|waiting| waiting.cost).collect::<Vec<_>>(),
             [5, 2, 1],
-            "and nothing that came after it"
+            "and no later message"
         );
         assert_eq!((costs(&queues), queues.len()), (vec![(1, 7, 7), (3, 9, 9)], 2));
         assert_eq!(queues.pop(ReplicaId(1)).map(|waiting| waiting.cost), Some(7));
@@ -173,7 +174,7 @@ mod tests {
         queues.push(message(1, 4));
         queues.take(None, &mut taken);
         let order: Vec<_> = taken.iter().map(|(_, waiting)| (waiting.from.0, waiting.cost)).collect();
-        assert_eq!(order, [(3, 3), (1, 4)], "in order of arrival, whoever sent it");
+        assert_eq!(order, [(3, 3), (1, 4)], "in order of arrival over all replicas");
         assert!(queues.is_empty() && costs(&queues).is_empty());
     }
 }

@@ -5,7 +5,7 @@ fn id(number: u64) -> BlockId {
 }
 
 #[test]
-fn executes_each_height_once_and_in_order() {
+fn each_height_is_executed_once_and_in_order() {
     let mut sequencer = Sequencer::default();
     assert_eq!(sequencer.decide(Height(2), id(2)), Ok(true));
     assert_eq!(sequencer.next(), None, "height 1 is not decided");
@@ -37,7 +37,7 @@ fn two_decisions_for_one_height_raise_the_alarm() {
 }
 
 #[test]
-fn continues_after_a_restart() {
+fn sequencer_continues_after_a_restart() {
     let sequencer =
         Sequencer::restore(Height(4), [(Height(4), id(4)), (Height(5), id(5)), (Height(7), id(7))]);
     assert_eq!((sequencer.executed(), sequencer.contiguous()), (Height(4), Height(5)));
