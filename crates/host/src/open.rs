@@ -38,7 +38,7 @@ impl<D: Disk> Host<D> {
     /// promises. The new incarnation is durable when this returns, so links may come up.
     ///
     /// # Errors
-    /// When the disk fails or holds contradictory data.
+    /// Fails when the disk fails or holds contradictory data.
     pub fn open(setup: HostSetup, disk: D, out: &mut dyn Outgoing) -> Result<Self, HostFault> {
         let HostSetup {
             entry,

@@ -14,7 +14,7 @@
 //! * `on_handled` ends a stall: a recent reading was handled completely, or the marks have waited long enough.
 //!   Otherwise a peer that floods the replica could keep it silent forever.
 //!
-//! Where the protocol assumes no bound the gate is always open. Its only state is then the mark between the sync and
+//! If the protocol assumes no bound the gate is always open. Its only state is then the mark between the sync and
 //! the report to the replica.
 
 use quorate_types::{Mark, Time};

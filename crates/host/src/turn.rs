@@ -39,7 +39,7 @@ pub enum TurnEnd {
 
 /// The time at which queued frames leave while outputs are carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-enum Flush {
+enum FlushTime {
     /// After all outputs.
     #[default]
     Late,
@@ -119,7 +119,7 @@ impl<D: Disk> Host<D> {
     /// Returns the link event for frames of a lane that are lost for good. `is_incoming` tells whether the peer or this
     /// host sent them.
     ///
-    /// Where safety rests on a bound on delays, a gap makes the replica ask its peers, and may stop it from voting. So
+    /// If safety rests on a bound on delays, a gap makes the replica ask its peers, and may stop it from voting. So
     /// only lost consensus messages of the peer are a gap. The peer hears of the loss of this host's own messages;
     /// bodies and answers are requested again. Without a bound both sides send again what matters.
     #[must_use]
@@ -195,7 +195,7 @@ impl<D: Disk> Host<D> {
     /// * `more` tells whether there is time for more work of a kind. The turn asks it after each piece.
     ///
     /// # Errors
-    /// When the disk fails or safety is broken. Nothing may be sent after that.
+    /// Fails when the disk fails or safety is broken. Nothing may be sent after that.
     pub fn turn(
         &mut self,
         now: Time,
@@ -223,7 +223,7 @@ impl<D: Disk> Host<D> {
                 self.replica.tick(if is_drained { due } else { due.minus(TIMER_DELAY_NS_MAX) });
             }
             self.gate.begin_span(out.now());
-            self.route(out, Flush::Late)?;
+            self.route(out, FlushTime::Late)?;
             // Frames that are not held leave before the sync.
             out.flush();
             if syncs == 0 && !self.snapshots.is_next() && self.owes_sync() {
@@ -269,7 +269,7 @@ impl<D: Disk> Host<D> {
         self.gate.begin_span(out.now());
         if self.gate.has_mark() {
             // An append may take as long as a sync, so this turn's entries are appended before the gate compares times.
-            self.route(out, Flush::Late)?;
+            self.route(out, FlushTime::Late)?;
             out.flush();
         }
         self.gate.on_handled(out.now(), is_complete);
@@ -291,7 +291,7 @@ impl<D: Disk> Host<D> {
     fn release(&mut self, out: &mut dyn Outgoing) -> Result<(), HostFault> {
         if let Some(mark) = self.gate.release(|| out.now()) {
             self.replica.handle(out.now(), Input::Durable(mark));
-            self.route(out, Flush::BeforeAppend)?;
+            self.route(out, FlushTime::BeforeAppend)?;
             out.flush();
         }
         Ok(())
@@ -332,11 +332,11 @@ impl<D: Disk> Host<D> {
     }
 
     /// Carries out the outputs of the replica, in order.
-    fn route(&mut self, out: &mut dyn Outgoing, mut flush: Flush) -> Result<(), HostFault> {
+    fn route(&mut self, out: &mut dyn Outgoing, mut flush: FlushTime) -> Result<(), HostFault> {
         while let Some(output) = self.replica.poll() {
             match output {
                 Output::Persist { mark, entry } => {
-                    if std::mem::take(&mut flush) == Flush::BeforeAppend {
+                    if std::mem::take(&mut flush) == FlushTime::BeforeAppend {
                         out.flush();
                     }
                     self.store.append(mark, &entry)?;

@@ -297,7 +297,7 @@ fn turn_executes_for_one_slice() {
     }
 }
 
-/// Where safety rests on a bound on delays, a liar must not make others late. Bad signatures are expensive to check.
+/// If safety rests on a bound on delays, a liar must not make others late. Bad signatures are expensive to check.
 /// However many arrive, the others are heard in the same turn, and the rest waits for its own turns.
 #[test]
 fn flood_of_bad_signatures_delays_no_other_peer() {

@@ -368,7 +368,7 @@ impl BlockBodies {
         self.want_one(now, blocks, id, (height, WantedAs::Itself), (peer, haste));
     }
 
-    /// Fetches the nearest missing ancestors of a stored block. Where this peer is asked for one already, the search
+    /// Fetches the nearest missing ancestors of a stored block. If this peer is asked for one already, the search
     /// goes on below it: a lying leader may send thousands of headers in a chain.
     pub(crate) fn want_below(
         &mut self,

@@ -1,6 +1,6 @@
 //! Divergence: replicas have signed different checkpoints of one height.
 //!
-//! A replica that differs from a quorum is faulty, or its machine is. Where no state can reach a quorum the
+//! A replica that differs from a quorum is faulty, or its machine is. If no state can reach a quorum the
 //! application itself is at fault: no checkpoint becomes stable, and execution stops at the end of the window. A
 //! single signature may be a lie, so the report names every signer with its state.
 
@@ -64,7 +64,7 @@ impl fmt::Display for Divergence {
 }
 
 impl Divergence {
-    /// Formats the state. Where that does not tell two checkpoints apart, the block and its view follow.
+    /// Formats the state. If that does not tell two checkpoints apart, the block and its view follow.
     fn shown(&self, checkpoint: &Checkpoint) -> String {
         let short = |bytes: &[u8]| hex(bytes.get(..SHOWN_BYTES).unwrap_or(bytes));
         let state = short(&checkpoint.state.0);

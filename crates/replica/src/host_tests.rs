@@ -533,7 +533,7 @@ fn protocol_hears_when_doubt_begins_and_ends() {
     assert_eq!(replica.doubt(), Some((true, 2)));
 }
 
-/// Where the protocol asks for fresh answers, a probe goes at once, and the protocol hears of the answers.
+/// If the protocol asks for fresh answers, a probe goes at once, and the protocol hears of the answers.
 #[test]
 fn request_for_freshness_sends_a_probe_at_once() {
     let mut replica = bounded();

@@ -70,7 +70,7 @@ impl Replica {
 impl Intake {
     fn new(entry: &Entry, setup: &ReplicaSetup, scheme: Scheme, window: Arc<WindowCell>) -> Self {
         let committee = Arc::clone(&setup.committee);
-        // Where a key of the committee is no key, no signature holds.
+        // If a key of the committee is no key, no signature holds.
         let keys = CommitteeKeys::new(scheme, &committee).ok().map(Arc::new);
         Self {
             entry: *entry,

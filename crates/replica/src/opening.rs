@@ -5,7 +5,7 @@ use crate::host_services::HostServices;
 use crate::outbox::Outbox;
 use crate::output::Output;
 use crate::peer_exchange::PeerExchange;
-use crate::replica::{Alarms, LoggedBlocks, Replica, RunningProtocol};
+use crate::replica::{LoggedBlocks, RaisedAlarms, Replica, RunningProtocol};
 use crate::restored_log::RestoredLog;
 use crate::sequencer::Sequencer;
 use crate::setup::ReplicaSetup;
@@ -22,7 +22,7 @@ impl Replica {
     /// durable before it opens any link, so that no two incarnations share sequence numbers.
     ///
     /// # Errors
-    /// When the protocol refuses its parameters or committee, or the log contradicts itself.
+    /// Fails when the protocol refuses its parameters or committee, or the log contradicts itself.
     pub fn open(entry: &Entry, setup: ReplicaSetup, log: RestoredLog) -> Result<Self, OpenError> {
         let committee = Arc::clone(&setup.committee);
         let checkpoint_quorum = (entry.spec.checkpoint_quorum)(committee.n(), committee.f);
@@ -70,7 +70,7 @@ impl Replica {
             peers: PeerExchange::new(committee.others(setup.me).collect(), committee.weak()),
             checkpoints: Checkpoints::new(stable, setup.genesis.window, checkpoint_quorum),
             logged: LoggedBlocks { ids, kept: log.kept },
-            alarms: Alarms::default(),
+            alarms: RaisedAlarms::default(),
             out,
             now: Time::ZERO,
             recorder: None,

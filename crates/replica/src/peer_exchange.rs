@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 /// The shortest pause between two announcements of this replica's heights. One follows the last height of a burst.
 pub(crate) const ANNOUNCE_NS: u64 = 1_000_000_000;
-/// The longest pause between two announcements. A replica that was cut off during the last heights of a burst hears of
-/// them by it, and is heard, although no event reports them.
+/// The longest pause between two announcements. A replica that was cut off during the last heights of a burst learns
+/// of them by it, although no event reports them. Its peers learn its heights too.
 pub(crate) const ANNOUNCE_IDLE_NS: u64 = 5_000_000_000;
 
 /// See the module.

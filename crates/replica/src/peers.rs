@@ -211,7 +211,7 @@ impl Replica {
             self.peers.announce_at = self.now.plus(pause);
             self.send_host(To::All, HostMessage::Heights(self.heights()));
         }
-        // Where leaders rotate, no bundle is forwarded. A liar may have handed a bundle to this replica alone, and no
+        // If leaders rotate, no bundle is forwarded. A liar may have handed a bundle to this replica alone, and no
         // other replica would wait for it.
         let rotates = self.entry.spec.rotates_leaders;
         for bundle in self.services.pool.overdue(self.now, rotates) {

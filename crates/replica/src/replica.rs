@@ -30,7 +30,7 @@ pub struct Replica {
     pub(crate) peers: PeerExchange,
     pub(crate) checkpoints: Checkpoints,
     pub(crate) logged: LoggedBlocks,
-    pub(crate) alarms: Alarms,
+    pub(crate) alarms: RaisedAlarms,
     pub(crate) out: VecDeque<Output>,
     pub(crate) now: Time,
     pub(crate) recorder: Option<StepRecorder>,
@@ -60,9 +60,9 @@ pub(crate) struct LoggedBlocks {
     pub(crate) kept: Height,
 }
 
-/// Alarms of this replica, and signs of bugs in its protocol.
+/// RaisedAlarms of this replica, and signs of bugs in its protocol.
 #[derive(Debug, Default)]
-pub(crate) struct Alarms {
+pub(crate) struct RaisedAlarms {
     /// The first alarm that stopped the replica.
     pub(crate) stopped: Option<Alarm>,
     /// The last alarm that did not stop the replica.

@@ -9,7 +9,7 @@
 //! * A height is decided once. A second decision for another block raises [`Alarm::SafetyBroken`].
 //! * A decided block with ancestors decides them too, as soon as all headers between are available.
 //! * The next block is the one after the last handed to the executor. It must extend what was decided below it.
-//! * Where votes are not durable, a block waits here until the own log is durable up to its decision.
+//! * If votes are not durable, a block waits here until the own log is durable up to its decision.
 //!
 //! `ordering.rs` carries these decisions out. Learning from peers is in `peer_decisions.rs`.
 
@@ -37,7 +37,7 @@ pub(crate) struct Sequencer {
     /// A block that is decided with its ancestors, while the header of an ancestor is missing.
     unrooted: Option<BlockId>,
     /// Decided blocks that go to the executor when their mark is durable, in order. Without durable votes only the own
-    /// log knows the decision, so it must be durable before the block is executed and clients or peers hear of it.
+    /// log has the decision. It must be durable before the block is executed and clients or peers hear of it.
     undurable: VecDeque<(Mark, FullBlock)>,
 }
 
@@ -109,8 +109,8 @@ impl Sequencer {
     }
 
     /// Returns the parent of the lowest decided block above a gap, with its height. A decision for a block decides its
-    /// parent. So f + 1 peers that vouch for a block above a gap close it, although nobody vouches for the heights
-    /// between, or liars vouch for other blocks.
+    /// parent. So f + 1 peers that vouch for a block above a gap close it. The heights between need no vouchers, and
+    /// liars about them do no harm.
     pub(crate) fn parent_above_gap(&self, blocks: &BlockTree) -> Option<(Height, BlockId)> {
         let (height, id) = self.decided.range(self.contiguous.next()..).next()?;
         let parent = blocks.get(*id)?.parent;

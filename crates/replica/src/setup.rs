@@ -19,7 +19,7 @@ pub struct ReplicaSetup {
     /// A secret that no peer knows: values that peers must not foretell derive from it.
     ///
     /// Each opening needs a new one. A wiped disk counts incarnations from the beginning, and the values of the first
-    /// life would repeat. Where nothing depends on that, [`SigningKey::secret`] gives the same one each time.
+    /// life would repeat. If nothing depends on that, [`SigningKey::secret`] gives the same one each time.
     ///
     /// [`SigningKey::secret`]: quorate_crypto::SigningKey::secret
     pub secret: Digest,

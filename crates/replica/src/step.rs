@@ -150,7 +150,7 @@ impl Replica {
         }
     }
 
-    /// Where safety rests on Δ, blocks that the protocol wants are requested at once.
+    /// If safety rests on Δ, blocks that the protocol wants are requested at once.
     fn haste(&self) -> Haste {
         if self.relies_on_time() { Haste::AtOnce } else { Haste::InTurn }
     }
@@ -233,7 +233,7 @@ impl Replica {
             added @ (PoolVerdict::New | PoolVerdict::Promoted) => {
                 self.add_body(&bundle, added);
                 if self.entry.spec.rotates_leaders {
-                    // Where leaders rotate, the replica of a client sends its bundle to all, so this one need not.
+                    // If leaders rotate, the replica of a client sends its bundle to all, so this one need not.
                     self.services.pool.mark_spread(&bundle.digest());
                     return;
                 }

@@ -128,7 +128,7 @@ fn nothing_is_executed_across_a_fork() {
     }
 }
 
-/// A checkpoint names the view of its block. Where the log has dropped the block, the checkpoint is not signed again:
+/// A checkpoint names the view of its block. If the log has dropped the block, the checkpoint is not signed again:
 /// with another view it would be another state.
 #[test]
 fn checkpoint_without_its_block_is_not_signed_again() {

@@ -1,8 +1,8 @@
 //! The synchrony guard: checks whether the bound on delays holds on which a synchronous protocol rests.
 //!
-//! The guard probes every peer, and each peer answers from its handler. So a round trip contains everything that delays a
-//! message: queues, checks, and the loops of both sides. An answer also has the age of the oldest message that waits for
-//! the peer's disk, and the guard adds that age, because those messages are late by so much more.
+//! The guard probes every peer, and each peer answers from its handler. So a round trip contains everything that
+//! delays a message: queues, checks, and the loops of both sides. An answer also has the age of the oldest message
+//! that waits for the peer's disk. The guard adds that age, because those messages are late by so much more.
 //!
 //! ```text
 //! late(x)              x's last answer took more than Δ, or a probe to x is unanswered for Δ, or frames of the link to x
@@ -162,7 +162,7 @@ impl SynchronyGuard {
             self.doubt.is_present = is_present;
             self.doubt.begun = self.doubt.begun.saturating_add(u64::from(is_present));
             self.schedule.hasten(now);
-            // Where the guard is off, no answer changes.
+            // If the guard is off, no answer changes.
             self.has_changed |= self.bound.guarded;
         }
     }
@@ -223,7 +223,7 @@ impl SynchronyGuard {
     /// Takes in a peer's answer to a probe: the age of the oldest message that waits for its disk, and its clock.
     ///
     /// # Errors
-    /// When no probe has this number, or it does not count any more.
+    /// Fails when no probe has this number, or it does not count any more.
     pub(crate) fn on_answer(
         &mut self,
         now: Time,

@@ -16,8 +16,8 @@
 //! end, and the cost of its message is spread over many runs. That holds even where no other message waits: one that
 //! arrives during a long check would be late.
 //!
-//! So a run costs at most its limit, a plain message of each peer, one expensive message or as many as cost another
-//! limit, and a suspect's share.
+//! So a run costs at most the sum of these: its limit, a plain message of each peer, the expensive messages, and a
+//! suspect's share. The expensive ones are a single message, or as many as cost another limit.
 
 use quorate_types::{ReplicaId, ReplicaSet};
 use std::collections::BTreeMap;
@@ -383,7 +383,7 @@ mod tests {
         let beside = passed(FOUR, &flood(20), &suspects).unwrap();
         assert_eq!(beside[..3], alone, "nothing is taken from others");
         assert_eq!(beside[3..].iter().sum::<usize>(), 1, "one passes by its turn");
-        // Where the others send little, each suspect has its share.
+        // If the others send little, each suspect has its share.
         let mut little = flood(20);
         little[..3].iter_mut().for_each(|peer| peer.1 = 2);
         let taken = passed(FOUR, &little[..10], &suspects).unwrap();

@@ -222,7 +222,7 @@ fn bundle_of_a_peer_is_not_spread_again() {
     assert!(spread.iter().all(|b| b.client() == PublicKey([2; 32])));
 }
 
-/// Where no stable leader receives the bundle, a liar may have sent it to this replica alone.
+/// If no stable leader receives the bundle, a liar may have sent it to this replica alone.
 #[test]
 fn bundle_of_a_peer_is_spread_where_leaders_rotate() {
     let mut pool = Pool::default();
