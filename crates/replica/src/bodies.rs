@@ -268,14 +268,14 @@ impl BlockBodies {
         {
             return false;
         }
-        if !self.hand_over(pool, blocks, payload) {
+        if !self.store_payload(pool, blocks, payload) {
             self.remember_unclaimed(from, id);
         }
         true
     }
 
     /// Stores a payload and checks again the blocks that lacked it. Returns false when none did.
-    fn hand_over(&mut self, pool: &Pool, blocks: &BlockTree, payload: Arc<Payload>) -> bool {
+    fn store_payload(&mut self, pool: &Pool, blocks: &BlockTree, payload: Arc<Payload>) -> bool {
         let id = payload.id();
         self.payloads.insert(id, payload);
         let waiting = self.by_payload.remove(&id).unwrap_or_default();
@@ -308,7 +308,7 @@ impl BlockBodies {
     /// Adds a payload that this replica has made. Another leader may have made the same payload, and its block may
     /// lack nothing else.
     pub(crate) fn add_own_payload(&mut self, pool: &Pool, blocks: &BlockTree, payload: Arc<Payload>) {
-        self.hand_over(pool, blocks, payload);
+        self.store_payload(pool, blocks, payload);
     }
 
     /// Whether a block lacks this bundle.
@@ -477,7 +477,7 @@ impl BlockBodies {
 
     /// Whether a wanted block is accepted with this height. A liar may invent a child, and ancestors one after the
     /// other as they are requested. Each must be lower than its child, so they end at the executed height.
-    pub(crate) fn takes(&mut self, id: BlockId, height: Height) -> bool {
+    pub(crate) fn accepts_height(&mut self, id: BlockId, height: Height) -> bool {
         let Some(want) = self.wants.get_mut(id) else { return false };
         let takes = want.by_name || height <= want.height;
         want.too_high |= !takes;
@@ -486,7 +486,7 @@ impl BlockBodies {
 
     /// Notes that a peer does not have a block. The next peer is asked soon. The same peer is asked at once if it was
     /// wanted again since.
-    pub(crate) fn refused(&mut self, now: Time, id: BlockId, peer: ReplicaId) {
+    pub(crate) fn on_refusal(&mut self, now: Time, id: BlockId, peer: ReplicaId) {
         let Some(want) = self.wants.get_mut(id).filter(|want| want.named.contains(peer)) else { return };
         if want.again.remove(peer) {
             self.at_once.push(Ask { block: id, height: want.height, peer });
@@ -508,14 +508,14 @@ impl BlockBodies {
         self.unchecked = peers;
     }
 
-    /// Returns the time at which [`BlockBodies::asks`] has a request that is not at once.
+    /// Returns the time at which [`BlockBodies::take_due_asks`] has a request that is not at once.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.wants.iter().map(|want| want.ask_at).min()
     }
 
     /// Takes the due requests. Each goes to the next peer that may have the block, then to all others in turn;
     /// `others` are all replicas but this one. A block whose bodies may wait for their check here is postponed.
-    pub(crate) fn asks(&mut self, now: Time, others: &[ReplicaId]) -> Vec<Ask> {
+    pub(crate) fn take_due_asks(&mut self, now: Time, others: &[ReplicaId]) -> Vec<Ask> {
         let mut asks = std::mem::take(&mut self.at_once);
         for (id, want) in self.wants.iter_mut().filter(|(_, want)| want.ask_at <= now) {
             let source = want.asked.or(want.announced.then(|| want.peers.first().copied()).flatten());

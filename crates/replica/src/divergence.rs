@@ -162,7 +162,7 @@ mod tests {
     fn two_states_are_reported_at_once_with_replicas_that_signed_nothing() {
         let one = after_votes(&[(2, checkpoint(128, 1)), (3, checkpoint(128, 2))]);
         let expected = "states differ at height 128, no quorum so far: replica 2 signed 0101010101010101, this one (3) \
-            signed 0202020202020202; replicas 0 and 1 have said nothing yet";
+            signed 0202020202020202; replicas 0 and 1 signed nothing so far";
         assert_eq!(reports(&one), [expected]);
         let others = after_votes(&[(2, checkpoint(128, 1)), (1, checkpoint(128, 2))]);
         assert!(reports(&others).is_empty(), "liars may sign any state that this replica has not executed");

@@ -72,7 +72,7 @@ impl Replica {
             HostMessage::AskBlock { id, height, above } => self.answer_block(from, id, height, above),
             HostMessage::Block(block) => self.on_block(from, kind, block),
             HostMessage::NoBlock(id) => {
-                self.services.bodies.refused(self.now, id, from);
+                self.services.bodies.on_refusal(self.now, id, from);
                 self.send_asks();
             }
             HostMessage::Probe { incarnation, number } => {
@@ -108,7 +108,7 @@ impl Replica {
         if !self.services.bodies.is_wanted(id) || is_here {
             return;
         }
-        if !self.services.bodies.takes(id, block.height) {
+        if !self.services.bodies.accepts_height(id, block.height) {
             // No honest replica made the child that names this block. But the sender of the block may be honest.
             let why = Reject::NotNow("block above the one that names it");
             return self.out.push_back(Output::Rejected { from, kind, why });
@@ -238,7 +238,7 @@ impl Replica {
 
     /// Sends the requests for blocks that are due.
     pub(crate) fn send_asks(&mut self) {
-        for ask in self.services.bodies.asks(self.now, &self.peers.others) {
+        for ask in self.services.bodies.take_due_asks(self.now, &self.peers.others) {
             let decided = self.sequencer.waiting_at(ask.block);
             let above = decided.map_or(self.sequencer.contiguous(), |height| height.minus(1));
             let message = HostMessage::AskBlock { id: ask.block, height: ask.height, above };

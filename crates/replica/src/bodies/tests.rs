@@ -113,7 +113,7 @@ fn want_takes_a_height_that_becomes_known_later() {
     let (blocks, id, others) = (BlockTree::default(), BlockId::null(Height(1)), [ReplicaId(1)]);
     bodies.want(Time(0), &blocks, id, Height::ZERO, (ReplicaId(1), Haste::InTurn));
     bodies.want(Time(0), &blocks, id, Height(7), (ReplicaId(1), Haste::InTurn));
-    let asks = bodies.asks(Time(0), &others);
+    let asks = bodies.take_due_asks(Time(0), &others);
     assert_eq!(asks, [Ask { block: id, height: Height(7), peer: ReplicaId(1) }]);
 }
 
@@ -133,7 +133,8 @@ fn block_is_not_requested_while_its_bodies_may_wait_for_their_check() {
     bodies.want(Time(0), &blocks, two, Height(2), (other, Haste::InTurn));
     let mut asked = Vec::new();
     for ms in 0..1_100 {
-        asked.extend(bodies.asks(Time(ms * MS), &others).iter().map(|ask| (ms, ask.block, ask.peer)));
+        asked
+            .extend(bodies.take_due_asks(Time(ms * MS), &others).iter().map(|ask| (ms, ask.block, ask.peer)));
         assert!(bodies.deadline().unwrap() > Time(ms * MS));
     }
     let of = |id| asked.iter().filter(|ask| ask.1 == id).map(|ask| (ask.0, ask.2)).collect::<Vec<_>>();
@@ -168,10 +169,10 @@ fn dead_wants_keep_no_later_want_out() {
     let id = BlockId::null(Height(most));
     let mut times = Vec::new();
     for ms in 0..20_000u64 {
-        for ask in bodies.asks(Time(ms * 1_000_000 + most * 2), &others) {
+        for ask in bodies.take_due_asks(Time(ms * 1_000_000 + most * 2), &others) {
             if ask.block == id {
                 times.push(ms);
-                bodies.refused(Time(ms * 1_000_000 + most * 2), id, ask.peer);
+                bodies.on_refusal(Time(ms * 1_000_000 + most * 2), id, ask.peer);
             }
         }
     }
@@ -189,7 +190,7 @@ fn each_named_peer_is_asked_at_once_in_haste() {
     blocks.insert(block);
     let others: Vec<ReplicaId> = [1, 2, 3].map(ReplicaId).to_vec();
     let asked = |bodies: &mut BlockBodies, at: u64| -> Vec<u16> {
-        bodies.asks(Time(at), &others).iter().map(|ask| ask.peer.0).collect()
+        bodies.take_due_asks(Time(at), &others).iter().map(|ask| ask.peer.0).collect()
     };
     for (peer, at) in [(1, 5), (2, 5), (1, 6)] {
         bodies.want(Time(at), &blocks, id, Height(1), (ReplicaId(peer), Haste::AtOnce));
@@ -207,24 +208,24 @@ fn peer_that_refused_is_asked_again_at_once() {
     blocks.insert(block);
     let others: Vec<ReplicaId> = [1, 2, 3].map(ReplicaId).to_vec();
     let asked = |bodies: &mut BlockBodies| -> Vec<u16> {
-        bodies.asks(Time(9), &others).iter().map(|ask| ask.peer.0).collect()
+        bodies.take_due_asks(Time(9), &others).iter().map(|ask| ask.peer.0).collect()
     };
     let want = |bodies: &mut BlockBodies| {
         bodies.want(Time(5), &blocks, id, Height(1), (ReplicaId(1), Haste::AtOnce));
     };
     want(&mut bodies);
     assert_eq!(asked(&mut bodies), [1]);
-    bodies.refused(Time(6), id, ReplicaId(1));
+    bodies.on_refusal(Time(6), id, ReplicaId(1));
     assert_eq!(asked(&mut bodies), [0u16; 0], "it does not have it");
     want(&mut bodies);
     assert_eq!(asked(&mut bodies), [1], "the peer may have received it since");
     // The peer votes before it receives the question, and its answer to an earlier one arrives after the vote.
     want(&mut bodies);
     assert_eq!(asked(&mut bodies), [0u16; 0], "the answer is on its way");
-    bodies.refused(Time(7), id, ReplicaId(1));
+    bodies.on_refusal(Time(7), id, ReplicaId(1));
     assert_eq!(asked(&mut bodies), [1]);
-    bodies.refused(Time(8), id, ReplicaId(1));
-    bodies.refused(Time(8), id, ReplicaId(1));
+    bodies.on_refusal(Time(8), id, ReplicaId(1));
+    bodies.on_refusal(Time(8), id, ReplicaId(1));
     assert_eq!(asked(&mut bodies), [0u16; 0], "a refusal alone asks for nothing");
     // In turn, no peer is asked twice for that.
     bodies.want(Time(9), &blocks, id, Height(1), (ReplicaId(1), Haste::InTurn));
@@ -294,7 +295,7 @@ fn search_skips_blocks_that_lack_ancestors_alone() {
     assert_eq!((bodies.wants.len(), bodies.is_wanted(hole)), (1, true));
     assert_eq!(known_below(&bodies, &ids), end, "from each block of the chain");
     let ask = Ask { block: hole, height: Height(2), peer: ReplicaId(1) };
-    assert_eq!(bodies.asks(Time(5), &[ReplicaId(1)]), [ask]);
+    assert_eq!(bodies.take_due_asks(Time(5), &[ReplicaId(1)]), [ask]);
 }
 
 /// The branch may be below the executed height: then nothing of it is requested, and the search takes as few steps.

@@ -396,7 +396,7 @@ fn parent_at_or_above_its_child_is_refused() {
     assert!(give(&mut replica, 1, &child) && !give(&mut replica, 3, &real));
     assert_eq!(refused(&mut replica), [(3, "block above the one that names it")]);
     let asked = |replica: &mut Replica, id| {
-        let asks = replica.services.bodies.asks(Time(1), &replica.peers.others).into_iter();
+        let asks = replica.services.bodies.take_due_asks(Time(1), &replica.peers.others).into_iter();
         asks.filter(|ask| ask.block == id).map(|ask| (ask.peer.0, ask.height.0)).collect::<Vec<_>>()
     };
     asked(&mut replica, real.id());
