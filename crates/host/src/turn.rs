@@ -136,8 +136,8 @@ impl<D: Disk> Host<D> {
 
     /// Returns the replicas whose sockets are paused, because much of theirs waits for its check (back-pressure).
     #[must_use]
-    pub fn held(&self) -> ReplicaSet {
-        self.intake.held()
+    pub fn paused_peers(&self) -> ReplicaSet {
+        self.intake.paused_peers()
     }
 
     /// Returns the replica.

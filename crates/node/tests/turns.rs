@@ -321,7 +321,11 @@ fn flood_of_bad_signatures_delays_no_other_peer() {
     assert!((1..=256).contains(&(checked(&cluster) - before)), "{}", checked(&cluster) - before);
     let answers = |left: &Left| left.host_messages().any(|it| matches!(it, HostMessage::ProbeAnswer { .. }));
     assert!(answers(&cluster.left[1]));
-    assert_eq!(cluster.hosts[1].held().iter().collect::<Vec<_>>(), [ReplicaId(0)], "its socket is paused");
+    assert_eq!(
+        cluster.hosts[1].paused_peers().iter().collect::<Vec<_>>(),
+        [ReplicaId(0)],
+        "its socket is paused"
+    );
     // The peer is a suspect now.
     let mut turns = 0;
     loop {
@@ -335,7 +339,7 @@ fn flood_of_bad_signatures_delays_no_other_peer() {
     }
     assert!(turns > 300, "{turns}");
     assert_eq!(cluster.left[1].rejected.iter().filter(|why| **why == "bad signature").count(), FLOOD);
-    assert!(cluster.hosts[1].held().is_empty());
+    assert!(cluster.hosts[1].paused_peers().is_empty());
 }
 
 /// The duration after which the release gate notices a stall.

@@ -121,7 +121,7 @@ impl Replica {
 
     /// Returns the number of checkpoint messages so far: only a new one changes [`Replica::differing`].
     #[must_use]
-    pub fn checkpoints_heard(&self) -> u64 {
+    pub fn checkpoints_received(&self) -> u64 {
         self.checkpoints.received()
     }
 

@@ -113,7 +113,7 @@ impl Intake {
     /// Returns the peers whose sockets are paused: so much of theirs waits that nothing more should be handed in until it
     /// has passed (back-pressure).
     #[must_use]
-    pub fn held(&self) -> ReplicaSet {
+    pub fn paused_peers(&self) -> ReplicaSet {
         self.messages.paused()
     }
 

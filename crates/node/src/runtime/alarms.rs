@@ -55,7 +55,7 @@ impl Alarms {
 
     /// Looks at what replicas say of checkpoints.
     pub(super) fn look_at_states(&mut self, now: Time, replica: &Replica) -> Vec<Line> {
-        self.states.look(now, replica.checkpoints_heard(), || replica.differing())
+        self.states.look(now, replica.checkpoints_received(), || replica.differing())
     }
 
     /// Compares the time of the blocks that were executed with the own clock, which says `wall_ns`.

@@ -316,7 +316,7 @@ impl<D: Disk> Node<D> {
     /// Hands everything that has arrived to the host. Nothing is sent meanwhile.
     fn read(&mut self, now: Time) -> Result<bool, NodeFault> {
         let Self { host, net, clients, rejects, asked, cluster, links, quarantine, .. } = self;
-        net.hold(host.held());
+        net.hold(host.paused_peers());
         let mut is_denied = Ok(false);
         let mut denied = |denied: Result<bool, FolderError>| match (&mut is_denied, denied) {
             (Ok(is_denied), Ok(denied)) => *is_denied |= denied,

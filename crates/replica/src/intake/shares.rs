@@ -6,7 +6,7 @@
 //! what all others leave. Messages beyond the shares wait, in order, for the next run.
 //!
 //! **Plain and expensive messages.** A peer's first message always passes where it is plain. An expensive one may
-//! carry n² signatures, so one such message of each liar could stop a replica. Messages that exceed every share pass
+//! carry n² signatures, so the liars together could stop a replica with one each. Messages that exceed every share pass
 //! in a round-robin: as many in a run as cost one more run, or a single one.
 //!
 //! **Suspects.** Peers caught with bad signatures are excluded from this round-robin (max-min fair share). Otherwise a

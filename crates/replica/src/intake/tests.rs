@@ -77,11 +77,11 @@ fn paused_peer_is_read_again_after_a_gap_dropped_its_messages() {
     let mut intake = replica.intake(Scheme::Cheap);
     (0..1_000).for_each(|_| wait(&mut intake, one, 1));
     run(&mut intake, &replica);
-    assert!(intake.held().contains(one) && !intake.is_drained());
+    assert!(intake.paused_peers().contains(one) && !intake.is_drained());
     intake.link(one, LinkEvent::Gap);
     let (said, refused) = run(&mut intake, &replica);
     assert!(said.is_empty() && !refused.is_empty());
-    assert!(intake.held().is_empty() && intake.is_drained());
+    assert!(intake.paused_peers().is_empty() && intake.is_drained());
 }
 
 /// The last turn is remembered from run to run.
