@@ -12,10 +12,10 @@ use quorate_client::config::ConfigError;
 use quorate_client::keys;
 use quorate_consensus::OpenError;
 use quorate_crypto::{Scheme, SigningKey, curve_backend};
-use quorate_host::{Fault, HostSetup, OpenFault};
+use quorate_host::{HostFault, HostSetup, OpenFault};
 use quorate_net::reactor::{NetFault, PeerConfig, Security, bind};
 use quorate_net::tls::LinkKey;
-use quorate_replica::Setup;
+use quorate_replica::ReplicaSetup;
 use quorate_storage::folder::{self, FolderGuard};
 use quorate_storage::{Disk, FileDisk, FileDiskConfig, MemDisk, PAGE_BYTES, SEGMENT_BYTES};
 use quorate_types::Digest;
@@ -144,7 +144,7 @@ fn host_setup(config: &NodeConfig, service: Service, keys: &NodeKeys) -> Result<
     let genesis = config.genesis();
     Ok(HostSetup {
         entry: *config.cluster.entry,
-        replica: Setup {
+        replica: ReplicaSetup {
             me: config.id,
             committee: Arc::new(genesis.committee()),
             genesis: Arc::new(genesis.clone()),
@@ -226,7 +226,7 @@ pub(crate) enum Refused {
 
 fn wrong_parameter(config: &NodeConfig, fault: &NodeFault) -> Option<ConfigError> {
     match fault {
-        NodeFault::Host(Fault::Open(OpenFault::Protocol(OpenError::Params { name, expected }))) => {
+        NodeFault::Host(HostFault::Open(OpenFault::Protocol(OpenError::Params { name, expected }))) => {
             Some(config.params_error(name, expected))
         }
         _ => None,
@@ -239,7 +239,7 @@ fn failure(config: &NodeConfig, fault: &NodeFault) -> Failure {
         return error.into();
     }
     match fault {
-        NodeFault::Host(Fault::Open(
+        NodeFault::Host(HostFault::Open(
             OpenFault::Protocol(OpenError::Committee(_)) | OpenFault::Application(_),
         )) => Failure::usage(fault),
         _ => Failure::run(fault),

@@ -149,7 +149,7 @@ fn states_that_differ_are_an_alarm_at_the_first_checkpoint() {
         alarms = cluster.alarms();
     }
     for (id, alarms) in cluster.testnet.cluster.ids().zip(&alarms) {
-        assert!(alarms[0].contains(&format!("this one ({id}) says ")), "{alarms:?}");
+        assert!(alarms[0].contains(&format!("this one ({id}) signed ")), "{alarms:?}");
         let log = cluster.log(id);
         assert!(log.lines().any(|line| line.contains("ERROR") && line.contains(begin)), "{log}");
     }

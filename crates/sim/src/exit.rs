@@ -7,7 +7,7 @@ use crate::shadow::Shadow;
 use bytes::Bytes;
 use quorate_consensus::{Note, To};
 use quorate_host::Outgoing;
-use quorate_replica::{ConnId, Past, Sink, Source};
+use quorate_replica::{ConnId, FrameSource, RestoredLog, Sink};
 use quorate_types::codec::Wire as _;
 use quorate_types::wire::{FromReplica, Lane, Refusal};
 use quorate_types::{BlockId, BundleDigest, ClientId, FrameBody, Height, Kind, ReplicaId, ReplyBundle, Time};
@@ -38,7 +38,7 @@ pub(crate) struct Leaving {
     pub(crate) parcels: Vec<Parcel>,
     pub(crate) flushes: Vec<Flush>,
     pub(crate) decided: Vec<(Height, BlockId)>,
-    pub(crate) rejected: Vec<(Source, Kind, &'static str)>,
+    pub(crate) rejected: Vec<(FrameSource, Kind, &'static str)>,
     /// Peers that said what only a liar says, and what that is.
     pub(crate) blamed: Vec<(ReplicaId, &'static str)>,
     pub(crate) notes: Vec<Note>,
@@ -134,8 +134,8 @@ impl Outgoing for Exit<'_> {
         self.leaving.flushes.push(Flush { upto, after_ns, synced });
     }
 
-    fn rejected(&mut self, source: Source, kind: Kind, reason: &'static str, is_breach: bool) {
-        if let Source::Peer(peer) = source
+    fn rejected(&mut self, source: FrameSource, kind: Kind, reason: &'static str, is_breach: bool) {
+        if let FrameSource::Peer(peer) = source
             && is_breach
         {
             self.leaving.blamed.push((peer, reason));
@@ -155,7 +155,7 @@ impl Outgoing for Exit<'_> {
         self.leaving.notes.push(note);
     }
 
-    fn recorder(&mut self, past: &Past) -> Option<Sink> {
-        self.shadow.map(|shadow| shadow.open(past))
+    fn recorder(&mut self, log: &RestoredLog) -> Option<Sink> {
+        self.shadow.map(|shadow| shadow.open(log))
     }
 }

@@ -62,7 +62,7 @@ pub use quorate_app::{KvOp, KvResult};
 pub use quorate_client::core::Audience;
 pub use quorate_history::{History, Model, Op, OpId, Record};
 pub use quorate_host::Stamp;
-pub use quorate_replica::{Divergence, Quorum, ReplicaStatus, State};
+pub use quorate_replica::{Divergence, Quorum, ReplicaState, ReplicaStatus};
 pub use report::Report;
 pub use settings::{BadSettings, Settings, Transport, sets_leaders, smallest};
 pub use trace::{Trace, Who};

@@ -10,10 +10,10 @@ use crate::shadow::Shadow;
 use crate::witness::{Journal, Perjury, Witness};
 use bytes::Bytes;
 use quorate_consensus::LinkEvent;
-use quorate_host::{Fault, Host, HostSetup, TurnEnd, Work};
+use quorate_host::{Host, HostFault, HostSetup, TurnEnd, TurnWork};
 use quorate_net::link::{Identity, LinkEvent as NetEvent};
 use quorate_net::{Direction, Link, Loss, ResendLimits};
-use quorate_replica::{ConnId, Setup};
+use quorate_replica::{ConnId, ReplicaSetup};
 use quorate_storage::MemDisk;
 use quorate_types::digest::context;
 use quorate_types::rng::Rng;
@@ -203,7 +203,7 @@ impl Seat {
         settings: &Settings,
         cluster: &Cluster,
         leaving: &mut Leaving,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), HostFault> {
         self.opens = self.opens.saturating_add(1);
         self.journal.look().clear();
         let key = cluster.keys.get(self.id.index()).cloned();
@@ -211,7 +211,7 @@ impl Seat {
         let witness = Witness::new(self.journal.clone(), self.perjury, self.opens);
         let setup = HostSetup {
             entry: settings.entry,
-            replica: Setup {
+            replica: ReplicaSetup {
                 me: self.id,
                 committee: cluster.committee.clone(),
                 genesis: cluster.genesis.clone(),
@@ -231,7 +231,7 @@ impl Seat {
         };
         if !self.shared.open_wrongly(self.lie) {
             let (doing, error) = ("opening", "made to refuse a torn tail".to_owned());
-            return Err(Fault::Storage(quorate_storage::Fault::Io { doing, error }));
+            return Err(HostFault::Storage(quorate_storage::Fault::Io { doing, error }));
         }
         let disk = SimDisk::new(self.shared.clone(), self.disk_rng.fork(), self.lie);
         let follows = settings.replay && matches!(self.role, Role::Honest);
@@ -346,7 +346,7 @@ impl Seat {
     }
 
     /// Takes a turn.
-    pub(crate) fn turn(&mut self, now: Time, leaving: &mut Leaving) -> Result<(), Fault> {
+    pub(crate) fn turn(&mut self, now: Time, leaving: &mut Leaving) -> Result<(), HostFault> {
         if !self.is_due(now) {
             return Ok(());
         }
@@ -357,7 +357,7 @@ impl Seat {
         let mut exit = Exit { leaving, shared, speakers, shadow: None, clock: Some((running.clock, now)) };
         let mut more = |what| {
             shared.watch(|watch| {
-                watch.work(work_rng, what == Work::Execute);
+                watch.work(work_rng, what == TurnWork::Execute);
                 watch.spent_ns < SLICE_NS
             })
         };

@@ -5,12 +5,12 @@
 //! randomness or an encoding that loses something has changed is found where it happens.
 
 use quorate_consensus::Entry;
-use quorate_replica::{Past, Replay, Setup, Sink};
+use quorate_replica::{Replay, ReplicaSetup, RestoredLog, Sink};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 enum State {
     /// The first replica is not open yet.
-    Waits(Box<(Entry, Setup)>),
+    Waits(Box<(Entry, ReplicaSetup)>),
     Follows(Box<Replay>),
     /// It does something else; what, for people.
     Strayed(String),
@@ -22,16 +22,16 @@ pub(crate) struct Shadow(Arc<Mutex<State>>);
 
 impl Shadow {
     /// The shadow of a replica that is going to be opened with this.
-    pub(crate) fn of(entry: &Entry, setup: Setup) -> Self {
+    pub(crate) fn of(entry: &Entry, setup: ReplicaSetup) -> Self {
         Self(Arc::new(Mutex::new(State::Waits(Box::new((*entry, setup))))))
     }
 
-    /// The replica is about to be opened on this past. Returns where its steps go.
-    pub(crate) fn open(&self, past: &Past) -> Sink {
+    /// The replica is about to be opened on this log. Returns where its steps go.
+    pub(crate) fn open(&self, log: &RestoredLog) -> Sink {
         let mut state = self.state();
         if let State::Waits(waits) = &*state {
             let (entry, setup) = &**waits;
-            *state = match Replay::open(entry, setup.clone(), past.clone()) {
+            *state = match Replay::open(entry, setup.clone(), log.clone()) {
                 Ok(replay) => State::Follows(Box::new(replay)),
                 Err(why) => State::Strayed(format!("a second time it does not open: {why}")),
             };

@@ -4,7 +4,7 @@
 use crate::runner::{Decoder, Read, written};
 use crate::world::captured;
 use quorate_consensus::Healed;
-use quorate_replica::{Names, Output, Past, Replica, Setup};
+use quorate_replica::{NameInterner, Output, Replica, ReplicaSetup, RestoredLog};
 use quorate_types::codec::put_bytes;
 use quorate_types::wire::frame;
 use quorate_types::{Digest, LogEntry, Mark, Reader, ReplicaId, Time};
@@ -85,7 +85,7 @@ fn parameters() {
                 return Read::Refused;
             };
             let committee = Arc::new(run.genesis.committee());
-            let setup = Setup {
+            let setup = ReplicaSetup {
                 me: ReplicaId(1),
                 committee: Arc::clone(&committee),
                 genesis: Arc::new(run.genesis.clone()),
@@ -93,7 +93,7 @@ fn parameters() {
                 wall_offset_ns: 1_770_000_000_000_000_000,
                 secret: Digest([7; 32]),
             };
-            let Ok(mut replica) = Replica::open(run.entry, setup, Past::default()) else {
+            let Ok(mut replica) = Replica::open(run.entry, setup, RestoredLog::default()) else {
                 return Read::Refused;
             };
             replica.tick(Time(60_000_000_000));
@@ -137,9 +137,9 @@ fn pasts() {
         let committee = Arc::new(run.genesis.committee());
         let genesis = Arc::new(run.genesis.clone());
         let params = (run.entry.params)().unwrap();
-        let mut names = Names::default();
+        let mut names = NameInterner::default();
         Decoder::new(name, samples, |bytes| {
-            let mut past = Past::default();
+            let mut past = RestoredLog::default();
             let (mut reader, mut count) = (Reader::new(bytes), 0);
             while !reader.rest().is_empty() && count < ENTRIES_MAX {
                 count += 1;
@@ -154,7 +154,7 @@ fn pasts() {
                 }
             }
             past.set_executed(past.stable().checkpoint.height);
-            let setup = Setup {
+            let setup = ReplicaSetup {
                 me: ReplicaId(1),
                 committee: Arc::clone(&committee),
                 genesis: Arc::clone(&genesis),

@@ -6,7 +6,9 @@ use quorate_consensus::parts::certificate::Certificate;
 use quorate_consensus::{Alarm, Checkpoint, CheckpointProof, Note, Seal, To};
 use quorate_crypto::AggregateSignature;
 use quorate_protocols::find;
-use quorate_replica::{Checked, CheckedMessage, ConnId, HostMessage, Input, Names, Output, Ticket, Unsealed};
+use quorate_replica::{
+    Checked, CheckedMessage, ConnId, HostMessage, Input, NameInterner, Output, OwnCopyTicket, Unsealed,
+};
 use quorate_types::bundle::BundleBuilder;
 use quorate_types::wire::{FromClient, FromReplica, Lane, PeerHello, Refusal, VERSION, frame};
 use quorate_types::{
@@ -259,7 +261,7 @@ fn inputs() -> Vec<Input> {
         Input::Client(ConnId(3), bundle()),
         Input::Bundle { from: ReplicaId(1), bundle: bundle(), pending: true },
         Input::Payload(ReplicaId(1), Arc::new(payload(3))),
-        Input::Own(Ticket(7), Some(SIGNATURE)),
+        Input::Own(OwnCopyTicket(7), Some(SIGNATURE)),
         Input::Durable(Mark(7)),
         Input::Executed(Executed { height: Height(3), evicted: vec![SESSION], ..Executed::default() }),
         Input::StoredIds(ReplicaId(1), Height(3), vec![BlockId(DIGEST)]),
@@ -276,7 +278,8 @@ fn outputs() -> Vec<Output> {
         .flat_map(|run| run.log.iter().step_by(run.log.len() / 16 + 1))
         .map(|entry| Output::Persist { mark: Mark(5), entry: entry.clone() })
         .collect();
-    let frame = Unsealed::Protocol { body: vec![1, 2, 3], sign: Some(statement()), own: Some(Ticket(3)) };
+    let frame =
+        Unsealed::Protocol { body: vec![1, 2, 3], sign: Some(statement()), own: Some(OwnCopyTicket(3)) };
     let message = HostMessage::AskProof;
     all.extend([
         Output::Persist { mark: Mark(1), entry: LogEntry::Body(bundle()) },
@@ -310,7 +313,7 @@ fn recorded_steps() {
     })
     .fuzz();
     let samples = outputs().iter().map(|output| encoded(&|out| output.encode(out))).collect();
-    let mut names = Names::default();
+    let mut names = NameInterner::default();
     Decoder::new("recorded-output", samples, |bytes| {
         let output = Output::decode(&limits, &mut names, bytes);
         written(output, |output, out| output.encode(out)).into()

@@ -4,7 +4,7 @@
 use super::block_times::BlockTimes;
 use super::rare::{Rare, of_how_many};
 use quorate_host::Executor;
-use quorate_replica::{Divergence, Quorum, Replica, State};
+use quorate_replica::{Divergence, Quorum, Replica, ReplicaState};
 use quorate_types::{Height, ReplicaId, ReplicaSet, Time};
 
 /// A line for the log.
@@ -55,7 +55,7 @@ impl Alarms {
 
     /// Looks at what replicas say of checkpoints.
     pub(super) fn look_at_states(&mut self, now: Time, replica: &Replica) -> Vec<LogLine> {
-        self.states.look(now, replica.checkpoints_heard(), || replica.differing())
+        self.states.look(now, replica.checkpoints_received(), || replica.differing())
     }
 
     /// Compares the time of the blocks that were executed with the own clock, which says `wall_ns`.
@@ -69,7 +69,7 @@ impl Alarms {
         // A replica that is catching up executes old blocks.
         let is_current = || {
             let status = replica.status();
-            status.state == State::Current && status.executed == status.decided
+            status.state == ReplicaState::Current && status.executed == status.decided
         };
         let stamps = executor.stamps().iter();
         stamps.flat_map(|stamp| self.times.see(now, wall_ns, stamp, is_current)).collect()
@@ -102,7 +102,7 @@ impl States {
         let mut lines = Vec::new();
         let mut about = Vec::new();
         for (divergence, text) in differing.iter().zip(&self.differing) {
-            let who = divergence.says.first().map(|(_, who)| *who).unwrap_or_default();
+            let who = divergence.states.first().map(|(_, who)| *who).unwrap_or_default();
             // While votes come in, those who differ are not known yet.
             let who = if divergence.quorum == Quorum::Reached { who } else { ReplicaSet::EMPTY };
             let this = (divergence.height, divergence.quorum, who);
@@ -140,8 +140,8 @@ mod tests {
             let checkpoint = Checkpoint { height, state: Digest([state; 32]), ..Checkpoint::GENESIS };
             (checkpoint, who.iter().copied().map(ReplicaId).collect())
         };
-        let says = vec![say(1, &[2]), say(2, &[0, 1])];
-        Divergence { me: ReplicaId(0), height, says, silent: ReplicaSet::EMPTY, quorum }
+        let states = vec![say(1, &[2]), say(2, &[0, 1])];
+        Divergence { me: ReplicaId(0), height, states, silent: ReplicaSet::EMPTY, quorum }
     }
 
     fn texts(lines: &[LogLine]) -> Vec<&str> {
@@ -153,8 +153,8 @@ mod tests {
         let mut states = States::default();
         assert!(states.look(Time(1), 0, || panic!("nobody has said anything")).is_empty());
         let lines = states.look(Time(1), 1, || vec![divergence(128, Quorum::Open)]);
-        let expected = "states differ at height 128, no quorum so far: replica 2 says 0101010101010101, replica 1 and \
-            this one (0) say 0202020202020202";
+        let expected = "states differ at height 128, no quorum so far: replica 2 signed 0101010101010101, replica 1 and \
+            this one (0) signed 0202020202020202";
         assert_eq!(lines, [LogLine::Error(expected.to_owned())]);
         assert_eq!(states.differing, [expected]);
         // Worse news is told at once, the same news is not.

@@ -31,7 +31,7 @@ use bytes::Bytes;
 use links::{Links, Told};
 use quarantine::Quarantine;
 use quorate_consensus::LinkEvent;
-use quorate_host::{Fault, Host, HostSetup, Outgoing as _, TurnEnd, Work};
+use quorate_host::{Host, HostFault, HostSetup, Outgoing as _, TurnEnd, TurnWork};
 use quorate_net::link::Identity;
 use quorate_net::reactor::{
     ConnId as NetConn, Event, NetConfig, NetFault, PeerConfig, Reactor, Security, Who,
@@ -83,7 +83,7 @@ pub struct NodeSetup<D> {
 pub enum NodeFault {
     /// Disk, log or protocol.
     #[error(transparent)]
-    Host(#[from] Fault),
+    Host(#[from] HostFault),
     /// Sockets.
     #[error(transparent)]
     Net(#[from] NetFault),
@@ -316,7 +316,7 @@ impl<D: Disk> Node<D> {
     /// Hands everything that has arrived to the host. Nothing is sent meanwhile.
     fn read(&mut self, now: Time) -> Result<bool, NodeFault> {
         let Self { host, net, clients, rejects, asked, cluster, links, quarantine, .. } = self;
-        net.hold(host.held());
+        net.hold(host.paused_peers());
         let mut is_denied = Ok(false);
         let mut denied = |denied: Result<bool, FolderError>| match (&mut is_denied, denied) {
             (Ok(is_denied), Ok(denied)) => *is_denied |= denied,
@@ -467,11 +467,11 @@ struct Slices {
 }
 
 impl Slices {
-    fn more(&mut self, work: Work) -> bool {
+    fn more(&mut self, work: TurnWork) -> bool {
         let now = self.clock.now();
         match work {
-            Work::Check => now.since(self.checking) < CHECK_SLICE_NS,
-            Work::Execute => now.since(*self.executing.get_or_insert(now)) < EXECUTE_SLICE_NS,
+            TurnWork::Check => now.since(self.checking) < CHECK_SLICE_NS,
+            TurnWork::Execute => now.since(*self.executing.get_or_insert(now)) < EXECUTE_SLICE_NS,
         }
     }
 }

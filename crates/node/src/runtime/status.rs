@@ -1,7 +1,7 @@
 //! The content of `status`: one object per replica, for people and tools.
 
 use super::{Node, quarantine};
-use quorate_replica::{GuardStatus, State};
+use quorate_replica::{GuardStatus, ReplicaState};
 use quorate_storage::Disk;
 use quorate_types::{Height, Time};
 use serde::Serialize;
@@ -79,7 +79,7 @@ impl<D: Disk> Node<D> {
         let refused = self.quarantine.why();
         let progress = self.progress.is_made()
             && refused.is_none()
-            && !matches!(replica.state, State::Stopped | State::Out);
+            && !matches!(replica.state, ReplicaState::Stopped | ReplicaState::Out);
         let mut ledger = self.host.ledger();
         ledger.add(self.net.ledger());
         ledger.allocations = crate::alloc::count();
@@ -111,7 +111,7 @@ impl<D: Disk> Node<D> {
         let state = self.host.executor_mut().execution_mut().digest();
         json!({
             "id": replica.id.0, "up": true, "incarnation": replica.incarnation.0,
-            "state": replica.state.name(), "alarm": replica.alarm.or(refused.map(quarantine::words)),
+            "state": replica.state.name(), "alarm": replica.alarms.stopped.or(refused.map(quarantine::words)),
             "alarms": self.alarms.list(now),
             "view": replica.view.0, "leader": replica.leader.0, "normal": replica.normal,
             "committed": replica.decided.0, "executed": replica.executed.0, "stable": replica.stable.0,
@@ -123,11 +123,12 @@ impl<D: Disk> Node<D> {
                 "bundles": replica.pool.bundles, "bytes": replica.pool.bytes,
                 "idle_bundles": replica.pool.idle_bundles, "idle_bytes": replica.pool.idle_bytes,
             },
-            "guard_entries": replica.outbox.0, "records": replica.outbox.1, "held": replica.outbox.2,
-            "contradictions": replica.contradictions,
+            "guard_entries": replica.outbox.guard_entries, "records": replica.outbox.records,
+            "held": replica.outbox.held,
+            "contradictions": replica.alarms.contradictions,
             // `null` where the protocol assumes no bound on delays.
             "guard": replica.guard.as_ref().map(|guard| guard_json(guard, now)),
-            "synchrony_alarms": {"count": replica.doubted, "last": replica.last_doubted},
+            "synchrony_alarms": {"count": replica.alarms.doubts, "last": replica.alarms.last_doubt},
             "peers": peers, "clients": {"connections": self.clients.size().0, "attached": self.clients.size().1},
             "timers": timers, "longest_pause_ms": longest_pause_ms, "longest_sync_ms": longest_sync_ms,
             "rejects": self.rejects.counts(), "settings": self.facts,

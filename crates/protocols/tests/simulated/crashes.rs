@@ -5,7 +5,7 @@ use crate::support::{
     wait_for, world_of,
 };
 use quorate_consensus::Entry;
-use quorate_sim::{KvResult, Op, OpId, Oracle, State, Survives, Transport, Workload, World, ms, secs};
+use quorate_sim::{KvResult, Op, OpId, Oracle, ReplicaState, Survives, Transport, Workload, World, ms, secs};
 use quorate_types::{Height, ReplicaId};
 
 both! {
@@ -149,7 +149,7 @@ fn s11_off_for_long_and_back(entry: &Entry) {
         assert!(missed > 10 * world.settings().window, "{missed} heights");
         world.start(r(3)).unwrap();
         settle(&mut world);
-        assert_eq!(world.status(r(3)).unwrap().state, State::Current);
+        assert_eq!(world.status(r(3)).unwrap().state, ReplicaState::Current);
         // And it is needed again: the others alone are no quorum.
         world.crash(r(1), Survives::Some);
         ask(&mut world, 0, put("k", "last"));
@@ -172,7 +172,7 @@ fn s11_off_for_too_long(entry: &Entry) {
     world.start(r(3)).unwrap();
     go(world.run_for(secs(10)), &world);
     let status = world.status(r(3)).unwrap();
-    assert_eq!(status.state, State::Out, "{status}");
+    assert_eq!(status.state, ReplicaState::Out, "{status}");
     assert!(status.executed < kept, "{status}");
     ask(&mut world, 0, put("k", "still going"));
     assert!(world.height() > at);

@@ -7,8 +7,8 @@ use crate::support::{
 use quorate_consensus::{Entry, Model};
 use quorate_protocols::pbft::{COMMIT, PREPARE};
 use quorate_sim::{
-    Change, Costs, Front, Places, State, Survives, Transport, Verdict, Weather, Workload, World, ms, secs,
-    smallest,
+    Change, Costs, Front, Places, ReplicaState, Survives, Transport, Verdict, Weather, Workload, World, ms,
+    secs, smallest,
 };
 use quorate_types::{Digest, Height, Kind, ReplicaId, View};
 use std::cell::RefCell;
@@ -52,7 +52,7 @@ fn s10_a_backup_cut_off_for_a_minute(entry: &Entry) {
     assert!(world.executed(r(2)) < world.height().minus(90));
     world.pass(front);
     settle(&mut world);
-    assert_eq!(world.status(r(2)).unwrap().state, State::Current);
+    assert_eq!(world.status(r(2)).unwrap().state, ReplicaState::Current);
     no_view_change(&world);
     // Its vote counts again: without another backup it is needed for every quorum.
     go(world.run_for(secs(2)), &world);

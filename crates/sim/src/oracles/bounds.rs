@@ -1,7 +1,7 @@
 //! Bounds: what a replica holds stays in proportion to its window, however long it runs.
 
 use super::{Oracle, Verdict};
-use quorate_replica::ReplicaStatus;
+use quorate_replica::{OutboxSize, ReplicaStatus};
 use quorate_types::limits::{POOL_BUNDLES_MAX, POOL_BYTES_MAX};
 
 /// Entries of the guard, records, and blocks for each height of the window at most: a protocol has a few kinds of
@@ -13,7 +13,7 @@ const BASE_MAX: u64 = 64;
 /// Looks at one replica, whose window has so many heights.
 pub(crate) fn check_bounds(window: u64, status: &ReplicaStatus) -> Verdict {
     let most = window.saturating_mul(PER_HEIGHT_MAX).saturating_add(BASE_MAX);
-    let (guard, records, held) = status.outbox;
+    let OutboxSize { guard_entries: guard, records, held } = status.outbox;
     let counts = [("guard", guard), ("records", records), ("held", held), ("blocks", status.blocks)];
     for (name, count) in counts {
         if u64::try_from(count).is_ok_and(|count| count > most) {
@@ -29,10 +29,10 @@ pub(crate) fn check_bounds(window: u64, status: &ReplicaStatus) -> Verdict {
         let what = format!("replica {} has {bundles} bundles of {bytes} bytes in its pool", status.id);
         return Err((Oracle::Bounds, what));
     }
-    if status.contradictions > 0 {
+    if status.alarms.contradictions > 0 {
         let what = format!(
             "the protocol of replica {} wanted to contradict itself {} times",
-            status.id, status.contradictions
+            status.id, status.alarms.contradictions
         );
         return Err((Oracle::SameSlot, what));
     }
@@ -42,14 +42,14 @@ pub(crate) fn check_bounds(window: u64, status: &ReplicaStatus) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quorate_replica::{PoolSize, State};
+    use quorate_replica::{AlarmStatus, PoolSize, ReplicaState};
     use quorate_types::{Height, Incarnation, ReplicaId, View};
 
     fn status(outbox: (usize, usize, usize), blocks: usize, contradictions: u64) -> ReplicaStatus {
         ReplicaStatus {
             id: ReplicaId(0),
             incarnation: Incarnation::ZERO,
-            state: State::Current,
+            state: ReplicaState::Current,
             view: View::ZERO,
             leader: ReplicaId(0),
             normal: true,
@@ -60,14 +60,11 @@ mod tests {
             stable: Height::ZERO,
             kept: Height::ZERO,
             pool: PoolSize::default(),
-            outbox,
+            outbox: OutboxSize { guard_entries: outbox.0, records: outbox.1, held: outbox.2 },
             blocks,
             timers: Vec::new(),
-            alarm: None,
-            contradictions,
+            alarms: AlarmStatus { contradictions, ..AlarmStatus::default() },
             guard: None,
-            doubted: 0,
-            last_doubted: None,
         }
     }
 

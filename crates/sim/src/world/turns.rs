@@ -9,8 +9,8 @@ use crate::queue::Class;
 use crate::seat::{Arrival, Damage};
 use crate::trace::{Tale, Who};
 use quorate_client::core::LinkState;
-use quorate_host::Fault;
-use quorate_replica::Source;
+use quorate_host::HostFault;
+use quorate_replica::FrameSource;
 use quorate_storage::Keep;
 use quorate_types::{Height, ReplicaId, Time};
 
@@ -263,7 +263,7 @@ impl World {
     }
 
     /// A host gave up: because the power went, or for a reason of its own.
-    fn fell(&mut self, id: ReplicaId, fault: &Fault) -> Result<(), String> {
+    fn fell(&mut self, id: ReplicaId, fault: &HostFault) -> Result<(), String> {
         let is_dead = self.seat(id).is_some_and(|seat| seat.shared.watch(|watch| watch.is_dead));
         let survives = self.fuses.get(id.index()).copied().flatten().unwrap_or(Survives::Nothing);
         self.lose_power(id, survives);
@@ -360,8 +360,8 @@ impl World {
             let count = self.rejected.entry(reason).or_default();
             *count = count.saturating_add(1);
             let from = match source {
-                Source::Peer(peer) => Who::Replica(peer),
-                Source::Client(conn) => Who::Client(usize::try_from(conn.0).unwrap_or(usize::MAX)),
+                FrameSource::Peer(peer) => Who::Replica(peer),
+                FrameSource::Client(conn) => Who::Client(usize::try_from(conn.0).unwrap_or(usize::MAX)),
             };
             let Self { trace, seats, settings, cluster, .. } = self;
             trace.note(began, Who::Replica(id), "refuses", &[reason.as_bytes()], || {

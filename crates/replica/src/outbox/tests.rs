@@ -58,7 +58,7 @@ impl Rig {
         self.outbox.send(Time(0), To::All, Hold::UntilDurable, message, &mut self.out)
     }
 
-    /// Short names of what came out.
+    /// Takes the outputs as short names.
     fn drain(&mut self) -> Vec<String> {
         let name = |output: Output| match output {
             Output::Persist { mark, entry } => match entry {
@@ -86,7 +86,7 @@ fn key(kind: u8, height: u64) -> RecordKey {
 
 /// §4.4 "persist before send": record and guard entry share a mark, and the message leaves after it.
 #[test]
-fn a_promise_leaves_when_its_mark_is_durable_and_not_before() {
+fn promise_leaves_when_its_mark_is_durable() {
     let mut rig = Rig::default();
     rig.outbox.begin_step();
     rig.outbox.record(key(1, 5), vec![1], &mut rig.out);
@@ -99,7 +99,7 @@ fn a_promise_leaves_when_its_mark_is_durable_and_not_before() {
 }
 
 #[test]
-fn one_sync_serves_many_and_order_stays() {
+fn one_sync_releases_many_messages_in_order() {
     let mut rig = Rig::default();
     for height in 1..=3 {
         rig.send(vote(height, 1)).unwrap();
@@ -107,7 +107,7 @@ fn one_sync_serves_many_and_order_stays() {
     assert_eq!(rig.drain(), ["guard 1 @1", "sync 1", "guard 2 @2", "sync 2", "guard 3 @3", "sync 3"]);
     rig.outbox.durable(Mark(2), &mut rig.out);
     assert_eq!(rig.drain(), ["send 1", "send 2"]);
-    // A repetition promises nothing new, but does not overtake what still waits.
+    // A repetition promises nothing new, but does not overtake messages that still wait.
     rig.send(vote(1, 1)).unwrap();
     assert!(rig.drain().is_empty());
     rig.outbox.durable(Mark(3), &mut rig.out);
@@ -126,48 +126,51 @@ fn unheld_messages_overtake_held_ones() {
 
 #[test]
 #[should_panic(expected = "must be held")]
-fn what_may_be_said_once_is_never_sent_unheld() {
+fn message_that_may_be_sent_once_is_always_held() {
     let mut rig = Rig::default();
     let _ = rig.outbox.send(Time(0), To::All, Hold::No, vote(1, 1), &mut rig.out);
 }
 
-/// Never two statements for one slot, the identical one always.
+/// A slot never has two statements, and may repeat the identical one.
 #[test]
-fn the_guard_refuses_a_second_subject() {
+fn guard_refuses_a_second_subject() {
     let mut rig = Rig::default();
     rig.send(vote(1, 1)).unwrap();
     let slot = Vote { view: 0, height: 1, subject: 1, once: true }.statement().slot();
     assert_eq!(rig.send(vote(1, 2)), Err(Unsent::Contradiction(slot, Digest([1; 32]))));
     assert_eq!(rig.send(vote(1, 1)), Ok(()));
     assert_eq!(rig.drain().iter().filter(|line| line.starts_with("guard")).count(), 1);
-    // What may be said again is not guarded.
+    // A message that may be sent again is not guarded.
     for subject in 1..3 {
         rig.send(Box::new(Vote { view: 0, height: 7, subject, once: false })).unwrap();
     }
 }
 
 #[test]
-fn the_guard_survives_a_restart() {
+fn guard_survives_a_restart() {
     let statement = Vote { view: 0, height: 1, subject: 1, once: true }.statement();
     let guard = BTreeMap::from([(statement.slot(), statement.subject)]);
     let mut rig =
         Rig { outbox: Outbox::restore(guard, Floors::default(), BTreeMap::new()), out: VecDeque::new() };
     assert!(matches!(rig.send(vote(1, 2)), Err(Unsent::Contradiction(..))));
     assert_eq!(rig.send(vote(1, 1)), Ok(()));
-    assert_eq!(rig.drain(), ["send 1"], "everything that the log kept is durable");
+    assert_eq!(rig.drain(), ["send 1"], "everything in the log is durable");
 }
 
 #[test]
-fn slots_below_the_floors_are_dead_for_ever() {
+fn slots_below_the_floors_stay_dead() {
     let mut rig = Rig::default();
     for height in [3, 4] {
         rig.send(vote(height, 1)).unwrap();
     }
     let floors = Floors { height: Height(4), views: vec![(VOTE, View(0))] };
     rig.outbox.raise_floors(floors, &mut rig.out);
-    assert_eq!(rig.outbox.size().0, 1, "dead entries go");
+    assert_eq!(rig.outbox.size().guard_entries, 1, "dead entries go");
     assert!(matches!(rig.send(vote(3, 2)), Err(Unsent::Dead(_))));
-    assert!(matches!(rig.send(vote(3, 1)), Err(Unsent::Dead(_))), "also for what was said before");
+    assert!(
+        matches!(rig.send(vote(3, 1)), Err(Unsent::Dead(_))),
+        "also for a statement that was made before"
+    );
     assert!(matches!(rig.send(vote(4, 2)), Err(Unsent::Contradiction(..))));
     rig.outbox.raise_floors(Floors { height: Height(2), views: vec![(VOTE, View(1))] }, &mut rig.out);
     assert!(matches!(rig.send(vote(3, 1)), Err(Unsent::Dead(_))), "floors never sink");
@@ -176,9 +179,9 @@ fn slots_below_the_floors_are_dead_for_ever() {
     assert_eq!(rig.send(later), Ok(()));
 }
 
-/// What was reserved with an earlier promise leaves without a sync of its own, and is never said after a restart.
+/// A message in a reserved slot leaves without a sync of its own, and is never sent after a restart.
 #[test]
-fn what_was_reserved_waits_for_its_reservation_alone() {
+fn reserved_message_waits_for_its_reservation_alone() {
     let propose = |view| Box::new(Vote { view, height: view, subject: 1, once: true });
     let mut rig = Rig::default();
     rig.outbox.begin_step();
@@ -190,7 +193,7 @@ fn what_was_reserved_waits_for_its_reservation_alone() {
     assert_eq!(rig.drain(), ["record @2", "sync 1"], "no entry of its own, and not the record's mark");
     rig.send(vote(9, 1)).unwrap();
     rig.outbox.durable(Mark(1), &mut rig.out);
-    assert_eq!(rig.drain(), ["guard 9 @3", "sync 3", "send 3"], "before what waits for more");
+    assert_eq!(rig.drain(), ["guard 9 @3", "sync 3", "send 3"], "before a message with a later mark");
     rig.outbox.begin_step();
     rig.outbox.send(Time(0), To::All, Hold::Reserved, propose(2), &mut rig.out).unwrap();
     assert_eq!(rig.drain(), ["send 2"], "at once");
@@ -206,12 +209,12 @@ fn what_was_reserved_waits_for_its_reservation_alone() {
     });
     let outbox = Outbox::restore(BTreeMap::new(), floors.unwrap(), BTreeMap::new());
     let mut rig = Rig { outbox, out: VecDeque::new() };
-    assert!(matches!(rig.send(propose(3)), Err(Unsent::Dead(_))), "whatever was said there");
+    assert!(matches!(rig.send(propose(3)), Err(Unsent::Dead(_))), "whatever statement was made there");
     assert_eq!(rig.send(propose(4)), Ok(()));
 }
 
 #[test]
-fn a_base_holds_everything_that_binds() {
+fn base_has_everything_that_binds() {
     let mut rig = Rig::default();
     rig.outbox.record(key(1, 5), vec![1], &mut rig.out);
     rig.outbox.record(key(1, 5), vec![2], &mut rig.out);
@@ -239,22 +242,22 @@ fn a_base_holds_everything_that_binds() {
 }
 
 #[test]
-fn a_repeated_record_is_not_written_again() {
+fn repeated_record_is_written_once() {
     let mut rig = Rig::default();
     rig.outbox.record(key(1, 5), vec![1], &mut rig.out);
     rig.outbox.record(key(1, 5), vec![1], &mut rig.out);
     assert_eq!(rig.drain().len(), 1);
 }
 
-/// Whoever is asked how long messages have waited for its disk tells of those that somebody waits for.
+/// A replica reports the age of the oldest held message that a replica waits for.
 #[test]
-fn the_age_of_what_is_held_is_known() {
+fn age_of_the_oldest_held_message_is_reported() {
     let mut rig = Rig::default();
     assert_eq!(rig.outbox.oldest_held_ns(Time(100)), 0);
     rig.outbox.begin_step();
     let checkpoint = HostMessage::Checkpoint(Checkpoint { height: Height(128), ..Checkpoint::GENESIS });
     rig.outbox.send_host(Time(10), To::All, checkpoint, &mut rig.out).unwrap();
-    assert_eq!(rig.outbox.oldest_held_ns(Time(100)), 0, "nobody waits for a checkpoint");
+    assert_eq!(rig.outbox.oldest_held_ns(Time(100)), 0, "no replica waits for a checkpoint");
     for (now, height) in [(20, 1), (30, 2)] {
         rig.outbox.begin_step();
         rig.outbox.send(Time(now), To::All, Hold::UntilDurable, vote(height, 1), &mut rig.out).unwrap();
@@ -264,7 +267,7 @@ fn the_age_of_what_is_held_is_known() {
     assert_eq!(rig.outbox.oldest_held_ns(Time(100)), 70, "the first has left");
     rig.outbox.durable(Mark(3), &mut rig.out);
     assert_eq!(rig.outbox.oldest_held_ns(Time(100)), 0);
-    // What was reserved before stands before what is older.
+    // A message in a reserved slot stands before older ones.
     rig.outbox.begin_step();
     rig.outbox.reserve(VOTE, View(0), &mut rig.out);
     rig.outbox.begin_step();
@@ -275,9 +278,9 @@ fn the_age_of_what_is_held_is_known() {
     assert_eq!(rig.outbox.oldest_held_ns(Time(250)), 50);
 }
 
-/// A checkpoint rides on the next sync; if there is none it asks for one of its own soon.
+/// A checkpoint leaves after the next sync. If there is none it asks for one of its own soon.
 #[test]
-fn a_checkpoint_waits_without_haste() {
+fn checkpoint_waits_without_haste() {
     let mut rig = Rig::default();
     let checkpoint = Checkpoint { height: Height(128), ..Checkpoint::GENESIS };
     rig.outbox.begin_step();
@@ -296,9 +299,9 @@ fn a_checkpoint_waits_without_haste() {
     assert!(matches!(sent, Err(Unsent::Contradiction(..))), "one state for one height");
 }
 
-/// A step may have its mark on the disk before it says more: while a host executes, say.
+/// A step may have its mark on disk before it sends more, for example while the host executes.
 #[test]
-fn a_checkpoint_does_not_lean_on_a_mark_that_is_on_the_disk() {
+fn checkpoint_has_a_mark_of_its_own() {
     let mut rig = Rig::default();
     rig.send(vote(1, 1)).unwrap();
     rig.outbox.durable(Mark(1), &mut rig.out);
@@ -311,7 +314,7 @@ fn a_checkpoint_does_not_lean_on_a_mark_that_is_on_the_disk() {
 }
 
 #[test]
-fn own_copies_come_back_once() {
+fn own_copy_returns_once() {
     let mut rig = Rig::default();
     rig.send(vote(1, 1)).unwrap();
     rig.outbox.durable(Mark(1), &mut rig.out);

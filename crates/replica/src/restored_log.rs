@@ -1,4 +1,4 @@
-//! What the log kept of a replica: everything that its next opening must know.
+//! The contents of a log that the next opening of its replica needs.
 
 use crate::outbox::decode_record;
 use quorate_consensus::{CheckpointProof, RecordKey};
@@ -9,14 +9,16 @@ use quorate_types::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Why a log does not make sense.
+/// An entry of the log that this version does not write.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the log holds a {0} that cannot be read: it was written by another version, or is damaged")]
-pub struct BadPast(pub &'static str);
+#[error(
+    "the log holds a {0} that cannot be read: it was written by another version, or is damaged; open it with that version, or restore the folder"
+)]
+pub struct BadLog(pub &'static str);
 
-/// Built from the entries of the log, in their order; later ones win.
+/// The state that the entries of the log give, in their order; later entries win.
 #[derive(Clone, Debug)]
-pub struct Past {
+pub struct RestoredLog {
     pub(crate) incarnation: Incarnation,
     pub(crate) records: BTreeMap<RecordKey, Vec<u8>>,
     pub(crate) guard: BTreeMap<Slot, Digest>,
@@ -30,7 +32,7 @@ pub struct Past {
     pub(crate) states: Vec<(Height, Digest)>,
 }
 
-impl Default for Past {
+impl Default for RestoredLog {
     fn default() -> Self {
         Self {
             incarnation: Incarnation::ZERO,
@@ -48,17 +50,16 @@ impl Default for Past {
     }
 }
 
-impl Past {
+impl RestoredLog {
     /// Takes in the next entry of the log.
     ///
-    /// # Errors
-    /// [`BadPast`] when an entry is not what this version writes.
-    pub fn absorb(&mut self, entry: LogEntry) -> Result<(), BadPast> {
+    /// # Errors [`BadLog`] when this version does not write such an entry.
+    pub fn absorb(&mut self, entry: LogEntry) -> Result<(), BadLog> {
         match entry {
             LogEntry::Incarnation(incarnation) => self.incarnation = self.incarnation.max(incarnation),
             LogEntry::Record(bytes) => {
-                let (key, bytes) = decode_record(&bytes).ok_or(BadPast("record"))?;
-                // A base repeats records while a newer proof, written before it, is on its way to the disk.
+                let (key, bytes) = decode_record(&bytes).ok_or(BadLog("record"))?;
+                // A base repeats records while a newer proof, appended before it, is not durable yet.
                 if key.height == Height::ZERO || key.height > self.stable.checkpoint.height {
                     self.records.insert(key, bytes);
                 }
@@ -67,7 +68,7 @@ impl Past {
                 self.guard.insert(statement.slot(), statement.subject);
             }
             LogEntry::Floors(floors) => {
-                // The log may hold a gigabyte of guard entries; those below the floors are of no use any more.
+                // The log may hold a gigabyte of guard entries, and those below the floors no longer bind.
                 self.guard.retain(|slot, _| !floors.is_dead(slot));
                 self.floors = floors;
             }
@@ -78,7 +79,7 @@ impl Past {
                 self.decided.insert(height, id);
             }
             LogEntry::Proof(bytes) => {
-                let proof = CheckpointProof::from_bytes(&bytes).map_err(|_| BadPast("checkpoint proof"))?;
+                let proof = CheckpointProof::from_bytes(&bytes).map_err(|_| BadLog("checkpoint proof"))?;
                 if proof.checkpoint.height > self.stable.checkpoint.height {
                     self.stable = proof;
                     self.prune();
@@ -89,39 +90,39 @@ impl Past {
         Ok(())
     }
 
-    /// What lies below the stable checkpoint is settled; the log may hold a gigabyte of it.
+    /// Drops entries below the stable checkpoint, which are settled. The log may hold a gigabyte of them.
     fn prune(&mut self) {
         let stable = self.stable.checkpoint.height;
         self.blocks.retain(|_, (block, _)| block.height > stable);
         self.records.retain(|key, _| key.height == Height::ZERO || key.height > stable);
-        // Above what was executed, decided heights below the checkpoint are still to be executed.
+        // Decided heights below the checkpoint that are not executed stay.
         let floor = self.decided.keys().next_back().copied().unwrap_or_default().min(stable);
         self.decided = self.decided.split_off(&floor.minus(1));
     }
 
-    /// Last height that the log says is decided, without gaps above what is known.
+    /// Returns the last height that the log has as decided, without gaps above the known ones.
     #[must_use]
     pub fn last_decided(&self) -> Height {
         self.decided.keys().next_back().copied().unwrap_or_default()
     }
 
-    /// The executor is at this height now (its snapshot, and the decided blocks of the log after it).
+    /// Sets the height of the executor, after its snapshot and the decided blocks of the log after it.
     pub fn set_executed(&mut self, executed: Height) {
         self.executed = executed;
     }
 
-    /// The state after a checkpoint's height, as executing the log again gave it. The replica signs it again,
-    /// because the signature may never have left.
+    /// Adds the state after a checkpoint's height, as execution of the log gave it. The replica signs it again,
+    /// because its signature may never have left.
     pub fn add_state(&mut self, height: Height, state: Digest) {
         self.states.push((height, state));
     }
 
-    /// The log keeps decided blocks from this height on.
+    /// Sets the first height whose decided block the log keeps.
     pub fn set_kept(&mut self, kept: Height) {
         self.kept = kept;
     }
 
-    /// Bodies of blocks that are not executed: the host reads those that the log has.
+    /// Returns the bodies of blocks that are not executed. The host reads those that the log has.
     #[must_use]
     pub fn wanted_bodies(&self) -> Vec<BundleDigest> {
         let open = self.blocks.values().filter(|(block, _)| block.height > self.executed);
@@ -132,18 +133,18 @@ impl Past {
         wanted
     }
 
-    /// A body that the log has.
+    /// Adds a body that the log has.
     pub fn add_body(&mut self, bundle: Bundle) {
         self.bodies.push(bundle);
     }
 
-    /// The number of the last opening; zero before the first.
+    /// Returns the number of the last opening; zero before the first.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
 
-    /// The newest stable checkpoint.
+    /// Returns the newest stable checkpoint.
     #[must_use]
     pub fn stable(&self) -> &CheckpointProof {
         &self.stable
@@ -168,32 +169,32 @@ mod tests {
         LogEntry::Proof(proof.to_bytes())
     }
 
-    fn heights(past: &Past) -> Vec<u64> {
-        past.records.keys().map(|key| key.height.0).collect()
+    fn heights(log: &RestoredLog) -> Vec<u64> {
+        log.records.keys().map(|key| key.height.0).collect()
     }
 
     #[test]
-    fn records_below_the_stable_checkpoint_are_obsolete_wherever_they_stand() {
-        let mut past = Past::default();
-        // The base was written between the proof of 8 and its installation: it still repeats what 8 settles.
+    fn records_below_the_stable_checkpoint_are_dropped_wherever_they_are_in_the_log() {
+        let mut log = RestoredLog::default();
+        // The base was written between the proof of 8 and its installation, so it repeats records that 8 settles.
         let base = [LogEntry::BaseBegin, proof(4), record(6), record(9), record(0), LogEntry::BaseEnd];
         for entry in [proof(4), record(6), record(7), proof(8)].into_iter().chain(base) {
-            past.absorb(entry).unwrap();
+            log.absorb(entry).unwrap();
         }
-        assert_eq!((past.stable().checkpoint.height, heights(&past)), (Height(8), vec![0, 9]));
+        assert_eq!((log.stable().checkpoint.height, heights(&log)), (Height(8), vec![0, 9]));
     }
 
     #[test]
-    fn dead_slots_are_not_kept() {
-        let mut past = Past::default();
+    fn dead_slots_are_dropped() {
+        let mut log = RestoredLog::default();
         let guard = |height| {
             LogEntry::Guard(Statement::new(Kind::new("vote"), View(0), Height(height), Digest::ZERO))
         };
         let floors = Floors { height: Height(2), views: Vec::new() };
         for entry in [guard(0), guard(1), guard(2), LogEntry::Floors(floors), guard(3)] {
-            past.absorb(entry).unwrap();
+            log.absorb(entry).unwrap();
         }
-        let heights: Vec<u64> = past.guard.keys().map(|slot| slot.height.0).collect();
+        let heights: Vec<u64> = log.guard.keys().map(|slot| slot.height.0).collect();
         assert_eq!(heights, [0, 2, 3]);
     }
 }

@@ -1,11 +1,13 @@
+use super::clock::CLOCK_SPAN_NS;
 use super::*;
+use quorate_types::limits::{CLOCK_SAMPLES_MAX, PROBES_UNANSWERED_MAX, ROUND_TRIPS_MAX};
 use quorate_types::{ClusterId, Epoch, Member, ProtocolId, PublicKey};
 
 const MS: u64 = 1_000_000;
 const SECRET: Digest = Digest([5; 32]);
 /// Δ; probes go every 10 ms.
 const DELTA_NS: u64 = 40 * MS;
-/// So much sooner than a quarter of it comes who is not asked.
+/// The head start of a replica that begins rounds.
 const SOONER_NS: u64 = 10 * MS / 16;
 const LIFE: Incarnation = Incarnation(3);
 
@@ -20,23 +22,23 @@ fn committee(n: u8, f: usize) -> Committee {
     }
 }
 
-/// The number of the probes of a round.
+/// Returns the number of the probes of a round.
 fn number_of(round: u64) -> u64 {
-    number(SECRET, LIFE, round)
+    probe_number(SECRET, LIFE, round)
 }
 
-/// Replica 0 of n that tolerate f, with peers that answer as a test says. Times are in milliseconds.
+/// Replica 0 of n that tolerate f, with peers whose answers the test gives. Times are in milliseconds.
 struct Rig {
     guard: SynchronyGuard,
-    /// Probes that were sent: their round, when, and to whom.
+    /// Probes that were sent: round, time, and receivers.
     sent: Vec<(u64, u64, ReplicaSet)>,
 }
 
 impl Rig {
-    /// A protocol that always has something to do.
+    /// Returns a guard whose protocol always has work.
     fn of(n: u8, f: usize, guarded: bool) -> Self {
         let mut rig = Self::idle(n, f, guarded);
-        rig.guard.work_until = Time::MAX;
+        rig.guard.schedule.work_until = Time::MAX;
         rig
     }
 
@@ -48,13 +50,13 @@ impl Rig {
         }
     }
 
-    /// Probes that are due now.
+    /// Takes the probe that is due now.
     fn probe(&mut self, ms: u64) -> Option<u64> {
-        let (to, message) = self.guard.probe(Time(ms * MS))?;
+        let (to, message) = self.guard.take_probe(Time(ms * MS))?;
         match (to, message) {
             (To::Some(to), HostMessage::Probe { incarnation, number }) => {
                 assert_eq!(incarnation, LIFE);
-                let round = self.guard.rounds - 1;
+                let round = self.guard.numbers.rounds - 1;
                 assert_eq!(number, number_of(round));
                 self.sent.push((round, ms, to));
                 Some(round)
@@ -63,16 +65,16 @@ impl Rig {
         }
     }
 
-    /// Time comes, and everything that has arrived was handled.
+    /// Advances the time: everything that has arrived was handled.
     fn tick(&mut self, ms: u64) {
         self.guard.tick(Time(ms * MS), Time(ms * MS));
         self.probe(ms);
     }
 
-    /// A peer answers the probe of a round.
+    /// Answers the probe of a round.
     fn answer_with(&mut self, ms: u64, peer: u16, round: u64, held_ms: u64) -> Result<(), Reject> {
         let (now, number) = (Time(ms * MS), number_of(round));
-        self.guard.before(now);
+        self.guard.before_input(now);
         self.guard.on_answer(now, ReplicaId(peer), LIFE, number, (held_ms * MS, now))
     }
 
@@ -88,7 +90,7 @@ impl Rig {
         self.guard.sound(Time(ms * MS), Time(since * MS), Time(fresh * MS))
     }
 
-    /// Every probe is answered by these peers, 1 ms after it was sent.
+    /// Runs the guard while these peers answer every probe 1 ms after it was sent.
     fn run(&mut self, from: u64, until: u64, peers: &[u16]) {
         for ms in from..until {
             let now = Time(ms * MS);
@@ -122,7 +124,7 @@ fn every_peer_is_probed_four_times_in_delta() {
 }
 
 #[test]
-fn an_answer_that_takes_exactly_delta_is_in_time_and_a_longer_one_is_not() {
+fn answer_after_exactly_delta_is_in_time_and_a_later_one_is_not() {
     for (took, held, late) in [
         (40, 0, false),
         (41, 0, true),
@@ -139,7 +141,7 @@ fn an_answer_that_takes_exactly_delta_is_in_time_and_a_longer_one_is_not() {
 }
 
 #[test]
-fn what_is_unanswered_is_late_at_the_exact_moment() {
+fn unanswered_probe_makes_its_peer_late_after_exactly_delta() {
     let mut rig = Rig::of(3, 1, true);
     rig.tick(0);
     rig.tick(10);
@@ -148,20 +150,20 @@ fn what_is_unanswered_is_late_at_the_exact_moment() {
     assert_eq!(rig.guard.deadline(), Time(20 * MS - SOONER_NS), "the next probe");
     (20..40).for_each(|ms| rig.tick(ms));
     assert_eq!(rig.late(), []);
-    assert_eq!(rig.guard.overdue_at, Some(Time(40 * MS)), "what was sent at 0");
-    // What comes at the very moment comes first.
-    rig.guard.before(Time(40 * MS));
+    assert_eq!(rig.guard.overdue_at, Some(Time(40 * MS)), "the probe of 0");
+    // An answer at this very moment precedes the check.
+    rig.guard.before_input(Time(40 * MS));
     assert_eq!(rig.late(), []);
     rig.tick(40);
     assert_eq!(rig.late(), [2]);
     assert_eq!(rig.guard.status().late, [(ReplicaId(2), Time(40 * MS))]);
-    // The next one of 2 is overdue too, and changes nothing.
+    // The next probe of 2 is overdue too, and changes nothing.
     (41..60).for_each(|ms| rig.tick(ms));
     assert_eq!(rig.guard.status().late, [(ReplicaId(2), Time(40 * MS))]);
 }
 
 #[test]
-fn whoever_answers_in_time_again_is_late_no_more() {
+fn peer_that_answers_in_time_again_is_no_longer_late() {
     let mut rig = Rig::of(3, 1, true);
     (0..=45).for_each(|ms| rig.tick(ms));
     assert_eq!(rig.late(), [1, 2], "probes of 0 are unanswered");
@@ -173,7 +175,7 @@ fn whoever_answers_in_time_again_is_late_no_more() {
 }
 
 #[test]
-fn answers_that_count_for_nothing() {
+fn answers_without_a_matching_probe_are_refused() {
     let mut rig = Rig::of(3, 1, true);
     rig.tick(0);
     assert_eq!(rig.answer_with(1, 1, 1, 0), Err(Reject::Stale), "not sent yet");
@@ -185,7 +187,7 @@ fn answers_that_count_for_nothing() {
     assert_eq!(rig.answer_with(1, 0, 0, 0), Err(Reject::WrongSender), "itself");
     assert_eq!(rig.answer_with(1, 9, 0, 0), Err(Reject::WrongSender));
     let earlier = rig.guard.on_answer(Time(MS), ReplicaId(1), Incarnation(2), 99, (0, Time(0)));
-    assert_eq!(earlier, Ok(()), "asked in another life");
+    assert_eq!(earlier, Ok(()), "a probe of another incarnation");
     assert!(!rig.sound(1, 0, 0));
     assert_eq!(rig.guard.status().max_ns, 0, "nothing was measured");
 }
@@ -198,28 +200,28 @@ fn more_than_f_late_peers_are_doubt() {
     rig.run(100, 200, &[1, 2]);
     assert_eq!(rig.late(), [3, 4]);
     assert_eq!(rig.guard.doubt(), (false, 0), "f are no doubt");
-    assert!(!rig.guard.take_news());
+    assert!(!rig.guard.take_change());
     rig.run(200, 300, &[1]);
     assert_eq!(rig.guard.doubt(), (true, 1));
-    assert!(rig.guard.take_news());
-    assert!(!rig.guard.take_news(), "told once");
+    assert!(rig.guard.take_change());
+    assert!(!rig.guard.take_change(), "reported once");
     // The last probe that 2 has answered was sent at 190; that of 200 is due at 240.
     assert_eq!(rig.guard.status().late[0], (ReplicaId(2), Time(240 * MS)));
     assert!(!rig.sound(300, 299, 0));
     assert_eq!(rig.guard.status().last_doubt, Some(Time(300 * MS)), "while it lasts: now");
     rig.run(300, 310, &[1, 2]);
     assert!(!rig.guard.doubt().0);
-    assert!(rig.guard.take_news());
+    assert!(rig.guard.take_change());
     let last = rig.guard.status().last_doubt.unwrap();
     assert_eq!(last, Time(301 * MS), "2 has answered the probe of 300");
     assert!(!rig.sound(320, 301, 0), "there was doubt at that moment");
     assert!(rig.sound(320, 302, 0));
 }
 
-/// A replica that stood still handles at once what came meanwhile. All of it is late, although the answers of one peer are
-/// handled before those of the next.
+/// After a standstill a replica handles all waiting inputs at once. All answers among them are late, although those of
+/// one peer are handled before those of the next.
 #[test]
-fn a_replica_that_stood_still_is_in_doubt() {
+fn replica_is_in_doubt_after_a_standstill() {
     let mut rig = Rig::of(3, 1, true);
     rig.run(0, 92, &[1, 2]);
     let number = rig.probe(100).unwrap();
@@ -232,7 +234,7 @@ fn a_replica_that_stood_still_is_in_doubt() {
 }
 
 #[test]
-fn what_was_lost_makes_late_until_a_newer_probe_is_answered() {
+fn gap_makes_a_peer_late_until_a_newer_probe_is_answered() {
     let mut rig = Rig::of(3, 1, true);
     rig.run(0, 35, &[1, 2]);
     rig.guard.on_gap(Time(35 * MS), ReplicaId(1));
@@ -241,12 +243,12 @@ fn what_was_lost_makes_late_until_a_newer_probe_is_answered() {
     assert_eq!(rig.answer_with(36, 1, 3, 0), Err(Reject::Stale), "that was sent before");
     assert_eq!(rig.late(), [1]);
     rig.guard.on_gap(Time(37 * MS), ReplicaId(2));
-    assert!(rig.guard.doubt().0 && rig.guard.take_news());
+    assert!(rig.guard.doubt().0 && rig.guard.take_change());
     rig.tick(40);
     rig.answer(41, 1, 4);
     assert_eq!(rig.late(), [2]);
-    assert!(!rig.guard.doubt().0 && rig.guard.take_news());
-    // What answers the newer probe too late clears the gap, and is late itself.
+    assert!(!rig.guard.doubt().0 && rig.guard.take_change());
+    // A late answer to the newer probe clears the gap, and is late itself.
     (41..=85).for_each(|ms| rig.tick(ms));
     rig.answer(86, 2, 4);
     assert!(rig.late().contains(&2));
@@ -255,10 +257,10 @@ fn what_was_lost_makes_late_until_a_newer_probe_is_answered() {
 }
 
 #[test]
-fn sound_wants_fresh_answers_of_all_but_f_peers() {
+fn sound_needs_fresh_answers_of_all_but_f_peers() {
     let mut rig = Rig::of(5, 2, true);
     rig.tick(0);
-    assert!(!rig.sound(0, 0, 0), "nobody has answered anything");
+    assert!(!rig.sound(0, 0, 0), "no peer has answered");
     rig.answer(1, 1, 0);
     assert!(!rig.sound(1, 0, 0));
     rig.answer(1, 4, 0);
@@ -271,37 +273,37 @@ fn sound_wants_fresh_answers_of_all_but_f_peers() {
 }
 
 #[test]
-fn who_asks_in_vain_for_freshness_makes_a_probe_go_and_hears_of_its_answers() {
+fn request_for_freshness_sends_a_probe_and_reports_its_answers() {
     let mut rig = Rig::of(3, 1, true);
     rig.run(0, 23, &[1, 2]);
     assert!(!rig.sound(23, 0, 23));
     assert_eq!(rig.guard.deadline(), Time(23 * MS));
     let number = rig.probe(23).unwrap();
-    assert!(!rig.sound(24, 0, 23) && !rig.sound(24, 0, 22), "asked again before an answer is here");
+    assert!(!rig.sound(24, 0, 23) && !rig.sound(24, 0, 22), "asked again before an answer has arrived");
     assert_eq!(rig.probe(24), None, "one is on its way");
-    assert!(!rig.guard.take_news());
+    assert!(!rig.guard.take_change());
     rig.answer(25, 2, number);
-    assert!(rig.guard.take_news());
+    assert!(rig.guard.take_change());
     assert!(rig.sound(25, 0, 23));
     rig.answer(25, 1, number);
-    assert!(!rig.guard.take_news(), "nobody waits any more");
+    assert!(!rig.guard.take_change(), "the protocol waits no more");
 }
 
 #[test]
-fn a_late_answer_is_not_fresh() {
+fn late_answer_is_not_fresh() {
     let mut rig = Rig::of(3, 1, true);
     rig.run(0, 23, &[1, 2]);
     assert!(!rig.sound(23, 0, 23));
     let number = rig.probe(23).unwrap();
     rig.answer_with(24, 1, number, 40).unwrap();
-    assert!(!rig.guard.take_news());
+    assert!(!rig.guard.take_change());
     assert!(!rig.sound(24, 0, 23));
     rig.answer(24, 2, number);
-    assert!(rig.guard.take_news() && rig.sound(24, 0, 23), "1 is late, and one may be");
+    assert!(rig.guard.take_change() && rig.sound(24, 0, 23), "1 is late, and one may be");
 }
 
 #[test]
-fn freshness_of_a_moment_to_come_is_probed_then() {
+fn freshness_of_a_future_moment_is_probed_at_that_moment() {
     let mut rig = Rig::of(3, 1, true);
     rig.run(0, 21, &[1, 2]);
     assert!(!rig.sound(21, 0, 25));
@@ -311,7 +313,7 @@ fn freshness_of_a_moment_to_come_is_probed_then() {
 }
 
 #[test]
-fn where_doubt_is_the_reason_nobody_is_probed() {
+fn request_for_freshness_in_doubt_sends_no_probe() {
     let mut rig = Rig::of(3, 1, true);
     (0..=41).for_each(|ms| rig.tick(ms));
     assert!(rig.guard.doubt().0);
@@ -320,28 +322,28 @@ fn where_doubt_is_the_reason_nobody_is_probed() {
 }
 
 #[test]
-fn an_unguarded_protocol_is_told_that_all_is_sound_and_measured_all_the_same() {
+fn unguarded_protocol_is_always_sound_and_measured_all_the_same() {
     let mut rig = Rig::of(3, 1, false);
-    assert!(rig.sound(0, 0, 0), "nobody has answered");
+    assert!(rig.sound(0, 0, 0), "no peer has answered");
     rig.run(0, 100, &[]);
     assert_eq!(rig.guard.doubt(), (true, 1));
     assert!(rig.sound(100, 0, 100));
-    assert!(!rig.guard.take_news());
+    assert!(!rig.guard.take_change());
     assert_eq!(rig.late(), [1, 2]);
     assert!(rig.guard.status().probes > 0);
 }
 
 #[test]
-fn a_single_replica_is_sound() {
+fn single_replica_is_sound() {
     let mut rig = Rig::of(1, 0, true);
     assert_eq!(rig.probe(0), None);
     assert!(rig.sound(5, 0, 5));
     assert_eq!(rig.guard.deadline(), Time(10 * MS - SOONER_NS));
 }
 
-/// Whoever is gone costs bounded memory, and its link a frame in a second.
+/// A peer that is gone costs bounded memory, and its link one frame in a second.
 #[test]
-fn a_peer_that_is_gone_is_probed_seldom() {
+fn peer_that_is_gone_is_probed_once_in_a_second() {
     let mut rig = Rig::of(3, 1, true);
     rig.run(0, 5_000, &[1]);
     let to_gone: Vec<u64> =
@@ -353,7 +355,7 @@ fn a_peer_that_is_gone_is_probed_seldom() {
     assert!((3..=5).contains(&seldom.len()), "{seldom:?}");
     assert_eq!(rig.guard.peers[&ReplicaId(2)].unanswered.len(), PROBES_UNANSWERED_MAX);
     assert_eq!(rig.guard.status().late[0].1, Time(40 * MS), "since the first of them");
-    // It is back, and answers what its link has kept for it.
+    // The peer has recovered, and answers the probes that its link has kept.
     let kept: Vec<u64> = rig
         .sent
         .iter()
@@ -368,15 +370,15 @@ fn a_peer_that_is_gone_is_probed_seldom() {
     assert!(rig.sent.iter().rev().take(4).all(|(_, _, to)| to.contains(ReplicaId(2))));
 }
 
-/// However often freshness is asked for, no probe is forgotten before it could be late.
+/// A probe is not forgotten before it can be overdue, however often freshness is requested.
 #[test]
-fn asking_often_hides_nobody() {
+fn frequent_requests_for_freshness_hide_no_late_peer() {
     let mut rig = Rig::of(3, 1, true);
     for step in 0..400 {
         let now = Time(step * MS / 10);
         rig.guard.tick(now, now);
         rig.guard.sound(now, Time(0), now);
-        rig.guard.probe(now);
+        rig.guard.take_probe(now);
     }
     assert_eq!(rig.late(), []);
     assert!(rig.guard.peers[&ReplicaId(1)].unanswered.len() <= PROBES_UNANSWERED_MAX);
@@ -385,18 +387,20 @@ fn asking_often_hides_nobody() {
 }
 
 #[test]
-fn the_last_round_trips_are_told() {
+fn status_has_the_last_round_trips() {
     let mut rig = Rig::of(3, 1, true);
     let mut took = |ms: u64| {
-        let now = rig.guard.probe_at;
-        let Some((_, HostMessage::Probe { number, .. })) = rig.guard.probe(now) else { panic!("no probe") };
+        let now = rig.guard.schedule.next;
+        let Some((_, HostMessage::Probe { number, .. })) = rig.guard.take_probe(now) else {
+            panic!("no probe")
+        };
         let at = now.plus(ms * MS);
         rig.guard.on_answer(at, ReplicaId(1), LIFE, number, (0, at)).unwrap();
         rig.guard.on_answer(at, ReplicaId(2), LIFE, number, (0, at)).unwrap();
         let status = rig.guard.status();
         (status.p999_ns / MS, status.max_ns / MS)
     };
-    assert_eq!(took(900), (0, 0), "they may have been started after it was sent");
+    assert_eq!(took(900), (0, 0), "the peers may have started after it was sent");
     assert_eq!(took(2), (2, 2));
     assert_eq!(took(9), (9, 9), "of four the longest");
     for _ in 0..1_200 {
@@ -407,12 +411,12 @@ fn the_last_round_trips_are_told() {
         took(3);
     }
     assert_eq!(took(3), (3, 3), "forgotten");
-    assert_eq!(rig.guard.round_trips.len(), ROUND_TRIPS_MAX);
+    assert_eq!(rig.guard.measured.round_trips.len(), ROUND_TRIPS_MAX);
 }
 
-/// A clock that is fast or slow by so much, seen over answers that come after changing times.
+/// A clock that is fast or slow by this rate, compared over answers with varying delays.
 #[test]
-fn clocks_that_drift_are_told() {
+fn drift_of_a_clock_is_measured() {
     for ppm in [0i64, 100, -100, 5_000] {
         let mut clock = PeerClock::default();
         let mut jitter = quorate_types::rng::Rng::new(7);
@@ -427,12 +431,12 @@ fn clocks_that_drift_are_told() {
         }
         let found = clock.drift_ppm().unwrap();
         assert!((found - ppm).abs() <= 25, "{found} of {ppm}");
-        assert!(clock.samples.len() <= 7);
+        assert!(clock.len() <= 7);
     }
 }
 
 #[test]
-fn what_a_peer_says_of_its_clock_cannot_hurt() {
+fn clock_times_of_a_liar_are_harmless() {
     let mut clock = PeerClock::default();
     for step in 0..1_000u64 {
         let theirs = if step % 2 == 0 { u64::MAX } else { 0 };
@@ -448,17 +452,19 @@ fn what_a_peer_says_of_its_clock_cannot_hurt() {
     for step in 3..1_000 {
         clock.note(Time(step * CLOCK_SPAN_NS), Time(u64::MAX), 0);
     }
-    assert_eq!(clock.samples.len(), CLOCK_SAMPLES_MAX);
+    assert_eq!(clock.len(), CLOCK_SAMPLES_MAX);
 }
 
-/// Of all peers the one whose clock is furthest off is told, whichever way.
+/// The status has the clock with the largest drift, in either direction.
 #[test]
-fn the_worst_clock_is_told() {
+fn status_has_the_largest_drift() {
     let mut rig = Rig::of(3, 1, true);
     for step in 0..60u64 {
         let now = Time(step * 1_000 * MS);
-        rig.guard.probe_at = now;
-        let Some((_, HostMessage::Probe { number, .. })) = rig.guard.probe(now) else { panic!("no probe") };
+        rig.guard.schedule.next = now;
+        let Some((_, HostMessage::Probe { number, .. })) = rig.guard.take_probe(now) else {
+            panic!("no probe")
+        };
         for (peer, per_second) in [(1, 1_000_000_000 + 20_000), (2, 1_000_000_000 - 50_000)] {
             let theirs = Time(step * per_second);
             rig.guard.on_answer(now, ReplicaId(peer), LIFE, number, (0, theirs)).unwrap();
@@ -470,7 +476,7 @@ fn the_worst_clock_is_told() {
 }
 
 #[test]
-fn a_line_tells_people() {
+fn status_line_names_round_trips_late_peers_and_doubt() {
     let mut rig = Rig::of(3, 1, true);
     rig.tick(0);
     rig.answer(1, 1, 0);
@@ -484,22 +490,22 @@ fn a_line_tells_people() {
     assert_eq!(rig.guard.status().to_string(), line);
 }
 
-/// Who stood still has probed nobody meanwhile: nothing that peers have done is late, and it doubts all the same, until
-/// they have answered.
+/// A replica that stood still has probed no peer meanwhile. No peer is late by its own doing, and the replica doubts
+/// all the same, until they have answered.
 #[test]
-fn who_stands_still_for_longer_than_delta_doubts() {
+fn standstill_longer_than_delta_is_doubt() {
     for handles_first in [false, true] {
         let mut rig = Rig::of(3, 1, true);
         rig.run(0, 105, &[1, 2]);
         assert!(!rig.guard.status().doubt && rig.guard.status().lags == 0);
-        // The next probe is due; Δ later nothing is said yet, just after it is.
+        // The next probe is due. Doubt begins just after Δ.
         let due = 110 * MS - SOONER_NS;
         if handles_first {
-            rig.guard.before(Time(due + DELTA_NS));
+            rig.guard.before_input(Time(due + DELTA_NS));
             assert!(!rig.guard.status().doubt);
-            rig.guard.before(Time(due + DELTA_NS + 1));
+            rig.guard.before_input(Time(due + DELTA_NS + 1));
             assert!(rig.guard.status().doubt && rig.late() == [1, 2]);
-            rig.guard.before(Time(151 * MS));
+            rig.guard.before_input(Time(151 * MS));
         }
         let number = rig.probe(151).unwrap();
         let status = rig.guard.status();
@@ -509,22 +515,25 @@ fn who_stands_still_for_longer_than_delta_doubts() {
         assert!(!rig.guard.status().doubt && rig.late() == [2]);
         rig.answer(152, 2, number);
         assert!(rig.late().is_empty());
-        assert!(!rig.sound(152, 100, 151) && rig.sound(153, 153, 151), "what went on meanwhile is unknown");
+        assert!(
+            !rig.sound(152, 100, 151) && rig.sound(153, 153, 151),
+            "the time of the standstill is unknown"
+        );
     }
 }
 
-/// Timers come first where nothing has come.
+/// Timers come first where no input has arrived.
 #[test]
-fn who_stands_still_doubts_before_its_timers_fire() {
+fn standstill_is_doubt_before_timers_fire() {
     let mut rig = Rig::of(3, 1, true);
     rig.run(0, 105, &[1, 2]);
     rig.guard.tick(Time(151 * MS), Time(151 * MS));
     assert!(!rig.sound(151, 50, 50) && rig.late() == [1, 2]);
 }
 
-/// A probe that leaves a little late is no doubt, and counted from a quarter of Δ on.
+/// A probe that leaves a little late is no doubt. It is counted from a quarter of Δ on.
 #[test]
-fn a_lag_is_counted() {
+fn late_round_is_counted_from_a_quarter_of_delta() {
     let mut rig = Rig::of(3, 1, true);
     rig.run(0, 105, &[1, 2]);
     rig.probe(119).unwrap();
@@ -534,51 +543,52 @@ fn a_lag_is_counted() {
     assert_eq!((status.lags, status.lag_max_ns, status.doubt), (1, 10 * MS + SOONER_NS, false));
 }
 
-/// The probe of a peer is the sign for the own round, half a period after the last one and later; a peer that floods gains
-/// no more than that. Who was asked waits a little longer than who began, so that it stays so.
+/// The probe of a peer prompts the own round, at the earliest half a period after the last one. A peer that floods
+/// gains no more than that. A replica that was prompted waits a little longer than one that began, so that the roles
+/// stay.
 #[test]
-fn the_probe_of_a_peer_is_the_sign_for_the_own() {
+fn probe_of_a_peer_prompts_the_own_round() {
     let mut rig = Rig::of(3, 1, true);
     rig.guard.on_probe(Time(0));
-    assert_eq!(rig.probe(0), Some(0), "the first needs no sign");
-    assert_eq!(rig.guard.probe_at, Time(10 * MS - SOONER_NS));
+    assert_eq!(rig.probe(0), Some(0), "the first round needs no prompt");
+    assert_eq!(rig.guard.schedule.next, Time(10 * MS - SOONER_NS));
     for ms in 1..5 {
         rig.guard.on_probe(Time(ms * MS));
         assert_eq!(rig.probe(ms), None);
     }
     rig.guard.on_probe(Time(5 * MS));
     assert_eq!(rig.probe(5), Some(1));
-    assert_eq!(rig.guard.probe_at, Time(15 * MS));
-    assert_eq!(rig.probe(15), Some(2), "nobody has asked");
-    assert_eq!(rig.guard.probe_at, Time(25 * MS - SOONER_NS));
+    assert_eq!(rig.guard.schedule.next, Time(15 * MS));
+    assert_eq!(rig.probe(15), Some(2), "no peer has prompted it");
+    assert_eq!(rig.guard.schedule.next, Time(25 * MS - SOONER_NS));
 }
 
-/// Where the protocol says nothing, probes go each 2 Δ; as soon as it hears something, at once, and each quarter of Δ until
-/// 3 Δ after the last that it heard.
+/// Probes go each 2 Δ while the protocol receives no message. After one they go at once, and each quarter of Δ until 3
+/// Δ after the last message.
 #[test]
-fn an_idle_protocol_is_watched_at_a_slower_pace() {
+fn idle_protocol_is_probed_at_the_slower_pace() {
     let times = |rig: &Rig| rig.sent.iter().map(|(_, at, _)| *at).collect::<Vec<u64>>();
     let mut rig = Rig::idle(3, 1, true);
     rig.run(0, 100, &[1, 2]);
     assert_eq!(times(&rig), [0, 10, 85], "each 2 Δ, less a sixteenth, rounded up");
-    // In the middle of a round.
-    rig.guard.work(Time(100 * MS));
+    // The message arrives in the middle of a round.
+    rig.guard.on_protocol_message(Time(100 * MS));
     rig.run(100, 105, &[1, 2]);
-    rig.guard.work(Time(105 * MS));
+    rig.guard.on_protocol_message(Time(105 * MS));
     rig.run(105, 310, &[1, 2]);
     let often: Vec<u64> = (0..13).map(|k| 100 + k * 10).collect();
     assert_eq!(times(&rig)[3..16], often, "until 225");
     assert_eq!(times(&rig)[16..], [230, 305]);
-    // Just after a round: no sooner than a quarter of Δ after it.
-    rig.guard.work(Time(310 * MS));
+    // The message arrives just after a round: the next follows a quarter of Δ after it.
+    rig.guard.on_protocol_message(Time(310 * MS));
     rig.run(310, 320, &[1, 2]);
     assert_eq!(times(&rig)[18..], [315]);
     assert_eq!((rig.guard.status().lags, rig.guard.status().doubts), (0, 0));
 }
 
-/// So is a protocol that waits for nothing that the guard says, whatever it does.
+/// The same holds for a protocol that does not use the guard's answers.
 #[test]
-fn an_unguarded_protocol_is_watched_at_the_slower_pace() {
+fn unguarded_protocol_is_probed_at_the_slower_pace() {
     let mut rig = Rig::of(3, 1, false);
     rig.run(0, 200, &[]);
     let times: Vec<u64> = rig.sent.iter().map(|(_, at, _)| *at).collect();
@@ -586,20 +596,20 @@ fn an_unguarded_protocol_is_watched_at_the_slower_pace() {
     assert_eq!(times, [0, 75, 150]);
 }
 
-/// In doubt peers are probed often, so that it ends soon, and as long as somebody may wait for that it has ended; one that is
-/// late alone changes nothing.
+/// In doubt peers are probed often, so that it ends soon. The pace stays for as long as a replica may wait for its
+/// end. One late peer alone changes nothing.
 #[test]
-fn doubt_is_watched_at_the_fast_pace() {
+fn peers_are_probed_at_the_fast_pace_in_doubt() {
     let mut rig = Rig::idle(3, 1, true);
     rig.run(0, 200, &[1]);
     let calm = rig.sent.len();
     assert_eq!((calm, rig.late()), (4, vec![2]));
     rig.run(200, 400, &[]);
     let first = rig.guard.status().late.first().map(|(_, since)| since.0 / MS);
-    assert_eq!(first, Some(275), "what was sent at 235 is unanswered");
+    assert_eq!(first, Some(275), "the probe of 235 is unanswered");
     let after: Vec<u64> = rig.sent.iter().map(|(_, at, _)| *at).filter(|at| *at >= 200).collect();
     assert_eq!(after[..4], [235, 275, 285, 295], "in doubt since 275");
-    // It ends a millisecond after the probe at 400, or one just before.
+    // The doubt ends a millisecond after the probe at 400, or after one just before.
     rig.run(400, 2_000, &[1, 2]);
     assert_eq!(rig.guard.status().doubts, 1);
     let last = rig.guard.status().last_doubt.unwrap().0 / MS;

@@ -1,12 +1,12 @@
-//! What is worth verifying now, shared between replica and intake.
+//! The protocol's window, shared between replica and intake.
 
 use quorate_consensus::{Place, Window};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The protocol's window as the intake sees it. One thread writes; a reader that sees a mixture of two windows
-/// lets a message through or refuses it one moment early or late, and the protocol judges again.
+/// See the module. One thread writes. A reader that sees a mixture of two windows accepts or refuses a message one
+/// moment early or late, and the protocol checks again.
 #[derive(Debug, Default)]
-pub struct WindowCell {
+pub(crate) struct WindowCell {
     view_low: AtomicU64,
     view_high: AtomicU64,
     height_low: AtomicU64,
@@ -21,10 +21,10 @@ impl WindowCell {
         self.height_high.store(window.heights.end.0, Ordering::Relaxed);
     }
 
-    /// Whether a message is worth its signatures.
+    /// Checks whether a message is worth the check of its signatures.
     pub(crate) fn check(&self, place: &Place) -> Result<(), &'static str> {
         if place.certified {
-            return Ok(()); // May lie above, and tells old news where it lies below: cheap for the protocol to see.
+            return Ok(()); // It may be above the window. Below it, the protocol detects it cheaply.
         }
         if place.view.0 < self.view_low.load(Ordering::Relaxed) {
             return Err("stale view");

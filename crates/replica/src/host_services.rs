@@ -1,8 +1,8 @@
-//! What the replica answers to its protocol at once.
+//! Services that the host gives its protocol within a call: pool, bodies, synchrony guard.
 
-use crate::Setup;
-use crate::bodies::Bodies;
+use crate::bodies::BlockBodies;
 use crate::pool::Pool;
+use crate::setup::ReplicaSetup;
 use crate::synchrony::SynchronyGuard;
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::{HostView, PayloadRef, Pending, Ready};
@@ -11,24 +11,24 @@ use quorate_types::{BlockId, BodyLimits, Bundle, Payload, PayloadId, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Pool, bodies and synchrony guard, and how much execution lags.
+/// See the module.
 #[derive(Debug)]
-pub(crate) struct Host {
+pub(crate) struct HostServices {
     pub(crate) pool: Pool,
-    pub(crate) bodies: Bodies,
-    /// Where the protocol assumes a bound on delays.
+    pub(crate) bodies: BlockBodies,
+    /// The guard of the bound on delays; `None` where the protocol assumes none.
     pub(crate) synchrony: Option<SynchronyGuard>,
-    /// Blocks decided and not executed.
+    /// The number of blocks that are decided and not executed.
     pub(crate) lag: u64,
     /// Executed blocks above the stable checkpoint: ready, although their bodies are no longer in memory.
     executed: BTreeSet<BlockId>,
     /// Blocks of a decided chain that are not executed yet.
     decided: BTreeSet<BlockId>,
-    /// Blocks above the executed ones whose bundles count as taken: the branch on which the last payload was put.
+    /// Blocks above the executed ones whose bundles are marked as taken: the branch that the last payload extends.
     branch: BTreeSet<BlockId>,
-    /// The last payload, as long as no block of the branch carries it.
+    /// The last payload, as long as no block of the branch has it.
     last_payload: Option<PayloadId>,
-    /// Whether bundles are taken that belong to no branch: until the view ends.
+    /// Whether bundles are taken that belong to no branch. They stay taken until the view ends.
     has_loose: bool,
     /// Payloads of new proposals, to be spread before the proposal itself.
     pub(crate) proposed: Vec<(Arc<Payload>, Vec<Bundle>)>,
@@ -36,11 +36,11 @@ pub(crate) struct Host {
     pub(crate) wall_offset_ns: u64,
 }
 
-impl Host {
-    pub(crate) fn new(setup: &Setup, synchrony: Option<SynchronyGuard>) -> Self {
+impl HostServices {
+    pub(crate) fn new(setup: &ReplicaSetup, synchrony: Option<SynchronyGuard>) -> Self {
         Self {
             pool: Pool::default(),
-            bodies: Bodies::new(setup.genesis.bodies, setup.genesis.window),
+            bodies: BlockBodies::new(setup.genesis.bodies, setup.genesis.window),
             synchrony,
             lag: 0,
             executed: BTreeSet::new(),
@@ -54,7 +54,7 @@ impl Host {
         }
     }
 
-    /// These blocks were executed.
+    /// Notes that these blocks were executed.
     pub(crate) fn note_executed(&mut self, ids: impl IntoIterator<Item = BlockId>) {
         for id in ids {
             self.decided.remove(&id);
@@ -62,12 +62,12 @@ impl Host {
         }
     }
 
-    /// A block was executed: what it carries is in the pool no more.
+    /// Notes that a payload was executed: the pool no longer has its bundles.
     pub(crate) fn note_payload_executed(&mut self, payload: PayloadId) {
         self.last_payload = self.last_payload.filter(|last| *last != payload);
     }
 
-    /// The view has changed: what was proposed in the old one without a branch, and is not executed, waits again.
+    /// Makes bundles of the old view's proposals wait again where they belong to no branch and are not executed.
     pub(crate) fn untake(&mut self) {
         if std::mem::take(&mut self.has_loose) {
             self.pool.untake();
@@ -76,8 +76,8 @@ impl Host {
         }
     }
 
-    /// The next payload goes on top of `parent`: what stands below it on its branch is taken, and what stands on another
-    /// one waits again.
+    /// Moves to the branch of `parent`, which the next payload extends: bundles of that branch are taken, and those of
+    /// another branch wait again.
     fn move_to_branch(&mut self, blocks: &BlockTree, parent: BlockId) {
         let (mut path, mut at) = (Vec::new(), parent);
         while !self.executed.contains(&at)
@@ -96,7 +96,7 @@ impl Host {
         let executed = &self.executed;
         self.branch.retain(|id| !executed.contains(id));
         for (id, payload) in path {
-            // One whose payload is not here is looked at again.
+            // A block whose payload is missing is tried again the next time.
             if !self.branch.contains(&id)
                 && let Some(payload) = self.bodies.payload(payload)
             {
@@ -111,14 +111,14 @@ impl Host {
         self.executed.contains(id)
     }
 
-    /// These blocks are settled.
+    /// Forgets settled blocks.
     pub(crate) fn forget(&mut self, keep: impl Fn(&BlockId) -> bool) {
         self.executed.retain(&keep);
         self.decided.retain(keep);
     }
 }
 
-impl HostView for Host {
+impl HostView for HostServices {
     fn ready(&self, blocks: &BlockTree, block: BlockId) -> Option<Ready> {
         if self.executed.contains(&block) {
             return Some(Ready::Valid);
@@ -136,7 +136,7 @@ impl HostView for Host {
         } else {
             self.move_to_branch(blocks, parent);
         }
-        // Back-pressure: a leader does not run away from its own execution.
+        // Back-pressure: a leader does not propose while its own execution is far behind.
         if self.lag > EXECUTE_LAG_MAX || !self.pool.has_untaken() {
             return None;
         }
@@ -190,11 +190,12 @@ impl HostView for Host {
 mod tests {
     use super::*;
     use crate::host_tests::{bundle, open};
-    use crate::{ConnId, Input};
+    use crate::input::Input;
+    use crate::output::ConnId;
 
-    /// The clock of a replica may begin when it is open, long after what it is opened with was put together.
+    /// The clock of a replica may begin when the replica is open, long after its setup was made.
     #[test]
-    fn the_wall_clock_is_told_when_the_own_one_begins() {
+    fn payload_time_follows_a_wall_offset_that_is_set_after_the_opening() {
         let mut replica = open();
         replica.set_wall_offset(1_000);
         replica.handle(Time(5), Input::Client(ConnId(1), bundle(1)));

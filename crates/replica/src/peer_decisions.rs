@@ -1,10 +1,11 @@
-//! Learning what was decided from f + 1 peers.
+//! Learning from f + 1 peers what was decided.
 //!
-//! A replica that has missed messages for good (it was down, cut off, or a link lost something) believes
-//! (height, block) when f + 1 distinct peers say so over their own links: one of them is honest. The block is
-//! accepted because its hash is right. Peers tell how far they are when a link comes up, after they have executed
-//! something, to whoever tells that it is behind, and every few seconds anyway; a replica that sees f + 1 of them
-//! ahead asks.
+//! A replica may miss messages for good: it was down or cut off, or a link lost frames. It believes (height, block)
+//! when f + 1 distinct peers report it over their own links: one of them is honest. The block itself is accepted by
+//! its hash.
+//!
+//! Peers report their heights when a link comes up, after an execution, to a peer that reports lower heights, and
+//! every few seconds. A replica that sees f + 1 of them ahead asks for the ids.
 
 use crate::host_message::Heights;
 use quorate_consensus::parts::tally::Tally;
@@ -12,79 +13,79 @@ use quorate_types::limits::DECIDED_PER_ANSWER_MAX;
 use quorate_types::{BlockId, Height, ReplicaId, Time};
 use std::collections::BTreeMap;
 
-/// How long the ordinary way (the protocol's own messages) has to close a gap before peers are asked.
+/// The time for the protocol's own messages to close a gap before peers are asked.
 const GRACE_NS: u64 = 300_000_000;
-/// How long peers have to answer before they are asked again.
+/// The time for peers to answer before they are asked again.
 const AGAIN_NS: u64 = 500_000_000;
-/// A peer that says that it is behind is answered this often at most.
-const TELL_NS: u64 = 500_000_000;
-/// Heights above the contiguous ones about which answers are counted.
+/// The shortest pause between two answers to one peer that reports lower heights.
+const ANSWER_NS: u64 = 500_000_000;
+/// The distance above the contiguous heights up to which answers are counted.
 const AHEAD_MAX: u64 = 1_024;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Decided {
+pub(crate) struct PeerDecisions {
     weak: usize,
     peers: BTreeMap<ReplicaId, Heights>,
-    /// When a peer that is behind was told how far this replica is.
-    told: BTreeMap<ReplicaId, Time>,
+    /// The time at which this replica last reported its heights to each peer that is behind.
+    answered: BTreeMap<ReplicaId, Time>,
     votes: BTreeMap<Height, Tally<BlockId>>,
     ask_at: Option<Time>,
-    /// End of what was asked for and has not come yet.
+    /// The end of the ids that were asked for and have not arrived.
     asked_to: Option<Height>,
-    /// Nothing was learned yet since this replica was opened: ask without grace.
+    /// Whether no id was learned since the opening: then the first question needs no grace.
     opening: bool,
-    /// Peers have told something since it was looked at. To look for what is lacking for each of a thousand messages that a liar
-    /// sends in a turn would take seconds: it is done once, at its end.
-    has_news: bool,
+    /// Whether peers have reported anything since the last search for missing blocks. A liar may send a thousand
+    /// reports in a turn, and a search for each would take seconds. So one search follows at the end of the turn.
+    has_reports: bool,
 }
 
-impl Decided {
+impl PeerDecisions {
     pub(crate) fn new(weak: usize) -> Self {
         Self {
             weak,
             peers: BTreeMap::new(),
-            told: BTreeMap::new(),
+            answered: BTreeMap::new(),
             votes: BTreeMap::new(),
             ask_at: None,
             asked_to: None,
             opening: true,
-            has_news: false,
+            has_reports: false,
         }
     }
 
-    /// The height that f + 1 peers have executed at least.
+    /// Returns the height that f + 1 peers have executed at least.
     pub(crate) fn vouched(&self) -> Height {
         let mut heights: Vec<Height> = self.peers.values().map(|heights| heights.executed).collect();
         heights.sort_unstable_by(|a, b| b.cmp(a));
         heights.get(self.weak.saturating_sub(1)).copied().unwrap_or_default()
     }
 
-    /// A peer says how far it is.
+    /// Takes in the heights that a peer reports.
     pub(crate) fn on_heights(&mut self, now: Time, from: ReplicaId, heights: Heights, contiguous: Height) {
         self.peers.insert(from, heights);
-        self.has_news = true;
+        self.has_reports = true;
         if self.vouched() > contiguous && self.ask_at.is_none() {
             self.ask_at = Some(if self.opening { now } else { now.plus(GRACE_NS) });
             self.asked_to = None;
         }
     }
 
-    /// Whether peers have told something since the last call. Asked at the end of a turn.
-    pub(crate) fn take_news(&mut self) -> bool {
-        std::mem::take(&mut self.has_news)
+    /// Whether peers have reported anything since the last call. Asked at the end of a turn.
+    pub(crate) fn take_reports(&mut self) -> bool {
+        std::mem::take(&mut self.has_reports)
     }
 
-    /// Whether a peer that says that it is behind may hear how far this replica is.
-    pub(crate) fn may_tell(&mut self, now: Time, peer: ReplicaId) -> bool {
-        let may = self.told.get(&peer).is_none_or(|told| now.since(*told) >= TELL_NS);
+    /// Whether it is time to answer a peer that reports lower heights.
+    pub(crate) fn may_answer(&mut self, now: Time, peer: ReplicaId) -> bool {
+        let may = self.answered.get(&peer).is_none_or(|told| now.since(*told) >= ANSWER_NS);
         if may {
-            self.told.insert(peer, now);
+            self.answered.insert(peer, now);
         }
         may
     }
 
-    /// Peers say what was decided from a height on. Returns what f + 1 of them have said by now.
+    /// Takes in a peer's ids of decided blocks from a height on. Returns those that f + 1 peers have reported by now.
     pub(crate) fn on_answer(
         &mut self,
         from: ReplicaId,
@@ -92,7 +93,7 @@ impl Decided {
         ids: &[BlockId],
         contiguous: Height,
     ) -> Vec<(Height, BlockId)> {
-        self.has_news = true;
+        self.has_reports = true;
         let mut learned = Vec::new();
         let mut height = start;
         for id in ids.iter().take(DECIDED_PER_ANSWER_MAX) {
@@ -105,7 +106,7 @@ impl Decided {
             }
             height = height.next();
         }
-        // Only what was executed is answered: whoever has told of heights holds them.
+        // A peer answers with executed blocks only, so it has all of them.
         let told = start.plus(u64::try_from(ids.len()).unwrap_or(u64::MAX)).minus(1);
         if let Some(heights) = self.peers.get_mut(&from) {
             heights.executed = heights.executed.max(told);
@@ -113,26 +114,26 @@ impl Decided {
         learned
     }
 
-    /// Who should have the block of a decided height, as far as they have told.
+    /// Returns the peers that have the block of a decided height, as far as they have reported.
     pub(crate) fn holders(&self, height: Height) -> Vec<ReplicaId> {
         let holds = |heights: &Heights| heights.executed >= height && heights.kept <= height;
         self.peers.iter().filter(|(_, heights)| holds(heights)).map(|(peer, _)| *peer).collect()
     }
 
-    /// Everything up to `contiguous` is decided now.
+    /// Notes that every height up to `contiguous` is decided.
     pub(crate) fn advance(&mut self, now: Time, contiguous: Height) {
         self.votes.retain(|height, _| *height > contiguous);
         if self.vouched() <= contiguous {
             self.ask_at = None;
-            // Of fewer nothing can be learned.
+            // Fewer peers than f + 1 teach nothing.
             self.opening &= self.peers.len() < self.weak;
         } else if self.asked_to.take_if(|to| contiguous >= *to).is_some() {
-            // The whole answer was of use: go on at once.
+            // The whole answer was useful, so the next question follows at once.
             self.ask_at = self.ask_at.map(|_| now);
         }
     }
 
-    /// Whom to ask, from which height on, if it is time.
+    /// Returns the first height to ask for and the peers to ask, if it is time.
     pub(crate) fn ask(&mut self, now: Time, contiguous: Height) -> Option<(Height, Vec<ReplicaId>)> {
         if self.ask_at.is_none_or(|at| at > now) {
             return None;
@@ -149,13 +150,13 @@ impl Decided {
         Some((next, ahead.map(|(peer, _)| *peer).collect()))
     }
 
-    /// When [`Decided::ask`] has something to do.
+    /// Returns the time at which [`PeerDecisions::ask`] has a question.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.ask_at
     }
 
-    /// Whether f + 1 peers are past `next` and none of those ahead keeps it any more: without a transfer of
-    /// state this replica cannot go on.
+    /// Whether f + 1 peers have executed `next`, and none of the peers ahead keeps it any more. Without a state
+    /// transfer this replica cannot continue.
     pub(crate) fn is_out(&self, next: Height) -> bool {
         if self.vouched() < next {
             return false;
@@ -178,9 +179,9 @@ mod tests {
     }
 
     #[test]
-    fn believes_f_plus_one_distinct_peers() {
-        let mut decided = Decided::new(2);
-        let learn = |decided: &mut Decided, by: u16, name: u64| {
+    fn decision_is_learned_from_f_plus_one_distinct_peers() {
+        let mut decided = PeerDecisions::new(2);
+        let learn = |decided: &mut PeerDecisions, by: u16, name: u64| {
             decided.on_answer(ReplicaId(by), Height(1), &[id(name)], Height(0))
         };
         assert_eq!(learn(&mut decided, 1, 9), []);
@@ -190,8 +191,8 @@ mod tests {
     }
 
     #[test]
-    fn one_liar_makes_nobody_ask() {
-        let mut decided = Decided::new(2);
+    fn question_needs_f_plus_one_peers_ahead() {
+        let mut decided = PeerDecisions::new(2);
         decided.on_heights(Time(0), ReplicaId(1), at(1_000_000, 1), Height(5));
         assert_eq!(decided.ask(Time(u64::MAX), Height(5)), None);
         decided.on_heights(Time(0), ReplicaId(2), at(7, 1), Height(5));
@@ -202,28 +203,28 @@ mod tests {
     }
 
     #[test]
-    fn who_is_behind_is_told_at_a_bounded_rate() {
-        let mut decided = Decided::new(2);
-        assert!(decided.may_tell(Time(0), ReplicaId(1)));
-        assert!(!decided.may_tell(Time(1), ReplicaId(1)), "however often it says so");
-        assert!(decided.may_tell(Time(1), ReplicaId(2)), "each peer has its own rate");
-        assert!(decided.may_tell(Time(TELL_NS), ReplicaId(1)));
+    fn peer_behind_is_answered_at_a_bounded_rate() {
+        let mut decided = PeerDecisions::new(2);
+        assert!(decided.may_answer(Time(0), ReplicaId(1)));
+        assert!(!decided.may_answer(Time(1), ReplicaId(1)), "however often it reports");
+        assert!(decided.may_answer(Time(1), ReplicaId(2)), "each peer has its own rate");
+        assert!(decided.may_answer(Time(ANSWER_NS), ReplicaId(1)));
     }
 
     #[test]
-    fn says_so_when_nobody_keeps_the_next_height() {
-        let mut decided = Decided::new(2);
+    fn replica_is_out_when_no_peer_keeps_the_next_height() {
+        let mut decided = PeerDecisions::new(2);
         decided.on_heights(Time(0), ReplicaId(1), at(100, 50), Height(5));
         assert!(!decided.is_out(Height(6)), "one peer may lie");
         decided.on_heights(Time(0), ReplicaId(2), at(100, 50), Height(5));
         assert!(decided.is_out(Height(6)));
         decided.on_heights(Time(0), ReplicaId(3), at(100, 6), Height(5));
-        assert!(!decided.is_out(Height(6)), "someone still keeps it");
+        assert!(!decided.is_out(Height(6)), "one peer still keeps it");
     }
 
     #[test]
-    fn who_tells_of_heights_holds_them() {
-        let mut decided = Decided::new(2);
+    fn peer_that_answers_with_ids_holds_their_blocks() {
+        let mut decided = PeerDecisions::new(2);
         decided.on_heights(Time(0), ReplicaId(1), at(7, 1), Height(5));
         assert_eq!(decided.holders(Height(8)), []);
         decided.on_answer(ReplicaId(1), Height(6), &[id(6), id(7), id(8)], Height(5));
@@ -231,8 +232,8 @@ mod tests {
     }
 
     #[test]
-    fn answers_far_above_are_not_kept() {
-        let mut decided = Decided::new(2);
+    fn answers_far_above_are_dropped() {
+        let mut decided = PeerDecisions::new(2);
         for start in 0..100u64 {
             decided.on_answer(ReplicaId(1), Height(start * 256), &vec![id(1); 256], Height(0));
         }

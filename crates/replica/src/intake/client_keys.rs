@@ -1,5 +1,5 @@
-//! Client keys in prepared form. Registering one costs as much as a signature check, so they are remembered,
-//! in two generations: when the younger is full the older is forgotten.
+//! Client keys in prepared form. A registration costs as much as a signature check, so keys are remembered, in two
+//! generations: when the younger is full the older is forgotten.
 
 use quorate_crypto::{Scheme, VerifyKey};
 use quorate_types::PublicKey;
@@ -15,7 +15,7 @@ pub(crate) struct ClientKeys {
 }
 
 impl ClientKeys {
-    /// The key in prepared form, `None` when the bytes are no key.
+    /// Returns the key in prepared form; `None` when the bytes are no key.
     pub(crate) fn get(&mut self, scheme: Scheme, public: PublicKey) -> Option<Arc<VerifyKey>> {
         if let Some(known) = self.young.get(&public) {
             return known.clone();

@@ -1,7 +1,7 @@
-//! Every variant of every input and output survives being written and read, and nothing else can be read.
+//! The encoding of inputs and outputs: every variant can be written and read, and no other bytes can be read.
 
 use crate::host_message::{Heights, HostMessage};
-use crate::{Checked, CheckedMessage, ConnId, Input, Names, Output, Ticket, Unsealed};
+use crate::{Checked, CheckedMessage, ConnId, Input, NameInterner, Output, OwnCopyTicket, Unsealed};
 use proptest::prelude::*;
 use quorate_consensus::{
     Alarm, Auth, Certificate, Checkpoint, CheckpointProof, Entry, LinkEvent, Message, Model, Note, OpenError,
@@ -19,7 +19,7 @@ use quorate_types::{
 };
 use std::sync::Arc;
 
-/// A protocol's message: a number.
+/// A message of the protocol: a number.
 #[derive(Debug, PartialEq)]
 struct Word(u64);
 
@@ -61,16 +61,16 @@ fn entry() -> Entry {
             first_view: View::ZERO,
             shared_params: &[],
         },
-        open: |_, _, _| Err(OpenError::Committee("nobody runs this".to_owned())),
+        open: |_, _, _| Err(OpenError::Committee("this protocol never runs".to_owned())),
         decode: |reader| Ok(Box::new(Word::decode(reader)?)),
         record: |_| Err(DecodeError::Trailing),
         attacks: &[],
         figures: None,
-        params: || Err(OpenError::Committee("nobody runs this".to_owned())),
+        params: || Err(OpenError::Committee("this protocol never runs".to_owned())),
         exam_only: &[],
         choices: &[],
-        recovery: |_, _, _| Err(OpenError::Committee("nobody runs this".to_owned())),
-        exam_params: |_, _| Err(OpenError::Committee("nobody runs this".to_owned())),
+        recovery: |_, _, _| Err(OpenError::Committee("this protocol never runs".to_owned())),
+        exam_params: |_, _| Err(OpenError::Committee("this protocol never runs".to_owned())),
         synchrony: |_| Ok(None),
         pace: |_| Ok(None),
     }
@@ -225,8 +225,8 @@ impl Draw {
     }
 }
 
-/// For an enum: the variant with each number, drawn, and the number of each variant. A new variant does not
-/// compile until it has a number, and the test says when a number is not drawn.
+/// Draws each variant of an enum, and numbers the variants. A new variant does not compile until it has a number, and
+/// the test fails when a number is not drawn.
 macro_rules! variants {
     ($all:ident, $draw:ident: $($number:literal => $pattern:pat => $make:expr,)*) => {
         fn $all($draw: &mut Draw) -> Vec<Self::Of> {
@@ -354,8 +354,8 @@ impl Each for LinkEvent {
 impl Each for Unsealed {
     type Of = Self;
     variants! { each, d:
-        0 => Self::Protocol { .. } => Self::Protocol { body: d.bytes(), sign: d.option(Draw::statement), own: d.option(|d| Ticket(d.u64())) },
-        1 => Self::Host { .. } => Self::Host { message: HostMessage::one(d), sign: d.option(Draw::statement), own: d.option(|d| Ticket(d.u64())) },
+        0 => Self::Protocol { .. } => Self::Protocol { body: d.bytes(), sign: d.option(Draw::statement), own: d.option(|d| OwnCopyTicket(d.u64())) },
+        1 => Self::Host { .. } => Self::Host { message: HostMessage::one(d), sign: d.option(Draw::statement), own: d.option(|d| OwnCopyTicket(d.u64())) },
         2 => Self::Bundle(_) => Self::Bundle(d.bundle()),
         3 => Self::Payload(_) => Self::Payload(Arc::new(d.payload())),
     }
@@ -376,7 +376,7 @@ impl Each for Input {
         1 => Self::Client(..) => Self::Client(ConnId(d.u64()), d.bundle()),
         2 => Self::Bundle { .. } => Self::Bundle { from: d.replica(), bundle: d.bundle(), pending: d.bool() },
         3 => Self::Payload(..) => Self::Payload(d.replica(), Arc::new(d.payload())),
-        4 => Self::Own(..) => Self::Own(Ticket(d.u64()), d.option(Draw::signature)),
+        4 => Self::Own(..) => Self::Own(OwnCopyTicket(d.u64()), d.option(Draw::signature)),
         5 => Self::Durable(_) => Self::Durable(Mark(d.u64())),
         6 => Self::Executed(_) => Self::Executed(d.executed()),
         7 => Self::Link(..) => Self::Link(d.replica(), LinkEvent::one(d)),
@@ -411,7 +411,7 @@ fn checked(d: &mut Draw, message: Option<CheckedMessage>) -> Checked {
     Checked { link: d.replica(), seal, message: message.unwrap_or_else(|| CheckedMessage::one(d)) }
 }
 
-/// One of each variant, and of each variant of what they hold.
+/// Draws one of each variant, and of each variant of their parts.
 fn inputs(d: &mut Draw) -> Vec<Input> {
     let mut all = Input::each(d);
     all.extend(
@@ -426,7 +426,7 @@ fn inputs(d: &mut Draw) -> Vec<Input> {
     all
 }
 
-/// As [`inputs`].
+/// Draws as [`inputs`] does.
 fn outputs(d: &mut Draw) -> Vec<Output> {
     let mut all = Output::each(d);
     all.extend(LogEntry::each(d).into_iter().map(|entry| Output::Persist { mark: Mark(1), entry }));
@@ -450,7 +450,7 @@ fn outputs(d: &mut Draw) -> Vec<Output> {
     all
 }
 
-/// Whether two inputs are equal: messages of protocols are compared as what they are.
+/// Whether two inputs are equal. Messages of protocols are compared by their own type.
 fn same(a: &Input, b: &Input) -> bool {
     match (a, b) {
         (Input::Peer(a), Input::Peer(b)) => {
@@ -487,7 +487,7 @@ fn read_input(bytes: &[u8]) -> Result<Input, DecodeError> {
     Input::decode(&entry(), &BodyLimits::default(), bytes)
 }
 
-fn read_output(names: &mut Names, bytes: &[u8]) -> Result<Output, DecodeError> {
+fn read_output(names: &mut NameInterner, bytes: &[u8]) -> Result<Output, DecodeError> {
     Output::decode(&BodyLimits::default(), names, bytes)
 }
 
@@ -497,7 +497,7 @@ fn written(fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     bytes
 }
 
-/// All encodings of one draw.
+/// Returns all encodings of one draw.
 fn samples(seed: u64) -> Vec<Vec<u8>> {
     let mut d = Draw::of(seed);
     let mut all: Vec<Vec<u8>> = inputs(&mut d).iter().map(|input| written(|out| input.encode(out))).collect();
@@ -505,8 +505,8 @@ fn samples(seed: u64) -> Vec<Vec<u8>> {
     all
 }
 
-/// What can be read is canonical: written again it is the same bytes.
-fn must_be_canonical(names: &mut Names, bytes: &[u8]) {
+/// Checks that readable bytes are canonical: written again they are the same.
+fn must_be_canonical(names: &mut NameInterner, bytes: &[u8]) {
     if let Ok(input) = read_input(bytes) {
         assert_eq!(written(|out| input.encode(out)), bytes, "{input:?}");
     }
@@ -522,13 +522,13 @@ proptest! {
             let bytes = written(|out| input.encode(out));
             let read = read_input(&bytes);
             prop_assert!(read.as_ref().is_ok_and(|read| same(read, &input)), "{input:?} became {read:?}");
-            must_be_canonical(&mut Names::default(), &bytes);
+            must_be_canonical(&mut NameInterner::default(), &bytes);
         }
     }
 
     #[test]
     fn every_output_survives(seed: u64) {
-        let mut names = Names::default();
+        let mut names = NameInterner::default();
         for output in outputs(&mut Draw::of(seed)) {
             let bytes = written(|out| output.encode(out));
             let read = read_output(&mut names, &bytes);
@@ -538,15 +538,15 @@ proptest! {
 
     #[test]
     fn random_bytes_do_not_panic(tag in 0u8..20, bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let mut names = Names::default();
+        let mut names = NameInterner::default();
         must_be_canonical(&mut names, &bytes);
-        // Most random bytes fall at the tag; these get further.
+        // Most random bytes fail at the tag; these get further.
         must_be_canonical(&mut names, &[&[tag][..], &bytes].concat());
     }
 
     #[test]
     fn a_changed_byte_does_not_panic_and_is_canonical(seed: u64, at: usize, by in 1u8..) {
-        let mut names = Names::default();
+        let mut names = NameInterner::default();
         for mut bytes in samples(seed) {
             let at = at % bytes.len();
             bytes[at] = bytes[at].wrapping_add(by);
@@ -556,15 +556,15 @@ proptest! {
 }
 
 #[test]
-fn nothing_is_read_from_a_part_or_from_more() {
-    let (mut d, mut names) = (Draw::of(7), Names::default());
+fn truncated_and_trailing_bytes_are_refused() {
+    let (mut d, mut names) = (Draw::of(7), NameInterner::default());
     for input in inputs(&mut d) {
         let mut bytes = written(|out| input.encode(out));
         for end in 0..bytes.len() {
             assert!(read_input(&bytes[..end]).is_err(), "{input:?} cut at {end}");
         }
         bytes.push(0);
-        // A message of a protocol or host has a length, so what follows is left over everywhere.
+        // A message of a protocol or host has a length, so a further byte is left over.
         assert!(read_input(&bytes).is_err(), "{input:?} and a byte");
     }
     for output in outputs(&mut d) {
@@ -577,7 +577,7 @@ fn nothing_is_read_from_a_part_or_from_more() {
     }
 }
 
-/// The shortest that execution can say of many bundles: each entry takes the least that it can.
+/// The shortest result of execution for many bundles: each entry has its minimal size.
 #[test]
 fn many_empty_outcomes_survive() {
     let bundle = ExecutedBundle {
@@ -595,10 +595,10 @@ fn many_empty_outcomes_survive() {
     assert!(same(&read, &input));
 }
 
-/// Each count and length of a few bytes says that four billion follow.
+/// Each count and length of a few bytes claims that four billion follow.
 #[test]
-fn a_length_is_not_believed() {
-    let mut names = Names::default();
+fn false_lengths_are_harmless() {
+    let mut names = NameInterner::default();
     let counts = [vec![7; 9], vec![9; 35], vec![10; 11], vec![3; 73], vec![2, 1, 0, 0]];
     for start in counts {
         let bytes = [&start[..], &u32::MAX.to_le_bytes(), &[0; 64]].concat();
@@ -614,8 +614,8 @@ fn a_length_is_not_believed() {
 }
 
 #[test]
-fn names_are_bounded() {
-    let mut names = Names::default();
+fn number_of_names_is_bounded() {
+    let mut names = NameInterner::default();
     let note = |name: String| {
         let note = Note { what: Box::leak(name.into_boxed_str()), view: View(1), height: Height(1) };
         written(|out| Output::Trace(note).encode(out))
@@ -625,6 +625,6 @@ fn names_are_bounded() {
     }
     let one_more = note("one more".to_owned());
     assert_eq!(read_output(&mut names, &one_more), Err(DecodeError::Value("name")));
-    assert!(read_output(&mut names, &note("name 7".to_owned())).is_ok(), "known ones are still read");
-    assert!(read_output(&mut Names::default(), &note("x".repeat(257))).is_err());
+    assert!(read_output(&mut names, &note("name 7".to_owned())).is_ok(), "known names are still read");
+    assert!(read_output(&mut NameInterner::default(), &note("x".repeat(257))).is_err());
 }
