@@ -157,7 +157,7 @@ fn restore<D: Disk>(
         let block = store.load(height)?.ok_or(OpenFault::Gap { missing: height })?;
         // Nobody asks for the states of older checkpoints any more.
         if height < stable.height {
-            execution.execute_unstated(&block);
+            execution.execute_without_digest(&block);
         } else if let Some(state) = execution.execute(&block).state {
             if height == stable.height && state != stable.state {
                 return Err(OpenFault::Diverged { height }.into());

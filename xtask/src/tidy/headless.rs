@@ -77,7 +77,7 @@ pub(super) fn check(repository: &Repository, config: &Config, findings: &mut Fin
     }
 }
 
-/// Every place of one crate, or of the documents, a line each.
+/// Formats the places of one crate, or of the documents, one on each line.
 pub(super) fn list(repository: &Repository, name: &str) -> String {
     let places = places(repository).remove(name).unwrap_or_default();
     let mut text = String::new();
@@ -129,7 +129,7 @@ fn places(repository: &Repository) -> BTreeMap<String, Places> {
     all
 }
 
-/// The text of a documentation comment; `None` for any other comment.
+/// Returns the text of a documentation comment; `None` for any other comment.
 fn documentation(comment: &str) -> Option<&str> {
     let text = comment.strip_prefix("//!").or_else(|| comment.strip_prefix("///"))?;
     (!comment.starts_with("////")).then_some(text)
@@ -140,8 +140,8 @@ fn headless<'a>(path: &str, lines: impl Iterator<Item = (usize, &'a str)>) -> Ve
     sentences.map(|sentence| format!("{path}:{}: {}", sentence.line, sentence.text)).collect()
 }
 
-/// Splits numbered lines into sentences. A sentence ends at a mark that a capital or code follows, at the end of a
-/// paragraph or list item, and where the numbers of the lines have a gap.
+/// Splits numbered lines into sentences. A sentence ends at a mark that a capital or code follows. It also ends with its
+/// paragraph or list item, and at a gap of line numbers.
 fn sentences<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<Sentence> {
     let mut sentences: Vec<Sentence> = Vec::new();
     let (mut fenced, mut is_open, mut expected) = (false, false, 0);
@@ -173,7 +173,7 @@ fn sentences<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<Sentence>
     sentences
 }
 
-/// The text without the mark of a list item or of a quotation.
+/// Returns the text without the mark of a list item or of a quotation.
 fn list_item(text: &str) -> &str {
     let marked = ["* ", "- ", "> "].iter().find_map(|mark| text.strip_prefix(mark));
     let numbered = || {
@@ -198,8 +198,8 @@ fn is_headless(sentence: &str) -> bool {
     !is_question && (begins(&text, NOUNLESS) || !has_main_clause && begins(&text, SUBORDINATE))
 }
 
-/// The name of a test has no comma that would show a main clause, so only the openings without a noun count. A rule at its
-/// beginning (`p3_`) is no part of its sentence.
+/// Whether the name of a test has no noun at its beginning. A name has no comma that would show a main clause, so the
+/// subordinate openings do not count. A rule at the beginning (`p3_`) is no part of the sentence.
 fn is_headless_name(name: &str) -> bool {
     let is_rule = |word: &str| {
         let number = word.strip_prefix(|c: char| c.is_ascii_lowercase()).unwrap_or_default();

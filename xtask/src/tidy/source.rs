@@ -35,7 +35,7 @@ pub(super) fn blank(source: &str) -> Vec<char> {
     Scanner::scan(source).out
 }
 
-/// Line comments with their slashes, each with its line.
+/// Returns line comments with their slashes, each with its line.
 pub(super) fn comments(source: &str) -> Vec<(usize, String)> {
     let scanner = Scanner::scan(source);
     let (mut line, mut at) = (1usize, 0usize);

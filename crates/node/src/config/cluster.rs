@@ -270,7 +270,7 @@ impl ClusterConfig {
                 LinkAuth::Plain => LinkMode::Plain,
             },
             ask_again: (genesis.application == Service::KV.name())
-                .then_some(AskAgain(quorate_app::is_asked_again)),
+                .then_some(AskAgain(quorate_app::may_ask_again)),
             replicas: replicas
                 .map(|(member, addresses)| ReplicaInfo { link: member.link, address: addresses.clients })
                 .collect(),
