@@ -19,7 +19,7 @@
 //! ```
 //! * The higher id dials and says its hello first; the other side answers with its own, or with CLOSE. Before
 //!   the answer the dialler sends nothing else.
-//! * `PeerHello::next` counts frames of the incarnation `heard`. When that is not the receiver's own, nothing
+//! * `PeerHello::next` counts frames of the incarnation `peer_incarnation`. When that is not the receiver's own, nothing
 //!   of this life was heard. Sending goes on at `next`, or at the first frame that is still kept.
 //! * A number above the expected one: what lies between is lost. A number below it closes the connection. Where
 //!   no frame follows a gap, an ACK on that lane shows it.
@@ -353,7 +353,7 @@ impl Core {
             protocol: self.identity.protocol,
             id: self.identity.me,
             incarnation: self.identity.incarnation,
-            heard: self.lanes.heard(),
+            peer_incarnation: self.lanes.heard(),
             next: self.lanes.expected(),
         }
     }

@@ -90,7 +90,7 @@ pub struct PeerHello {
     /// The sender's incarnation. Sequence numbers start again with each.
     pub incarnation: Incarnation,
     /// The incarnation of the other side whose frames `next` counts. Zero stands for none.
-    pub heard: Incarnation,
+    pub peer_incarnation: Incarnation,
     /// The next sequence number expected from the other side, for each lane.
     pub next: [u64; 3],
 }
@@ -103,7 +103,7 @@ impl Wire for PeerHello {
         self.protocol.encode(out);
         self.id.encode(out);
         self.incarnation.encode(out);
-        self.heard.encode(out);
+        self.peer_incarnation.encode(out);
         for next in self.next {
             next.encode(out);
         }
@@ -116,7 +116,7 @@ impl Wire for PeerHello {
             protocol: ProtocolId::decode(reader)?,
             id: ReplicaId::decode(reader)?,
             incarnation: Incarnation::decode(reader)?,
-            heard: Incarnation::decode(reader)?,
+            peer_incarnation: Incarnation::decode(reader)?,
             next: [reader.u64()?, reader.u64()?, reader.u64()?],
         })
     }

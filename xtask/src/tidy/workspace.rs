@@ -171,7 +171,7 @@ fn pure(repository: &Repository, config: &Config, findings: &mut Findings) {
     for (name, text) in walls {
         match text {
             None => {
-                findings.push(format!("crates/{name}: a pure crate needs a clippy.toml that forbids I/O"))
+                findings.push(format!("crates/{name}: a pure crate needs a clippy.toml that forbids I/O"));
             }
             Some(text) if text != first => {
                 findings

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An application that panics in the named function, and in `apply` for the operation `boom`.
 struct Panicking(&'static str);
-///
+
 impl Panicking {
     fn at(&self, place: &str) {
         assert!(self.0 != place, "cannot {place}");
