@@ -4,10 +4,10 @@
 //! [`MapApplication`] for applications whose whole state is such a map, [`Execution`] (sessions and application under one
 //! digest and one snapshot), and the key-value store [`Kv`].
 //!
-//! Pure: no I/O, no clock, no randomness. An application is written against this crate alone.
+//! The crate is pure: it has no I/O, no clock and no randomness. An application is written against this crate alone.
 //!
-//! * Deliberately not here: which block is executed next (`quorate-replica`), where snapshots lie
-//!   (`quorate-storage`), and how clients count replies (`quorate-client`).
+//! * Not here: the order of blocks (`quorate-replica`), the files of snapshots (`quorate-storage`), and the counting of
+//!   replies (`quorate-client`).
 //! * Equal inputs in equal order give equal states, digests, replies and evictions at every replica.
 //! * A bundle that is ordered twice changes the state once.
 //!
@@ -38,10 +38,10 @@ pub use application::{Application, At};
 pub use bucket_map::BucketMap;
 pub use execution::{Execution, WrongApplication};
 pub use kv::{
-    ECHO_BYTES_MAX, KEY_BYTES_MAX, Kv, KvError, KvOp, KvResult, SCAN_ENTRIES_MAX, is_asked_again, prefix_end,
+    ECHO_BYTES_MAX, KEY_BYTES_MAX, Kv, KvError, KvOp, KvResult, SCAN_ENTRIES_MAX, may_ask_again, prefix_end,
     successor,
 };
 pub use map_application::{MapApplication, OnMap};
-pub use panics::{APPLICATION_PANIC, said as panic_text};
-pub use sessions::{Kept, SessionView};
+pub use panics::{APPLICATION_PANIC, panic_text};
+pub use sessions::{KeptOutcome, SessionView};
 pub use snapshot::{Chunk, RestoreError, Snapshot};

@@ -123,7 +123,7 @@ fn restore<D: Disk>(
         let block = store.load(height)?.ok_or(OpenFault::Gap { missing: height })?;
         // Peers no longer ask for the states of older checkpoints.
         if height < stable.height {
-            execution.execute_unstated(&block);
+            execution.execute_without_digest(&block);
         } else if let Some(state) = execution.execute(&block).state {
             if height == stable.height && state != stable.state {
                 return Err(OpenFault::Diverged { height }.into());

@@ -378,7 +378,7 @@ impl<D: Disk> Host<D> {
                 Output::Trace(note) => out.trace(note),
             }
         }
-        if self.store.rolled() {
+        if self.store.take_base_due() {
             self.inputs.push(Input::Rolled);
         }
         let kept = self.store.kept().0;

@@ -279,7 +279,7 @@ impl Lanes {
         hello: &PeerHello,
         lost: &mut Vec<Loss>,
     ) -> Result<[bool; 3], Refusal> {
-        let knows_me = hello.heard == me;
+        let knows_me = hello.peer_incarnation == me;
         if knows_me && self.out.iter().zip(hello.next).any(|(lane, next)| next > lane.next()) {
             return Err(Refusal::NeverSent);
         }

@@ -19,7 +19,7 @@
 //! ```
 //! * The higher id dials and sends its hello first; the other side answers with its own, or with CLOSE. Before
 //!   the answer the dialler sends nothing else.
-//! * `PeerHello::next` counts frames of the incarnation `heard`. If that is not the receiver's own incarnation, the sender
+//! * `PeerHello::next` counts frames of the incarnation `peer_incarnation`. If that is not the receiver's own incarnation, the sender
 //!   has received nothing of it. Sending continues at `next`, or at the first frame that is still kept.
 //! * A number above the expected one means that the frames between are lost. A number below it closes the connection. If
 //!   no frame follows a gap, an ACK on that lane shows the gap.
@@ -353,7 +353,7 @@ impl Core {
             protocol: self.identity.protocol,
             id: self.identity.me,
             incarnation: self.identity.incarnation,
-            heard: self.lanes.heard(),
+            peer_incarnation: self.lanes.heard(),
             next: self.lanes.expected(),
         }
     }

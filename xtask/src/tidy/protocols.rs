@@ -1,4 +1,4 @@
-//! Rules for protocols: one folder each, registered, documented, none reaching into another.
+//! Rules for protocols: each has a folder, is registered and documented, and imports no other protocol.
 
 use super::source::{blank, tokens};
 use super::{Findings, Repository};
@@ -31,13 +31,13 @@ pub(super) fn check(repository: &Repository, findings: &mut Findings) {
     }
 }
 
-/// Each folder stands in `REGISTRY`, and what stands in `REGISTRY` has a folder.
+/// Checks that each folder stands in `REGISTRY`, and that each name in `REGISTRY` has a folder.
 fn registry(repository: &Repository, folders: &BTreeSet<&str>, findings: &mut Findings) {
     let library = repository.file(&format!("{FOLDER}lib.rs")).unwrap_or_default();
     let tokens = tokens(&blank(library));
     let start = tokens.iter().position(|(token, _)| token == "REGISTRY").unwrap_or(tokens.len());
     let mut registered = BTreeSet::new();
-    // Entry::of::<pbft::Pbft>(): the name between `<` and `::`.
+    // Entry::of::<pbft::Pbft>() has the name between `<` and `::`.
     for window in tokens.get(start..).unwrap_or_default().windows(4) {
         let names = window.iter().map(|(token, _)| token.as_str());
         if let ["<", module, ":", ":"] = names.collect::<Vec<_>>().as_slice() {
@@ -46,7 +46,9 @@ fn registry(repository: &Repository, folders: &BTreeSet<&str>, findings: &mut Fi
     }
     for folder in folders {
         if !registered.contains(*folder) {
-            findings.push(format!("{FOLDER}{folder}: not in REGISTRY, so no exam and no command knows it"));
+            findings.push(format!(
+                "{FOLDER}{folder}: not in REGISTRY; exam and commands would not know it, so add it"
+            ));
         }
     }
     for module in registered {
@@ -56,7 +58,7 @@ fn registry(repository: &Repository, folders: &BTreeSet<&str>, findings: &mut Fi
     }
 }
 
-/// What two protocols share belongs into `consensus/src/parts`.
+/// Checks that no protocol imports another. Code for two protocols belongs in `consensus/src/parts`.
 fn imports(path: &str, text: &str, folder: &str, folders: &BTreeSet<&str>, findings: &mut Findings) {
     let tokens = tokens(&blank(text));
     let is = |at: Option<usize>, text: &str| {
@@ -69,17 +71,19 @@ fn imports(path: &str, text: &str, folder: &str, folders: &BTreeSet<&str>, findi
         let ends_path = is(i.checked_sub(1), ":") && is(i.checked_sub(2), ":");
         if foreign && (begins_path || ends_path) {
             findings.push(format!(
-                "{FOLDER}{path}:{line}: {folder} reaches into {token}; what both need belongs into consensus/src/parts"
+                "{FOLDER}{path}:{line}: {folder} imports {token}; code for both belongs in consensus/src/parts"
             ));
         }
     }
 }
 
+/// Checks that the documentation of a protocol has its title, its table and all headings.
 fn documented(path: &str, text: &str, findings: &mut Findings) {
     let docs: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim).collect();
     if !docs.first().is_some_and(|line| line.starts_with("# ")) {
-        findings
-            .push(format!("{FOLDER}{path}: its documentation begins with the protocol's name: `//! # Name`"));
+        findings.push(format!(
+            "{FOLDER}{path}: its documentation must begin with the protocol's name: `//! # Name`"
+        ));
     }
     let header = "| model | replicas | quorum | good-case latency | paper |";
     for needed in std::iter::once(header).chain(HEADINGS) {

@@ -101,7 +101,7 @@ fn words_of_clients_and_links() {
             protocol: ProtocolId::new("pbft"),
             id: ReplicaId(3),
             incarnation: Incarnation(2),
-            heard: Incarnation(1),
+            peer_incarnation: Incarnation(1),
             next: [1, 2, 3],
         }],
     )

@@ -238,7 +238,7 @@ fn every_mismatch_of_the_hello_has_its_refusal() {
         (|hello| hello.incarnation = Incarnation(0), Refusal::BadHello),
         (
             |hello| {
-                hello.heard = Incarnation(1);
+                hello.peer_incarnation = Incarnation(1);
                 hello.next = [0, 1, 0];
             },
             Refusal::NeverSent,

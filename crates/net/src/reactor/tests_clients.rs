@@ -291,7 +291,7 @@ fn strangers_on_the_port_of_peers_are_refused_with_the_reason() {
             protocol,
             id: ReplicaId(id),
             incarnation,
-            heard: Incarnation(0),
+            peer_incarnation: Incarnation(0),
             next: [0; 3],
         };
         let mut bytes = Vec::new();

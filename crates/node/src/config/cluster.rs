@@ -167,7 +167,7 @@ impl ClusterConfig {
     pub fn client_info(&self) -> ClusterInfo {
         let addresses = self.replicas.iter().map(|replica| replica.clients);
         let is_store = self.genesis.application == Service::KV.name();
-        let ask_again = is_store.then_some(AskAgain(quorate_app::is_asked_again));
+        let ask_again = is_store.then_some(AskAgain(quorate_app::may_ask_again));
         ClusterInfo { ask_again, ..ClusterInfo::at(&self.genesis, self.links, addresses) }
     }
 

@@ -88,7 +88,7 @@ impl Thief {
             protocol: committee.protocol,
             id: ReplicaId(3),
             incarnation: Incarnation(1 << 40),
-            heard: Incarnation(0),
+            peer_incarnation: Incarnation(0),
             next: [0; 3],
         };
         Self { hello }

@@ -1,14 +1,14 @@
-//! Reads that had no room in the reply of their bundle, and whether to ask them again changes anything.
+//! Reads that had no room in the reply to their bundle, and the rule that lets a client ask them again.
 
 use super::{KvError, KvOp, KvResult};
 use quorate_types::Wire as _;
 
-/// Whether an operation of the store is a read that was left out because the reply of its bundle was full, so that a
-/// client may ask it again in a bundle of its own. `later` are the operations that the client has sent behind it in the
-/// same call: where one of them may have written what this one reads, the new answer would be one of a later time.
+/// Whether a client may ask an operation again in a bundle of its own. It may when the operation is a read whose
+/// result had no room in the reply. `later` has the operations that the client has sent behind it in the same call.
+/// The result is false if one of them may have written a key of the read, because the new answer would be one of a later time.
 ///
-/// Never true of anything that may have changed the store.
-pub fn is_asked_again(op: &[u8], result: &[u8], later: &mut dyn Iterator<Item = &[u8]>) -> bool {
+/// The result is never true for an operation that may have changed the store.
+pub fn may_ask_again(op: &[u8], result: &[u8], later: &mut dyn Iterator<Item = &[u8]>) -> bool {
     if KvResult::from_bytes(result) != Ok(KvResult::Error(KvError::NoRoom)) {
         return false;
     }
@@ -24,7 +24,7 @@ pub fn is_asked_again(op: &[u8], result: &[u8], later: &mut dyn Iterator<Item = 
     }
 }
 
-/// The key that an operation may write.
+/// Returns the key that an operation may write.
 fn written(op: &[u8]) -> Option<&[u8]> {
     match KvOp::parse(op).ok()? {
         KvOp::Put { key, .. }
@@ -41,7 +41,7 @@ mod tests {
 
     fn is_again(op: KvOp<'_>, result: &KvResult, later: &[KvOp<'_>]) -> bool {
         let later: Vec<Vec<u8>> = later.iter().map(KvOp::to_bytes).collect();
-        is_asked_again(&op.to_bytes(), &result.to_bytes(), &mut later.iter().map(Vec::as_slice))
+        may_ask_again(&op.to_bytes(), &result.to_bytes(), &mut later.iter().map(Vec::as_slice))
     }
 
     #[test]
@@ -77,6 +77,6 @@ mod tests {
         for write in writes {
             assert!(!is_again(write, &no_room, &[]), "{write:?}");
         }
-        assert!(!is_asked_again(b"nothing", &no_room.to_bytes(), &mut std::iter::empty()));
+        assert!(!may_ask_again(b"nothing", &no_room.to_bytes(), &mut std::iter::empty()));
     }
 }
