@@ -16,7 +16,6 @@
 
 use quorate_client::config::CLUSTER_FILE;
 use quorate_client::keys;
-use quorate_consensus::Message;
 use quorate_net::mesh::{self, Event, Mesh, Sender, To};
 use quorate_net::{Identity, LinkKey, NetConfig, PeerConfig, Security, reactor};
 use quorate_node::config::ClusterConfig;

@@ -27,6 +27,7 @@ impl ServiceLoad for LockCalls {
     }
 }
 
+/// Runs the commands of the program.
 pub fn main() -> std::process::ExitCode {
     quorate_lab::main(Service::of::<OnMap<application::Locks>>(), &LockCalls)
 }

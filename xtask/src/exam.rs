@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Code that runs in the simulator with each protocol.
-const SHARED: [&str; 17] = [
+const SHARED: [&str; 18] = [
     "crates/types",
     "crates/crypto",
     "crates/consensus",
@@ -37,8 +37,18 @@ pub(crate) fn run(root: &Path, command: &str, arguments: &[&str]) -> Result<()> 
     };
     let code = code(root, protocol)?;
     let commit = git(root, &["rev-parse", "--short=12", "HEAD"])?;
-    let program =
-        ["run", "--profile", "exam", "--quiet", "--package", "quorate-lab", "--bin", "quorate", "--", command];
+    let program = [
+        "run",
+        "--profile",
+        "exam",
+        "--quiet",
+        "--package",
+        "quorate-lab",
+        "--bin",
+        "quorate",
+        "--",
+        command,
+    ];
     let ledger = ["--ledger", "results/exam", "--code", &code, "--commit", commit.trim()];
     let mut exam = Command::new(env!("CARGO"));
     exam.args(program).args(["--protocol", protocol]).args(ledger).args(more);
