@@ -195,7 +195,7 @@ impl Entry {
     /// Decodes a message that fills `bytes`, without its sender's signature.
     ///
     /// # Errors
-    /// When the bytes are not the encoding of a message.
+    /// Bytes that are not the encoding of a message.
     pub fn decode_message(&self, bytes: &[u8]) -> Result<Box<dyn Message>, DecodeError> {
         let mut reader = Reader::new(bytes);
         let message = (self.decode)(&mut reader)?;
@@ -207,7 +207,7 @@ impl Entry {
     /// [`Auth::Signed`](crate::Auth::Signed).
     ///
     /// # Errors
-    /// When the bytes are not the encoding of a message with its signature.
+    /// Bytes that are not the encoding of a message with its signature.
     pub fn decode_frame(&self, body: &[u8]) -> Result<(Box<dyn Message>, Option<Signature>), DecodeError> {
         let mut reader = Reader::new(body);
         let message = (self.decode)(&mut reader)?;

@@ -27,7 +27,7 @@ pub trait Variant: Debug + Send + 'static {
     /// Checks that a NEW-VIEW fits into a frame even when its view changes name the whole window.
     ///
     /// # Errors
-    /// When it does not fit.
+    /// A window that does not fit.
     #[doc(hidden)]
     fn check_window(window: u64, committee: &Committee) -> Result<(), OpenError>;
     /// Checks the certificates that a VIEW-CHANGE shows for its P.
