@@ -38,7 +38,8 @@ fn what_was_examined_is_remembered() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().to_str().unwrap();
     let sit = |code: &str, seeds: &str| {
-        let paper = ["--protocol", "echo", "--paper", "good day", "--n", "4", "--piece", "2", "--ledger", at];
+        let paper =
+            ["--protocol", "echo", "--scenario", "good day", "--n", "4", "--piece", "2", "--ledger", at];
         passes(&[&paper[..], &["--code", code, "--seeds", seeds]].concat())
     };
     assert!(sit("one", "3").contains("      3 runs, 0 failures"));
@@ -57,7 +58,7 @@ fn a_protocol_has_one_ledger_by_whichever_name() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().to_str().unwrap();
     let sit = |protocol: &str, seeds: &str| {
-        let paper = ["--paper", "good day", "--n", "3", "--ledger", at, "--code", "one"];
+        let paper = ["--scenario", "good day", "--n", "3", "--ledger", at, "--code", "one"];
         passes(&[&paper[..], &["--protocol", protocol, "--seeds", seeds]].concat())
     };
     assert!(sit("sync-hotstuff-rotating", "1").contains("      1 runs, 0 failures"));
@@ -73,7 +74,7 @@ fn what_cannot_be_examined_is_refused_in_one_line() {
     for (args, why) in [
         (&["--protocol", "none"][..], "no protocol is named"),
         (&["--protocol", "none"], "sync-hotstuff-rotating"),
-        (&["--paper", "cribbing"], "cribbing"),
+        (&["--scenario", "cribbing"], "cribbing"),
         (&["--n", "3"], "3"),
         (&["--ledger", "/tmp"], "--code"),
         (&["--short", "--seeds", "9"], "--short"),

@@ -1,8 +1,8 @@
 //! A simulated client: the real client core, a workload that feeds it, and what became of each operation.
 
 use crate::history::OpId;
+use crate::instrumented_store::InstrumentedStore;
 use crate::model::Op;
-use crate::witness::Witness;
 use bytes::Bytes;
 use quorate_app::KvResult;
 use quorate_client::core::{Answer, Core, Event, Fate, LinkState, Output, Settings};
@@ -30,7 +30,7 @@ pub struct Workload {
 
 /// What a client wants done.
 #[derive(Debug)]
-pub(crate) enum Wish {
+pub(crate) enum ClientAction {
     /// Send this to a replica.
     Send(ReplicaId, Bytes),
     /// An operation has this result.
@@ -150,7 +150,7 @@ impl Client {
 
     /// Submits an operation. False when the core takes no more.
     pub(crate) fn submit(&mut self, now: Time, id: OpId, op: &Op) -> bool {
-        let Ok(ticket) = self.core.submit(now, &Witness::encode(id, op)) else {
+        let Ok(ticket) = self.core.submit(now, &InstrumentedStore::encode(id, op)) else {
             return false;
         };
         self.bundles.entry(ticket.bundle).or_default().push(id);
@@ -180,16 +180,16 @@ impl Client {
     }
 
     /// The next thing that it wants done. `ops` says what an operation was.
-    pub(crate) fn poll(&mut self, now: Time, wishes: &mut Vec<Wish>) {
+    pub(crate) fn poll(&mut self, now: Time, actions: &mut Vec<ClientAction>) {
         while let Some(output) = self.core.poll() {
             match output {
-                Output::Send { to, frame } => wishes.push(Wish::Send(to, frame)),
-                Output::Event(event) => self.event(now, event, wishes),
+                Output::Send { to, frame } => actions.push(ClientAction::Send(to, frame)),
+                Output::Event(event) => self.event(now, event, actions),
             }
         }
     }
 
-    fn event(&mut self, now: Time, event: Event, wishes: &mut Vec<Wish>) {
+    fn event(&mut self, now: Time, event: Event, actions: &mut Vec<ClientAction>) {
         match event {
             Event::Opened(_) => {}
             Event::OpenFailed(_) | Event::SessionLost => self.open(now),
@@ -201,12 +201,12 @@ impl Client {
                     let result = result.map(KvResult::from_bytes);
                     // What does not decode is a wrong result, and no operation of the workload results in it.
                     let result = result.and_then(Result::ok).unwrap_or(KvResult::Padding(0));
-                    wishes.push(Wish::Answered(id, result));
+                    actions.push(ClientAction::Answered(id, result));
                 }
             }
             Event::Failed { bundle, why, .. } => {
                 let ids = self.bundles.remove(&bundle).unwrap_or_default();
-                wishes.extend(ids.into_iter().map(|id| Wish::Failed(id, why.fate())));
+                actions.extend(ids.into_iter().map(|id| ClientAction::Failed(id, why.fate())));
             }
         }
     }

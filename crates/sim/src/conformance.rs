@@ -14,11 +14,11 @@ pub use table::markdown;
 use crate::disk::Costs;
 use crate::frame::{Frame, Verdict};
 use crate::history::OpId;
+use crate::link_conditions::LinkConditions;
 use crate::model::Op;
 use crate::oracles::Failure;
 use crate::seed::synchrony::HEARTBEAT;
 use crate::settings::{BadSettings, Settings, smallest};
-use crate::weather::Weather;
 use crate::world::World;
 use crate::{ms, secs};
 use quorate_client::core::Audience;
@@ -56,28 +56,28 @@ const CHECKPOINTS: Formula = formula!(|n| n * (n - 1));
 
 /// A protocol of so many replicas, measured.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct FiguresReport {
     /// Its name.
     pub protocol: ProtocolId,
     /// Replicas.
     pub n: usize,
     /// Every figure.
-    pub lines: Vec<Line>,
+    pub lines: Vec<FigureLine>,
     /// What has to be known to compare them with the paper's.
     pub remarks: &'static [&'static str],
 }
 
-impl Report {
+impl FiguresReport {
     /// Whether every figure is what the protocol states.
     #[must_use]
     pub fn agrees(&self) -> bool {
-        self.lines.iter().all(Line::agrees)
+        self.lines.iter().all(FigureLine::agrees)
     }
 }
 
 /// One figure.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Line {
+pub struct FigureLine {
     /// What is counted.
     pub what: String,
     /// How the protocol states it.
@@ -88,7 +88,7 @@ pub struct Line {
     pub measured: Measured,
 }
 
-impl Line {
+impl FigureLine {
     fn new(what: impl Into<String>, formula: impl ToString, stated: u64, measured: Measured) -> Self {
         Self { what: what.into(), formula: formula.to_string(), stated, measured }
     }
@@ -150,7 +150,7 @@ pub fn sizes(entry: &Entry) -> [usize; 3] {
 ///
 /// # Errors
 /// When there is nothing to compare with, or the protocol does not run.
-pub fn measure(entry: &Entry, n: usize) -> Result<Report, NotMeasured> {
+pub fn measure(entry: &Entry, n: usize) -> Result<FiguresReport, NotMeasured> {
     let protocol = entry.spec.name;
     let figures = entry.figures.ok_or(NotMeasured::NoFigures(protocol))?;
     // Where leaders follow each other, one block is carried on by the next, so that they are counted while there are many.
@@ -166,18 +166,18 @@ pub fn measure(entry: &Entry, n: usize) -> Result<Report, NotMeasured> {
     if let Some(change) = &figures.leader_change {
         lines.extend(leader_change(entry, n, &figures, change)?);
     }
-    Ok(Report { protocol, n, lines, remarks: figures.remarks })
+    Ok(FiguresReport { protocol, n, lines, remarks: figures.remarks })
 }
 
 /// What the protocol and CHECKPOINT have sent since somebody looked.
 #[derive(Default, Debug)]
-struct Tally {
+struct SentCounts {
     sent: BTreeMap<Kind, u64>,
     /// When the first of each kind left.
     first: BTreeMap<Kind, Time>,
 }
 
-impl Tally {
+impl SentCounts {
     fn note(&mut self, now: Time, frame: &Frame) {
         let kind = frame.content.kind;
         if frame.frame_type == frame::PROTOCOL || kind == CHECKPOINT {
@@ -199,9 +199,9 @@ impl Tally {
 }
 
 /// A world that is only measured.
-struct Bench {
+struct MeteredWorld {
     world: World,
-    tally: Rc<RefCell<Tally>>,
+    sent_counts: Rc<RefCell<SentCounts>>,
     asked: u64,
     /// Δ, where the protocol has one.
     delta_ns: Option<u64>,
@@ -209,12 +209,12 @@ struct Bench {
 
 /// A time, as times Δ and what is left of it.
 #[derive(Clone, Copy, Default, Debug)]
-struct Span {
+struct Elapsed {
     deltas: u64,
     rest_ns: u64,
 }
 
-impl Span {
+impl Elapsed {
     fn add(&mut self, ns: u64, delta_ns: Option<u64>) {
         let delta_ns = delta_ns.unwrap_or(u64::MAX);
         self.deltas = self.deltas.saturating_add(ns.checked_div(delta_ns).unwrap_or(0));
@@ -222,22 +222,28 @@ impl Span {
     }
 
     /// The lines about it: message delays, and times Δ where there is one.
-    fn lines(self, what: &str, of: u64, (delays, deltas): (u64, u64), delta_ns: Option<u64>) -> Vec<Line> {
+    fn lines(
+        self,
+        what: &str,
+        of: u64,
+        (delays, deltas): (u64, u64),
+        delta_ns: Option<u64>,
+    ) -> Vec<FigureLine> {
         let units = of.saturating_mul(UNIT_NS);
         let rest = Measured { total: self.rest_ns, of: units };
-        let mut lines = vec![Line::new(format!("delays {what}"), delays, delays, rest)];
+        let mut lines = vec![FigureLine::new(format!("delays {what}"), delays, delays, rest)];
         if delta_ns.is_some() {
             let measured = Measured { total: self.deltas, of };
-            lines.push(Line::new(format!("delta {what}"), deltas, deltas, measured));
+            lines.push(FigureLine::new(format!("delta {what}"), deltas, deltas, measured));
         }
         lines
     }
 }
 
-impl Bench {
+impl MeteredWorld {
     fn new(entry: &Entry, n: usize, delay_ns: u64, sync_ns: u64) -> Result<Self, NotMeasured> {
         let mut settings = Settings::new(entry, 1).with_n(n);
-        settings.weather = Weather::constant(delay_ns);
+        settings.conditions = LinkConditions::constant(delay_ns);
         settings.costs = Costs { sync_ns, ..Costs::NONE };
         settings.clients = 1;
         // A rotating leader is nobody whom a client could know.
@@ -261,16 +267,16 @@ impl Bench {
         world.take_exact_times();
         world.run_while("the client has its session", LONG_NS, |world| world.session(0).is_none())?;
         world.run_for(secs(1))?;
-        let mut bench = Self { world, tally: Rc::default(), asked: 0, delta_ns };
-        bench.watch(|_| Verdict::Pass);
-        Ok(bench)
+        let mut metered = Self { world, sent_counts: Rc::default(), asked: 0, delta_ns };
+        metered.watch(|_| Verdict::Pass);
+        Ok(metered)
     }
 
     /// Counts from now on what leaves, and lets `judge` decide about it.
     fn watch(&mut self, judge: impl Fn(&Frame) -> Verdict + 'static) {
-        let tally = Rc::clone(&self.tally);
+        let sent_counts = Rc::clone(&self.sent_counts);
         self.world.hook(move |now, frame| {
-            tally.borrow_mut().note(now, frame);
+            sent_counts.borrow_mut().note(now, frame);
             judge(frame)
         });
     }
@@ -308,55 +314,56 @@ impl Bench {
 }
 
 /// One request after the other: messages and delays.
-fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Vec<Line>, NotMeasured> {
-    let mut bench = Bench::new(entry, n, UNIT_NS, 0)?;
+fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Vec<FigureLine>, NotMeasured> {
+    let mut metered = MeteredWorld::new(entry, n, UNIT_NS, 0)?;
     let proposal = figures.block.first().map(|count| count.kind);
-    let interval = bench.world.settings().checkpoint_every;
-    while !bench.world.height().0.is_multiple_of(interval) {
-        let id = bench.ask();
-        bench.run_until_answered(id)?;
+    let interval = metered.world.settings().checkpoint_every;
+    while !metered.world.height().0.is_multiple_of(interval) {
+        let id = metered.ask();
+        metered.run_until_answered(id)?;
     }
-    bench.rest()?;
-    *bench.tally.borrow_mut() = Tally::default();
-    let from = bench.world.height();
-    let (mut commits, mut replies, mut requests) = (Span::default(), Span::default(), 0u64);
-    while bench.world.height().since(from) < INTERVALS.saturating_mul(interval) {
-        bench.tally.borrow_mut().first.clear();
-        let height = bench.world.highest();
-        let id = bench.ask();
-        bench.run_past(height)?;
-        bench.run_until_level()?;
-        commits.add(bench.tally.borrow().since(proposal, bench.world.now()), bench.delta_ns);
-        replies.add(bench.run_until_answered(id)?, bench.delta_ns);
+    metered.rest()?;
+    *metered.sent_counts.borrow_mut() = SentCounts::default();
+    let from = metered.world.height();
+    let (mut commits, mut replies, mut requests) = (Elapsed::default(), Elapsed::default(), 0u64);
+    while metered.world.height().since(from) < INTERVALS.saturating_mul(interval) {
+        metered.sent_counts.borrow_mut().first.clear();
+        let height = metered.world.highest();
+        let id = metered.ask();
+        metered.run_past(height)?;
+        metered.run_until_level()?;
+        commits.add(metered.sent_counts.borrow().since(proposal, metered.world.now()), metered.delta_ns);
+        replies.add(metered.run_until_answered(id)?, metered.delta_ns);
         requests = requests.saturating_add(1);
     }
-    bench.rest()?;
-    let tally = bench.tally.borrow();
-    let mut lines = each_and_all(figures.block, n, &tally, bench.world.height().since(from), "for a block");
-    let checkpoints = Measured { total: tally.sent(CHECKPOINT), of: INTERVALS };
+    metered.rest()?;
+    let sent_counts = metered.sent_counts.borrow();
+    let mut lines =
+        each_and_all(figures.block, n, &sent_counts, metered.world.height().since(from), "for a block");
+    let checkpoints = Measured { total: sent_counts.sent(CHECKPOINT), of: INTERVALS };
     let what = format!("`{CHECKPOINT}` for a checkpoint");
-    lines.push(Line::new(what, CHECKPOINTS.text, (CHECKPOINTS.of)(size(n)), checkpoints));
-    let (delta, deltas) = (bench.delta_ns, figures.commit_deltas);
+    lines.push(FigureLine::new(what, CHECKPOINTS.text, (CHECKPOINTS.of)(size(n)), checkpoints));
+    let (delta, deltas) = (metered.delta_ns, figures.commit_deltas);
     let commit = (figures.commit_delays, deltas);
     lines.extend(commits.lines("from proposal to execution", requests, commit, delta));
     let reply = (figures.reply_delays, deltas);
     lines.extend(replies.lines("from request to reply", requests, reply, delta));
-    lines.extend(strangers(figures, &[], &tally));
+    lines.extend(unstated_kinds(figures, &[], &sent_counts));
     Ok(lines)
 }
 
 /// Nothing but syncs takes time: the answer comes after as many as follow one another.
-fn syncs(entry: &Entry, n: usize, figures: &Figures) -> Result<Line, NotMeasured> {
-    let mut bench = Bench::new(entry, n, 0, UNIT_NS)?;
-    let mut total = Span::default();
+fn syncs(entry: &Entry, n: usize, figures: &Figures) -> Result<FigureLine, NotMeasured> {
+    let mut metered = MeteredWorld::new(entry, n, 0, UNIT_NS)?;
+    let mut total = Elapsed::default();
     for _ in 0..REQUESTS {
-        let id = bench.ask();
-        total.add(bench.run_until_answered(id)?, bench.delta_ns);
-        bench.rest()?;
+        let id = metered.ask();
+        total.add(metered.run_until_answered(id)?, metered.delta_ns);
+        metered.rest()?;
     }
     let measured = Measured { total: total.rest_ns, of: REQUESTS.saturating_mul(UNIT_NS) };
     let stated = figures.serial_syncs;
-    Ok(Line::new("syncs in a row from request to reply", stated, stated, measured))
+    Ok(FigureLine::new("syncs in a row from request to reply", stated, stated, measured))
 }
 
 /// The proposals of the first leader reach nobody.
@@ -365,12 +372,12 @@ fn leader_change(
     n: usize,
     figures: &Figures,
     change: &LeaderChange,
-) -> Result<Vec<Line>, NotMeasured> {
-    let mut bench = Bench::new(entry, n, UNIT_NS, 0)?;
-    let leader = bench.world.status(ReplicaId(0)).map(|status| status.leader);
+) -> Result<Vec<FigureLine>, NotMeasured> {
+    let mut metered = MeteredWorld::new(entry, n, UNIT_NS, 0)?;
+    let leader = metered.world.status(ReplicaId(0)).map(|status| status.leader);
     let proposal = figures.block.first().map(|count| count.kind);
     let only = Cell::new(None);
-    bench.watch(move |frame| {
+    metered.watch(move |frame| {
         let is_its = Some(frame.from) == leader && Some(frame.content.kind) == proposal;
         // In a later view it may lead again.
         if is_its && only.get().is_none() {
@@ -378,45 +385,51 @@ fn leader_change(
         }
         if is_its && only.get() == Some(frame.content.view) { Verdict::Drop } else { Verdict::Pass }
     });
-    let height = bench.world.highest();
-    let id = bench.ask();
-    bench.run_past(height)?;
+    let height = metered.world.highest();
+    let id = metered.ask();
+    metered.run_past(height)?;
     let first = change.messages.first().map(|count| count.kind);
-    let mut took = Span::default();
-    took.add(bench.tally.borrow().since(first, bench.world.now()), bench.delta_ns);
-    let tally = bench.tally.replace(Tally::default());
-    bench.run_until_level()?;
-    bench.run_until_answered(id)?;
-    let mut lines = each_and_all(change.messages, n, &tally, 1, "for a change of leader");
+    let mut took = Elapsed::default();
+    took.add(metered.sent_counts.borrow().since(first, metered.world.now()), metered.delta_ns);
+    let sent_counts = metered.sent_counts.replace(SentCounts::default());
+    metered.run_until_level()?;
+    metered.run_until_answered(id)?;
+    let mut lines = each_and_all(change.messages, n, &sent_counts, 1, "for a change of leader");
     let what = format!("from `{}` to execution", first.map(|kind| kind.to_string()).unwrap_or_default());
-    lines.extend(took.lines(&what, 1, (change.commit_delays, change.commit_deltas), bench.delta_ns));
-    lines.extend(strangers(figures, change.messages, &tally));
+    lines.extend(took.lines(&what, 1, (change.commit_delays, change.commit_deltas), metered.delta_ns));
+    lines.extend(unstated_kinds(figures, change.messages, &sent_counts));
     Ok(lines)
 }
 
 /// Each kind of message, and all of them together.
-fn each_and_all(counts: &[Count], n: usize, tally: &Tally, of: u64, what: &str) -> Vec<Line> {
+fn each_and_all(
+    counts: &[Count],
+    n: usize,
+    sent_counts: &SentCounts,
+    of: u64,
+    what: &str,
+) -> Vec<FigureLine> {
     let line = |count: &Count| {
-        let measured = Measured { total: tally.sent(count.kind), of };
+        let measured = Measured { total: sent_counts.sent(count.kind), of };
         let stated = (count.messages.of)(size(n));
-        Line::new(format!("`{}` {what}", count.kind), count.messages.text, stated, measured)
+        FigureLine::new(format!("`{}` {what}", count.kind), count.messages.text, stated, measured)
     };
-    let mut lines: Vec<Line> = counts.iter().map(line).collect();
+    let mut lines: Vec<FigureLine> = counts.iter().map(line).collect();
     let stated = lines.iter().fold(0, |sum: u64, line| sum.saturating_add(line.stated));
     let total = lines.iter().fold(0, |sum: u64, line| sum.saturating_add(line.measured.total));
-    lines.push(Line::new(format!("messages {what}"), "their sum", stated, Measured { total, of }));
+    lines.push(FigureLine::new(format!("messages {what}"), "their sum", stated, Measured { total, of }));
     lines
 }
 
 /// What was sent and no figure speaks of.
-fn strangers(figures: &Figures, change: &[Count], tally: &Tally) -> Vec<Line> {
+fn unstated_kinds(figures: &Figures, change: &[Count], sent_counts: &SentCounts) -> Vec<FigureLine> {
     let counted: Vec<Kind> = figures.block.iter().chain(change).map(|count| count.kind).collect();
     let is_known =
         |kind: &Kind| *kind == CHECKPOINT || counted.contains(kind) || figures.not_counted.contains(kind);
-    let strangers = tally.sent.iter().filter(|(kind, _)| !is_known(kind));
-    strangers
+    let unstated_kinds = sent_counts.sent.iter().filter(|(kind, _)| !is_known(kind));
+    unstated_kinds
         .map(|(kind, total)| {
-            Line::new(
+            FigureLine::new(
                 format!("`{kind}`, of which no figure speaks"),
                 "",
                 0,

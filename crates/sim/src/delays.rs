@@ -11,7 +11,7 @@
 //!
 //! Held and unheld frames keep their order, each among themselves: no protocol may rest on more.
 
-use crate::weather::Weather;
+use crate::link_conditions::LinkConditions;
 use quorate_types::rng::Rng;
 use quorate_types::wire::Lane;
 use quorate_types::{ReplicaId, Time};
@@ -28,7 +28,7 @@ const SPELL_DELTAS: u64 = 6;
 
 /// Where delays are long and where they are not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Climate {
+pub enum DelayPattern {
     /// In each direction by spells: none, the longest, and anything between.
     Changing,
     /// Everywhere always the same part of the longest, in millionths.
@@ -43,7 +43,7 @@ pub enum Climate {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delays {
     /// Where they are long.
-    pub climate: Climate,
+    pub pattern: DelayPattern,
     /// The longest of frames that promise something.
     pub held_ns: u64,
     /// The longest of all others.
@@ -64,7 +64,7 @@ pub enum Bodies {
 impl Delays {
     /// The longest that Δ allows.
     #[must_use]
-    pub fn within(delta_ns: u64, guarded: bool, bodies: Bodies, climate: Climate) -> Self {
+    pub fn within(delta_ns: u64, guarded: bool, bodies: Bodies, pattern: DelayPattern) -> Self {
         let (link, work) = (delta_ns / LINK_PARTS, delta_ns / WORK_PARTS);
         let left = |of: u64| of.saturating_sub(link).saturating_sub(work);
         let fetch = (delta_ns / GRACE_PARTS).saturating_add(link.saturating_mul(2)).saturating_add(work);
@@ -73,7 +73,7 @@ impl Delays {
             Bodies::MayLack => unheld_ns.min(left(delta_ns).saturating_sub(fetch)),
             Bodies::AreThere => unheld_ns,
         };
-        Self { climate, held_ns, unheld_ns, delta_ns }
+        Self { pattern, held_ns, unheld_ns, delta_ns }
     }
 
     /// What a link may take at most.
@@ -82,18 +82,18 @@ impl Delays {
         delta_ns / LINK_PARTS
     }
 
-    fn longest(&self, class: Class) -> u64 {
+    fn longest(&self, class: FrameClass) -> u64 {
         match class {
-            Class::Held => self.held_ns,
-            Class::Unheld => self.unheld_ns,
-            Class::Body | Class::CatchUp => 0,
+            FrameClass::Held => self.held_ns,
+            FrameClass::Unheld => self.unheld_ns,
+            FrameClass::Body | FrameClass::CatchUp => 0,
         }
     }
 }
 
 /// Frames that keep their order among themselves.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Class {
+enum FrameClass {
     Held,
     Unheld,
     Body,
@@ -102,15 +102,15 @@ enum Class {
 
 /// How long frames of a direction wait for a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Spell {
+enum DelaySpell {
     None,
     Longest,
     Any,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Way {
-    spell: Spell,
+struct DirectionState {
+    spell: DelaySpell,
     until: Time,
     /// When the last frame enters the link.
     last: Time,
@@ -120,7 +120,7 @@ struct Way {
 #[derive(Debug)]
 pub(crate) struct Waits {
     rng: Rng,
-    ways: BTreeMap<(ReplicaId, ReplicaId, Class), Way>,
+    ways: BTreeMap<(ReplicaId, ReplicaId, FrameClass), DirectionState>,
 }
 
 impl Waits {
@@ -139,19 +139,19 @@ impl Waits {
         at: Time,
         (from, to): (ReplicaId, ReplicaId),
         (lane, is_held): (Lane, bool),
-        (delays, weather): (Option<&Delays>, &Weather),
+        (delays, conditions): (Option<&Delays>, &LinkConditions),
     ) -> Option<Time> {
         let class = match lane {
-            Lane::Consensus if is_held => Class::Held,
-            Lane::Consensus => Class::Unheld,
-            Lane::Bodies => Class::Body,
-            Lane::CatchUp => Class::CatchUp,
+            Lane::Consensus if is_held => FrameClass::Held,
+            Lane::Consensus => FrameClass::Unheld,
+            Lane::Bodies => FrameClass::Body,
+            Lane::CatchUp => FrameClass::CatchUp,
         };
         let Self { rng, ways } = self;
-        let fresh = Way { spell: Spell::None, until: Time::ZERO, last: Time::ZERO };
+        let fresh = DirectionState { spell: DelaySpell::None, until: Time::ZERO, last: Time::ZERO };
         let way = ways.entry((from, to, class)).or_insert(fresh);
         let waits_ns = delays.map_or(0, |delays| way.wait(rng, at, (from, to), delays, class));
-        let enters = at.plus(waits_ns).plus(weather.later_ns).max(weather.later_until).max(way.last);
+        let enters = at.plus(waits_ns).plus(conditions.later_ns).max(conditions.later_until).max(way.last);
         way.last = enters;
         // What is delayed at times must not overtake itself.
         let is_shaped = delays.is_some() && lane == Lane::Consensus;
@@ -159,35 +159,35 @@ impl Waits {
     }
 }
 
-impl Way {
+impl DirectionState {
     fn wait(
         &mut self,
         rng: &mut Rng,
         at: Time,
         (from, to): (ReplicaId, ReplicaId),
         delays: &Delays,
-        class: Class,
+        class: FrameClass,
     ) -> u64 {
         let longest = delays.longest(class);
         let if_so = |is_so: bool| if is_so { longest } else { 0 };
-        match delays.climate {
-            Climate::Even(ppm) => {
+        match delays.pattern {
+            DelayPattern::Even(ppm) => {
                 let part = u128::from(longest).saturating_mul(u128::from(ppm)) / 1_000_000;
                 u64::try_from(part).unwrap_or(longest).min(longest)
             }
-            Climate::Direction(slow, peer) => if_so(from == slow && to == peer),
-            Climate::Replica(slow) => if_so(from == slow || to == slow),
-            Climate::Changing => {
+            DelayPattern::Direction(slow, peer) => if_so(from == slow && to == peer),
+            DelayPattern::Replica(slow) => if_so(from == slow || to == slow),
+            DelayPattern::Changing => {
                 if at >= self.until {
                     let most = delays.delta_ns.saturating_mul(SPELL_DELTAS);
                     self.until = at.plus(rng.between(delays.delta_ns / 4, most));
-                    let spells = [Spell::None, Spell::Longest, Spell::Any];
-                    self.spell = rng.pick(&spells).copied().unwrap_or(Spell::None);
+                    let spells = [DelaySpell::None, DelaySpell::Longest, DelaySpell::Any];
+                    self.spell = rng.pick(&spells).copied().unwrap_or(DelaySpell::None);
                 }
                 match self.spell {
-                    Spell::None => 0,
-                    Spell::Longest => longest,
-                    Spell::Any => rng.between(0, longest),
+                    DelaySpell::None => 0,
+                    DelaySpell::Longest => longest,
+                    DelaySpell::Any => rng.between(0, longest),
                 }
             }
         }
@@ -200,25 +200,25 @@ mod tests {
 
     const DELTA_NS: u64 = 80_000_000;
     const TO_ONE: (ReplicaId, ReplicaId) = (ReplicaId(0), ReplicaId(1));
-    const AT_ONCE: Weather = Weather::GOOD;
+    const AT_ONCE: LinkConditions = LinkConditions::GOOD;
 
-    fn delays(climate: Climate) -> Delays {
-        Delays::within(DELTA_NS, false, Bodies::MayLack, climate)
+    fn delays(pattern: DelayPattern) -> Delays {
+        Delays::within(DELTA_NS, false, Bodies::MayLack, pattern)
     }
 
     #[test]
     fn what_is_longest_leaves_room_for_the_rest_of_the_way() {
-        let Delays { held_ns, unheld_ns, .. } = delays(Climate::Changing);
+        let Delays { held_ns, unheld_ns, .. } = delays(DelayPattern::Changing);
         assert_eq!((held_ns, unheld_ns), (46_000_000, 74_000_000));
-        let guarded = Delays::within(DELTA_NS, true, Bodies::MayLack, Climate::Changing);
+        let guarded = Delays::within(DELTA_NS, true, Bodies::MayLack, DelayPattern::Changing);
         assert_eq!((guarded.held_ns, guarded.unheld_ns), (34_000_000, 34_000_000));
-        let there = Delays::within(DELTA_NS, false, Bodies::AreThere, Climate::Changing);
+        let there = Delays::within(DELTA_NS, false, Bodies::AreThere, DelayPattern::Changing);
         assert_eq!(there.held_ns, there.unheld_ns);
     }
 
     #[test]
     fn frames_keep_their_order_and_the_bound() {
-        let delays = delays(Climate::Changing);
+        let delays = delays(DelayPattern::Changing);
         let mut waits = Waits::new(3);
         let (mut last, mut none, mut longest) = (Time::ZERO, 0, 0);
         for step in 0..20_000 {
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_slow_direction_is_slow_in_that_direction() {
-        let delays = delays(Climate::Direction(ReplicaId(0), ReplicaId(1)));
+        let delays = delays(DelayPattern::Direction(ReplicaId(0), ReplicaId(1)));
         let mut waits = Waits::new(4);
         let mut wait = |ends| {
             waits.enters(Time(5), ends, (Lane::Consensus, false), (Some(&delays), &AT_ONCE)).unwrap().0 - 5
@@ -247,11 +247,12 @@ mod tests {
     fn what_is_late_is_late_on_every_lane_and_overtaken_by_nothing() {
         let mut waits = Waits::new(5);
         for lane in Lane::ALL {
-            let mut enters =
-                |at, weather| waits.enters(Time(at), TO_ONE, (lane, false), (None, &weather)).map(|at| at.0);
+            let mut enters = |at, conditions| {
+                waits.enters(Time(at), TO_ONE, (lane, false), (None, &conditions)).map(|at| at.0)
+            };
             assert_eq!(enters(10, AT_ONCE), None);
-            assert_eq!(enters(20, Weather { later_ns: 100, ..AT_ONCE }), Some(120));
-            assert_eq!(enters(30, Weather { later_until: Time(110), ..AT_ONCE }), Some(120));
+            assert_eq!(enters(20, LinkConditions { later_ns: 100, ..AT_ONCE }), Some(120));
+            assert_eq!(enters(30, LinkConditions { later_until: Time(110), ..AT_ONCE }), Some(120));
             assert_eq!(enters(40, AT_ONCE), Some(120));
             assert_eq!(enters(130, AT_ONCE), None);
         }

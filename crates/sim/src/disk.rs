@@ -33,7 +33,7 @@ impl Costs {
 
 /// What a disk does wrong on purpose, to see that an oracle notices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Lie {
+pub(crate) enum DiskFlaw {
     /// Nothing.
     #[default]
     None,
@@ -49,7 +49,7 @@ pub(crate) enum Lie {
 
 /// What goes wrong with a disk until somebody has seen to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Trouble {
+pub enum DiskTrouble {
     /// Nothing.
     #[default]
     None,
@@ -63,7 +63,7 @@ pub enum Trouble {
     Syncs,
 }
 
-impl Trouble {
+impl DiskTrouble {
     pub(crate) const fn tag(self) -> u8 {
         match self {
             Self::None => 0,
@@ -93,7 +93,7 @@ const LABOUR_FACTOR: u64 = 500;
 
 /// What a turn has used and changed so far, shared by the disk, the network and the world.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct DiskWatch {
     costs: Option<Costs>,
     /// What costs time takes exactly that, and not that in the mean.
     pub(crate) is_exact: bool,
@@ -111,7 +111,7 @@ pub(crate) struct Watch {
     pub(crate) is_dead: bool,
     pub(crate) syncs: u64,
     pub(crate) writes: u64,
-    pub(crate) trouble: Trouble,
+    pub(crate) trouble: DiskTrouble,
     /// Executing takes longer than it should.
     pub(crate) labours: bool,
     /// The next write goes somewhere else.
@@ -126,7 +126,7 @@ pub(crate) struct Watch {
     pub(crate) felt: BTreeMap<Named, u64>,
 }
 
-impl Watch {
+impl DiskWatch {
     /// Begins a turn.
     pub(crate) fn begin(&mut self) {
         self.spent_ns = 0;
@@ -163,21 +163,21 @@ impl Watch {
     }
 
     /// A fault was felt.
-    pub(crate) fn feel(&mut self, fault: Named) {
+    pub(crate) fn count_fault(&mut self, fault: Named) {
         let count = self.felt.entry(fault).or_default();
         *count = count.saturating_add(1);
     }
 
     /// Fails, if this is what is wrong with the disk.
-    fn fails(&mut self, trouble: Trouble, doing: &'static str) -> Result<(), Fault> {
+    fn fails(&mut self, trouble: DiskTrouble, doing: &'static str) -> Result<(), Fault> {
         if self.trouble != trouble {
             return Ok(());
         }
         if let Some(fault) = trouble.fault() {
-            self.feel(fault);
+            self.count_fault(fault);
         }
         Err(match trouble {
-            Trouble::Full => Fault::Full { doing },
+            DiskTrouble::Full => Fault::Full { doing },
             _ => Fault::Io { doing, error: "made to fail".to_owned() },
         })
     }
@@ -192,7 +192,7 @@ impl Watch {
             }
             if let Some((fault, factor)) = slowed {
                 drawn = drawn.saturating_mul(factor);
-                self.feel(fault);
+                self.count_fault(fault);
             }
             self.spent_ns = self.spent_ns.saturating_add(drawn);
         }
@@ -200,7 +200,7 @@ impl Watch {
 
     /// The disk does something.
     fn spin(&mut self, rng: &mut Rng, mean: impl Fn(&Costs) -> u64) {
-        let slowed = (self.trouble == Trouble::Slow).then_some((Named::SlowDisk, SLOW_FACTOR));
+        let slowed = (self.trouble == DiskTrouble::Slow).then_some((Named::SlowDisk, SLOW_FACTOR));
         self.spend(rng, mean, slowed);
     }
 
@@ -213,20 +213,20 @@ impl Watch {
 
 #[derive(Debug)]
 struct Inside {
-    watch: Watch,
+    watch: DiskWatch,
     disk: MemDisk,
     /// What was there at the last sync and at the one before, for a disk that loses what was synced last.
     synced: Option<(MemDisk, MemDisk)>,
 }
 
-/// A disk and its [`Watch`], looked at by the host that writes to it and by the world. A world runs on one
+/// A disk and its [`DiskWatch`], looked at by the host that writes to it and by the world. A world runs on one
 /// thread; the lock is never waited for.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared(Arc<Mutex<Inside>>);
+pub(crate) struct SharedDisk(Arc<Mutex<Inside>>);
 
-impl Shared {
+impl SharedDisk {
     pub(crate) fn new(disk: MemDisk, costs: Costs) -> Self {
-        let watch = Watch { costs: Some(costs), ..Watch::default() };
+        let watch = DiskWatch { costs: Some(costs), ..DiskWatch::default() };
         Self(Arc::new(Mutex::new(Inside { watch, disk, synced: None })))
     }
 
@@ -235,7 +235,7 @@ impl Shared {
     }
 
     /// Looks at the watch.
-    pub(crate) fn watch<R>(&self, look: impl FnOnce(&mut Watch) -> R) -> R {
+    pub(crate) fn watch<R>(&self, look: impl FnOnce(&mut DiskWatch) -> R) -> R {
         look(&mut self.inside().watch)
     }
 
@@ -266,19 +266,19 @@ impl Shared {
     }
 
     /// Before somebody opens it: does what it is made to do wrong. False when it is refused.
-    pub(crate) fn open_wrongly(&self, lie: Lie) -> bool {
+    pub(crate) fn open_wrongly(&self, disk_flaw: DiskFlaw) -> bool {
         let inside = &mut *self.inside();
-        match lie {
-            Lie::None | Lie::Sync => {}
-            Lie::LosesLast => {
+        match disk_flaw {
+            DiskFlaw::None | DiskFlaw::Sync => {}
+            DiskFlaw::LosesLast => {
                 if let Some((_, before)) = inside.synced.take() {
                     inside.disk = before;
                 }
             }
-            Lie::DamageIsTail => {
+            DiskFlaw::DamageIsTail => {
                 inside.watch.all_writes = Some(inside.watch.all_writes.take().unwrap_or_default());
             }
-            Lie::TailIsDamage => return !std::mem::take(&mut inside.watch.is_torn),
+            DiskFlaw::TailIsDamage => return !std::mem::take(&mut inside.watch.is_torn),
         }
         true
     }
@@ -376,14 +376,14 @@ fn bit(rng: &mut Rng) -> u8 {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct SimDisk {
-    shared: Shared,
+    shared: SharedDisk,
     rng: Rng,
-    lie: Lie,
+    disk_flaw: DiskFlaw,
 }
 
 impl SimDisk {
-    pub(crate) fn new(shared: Shared, rng: Rng, lie: Lie) -> Self {
-        Self { shared, rng, lie }
+    pub(crate) fn new(shared: SharedDisk, rng: Rng, disk_flaw: DiskFlaw) -> Self {
+        Self { shared, rng, disk_flaw }
     }
 
     /// Makes a step that changes the disk.
@@ -400,7 +400,7 @@ impl SimDisk {
     }
 
     /// Fails, if this is what is wrong with the disk.
-    fn fails(&self, trouble: Trouble, doing: &'static str) -> Result<(), Fault> {
+    fn fails(&self, trouble: DiskTrouble, doing: &'static str) -> Result<(), Fault> {
         self.shared.inside().watch.fails(trouble, doing)
     }
 
@@ -414,7 +414,7 @@ impl SimDisk {
             }
             return (slot, offset);
         }
-        watch.feel(Named::MisdirectedWrite);
+        watch.count_fault(Named::MisdirectedWrite);
         let page = u32::try_from(disk.page_bytes()).unwrap_or(u32::MAX);
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         let places = disk.segment_bytes().saturating_sub(length).checked_div(page).unwrap_or(0);
@@ -438,7 +438,7 @@ impl Disk for SimDisk {
     }
 
     fn grow(&mut self) -> Result<u32, Fault> {
-        self.fails(Trouble::Full, "adding a segment to the log")?;
+        self.fails(DiskTrouble::Full, "adding a segment to the log")?;
         self.change(MemDisk::grow)
     }
 
@@ -456,12 +456,12 @@ impl Disk for SimDisk {
     }
 
     fn sync(&mut self) -> Result<(), Fault> {
-        if self.lie == Lie::Sync {
+        if self.disk_flaw == DiskFlaw::Sync {
             return Ok(());
         }
-        self.fails(Trouble::Syncs, "syncing the log")?;
+        self.fails(DiskTrouble::Syncs, "syncing the log")?;
         self.change(MemDisk::sync)?;
-        if self.lie == Lie::LosesLast {
+        if self.disk_flaw == DiskFlaw::LosesLast {
             let inside = &mut *self.shared.inside();
             let last = inside.disk.clone();
             let before = inside.synced.take().map_or_else(|| last.clone(), |(last, _)| last);
@@ -479,7 +479,7 @@ impl Disk for SimDisk {
     }
 
     fn read(&self, slot: u32, offset: u32, into: &mut [u8]) -> Result<(), Fault> {
-        self.fails(Trouble::Reads, "reading the log")?;
+        self.fails(DiskTrouble::Reads, "reading the log")?;
         self.shared.inside().disk.read(slot, offset, into)
     }
 
@@ -488,12 +488,12 @@ impl Disk for SimDisk {
     }
 
     fn blob_append(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        self.fails(Trouble::Full, "writing a snapshot file")?;
+        self.fails(DiskTrouble::Full, "writing a snapshot file")?;
         self.change(|disk| disk.blob_append(bytes))
     }
 
     fn blob_sync(&mut self) -> Result<(), Fault> {
-        self.fails(Trouble::Syncs, "syncing a snapshot file")?;
+        self.fails(DiskTrouble::Syncs, "syncing a snapshot file")?;
         self.change(MemDisk::blob_sync)
     }
 
@@ -506,7 +506,7 @@ impl Disk for SimDisk {
     }
 
     fn blob_read(&self, name: &str, offset: u64, into: &mut [u8]) -> Result<(), Fault> {
-        self.fails(Trouble::Reads, "reading a snapshot file")?;
+        self.fails(DiskTrouble::Reads, "reading a snapshot file")?;
         self.shared.inside().disk.blob_read(name, offset, into)
     }
 
@@ -519,9 +519,9 @@ impl Disk for SimDisk {
 mod tests {
     use super::*;
 
-    fn disk() -> (SimDisk, Shared) {
-        let shared = Shared::new(MemDisk::new(4_096, 512), Costs::USUAL);
-        (SimDisk::new(shared.clone(), Rng::new(1), Lie::None), shared)
+    fn disk() -> (SimDisk, SharedDisk) {
+        let shared = SharedDisk::new(MemDisk::new(4_096, 512), Costs::USUAL);
+        (SimDisk::new(shared.clone(), Rng::new(1), DiskFlaw::None), shared)
     }
 
     #[test]

@@ -7,14 +7,14 @@ mod bound;
 
 use crate::byzantine::Byzantine;
 use crate::fault::Fault;
-use crate::front::{Change, Front, Places};
+use crate::link_conditions::LinkConditions;
+use crate::network_fault::{Change, NetworkFault, Places};
 use crate::oracles::{Failure, Oracle};
 use crate::report::Report;
 use crate::seed::synchrony::{draw_bound, draw_delays, is_synchronous};
-use crate::seed::{self, Cast, Standard, calm, close, heal};
+use crate::seed::{self, ByzantineChoice, StandardRun, calm, close, heal};
 use crate::settings::{BadSettings, Settings, Transport, smallest};
 use crate::trace::Trace;
-use crate::weather::Weather;
 use crate::world::{Plan, Survives, World};
 use crate::{Delays, Workload, ms, secs};
 use bound::at_least;
@@ -24,93 +24,93 @@ use quorate_types::{ReplicaId, Time};
 use std::collections::BTreeMap;
 
 /// What runs a paper: the protocol, how many replicas, the seed, and who reads along.
-type Sitting = fn(&Entry, usize, u64, Trace) -> Result<Report, BadSettings>;
+type RunScenario = fn(&Entry, usize, u64, Trace) -> Result<Report, BadSettings>;
 
 /// One scenario of the exam. A seed decides everything that it leaves open.
 #[derive(Clone, Copy, Debug)]
-pub struct Paper {
+pub struct ExamScenario {
     /// As command line and ledger call it.
     pub name: &'static str,
     /// What happens in it, in a sentence.
     pub about: &'static str,
     /// With fewer seeds something in it would never come.
     pub seeds_min: u64,
-    sitting: Sitting,
+    run_with: RunScenario,
 }
 
 /// All of them. The first is the standard run of a seed.
-pub const PAPERS: &[Paper] = &[
-    Paper {
+pub const EXAM_SCENARIOS: &[ExamScenario] = &[
+    ExamScenario {
         name: "standard",
         about: "faults of every class for 40 s, f Byzantine replicas in half of the seeds, then a heal",
         seeds_min: 1,
-        sitting: standard,
+        run_with: standard,
     },
-    Paper {
+    ExamScenario {
         name: "good day",
         about: "nothing goes wrong: everybody executes everything",
         seeds_min: 1,
-        sitting: good_day,
+        run_with: good_day,
     },
-    Paper {
+    ExamScenario {
         name: "f silent",
         about: "f replicas are not there until the heal: the others go on without them",
         seeds_min: 1,
-        sitting: f_silent,
+        run_with: f_silent,
     },
-    Paper {
+    ExamScenario {
         name: "liars",
         about: "f replicas of one Byzantine kind, the kinds in turn, in good weather",
         seeds_min: 12,
-        sitting: liars,
+        run_with: liars,
     },
-    Paper {
+    ExamScenario {
         name: "power cut",
         about: "one machine loses power at any step of its work, twice, with any part of its writes left",
         seeds_min: 1,
-        sitting: power_cut,
+        run_with: power_cut,
     },
-    Paper {
+    ExamScenario {
         name: "cold starts",
         about: "all machines lose power at once, three times in a row",
         seeds_min: 1,
-        sitting: cold_starts,
+        run_with: cold_starts,
     },
-    Paper {
+    ExamScenario {
         name: "no quorum",
         about: "one replica more than f stops: nothing is decided; it comes back, and everything goes on",
         seeds_min: 1,
-        sitting: no_quorum,
+        run_with: no_quorum,
     },
-    Paper {
+    ExamScenario {
         name: "cut off",
         about: "one replica after the other is cut off for seconds and comes back",
         seeds_min: 1,
-        sitting: cut_off,
+        run_with: cut_off,
     },
-    Paper {
+    ExamScenario {
         name: "beyond delta",
         about: "messages take up to ten times as long as the protocol was promised, until the heal",
         seeds_min: 1,
-        sitting: beyond_delta,
+        run_with: beyond_delta,
     },
 ];
 
-impl Paper {
+impl ExamScenario {
     /// The paper of this name.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
-        PAPERS.iter().find(|paper| paper.name == name)
+        EXAM_SCENARIOS.iter().find(|scenario| scenario.name == name)
     }
 
     /// The command that repeats one run of it.
     #[must_use]
     pub fn again(&self, protocol: &str, n: usize, seed: u64) -> String {
-        if PAPERS.first().is_some_and(|first| first.name == self.name) {
+        if EXAM_SCENARIOS.first().is_some_and(|first| first.name == self.name) {
             return seed::again(protocol, Some(n), seed);
         }
         format!(
-            "cargo run --release -- sim --protocol {protocol} --n {n} --paper {:?} --seed {seed}",
+            "cargo run --release -- sim --protocol {protocol} --n {n} --scenario {:?} --seed {seed}",
             self.name
         )
     }
@@ -119,16 +119,22 @@ impl Paper {
     ///
     /// # Errors
     /// When so many replicas do not suit the protocol.
-    pub fn sit(&self, entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
-        self.sit_read(entry, n, seed, Trace::default())
+    pub fn run(&self, entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
+        self.run_traced(entry, n, seed, Trace::default())
     }
 
     /// Sits it while somebody reads along.
     ///
     /// # Errors
     /// When so many replicas do not suit the protocol.
-    pub fn sit_read(&self, entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
-        (self.sitting)(entry, n, seed, trace)
+    pub fn run_traced(
+        &self,
+        entry: &Entry,
+        n: usize,
+        seed: u64,
+        trace: Trace,
+    ) -> Result<Report, BadSettings> {
+        (self.run_with)(entry, n, seed, trace)
     }
 }
 
@@ -144,15 +150,15 @@ pub fn sizes(entry: &Entry) -> Vec<usize> {
 ///
 /// # Errors
 /// When a size does not suit the protocol.
-pub fn sit(entry: &Entry, seeds: u64) -> Result<Vec<(String, Report)>, BadSettings> {
+pub fn run_all(entry: &Entry, seeds: u64) -> Result<Vec<(String, Report)>, BadSettings> {
     let mut failures = Vec::new();
     for (step, n) in sizes(entry).into_iter().enumerate() {
         let divisor = 1u64.checked_shl(u32::try_from(step.saturating_mul(2)).unwrap_or(0)).unwrap_or(1);
-        for paper in PAPERS {
-            for seed in 0..(seeds / divisor.max(1)).max(paper.seeds_min) {
-                let report = paper.sit(entry, n, seed)?;
+        for scenario in EXAM_SCENARIOS {
+            for seed in 0..(seeds / divisor.max(1)).max(scenario.seeds_min) {
+                let report = scenario.run(entry, n, seed)?;
                 if report.failure.is_some() {
-                    failures.push((format!("{} n = {n}", paper.name), report));
+                    failures.push((format!("{} n = {n}", scenario.name), report));
                 }
             }
         }
@@ -170,7 +176,7 @@ pub struct Regression {
     /// At which seed.
     pub seed: u64,
     /// In which paper.
-    pub paper: &'static Paper,
+    pub scenario: &'static ExamScenario,
     /// What it found.
     pub found: &'static str,
 }
@@ -194,30 +200,30 @@ impl Regression {
         let (which, found) = line.split_once(": ")?;
         let mut words = which.splitn(4, ' ');
         let (protocol, n, seeds) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
-        let paper = Paper::find(words.next()?)?;
-        let run = |seed: &str| Some(Self { protocol, n, seed: seed.parse().ok()?, paper, found });
+        let scenario = ExamScenario::find(words.next()?)?;
+        let run = |seed: &str| Some(Self { protocol, n, seed: seed.parse().ok()?, scenario, found });
         seeds.split(',').map(run).collect()
     }
 
     /// The line to add for a run that has failed.
     #[must_use]
-    pub fn line(protocol: &str, n: usize, seed: u64, paper: &Paper) -> String {
-        format!("{protocol} {n} {seed} {}: what it was", paper.name)
+    pub fn line(protocol: &str, n: usize, seed: u64, scenario: &ExamScenario) -> String {
+        format!("{protocol} {n} {seed} {}: what it was", scenario.name)
     }
 }
 
 fn standard(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
-    Ok(Standard::with_trace(entry, Some(n), Cast::Drawn, seed, trace)?.run())
+    Ok(StandardRun::with_trace(entry, Some(n), ByzantineChoice::Drawn, seed, trace)?.run())
 }
 
 /// What the papers beside the standard run have in common: a short one of good weather, and what clients ask for in it.
-pub struct Short {
+pub struct ShortRun {
     world: World,
     rng: Rng,
     workload: Workload,
 }
 
-impl Short {
+impl ShortRun {
     /// Such a run of a protocol, with so many replicas; `change` may change what the seed leaves open.
     ///
     /// # Errors
@@ -233,10 +239,10 @@ impl Short {
             draw_bound(&mut settings, &mut rng);
         } else {
             settings.transport = if rng.chance(500_000) { Transport::Links } else { Transport::Datagrams };
-            settings.weather = Weather {
+            settings.conditions = LinkConditions {
                 delay_ns: rng.between(50_000, ms(2)),
                 jitter_ns: rng.between(20_000, ms(1)),
-                ..Weather::GOOD
+                ..LinkConditions::GOOD
             };
         }
         settings.checkpoint_every = rng.between(4, 12);
@@ -292,13 +298,13 @@ fn some_of(world: &World, rng: &mut Rng, count: usize) -> Vec<ReplicaId> {
 }
 
 fn good_day(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
-    let short = Short::new((entry, n, seed), trace, |settings, _| settings.replay = true)?;
+    let short = ShortRun::new((entry, n, seed), trace, |settings, _| settings.replay = true)?;
     Ok(short
         .run(|world, _| world.run_while("all operations are answered", secs(20), |world| !world.all_done())))
 }
 
 fn f_silent(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
-    let short = Short::new((entry, n, seed), trace, |_, _| {})?;
+    let short = ShortRun::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
         for id in some_of(world, rng, world.settings().f) {
             world.crash(id, Survives::Nothing);
@@ -313,16 +319,16 @@ fn liars(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, Bad
     let kinds = u64::try_from(Byzantine::ALL.len()).unwrap_or(1);
     let place = usize::try_from(seed.checked_rem(kinds).unwrap_or(0)).unwrap_or(0);
     let kind = Byzantine::ALL.get(place).copied().unwrap_or(Byzantine::Twin);
-    let short = Short::new((entry, n, seed), trace, |settings, rng| {
+    let short = ShortRun::new((entry, n, seed), trace, |settings, rng| {
         let spared = u16::from(!settings.entry.spec.replaces_leader);
-        let drawn = Cast::All(kind).draw(seed, settings.n, settings.f, spared);
+        let drawn = ByzantineChoice::All(kind).draw(seed, settings.n, settings.f, spared);
         (settings.byzantine, settings.coalition) = (drawn.who, rng.chance(500_000));
     })?;
     Ok(short.run(|world, _| world.run_for(secs(12))))
 }
 
 fn power_cut(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
-    let short = Short::new((entry, n, seed), trace, |settings, _| {
+    let short = ShortRun::new((entry, n, seed), trace, |settings, _| {
         settings.segment_bytes = 64 << 10;
         settings.snapshot_every_bytes = 12 << 10;
     })?;
@@ -343,7 +349,7 @@ fn power_cut(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report,
 }
 
 fn cold_starts(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
-    let short = Short::new((entry, n, seed), trace, |_, _| {})?;
+    let short = ShortRun::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
         // Where delays are bounded what was said before the first has gone does not reach the last.
         let link_ns = Delays::link_ns(world.settings().delta_ns);
@@ -362,7 +368,7 @@ fn cold_starts(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Repor
 }
 
 fn no_quorum(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
-    let short = Short::new((entry, n, seed), trace, |_, _| {})?;
+    let short = ShortRun::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
         world.run_for(secs(1))?;
         let gone = some_of(world, rng, world.settings().f.saturating_add(1));
@@ -386,13 +392,13 @@ fn cut_off(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, B
     if is_synchronous(entry) {
         return bound::cut_off(entry, n, seed, trace);
     }
-    let short = Short::new((entry, n, seed), trace, |_, _| {})?;
+    let short = ShortRun::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
         for _ in 0..3 {
             let place = Places::of(some_of(world, rng, 1).into_iter().map(ReplicaId::index));
             let change = Change::Cut;
             let both_ways = rng.chance(700_000);
-            let cut = world.front(Front {
+            let cut = world.begin_fault(NetworkFault {
                 from: place,
                 to: place.others(),
                 both_ways,
@@ -400,7 +406,7 @@ fn cut_off(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, B
                 fault: Some(Fault::Isolation),
             });
             world.run_for(rng.between(ms(200), secs(3)))?;
-            world.pass(cut);
+            world.end_fault(cut);
             world.run_for(rng.between(ms(1), ms(500)))?;
         }
         world.run_until(Time(secs(12)).max(world.now()))
@@ -411,7 +417,7 @@ fn beyond_delta(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Repo
     if is_synchronous(entry) {
         return bound::beyond_delta(entry, n, seed, trace);
     }
-    let short = Short::new((entry, n, seed), trace, |_, _| {})?;
+    let short = ShortRun::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
         let delta_ns = world.settings().delta_ns;
         for _ in 0..4 {
@@ -421,9 +427,10 @@ fn beyond_delta(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Repo
             let all = rng.chance(500_000);
             let from = if all { Places::ALL } else { Places::one(rng.index(n)) };
             let fault = Some(Fault::BeyondDelta);
-            let slow = world.front(Front { from, to: Places::ALL, both_ways: false, change, fault });
+            let slow =
+                world.begin_fault(NetworkFault { from, to: Places::ALL, both_ways: false, change, fault });
             world.run_for(rng.between(ms(500), secs(3)))?;
-            world.pass(slow);
+            world.end_fault(slow);
             world.run_for(rng.between(ms(1), ms(500)))?;
         }
         Ok(())
@@ -437,14 +444,14 @@ mod tests {
 
     #[test]
     fn papers_have_names_of_their_own() {
-        let names: BTreeSet<&str> = PAPERS.iter().map(|paper| paper.name).collect();
-        assert_eq!(names.len(), PAPERS.len());
-        for paper in PAPERS {
-            assert!(Paper::find(paper.name).is_some() && !paper.about.is_empty());
+        let names: BTreeSet<&str> = EXAM_SCENARIOS.iter().map(|scenario| scenario.name).collect();
+        assert_eq!(names.len(), EXAM_SCENARIOS.len());
+        for scenario in EXAM_SCENARIOS {
+            assert!(ExamScenario::find(scenario.name).is_some() && !scenario.about.is_empty());
         }
-        let liars = Paper::find("liars").unwrap();
+        let liars = ExamScenario::find("liars").unwrap();
         assert_eq!(liars.seeds_min, Byzantine::ALL.len() as u64, "each kind has its turn");
-        assert!(Paper::find("cribbing").is_none());
+        assert!(ExamScenario::find("cribbing").is_none());
     }
 
     #[test]
@@ -452,11 +459,12 @@ mod tests {
         let all = Regression::all().unwrap();
         assert!(
             all.iter()
-                .any(|run| (run.protocol, run.n, run.seed, run.paper.name) == ("pbft", 4, 9_090, "standard"))
+                .any(|run| (run.protocol, run.n, run.seed, run.scenario.name)
+                    == ("pbft", 4, 9_090, "standard"))
         );
-        let line = Regression::line("pbft", 7, 12, Paper::find("cold starts").unwrap());
+        let line = Regression::line("pbft", 7, 12, ExamScenario::find("cold starts").unwrap());
         let run = &Regression::of_line(line.leak()).unwrap()[0];
-        assert_eq!((run.protocol, run.n, run.seed, run.paper.name), ("pbft", 7, 12, "cold starts"));
+        assert_eq!((run.protocol, run.n, run.seed, run.scenario.name), ("pbft", 7, 12, "cold starts"));
         for bad in [
             "",
             "pbft",

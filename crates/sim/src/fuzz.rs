@@ -2,17 +2,18 @@
 //! each word validly signed with their own keys, so that it gets past the intake and a handler has to judge it.
 //!
 //! What is changed comes from the run itself: first everybody is honest and somebody listens, also while a leader is
-//! away; then the puppets hear what the others say, and say it again with another view, height, digest or byte. What
+//! away; then the controlled replicas hear what the others say, and say it again with another view, height, digest or byte. What
 //! still decodes is signed anew. Then they fall silent, and the others have to do what the protocol promises.
 //!
 //! Nothing here knows a protocol: it is handed an [`Entry`].
 
-mod words;
+mod message_pool;
 
 use crate::oracles::Failure;
 use crate::settings::{BadSettings, Settings, Transport};
 use crate::world::{Survives, World};
-use crate::{Heard, Verdict, Workload, ms, secs};
+use crate::{ControlledInput, Verdict, Workload, ms, secs};
+use message_pool::{FuzzedMessage, MessagePool};
 use quorate_consensus::{Entry, To};
 use quorate_types::digest::hex;
 use quorate_types::rng::Rng;
@@ -22,7 +23,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use words::{Words, Wrong};
 
 /// Words that are shown when something was found.
 const SHOWN_MAX: usize = 12;
@@ -38,7 +38,7 @@ const REPLAY_EVERY: u64 = 8;
 
 /// What a run came to.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Report {
+pub struct FuzzReport {
     /// Its seed.
     pub seed: u64,
     /// What an oracle found.
@@ -57,7 +57,7 @@ pub struct Report {
     pub last: Vec<String>,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for FuzzReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.failure {
             None => write!(
@@ -76,7 +76,7 @@ impl fmt::Display for Report {
 ///
 /// # Errors
 /// When so many replicas do not suit the protocol.
-pub fn run(entry: &Entry, n: Option<usize>, seed: u64, messages: u64) -> Result<Report, BadSettings> {
+pub fn run(entry: &Entry, n: Option<usize>, seed: u64, messages: u64) -> Result<FuzzReport, BadSettings> {
     let mut rng = Rng::new(seed ^ 0xf022_f022_f022_f022);
     let mut settings = Settings::new(entry, seed);
     if let Some(n) = n {
@@ -100,7 +100,7 @@ pub fn run(entry: &Entry, n: Option<usize>, seed: u64, messages: u64) -> Result<
     let mut run = Run {
         world,
         liars,
-        words: Words::new(*entry, rng.fork()),
+        pool: MessagePool::new(*entry, rng.fork()),
         rng,
         messages,
         said: 0,
@@ -109,7 +109,7 @@ pub fn run(entry: &Entry, n: Option<usize>, seed: u64, messages: u64) -> Result<
         last: VecDeque::new(),
     };
     // The first failure stays in the world.
-    let ran = catch_unwind(AssertUnwindSafe(|| run.go()));
+    let ran = catch_unwind(AssertUnwindSafe(|| run.run_phases()));
     if let Err(what) = ran {
         let text = what.downcast_ref::<String>().cloned();
         let text = text.or_else(|| what.downcast_ref::<&str>().map(|text| (*text).to_owned()));
@@ -121,7 +121,7 @@ pub fn run(entry: &Entry, n: Option<usize>, seed: u64, messages: u64) -> Result<
 struct Run {
     world: World,
     liars: Vec<ReplicaId>,
-    words: Words,
+    pool: MessagePool,
     rng: Rng,
     messages: u64,
     said: u64,
@@ -132,8 +132,8 @@ struct Run {
 }
 
 impl Run {
-    fn report(self) -> Report {
-        Report {
+    fn report(self) -> FuzzReport {
+        FuzzReport {
             seed: self.world.settings().seed,
             failure: self.world.failure().cloned(),
             said: self.said,
@@ -149,11 +149,11 @@ impl Run {
         self.liars.iter().map(|id| self.world.passed(*id)).sum()
     }
 
-    fn go(&mut self) -> Result<(), Failure> {
+    fn run_phases(&mut self) -> Result<(), Failure> {
         self.learn()?;
         self.before = self.passed();
         for liar in &self.liars {
-            self.world.take_over(*liar);
+            self.world.take_control(*liar);
         }
         let began = self.world.now();
         while self.said < self.messages {
@@ -192,7 +192,7 @@ impl Run {
         self.world.run_for(again)?;
         self.world.unhook();
         for (frame_type, kind, body) in heard.borrow_mut().drain(..) {
-            self.words.hear(frame_type, kind, &body);
+            self.pool.hear(frame_type, kind, &body);
         }
         Ok(())
     }
@@ -205,18 +205,18 @@ impl Run {
         }
     }
 
-    /// What reaches the puppets is newest, and nearest to what the others would take.
+    /// What reaches the controlled replicas is newest, and nearest to what the others would take.
     fn listen(&mut self) {
         for liar in &self.liars {
-            for heard in self.world.heard(*liar) {
-                if let Heard::Frame { frame_type, body, content, .. } = heard {
-                    self.words.hear(frame_type, content.kind, &body);
+            for heard in self.world.received(*liar) {
+                if let ControlledInput::Frame { frame_type, body, content, .. } = heard {
+                    self.pool.hear(frame_type, content.kind, &body);
                 }
             }
         }
     }
 
-    /// One puppet says one thing to one or to all.
+    /// One controlled replica says one thing to one or to all.
     fn say(&mut self) {
         let honest: Vec<ReplicaId> = self.world.honest().collect();
         let (Some(liar), Some(whom)) = (self.rng.pick(&self.liars).copied(), self.rng.pick(&honest).copied())
@@ -224,7 +224,9 @@ impl Run {
             return;
         };
         let Some(status) = self.world.status(whom) else { return };
-        let Some(Wrong { kind, frame_type, bytes, statement }) = self.words.make(&status) else { return };
+        let Some(FuzzedMessage { kind, frame_type, bytes, statement }) = self.pool.make(&status) else {
+            return;
+        };
         let mut body = bytes;
         if let Some(statement) = statement {
             body.extend_from_slice(&self.world.sign(liar, &statement).0);
@@ -235,7 +237,7 @@ impl Run {
             honest.into_iter().collect()
         };
         let repeats = if self.rng.chance(50_000) { 2 } else { 1 };
-        if words::is_message(frame_type) {
+        if message_pool::is_message(frame_type) {
             let receivers = u64::try_from(to.len()).unwrap_or(u64::MAX).saturating_mul(repeats);
             self.said = self.said.saturating_add(receivers);
             let count = self.kinds.entry(kind).or_default();
@@ -247,15 +249,15 @@ impl Run {
         let now = self.world.now();
         self.last.push_back(format!("{now} r{liar} to {to:?}: {kind} (type {frame_type}) {}", hex(&body)));
         for _ in 0..repeats {
-            self.world.say_frame(liar, To::Some(to), frame_type, body.clone().into());
+            self.world.send_frame_as(liar, To::Some(to), frame_type, body.clone().into());
         }
     }
 
-    /// The puppets are silent: the others go on within the bound of the protocol, and agree in the end.
+    /// The controlled replicas are silent: the others go on within the bound of the protocol, and agree in the end.
     fn recover(&mut self, outage_ns: u64) -> Result<(), Failure> {
         let world = &mut self.world;
         let bound = world.recovery(outage_ns, secs(2));
-        world.watch_for_circles();
+        world.watch_for_livelock();
         let before = world.history().records().len();
         world.load_all(Workload { operations: 8, ..WORKLOAD });
         let is_new = |world: &World| {

@@ -6,7 +6,7 @@
 //! * [`World`]: replicas, clients, time. What runs in it are the hosts and client cores that ship; only disk,
 //!   network and time are simulated. Same seed, same run, byte for byte: [`World::trace_hash`].
 //! * [`Settings`]: what a world is made of.
-//! * [`Plan`], [`Front`]: faults, planned or at once.
+//! * [`Plan`], [`NetworkFault`]: faults, planned or at once.
 //! * [`conformance`]: whether a protocol costs what its specification says.
 //! * [`script`]: commands to a small world with the trace that they cause, in one text file.
 //! * [`seed`]: the standard random run that a number names.
@@ -26,40 +26,41 @@ pub mod conformance;
 mod delays;
 mod disk;
 pub mod exam;
-mod exit;
 pub mod fault;
 mod frame;
-mod front;
 pub mod fuzz;
 mod history;
+mod instrumented_store;
 pub mod linear;
+mod link_conditions;
 mod lookup;
 mod model;
 pub mod museum;
+mod network_fault;
 mod oracles;
 mod queue;
+mod replay_check;
+mod replica_slot;
 mod report;
 pub mod script;
-mod seat;
 pub mod seed;
 mod settings;
-mod shadow;
 pub mod trace;
+mod turn_output;
 pub mod twins;
-mod weather;
-mod witness;
 mod world;
 
 pub use bytes::Bytes;
 pub use byzantine::Byzantine;
 pub use client::Workload;
-pub use delays::{Bodies, Climate, Delays};
-pub use disk::{Costs, Trouble};
+pub use delays::{Bodies, DelayPattern, Delays};
+pub use disk::{Costs, DiskTrouble};
 pub use fault::Fault;
 pub use frame::{BUNDLE, Content, Frame, PAYLOAD, UNKNOWN, Verdict};
-pub use front::{Change, Front, Places};
 pub use history::{History, OpId, Record};
+pub use link_conditions::LinkConditions;
 pub use model::{Model, Op};
+pub use network_fault::{Change, NetworkFault, Places};
 pub use oracles::{Failure, Oracle};
 pub use quorate_app::{KvOp, KvResult};
 pub use quorate_client::core::Audience;
@@ -68,8 +69,7 @@ pub use quorate_replica::{Divergence, Quorum, ReplicaStatus, State};
 pub use report::Report;
 pub use settings::{BadSettings, Settings, Transport, sets_leaders, smallest};
 pub use trace::{Trace, Who};
-pub use weather::Weather;
-pub use world::{Heard, Plan, Survives, World};
+pub use world::{ControlledInput, Plan, Survives, World};
 
 /// So many milliseconds, in nanoseconds.
 #[must_use]

@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 
 /// Which events come first at equal times.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Class {
+pub(crate) enum EventClass {
     /// Something reaches its destination.
     Arrival,
     /// The answer of a disk, an executor, or the world itself.
@@ -22,7 +22,7 @@ pub(crate) enum Class {
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     /// When, of which class, the how-manyth, and where in `events`: the heap moves these about, and not the events.
-    heap: BinaryHeap<Reverse<(Time, Class, u64, usize)>>,
+    heap: BinaryHeap<Reverse<(Time, EventClass, u64, usize)>>,
     events: Vec<Option<T>>,
     free: Vec<usize>,
     next: u64,
@@ -36,7 +36,7 @@ impl<T> Default for Queue<T> {
 
 impl<T> Queue<T> {
     /// Adds an event; those of equal time and class happen in the order in which they were added.
-    pub(crate) fn push(&mut self, at: Time, class: Class, event: T) {
+    pub(crate) fn push(&mut self, at: Time, class: EventClass, event: T) {
         let number = self.next;
         self.next = number.wrapping_add(1);
         let place = self.free.pop().unwrap_or_else(|| {
@@ -71,12 +71,12 @@ mod tests {
     fn events_come_by_time_then_class_then_order_of_arrival() {
         let mut queue = Queue::default();
         for (at, class, event) in [
-            (2, Class::Tick, 'f'),
-            (2, Class::Arrival, 'c'),
-            (1, Class::Tick, 'b'),
-            (2, Class::Answer, 'e'),
-            (2, Class::Arrival, 'd'),
-            (1, Class::Answer, 'a'),
+            (2, EventClass::Tick, 'f'),
+            (2, EventClass::Arrival, 'c'),
+            (1, EventClass::Tick, 'b'),
+            (2, EventClass::Answer, 'e'),
+            (2, EventClass::Arrival, 'd'),
+            (1, EventClass::Answer, 'a'),
         ] {
             queue.push(Time(at), class, event);
         }

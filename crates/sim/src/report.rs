@@ -37,7 +37,7 @@ pub struct Report {
     /// How many of these are tolerated.
     pub f: usize,
     /// Who has said two things where only one may be said, and what: enough to show to anybody, where it is signed.
-    pub culprits: BTreeMap<ReplicaId, String>,
+    pub equivocators: BTreeMap<ReplicaId, String>,
     /// The bound on delays that the protocol assumes.
     pub bound: Option<Synchrony>,
     /// From the heal to the first answer to an operation that was called after it.
@@ -98,8 +98,8 @@ impl Report {
             faults,
             f: world.settings().f,
             bound: world.bound(),
-            culprits: world.culprits().clone(),
-            byzantine: world.liars().clone(),
+            equivocators: world.equivocators().clone(),
+            byzantine: world.byzantine_replicas().clone(),
             recovered_ns,
             promises: world.promises(),
             transitions,
@@ -117,8 +117,8 @@ impl Report {
             let tolerated = self.f;
             named = format!("{named}, more than the {tolerated} that are tolerated: nothing is promised");
         }
-        let culprits: Vec<String> =
-            self.culprits.iter().map(|(id, what)| format!("\nr{id} {what}")).collect();
+        let equivocators: Vec<String> =
+            self.equivocators.iter().map(|(id, what)| format!("\nr{id} {what}")).collect();
         let faults: Vec<String> =
             self.faults.iter().map(|(fault, count)| format!("{count} {fault}")).collect();
         let bound = self.bound.map_or(String::new(), |bound| format!("{bound}; "));
@@ -127,7 +127,7 @@ impl Report {
             faults.join(", "),
             self.virtual_ns / 1_000_000_000,
             self.recovered_ns / 1_000_000,
-            culprits.concat()
+            equivocators.concat()
         )
     }
 }

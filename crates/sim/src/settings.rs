@@ -3,7 +3,7 @@
 use crate::byzantine::Byzantine;
 use crate::delays::Delays;
 use crate::disk::Costs;
-use crate::weather::Weather;
+use crate::link_conditions::LinkConditions;
 use quorate_client::core::{Audience, Settings as ClientSettings};
 use quorate_consensus::{Entry, OpenError};
 use quorate_crypto::{Scheme, SigningKey};
@@ -39,9 +39,9 @@ pub struct Settings {
     /// How many clients.
     pub clients: usize,
     /// Clients that do what no client may do, when they are told to; none or one.
-    pub rogues: usize,
+    pub byzantine_clients: usize,
     /// The weather while nothing else is said.
-    pub weather: Weather,
+    pub conditions: LinkConditions,
     /// What disks and work cost.
     pub costs: Costs,
     /// Bound on delays that the protocol's parameters are made for, nanoseconds.
@@ -102,8 +102,8 @@ impl Settings {
             transport: Transport::Links,
             scheme: Scheme::Cheap,
             clients: 4,
-            rogues: 0,
-            weather: Weather::GOOD,
+            byzantine_clients: 0,
+            conditions: LinkConditions::GOOD,
             costs: Costs::USUAL,
             delta_ns: 20_000_000,
             guarded: false,
@@ -140,7 +140,7 @@ impl Settings {
 
     /// All clients: those that are asked for, one more for who looks at the end, and rogues.
     pub(crate) fn clients_in_all(&self) -> usize {
-        self.clients.saturating_add(1).saturating_add(self.rogues.min(1))
+        self.clients.saturating_add(1).saturating_add(self.byzantine_clients.min(1))
     }
 
     /// Sets a parameter of the protocol.
@@ -220,7 +220,7 @@ impl Cluster {
             clients_max: 64,
             checkpoint_every: settings.checkpoint_every,
             window: settings.window,
-            application: crate::witness::APPLICATION.to_owned(),
+            application: crate::instrumented_store::APPLICATION.to_owned(),
             admin: PublicKey(random(rng)),
             clients: client_keys.iter().map(SigningKey::public).collect(),
             params: params.to_string(),

@@ -237,7 +237,7 @@ fn s18_a_replica_whose_state_went_astray_stops_itself(entry: &Entry) {
         let astray = OpId(world.history().records().len() as u64);
         world.crash(r(2), Survives::Everything);
         go(world.run_for(ms(100)), &world);
-        world.sabotage_skip(r(2), astray);
+        world.skip_operation(r(2), astray);
         world.start(r(2)).unwrap();
         go(world.run_for(secs(1)), &world);
         world.tolerate(Oracle::Agreement);

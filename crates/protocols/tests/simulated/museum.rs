@@ -8,9 +8,9 @@ use expect_test::expect_file;
 use quorate_consensus::flawed::{Flaw, Flawed};
 use quorate_consensus::{Entry, Protocol as _, Seal, Window};
 use quorate_protocols::pbft::{AllSigned, Linked, Pbft, PbftMessage, SignedMessage};
-use quorate_sim::exam::{Short, replaceable};
-use quorate_sim::museum::{EXHIBITS, Exhibit, TEETH};
-use quorate_sim::seed::{Cast, Standard};
+use quorate_sim::exam::{ShortRun, replaceable};
+use quorate_sim::museum::{EXHIBITS, Exhibit, ORACLE_MUTATIONS};
+use quorate_sim::seed::{ByzantineChoice, StandardRun};
 use quorate_sim::{BadSettings, Byzantine, Failure, Oracle, Plan, Report, Settings, Trace, World, ms, secs};
 use quorate_types::{BlockId, Height, ReplicaId, View};
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,21 +110,21 @@ const VARIANTS: [Exhibit; 4] = [
         variant: "pbft-signed: a PREPARE of an older view counts in this one",
         caught_by: &[Oracle::Accusation, Oracle::Agreement],
         within: 300,
-        run: |_, seed| Ok(Standard::with(&M10, None, Cast::Nobody, seed)?.run()),
+        run: |_, seed| Ok(StandardRun::with(&M10, None, ByzantineChoice::Nobody, seed)?.run()),
     },
     Exhibit {
         id: "M11",
         failure: "two sets of view changes are mixed up: views change for ever",
         variant: "pbft: a NEW-VIEW has to show the view changes that its receiver has",
-        caught_by: &[Oracle::Circles],
+        caught_by: &[Oracle::Livelock],
         within: 100,
-        run: |_, seed| Ok(Standard::with(&M11, None, Cast::Nobody, seed)?.run()),
+        run: |_, seed| Ok(StandardRun::with(&M11, None, ByzantineChoice::Nobody, seed)?.run()),
     },
     Exhibit {
         id: "M13",
         failure: "after a pause of two nodes for half an hour views change for ever",
         variant: "pbft: who has suspected a leader once is taken to suspect all that follow",
-        caught_by: &[Oracle::Circles],
+        caught_by: &[Oracle::Livelock],
         within: 100,
         run: long_pause,
     },
@@ -134,7 +134,7 @@ const VARIANTS: [Exhibit; 4] = [
         variant: "pbft: heights in a STATUS are looked up in a table",
         caught_by: &[Oracle::Panic],
         within: 300,
-        run: |_, seed| Ok(Standard::with(&M21, None, Cast::All(Byzantine::Mutate), seed)?.run()),
+        run: |_, seed| Ok(StandardRun::with(&M21, None, ByzantineChoice::All(Byzantine::Mutate), seed)?.run()),
     },
 ];
 
@@ -143,7 +143,7 @@ const PAUSE_NS: u64 = secs(60);
 
 /// Two replicas stand still for a long time while there is something to do.
 fn long_pause(_: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let short = Short::new((&M13, 4, seed), Trace::default(), |_: &mut Settings, _| {})?;
+    let short = ShortRun::new((&M13, 4, seed), Trace::default(), |_: &mut Settings, _| {})?;
     Ok(short.run(|world: &mut World, rng| {
         world.run_for(rng.between(ms(50), secs(1)))?;
         let mut ids = replaceable(world);
@@ -187,7 +187,7 @@ const NO_VARIANTS_PREFACE: &str = "
 |---|---|
 ";
 
-const TEETH_PREFACE: &str = "
+const ORACLES_PREFACE: &str = "
 ## A sabotage for each oracle
 
 An oracle that nobody has seen fire proves nothing. (That replaying notices what is no function of the inputs is shown by
@@ -254,8 +254,8 @@ fn every_failure_of_the_museum_is_caught_and_every_oracle_has_teeth() {
     for (id, why) in NO_VARIANTS {
         writeln!(table, "| {id} | {why} |").unwrap();
     }
-    table.push_str(TEETH_PREFACE);
-    write_lines(with(TEETH, pbft()).collect(), &mut table, &mut missed);
+    table.push_str(ORACLES_PREFACE);
+    write_lines(with(ORACLE_MUTATIONS, pbft()).collect(), &mut table, &mut missed);
     assert!(missed.is_empty(), "not caught: {missed:?}");
     expect_file!["../../../../docs/museum.md"].assert_eq(&table);
 }

@@ -170,7 +170,8 @@ fn s04_a_leader_that_tells_two_things(entry: &Entry) {
             "{n} {later}: nothing was committed at {height}"
         );
         let shown = stage.ear.borrow().count(|sent| {
-            matches!(&sent.message, SyncMessage::Evidence(Evidence::Conflict(_))) && sent.from != stage.puppet
+            matches!(&sent.message, SyncMessage::Evidence(Evidence::Conflict(_)))
+                && sent.from != stage.controlled
         });
         assert_eq!(shown, others.len() * (n - 1), "each shows it to all, once");
         wait_for(&mut stage.world, &ids, secs(20));
@@ -222,12 +223,12 @@ fn s07_false_blames(entry: &Entry) {
         level(&mut world);
         let liars: Vec<ReplicaId> = world.replicas().skip(n - f).collect();
         for liar in &liars {
-            world.take_over(*liar);
+            world.take_control(*liar);
         }
         for number in 0..20 {
             for liar in &liars {
                 for ahead in 0..3 {
-                    world.say(*liar, quorate_consensus::To::All, &SyncMessage::Blame(View(1 + ahead)));
+                    world.send_as(*liar, quorate_consensus::To::All, &SyncMessage::Blame(View(1 + ahead)));
                 }
             }
             let id = world.submit(0, &[put("k", number)])[0];
@@ -242,7 +243,7 @@ fn s08_everything_takes_exactly_delta(entry: &Entry) {
     for n in [3, 5] {
         let mut world = exact(entry, n, 8, |settings| {
             // Bodies come with their headers, so that Δ is there for each message alone: what is due comes after it.
-            settings.weather = quorate_sim::Weather::constant(DELTA_NS);
+            settings.conditions = quorate_sim::LinkConditions::constant(DELTA_NS);
             settings.audience = quorate_sim::Audience::All;
             settings.client_retry_ns = secs(2);
         });
@@ -347,8 +348,8 @@ fn s15_all_are_cut_after_an_acknowledgement(entry: &Entry) {
         }
         let liar = r(order[0]);
         match seed % 2 {
-            0 => world.take_over(liar),
-            _ => world.goes_bad(liar, Byzantine::Own),
+            0 => world.take_control(liar),
+            _ => world.corrupt_now(liar, Byzantine::Own),
         }
         let id = world.submit(1, &[incr("n")])[0];
         wait_for(&mut world, &[id], secs(30));

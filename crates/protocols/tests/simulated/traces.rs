@@ -3,10 +3,11 @@
 use crate::support::{DELAY_NS, go, pbft, put, r, wait_for};
 use expect_test::expect_file;
 use quorate_protocols::pbft::{COMMIT, PREPARE};
-use quorate_sim::seed::{Cast, Standard};
-use quorate_sim::trace::{Event, Pick, Trace, WORDS, Who, heading};
+use quorate_sim::seed::{ByzantineChoice, StandardRun};
+use quorate_sim::trace::{EVENT_NAMES, Event, Pick, Trace, Who, heading};
 use quorate_sim::{
-    Bytes, Byzantine, Change, Costs, Front, Places, Settings, Transport, Verdict, Weather, World,
+    Bytes, Byzantine, Change, Costs, LinkConditions, NetworkFault, Places, Settings, Transport, Verdict,
+    World,
 };
 use quorate_sim::{ms, secs};
 use std::cell::RefCell;
@@ -20,14 +21,14 @@ fn trace() -> (Trace, Told) {
     let told = Told::default();
     let mut trace = Trace::default();
     let to = Rc::clone(&told);
-    trace.read_along(move |event| to.borrow_mut().push(event.clone()));
+    trace.set_reader(move |event| to.borrow_mut().push(event.clone()));
     (trace, told)
 }
 
 /// A world in which a message takes a millisecond and nothing else takes time, and what it tells.
 fn world(change: impl FnOnce(&mut Settings)) -> (World, Told) {
     let mut settings = Settings::new(pbft(), 7);
-    settings.weather = Weather::constant(DELAY_NS);
+    settings.conditions = LinkConditions::constant(DELAY_NS);
     settings.costs = Costs::NONE;
     settings.transport = Transport::Datagrams;
     change(&mut settings);
@@ -89,13 +90,14 @@ fn the_good_case_reads_like_this() {
 /// order, is explained, and what arrives was sent.
 #[test]
 fn reading_along_changes_nothing_and_everything_is_explained() {
-    let known: BTreeSet<&str> = WORDS.iter().map(|(word, _)| *word).collect();
+    let known: BTreeSet<&str> = EVENT_NAMES.iter().map(|(word, _)| *word).collect();
     let mut words = BTreeSet::new();
     for seed in 0..8 {
-        let cast = if seed % 2 == 0 { Cast::Drawn } else { Cast::Many(Byzantine::Twin, 2) };
-        let silent = Standard::with(pbft(), None, cast, seed).unwrap().run();
+        let hosts =
+            if seed % 2 == 0 { ByzantineChoice::Drawn } else { ByzantineChoice::Many(Byzantine::Twin, 2) };
+        let silent = StandardRun::with(pbft(), None, hosts, seed).unwrap().run();
         let (trace, told) = trace();
-        let loud = Standard::with_trace(pbft(), None, cast, seed, trace).unwrap().run();
+        let loud = StandardRun::with_trace(pbft(), None, hosts, seed, trace).unwrap().run();
         assert_eq!(silent, loud, "seed {seed}");
         let told = told.borrow();
         assert!(told.windows(2).all(|pair| pair[0].at <= pair[1].at), "seed {seed}: in the order of time");
@@ -120,18 +122,19 @@ fn reading_along_changes_nothing_and_everything_is_explained() {
 fn what_becomes_of_connections_is_said() {
     let (mut world, told) = world(|settings| settings.transport = Transport::Links);
     go(world.run_for(secs(1)), &world);
-    let one = |change| Front { from: Places::one(3), to: Places::ALL, both_ways: true, change, fault: None };
-    let loss = world.front(one(Change::Lossy(400_000)));
+    let one =
+        |change| NetworkFault { from: Places::one(3), to: Places::ALL, both_ways: true, change, fault: None };
+    let loss = world.begin_fault(one(Change::Lossy(400_000)));
     for value in 0..20 {
         let ids = world.submit(value % 4, &[put("k1", value)]);
         wait_for(&mut world, &ids, secs(3));
     }
-    world.pass(loss);
-    let cut = world.front(one(Change::Cut));
+    world.end_fault(loss);
+    let cut = world.begin_fault(one(Change::Cut));
     let ids = world.submit(0, &[put("k1", "cut")]);
     wait_for(&mut world, &ids, secs(3));
     go(world.run_for(secs(6)), &world);
-    world.pass(cut);
+    world.end_fault(cut);
     go(world.run_for(secs(6)), &world);
     let now = world.now();
     drop(world);
@@ -175,11 +178,16 @@ fn what_becomes_of_a_message_is_said() {
     world.unhook();
     world.release();
     let change = Change::Lossy(1_000_000);
-    let front =
-        world.front(Front { from: Places::one(3), to: Places::ALL, both_ways: true, change, fault: None });
+    let network_fault = world.begin_fault(NetworkFault {
+        from: Places::one(3),
+        to: Places::ALL,
+        both_ways: true,
+        change,
+        fault: None,
+    });
     let ids = world.submit(0, &[put("k1", 2)]);
     wait_for(&mut world, &ids, secs(3));
-    world.pass(front);
+    world.end_fault(network_fault);
     drop(world);
     let told = told.borrow();
     let number = told.iter().find(|event| event.what == "drops").and_then(|event| event.number);
@@ -210,7 +218,7 @@ fn what_becomes_of_a_message_is_said() {
 #[test]
 fn a_choice_leaves_what_was_asked_for() {
     let (trace, told) = trace();
-    let _ = Standard::with_trace(pbft(), None, Cast::Drawn, 3, trace).unwrap().run();
+    let _ = StandardRun::with_trace(pbft(), None, ByzantineChoice::Drawn, 3, trace).unwrap().run();
     let told = told.borrow();
     let chosen = |terms: &str| -> Vec<&Event> {
         let pick: Pick = terms.parse().unwrap();

@@ -4,7 +4,7 @@ use crate::support::{ask, begin, drop_frames, pbft, put, r, world_of};
 use quorate_consensus::{Entry, Model};
 use quorate_protocols::REGISTRY;
 use quorate_sim::trace::Event;
-use quorate_sim::twins::{Enumeration, Leaders, Play, Scenario, Verdict, run_range};
+use quorate_sim::twins::{Enumeration, Leaders, RangeResult, Scenario, ScenarioRun, run_range};
 use quorate_sim::{Oracle, Settings, Who, World, sets_leaders};
 use quorate_types::{ReplicaId, Time, View};
 use std::cell::RefCell;
@@ -20,7 +20,7 @@ fn protocols() -> impl Iterator<Item = &'static Entry> {
     REGISTRY.iter().filter(suits)
 }
 
-fn assert_passes(entry: &Entry, all: &Enumeration, verdict: &Verdict) {
+fn assert_passes(entry: &Entry, all: &Enumeration, verdict: &RangeResult) {
     if let Some((number, failure)) = verdict.failures.first() {
         let (protocol, options) = (entry.spec.name, all.options());
         let scenario = all.scenario(*number);
@@ -31,8 +31,8 @@ fn assert_passes(entry: &Entry, all: &Enumeration, verdict: &Verdict) {
 }
 
 /// Few scenarios of each enumeration, from all over it.
-fn a_part_of(entry: &Entry, all: &Enumeration, step: usize) -> Verdict {
-    let mut verdict = Verdict::default();
+fn a_part_of(entry: &Entry, all: &Enumeration, step: usize) -> RangeResult {
+    let mut verdict = RangeResult::default();
     for number in (step as u64 / 2..all.len()).step_by(step) {
         verdict.run(entry, number, &all.scenario(number)).unwrap();
     }
@@ -43,7 +43,7 @@ fn a_part_of(entry: &Entry, all: &Enumeration, step: usize) -> Verdict {
 #[test]
 fn a_part_of_all_scenarios_passes() {
     for entry in protocols() {
-        let mut total = Verdict::default();
+        let mut total = RangeResult::default();
         for twin in 0..4 {
             let twin = ids(&[twin]);
             let four = Enumeration::all(4, twin.clone(), 4, 2, Leaders::Own).unwrap();
@@ -70,7 +70,7 @@ fn two_pairs_of_twins_break_agreement() {
         // Where a block is decided by those that follow it, the parts have to last for some views.
         let views = if entry.spec.rotates_leaders { 8 } else { 1 };
         let lasting = |all: &Enumeration| {
-            let mut verdict = Verdict::default();
+            let mut verdict = RangeResult::default();
             for number in (0..all.len()).filter(|number| all.is_first(&all.scenario(*number))) {
                 let mut scenario = all.scenario(number);
                 scenario.rounds = scenario.rounds.iter().cycle().take(views).cloned().collect();
@@ -107,9 +107,9 @@ fn a_scenario_is_a_run_byte_for_byte() {
     let all = Enumeration::drawn(4, ids(&[2]), 3, 3, Leaders::Drawn, (3, 9)).unwrap();
     for number in 0..3 {
         let run = |is_read: bool| {
-            let mut play = Play::new(pbft(), &all.scenario(number)).unwrap();
+            let mut play = ScenarioRun::new(pbft(), &all.scenario(number)).unwrap();
             if is_read {
-                play.world().trace().read_along(|line| assert!(!line.what.is_empty()));
+                play.world().trace().set_reader(|line| assert!(!line.what.is_empty()));
             }
             (play.run(), play.world().trace_hash())
         };
@@ -126,9 +126,9 @@ fn parts_are_apart() {
     for number in 0..all.len() {
         let scenario = all.scenario(number);
         let events = Rc::new(RefCell::new(Vec::new()));
-        let mut play = Play::new(pbft(), &scenario).unwrap();
+        let mut play = ScenarioRun::new(pbft(), &scenario).unwrap();
         let written = Rc::clone(&events);
-        play.world().trace().read_along(move |event| written.borrow_mut().push(event.clone()));
+        play.world().trace().set_reader(move |event| written.borrow_mut().push(event.clone()));
         assert_eq!(play.run().failure, None);
         drop(play);
         let (mut first, mut second) = (0, 0);
@@ -203,7 +203,7 @@ fn leaders_can_be_set() {
             if frame.content.kind.as_str() == "propose" {
                 seen.borrow_mut().push((frame.content.view.0, frame.from.0));
             }
-            quorate_sim::Verdict::Pass
+            quorate_sim::RangeResult::Pass
         });
         begin(&mut world);
         // As many views as a request needs.

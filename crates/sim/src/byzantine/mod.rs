@@ -2,16 +2,16 @@
 //!
 //! Each is made of what ships, held wrongly: two replicas under one key, a replica whose words are withheld from
 //! some or all, a replica whose disk forgets. What one does changes from *mood* to mood; the seed decides when and
-//! how. A *puppet* ([`crate::World::take_over`]) says what a test writes for it instead.
+//! how. A *controlled replica* ([`crate::World::take_control`]) says what a test writes for it instead.
 
-mod lies;
+mod forgeries;
 
-pub(crate) use lies::{Means, Sent, seal};
+pub(crate) use forgeries::{Forged, LiarTools, seal};
 
 use crate::frame::{BUNDLE, PAYLOAD};
-use crate::front::Places;
-use crate::seat::Arrival;
-use lies::{Said, What};
+use crate::network_fault::Places;
+use crate::replica_slot::Arrival;
+use forgeries::{ForgeAbout, SentMessages};
 use quorate_consensus::{Attack, AttackEntry};
 use quorate_storage::MemDisk;
 use quorate_types::Kind;
@@ -89,7 +89,7 @@ impl Byzantine {
     ];
 
     /// Whether it changes what its replica says.
-    const fn twists(self) -> bool {
+    const fn forges(self) -> bool {
         match self {
             Self::Twin | Self::Mute | Self::Favourites | Self::Rollback | Self::Adaptive => false,
             Self::Replay | Self::Mutate | Self::Delay => true,
@@ -136,7 +136,7 @@ impl FromStr for Byzantine {
 
 /// Which of the replicas at one seat speaks: there are two at that of a twin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Voice {
+pub(crate) enum TwinHalf {
     First,
     Second,
 }
@@ -148,24 +148,24 @@ pub(crate) enum Role {
     #[default]
     Honest,
     /// It breaks them.
-    Byzantine(Box<Conduct>),
+    Byzantine(Box<Behaviour>),
     /// Its replica hears and says nothing any more; what reaches it waits here for a test.
-    Puppet(Vec<Arrival>),
+    Controlled(Vec<Arrival>),
 }
 
 impl Role {
     /// Whether what wants to leave does.
-    pub(crate) fn lets(&self, voice: Voice, kind: Kind, to: usize) -> bool {
+    pub(crate) fn lets(&self, half: TwinHalf, kind: Kind, to: usize) -> bool {
         match self {
             Self::Honest => true,
-            Self::Byzantine(conduct) => conduct.mood.lets(voice, kind, to),
-            Self::Puppet(_) => false,
+            Self::Byzantine(behaviour) => behaviour.mood.lets(half, kind, to),
+            Self::Controlled(_) => false,
         }
     }
 }
 
 /// How a Byzantine replica goes about it.
-pub(crate) struct Conduct {
+pub(crate) struct Behaviour {
     kind: Byzantine,
     rng: Rng,
     mood: Mood,
@@ -174,13 +174,13 @@ pub(crate) struct Conduct {
     /// What its disk was like once.
     image: Option<MemDisk>,
     /// What it has said.
-    said: Said,
+    said: SentMessages,
     /// The protocol's own attacks, and the one that is under way.
     attacks: &'static [AttackEntry],
     attack: Option<Box<dyn Attack>>,
 }
 
-impl fmt::Debug for Conduct {
+impl fmt::Debug for Behaviour {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown())
     }
@@ -204,7 +204,7 @@ enum Mood {
     /// Says again what it said before.
     Echo,
     /// Lies about this, so many times in a million.
-    Twist { ppm: u32, what: What },
+    Twist { ppm: u32, what: ForgeAbout },
     /// Says everything so much later.
     Late(u64),
     /// Says everything many times, so many times in all.
@@ -214,7 +214,7 @@ enum Mood {
 }
 
 impl Mood {
-    fn lets(&self, voice: Voice, kind: Kind, to: usize) -> bool {
+    fn lets(&self, half: TwinHalf, kind: Kind, to: usize) -> bool {
         match self {
             Self::Plain
             | Self::Echo
@@ -223,13 +223,13 @@ impl Mood {
             | Self::Flood { .. }
             | Self::Attack(_) => true,
             Self::Silent => false,
-            Self::Divided { first, second, .. } => match voice {
-                Voice::First => first.contains(to),
-                Voice::Second => second.contains(to),
+            Self::Divided { first, second, .. } => match half {
+                TwinHalf::First => first.contains(to),
+                TwinHalf::Second => second.contains(to),
             },
             Self::Torn { first, second } => {
                 let is_host = kind.as_str().starts_with("host.") || [BUNDLE, PAYLOAD].contains(&kind);
-                is_host || if voice == Voice::First { first.contains(to) } else { second.contains(to) }
+                is_host || if half == TwinHalf::First { first.contains(to) } else { second.contains(to) }
             }
             Self::Reserved(number) => {
                 let (low, high) = kind.0.split_at(kind.0.len() / 2);
@@ -243,7 +243,7 @@ impl Mood {
 
 /// What a Byzantine replica does with its disk.
 #[derive(Debug)]
-pub(crate) enum Deed {
+pub(crate) enum DiskAction {
     /// Nothing.
     Nothing,
     /// Remembers what is on it.
@@ -256,18 +256,18 @@ pub(crate) enum Deed {
 
 /// What a liar knows of the world when its mood changes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Around {
+pub(crate) struct LiarContext {
     /// How many places there are.
     pub(crate) places: usize,
     /// How long somebody still waits before it loses its patience.
     pub(crate) patience_ns: u64,
 }
 
-impl Conduct {
+impl Behaviour {
     pub(crate) fn new(kind: Byzantine, rng: Rng, attacks: &'static [AttackEntry]) -> Self {
         // Who has no attack of its own does what comes closest.
         let kind = if kind == Byzantine::Own && attacks.is_empty() { Byzantine::Mutate } else { kind };
-        let (mood, said) = (Mood::Plain, Said::default());
+        let (mood, said) = (Mood::Plain, SentMessages::default());
         Self { kind, rng, mood, is_steady: false, image: None, said, attacks, attack: None }
     }
 
@@ -307,11 +307,11 @@ impl Conduct {
     }
 
     /// Another mood.
-    pub(crate) fn change(&mut self, around: Around, blank: impl FnOnce() -> MemDisk) -> Deed {
+    pub(crate) fn change(&mut self, context: LiarContext, blank: impl FnOnce() -> MemDisk) -> DiskAction {
         if self.is_steady {
-            return Deed::Nothing;
+            return DiskAction::Nothing;
         }
-        let places = around.places;
+        let places = context.places;
         match self.kind {
             Byzantine::Twin => self.mood = self.divide(places),
             Byzantine::Mute => {
@@ -329,16 +329,16 @@ impl Conduct {
             // What keeps the rules for ever would be no liar; now and then it does, and what it sent late comes.
             _ if self.rng.below(5) == 0 => self.mood = Mood::Plain,
             Byzantine::Replay => self.mood = Mood::Echo,
-            Byzantine::Mutate => self.mood = self.twist_about(What::Votes),
-            Byzantine::CatchUp => self.mood = self.twist_about(What::Tales),
-            Byzantine::Clients => self.mood = self.twist_about(What::Replies),
+            Byzantine::Mutate => self.mood = self.forge_about(ForgeAbout::Votes),
+            Byzantine::CatchUp => self.mood = self.forge_about(ForgeAbout::Tales),
+            Byzantine::Clients => self.mood = self.forge_about(ForgeAbout::Replies),
             Byzantine::Delay => {
                 let part = self.rng.between(500, 990);
-                self.mood = Mood::Late(around.patience_ns.saturating_mul(part) / 1_000);
+                self.mood = Mood::Late(context.patience_ns.saturating_mul(part) / 1_000);
             }
             Byzantine::Flood => {
                 self.mood = Mood::Flood { left: FLOOD_FRAMES };
-                return Deed::Garbage;
+                return DiskAction::Garbage;
             }
             Byzantine::Own => {
                 let at = self.rng.index(self.attacks.len());
@@ -347,10 +347,10 @@ impl Conduct {
             }
             Byzantine::Adaptive => {}
         }
-        Deed::Nothing
+        DiskAction::Nothing
     }
 
-    fn twist_about(&mut self, what: What) -> Mood {
+    fn forge_about(&mut self, what: ForgeAbout) -> Mood {
         Mood::Twist { ppm: u32::try_from(self.rng.between(20_000, 600_000)).unwrap_or(0), what }
     }
 
@@ -376,19 +376,19 @@ impl Conduct {
         Mood::Divided { first, second, backwards: self.rng.chance(500_000) }
     }
 
-    fn forget(&mut self, blank: impl FnOnce() -> MemDisk) -> Deed {
+    fn forget(&mut self, blank: impl FnOnce() -> MemDisk) -> DiskAction {
         match (self.image.take(), self.rng.below(8)) {
-            (_, 0) => Deed::Forget(Box::new(blank())),
-            (Some(image), 1..5) => Deed::Forget(Box::new(image)),
+            (_, 0) => DiskAction::Forget(Box::new(blank())),
+            (Some(image), 1..5) => DiskAction::Forget(Box::new(image)),
             (Some(image), 5) => {
                 // It may come to this once more.
                 self.image = Some(image.clone());
-                Deed::Forget(Box::new(image))
+                DiskAction::Forget(Box::new(image))
             }
-            (None, _) => Deed::Remember,
+            (None, _) => DiskAction::Remember,
             (kept, _) => {
                 self.image = kept;
-                Deed::Nothing
+                DiskAction::Nothing
             }
         }
     }
@@ -409,7 +409,7 @@ mod tests {
     use super::*;
 
     const PLACES: usize = 9;
-    const AROUND: Around = Around { places: PLACES, patience_ns: 1_000 };
+    const CONTEXT: LiarContext = LiarContext { places: PLACES, patience_ns: 1_000 };
 
     fn disk() -> MemDisk {
         MemDisk::new(4_096, 512)
@@ -417,15 +417,15 @@ mod tests {
 
     /// What moods of a host let through, over many of them.
     fn moods(kind: Byzantine) -> Vec<Vec<bool>> {
-        let mut conduct = Conduct::new(kind, Rng::new(5), &[]);
+        let mut behaviour = Behaviour::new(kind, Rng::new(5), &[]);
         let kinds = ["vote", "proposal", "bundle", "reply"].map(Kind::new);
         let mut all = Vec::new();
         for _ in 0..400 {
-            conduct.change(AROUND, disk);
+            behaviour.change(CONTEXT, disk);
             let mut lets = Vec::new();
-            for voice in [Voice::First, Voice::Second] {
+            for half in [TwinHalf::First, TwinHalf::Second] {
                 for kind in kinds {
-                    lets.extend((0..PLACES).map(|to| conduct.mood.lets(voice, kind, to)));
+                    lets.extend((0..PLACES).map(|to| behaviour.mood.lets(half, kind, to)));
                 }
             }
             all.push(lets);
@@ -473,22 +473,22 @@ mod tests {
 
     #[test]
     fn a_disk_is_remembered_before_it_comes_back() {
-        let mut conduct = Conduct::new(Byzantine::Rollback, Rng::new(6), &[]);
+        let mut behaviour = Behaviour::new(Byzantine::Rollback, Rng::new(6), &[]);
         let (mut remembered, mut old, mut blank) = (0, 0, 0);
         for _ in 0..800 {
-            let had = conduct.image.is_some();
-            match conduct.change(AROUND, || MemDisk::new(512, 512)) {
-                Deed::Nothing => assert!(had),
-                Deed::Remember => {
+            let had = behaviour.image.is_some();
+            match behaviour.change(CONTEXT, || MemDisk::new(512, 512)) {
+                DiskAction::Nothing => assert!(had),
+                DiskAction::Remember => {
                     assert!(!had);
                     remembered += 1;
-                    conduct.remember(disk());
+                    behaviour.remember(disk());
                 }
-                Deed::Forget(image) => {
+                DiskAction::Forget(image) => {
                     use quorate_storage::Disk as _;
                     if image.segment_bytes() == 512 { blank += 1 } else { old += 1 }
                 }
-                Deed::Garbage => panic!("its disk is all that it breaks"),
+                DiskAction::Garbage => panic!("its disk is all that it breaks"),
             }
         }
         assert!(remembered > 100 && old > 100 && blank > 50, "{remembered} {old} {blank}");

@@ -1,11 +1,11 @@
 //! What was measured, as a table that people read as it is and programs show as Markdown.
 
-use super::{Line, Report};
+use super::{FigureLine, FiguresReport};
 use std::fmt::Write as _;
 
 /// One protocol at several sizes: a line for each figure, and the remarks. What is not as stated says so.
 #[must_use]
-pub fn markdown(reports: &[Report]) -> String {
+pub fn markdown(reports: &[FiguresReport]) -> String {
     let mut rows: Vec<Vec<String>> = vec![vec!["figure".to_owned(), "formula".to_owned()]];
     // A figure may be missing at some sizes: one that nobody stated, and only some sizes have.
     let mut names: Vec<(&str, &str)> = Vec::new();
@@ -46,7 +46,7 @@ pub fn markdown(reports: &[Report]) -> String {
     text
 }
 
-fn cell(line: &Line) -> String {
+fn cell(line: &FigureLine) -> String {
     if line.agrees() {
         return line.measured.to_string();
     }
@@ -69,13 +69,14 @@ mod tests {
     use crate::conformance::Measured;
     use quorate_types::ProtocolId;
 
-    fn line(what: &str, formula: &str, stated: u64, total: u64, of: u64) -> Line {
-        Line::new(what, formula, stated, Measured { total, of })
+    fn line(what: &str, formula: &str, stated: u64, total: u64, of: u64) -> FigureLine {
+        FigureLine::new(what, formula, stated, Measured { total, of })
     }
 
     #[test]
     fn what_is_not_as_stated_says_so() {
-        let report = |n, lines| Report { protocol: ProtocolId::new("x"), n, lines, remarks: &["Mind this."] };
+        let report =
+            |n, lines| FiguresReport { protocol: ProtocolId::new("x"), n, lines, remarks: &["Mind this."] };
         let reports = [
             report(4, vec![line("votes", "n - 1", 3, 30, 10), line("delays", "2", 2, 5, 2)]),
             report(7, vec![line("votes", "n - 1", 6, 50, 10), line("`x`", "", 0, 3, 1)]),

@@ -1,9 +1,9 @@
 //! Papers that are other ones for synchronous protocols: for whom a replica that is cut off is one of the f from then on,
 //! and for whom nothing is promised beyond Δ unless the guard is on and everything is late.
 
-use super::{Short, some_of};
+use super::{ShortRun, some_of};
 use crate::fault::Fault;
-use crate::front::{Change, Front, Places};
+use crate::network_fault::{Change, NetworkFault, Places};
 use crate::report::Report;
 use crate::seed::synchrony::is_synchronous;
 use crate::settings::BadSettings;
@@ -24,7 +24,7 @@ pub(super) fn at_least(world: &World, span_ns: u64, deltas: u64) -> u64 {
 
 /// One replica is cut off again and again. Without the guard it is always the same, and nothing is promised to it.
 pub(super) fn cut_off(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
-    let short = Short::new((entry, n, seed), trace, |_, _| {})?;
+    let short = ShortRun::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
         let guarded = world.settings().guarded;
         let mut victims: Vec<ReplicaId> = some_of(world, rng, 1);
@@ -39,12 +39,13 @@ pub(super) fn cut_off(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Resul
                 false => Change::Cut,
             };
             if !guarded {
-                victims.iter().for_each(|id| world.leave_adrift(*id));
+                victims.iter().for_each(|id| world.exempt(*id));
             }
             let fault = Some(Fault::Isolation);
-            let cut = world.front(Front { from: place, to: place.others(), both_ways, change, fault });
+            let cut =
+                world.begin_fault(NetworkFault { from: place, to: place.others(), both_ways, change, fault });
             world.run_for(span_ns)?;
-            world.pass(cut);
+            world.end_fault(cut);
             let calm_ns = world.settings().delta_ns.saturating_mul(CALM_DELTAS);
             world.run_for(rng.between(ms(1), ms(500)).saturating_add(calm_ns))?;
         }
@@ -54,7 +55,7 @@ pub(super) fn cut_off(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Resul
 
 /// With the guard on: from one moment to another all that anybody says, or one replica, takes longer than Δ.
 pub(super) fn beyond_delta(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
-    let short = Short::new((entry, n, seed), trace, |settings, _| settings.guarded = true)?;
+    let short = ShortRun::new((entry, n, seed), trace, |settings, _| settings.guarded = true)?;
     Ok(short.run(|world, rng| {
         let delta_ns = world.settings().delta_ns;
         let mut longest_ns = 0;
@@ -64,9 +65,10 @@ pub(super) fn beyond_delta(entry: &Entry, n: usize, seed: u64, trace: Trace) -> 
             let change = Change::Late { by_ns, until: Time::ZERO };
             let from = if rng.chance(750_000) { Places::ALL } else { Places::one(rng.index(n)) };
             let fault = Some(Fault::BeyondDelta);
-            let late = world.front(Front { from, to: Places::ALL, both_ways: false, change, fault });
+            let late =
+                world.begin_fault(NetworkFault { from, to: Places::ALL, both_ways: false, change, fault });
             world.run_for(rng.between(delta_ns, secs(3)))?;
-            world.pass(late);
+            world.end_fault(late);
             world.run_for(rng.between(ms(1), ms(500)))?;
         }
         // What was said while it was so is still on its way, and nothing overtakes it.

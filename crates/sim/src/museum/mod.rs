@@ -3,18 +3,18 @@
 //! Here are those that no protocol is needed for: what is broken is a disk, a restart, a service, a client. Variants of
 //! protocols stand with the protocols, made with `quorate_consensus::flawed::Flawed`; both are [`Exhibit`]s.
 
-mod teeth;
+mod oracle_mutations;
 
-pub use teeth::TEETH;
+pub use oracle_mutations::ORACLE_MUTATIONS;
 
-use crate::disk::Lie;
-use crate::exam::Short;
+use crate::disk::DiskFlaw;
+use crate::exam::ShortRun;
 use crate::fault::Fault;
+use crate::instrumented_store::StoreFlaw;
 use crate::oracles::{Failure, Oracle};
 use crate::report::Report;
 use crate::settings::BadSettings;
 use crate::trace::Trace;
-use crate::witness::Perjury;
 use crate::world::{Plan, Survives, World};
 use crate::{Byzantine, ms, secs};
 use quorate_consensus::Entry;
@@ -123,9 +123,9 @@ pub const EXHIBITS: &[Exhibit] = &[
     },
 ];
 
-fn short(entry: &Entry, seed: u64) -> Result<Short, BadSettings> {
-    Short::new((entry, crate::smallest(entry, 1), seed), Trace::default(), |settings, _| {
-        settings.weather.loss_ppm = 5_000;
+fn short(entry: &Entry, seed: u64) -> Result<ShortRun, BadSettings> {
+    ShortRun::new((entry, crate::smallest(entry, 1), seed), Trace::default(), |settings, _| {
+        settings.conditions.loss_ppm = 5_000;
     })
 }
 
@@ -144,12 +144,17 @@ fn power_cuts(world: &mut World, rng: &mut Rng, survives: Survives) -> Result<()
     Ok(())
 }
 
-fn with_lie(entry: &Entry, seed: u64, lie: Lie, blind: &[Oracle]) -> Result<Report, BadSettings> {
+fn with_disk_flaw(
+    entry: &Entry,
+    seed: u64,
+    disk_flaw: DiskFlaw,
+    blind: &[Oracle],
+) -> Result<Report, BadSettings> {
     let mut short = short(entry, seed)?;
     let world = short.world();
     blind.iter().for_each(|oracle| world.tolerate(*oracle));
     for id in world.replicas() {
-        world.sabotage_disk(id, lie);
+        world.break_disk(id, disk_flaw);
     }
     // Disks lie from the next start on.
     Ok(short.run(|world, rng| {
@@ -158,32 +163,32 @@ fn with_lie(entry: &Entry, seed: u64, lie: Lie, blind: &[Oracle]) -> Result<Repo
             world.plan(world.now().plus(ms(5)), Plan::Start(id));
             world.run_for(ms(30))?;
         }
-        let survives = if lie == Lie::TailIsDamage { Survives::Some } else { Survives::Nothing };
+        let survives = if disk_flaw == DiskFlaw::TailIsDamage { Survives::Some } else { Survives::Nothing };
         power_cuts(world, rng, survives)
     }))
 }
 
 fn votes_leave_early(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    with_lie(entry, seed, Lie::Sync, &[])
+    with_disk_flaw(entry, seed, DiskFlaw::Sync, &[])
 }
 
 fn votes_are_forgotten(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    with_lie(entry, seed, Lie::Sync, &[Oracle::Held, Oracle::Links])
+    with_disk_flaw(entry, seed, DiskFlaw::Sync, &[Oracle::Held, Oracle::Links])
 }
 
 fn tail_is_damage(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    with_lie(entry, seed, Lie::TailIsDamage, &[])
+    with_disk_flaw(entry, seed, DiskFlaw::TailIsDamage, &[])
 }
 
 fn guard_is_one_short(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    with_lie(entry, seed, Lie::LosesLast, &[Oracle::Links, Oracle::Held])
+    with_disk_flaw(entry, seed, DiskFlaw::LosesLast, &[Oracle::Links, Oracle::Held])
 }
 
 fn damage_is_tail(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
     let mut short = short(entry, seed)?;
     let world = short.world();
     for id in world.replicas() {
-        world.sabotage_disk(id, Lie::DamageIsTail);
+        world.break_disk(id, DiskFlaw::DamageIsTail);
     }
     Ok(short.run(|world, rng| {
         for id in world.replicas() {
@@ -206,7 +211,7 @@ fn service_is_ahead(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
     let mut short = short(entry, seed)?;
     let world = short.world();
     for id in world.replicas() {
-        world.sabotage_service(id, Perjury::AgainAfterRestart);
+        world.break_service(id, StoreFlaw::AgainAfterRestart);
     }
     Ok(short.run(|world, rng| power_cuts(world, rng, Survives::Nothing)))
 }
@@ -214,9 +219,9 @@ fn service_is_ahead(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
 fn replies_count_twice(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
     let n = crate::smallest(entry, 1);
     let last = ReplicaId(u16::try_from(n.saturating_sub(1)).unwrap_or(0));
-    let mut short = Short::new((entry, n, seed), Trace::default(), |settings, _| {
+    let mut short = ShortRun::new((entry, n, seed), Trace::default(), |settings, _| {
         settings.byzantine.insert(last, Byzantine::Clients);
     })?;
-    short.world().sabotage_clients();
+    short.world().make_clients_credulous();
     Ok(short.run(|world, _| world.run_for(secs(8))))
 }

@@ -1,6 +1,6 @@
 //! Bounds: what a replica holds stays in proportion to its window, however long it runs.
 
-use super::{Oracle, Verdict};
+use super::{Judged, Oracle};
 use quorate_replica::ReplicaStatus;
 use quorate_types::limits::{POOL_BUNDLES_MAX, POOL_BYTES_MAX};
 
@@ -11,7 +11,7 @@ const PER_HEIGHT_MAX: u64 = 16;
 const BASE_MAX: u64 = 64;
 
 /// Looks at one replica, whose window has so many heights.
-pub(crate) fn check_bounds(window: u64, status: &ReplicaStatus) -> Verdict {
+pub(crate) fn check_bounds(window: u64, status: &ReplicaStatus) -> Judged {
     let most = window.saturating_mul(PER_HEIGHT_MAX).saturating_add(BASE_MAX);
     let (guard, records, held) = status.outbox;
     let counts = [("guard", guard), ("records", records), ("held", held), ("blocks", status.blocks)];

@@ -10,12 +10,12 @@
 //! | same slot | what may be said once is never said of two subjects, across restarts | `promises` |
 //! | held | nothing that may be said once leaves before its guard was synced | `promises` |
 //! | liveness | what a protocol promises after a heal, in time | `World::run_while` |
-//! | circles | after a heal, views do not pass alike without anything being executed | `lasso` |
+//! | circles | after a heal, views do not pass alike without anything being executed | `livelock` |
 //! | pacemaker | views that are left by certificate only are, and after a heal all honest replicas meet in one | `pace` |
 //! | bounds | queues and tables stay within limits | `bounds` |
-//! | accusation | no honest replica refuses of another what only a liar says | `World::judge_blame` |
+//! | accusation | no honest replica refuses of another what only a liar says | `World::judge_accusations` |
 //! | no panic | no assertion of the code fails | `seed` |
-//! | replay | a second replica that is handed the same inputs gives the same outputs, byte for byte | `shadow` |
+//! | replay | a second replica that is handed the same inputs gives the same outputs, byte for byte | `replay_check` |
 //!
 //! All of them judge honest replicas only, and what has to run and to follow, those whose disks are whole; clients believe f + 1 equal answers, so one of these is honest.
 //!
@@ -26,16 +26,16 @@
 //! liveness is judged by who runs the world, because only that one knows when something is promised.
 
 mod bounds;
-mod lasso;
+mod livelock;
 mod order;
-mod pace;
+mod pacemaker;
 mod promises;
 
 pub(crate) use bounds::check_bounds;
-pub(crate) use lasso::{Lasso, views_needed};
-pub(crate) use order::Order;
-pub(crate) use pace::Views;
-pub(crate) use promises::Promises;
+pub(crate) use livelock::{LivelockOracle, views_needed};
+pub(crate) use order::OrderOracle;
+pub(crate) use pacemaker::PacemakerOracle;
+pub(crate) use promises::PromiseOracle;
 
 use quorate_types::Time;
 use std::fmt;
@@ -82,7 +82,7 @@ pub enum Oracle {
     /// Nothing happened for too long.
     Liveness,
     /// View after view passes alike, and nothing is executed.
-    Circles,
+    Livelock,
     /// A view was left without a certificate, or the honest replicas never meet in one.
     Pacemaker,
     /// A replica stopped by itself.
@@ -109,7 +109,7 @@ impl fmt::Display for Oracle {
             Self::Held => "held until durable",
             Self::Bounds => "bounds",
             Self::Liveness => "liveness",
-            Self::Circles => "circles",
+            Self::Livelock => "livelock",
             Self::Pacemaker => "pacemaker",
             Self::Stopped => "stopped",
             Self::Links => "links",
@@ -167,7 +167,7 @@ impl Oracle {
                  honest replicas are never all in one of an honest leader. Look for what it `notes`, and what reached \
                  it before."
             }
-            Self::Circles => {
+            Self::Livelock => {
                 "Everything had healed, all replicas went from view to view, each leader had its turn, and nothing was \
                  executed: it will go on like that. Look for the `enters` lines of one round of leaders, and between \
                  them for what is refused."
@@ -195,4 +195,4 @@ impl Oracle {
 }
 
 /// What an oracle says of one observation.
-pub(crate) type Verdict = Result<(), (Oracle, String)>;
+pub(crate) type Judged = Result<(), (Oracle, String)>;

@@ -1,6 +1,6 @@
 //! Agreement, exactly once, right results, durability: everything about the order of what was executed.
 
-use super::{Oracle, Verdict};
+use super::{Judged, Oracle};
 use crate::history::{History, OpId};
 use crate::model::{Model, result_text};
 use quorate_app::KvResult;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// What is known of one operation.
 #[derive(Clone, Default, Debug)]
-struct Known {
+struct OperationState {
     /// Its place in the agreed order, counted from 1.
     place: Option<u64>,
     /// What it results in there.
@@ -20,7 +20,7 @@ struct Known {
 
 /// What one replica has decided since it was opened.
 #[derive(Default, Debug)]
-struct Life {
+struct ReplicaProgress {
     /// Up to where it has executed; nothing while it does not run.
     executed: Option<Height>,
     /// What it has decided and not executed: its disk may not have it yet.
@@ -29,16 +29,16 @@ struct Life {
 
 /// The order in which the honest replicas execute, as the first of them to reach each height shows it.
 #[derive(Default, Debug)]
-pub(crate) struct Order {
+pub(crate) struct OrderOracle {
     /// The votes that decide a block are on disks, so what was decided stands at once. Else what was executed does: whoever is
     /// cut off from its power before its disk has a decision may have been the only one who knew.
     votes_are_durable: bool,
     /// What stands at each height from 1 on, and who decided it first.
     blocks: Vec<Option<(BlockId, ReplicaId)>>,
-    lives: BTreeMap<ReplicaId, Life>,
+    progress: BTreeMap<ReplicaId, ReplicaProgress>,
     /// What was applied at each height from 1 on.
     contents: Vec<Vec<OpId>>,
-    ops: Vec<Known>,
+    ops: Vec<OperationState>,
     model: Model,
     applied: u64,
     /// The greatest place of any operation that was answered.
@@ -56,7 +56,7 @@ fn differs(
     height: Height,
     (known, first): (BlockId, ReplicaId),
     (block, by): (BlockId, ReplicaId),
-) -> Verdict {
+) -> Judged {
     if known == block {
         return Ok(());
     }
@@ -64,7 +64,7 @@ fn differs(
     Err((Oracle::Agreement, what))
 }
 
-impl Order {
+impl OrderOracle {
     pub(crate) fn new(votes_are_durable: bool) -> Self {
         Self { votes_are_durable, ..Self::default() }
     }
@@ -79,10 +79,10 @@ impl Order {
         self.applied
     }
 
-    fn known(&mut self, id: OpId) -> Option<&mut Known> {
+    fn known(&mut self, id: OpId) -> Option<&mut OperationState> {
         let at = usize::try_from(id.0).ok()?;
         if at >= self.ops.len() {
-            self.ops.resize_with(at.saturating_add(1), Known::default);
+            self.ops.resize_with(at.saturating_add(1), OperationState::default);
         }
         self.ops.get_mut(at)
     }
@@ -103,34 +103,34 @@ impl Order {
         height: Height,
         block: BlockId,
         judged: &[ReplicaId],
-    ) -> Verdict {
+    ) -> Judged {
         let standing = index(height).and_then(|at| *self.blocks.get(at)?);
-        let lives = judged.iter().filter_map(|id| Some((*id, self.lives.get(id)?)));
-        let mut decided = lives
-            .filter(|(_, life)| life.executed.is_some())
-            .filter_map(|(id, life)| Some((*life.decided.get(&height)?, id)));
+        let progress = judged.iter().filter_map(|id| Some((*id, self.progress.get(id)?)));
+        let mut decided = progress
+            .filter(|(_, progress)| progress.executed.is_some())
+            .filter_map(|(id, progress)| Some((*progress.decided.get(&height)?, id)));
         let other = |(known, first)| differs(height, (known, first), (block, by));
         standing.map_or(Ok(()), other)?;
         if self.votes_are_durable {
             return self.stands(height, (block, by));
         }
         decided.try_for_each(other)?;
-        self.lives.entry(by).or_default().decided.insert(height, block);
+        self.progress.entry(by).or_default().decided.insert(height, block);
         self.settle(by)
     }
 
     /// What a replica has executed stands, whatever becomes of the replica.
-    fn settle(&mut self, by: ReplicaId) -> Verdict {
-        let Some(life) = self.lives.get_mut(&by) else { return Ok(()) };
-        let Some(executed) = life.executed else { return Ok(()) };
-        let above = life.decided.split_off(&executed.next());
-        for (height, block) in std::mem::replace(&mut life.decided, above) {
+    fn settle(&mut self, by: ReplicaId) -> Judged {
+        let Some(progress) = self.progress.get_mut(&by) else { return Ok(()) };
+        let Some(executed) = progress.executed else { return Ok(()) };
+        let above = progress.decided.split_off(&executed.next());
+        for (height, block) in std::mem::replace(&mut progress.decided, above) {
             self.stands(height, (block, by))?;
         }
         Ok(())
     }
 
-    fn stands(&mut self, height: Height, (block, by): (BlockId, ReplicaId)) -> Verdict {
+    fn stands(&mut self, height: Height, (block, by): (BlockId, ReplicaId)) -> Judged {
         let Some(at) = index(height) else { return Ok(()) };
         if at >= self.blocks.len() {
             self.blocks.resize(at.saturating_add(1), None);
@@ -144,24 +144,24 @@ impl Order {
     }
 
     /// A replica is opened, and what it executes of its disk was there. What it had decided above that is gone.
-    pub(crate) fn opened(&mut self, by: ReplicaId, executed: Height) -> Verdict {
-        self.lives.entry(by).or_default().executed = Some(executed);
+    pub(crate) fn opened(&mut self, by: ReplicaId, executed: Height) -> Judged {
+        self.progress.entry(by).or_default().executed = Some(executed);
         self.settle(by)?;
-        if let Some(life) = self.lives.get_mut(&by) {
-            life.decided.clear();
+        if let Some(progress) = self.progress.get_mut(&by) {
+            progress.decided.clear();
         }
         Ok(())
     }
 
     /// A replica does not run any more. What it had decided binds nobody until it is seen that its disk has it.
     pub(crate) fn falls(&mut self, by: ReplicaId) {
-        if let Some(life) = self.lives.get_mut(&by) {
-            life.executed = None;
+        if let Some(progress) = self.progress.get_mut(&by) {
+            progress.executed = None;
         }
     }
 
     /// A replica states what its state is after a height.
-    pub(crate) fn stated(&mut self, by: ReplicaId, height: Height, state: Digest) -> Verdict {
+    pub(crate) fn stated(&mut self, by: ReplicaId, height: Height, state: Digest) -> Judged {
         let (known, first) = *self.states.entry(height).or_insert((state, by));
         if known == state {
             return Ok(());
@@ -185,7 +185,7 @@ impl Order {
         from: Height,
         to: Height,
         applied: &[(Height, OpId)],
-    ) -> Verdict {
+    ) -> Judged {
         let groups = applied.chunk_by(|(a, _), (b, _)| a == b);
         let mut groups = groups.filter_map(|group| Some((group.first()?.0, group))).peekable();
         // What a log gives again was seen before, or was written and never reached the executor.
@@ -207,14 +207,14 @@ impl Order {
                 Err((Oracle::Agreement, format!("replica {by} applied at height {height} out of order")))
             }
             None => {
-                self.lives.entry(by).or_default().executed = Some(to);
+                self.progress.entry(by).or_default().executed = Some(to);
                 self.settle(by)
             }
         }
     }
 
     /// Somebody was there before: the same must have happened.
-    fn same(&self, by: ReplicaId, height: Height, applied: &[(Height, OpId)]) -> Verdict {
+    fn same(&self, by: ReplicaId, height: Height, applied: &[(Height, OpId)]) -> Judged {
         let mut seen = std::collections::BTreeSet::new();
         if let Some((_, twice)) = applied.iter().find(|(_, id)| !seen.insert(*id)) {
             let what = format!("operation {twice:?} is applied twice at height {height} by replica {by}");
@@ -230,7 +230,7 @@ impl Order {
     }
 
     /// Nobody was there before: this is the order from now on.
-    fn first(&mut self, history: &History, height: Height, applied: &[(Height, OpId)]) -> Verdict {
+    fn first(&mut self, history: &History, height: Height, applied: &[(Height, OpId)]) -> Judged {
         for (_, id) in applied {
             let Some(record) = history.get(*id) else {
                 return Err((Oracle::Results, format!("height {height}: operation {id:?} was never called")));
@@ -260,7 +260,7 @@ impl Order {
     }
 
     /// A client believes an answer.
-    pub(crate) fn answered(&mut self, id: OpId, result: &KvResult) -> Verdict {
+    pub(crate) fn answered(&mut self, id: OpId, result: &KvResult) -> Judged {
         let Some(known) = self.known(id) else { return Ok(()) };
         let (Some(place), Some(expected)) = (known.place, &known.result) else {
             let what = format!(
@@ -279,9 +279,9 @@ impl Order {
     }
 
     /// A client was told that an operation was not executed and never will be.
-    pub(crate) fn not_executed(&mut self, id: OpId) -> Verdict {
+    pub(crate) fn not_executed(&mut self, id: OpId) -> Judged {
         match self.known(id) {
-            Some(Known { place: Some(place), .. }) => Err((
+            Some(OperationState { place: Some(place), .. }) => Err((
                 Oracle::Results,
                 format!("operation {id:?} is said not to be executed, and is number {place}"),
             )),
@@ -304,14 +304,14 @@ mod tests {
     }
 
     /// Three increments, called one after the other before any is answered.
-    fn begin() -> (Order, History, Vec<OpId>) {
-        let (mut order, mut history) = (Order::default(), History::default());
+    fn begin() -> (OrderOracle, History, Vec<OpId>) {
+        let (mut order, mut history) = (OrderOracle::default(), History::default());
         let ids: Vec<OpId> = (0..3).map(|_| history.call(Time(0), 0, incr())).collect();
         ids.iter().for_each(|id| order.called(*id));
         (order, history, ids)
     }
 
-    fn oracle(verdict: Verdict) -> Option<Oracle> {
+    fn oracle(verdict: Judged) -> Option<Oracle> {
         verdict.err().map(|(oracle, _)| oracle)
     }
 
@@ -345,8 +345,8 @@ mod tests {
     }
 
     /// Replicas that run, and have executed nothing.
-    fn both_opened() -> (Order, History) {
-        let mut order = Order::default();
+    fn both_opened() -> (OrderOracle, History) {
+        let mut order = OrderOracle::default();
         BOTH.iter().for_each(|id| order.opened(*id, Height(0)).unwrap());
         (order, History::default())
     }
@@ -392,7 +392,7 @@ mod tests {
 
     #[test]
     fn what_durable_votes_decide_stands_at_once() {
-        let mut order = Order::new(true);
+        let mut order = OrderOracle::new(true);
         BOTH.iter().for_each(|id| order.opened(*id, Height(0)).unwrap());
         assert_eq!(order.decided(R0, Height(2), block(2), &BOTH), Ok(()));
         order.falls(R0);
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn other_states_after_a_height_are_noticed() {
-        let mut order = Order::default();
+        let mut order = OrderOracle::default();
         assert_eq!(order.stated(R0, Height(8), Digest([1; 32])), Ok(()));
         assert_eq!(order.stated(R1, Height(8), Digest([1; 32])), Ok(()));
         assert_eq!(order.stated(R1, Height(16), Digest([2; 32])), Ok(()));

@@ -1,7 +1,7 @@
 //! Same slot, and held until durable: judged from the frames as they leave and from what the disk had synced by
 //! then, never from what the replica believes.
 
-use super::{Oracle, Verdict};
+use super::{Judged, Oracle};
 use crate::frame::Content;
 use memchr::memmem;
 use quorate_types::codec::Wire as _;
@@ -55,14 +55,14 @@ impl Promised {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Promises {
+pub(crate) struct PromiseOracle {
     of: Vec<Promised>,
     buffer: Vec<u8>,
     /// Statements that left and were looked for on the disk.
     checked: u64,
 }
 
-impl Promises {
+impl PromiseOracle {
     pub(crate) fn new(n: usize) -> Self {
         let mut of = Vec::new();
         of.resize_with(n, Promised::default);
@@ -84,7 +84,7 @@ impl Promises {
     }
 
     /// A frame of a liar leaves. What shows that it lies, where it says two things for one slot.
-    pub(crate) fn lies(&mut self, by: ReplicaId, content: &Content) -> Option<String> {
+    pub(crate) fn equivocation(&mut self, by: ReplicaId, content: &Content) -> Option<String> {
         let said = content.statement.filter(|_| content.is_once)?;
         let key = (said.height, said.view, said.kind, said.scope);
         let first = *self.of.get_mut(by.index())?.said.entry(key).or_insert(said.subject);
@@ -100,7 +100,7 @@ impl Promises {
         content: &Content,
         later: &[u8],
         on_disk: &mut dyn FnMut(bool) -> bool,
-    ) -> Verdict {
+    ) -> Judged {
         let (Some(statement), Some(promised)) = (content.statement, self.of.get_mut(by.index())) else {
             return Ok(());
         };
@@ -167,13 +167,13 @@ mod tests {
         Content { kind, view: View(view), height: Height(4), statement: Some(statement), is_once }
     }
 
-    fn oracle(verdict: Verdict) -> Option<Oracle> {
+    fn oracle(verdict: Judged) -> Option<Oracle> {
         verdict.err().map(|(oracle, _)| oracle)
     }
 
     #[test]
     fn a_second_subject_for_a_slot_is_noticed() {
-        let mut promises = Promises::new(2);
+        let mut promises = PromiseOracle::new(2);
         let mut synced = |_| true;
         assert_eq!(promises.leaves(R1, &content(1, 7, true), b"", &mut synced), Ok(()));
         assert_eq!(promises.leaves(R1, &content(1, 7, true), b"", &mut synced), Ok(()), "said again");
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_leaves_before_it_is_synced_is_noticed() {
-        let mut promises = Promises::new(2);
+        let mut promises = PromiseOracle::new(2);
         let mut never = |_| false;
         let encoded = content(1, 7, true).statement.unwrap().to_bytes();
         promises.synced(R1, &[b"before", &encoded[..], b"after"].concat());
@@ -212,7 +212,7 @@ mod tests {
     /// synced by then counts.
     #[test]
     fn what_binds_only_since_it_has_left_does_not_count() {
-        let mut promises = Promises::new(2);
+        let mut promises = PromiseOracle::new(2);
         let mut now = |counts| counts;
         let held = content(1, 7, true);
         let encoded = held.statement.unwrap().to_bytes();
@@ -229,7 +229,7 @@ mod tests {
     /// Floors above a slot bind as its guard does; the slot above it is another matter, and so is a guard of that one.
     #[test]
     fn a_slot_that_was_reserved_is_held() {
-        let mut promises = Promises::new(2);
+        let mut promises = PromiseOracle::new(2);
         let mut never = |_| false;
         let floors = Floors { height: Height(2), views: vec![(Kind::new("vote"), View(5))] };
         let next = Statement::new(Kind::new("vote"), View(8), Height(0), Digest([7; 32]));

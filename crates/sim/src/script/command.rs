@@ -1,14 +1,14 @@
 //! What a script can say.
 
 use super::expect::Expect;
-use super::rules::{Act, Rule};
-use super::words::{self, Words, number, span};
+use super::rules::{Rule, RuleAction};
+use super::tokens::{self, Tokens, number, span};
 use crate::Byzantine;
 use crate::disk::Costs;
+use crate::link_conditions::LinkConditions;
 use crate::model::Op;
 use crate::secs;
 use crate::settings::{Settings, Transport};
-use crate::weather::Weather;
 use crate::world::Survives;
 use quorate_consensus::Entry;
 use quorate_types::{Height, ReplicaId, View};
@@ -125,27 +125,27 @@ impl Command {
     /// # Errors
     /// What was expected, and what is there instead.
     pub(super) fn parse(line: &str) -> Result<Self, String> {
-        let mut words = Words::of(line);
-        let name = words.next("a command")?;
+        let mut tokens = Tokens::of(line);
+        let name = tokens.next("a command")?;
         let command = match name {
-            "world" => Self::World(Box::new(Scene::parse(&mut words)?)),
-            "show" => Self::Show(kinds(&mut words)?),
-            "hide" => Self::Hide(kinds(&mut words)?),
-            "client" => Self::Client(words.client()?, operation(&mut words)?),
-            "run" => run(&mut words)?,
-            "crash" => crash(&mut words)?,
-            "start" => Self::Start(words.some_replicas()?),
-            "cut" => Self::Cut(parts(&mut words)?),
+            "world" => Self::World(Box::new(Scene::parse(&mut tokens)?)),
+            "show" => Self::Show(kinds(&mut tokens)?),
+            "hide" => Self::Hide(kinds(&mut tokens)?),
+            "client" => Self::Client(tokens.client()?, operation(&mut tokens)?),
+            "run" => run(&mut tokens)?,
+            "crash" => crash(&mut tokens)?,
+            "start" => Self::Start(tokens.some_replicas()?),
+            "cut" => Self::Cut(parts(&mut tokens)?),
             "heal" => Self::Heal,
             "release" => Self::Release,
-            "drop" => Self::Rule(Rule::parse(Act::Drop, &mut words)?),
-            "hold" => Self::Rule(Rule::parse(Act::Hold, &mut words)?),
+            "drop" => Self::Rule(Rule::parse(RuleAction::Drop, &mut tokens)?),
+            "hold" => Self::Rule(Rule::parse(RuleAction::Hold, &mut tokens)?),
             "delay" => {
-                let span = span(words.next("a span of time, such as `5ms`")?)?;
-                Self::Rule(Rule::parse(Act::Delay(span), &mut words)?)
+                let span = span(tokens.next("a span of time, such as `5ms`")?)?;
+                Self::Rule(Rule::parse(RuleAction::Delay(span), &mut tokens)?)
             }
-            "twin" => twin(&mut words)?,
-            "expect" => Self::Expect(Expect::parse(&mut words)?),
+            "twin" => twin(&mut tokens)?,
+            "expect" => Self::Expect(Expect::parse(&mut tokens)?),
             other => {
                 let mut known: Vec<&str> =
                     COMMANDS.iter().filter_map(|(usage, _)| usage.split_whitespace().next()).collect();
@@ -154,7 +154,7 @@ impl Command {
             }
         };
         let mut usages = COMMANDS.iter().filter(|(usage, _)| usage.split_whitespace().next() == Some(name));
-        words.end().map_err(|what| match (usages.next(), usages.next()) {
+        tokens.end().map_err(|what| match (usages.next(), usages.next()) {
             (Some((usage, _)), None) => format!("{what}: {usage}"),
             _ => what,
         })?;
@@ -162,14 +162,14 @@ impl Command {
     }
 }
 
-fn kinds(words: &mut Words<'_>) -> Result<Vec<String>, String> {
-    let first = words.next("a kind of messages, such as `commit`")?;
-    Ok(std::iter::once(first).chain(words.rest()).map(str::to_owned).collect())
+fn kinds(tokens: &mut Tokens<'_>) -> Result<Vec<String>, String> {
+    let first = tokens.next("a kind of messages, such as `commit`")?;
+    Ok(std::iter::once(first).chain(tokens.rest()).map(str::to_owned).collect())
 }
 
-fn operation(words: &mut Words<'_>) -> Result<Op, String> {
-    let name = words.next("an operation, such as `put k v`")?;
-    let mut word = |what: &str| words.next(what).map(str::to_owned);
+fn operation(tokens: &mut Tokens<'_>) -> Result<Op, String> {
+    let name = tokens.next("an operation, such as `put k v`")?;
+    let mut word = |what: &str| tokens.next(what).map(str::to_owned);
     let op = match name {
         "put" => Op::Put { key: word("a key")?, value: word("a value")? },
         "get" => Op::Get { key: word("a key")? },
@@ -181,26 +181,26 @@ fn operation(words: &mut Words<'_>) -> Result<Op, String> {
     Ok(op)
 }
 
-fn run(words: &mut Words<'_>) -> Result<Command, String> {
-    if !words.take("until") {
-        return Ok(Command::Run(span(words.next("a span of time, or `until`")?)?));
+fn run(tokens: &mut Tokens<'_>) -> Result<Command, String> {
+    if !tokens.take("until") {
+        return Ok(Command::Run(span(tokens.next("a span of time, or `until`")?)?));
     }
-    let until = match words.next("height, view, stable or answered")? {
-        "height" => Until::Height(Height(words.number("a height")?), words.on()?),
-        "view" => Until::View(View(words.number("a view")?), words.on()?),
-        "stable" => Until::Stable(Height(words.number("a height")?), words.on()?),
+    let until = match tokens.next("height, view, stable or answered")? {
+        "height" => Until::Height(Height(tokens.number("a height")?), tokens.on()?),
+        "view" => Until::View(View(tokens.number("a view")?), tokens.on()?),
+        "stable" => Until::Stable(Height(tokens.number("a height")?), tokens.on()?),
         "answered" => Until::Answered,
         other => return Err(format!("expected height, view, stable or answered, not `{other}`")),
     };
     let within =
-        if words.take("within") { span(words.next("a span of time, such as `2s`")?)? } else { WITHIN_NS };
+        if tokens.take("within") { span(tokens.next("a span of time, such as `2s`")?)? } else { WITHIN_NS };
     Ok(Command::RunUntil(until, within))
 }
 
-fn crash(words: &mut Words<'_>) -> Result<Command, String> {
-    let ids = words.some_replicas()?;
-    let survives = if words.take("keep") {
-        match words.next("nothing, some or everything")? {
+fn crash(tokens: &mut Tokens<'_>) -> Result<Command, String> {
+    let ids = tokens.some_replicas()?;
+    let survives = if tokens.take("keep") {
+        match tokens.next("nothing, some or everything")? {
             "nothing" => Survives::Nothing,
             "some" => Survives::Some,
             "everything" => Survives::Everything,
@@ -212,8 +212,8 @@ fn crash(words: &mut Words<'_>) -> Result<Command, String> {
     Ok(Command::Crash(ids, survives))
 }
 
-fn parts(words: &mut Words<'_>) -> Result<Vec<Vec<String>>, String> {
-    let rest = words.rest();
+fn parts(tokens: &mut Tokens<'_>) -> Result<Vec<Vec<String>>, String> {
+    let rest = tokens.rest();
     let parts: Vec<Vec<String>> = rest
         .split(|word| *word == "|")
         .map(|part| part.iter().map(|word| (*word).to_owned()).collect())
@@ -224,16 +224,16 @@ fn parts(words: &mut Words<'_>) -> Result<Vec<Vec<String>>, String> {
     Ok(parts)
 }
 
-fn twin(words: &mut Words<'_>) -> Result<Command, String> {
-    let id = words.replica()?;
-    words.demand("to")?;
-    let first = words.replicas();
-    words.demand("|")?;
-    Ok(Command::Twin(id, first, words.replicas()))
+fn twin(tokens: &mut Tokens<'_>) -> Result<Command, String> {
+    let id = tokens.replica()?;
+    tokens.demand("to")?;
+    let first = tokens.replicas();
+    tokens.demand("|")?;
+    Ok(Command::Twin(id, first, tokens.replicas()))
 }
 
 impl Scene {
-    fn parse(words: &mut Words<'_>) -> Result<Self, String> {
+    fn parse(tokens: &mut Tokens<'_>) -> Result<Self, String> {
         let mut scene = Self {
             protocol: String::new(),
             n: None,
@@ -246,7 +246,7 @@ impl Scene {
             twin: None,
             transport: Transport::Links,
         };
-        for word in words.rest() {
+        for word in tokens.rest() {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
             match name {
                 "protocol" => value.clone_into(&mut scene.protocol),
@@ -258,7 +258,7 @@ impl Scene {
                 "checkpoint" => scene.checkpoint_every = number(value, "a number of heights")?,
                 "window" => scene.window = number(value, "a number of heights")?,
                 "twin" => {
-                    let id = words::replica(value);
+                    let id = tokens::replica(value);
                     scene.twin = Some(id.ok_or_else(|| format!("expected a replica, not `{value}`"))?);
                 }
                 "datagrams" if value.is_empty() => scene.transport = Transport::Datagrams,
@@ -280,7 +280,7 @@ impl Scene {
             settings = settings.with_n(n);
         }
         settings.clients = self.clients;
-        settings.weather = Weather::constant(self.delay_ns);
+        settings.conditions = LinkConditions::constant(self.delay_ns);
         settings.costs = Costs { sync_ns: self.sync_ns, ..Costs::NONE };
         settings.checkpoint_every = self.checkpoint_every;
         settings.window = self.window;

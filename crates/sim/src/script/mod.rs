@@ -17,25 +17,25 @@
 
 mod command;
 mod expect;
-mod eyes;
+mod observer;
+mod player;
 mod rules;
-mod stage;
-mod teller;
+mod script_trace;
 #[cfg(test)]
 mod tests;
-mod words;
+mod tokens;
 
 pub use command::COMMANDS;
 
 use command::Command;
+use player::Player;
 use quorate_consensus::Entry;
-use stage::Stage;
 use std::fmt::Write as _;
 
 /// What a script cannot be played for.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {what}")]
-pub struct Trouble {
+pub struct ScriptError {
     /// The line, from 1.
     pub line: usize,
     /// What is wrong there.
@@ -48,46 +48,47 @@ pub struct Trouble {
 ///
 /// # Errors
 /// When a command makes no sense, something that was expected is not so, or an oracle finds something.
-pub fn play(text: &str, find: &dyn Fn(&str) -> Option<Entry>) -> Result<String, Trouble> {
+pub fn play(text: &str, find: &dyn Fn(&str) -> Option<Entry>) -> Result<String, ScriptError> {
     let mut played = String::new();
-    let mut stage: Option<Stage> = None;
+    let mut player: Option<Player> = None;
     let mut last = 0;
     for (index, line) in text.lines().enumerate() {
         last = index.saturating_add(1);
         if line.starts_with([' ', '\t']) {
             continue; // Of the trace that is made anew.
         }
-        let trouble = |what: String, played: &str| Trouble { line: last, what, played: played.to_owned() };
-        let command = words::without_comment(line);
+        let trouble =
+            |what: String, played: &str| ScriptError { line: last, what, played: played.to_owned() };
+        let command = tokens::without_comment(line);
         if command.is_empty() {
             let _ = writeln!(played, "{}", line.trim_end());
             continue;
         }
         let _ = writeln!(played, "{}", line.trim_end());
         let command = Command::parse(command).map_err(|what| trouble(what, &played))?;
-        let result = match (command, &mut stage) {
+        let result = match (command, &mut player) {
             (Command::World(settings), None) => {
-                settings.open(find).and_then(Stage::new).map(|new| stage = Some(new))
+                settings.open(find).and_then(Player::new).map(|new| player = Some(new))
             }
             (Command::World(_), Some(_)) => Err("there is a world already: one script, one world".to_owned()),
             (_, None) => Err("a script begins with its world, such as `world protocol=pbft`".to_owned()),
-            (command, Some(stage)) => stage.carry_out(command, last),
+            (command, Some(player)) => player.carry_out(command, last),
         };
-        for told in stage.iter_mut().flat_map(Stage::told) {
+        for told in player.iter_mut().flat_map(Player::told) {
             let _ = writeln!(played, "    {told}");
         }
         result.map_err(|what| trouble(what, &played))?;
     }
-    for told in stage.iter_mut().flat_map(Stage::rest) {
+    for told in player.iter_mut().flat_map(Player::rest) {
         let _ = writeln!(played, "    {told}");
     }
-    let done = match &stage {
-        Some(stage) => stage.check_rules(),
+    let done = match &player {
+        Some(player) => player.check_rules(),
         None => {
             Err((last.max(1), "a script begins with its world, such as `world protocol=pbft`".to_owned()))
         }
     };
-    done.map_err(|(line, what)| Trouble { line, what, played: played.clone() })?;
+    done.map_err(|(line, what)| ScriptError { line, what, played: played.clone() })?;
     Ok(played)
 }
 

@@ -1,12 +1,12 @@
 //! What becomes of what replicas send to each other: the rules of a script.
 
-use super::words::Words;
+use super::tokens::Tokens;
 use crate::frame::{Frame, Verdict};
 use quorate_types::ReplicaId;
 
 /// What a rule does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Act {
+pub(super) enum RuleAction {
     Drop,
     Hold,
     Delay(u64),
@@ -15,7 +15,7 @@ pub(super) enum Act {
 /// A rule of a script.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
-    pub(super) act: Act,
+    pub(super) act: RuleAction,
     /// Empty: everybody.
     from: Vec<ReplicaId>,
     /// Empty: everybody.
@@ -25,14 +25,14 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    pub(super) fn parse(act: Act, words: &mut Words<'_>) -> Result<Self, String> {
-        let who = |words: &mut Words<'_>| {
-            if words.take("*") { Ok(Vec::new()) } else { words.some_replicas() }
+    pub(super) fn parse(act: RuleAction, tokens: &mut Tokens<'_>) -> Result<Self, String> {
+        let who = |tokens: &mut Tokens<'_>| {
+            if tokens.take("*") { Ok(Vec::new()) } else { tokens.some_replicas() }
         };
-        let from = who(words)?;
-        words.demand("->")?;
-        let to = who(words)?;
-        Ok(Self { act, from, to, kinds: words.rest().into_iter().map(str::to_owned).collect() })
+        let from = who(tokens)?;
+        tokens.demand("->")?;
+        let to = who(tokens)?;
+        Ok(Self { act, from, to, kinds: tokens.rest().into_iter().map(str::to_owned).collect() })
     }
 
     /// The replicas that it names.
@@ -51,10 +51,10 @@ impl Rule {
 
 /// The rules that were made, also those that have ended.
 #[derive(Default, Debug)]
-pub(super) struct Rules(Vec<Made>);
+pub(super) struct Rules(Vec<ActiveRule>);
 
 #[derive(Debug)]
-struct Made {
+struct ActiveRule {
     rule: Rule,
     line: usize,
     /// Whether it has ever done anything.
@@ -64,11 +64,11 @@ struct Made {
 
 impl Rules {
     pub(super) fn add(&mut self, rule: Rule, line: usize) {
-        self.0.push(Made { rule, line, has_acted: false, is_over: false });
+        self.0.push(ActiveRule { rule, line, has_acted: false, is_over: false });
     }
 
     /// What becomes of a frame: the first rule that covers it decides.
-    pub(super) fn judge(&mut self, frame: &Frame) -> Option<Act> {
+    pub(super) fn judge(&mut self, frame: &Frame) -> Option<RuleAction> {
         let made = self.0.iter_mut().find(|made| !made.is_over && made.rule.covers(frame))?;
         made.has_acted = true;
         Some(made.rule.act)
@@ -77,7 +77,7 @@ impl Rules {
     /// Those that hold end, or all others.
     pub(super) fn end(&mut self, holds: bool) {
         for made in &mut self.0 {
-            made.is_over |= (made.rule.act == Act::Hold) == holds;
+            made.is_over |= (made.rule.act == RuleAction::Hold) == holds;
         }
     }
 
@@ -87,12 +87,12 @@ impl Rules {
     }
 }
 
-impl From<Act> for Verdict {
-    fn from(act: Act) -> Self {
+impl From<RuleAction> for Verdict {
+    fn from(act: RuleAction) -> Self {
         match act {
-            Act::Drop => Self::Drop,
-            Act::Hold => Self::Hold,
-            Act::Delay(span) => Self::Delay(span),
+            RuleAction::Drop => Self::Drop,
+            RuleAction::Hold => Self::Hold,
+            RuleAction::Delay(span) => Self::Delay(span),
         }
     }
 }

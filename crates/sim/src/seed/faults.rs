@@ -2,10 +2,10 @@
 //! Byzantine replicas alike, and are over when the run heals.
 
 use super::HEAL_NS;
-use super::synchrony::Bounded;
-use crate::disk::Trouble;
-use crate::fault::{Class, Fault};
-use crate::front::{Change, Front, Places};
+use super::synchrony::BoundedFaults;
+use crate::disk::DiskTrouble;
+use crate::fault::{Fault, FaultClass};
+use crate::network_fault::{Change, NetworkFault, Places};
 use crate::settings::Transport;
 use crate::world::{Plan, Survives, World};
 use crate::{ms, secs};
@@ -16,12 +16,13 @@ use std::collections::BTreeMap;
 /// Faults last between these.
 const FAULT_NS: (u64, u64) = (ms(300), secs(7));
 /// Classes that every run draws from.
-const CLASSES: [Class; 4] = [Class::Network, Class::Process, Class::Disk, Class::Client];
+const CLASSES: [FaultClass; 4] =
+    [FaultClass::Network, FaultClass::Process, FaultClass::Disk, FaultClass::Client];
 /// How often a rogue client does what it does, in the mean.
-const ROGUE_NS: u64 = ms(400);
+const BYZANTINE_CLIENT_NS: u64 = ms(400);
 
 /// Draws faults and plans them.
-pub(super) struct Faults {
+pub(super) struct FaultPlanner {
     pub(super) n: usize,
     pub(super) clients: usize,
     pub(super) transport: Transport,
@@ -32,10 +33,10 @@ pub(super) struct Faults {
     /// Replicas that may lose what they were told is safe: as many as are left of the f.
     pub(super) may_forget: Vec<ReplicaId>,
     /// Whom faults may meet, where the protocol is a synchronous one; everybody else where it is not.
-    pub(super) bounded: Option<Bounded>,
+    pub(super) bounded: Option<BoundedFaults>,
 }
 
-impl Faults {
+impl FaultPlanner {
     /// Plans all of a run. How many there are of each.
     pub(super) fn plan(&mut self, world: &mut World) -> BTreeMap<Fault, u32> {
         let mut all = self.draw();
@@ -50,7 +51,7 @@ impl Faults {
             let count: &mut u32 = counts.entry(fault).or_default();
             *count = count.saturating_add(1);
         }
-        self.plan_adrift(world);
+        self.plan_exempt(world);
         counts
     }
 
@@ -63,12 +64,12 @@ impl Faults {
             let suits = |fault: &Fault| suits(*fault, self.transport) && self.meets_somebody(*fault);
             let mut pool: Vec<Fault> = Fault::drawn(class).filter(meets).filter(suits).collect();
             self.rng.shuffle(&mut pool);
-            let most = if class == Class::Client { 1 } else { 3 };
+            let most = if class == FaultClass::Client { 1 } else { 3 };
             let count = usize::try_from(self.rng.between(1, most)).unwrap_or(1);
             drawn.extend(pool.into_iter().take(count));
         }
         if !drawn.iter().any(|fault| fault.is_crash()) {
-            let crashes = Fault::drawn(Class::Process).filter(|fault| fault.is_crash());
+            let crashes = Fault::drawn(FaultClass::Process).filter(|fault| fault.is_crash());
             let crashes: Vec<Fault> = crashes.filter(|fault| self.meets_somebody(*fault)).collect();
             drawn.extend(self.rng.pick(&crashes));
         }
@@ -85,9 +86,9 @@ impl Faults {
         self.first = self.first.min(from);
         match fault.class() {
             _ if self.bounded.is_some() => self.one_bounded(world, fault, from, to),
-            Class::Network => self.network(world, fault, from, to),
-            Class::Process => self.process(world, fault, from, to),
-            Class::Disk => self.disk(world, fault, from, to),
+            FaultClass::Network => self.network(world, fault, from, to),
+            FaultClass::Process => self.process(world, fault, from, to),
+            FaultClass::Disk => self.disk(world, fault, from, to),
             _ => self.client(world, fault, from, to),
         }
     }
@@ -155,9 +156,9 @@ impl Faults {
                 let (deaf, other) = self.pair();
                 world.plan(from, Plan::HalfOpen(deaf, other, to));
             }
-            weather => {
-                let front = self.front(weather, to);
-                world.plan(from, Plan::Begin(number, front));
+            conditions => {
+                let network_fault = self.front(conditions, to);
+                world.plan(from, Plan::Begin(number, network_fault));
                 world.plan(to, Plan::End(number));
             }
         }
@@ -233,10 +234,10 @@ impl Faults {
 
     pub(super) fn disk(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
         let trouble = match fault {
-            Fault::SlowDisk => Trouble::Slow,
-            Fault::FullDisk => Trouble::Full,
-            Fault::ReadError => Trouble::Reads,
-            Fault::SyncError => Trouble::Syncs,
+            Fault::SlowDisk => DiskTrouble::Slow,
+            Fault::FullDisk => DiskTrouble::Full,
+            Fault::ReadError => DiskTrouble::Reads,
+            Fault::SyncError => DiskTrouble::Syncs,
             Fault::TornWrite | Fault::LostWrite => {
                 let survives = if fault == Fault::TornWrite { Survives::Some } else { Survives::Nothing };
                 // Between a write and its sync: nothing is unsynced between two turns.
@@ -251,12 +252,12 @@ impl Faults {
         };
         let id = self.replica();
         world.plan(from, Plan::Disk(id, trouble));
-        if trouble == Trouble::Reads {
+        if trouble == DiskTrouble::Reads {
             // Whoever opens reads.
             world.plan(from.plus(ms(1)), Plan::Crash(id, Survives::Cached));
             world.plan(from.plus(ms(100)), Plan::Start(id));
         }
-        world.plan(to, Plan::Disk(id, Trouble::None));
+        world.plan(to, Plan::Disk(id, DiskTrouble::None));
         world.plan(to.plus(ms(10)), Plan::Start(id));
     }
 
@@ -281,8 +282,8 @@ impl Faults {
             return self.network(world, fault, from, to);
         }
         if fault != Fault::Disconnect {
-            for at in self.moments(from, to, ROGUE_NS) {
-                world.plan(at, Plan::Rogue(fault));
+            for at in self.moments(from, to, BYZANTINE_CLIENT_NS) {
+                world.plan(at, Plan::ByzantineClient(fault));
             }
             return;
         }
@@ -300,7 +301,7 @@ impl Faults {
         Places::of(ids.into_iter().take(usize::try_from(count).unwrap_or(1)))
     }
 
-    fn front(&mut self, fault: Fault, until: Time) -> Front {
+    fn network_fault(&mut self, fault: Fault, until: Time) -> NetworkFault {
         let replicas = Places::of(0..self.n);
         let one = Places::one(self.rng.index(self.n));
         let some = self.some();
@@ -314,7 +315,7 @@ impl Faults {
             _ if self.rng.chance(500_000) => (one, Places::ALL, true),
             _ => (Places::ALL, Places::ALL, false),
         };
-        Front { from, to, both_ways, change: self.change(fault, until), fault: whole(fault) }
+        NetworkFault { from, to, both_ways, change: self.change(fault, until), fault: whole(fault) }
     }
 
     pub(super) fn change(&mut self, fault: Fault, until: Time) -> Change {

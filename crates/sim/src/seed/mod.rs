@@ -6,29 +6,29 @@
 //! f replicas are Byzantine, from the beginning to the end; faults may meet all the others as well, because safety
 //! has to survive that, and all of them run and reach each other after the heal.
 
-mod cast;
+mod byzantine_choice;
 mod faults;
 pub(crate) mod synchrony;
 
-pub use cast::{Cast, Drawn};
+pub use byzantine_choice::{ByzantineChoice, Drawn};
 
 use crate::disk::Costs;
 use crate::fault::Fault;
+use crate::link_conditions::LinkConditions;
 use crate::oracles::{Failure, Oracle};
 use crate::report::Report;
 use crate::settings::{BadSettings, Settings, Transport};
 use crate::trace::Trace;
-use crate::weather::Weather;
 use crate::world::{Plan, World};
 use crate::{Workload, ms, secs};
-use faults::Faults;
+use faults::FaultPlanner;
 use quorate_client::core::Audience;
 use quorate_consensus::Entry;
 use quorate_crypto::Scheme;
 use quorate_types::rng::Rng;
 use quorate_types::{ReplicaId, Time};
 use std::collections::BTreeMap;
-use synchrony::{Bounded, draw_bound, draw_delays, is_synchronous};
+use synchrony::{BoundedFaults, draw_bound, draw_delays, is_synchronous};
 
 /// When everything heals.
 const HEAL_NS: u64 = secs(40);
@@ -47,38 +47,43 @@ const OPERATIONS_AFTER: u32 = 12;
 const REPLAY_EVERY: u64 = 10;
 
 /// One standard run, ready to begin.
-pub struct Standard {
+pub struct StandardRun {
     world: World,
     faults: BTreeMap<Fault, u32>,
     workload: Workload,
     outage_ns: u64,
 }
 
-impl Standard {
+impl StandardRun {
     /// The run of a seed.
     ///
     /// # Errors
     /// When so many replicas do not suit the protocol.
     pub fn new(entry: &Entry, n: Option<usize>, seed: u64) -> Result<Self, BadSettings> {
-        Self::with(entry, n, Cast::Drawn, seed)
+        Self::with(entry, n, ByzantineChoice::Drawn, seed)
     }
 
     /// The run of a seed, with other Byzantine hosts than those that it draws.
     ///
     /// # Errors
     /// When so many replicas do not suit the protocol.
-    pub fn with(entry: &Entry, n: Option<usize>, cast: Cast, seed: u64) -> Result<Self, BadSettings> {
-        Self::with_trace(entry, n, cast, seed, Trace::default())
+    pub fn with(
+        entry: &Entry,
+        n: Option<usize>,
+        hosts: ByzantineChoice,
+        seed: u64,
+    ) -> Result<Self, BadSettings> {
+        Self::with_trace(entry, n, hosts, seed, Trace::default())
     }
 
-    /// As [`Standard::with`], with a trace that somebody may be reading from the beginning.
+    /// As [`StandardRun::with`], with a trace that somebody may be reading from the beginning.
     ///
     /// # Errors
     /// When so many replicas do not suit the protocol.
     pub fn with_trace(
         entry: &Entry,
         n: Option<usize>,
-        cast: Cast,
+        hosts: ByzantineChoice,
         seed: u64,
         trace: Trace,
     ) -> Result<Self, BadSettings> {
@@ -95,9 +100,9 @@ impl Standard {
         }
         // Where the leader cannot be replaced, it has to be honest.
         let spared = u16::from(!entry.spec.replaces_leader);
-        let drawn = cast.draw(seed, settings.n, settings.f, spared);
+        let drawn = hosts.draw(seed, settings.n, settings.f, spared);
         (settings.byzantine, settings.coalition) = (drawn.who, drawn.as_one);
-        settings.rogues = 1;
+        settings.byzantine_clients = 1;
         if is_synchronous(entry) {
             draw_delays(&mut settings, &mut rng);
         }
@@ -115,12 +120,12 @@ impl Standard {
             keys: rng.between(2, 6),
         };
         world.load_all(workload);
-        let bounded = is_synchronous(entry).then(|| Bounded::draw(world.settings(), &mut rng));
+        let bounded = is_synchronous(entry).then(|| BoundedFaults::draw(world.settings(), &mut rng));
         let may_forget = match &bounded {
             Some(bounded) => bounded.may_forget(world.settings()),
             None => may_forget(&world, spared, &mut rng),
         };
-        let mut faults = Faults {
+        let mut faults = FaultPlanner {
             n: world.settings().n,
             clients: world.settings().clients,
             transport: world.settings().transport,
@@ -150,12 +155,17 @@ impl Standard {
     #[must_use]
     pub fn run(self) -> Report {
         let Self { world, faults, workload, outage_ns } = self;
-        Report::of(world, faults, |world, recovered_ns| go(world, workload, outage_ns, recovered_ns))
+        Report::of(world, faults, |world, recovered_ns| run_phases(world, workload, outage_ns, recovered_ns))
     }
 }
 
 /// The run itself: faults, heal, and what has to follow.
-fn go(world: &mut World, workload: Workload, outage_ns: u64, recovered_ns: &mut u64) -> Result<(), Failure> {
+fn run_phases(
+    world: &mut World,
+    workload: Workload,
+    outage_ns: u64,
+    recovered_ns: &mut u64,
+) -> Result<(), Failure> {
     world.run_until(Time(HEAL_NS))?;
     let bound = world.recovery(outage_ns, secs(2));
     heal(
@@ -179,7 +189,7 @@ pub(crate) fn heal(
     let healed_at = world.now();
     world.heal();
     world.disarm();
-    world.watch_for_circles();
+    world.watch_for_livelock();
     for id in world.replicas() {
         world.plan(world.now(), Plan::Start(id));
     }
@@ -243,11 +253,11 @@ fn draw_settings(entry: &Entry, seed: u64, rng: &mut Rng) -> Settings {
     }
     settings.scheme = if rng.chance(10_000) { Scheme::Ed25519 } else { Scheme::Cheap };
     if !is_synchronous(entry) {
-        settings.weather = Weather {
+        settings.conditions = LinkConditions {
             delay_ns: rng.between(50_000, ms(3)),
             jitter_ns: rng.between(20_000, ms(2)),
             delay_ns_max: settings.delta_ns,
-            ..Weather::GOOD
+            ..LinkConditions::GOOD
         };
         settings.costs =
             Costs { sync_ns: rng.between(50_000, ms(2)), wake_ns: rng.between(0, ms(2)), ..Costs::USUAL };
@@ -276,21 +286,21 @@ fn draw_settings(entry: &Entry, seed: u64, rng: &mut Rng) -> Settings {
 /// # Errors
 /// When so many replicas do not suit the protocol.
 pub fn run(entry: &Entry, n: Option<usize>, seed: u64) -> Result<Report, BadSettings> {
-    Ok(Standard::new(entry, n, seed)?.run())
+    Ok(StandardRun::new(entry, n, seed)?.run())
 }
 
 /// A failure that says how to see it again.
 #[must_use]
 pub fn again(protocol: &str, n: Option<usize>, seed: u64) -> String {
-    again_with(protocol, n, Cast::Drawn, seed)
+    again_with(protocol, n, ByzantineChoice::Drawn, seed)
 }
 
 /// As [`again`], where other Byzantine hosts were asked for than the seed draws.
 #[must_use]
-pub fn again_with(protocol: &str, n: Option<usize>, cast: Cast, seed: u64) -> String {
+pub fn again_with(protocol: &str, n: Option<usize>, hosts: ByzantineChoice, seed: u64) -> String {
     let n = n.map(|n| format!(" --n {n}")).unwrap_or_default();
-    let cast = if cast == Cast::Drawn { String::new() } else { format!(" --byzantine {cast}") };
-    format!("cargo run --release -- sim --protocol {protocol}{n}{cast} --seed {seed}")
+    let hosts = if hosts == ByzantineChoice::Drawn { String::new() } else { format!(" --byzantine {hosts}") };
+    format!("cargo run --release -- sim --protocol {protocol}{n}{hosts} --seed {seed}")
 }
 
 /// Whether a failure is about what a protocol promises only after a heal.

@@ -6,14 +6,14 @@
 //! then on, but for two cases: who merely stands still or is slow handles everything that has come before its timers; and
 //! with the guard on a replica that is late to *all* of its peers notices.
 
-use super::faults::Faults;
-use crate::delays::{Bodies, Climate, Delays};
+use super::faults::FaultPlanner;
+use crate::delays::{Bodies, DelayPattern, Delays};
 use crate::disk::Costs;
-use crate::fault::{Class, Fault};
-use crate::front::{Change, Front, Places};
+use crate::fault::{Fault, FaultClass};
+use crate::link_conditions::LinkConditions;
 use crate::ms;
+use crate::network_fault::{Change, NetworkFault, Places};
 use crate::settings::{Settings, Transport};
-use crate::weather::Weather;
 use crate::world::{Plan, World};
 use quorate_consensus::{Entry, Model};
 use quorate_types::rng::Rng;
@@ -48,11 +48,11 @@ pub(crate) fn draw_bound(settings: &mut Settings, rng: &mut Rng) {
         settings.set(HEARTBEAT, i64::try_from(heartbeat_ms).unwrap_or(i64::MAX));
     }
     let link_ns = Delays::link_ns(settings.delta_ns);
-    settings.weather = Weather {
+    settings.conditions = LinkConditions {
         delay_ns: rng.between(10_000, link_ns / 3),
         jitter_ns: rng.between(5_000, link_ns / 10),
         delay_ns_max: link_ns,
-        ..Weather::GOOD
+        ..LinkConditions::GOOD
     };
     settings.costs =
         Costs { sync_ns: rng.between(20_000, 200_000), wake_ns: rng.between(0, 300_000), ..Costs::USUAL };
@@ -64,20 +64,20 @@ pub(crate) fn draw_delays(settings: &mut Settings, rng: &mut Rng) {
     rng.shuffle(&mut ids);
     let first = ids.first().copied().unwrap_or(ReplicaId(0));
     let second = ids.get(1).copied().unwrap_or(first);
-    let climate = match rng.below(6) {
-        0 => Climate::Even(u32::try_from(rng.below(1_000_000)).unwrap_or(0)),
-        1 => Climate::Direction(first, second),
-        2 => Climate::Replica(first),
-        _ => Climate::Changing,
+    let pattern = match rng.below(6) {
+        0 => DelayPattern::Even(u32::try_from(rng.below(1_000_000)).unwrap_or(0)),
+        1 => DelayPattern::Direction(first, second),
+        2 => DelayPattern::Replica(first),
+        _ => DelayPattern::Changing,
     };
     // Where nobody lies bodies are there before their headers.
     let are_there = settings.byzantine.is_empty() && rng.chance(500_000);
     let bodies = if are_there { Bodies::AreThere } else { Bodies::MayLack };
-    settings.delays = Some(Delays::within(settings.delta_ns, settings.guarded, bodies, climate));
+    settings.delays = Some(Delays::within(settings.delta_ns, settings.guarded, bodies, pattern));
 }
 
 /// Whom faults may meet.
-pub(super) struct Bounded {
+pub(super) struct BoundedFaults {
     /// At most f, with those that are corrupted later.
     members: Vec<ReplicaId>,
     guarded: bool,
@@ -90,7 +90,7 @@ pub(super) struct Bounded {
     cuts: Vec<Time>,
 }
 
-impl Bounded {
+impl BoundedFaults {
     /// Draws them: Byzantine hosts first.
     pub(super) fn draw(settings: &Settings, rng: &mut Rng) -> Self {
         let is_later = |kind: &crate::Byzantine| *kind == crate::Byzantine::Adaptive;
@@ -112,7 +112,7 @@ impl Bounded {
     pub(super) fn suits(&self, fault: Fault) -> bool {
         use Fault::{ClockDrift, Duplication, LeaderCut, Partition, PowerCutOfAll};
         let cuts_others = matches!(fault, Partition | LeaderCut | Duplication);
-        let meets_all = matches!(fault, ClockDrift | PowerCutOfAll) || fault.class() == Class::Client;
+        let meets_all = matches!(fault, ClockDrift | PowerCutOfAll) || fault.class() == FaultClass::Client;
         !cuts_others && (meets_all || !self.members.is_empty())
     }
 
@@ -137,7 +137,7 @@ impl Bounded {
     }
 }
 
-impl Faults {
+impl FaultPlanner {
     /// Plans one fault of a synchronous protocol.
     pub(super) fn one_bounded(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
         match (fault, fault.class()) {
@@ -149,9 +149,9 @@ impl Faults {
                 world.plan(to, Plan::Drift(id, 0));
             }
             (Fault::PowerCutOfAll, _) => self.cut_all_within_bound(world, from),
-            (_, Class::Network) => self.network_bounded(world, fault, from, to),
-            (_, Class::Process | Class::Disk) => {
-                if fault.class() == Class::Process {
+            (_, FaultClass::Network) => self.network_bounded(world, fault, from, to),
+            (_, FaultClass::Process | FaultClass::Disk) => {
+                if fault.class() == FaultClass::Process {
                     self.process(world, fault, from, to);
                 } else {
                     self.disk(world, fault, from, to);
@@ -169,7 +169,7 @@ impl Faults {
             Fault::SlowDisk | Fault::SlowExecutor => {}
             // What came while it stood still it handles when it goes on, but in several turns, and timers do not wait for
             // all of them.
-            Fault::Pause if !bounded.guarded => world.plan(from, Plan::Adrift(bounded.met)),
+            Fault::Pause if !bounded.guarded => world.plan(from, Plan::Exempt(bounded.met)),
             // It may never be opened again.
             fault if fault.breaks_promises() => bounded.away.push((bounded.met, from, Time(u64::MAX))),
             // The last start that is planned for any of them.
@@ -191,13 +191,13 @@ impl Faults {
     }
 
     /// Whoever has a fault of its own when all lose power may not be back in time: it counts among the f.
-    pub(super) fn plan_adrift(&mut self, world: &mut World) {
+    pub(super) fn plan_exempt(&mut self, world: &mut World) {
         let Some(bounded) = &self.bounded else { return };
         let (before, after) = (bounded.deltas(AWAY_BEFORE_DELTAS), bounded.deltas(AWAY_AFTER_DELTAS));
         for cut in &bounded.cuts {
             let is_near = |from: Time, to: Time| from <= cut.plus(after) && *cut <= to.plus(before);
             for (id, ..) in bounded.away.iter().filter(|(_, from, to)| is_near(*from, *to)) {
-                world.plan(*cut, Plan::Adrift(*id));
+                world.plan(*cut, Plan::Exempt(*id));
             }
         }
     }
@@ -212,7 +212,7 @@ impl Faults {
         let notices = guarded && matches!(fault, Fault::Isolation | Fault::OneWay | Fault::Delay);
         match &mut self.bounded {
             Some(bounded) if notices => bounded.away.push((id, from, to)),
-            _ => world.plan(from, Plan::Adrift(id)),
+            _ => world.plan(from, Plan::Exempt(id)),
         }
         match fault {
             Fault::Churn => {
@@ -227,8 +227,9 @@ impl Faults {
                 world.plan(from, Plan::HalfOpen(deaf, other, to));
             }
             _ => {
-                let front = if notices { self.late(fault, id, to) } else { self.front_at(fault, id, to) };
-                world.plan(from, Plan::Begin(number, front));
+                let network_fault =
+                    if notices { self.late(fault, id, to) } else { self.network_fault_at(fault, id, to) };
+                world.plan(from, Plan::Begin(number, network_fault));
                 world.plan(to, Plan::End(number));
             }
         }
@@ -242,7 +243,7 @@ impl Faults {
     }
 
     /// All that one replica says, or all that it says and hears, comes late from that moment on.
-    fn late(&mut self, fault: Fault, id: ReplicaId, until: Time) -> Front {
+    fn late(&mut self, fault: Fault, id: ReplicaId, until: Time) -> NetworkFault {
         let delta_ns = self.bounded.as_ref().map_or(0, |bounded| bounded.delta_ns);
         let change = match fault {
             Fault::Delay => {
@@ -252,11 +253,11 @@ impl Faults {
             _ => Change::Late { by_ns: 0, until },
         };
         let (one, both_ways) = (Places::one(id.index()), fault != Fault::OneWay);
-        Front { from: one, to: one.others(), both_ways, change, fault: Some(fault) }
+        NetworkFault { from: one, to: one.others(), both_ways, change, fault: Some(fault) }
     }
 
     /// A front that meets one replica.
-    fn front_at(&mut self, fault: Fault, id: ReplicaId, until: Time) -> Front {
+    fn network_fault_at(&mut self, fault: Fault, id: ReplicaId, until: Time) -> NetworkFault {
         let one = Places::one(id.index());
         let replicas = Places(Places::of(0..self.n).0 & one.others().0);
         let (from, to, both_ways) = match fault {
@@ -265,6 +266,12 @@ impl Faults {
             Fault::SlowLink => (one, Places::one(self.other(id).index()), true),
             _ => (one, one.others(), true),
         };
-        Front { from, to, both_ways, change: self.change(fault, until), fault: super::faults::whole(fault) }
+        NetworkFault {
+            from,
+            to,
+            both_ways,
+            change: self.change(fault, until),
+            fault: super::faults::whole(fault),
+        }
     }
 }

@@ -84,25 +84,25 @@ impl Drawing {
 
     /// Draws an event; each is as late as the one before it, or later.
     pub fn add(&mut self, event: &Event) {
-        let tale = &event.tale;
-        let to: Vec<String> = tale.to.iter().map(Who::to_string).collect();
-        let from = tale.from.map(|from| from.to_string()).unwrap_or_default();
+        let details = &event.details;
+        let to: Vec<String> = details.to.iter().map(Who::to_string).collect();
+        let from = details.from.map(|from| from.to_string()).unwrap_or_default();
         let before = if self.first.is_some() { self.last } else { Time::ZERO };
-        let text = tale.text.replace('\n', "; ");
+        let text = details.text.replace('\n', "; ");
         let strings = [
             event.who.to_string(),
             event.what.to_owned(),
             from,
             to.join(" "),
-            tale.kind.clone(),
-            tale.subject.clone(),
+            details.kind.clone(),
+            details.subject.clone(),
             text,
         ];
         let [who, what, from, to, kind, subject, text] =
             strings.map(|text| u64::try_from(self.table.place(&text)).unwrap_or(0));
         // Zero says that there is none, and there is a view zero and a height zero.
-        let view = tale.view.map_or(0, |view| view.0.saturating_add(1));
-        let height = tale.height.map_or(0, |height| height.0.saturating_add(1));
+        let view = details.view.map_or(0, |view| view.0.saturating_add(1));
+        let height = details.height.map_or(0, |height| height.0.saturating_add(1));
         let number = event.number.unwrap_or(0);
         let at = event.at.since(before);
         let row = [at, who, what, from, to, kind, view, height, subject, text, number];
@@ -192,16 +192,22 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::oracles::Oracle;
-    use crate::trace::Tale;
+    use crate::trace::EventDetails;
     use quorate_types::{ReplicaId, View};
 
     fn page() -> String {
         let mut drawing = Drawing::new((0..4).map(ReplicaId), 2);
-        let tale = Tale::kind("vote").to([Who::Replica(ReplicaId(1))]).at(Some(View(0)), None);
-        let tale = tale.and("</script> {{data}} \"x\"");
+        let details = EventDetails::kind("vote").to([Who::Replica(ReplicaId(1))]).at(Some(View(0)), None);
+        let details = details.and("</script> {{data}} \"x\"");
         for at in [5, 9] {
             let who = Who::Replica(ReplicaId(0));
-            drawing.add(&Event { at: Time(at), who, what: "sends", number: Some(3), tale: tale.clone() });
+            drawing.add(&Event {
+                at: Time(at),
+                who,
+                what: "sends",
+                number: Some(3),
+                details: details.clone(),
+            });
         }
         let failure = Failure { at: Time(9), oracle: Oracle::Agreement, what: "two <blocks>".to_owned() };
         drawing.page(&Caption {

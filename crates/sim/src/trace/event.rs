@@ -1,7 +1,7 @@
 //! What happened, as lines and drawings need it: one [`Event`] for each transition.
 
 use super::Who;
-use super::passages::Passage;
+use super::transits::Transit;
 use crate::frame::{BUNDLE, Content, PAYLOAD, UNKNOWN};
 use quorate_types::{Height, Time, View};
 
@@ -12,17 +12,17 @@ pub struct Event {
     pub at: Time,
     /// Who did it, or to whom it happened.
     pub who: Who,
-    /// What it was, as [`crate::trace::WORDS`] lists it.
+    /// What it was, as [`crate::trace::EVENT_NAMES`] lists it.
     pub what: &'static str,
     /// Of a message, a fault or a link: its number. What is sent and what arrives of it have the same.
     pub number: Option<u64>,
     /// The rest.
-    pub tale: Tale,
+    pub details: EventDetails,
 }
 
 /// What an event is about. What does not apply is empty.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Tale {
+pub struct EventDetails {
     /// Where it comes from, where that is somebody else.
     pub from: Option<Who>,
     /// For whom it is.
@@ -37,16 +37,16 @@ pub struct Tale {
     pub subject: String,
     /// Everything else, on one line.
     pub text: String,
-    pub(crate) passage: Passage,
+    pub(crate) transit: Transit,
 }
 
-impl From<String> for Tale {
+impl From<String> for EventDetails {
     fn from(text: String) -> Self {
         Self { text, ..Self::default() }
     }
 }
 
-impl Tale {
+impl EventDetails {
     /// About something that is only text.
     pub(crate) fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
@@ -91,8 +91,8 @@ impl Tale {
         self
     }
 
-    pub(crate) fn passage(mut self, passage: Passage) -> Self {
-        self.passage = passage;
+    pub(crate) fn transit(mut self, transit: Transit) -> Self {
+        self.transit = transit;
         self
     }
 

@@ -23,7 +23,7 @@ pub const COLUMNS: [(&str, usize, &str); 9] = [
 ];
 
 /// What can stand in the third column.
-pub const WORDS: [(&str, &str); 49] = [
+pub const EVENT_NAMES: [(&str, &str); 49] = [
     ("sends", "a message leaves, for all that are named; promises only after they are on disk"),
     ("gets", "a replica reads a message that has arrived; it may still refuse it"),
     ("refuses", "a replica does not act (fully) on what it got, and why; mostly late or known already"),
@@ -81,7 +81,7 @@ pub fn legend() -> String {
     let mut text = String::from("The columns of a trace:\n");
     COLUMNS.iter().for_each(|(title, _, says)| explain(&mut text, title, says));
     text.push_str("What can happen:\n");
-    WORDS.iter().for_each(|(word, says)| explain(&mut text, word, says));
+    EVENT_NAMES.iter().for_each(|(word, says)| explain(&mut text, word, says));
     text
 }
 
@@ -106,10 +106,10 @@ pub fn heading() -> String {
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tale = &self.tale;
+        let details = &self.details;
         let mark = if self.what == "fails" { ">>" } else { "" };
-        let view = tale.view.map(|view| format!("v{view}")).unwrap_or_default();
-        let height = tale.height.map(|height| format!("h{height}")).unwrap_or_default();
+        let view = details.view.map(|view| format!("v{view}")).unwrap_or_default();
+        let height = details.height.map(|height| format!("h{height}")).unwrap_or_default();
         let [_, (_, who, _), (_, what, _), (_, whom, _), (_, kind, _), (_, views, _), ..] = COLUMNS;
         let [.., (_, heights, _), (_, subject, _), _] = COLUMNS;
         let line = format!(
@@ -118,9 +118,9 @@ impl fmt::Display for Event {
             self.who,
             self.what,
             whom_text(self),
-            tale.kind,
-            tale.subject,
-            details(self),
+            details.kind,
+            details.subject,
+            details_text(self),
         );
         f.write_str(line.trim_end())
     }
@@ -128,8 +128,8 @@ impl fmt::Display for Event {
 
 /// The fourth column.
 fn whom_text(event: &Event) -> String {
-    let to = crowd(&event.tale.to);
-    match (event.tale.from, to.is_empty()) {
+    let to = compact_names(&event.details.to);
+    match (event.details.from, to.is_empty()) {
         (None, true) => String::new(),
         (None, false) => format!("-> {to}"),
         (Some(from), true) => format!("<- {from}"),
@@ -138,12 +138,12 @@ fn whom_text(event: &Event) -> String {
 }
 
 /// The last column.
-fn details(event: &Event) -> String {
+fn details_text(event: &Event) -> String {
     let sign = match event.what {
         "begins" | "ends" => 'f',
         _ => 'm',
     };
-    let text = event.tale.text.replace('\n', "; ");
+    let text = event.details.text.replace('\n', "; ");
     match event.number {
         Some(number) if text.is_empty() => format!("{sign}{number}"),
         Some(number) => format!("{sign}{number}, {text}"),
@@ -153,7 +153,7 @@ fn details(event: &Event) -> String {
 
 /// `r0 r2-4 c1`: runs of neighbours are drawn together.
 #[must_use]
-pub(crate) fn crowd(whos: &[Who]) -> String {
+pub(crate) fn compact_names(whos: &[Who]) -> String {
     let place = |who: &Who| match who {
         Who::World => (0, 0),
         Who::Replica(id) => (1, id.index()),
@@ -178,7 +178,7 @@ pub(crate) fn crowd(whos: &[Who]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::Tale;
+    use crate::trace::EventDetails;
     use quorate_types::{Height, ReplicaId, Time, View};
 
     fn replicas(ids: &[u16]) -> Vec<Who> {
@@ -194,9 +194,9 @@ mod tests {
             (&[0, 2, 3, 4, 6], "r0 r2-4 r6"),
             (&[4, 3], "r4 r3"),
         ] {
-            assert_eq!(crowd(&replicas(ids)), text);
+            assert_eq!(compact_names(&replicas(ids)), text);
         }
-        assert_eq!(crowd(&[Who::Replica(ReplicaId(1)), Who::Client(2), Who::Client(3)]), "r1 c2-3");
+        assert_eq!(compact_names(&[Who::Replica(ReplicaId(1)), Who::Client(2), Who::Client(3)]), "r1 c2-3");
     }
 
     #[test]
@@ -208,10 +208,10 @@ mod tests {
 
     #[test]
     fn columns_stand_where_the_heading_says() {
-        let tale = Tale::kind("pre-prepare").to(replicas(&[1, 2, 3])).about("ab12cd34");
-        let tale = tale.at(Some(View(3)), Some(Height(17))).and("412 bytes");
+        let details = EventDetails::kind("pre-prepare").to(replicas(&[1, 2, 3])).about("ab12cd34");
+        let details = details.at(Some(View(3)), Some(Height(17))).and("412 bytes");
         let who = Who::Replica(ReplicaId(0));
-        let event = Event { at: Time(12_000_000_345), who, what: "sends", number: Some(9), tale };
+        let event = Event { at: Time(12_000_000_345), who, what: "sends", number: Some(9), details };
         let (heading, line) = (heading(), event.to_string());
         for (title, text) in [
             ("who", "r0"),
@@ -231,8 +231,8 @@ mod tests {
 
     #[test]
     fn what_an_oracle_found_is_marked_and_stays_on_one_line() {
-        let tale = Tale::text("agreement: two\nlines");
-        let event = Event { at: Time(1), who: Who::World, what: "fails", number: None, tale };
+        let details = EventDetails::text("agreement: two\nlines");
+        let event = Event { at: Time(1), who: Who::World, what: "fails", number: None, details };
         let line = event.to_string();
         assert!(line.starts_with(">>  0.000000001  world  fails "), "{line}");
         assert!(line.ends_with("  agreement: two; lines"), "{line}");

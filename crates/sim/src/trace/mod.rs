@@ -11,22 +11,22 @@
 mod drawing;
 mod event;
 mod lines;
-mod passages;
 mod pick;
-mod teller;
+mod reporter;
+mod transits;
 
 pub use drawing::{Caption, Drawing};
-pub use event::{Event, Tale};
-pub(crate) use lines::crowd;
-pub use lines::{COLUMNS, WORDS, heading, legend};
-pub(crate) use passages::{Passage, Print};
+pub use event::{Event, EventDetails};
+pub(crate) use lines::compact_names;
+pub use lines::{COLUMNS, EVENT_NAMES, heading, legend};
 pub use pick::Pick;
+pub(crate) use transits::{Fingerprint, Transit};
 
 pub(crate) use crate::history::quoted;
 use quorate_types::digest::Context;
 use quorate_types::{Digest, DigestWriter, ReplicaId, Time, View};
+use reporter::Reporter;
 use std::fmt;
-use teller::Teller;
 
 static CONTEXT: Context = Context::new("quorate simulation trace v1");
 /// The hash function is fastest on large pieces.
@@ -78,7 +78,7 @@ pub(crate) type Reader = Box<dyn FnMut(&Event)>;
 pub struct Trace {
     hash: DigestWriter,
     piece: Vec<u8>,
-    teller: Option<Box<Teller>>,
+    reporter: Option<Box<Reporter>>,
     count: u64,
 }
 
@@ -93,7 +93,7 @@ impl Default for Trace {
         Self {
             hash: DigestWriter::new(&CONTEXT),
             piece: Vec::with_capacity(PIECE_BYTES.saturating_mul(2)),
-            teller: None,
+            reporter: None,
             count: 0,
         }
     }
@@ -102,23 +102,23 @@ impl Default for Trace {
 impl Trace {
     /// From now on `reader` is told what happens, in the order of time. The last of it is told when the world is
     /// dropped. Who wants to read from the beginning hands the trace to [`crate::World::with_trace`].
-    pub fn read_along(&mut self, reader: impl FnMut(&Event) + 'static) {
-        self.teller = Some(Box::new(Teller::new(Box::new(reader))));
+    pub fn set_reader(&mut self, reader: impl FnMut(&Event) + 'static) {
+        self.reporter = Some(Box::new(Reporter::new(Box::new(reader))));
     }
 
     /// Whether anybody reads along.
-    pub(crate) fn is_read(&self) -> bool {
-        self.teller.is_some()
+    pub(crate) fn has_reader(&self) -> bool {
+        self.reporter.is_some()
     }
 
-    /// Notes a transition: `bytes` feed the hash, `tale` is for who reads along.
-    pub(crate) fn note<T: Into<Tale>>(
+    /// Notes a transition: `bytes` feed the hash, `details` is for who reads along.
+    pub(crate) fn note<T: Into<EventDetails>>(
         &mut self,
         now: Time,
         who: Who,
         what: &'static str,
         bytes: &[&[u8]],
-        tale: impl FnOnce() -> T,
+        details: impl FnOnce() -> T,
     ) {
         self.count = self.count.saturating_add(1);
         self.piece.extend_from_slice(&now.0.to_le_bytes());
@@ -131,36 +131,42 @@ impl Trace {
             self.hash.update(&self.piece);
             self.piece.clear();
         }
-        if let Some(teller) = &mut self.teller {
-            teller.tell(now, who, what, tale().into());
+        if let Some(reporter) = &mut self.reporter {
+            reporter.report(now, who, what, details().into());
         }
     }
 
     /// Tells who reads along what follows from transitions that are noted, and is none itself.
-    pub(crate) fn tell(&mut self, at: Time, who: Who, what: &'static str, tale: impl FnOnce() -> Tale) {
-        if let Some(teller) = &mut self.teller {
-            teller.tell(at, who, what, tale());
+    pub(crate) fn report(
+        &mut self,
+        at: Time,
+        who: Who,
+        what: &'static str,
+        details: impl FnOnce() -> EventDetails,
+    ) {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.report(at, who, what, details());
         }
     }
 
     /// A replica is in this view, whether or not it was before; without one it is down.
-    pub(crate) fn tell_view(&mut self, at: Time, id: ReplicaId, view: Option<(View, ReplicaId)>) {
+    pub(crate) fn report_view(&mut self, at: Time, id: ReplicaId, view: Option<(View, ReplicaId)>) {
         let who = Who::Replica(id);
-        let Some(teller) = &mut self.teller else { return };
+        let Some(reporter) = &mut self.reporter else { return };
         match view {
-            None => teller.forget(who),
-            Some(view) if teller.enters(who, view) => {
-                let tale = Tale::text(format!("led by r{}", view.1)).at(Some(view.0), None);
-                teller.tell(at, who, "enters", tale);
+            None => reporter.forget(who),
+            Some(view) if reporter.enters(who, view) => {
+                let details = EventDetails::text(format!("led by r{}", view.1)).at(Some(view.0), None);
+                reporter.report(at, who, "enters", details);
             }
             Some(_) => {}
         }
     }
 
     /// Time goes on.
-    pub(crate) fn moves_on(&mut self, now: Time) {
-        if let Some(teller) = &mut self.teller {
-            teller.moves_on(now);
+    pub(crate) fn advance(&mut self, now: Time) {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.advance(now);
         }
     }
 
@@ -196,7 +202,7 @@ mod tests {
     fn read(trace: &mut Trace) -> Lines {
         let lines = Lines::default();
         let written = Rc::clone(&lines);
-        trace.read_along(move |event| written.borrow_mut().push(event.to_string()));
+        trace.set_reader(move |event| written.borrow_mut().push(event.to_string()));
         lines
     }
 
@@ -204,7 +210,7 @@ mod tests {
         for step in 0..steps {
             let bytes = step.to_le_bytes();
             trace.note(Time(step), Who::Client(3), "sends", &[&bytes], || format!("step {step}"));
-            trace.tell(Time(step), Who::World, "loses", || Tale::text("and that is no transition"));
+            trace.report(Time(step), Who::World, "loses", || EventDetails::text("and that is no transition"));
         }
     }
 
@@ -225,15 +231,15 @@ mod tests {
         let mut trace = Trace::default();
         let lines = read(&mut trace);
         let mut tell = |at, text: &str| {
-            trace.tell(Time(at), Who::World, "plans", || Tale::text(text));
+            trace.report(Time(at), Who::World, "plans", || EventDetails::text(text));
         };
         tell(0, "a");
         tell(5, "e");
         tell(3, "c");
         tell(3, "d");
-        trace.moves_on(Time(2));
-        trace.tell(Time(2), Who::World, "plans", || Tale::text("b"));
-        trace.moves_on(Time(3));
+        trace.advance(Time(2));
+        trace.report(Time(2), Who::World, "plans", || EventDetails::text("b"));
+        trace.advance(Time(3));
         let told = || lines.borrow().iter().filter_map(|line| line.chars().last()).collect::<String>();
         assert_eq!(told(), "abcd");
         drop(trace);
@@ -245,11 +251,14 @@ mod tests {
         let mut trace = Trace::default();
         let lines = read(&mut trace);
         let (a, b) = (Who::Replica(ReplicaId(0)), Who::Replica(ReplicaId(1)));
-        let print = Print::of(b"vote");
-        trace.tell(Time(0), a, "sends", || Tale::kind("vote").to([b]).passage(Passage::Leaves(print)));
-        trace.moves_on(Time(1_234_567));
-        trace
-            .tell(Time(1_234_567), b, "gets", || Tale::kind("vote").from(a).passage(Passage::Arrives(print)));
+        let fingerprint = Fingerprint::of(b"vote");
+        trace.report(Time(0), a, "sends", || {
+            EventDetails::kind("vote").to([b]).transit(Transit::Leaves(fingerprint))
+        });
+        trace.advance(Time(1_234_567));
+        trace.report(Time(1_234_567), b, "gets", || {
+            EventDetails::kind("vote").from(a).transit(Transit::Arrives(fingerprint))
+        });
         let ends: Vec<String> =
             lines.borrow().iter().map(|line| line.split("  ").last().unwrap().trim().to_owned()).collect();
         assert_eq!(ends, ["m1", "m1, after 1.234 ms"]);
@@ -261,7 +270,7 @@ mod tests {
         let lines = read(&mut trace);
         let (id, view) = (ReplicaId(0), Some((View(3), ReplicaId(3))));
         for view in [view, view, None, view] {
-            trace.tell_view(Time(0), id, view);
+            trace.report_view(Time(0), id, view);
         }
         assert_eq!(lines.borrow().len(), 2, "{lines:?}");
     }

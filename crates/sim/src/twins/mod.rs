@@ -34,7 +34,7 @@ mod tests;
 pub use enumeration::{Enumeration, Leaders};
 pub use file::{from_json, to_json};
 pub use partition::{NODES_MAX, Partition};
-pub use play::{Outcome, Play, Verdict, run_range};
+pub use play::{Outcome, RangeResult, ScenarioRun, run_range};
 pub use scenario::{BadScenario, Round, Scenario};
 
 /// How long a partition holds.

@@ -5,10 +5,10 @@ use super::scenario::Scenario;
 use super::{ACT_NS, VIEW_NS_MAX};
 use crate::byzantine::Byzantine;
 use crate::disk::Costs;
+use crate::link_conditions::LinkConditions;
 use crate::model::Op;
 use crate::oracles::Failure;
 use crate::settings::{BadSettings, Settings, Transport, sets_leaders};
-use crate::weather::Weather;
 use crate::world::World;
 use crate::{ms, secs};
 use quorate_consensus::Entry;
@@ -61,13 +61,13 @@ impl fmt::Display for Outcome {
 }
 
 /// One run of a scenario, ready to begin.
-pub struct Play {
+pub struct ScenarioRun {
     world: World,
     rounds: usize,
     ops: u32,
 }
 
-impl Play {
+impl ScenarioRun {
     /// The run of a scenario. Leaders that it sets are left out where the protocol has only a rule of its own.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl Play {
         let mut settings = Settings::new(entry, 0).with_n(scenario.n);
         settings.transport = Transport::Datagrams;
         settings.clients = 1;
-        settings.weather = Weather::constant(DELAY_NS);
+        settings.conditions = LinkConditions::constant(DELAY_NS);
         settings.costs = Costs::NONE;
         settings.delta_ns = DELTA_NS;
         settings.client_retry_ns = RETRY_NS;
@@ -86,7 +86,7 @@ impl Play {
         if sets_leaders(entry) {
             settings.leaders = scenario.leaders();
         }
-        let world = World::in_parts(settings, scenario.clone())?;
+        let world = World::for_twins(settings, scenario.clone())?;
         Ok(Self { world, rounds: scenario.rounds.len(), ops: 0 })
     }
 
@@ -99,7 +99,7 @@ impl Play {
     pub fn run(&mut self) -> Outcome {
         let mut recovered_ns = 0;
         // As in `seed`: what is half done when something panics is looked at for the report alone.
-        let ran = catch_unwind(AssertUnwindSafe(|| self.go(&mut recovered_ns)));
+        let ran = catch_unwind(AssertUnwindSafe(|| self.run_phases(&mut recovered_ns)));
         let world = &mut self.world;
         if let Err(what) = ran {
             let text = what.downcast_ref::<String>().cloned();
@@ -116,11 +116,11 @@ impl Play {
         }
     }
 
-    fn go(&mut self, recovered_ns: &mut u64) -> Result<(), Failure> {
+    fn run_phases(&mut self, recovered_ns: &mut u64) -> Result<(), Failure> {
         self.play_rounds()?;
         let outage_ns = self.world.now().0;
-        self.world.end_parts();
-        self.world.watch_for_circles();
+        self.world.end_twins_schedule();
+        self.world.watch_for_livelock();
         let healed = self.world.now();
         // What still waits does as well as something new, and nothing was decided at this moment.
         if self.world.is_done(0) {
@@ -154,8 +154,9 @@ impl Play {
                 self.submit();
             }
             let end = if is_silent { limit } else { silent_from };
-            self.world
-                .run_as_long(end, |world| world.reached() == view && !(is_silent && world.is_done(0)))?;
+            self.world.run_until_or_while(end, |world| {
+                world.reached() == view && !(is_silent && world.is_done(0))
+            })?;
             if self.world.reached() != view {
                 view = self.world.reached();
                 silent_from = self.world.now().plus(ACT_NS);
@@ -173,7 +174,7 @@ impl Play {
 
 /// What a range of scenarios came to.
 #[derive(Clone, PartialEq, Default, Debug)]
-pub struct Verdict {
+pub struct RangeResult {
     /// Scenarios that were run.
     pub runs: u64,
     /// Scenarios that were left out, because they are the same as others but for names.
@@ -192,13 +193,13 @@ pub struct Verdict {
     pub failures: Vec<(u64, Failure)>,
 }
 
-impl Verdict {
+impl RangeResult {
     /// Runs one more.
     ///
     /// # Errors
     /// When so many replicas do not suit the protocol.
     pub fn run(&mut self, entry: &Entry, number: u64, scenario: &Scenario) -> Result<(), BadSettings> {
-        let outcome = Play::new(entry, scenario)?.run();
+        let outcome = ScenarioRun::new(entry, scenario)?.run();
         self.add(number, scenario, &outcome);
         Ok(())
     }
@@ -233,8 +234,8 @@ impl Verdict {
 ///
 /// # Errors
 /// When so many replicas do not suit the protocol.
-pub fn run_range(entry: &Entry, all: &Enumeration, range: Range<u64>) -> Result<Verdict, BadSettings> {
-    let mut verdict = Verdict::default();
+pub fn run_range(entry: &Entry, all: &Enumeration, range: Range<u64>) -> Result<RangeResult, BadSettings> {
+    let mut verdict = RangeResult::default();
     for number in range.start..range.end.min(all.len()) {
         let scenario = all.scenario(number);
         if all.is_drawn() || all.is_first(&scenario) {

@@ -1,16 +1,16 @@
-//! Byzantine replicas in the world, and puppets.
+//! Byzantine replicas in the world, and controlled replicas.
 
-use super::telling::{Eyes, names};
+use super::reporting::{FrameReader, names};
 use super::{Event, World};
-use crate::byzantine::{Around, Conduct, Deed, Means, Role, Sent, Voice, seal};
-use crate::disk::Shared;
-use crate::exit::Leaving;
+use crate::byzantine::{Behaviour, DiskAction, Forged, LiarContext, LiarTools, Role, TwinHalf, seal};
+use crate::disk::SharedDisk;
 use crate::fault::Fault;
 use crate::frame::{Content, Frame};
 use crate::oracles::Oracle;
-use crate::queue::Class;
-use crate::seat::{Arrival, Damage, Seat};
-use crate::trace::{Passage, Print, Who};
+use crate::queue::EventClass;
+use crate::replica_slot::{Arrival, Damage, ReplicaSlot};
+use crate::trace::{Fingerprint, Transit, Who};
+use crate::turn_output::TurnOutput;
 use crate::{Byzantine, Survives};
 use bytes::Bytes;
 use quorate_consensus::{LinkEvent, Message, To};
@@ -28,9 +28,9 @@ const CORRUPT_NS: (u64, u64) = (2_000_000_000, 30_000_000_000);
 /// What is taken for somebody's patience where nobody waits for anything.
 const PATIENCE_NS: u64 = 300_000_000;
 
-/// What reaches a puppet.
+/// What reaches a controlled replica.
 #[derive(Clone, Debug)]
-pub enum Heard {
+pub enum ControlledInput {
     /// A frame of a replica.
     Frame {
         /// Whose.
@@ -63,7 +63,7 @@ impl World {
             self.settings.byzantine.iter().map(|(id, kind)| (*id, *kind)).collect();
         let together = self.settings.coalition.then(|| self.role_rng.fork());
         if together.is_some() {
-            self.feel(Fault::Coalition);
+            self.count_fault(Fault::Coalition);
         }
         for (id, kind) in roles {
             let rng = together.clone().unwrap_or_else(|| self.role_rng.fork());
@@ -79,7 +79,7 @@ impl World {
 
     /// From now on a replica that was honest breaks the rules in this way; one whose power is off does it when it is back.
     /// Nothing becomes of [`Byzantine::Adaptive`], who has to be there from the beginning.
-    pub fn goes_bad(&mut self, id: ReplicaId, kind: Byzantine) {
+    pub fn corrupt_now(&mut self, id: ReplicaId, kind: Byzantine) {
         if kind != Byzantine::Adaptive && !self.liars.contains_key(&id) {
             self.liars.insert(id, kind);
             let rng = self.role_rng.fork();
@@ -90,20 +90,20 @@ impl World {
     /// From now on a replica breaks the rules in this way.
     fn corrupt(&mut self, id: ReplicaId, kind: Byzantine, rng: Rng) {
         let attacks = self.settings.entry.attacks;
-        let mut seat_rng = self.role_rng.fork();
+        let mut slot_rng = self.role_rng.fork();
         let second = (kind == Byzantine::Twin).then(|| {
-            let shared = Shared::new(self.empty_disk(), self.settings.costs);
-            let mut seat = Box::new(Seat::new(id, shared, &mut seat_rng));
-            seat.role = Role::Byzantine(Box::new(Conduct::new(kind, seat_rng.fork(), attacks)));
-            seat.skew_ns = SKEW_NS;
-            seat
+            let shared = SharedDisk::new(self.empty_disk(), self.settings.costs);
+            let mut slot = Box::new(ReplicaSlot::new(id, shared, &mut slot_rng));
+            slot.role = Role::Byzantine(Box::new(Behaviour::new(kind, slot_rng.fork(), attacks)));
+            slot.skew_ns = SKEW_NS;
+            slot
         });
-        let Some(seat) = self.seat_mut(id) else { return };
-        seat.role = Role::Byzantine(Box::new(Conduct::new(kind, rng, attacks)));
-        seat.second = second;
+        let Some(slot) = self.slot_mut(id) else { return };
+        slot.role = Role::Byzantine(Box::new(Behaviour::new(kind, rng, attacks)));
+        slot.second = second;
         // A scenario has moods enough.
-        if self.parts.is_none() {
-            self.queue.push(self.now, Class::Answer, Event::Mood(id));
+        if self.schedule.is_none() {
+            self.queue.push(self.now, EventClass::Answer, Event::Mood(id));
         }
     }
 
@@ -117,7 +117,7 @@ impl World {
         self.trace.note(self.now, Who::Replica(victim), "corrupted", &[kind.name().as_bytes()], || {
             format!("it leads, and is {kind} from now on")
         });
-        self.feel(Fault::Adaptive);
+        self.count_fault(Fault::Adaptive);
         let rng = self.role_rng.fork();
         self.liars.insert(victim, Byzantine::Adaptive);
         self.corrupt(victim, kind, rng);
@@ -135,32 +135,32 @@ impl World {
 
     /// Who has said two things where only one may be said, and what they were.
     #[must_use]
-    pub fn culprits(&self) -> &BTreeMap<ReplicaId, String> {
-        &self.culprits
+    pub fn equivocators(&self) -> &BTreeMap<ReplicaId, String> {
+        &self.equivocators
     }
 
     /// Looks at what a liar really says.
-    pub(super) fn convict(&mut self, from: ReplicaId, content: &Content) {
-        if self.seat(from).is_some_and(|seat| matches!(seat.role, Role::Byzantine(_)))
-            && let Some(what) = self.promises.lies(from, content)
+    pub(super) fn note_equivocation(&mut self, from: ReplicaId, content: &Content) {
+        if self.slot(from).is_some_and(|slot| matches!(slot.role, Role::Byzantine(_)))
+            && let Some(what) = self.promises.equivocation(from, content)
         {
-            self.feel(Fault::EquivocateVote);
-            self.culprits.entry(from).or_insert(what);
+            self.count_fault(Fault::EquivocateVote);
+            self.equivocators.entry(from).or_insert(what);
         }
     }
 
     /// Whether the oracles judge a replica.
     #[must_use]
     pub fn is_honest(&self, id: ReplicaId) -> bool {
-        let is_honest = self.seat(id).is_some_and(|seat| matches!(seat.role, Role::Honest));
+        let is_honest = self.slot(id).is_some_and(|slot| matches!(slot.role, Role::Honest));
         // Who has lost what it was told is safe cannot keep its word.
-        let remembers = self.seat(id).is_some_and(|seat| seat.damage != Damage::Forgetful);
-        (is_honest && remembers && !self.adrift.contains(&id)) || self.trusted.contains(&id)
+        let remembers = self.slot(id).is_some_and(|slot| slot.damage != Damage::Forgetful);
+        (is_honest && remembers && !self.exempt.contains(&id)) || self.trusted.contains(&id)
     }
 
     /// All replicas that have to run and to follow the others: the honest ones whose disks are whole.
     pub fn sound(&self) -> impl Iterator<Item = ReplicaId> {
-        let is_whole = |id| self.seat(id).is_some_and(|seat| seat.damage <= Damage::Trouble);
+        let is_whole = |id| self.slot(id).is_some_and(|slot| slot.damage <= Damage::DiskTrouble);
         self.honest().filter(move |id| is_whole(*id))
     }
 
@@ -177,40 +177,40 @@ impl World {
     }
 
     /// Whether something that a replica wants to send leaves.
-    pub(super) fn lets(&self, from: ReplicaId, voice: Voice, kind: Kind, to: usize) -> bool {
-        self.seat(from).is_some_and(|seat| seat.role.lets(voice, kind, to))
+    pub(super) fn lets(&self, from: ReplicaId, half: TwinHalf, kind: Kind, to: usize) -> bool {
+        self.slot(from).is_some_and(|slot| slot.role.lets(half, kind, to))
     }
 
     /// A Byzantine replica changes its mood.
     pub(super) fn change_mood(&mut self, id: ReplicaId) {
-        let (now, n, is_read) = (self.now, self.settings.n, self.trace.is_read());
+        let (now, n, has_reader) = (self.now, self.settings.n, self.trace.has_reader());
         let places = n.saturating_add(self.clients.len());
-        let around = Around { places, patience_ns: self.patience_ns() };
+        let context = LiarContext { places, patience_ns: self.patience_ns() };
         let blank = self.empty_disk();
-        let Some(seat) = self.seat_mut(id) else { return };
-        let (is_running, shared) = (seat.running.is_some() && seat.busy_until <= now, seat.shared.clone());
-        let Role::Byzantine(conduct) = &mut seat.role else { return };
-        let (mood_ns, outage_ns) = conduct.spans();
-        let deed = if is_running { conduct.change(around, || blank) } else { Deed::Nothing };
-        if matches!(deed, Deed::Remember) {
-            conduct.remember(shared.synced_image());
+        let Some(slot) = self.slot_mut(id) else { return };
+        let (is_running, shared) = (slot.running.is_some() && slot.busy_until <= now, slot.shared.clone());
+        let Role::Byzantine(behaviour) = &mut slot.role else { return };
+        let (mood_ns, outage_ns) = behaviour.spans();
+        let action = if is_running { behaviour.change(context, || blank) } else { DiskAction::Nothing };
+        if matches!(action, DiskAction::Remember) {
+            behaviour.remember(shared.synced_image());
         }
-        let mood = conduct.shown();
-        let told = is_read.then(|| conduct.told(&|some| names(n, places, some)));
+        let mood = behaviour.shown();
+        let told = has_reader.then(|| behaviour.told(&|some| names(n, places, some)));
         self.trace.note(now, Who::Replica(id), "mood", &[mood.as_bytes()], || told.unwrap_or_default());
-        match deed {
-            Deed::Forget(image) => {
+        match action {
+            DiskAction::Forget(image) => {
                 let is_blank = image.segments() == 0;
-                self.feel(Fault::PowerCut);
-                self.feel(if is_blank { Fault::Wiped } else { Fault::RolledBack });
+                self.count_fault(Fault::PowerCut);
+                self.count_fault(if is_blank { Fault::Wiped } else { Fault::RolledBack });
                 self.lose_power(id, Survives::Nothing);
                 shared.replace(*image);
                 self.plan(now.plus(outage_ns), super::Plan::Start(id));
             }
-            Deed::Garbage => self.write_garbage(id),
-            Deed::Nothing | Deed::Remember => {}
+            DiskAction::Garbage => self.write_garbage(id),
+            DiskAction::Nothing | DiskAction::Remember => {}
         }
-        self.queue.push(now.plus(mood_ns), Class::Answer, Event::Mood(id));
+        self.queue.push(now.plus(mood_ns), EventClass::Answer, Event::Mood(id));
     }
 
     /// How long an honest replica still waits for something, whichever and for whatever.
@@ -218,7 +218,7 @@ impl World {
         let running: Vec<ReplicaId> = self.honest().filter(|id| self.is_running(*id)).collect();
         let Some(id) = self.role_rng.pick(&running).copied() else { return PATIENCE_NS };
         let now = self.now;
-        let running = self.seat(id).and_then(|seat| seat.running.as_ref());
+        let running = self.slot(id).and_then(|slot| slot.running.as_ref());
         let Some(running) = running else { return PATIENCE_NS };
         let local = running.local(now);
         let waits = running.host.replica().status().timers.into_iter().map(|(at, _)| at.since(local));
@@ -227,45 +227,45 @@ impl World {
     }
 
     /// Whether what a replica says is changed on its way.
-    pub(super) fn twists(&self, from: ReplicaId) -> bool {
-        self.seat(from).is_some_and(|seat| match &seat.role {
-            Role::Byzantine(conduct) => conduct.twists(),
-            Role::Honest | Role::Puppet(_) => false,
+    pub(super) fn forges(&self, from: ReplicaId) -> bool {
+        self.slot(from).is_some_and(|slot| match &slot.role {
+            Role::Byzantine(behaviour) => behaviour.forges(),
+            Role::Honest | Role::Controlled(_) => false,
         })
     }
 
     /// One frame of a liar leaves for one replica: whatever it makes of it.
-    pub(super) fn send_twisted(&mut self, at: Time, frame: &Frame) {
+    pub(super) fn send_forged(&mut self, at: Time, frame: &Frame) {
         let from = frame.from;
-        let Some(seat) = self.seat_mut(from) else { return };
-        let Role::Byzantine(mut conduct) = std::mem::take(&mut seat.role) else { return };
+        let Some(slot) = self.slot_mut(from) else { return };
+        let Role::Byzantine(mut behaviour) = std::mem::take(&mut slot.role) else { return };
         let mut sent = Vec::new();
-        let means = Means {
+        let tools = LiarTools {
             entry: &self.settings.entry,
             committee: &self.cluster.committee,
             me: from,
             sign: &|statement| self.sign(from, statement),
         };
-        conduct.twist(&means, frame.to, (frame.frame_type, frame.content.kind, &frame.body), &mut sent);
-        if let Some(seat) = self.seat_mut(from) {
-            seat.role = Role::Byzantine(conduct);
+        behaviour.forge(&tools, frame.to, (frame.frame_type, frame.content.kind, &frame.body), &mut sent);
+        if let Some(slot) = self.slot_mut(from) {
+            slot.role = Role::Byzantine(behaviour);
         }
-        for Sent { after_ns, frame_type, body, fault } in sent {
+        for Forged { after_ns, frame_type, body, fault } in sent {
             let content = self.kind_of(frame_type, &body);
             if let Some(fault) = fault {
-                self.feel(fault);
+                self.count_fault(fault);
                 self.trace.note(at, Who::Replica(from), "lies", &[&body], || {
                     format!("{fault}: {content} to r{}", frame.to)
                 });
             }
             // What is not well signed proves nothing.
             if fault != Some(Fault::InvalidSignature) {
-                self.convict(from, &content);
+                self.note_equivocation(from, &content);
             }
             let lane = if frame_type == frame.frame_type { frame.lane } else { lane_of(frame_type) };
             let frame = Frame { frame_type, body, content, lane, ..frame.clone() };
             if after_ns > 0 {
-                self.queue.push(at.plus(after_ns), Class::Arrival, Event::Leaves(Box::new(frame)));
+                self.queue.push(at.plus(after_ns), EventClass::Arrival, Event::Leaves(Box::new(frame)));
             } else {
                 self.send_one(at, frame);
             }
@@ -273,25 +273,29 @@ impl World {
     }
 
     /// A liar speaks with two voices, or not to all who are meant.
-    pub(super) fn feel_manners(&mut self, (from, voice): (ReplicaId, Voice), (to, told): (To, usize)) {
-        let Some(seat) = self.seat(from) else { return };
-        let Role::Byzantine(conduct) = &seat.role else { return };
-        let (is_silent, is_twin) = (conduct.is_silent(), seat.second.is_some());
-        if is_twin && voice == Voice::Second && told > 0 {
-            self.feel(Fault::DoubleIdentity);
+    pub(super) fn count_byzantine_faults(
+        &mut self,
+        (from, half): (ReplicaId, TwinHalf),
+        (to, told): (To, usize),
+    ) {
+        let Some(slot) = self.slot(from) else { return };
+        let Role::Byzantine(behaviour) = &slot.role else { return };
+        let (is_silent, is_twin) = (behaviour.is_silent(), slot.second.is_some());
+        if is_twin && half == TwinHalf::Second && told > 0 {
+            self.count_fault(Fault::DoubleIdentity);
         }
         if !is_twin && told < self.receivers(from, to).count() {
-            self.feel(if is_silent { Fault::Silence } else { Fault::SelectiveSilence });
+            self.count_fault(if is_silent { Fault::Silence } else { Fault::SelectiveSilence });
         }
     }
 
     /// What a replica tells a client, if it is a liar.
-    pub(super) fn reply_twisted(&mut self, from: ReplicaId, body: Bytes) -> Bytes {
-        let Some(seat) = self.seat_mut(from) else { return body };
-        let Role::Byzantine(conduct) = &mut seat.role else { return body };
-        let (told, is_lie) = conduct.twist_reply(body);
+    pub(super) fn forged_reply(&mut self, from: ReplicaId, body: Bytes) -> Bytes {
+        let Some(slot) = self.slot_mut(from) else { return body };
+        let Role::Byzantine(behaviour) = &mut slot.role else { return body };
+        let (told, is_lie) = behaviour.forge_reply_body(body);
         if is_lie {
-            self.feel(Fault::LieToClients);
+            self.count_fault(Fault::LieToClients);
         }
         told
     }
@@ -300,9 +304,9 @@ impl World {
     fn write_garbage(&mut self, from: ReplicaId) {
         let now = self.now;
         for peer in self.replicas().filter(|peer| *peer != from) {
-            let line = self.seat_mut(from).and_then(|seat| seat.running.as_mut()?.line(peer)?.conn);
-            if let Some(conn) = line {
-                self.feel(Fault::OversizeFrame);
+            let peer_link = self.slot_mut(from).and_then(|slot| slot.running.as_mut()?.peer_link(peer)?.conn);
+            if let Some(conn) = peer_link {
+                self.count_fault(Fault::OversizeFrame);
                 self.put_on_connection(from, peer, conn, now, Bytes::from_static(&[0xff; 14]));
             }
         }
@@ -310,53 +314,53 @@ impl World {
 
     /// The second replica of a twin is started.
     pub(super) fn start_second(&mut self, id: ReplicaId) {
-        let mut leaving = std::mem::take(&mut self.leaving_second);
-        leaving.clear();
-        let Self { seats, settings, cluster, now, .. } = self;
-        if let Some(second) = seats.get_mut(id.index()).and_then(|seat| seat.second.as_mut()) {
-            second.shared.watch(crate::disk::Watch::begin);
+        let mut output = std::mem::take(&mut self.output_of_second);
+        output.clear();
+        let Self { slots, settings, cluster, now, .. } = self;
+        if let Some(second) = slots.get_mut(id.index()).and_then(|slot| slot.second.as_mut()) {
+            second.shared.watch(crate::disk::DiskWatch::begin);
             // One that does not open is silent.
-            let _ = second.open(*now, settings, cluster, &mut leaving);
-            self.let_go_second(id, &mut leaving);
+            let _ = second.open(*now, settings, cluster, &mut output);
+            self.flush_second(id, &mut output);
         }
-        self.leaving_second = leaving;
+        self.output_of_second = output;
     }
 
     /// The second replica of a twin takes its turn: before the first, because it has to be heard first sometimes.
     pub(super) fn turn_second(&mut self, id: ReplicaId) {
         let now = self.now;
-        let mut leaving = std::mem::take(&mut self.leaving_second);
-        leaving.clear();
-        let Some(second) = self.seat_mut(id).and_then(|seat| seat.second.as_mut()) else {
-            self.leaving_second = leaving;
+        let mut output = std::mem::take(&mut self.output_of_second);
+        output.clear();
+        let Some(second) = self.slot_mut(id).and_then(|slot| slot.second.as_mut()) else {
+            self.output_of_second = output;
             return;
         };
-        second.shared.watch(crate::disk::Watch::begin);
-        if second.turn(now, &mut leaving).is_err() {
+        second.shared.watch(crate::disk::DiskWatch::begin);
+        if second.turn(now, &mut output).is_err() {
             second.running = None;
         }
-        self.let_go_second(id, &mut leaving);
-        self.leaving_second = leaving;
+        self.flush_second(id, &mut output);
+        self.output_of_second = output;
     }
 
-    fn let_go_second(&mut self, id: ReplicaId, leaving: &mut Leaving) {
+    fn flush_second(&mut self, id: ReplicaId, output: &mut TurnOutput) {
         let now = self.now;
-        if let Some(seat) = self.seat_mut(id) {
-            if let Some(second) = &mut seat.second {
+        if let Some(slot) = self.slot_mut(id) {
+            if let Some(second) = &mut slot.second {
                 second.journal.look().clear();
                 second.shared.watch(|watch| watch.synced.clear());
             }
-            for (index, client) in leaving.proven.drain(..) {
-                seat.attach(index, client);
+            for (index, client) in output.proven.drain(..) {
+                slot.attach(index, client);
             }
         }
-        self.depart(id, Voice::Second, now, leaving, &[]);
+        self.depart(id, TwinHalf::Second, now, output, &[]);
     }
 
     /// What a replica says of others: no honest one may be held for a liar.
-    pub(super) fn judge_blame(&mut self, by: ReplicaId, leaving: &mut Leaving) {
-        for (peer, reason) in leaving.blamed.drain(..) {
-            let innocent = self.is_honest(peer) && !self.doctored.contains(&peer);
+    pub(super) fn judge_accusations(&mut self, by: ReplicaId, output: &mut TurnOutput) {
+        for (peer, reason) in output.blamed.drain(..) {
+            let innocent = self.is_honest(peer) && !self.altered.contains(&peer);
             if innocent && self.is_honest(by) {
                 let what = format!("replica {by} refuses what replica {peer} says: {reason}");
                 self.judge(self.now, Err((Oracle::Accusation, what)));
@@ -364,28 +368,28 @@ impl World {
         }
     }
 
-    /// From now on a replica is a puppet: it says what [`World::say`] makes it say and nothing else, and what
+    /// From now on a replica is a controlled replica: it says what [`World::say`] makes it say and nothing else, and what
     /// reaches it is for [`World::heard`]. Its key is the caller's.
-    pub fn take_over(&mut self, id: ReplicaId) {
-        if let Some(seat) = self.seat_mut(id) {
-            seat.role = Role::Puppet(Vec::new());
-            seat.second = None;
+    pub fn take_control(&mut self, id: ReplicaId) {
+        if let Some(slot) = self.slot_mut(id) {
+            slot.role = Role::Controlled(Vec::new());
+            slot.second = None;
         }
     }
 
-    /// What has reached a puppet since somebody asked last.
-    pub fn heard(&mut self, id: ReplicaId) -> Vec<Heard> {
-        let arrivals = match self.seat_mut(id).map(|seat| &mut seat.role) {
-            Some(Role::Puppet(heard)) => std::mem::take(heard),
+    /// What has reached a controlled replica since somebody asked last.
+    pub fn received(&mut self, id: ReplicaId) -> Vec<ControlledInput> {
+        let arrivals = match self.slot_mut(id).map(|slot| &mut slot.role) {
+            Some(Role::Controlled(heard)) => std::mem::take(heard),
             _ => Vec::new(),
         };
         let heard = arrivals.into_iter().filter_map(|arrival| match arrival {
             Arrival::Frame { from, frame_type, body } => {
                 let content = self.kind_of(frame_type, &body);
-                Some(Heard::Frame { from, frame_type, body, content })
+                Some(ControlledInput::Frame { from, frame_type, body, content })
             }
-            Arrival::Link(peer, event) => Some(Heard::Link(peer, event)),
-            Arrival::Client { index, message } => Some(Heard::Client(index, message)),
+            Arrival::Link(peer, event) => Some(ControlledInput::Link(peer, event)),
+            Arrival::Client { index, message } => Some(ControlledInput::Client(index, message)),
             _ => None,
         });
         heard.collect()
@@ -397,28 +401,29 @@ impl World {
         self.passed.get(from.index()).copied().unwrap_or_default()
     }
 
-    /// A puppet says something now, signed where the message is.
-    pub fn say(&mut self, puppet: ReplicaId, to: To, message: &dyn Message) {
-        let body = self.seal(puppet, message);
-        self.say_frame(puppet, to, frame::PROTOCOL, body);
+    /// A controlled replica says something now, signed where the message is.
+    pub fn send_as(&mut self, controlled: ReplicaId, to: To, message: &dyn Message) {
+        let body = self.seal(controlled, message);
+        self.send_frame_as(controlled, to, frame::PROTOCOL, body);
     }
 
-    /// A puppet sends a frame of any type with any body now.
-    pub fn say_frame(&mut self, puppet: ReplicaId, to: To, frame_type: u8, body: Bytes) {
-        let is_puppet = self.seat(puppet).is_some_and(|seat| matches!(seat.role, Role::Puppet(_)));
-        assert!(is_puppet, "only puppets are spoken for");
+    /// A controlled replica sends a frame of any type with any body now.
+    pub fn send_frame_as(&mut self, controlled: ReplicaId, to: To, frame_type: u8, body: Bytes) {
+        let is_controlled =
+            self.slot(controlled).is_some_and(|slot| matches!(slot.role, Role::Controlled(_)));
+        assert!(is_controlled, "only puppets are spoken for");
         let content = self.kind_of(frame_type, &body);
         let now = self.now;
         let lane = lane_of(frame_type);
-        let all: Vec<ReplicaId> = self.receivers(puppet, to).collect();
+        let all: Vec<ReplicaId> = self.receivers(controlled, to).collect();
         let Self { trace, settings, cluster, .. } = self;
-        trace.note(now, Who::Replica(puppet), "says", &[&body], || {
-            let tale = Eyes { settings, cluster }.frame(frame_type, &body);
-            tale.to(all.iter().copied().map(Who::Replica)).passage(Passage::Leaves(Print::of(&body)))
+        trace.note(now, Who::Replica(controlled), "says", &[&body], || {
+            let details = FrameReader { settings, cluster }.frame(frame_type, &body);
+            details.to(all.iter().copied().map(Who::Replica)).transit(Transit::Leaves(Fingerprint::of(&body)))
         });
         for to in all.iter().copied() {
-            let frame = Frame { from: puppet, to, lane, frame_type, body: body.clone(), content };
-            self.put_on_the_way(now, &frame);
+            let frame = Frame { from: controlled, to, lane, frame_type, body: body.clone(), content };
+            self.transmit(now, &frame);
         }
     }
 
@@ -435,8 +440,8 @@ impl World {
         self.cluster.keys.get(by.index()).map(|key| key.sign(&preimage)).unwrap_or(Signature([0; 64]))
     }
 
-    /// A puppet sends a client something now.
-    pub fn say_to_client(&mut self, puppet: ReplicaId, client: usize, message: Bytes) {
-        self.reply(self.now, puppet, client, message);
+    /// A controlled replica sends a client something now.
+    pub fn send_to_client_as(&mut self, controlled: ReplicaId, client: usize, message: Bytes) {
+        self.reply(self.now, controlled, client, message);
     }
 }

@@ -1,17 +1,17 @@
 //! Clients in the world: what they send, hear and want.
 
-use super::telling::Eyes;
+use super::reporting::FrameReader;
 use super::{Event, World};
-use crate::client::{Wish, Workload};
+use crate::client::{ClientAction, Workload};
 use crate::history::OpId;
 use crate::linear;
 use crate::model::{Op, result_text};
 use crate::oracles::{Failure, Oracle};
-use crate::queue::Class;
-use crate::seat::Arrival;
+use crate::queue::EventClass;
+use crate::replica_slot::Arrival;
 use crate::secs;
 use crate::seed::synchrony::is_synchronous;
-use crate::trace::{Passage, Print, Who};
+use crate::trace::{Fingerprint, Transit, Who};
 use bytes::Bytes;
 use quorate_client::core::{Fate, LinkState};
 use quorate_types::codec::Wire as _;
@@ -40,7 +40,7 @@ impl World {
     pub(super) fn connect_client(&mut self, client: usize, replica: ReplicaId, after_ns: u64) {
         let at = self.now.plus(after_ns);
         let state = LinkState::Up;
-        self.queue.push(at, Class::Arrival, Event::Link { client, replica, state });
+        self.queue.push(at, EventClass::Arrival, Event::Link { client, replica, state });
     }
 
     /// Clients that have begun.
@@ -59,10 +59,10 @@ impl World {
         let Some(known) = self.clients.get_mut(client) else { return };
         known.link(now, replica, state);
         let key = known.core().client();
-        if let Some(seat) = self.seat_mut(replica) {
+        if let Some(slot) = self.slot_mut(replica) {
             match state {
-                LinkState::Up => seat.attach(client, key),
-                LinkState::Down => seat.detach(client),
+                LinkState::Up => slot.attach(client, key),
+                LinkState::Down => slot.detach(client),
             }
         }
         self.serve_client(client);
@@ -106,14 +106,14 @@ impl World {
     }
 
     /// A message that a client never sent, from its connection: for clients that lie.
-    pub fn client_says(&mut self, client: usize, replica: ReplicaId, message: Bytes) {
-        self.letter(client, replica, message);
+    pub fn forge_client_message(&mut self, client: usize, replica: ReplicaId, message: Bytes) {
+        self.send_from_client(client, replica, message);
     }
 
     /// A message that a replica never sent, on its connection to a client: for replicas that lie.
-    pub fn tell_client(&mut self, client: usize, from: ReplicaId, message: Bytes) {
+    pub fn forge_reply(&mut self, client: usize, from: ReplicaId, message: Bytes) {
         let now = self.now;
-        self.queue.push(now, Class::Arrival, Event::Hears { client, from, message });
+        self.queue.push(now, EventClass::Arrival, Event::Hears { client, from, message });
     }
 
     /// What a client would send as its next bundle, without sending it.
@@ -144,12 +144,12 @@ impl World {
         let now = self.now;
         let Self { trace, settings, cluster, .. } = self;
         trace.note(now, Who::Client(client), "hears", &[&from.0.to_le_bytes(), message], || {
-            let tale = Eyes { settings, cluster }.answer(message).from(Who::Replica(from));
-            tale.passage(Passage::Arrives(Print::of(message)))
+            let details = FrameReader { settings, cluster }.answer(message).from(Who::Replica(from));
+            details.transit(Transit::Arrives(Fingerprint::of(message)))
         });
         if let Some(client) = self.clients.get_mut(client) {
             client.hear(now, from, message);
-            if self.sabotage.clients_are_credulous {
+            if self.mutations.clients_are_credulous {
                 let n = u16::try_from(self.settings.n).unwrap_or(u16::MAX).max(1);
                 client.hear(now, ReplicaId(from.0.saturating_add(1) % n), message);
             }
@@ -175,28 +175,28 @@ impl World {
     /// Does what a client wants done, and notes when it wants to be called again.
     pub(super) fn serve_client(&mut self, client: usize) {
         let now = self.now;
-        let mut wishes = std::mem::take(&mut self.wishes);
+        let mut actions = std::mem::take(&mut self.actions);
         while let Some(known) = self.clients.get_mut(client) {
-            known.poll(now, &mut wishes);
-            if wishes.is_empty() {
+            known.poll(now, &mut actions);
+            if actions.is_empty() {
                 break;
             }
-            for wish in wishes.drain(..) {
-                match wish {
-                    Wish::Send(to, frame) => self.letter(client, to, frame),
-                    Wish::Answered(id, result) => self.answered(client, id, result),
-                    Wish::Failed(id, fate) => self.failed(client, id, fate),
+            for action in actions.drain(..) {
+                match action {
+                    ClientAction::Send(to, frame) => self.send_from_client(client, to, frame),
+                    ClientAction::Answered(id, result) => self.answered(client, id, result),
+                    ClientAction::Failed(id, fate) => self.failed(client, id, fate),
                 }
             }
         }
-        self.wishes = wishes;
+        self.actions = actions;
         let Some(known) = self.clients.get_mut(client) else { return };
         let Some(at) = known.deadline().map(|at| at.max(now.plus(1))) else { return };
         if known.wake.is_none_or(|(planned, _)| at < planned) {
             known.wakes = known.wakes.saturating_add(1);
             known.wake = Some((at, known.wakes));
             let event = Event::Client(client, known.wakes);
-            self.queue.push(at, Class::Tick, event);
+            self.queue.push(at, EventClass::Tick, event);
         }
     }
 
@@ -233,21 +233,21 @@ impl World {
     }
 
     /// A message of a client goes on its way.
-    pub(super) fn letter(&mut self, client: usize, to: ReplicaId, message: Bytes) {
-        self.overhear(client, &message);
+    pub(super) fn send_from_client(&mut self, client: usize, to: ReplicaId, message: Bytes) {
+        self.record_client_message(client, &message);
         let (now, from) = (self.now, self.place(client));
         let Self { trace, settings, cluster, .. } = self;
         trace.note(now, Who::Client(client), "sends", &[&to.0.to_le_bytes(), &message], || {
-            let tale = Eyes { settings, cluster }.request(&message).to([Who::Replica(to)]);
-            tale.passage(Passage::Leaves(Print::of(&message)))
+            let details = FrameReader { settings, cluster }.request(&message).to([Who::Replica(to)]);
+            details.transit(Transit::Leaves(Fingerprint::of(&message)))
         });
-        self.feel_all(self.map.get(from, to.index()).faults);
-        match self.letters.post(&mut self.net_rng, &self.map, now, from, to.index()) {
+        self.count_faults(self.map.get(from, to.index()).faults);
+        match self.client_channels.post(&mut self.net_rng, &self.map, now, from, to.index()) {
             Some(at) => {
                 let arrival = Arrival::Client { index: client, message };
-                self.queue.push(at, Class::Arrival, Event::Arrives(to, arrival));
+                self.queue.push(at, EventClass::Arrival, Event::Arrives(to, arrival));
             }
-            None => self.tell_lost_letter(now, from, to.index(), &message),
+            None => self.report_lost_client_message(now, from, to.index(), &message),
         }
     }
 
@@ -260,14 +260,14 @@ impl World {
         };
         let Some(message) = message else { return };
         let Self { trace, settings, cluster, .. } = self;
-        trace.tell(at, Who::Replica(from), "sends", || {
-            let tale = Eyes { settings, cluster }.answer(&message).to([Who::Client(client)]);
-            tale.passage(Passage::Leaves(Print::of(&message)))
+        trace.report(at, Who::Replica(from), "sends", || {
+            let details = FrameReader { settings, cluster }.answer(&message).to([Who::Client(client)]);
+            details.transit(Transit::Leaves(Fingerprint::of(&message)))
         });
-        self.feel_all(self.map.get(from.index(), to).faults);
-        match self.letters.post(&mut self.net_rng, &self.map, at, from.index(), to) {
-            Some(at) => self.queue.push(at, Class::Arrival, Event::Hears { client, from, message }),
-            None => self.tell_lost_letter(at, from.index(), to, &message),
+        self.count_faults(self.map.get(from.index(), to).faults);
+        match self.client_channels.post(&mut self.net_rng, &self.map, at, from.index(), to) {
+            Some(at) => self.queue.push(at, EventClass::Arrival, Event::Hears { client, from, message }),
+            None => self.report_lost_client_message(at, from.index(), to, &message),
         }
     }
 

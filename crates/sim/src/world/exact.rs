@@ -2,15 +2,15 @@
 
 use super::World;
 use crate::byzantine::Role;
-use crate::front::Places;
+use crate::network_fault::Places;
 use crate::oracles::Failure;
 use quorate_types::{ReplicaId, Time};
 
 impl World {
     /// From now on whatever costs time takes exactly what the settings say, and not that in the mean: for counting.
     pub fn take_exact_times(&mut self) {
-        for seat in &self.seats {
-            seat.shared.watch(|watch| watch.is_exact = true);
+        for slot in &self.slots {
+            slot.shared.watch(|watch| watch.is_exact = true);
         }
     }
 
@@ -29,8 +29,8 @@ impl World {
     /// From now on the protocols of the two replicas of a twin speak to these and to those, and to nobody else: moods
     /// no longer change that.
     pub fn divide(&mut self, twin: ReplicaId, first: Places, second: Places) {
-        if let Some(Role::Byzantine(conduct)) = self.seat_mut(twin).map(|seat| &mut seat.role) {
-            conduct.divide_for_good(first, second);
+        if let Some(Role::Byzantine(behaviour)) = self.slot_mut(twin).map(|slot| &mut slot.role) {
+            behaviour.divide_for_good(first, second);
         }
     }
 }

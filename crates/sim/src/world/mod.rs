@@ -4,38 +4,38 @@
 //! byte for byte. Replicas are [`quorate_host::Host`]s, so what runs here is what ships; only disk, network and
 //! time are the world's.
 
-mod alarms;
 mod byzantine;
+mod byzantine_client;
 mod clients;
 mod exact;
 mod faults;
+mod mutations;
 mod network;
-mod parts;
-mod rogues;
-mod sabotage;
+mod operator_view;
+mod reporting;
 mod synchrony;
-mod telling;
 mod turns;
+mod twins_schedule;
 mod views;
 
 use crate::byzantine::Byzantine;
-use crate::client::{Client, Wish};
+use crate::client::{Client, ClientAction};
 use crate::delays::Waits;
-use crate::disk::Shared;
-use crate::exit::Leaving;
+use crate::disk::SharedDisk;
 use crate::fault::Fault;
 use crate::frame::{Content, Frame, Verdict};
-use crate::front::Front;
 use crate::history::History;
-use crate::oracles::{Failure, Lasso, Oracle, Order, Promises, Views};
-use crate::queue::{Class, Queue};
-use crate::seat::{Arrival, Read, Seat};
+use crate::link_conditions::Map;
+use crate::network_fault::NetworkFault;
+use crate::oracles::{Failure, LivelockOracle, Oracle, OrderOracle, PacemakerOracle, PromiseOracle};
+use crate::queue::{EventClass, Queue};
+use crate::replica_slot::{Arrival, ConnectionEvent, ReplicaSlot};
 use crate::settings::{BadSettings, Cluster, Settings, Transport};
 use crate::trace::{Trace, Who};
-use crate::weather::Map;
+use crate::turn_output::TurnOutput;
 use bytes::Bytes;
-use network::{Letters, Pair};
-use parts::Parts;
+use mutations::Mutations;
+use network::{ClientChannels, ReplicaPair};
 use quorate_client::core::LinkState;
 use quorate_consensus::{Healed, Synchrony};
 use quorate_crypto::{SigningKey, bundle_preimage};
@@ -46,10 +46,10 @@ use quorate_types::codec::Wire as _;
 use quorate_types::rng::Rng;
 use quorate_types::wire::FromClient;
 use quorate_types::{Authenticator, ClientId, Digest, Genesis, Height, Kind, Ledger, ReplicaId, Time};
-use sabotage::Sabotage;
 use std::collections::{BTreeMap, BTreeSet};
+use twins_schedule::TwinsSchedule;
 
-pub use byzantine::Heard;
+pub use byzantine::ControlledInput;
 pub use faults::Plan;
 pub use turns::Survives;
 
@@ -96,15 +96,15 @@ pub struct World {
     cluster: Cluster,
     now: Time,
     queue: Queue<Event>,
-    seats: Vec<Seat>,
+    slots: Vec<ReplicaSlot>,
     clients: Vec<Client>,
     map: Map,
-    fronts: Vec<(u64, Front)>,
-    next_front: u64,
+    network_faults: Vec<(u64, NetworkFault)>,
+    next_fault_number: u64,
     /// How often each fault was felt.
     felt: BTreeMap<Fault, u64>,
-    pairs: Vec<Pair>,
-    letters: Letters,
+    pairs: Vec<ReplicaPair>,
+    client_channels: ClientChannels,
     next_conn: u64,
     hook: Option<Hook>,
     reply_hook: Option<ReplyHook>,
@@ -112,16 +112,16 @@ pub struct World {
     /// How long frames wait before they enter their links, where they do.
     waits: Waits,
     /// Frames of long ago, and how many have travelled by themselves.
-    old: Vec<network::Old>,
-    thrown: u64,
+    old: Vec<network::OldFrame>,
+    datagrams_sent: u64,
     trace: Trace,
     history: History,
-    order: Order,
-    promises: Promises,
+    order: OrderOracle,
+    promises: PromiseOracle,
     /// Looks for circles, where something is promised.
-    lasso: Option<Lasso>,
+    livelock: Option<LivelockOracle>,
     /// Watches how views are left, where the protocol leaves them by certificate only.
-    views: Option<Views>,
+    views: Option<PacemakerOracle>,
     failure: Option<Failure>,
     net_rng: Rng,
     crash_rng: Rng,
@@ -131,31 +131,31 @@ pub struct World {
     /// Messages of each replica that have passed the intake of another.
     passed: Vec<u64>,
     failed_ops: u64,
-    rogue: rogues::Rogue,
-    sabotage: Sabotage,
+    byzantine_client: byzantine_client::ByzantineClient,
+    mutations: Mutations,
     /// What somebody is made to do: no failure.
     tolerated: BTreeSet<Oracle>,
     /// Who is held for honest although it is not.
     trusted: BTreeSet<ReplicaId>,
     /// Who has met what its protocol does not promise to survive.
-    adrift: BTreeSet<ReplicaId>,
+    exempt: BTreeSet<ReplicaId>,
     /// Who has been Byzantine so far, and how.
     liars: BTreeMap<ReplicaId, Byzantine>,
     /// Who has contradicted itself, and how.
-    culprits: BTreeMap<ReplicaId, String>,
+    equivocators: BTreeMap<ReplicaId, String>,
     /// Whose frames a hook has changed: what others say of it is no accusation.
-    doctored: BTreeSet<ReplicaId>,
+    altered: BTreeSet<ReplicaId>,
     fuses: Vec<Option<Survives>>,
-    leaving: Leaving,
+    output: TurnOutput,
     /// What the second replica of a twin sends.
-    leaving_second: Leaving,
-    trouble: Vec<Read>,
-    wishes: Vec<Wish>,
+    output_of_second: TurnOutput,
+    connection_events: Vec<ConnectionEvent>,
+    actions: Vec<ClientAction>,
     bytes: Vec<u8>,
     /// To whom what is being sent goes.
     meant: Vec<ReplicaId>,
     /// Who reaches whom, where a scenario of twins says it.
-    parts: Option<Box<Parts>>,
+    schedule: Option<Box<TwinsSchedule>>,
 }
 
 impl World {
@@ -172,39 +172,43 @@ impl World {
     /// # Errors
     /// When the settings do not suit the protocol.
     pub fn with_trace(settings: Settings, trace: Trace) -> Result<Self, BadSettings> {
-        Self::with_parts(settings, trace, None)
+        Self::with_schedule(settings, trace, None)
     }
 
-    fn with_parts(settings: Settings, trace: Trace, parts: Option<Box<Parts>>) -> Result<Self, BadSettings> {
+    fn with_schedule(
+        settings: Settings,
+        trace: Trace,
+        schedule: Option<Box<TwinsSchedule>>,
+    ) -> Result<Self, BadSettings> {
         let mut rng = Rng::new(settings.seed);
         let cluster = Cluster::new(&settings, &mut rng.fork())?;
         let (n, places) = (settings.n, settings.n.saturating_add(settings.clients_in_all()));
-        let mut seat_rng = rng.fork();
-        let seat = |id| {
+        let mut slot_rng = rng.fork();
+        let slot = |id| {
             let disk = MemDisk::new(settings.segment_bytes, settings.page_bytes);
-            Seat::new(id, Shared::new(disk, settings.costs), &mut seat_rng)
+            ReplicaSlot::new(id, SharedDisk::new(disk, settings.costs), &mut slot_rng)
         };
-        let seats = cluster.committee.ids().map(seat).collect();
+        let slots = cluster.committee.ids().map(slot).collect();
         let (mut client_rng, client_settings) = (rng.fork(), cluster.client_settings(&settings));
         let keys = cluster.client_keys.iter().enumerate();
         let clients = keys
             .map(|(index, key)| Client::new(client_settings, key.clone(), index, client_rng.fork()))
             .collect();
         let mut world = Self {
-            map: Map::new(places, settings.weather),
-            letters: Letters::new(places),
-            pairs: Pair::all(n),
-            promises: Promises::new(n),
-            lasso: None,
-            views: Views::of(&settings, &cluster.params),
+            map: Map::new(places, settings.conditions),
+            client_channels: ClientChannels::new(places),
+            pairs: ReplicaPair::all(n),
+            promises: PromiseOracle::new(n),
+            livelock: None,
+            views: PacemakerOracle::of(&settings, &cluster.params),
             fuses: vec![None; n],
             cluster,
-            seats,
+            slots,
             clients,
             now: Time::ZERO,
             queue: Queue::default(),
-            fronts: Vec::new(),
-            next_front: 1 << 32,
+            network_faults: Vec::new(),
+            next_fault_number: 1 << 32,
             felt: BTreeMap::new(),
             next_conn: 1,
             hook: None,
@@ -212,10 +216,10 @@ impl World {
             held: Vec::new(),
             waits: Waits::new(settings.seed),
             old: Vec::new(),
-            thrown: 0,
+            datagrams_sent: 0,
             trace,
             history: History::default(),
-            order: Order::new(settings.entry.spec.votes_are_durable),
+            order: OrderOracle::new(settings.entry.spec.votes_are_durable),
             failure: None,
             net_rng: rng.fork(),
             crash_rng: rng.fork(),
@@ -224,21 +228,21 @@ impl World {
             rejected: BTreeMap::new(),
             passed: vec![0; n],
             failed_ops: 0,
-            rogue: rogues::Rogue::default(),
-            sabotage: Sabotage::default(),
+            byzantine_client: byzantine_client::ByzantineClient::default(),
+            mutations: Mutations::default(),
             tolerated: BTreeSet::new(),
             trusted: BTreeSet::new(),
-            adrift: BTreeSet::new(),
+            exempt: BTreeSet::new(),
             liars: BTreeMap::new(),
-            culprits: BTreeMap::new(),
-            doctored: BTreeSet::new(),
-            leaving: Leaving::default(),
-            leaving_second: Leaving::default(),
-            trouble: Vec::new(),
-            wishes: Vec::new(),
+            equivocators: BTreeMap::new(),
+            altered: BTreeSet::new(),
+            output: TurnOutput::default(),
+            output_of_second: TurnOutput::default(),
+            connection_events: Vec::new(),
+            actions: Vec::new(),
             bytes: Vec::new(),
             meant: Vec::new(),
-            parts,
+            schedule,
             settings,
         };
         world.begin()?;
@@ -253,8 +257,8 @@ impl World {
         for client in 0..self.settings.clients {
             self.begin_client(client);
         }
-        self.begin_rogue();
-        self.queue.push(Time(LOOK_NS), Class::Answer, Event::Look);
+        self.begin_byzantine_client();
+        self.queue.push(Time(LOOK_NS), EventClass::Answer, Event::Look);
         Ok(())
     }
 
@@ -395,12 +399,12 @@ impl World {
     fn step(&mut self) {
         let Some((at, event)) = self.queue.pop() else { return };
         self.now = self.now.max(at);
-        self.trace.moves_on(self.now);
+        self.trace.advance(self.now);
         match event {
             Event::Arrives(id, arrival) => self.arrive(id, arrival),
             Event::Hears { client, from, message } => self.hear(client, from, &message),
             Event::Link { client, replica, state } => self.client_link(client, replica, state),
-            Event::Leaves(frame) => self.put_on_the_way(self.now, &frame),
+            Event::Leaves(frame) => self.transmit(self.now, &frame),
             Event::Enters { frame, life } => self.enter_after_wait(&frame, life),
             Event::Dial { pair, attempt } => self.dial(pair, attempt),
             Event::Breaks { pair, conn } => self.break_if_cut(pair, conn),
@@ -431,8 +435,8 @@ impl World {
     /// What was held back leaves now.
     pub fn release(&mut self) {
         for frame in std::mem::take(&mut self.held) {
-            self.tell_of_frame(self.now, "releases", &frame, "");
-            self.put_on_the_way(self.now, &frame);
+            self.report_frame(self.now, "releases", &frame, "");
+            self.transmit(self.now, &frame);
         }
     }
 
@@ -464,7 +468,7 @@ impl World {
     }
 
     /// Notes what an oracle says. The first failure stays.
-    fn judge(&mut self, at: Time, verdict: crate::oracles::Verdict) {
+    fn judge(&mut self, at: Time, verdict: crate::oracles::Judged) {
         if let (Err((oracle, what)), None) = (verdict, &self.failure)
             && !self.tolerated.contains(&oracle)
         {
@@ -475,22 +479,22 @@ impl World {
 
     fn look(&mut self) {
         for id in self.honest().collect::<Vec<_>>() {
-            let status = self.seat(id).and_then(|seat| seat.running.as_ref());
+            let status = self.slot(id).and_then(|slot| slot.running.as_ref());
             if let Some(status) = status.map(|running| running.host.replica().status()) {
-                let window = if self.sabotage.bounds_are_tight { 8 } else { self.cluster.genesis.window };
+                let window = if self.mutations.bounds_are_tight { 8 } else { self.cluster.genesis.window };
                 let verdict = crate::oracles::check_bounds(window, &status);
                 self.judge(self.now, verdict);
             }
         }
-        self.queue.push(self.now.plus(LOOK_NS), Class::Answer, Event::Look);
+        self.queue.push(self.now.plus(LOOK_NS), EventClass::Answer, Event::Look);
     }
 
-    fn seat(&self, id: ReplicaId) -> Option<&Seat> {
-        self.seats.get(id.index())
+    fn slot(&self, id: ReplicaId) -> Option<&ReplicaSlot> {
+        self.slots.get(id.index())
     }
 
-    fn seat_mut(&mut self, id: ReplicaId) -> Option<&mut Seat> {
-        self.seats.get_mut(id.index())
+    fn slot_mut(&mut self, id: ReplicaId) -> Option<&mut ReplicaSlot> {
+        self.slots.get_mut(id.index())
     }
 
     /// All replicas.
@@ -501,20 +505,20 @@ impl World {
     /// Whether a replica runs.
     #[must_use]
     pub fn is_running(&self, id: ReplicaId) -> bool {
-        self.seat(id).is_some_and(|seat| seat.running.is_some())
+        self.slot(id).is_some_and(|slot| slot.running.is_some())
     }
 
     /// What a replica is doing, if it runs.
     #[must_use]
     pub fn status(&self, id: ReplicaId) -> Option<ReplicaStatus> {
-        let running = self.seat(id)?.running.as_ref()?;
+        let running = self.slot(id)?.running.as_ref()?;
         Some(running.host.replica().status())
     }
 
     /// The last height that a replica has executed, zero while it does not run.
     #[must_use]
     pub fn executed(&self, id: ReplicaId) -> Height {
-        let running = self.seat(id).and_then(|seat| seat.running.as_ref());
+        let running = self.slot(id).and_then(|slot| slot.running.as_ref());
         running.map_or(Height::ZERO, |running| running.executed)
     }
 
@@ -540,32 +544,32 @@ impl World {
     /// What the work of a replica has cost since it was started.
     #[must_use]
     pub fn ledger(&self, id: ReplicaId) -> Ledger {
-        let running = self.seat(id).and_then(|seat| seat.running.as_ref());
+        let running = self.slot(id).and_then(|slot| slot.running.as_ref());
         running.map(|running| running.host.ledger()).unwrap_or_default()
     }
 
     /// Steps of a replica's machine so far: changes of its disk, and flushes.
     #[must_use]
     pub fn steps(&self, id: ReplicaId) -> u64 {
-        self.seat(id).map_or(0, |seat| seat.shared.watch(|watch| watch.steps))
+        self.slot(id).map_or(0, |slot| slot.shared.watch(|watch| watch.steps))
     }
 
     /// Completed syncs of a replica's disk so far.
     #[must_use]
     pub fn syncs(&self, id: ReplicaId) -> u64 {
-        self.seat(id).map_or(0, |seat| seat.shared.watch(|watch| watch.syncs))
+        self.slot(id).map_or(0, |slot| slot.shared.watch(|watch| watch.syncs))
     }
 
     /// Turns that a replica has taken.
     #[must_use]
     pub fn turns(&self, id: ReplicaId) -> u64 {
-        self.seat(id).map_or(0, |seat| seat.turns)
+        self.slot(id).map_or(0, |slot| slot.turns)
     }
 
     /// Bytes on a replica's disk.
     #[must_use]
     pub fn disk_bytes(&self, id: ReplicaId) -> u64 {
-        self.seat(id).map_or(0, |seat| seat.shared.used_bytes())
+        self.slot(id).map_or(0, |slot| slot.shared.used_bytes())
     }
 
     /// Segments of the log, and snapshots beside it, on a replica's disk.
@@ -615,8 +619,8 @@ impl World {
     pub fn check_settled(&mut self) -> Result<(), Failure> {
         let mut first: Option<(ReplicaId, Height, Digest)> = None;
         for id in self.sound().collect::<Vec<_>>() {
-            let Some(seat) = self.seats.get_mut(id.index()) else { continue };
-            let Some(running) = &mut seat.running else {
+            let Some(slot) = self.slots.get_mut(id.index()) else { continue };
+            let Some(running) = &mut slot.running else {
                 self.judge(self.now, Err((Oracle::Liveness, format!("replica {id} does not run"))));
                 continue;
             };
@@ -661,7 +665,7 @@ impl World {
             outage_ns,
             client_retry_ns: self.settings.client_retry_ns_max,
             fetch_ns,
-            restarted: self.seats.iter().filter(|seat| seat.running.is_none() || seat.opens > 1).count(),
+            restarted: self.slots.iter().filter(|slot| slot.running.is_none() || slot.opens > 1).count(),
         };
         let recovery = self.settings.entry.recovery;
         // The parameters opened every replica already.
@@ -671,7 +675,7 @@ impl World {
     /// What a replica's disk would hold after a crash right now, if nothing unsynced survived.
     #[must_use]
     pub fn image(&self, id: ReplicaId) -> Option<MemDisk> {
-        self.seat(id).map(|seat| seat.shared.synced_image())
+        self.slot(id).map(|slot| slot.shared.synced_image())
     }
 
     fn kind_of(&self, frame_type: u8, body: &[u8]) -> Content {

@@ -1,18 +1,18 @@
 //! The network of the world: connections between replicas that break and are dialled again, frames that travel
 //! by themselves, and letters between clients and replicas.
 
-use super::telling::{Eyes, piece_tale, voice_text};
+use super::reporting::{FrameReader, half_text, piece_details};
 use super::{Event, World};
-use crate::byzantine::{REPLY, Voice};
-use crate::exit::{Leaving, Parcel};
+use crate::byzantine::{REPLY, TwinHalf};
 use crate::fault::Fault;
 use crate::frame::{Content, Frame, Verdict};
+use crate::link_conditions::{LinkConditions, Map};
 use crate::lookup::binds;
 use crate::oracles::Oracle;
-use crate::queue::Class;
-use crate::seat::{Arrival, Read};
-use crate::trace::{Passage, Print, Tale, Who};
-use crate::weather::{Map, Weather};
+use crate::queue::EventClass;
+use crate::replica_slot::{Arrival, ConnectionEvent};
+use crate::trace::{EventDetails, Fingerprint, Transit, Who};
+use crate::turn_output::{Outbound, TurnOutput};
 use bytes::Bytes;
 use quorate_consensus::{CHECKPOINT_KIND, LinkEvent, To};
 use quorate_net::Refusal;
@@ -36,7 +36,7 @@ const OLD_EVERY: u64 = 7;
 const OLD_MAX: usize = 256;
 
 /// A frame that may arrive again: from whom, to whom, its type and its body.
-pub(super) type Old = (ReplicaId, ReplicaId, (u8, Bytes));
+pub(super) type OldFrame = (ReplicaId, ReplicaId, (u8, Bytes));
 
 /// A stream that trickles: so many bytes of what is written come in pieces of at most so many, with a pause between two
 /// of this length in the mean.
@@ -61,7 +61,7 @@ fn trickle(rng: &mut Rng, rest: &mut Bytes, bytes: usize) -> Vec<Bytes> {
 
 /// Two replicas and the connection between them.
 #[derive(Debug)]
-pub(super) struct Pair {
+pub(super) struct ReplicaPair {
     low: ReplicaId,
     high: ReplicaId,
     conn: Option<u64>,
@@ -74,7 +74,7 @@ pub(super) struct Pair {
     pause_ns: u64,
 }
 
-impl Pair {
+impl ReplicaPair {
     pub(super) fn all(n: usize) -> Vec<Self> {
         let ids = || (0..u16::try_from(n).unwrap_or(u16::MAX)).map(ReplicaId);
         let mut pairs = Vec::new();
@@ -112,12 +112,12 @@ impl Pair {
 
 /// Messages between clients and replicas: each connection keeps its order, and what is lost is lost.
 #[derive(Debug)]
-pub(super) struct Letters {
+pub(super) struct ClientChannels {
     places: usize,
     last: Vec<Time>,
 }
 
-impl Letters {
+impl ClientChannels {
     pub(super) fn new(places: usize) -> Self {
         Self { places, last: vec![Time::ZERO; places.saturating_mul(places)] }
     }
@@ -131,12 +131,12 @@ impl Letters {
         from: usize,
         to: usize,
     ) -> Option<Time> {
-        let weather = map.get(from, to);
-        if weather.loses(rng) {
+        let conditions = map.get(from, to);
+        if conditions.loses(rng) {
             return None;
         }
         let last = self.last.get_mut(from.saturating_mul(self.places).saturating_add(to))?;
-        let arrival = weather.arrival(rng, at).max(*last);
+        let arrival = conditions.arrival(rng, at).max(*last);
         *last = arrival;
         Some(arrival)
     }
@@ -147,35 +147,35 @@ impl World {
     pub(super) fn depart(
         &mut self,
         from: ReplicaId,
-        voice: Voice,
+        half: TwinHalf,
         began: Time,
-        leaving: &mut Leaving,
+        output: &mut TurnOutput,
         synced: &[u8],
     ) {
-        self.note_view(began, from, voice);
-        let mut parcels = std::mem::take(&mut leaving.parcels).into_iter();
+        self.note_view(began, from, half);
+        let mut outbound = std::mem::take(&mut output.outbound).into_iter();
         let (mut left, mut seen) = (0usize, 0usize);
-        for flush in leaving.flushes.drain(..) {
+        for flush in output.flushes.drain(..) {
             let at = began.plus(flush.after_ns);
             let news = synced.get(seen..flush.synced).unwrap_or_default();
             self.promises.synced(from, news);
             seen = flush.synced;
-            for parcel in parcels.by_ref().take(flush.upto.saturating_sub(left)) {
-                match parcel {
-                    Parcel::Peers { to, lane, frame_type, body } => {
+            for outbound in outbound.by_ref().take(flush.upto.saturating_sub(left)) {
+                match outbound {
+                    Outbound::Peers { to, lane, frame_type, body } => {
                         let later = synced.get(flush.synced..).unwrap_or_default();
-                        self.send(at, (from, voice), to, (lane, frame_type, body), later);
+                        self.send(at, (from, half), to, (lane, frame_type, body), later);
                     }
-                    Parcel::Client { index, body } => {
-                        if self.lets(from, voice, REPLY, self.place(index)) {
-                            let body = self.reply_twisted(from, body);
+                    Outbound::Client { index, body } => {
+                        if self.lets(from, half, REPLY, self.place(index)) {
+                            let body = self.forged_reply(from, body);
                             self.reply(at, from, index, body);
                         }
                     }
                 }
             }
             left = flush.upto;
-            self.write_lines(from, at);
+            self.write_links(from, at);
         }
         self.promises.synced(from, synced.get(seen..).unwrap_or_default());
     }
@@ -184,7 +184,7 @@ impl World {
     fn send(
         &mut self,
         at: Time,
-        (from, voice): (ReplicaId, Voice),
+        (from, half): (ReplicaId, TwinHalf),
         to: To,
         frame: (Lane, u8, Bytes),
         later: &[u8],
@@ -192,29 +192,31 @@ impl World {
         let (lane, frame_type, body) = frame;
         let content = self.kind_of(frame_type, &body);
         self.vouch(at, from, &content, later);
-        if self.parts.is_some() {
-            return self.send_in_parts(at, (from, voice), to, (frame_type, body), &content);
+        if self.schedule.is_some() {
+            return self.send_by_schedule(at, (from, half), to, (frame_type, body), &content);
         }
         let mut meant: Vec<ReplicaId> = std::mem::take(&mut self.meant);
         meant.clear();
         let to_all = to;
-        meant.extend(self.receivers(from, to).filter(|to| self.lets(from, voice, content.kind, to.index())));
+        meant.extend(self.receivers(from, to).filter(|to| self.lets(from, half, content.kind, to.index())));
         if !meant.is_empty() {
             let Self { trace, settings, cluster, .. } = self;
             trace.note(at, Who::Replica(from), "sends", &[&body], || {
-                let tale = Eyes { settings, cluster }.frame(frame_type, &body).and(voice_text(voice));
-                tale.to(meant.iter().copied().map(Who::Replica)).passage(Passage::Leaves(Print::of(&body)))
+                let details = FrameReader { settings, cluster }.frame(frame_type, &body).and(half_text(half));
+                details
+                    .to(meant.iter().copied().map(Who::Replica))
+                    .transit(Transit::Leaves(Fingerprint::of(&body)))
             });
         }
         let twists = self.twists(from);
-        self.feel_manners((from, voice), (to_all, meant.len()));
-        self.tell_withheld(at, (from, voice), &content, (to_all, &meant));
+        self.count_byzantine_faults((from, half), (to_all, meant.len()));
+        self.report_withheld(at, (from, half), &content, (to_all, &meant));
         for to in meant.iter().copied() {
             let frame = Frame { from, to, lane, frame_type, body: body.clone(), content };
             if twists {
-                self.send_twisted(at, &frame);
+                self.send_forged(at, &frame);
             } else {
-                self.convict(from, &content);
+                self.note_equivocation(from, &content);
                 self.send_one(at, frame);
             }
         }
@@ -242,14 +244,14 @@ impl World {
             let verdict = self.order.stated(from, said.height, said.subject);
             self.judge(at, verdict);
         }
-        let Self { promises, seats, cluster, settings, .. } = self;
+        let Self { promises, slots, cluster, settings, .. } = self;
         let mut on_disk = |counts_now: bool| {
-            let (Some(seat), Some(said)) = (seats.get(from.index()), &content.statement) else {
+            let (Some(slot), Some(said)) = (slots.get(from.index()), &content.statement) else {
                 return false;
             };
             let binds = |disk| binds(disk, settings, cluster, said);
-            seat.survived.as_ref().is_some_and(|disk| binds(disk.clone()))
-                || (counts_now && binds(seat.shared.synced_image()))
+            slot.survived.as_ref().is_some_and(|disk| binds(disk.clone()))
+                || (counts_now && binds(slot.shared.synced_image()))
         };
         let verdict = promises.leaves(from, content, later, &mut on_disk);
         self.judge(at, verdict);
@@ -261,30 +263,30 @@ impl World {
             None => Verdict::Pass,
         };
         match verdict {
-            Verdict::Pass => self.put_on_the_way(at, &frame),
-            Verdict::Drop => self.tell_of_frame(at, "drops", &frame, "a hook of the test"),
+            Verdict::Pass => self.transmit(at, &frame),
+            Verdict::Drop => self.report_frame(at, "drops", &frame, "a hook of the test"),
             Verdict::Delay(span) => {
-                self.tell_of_frame(at, "delays", &frame, "a hook of the test");
-                self.queue.push(at.plus(span), Class::Arrival, Event::Leaves(Box::new(frame)));
+                self.report_frame(at, "delays", &frame, "a hook of the test");
+                self.queue.push(at.plus(span), EventClass::Arrival, Event::Leaves(Box::new(frame)));
             }
             Verdict::Hold => {
-                self.tell_of_frame(at, "holds", &frame, "a hook of the test");
+                self.report_frame(at, "holds", &frame, "a hook of the test");
                 self.held.push(frame);
             }
             Verdict::Replace(body) => {
-                self.tell_altered(at, &frame, &body);
+                self.report_altered(at, &frame, &body);
                 frame.content = self.kind_of(frame.frame_type, &body);
                 frame.body = body;
                 let content = frame.content;
-                self.doctored.insert(frame.from);
+                self.altered.insert(frame.from);
                 self.vouch(at, frame.from, &content, &[]);
-                self.put_on_the_way(at, &frame);
+                self.transmit(at, &frame);
             }
         }
     }
 
     /// A frame goes its way: into the link, or into the air.
-    pub(super) fn put_on_the_way(&mut self, at: Time, frame: &Frame) {
+    pub(super) fn transmit(&mut self, at: Time, frame: &Frame) {
         let count = self.sent.entry(frame.content.kind).or_default();
         *count = count.saturating_add(1);
         if !self.waits(at, frame) {
@@ -296,12 +298,13 @@ impl World {
     pub(super) fn enter(&mut self, at: Time, frame: &Frame) {
         let Frame { from, to, lane, frame_type, .. } = *frame;
         if self.is_datagrams() {
-            return self.throw(at, frame);
+            return self.send_datagram(at, frame);
         }
-        let line = self.seats.get_mut(from.index()).and_then(|seat| seat.running.as_mut()?.line(to));
-        let Some(line) = line else { return };
-        match line.link.send(lane, frame_type, frame.body.clone().into()) {
-            Ok(()) if at <= self.now => self.write_lines(from, at),
+        let peer_link =
+            self.slots.get_mut(from.index()).and_then(|slot| slot.running.as_mut()?.peer_link(to));
+        let Some(peer_link) = peer_link else { return };
+        match peer_link.link.send(lane, frame_type, frame.body.clone().into()) {
+            Ok(()) if at <= self.now => self.write_links(from, at),
             Ok(()) => {}
             // A limit on a lane is larger than anything that worlds are made of.
             Err(error) if self.is_honest(from) => {
@@ -314,51 +317,51 @@ impl World {
     }
 
     /// A frame travels by itself.
-    fn throw(&mut self, at: Time, frame: &Frame) {
-        let weather = *self.map.get(frame.from.index(), frame.to.index());
-        self.feel_all(weather.faults);
-        if weather.loses(&mut self.net_rng) {
-            if !weather.is_cut {
-                self.feel(Fault::Loss);
+    fn send_datagram(&mut self, at: Time, frame: &Frame) {
+        let conditions = *self.map.get(frame.from.index(), frame.to.index());
+        self.count_faults(conditions.faults);
+        if conditions.loses(&mut self.net_rng) {
+            if !conditions.is_cut {
+                self.count_fault(Fault::Loss);
             }
             return self.note_lost(at, frame);
         }
-        if weather.corrupts(&mut self.net_rng) {
-            self.feel(Fault::CorruptFrame);
+        if conditions.corrupts(&mut self.net_rng) {
+            self.count_fault(Fault::CorruptFrame);
             // Whoever vouches for a frame vouches for its bytes: others never reach a replica.
             return self.note_lost(at, frame);
         }
-        self.throw_old(at, frame, &weather);
+        self.resend_old(at, frame, &conditions);
         let mut copies = 1;
-        if weather.duplicate_ppm > 0 && self.net_rng.chance(weather.duplicate_ppm) {
-            self.feel(Fault::Duplication);
-            self.tell_doubled(at, frame);
+        if conditions.duplicate_ppm > 0 && self.net_rng.chance(conditions.duplicate_ppm) {
+            self.count_fault(Fault::Duplication);
+            self.report_doubled(at, frame);
             copies = 2;
         }
         for _ in 0..copies {
             let arrival =
                 Arrival::Frame { from: frame.from, frame_type: frame.frame_type, body: frame.body.clone() };
-            let arrives = weather.arrival(&mut self.net_rng, at);
-            self.queue.push(arrives, Class::Arrival, Event::Arrives(frame.to, arrival));
+            let arrives = conditions.arrival(&mut self.net_rng, at);
+            self.queue.push(arrives, EventClass::Arrival, Event::Arrives(frame.to, arrival));
         }
     }
 
     /// What was sent long ago arrives again, now and then, and what is sent now may.
-    fn throw_old(&mut self, at: Time, frame: &Frame, weather: &Weather) {
-        if weather.old_ppm > 0 && self.net_rng.chance(weather.old_ppm) {
+    fn resend_old(&mut self, at: Time, frame: &Frame, conditions: &LinkConditions) {
+        if conditions.old_ppm > 0 && self.net_rng.chance(conditions.old_ppm) {
             let known = self.old.iter().filter(|(from, to, _)| (*from, *to) == (frame.from, frame.to));
-            let known: Vec<&Old> = known.collect();
+            let known: Vec<&OldFrame> = known.collect();
             if let Some((from, to, (frame_type, body))) = self.net_rng.pick(&known).map(|old| (*old).clone())
             {
-                self.feel(Fault::OldPackets);
-                let arrives = weather.arrival(&mut self.net_rng, at);
+                self.count_fault(Fault::OldPackets);
+                let arrives = conditions.arrival(&mut self.net_rng, at);
                 let arrival = Arrival::Frame { from, frame_type, body };
-                self.queue.push(arrives, Class::Arrival, Event::Arrives(to, arrival));
+                self.queue.push(arrives, EventClass::Arrival, Event::Arrives(to, arrival));
             }
         }
-        self.thrown = self.thrown.wrapping_add(1);
-        if self.thrown.is_multiple_of(OLD_EVERY) {
-            let place = usize::try_from(self.thrown / OLD_EVERY).unwrap_or(0) % OLD_MAX;
+        self.datagrams_sent = self.datagrams_sent.wrapping_add(1);
+        if self.datagrams_sent.is_multiple_of(OLD_EVERY) {
+            let place = usize::try_from(self.datagrams_sent / OLD_EVERY).unwrap_or(0) % OLD_MAX;
             let old = (frame.from, frame.to, (frame.frame_type, frame.body.clone()));
             match self.old.get_mut(place) {
                 Some(known) => *known = old,
@@ -368,14 +371,17 @@ impl World {
     }
 
     /// Writes what the links of a replica have to write.
-    pub(super) fn write_lines(&mut self, from: ReplicaId, at: Time) {
+    pub(super) fn write_links(&mut self, from: ReplicaId, at: Time) {
         let mut buffer = std::mem::take(&mut self.bytes);
         for peer in self.replicas() {
-            let line = self.seats.get_mut(from.index()).and_then(|seat| seat.running.as_mut()?.line(peer));
-            let Some(Some(conn)) = line.as_ref().map(|line| line.conn) else { continue };
-            let Some(line) = line.filter(|line| line.link.wants_write()) else { continue };
+            let peer_link =
+                self.slots.get_mut(from.index()).and_then(|slot| slot.running.as_mut()?.peer_link(peer));
+            let Some(Some(conn)) = peer_link.as_ref().map(|peer_link| peer_link.conn) else { continue };
+            let Some(peer_link) = peer_link.filter(|peer_link| peer_link.link.wants_write()) else {
+                continue;
+            };
             buffer.clear();
-            line.link.write(&mut buffer);
+            peer_link.link.write(&mut buffer);
             self.put_on_connection(from, peer, conn, at, Bytes::copy_from_slice(&buffer));
         }
         self.bytes = buffer;
@@ -389,48 +395,50 @@ impl World {
         at: Time,
         bytes: Bytes,
     ) {
-        let index = Pair::index(from, to);
-        let weather = *self.map.get(from.index(), to.index());
-        self.feel_all(weather.faults);
-        let Self { pairs, net_rng, queue, trace, fronts, felt, .. } = self;
+        let index = ReplicaPair::index(from, to);
+        let conditions = *self.map.get(from.index(), to.index());
+        self.count_faults(conditions.faults);
+        let Self { pairs, net_rng, queue, trace, network_faults, felt, .. } = self;
         let Some(pair) = pairs.get_mut(index).filter(|pair| pair.conn == Some(conn)) else {
             return; // The connection is gone, and this end has not heard of it.
         };
         let (last, stalled) = pair.direction(from);
-        if weather.is_cut || !stalled.is_empty() {
-            trace.tell(at, Who::World, "stalls", || piece_tale(fronts, from, to, bytes.len(), ""));
+        if conditions.is_cut || !stalled.is_empty() {
+            trace.report(at, Who::World, "stalls", || {
+                piece_details(network_faults, from, to, bytes.len(), "")
+            });
             return stalled.push(bytes);
         }
         // Links count and authenticate what they carry: what was changed, or comes a second time, ends the connection.
-        let ends = if weather.corrupts(net_rng) {
+        let ends = if conditions.corrupts(net_rng) {
             Some(Fault::CorruptFrame)
         } else {
-            (weather.old_ppm > 0 && net_rng.chance(weather.old_ppm)).then_some(Fault::OldPackets)
+            (conditions.old_ppm > 0 && net_rng.chance(conditions.old_ppm)).then_some(Fault::OldPackets)
         };
         if let Some(fault) = ends {
-            self.feel(fault);
+            self.count_fault(fault);
             self.break_pair(index);
             return;
         }
-        let mut arrives = weather.arrival(net_rng, at);
+        let mut arrives = conditions.arrival(net_rng, at);
         let mut breaks = false;
-        if weather.loses(net_rng) {
+        if conditions.loses(net_rng) {
             *felt.entry(Fault::Loss).or_default() += 1;
             arrives = arrives.plus(RESEND_NS.saturating_add(net_rng.exponential_ns(RESEND_NS)));
             breaks = net_rng.below(BREAKS_ONE_IN) == 0;
             let late = arrives.since(at) / 1_000_000;
-            trace.tell(at, Who::World, "resends", || {
-                piece_tale(fronts, from, to, bytes.len(), &format!("{late} ms late"))
+            trace.report(at, Who::World, "resends", || {
+                piece_details(network_faults, from, to, bytes.len(), &format!("{late} ms late"))
             });
         }
         arrives = arrives.max(*last);
         *last = arrives;
         let mut rest = bytes;
-        let trickles = weather.trickles && arrives.since(at) < TRICKLE_BEHIND_NS;
+        let trickles = conditions.trickles && arrives.since(at) < TRICKLE_BEHIND_NS;
         let trickles = if trickles { rest.len().min(TRICKLE_BYTES) } else { 0 };
         for piece in trickle(net_rng, &mut rest, trickles) {
             let arrival = Arrival::Bytes { from, conn, bytes: piece };
-            queue.push(arrives, Class::Arrival, Event::Arrives(to, arrival));
+            queue.push(arrives, EventClass::Arrival, Event::Arrives(to, arrival));
             arrives = arrives.plus(net_rng.exponential_ns(TRICKLE_NS));
             *last = arrives;
         }
@@ -440,13 +448,17 @@ impl World {
             let head = rest.split_to(cut);
             queue.push(
                 arrives,
-                Class::Arrival,
+                EventClass::Arrival,
                 Event::Arrives(to, Arrival::Bytes { from, conn, bytes: head }),
             );
-            arrives = arrives.plus(net_rng.exponential_ns(weather.jitter_ns));
+            arrives = arrives.plus(net_rng.exponential_ns(conditions.jitter_ns));
             *last = arrives;
         }
-        queue.push(arrives, Class::Arrival, Event::Arrives(to, Arrival::Bytes { from, conn, bytes: rest }));
+        queue.push(
+            arrives,
+            EventClass::Arrival,
+            Event::Arrives(to, Arrival::Bytes { from, conn, bytes: rest }),
+        );
         if breaks {
             self.break_pair(index);
         }
@@ -458,7 +470,7 @@ impl World {
         let (Arrival::Dialled { peer, conn } | Arrival::Accepted { peer, conn }) = arrival else {
             return false;
         };
-        self.pairs.get(Pair::index(id, *peer)).is_none_or(|pair| pair.conn != Some(*conn))
+        self.pairs.get(ReplicaPair::index(id, *peer)).is_none_or(|pair| pair.conn != Some(*conn))
     }
 
     /// A connection breaks; both ends hear of it after a while, each for itself.
@@ -468,8 +480,8 @@ impl World {
 
     /// The connection of two replicas is gone, and one of them hears of it only at that moment.
     pub(super) fn half_open(&mut self, deaf: ReplicaId, other: ReplicaId, until: Time) {
-        if self.break_in_turn(Pair::index(deaf, other), Some((deaf, until))) {
-            self.feel(Fault::HalfOpen);
+        if self.break_in_turn(ReplicaPair::index(deaf, other), Some((deaf, until))) {
+            self.count_fault(Fault::HalfOpen);
         }
     }
 
@@ -481,7 +493,7 @@ impl World {
         pair.stalled = [Vec::new(), Vec::new()];
         let (low, high) = (pair.low, pair.high);
         self.trace.note(now, Who::World, "breaks", &[&conn.to_le_bytes()], || {
-            Tale::text(format!("connection {conn}")).from(Who::Replica(low)).to([Who::Replica(high)])
+            EventDetails::text(format!("connection {conn}")).from(Who::Replica(low)).to([Who::Replica(high)])
         });
         for (id, peer) in [(low, high), (high, low)] {
             let mut at = now.plus(self.net_rng.between(1, 20_000_000));
@@ -490,7 +502,7 @@ impl World {
             {
                 at = at.max(until);
             }
-            self.queue.push(at, Class::Arrival, Event::Arrives(id, Arrival::Closed { peer, conn }));
+            self.queue.push(at, EventClass::Arrival, Event::Arrives(id, Arrival::Closed { peer, conn }));
         }
         match deaf {
             Some((deaf, until)) if deaf == high => self.dial_after(index, until.since(now)),
@@ -510,7 +522,7 @@ impl World {
         let pause = pair.pause_ns.saturating_add(net_rng.below(pair.pause_ns));
         pair.pause_ns = pair.pause_ns.saturating_mul(2).min(DIAL_NS_MAX);
         let event = Event::Dial { pair: index, attempt: pair.attempt };
-        queue.push(now.plus(after_ns).plus(pause), Class::Answer, event);
+        queue.push(now.plus(after_ns).plus(pause), EventClass::Answer, event);
     }
 
     /// The higher of two replicas dials the lower.
@@ -537,24 +549,24 @@ impl World {
             pair.last = [accepted, dialled];
         }
         self.trace.note(now, Who::Replica(high), "dials", &[&conn.to_le_bytes()], || {
-            Tale::text(format!("connection {conn}")).to([Who::Replica(low)])
+            EventDetails::text(format!("connection {conn}")).to([Who::Replica(low)])
         });
         let arrivals = [
             (low, accepted, Arrival::Accepted { peer: high, conn }),
             (high, dialled, Arrival::Dialled { peer: low, conn }),
         ];
         for (id, at, arrival) in arrivals {
-            self.queue.push(at, Class::Arrival, Event::Arrives(id, arrival));
+            self.queue.push(at, EventClass::Arrival, Event::Arrives(id, arrival));
         }
     }
 
     /// A replica's machine is gone, or back: its connections break, or it begins to dial.
     pub(super) fn reconnect(&mut self, id: ReplicaId, is_back: bool) {
         for peer in self.replicas().filter(|peer| *peer != id) {
-            let index = Pair::index(id, peer);
+            let index = ReplicaPair::index(id, peer);
             self.break_pair(index);
             // Where a scenario of twins is played, frames travel by themselves and nothing is ever dialled.
-            if is_back && self.parts.is_none() {
+            if is_back && self.schedule.is_none() {
                 if let Some(pair) = self.pairs.get_mut(index) {
                     pair.pause_ns = DIAL_NS;
                 }
@@ -566,17 +578,17 @@ impl World {
             for peer in self.replicas().filter(|peer| *peer != id) {
                 for (to, of) in [(id, peer), (peer, id)] {
                     // Where a scenario of twins is played, they are all there at once.
-                    let is_lean = self.parts.is_some();
+                    let is_lean = self.schedule.is_some();
                     let at = now.plus(if is_lean { 1 } else { self.net_rng.between(1, 5_000_000) });
                     let arrival = Arrival::Link(of, LinkEvent::Back);
-                    self.queue.push(at, Class::Arrival, Event::Arrives(to, arrival));
+                    self.queue.push(at, EventClass::Arrival, Event::Arrives(to, arrival));
                 }
             }
         }
     }
 
     /// Cuts have begun or ended: what had stalled goes on, what stalls now may break.
-    pub(super) fn weather_changed(&mut self) {
+    pub(super) fn conditions_changed(&mut self) {
         for index in 0..self.pairs.len() {
             let Some(pair) = self.pairs.get(index) else { continue };
             let (low, high) = (pair.low, pair.high);
@@ -596,7 +608,7 @@ impl World {
             }
             if is_cut {
                 let at = self.now.plus(self.net_rng.between(BREAK_NS, BREAK_NS.saturating_mul(4)));
-                self.queue.push(at, Class::Answer, Event::Breaks { pair: index, conn });
+                self.queue.push(at, EventClass::Answer, Event::Breaks { pair: index, conn });
             }
         }
     }
@@ -611,23 +623,23 @@ impl World {
 
     /// Breaks the connection of two replicas, if there is one.
     pub fn disconnect(&mut self, a: ReplicaId, b: ReplicaId) -> bool {
-        self.break_pair(Pair::index(a, b))
+        self.break_pair(ReplicaPair::index(a, b))
     }
 
     /// What went wrong on connections while they were read.
-    pub(super) fn hear_trouble(&mut self, id: ReplicaId) {
-        for trouble in std::mem::take(&mut self.trouble) {
-            match trouble {
-                Read::Closed(peer, why) => {
+    pub(super) fn handle_connection_events(&mut self, id: ReplicaId) {
+        for connection_events in std::mem::take(&mut self.connection_events) {
+            match connection_events {
+                ConnectionEvent::Closed(peer, why) => {
                     self.trace.note(self.now, Who::Replica(id), "closed", &[why.as_bytes()], || {
-                        Tale::text(why.as_str()).from(Who::Replica(peer))
+                        EventDetails::text(why.as_str()).from(Who::Replica(peer))
                     });
                 }
-                Read::Refused(peer, conn, why) => {
+                ConnectionEvent::Refused(peer, conn, why) => {
                     self.trace.note(self.now, Who::Replica(id), "refuses", &[why.as_bytes()], || {
-                        Tale::kind("connection").from(Who::Replica(peer)).and(why)
+                        EventDetails::kind("connection").from(Who::Replica(peer)).and(why)
                     });
-                    let index = Pair::index(id, peer);
+                    let index = ReplicaPair::index(id, peer);
                     if self.pairs.get(index).is_some_and(|pair| pair.conn == Some(conn)) {
                         self.break_pair(index);
                     }

@@ -1,7 +1,7 @@
 //! How views pass: what the oracles for circles and for pacemakers are shown.
 
 use super::World;
-use crate::oracles::{Lasso, Oracle, views_needed};
+use crate::oracles::{LivelockOracle, Oracle, views_needed};
 use quorate_consensus::Note;
 use quorate_replica::ReplicaStatus;
 use quorate_types::{ReplicaId, View};
@@ -15,7 +15,7 @@ impl World {
             return;
         }
         // Notes of a replica that has fallen since count as well: what had left before has left.
-        let view = self.seat(id).and_then(|seat| Some(seat.running.as_ref()?.host.replica().leader().0));
+        let view = self.slot(id).and_then(|slot| Some(slot.running.as_ref()?.host.replica().leader().0));
         let Some(views) = &mut self.views else { return };
         notes.iter().for_each(|note| views.noted(id, note));
         if let Some(view) = view {
@@ -28,7 +28,7 @@ impl World {
     fn look_for_meetings(&mut self) {
         let needed = views_needed(self.settings.n, self.settings.f, self.settings.entry.spec.rotates_leaders);
         let height = self.height();
-        let running = self.sound().filter_map(|id| self.seat(id)?.running.as_ref());
+        let running = self.sound().filter_map(|id| self.slot(id)?.running.as_ref());
         let at: Vec<(View, ReplicaId)> = running.map(|running| running.host.replica().leader()).collect();
         let Some(first) = at.first() else { return };
         let together = at.iter().all(|other| other == first) && self.is_honest(first.1);
@@ -41,8 +41,8 @@ impl World {
     }
 
     /// From now on nothing may go in circles.
-    pub(crate) fn watch_for_circles(&mut self) {
-        self.lasso = Some(Lasso::default());
+    pub(crate) fn watch_for_livelock(&mut self) {
+        self.livelock = Some(LivelockOracle::default());
         if let Some(views) = &mut self.views {
             views.rest();
         }
@@ -50,12 +50,12 @@ impl World {
 
     /// Looks, whenever a protocol notes a transition, while somebody waits for an answer: views that change while there is
     /// nothing to do go in no circle.
-    pub(super) fn look_for_circles(&mut self) {
-        if self.lasso.is_none() {
+    pub(super) fn look_for_livelock(&mut self) {
+        if self.livelock.is_none() {
             return;
         }
         if self.all_done() {
-            return self.watch_for_circles();
+            return self.watch_for_livelock();
         }
         self.look_for_meetings();
         let sound: Vec<_> = self.sound().filter_map(|id| self.status(id)).collect();
@@ -82,10 +82,11 @@ impl World {
         };
         let height = self.height();
         let needed = views_needed(n, f, self.settings.entry.spec.rotates_leaders);
-        let found = self.lasso.as_mut().and_then(|lasso| lasso.look((height, view), (n, needed), state));
+        let found =
+            self.livelock.as_mut().and_then(|livelock| livelock.look((height, view), (n, needed), state));
         if let Some(what) = found {
             let what = format!("{what}\n{}", self.standings());
-            self.judge(self.now, Err((Oracle::Circles, what)));
+            self.judge(self.now, Err((Oracle::Livelock, what)));
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Replicas and their twins in parts, view by view: what a scenario of [`crate::twins`] does to a world.
 
-use super::telling::{Eyes, voice_text};
+use super::reporting::{FrameReader, half_text};
 use super::{Event, World};
-use crate::byzantine::Voice;
+use crate::byzantine::TwinHalf;
 use crate::frame::Content;
 use crate::oracles::Failure;
-use crate::queue::Class;
-use crate::seat::Arrival;
+use crate::queue::EventClass;
+use crate::replica_slot::Arrival;
 use crate::settings::{BadSettings, Settings};
-use crate::trace::{Passage, Print, Trace, Who};
+use crate::trace::{Fingerprint, Trace, Transit, Who};
 use crate::twins::{ACT_NS, Scenario};
 use bytes::Bytes;
 use quorate_consensus::To;
@@ -16,19 +16,19 @@ use quorate_types::{ReplicaId, Time, View};
 
 /// A view of the scenario that has begun.
 #[derive(Clone, Copy, Debug)]
-struct Begun {
+struct BegunView {
     at: Time,
     leader: ReplicaId,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct TwinsSchedule {
     scenario: Scenario,
     /// The view in which the protocol begins, and with it the scenario.
     first: View,
     /// By view of the scenario.
-    begun: Vec<Option<Begun>>,
+    begun: Vec<Option<BegunView>>,
     /// The view that each node is in.
     views: Vec<View>,
     /// The highest view that any node is in.
@@ -39,7 +39,7 @@ pub(crate) struct Parts {
 
 /// What becomes of a frame on its way to one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Act {
+enum FrameRule {
     /// The partition of its view decides.
     Apart(usize),
     /// What this replica sends is lost.
@@ -48,7 +48,7 @@ enum Act {
     Over,
 }
 
-impl Parts {
+impl TwinsSchedule {
     pub(crate) fn new(first: View, scenario: Scenario) -> Self {
         Self {
             first,
@@ -65,10 +65,10 @@ impl Parts {
         usize::try_from(view.since(self.first)).unwrap_or(usize::MAX)
     }
 
-    fn node(&self, id: ReplicaId, voice: Voice) -> Option<usize> {
-        match voice {
-            Voice::First => Some(id.index()),
-            Voice::Second => {
+    fn node(&self, id: ReplicaId, half: TwinHalf) -> Option<usize> {
+        match half {
+            TwinHalf::First => Some(id.index()),
+            TwinHalf::Second => {
                 let place = self.scenario.twins.iter().position(|twin| *twin == id)?;
                 Some(self.scenario.n.saturating_add(place))
             }
@@ -85,7 +85,7 @@ impl Parts {
         let begun = self.begun.get_mut(round);
         match begun {
             Some(begun @ None) => {
-                *begun = Some(Begun { at, leader });
+                *begun = Some(BegunView { at, leader });
                 true
             }
             _ => false,
@@ -93,58 +93,58 @@ impl Parts {
     }
 
     /// What counts for frames of a view.
-    fn act(&self, at: Time, view: View) -> Act {
+    fn act(&self, at: Time, view: View) -> FrameRule {
         let index = self.round(view);
         match self.begun.get(index) {
-            None => Act::Over,
-            Some(_) if self.is_over => Act::Over,
-            Some(Some(begun)) if at >= begun.at.plus(ACT_NS) => Act::Without(begun.leader),
-            Some(_) => Act::Apart(index),
+            None => FrameRule::Over,
+            Some(_) if self.is_over => FrameRule::Over,
+            Some(Some(begun)) if at >= begun.at.plus(ACT_NS) => FrameRule::Without(begun.leader),
+            Some(_) => FrameRule::Apart(index),
         }
     }
 
     /// Who of the two at a place hears what a node says now.
-    fn ears(&self, act: Act, from: (ReplicaId, usize), to: ReplicaId) -> (bool, bool) {
+    fn receivers(&self, act: FrameRule, from: (ReplicaId, usize), to: ReplicaId) -> (bool, bool) {
         let hears = |node: Option<usize>| {
             node.is_some_and(|node| match act {
-                Act::Over => true,
-                Act::Without(leader) => leader != from.0,
-                Act::Apart(view) => {
+                FrameRule::Over => true,
+                FrameRule::Without(leader) => leader != from.0,
+                FrameRule::Apart(view) => {
                     self.scenario.rounds.get(view).is_none_or(|round| round.partition.joins(from.1, node))
                 }
             })
         };
-        (hears(self.node(to, Voice::First)), hears(self.node(to, Voice::Second)))
+        (hears(self.node(to, TwinHalf::First)), hears(self.node(to, TwinHalf::Second)))
     }
 }
 
 impl World {
     /// A world whose replicas and twins are in the parts that a scenario says.
-    pub(crate) fn in_parts(settings: Settings, scenario: Scenario) -> Result<Self, BadSettings> {
-        let parts = Parts::new(settings.entry.spec.first_view, scenario);
-        Self::with_parts(settings, Trace::default(), Some(Box::new(parts)))
+    pub(crate) fn for_twins(settings: Settings, scenario: Scenario) -> Result<Self, BadSettings> {
+        let schedule = TwinsSchedule::new(settings.entry.spec.first_view, scenario);
+        Self::with_schedule(settings, Trace::default(), Some(Box::new(schedule)))
     }
 
     /// The highest view of the scenario, counted from 0, that any node is in.
     pub(crate) fn reached(&self) -> u64 {
-        self.parts.as_ref().map_or(0, |parts| parts.reached.since(parts.first))
+        self.schedule.as_ref().map_or(0, |schedule| schedule.reached.since(schedule.first))
     }
 
     /// How many views of the scenario some node was in.
     pub(crate) fn visited(&self) -> usize {
-        self.parts.as_ref().map_or(0, |parts| parts.begun.iter().flatten().count())
+        self.schedule.as_ref().map_or(0, |schedule| schedule.begun.iter().flatten().count())
     }
 
     /// From now on everything passes.
-    pub(crate) fn end_parts(&mut self) {
-        if let Some(parts) = &mut self.parts {
-            parts.is_over = true;
+    pub(crate) fn end_twins_schedule(&mut self) {
+        if let Some(schedule) = &mut self.schedule {
+            schedule.is_over = true;
             self.trace.note(self.now, Who::World, "heals", &[], || "everybody reaches everybody".to_owned());
         }
     }
 
     /// Runs until a moment, or as long as something holds.
-    pub(crate) fn run_as_long(
+    pub(crate) fn run_until_or_while(
         &mut self,
         end: Time,
         mut goes_on: impl FnMut(&Self) -> bool,
@@ -160,73 +160,76 @@ impl World {
     }
 
     /// A node has taken a turn: it may be in another view now.
-    pub(super) fn note_view(&mut self, at: Time, id: ReplicaId, voice: Voice) {
-        let Self { parts, seats, trace, .. } = self;
-        let Some(parts) = parts else { return };
-        let seat = seats.get(id.index());
-        let seat = match voice {
-            Voice::First => seat,
-            Voice::Second => seat.and_then(|seat| seat.second.as_deref()),
+    pub(super) fn note_view(&mut self, at: Time, id: ReplicaId, half: TwinHalf) {
+        let Self { schedule, slots, trace, .. } = self;
+        let Some(schedule) = schedule else { return };
+        let slot = slots.get(id.index());
+        let slot = match half {
+            TwinHalf::First => slot,
+            TwinHalf::Second => slot.and_then(|slot| slot.second.as_deref()),
         };
-        let running = seat.and_then(|seat| seat.running.as_ref());
-        let (Some(running), Some(node)) = (running, parts.node(id, voice)) else { return };
+        let running = slot.and_then(|slot| slot.running.as_ref());
+        let (Some(running), Some(node)) = (running, schedule.node(id, half)) else { return };
         let known = running.host.replica().leader();
-        if parts.note(at, node, known) {
-            let scenario = &parts.scenario;
+        if schedule.note(at, node, known) {
+            let scenario = &schedule.scenario;
             trace.note(at, Who::World, "parts", &[&known.0.0.to_le_bytes()], || {
-                format!("view {} begins with r{}: {scenario}", known.0, parts.scenario.name(node))
+                format!("view {} begins with r{}: {scenario}", known.0, schedule.scenario.name(node))
             });
         }
     }
 
     /// One frame leaves for those that are in the sender's part.
-    pub(super) fn send_in_parts(
+    pub(super) fn send_by_schedule(
         &mut self,
         at: Time,
-        (from, voice): (ReplicaId, Voice),
+        (from, half): (ReplicaId, TwinHalf),
         to: To,
         (frame_type, body): (u8, Bytes),
         content: &Content,
     ) {
-        let Some(parts) = &self.parts else { return };
-        let Some(node) = parts.node(from, voice) else { return };
-        let current = parts.views.get(node).copied().unwrap_or_default();
-        let act = parts.act(at, if content.view > View::ZERO { content.view } else { current });
-        let ears: Vec<(ReplicaId, bool, bool)> = self
+        let Some(schedule) = &self.schedule else { return };
+        let Some(node) = schedule.node(from, half) else { return };
+        let current = schedule.views.get(node).copied().unwrap_or_default();
+        let act = schedule.act(at, if content.view > View::ZERO { content.view } else { current });
+        let receivers: Vec<(ReplicaId, bool, bool)> = self
             .receivers(from, to)
-            .filter_map(|to| match parts.ears(act, (from, node), to) {
+            .filter_map(|to| match schedule.receivers(act, (from, node), to) {
                 (false, false) => None,
                 (first, second) => Some((to, first, second)),
             })
             .collect();
-        if ears.is_empty() {
+        if receivers.is_empty() {
             return;
         }
-        self.convict(from, content);
-        let Self { trace, settings, cluster, parts, map, net_rng, queue, sent, .. } = self;
-        let is_twin =
-            |id: ReplicaId| parts.as_ref().is_some_and(|parts| parts.node(id, Voice::Second).is_some());
+        self.note_equivocation(from, content);
+        let Self { trace, settings, cluster, schedule, map, net_rng, queue, sent, .. } = self;
+        let is_twin = |id: ReplicaId| {
+            schedule.as_ref().is_some_and(|schedule| schedule.node(id, TwinHalf::Second).is_some())
+        };
         trace.note(at, Who::Replica(from), "sends", &[&body], || {
-            let mut tale = Eyes { settings, cluster }.frame(frame_type, &body).and(voice_text(voice));
-            for (id, first, second) in ears.iter().filter(|(id, ..)| is_twin(*id)) {
+            let mut details = FrameReader { settings, cluster }.frame(frame_type, &body).and(half_text(half));
+            for (id, first, second) in receivers.iter().filter(|(id, ..)| is_twin(*id)) {
                 for half in [first.then(|| format!("for r{id}")), second.then(|| format!("for r{id}'"))] {
-                    tale = tale.and(&half.unwrap_or_default());
+                    details = details.and(&half.unwrap_or_default());
                 }
             }
-            let whom = ears.iter().map(|(id, ..)| Who::Replica(*id));
-            tale.to(whom).passage(Passage::Leaves(Print::of(&body)))
+            let whom = receivers.iter().map(|(id, ..)| Who::Replica(*id));
+            details.to(whom).transit(Transit::Leaves(Fingerprint::of(&body)))
         });
         let count = sent.entry(content.kind).or_default();
-        for (to, first, second) in ears {
+        for (to, first, second) in receivers {
             *count = count.saturating_add(1);
             let body = body.clone();
             let arrival = match (first, second) {
-                (true, false) if is_twin(to) => Arrival::Apart { from, frame_type, body, ear: Voice::First },
-                (false, _) => Arrival::Apart { from, frame_type, body, ear: Voice::Second },
+                (true, false) if is_twin(to) => {
+                    Arrival::Apart { from, frame_type, body, half: TwinHalf::First }
+                }
+                (false, _) => Arrival::Apart { from, frame_type, body, half: TwinHalf::Second },
                 _ => Arrival::Frame { from, frame_type, body },
             };
             let arrives = map.get(from.index(), to.index()).arrival(net_rng, at);
-            queue.push(arrives, Class::Arrival, Event::Arrives(to, arrival));
+            queue.push(arrives, EventClass::Arrival, Event::Arrives(to, arrival));
         }
     }
 }

@@ -1,16 +1,16 @@
 //! Tells a reader what happens, in the order of time.
 
-use super::event::{Event, Tale};
-use super::passages::{Passage, Passages};
+use super::event::{Event, EventDetails};
+use super::transits::{Transit, Transits};
 use super::{Reader, Who};
 use quorate_types::{ReplicaId, Time, View};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// See the module. Exists only while somebody reads along.
-pub(crate) struct Teller {
+pub(crate) struct Reporter {
     reader: Reader,
-    passages: Passages,
+    transits: Transits,
     /// What a turn leads to later than the present.
     later: BTreeMap<(Time, u64), Event>,
     told: u64,
@@ -19,17 +19,17 @@ pub(crate) struct Teller {
     views: BTreeMap<Who, (View, ReplicaId)>,
 }
 
-impl fmt::Debug for Teller {
+impl fmt::Debug for Reporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Teller({} events)", self.told)
     }
 }
 
-impl Teller {
+impl Reporter {
     pub(crate) fn new(reader: Reader) -> Self {
         Self {
             reader,
-            passages: Passages::default(),
+            transits: Transits::default(),
             later: BTreeMap::new(),
             told: 0,
             now: Time::ZERO,
@@ -37,9 +37,9 @@ impl Teller {
         }
     }
 
-    pub(crate) fn tell(&mut self, at: Time, who: Who, what: &'static str, mut tale: Tale) {
-        let number = self.number(at, who, &mut tale);
-        let event = Event { at, who, what, number, tale };
+    pub(crate) fn report(&mut self, at: Time, who: Who, what: &'static str, mut details: EventDetails) {
+        let number = self.number(at, who, &mut details);
+        let event = Event { at, who, what, number, details };
         self.told = self.told.saturating_add(1);
         if at <= self.now {
             (self.reader)(&event);
@@ -49,25 +49,26 @@ impl Teller {
     }
 
     /// The number of a message, or of whatever else has one.
-    fn number(&mut self, at: Time, who: Who, tale: &mut Tale) -> Option<u64> {
-        let (from, to) = (tale.from, tale.to.first().copied());
-        let Self { passages, .. } = self;
-        let sent = match tale.passage {
-            Passage::None => None,
-            Passage::Numbered(number) => return Some(number),
-            Passage::Leaves(print) => {
-                return Some(passages.leaves(at, from.unwrap_or(who), &tale.to, print));
+    fn number(&mut self, at: Time, who: Who, details: &mut EventDetails) -> Option<u64> {
+        let (from, to) = (details.from, details.to.first().copied());
+        let Self { transits, .. } = self;
+        let sent = match details.transit {
+            Transit::None => None,
+            Transit::Numbered(number) => return Some(number),
+            Transit::Leaves(fingerprint) => {
+                return Some(transits.leaves(at, from.unwrap_or(who), &details.to, fingerprint));
             }
-            Passage::Arrives(print) => {
-                let (number, left) = passages.arrives(from?, who, print)?;
+            Transit::Arrives(fingerprint) => {
+                let (number, left) = transits.arrives(from?, who, fingerprint)?;
                 let took = at.since(left) / 1_000;
                 let took = format!("after {}.{:03} ms", took / 1_000, took % 1_000);
-                tale.text = if tale.text.is_empty() { took } else { format!("{took}, {}", tale.text) };
+                details.text =
+                    if details.text.is_empty() { took } else { format!("{took}, {}", details.text) };
                 Some((number, left))
             }
-            Passage::Meets(print) => passages.meets(from?, to?, print),
-            Passage::Ends(print) => passages.ends(from?, to?, print),
-            Passage::Becomes(old, new) => passages.becomes(from?, to?, (old, new)),
+            Transit::Meets(fingerprint) => transits.meets(from?, to?, fingerprint),
+            Transit::Ends(fingerprint) => transits.ends(from?, to?, fingerprint),
+            Transit::Becomes(old, new) => transits.becomes(from?, to?, (old, new)),
         };
         sent.map(|(number, _)| number)
     }
@@ -83,7 +84,7 @@ impl Teller {
     }
 
     /// Time has come so far: everything up to now has been told.
-    pub(crate) fn moves_on(&mut self, now: Time) {
+    pub(crate) fn advance(&mut self, now: Time) {
         self.now = self.now.max(now);
         while let Some(first) = self.later.first_entry().filter(|first| first.key().0 <= self.now) {
             (self.reader)(&first.remove());
@@ -91,8 +92,8 @@ impl Teller {
     }
 }
 
-impl Drop for Teller {
+impl Drop for Reporter {
     fn drop(&mut self) {
-        self.moves_on(Time(u64::MAX));
+        self.advance(Time(u64::MAX));
     }
 }

@@ -6,9 +6,9 @@
 use super::World;
 use crate::fault::Fault;
 use crate::history::OpId;
+use crate::instrumented_store::InstrumentedStore;
 use crate::model::Op;
 use crate::trace::Who;
-use crate::witness::Witness;
 use bytes::Bytes;
 use quorate_client::core::LinkState;
 use quorate_types::bundle::BundleBuilder;
@@ -24,7 +24,7 @@ const KEY: &str = "rogue";
 
 /// What a rogue client knows.
 #[derive(Debug, Default)]
-pub(super) struct Rogue {
+pub(super) struct ByzantineClient {
     /// What others said.
     said: Vec<Bytes>,
     heard: usize,
@@ -34,35 +34,35 @@ pub(super) struct Rogue {
 
 impl World {
     /// The place of the rogue client, if there is one.
-    fn rogue_place(&self) -> Option<usize> {
-        (self.settings.rogues > 0).then(|| self.settings.clients.saturating_add(1))
+    fn byzantine_client_place(&self) -> Option<usize> {
+        (self.settings.byzantine_clients > 0).then(|| self.settings.clients.saturating_add(1))
     }
 
     /// The rogue client asks for its session.
-    pub(super) fn begin_rogue(&mut self) {
-        if let Some(place) = self.rogue_place() {
+    pub(super) fn begin_byzantine_client(&mut self) {
+        if let Some(place) = self.byzantine_client_place() {
             self.begin_client(place);
         }
     }
 
     /// A client says something, and somebody else hears it.
-    pub(super) fn overhear(&mut self, client: usize, message: &Bytes) {
+    pub(super) fn record_client_message(&mut self, client: usize, message: &Bytes) {
         let honest = client < self.settings.clients;
-        if self.settings.rogues == 0 || !honest || message.first() != Some(&CLIENT_BUNDLE_TAG) {
+        if self.settings.byzantine_clients == 0 || !honest || message.first() != Some(&CLIENT_BUNDLE_TAG) {
             return;
         }
-        let rogue = &mut self.rogue;
-        rogue.heard = rogue.heard.wrapping_add(1);
-        let place = rogue.heard % SAID_MAX;
-        match rogue.said.get_mut(place) {
+        let byzantine_client = &mut self.byzantine_client;
+        byzantine_client.heard = byzantine_client.heard.wrapping_add(1);
+        let place = byzantine_client.heard % SAID_MAX;
+        match byzantine_client.said.get_mut(place) {
             Some(old) => *old = message.clone(),
-            None => rogue.said.push(message.clone()),
+            None => byzantine_client.said.push(message.clone()),
         }
     }
 
     /// The rogue client does what no client may do.
-    pub(super) fn misuse(&mut self, fault: Fault) {
-        let Some(place) = self.rogue_place() else { return };
+    pub(super) fn misbehave(&mut self, fault: Fault) {
+        let Some(place) = self.byzantine_client_place() else { return };
         self.trace.note(self.now, Who::Client(place), "misuses", &[fault.name().as_bytes()], || {
             format!("what clients may do: {fault}")
         });
@@ -76,27 +76,27 @@ impl World {
             _ => None,
         };
         if done.is_some() {
-            self.feel(fault);
+            self.count_fault(fault);
         }
     }
 
     fn next_number(&mut self) -> u64 {
-        self.rogue.number = self.rogue.number.saturating_add(1);
-        self.rogue.number
+        self.byzantine_client.number = self.byzantine_client.number.saturating_add(1);
+        self.byzantine_client.number
     }
 
     /// An operation of the rogue's, in the history.
-    fn rogue_op(&mut self, place: usize, op: &Op) -> OpId {
+    fn byzantine_client_op(&mut self, place: usize, op: &Op) -> OpId {
         let id = self.history.call(self.now, place, op.clone());
         self.order.called(id);
         id
     }
 
-    fn rogue_bundle(&mut self, place: usize, number: u64, op: &Op) -> Option<Bytes> {
+    fn byzantine_client_bundle(&mut self, place: usize, number: u64, op: &Op) -> Option<Bytes> {
         let (client, session) = (self.client_id(place)?, self.session(place)?);
-        let id = self.rogue_op(place, op);
+        let id = self.byzantine_client_op(place, op);
         let mut builder = BundleBuilder::new(BundleKind::Requests, client, session, BundleNo(number));
-        builder.push(&Witness::encode(id, op));
+        builder.push(&InstrumentedStore::encode(id, op));
         Some(self.bundle_signed_by(place, builder.finish()))
     }
 
@@ -106,15 +106,15 @@ impl World {
         let mut both = Vec::new();
         for half in ["a", "b"] {
             let op = Op::Put { key: KEY.to_owned(), value: format!("{number}{half}") };
-            both.push(self.rogue_bundle(place, number, &op)?);
+            both.push(self.byzantine_client_bundle(place, number, &op)?);
         }
         let (first, second) = (both.first()?.clone(), both.get(1)?.clone());
         for id in self.replicas() {
             let (one, other) =
                 if self.net_rng.chance(500_000) { (&first, &second) } else { (&second, &first) };
-            self.letter(place, id, one.clone());
+            self.send_from_client(place, id, one.clone());
             if !divided {
-                self.letter(place, id, other.clone());
+                self.send_from_client(place, id, other.clone());
             }
         }
         Some(())
@@ -123,8 +123,8 @@ impl World {
     /// What another client said, once more and from here.
     fn say_again(&mut self, place: usize) -> Option<()> {
         for id in self.replicas() {
-            let again = self.net_rng.pick(&self.rogue.said)?.clone();
-            self.letter(place, id, again);
+            let again = self.net_rng.pick(&self.byzantine_client.said)?.clone();
+            self.send_from_client(place, id, again);
         }
         Some(())
     }
@@ -144,14 +144,14 @@ impl World {
             }
         }
         let message = self.bundle_signed_by(place, builder.finish());
-        self.replicas().for_each(|id| self.letter(place, id, message.clone()));
+        self.replicas().for_each(|id| self.send_from_client(place, id, message.clone()));
         Some(())
     }
 
     /// Bytes that are no message, or are what somebody else said but for a few of them.
     fn say_nonsense(&mut self, place: usize) -> Option<()> {
         for id in self.replicas() {
-            let mut bytes = self.net_rng.pick(&self.rogue.said)?.to_vec();
+            let mut bytes = self.net_rng.pick(&self.byzantine_client.said)?.to_vec();
             for _ in 0..self.net_rng.between(1, 8) {
                 let at = self.net_rng.index(bytes.len());
                 let byte = u8::try_from(self.net_rng.below(256)).unwrap_or(0);
@@ -166,7 +166,7 @@ impl World {
             if let Some(tag) = bytes.first_mut() {
                 *tag = CLIENT_BUNDLE_TAG;
             }
-            self.letter(place, id, Bytes::from(bytes));
+            self.send_from_client(place, id, Bytes::from(bytes));
         }
         Some(())
     }
@@ -178,9 +178,9 @@ impl World {
             // Some numbers lie beyond the window: those are never executed.
             let ahead = if step.is_multiple_of(4) { window.saturating_mul(2) } else { 0 };
             let number = self.next_number().saturating_add(ahead);
-            let message = self.rogue_bundle(place, number, &Op::Get { key: KEY.to_owned() })?;
+            let message = self.byzantine_client_bundle(place, number, &Op::Get { key: KEY.to_owned() })?;
             for id in self.replicas() {
-                self.letter(place, id, message.clone());
+                self.send_from_client(place, id, message.clone());
             }
         }
         Some(())
@@ -191,10 +191,10 @@ impl World {
         let now = self.now;
         let Some(known) = self.clients.get_mut(client).filter(|client| client.nonce() > 0) else { return };
         known.link(now, replica, LinkState::Down);
-        if let Some(seat) = self.seat_mut(replica) {
-            seat.detach(client);
+        if let Some(slot) = self.slot_mut(replica) {
+            slot.detach(client);
         }
-        self.feel(Fault::Disconnect);
+        self.count_fault(Fault::Disconnect);
         self.trace.note(now, Who::Client(client), "is cut", &[&replica.0.to_le_bytes()], || {
             format!("off r{replica} for {} ms", after_ns / 1_000_000)
         });

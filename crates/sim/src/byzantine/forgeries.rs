@@ -1,6 +1,6 @@
 //! What Byzantine hosts make of what their replicas say: changed, said again, late, too much of it.
 
-use super::{Conduct, Mood};
+use super::{Behaviour, Mood};
 use crate::fault::Fault;
 use bytes::Bytes;
 use quorate_consensus::{Auth, Entry, Message, Scene};
@@ -24,7 +24,7 @@ const FLOOD_MAX: u64 = 24;
 
 /// What leaves in the place of a frame.
 #[derive(Clone, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct Forged {
     pub(crate) after_ns: u64,
     pub(crate) frame_type: u8,
     pub(crate) body: Bytes,
@@ -33,7 +33,7 @@ pub(crate) struct Sent {
 }
 
 /// What a liar needs to know.
-pub(crate) struct Means<'a> {
+pub(crate) struct LiarTools<'a> {
     pub(crate) entry: &'a Entry,
     pub(crate) committee: &'a Committee,
     pub(crate) me: ReplicaId,
@@ -42,9 +42,9 @@ pub(crate) struct Means<'a> {
 
 /// What a liar has said, the newest of each kind last.
 #[derive(Default, Debug)]
-pub(crate) struct Said(BTreeMap<(u8, Kind), VecDeque<Bytes>>);
+pub(crate) struct SentMessages(BTreeMap<(u8, Kind), VecDeque<Bytes>>);
 
-impl Said {
+impl SentMessages {
     fn remember(&mut self, key: (u8, Kind), body: Bytes) {
         let known = self.0.entry(key).or_default();
         if known.len() >= SAID_MAX {
@@ -65,24 +65,24 @@ impl Said {
     }
 }
 
-impl Conduct {
+impl Behaviour {
     /// Whether it changes what is said just now, or must remember it to do so later.
-    pub(crate) fn twists(&self) -> bool {
-        self.kind.twists()
+    pub(crate) fn forges(&self) -> bool {
+        self.kind.forges()
     }
 
     /// What leaves for `to` in the place of a frame of this type with this body.
-    pub(crate) fn twist(
+    pub(crate) fn forge(
         &mut self,
-        means: &Means<'_>,
+        tools: &LiarTools<'_>,
         to: ReplicaId,
         (frame_type, kind, body): (u8, Kind, &Bytes),
-        out: &mut Vec<Sent>,
+        out: &mut Vec<Forged>,
     ) {
-        let plain = Sent { after_ns: 0, frame_type, body: body.clone(), fault: None };
+        let plain = Forged { after_ns: 0, frame_type, body: body.clone(), fault: None };
         match self.mood {
             Mood::Late(after_ns) => {
-                out.push(Sent { after_ns, fault: Some(Fault::JustInTime), ..plain });
+                out.push(Forged { after_ns, fault: Some(Fault::JustInTime), ..plain });
             }
             Mood::Echo => {
                 out.push(plain);
@@ -90,47 +90,51 @@ impl Conduct {
                     && let Some((frame_type, body)) = self.said.any(&mut self.rng)
                 {
                     let after_ns = self.rng.exponential_ns(AGAIN_NS);
-                    out.push(Sent { after_ns, frame_type, body, fault: Some(Fault::Replay) });
+                    out.push(Forged { after_ns, frame_type, body, fault: Some(Fault::Replay) });
                 }
             }
             Mood::Twist { ppm, what } if what.covers(frame_type) && self.rng.chance(ppm) => {
-                out.push(self.changed(means, (frame_type, kind, body)).unwrap_or(plain));
+                out.push(self.changed(tools, (frame_type, kind, body)).unwrap_or(plain));
             }
             Mood::Flood { ref mut left } => {
                 let copies = self.rng.between(1, FLOOD_MAX).min(*left);
                 *left = left.saturating_sub(copies);
                 let fault = (copies > 0).then_some(Fault::Flood);
-                out.extend((0..copies).map(|_| Sent { fault, ..plain.clone() }));
+                out.extend((0..copies).map(|_| Forged { fault, ..plain.clone() }));
                 out.push(plain);
             }
-            Mood::Attack(_) if frame_type == frame::PROTOCOL => self.attack(means, to, plain, out),
+            Mood::Attack(_) if frame_type == frame::PROTOCOL => self.attack(tools, to, plain, out),
             _ => out.push(plain),
         }
         self.said.remember((frame_type, kind), body.clone());
     }
 
     /// A frame that says something else and is well formed.
-    fn changed(&mut self, means: &Means<'_>, (frame_type, kind, body): (u8, Kind, &Bytes)) -> Option<Sent> {
+    fn changed(
+        &mut self,
+        tools: &LiarTools<'_>,
+        (frame_type, kind, body): (u8, Kind, &Bytes),
+    ) -> Option<Forged> {
         let earlier = self.said.of((frame_type, kind));
         let rng = &mut self.rng;
         let sent = |body: Vec<u8>, fault| {
-            Some(Sent { after_ns: 0, frame_type, body: Bytes::from(body), fault: Some(fault) })
+            Some(Forged { after_ns: 0, frame_type, body: Bytes::from(body), fault: Some(fault) })
         };
         if frame_type != frame::PROTOCOL && frame_type != frame::HOST {
             // Bodies are named by their digests: any other bytes are a lie.
             return sent(mutate(rng, body, &earlier), Fault::LieInCatchUp);
         }
-        let own = words(means.entry, frame_type, body)?;
+        let own = without_signature(tools.entry, frame_type, body)?;
         for _ in 0..ATTEMPTS {
             let bytes = mutate(rng, own, &earlier);
-            let Some((again, auth)) = read(means.entry, frame_type, &bytes) else { continue };
+            let Some((again, auth)) = read(tools.entry, frame_type, &bytes) else { continue };
             if again != bytes || bytes == own {
                 continue;
             }
             let mut body = bytes;
             let mut fault = if frame_type == frame::HOST { Fault::LieInCatchUp } else { Fault::BadContent };
             if let Auth::Signed(statement) = auth {
-                let mut signature = (means.sign)(&statement);
+                let mut signature = (tools.sign)(&statement);
                 if rng.below(BAD_SIGNATURE_ONE_IN) == 0 {
                     fault = Fault::InvalidSignature;
                     if let Some(byte) = signature.0.first_mut() {
@@ -145,26 +149,26 @@ impl Conduct {
     }
 
     /// What an attack of the protocol's own says.
-    fn attack(&mut self, means: &Means<'_>, to: ReplicaId, plain: Sent, out: &mut Vec<Sent>) {
-        let own = words(means.entry, plain.frame_type, &plain.body);
-        let message = own.and_then(|own| (means.entry.decode)(own).ok());
+    fn attack(&mut self, tools: &LiarTools<'_>, to: ReplicaId, plain: Forged, out: &mut Vec<Forged>) {
+        let own = without_signature(tools.entry, plain.frame_type, &plain.body);
+        let message = own.and_then(|own| (tools.entry.decode)(own).ok());
         let (Some(message), Some(attack)) = (message, self.attack.as_mut()) else {
             return out.push(plain);
         };
         let mut scene =
-            Scene { me: means.me, committee: means.committee, rng: &mut self.rng, sign: means.sign };
+            Scene { me: tools.me, committee: tools.committee, rng: &mut self.rng, sign: tools.sign };
         for message in attack.says(&mut scene, to, message) {
-            let body = Bytes::from(seal(message.as_ref(), means.sign));
+            let body = Bytes::from(seal(message.as_ref(), tools.sign));
             let fault = (body != plain.body).then_some(Fault::OwnAttack);
-            out.push(Sent { body, fault, ..plain.clone() });
+            out.push(Forged { body, fault, ..plain.clone() });
         }
     }
 
     /// What a client is told in the place of this.
-    pub(crate) fn twist_reply(&mut self, body: Bytes) -> (Bytes, bool) {
+    pub(crate) fn forge_reply_body(&mut self, body: Bytes) -> (Bytes, bool) {
         let key = (u8::MAX, super::REPLY);
         let mut told = body.clone();
-        if let Mood::Twist { ppm, what: What::Replies } = self.mood
+        if let Mood::Twist { ppm, what: ForgeAbout::Replies } = self.mood
             && self.rng.chance(ppm)
         {
             let earlier = self.said.of(key);
@@ -184,7 +188,7 @@ impl Conduct {
 
 /// What is lied about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum What {
+pub(crate) enum ForgeAbout {
     /// The protocol's messages.
     Votes,
     /// What was decided, checkpoints, blocks, and bodies: all that who lags has to believe.
@@ -193,7 +197,7 @@ pub(crate) enum What {
     Replies,
 }
 
-impl What {
+impl ForgeAbout {
     fn covers(self, frame_type: u8) -> bool {
         match self {
             Self::Votes => frame_type == frame::PROTOCOL,
@@ -204,7 +208,7 @@ impl What {
 }
 
 /// A frame without its sender's signature, if it has one.
-fn words<'a>(entry: &Entry, frame_type: u8, body: &'a [u8]) -> Option<&'a [u8]> {
+fn without_signature<'a>(entry: &Entry, frame_type: u8, body: &'a [u8]) -> Option<&'a [u8]> {
     let is_whole = |bytes: &[u8]| read(entry, frame_type, bytes).is_some_and(|(_, auth)| !auth.is_signed());
     if is_whole(body) {
         return Some(body);
@@ -288,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_liar_remembers_the_newest_of_each_kind() {
-        let (mut said, key) = (Said::default(), (1, Kind::new("vote")));
+        let (mut said, key) = (SentMessages::default(), (1, Kind::new("vote")));
         for number in 0..40u8 {
             said.remember(key, Bytes::from(vec![number]));
         }

@@ -13,14 +13,14 @@ enum State {
     Waits(Box<(Entry, Setup)>),
     Follows(Box<Replay>),
     /// It does something else; what, for people.
-    Strayed(String),
+    Diverged(String),
 }
 
 /// See the module.
 #[derive(Clone)]
-pub(crate) struct Shadow(Arc<Mutex<State>>);
+pub(crate) struct ReplayCheck(Arc<Mutex<State>>);
 
-impl Shadow {
+impl ReplayCheck {
     /// The shadow of a replica that is going to be opened with this.
     pub(crate) fn of(entry: &Entry, setup: Setup) -> Self {
         Self(Arc::new(Mutex::new(State::Waits(Box::new((*entry, setup))))))
@@ -33,11 +33,11 @@ impl Shadow {
             let (entry, setup) = &**waits;
             *state = match Replay::open(entry, setup.clone(), past.clone()) {
                 Ok(replay) => State::Follows(Box::new(replay)),
-                Err(why) => State::Strayed(format!("a second time it does not open: {why}")),
+                Err(why) => State::Diverged(format!("a second time it does not open: {why}")),
             };
         }
-        let shadow = self.clone();
-        Box::new(move |step| shadow.follow(step))
+        let replay_check = self.clone();
+        Box::new(move |step| replay_check.follow(step))
     }
 
     fn follow(&self, step: &[u8]) {
@@ -45,14 +45,14 @@ impl Shadow {
         if let State::Follows(replay) = &mut *state
             && let Err(unlike) = replay.step(step)
         {
-            *state = State::Strayed(unlike.to_string());
+            *state = State::Diverged(unlike.to_string());
         }
     }
 
     /// What it has done that the first replica has not.
-    pub(crate) fn strayed(&self) -> Option<String> {
+    pub(crate) fn divergence(&self) -> Option<String> {
         match &*self.state() {
-            State::Strayed(what) => Some(what.clone()),
+            State::Diverged(what) => Some(what.clone()),
             State::Waits(_) | State::Follows(_) => None,
         }
     }

@@ -1,7 +1,7 @@
 //! Weather fronts: changes of the weather between some places, for a while.
 
 use crate::fault::Fault;
-use crate::weather::{Map, Weather};
+use crate::link_conditions::{LinkConditions, Map};
 use quorate_types::Time;
 
 /// Places, as bits: replicas first, then clients.
@@ -74,7 +74,7 @@ pub enum Change {
 
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Front {
+pub struct NetworkFault {
     /// What is sent from here …
     pub from: Places,
     /// … to here …
@@ -87,7 +87,7 @@ pub struct Front {
     pub fault: Option<Fault>,
 }
 
-impl Front {
+impl NetworkFault {
     pub(crate) fn covers(&self, from: usize, to: usize) -> bool {
         let covers = |from, to| self.from.contains(from) && self.to.contains(to);
         covers(from, to) || (self.both_ways && covers(to, from))
@@ -95,32 +95,37 @@ impl Front {
 }
 
 /// The weather that follows from the fronts that are there.
-pub(crate) fn forecast(map: &mut Map, places: usize, base: Weather, fronts: &[(u64, Front)]) {
+pub(crate) fn conditions_under(
+    map: &mut Map,
+    places: usize,
+    base: LinkConditions,
+    network_faults: &[(u64, NetworkFault)],
+) {
     map.fill(base);
-    for (_, front) in fronts {
+    for (_, network_fault) in network_faults {
         for from in 0..places {
-            for to in (0..places).filter(|to| front.covers(from, *to)) {
-                let weather = map.get_mut(from, to);
-                if let Some(fault) = front.fault {
-                    weather.faults.insert(fault);
+            for to in (0..places).filter(|to| network_fault.covers(from, *to)) {
+                let conditions = map.get_mut(from, to);
+                if let Some(fault) = network_fault.fault {
+                    conditions.faults.insert(fault);
                 }
-                match front.change {
+                match network_fault.change {
                     Change::Slow { delay_ns, jitter_ns } => {
-                        weather.delay_ns = weather.delay_ns.saturating_add(delay_ns);
-                        weather.jitter_ns = weather.jitter_ns.saturating_add(jitter_ns);
+                        conditions.delay_ns = conditions.delay_ns.saturating_add(delay_ns);
+                        conditions.jitter_ns = conditions.jitter_ns.saturating_add(jitter_ns);
                         let most = delay_ns.saturating_add(jitter_ns.saturating_mul(8));
-                        weather.delay_ns_max = weather.delay_ns_max.saturating_add(most);
+                        conditions.delay_ns_max = conditions.delay_ns_max.saturating_add(most);
                     }
-                    Change::Lossy(ppm) => weather.loss_ppm = weather.loss_ppm.max(ppm),
-                    Change::Twice(ppm) => weather.duplicate_ppm = weather.duplicate_ppm.max(ppm),
-                    Change::Corrupt(ppm) => weather.corrupt_ppm = weather.corrupt_ppm.max(ppm),
-                    Change::Old(ppm) => weather.old_ppm = weather.old_ppm.max(ppm),
-                    Change::Trickle => weather.trickles = true,
-                    Change::Cut => weather.is_cut = true,
-                    Change::Clogged(until) => weather.clogged_until = weather.clogged_until.max(until),
+                    Change::Lossy(ppm) => conditions.loss_ppm = conditions.loss_ppm.max(ppm),
+                    Change::Twice(ppm) => conditions.duplicate_ppm = conditions.duplicate_ppm.max(ppm),
+                    Change::Corrupt(ppm) => conditions.corrupt_ppm = conditions.corrupt_ppm.max(ppm),
+                    Change::Old(ppm) => conditions.old_ppm = conditions.old_ppm.max(ppm),
+                    Change::Trickle => conditions.trickles = true,
+                    Change::Cut => conditions.is_cut = true,
+                    Change::Clogged(until) => conditions.clogged_until = conditions.clogged_until.max(until),
                     Change::Late { by_ns, until } => {
-                        weather.later_ns = weather.later_ns.max(by_ns);
-                        weather.later_until = weather.later_until.max(until);
+                        conditions.later_ns = conditions.later_ns.max(by_ns);
+                        conditions.later_until = conditions.later_until.max(until);
                     }
                 }
             }
@@ -134,28 +139,28 @@ mod tests {
 
     #[test]
     fn fronts_add_up_and_pass() {
-        let mut map = Map::new(3, Weather::GOOD);
-        let cut = Front {
+        let mut map = Map::new(3, LinkConditions::GOOD);
+        let cut = NetworkFault {
             from: Places::one(0),
             to: Places::one(0).others(),
             both_ways: false,
             change: Change::Cut,
             fault: Some(Fault::OneWay),
         };
-        let slow = Front {
+        let slow = NetworkFault {
             from: Places::of([1, 2]),
             to: Places::one(0),
             both_ways: true,
             change: Change::Slow { delay_ns: 10, jitter_ns: 5 },
             fault: None,
         };
-        forecast(&mut map, 3, Weather::GOOD, &[(1, cut), (2, slow)]);
+        conditions_under(&mut map, 3, LinkConditions::GOOD, &[(1, cut), (2, slow)]);
         assert!(map.get(0, 1).is_cut && map.get(0, 2).is_cut && !map.get(1, 0).is_cut);
         assert!(map.get(0, 1).faults.iter().eq([Fault::OneWay]) && map.get(1, 0).faults.is_empty());
-        assert_eq!(map.get(1, 0).delay_ns, Weather::GOOD.delay_ns + 10);
-        assert_eq!(map.get(0, 1).delay_ns, Weather::GOOD.delay_ns + 10, "both ways");
-        assert_eq!(*map.get(1, 2), Weather::GOOD);
-        forecast(&mut map, 3, Weather::GOOD, &[]);
-        assert_eq!(*map.get(0, 1), Weather::GOOD);
+        assert_eq!(map.get(1, 0).delay_ns, LinkConditions::GOOD.delay_ns + 10);
+        assert_eq!(map.get(0, 1).delay_ns, LinkConditions::GOOD.delay_ns + 10, "both ways");
+        assert_eq!(*map.get(1, 2), LinkConditions::GOOD);
+        conditions_under(&mut map, 3, LinkConditions::GOOD, &[]);
+        assert_eq!(*map.get(0, 1), LinkConditions::GOOD);
     }
 }

@@ -1,4 +1,4 @@
-//! What puppets say: what was heard, with something in it changed.
+//! What controlled replicas say: what was heard, with something in it changed.
 
 use crate::frame::{BUNDLE, PAYLOAD};
 use quorate_consensus::{Auth, Entry, Message, Place};
@@ -21,7 +21,7 @@ pub(super) fn is_message(frame_type: u8) -> bool {
 }
 
 /// Something to say.
-pub(super) struct Wrong {
+pub(super) struct FuzzedMessage {
     pub(super) kind: Kind,
     pub(super) frame_type: u8,
     /// The encoded message, without a signature.
@@ -31,7 +31,7 @@ pub(super) struct Wrong {
 }
 
 /// A message as it was read.
-struct Meaning {
+struct ParsedMessage {
     kind: Kind,
     /// Without a signature.
     bytes: Vec<u8>,
@@ -42,15 +42,15 @@ struct Meaning {
 }
 
 /// See the module.
-pub(super) struct Words {
+pub(super) struct MessagePool {
     entry: Entry,
     rng: Rng,
     heard: BTreeMap<(u8, Kind), VecDeque<Vec<u8>>>,
 }
 
-impl Words {
+impl MessagePool {
     pub(super) fn new(entry: Entry, rng: Rng) -> Self {
-        let mut words = Self { entry, rng, heard: BTreeMap::new() };
+        let mut pool = Self { entry, rng, heard: BTreeMap::new() };
         // What hosts ask each other in rare cases only; the rest is heard soon enough.
         let id = BlockId::null(Height(1));
         for message in [
@@ -62,9 +62,9 @@ impl Words {
             HostMessage::Probe { incarnation: Incarnation(1), number: 0 },
             HostMessage::ProbeAnswer { incarnation: Incarnation(1), number: 0, oldest_ns: 0, at: Time::ZERO },
         ] {
-            words.hear(frame::HOST, message.kind(), &message.to_bytes());
+            pool.hear(frame::HOST, message.kind(), &message.to_bytes());
         }
-        words
+        pool
     }
 
     /// A frame as it travelled.
@@ -72,27 +72,33 @@ impl Words {
         let without = body.split_last_chunk::<64>().map(|(message, _)| message);
         let read = |bytes| self.read(frame_type, bytes);
         // As the intake does: whether a signature stands behind it, the message itself says.
-        let meaning = read(body).filter(|meaning| meaning.statement.is_none());
-        let Some(meaning) = meaning.or_else(|| without.and_then(read)) else { return };
+        let parsed = read(body).filter(|parsed| parsed.statement.is_none());
+        let Some(parsed) = parsed.or_else(|| without.and_then(read)) else { return };
         let heard = self.heard.entry((frame_type, kind)).or_default();
         if heard.len() >= REMEMBERED_MAX {
             // Half of the places are for the newest: what is rare must not be forgotten.
             heard.remove(REMEMBERED_MAX / 2);
         }
-        heard.push_back(meaning.bytes);
+        heard.push_back(parsed.bytes);
     }
 
-    fn read(&self, frame_type: u8, bytes: &[u8]) -> Option<Meaning> {
+    fn read(&self, frame_type: u8, bytes: &[u8]) -> Option<ParsedMessage> {
         let anywhere = Place::ANYWHERE;
         let is_relay = false;
-        let of = |kind, statement, place| Meaning { kind, bytes: bytes.to_vec(), statement, place, is_relay };
+        let of = |kind, statement, place| ParsedMessage {
+            kind,
+            bytes: bytes.to_vec(),
+            statement,
+            place,
+            is_relay,
+        };
         match frame_type {
             frame::PROTOCOL => {
                 let message = (self.entry.decode)(bytes).ok()?;
                 let message: &dyn Message = message.as_ref();
                 let is_relay = matches!(message.auth(), Auth::Relay);
-                let meaning = of(message.kind(), signed(message.auth()), message.place());
-                Some(Meaning { is_relay, ..meaning })
+                let parsed = of(message.kind(), signed(message.auth()), message.place());
+                Some(ParsedMessage { is_relay, ..parsed })
             }
             frame::HOST => {
                 let message = HostMessage::from_bytes(bytes).ok()?;
@@ -106,7 +112,7 @@ impl Words {
     }
 
     /// Something that decodes, made for a replica that stands here.
-    pub(super) fn make(&mut self, status: &ReplicaStatus) -> Option<Wrong> {
+    pub(super) fn make(&mut self, status: &ReplicaStatus) -> Option<FuzzedMessage> {
         // Most of it is the protocol's: its handlers are its own, and those of hosts are everybody's.
         let wanted: &[u8] = match self.rng.below(100) {
             0..8 => &[frame::BUNDLE, frame::PAYLOAD],
@@ -118,12 +124,12 @@ impl Words {
         let (frame_type, kind) = self.rng.pick(&kinds).copied()?;
         let base = self.some(frame_type, kind)?;
         let other = self.some(frame_type, kind)?;
-        let Meaning { place, is_relay, .. } = self.read(frame_type, &base)?;
+        let ParsedMessage { place, is_relay, .. } = self.read(frame_type, &base)?;
         for _ in 0..TRIES_MAX {
             let mut bytes = base.clone();
             // Whatever is changed in what others have signed no signature fits, and no handler hears of it.
             if is_relay && self.rng.chance(500_000) {
-                return Some(Wrong { kind, frame_type, bytes, statement: None });
+                return Some(FuzzedMessage { kind, frame_type, bytes, statement: None });
             }
             if self.rng.chance(500_000) {
                 self.move_to(&mut bytes, place, status);
@@ -133,9 +139,9 @@ impl Words {
                 3..8 => nudge(&mut self.rng, &mut bytes, &other),
                 _ => mutate(&mut self.rng, &mut bytes, &other),
             }
-            if let Some(meaning) = self.read(frame_type, &bytes) {
-                let Meaning { kind, bytes, statement, .. } = meaning;
-                return Some(Wrong { kind, frame_type, bytes, statement });
+            if let Some(parsed) = self.read(frame_type, &bytes) {
+                let ParsedMessage { kind, bytes, statement, .. } = parsed;
+                return Some(FuzzedMessage { kind, frame_type, bytes, statement });
             }
         }
         None

@@ -22,7 +22,7 @@ pub(crate) fn views_needed(n: usize, f: usize, rotates_leaders: bool) -> usize {
 
 /// See the module.
 #[derive(Default, Debug)]
-pub(crate) struct Lasso {
+pub(crate) struct LivelockOracle {
     /// The greatest height that was executed.
     height: Height,
     /// The last view that a quorum had entered.
@@ -31,7 +31,7 @@ pub(crate) struct Lasso {
     states: VecDeque<Vec<u8>>,
 }
 
-impl Lasso {
+impl LivelockOracle {
     /// Looks at where all are together: the greatest height that anybody has executed, the view that a quorum has
     /// entered, and the state without what counts up. What goes in circles, for people.
     pub(crate) fn look(
@@ -77,12 +77,12 @@ mod tests {
 
     /// Feeds states, one a view, until something is found; how many views it took.
     fn found((n, f): (usize, usize), height: impl Fn(u64) -> u64, state: impl Fn(u64) -> u8) -> Option<u64> {
-        let mut lasso = Lasso::default();
+        let mut livelock = LivelockOracle::default();
         (1..400).find(|step| {
             let at = (Height(height(*step)), View(*step));
             // Looking twice at one view says no more than looking once.
-            lasso.look(at, (n, n + f), || vec![state(*step)]).is_some()
-                || lasso.look(at, (n, n + f), || vec![9]).is_some()
+            livelock.look(at, (n, n + f), || vec![state(*step)]).is_some()
+                || livelock.look(at, (n, n + f), || vec![9]).is_some()
         })
     }
 

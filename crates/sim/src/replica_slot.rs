@@ -1,13 +1,13 @@
 //! The place of one replica in the world: its machine (disk, connections, clock), and the replica itself while
 //! it runs.
 
-use crate::byzantine::{Role, Voice};
+use crate::byzantine::{Role, TwinHalf};
 use crate::clock::Clock;
-use crate::disk::{Lie, Shared, SimDisk};
-use crate::exit::{Exit, Leaving};
+use crate::disk::{DiskFlaw, SharedDisk, SimDisk};
+use crate::instrumented_store::{InstrumentedStore, Journal, StoreFlaw};
+use crate::replay_check::ReplayCheck;
 use crate::settings::{Cluster, Settings};
-use crate::shadow::Shadow;
-use crate::witness::{Journal, Perjury, Witness};
+use crate::turn_output::{TurnOutput, TurnSink};
 use bytes::Bytes;
 use quorate_consensus::LinkEvent;
 use quorate_host::{Fault, Host, HostSetup, TurnEnd, Work};
@@ -32,7 +32,7 @@ pub(crate) enum Damage {
     /// Everything is there.
     None,
     /// It makes trouble for a while: the replica may stop, and comes back.
-    Trouble,
+    DiskTrouble,
     /// Something is wrong in the middle: the replica may stop for good, and keeps its word while it runs.
     Broken,
     /// What it had been told is safe is gone, and no trace of it: the replica may break its word.
@@ -45,7 +45,7 @@ pub(crate) enum Arrival {
     /// A frame that travelled by itself.
     Frame { from: ReplicaId, frame_type: u8, body: Bytes },
     /// A frame for one of the two of a twin.
-    Apart { from: ReplicaId, frame_type: u8, body: Bytes, ear: Voice },
+    Apart { from: ReplicaId, frame_type: u8, body: Bytes, half: TwinHalf },
     /// Bytes on a connection.
     Bytes { from: ReplicaId, conn: u64, bytes: Bytes },
     /// A connection that this replica dialled is there.
@@ -62,9 +62,9 @@ pub(crate) enum Arrival {
 
 /// Which connections speak for which client.
 #[derive(Default, Debug)]
-pub(crate) struct Speakers(BTreeMap<ClientId, Vec<usize>>);
+pub(crate) struct ClientConnections(BTreeMap<ClientId, Vec<usize>>);
 
-impl Speakers {
+impl ClientConnections {
     pub(crate) fn of(&self, client: &ClientId) -> &[usize] {
         self.0.get(client).map(Vec::as_slice).unwrap_or_default()
     }
@@ -83,7 +83,7 @@ impl Speakers {
 
 /// The link to one peer and the connection that it is on.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct PeerLink {
     pub(crate) link: Link,
     pub(crate) conn: Option<u64>,
 }
@@ -93,12 +93,12 @@ pub(crate) struct Running {
     pub(crate) host: Host<SimDisk>,
     pub(crate) clock: Clock,
     /// By peer; none for itself, and none at all where frames travel by themselves.
-    pub(crate) lines: Vec<Option<Line>>,
+    pub(crate) peer_links: Vec<Option<PeerLink>>,
     /// The last height that was executed when somebody looked.
     pub(crate) executed: Height,
     pub(crate) is_owing: bool,
     /// Who has to do the same, if the settings want that.
-    pub(crate) shadow: Option<Shadow>,
+    pub(crate) replay_check: Option<ReplayCheck>,
 }
 
 impl Running {
@@ -107,15 +107,15 @@ impl Running {
         self.clock.local(now)
     }
 
-    pub(crate) fn line(&mut self, peer: ReplicaId) -> Option<&mut Line> {
-        line_of(&mut self.lines, peer)
+    pub(crate) fn peer_link(&mut self, peer: ReplicaId) -> Option<&mut PeerLink> {
+        peer_link_of(&mut self.peer_links, peer)
     }
 }
 
 /// See the module.
-pub(crate) struct Seat {
+pub(crate) struct ReplicaSlot {
     pub(crate) id: ReplicaId,
-    pub(crate) shared: Shared,
+    pub(crate) shared: SharedDisk,
     pub(crate) running: Option<Box<Running>>,
     pub(crate) inbox: Vec<Arrival>,
     /// What it has read for this turn, while somebody reads along.
@@ -125,11 +125,11 @@ pub(crate) struct Seat {
     /// The event that counts among those that were scheduled for it.
     pub(crate) wake: Option<(Time, u64)>,
     pub(crate) wakes: u64,
-    pub(crate) speakers: Speakers,
+    pub(crate) client_connections: ClientConnections,
     pub(crate) journal: Journal,
     pub(crate) opens: u64,
-    pub(crate) lie: Lie,
-    pub(crate) perjury: Perjury,
+    pub(crate) disk_flaw: DiskFlaw,
+    pub(crate) store_flaw: StoreFlaw,
     pub(crate) role: Role,
     /// The other replica of a twin: a disk and a life of its own behind the same links.
     pub(crate) second: Option<Box<Self>>,
@@ -157,15 +157,15 @@ pub(crate) struct Seat {
 
 /// What reading the inbox led to beside what the host was handed.
 #[derive(Debug)]
-pub(crate) enum Read {
+pub(crate) enum ConnectionEvent {
     /// A connection must be closed, because the peer broke a rule.
     Refused(ReplicaId, u64, &'static str),
     /// The peer closed the connection and said why.
     Closed(ReplicaId, String),
 }
 
-impl Seat {
-    pub(crate) fn new(id: ReplicaId, shared: Shared, rng: &mut Rng) -> Self {
+impl ReplicaSlot {
+    pub(crate) fn new(id: ReplicaId, shared: SharedDisk, rng: &mut Rng) -> Self {
         Self {
             id,
             shared,
@@ -175,11 +175,11 @@ impl Seat {
             busy_until: Time::ZERO,
             wake: None,
             wakes: 0,
-            speakers: Speakers::default(),
+            client_connections: ClientConnections::default(),
             journal: Journal::default(),
             opens: 0,
-            lie: Lie::None,
-            perjury: Perjury::None,
+            disk_flaw: DiskFlaw::None,
+            store_flaw: StoreFlaw::None,
             role: Role::Honest,
             second: None,
             has_read: false,
@@ -196,13 +196,13 @@ impl Seat {
         }
     }
 
-    /// Opens a replica on what the disk has. What it sends meanwhile waits in `leaving`.
+    /// Opens a replica on what the disk has. What it sends meanwhile waits in `output`.
     pub(crate) fn open(
         &mut self,
         now: Time,
         settings: &Settings,
         cluster: &Cluster,
-        leaving: &mut Leaving,
+        output: &mut TurnOutput,
     ) -> Result<(), Fault> {
         self.opens = self.opens.saturating_add(1);
         self.journal.look().clear();
@@ -220,46 +220,46 @@ impl Seat {
             },
             key,
             scheme: settings.scheme,
-            application: Box::new(Witness::new(self.journal.clone(), self.perjury, self.opens)),
+            application: Box::new(InstrumentedStore::new(self.journal.clone(), self.store_flaw, self.opens)),
             keep_bytes: settings.keep_bytes,
             disk_bytes_max: settings.disk_bytes_max,
             snapshot_every_bytes: settings.snapshot_every_bytes,
         };
-        if !self.shared.open_wrongly(self.lie) {
+        if !self.shared.open_wrongly(self.disk_flaw) {
             let (doing, error) = ("opening", "made to refuse a torn tail".to_owned());
             return Err(Fault::Storage(quorate_storage::Fault::Io { doing, error }));
         }
-        let disk = SimDisk::new(self.shared.clone(), self.disk_rng.fork(), self.lie);
+        let disk = SimDisk::new(self.shared.clone(), self.disk_rng.fork(), self.disk_flaw);
         let follows = settings.replay && matches!(self.role, Role::Honest);
-        let shadow = follows.then(|| Shadow::of(&setup.entry, setup.replica.clone()));
-        let mut exit = Exit {
-            leaving,
+        let replay_check = follows.then(|| ReplayCheck::of(&setup.entry, setup.replica.clone()));
+        let mut sink = TurnSink {
+            output,
             shared: &self.shared,
-            speakers: &self.speakers,
-            shadow: shadow.as_ref(),
+            client_connections: &self.client_connections,
+            replay_check: replay_check.as_ref(),
             clock: None,
         };
-        let host = Host::open(setup, disk, &mut exit)?;
+        let host = Host::open(setup, disk, &mut sink)?;
         let executed = host.executor().execution().height();
         self.running = Some(Box::new(Running {
             host,
             clock: Clock::new(now, self.drift_ppm),
-            lines: Vec::new(),
+            peer_links: Vec::new(),
             executed,
             is_owing: true,
-            shadow,
+            replay_check,
         }));
         Ok(())
     }
 
     /// Gives a replica that was just opened its links: their numbers begin anew with its incarnation.
-    pub(crate) fn string_lines(&mut self, cluster: &Cluster) {
+    pub(crate) fn open_links(&mut self, cluster: &Cluster) {
         let me = self.id;
         let Some(running) = &mut self.running else { return };
         // Who forgets its incarnations would never be heard again, and that would be kind.
         let incarnation = match self.role {
             Role::Byzantine(_) => Incarnation(self.opens),
-            Role::Honest | Role::Puppet(_) => running.host.replica().incarnation(),
+            Role::Honest | Role::Controlled(_) => running.host.replica().incarnation(),
         };
         let identity = Identity {
             cluster: cluster.committee.cluster,
@@ -268,68 +268,70 @@ impl Seat {
             me,
             incarnation,
         };
-        running.lines = cluster
+        running.peer_links = cluster
             .committee
             .ids()
             .map(|peer| {
-                (peer != me)
-                    .then(|| Line { link: Link::new(identity, peer, ResendLimits::default()), conn: None })
+                (peer != me).then(|| PeerLink {
+                    link: Link::new(identity, peer, ResendLimits::default()),
+                    conn: None,
+                })
             })
             .collect();
     }
 
     /// Hands the inbox to the replica, or to both.
-    pub(crate) fn read(&mut self, now: Time, trouble: &mut Vec<Read>) {
-        let Self { running, inbox, heard, speakers, role, second, has_read, .. } = self;
+    pub(crate) fn read(&mut self, now: Time, connection_events: &mut Vec<ConnectionEvent>) {
+        let Self { running, inbox, heard, client_connections, role, second, has_read, .. } = self;
         *has_read = false;
         let Some(running) = running else {
             inbox.clear();
             return;
         };
-        let Running { host, lines, .. } = &mut **running;
-        let backwards = matches!(role, Role::Byzantine(conduct) if conduct.reads_backwards());
-        let mut ears = Ears { host, has_read, is_deaf: false, copies: None, told: heard.as_mut() };
+        let Running { host, peer_links, .. } = &mut **running;
+        let backwards = matches!(role, Role::Byzantine(behaviour) if behaviour.reads_backwards());
+        let mut receiver = Receiver { host, has_read, is_deaf: false, copies: None, told: heard.as_mut() };
         match (role, second.as_mut()) {
-            (Role::Puppet(heard), _) => {
-                ears.is_deaf = true;
-                ears.copies = Some(heard);
+            (Role::Controlled(heard), _) => {
+                receiver.is_deaf = true;
+                receiver.copies = Some(heard);
             }
-            (_, Some(second)) => ears.copies = Some(&mut second.inbox),
+            (_, Some(second)) => receiver.copies = Some(&mut second.inbox),
             _ => {}
         }
         for arrival in inbox.drain(..) {
             match arrival {
-                Arrival::Frame { from, frame_type, body } => ears.frame(from, frame_type, &body),
-                Arrival::Apart { from, frame_type, body, ear } => match ear {
-                    Voice::First => ears.host().peer_frame(from, frame_type, &body),
-                    Voice::Second => ears.copy(Arrival::Frame { from, frame_type, body }),
+                Arrival::Frame { from, frame_type, body } => receiver.frame(from, frame_type, &body),
+                Arrival::Apart { from, frame_type, body, half } => match half {
+                    TwinHalf::First => receiver.host().peer_frame(from, frame_type, &body),
+                    TwinHalf::Second => receiver.copy(Arrival::Frame { from, frame_type, body }),
                 },
-                Arrival::Link(peer, event) => ears.link(peer, event),
-                Arrival::Client { index, message } => ears.client(speakers, index, message),
-                arrival => connection(lines, &mut ears, now, arrival, trouble),
+                Arrival::Link(peer, event) => receiver.link(peer, event),
+                Arrival::Client { index, message } => receiver.client(client_connections, index, message),
+                arrival => connection(peer_links, &mut receiver, now, arrival, connection_events),
             }
         }
         if let Some(second) = second {
             if backwards {
                 second.inbox.reverse();
             }
-            second.read(now, trouble);
+            second.read(now, connection_events);
         }
     }
 
     /// A connection of a client wants its replies here.
     pub(crate) fn attach(&mut self, index: usize, client: ClientId) {
-        self.speakers.attach(index, client);
+        self.client_connections.attach(index, client);
         if let Some(second) = &mut self.second {
-            second.speakers.attach(index, client);
+            second.client_connections.attach(index, client);
         }
     }
 
     /// No longer.
     pub(crate) fn detach(&mut self, index: usize) {
-        self.speakers.detach(index);
+        self.client_connections.detach(index);
         if let Some(second) = &mut self.second {
-            second.speakers.detach(index);
+            second.client_connections.detach(index);
         }
     }
 
@@ -342,22 +344,28 @@ impl Seat {
     }
 
     /// Takes a turn.
-    pub(crate) fn turn(&mut self, now: Time, leaving: &mut Leaving) -> Result<(), Fault> {
+    pub(crate) fn turn(&mut self, now: Time, output: &mut TurnOutput) -> Result<(), Fault> {
         if !self.is_due(now) {
             return Ok(());
         }
         self.turns = self.turns.saturating_add(1);
-        let Self { running, shared, speakers, work_rng, .. } = self;
+        let Self { running, shared, client_connections, work_rng, .. } = self;
         let Some(running) = running else { return Ok(()) };
         let local = running.local(now);
-        let mut exit = Exit { leaving, shared, speakers, shadow: None, clock: Some((running.clock, now)) };
+        let mut sink = TurnSink {
+            output,
+            shared,
+            client_connections,
+            replay_check: None,
+            clock: Some((running.clock, now)),
+        };
         let mut more = |what| {
             shared.watch(|watch| {
                 watch.work(work_rng, what == Work::Execute);
                 watch.spent_ns < SLICE_NS
             })
         };
-        let end = running.host.turn(local, Some(local), true, &mut more, &mut exit)?;
+        let end = running.host.turn(local, Some(local), true, &mut more, &mut sink)?;
         running.is_owing = end == TurnEnd::Owing;
         Ok(())
     }
@@ -369,30 +377,35 @@ impl Seat {
             return Some(self.busy_until);
         }
         let host = running.host.deadline().map(|at| running.clock.world(at));
-        let lines = running.lines.iter().flatten().filter_map(|line| line.link.deadline());
+        let peer_links =
+            running.peer_links.iter().flatten().filter_map(|peer_link| peer_link.link.deadline());
         let second = self.second.as_ref().and_then(|second| second.deadline());
-        host.into_iter().chain(lines).chain(second).min().map(|at| at.max(self.busy_until))
+        host.into_iter().chain(peer_links).chain(second).min().map(|at| at.max(self.busy_until))
     }
 }
 
 impl Running {
     /// Lets links notice what is due: acknowledgements, greetings that take too long.
-    pub(crate) fn tick_lines(&mut self, now: Time, trouble: &mut Vec<Read>) {
-        for line in self.lines.iter_mut().flatten() {
-            if let (Err(refusal), Some(conn)) = (line.link.tick(now), line.conn) {
-                line.conn = None;
-                line.link.disconnect();
-                trouble.push(Read::Refused(line.link.peer(), conn, refusal.reason()));
+    pub(crate) fn tick_links(&mut self, now: Time, connection_events: &mut Vec<ConnectionEvent>) {
+        for peer_link in self.peer_links.iter_mut().flatten() {
+            if let (Err(refusal), Some(conn)) = (peer_link.link.tick(now), peer_link.conn) {
+                peer_link.conn = None;
+                peer_link.link.disconnect();
+                connection_events.push(ConnectionEvent::Refused(
+                    peer_link.link.peer(),
+                    conn,
+                    refusal.reason(),
+                ));
             }
         }
     }
 
     /// Losses that links noticed while they wrote.
-    pub(crate) fn hear_losses(&mut self) {
-        let Self { host, lines, .. } = self;
-        for line in lines.iter_mut().flatten() {
-            let peer = line.link.peer();
-            line.link.losses(&mut |event| {
+    pub(crate) fn take_link_losses(&mut self) {
+        let Self { host, peer_links, .. } = self;
+        for peer_link in peer_links.iter_mut().flatten() {
+            let peer = peer_link.link.peer();
+            peer_link.link.losses(&mut |event| {
                 if let NetEvent::Lost(loss) = event {
                     host.link(peer, event_of(host, loss));
                 }
@@ -402,7 +415,7 @@ impl Running {
 }
 
 /// Who hears what reaches a seat.
-struct Ears<'a> {
+struct Receiver<'a> {
     host: &'a mut Host<SimDisk>,
     /// Whether the host was handed anything.
     has_read: &'a mut bool,
@@ -414,7 +427,7 @@ struct Ears<'a> {
     told: Option<&'a mut Vec<Arrival>>,
 }
 
-impl Ears<'_> {
+impl Receiver<'_> {
     fn host(&mut self) -> &mut Host<SimDisk> {
         *self.has_read = true;
         self.host
@@ -445,7 +458,7 @@ impl Ears<'_> {
         }
     }
 
-    fn client(&mut self, speakers: &mut Speakers, index: usize, message: Bytes) {
+    fn client(&mut self, client_connections: &mut ClientConnections, index: usize, message: Bytes) {
         match message.split_first() {
             Some((&CLIENT_BUNDLE_TAG, bundle)) if !self.is_deaf => {
                 let conn = ConnId(u64::try_from(index).unwrap_or(u64::MAX));
@@ -453,7 +466,7 @@ impl Ears<'_> {
             }
             Some((&CLIENT_BUNDLE_TAG, _)) => {}
             // The only other thing that clients here say is that they want their replies.
-            _ => speakers.detach(index),
+            _ => client_connections.detach(index),
         }
         for copies in [&mut self.copies, &mut self.told].into_iter().flatten() {
             copies.push(Arrival::Client { index, message: message.clone() });
@@ -468,51 +481,58 @@ fn event_of(host: &Host<SimDisk>, loss: Loss) -> LinkEvent {
 
 /// What happens on connections.
 fn connection(
-    lines: &mut [Option<Line>],
-    ears: &mut Ears<'_>,
+    peer_links: &mut [Option<PeerLink>],
+    receiver: &mut Receiver<'_>,
     now: Time,
     arrival: Arrival,
-    trouble: &mut Vec<Read>,
+    connection_events: &mut Vec<ConnectionEvent>,
 ) {
     match arrival {
         Arrival::Dialled { peer, conn } => {
-            if let Some(line) = line_of(lines, peer) {
-                line.conn = Some(conn);
-                line.link.connect(now);
+            if let Some(peer_link) = peer_link_of(peer_links, peer) {
+                peer_link.conn = Some(conn);
+                peer_link.link.connect(now);
             }
         }
         Arrival::Accepted { peer, conn } => {
-            if let Some(line) = line_of(lines, peer) {
-                line.conn = Some(conn);
-                line.link.accept(now);
+            if let Some(peer_link) = peer_link_of(peer_links, peer) {
+                peer_link.conn = Some(conn);
+                peer_link.link.accept(now);
             }
         }
         Arrival::Closed { peer, conn } => {
-            if let Some(line) = line_of(lines, peer).filter(|line| line.conn == Some(conn)) {
-                line.conn = None;
-                line.link.disconnect();
+            if let Some(peer_link) =
+                peer_link_of(peer_links, peer).filter(|peer_link| peer_link.conn == Some(conn))
+            {
+                peer_link.conn = None;
+                peer_link.link.disconnect();
             }
         }
         Arrival::Bytes { from, conn, bytes } => {
-            let Some(line) = line_of(lines, from).filter(|line| line.conn == Some(conn)) else { return };
-            let result = line.link.read(now, &bytes, &mut |event| match event {
-                NetEvent::Up => ears.link(from, LinkEvent::Back),
-                NetEvent::Lost(loss) => ears.link(from, event_of(ears.host, loss)),
-                NetEvent::Frame { frame_type, body, .. } => ears.frame(from, frame_type, body),
+            let Some(peer_link) =
+                peer_link_of(peer_links, from).filter(|peer_link| peer_link.conn == Some(conn))
+            else {
+                return;
+            };
+            let result = peer_link.link.read(now, &bytes, &mut |event| match event {
+                NetEvent::Up => receiver.link(from, LinkEvent::Back),
+                NetEvent::Lost(loss) => receiver.link(from, event_of(receiver.host, loss)),
+                NetEvent::Frame { frame_type, body, .. } => receiver.frame(from, frame_type, body),
                 NetEvent::Closed { reason } => {
-                    trouble.push(Read::Closed(from, String::from_utf8_lossy(reason).into_owned()));
+                    connection_events
+                        .push(ConnectionEvent::Closed(from, String::from_utf8_lossy(reason).into_owned()));
                 }
             });
             if let Err(refusal) = result {
-                line.conn = None;
-                line.link.disconnect();
-                trouble.push(Read::Refused(from, conn, refusal.reason()));
+                peer_link.conn = None;
+                peer_link.link.disconnect();
+                connection_events.push(ConnectionEvent::Refused(from, conn, refusal.reason()));
             }
         }
         Arrival::Frame { .. } | Arrival::Apart { .. } | Arrival::Link(..) | Arrival::Client { .. } => {}
     }
 }
 
-fn line_of(lines: &mut [Option<Line>], peer: ReplicaId) -> Option<&mut Line> {
-    lines.get_mut(peer.index())?.as_mut()
+fn peer_link_of(peer_links: &mut [Option<PeerLink>], peer: ReplicaId) -> Option<&mut PeerLink> {
+    peer_links.get_mut(peer.index())?.as_mut()
 }

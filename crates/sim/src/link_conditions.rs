@@ -7,7 +7,7 @@ use quorate_types::rng::Rng;
 
 /// How one direction between two places behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Weather {
+pub struct LinkConditions {
     /// What every message takes at least.
     pub delay_ns: u64,
     /// Mean of what is added at random (exponentially distributed).
@@ -36,7 +36,7 @@ pub struct Weather {
     pub faults: FaultSet,
 }
 
-impl Weather {
+impl LinkConditions {
     /// A local network on a good day.
     pub const GOOD: Self = Self {
         delay_ns: 500_000,
@@ -82,17 +82,17 @@ impl Weather {
 #[derive(Clone, Debug)]
 pub(crate) struct Map {
     places: usize,
-    each: Vec<Weather>,
+    each: Vec<LinkConditions>,
     /// What lies outside the map.
-    nowhere: Weather,
+    nowhere: LinkConditions,
 }
 
 impl Map {
-    pub(crate) fn new(places: usize, weather: Weather) -> Self {
+    pub(crate) fn new(places: usize, conditions: LinkConditions) -> Self {
         Self {
             places,
-            each: vec![weather; places.saturating_mul(places)],
-            nowhere: Weather { is_cut: true, ..weather },
+            each: vec![conditions; places.saturating_mul(places)],
+            nowhere: LinkConditions { is_cut: true, ..conditions },
         }
     }
 
@@ -100,17 +100,17 @@ impl Map {
         from.saturating_mul(self.places).saturating_add(to)
     }
 
-    pub(crate) fn get(&self, from: usize, to: usize) -> &Weather {
+    pub(crate) fn get(&self, from: usize, to: usize) -> &LinkConditions {
         self.each.get(self.index(from, to)).unwrap_or(&self.nowhere)
     }
 
-    pub(crate) fn get_mut(&mut self, from: usize, to: usize) -> &mut Weather {
+    pub(crate) fn get_mut(&mut self, from: usize, to: usize) -> &mut LinkConditions {
         let index = self.index(from, to);
         self.each.get_mut(index).unwrap_or(&mut self.nowhere)
     }
 
-    pub(crate) fn fill(&mut self, weather: Weather) {
-        self.each.fill(weather);
+    pub(crate) fn fill(&mut self, conditions: LinkConditions) {
+        self.each.fill(conditions);
     }
 }
 
@@ -120,21 +120,22 @@ mod tests {
 
     #[test]
     fn delays_stay_within_their_bounds() {
-        let weather = Weather { delay_ns: 100, jitter_ns: 50, delay_ns_max: 300, ..Weather::GOOD };
+        let conditions =
+            LinkConditions { delay_ns: 100, jitter_ns: 50, delay_ns_max: 300, ..LinkConditions::GOOD };
         let mut rng = Rng::new(1);
         let delays: Vec<u64> =
-            (0..10_000).map(|_| weather.arrival(&mut rng, Time(1_000)).0 - 1_000).collect();
+            (0..10_000).map(|_| conditions.arrival(&mut rng, Time(1_000)).0 - 1_000).collect();
         assert!(delays.iter().all(|delay| (100..=300).contains(delay)));
         assert!(delays.contains(&300) && delays.iter().any(|delay| *delay < 110));
-        assert_eq!(Weather::constant(7).arrival(&mut rng, Time(1)), Time(8));
+        assert_eq!(LinkConditions::constant(7).arrival(&mut rng, Time(1)), Time(8));
     }
 
     #[test]
     fn loss_has_its_rate() {
-        let weather = Weather { loss_ppm: 100_000, ..Weather::GOOD };
+        let conditions = LinkConditions { loss_ppm: 100_000, ..LinkConditions::GOOD };
         let mut rng = Rng::new(2);
-        let lost = (0..10_000).filter(|_| weather.loses(&mut rng)).count();
+        let lost = (0..10_000).filter(|_| conditions.loses(&mut rng)).count();
         assert!((900..1_100).contains(&lost), "{lost}");
-        assert!(Weather { is_cut: true, ..Weather::GOOD }.loses(&mut rng));
+        assert!(LinkConditions { is_cut: true, ..LinkConditions::GOOD }.loses(&mut rng));
     }
 }

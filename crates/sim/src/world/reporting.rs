@@ -1,12 +1,12 @@
 //! What the world tells who reads along: nothing of it happens while nobody does, and nothing of it changes a run.
 
 use super::{Plan, World};
-use crate::byzantine::Voice;
+use crate::byzantine::TwinHalf;
 use crate::frame::{BUNDLE, Content, Frame};
-use crate::front::{Change, Front, Places};
-use crate::seat::Arrival;
+use crate::network_fault::{Change, NetworkFault, Places};
+use crate::replica_slot::Arrival;
 use crate::settings::{Cluster, Settings};
-use crate::trace::{Passage, Print, Tale, Who, crowd, seconds};
+use crate::trace::{EventDetails, Fingerprint, Transit, Who, compact_names, seconds};
 use quorate_consensus::{LinkEvent, To};
 use quorate_replica::HostMessage;
 use quorate_types::bundle::BundleKind;
@@ -20,33 +20,33 @@ const INSIDE_CHARS_MAX: usize = 200;
 const PLACES_MAX: usize = 64;
 
 /// Reads what travels.
-pub(super) struct Eyes<'a> {
+pub(super) struct FrameReader<'a> {
     pub(super) settings: &'a Settings,
     pub(super) cluster: &'a Cluster,
 }
 
-impl Eyes<'_> {
+impl FrameReader<'_> {
     /// A frame between replicas.
-    pub(super) fn frame(&self, frame_type: u8, body: &[u8]) -> Tale {
-        let tale = Tale::of(&Content::of(&self.settings.entry, frame_type, body));
+    pub(super) fn frame(&self, frame_type: u8, body: &[u8]) -> EventDetails {
+        let details = EventDetails::of(&Content::of(&self.settings.entry, frame_type, body));
         match frame_type {
             frame::BUNDLE => match Bundle::parse_sealed(body, &self.cluster.genesis.bodies) {
-                Ok(bundle) => self.bundle(tale, &bundle),
-                Err(_) => tale,
+                Ok(bundle) => self.bundle(details, &bundle),
+                Err(_) => details,
             },
             frame::PAYLOAD => match Payload::from_bytes(body) {
                 Ok(payload) => {
                     let bundles: Vec<String> =
                         payload.bundles.iter().map(|bundle| bundle.0.short()).collect();
-                    tale.about(payload.id().0.short()).and(&format!("bundles {}", bundles.join(" ")))
+                    details.about(payload.id().0.short()).and(&format!("bundles {}", bundles.join(" ")))
                 }
-                Err(_) => tale,
+                Err(_) => details,
             },
             frame::HOST => match HostMessage::decode(&mut Reader::new(body)) {
-                Ok(message) => tale.and(&shortened(&format!("{message:?}"))),
-                Err(_) => tale,
+                Ok(message) => details.and(&shortened(&format!("{message:?}"))),
+                Err(_) => details,
             },
-            _ => tale.and(&format!("{} bytes", body.len())).and(&self.inside(body)),
+            _ => details.and(&format!("{} bytes", body.len())).and(&self.inside(body)),
         }
     }
 
@@ -61,7 +61,7 @@ impl Eyes<'_> {
         message.map(|message| shortened(&format!("{message:?}"))).unwrap_or_default()
     }
 
-    fn bundle(&self, tale: Tale, bundle: &Bundle) -> Tale {
+    fn bundle(&self, details: EventDetails, bundle: &Bundle) -> EventDetails {
         let keys = &self.cluster.client_keys;
         let client = match keys.iter().position(|key| key.public() == bundle.client()) {
             Some(index) => Who::Client(index).to_string(),
@@ -79,28 +79,28 @@ impl Eyes<'_> {
                 format!("bundle {} of {client}: {}", bundle.number(), operations.join(" "))
             }
         };
-        tale.about(bundle.digest().0.short()).and(&says)
+        details.about(bundle.digest().0.short()).and(&says)
     }
 
     /// What a client sends.
-    pub(super) fn request(&self, message: &[u8]) -> Tale {
+    pub(super) fn request(&self, message: &[u8]) -> EventDetails {
         match FromClient::from_bytes(message) {
             Ok(FromClient::Bundle { authenticator, content }) => {
-                let tale = Tale::kind(BUNDLE.as_str());
+                let details = EventDetails::kind(BUNDLE.as_str());
                 match Bundle::parse(&content, authenticator, &self.cluster.genesis.bodies) {
-                    Ok(bundle) => self.bundle(tale, &bundle),
-                    Err(_) => tale.and("malformed"),
+                    Ok(bundle) => self.bundle(details, &bundle),
+                    Err(_) => details.and("malformed"),
                 }
             }
-            Ok(FromClient::Attach(_)) => Tale::kind("attach").and("wants its replies here"),
-            Ok(FromClient::Hello { .. }) => Tale::kind("hello"),
-            Ok(FromClient::Status) => Tale::kind("status"),
-            Err(_) => Tale::kind("unknown").and(&format!("{} bytes", message.len())),
+            Ok(FromClient::Attach(_)) => EventDetails::kind("attach").and("wants its replies here"),
+            Ok(FromClient::Hello { .. }) => EventDetails::kind("hello"),
+            Ok(FromClient::Status) => EventDetails::kind("status"),
+            Err(_) => EventDetails::kind("unknown").and(&format!("{} bytes", message.len())),
         }
     }
 
     /// What a replica tells a client.
-    pub(super) fn answer(&self, message: &[u8]) -> Tale {
+    pub(super) fn answer(&self, message: &[u8]) -> EventDetails {
         match FromReplica::from_bytes(message) {
             Ok(FromReplica::Reply(_, reply)) => {
                 let says = format!(
@@ -109,13 +109,16 @@ impl Eyes<'_> {
                     reply.result.short(),
                     reply.leader
                 );
-                Tale::kind("reply").at(Some(reply.view), None).about(reply.bundle.0.short()).and(&says)
+                EventDetails::kind("reply")
+                    .at(Some(reply.view), None)
+                    .about(reply.bundle.0.short())
+                    .and(&says)
             }
             Ok(FromReplica::Refused { bundle, why, .. }) => {
-                Tale::kind("refusal").about(bundle.0.short()).and(&format!("{why:?}"))
+                EventDetails::kind("refusal").about(bundle.0.short()).and(&format!("{why:?}"))
             }
-            Ok(other) => Tale::kind("other").and(&shortened(&format!("{other:?}"))),
-            Err(_) => Tale::kind("unknown").and(&format!("{} bytes", message.len())),
+            Ok(other) => EventDetails::kind("other").and(&shortened(&format!("{other:?}"))),
+            Err(_) => EventDetails::kind("unknown").and(&format!("{} bytes", message.len())),
         }
     }
 }
@@ -141,7 +144,7 @@ pub(super) fn names(n: usize, places: usize, some: Places) -> String {
         .filter(|place| some.contains(*place))
         .map(|place| who(n, place))
         .collect();
-    if whos.len() == places { "all".to_owned() } else { crowd(&whos) }
+    if whos.len() == places { "all".to_owned() } else { compact_names(&whos) }
 }
 
 fn percent(ppm: u32) -> String {
@@ -149,9 +152,9 @@ fn percent(ppm: u32) -> String {
 }
 
 /// A front in a few words: what it does, and where.
-fn front_tale(n: usize, places: usize, front: &Front) -> Tale {
+fn network_fault_details(n: usize, places: usize, network_fault: &NetworkFault) -> EventDetails {
     let millis = |ns: u64| format!("{}.{} ms", ns / 1_000_000, ns / 100_000 % 10);
-    let (kind, how) = match front.change {
+    let (kind, how) = match network_fault.change {
         Change::Slow { delay_ns, jitter_ns } => {
             ("slow".to_owned(), format!("by {} and {} at random", millis(delay_ns), millis(jitter_ns)))
         }
@@ -168,9 +171,11 @@ fn front_tale(n: usize, places: usize, front: &Front) -> Tale {
         Change::Cut => ("cut".to_owned(), String::new()),
     };
     let name = |some| names(n, places, some);
-    let arrow = if front.both_ways { "<->" } else { "->" };
-    let place = format!("{} {arrow} {}", name(front.from), name(front.to));
-    Tale::kind(kind).and(&if front.from == Places::ALL { "everywhere".to_owned() } else { place }).and(&how)
+    let arrow = if network_fault.both_ways { "<->" } else { "->" };
+    let place = format!("{} {arrow} {}", name(network_fault.from), name(network_fault.to));
+    EventDetails::kind(kind)
+        .and(&if network_fault.from == Places::ALL { "everywhere".to_owned() } else { place })
+        .and(&how)
 }
 
 /// What is planned, in words.
@@ -194,23 +199,27 @@ fn plan_text(plan: &Plan) -> String {
 }
 
 /// The faults between two places.
-fn causes(fronts: &[(u64, Front)], from: usize, to: usize) -> String {
-    let here = fronts.iter().filter(|(_, front)| front.covers(from, to));
-    let names: Vec<String> =
-        here.map(|(number, front)| format!("f{number} {}", front_tale(0, 0, front).kind)).collect();
+fn causes(network_faults: &[(u64, NetworkFault)], from: usize, to: usize) -> String {
+    let here = network_faults.iter().filter(|(_, network_fault)| network_fault.covers(from, to));
+    let names: Vec<String> = here
+        .map(|(number, network_fault)| {
+            format!("f{number} {}", network_fault_details(0, 0, network_fault).kind)
+        })
+        .collect();
     if names.is_empty() { "the weather".to_owned() } else { names.join(", ") }
 }
 
 /// What happens to bytes on a connection.
-pub(super) fn piece_tale(
-    fronts: &[(u64, Front)],
+pub(super) fn piece_details(
+    network_faults: &[(u64, NetworkFault)],
     from: ReplicaId,
     to: ReplicaId,
     bytes: usize,
     how: &str,
-) -> Tale {
-    let tale = Tale::text(format!("{bytes} bytes")).from(Who::Replica(from)).to([Who::Replica(to)]);
-    tale.and(how).and(&causes(fronts, from.index(), to.index()))
+) -> EventDetails {
+    let details =
+        EventDetails::text(format!("{bytes} bytes")).from(Who::Replica(from)).to([Who::Replica(to)]);
+    details.and(how).and(&causes(network_faults, from.index(), to.index()))
 }
 
 impl World {
@@ -219,17 +228,18 @@ impl World {
     }
 
     /// Something that was planned is about to be done.
-    pub(super) fn tell_plan(&mut self, plan: &Plan) {
-        if !self.trace.is_read() {
+    pub(super) fn report_plan(&mut self, plan: &Plan) {
+        if !self.trace.has_reader() {
             return;
         }
         let (n, places) = self.places();
-        let numbered =
-            |number: u64, front: &Front| front_tale(n, places, front).passage(Passage::Numbered(number));
-        let (what, tale) = match plan {
-            Plan::Begin(number, front) => ("begins", numbered(*number, front)),
-            Plan::End(number) => match self.fronts.iter().find(|(known, _)| known == number) {
-                Some((_, front)) => ("ends", numbered(*number, front)),
+        let numbered = |number: u64, network_fault: &NetworkFault| {
+            network_fault_details(n, places, network_fault).transit(Transit::Numbered(number))
+        };
+        let (what, details) = match plan {
+            Plan::Begin(number, network_fault) => ("begins", numbered(*number, network_fault)),
+            Plan::End(number) => match self.network_faults.iter().find(|(known, _)| known == number) {
+                Some((_, network_fault)) => ("ends", numbered(*number, network_fault)),
                 // What has healed before ends no second time.
                 None => return,
             },
@@ -243,213 +253,221 @@ impl World {
             | Plan::Damage(..)
             | Plan::ClientCut(..)
             | Plan::Corrupt
-            | Plan::Adrift(_)
-            | Plan::Rogue(_) => return,
-            other => ("plans", Tale::text(plan_text(other))),
+            | Plan::Exempt(_)
+            | Plan::ByzantineClient(_) => return,
+            other => ("plans", EventDetails::text(plan_text(other))),
         };
-        self.trace.tell(self.now, Who::World, what, || tale);
+        self.trace.report(self.now, Who::World, what, || details);
     }
 
     /// The faults of the network that there are now.
-    pub(super) fn weather_tale(fronts: &[(u64, Front)]) -> Tale {
-        let numbers: Vec<String> = fronts.iter().map(|(number, _)| format!("f{number}")).collect();
-        Tale::text(if numbers.is_empty() { "good".to_owned() } else { numbers.join(" ") })
+    pub(super) fn conditions_details(network_faults: &[(u64, NetworkFault)]) -> EventDetails {
+        let numbers: Vec<String> = network_faults.iter().map(|(number, _)| format!("f{number}")).collect();
+        EventDetails::text(if numbers.is_empty() { "good".to_owned() } else { numbers.join(" ") })
     }
 
     /// A frame that was sent does not simply go its way: `why` says more.
-    pub(super) fn tell_of_frame(&mut self, at: Time, what: &'static str, frame: &Frame, why: &str) {
+    pub(super) fn report_frame(&mut self, at: Time, what: &'static str, frame: &Frame, why: &str) {
         let (from, to) = (Who::Replica(frame.from), Who::Replica(frame.to));
-        self.trace.tell(at, Who::World, what, || {
-            let print = Print::of(&frame.body);
-            let passage =
-                if matches!(what, "loses" | "drops") { Passage::Ends(print) } else { Passage::Meets(print) };
-            Tale::of(&frame.content).from(from).to([to]).passage(passage).and(why)
+        self.trace.report(at, Who::World, what, || {
+            let fingerprint = Fingerprint::of(&frame.body);
+            let transit = if matches!(what, "loses" | "drops") {
+                Transit::Ends(fingerprint)
+            } else {
+                Transit::Meets(fingerprint)
+            };
+            EventDetails::of(&frame.content).from(from).to([to]).transit(transit).and(why)
         });
     }
 
     /// A frame has another body from here on.
-    pub(super) fn tell_altered(&mut self, at: Time, frame: &Frame, body: &[u8]) {
+    pub(super) fn report_altered(&mut self, at: Time, frame: &Frame, body: &[u8]) {
         let (from, to) = (Who::Replica(frame.from), Who::Replica(frame.to));
         let Self { trace, settings, cluster, .. } = self;
-        trace.tell(at, Who::World, "alters", || {
-            let passage = Passage::Becomes(Print::of(&frame.body), Print::of(body));
-            let tale = Eyes { settings, cluster }.frame(frame.frame_type, body);
-            tale.from(from).to([to]).passage(passage).and("a hook of the test")
+        trace.report(at, Who::World, "alters", || {
+            let transit = Transit::Becomes(Fingerprint::of(&frame.body), Fingerprint::of(body));
+            let details = FrameReader { settings, cluster }.frame(frame.frame_type, body);
+            details.from(from).to([to]).transit(transit).and("a hook of the test")
         });
     }
 
     /// A frame is lost to the weather.
     pub(super) fn note_lost(&mut self, at: Time, frame: &Frame) {
         let (from, to) = (Who::Replica(frame.from), Who::Replica(frame.to));
-        let Self { trace, fronts, .. } = self;
+        let Self { trace, network_faults, .. } = self;
         trace.note(at, Who::World, "loses", &[], || {
-            let tale = Tale::of(&frame.content).from(from).to([to]);
-            let why = causes(fronts, frame.from.index(), frame.to.index());
-            tale.passage(Passage::Ends(Print::of(&frame.body))).and(&why)
+            let details = EventDetails::of(&frame.content).from(from).to([to]);
+            let why = causes(network_faults, frame.from.index(), frame.to.index());
+            details.transit(Transit::Ends(Fingerprint::of(&frame.body))).and(&why)
         });
     }
 
     /// A frame arrives twice.
-    pub(super) fn tell_doubled(&mut self, at: Time, frame: &Frame) {
-        if self.trace.is_read() {
-            let why = causes(&self.fronts, frame.from.index(), frame.to.index());
-            self.tell_of_frame(at, "doubles", frame, &why);
+    pub(super) fn report_doubled(&mut self, at: Time, frame: &Frame) {
+        if self.trace.has_reader() {
+            let why = causes(&self.network_faults, frame.from.index(), frame.to.index());
+            self.report_frame(at, "doubles", frame, &why);
         }
     }
 
     /// A Byzantine replica does not send something to all who are meant.
-    pub(super) fn tell_withheld(
+    pub(super) fn report_withheld(
         &mut self,
         at: Time,
-        (from, voice): (ReplicaId, Voice),
+        (from, half): (ReplicaId, TwinHalf),
         content: &Content,
         (to, let_through): (To, &[ReplicaId]),
     ) {
-        if !self.trace.is_read() {
+        if !self.trace.has_reader() {
             return;
         }
         let withheld = self.receivers(from, to).filter(|id| !let_through.contains(id));
         let whom: Vec<Who> = withheld.map(Who::Replica).collect();
         if !whom.is_empty() {
-            self.trace.tell(at, Who::Replica(from), "withholds", || {
-                Tale::of(content).to(whom).and(voice_text(voice))
+            self.trace.report(at, Who::Replica(from), "withholds", || {
+                EventDetails::of(content).to(whom).and(half_text(half))
             });
         }
     }
 
     /// A letter between a client and a replica is lost.
-    pub(super) fn tell_lost_letter(&mut self, at: Time, from: usize, to: usize, message: &[u8]) {
+    pub(super) fn report_lost_client_message(&mut self, at: Time, from: usize, to: usize, message: &[u8]) {
         let n = self.settings.n;
-        let Self { trace, fronts, settings, cluster, .. } = self;
-        trace.tell(at, Who::World, "loses", || {
-            let eyes = Eyes { settings, cluster };
-            let tale = if from < n { eyes.answer(message) } else { eyes.request(message) };
-            let tale = tale.from(who(n, from)).to([who(n, to)]).passage(Passage::Ends(Print::of(message)));
-            tale.first(&causes(fronts, from, to))
+        let Self { trace, network_faults, settings, cluster, .. } = self;
+        trace.report(at, Who::World, "loses", || {
+            let reader = FrameReader { settings, cluster };
+            let details = if from < n { reader.answer(message) } else { reader.request(message) };
+            let details =
+                details.from(who(n, from)).to([who(n, to)]).transit(Transit::Ends(Fingerprint::of(message)));
+            details.first(&causes(network_faults, from, to))
         });
     }
 
     /// Something arrives where nobody is.
-    pub(super) fn tell_at_closed_door(&mut self, id: ReplicaId, arrival: &Arrival) {
-        if !self.trace.is_read() {
+    pub(super) fn report_arrival_at_stopped(&mut self, id: ReplicaId, arrival: &Arrival) {
+        if !self.trace.has_reader() {
             return;
         }
         let Self { trace, settings, cluster, now, .. } = self;
-        let eyes = Eyes { settings, cluster };
-        let (from, body, tale) = match arrival {
+        let reader = FrameReader { settings, cluster };
+        let (from, body, details) = match arrival {
             Arrival::Frame { from, frame_type, body } => {
-                (Who::Replica(*from), body, eyes.frame(*frame_type, body))
+                (Who::Replica(*from), body, reader.frame(*frame_type, body))
             }
-            Arrival::Client { index, message } => (Who::Client(*index), message, eyes.request(message)),
+            Arrival::Client { index, message } => (Who::Client(*index), message, reader.request(message)),
             _ => return,
         };
-        let tale = tale.from(from).to([Who::Replica(id)]).passage(Passage::Ends(Print::of(body)));
-        trace.tell(*now, Who::World, "loses", || tale.first("nobody is there"));
+        let details = details.from(from).to([Who::Replica(id)]).transit(Transit::Ends(Fingerprint::of(body)));
+        trace.report(*now, Who::World, "loses", || details.first("nobody is there"));
     }
 
     /// What a replica has read for its turn.
-    pub(super) fn tell_heard(&mut self, id: ReplicaId) {
+    pub(super) fn report_read(&mut self, id: ReplicaId) {
         let now = self.now;
-        let Self { trace, seats, settings, cluster, .. } = self;
-        let heard = seats.get_mut(id.index()).and_then(|seat| seat.heard.as_mut());
-        let eyes = Eyes { settings, cluster };
+        let Self { trace, slots, settings, cluster, .. } = self;
+        let heard = slots.get_mut(id.index()).and_then(|slot| slot.heard.as_mut());
+        let reader = FrameReader { settings, cluster };
         for arrival in heard.into_iter().flatten() {
-            let (what, tale) = match arrival {
+            let (what, details) = match arrival {
                 Arrival::Frame { from, frame_type, body } => {
-                    let tale = match *frame_type {
-                        frame::BUNDLE | frame::PAYLOAD => eyes.frame(*frame_type, body),
+                    let details = match *frame_type {
+                        frame::BUNDLE | frame::PAYLOAD => reader.frame(*frame_type, body),
                         // Its inside was told when it was sent.
-                        _ => Tale::of(&Content::of(&settings.entry, *frame_type, body)),
+                        _ => EventDetails::of(&Content::of(&settings.entry, *frame_type, body)),
                     };
-                    ("gets", tale.from(Who::Replica(*from)).passage(Passage::Arrives(Print::of(body))))
+                    (
+                        "gets",
+                        details.from(Who::Replica(*from)).transit(Transit::Arrives(Fingerprint::of(body))),
+                    )
                 }
                 Arrival::Client { index, message } => {
-                    let tale = eyes.request(message).from(Who::Client(*index));
-                    ("gets", tale.passage(Passage::Arrives(Print::of(message))))
+                    let details = reader.request(message).from(Who::Client(*index));
+                    ("gets", details.transit(Transit::Arrives(Fingerprint::of(message))))
                 }
                 Arrival::Link(peer, event) => {
                     let says = match event {
                         LinkEvent::Back => "back",
                         LinkEvent::Gap => "a gap: frames were lost for good",
                     };
-                    ("link", Tale::text(says).from(Who::Replica(*peer)))
+                    ("link", EventDetails::text(says).from(Who::Replica(*peer)))
                 }
                 _ => continue,
             };
-            trace.tell(now, Who::Replica(id), what, || tale);
+            trace.report(now, Who::Replica(id), what, || details);
         }
     }
 
     /// Begins to listen to what a replica reads, while somebody reads along.
     pub(super) fn listen(&mut self, id: ReplicaId) {
-        let is_read = self.trace.is_read();
-        if let Some(seat) = self.seat_mut(id).filter(|_| is_read) {
-            seat.heard = Some(Vec::new());
+        let has_reader = self.trace.has_reader();
+        if let Some(slot) = self.slot_mut(id).filter(|_| has_reader) {
+            slot.heard = Some(Vec::new());
         }
     }
 
     /// The timers of a replica that are due; nobody asks while nobody reads along.
     pub(super) fn timers_due(&self, id: ReplicaId) -> Vec<(Time, String)> {
-        let seat = self.seat(id).filter(|_| self.trace.is_read());
-        let Some(running) = seat.and_then(|seat| seat.running.as_ref()) else { return Vec::new() };
+        let slot = self.slot(id).filter(|_| self.trace.has_reader());
+        let Some(running) = slot.and_then(|slot| slot.running.as_ref()) else { return Vec::new() };
         let local = running.local(self.now);
         let timers = running.host.replica().status().timers;
         timers.into_iter().filter(|(at, _)| *at <= local).collect()
     }
 
     /// Which of the timers that were due are no longer set after the turn.
-    pub(super) fn tell_timers(&mut self, id: ReplicaId, due: Vec<(Time, String)>) {
+    pub(super) fn report_timers(&mut self, id: ReplicaId, due: Vec<(Time, String)>) {
         if due.is_empty() {
             return;
         }
         let left = self.timers_due(id);
-        let seat = self.seat(id);
-        let is_alone = seat.and_then(|seat| seat.heard.as_ref()).is_none_or(Vec::is_empty);
+        let slot = self.slot(id);
+        let is_alone = slot.and_then(|slot| slot.heard.as_ref()).is_none_or(Vec::is_empty);
         let how = if is_alone { "fires" } else { "fires, unless what just arrived has stopped it" };
         for (at, name) in due.into_iter().filter(|timer| !left.contains(timer)) {
             let _ = at;
-            self.trace.tell(self.now, Who::Replica(id), "timer", || Tale::text(format!("{name} {how}")));
+            self.trace
+                .report(self.now, Who::Replica(id), "timer", || EventDetails::text(format!("{name} {how}")));
         }
     }
 
     /// In which view a replica is now.
-    pub(super) fn tell_view(&mut self, id: ReplicaId) {
-        if self.trace.is_read() {
-            let running = self.seat(id).and_then(|seat| seat.running.as_ref());
+    pub(super) fn report_view(&mut self, id: ReplicaId) {
+        if self.trace.has_reader() {
+            let running = self.slot(id).and_then(|slot| slot.running.as_ref());
             let view = running.map(|running| running.host.replica().leader());
-            self.trace.tell_view(self.now, id, view);
+            self.trace.report_view(self.now, id, view);
         }
     }
 
     /// A replica refuses something that it read: which message of that sender and kind, where only one can be meant.
     pub(super) fn refusal(
         heard: Option<&Vec<Arrival>>,
-        eyes: &Eyes<'_>,
+        reader: &FrameReader<'_>,
         from: Who,
         kind: Kind,
         why: &str,
-    ) -> Tale {
+    ) -> EventDetails {
         let same = heard.into_iter().flatten().filter_map(|arrival| match arrival {
             Arrival::Frame { from: sender, frame_type, body } if Who::Replica(*sender) == from => {
-                let content = Content::of(&eyes.settings.entry, *frame_type, body);
+                let content = Content::of(&reader.settings.entry, *frame_type, body);
                 (content.kind == kind).then_some(content)
             }
             _ => None,
         });
-        let mut same: Vec<Tale> = same.map(|content| Tale::of(&content)).collect();
+        let mut same: Vec<EventDetails> = same.map(|content| EventDetails::of(&content)).collect();
         same.dedup();
-        let tale = match same.pop() {
+        let details = match same.pop() {
             Some(only) if same.is_empty() => only,
-            _ => Tale::kind(kind.as_str()),
+            _ => EventDetails::kind(kind.as_str()),
         };
-        tale.from(from).and(why)
+        details.from(from).and(why)
     }
 }
 
 /// Which half of a twin speaks.
-pub(super) fn voice_text(voice: Voice) -> &'static str {
-    match voice {
-        Voice::First => "",
-        Voice::Second => "as its second half",
+pub(super) fn half_text(half: TwinHalf) -> &'static str {
+    match half {
+        TwinHalf::First => "",
+        TwinHalf::Second => "as its second half",
     }
 }

@@ -1,22 +1,22 @@
 //! A sabotage for each oracle: one that nobody has seen fire proves nothing.
 
 use super::Exhibit;
-use crate::disk::Lie;
-use crate::exam::Short;
+use crate::disk::DiskFlaw;
+use crate::exam::ShortRun;
 use crate::frame::Verdict;
+use crate::instrumented_store::StoreFlaw;
 use crate::oracles::{Failure, Oracle};
 use crate::report::Report;
-use crate::seed::{Cast, Standard};
+use crate::seed::{ByzantineChoice, StandardRun};
 use crate::settings::BadSettings;
 use crate::trace::Trace;
-use crate::witness::Perjury;
 use crate::world::{Plan, Survives, World};
 use crate::{Byzantine, ms, secs};
 use quorate_consensus::{CHECKPOINT_KIND, Entry};
 use quorate_types::{Height, Kind, ReplicaId};
 
 /// One for each oracle, but replay, whose sabotage is a test of its own.
-pub const TEETH: &[Exhibit] = &[
+pub const ORACLE_MUTATIONS: &[Exhibit] = &[
     Exhibit {
         id: "agreement",
         failure: "two replicas execute different things",
@@ -25,7 +25,7 @@ pub const TEETH: &[Exhibit] = &[
         within: 5,
         run: |entry, seed| {
             let last = crate::smallest(entry, 1).saturating_sub(1);
-            perjured(entry, seed, Perjury::Never(30), last, &[])
+            perjured(entry, seed, StoreFlaw::Never(30), last, &[])
         },
     },
     Exhibit {
@@ -34,7 +34,7 @@ pub const TEETH: &[Exhibit] = &[
         variant: "every service applies what it executes first after its start twice",
         caught_by: &[Oracle::ExactlyOnce],
         within: 5,
-        run: |entry, seed| perjured(entry, seed, Perjury::Often(1), 0, &[]),
+        run: |entry, seed| perjured(entry, seed, StoreFlaw::Often(1), 0, &[]),
     },
     Exhibit {
         id: "right results",
@@ -42,7 +42,7 @@ pub const TEETH: &[Exhibit] = &[
         variant: "every service lies about every thirtieth operation",
         caught_by: &[Oracle::Results],
         within: 5,
-        run: |entry, seed| perjured(entry, seed, Perjury::Wrong(30), 0, &[]),
+        run: |entry, seed| perjured(entry, seed, StoreFlaw::Wrong(30), 0, &[]),
     },
     Exhibit {
         id: "durability",
@@ -59,7 +59,7 @@ pub const TEETH: &[Exhibit] = &[
         caught_by: &[Oracle::Linearizable],
         within: 5,
         run: |entry, seed| {
-            perjured(entry, seed, Perjury::Wrong(30), 0, &[Oracle::Results, Oracle::Durability])
+            perjured(entry, seed, StoreFlaw::Wrong(30), 0, &[Oracle::Results, Oracle::Durability])
         },
     },
     Exhibit {
@@ -98,7 +98,7 @@ pub const TEETH: &[Exhibit] = &[
         id: "circles",
         failure: "views change for ever",
         variant: "nothing that is said of any height from the fifth on ever leaves, and all that is said of views does",
-        caught_by: &[Oracle::Circles],
+        caught_by: &[Oracle::Livelock],
         within: 50,
         run: nothing_of_heights,
     },
@@ -116,7 +116,9 @@ pub const TEETH: &[Exhibit] = &[
         variant: "an opening that was forgotten is used a second time",
         caught_by: &[Oracle::Links],
         within: 100,
-        run: |entry, seed| super::with_lie(entry, seed, Lie::Sync, &[Oracle::Held, Oracle::SameSlot]),
+        run: |entry, seed| {
+            super::with_disk_flaw(entry, seed, DiskFlaw::Sync, &[Oracle::Held, Oracle::SameSlot])
+        },
     },
     Exhibit {
         id: "accusation",
@@ -138,10 +140,10 @@ pub const TEETH: &[Exhibit] = &[
 
 /// A Byzantine replica that the oracles take for honest.
 fn trusted(entry: &Entry, seed: u64, kind: Byzantine, blind: &[Oracle]) -> Result<Report, BadSettings> {
-    let mut standard = Standard::with(entry, None, Cast::All(kind), seed)?;
+    let mut standard = StandardRun::with(entry, None, ByzantineChoice::All(kind), seed)?;
     let world = standard.world();
     let liars: Vec<ReplicaId> = world.replicas().filter(|id| !world.is_honest(*id)).collect();
-    liars.into_iter().for_each(|id| world.sabotage_trust(id));
+    liars.into_iter().for_each(|id| world.trust_liar(id));
     blind.iter().for_each(|oracle| world.tolerate(*oracle));
     Ok(standard.run())
 }
@@ -151,7 +153,7 @@ fn trusted(entry: &Entry, seed: u64, kind: Byzantine, blind: &[Oracle]) -> Resul
 fn perjured(
     entry: &Entry,
     seed: u64,
-    perjury: Perjury,
+    store_flaw: StoreFlaw,
     from: usize,
     blind: &[Oracle],
 ) -> Result<Report, BadSettings> {
@@ -159,7 +161,7 @@ fn perjured(
     let world = short.world();
     blind.iter().for_each(|oracle| world.tolerate(*oracle));
     for id in world.replicas().skip(from) {
-        world.sabotage_service(id, perjury);
+        world.break_service(id, store_flaw);
         world.plan(world.now(), Plan::Crash(id, Survives::Everything));
         world.plan(world.now().plus(ms(1)), Plan::Start(id));
     }
@@ -183,7 +185,7 @@ fn all_is_lost(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
     let world = short.world();
     blind.into_iter().for_each(|oracle| world.tolerate(oracle));
     for id in world.replicas() {
-        world.sabotage_disk(id, Lie::Sync);
+        world.break_disk(id, DiskFlaw::Sync);
         // Disks lie from the next start on.
         world.plan(world.now(), Plan::Crash(id, Survives::Everything));
         world.plan(world.now().plus(ms(5)), Plan::Start(id));
@@ -214,11 +216,12 @@ fn is_about_checkpoints(kind: Kind) -> bool {
 }
 
 fn no_checkpoints(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let mut short = Short::new((entry, crate::smallest(entry, 1), seed), Trace::default(), |settings, _| {
-        settings.window = 640;
-    })?;
+    let mut short =
+        ShortRun::new((entry, crate::smallest(entry, 1), seed), Trace::default(), |settings, _| {
+            settings.window = 640;
+        })?;
     let world = short.world();
-    world.sabotage_bounds();
+    world.tighten_bounds();
     world.hook(
         |_, frame| {
             if is_about_checkpoints(frame.content.kind) { Verdict::Drop } else { Verdict::Pass }

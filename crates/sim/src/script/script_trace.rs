@@ -1,6 +1,6 @@
 //! The trace of a script: short lines of fixed columns.
 
-use super::rules::Act;
+use super::rules::RuleAction;
 use crate::frame::Frame;
 use bytes::Bytes;
 use quorate_types::wire::frame;
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A frame that left, for one or more, and what became of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Sighting {
+pub(super) struct ObservedFrame {
     at: Time,
     from: ReplicaId,
     to: Vec<ReplicaId>,
@@ -18,12 +18,12 @@ pub(super) struct Sighting {
     place: String,
     subject: Option<Digest>,
     is_protocol: bool,
-    pub(super) act: Option<Act>,
+    pub(super) act: Option<RuleAction>,
     body: Bytes,
 }
 
-impl Sighting {
-    pub(super) fn of(at: Time, frame: &Frame, act: Option<Act>) -> Self {
+impl ObservedFrame {
+    pub(super) fn of(at: Time, frame: &Frame, act: Option<RuleAction>) -> Self {
         let (content, is_protocol) = (&frame.content, frame.frame_type == frame::PROTOCOL);
         let view = is_protocol.then(|| format!("v{}", content.view));
         let height = (content.height.0 > 0).then(|| format!("h{}", content.height));
@@ -60,7 +60,7 @@ impl Sighting {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Teller {
+pub(super) struct ScriptTrace {
     n: usize,
     zero: Time,
     /// Kinds that somebody wants to see, and kinds that nobody does.
@@ -71,7 +71,7 @@ pub(super) struct Teller {
     lines: Vec<(Time, String)>,
 }
 
-impl Teller {
+impl ScriptTrace {
     /// `hidden`: kinds that belong to no block are seen by those who ask for them.
     pub(super) fn new(n: usize, zero: Time, hidden: &[Kind]) -> Self {
         Self {
@@ -106,7 +106,7 @@ impl Teller {
     }
 
     /// A replica sends something.
-    pub(super) fn sends(&mut self, seen: &Sighting) {
+    pub(super) fn sends(&mut self, seen: &ObservedFrame) {
         if !self.wants(seen.kind.as_str(), seen.is_protocol) {
             return;
         }
@@ -114,9 +114,9 @@ impl Teller {
         let to = if to.len().saturating_add(1) == self.n { "all".to_owned() } else { to.join(" ") };
         let (arrow, note) = match seen.act {
             None => ("->", String::new()),
-            Some(Act::Drop) => ("-x", "lost".to_owned()),
-            Some(Act::Hold) => ("-|", "held".to_owned()),
-            Some(Act::Delay(span)) => {
+            Some(RuleAction::Drop) => ("-x", "lost".to_owned()),
+            Some(RuleAction::Hold) => ("-|", "held".to_owned()),
+            Some(RuleAction::Delay(span)) => {
                 ("->", format!("late by {}.{:03}", span / 1_000_000, span / 1_000 % 1_000))
             }
         };
@@ -136,8 +136,12 @@ impl Teller {
     fn name(&mut self, subject: Digest) -> String {
         let count = self.names.len();
         let name = self.names.entry(subject).or_insert_with(|| {
-            let letter = ('A'..='Z').nth(count % 26).unwrap_or('?');
-            if count < 26 { letter.to_string() } else { format!("{letter}{}", count / 26) }
+            let send_from_client = ('A'..='Z').nth(count % 26).unwrap_or('?');
+            if count < 26 {
+                send_from_client.to_string()
+            } else {
+                format!("{send_from_client}{}", count / 26)
+            }
         });
         name.clone()
     }

@@ -1,15 +1,15 @@
 //! What a test does to replicas to see that an oracle notices.
 
 use super::World;
-use crate::disk::Lie;
+use crate::disk::DiskFlaw;
 use crate::history::OpId;
-use crate::witness::Perjury;
+use crate::instrumented_store::StoreFlaw;
 use quorate_storage::MemDisk;
 use quorate_types::ReplicaId;
 
 /// What is done to the world itself, beside what seats and clients are made to do.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Sabotage {
+pub(super) struct Mutations {
     /// Bounds are those of a small window, whatever the window is.
     pub(super) bounds_are_tight: bool,
     /// Clients take what one replica says for the word of two.
@@ -18,66 +18,66 @@ pub(super) struct Sabotage {
 
 impl World {
     /// Sabotage: from its next start on, this replica's disk reports syncs that it does not do.
-    pub fn sabotage_syncs(&mut self, id: ReplicaId) {
-        if let Some(seat) = self.seat_mut(id) {
-            seat.lie = Lie::Sync;
+    pub fn break_syncs(&mut self, id: ReplicaId) {
+        if let Some(slot) = self.slot_mut(id) {
+            slot.disk_flaw = DiskFlaw::Sync;
         }
     }
 
     /// Sabotage: from its next start on, this replica's disk does this wrong.
-    pub(crate) fn sabotage_disk(&mut self, id: ReplicaId, lie: Lie) {
-        if let Some(seat) = self.seat_mut(id) {
-            seat.lie = lie;
+    pub(crate) fn break_disk(&mut self, id: ReplicaId, disk_flaw: DiskFlaw) {
+        if let Some(slot) = self.slot_mut(id) {
+            slot.disk_flaw = disk_flaw;
         }
     }
 
     /// Sabotage: from its next start on, this replica's service does this wrong.
-    pub(crate) fn sabotage_service(&mut self, id: ReplicaId, perjury: Perjury) {
-        if let Some(seat) = self.seat_mut(id) {
-            seat.perjury = perjury;
+    pub(crate) fn break_service(&mut self, id: ReplicaId, store_flaw: StoreFlaw) {
+        if let Some(slot) = self.slot_mut(id) {
+            slot.store_flaw = store_flaw;
         }
     }
 
     /// Sabotage: from now on replicas may keep what suits a window of eight heights, whatever theirs is.
-    pub(crate) fn sabotage_bounds(&mut self) {
-        self.sabotage.bounds_are_tight = true;
+    pub(crate) fn tighten_bounds(&mut self) {
+        self.mutations.bounds_are_tight = true;
     }
 
     /// Sabotage: from now on clients take what one replica says for the word of two.
-    pub(crate) fn sabotage_clients(&mut self) {
-        self.sabotage.clients_are_credulous = true;
+    pub(crate) fn make_clients_credulous(&mut self) {
+        self.mutations.clients_are_credulous = true;
     }
 
     /// Sabotage: puts an older image in the place of a stopped replica's disk.
-    pub fn sabotage_roll_back(&mut self, id: ReplicaId, image: MemDisk) {
-        if let Some(seat) = self.seat(id).filter(|seat| seat.running.is_none()) {
-            seat.shared.replace(image);
+    pub fn roll_back_disk(&mut self, id: ReplicaId, image: MemDisk) {
+        if let Some(slot) = self.slot(id).filter(|slot| slot.running.is_none()) {
+            slot.shared.replace(image);
         }
     }
 
     /// Sabotage: from its next start on, this replica applies an operation twice.
-    pub fn sabotage_twice(&mut self, id: ReplicaId, op: OpId) {
-        if let Some(seat) = self.seat_mut(id) {
-            seat.perjury = Perjury::Twice(op);
+    pub fn apply_twice(&mut self, id: ReplicaId, op: OpId) {
+        if let Some(slot) = self.slot_mut(id) {
+            slot.store_flaw = StoreFlaw::Twice(op);
         }
     }
 
     /// Sabotage: from its next start on, this replica says that it applied an operation, and does not.
-    pub fn sabotage_skip(&mut self, id: ReplicaId, op: OpId) {
-        if let Some(seat) = self.seat_mut(id) {
-            seat.perjury = Perjury::Skip(op);
+    pub fn skip_operation(&mut self, id: ReplicaId, op: OpId) {
+        if let Some(slot) = self.slot_mut(id) {
+            slot.store_flaw = StoreFlaw::Skip(op);
         }
     }
 
     /// Sabotage: from its next start on, this replica answers an operation with what was not asked.
-    pub fn sabotage_answer(&mut self, id: ReplicaId, op: OpId) {
-        if let Some(seat) = self.seat_mut(id) {
-            seat.perjury = Perjury::Answer(op);
+    pub fn falsify_answer(&mut self, id: ReplicaId, op: OpId) {
+        if let Some(slot) = self.slot_mut(id) {
+            slot.store_flaw = StoreFlaw::Answer(op);
         }
     }
 
     /// Sabotage: from now on the oracles hold this replica for honest, whatever it does.
-    pub fn sabotage_trust(&mut self, id: ReplicaId) {
+    pub fn trust_liar(&mut self, id: ReplicaId) {
         self.trusted.insert(id);
     }
 }

@@ -27,7 +27,7 @@ impl Journal {
 
 /// What a witness does wrong on purpose, to see that an oracle notices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Perjury {
+pub(crate) enum StoreFlaw {
     /// Nothing.
     #[default]
     None,
@@ -49,17 +49,17 @@ pub(crate) enum Perjury {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Witness {
+pub(crate) struct InstrumentedStore {
     store: Kv,
     journal: Journal,
-    perjury: Perjury,
+    store_flaw: StoreFlaw,
     /// How often its replica was opened.
     opens: u64,
 }
 
-impl Witness {
-    pub(crate) fn new(journal: Journal, perjury: Perjury, opens: u64) -> Self {
-        Self { store: Kv::with_buckets(BUCKETS), journal, perjury, opens }
+impl InstrumentedStore {
+    pub(crate) fn new(journal: Journal, store_flaw: StoreFlaw, opens: u64) -> Self {
+        Self { store: Kv::with_buckets(BUCKETS), journal, store_flaw, opens }
     }
 
     /// An operation as a client submits it.
@@ -75,7 +75,7 @@ impl Witness {
     }
 }
 
-impl Application for Witness {
+impl Application for InstrumentedStore {
     fn name(&self) -> &'static str {
         "witness"
     }
@@ -90,29 +90,29 @@ impl Application for Witness {
             return self.store.apply(at, op, reply);
         };
         let id = OpId(u64::from_le_bytes(*id));
-        match self.perjury {
-            Perjury::Twice(which) if which == id => {
+        match self.store_flaw {
+            StoreFlaw::Twice(which) if which == id => {
                 self.apply_one(at, id, op, &mut Vec::new());
                 self.apply_one(at, id, op, reply);
             }
-            Perjury::AgainAfterRestart if self.opens > 1 => {
-                self.perjury = Perjury::None;
+            StoreFlaw::AgainAfterRestart if self.opens > 1 => {
+                self.store_flaw = StoreFlaw::None;
                 self.apply_one(at, id, op, &mut Vec::new());
                 self.apply_one(at, id, op, reply);
             }
-            Perjury::Often(every) if self.opens > 1 && id.0.is_multiple_of(every) => {
+            StoreFlaw::Often(every) if self.opens > 1 && id.0.is_multiple_of(every) => {
                 self.apply_one(at, id, op, &mut Vec::new());
                 self.apply_one(at, id, op, reply);
             }
-            Perjury::Never(every) if self.opens > 1 && id.0.is_multiple_of(every) => {
+            StoreFlaw::Never(every) if self.opens > 1 && id.0.is_multiple_of(every) => {
                 self.store.apply(at, &[], reply);
             }
-            Perjury::Wrong(every) if self.opens > 1 && id.0.is_multiple_of(every) => {
+            StoreFlaw::Wrong(every) if self.opens > 1 && id.0.is_multiple_of(every) => {
                 self.apply_one(at, id, op, &mut Vec::new());
                 reply.extend_from_slice(b"\x04perjured");
             }
-            Perjury::Skip(which) if which == id => self.store.apply(at, &[], reply),
-            Perjury::Answer(which) if which == id => {
+            StoreFlaw::Skip(which) if which == id => self.store.apply(at, &[], reply),
+            StoreFlaw::Answer(which) if which == id => {
                 self.apply_one(at, id, op, &mut Vec::new());
                 reply.extend_from_slice(b"\x04perjured");
             }

@@ -9,7 +9,7 @@
 //! timers, which are long enough for everybody to come: within as many views as it takes until all have led, there is one
 //! whose leader is honest in which all honest replicas are at the same time.
 
-use super::{Oracle, Verdict};
+use super::{Judged, Oracle};
 use crate::settings::Settings;
 use quorate_consensus::{Note, Pace};
 use quorate_types::{Height, ReplicaId, ReplicaSet, View};
@@ -17,14 +17,14 @@ use std::collections::BTreeMap;
 
 /// What was done in one view.
 #[derive(Default, Debug)]
-struct Done {
+struct ViewActions {
     voted: ReplicaSet,
     gave_up: ReplicaSet,
 }
 
 /// How long the replicas have not met.
 #[derive(Clone, Copy, Debug)]
-struct Apart {
+struct SinceMeeting {
     /// The greatest height that was executed.
     height: Height,
     /// The greatest view.
@@ -35,18 +35,18 @@ struct Apart {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Views {
+pub(crate) struct PacemakerOracle {
     pace: Pace,
     /// n - 2f: how many honest replicas every quorum has.
     honest: usize,
-    done: BTreeMap<View, Done>,
+    done: BTreeMap<View, ViewActions>,
     /// The view in which each replica was last, since it runs.
     at: Vec<Option<View>>,
     /// Since when nothing was executed and not all were together.
-    apart: Option<Apart>,
+    apart: Option<SinceMeeting>,
 }
 
-impl Views {
+impl PacemakerOracle {
     /// For what this cluster runs; `None` where it leaves views without a certificate.
     pub(crate) fn of(settings: &Settings, params: &toml::Table) -> Option<Self> {
         let pace = (settings.entry.pace)(params).ok().flatten()?;
@@ -75,7 +75,7 @@ impl Views {
     }
 
     /// An honest replica is in this view after a turn.
-    pub(crate) fn is_in(&mut self, by: ReplicaId, view: View) -> Verdict {
+    pub(crate) fn is_in(&mut self, by: ReplicaId, view: View) -> Judged {
         let before = self.at.get_mut(by.index()).and_then(|at| at.replace(view));
         if before.is_none_or(|before| view <= before) || self.is_justified(view) {
             return Ok(());
@@ -99,8 +99,8 @@ impl Views {
 
     /// Looks, after the heal and while somebody waits, at the views of all honest replicas. `together` says whether all
     /// are in one whose leader is honest.
-    pub(crate) fn look(&mut self, height: Height, highest: View, together: bool, needed: usize) -> Verdict {
-        let begin = Apart { height, highest, views: 0 };
+    pub(crate) fn look(&mut self, height: Height, highest: View, together: bool, needed: usize) -> Judged {
+        let begin = SinceMeeting { height, highest, views: 0 };
         let apart = self.apart.get_or_insert(begin);
         if together || height > apart.height {
             *apart = begin;
@@ -131,17 +131,17 @@ mod tests {
 
     const PACE: Pace = Pace { voted: "voted", gave_up: "gave up", term: 3 };
 
-    fn views() -> Views {
-        Views::new(PACE, 4, 1)
+    fn views() -> PacemakerOracle {
+        PacemakerOracle::new(PACE, 4, 1)
     }
 
-    fn note(views: &mut Views, what: &'static str, view: u64, by: &[u16]) {
+    fn note(views: &mut PacemakerOracle, what: &'static str, view: u64, by: &[u16]) {
         for by in by {
             views.noted(ReplicaId(*by), &Note { what, view: View(view), height: Height::ZERO });
         }
     }
 
-    fn enters(views: &mut Views, view: u64) -> bool {
+    fn enters(views: &mut PacemakerOracle, view: u64) -> bool {
         views.is_in(ReplicaId(0), View(view)).is_ok()
     }
 
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn who_never_meets_is_noticed() {
         let mut views = views();
-        let met = |views: &mut Views, view, height, together| {
+        let met = |views: &mut PacemakerOracle, view, height, together| {
             views.look(Height(height), View(view), together, 10).is_ok()
         };
         assert!((5..=15).all(|view| met(&mut views, view, 3, false)));

@@ -5,18 +5,18 @@ use quorate_types::ReplicaId;
 
 /// The words of a command that are left.
 #[derive(Clone, Debug)]
-pub(super) struct Words<'a>(Vec<&'a str>);
+pub(super) struct Tokens<'a>(Vec<&'a str>);
 
 /// A line without what follows a `#`, and without blanks around it.
 pub(super) fn without_comment(line: &str) -> &str {
     line.split('#').next().unwrap_or_default().trim()
 }
 
-impl<'a> Words<'a> {
+impl<'a> Tokens<'a> {
     pub(super) fn of(line: &'a str) -> Self {
-        let mut words: Vec<&str> = line.split_whitespace().collect();
-        words.reverse();
-        Self(words)
+        let mut tokens: Vec<&str> = line.split_whitespace().collect();
+        tokens.reverse();
+        Self(tokens)
     }
 
     pub(super) fn peek(&self) -> Option<&'a str> {

@@ -2,9 +2,9 @@
 
 use super::command::{Command, Until};
 use super::expect::meant;
-use super::eyes::Eyes;
-use super::words;
-use crate::front::{Change, Front, Places};
+use super::observer::Observer;
+use super::tokens;
+use crate::network_fault::{Change, NetworkFault, Places};
 use crate::secs;
 use crate::settings::Settings;
 use crate::world::World;
@@ -14,14 +14,14 @@ use quorate_types::{ReplicaId, Time};
 pub(super) const ZERO: Time = Time(secs(1));
 
 /// See the module.
-pub(super) struct Stage {
+pub(super) struct Player {
     world: World,
-    eyes: Eyes,
+    observer: Observer,
     /// What was refused before the script began.
     refused_before: u64,
 }
 
-impl Stage {
+impl Player {
     pub(super) fn new(settings: Settings) -> Result<Self, String> {
         let twins: Vec<ReplicaId> = settings.byzantine.keys().copied().collect();
         let clients = settings.clients;
@@ -34,49 +34,49 @@ impl Stage {
         if let Some(client) = (0..clients).find(|client| world.session(*client).is_none()) {
             return Err(format!("client {client} has no session after a second"));
         }
-        let eyes = Eyes::open(&mut world);
-        Ok(Self { refused_before: world.rejected().values().sum(), world, eyes })
+        let observer = Observer::open(&mut world);
+        Ok(Self { refused_before: world.rejected().values().sum(), world, observer })
     }
 
     /// The lines that a command led to.
     pub(super) fn told(&mut self) -> Vec<String> {
-        self.eyes.teller.told(self.world.now())
+        self.observer.trace.told(self.world.now())
     }
 
     /// The lines that nobody has been told yet.
     pub(super) fn rest(&mut self) -> Vec<String> {
-        self.eyes.teller.told(Time(u64::MAX))
+        self.observer.trace.told(Time(u64::MAX))
     }
 
     /// A rule that nothing was ever sent for, and its line.
     pub(super) fn check_rules(&self) -> Result<(), (usize, String)> {
-        let idle = self.eyes.rules().idle();
+        let idle = self.observer.rules().idle();
         idle.map_or(Ok(()), |line| Err((line, "nothing was ever sent that this is about".to_owned())))
     }
 
     pub(super) fn carry_out(&mut self, command: Command, line: usize) -> Result<(), String> {
-        let Self { world, eyes, .. } = self;
+        let Self { world, observer, .. } = self;
         match command {
             Command::World(_) => {}
-            Command::Show(kinds) => kinds.iter().for_each(|kind| eyes.teller.show(kind)),
-            Command::Hide(kinds) => kinds.iter().for_each(|kind| eyes.teller.hide(kind)),
+            Command::Show(kinds) => kinds.iter().for_each(|kind| observer.trace.show(kind)),
+            Command::Hide(kinds) => kinds.iter().for_each(|kind| observer.trace.hide(kind)),
             Command::Client(client, op) => {
                 if client >= world.settings().clients {
                     return Err(format!("there are {} clients", world.settings().clients));
                 }
-                eyes.ask(world, client, op);
+                observer.ask(world, client, op);
             }
             Command::Run(span) => {
                 let end = world.now().plus(span);
-                let result = world.run_shown(end, |world| eyes.look(world));
+                let result = world.run_shown(end, |world| observer.look(world));
                 return result.map_err(|failure| failure.to_string());
             }
             Command::RunUntil(until, within) => {
                 let result = world.run_while(&until.to_string(), within, |world| {
-                    eyes.look(world);
+                    observer.look(world);
                     !until.holds(world)
                 });
-                eyes.look(world);
+                observer.look(world);
                 return result.map_err(|failure| failure.to_string());
             }
             Command::Crash(ids, survives) => {
@@ -91,26 +91,26 @@ impl Stage {
             }
             Command::Cut(parts) => cut(world, &parts)?,
             Command::Heal => {
-                eyes.rules().end(false);
+                observer.rules().end(false);
                 world.heal();
             }
             Command::Rule(rule) => {
                 known(world, &rule.names())?;
-                eyes.rules().add(rule, line);
+                observer.rules().add(rule, line);
             }
             Command::Release => {
-                eyes.rules().end(true);
-                eyes.release(world.now());
+                observer.rules().end(true);
+                observer.release(world.now());
                 world.release();
             }
             Command::Twin(id, first, second) => divide(world, id, &first, &second)?,
             Command::Expect(expect) => {
                 let refused: u64 = world.rejected().values().sum();
                 let refused = refused.saturating_sub(self.refused_before);
-                return expect.check(world, |kind| eyes.sent(kind), refused);
+                return expect.check(world, |kind| observer.sent(kind), refused);
             }
         }
-        eyes.look(world);
+        observer.look(world);
         Ok(())
     }
 }
@@ -142,14 +142,20 @@ fn cut(world: &mut World, parts: &[Vec<String>]) -> Result<(), String> {
     for part in parts {
         let mut members = Vec::new();
         for word in part {
-            let place = words::place(word, n).filter(|place| *place < all);
+            let place = tokens::place(word, n).filter(|place| *place < all);
             members.push(place.ok_or_else(|| format!("expected a replica or a client, not `{word}`"))?);
         }
         places.push(Places::of(members));
     }
     for (index, from) in places.iter().enumerate() {
         for to in places.iter().skip(index.saturating_add(1)) {
-            world.front(Front { from: *from, to: *to, both_ways: true, change: Change::Cut, fault: None });
+            world.begin_fault(NetworkFault {
+                from: *from,
+                to: *to,
+                both_ways: true,
+                change: Change::Cut,
+                fault: None,
+            });
         }
     }
     Ok(())
