@@ -31,6 +31,19 @@ impl Costs {
     pub const USUAL: Self = Self { write_ns: 5_000, sync_ns: 150_000, work_ns: 20_000, wake_ns: 0 };
 }
 
+/// What a crash leaves of what was written and not synced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Survives {
+    /// Nothing.
+    Nothing,
+    /// Any part, in sectors.
+    Some,
+    /// All of it.
+    Everything,
+    /// All of it, and it still is not synced: only the process died.
+    Cached,
+}
+
 /// What a disk does wrong on purpose, to see that an oracle notices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum DiskFlaw {

@@ -4,24 +4,26 @@
 //! the command line, which keeps a ledger of what was run for which code.
 
 mod bound;
+mod short_run;
 
-use crate::byzantine::Byzantine;
+pub use short_run::{ShortRun, replaceable};
+
+use crate::byzantine_kind::Byzantine;
+use crate::disk::Survives;
 use crate::fault::Fault;
-use crate::link_conditions::LinkConditions;
-use crate::network_fault::{Change, NetworkFault, Places};
-use crate::oracles::{Failure, Oracle};
+use crate::network_fault::{Change, NetworkFault};
+use crate::oracles::Oracle;
+use crate::places::Places;
 use crate::report::Report;
-use crate::seed::synchrony::{draw_bound, draw_delays, is_synchronous};
-use crate::seed::{self, ByzantineChoice, StandardRun, calm, close, heal};
-use crate::settings::{BadSettings, Settings, Transport, smallest};
+use crate::seed::{self, ByzantineChoice, StandardRun};
+use crate::settings::{BadSettings, is_synchronous, smallest};
 use crate::trace::Trace;
-use crate::world::{Plan, Survives, World};
-use crate::{Delays, Workload, ms, secs};
+use crate::world::Plan;
+use crate::{Delays, ms, secs};
 use bound::at_least;
 use quorate_consensus::Entry;
-use quorate_types::rng::Rng;
 use quorate_types::{ReplicaId, Time};
-use std::collections::BTreeMap;
+use short_run::some_of;
 
 /// What runs a paper: the protocol, how many replicas, the seed, and who reads along.
 type RunScenario = fn(&Entry, usize, u64, Trace) -> Result<Report, BadSettings>;
@@ -216,87 +218,6 @@ fn standard(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, 
     Ok(StandardRun::with_trace(entry, Some(n), ByzantineChoice::Drawn, seed, trace)?.run())
 }
 
-/// What the papers beside the standard run have in common: a short one of good weather, and what clients ask for in it.
-pub struct ShortRun {
-    world: World,
-    rng: Rng,
-    workload: Workload,
-}
-
-impl ShortRun {
-    /// Such a run of a protocol, with so many replicas; `change` may change what the seed leaves open.
-    ///
-    /// # Errors
-    /// When so many replicas do not suit the protocol.
-    pub fn new(
-        (entry, n, seed): (&Entry, usize, u64),
-        trace: Trace,
-        change: impl FnOnce(&mut Settings, &mut Rng),
-    ) -> Result<Self, BadSettings> {
-        let mut rng = Rng::new(seed ^ 0xe8a3_0e8a_30e8_a30e);
-        let mut settings = Settings::new(entry, seed).with_n(n);
-        if is_synchronous(entry) {
-            draw_bound(&mut settings, &mut rng);
-        } else {
-            settings.transport = if rng.chance(500_000) { Transport::Links } else { Transport::Datagrams };
-            settings.conditions = LinkConditions {
-                delay_ns: rng.between(50_000, ms(2)),
-                jitter_ns: rng.between(20_000, ms(1)),
-                ..LinkConditions::GOOD
-            };
-        }
-        settings.checkpoint_every = rng.between(4, 12);
-        settings.window = settings.checkpoint_every.saturating_mul(2);
-        settings.keep_bytes = 4 << 20;
-        settings.segment_bytes = 512 << 10;
-        change(&mut settings, &mut rng);
-        if is_synchronous(entry) {
-            draw_delays(&mut settings, &mut rng);
-        }
-        let workload = Workload {
-            operations: 40,
-            pause_ns: ms(60),
-            together_max: u32::try_from(rng.between(1, 6)).unwrap_or(1),
-            outstanding_max: 4,
-            keys: rng.between(2, 6),
-        };
-        let mut world = World::with_trace(settings, trace)?;
-        world.load_all(workload);
-        Ok(Self { world, rng, workload })
-    }
-
-    /// The world, before anything happens in it.
-    pub fn world(&mut self) -> &mut World {
-        &mut self.world
-    }
-
-    /// Runs what happens, then everything heals and has to end well.
-    #[must_use]
-    pub fn run(self, happens: impl FnOnce(&mut World, &mut Rng) -> Result<(), Failure>) -> Report {
-        let Self { world, mut rng, workload } = self;
-        Report::of(world, BTreeMap::new(), |world, recovered_ns| {
-            happens(world, &mut rng)?;
-            let bound = world.recovery(world.now().0, secs(2));
-            heal(world, Workload { operations: 6, ..workload }, bound, recovered_ns)?;
-            calm(world)?;
-            close(world)
-        })
-    }
-}
-
-/// Where a leader cannot be replaced it has to be there.
-pub fn replaceable(world: &World) -> Vec<ReplicaId> {
-    let first = u16::from(!world.settings().entry.spec.replaces_leader);
-    world.replicas().filter(|id| id.0 >= first).collect()
-}
-
-fn some_of(world: &World, rng: &mut Rng, count: usize) -> Vec<ReplicaId> {
-    let mut ids = replaceable(world);
-    rng.shuffle(&mut ids);
-    ids.truncate(count);
-    ids
-}
-
 fn good_day(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
     let short = ShortRun::new((entry, n, seed), trace, |settings, _| settings.replay = true)?;
     Ok(short
@@ -322,15 +243,15 @@ fn liars(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, Bad
     let short = ShortRun::new((entry, n, seed), trace, |settings, rng| {
         let spared = u16::from(!settings.entry.spec.replaces_leader);
         let drawn = ByzantineChoice::All(kind).draw(seed, settings.n, settings.f, spared);
-        (settings.byzantine, settings.coalition) = (drawn.who, rng.chance(500_000));
+        (settings.byzantine.replicas, settings.byzantine.coalition) = (drawn.who, rng.chance(500_000));
     })?;
     Ok(short.run(|world, _| world.run_for(secs(12))))
 }
 
 fn power_cut(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
     let short = ShortRun::new((entry, n, seed), trace, |settings, _| {
-        settings.segment_bytes = 64 << 10;
-        settings.snapshot_every_bytes = 12 << 10;
+        settings.storage.segment_bytes = 64 << 10;
+        settings.storage.snapshot_every_bytes = 12 << 10;
     })?;
     Ok(short.run(|world, rng| {
         for id in some_of(world, rng, 2) {
@@ -352,7 +273,7 @@ fn cold_starts(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Repor
     let short = ShortRun::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
         // Where delays are bounded what was said before the first has gone does not reach the last.
-        let link_ns = Delays::link_ns(world.settings().delta_ns);
+        let link_ns = Delays::link_ns(world.settings().parameters.delta_ns);
         let blink_ns = if is_synchronous(&world.settings().entry) { link_ns } else { ms(3) };
         for _ in 0..3 {
             world.run_for(rng.between(ms(50), secs(1)))?;
@@ -419,7 +340,7 @@ fn beyond_delta(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Repo
     }
     let short = ShortRun::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
-        let delta_ns = world.settings().delta_ns;
+        let delta_ns = world.settings().parameters.delta_ns;
         for _ in 0..4 {
             let delay_ns = rng.between(delta_ns, delta_ns.saturating_mul(10));
             let change = Change::Slow { delay_ns, jitter_ns: rng.between(1, delta_ns) };

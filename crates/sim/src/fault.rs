@@ -4,7 +4,7 @@
 //! covers it, or that none can yet. What a fault *is* stands beside what makes it happen: [`crate::NetworkFault`] for the
 //! network, [`crate::Plan`] for machines, [`crate::Byzantine`] for replicas that lie.
 
-use crate::byzantine::Byzantine;
+use crate::byzantine_kind::Byzantine;
 use std::fmt;
 use std::str::FromStr;
 

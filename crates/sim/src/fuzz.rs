@@ -9,9 +9,10 @@
 
 mod message_pool;
 
+use crate::disk::Survives;
 use crate::oracles::Failure;
 use crate::settings::{BadSettings, Settings, Transport};
-use crate::world::{Survives, World};
+use crate::world::World;
 use crate::{ControlledInput, Verdict, Workload, ms, secs};
 use message_pool::{FuzzedMessage, MessagePool};
 use quorate_consensus::{Entry, To};
@@ -86,9 +87,9 @@ pub fn run(entry: &Entry, n: Option<usize>, seed: u64, messages: u64) -> Result<
     settings.checkpoint_every = rng.between(4, 24);
     settings.window = settings.checkpoint_every.saturating_mul(rng.between(2, 4));
     // As in standard runs: nobody may fall behind what is kept, and view changes take room.
-    settings.keep_bytes = 8 << 20;
-    settings.segment_bytes = 512 << 10;
-    settings.snapshot_every_bytes = 256 << 10;
+    settings.storage.keep_bytes = 8 << 20;
+    settings.storage.segment_bytes = 512 << 10;
+    settings.storage.snapshot_every_bytes = 256 << 10;
     settings.replay = seed.is_multiple_of(REPLAY_EVERY);
     let mut liars: Vec<ReplicaId> = (0..settings.n)
         .skip(usize::from(!entry.spec.replaces_leader))

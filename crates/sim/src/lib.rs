@@ -19,8 +19,11 @@
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 
+mod arrival;
 mod byzantine;
+mod byzantine_kind;
 mod client;
+mod client_connections;
 mod clock;
 pub mod conformance;
 mod delays;
@@ -38,6 +41,7 @@ mod model;
 pub mod museum;
 mod network_fault;
 mod oracles;
+mod places;
 mod queue;
 mod replay_check;
 mod replica_slot;
@@ -51,25 +55,29 @@ pub mod twins;
 mod world;
 
 pub use bytes::Bytes;
-pub use byzantine::Byzantine;
+pub use byzantine_kind::Byzantine;
 pub use client::Workload;
 pub use delays::{Bodies, DelayPattern, Delays};
-pub use disk::{Costs, DiskTrouble};
+pub use disk::{Costs, DiskTrouble, Survives};
 pub use fault::Fault;
 pub use frame::{BUNDLE, Content, Frame, PAYLOAD, UNKNOWN, Verdict};
 pub use history::{History, OpId, Record};
 pub use link_conditions::LinkConditions;
 pub use model::{Model, Op};
-pub use network_fault::{Change, NetworkFault, Places};
+pub use network_fault::{Change, NetworkFault};
 pub use oracles::{Failure, Oracle};
+pub use places::Places;
 pub use quorate_app::{KvOp, KvResult};
 pub use quorate_client::core::Audience;
 pub use quorate_host::Stamp;
 pub use quorate_replica::{Divergence, Quorum, ReplicaStatus, State};
 pub use report::Report;
-pub use settings::{BadSettings, Settings, Transport, sets_leaders, smallest};
+pub use settings::{
+    BadSettings, ByzantineSettings, ClientOptions, Parameters, Settings, StorageSettings, Transport,
+    sets_leaders, smallest,
+};
 pub use trace::{Trace, Who};
-pub use world::{ControlledInput, Plan, Survives, World};
+pub use world::{ControlledInput, Plan, World};
 
 /// So many milliseconds, in nanoseconds.
 #[must_use]

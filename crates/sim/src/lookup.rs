@@ -9,8 +9,8 @@ pub(crate) fn store_config(settings: &Settings, cluster: &Cluster) -> StoreConfi
     StoreConfig {
         limits: cluster.genesis.bodies,
         window: cluster.genesis.window,
-        keep_bytes: settings.keep_bytes,
-        disk_bytes_max: settings.disk_bytes_max,
+        keep_bytes: settings.storage.keep_bytes,
+        disk_bytes_max: settings.storage.disk_bytes_max,
     }
 }
 

@@ -1,9 +1,11 @@
 //! The place of one replica in the world: its machine (disk, connections, clock), and the replica itself while
 //! it runs.
 
-use crate::byzantine::{Role, TwinHalf};
+use crate::arrival::{Arrival, TwinHalf};
+use crate::byzantine::Role;
+use crate::client_connections::ClientConnections;
 use crate::clock::Clock;
-use crate::disk::{DiskFlaw, SharedDisk, SimDisk};
+use crate::disk::{DiskFlaw, SharedDisk, SimDisk, Survives};
 use crate::instrumented_store::{InstrumentedStore, Journal, StoreFlaw};
 use crate::replay_check::ReplayCheck;
 use crate::settings::{Cluster, Settings};
@@ -39,48 +41,6 @@ pub(crate) enum Damage {
     Forgetful,
 }
 
-/// What arrived and waits for the next turn.
-#[derive(Debug)]
-pub(crate) enum Arrival {
-    /// A frame that travelled by itself.
-    Frame { from: ReplicaId, frame_type: u8, body: Bytes },
-    /// A frame for one of the two of a twin.
-    Apart { from: ReplicaId, frame_type: u8, body: Bytes, half: TwinHalf },
-    /// Bytes on a connection.
-    Bytes { from: ReplicaId, conn: u64, bytes: Bytes },
-    /// A connection that this replica dialled is there.
-    Dialled { peer: ReplicaId, conn: u64 },
-    /// A connection that the peer dialled is there.
-    Accepted { peer: ReplicaId, conn: u64 },
-    /// A connection is gone.
-    Closed { peer: ReplicaId, conn: u64 },
-    /// What transports that need no connections say of links.
-    Link(ReplicaId, LinkEvent),
-    /// A message of a client.
-    Client { index: usize, message: Bytes },
-}
-
-/// Which connections speak for which client.
-#[derive(Default, Debug)]
-pub(crate) struct ClientConnections(BTreeMap<ClientId, Vec<usize>>);
-
-impl ClientConnections {
-    pub(crate) fn of(&self, client: &ClientId) -> &[usize] {
-        self.0.get(client).map(Vec::as_slice).unwrap_or_default()
-    }
-
-    pub(crate) fn attach(&mut self, index: usize, client: ClientId) {
-        let conns = self.0.entry(client).or_default();
-        if !conns.contains(&index) {
-            conns.push(index);
-        }
-    }
-
-    pub(crate) fn detach(&mut self, index: usize) {
-        self.0.values_mut().for_each(|conns| conns.retain(|conn| *conn != index));
-    }
-}
-
 /// The link to one peer and the connection that it is on.
 #[derive(Debug)]
 pub(crate) struct PeerLink {
@@ -112,47 +72,75 @@ impl Running {
     }
 }
 
-/// See the module.
-pub(crate) struct ReplicaSlot {
-    pub(crate) id: ReplicaId,
-    pub(crate) shared: SharedDisk,
-    pub(crate) running: Option<Box<Running>>,
-    pub(crate) inbox: Vec<Arrival>,
-    /// What it has read for this turn, while somebody reads along.
-    pub(crate) heard: Option<Vec<Arrival>>,
-    /// Until then its last turn lasts.
+/// The machine of one replica.
+pub(crate) struct Machine {
+    pub(crate) disk: SharedDisk,
+    /// A deliberate flaw of the disk, from the next start on.
+    pub(crate) disk_flaw: DiskFlaw,
+    /// The damage that the disk has suffered.
+    pub(crate) damage: Damage,
+    /// The disk after the last crash, if any crash so far has kept bytes that were not synced. Those bytes are as durable as
+    /// synced ones from then on.
+    pub(crate) survived: Option<MemDisk>,
+    /// What a power cut leaves that was planned for a step of the machine.
+    pub(crate) fuse: Option<Survives>,
+    disk_rng: Rng,
+}
+
+/// The service of one replica.
+pub(crate) struct Service {
+    /// Operations that the service has applied and no oracle has read yet.
+    pub(crate) journal: Journal,
+    /// A deliberate flaw of the service, from the next start on.
+    pub(crate) flaw: StoreFlaw,
+}
+
+/// The errors of a machine's clocks.
+#[derive(Default)]
+pub(crate) struct ClockErrors {
+    /// Offset of the wall clock, from the next start on.
+    pub(crate) skew_ns: i64,
+    /// Rate error of the replica's time, in millionths.
+    pub(crate) drift_ppm: i64,
+}
+
+/// The schedule of a replica's turns.
+#[derive(Default)]
+pub(crate) struct Agenda {
+    /// End of the last turn.
     pub(crate) busy_until: Time,
-    /// The event that counts among those that were scheduled for it.
+    /// End of a pause of the process.
+    pub(crate) paused_until: Time,
+    /// The scheduled event that counts; earlier ones are void.
     pub(crate) wake: Option<(Time, u64)>,
     pub(crate) wakes: u64,
-    pub(crate) client_connections: ClientConnections,
-    pub(crate) journal: Journal,
-    pub(crate) opens: u64,
-    pub(crate) disk_flaw: DiskFlaw,
-    pub(crate) store_flaw: StoreFlaw,
-    pub(crate) role: Role,
-    /// The other replica of a twin: a disk and a life of its own behind the same links.
-    pub(crate) second: Option<Box<Self>>,
-    /// Whether the host was handed something for the next turn.
-    has_read: bool,
-    /// How far its clock on the wall is off, from its next start on.
-    pub(crate) skew_ns: i64,
-    /// How much faster its time passes than that of the world, in millionths.
-    pub(crate) drift_ppm: i64,
-    /// Its process stands still until then.
-    pub(crate) paused_until: Time,
-    /// Its machine dies when the turn that is under way is over.
-    pub(crate) is_doomed: bool,
-    /// What is wrong with its disk.
-    pub(crate) damage: Damage,
-    /// Its disk after the last crash, if that or an earlier one has left what was not synced: it is as durable as if it
-    /// had been.
-    pub(crate) survived: Option<MemDisk>,
-    /// Turns in a row that nothing had arrived for, without time going on much.
+    /// Consecutive turns without an arrival and almost without progress of time.
     pub(crate) spins: u32,
     pub(crate) turns: u64,
+    /// Whether the machine dies at the end of the current turn.
+    pub(crate) is_doomed: bool,
+}
+
+/// A place for one replica: its machine, and the replica itself while it runs.
+pub(crate) struct ReplicaSlot {
+    pub(crate) id: ReplicaId,
+    pub(crate) machine: Machine,
+    pub(crate) service: Service,
+    pub(crate) clock: ClockErrors,
+    pub(crate) agenda: Agenda,
+    pub(crate) role: Role,
+    pub(crate) running: Option<Box<Running>>,
+    pub(crate) inbox: Vec<Arrival>,
+    /// Arrivals that this turn has read, while the trace has a reader.
+    pub(crate) read_log: Option<Vec<Arrival>>,
+    pub(crate) client_connections: ClientConnections,
+    /// Starts of the replica so far.
+    pub(crate) opens: u64,
+    /// The second replica of a twin, with a disk and a life of its own behind the same links.
+    pub(crate) second: Option<Box<Self>>,
+    /// Whether the host has input for the next turn.
+    has_read: bool,
     work_rng: Rng,
-    disk_rng: Rng,
 }
 
 /// What reading the inbox led to beside what the host was handed.
@@ -165,34 +153,30 @@ pub(crate) enum ConnectionEvent {
 }
 
 impl ReplicaSlot {
-    pub(crate) fn new(id: ReplicaId, shared: SharedDisk, rng: &mut Rng) -> Self {
+    pub(crate) fn new(id: ReplicaId, disk: SharedDisk, rng: &mut Rng) -> Self {
+        let (work_rng, disk_rng) = (rng.fork(), rng.fork());
         Self {
             id,
-            shared,
+            machine: Machine {
+                disk,
+                disk_flaw: DiskFlaw::None,
+                damage: Damage::None,
+                survived: None,
+                fuse: None,
+                disk_rng,
+            },
+            service: Service { journal: Journal::default(), flaw: StoreFlaw::None },
+            clock: ClockErrors::default(),
+            agenda: Agenda::default(),
+            role: Role::Honest,
             running: None,
             inbox: Vec::new(),
-            heard: None,
-            busy_until: Time::ZERO,
-            wake: None,
-            wakes: 0,
+            read_log: None,
             client_connections: ClientConnections::default(),
-            journal: Journal::default(),
             opens: 0,
-            disk_flaw: DiskFlaw::None,
-            store_flaw: StoreFlaw::None,
-            role: Role::Honest,
             second: None,
             has_read: false,
-            skew_ns: 0,
-            drift_ppm: 0,
-            paused_until: Time::ZERO,
-            is_doomed: false,
-            damage: Damage::None,
-            survived: None,
-            spins: 0,
-            turns: 0,
-            work_rng: rng.fork(),
-            disk_rng: rng.fork(),
+            work_rng,
         }
     }
 
@@ -205,7 +189,7 @@ impl ReplicaSlot {
         output: &mut TurnOutput,
     ) -> Result<(), Fault> {
         self.opens = self.opens.saturating_add(1);
-        self.journal.look().clear();
+        self.service.journal.look().clear();
         let key = cluster.keys.get(self.id.index()).cloned();
         let Some(key) = key else { return Ok(()) };
         let setup = HostSetup {
@@ -215,26 +199,31 @@ impl ReplicaSlot {
                 committee: cluster.committee.clone(),
                 genesis: cluster.genesis.clone(),
                 params: cluster.params.clone(),
-                wall_offset_ns: WALL_NS.saturating_add(now.0).saturating_add_signed(self.skew_ns),
+                wall_offset_ns: WALL_NS.saturating_add(now.0).saturating_add_signed(self.clock.skew_ns),
                 secret: key.secret(&context::PROBE),
             },
             key,
             scheme: settings.scheme,
-            application: Box::new(InstrumentedStore::new(self.journal.clone(), self.store_flaw, self.opens)),
-            keep_bytes: settings.keep_bytes,
-            disk_bytes_max: settings.disk_bytes_max,
-            snapshot_every_bytes: settings.snapshot_every_bytes,
+            application: Box::new(InstrumentedStore::new(
+                self.service.journal.clone(),
+                self.service.flaw,
+                self.opens,
+            )),
+            keep_bytes: settings.storage.keep_bytes,
+            disk_bytes_max: settings.storage.disk_bytes_max,
+            snapshot_every_bytes: settings.storage.snapshot_every_bytes,
         };
-        if !self.shared.open_wrongly(self.disk_flaw) {
+        if !self.machine.disk.open_wrongly(self.machine.disk_flaw) {
             let (doing, error) = ("opening", "made to refuse a torn tail".to_owned());
             return Err(Fault::Storage(quorate_storage::Fault::Io { doing, error }));
         }
-        let disk = SimDisk::new(self.shared.clone(), self.disk_rng.fork(), self.disk_flaw);
+        let disk =
+            SimDisk::new(self.machine.disk.clone(), self.machine.disk_rng.fork(), self.machine.disk_flaw);
         let follows = settings.replay && matches!(self.role, Role::Honest);
         let replay_check = follows.then(|| ReplayCheck::of(&setup.entry, setup.replica.clone()));
         let mut sink = TurnSink {
             output,
-            shared: &self.shared,
+            disk: &self.machine.disk,
             client_connections: &self.client_connections,
             replay_check: replay_check.as_ref(),
             clock: None,
@@ -243,7 +232,7 @@ impl ReplicaSlot {
         let executed = host.executor().execution().height();
         self.running = Some(Box::new(Running {
             host,
-            clock: Clock::new(now, self.drift_ppm),
+            clock: Clock::new(now, self.clock.drift_ppm),
             peer_links: Vec::new(),
             executed,
             is_owing: true,
@@ -282,7 +271,7 @@ impl ReplicaSlot {
 
     /// Hands the inbox to the replica, or to both.
     pub(crate) fn read(&mut self, now: Time, connection_events: &mut Vec<ConnectionEvent>) {
-        let Self { running, inbox, heard, client_connections, role, second, has_read, .. } = self;
+        let Self { running, inbox, read_log, client_connections, role, second, has_read, .. } = self;
         *has_read = false;
         let Some(running) = running else {
             inbox.clear();
@@ -290,7 +279,7 @@ impl ReplicaSlot {
         };
         let Running { host, peer_links, .. } = &mut **running;
         let backwards = matches!(role, Role::Byzantine(behaviour) if behaviour.reads_backwards());
-        let mut receiver = Receiver { host, has_read, is_deaf: false, copies: None, told: heard.as_mut() };
+        let mut receiver = Receiver { host, has_read, is_deaf: false, copies: None, told: read_log.as_mut() };
         match (role, second.as_mut()) {
             (Role::Controlled(heard), _) => {
                 receiver.is_deaf = true;
@@ -348,19 +337,19 @@ impl ReplicaSlot {
         if !self.is_due(now) {
             return Ok(());
         }
-        self.turns = self.turns.saturating_add(1);
-        let Self { running, shared, client_connections, work_rng, .. } = self;
+        self.agenda.turns = self.agenda.turns.saturating_add(1);
+        let Self { running, machine, client_connections, work_rng, .. } = self;
         let Some(running) = running else { return Ok(()) };
         let local = running.local(now);
         let mut sink = TurnSink {
             output,
-            shared,
+            disk: &machine.disk,
             client_connections,
             replay_check: None,
             clock: Some((running.clock, now)),
         };
         let mut more = |what| {
-            shared.watch(|watch| {
+            machine.disk.watch(|watch| {
                 watch.work(work_rng, what == Work::Execute);
                 watch.spent_ns < SLICE_NS
             })
@@ -374,13 +363,13 @@ impl ReplicaSlot {
     pub(crate) fn deadline(&self) -> Option<Time> {
         let running = self.running.as_ref()?;
         if running.is_owing || !self.inbox.is_empty() {
-            return Some(self.busy_until);
+            return Some(self.agenda.busy_until);
         }
         let host = running.host.deadline().map(|at| running.clock.world(at));
         let peer_links =
             running.peer_links.iter().flatten().filter_map(|peer_link| peer_link.link.deadline());
         let second = self.second.as_ref().and_then(|second| second.deadline());
-        host.into_iter().chain(peer_links).chain(second).min().map(|at| at.max(self.busy_until))
+        host.into_iter().chain(peer_links).chain(second).min().map(|at| at.max(self.agenda.busy_until))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a run came to.
 
-use crate::byzantine::Byzantine;
+use crate::byzantine_kind::Byzantine;
 use crate::fault::Fault;
 use crate::history::History;
 use crate::oracles::Failure;

@@ -1,11 +1,11 @@
 //! What a world is made of.
 
-use crate::byzantine::Byzantine;
+use crate::byzantine_kind::Byzantine;
 use crate::delays::Delays;
 use crate::disk::Costs;
 use crate::link_conditions::LinkConditions;
 use quorate_client::core::{Audience, Settings as ClientSettings};
-use quorate_consensus::{Entry, OpenError};
+use quorate_consensus::{Entry, Model, OpenError};
 use quorate_crypto::{Scheme, SigningKey};
 use quorate_types::rng::Rng;
 use quorate_types::{BodyLimits, ClientAuth, Committee, Genesis, Member, PublicKey, ReplicaId};
@@ -21,71 +21,99 @@ pub enum Transport {
     Datagrams,
 }
 
-/// What a world is made of. Every field may be changed before [`crate::World::new`].
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Which protocol.
-    pub entry: Entry,
-    /// How many replicas.
-    pub n: usize,
-    /// Faulty replicas tolerated.
-    pub f: usize,
-    /// Decides everything that is random.
-    pub seed: u64,
-    /// How frames travel.
-    pub transport: Transport,
-    /// How signatures are made and checked.
-    pub scheme: Scheme,
-    /// How many clients.
-    pub clients: usize,
-    /// Clients that do what no client may do, when they are told to; none or one.
-    pub byzantine_clients: usize,
-    /// The weather while nothing else is said.
-    pub conditions: LinkConditions,
-    /// What disks and work cost.
-    pub costs: Costs,
-    /// Bound on delays that the protocol's parameters are made for, nanoseconds.
-    pub delta_ns: u64,
-    /// Whether a synchronous protocol waits while the bound may not hold; says nothing to others.
-    pub guarded: bool,
-    /// How long frames wait before they enter their link; nothing beside the weather where there is none.
-    pub delays: Option<Delays>,
-    /// Whether the protocol has the parameters of the exam, or its defaults.
-    pub exam_params: bool,
-    /// K.
-    pub checkpoint_every: u64,
-    /// L.
-    pub window: u64,
-    /// Limits on bodies.
-    pub bodies: BodyLimits,
+/// Sizes of a replica's disk and log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StorageSettings {
     /// Bytes of a segment of the log.
     pub segment_bytes: u32,
     /// Bytes of a page of the disk.
     pub page_bytes: usize,
-    /// Bytes of log that are kept for laggards.
+    /// Bytes of log that are kept for replicas that lag.
     pub keep_bytes: u64,
-    /// Bytes of disk at most.
+    /// Largest number of bytes on the disk.
     pub disk_bytes_max: u64,
-    /// A snapshot is written when the log has grown by so much.
+    /// Growth of the log, in bytes, after which a snapshot is written.
     pub snapshot_every_bytes: u64,
-    /// A client asks all replicas after so long.
-    pub client_retry_ns: u64,
-    /// Longest pause between two retries of a client.
-    pub client_retry_ns_max: u64,
-    /// Bundles of one client in flight at most.
-    pub client_in_flight_max: usize,
-    /// Who is sent a bundle at first.
+}
+
+/// The behaviour of clients towards replicas.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClientOptions {
+    /// Time without an answer after which a client asks all replicas.
+    pub retry_ns: u64,
+    /// Longest pause between two retries.
+    pub retry_ns_max: u64,
+    /// Largest number of bundles of one client in flight.
+    pub in_flight_max: usize,
+    /// First receivers of a bundle.
     pub audience: Audience,
-    /// Parameters of the protocol that are otherwise than `exam_params` says.
-    pub params: toml::Table,
-    /// Who leads the first views, where the protocol lets the simulator say it; empty: as the protocol has it.
+}
+
+/// The parameters of the protocol.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// Bound on delays that the parameters are made for, in nanoseconds.
+    pub delta_ns: u64,
+    /// Whether a synchronous protocol waits while the bound may not hold. Other protocols ignore it.
+    pub guarded: bool,
+    /// Whether the protocol starts from its parameters for the exam instead of its defaults.
+    pub exam: bool,
+    /// Parameters with values of their own.
+    pub changed: toml::Table,
+    /// Leaders of the first views, where the protocol lets the simulator set them. Empty: the protocol's own leaders.
     pub leaders: Vec<ReplicaId>,
-    /// Who is Byzantine, and how. The oracles judge the others only.
-    pub byzantine: BTreeMap<ReplicaId, Byzantine>,
+}
+
+/// The faulty replicas and clients from the beginning.
+#[derive(Clone, Default, Debug)]
+pub struct ByzantineSettings {
+    /// Byzantine replicas with their hosts. The oracles judge the others only.
+    pub replicas: BTreeMap<ReplicaId, Byzantine>,
     /// Whether Byzantine replicas of the same kind do the same at the same time.
     pub coalition: bool,
-    /// Whether everything that an honest replica goes through is replayed on a second one, which has to do the same.
-    /// Changes nothing else in the world.
+    /// Byzantine clients: none or one. They break rules when a plan says so.
+    pub clients: usize,
+}
+
+/// What a world is made of. Every field may be changed before [`crate::World::new`].
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The protocol.
+    pub entry: Entry,
+    /// Number of replicas.
+    pub n: usize,
+    /// Number of faulty replicas that are tolerated.
+    pub f: usize,
+    /// Seed of everything that is random.
+    pub seed: u64,
+    /// Transport of frames between replicas.
+    pub transport: Transport,
+    /// Signature scheme.
+    pub scheme: Scheme,
+    /// Number of clients.
+    pub clients: usize,
+    /// Options of clients.
+    pub client: ClientOptions,
+    /// Link conditions while no network fault is in effect.
+    pub conditions: LinkConditions,
+    /// Delays of frames before they enter their link, beside the link conditions; `None` for a protocol without a bound.
+    pub delays: Option<Delays>,
+    /// Costs of disks and of work.
+    pub costs: Costs,
+    /// Sizes of disks and logs.
+    pub storage: StorageSettings,
+    /// Parameters of the protocol.
+    pub parameters: Parameters,
+    /// Heights between two checkpoints: K.
+    pub checkpoint_every: u64,
+    /// Heights that may be in progress above the last stable checkpoint: L.
+    pub window: u64,
+    /// Limits on bodies.
+    pub bodies: BodyLimits,
+    /// Byzantine replicas and clients.
+    pub byzantine: ByzantineSettings,
+    /// Whether the input of every honest replica is replayed on a second one, whose output has to be the same. Nothing else in
+    /// the world depends on it.
     pub replay: bool,
 }
 
@@ -102,13 +130,29 @@ impl Settings {
             transport: Transport::Links,
             scheme: Scheme::Cheap,
             clients: 4,
-            byzantine_clients: 0,
+            client: ClientOptions {
+                retry_ns: 800_000_000,
+                retry_ns_max: 2_000_000_000,
+                in_flight_max: 8,
+                audience: Audience::Leader,
+            },
             conditions: LinkConditions::GOOD,
-            costs: Costs::USUAL,
-            delta_ns: 20_000_000,
-            guarded: false,
             delays: None,
-            exam_params: true,
+            costs: Costs::USUAL,
+            storage: StorageSettings {
+                segment_bytes: 64 << 10,
+                page_bytes: 512,
+                keep_bytes: 512 << 10,
+                disk_bytes_max: 16 << 20,
+                snapshot_every_bytes: 96 << 10,
+            },
+            parameters: Parameters {
+                delta_ns: 20_000_000,
+                guarded: false,
+                exam: true,
+                changed: toml::Table::new(),
+                leaders: Vec::new(),
+            },
             checkpoint_every: 16,
             window: 32,
             // Segments of the log are small, and a body has to fit into one.
@@ -121,31 +165,19 @@ impl Settings {
                 block_bytes_max: 48 << 10,
                 reply_bytes_max: 16 << 10,
             },
-            segment_bytes: 64 << 10,
-            page_bytes: 512,
-            keep_bytes: 512 << 10,
-            disk_bytes_max: 16 << 20,
-            snapshot_every_bytes: 96 << 10,
-            client_retry_ns: 800_000_000,
-            client_retry_ns_max: 2_000_000_000,
-            client_in_flight_max: 8,
-            audience: Audience::Leader,
-            params: toml::Table::new(),
-            leaders: Vec::new(),
-            byzantine: BTreeMap::new(),
-            coalition: false,
+            byzantine: ByzantineSettings::default(),
             replay: false,
         }
     }
 
     /// All clients: those that are asked for, one more for who looks at the end, and rogues.
     pub(crate) fn clients_in_all(&self) -> usize {
-        self.clients.saturating_add(1).saturating_add(self.byzantine_clients.min(1))
+        self.clients.saturating_add(1).saturating_add(self.byzantine.clients.min(1))
     }
 
     /// Sets a parameter of the protocol.
     pub fn set(&mut self, name: &str, value: impl Into<toml::Value>) {
-        self.params.insert(name.to_owned(), value.into());
+        self.parameters.changed.insert(name.to_owned(), value.into());
     }
 
     /// The same with so many replicas.
@@ -161,6 +193,11 @@ impl Settings {
 #[must_use]
 pub fn smallest(entry: &Entry, f: usize) -> usize {
     (1..quorate_types::limits::REPLICAS_MAX).find(|n| (entry.spec.faults)(*n) >= f).unwrap_or(1)
+}
+
+/// Whether this protocol rests on a bound on delays.
+pub(crate) fn is_synchronous(entry: &Entry) -> bool {
+    entry.spec.model == Model::Synchrony
 }
 
 /// Why a world cannot be made.
@@ -198,13 +235,13 @@ impl Cluster {
     /// Makes keys and configuration; clients beyond those of the settings are for who looks at the end.
     pub(crate) fn new(settings: &Settings, rng: &mut Rng) -> Result<Self, BadSettings> {
         let entry = &settings.entry;
-        let mut params = if settings.exam_params {
-            (entry.exam_params)(settings.delta_ns, settings.guarded)?
+        let mut params = if settings.parameters.exam {
+            (entry.exam_params)(settings.parameters.delta_ns, settings.parameters.guarded)?
         } else {
             (entry.params)()?
         };
-        params.extend(settings.params.clone());
-        set_leaders(entry, &settings.leaders, &mut params)?;
+        params.extend(settings.parameters.changed.clone());
+        set_leaders(entry, &settings.parameters.leaders, &mut params)?;
         let mut make = |count: usize| -> Vec<SigningKey> {
             (0..count).map(|_| SigningKey::from_seed(settings.scheme, random(rng))).collect()
         };
@@ -245,17 +282,17 @@ impl Cluster {
             client_auth: self.genesis.client_auth,
             limits: self.genesis.bodies,
             client_window: self.genesis.client_window,
-            in_flight_max: settings.client_in_flight_max,
+            in_flight_max: settings.client.in_flight_max,
             waiting_bytes_max: 1 << 20,
-            retry_ns: settings.client_retry_ns,
-            retry_ns_max: settings.client_retry_ns_max,
+            retry_ns: settings.client.retry_ns,
+            retry_ns_max: settings.client.retry_ns_max,
             first_leader: ReplicaId(0),
-            audience: settings.audience,
+            audience: settings.client.audience,
         }
     }
 }
 
-/// Whether the simulator may say who leads the views of a protocol ([`Settings::leaders`]).
+/// Whether the simulator may say who leads the views of a protocol ([`Parameters::leaders`]).
 #[must_use]
 pub fn sets_leaders(entry: &Entry) -> bool {
     entry.exam_only.contains(&LEADERS)

@@ -1,9 +1,9 @@
 //! What leaves a replica during one turn, in the order and at the moments in which it leaves.
 
+use crate::client_connections::ClientConnections;
 use crate::clock::Clock;
 use crate::disk::SharedDisk;
 use crate::replay_check::ReplayCheck;
-use crate::replica_slot::ClientConnections;
 use bytes::Bytes;
 use quorate_consensus::{Note, To};
 use quorate_host::Outgoing;
@@ -65,7 +65,7 @@ impl TurnOutput {
 /// The network as a turn sees it.
 pub(crate) struct TurnSink<'a> {
     pub(crate) output: &'a mut TurnOutput,
-    pub(crate) shared: &'a SharedDisk,
+    pub(crate) disk: &'a SharedDisk,
     pub(crate) client_connections: &'a ClientConnections,
     /// Who follows a replica that is opened.
     pub(crate) replay_check: Option<&'a ReplayCheck>,
@@ -83,7 +83,7 @@ impl TurnSink<'_> {
 
 impl Outgoing for TurnSink<'_> {
     fn now(&mut self) -> Time {
-        let spent = self.shared.watch(|watch| watch.spent_ns);
+        let spent = self.disk.watch(|watch| watch.spent_ns);
         self.clock.map_or(Time::ZERO, |(clock, began)| clock.local(began.plus(spent)))
     }
     fn peer(&mut self, to: To, lane: Lane, frame_type: u8, body: FrameBody) {
@@ -126,11 +126,11 @@ impl Outgoing for TurnSink<'_> {
             return;
         }
         // The power may go at this moment: then nothing of it leaves, and nothing after it.
-        if !self.shared.step() {
+        if !self.disk.step() {
             self.output.outbound.truncate(before);
             return;
         }
-        let (after_ns, synced) = self.shared.watch(|watch| (watch.spent_ns, watch.synced.len()));
+        let (after_ns, synced) = self.disk.watch(|watch| (watch.spent_ns, watch.synced.len()));
         self.output.flushes.push(Flush { upto, after_ns, synced });
     }
 

@@ -165,7 +165,7 @@ fn accusation_notices_an_honest_replica_that_is_held_for_a_liar() {
 /// A world with one Byzantine replica from the beginning.
 fn one(seed: u64, id: ReplicaId, kind: Byzantine) -> World {
     let mut world = world(seed, |settings| {
-        settings.byzantine.insert(id, kind);
+        settings.byzantine.replicas.insert(id, kind);
     });
     begin(&mut world);
     world
@@ -197,7 +197,7 @@ fn half_of_what_is_changed_reaches_a_handler() {
     for seed in 0..12 {
         let mut world = world(seed, |settings| {
             settings.transport = Transport::Datagrams;
-            settings.byzantine.insert(r(3), Byzantine::Mutate);
+            settings.byzantine.replicas.insert(r(3), Byzantine::Mutate);
         });
         begin(&mut world);
         let (before, count) = (world.passed(r(3)), Rc::new(Cell::new(0u64)));

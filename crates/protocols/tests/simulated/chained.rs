@@ -222,7 +222,7 @@ fn count(world: &mut World) -> Rc<RefCell<BTreeMap<String, u64>>> {
 fn s17_idle_is_quiet_and_wakes(entry: &Entry) {
     for dead in [false, true] {
         let mut world = world_of(entry, 17, |settings| {
-            settings.audience = quorate_sim::Audience::One(r(3));
+            settings.client.audience = quorate_sim::Audience::One(r(3));
         });
         begin(&mut world);
         for number in 0..20 {

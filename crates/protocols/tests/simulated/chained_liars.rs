@@ -43,7 +43,7 @@ impl Stage {
         let entry = quorate_protocols::find(W::NAME).unwrap();
         let mut world = world_of(entry, seed, |settings| {
             (settings.checkpoint_every, settings.window) = (64, 128);
-            settings.audience = Audience::All;
+            settings.client.audience = Audience::All;
             change(settings);
         });
         let ear = listen::<W>(&mut world, pass);

@@ -84,7 +84,7 @@ fn liars(entry: &Entry, seed: u64) -> Option<Failure> {
 /// A short run in which one replica's words are for few.
 fn with_one_heard_by_few(entry: &Entry, seed: u64) -> ShortRun {
     ShortRun::new((entry, 4, seed), Trace::default(), |settings, _| {
-        settings.byzantine.insert(FEW_HEAR, Byzantine::Clients);
+        settings.byzantine.replicas.insert(FEW_HEAR, Byzantine::Clients);
     })
     .unwrap()
 }
@@ -147,7 +147,7 @@ fn proposes_to_one_in_time(entry: &Entry, seed: u64) -> Option<Failure> {
 /// All messages take as long as was promised at most.
 fn slow(entry: &Entry, seed: u64) -> Option<Failure> {
     let short = ShortRun::new((entry, 4, seed), Trace::default(), |settings, _| {
-        settings.delta_ns = ms(40);
+        settings.parameters.delta_ns = ms(40);
         settings.conditions = LinkConditions::constant(ms(40));
     });
     short.unwrap().run(|world, _| world.run_for(secs(8))).failure

@@ -98,7 +98,7 @@ fn s14_far_behind_without_a_checkpoint<W: Words>() {
     let mut world = world_of(entry::<W>(), 14, |settings| {
         (settings.checkpoint_every, settings.window) = (1_024, 2_048);
         settings.set("leader_policy", "stable");
-        (settings.keep_bytes, settings.disk_bytes_max) = (8 << 20, 64 << 20);
+        (settings.storage.keep_bytes, settings.storage.disk_bytes_max) = (8 << 20, 64 << 20);
     });
     begin(&mut world);
     let away = 3;

@@ -175,7 +175,7 @@ fn s19_five_bad_minutes(entry: &Entry) {
 fn bad_minutes(entry: &Entry, seed: u64, transport: Transport) {
     let mut world = world_of(entry, seed, |settings| {
         settings.transport = transport;
-        settings.keep_bytes = 4 << 20;
+        settings.storage.keep_bytes = 4 << 20;
     });
     begin(&mut world);
     for change in

@@ -44,7 +44,7 @@ fn seeds_within_the_bound() {
 /// §20: with τ of a second, no more than two syncs in a second at each of three replicas, and few messages.
 #[test]
 fn an_idle_cluster_hardly_syncs() {
-    let mut world = world_of(registered(), 20, |settings| settings.exam_params = false);
+    let mut world = world_of(registered(), 20, |settings| settings.parameters.exam = false);
     begin(&mut world);
     go(world.run_for(secs(5)), &world);
     let count = |world: &World| -> (u64, u64) {
@@ -68,7 +68,7 @@ fn an_idle_cluster_hardly_syncs() {
 fn a_leader_that_crashes() {
     for n in [3, 5, 7] {
         let mut world = exact(registered(), n, 2, |settings| {
-            settings.audience = quorate_sim::Audience::All;
+            settings.client.audience = quorate_sim::Audience::All;
         });
         begin(&mut world);
         level(&mut world);

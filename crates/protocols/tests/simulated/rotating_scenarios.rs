@@ -65,7 +65,7 @@ fn count(world: &World, kind: &'static str) -> u64 {
 #[test]
 fn s03_a_leader_that_crashes_after_telling_one() {
     for n in [3, 5] {
-        let mut world = exact(registered(), n, 3, |settings| settings.audience = Audience::All);
+        let mut world = exact(registered(), n, 3, |settings| settings.client.audience = Audience::All);
         let hidden: Rc<Cell<Option<View>>> = Rc::default();
         let only = Rc::clone(&hidden);
         let told = |world: &World, view: View| leader(world, view.next().next());
@@ -114,7 +114,7 @@ fn s03_a_leader_that_crashes_after_telling_one() {
 /// S6: of seven three never vote, and blocks are committed as soon as when all do.
 #[test]
 fn s06_replicas_that_never_vote() {
-    let mut world = exact(registered(), 7, 6, |settings| settings.audience = Audience::All);
+    let mut world = exact(registered(), 7, 6, |settings| settings.client.audience = Audience::All);
     let said = listen(&mut world, |frame| {
         let is_silent = frame.from >= r(4) && frame.content.kind.as_str() == "vote";
         if is_silent { Verdict::Drop } else { Verdict::Pass }
@@ -138,8 +138,8 @@ fn s08_everything_takes_exactly_delta() {
     for n in [3, 5] {
         let mut world = exact(registered(), n, 8, |settings| {
             settings.conditions = LinkConditions::constant(DELTA_NS);
-            settings.audience = Audience::All;
-            settings.client_retry_ns = secs(3);
+            settings.client.audience = Audience::All;
+            settings.client.retry_ns = secs(3);
         });
         begin(&mut world);
         for number in 0..10 {
@@ -155,7 +155,7 @@ fn s08_everything_takes_exactly_delta() {
 /// view, and it catches up.
 #[test]
 fn s12_a_restart_within_the_wait() {
-    let mut world = exact(registered(), 3, 12, |settings| settings.audience = Audience::All);
+    let mut world = exact(registered(), 3, 12, |settings| settings.client.audience = Audience::All);
     let said = listen(&mut world, |_| Verdict::Pass);
     begin(&mut world);
     for step in 0..8 {
@@ -237,7 +237,7 @@ fn s17_within_half_of_delta_there_is_no_doubt() {
     for (n, delay_ns) in [(3, NEAR_NS), (3, DELTA_NS / 2 - 1_000), (5, DELTA_NS / 4)] {
         let mut world = exact(registered(), n, 17, |settings| {
             settings.conditions = LinkConditions::constant(delay_ns);
-            (settings.client_retry_ns, settings.audience) = (secs(3), Audience::All);
+            (settings.client.retry_ns, settings.client.audience) = (secs(3), Audience::All);
             settings.set("guarded", true);
         });
         let said = listen(&mut world, |_| Verdict::Pass);
@@ -271,7 +271,7 @@ fn s18_a_disk_that_stalls() {
     let (sync_ns, slow) = (5 * DELTA_NS / 100, r(2));
     let mut world = exact(registered(), 3, 18, |settings| {
         settings.costs.sync_ns = sync_ns;
-        settings.audience = Audience::All;
+        settings.client.audience = Audience::All;
     });
     let said = listen(&mut world, move |frame| {
         // It is not told what others have decided.

@@ -40,8 +40,9 @@ fn heartbeats_are_short_and_long() {
         for seed in 0..100 {
             let mut run = StandardRun::new(entry, None, seed).unwrap();
             let settings = run.world().settings();
-            if let Some(heartbeat) = settings.params.get("heartbeat_ms") {
-                let deltas = ms(heartbeat.as_integer().unwrap().unsigned_abs()) / settings.delta_ns;
+            if let Some(heartbeat) = settings.parameters.changed.get("heartbeat_ms") {
+                let deltas =
+                    ms(heartbeat.as_integer().unwrap().unsigned_abs()) / settings.parameters.delta_ns;
                 assert_eq!(deltas, 20, "{} seed {seed}", entry.spec.name);
                 long += 1;
             }

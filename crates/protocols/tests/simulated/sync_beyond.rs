@@ -51,7 +51,7 @@ fn late_one_way(world: &mut World, (from, to): (u16, u16), by_ns: u64) {
 fn calm(entry: &Entry, n: usize, guarded: Option<bool>) -> Plot {
     let mut plot = Plot::honest(entry, n, |settings| match guarded {
         Some(guarded) => settings.set("guarded", guarded),
-        None => drop(settings.params.remove("guarded")),
+        None => drop(settings.parameters.changed.remove("guarded")),
     });
     plot.run(30 * DELTA_NS).unwrap();
     let liars: Vec<u16> = (0..u16::try_from((n - 1) / 2).unwrap()).collect();
@@ -335,7 +335,7 @@ fn s17_within_half_of_delta_there_is_no_doubt(entry: &Entry) {
     ] {
         let mut world = exact(entry, n, 17, |settings| {
             settings.conditions = LinkConditions::constant(delay_ns);
-            settings.client_retry_ns = secs(3);
+            settings.client.retry_ns = secs(3);
             settings.set("guarded", true);
         });
         let ear = listen(&mut world, |_, _| Verdict::Pass);

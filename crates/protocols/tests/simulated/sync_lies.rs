@@ -40,7 +40,7 @@ fn s01_what_a_block_costs() {
     for sync_ns in [0, ms(5)] {
         let mut world = exact(sync_hotstuff(), 3, 1, |settings| {
             settings.costs.sync_ns = sync_ns;
-            settings.client_retry_ns = secs(3);
+            settings.client.retry_ns = secs(3);
         });
         let ear = listen(&mut world, |_, _| Verdict::Pass);
         begin(&mut world);

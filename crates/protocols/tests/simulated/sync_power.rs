@@ -52,10 +52,11 @@ fn loaded(entry: &Entry, (n, pause_ns): Run, seed: u64) -> World {
         *settings = settings.clone().with_n(n);
         settings.transport = Transport::Links;
         settings.clients = CLIENTS;
-        settings.guarded = seed.is_multiple_of(2);
+        settings.parameters.guarded = seed.is_multiple_of(2);
         // One replica is as far from all others as the bound allows: it knows last what was decided.
-        settings.delta_ns = ms(60);
-        let (delta_ns, link_ns) = (settings.delta_ns, Delays::link_ns(settings.delta_ns));
+        settings.parameters.delta_ns = ms(60);
+        let (delta_ns, link_ns) =
+            (settings.parameters.delta_ns, Delays::link_ns(settings.parameters.delta_ns));
         settings.conditions = LinkConditions {
             delay_ns: 100_000,
             jitter_ns: 50_000,
@@ -64,9 +65,9 @@ fn loaded(entry: &Entry, (n, pause_ns): Run, seed: u64) -> World {
         };
         settings.costs = Costs { sync_ns: 100_000, wake_ns: 100_000, ..Costs::USUAL };
         let far = DelayPattern::Replica(ReplicaId(u16::try_from(seed % n as u64).unwrap()));
-        settings.delays = Some(Delays::within(delta_ns, settings.guarded, Bodies::AreThere, far));
-        settings.client_retry_ns = ms(400);
-        settings.client_retry_ns_max = ms(800);
+        settings.delays = Some(Delays::within(delta_ns, settings.parameters.guarded, Bodies::AreThere, far));
+        settings.client.retry_ns = ms(400);
+        settings.client.retry_ns_max = ms(800);
     });
     begin(&mut world);
     world.load_all(Workload {
@@ -111,7 +112,7 @@ fn cut_at(entry: &Entry, run: Run, seed: u64, (first, step): (ReplicaId, u64)) -
         world.corrupt_now(liar, *rng.pick(&AFTERWARDS).unwrap_or(&Byzantine::Own));
     }
     world.run_for(ms(30))?;
-    let back_ns = world.settings().delta_ns * BACK_WITHIN_DELTAS;
+    let back_ns = world.settings().parameters.delta_ns * BACK_WITHIN_DELTAS;
     for id in world.replicas() {
         world.plan(world.now().plus(rng.below(back_ns)), Plan::Start(id));
     }

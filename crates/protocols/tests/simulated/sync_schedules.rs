@@ -78,7 +78,7 @@ fn spread_bundle(plot: &mut Plot) -> Result<Payload, Failure> {
 /// proof that the next leader lies makes the others ask. So they ask it for the body, in vain. Then it is given the body,
 /// and votes; the others leave the view for another block when its 2 Δ are almost over.
 pub(crate) fn asked_before_it_has_voted(entry: &Entry) -> Result<(), Failure> {
-    let mut plot = Plot::new(entry, 5, &[0, 1], |settings| settings.audience = Audience::All);
+    let mut plot = Plot::new(entry, 5, &[0, 1], |settings| settings.client.audience = Audience::All);
     let payload = spread_bundle(&mut plot)?;
     let tip = plot.tip();
     let lock = plot.lock(View(1), tip);

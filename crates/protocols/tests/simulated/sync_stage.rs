@@ -112,7 +112,7 @@ pub(crate) fn listen(
 pub(crate) fn exact(entry: &Entry, n: usize, seed: u64, change: impl FnOnce(&mut Settings)) -> World {
     let mut world = world_of(entry, seed, |settings| {
         *settings = settings.clone().with_n(n);
-        settings.delta_ns = DELTA_NS;
+        settings.parameters.delta_ns = DELTA_NS;
         settings.transport = Transport::Links;
         (settings.conditions, settings.costs) = (LinkConditions::constant(NEAR_NS), Costs::NONE);
         (settings.checkpoint_every, settings.window) = (64, 128);

@@ -25,8 +25,8 @@ fn entries() -> [&'static Entry; 2] {
 fn with_a_leader_that_lies(entry: &Entry, guarded: bool) -> World {
     let mut world = world_of(entry, 13, |settings| {
         settings.transport = Transport::Links;
-        settings.delta_ns = DELTA_NS;
-        settings.guarded = guarded;
+        settings.parameters.delta_ns = DELTA_NS;
+        settings.parameters.guarded = guarded;
         settings.conditions = LinkConditions::constant(ms(1));
         settings.costs = Costs::NONE;
     });

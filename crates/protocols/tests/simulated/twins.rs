@@ -182,7 +182,7 @@ fn heard(scenario: &Scenario, event: &Event) -> Vec<(usize, usize)> {
 fn leaders_can_be_set() {
     let sets = protocols().filter(|entry| sets_leaders(entry) && !entry.spec.rotates_leaders);
     for entry in sets {
-        let mut world = world_of(entry, 1, |settings| settings.leaders = ids(&[2, 3]));
+        let mut world = world_of(entry, 1, |settings| settings.parameters.leaders = ids(&[2, 3]));
         begin(&mut world);
         let mut led = Vec::new();
         for number in 0..3 {
@@ -196,7 +196,7 @@ fn leaders_can_be_set() {
     }
     // Where leaders follow each other, the first views see them.
     for entry in protocols().filter(|entry| sets_leaders(entry) && entry.spec.rotates_leaders) {
-        let mut world = world_of(entry, 1, |settings| settings.leaders = ids(&[2, 3, 3]));
+        let mut world = world_of(entry, 1, |settings| settings.parameters.leaders = ids(&[2, 3, 3]));
         let proposers = Rc::new(RefCell::new(Vec::new()));
         let seen = Rc::clone(&proposers);
         world.hook(move |_, frame| {
@@ -217,7 +217,7 @@ fn leaders_can_be_set() {
         (pbft(), 4, "replicas below 4"),
     ] {
         let mut settings = Settings::new(entry, 1);
-        settings.leaders = ids(&[leader]);
+        settings.parameters.leaders = ids(&[leader]);
         let refused = World::new(settings).err().unwrap().to_string();
         assert!(refused.contains(why), "{refused}");
     }

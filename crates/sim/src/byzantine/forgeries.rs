@@ -1,5 +1,6 @@
 //! What Byzantine hosts make of what their replicas say: changed, said again, late, too much of it.
 
+use super::sent_messages::ForgeAbout;
 use super::{Behaviour, Mood};
 use crate::fault::Fault;
 use bytes::Bytes;
@@ -9,10 +10,7 @@ use quorate_types::codec::Wire as _;
 use quorate_types::rng::Rng;
 use quorate_types::wire::{FromReplica, frame};
 use quorate_types::{Committee, Kind, Reader, ReplicaId, Signature, Statement};
-use std::collections::{BTreeMap, VecDeque};
 
-/// Frames of each kind that are remembered.
-const SAID_MAX: usize = 12;
 /// So many attempts are made to change a message so that it still is one.
 const ATTEMPTS: u32 = 12;
 /// One in so many well-formed lies has a signature that is wrong.
@@ -38,31 +36,6 @@ pub(crate) struct LiarTools<'a> {
     pub(crate) committee: &'a Committee,
     pub(crate) me: ReplicaId,
     pub(crate) sign: &'a dyn Fn(&Statement) -> Signature,
-}
-
-/// What a liar has said, the newest of each kind last.
-#[derive(Default, Debug)]
-pub(crate) struct SentMessages(BTreeMap<(u8, Kind), VecDeque<Bytes>>);
-
-impl SentMessages {
-    fn remember(&mut self, key: (u8, Kind), body: Bytes) {
-        let known = self.0.entry(key).or_default();
-        if known.len() >= SAID_MAX {
-            known.pop_front();
-        }
-        known.push_back(body);
-    }
-
-    fn of(&self, key: (u8, Kind)) -> Vec<&Bytes> {
-        self.0.get(&key).into_iter().flatten().collect()
-    }
-
-    fn any(&self, rng: &mut Rng) -> Option<(u8, Bytes)> {
-        let keys: Vec<_> = self.0.keys().copied().collect();
-        let key = *rng.pick(&keys)?;
-        let all = self.of(key);
-        Some((key.0, (*rng.pick(&all)?).clone()))
-    }
 }
 
 impl Behaviour {
@@ -183,27 +156,6 @@ impl Behaviour {
         self.said.remember(key, body.clone());
         let is_lie = told != body;
         (told, is_lie)
-    }
-}
-
-/// What is lied about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ForgeAbout {
-    /// The protocol's messages.
-    Votes,
-    /// What was decided, checkpoints, blocks, and bodies: all that who lags has to believe.
-    Tales,
-    /// What clients are told.
-    Replies,
-}
-
-impl ForgeAbout {
-    fn covers(self, frame_type: u8) -> bool {
-        match self {
-            Self::Votes => frame_type == frame::PROTOCOL,
-            Self::Tales => frame_type != frame::PROTOCOL,
-            Self::Replies => false,
-        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! The good case of a protocol in which one block is carried on by the next: counted while there is always something to
 //! decide, block by block.
 
-use super::{
-    Elapsed, FigureLine, INTERVALS, Measured, MeteredWorld, NotMeasured, UNIT_NS, each_and_all, size,
+use super::metered::{
+    CHECKPOINT, CHECKPOINTS, Elapsed, INTERVALS, MeteredWorld, SentCounts, UNIT_NS, each_and_all, size,
     unstated_kinds, whole,
 };
+use super::report::{FigureLine, Measured, NotMeasured};
 use crate::client::Workload;
 use crate::frame::{Frame, Verdict};
 use crate::{ms, secs};
@@ -39,7 +40,7 @@ impl BlockCounts {
             self.heights.insert(content.view, content.height);
             self.proposed.entry(content.height).or_insert(now);
         }
-        if content.kind == super::CHECKPOINT {
+        if content.kind == CHECKPOINT {
             let sent = self.checkpoints.entry(content.height).or_default();
             *sent = sent.saturating_add(1);
         }
@@ -94,14 +95,14 @@ pub(super) fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Ve
     let blocks_sent = blocks.borrow();
     let checkpoints = blocks_sent.checkpoints.range(from.next()..=to);
     let checkpoints = checkpoints.fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
-    let mut sent_counts = metered.sent_counts.replace(super::SentCounts::default());
+    let mut sent_counts = metered.sent_counts.replace(SentCounts::default());
     for count in figures.block {
         sent_counts.sent.insert(count.kind, blocks_sent.sent(count.kind, from, to));
     }
     let mut lines = each_and_all(figures.block, n, &sent_counts, to.since(from), "for a block");
-    let what = format!("`{}` for a checkpoint", super::CHECKPOINT);
+    let what = format!("`{}` for a checkpoint", CHECKPOINT);
     let measured = Measured { total: checkpoints, of: INTERVALS };
-    lines.push(FigureLine::new(what, super::CHECKPOINTS.text, (super::CHECKPOINTS.of)(size(n)), measured));
+    lines.push(FigureLine::new(what, CHECKPOINTS.text, (CHECKPOINTS.of)(size(n)), measured));
     let (deltas, delta) = (figures.commit_deltas, metered.delta_ns);
     let commit = (figures.commit_delays, deltas);
     lines.extend(commits.lines("from proposal to execution", to.since(from), commit, delta));

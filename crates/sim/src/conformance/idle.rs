@@ -1,6 +1,7 @@
 //! What a cluster costs while nobody wants anything.
 
-use super::{FigureLine, LONG_NS, Measured, MeteredWorld, NotMeasured, UNIT_NS, each_and_all, size};
+use super::metered::{LONG_NS, MeteredWorld, SentCounts, UNIT_NS, each_and_all, size};
+use super::report::{FigureLine, Measured, NotMeasured};
 use crate::World;
 use quorate_consensus::{Entry, Figures, Idle};
 
@@ -21,7 +22,7 @@ pub(super) fn blocks(
         metered.world.run_while("every replica has decided a block", LONG_NS, apart)
     };
     next(&mut metered)?;
-    *metered.sent_counts.borrow_mut() = super::SentCounts::default();
+    *metered.sent_counts.borrow_mut() = SentCounts::default();
     let (from, before) = (metered.world.highest(), syncs(&metered));
     // No checkpoint is among so few.
     while metered.world.highest().since(from) < idle.blocks {

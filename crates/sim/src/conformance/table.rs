@@ -1,6 +1,6 @@
 //! What was measured, as a table that people read as it is and programs show as Markdown.
 
-use super::{FigureLine, FiguresReport};
+use super::report::{FigureLine, FiguresReport};
 use std::fmt::Write as _;
 
 /// One protocol at several sizes: a line for each figure, and the remarks. What is not as stated says so.

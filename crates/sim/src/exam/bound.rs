@@ -1,12 +1,12 @@
 //! Papers that are other ones for synchronous protocols: for whom a replica that is cut off is one of the f from then on,
 //! and for whom nothing is promised beyond Δ unless the guard is on and everything is late.
 
-use super::{ShortRun, some_of};
+use super::short_run::{ShortRun, some_of};
 use crate::fault::Fault;
-use crate::network_fault::{Change, NetworkFault, Places};
+use crate::network_fault::{Change, NetworkFault};
+use crate::places::Places;
 use crate::report::Report;
-use crate::seed::synchrony::is_synchronous;
-use crate::settings::BadSettings;
+use crate::settings::{BadSettings, is_synchronous};
 use crate::trace::Trace;
 use crate::world::World;
 use crate::{ms, secs};
@@ -18,7 +18,7 @@ const CALM_DELTAS: u64 = 20;
 
 /// So long; for a synchronous protocol at least so many Δ.
 pub(super) fn at_least(world: &World, span_ns: u64, deltas: u64) -> u64 {
-    let least = world.settings().delta_ns.saturating_mul(deltas);
+    let least = world.settings().parameters.delta_ns.saturating_mul(deltas);
     if is_synchronous(&world.settings().entry) { span_ns.max(least) } else { span_ns }
 }
 
@@ -26,7 +26,7 @@ pub(super) fn at_least(world: &World, span_ns: u64, deltas: u64) -> u64 {
 pub(super) fn cut_off(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
     let short = ShortRun::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
-        let guarded = world.settings().guarded;
+        let guarded = world.settings().parameters.guarded;
         let mut victims: Vec<ReplicaId> = some_of(world, rng, 1);
         for _ in 0..3 {
             if guarded {
@@ -46,7 +46,7 @@ pub(super) fn cut_off(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Resul
                 world.begin_fault(NetworkFault { from: place, to: place.others(), both_ways, change, fault });
             world.run_for(span_ns)?;
             world.end_fault(cut);
-            let calm_ns = world.settings().delta_ns.saturating_mul(CALM_DELTAS);
+            let calm_ns = world.settings().parameters.delta_ns.saturating_mul(CALM_DELTAS);
             world.run_for(rng.between(ms(1), ms(500)).saturating_add(calm_ns))?;
         }
         world.run_until(Time(secs(12)).max(world.now()))
@@ -55,9 +55,9 @@ pub(super) fn cut_off(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Resul
 
 /// With the guard on: from one moment to another all that anybody says, or one replica, takes longer than Δ.
 pub(super) fn beyond_delta(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
-    let short = ShortRun::new((entry, n, seed), trace, |settings, _| settings.guarded = true)?;
+    let short = ShortRun::new((entry, n, seed), trace, |settings, _| settings.parameters.guarded = true)?;
     Ok(short.run(|world, rng| {
-        let delta_ns = world.settings().delta_ns;
+        let delta_ns = world.settings().parameters.delta_ns;
         let mut longest_ns = 0;
         for _ in 0..4 {
             let by_ns = rng.between(delta_ns.saturating_add(1), delta_ns.saturating_mul(10));

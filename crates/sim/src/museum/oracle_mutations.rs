@@ -1,7 +1,8 @@
 //! A sabotage for each oracle: one that nobody has seen fire proves nothing.
 
-use super::Exhibit;
-use crate::disk::DiskFlaw;
+use super::exhibit::Exhibit;
+use super::runs;
+use crate::disk::{DiskFlaw, Survives};
 use crate::exam::ShortRun;
 use crate::frame::Verdict;
 use crate::instrumented_store::StoreFlaw;
@@ -10,7 +11,7 @@ use crate::report::Report;
 use crate::seed::{ByzantineChoice, StandardRun};
 use crate::settings::BadSettings;
 use crate::trace::Trace;
-use crate::world::{Plan, Survives, World};
+use crate::world::{Plan, World};
 use crate::{Byzantine, ms, secs};
 use quorate_consensus::{CHECKPOINT_KIND, Entry};
 use quorate_types::{Height, Kind, ReplicaId};
@@ -76,7 +77,7 @@ pub const ORACLE_MUTATIONS: &[Exhibit] = &[
         variant: "syncs are reported and not done",
         caught_by: &[Oracle::Held],
         within: 20,
-        run: super::votes_leave_early,
+        run: runs::votes_leave_early,
     },
     Exhibit {
         id: "bounds",
@@ -108,7 +109,7 @@ pub const ORACLE_MUTATIONS: &[Exhibit] = &[
         variant: "a log that ends in the middle of a write is refused",
         caught_by: &[Oracle::Stopped],
         within: 100,
-        run: super::tail_is_damage,
+        run: runs::tail_is_damage,
     },
     Exhibit {
         id: "links",
@@ -117,7 +118,7 @@ pub const ORACLE_MUTATIONS: &[Exhibit] = &[
         caught_by: &[Oracle::Links],
         within: 100,
         run: |entry, seed| {
-            super::with_disk_flaw(entry, seed, DiskFlaw::Sync, &[Oracle::Held, Oracle::SameSlot])
+            runs::with_disk_flaw(entry, seed, DiskFlaw::Sync, &[Oracle::Held, Oracle::SameSlot])
         },
     },
     Exhibit {
@@ -157,7 +158,7 @@ fn perjured(
     from: usize,
     blind: &[Oracle],
 ) -> Result<Report, BadSettings> {
-    let mut short = super::short(entry, seed)?;
+    let mut short = runs::short(entry, seed)?;
     let world = short.world();
     blind.iter().for_each(|oracle| world.tolerate(*oracle));
     for id in world.replicas().skip(from) {
@@ -169,7 +170,7 @@ fn perjured(
 }
 
 fn too_many_silent(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let mut short = super::short(entry, seed)?;
+    let mut short = runs::short(entry, seed)?;
     let world = short.world();
     let (n, f) = (world.settings().n, world.settings().f);
     world.hook(move |_, frame| {
@@ -181,7 +182,7 @@ fn too_many_silent(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
 
 fn all_is_lost(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
     let blind = [Oracle::Held, Oracle::Links, Oracle::SameSlot];
-    let mut short = super::short(entry, seed)?;
+    let mut short = runs::short(entry, seed)?;
     let world = short.world();
     blind.into_iter().for_each(|oracle| world.tolerate(oracle));
     for id in world.replicas() {
@@ -202,7 +203,7 @@ fn all_is_lost(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
 }
 
 fn nothing_of_heights(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let mut short = super::short(entry, seed)?;
+    let mut short = runs::short(entry, seed)?;
     short.world().hook(|_, frame| {
         let of_height = frame.content.statement.is_some_and(|said| said.height >= Height(5));
         if of_height && !is_about_checkpoints(frame.content.kind) { Verdict::Drop } else { Verdict::Pass }
@@ -231,7 +232,7 @@ fn no_checkpoints(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
 }
 
 fn one_frame_too_many(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let mut short = super::short(entry, seed)?;
+    let mut short = runs::short(entry, seed)?;
     let mut frames = 0u32;
     short.world().hook(move |_, _| {
         frames = frames.saturating_add(1);

@@ -1,6 +1,6 @@
 //! Bounds: what a replica holds stays in proportion to its window, however long it runs.
 
-use super::{Judged, Oracle};
+use super::finding::{Judged, Oracle};
 use quorate_replica::ReplicaStatus;
 use quorate_types::limits::{POOL_BUNDLES_MAX, POOL_BYTES_MAX};
 

@@ -1,6 +1,6 @@
 //! Agreement, exactly once, right results, durability: everything about the order of what was executed.
 
-use super::{Judged, Oracle};
+use super::finding::{Judged, Oracle};
 use crate::history::{History, OpId};
 use crate::model::{Model, result_text};
 use quorate_app::KvResult;

@@ -9,7 +9,7 @@
 //! timers, which are long enough for everybody to come: within as many views as it takes until all have led, there is one
 //! whose leader is honest in which all honest replicas are at the same time.
 
-use super::{Judged, Oracle};
+use super::finding::{Judged, Oracle};
 use crate::settings::Settings;
 use quorate_consensus::{Note, Pace};
 use quorate_types::{Height, ReplicaId, ReplicaSet, View};

@@ -1,7 +1,7 @@
 //! Same slot, and held until durable: judged from the frames as they leave and from what the disk had synced by
 //! then, never from what the replica believes.
 
-use super::{Judged, Oracle};
+use super::finding::{Judged, Oracle};
 use crate::frame::Content;
 use memchr::memmem;
 use quorate_types::codec::Wire as _;

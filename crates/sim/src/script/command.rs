@@ -5,11 +5,11 @@ use super::rules::{Rule, RuleAction};
 use super::tokens::{self, Tokens, number, span};
 use crate::Byzantine;
 use crate::disk::Costs;
+use crate::disk::Survives;
 use crate::link_conditions::LinkConditions;
 use crate::model::Op;
 use crate::secs;
 use crate::settings::{Settings, Transport};
-use crate::world::Survives;
 use quorate_consensus::Entry;
 use quorate_types::{Height, ReplicaId, View};
 
@@ -286,7 +286,7 @@ impl Scene {
         settings.window = self.window;
         settings.transport = self.transport;
         if let Some(id) = self.twin {
-            settings.byzantine.insert(id, Byzantine::Twin);
+            settings.byzantine.replicas.insert(id, Byzantine::Twin);
         }
         Ok(settings)
     }

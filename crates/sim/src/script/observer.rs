@@ -1,6 +1,5 @@
 //! Eyes that see what happens in a world, and tell it.
 
-use super::player::ZERO;
 use super::rules::{RuleAction, Rules};
 use super::script_trace::{ObservedFrame, ScriptTrace};
 use crate::frame::Verdict;
@@ -15,6 +14,9 @@ use quorate_types::{Height, ReplicaId, Time, View};
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+
+/// When scripts begin: by then replicas are connected and clients have their sessions.
+pub(super) const ZERO: Time = Time(secs(1));
 
 /// What the hooks of the world have seen and nobody has looked at yet.
 #[derive(Default, Debug)]

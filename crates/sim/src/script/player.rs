@@ -4,14 +4,12 @@ use super::command::{Command, Until};
 use super::expect::meant;
 use super::observer::Observer;
 use super::tokens;
-use crate::network_fault::{Change, NetworkFault, Places};
+use crate::network_fault::{Change, NetworkFault};
+use crate::places::Places;
 use crate::secs;
 use crate::settings::Settings;
 use crate::world::World;
 use quorate_types::{ReplicaId, Time};
-
-/// When scripts begin: by then replicas are connected and clients have their sessions.
-pub(super) const ZERO: Time = Time(secs(1));
 
 /// See the module.
 pub(super) struct Player {
@@ -23,7 +21,7 @@ pub(super) struct Player {
 
 impl Player {
     pub(super) fn new(settings: Settings) -> Result<Self, String> {
-        let twins: Vec<ReplicaId> = settings.byzantine.keys().copied().collect();
+        let twins: Vec<ReplicaId> = settings.byzantine.replicas.keys().copied().collect();
         let clients = settings.clients;
         let mut world = World::new(settings).map_err(|why| why.to_string())?;
         world.take_exact_times();
@@ -117,7 +115,7 @@ impl Player {
 
 /// The two of a twin speak to these and to those; the first speaks to clients.
 fn divide(world: &mut World, id: ReplicaId, first: &[ReplicaId], second: &[ReplicaId]) -> Result<(), String> {
-    if !world.settings().byzantine.contains_key(&id) {
+    if !world.settings().byzantine.replicas.contains_key(&id) {
         return Err(format!("replica {id} is no twin: `world … twin={id}` makes it one"));
     }
     let n = world.settings().n;

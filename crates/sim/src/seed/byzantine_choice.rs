@@ -1,6 +1,6 @@
 //! Who is Byzantine in a run.
 
-use crate::byzantine::Byzantine;
+use crate::byzantine_kind::Byzantine;
 use quorate_types::ReplicaId;
 use quorate_types::rng::Rng;
 use std::collections::BTreeMap;

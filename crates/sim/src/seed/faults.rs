@@ -1,18 +1,20 @@
 //! The faults of a standard run: of the network, of machines and their disks, and of clients. They meet honest and
 //! Byzantine replicas alike, and are over when the run heals.
 
-use super::HEAL_NS;
 use super::synchrony::BoundedFaults;
-use crate::disk::DiskTrouble;
+use crate::disk::{DiskTrouble, Survives};
 use crate::fault::{Fault, FaultClass};
-use crate::network_fault::{Change, NetworkFault, Places};
+use crate::network_fault::{Change, NetworkFault};
+use crate::places::Places;
 use crate::settings::Transport;
-use crate::world::{Plan, Survives, World};
+use crate::world::{Plan, World};
 use crate::{ms, secs};
 use quorate_types::rng::Rng;
 use quorate_types::{ReplicaId, Time};
 use std::collections::BTreeMap;
 
+/// When everything heals.
+pub(super) const HEAL_NS: u64 = secs(40);
 /// Faults last between these.
 const FAULT_NS: (u64, u64) = (ms(300), secs(7));
 /// Classes that every run draws from.

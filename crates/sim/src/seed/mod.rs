@@ -6,6 +6,7 @@
 //! f replicas are Byzantine, from the beginning to the end; faults may meet all the others as well, because safety
 //! has to survive that, and all of them run and reach each other after the heal.
 
+mod bounded_faults;
 mod byzantine_choice;
 mod faults;
 pub(crate) mod synchrony;
@@ -17,21 +18,19 @@ use crate::fault::Fault;
 use crate::link_conditions::LinkConditions;
 use crate::oracles::{Failure, Oracle};
 use crate::report::Report;
-use crate::settings::{BadSettings, Settings, Transport};
+use crate::settings::{BadSettings, Settings, Transport, is_synchronous};
 use crate::trace::Trace;
 use crate::world::{Plan, World};
 use crate::{Workload, ms, secs};
-use faults::FaultPlanner;
+use faults::{FaultPlanner, HEAL_NS};
 use quorate_client::core::Audience;
 use quorate_consensus::Entry;
 use quorate_crypto::Scheme;
 use quorate_types::rng::Rng;
 use quorate_types::{ReplicaId, Time};
 use std::collections::BTreeMap;
-use synchrony::{BoundedFaults, draw_bound, draw_delays, is_synchronous};
+use synchrony::{BoundedFaults, draw_bound, draw_delays};
 
-/// When everything heals.
-const HEAL_NS: u64 = secs(40);
 /// When a run ends at the earliest.
 const END_NS: u64 = secs(60);
 /// How long replicas may take to come to the same height once all clients have their answers.
@@ -95,14 +94,15 @@ impl StandardRun {
         // Each view change writes a NEW-VIEW of a quorum of view changes, and where votes are signed certificates for all
         // of the window in each of these: for the same heights the log takes more room, and one record does.
         if entry.spec.votes_are_signed || settings.n > 4 {
-            settings.keep_bytes = settings.keep_bytes.saturating_mul(u64::from(LARGE_LOG_FACTOR));
-            settings.segment_bytes = settings.segment_bytes.saturating_mul(LARGE_LOG_FACTOR);
+            settings.storage.keep_bytes =
+                settings.storage.keep_bytes.saturating_mul(u64::from(LARGE_LOG_FACTOR));
+            settings.storage.segment_bytes = settings.storage.segment_bytes.saturating_mul(LARGE_LOG_FACTOR);
         }
         // Where the leader cannot be replaced, it has to be honest.
         let spared = u16::from(!entry.spec.replaces_leader);
         let drawn = hosts.draw(seed, settings.n, settings.f, spared);
-        (settings.byzantine, settings.coalition) = (drawn.who, drawn.as_one);
-        settings.byzantine_clients = 1;
+        (settings.byzantine.replicas, settings.byzantine.coalition) = (drawn.who, drawn.as_one);
+        settings.byzantine.clients = 1;
         if is_synchronous(entry) {
             draw_delays(&mut settings, &mut rng);
         }
@@ -136,7 +136,7 @@ impl StandardRun {
             bounded,
         };
         let planned = faults.plan(&mut world);
-        let began = if world.settings().byzantine.is_empty() { faults.first } else { Time::ZERO };
+        let began = if world.settings().byzantine.replicas.is_empty() { faults.first } else { Time::ZERO };
         Ok(Self { outage_ns: HEAL_NS.saturating_sub(began.0), world, faults: planned, workload })
     }
 
@@ -235,8 +235,8 @@ pub(crate) fn close(world: &mut World) -> Result<(), Failure> {
 /// Honest replicas that may forget: with the Byzantine ones there are f of them at most.
 fn may_forget(world: &World, spared: u16, rng: &mut Rng) -> Vec<ReplicaId> {
     let settings = world.settings();
-    let left = settings.f.saturating_sub(settings.byzantine.len());
-    let is_free = |id: &ReplicaId| id.0 >= spared && !settings.byzantine.contains_key(id);
+    let left = settings.f.saturating_sub(settings.byzantine.replicas.len());
+    let is_free = |id: &ReplicaId| id.0 >= spared && !settings.byzantine.replicas.contains_key(id);
     let mut ids: Vec<ReplicaId> = world.replicas().filter(is_free).collect();
     rng.shuffle(&mut ids);
     ids.truncate(left);
@@ -256,7 +256,7 @@ fn draw_settings(entry: &Entry, seed: u64, rng: &mut Rng) -> Settings {
         settings.conditions = LinkConditions {
             delay_ns: rng.between(50_000, ms(3)),
             jitter_ns: rng.between(20_000, ms(2)),
-            delay_ns_max: settings.delta_ns,
+            delay_ns_max: settings.parameters.delta_ns,
             ..LinkConditions::GOOD
         };
         settings.costs =
@@ -265,10 +265,10 @@ fn draw_settings(entry: &Entry, seed: u64, rng: &mut Rng) -> Settings {
     settings.checkpoint_every = rng.between(4, 24);
     settings.window = settings.checkpoint_every.saturating_mul(rng.between(2, 4));
     // Nobody may fall behind what is kept, as long as there is no transfer of state, and view changes take room.
-    settings.keep_bytes = rng.between(3 << 19, 4 << 20);
-    settings.snapshot_every_bytes = rng.between(128 << 10, 512 << 10);
+    settings.storage.keep_bytes = rng.between(3 << 19, 4 << 20);
+    settings.storage.snapshot_every_bytes = rng.between(128 << 10, 512 << 10);
     settings.replay = seed.is_multiple_of(REPLAY_EVERY);
-    settings.audience = match rng.between(0, 3) {
+    settings.client.audience = match rng.between(0, 3) {
         0 => Audience::All,
         1 => Audience::One(ReplicaId(u16::try_from(rng.index(settings.n)).unwrap_or(0))),
         _ => Audience::Leader,

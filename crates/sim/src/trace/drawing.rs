@@ -5,7 +5,8 @@
 
 use super::event::Event;
 use super::lines::{COLUMNS, heading, legend};
-use super::{Who, quoted};
+use super::who::Who;
+use crate::history::quoted;
 use crate::oracles::Failure;
 use quorate_types::Time;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! What happened, as lines and drawings need it: one [`Event`] for each transition.
 
-use super::Who;
 use super::transits::Transit;
+use super::who::Who;
 use crate::frame::{BUNDLE, Content, PAYLOAD, UNKNOWN};
 use quorate_types::{Height, Time, View};
 

@@ -1,7 +1,7 @@
 //! Events as lines of fixed columns, and what the columns and their words mean.
 
 use super::event::Event;
-use super::{Who, seconds};
+use super::who::{Who, seconds};
 use std::fmt::{self, Write as _};
 
 /// The columns: title, width, what stands there.

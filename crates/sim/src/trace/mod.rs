@@ -14,6 +14,7 @@ mod lines;
 mod pick;
 mod reporter;
 mod transits;
+mod who;
 
 pub use drawing::{Caption, Drawing};
 pub use event::{Event, EventDetails};
@@ -21,8 +22,9 @@ pub(crate) use lines::compact_names;
 pub use lines::{COLUMNS, EVENT_NAMES, heading, legend};
 pub use pick::Pick;
 pub(crate) use transits::{Fingerprint, Transit};
+pub use who::Who;
+pub(crate) use who::seconds;
 
-pub(crate) use crate::history::quoted;
 use quorate_types::digest::Context;
 use quorate_types::{Digest, DigestWriter, ReplicaId, Time, View};
 use reporter::Reporter;
@@ -31,48 +33,6 @@ use std::fmt;
 static CONTEXT: Context = Context::new("quorate simulation trace v1");
 /// The hash function is fastest on large pieces.
 const PIECE_BYTES: usize = 16 << 10;
-
-/// Who does something.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Who {
-    /// The world: faults begin and end.
-    World,
-    /// A replica.
-    Replica(ReplicaId),
-    /// A client, by its place in the world.
-    Client(usize),
-}
-
-impl fmt::Display for Who {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self {
-            Self::World => "world".to_owned(),
-            Self::Replica(id) => format!("r{id}"),
-            Self::Client(index) => format!("c{index}"),
-        };
-        f.pad(&text)
-    }
-}
-
-impl Who {
-    fn tag(self) -> [u8; 9] {
-        let (kind, number) = match self {
-            Self::World => (0, 0),
-            Self::Replica(id) => (1, u64::from(id.0)),
-            Self::Client(index) => (2, u64::try_from(index).unwrap_or(u64::MAX)),
-        };
-        let [a, b, c, d, e, f, g, h] = number.to_le_bytes();
-        [kind, a, b, c, d, e, f, g, h]
-    }
-}
-
-/// `12.345678901`.
-pub(crate) fn seconds(at: Time) -> String {
-    format!("{}.{:09}", at.0 / 1_000_000_000, at.0 % 1_000_000_000)
-}
-
-/// Who reads along.
-pub(crate) type Reader = Box<dyn FnMut(&Event)>;
 
 /// See the module.
 pub struct Trace {

@@ -1,7 +1,8 @@
 //! Which events somebody wants to see.
 
 use super::event::Event;
-use super::{EVENT_NAMES, Who};
+use super::lines::EVENT_NAMES;
+use super::who::Who;
 use quorate_types::{Height, ReplicaId, View};
 use std::str::FromStr;
 

@@ -2,10 +2,13 @@
 
 use super::event::{Event, EventDetails};
 use super::transits::{Transit, Transits};
-use super::{Reader, Who};
+use super::who::Who;
 use quorate_types::{ReplicaId, Time, View};
 use std::collections::BTreeMap;
 use std::fmt;
+
+/// Who reads along.
+pub(crate) type Reader = Box<dyn FnMut(&Event)>;
 
 /// See the module. Exists only while somebody reads along.
 pub(crate) struct Reporter {

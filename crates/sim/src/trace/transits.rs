@@ -1,7 +1,7 @@
 //! Which arrival belongs to which sending: messages have no number of their own, so they are told apart by who
 //! sends what to whom, and the first that was sent is taken for the first that arrives.
 
-use super::Who;
+use super::who::Who;
 use quorate_types::digest::Context;
 use quorate_types::{DigestWriter, Time};
 use std::collections::{BTreeMap, VecDeque};

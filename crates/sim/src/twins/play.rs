@@ -3,7 +3,7 @@
 use super::enumeration::Enumeration;
 use super::scenario::Scenario;
 use super::{ACT_NS, VIEW_NS_MAX};
-use crate::byzantine::Byzantine;
+use crate::byzantine_kind::Byzantine;
 use crate::disk::Costs;
 use crate::link_conditions::LinkConditions;
 use crate::model::Op;
@@ -79,12 +79,12 @@ impl ScenarioRun {
         settings.clients = 1;
         settings.conditions = LinkConditions::constant(DELAY_NS);
         settings.costs = Costs::NONE;
-        settings.delta_ns = DELTA_NS;
-        settings.client_retry_ns = RETRY_NS;
-        settings.client_retry_ns_max = RETRY_NS_MAX;
-        settings.byzantine = scenario.twins.iter().map(|id| (*id, Byzantine::Twin)).collect();
+        settings.parameters.delta_ns = DELTA_NS;
+        settings.client.retry_ns = RETRY_NS;
+        settings.client.retry_ns_max = RETRY_NS_MAX;
+        settings.byzantine.replicas = scenario.twins.iter().map(|id| (*id, Byzantine::Twin)).collect();
         if sets_leaders(entry) {
-            settings.leaders = scenario.leaders();
+            settings.parameters.leaders = scenario.leaders();
         }
         let world = World::for_twins(settings, scenario.clone())?;
         Ok(Self { world, rounds: scenario.rounds.len(), ops: 0 })

@@ -1,19 +1,22 @@
 //! Byzantine replicas in the world, and controlled replicas.
 
+use super::controlled_input::ControlledInput;
+use super::plan::Plan;
 use super::reporting::{FrameReader, names};
 use super::{Event, World};
-use crate::byzantine::{Behaviour, DiskAction, Forged, LiarContext, LiarTools, Role, TwinHalf, seal};
-use crate::disk::SharedDisk;
+use crate::arrival::{Arrival, TwinHalf};
+use crate::byzantine::{Behaviour, DiskAction, Forged, LiarContext, LiarTools, Role, seal};
+use crate::byzantine_kind::Byzantine;
+use crate::disk::{DiskWatch, SharedDisk, Survives};
 use crate::fault::Fault;
 use crate::frame::{Content, Frame};
 use crate::oracles::Oracle;
 use crate::queue::EventClass;
-use crate::replica_slot::{Arrival, Damage, ReplicaSlot};
+use crate::replica_slot::{Damage, ReplicaSlot};
 use crate::trace::{Fingerprint, Transit, Who};
 use crate::turn_output::TurnOutput;
-use crate::{Byzantine, Survives};
 use bytes::Bytes;
-use quorate_consensus::{LinkEvent, Message, To};
+use quorate_consensus::{Message, To};
 use quorate_crypto::statement_preimage;
 use quorate_storage::{Disk as _, MemDisk};
 use quorate_types::rng::Rng;
@@ -28,26 +31,6 @@ const CORRUPT_NS: (u64, u64) = (2_000_000_000, 30_000_000_000);
 /// What is taken for somebody's patience where nobody waits for anything.
 const PATIENCE_NS: u64 = 300_000_000;
 
-/// What reaches a controlled replica.
-#[derive(Clone, Debug)]
-pub enum ControlledInput {
-    /// A frame of a replica.
-    Frame {
-        /// Whose.
-        from: ReplicaId,
-        /// Its type, as `types::wire::frame` lists them.
-        frame_type: u8,
-        /// Its body.
-        body: Bytes,
-        /// What it is.
-        content: Content,
-    },
-    /// What the link to a replica says of itself.
-    Link(ReplicaId, LinkEvent),
-    /// A message of the client at this place.
-    Client(usize, Bytes),
-}
-
 /// The lane on which frames of a type travel.
 fn lane_of(frame_type: u8) -> Lane {
     match frame_type {
@@ -58,20 +41,20 @@ fn lane_of(frame_type: u8) -> Lane {
 
 impl World {
     /// Gives everybody the role that the settings say.
-    pub(super) fn cast(&mut self) {
+    pub(super) fn assign_roles(&mut self) {
         let roles: Vec<(ReplicaId, Byzantine)> =
-            self.settings.byzantine.iter().map(|(id, kind)| (*id, *kind)).collect();
-        let together = self.settings.coalition.then(|| self.role_rng.fork());
+            self.settings.byzantine.replicas.iter().map(|(id, kind)| (*id, *kind)).collect();
+        let together = self.settings.byzantine.coalition.then(|| self.rngs.roles.fork());
         if together.is_some() {
             self.count_fault(Fault::Coalition);
         }
         for (id, kind) in roles {
-            let rng = together.clone().unwrap_or_else(|| self.role_rng.fork());
+            let rng = together.clone().unwrap_or_else(|| self.rngs.roles.fork());
             if kind == Byzantine::Adaptive {
-                let at = self.now.plus(self.role_rng.between(CORRUPT_NS.0, CORRUPT_NS.1));
-                self.plan(at, super::Plan::Corrupt);
+                let at = self.now.plus(self.rngs.roles.between(CORRUPT_NS.0, CORRUPT_NS.1));
+                self.plan(at, Plan::Corrupt);
             } else {
-                self.liars.insert(id, kind);
+                self.roles.byzantine.insert(id, kind);
                 self.corrupt(id, kind, rng);
             }
         }
@@ -80,9 +63,9 @@ impl World {
     /// From now on a replica that was honest breaks the rules in this way; one whose power is off does it when it is back.
     /// Nothing becomes of [`Byzantine::Adaptive`], who has to be there from the beginning.
     pub fn corrupt_now(&mut self, id: ReplicaId, kind: Byzantine) {
-        if kind != Byzantine::Adaptive && !self.liars.contains_key(&id) {
-            self.liars.insert(id, kind);
-            let rng = self.role_rng.fork();
+        if kind != Byzantine::Adaptive && !self.roles.byzantine.contains_key(&id) {
+            self.roles.byzantine.insert(id, kind);
+            let rng = self.rngs.roles.fork();
             self.corrupt(id, kind, rng);
         }
     }
@@ -90,12 +73,12 @@ impl World {
     /// From now on a replica breaks the rules in this way.
     fn corrupt(&mut self, id: ReplicaId, kind: Byzantine, rng: Rng) {
         let attacks = self.settings.entry.attacks;
-        let mut slot_rng = self.role_rng.fork();
+        let mut slot_rng = self.rngs.roles.fork();
         let second = (kind == Byzantine::Twin).then(|| {
             let shared = SharedDisk::new(self.empty_disk(), self.settings.costs);
             let mut slot = Box::new(ReplicaSlot::new(id, shared, &mut slot_rng));
             slot.role = Role::Byzantine(Box::new(Behaviour::new(kind, slot_rng.fork(), attacks)));
-            slot.skew_ns = SKEW_NS;
+            slot.clock.skew_ns = SKEW_NS;
             slot
         });
         let Some(slot) = self.slot_mut(id) else { return };
@@ -113,39 +96,39 @@ impl World {
         let leader = self.leader().filter(|leader| leader.0 >= first && self.is_honest(*leader));
         let others = || self.honest().find(|id| id.0 >= first);
         let Some(victim) = leader.or_else(others) else { return };
-        let kind = self.role_rng.pick(&Byzantine::LATER).copied().unwrap_or(Byzantine::Mute);
+        let kind = self.rngs.roles.pick(&Byzantine::LATER).copied().unwrap_or(Byzantine::Mute);
         self.trace.note(self.now, Who::Replica(victim), "corrupted", &[kind.name().as_bytes()], || {
             format!("it leads, and is {kind} from now on")
         });
         self.count_fault(Fault::Adaptive);
-        let rng = self.role_rng.fork();
-        self.liars.insert(victim, Byzantine::Adaptive);
+        let rng = self.rngs.roles.fork();
+        self.roles.byzantine.insert(victim, Byzantine::Adaptive);
         self.corrupt(victim, kind, rng);
     }
 
     fn empty_disk(&self) -> MemDisk {
-        MemDisk::new(self.settings.segment_bytes, self.settings.page_bytes)
+        MemDisk::new(self.settings.storage.segment_bytes, self.settings.storage.page_bytes)
     }
 
     /// Who has been Byzantine so far, and how: an adaptive host is where it has struck.
     #[must_use]
     pub fn liars(&self) -> &BTreeMap<ReplicaId, Byzantine> {
-        &self.liars
+        &self.roles.byzantine
     }
 
     /// Who has said two things where only one may be said, and what they were.
     #[must_use]
     pub fn equivocators(&self) -> &BTreeMap<ReplicaId, String> {
-        &self.equivocators
+        &self.roles.equivocators
     }
 
     /// Looks at what a liar really says.
     pub(super) fn note_equivocation(&mut self, from: ReplicaId, content: &Content) {
         if self.slot(from).is_some_and(|slot| matches!(slot.role, Role::Byzantine(_)))
-            && let Some(what) = self.promises.equivocation(from, content)
+            && let Some(what) = self.oracles.promises.equivocation(from, content)
         {
             self.count_fault(Fault::EquivocateVote);
-            self.equivocators.entry(from).or_insert(what);
+            self.roles.equivocators.entry(from).or_insert(what);
         }
     }
 
@@ -154,13 +137,13 @@ impl World {
     pub fn is_honest(&self, id: ReplicaId) -> bool {
         let is_honest = self.slot(id).is_some_and(|slot| matches!(slot.role, Role::Honest));
         // Who has lost what it was told is safe cannot keep its word.
-        let remembers = self.slot(id).is_some_and(|slot| slot.damage != Damage::Forgetful);
-        (is_honest && remembers && !self.exempt.contains(&id)) || self.trusted.contains(&id)
+        let remembers = self.slot(id).is_some_and(|slot| slot.machine.damage != Damage::Forgetful);
+        (is_honest && remembers && !self.roles.exempt.contains(&id)) || self.roles.trusted.contains(&id)
     }
 
     /// All replicas that have to run and to follow the others: the honest ones whose disks are whole.
     pub fn sound(&self) -> impl Iterator<Item = ReplicaId> {
-        let is_whole = |id| self.slot(id).is_some_and(|slot| slot.damage <= Damage::DiskTrouble);
+        let is_whole = |id| self.slot(id).is_some_and(|slot| slot.machine.damage <= Damage::DiskTrouble);
         self.honest().filter(move |id| is_whole(*id))
     }
 
@@ -188,7 +171,8 @@ impl World {
         let context = LiarContext { places, patience_ns: self.patience_ns() };
         let blank = self.empty_disk();
         let Some(slot) = self.slot_mut(id) else { return };
-        let (is_running, shared) = (slot.running.is_some() && slot.busy_until <= now, slot.shared.clone());
+        let (is_running, shared) =
+            (slot.running.is_some() && slot.agenda.busy_until <= now, slot.machine.disk.clone());
         let Role::Byzantine(behaviour) = &mut slot.role else { return };
         let (mood_ns, outage_ns) = behaviour.spans();
         let action = if is_running { behaviour.change(context, || blank) } else { DiskAction::Nothing };
@@ -205,7 +189,7 @@ impl World {
                 self.count_fault(if is_blank { Fault::Wiped } else { Fault::RolledBack });
                 self.lose_power(id, Survives::Nothing);
                 shared.replace(*image);
-                self.plan(now.plus(outage_ns), super::Plan::Start(id));
+                self.plan(now.plus(outage_ns), Plan::Start(id));
             }
             DiskAction::Garbage => self.write_garbage(id),
             DiskAction::Nothing | DiskAction::Remember => {}
@@ -216,14 +200,14 @@ impl World {
     /// How long an honest replica still waits for something, whichever and for whatever.
     fn patience_ns(&mut self) -> u64 {
         let running: Vec<ReplicaId> = self.honest().filter(|id| self.is_running(*id)).collect();
-        let Some(id) = self.role_rng.pick(&running).copied() else { return PATIENCE_NS };
+        let Some(id) = self.rngs.roles.pick(&running).copied() else { return PATIENCE_NS };
         let now = self.now;
         let running = self.slot(id).and_then(|slot| slot.running.as_ref());
         let Some(running) = running else { return PATIENCE_NS };
         let local = running.local(now);
         let waits = running.host.replica().status().timers.into_iter().map(|(at, _)| at.since(local));
         let waits: Vec<u64> = waits.filter(|wait| *wait > 0).collect();
-        self.role_rng.pick(&waits).copied().unwrap_or(PATIENCE_NS)
+        self.rngs.roles.pick(&waits).copied().unwrap_or(PATIENCE_NS)
     }
 
     /// Whether what a replica says is changed on its way.
@@ -314,41 +298,41 @@ impl World {
 
     /// The second replica of a twin is started.
     pub(super) fn start_second(&mut self, id: ReplicaId) {
-        let mut output = std::mem::take(&mut self.output_of_second);
+        let mut output = std::mem::take(&mut self.buffers.output_of_second);
         output.clear();
         let Self { slots, settings, cluster, now, .. } = self;
         if let Some(second) = slots.get_mut(id.index()).and_then(|slot| slot.second.as_mut()) {
-            second.shared.watch(crate::disk::DiskWatch::begin);
+            second.machine.disk.watch(DiskWatch::begin);
             // One that does not open is silent.
             let _ = second.open(*now, settings, cluster, &mut output);
             self.flush_second(id, &mut output);
         }
-        self.output_of_second = output;
+        self.buffers.output_of_second = output;
     }
 
     /// The second replica of a twin takes its turn: before the first, because it has to be heard first sometimes.
     pub(super) fn turn_second(&mut self, id: ReplicaId) {
         let now = self.now;
-        let mut output = std::mem::take(&mut self.output_of_second);
+        let mut output = std::mem::take(&mut self.buffers.output_of_second);
         output.clear();
         let Some(second) = self.slot_mut(id).and_then(|slot| slot.second.as_mut()) else {
-            self.output_of_second = output;
+            self.buffers.output_of_second = output;
             return;
         };
-        second.shared.watch(crate::disk::DiskWatch::begin);
+        second.machine.disk.watch(DiskWatch::begin);
         if second.turn(now, &mut output).is_err() {
             second.running = None;
         }
         self.flush_second(id, &mut output);
-        self.output_of_second = output;
+        self.buffers.output_of_second = output;
     }
 
     fn flush_second(&mut self, id: ReplicaId, output: &mut TurnOutput) {
         let now = self.now;
         if let Some(slot) = self.slot_mut(id) {
             if let Some(second) = &mut slot.second {
-                second.journal.look().clear();
-                second.shared.watch(|watch| watch.synced.clear());
+                second.service.journal.look().clear();
+                second.machine.disk.watch(|watch| watch.synced.clear());
             }
             for (index, client) in output.proven.drain(..) {
                 slot.attach(index, client);
@@ -360,7 +344,7 @@ impl World {
     /// What a replica says of others: no honest one may be held for a liar.
     pub(super) fn judge_accusations(&mut self, by: ReplicaId, output: &mut TurnOutput) {
         for (peer, reason) in output.blamed.drain(..) {
-            let innocent = self.is_honest(peer) && !self.altered.contains(&peer);
+            let innocent = self.is_honest(peer) && !self.roles.altered.contains(&peer);
             if innocent && self.is_honest(by) {
                 let what = format!("replica {by} refuses what replica {peer} says: {reason}");
                 self.judge(self.now, Err((Oracle::Accusation, what)));
@@ -398,7 +382,7 @@ impl World {
     /// Messages of a replica that others' intakes have passed on to a handler so far.
     #[must_use]
     pub fn passed(&self, from: ReplicaId) -> u64 {
-        self.passed.get(from.index()).copied().unwrap_or_default()
+        self.counters.passed.get(from.index()).copied().unwrap_or_default()
     }
 
     /// A controlled replica says something now, signed where the message is.

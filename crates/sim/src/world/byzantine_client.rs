@@ -22,20 +22,10 @@ const FLOOD: u64 = 40;
 /// The key that its operations are about: nobody else's.
 const KEY: &str = "rogue";
 
-/// What a rogue client knows.
-#[derive(Debug, Default)]
-pub(super) struct ByzantineClient {
-    /// What others said.
-    said: Vec<Bytes>,
-    heard: usize,
-    /// The last number that it used.
-    number: u64,
-}
-
 impl World {
     /// The place of the rogue client, if there is one.
     fn byzantine_client_place(&self) -> Option<usize> {
-        (self.settings.byzantine_clients > 0).then(|| self.settings.clients.saturating_add(1))
+        (self.settings.byzantine.clients > 0).then(|| self.settings.clients.saturating_add(1))
     }
 
     /// The rogue client asks for its session.
@@ -48,7 +38,7 @@ impl World {
     /// A client says something, and somebody else hears it.
     pub(super) fn record_client_message(&mut self, client: usize, message: &Bytes) {
         let honest = client < self.settings.clients;
-        if self.settings.byzantine_clients == 0 || !honest || message.first() != Some(&CLIENT_BUNDLE_TAG) {
+        if self.settings.byzantine.clients == 0 || !honest || message.first() != Some(&CLIENT_BUNDLE_TAG) {
             return;
         }
         let byzantine_client = &mut self.byzantine_client;
@@ -88,7 +78,7 @@ impl World {
     /// An operation of the rogue's, in the history.
     fn byzantine_client_op(&mut self, place: usize, op: &Op) -> OpId {
         let id = self.history.call(self.now, place, op.clone());
-        self.order.called(id);
+        self.oracles.order.called(id);
         id
     }
 
@@ -111,7 +101,7 @@ impl World {
         let (first, second) = (both.first()?.clone(), both.get(1)?.clone());
         for id in self.replicas() {
             let (one, other) =
-                if self.net_rng.chance(500_000) { (&first, &second) } else { (&second, &first) };
+                if self.rngs.network.chance(500_000) { (&first, &second) } else { (&second, &first) };
             self.send_from_client(place, id, one.clone());
             if !divided {
                 self.send_from_client(place, id, other.clone());
@@ -123,7 +113,7 @@ impl World {
     /// What another client said, once more and from here.
     fn say_again(&mut self, place: usize) -> Option<()> {
         for id in self.replicas() {
-            let again = self.net_rng.pick(&self.byzantine_client.said)?.clone();
+            let again = self.rngs.network.pick(&self.byzantine_client.said)?.clone();
             self.send_from_client(place, id, again);
         }
         Some(())
@@ -134,7 +124,7 @@ impl World {
         let (client, session) = (self.client_id(place)?, self.session(place)?);
         let mut builder = BundleBuilder::new(BundleKind::Requests, client, session, BundleNo(number));
         let limits = self.settings.bodies;
-        if self.net_rng.chance(500_000) {
+        if self.rngs.network.chance(500_000) {
             // One request that is too large, or one too many of them.
             let bytes = usize::try_from(limits.request_bytes_max).unwrap_or(0).saturating_add(1);
             builder.push(&vec![7; bytes]);
@@ -151,16 +141,16 @@ impl World {
     /// Bytes that are no message, or are what somebody else said but for a few of them.
     fn say_nonsense(&mut self, place: usize) -> Option<()> {
         for id in self.replicas() {
-            let mut bytes = self.net_rng.pick(&self.byzantine_client.said)?.to_vec();
-            for _ in 0..self.net_rng.between(1, 8) {
-                let at = self.net_rng.index(bytes.len());
-                let byte = u8::try_from(self.net_rng.below(256)).unwrap_or(0);
+            let mut bytes = self.rngs.network.pick(&self.byzantine_client.said)?.to_vec();
+            for _ in 0..self.rngs.network.between(1, 8) {
+                let at = self.rngs.network.index(bytes.len());
+                let byte = u8::try_from(self.rngs.network.below(256)).unwrap_or(0);
                 if let Some(known) = bytes.get_mut(at) {
                     *known = byte;
                 }
             }
-            if self.net_rng.chance(300_000) {
-                bytes.truncate(self.net_rng.index(bytes.len()).max(1));
+            if self.rngs.network.chance(300_000) {
+                bytes.truncate(self.rngs.network.index(bytes.len()).max(1));
             }
             // A message of another kind is one of the few other things that clients may say.
             if let Some(tag) = bytes.first_mut() {

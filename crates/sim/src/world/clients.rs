@@ -2,15 +2,15 @@
 
 use super::reporting::FrameReader;
 use super::{Event, World};
+use crate::arrival::Arrival;
 use crate::client::{ClientAction, Workload};
 use crate::history::OpId;
 use crate::linear;
 use crate::model::{Op, result_text};
 use crate::oracles::{Failure, Oracle};
 use crate::queue::EventClass;
-use crate::replica_slot::Arrival;
 use crate::secs;
-use crate::seed::synchrony::is_synchronous;
+use crate::settings::is_synchronous;
 use crate::trace::{Fingerprint, Transit, Who};
 use bytes::Bytes;
 use quorate_client::core::{Fate, LinkState};
@@ -94,13 +94,13 @@ impl World {
     fn call(&mut self, client: usize, op: Op) -> OpId {
         let now = self.now;
         let id = self.history.call(now, client, op.clone());
-        self.order.called(id);
+        self.oracles.order.called(id);
         self.trace
             .note(now, Who::Client(client), "calls", &[&id.0.to_le_bytes()], || format!("#{} {op}", id.0));
         let taken = self.clients.get_mut(client).is_some_and(|client| client.submit(now, id, &op));
         if !taken {
             // It was never sent.
-            self.failed_ops = self.failed_ops.saturating_add(1);
+            self.counters.failed_ops = self.counters.failed_ops.saturating_add(1);
         }
         id
     }
@@ -175,7 +175,7 @@ impl World {
     /// Does what a client wants done, and notes when it wants to be called again.
     pub(super) fn serve_client(&mut self, client: usize) {
         let now = self.now;
-        let mut actions = std::mem::take(&mut self.actions);
+        let mut actions = std::mem::take(&mut self.buffers.actions);
         while let Some(known) = self.clients.get_mut(client) {
             known.poll(now, &mut actions);
             if actions.is_empty() {
@@ -189,7 +189,7 @@ impl World {
                 }
             }
         }
-        self.actions = actions;
+        self.buffers.actions = actions;
         let Some(known) = self.clients.get_mut(client) else { return };
         let Some(at) = known.deadline().map(|at| at.max(now.plus(1))) else { return };
         if known.wake.is_none_or(|(planned, _)| at < planned) {
@@ -209,7 +209,7 @@ impl World {
             &[&id.0.to_le_bytes(), &result.to_bytes()],
             || format!("#{} {}", id.0, result_text(&result)),
         );
-        let verdict = self.order.answered(id, &result);
+        let verdict = self.oracles.order.answered(id, &result);
         self.judge(now, verdict);
         if let (Some(record), Some(client)) = (self.history.get(id), self.clients.get_mut(client)) {
             client.learn(&record.op, &result);
@@ -218,12 +218,12 @@ impl World {
     }
 
     fn failed(&mut self, client: usize, id: OpId, fate: Fate) {
-        self.failed_ops = self.failed_ops.saturating_add(1);
+        self.counters.failed_ops = self.counters.failed_ops.saturating_add(1);
         self.trace.note(self.now, Who::Client(client), "gives up", &[&id.0.to_le_bytes()], || {
             format!("#{}: {fate:?}", id.0)
         });
         if fate == Fate::NotExecuted {
-            let verdict = self.order.not_executed(id);
+            let verdict = self.oracles.order.not_executed(id);
             self.judge(self.now, verdict);
         }
     }
@@ -241,8 +241,14 @@ impl World {
             let details = FrameReader { settings, cluster }.request(&message).to([Who::Replica(to)]);
             details.transit(Transit::Leaves(Fingerprint::of(&message)))
         });
-        self.count_faults(self.map.get(from, to.index()).faults);
-        match self.client_channels.post(&mut self.net_rng, &self.map, now, from, to.index()) {
+        self.count_faults(self.network.map.get(from, to.index()).faults);
+        match self.network.client_channels.post(
+            &mut self.rngs.network,
+            &self.network.map,
+            now,
+            from,
+            to.index(),
+        ) {
             Some(at) => {
                 let arrival = Arrival::Client { index: client, message };
                 self.queue.push(at, EventClass::Arrival, Event::Arrives(to, arrival));
@@ -254,7 +260,7 @@ impl World {
     /// A message to a client goes on its way.
     pub(super) fn reply(&mut self, at: Time, from: ReplicaId, client: usize, message: Bytes) {
         let to = self.place(client);
-        let message = match &mut self.reply_hook {
+        let message = match &mut self.hooks.reply {
             Some(hook) => hook(from, client, message),
             None => Some(message),
         };
@@ -264,8 +270,14 @@ impl World {
             let details = FrameReader { settings, cluster }.answer(&message).to([Who::Client(client)]);
             details.transit(Transit::Leaves(Fingerprint::of(&message)))
         });
-        self.count_faults(self.map.get(from.index(), to).faults);
-        match self.client_channels.post(&mut self.net_rng, &self.map, at, from.index(), to) {
+        self.count_faults(self.network.map.get(from.index(), to).faults);
+        match self.network.client_channels.post(
+            &mut self.rngs.network,
+            &self.network.map,
+            at,
+            from.index(),
+            to,
+        ) {
             Some(at) => self.queue.push(at, EventClass::Arrival, Event::Hears { client, from, message }),
             None => self.report_lost_client_message(at, from.index(), to, &message),
         }
@@ -308,7 +320,7 @@ impl World {
     /// only where it does not is another order searched for, which may take seconds.
     pub(super) fn judge_history(&mut self) {
         let records = self.history.records();
-        if linear::is_explained_by(records, self.order.operations()) {
+        if linear::is_explained_by(records, self.oracles.order.operations()) {
             return;
         }
         let findings = linear::judge(records);

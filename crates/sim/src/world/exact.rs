@@ -2,15 +2,15 @@
 
 use super::World;
 use crate::byzantine::Role;
-use crate::network_fault::Places;
 use crate::oracles::Failure;
+use crate::places::Places;
 use quorate_types::{ReplicaId, Time};
 
 impl World {
     /// From now on whatever costs time takes exactly what the settings say, and not that in the mean: for counting.
     pub fn take_exact_times(&mut self) {
         for slot in &self.slots {
-            slot.shared.watch(|watch| watch.is_exact = true);
+            slot.machine.disk.watch(|watch| watch.is_exact = true);
         }
     }
 
@@ -19,7 +19,7 @@ impl World {
     /// # Errors
     /// What an oracle found.
     pub fn run_shown(&mut self, end: Time, mut shown: impl FnMut(&Self)) -> Result<(), Failure> {
-        while self.failure.is_none() && self.queue.next_at().is_some_and(|at| at <= end) {
+        while self.oracles.failure.is_none() && self.queue.next_at().is_some_and(|at| at <= end) {
             self.step();
             shown(self);
         }

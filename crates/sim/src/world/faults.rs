@@ -1,11 +1,12 @@
 //! What goes wrong in the world: planned for later, or at once.
 
-use super::turns::Survives;
+use super::plan::Plan;
 use super::{Event, World};
 use crate::disk::DiskTrouble;
 use crate::fault::{Fault, FaultSet};
-use crate::network_fault::{Change, NetworkFault, Places, conditions_under};
+use crate::network_fault::{Change, NetworkFault, conditions_under};
 use crate::oracles::Oracle;
+use crate::places::Places;
 use crate::queue::EventClass;
 use crate::replica_slot::{Damage, Running};
 use crate::trace::{EventDetails, Who};
@@ -14,47 +15,6 @@ use std::collections::BTreeMap;
 
 /// How often it is looked at who leads, for as long as leaders are cut off.
 const LEADER_LOOK_NS: u64 = 250_000_000;
-
-/// Something that can be planned for later.
-#[derive(Clone, Debug)]
-pub enum Plan {
-    /// The replica's machine loses power, or its process dies.
-    Crash(ReplicaId, Survives),
-    /// The replica's machine loses power at the so-manyth step from then: a change of the disk, or a flush.
-    CrashAtStep(ReplicaId, u64, Survives),
-    /// The replica is started, if it is not running.
-    Start(ReplicaId),
-    /// The replica's process stands still until then.
-    Pause(ReplicaId, Time),
-    /// The replica's time passes so much faster, in millionths.
-    Drift(ReplicaId, i64),
-    /// From the replica's next start on its clock on the wall is off by so many nanoseconds.
-    WallClock(ReplicaId, i64),
-    /// This is wrong with the replica's disk from then on. [`DiskTrouble::None`] sees to it.
-    Disk(ReplicaId, DiskTrouble),
-    /// The replica's executor takes five hundred times as long from then on, or as long as it should.
-    Executor(ReplicaId, bool),
-    /// The replica's disk is damaged for good: one of the faults that break promises.
-    Damage(ReplicaId, Fault),
-    /// The connection of two replicas breaks.
-    Disconnect(ReplicaId, ReplicaId),
-    /// The connection of two replicas is gone, and the first of them hears of it only at that moment.
-    HalfOpen(ReplicaId, ReplicaId, Time),
-    /// A front comes, under this number.
-    Begin(u64, NetworkFault),
-    /// The front with this number passes.
-    End(u64),
-    /// Whoever leads is cut off, under this number, until that moment.
-    CutLeader(u64, Time),
-    /// The connection of a client to a replica breaks, and comes back after so long.
-    ClientCut(usize, ReplicaId, u64),
-    /// Whoever leads is corrupted.
-    Corrupt,
-    /// Nothing is promised to the replica from then on.
-    Exempt(ReplicaId),
-    /// Somebody does to a client's name what clients must not do.
-    ByzantineClient(Fault),
-}
 
 impl World {
     /// Plans something for later.
@@ -72,7 +32,7 @@ impl World {
             Plan::Drift(id, ppm) => self.drift(id, ppm),
             Plan::WallClock(id, off_ns) => {
                 if let Some(slot) = self.slot_mut(id) {
-                    slot.skew_ns = off_ns;
+                    slot.clock.skew_ns = off_ns;
                 }
                 self.count_fault(Fault::ClockJump);
             }
@@ -86,11 +46,11 @@ impl World {
             }
             Plan::HalfOpen(deaf, other, until) => self.half_open(deaf, other, until),
             Plan::Begin(number, network_fault) => {
-                self.network_faults.push((number, network_fault));
+                self.network.faults.push((number, network_fault));
                 self.update_conditions();
             }
             Plan::End(number) => {
-                self.network_faults.retain(|(known, _)| *known != number);
+                self.network.faults.retain(|(known, _)| *known != number);
                 self.update_conditions();
             }
             Plan::CutLeader(number, until) => self.cut_leader(number, until),
@@ -103,8 +63,8 @@ impl World {
 
     /// A front comes now; the number that [`World::pass`] takes.
     pub fn begin_fault(&mut self, network_fault: NetworkFault) -> u64 {
-        let number = self.next_fault_number;
-        self.next_fault_number = number.saturating_add(1);
+        let number = self.network.next_fault_number;
+        self.network.next_fault_number = number.saturating_add(1);
         self.carry_out(Plan::Begin(number, network_fault));
         number
     }
@@ -117,23 +77,23 @@ impl World {
     /// All fronts pass, disks do what they are there for, and time passes as it should.
     pub fn heal(&mut self) {
         self.trace.report(self.now, Who::World, "heals", EventDetails::default);
-        self.network_faults.clear();
+        self.network.faults.clear();
         self.update_conditions();
         for id in self.replicas() {
             self.trouble(id, DiskTrouble::None);
             self.slow_executor(id, false);
             self.drift(id, 0);
             if let Some(slot) = self.slot_mut(id) {
-                slot.skew_ns = 0;
-                slot.shared.watch(|watch| watch.misdirects = false);
+                slot.clock.skew_ns = 0;
+                slot.machine.disk.watch(|watch| watch.misdirects = false);
             }
         }
     }
 
     pub(super) fn update_conditions(&mut self) {
         let places = self.settings.n.saturating_add(self.clients.len());
-        conditions_under(&mut self.map, places, self.settings.conditions, &self.network_faults);
-        let network_faults = &self.network_faults;
+        conditions_under(&mut self.network.map, places, self.settings.conditions, &self.network.faults);
+        let network_faults = &self.network.faults;
         self.trace.note(
             self.now,
             Who::World,
@@ -146,7 +106,7 @@ impl World {
 
     /// A fault was felt.
     pub(super) fn count_fault(&mut self, fault: Fault) {
-        let count = self.felt.entry(fault).or_default();
+        let count = self.counters.faults.entry(fault).or_default();
         *count = count.saturating_add(1);
     }
 
@@ -160,9 +120,9 @@ impl World {
     /// How often each fault was felt so far: one that was planned need not have been.
     #[must_use]
     pub fn felt(&self) -> BTreeMap<Fault, u64> {
-        let mut felt = self.felt.clone();
+        let mut felt = self.counters.faults.clone();
         for slot in &self.slots {
-            slot.shared.watch(|watch| {
+            slot.machine.disk.watch(|watch| {
                 for (fault, more) in &watch.felt {
                     let count = felt.entry(*fault).or_default();
                     *count = count.saturating_add(*more);
@@ -174,12 +134,12 @@ impl World {
 
     fn start_again(&mut self, id: ReplicaId) {
         // A turn that is under way is finished before its machine dies: what is to come after that waits too.
-        let slot = self.slot(id).filter(|slot| slot.is_doomed && slot.running.is_some());
-        if let Some(at) = slot.map(|slot| slot.busy_until) {
+        let slot = self.slot(id).filter(|slot| slot.agenda.is_doomed && slot.running.is_some());
+        if let Some(at) = slot.map(|slot| slot.agenda.busy_until) {
             return self.plan(at.plus(1), Plan::Start(id));
         }
         let Err(why) = self.start(id) else { return };
-        let damage = self.slot(id).map_or(Damage::None, |slot| slot.damage);
+        let damage = self.slot(id).map_or(Damage::None, |slot| slot.machine.damage);
         if self.is_honest(id) && damage == Damage::None {
             let what = format!("replica {id} does not open: {why}");
             return self.judge(self.now, Err((Oracle::Stopped, what)));
@@ -196,17 +156,17 @@ impl World {
             format!("until {} ms", until.0 / 1_000_000)
         });
         if let Some(slot) = self.slot_mut(id) {
-            slot.paused_until = slot.paused_until.max(until);
+            slot.agenda.paused_until = slot.agenda.paused_until.max(until);
         }
     }
 
     fn drift(&mut self, id: ReplicaId, ppm: i64) {
         let now = self.now;
         let Some(slot) = self.slot_mut(id) else { return };
-        if slot.drift_ppm == ppm {
+        if slot.clock.drift_ppm == ppm {
             return;
         }
-        slot.drift_ppm = ppm;
+        slot.clock.drift_ppm = ppm;
         for running in
             [slot.running.as_mut(), slot.second.as_mut().and_then(|second| second.running.as_mut())]
         {
@@ -223,14 +183,16 @@ impl World {
     fn trouble(&mut self, id: ReplicaId, trouble: DiskTrouble) {
         let now = self.now;
         let Some(slot) = self.slot_mut(id) else { return };
-        if slot.shared.watch(|watch| std::mem::replace(&mut watch.trouble, trouble)) == trouble {
+        if slot.machine.disk.watch(|watch| std::mem::replace(&mut watch.trouble, trouble)) == trouble {
             return;
         }
-        slot.damage = match trouble {
-            DiskTrouble::None | DiskTrouble::Slow if slot.damage == Damage::DiskTrouble => Damage::None,
-            DiskTrouble::None | DiskTrouble::Slow => slot.damage,
+        slot.machine.damage = match trouble {
+            DiskTrouble::None | DiskTrouble::Slow if slot.machine.damage == Damage::DiskTrouble => {
+                Damage::None
+            }
+            DiskTrouble::None | DiskTrouble::Slow => slot.machine.damage,
             DiskTrouble::Full | DiskTrouble::Reads | DiskTrouble::Syncs => {
-                slot.damage.max(Damage::DiskTrouble)
+                slot.machine.damage.max(Damage::DiskTrouble)
             }
         };
         self.trace.note(now, Who::Replica(id), "disk", &[&[trouble.tag()]], || format!("{trouble:?}"));
@@ -239,21 +201,21 @@ impl World {
     fn slow_executor(&mut self, id: ReplicaId, labours: bool) {
         let now = self.now;
         let Some(slot) = self.slot_mut(id) else { return };
-        if slot.shared.watch(|watch| std::mem::replace(&mut watch.labours, labours)) != labours {
+        if slot.machine.disk.watch(|watch| std::mem::replace(&mut watch.labours, labours)) != labours {
             let says = if labours { "its executor is slow" } else { "no longer" };
             self.trace.note(now, Who::Replica(id), "labours", &[&[u8::from(labours)]], || says.to_owned());
         }
     }
 
     fn damage(&mut self, id: ReplicaId, fault: Fault) {
-        let Self { slots, crash_rng, .. } = self;
+        let Self { slots, rngs, .. } = self;
         let Some(slot) = slots.get_mut(id.index()) else { return };
         let (is_done, damage) = match fault {
-            Fault::RotAtTail => (slot.shared.rot_at_tail(crash_rng), Damage::Forgetful),
-            Fault::RotInLog => (slot.shared.rot_in_log(crash_rng), Damage::Broken),
-            Fault::RotInSnapshot => (slot.shared.rot_in_snapshot(crash_rng), Damage::Broken),
+            Fault::RotAtTail => (slot.machine.disk.rot_at_tail(&mut rngs.crash), Damage::Forgetful),
+            Fault::RotInLog => (slot.machine.disk.rot_in_log(&mut rngs.crash), Damage::Broken),
+            Fault::RotInSnapshot => (slot.machine.disk.rot_in_snapshot(&mut rngs.crash), Damage::Broken),
             Fault::MisdirectedWrite => {
-                slot.shared.watch(|watch| watch.misdirects = true);
+                slot.machine.disk.watch(|watch| watch.misdirects = true);
                 (true, Damage::Forgetful)
             }
             _ => (false, Damage::None),
@@ -261,7 +223,7 @@ impl World {
         if !is_done {
             return;
         }
-        slot.damage = slot.damage.max(damage);
+        slot.machine.damage = slot.machine.damage.max(damage);
         // A write that goes astray is counted when it does.
         if fault != Fault::MisdirectedWrite {
             self.count_fault(fault);
@@ -272,7 +234,7 @@ impl World {
     }
 
     fn cut_leader(&mut self, number: u64, until: Time) {
-        self.network_faults.retain(|(known, _)| *known != number);
+        self.network.faults.retain(|(known, _)| *known != number);
         if self.now < until
             && let Some(leader) = self.leader()
         {
@@ -280,7 +242,7 @@ impl World {
             let from = Places::one(leader.index());
             let replicas = Places::of(0..self.settings.n);
             let to = Places(replicas.0 & from.others().0);
-            self.network_faults.push((
+            self.network.faults.push((
                 number,
                 NetworkFault {
                     from,

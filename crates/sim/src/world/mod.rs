@@ -7,35 +7,33 @@
 mod byzantine;
 mod byzantine_client;
 mod clients;
+mod controlled_input;
 mod exact;
 mod faults;
+mod links;
 mod mutations;
 mod network;
 mod operator_view;
+mod plan;
 mod reporting;
+mod state;
 mod synchrony;
 mod turns;
+mod twins;
 mod twins_schedule;
 mod views;
 
-use crate::byzantine::Byzantine;
-use crate::client::{Client, ClientAction};
-use crate::delays::Waits;
+use crate::arrival::Arrival;
+use crate::client::Client;
 use crate::disk::SharedDisk;
-use crate::fault::Fault;
 use crate::frame::{Content, Frame, Verdict};
 use crate::history::History;
-use crate::link_conditions::Map;
-use crate::network_fault::NetworkFault;
-use crate::oracles::{Failure, LivelockOracle, Oracle, OrderOracle, PacemakerOracle, PromiseOracle};
+use crate::oracles::{Failure, Oracle};
 use crate::queue::{EventClass, Queue};
-use crate::replica_slot::{Arrival, ConnectionEvent, ReplicaSlot};
+use crate::replica_slot::ReplicaSlot;
 use crate::settings::{BadSettings, Cluster, Settings, Transport};
 use crate::trace::{Trace, Who};
-use crate::turn_output::TurnOutput;
 use bytes::Bytes;
-use mutations::Mutations;
-use network::{ClientChannels, ReplicaPair};
 use quorate_client::core::LinkState;
 use quorate_consensus::{Healed, Synchrony};
 use quorate_crypto::{SigningKey, bundle_preimage};
@@ -46,12 +44,12 @@ use quorate_types::codec::Wire as _;
 use quorate_types::rng::Rng;
 use quorate_types::wire::FromClient;
 use quorate_types::{Authenticator, ClientId, Digest, Genesis, Height, Kind, Ledger, ReplicaId, Time};
-use std::collections::{BTreeMap, BTreeSet};
+use state::{Buffers, ByzantineClient, Counters, Hooks, Mutations, Network, Oracles, Rngs, Roles};
+use std::collections::BTreeMap;
 use twins_schedule::TwinsSchedule;
 
-pub use byzantine::ControlledInput;
-pub use faults::Plan;
-pub use turns::Survives;
+pub use controlled_input::ControlledInput;
+pub use plan::Plan;
 
 /// What happens at one moment.
 #[derive(Debug)]
@@ -85,12 +83,7 @@ enum Event {
 /// How often the oracles look at every replica.
 const LOOK_NS: u64 = 1_000_000_000;
 
-/// Decides about frames that leave.
-type Hook = Box<dyn FnMut(Time, &Frame) -> Verdict>;
-/// Decides about what a replica tells a client: goes on, is replaced, or (`None`) never leaves.
-type ReplyHook = Box<dyn FnMut(ReplicaId, usize, Bytes) -> Option<Bytes>>;
-
-/// See the module.
+/// A deterministic world of replicas and clients.
 pub struct World {
     settings: Settings,
     cluster: Cluster,
@@ -98,63 +91,18 @@ pub struct World {
     queue: Queue<Event>,
     slots: Vec<ReplicaSlot>,
     clients: Vec<Client>,
-    map: Map,
-    network_faults: Vec<(u64, NetworkFault)>,
-    next_fault_number: u64,
-    /// How often each fault was felt.
-    felt: BTreeMap<Fault, u64>,
-    pairs: Vec<ReplicaPair>,
-    client_channels: ClientChannels,
-    next_conn: u64,
-    hook: Option<Hook>,
-    reply_hook: Option<ReplyHook>,
-    held: Vec<Frame>,
-    /// How long frames wait before they enter their links, where they do.
-    waits: Waits,
-    /// Frames of long ago, and how many have travelled by themselves.
-    old: Vec<network::OldFrame>,
-    datagrams_sent: u64,
+    network: Network,
+    hooks: Hooks,
     trace: Trace,
     history: History,
-    order: OrderOracle,
-    promises: PromiseOracle,
-    /// Looks for circles, where something is promised.
-    livelock: Option<LivelockOracle>,
-    /// Watches how views are left, where the protocol leaves them by certificate only.
-    views: Option<PacemakerOracle>,
-    failure: Option<Failure>,
-    net_rng: Rng,
-    crash_rng: Rng,
-    role_rng: Rng,
-    sent: BTreeMap<Kind, u64>,
-    rejected: BTreeMap<&'static str, u64>,
-    /// Messages of each replica that have passed the intake of another.
-    passed: Vec<u64>,
-    failed_ops: u64,
-    byzantine_client: byzantine_client::ByzantineClient,
+    oracles: Oracles,
+    roles: Roles,
+    rngs: Rngs,
+    counters: Counters,
+    byzantine_client: ByzantineClient,
     mutations: Mutations,
-    /// What somebody is made to do: no failure.
-    tolerated: BTreeSet<Oracle>,
-    /// Who is held for honest although it is not.
-    trusted: BTreeSet<ReplicaId>,
-    /// Who has met what its protocol does not promise to survive.
-    exempt: BTreeSet<ReplicaId>,
-    /// Who has been Byzantine so far, and how.
-    liars: BTreeMap<ReplicaId, Byzantine>,
-    /// Who has contradicted itself, and how.
-    equivocators: BTreeMap<ReplicaId, String>,
-    /// Whose frames a hook has changed: what others say of it is no accusation.
-    altered: BTreeSet<ReplicaId>,
-    fuses: Vec<Option<Survives>>,
-    output: TurnOutput,
-    /// What the second replica of a twin sends.
-    output_of_second: TurnOutput,
-    connection_events: Vec<ConnectionEvent>,
-    actions: Vec<ClientAction>,
-    bytes: Vec<u8>,
-    /// To whom what is being sent goes.
-    meant: Vec<ReplicaId>,
-    /// Who reaches whom, where a scenario of twins says it.
+    buffers: Buffers,
+    /// The partitions of a twins scenario, where one is run.
     schedule: Option<Box<TwinsSchedule>>,
 }
 
@@ -185,7 +133,7 @@ impl World {
         let (n, places) = (settings.n, settings.n.saturating_add(settings.clients_in_all()));
         let mut slot_rng = rng.fork();
         let slot = |id| {
-            let disk = MemDisk::new(settings.segment_bytes, settings.page_bytes);
+            let disk = MemDisk::new(settings.storage.segment_bytes, settings.storage.page_bytes);
             ReplicaSlot::new(id, SharedDisk::new(disk, settings.costs), &mut slot_rng)
         };
         let slots = cluster.committee.ids().map(slot).collect();
@@ -195,53 +143,22 @@ impl World {
             .map(|(index, key)| Client::new(client_settings, key.clone(), index, client_rng.fork()))
             .collect();
         let mut world = Self {
-            map: Map::new(places, settings.conditions),
-            client_channels: ClientChannels::new(places),
-            pairs: ReplicaPair::all(n),
-            promises: PromiseOracle::new(n),
-            livelock: None,
-            views: PacemakerOracle::of(&settings, &cluster.params),
-            fuses: vec![None; n],
+            network: Network::new(&settings, places),
+            hooks: Hooks::default(),
+            oracles: Oracles::new(&settings, &cluster.params),
             cluster,
             slots,
             clients,
             now: Time::ZERO,
             queue: Queue::default(),
-            network_faults: Vec::new(),
-            next_fault_number: 1 << 32,
-            felt: BTreeMap::new(),
-            next_conn: 1,
-            hook: None,
-            reply_hook: None,
-            held: Vec::new(),
-            waits: Waits::new(settings.seed),
-            old: Vec::new(),
-            datagrams_sent: 0,
             trace,
             history: History::default(),
-            order: OrderOracle::new(settings.entry.spec.votes_are_durable),
-            failure: None,
-            net_rng: rng.fork(),
-            crash_rng: rng.fork(),
-            role_rng: rng.fork(),
-            sent: BTreeMap::new(),
-            rejected: BTreeMap::new(),
-            passed: vec![0; n],
-            failed_ops: 0,
-            byzantine_client: byzantine_client::ByzantineClient::default(),
+            roles: Roles::default(),
+            rngs: Rngs { network: rng.fork(), crash: rng.fork(), roles: rng.fork() },
+            counters: Counters::new(n),
+            byzantine_client: ByzantineClient::default(),
             mutations: Mutations::default(),
-            tolerated: BTreeSet::new(),
-            trusted: BTreeSet::new(),
-            exempt: BTreeSet::new(),
-            liars: BTreeMap::new(),
-            equivocators: BTreeMap::new(),
-            altered: BTreeSet::new(),
-            output: TurnOutput::default(),
-            output_of_second: TurnOutput::default(),
-            connection_events: Vec::new(),
-            actions: Vec::new(),
-            bytes: Vec::new(),
-            meant: Vec::new(),
+            buffers: Buffers::default(),
             schedule,
             settings,
         };
@@ -250,7 +167,7 @@ impl World {
     }
 
     fn begin(&mut self) -> Result<(), BadSettings> {
-        self.cast();
+        self.assign_roles();
         for id in self.cluster.committee.ids() {
             self.start(id).map_err(|why| BadSettings::Open { replica: id, why })?;
         }
@@ -307,7 +224,7 @@ impl World {
     /// What an oracle found first; after that nothing more happens.
     #[must_use]
     pub fn failure(&self) -> Option<&Failure> {
-        self.failure.as_ref()
+        self.oracles.failure.as_ref()
     }
 
     /// The trace.
@@ -332,10 +249,10 @@ impl World {
     /// # Errors
     /// What an oracle found.
     pub fn run_until(&mut self, end: Time) -> Result<(), Failure> {
-        while self.failure.is_none() && self.queue.next_at().is_some_and(|at| at <= end) {
+        while self.oracles.failure.is_none() && self.queue.next_at().is_some_and(|at| at <= end) {
             self.step();
         }
-        match &self.failure {
+        match &self.oracles.failure {
             Some(failure) => Err(failure.clone()),
             None => {
                 self.now = self.now.max(end);
@@ -370,12 +287,12 @@ impl World {
                 let oracle = if self.is_lost() { Oracle::Durability } else { Oracle::Liveness };
                 self.judge(self.now, Err((oracle, why)));
             }
-            if let Some(failure) = &self.failure {
+            if let Some(failure) = &self.oracles.failure {
                 return Err(failure.clone());
             }
             self.step();
         }
-        match &self.failure {
+        match &self.oracles.failure {
             Some(failure) => Err(failure.clone()),
             None => Ok(()),
         }
@@ -418,23 +335,23 @@ impl World {
 
     /// Asks `hook` about every frame that leaves from now on.
     pub fn hook(&mut self, hook: impl FnMut(Time, &Frame) -> Verdict + 'static) {
-        self.hook = Some(Box::new(hook));
+        self.hooks.frame = Some(Box::new(hook));
     }
 
     /// Asks `hook` about everything that replicas tell clients from now on: who tells, whom, and what.
     pub fn hook_replies(&mut self, hook: impl FnMut(ReplicaId, usize, Bytes) -> Option<Bytes> + 'static) {
-        self.reply_hook = Some(Box::new(hook));
+        self.hooks.reply = Some(Box::new(hook));
     }
 
     /// Asks nobody any more.
     pub fn unhook(&mut self) {
-        self.hook = None;
-        self.reply_hook = None;
+        self.hooks.frame = None;
+        self.hooks.reply = None;
     }
 
     /// What was held back leaves now.
     pub fn release(&mut self) {
-        for frame in std::mem::take(&mut self.held) {
+        for frame in std::mem::take(&mut self.network.held) {
             self.report_frame(self.now, "releases", &frame, "");
             self.transmit(self.now, &frame);
         }
@@ -450,30 +367,30 @@ impl World {
         if !holds {
             self.judge(self.now, Err((oracle, format!("does not hold: {what}"))));
         }
-        self.failure.clone().map_or(Ok(()), Err)
+        self.oracles.failure.clone().map_or(Ok(()), Err)
     }
 
     /// No operation may have ended without an answer.
     pub(crate) fn check_none_failed(&mut self) -> Result<(), Failure> {
-        if self.failed_ops > 0 {
-            let what = format!("{} operations have no answer for good", self.failed_ops);
+        if self.counters.failed_ops > 0 {
+            let what = format!("{} operations have no answer for good", self.counters.failed_ops);
             self.judge(self.now, Err((Oracle::Liveness, what)));
         }
-        self.failure.clone().map_or(Ok(()), Err)
+        self.oracles.failure.clone().map_or(Ok(()), Err)
     }
 
     /// Somebody is made to do what this oracle notices: from now on that is no failure.
     pub fn tolerate(&mut self, oracle: Oracle) {
-        self.tolerated.insert(oracle);
+        self.oracles.tolerated.insert(oracle);
     }
 
     /// Notes what an oracle says. The first failure stays.
     fn judge(&mut self, at: Time, verdict: crate::oracles::Judged) {
-        if let (Err((oracle, what)), None) = (verdict, &self.failure)
-            && !self.tolerated.contains(&oracle)
+        if let (Err((oracle, what)), None) = (verdict, &self.oracles.failure)
+            && !self.oracles.tolerated.contains(&oracle)
         {
             self.trace.note(at, Who::World, "fails", &[what.as_bytes()], || format!("{oracle}: {what}"));
-            self.failure = Some(Failure { at, oracle, what });
+            self.oracles.failure = Some(Failure { at, oracle, what });
         }
     }
 
@@ -538,7 +455,7 @@ impl World {
     /// The greatest height that an honest replica has executed.
     #[must_use]
     pub fn height(&self) -> Height {
-        self.order.height()
+        self.oracles.order.height()
     }
 
     /// What the work of a replica has cost since it was started.
@@ -551,25 +468,25 @@ impl World {
     /// Steps of a replica's machine so far: changes of its disk, and flushes.
     #[must_use]
     pub fn steps(&self, id: ReplicaId) -> u64 {
-        self.slot(id).map_or(0, |slot| slot.shared.watch(|watch| watch.steps))
+        self.slot(id).map_or(0, |slot| slot.machine.disk.watch(|watch| watch.steps))
     }
 
     /// Completed syncs of a replica's disk so far.
     #[must_use]
     pub fn syncs(&self, id: ReplicaId) -> u64 {
-        self.slot(id).map_or(0, |slot| slot.shared.watch(|watch| watch.syncs))
+        self.slot(id).map_or(0, |slot| slot.machine.disk.watch(|watch| watch.syncs))
     }
 
     /// Turns that a replica has taken.
     #[must_use]
     pub fn turns(&self, id: ReplicaId) -> u64 {
-        self.slot(id).map_or(0, |slot| slot.turns)
+        self.slot(id).map_or(0, |slot| slot.agenda.turns)
     }
 
     /// Bytes on a replica's disk.
     #[must_use]
     pub fn disk_bytes(&self, id: ReplicaId) -> u64 {
-        self.slot(id).map_or(0, |slot| slot.shared.used_bytes())
+        self.slot(id).map_or(0, |slot| slot.machine.disk.used_bytes())
     }
 
     /// Segments of the log, and snapshots beside it, on a replica's disk.
@@ -582,13 +499,13 @@ impl World {
     /// Frames sent so far, by kind: one for each receiver.
     #[must_use]
     pub fn sent(&self) -> &BTreeMap<Kind, u64> {
-        &self.sent
+        &self.counters.sent
     }
 
     /// What was refused so far, by reason.
     #[must_use]
     pub fn rejected(&self) -> &BTreeMap<&'static str, u64> {
-        &self.rejected
+        &self.counters.rejected
     }
 
     /// Leaders that sound replicas have seen replaced since they were opened.
@@ -599,19 +516,19 @@ impl World {
     /// Operations that were applied.
     #[must_use]
     pub fn applied(&self) -> u64 {
-        self.order.applied()
+        self.oracles.order.applied()
     }
 
     /// Operations that failed at their client: their fate is unknown.
     #[must_use]
     pub fn failed_ops(&self) -> u64 {
-        self.failed_ops
+        self.counters.failed_ops
     }
 
     /// Different promises that left and were looked for on disks.
     #[must_use]
     pub fn promises(&self) -> u64 {
-        self.promises.checked()
+        self.oracles.promises.checked()
     }
 
     /// Judges the state at the end, when everything has settled: all honest replicas run, have executed the same,
@@ -650,7 +567,7 @@ impl World {
             self.judge(self.now, Err((Oracle::Liveness, what)));
         }
         self.judge_history();
-        match &self.failure {
+        match &self.oracles.failure {
             Some(failure) => Err(failure.clone()),
             None => Ok(()),
         }
@@ -661,9 +578,9 @@ impl World {
     #[must_use]
     pub fn recovery(&self, outage_ns: u64, fetch_ns: u64) -> Time {
         let healed = Healed {
-            delta_ns: self.settings.delta_ns,
+            delta_ns: self.settings.parameters.delta_ns,
             outage_ns,
-            client_retry_ns: self.settings.client_retry_ns_max,
+            client_retry_ns: self.settings.client.retry_ns_max,
             fetch_ns,
             restarted: self.slots.iter().filter(|slot| slot.running.is_none() || slot.opens > 1).count(),
         };
@@ -675,7 +592,7 @@ impl World {
     /// What a replica's disk would hold after a crash right now, if nothing unsynced survived.
     #[must_use]
     pub fn image(&self, id: ReplicaId) -> Option<MemDisk> {
-        self.slot(id).map(|slot| slot.shared.synced_image())
+        self.slot(id).map(|slot| slot.machine.disk.synced_image())
     }
 
     fn kind_of(&self, frame_type: u8, body: &[u8]) -> Content {

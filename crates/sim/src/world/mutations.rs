@@ -7,34 +7,25 @@ use crate::instrumented_store::StoreFlaw;
 use quorate_storage::MemDisk;
 use quorate_types::ReplicaId;
 
-/// What is done to the world itself, beside what seats and clients are made to do.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Mutations {
-    /// Bounds are those of a small window, whatever the window is.
-    pub(super) bounds_are_tight: bool,
-    /// Clients take what one replica says for the word of two.
-    pub(super) clients_are_credulous: bool,
-}
-
 impl World {
     /// Sabotage: from its next start on, this replica's disk reports syncs that it does not do.
     pub fn break_syncs(&mut self, id: ReplicaId) {
         if let Some(slot) = self.slot_mut(id) {
-            slot.disk_flaw = DiskFlaw::Sync;
+            slot.machine.disk_flaw = DiskFlaw::Sync;
         }
     }
 
     /// Sabotage: from its next start on, this replica's disk does this wrong.
     pub(crate) fn break_disk(&mut self, id: ReplicaId, disk_flaw: DiskFlaw) {
         if let Some(slot) = self.slot_mut(id) {
-            slot.disk_flaw = disk_flaw;
+            slot.machine.disk_flaw = disk_flaw;
         }
     }
 
     /// Sabotage: from its next start on, this replica's service does this wrong.
     pub(crate) fn break_service(&mut self, id: ReplicaId, store_flaw: StoreFlaw) {
         if let Some(slot) = self.slot_mut(id) {
-            slot.store_flaw = store_flaw;
+            slot.service.flaw = store_flaw;
         }
     }
 
@@ -51,33 +42,33 @@ impl World {
     /// Sabotage: puts an older image in the place of a stopped replica's disk.
     pub fn roll_back_disk(&mut self, id: ReplicaId, image: MemDisk) {
         if let Some(slot) = self.slot(id).filter(|slot| slot.running.is_none()) {
-            slot.shared.replace(image);
+            slot.machine.disk.replace(image);
         }
     }
 
     /// Sabotage: from its next start on, this replica applies an operation twice.
     pub fn apply_twice(&mut self, id: ReplicaId, op: OpId) {
         if let Some(slot) = self.slot_mut(id) {
-            slot.store_flaw = StoreFlaw::Twice(op);
+            slot.service.flaw = StoreFlaw::Twice(op);
         }
     }
 
     /// Sabotage: from its next start on, this replica says that it applied an operation, and does not.
     pub fn skip_operation(&mut self, id: ReplicaId, op: OpId) {
         if let Some(slot) = self.slot_mut(id) {
-            slot.store_flaw = StoreFlaw::Skip(op);
+            slot.service.flaw = StoreFlaw::Skip(op);
         }
     }
 
     /// Sabotage: from its next start on, this replica answers an operation with what was not asked.
     pub fn falsify_answer(&mut self, id: ReplicaId, op: OpId) {
         if let Some(slot) = self.slot_mut(id) {
-            slot.store_flaw = StoreFlaw::Answer(op);
+            slot.service.flaw = StoreFlaw::Answer(op);
         }
     }
 
     /// Sabotage: from now on the oracles hold this replica for honest, whatever it does.
     pub fn trust_liar(&mut self, id: ReplicaId) {
-        self.trusted.insert(id);
+        self.roles.trusted.insert(id);
     }
 }

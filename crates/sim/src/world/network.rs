@@ -1,16 +1,18 @@
 //! The network of the world: connections between replicas that break and are dialled again, frames that travel
 //! by themselves, and letters between clients and replicas.
 
+use super::links::{DIAL_NS, OldFrame, ReplicaPair};
 use super::reporting::{FrameReader, half_text, piece_details};
 use super::{Event, World};
-use crate::byzantine::{REPLY, TwinHalf};
+use crate::arrival::{Arrival, TwinHalf};
+use crate::byzantine::REPLY;
 use crate::fault::Fault;
 use crate::frame::{Content, Frame, Verdict};
-use crate::link_conditions::{LinkConditions, Map};
+use crate::link_conditions::LinkConditions;
 use crate::lookup::binds;
 use crate::oracles::Oracle;
 use crate::queue::EventClass;
-use crate::replica_slot::{Arrival, ConnectionEvent};
+use crate::replica_slot::ConnectionEvent;
 use crate::trace::{EventDetails, Fingerprint, Transit, Who};
 use crate::turn_output::{Outbound, TurnOutput};
 use bytes::Bytes;
@@ -26,17 +28,12 @@ const RESEND_NS: u64 = 200_000_000;
 const BREAKS_ONE_IN: u64 = 12;
 /// A connection that is cut for so long may break, and has broken after four times as long.
 const BREAK_NS: u64 = 1_000_000_000;
-/// Pauses between two attempts to connect.
-const DIAL_NS: u64 = 20_000_000;
 const DIAL_NS_MAX: u64 = 2_000_000_000;
 
 /// Every so-manyth frame that travels by itself is remembered …
 const OLD_EVERY: u64 = 7;
 /// … and so many of them.
 const OLD_MAX: usize = 256;
-
-/// A frame that may arrive again: from whom, to whom, its type and its body.
-pub(super) type OldFrame = (ReplicaId, ReplicaId, (u8, Bytes));
 
 /// A stream that trickles: so many bytes of what is written come in pieces of at most so many, with a pause between two
 /// of this length in the mean.
@@ -59,89 +56,6 @@ fn trickle(rng: &mut Rng, rest: &mut Bytes, bytes: usize) -> Vec<Bytes> {
     pieces
 }
 
-/// Two replicas and the connection between them.
-#[derive(Debug)]
-pub(super) struct ReplicaPair {
-    low: ReplicaId,
-    high: ReplicaId,
-    conn: Option<u64>,
-    /// When the last piece in each direction arrives: a connection keeps its order.
-    last: [Time; 2],
-    /// What waits in each direction because nothing passes.
-    stalled: [Vec<Bytes>; 2],
-    /// Counts attempts to connect, so that older ones do not count.
-    attempt: u64,
-    pause_ns: u64,
-}
-
-impl ReplicaPair {
-    pub(super) fn all(n: usize) -> Vec<Self> {
-        let ids = || (0..u16::try_from(n).unwrap_or(u16::MAX)).map(ReplicaId);
-        let mut pairs = Vec::new();
-        for high in ids() {
-            for low in ids().filter(|low| *low < high) {
-                pairs.push(Self {
-                    low,
-                    high,
-                    conn: None,
-                    last: [Time::ZERO; 2],
-                    stalled: [Vec::new(), Vec::new()],
-                    attempt: 0,
-                    pause_ns: DIAL_NS,
-                });
-            }
-        }
-        pairs
-    }
-
-    /// Where the pair of two replicas stands among all.
-    fn index(a: ReplicaId, b: ReplicaId) -> usize {
-        let (low, high) = (a.min(b).index(), a.max(b).index());
-        (high.saturating_mul(high.saturating_sub(1)) / 2).saturating_add(low)
-    }
-
-    fn direction(&mut self, from: ReplicaId) -> (&mut Time, &mut Vec<Bytes>) {
-        let ([up, down], [stalled_up, stalled_down]) = (&mut self.last, &mut self.stalled);
-        if from == self.low { (up, stalled_up) } else { (down, stalled_down) }
-    }
-
-    fn other(&self, id: ReplicaId) -> ReplicaId {
-        if id == self.low { self.high } else { self.low }
-    }
-}
-
-/// Messages between clients and replicas: each connection keeps its order, and what is lost is lost.
-#[derive(Debug)]
-pub(super) struct ClientChannels {
-    places: usize,
-    last: Vec<Time>,
-}
-
-impl ClientChannels {
-    pub(super) fn new(places: usize) -> Self {
-        Self { places, last: vec![Time::ZERO; places.saturating_mul(places)] }
-    }
-
-    /// When a message that leaves at `at` arrives, if it does.
-    pub(super) fn post(
-        &mut self,
-        rng: &mut Rng,
-        map: &Map,
-        at: Time,
-        from: usize,
-        to: usize,
-    ) -> Option<Time> {
-        let conditions = map.get(from, to);
-        if conditions.loses(rng) {
-            return None;
-        }
-        let last = self.last.get_mut(from.saturating_mul(self.places).saturating_add(to))?;
-        let arrival = conditions.arrival(rng, at).max(*last);
-        *last = arrival;
-        Some(arrival)
-    }
-}
-
 impl World {
     /// Everything that a turn led to leaves, each at its moment. Returns when the last of it left.
     pub(super) fn depart(
@@ -158,7 +72,7 @@ impl World {
         for flush in output.flushes.drain(..) {
             let at = began.plus(flush.after_ns);
             let news = synced.get(seen..flush.synced).unwrap_or_default();
-            self.promises.synced(from, news);
+            self.oracles.promises.synced(from, news);
             seen = flush.synced;
             for outbound in outbound.by_ref().take(flush.upto.saturating_sub(left)) {
                 match outbound {
@@ -177,7 +91,7 @@ impl World {
             left = flush.upto;
             self.write_links(from, at);
         }
-        self.promises.synced(from, synced.get(seen..).unwrap_or_default());
+        self.oracles.promises.synced(from, synced.get(seen..).unwrap_or_default());
     }
 
     /// One frame leaves for some replicas. `later` is what was synced after this moment, in the same turn.
@@ -195,7 +109,7 @@ impl World {
         if self.schedule.is_some() {
             return self.send_by_schedule(at, (from, half), to, (frame_type, body), &content);
         }
-        let mut meant: Vec<ReplicaId> = std::mem::take(&mut self.meant);
+        let mut meant: Vec<ReplicaId> = std::mem::take(&mut self.buffers.receivers);
         meant.clear();
         let to_all = to;
         meant.extend(self.receivers(from, to).filter(|to| self.lets(from, half, content.kind, to.index())));
@@ -220,7 +134,7 @@ impl World {
                 self.send_one(at, frame);
             }
         }
-        self.meant = meant;
+        self.buffers.receivers = meant;
     }
 
     /// Who is meant.
@@ -241,24 +155,24 @@ impl World {
             return;
         }
         if let Some(said) = content.statement.filter(|said| said.kind == CHECKPOINT_KIND) {
-            let verdict = self.order.stated(from, said.height, said.subject);
+            let verdict = self.oracles.order.stated(from, said.height, said.subject);
             self.judge(at, verdict);
         }
-        let Self { promises, slots, cluster, settings, .. } = self;
+        let Self { oracles, slots, cluster, settings, .. } = self;
         let mut on_disk = |counts_now: bool| {
             let (Some(slot), Some(said)) = (slots.get(from.index()), &content.statement) else {
                 return false;
             };
             let binds = |disk| binds(disk, settings, cluster, said);
-            slot.survived.as_ref().is_some_and(|disk| binds(disk.clone()))
-                || (counts_now && binds(slot.shared.synced_image()))
+            slot.machine.survived.as_ref().is_some_and(|disk| binds(disk.clone()))
+                || (counts_now && binds(slot.machine.disk.synced_image()))
         };
-        let verdict = promises.leaves(from, content, later, &mut on_disk);
+        let verdict = oracles.promises.leaves(from, content, later, &mut on_disk);
         self.judge(at, verdict);
     }
 
     pub(super) fn send_one(&mut self, at: Time, mut frame: Frame) {
-        let verdict = match &mut self.hook {
+        let verdict = match &mut self.hooks.frame {
             Some(hook) => hook(at, &frame),
             None => Verdict::Pass,
         };
@@ -271,14 +185,14 @@ impl World {
             }
             Verdict::Hold => {
                 self.report_frame(at, "holds", &frame, "a hook of the test");
-                self.held.push(frame);
+                self.network.held.push(frame);
             }
             Verdict::Replace(body) => {
                 self.report_altered(at, &frame, &body);
                 frame.content = self.kind_of(frame.frame_type, &body);
                 frame.body = body;
                 let content = frame.content;
-                self.altered.insert(frame.from);
+                self.roles.altered.insert(frame.from);
                 self.vouch(at, frame.from, &content, &[]);
                 self.transmit(at, &frame);
             }
@@ -287,7 +201,7 @@ impl World {
 
     /// A frame goes its way: into the link, or into the air.
     pub(super) fn transmit(&mut self, at: Time, frame: &Frame) {
-        let count = self.sent.entry(frame.content.kind).or_default();
+        let count = self.counters.sent.entry(frame.content.kind).or_default();
         *count = count.saturating_add(1);
         if !self.waits(at, frame) {
             self.enter(at, frame);
@@ -318,22 +232,22 @@ impl World {
 
     /// A frame travels by itself.
     fn send_datagram(&mut self, at: Time, frame: &Frame) {
-        let conditions = *self.map.get(frame.from.index(), frame.to.index());
+        let conditions = *self.network.map.get(frame.from.index(), frame.to.index());
         self.count_faults(conditions.faults);
-        if conditions.loses(&mut self.net_rng) {
+        if conditions.loses(&mut self.rngs.network) {
             if !conditions.is_cut {
                 self.count_fault(Fault::Loss);
             }
             return self.note_lost(at, frame);
         }
-        if conditions.corrupts(&mut self.net_rng) {
+        if conditions.corrupts(&mut self.rngs.network) {
             self.count_fault(Fault::CorruptFrame);
             // Whoever vouches for a frame vouches for its bytes: others never reach a replica.
             return self.note_lost(at, frame);
         }
         self.resend_old(at, frame, &conditions);
         let mut copies = 1;
-        if conditions.duplicate_ppm > 0 && self.net_rng.chance(conditions.duplicate_ppm) {
+        if conditions.duplicate_ppm > 0 && self.rngs.network.chance(conditions.duplicate_ppm) {
             self.count_fault(Fault::Duplication);
             self.report_doubled(at, frame);
             copies = 2;
@@ -341,38 +255,40 @@ impl World {
         for _ in 0..copies {
             let arrival =
                 Arrival::Frame { from: frame.from, frame_type: frame.frame_type, body: frame.body.clone() };
-            let arrives = conditions.arrival(&mut self.net_rng, at);
+            let arrives = conditions.arrival(&mut self.rngs.network, at);
             self.queue.push(arrives, EventClass::Arrival, Event::Arrives(frame.to, arrival));
         }
     }
 
     /// What was sent long ago arrives again, now and then, and what is sent now may.
     fn resend_old(&mut self, at: Time, frame: &Frame, conditions: &LinkConditions) {
-        if conditions.old_ppm > 0 && self.net_rng.chance(conditions.old_ppm) {
-            let known = self.old.iter().filter(|(from, to, _)| (*from, *to) == (frame.from, frame.to));
+        if conditions.old_ppm > 0 && self.rngs.network.chance(conditions.old_ppm) {
+            let known =
+                self.network.old.iter().filter(|(from, to, _)| (*from, *to) == (frame.from, frame.to));
             let known: Vec<&OldFrame> = known.collect();
-            if let Some((from, to, (frame_type, body))) = self.net_rng.pick(&known).map(|old| (*old).clone())
+            if let Some((from, to, (frame_type, body))) =
+                self.rngs.network.pick(&known).map(|old| (*old).clone())
             {
                 self.count_fault(Fault::OldPackets);
-                let arrives = conditions.arrival(&mut self.net_rng, at);
+                let arrives = conditions.arrival(&mut self.rngs.network, at);
                 let arrival = Arrival::Frame { from, frame_type, body };
                 self.queue.push(arrives, EventClass::Arrival, Event::Arrives(to, arrival));
             }
         }
-        self.datagrams_sent = self.datagrams_sent.wrapping_add(1);
-        if self.datagrams_sent.is_multiple_of(OLD_EVERY) {
-            let place = usize::try_from(self.datagrams_sent / OLD_EVERY).unwrap_or(0) % OLD_MAX;
+        self.network.datagrams_sent = self.network.datagrams_sent.wrapping_add(1);
+        if self.network.datagrams_sent.is_multiple_of(OLD_EVERY) {
+            let place = usize::try_from(self.network.datagrams_sent / OLD_EVERY).unwrap_or(0) % OLD_MAX;
             let old = (frame.from, frame.to, (frame.frame_type, frame.body.clone()));
-            match self.old.get_mut(place) {
+            match self.network.old.get_mut(place) {
                 Some(known) => *known = old,
-                None => self.old.push(old),
+                None => self.network.old.push(old),
             }
         }
     }
 
     /// Writes what the links of a replica have to write.
     pub(super) fn write_links(&mut self, from: ReplicaId, at: Time) {
-        let mut buffer = std::mem::take(&mut self.bytes);
+        let mut buffer = std::mem::take(&mut self.buffers.bytes);
         for peer in self.replicas() {
             let peer_link =
                 self.slots.get_mut(from.index()).and_then(|slot| slot.running.as_mut()?.peer_link(peer));
@@ -384,7 +300,7 @@ impl World {
             peer_link.link.write(&mut buffer);
             self.put_on_connection(from, peer, conn, at, Bytes::copy_from_slice(&buffer));
         }
-        self.bytes = buffer;
+        self.buffers.bytes = buffer;
     }
 
     pub(super) fn put_on_connection(
@@ -396,39 +312,38 @@ impl World {
         bytes: Bytes,
     ) {
         let index = ReplicaPair::index(from, to);
-        let conditions = *self.map.get(from.index(), to.index());
+        let conditions = *self.network.map.get(from.index(), to.index());
         self.count_faults(conditions.faults);
-        let Self { pairs, net_rng, queue, trace, network_faults, felt, .. } = self;
-        let Some(pair) = pairs.get_mut(index).filter(|pair| pair.conn == Some(conn)) else {
+        let Self { network, rngs, queue, trace, counters, .. } = self;
+        let (rng, faults) = (&mut rngs.network, &network.faults);
+        let Some(pair) = network.pairs.get_mut(index).filter(|pair| pair.conn == Some(conn)) else {
             return; // The connection is gone, and this end has not heard of it.
         };
         let (last, stalled) = pair.direction(from);
         if conditions.is_cut || !stalled.is_empty() {
-            trace.report(at, Who::World, "stalls", || {
-                piece_details(network_faults, from, to, bytes.len(), "")
-            });
+            trace.report(at, Who::World, "stalls", || piece_details(faults, from, to, bytes.len(), ""));
             return stalled.push(bytes);
         }
         // Links count and authenticate what they carry: what was changed, or comes a second time, ends the connection.
-        let ends = if conditions.corrupts(net_rng) {
+        let ends = if conditions.corrupts(rng) {
             Some(Fault::CorruptFrame)
         } else {
-            (conditions.old_ppm > 0 && net_rng.chance(conditions.old_ppm)).then_some(Fault::OldPackets)
+            (conditions.old_ppm > 0 && rng.chance(conditions.old_ppm)).then_some(Fault::OldPackets)
         };
         if let Some(fault) = ends {
             self.count_fault(fault);
             self.break_pair(index);
             return;
         }
-        let mut arrives = conditions.arrival(net_rng, at);
+        let mut arrives = conditions.arrival(rng, at);
         let mut breaks = false;
-        if conditions.loses(net_rng) {
-            *felt.entry(Fault::Loss).or_default() += 1;
-            arrives = arrives.plus(RESEND_NS.saturating_add(net_rng.exponential_ns(RESEND_NS)));
-            breaks = net_rng.below(BREAKS_ONE_IN) == 0;
+        if conditions.loses(rng) {
+            *counters.faults.entry(Fault::Loss).or_default() += 1;
+            arrives = arrives.plus(RESEND_NS.saturating_add(rng.exponential_ns(RESEND_NS)));
+            breaks = rng.below(BREAKS_ONE_IN) == 0;
             let late = arrives.since(at) / 1_000_000;
             trace.report(at, Who::World, "resends", || {
-                piece_details(network_faults, from, to, bytes.len(), &format!("{late} ms late"))
+                piece_details(faults, from, to, bytes.len(), &format!("{late} ms late"))
             });
         }
         arrives = arrives.max(*last);
@@ -436,14 +351,14 @@ impl World {
         let mut rest = bytes;
         let trickles = conditions.trickles && arrives.since(at) < TRICKLE_BEHIND_NS;
         let trickles = if trickles { rest.len().min(TRICKLE_BYTES) } else { 0 };
-        for piece in trickle(net_rng, &mut rest, trickles) {
+        for piece in trickle(rng, &mut rest, trickles) {
             let arrival = Arrival::Bytes { from, conn, bytes: piece };
             queue.push(arrives, EventClass::Arrival, Event::Arrives(to, arrival));
-            arrives = arrives.plus(net_rng.exponential_ns(TRICKLE_NS));
+            arrives = arrives.plus(rng.exponential_ns(TRICKLE_NS));
             *last = arrives;
         }
         // Streams are cut anywhere; how much later the rest comes is a matter of the weather.
-        let cut = if net_rng.below(16) == 0 { net_rng.index(rest.len()) } else { 0 };
+        let cut = if rng.below(16) == 0 { rng.index(rest.len()) } else { 0 };
         if cut > 0 {
             let head = rest.split_to(cut);
             queue.push(
@@ -451,7 +366,7 @@ impl World {
                 EventClass::Arrival,
                 Event::Arrives(to, Arrival::Bytes { from, conn, bytes: head }),
             );
-            arrives = arrives.plus(net_rng.exponential_ns(conditions.jitter_ns));
+            arrives = arrives.plus(rng.exponential_ns(conditions.jitter_ns));
             *last = arrives;
         }
         queue.push(
@@ -470,7 +385,7 @@ impl World {
         let (Arrival::Dialled { peer, conn } | Arrival::Accepted { peer, conn }) = arrival else {
             return false;
         };
-        self.pairs.get(ReplicaPair::index(id, *peer)).is_none_or(|pair| pair.conn != Some(*conn))
+        self.network.pairs.get(ReplicaPair::index(id, *peer)).is_none_or(|pair| pair.conn != Some(*conn))
     }
 
     /// A connection breaks; both ends hear of it after a while, each for itself.
@@ -488,7 +403,7 @@ impl World {
     /// `deaf`: who hears of it only then. Who dials, dials when it has heard.
     fn break_in_turn(&mut self, index: usize, deaf: Option<(ReplicaId, Time)>) -> bool {
         let now = self.now;
-        let Some(pair) = self.pairs.get_mut(index) else { return false };
+        let Some(pair) = self.network.pairs.get_mut(index) else { return false };
         let Some(conn) = pair.conn.take() else { return false };
         pair.stalled = [Vec::new(), Vec::new()];
         let (low, high) = (pair.low, pair.high);
@@ -496,7 +411,7 @@ impl World {
             EventDetails::text(format!("connection {conn}")).from(Who::Replica(low)).to([Who::Replica(high)])
         });
         for (id, peer) in [(low, high), (high, low)] {
-            let mut at = now.plus(self.net_rng.between(1, 20_000_000));
+            let mut at = now.plus(self.rngs.network.between(1, 20_000_000));
             if let Some((deaf, until)) = deaf
                 && deaf == id
             {
@@ -516,10 +431,11 @@ impl World {
     }
 
     fn dial_after(&mut self, index: usize, after_ns: u64) {
-        let Self { pairs, net_rng, queue, now, .. } = self;
-        let Some(pair) = pairs.get_mut(index) else { return };
+        let Self { network, rngs, queue, now, .. } = self;
+        let rng = &mut rngs.network;
+        let Some(pair) = network.pairs.get_mut(index) else { return };
         pair.attempt = pair.attempt.saturating_add(1);
-        let pause = pair.pause_ns.saturating_add(net_rng.below(pair.pause_ns));
+        let pause = pair.pause_ns.saturating_add(rng.below(pair.pause_ns));
         pair.pause_ns = pair.pause_ns.saturating_mul(2).min(DIAL_NS_MAX);
         let event = Event::Dial { pair: index, attempt: pair.attempt };
         queue.push(now.plus(after_ns).plus(pause), EventClass::Answer, event);
@@ -528,22 +444,25 @@ impl World {
     /// The higher of two replicas dials the lower.
     pub(super) fn dial(&mut self, index: usize, attempt: u64) {
         let now = self.now;
-        let Some(pair) = self.pairs.get(index).filter(|pair| pair.attempt == attempt && pair.conn.is_none())
+        let Some(pair) =
+            self.network.pairs.get(index).filter(|pair| pair.attempt == attempt && pair.conn.is_none())
         else {
             return;
         };
         let (low, high) = (pair.low, pair.high);
-        let (there, back) =
-            (*self.map.get(high.index(), low.index()), *self.map.get(low.index(), high.index()));
+        let (there, back) = (
+            *self.network.map.get(high.index(), low.index()),
+            *self.network.map.get(low.index(), high.index()),
+        );
         let reachable = self.is_running(low) && self.is_running(high);
-        if !reachable || there.loses(&mut self.net_rng) || back.loses(&mut self.net_rng) {
+        if !reachable || there.loses(&mut self.rngs.network) || back.loses(&mut self.rngs.network) {
             return self.dial_later(index);
         }
-        let conn = self.next_conn;
-        self.next_conn = conn.saturating_add(1);
-        let accepted = there.arrival(&mut self.net_rng, now);
-        let dialled = back.arrival(&mut self.net_rng, accepted);
-        if let Some(pair) = self.pairs.get_mut(index) {
+        let conn = self.network.next_conn;
+        self.network.next_conn = conn.saturating_add(1);
+        let accepted = there.arrival(&mut self.rngs.network, now);
+        let dialled = back.arrival(&mut self.rngs.network, accepted);
+        if let Some(pair) = self.network.pairs.get_mut(index) {
             pair.conn = Some(conn);
             pair.pause_ns = DIAL_NS;
             pair.last = [accepted, dialled];
@@ -567,7 +486,7 @@ impl World {
             self.break_pair(index);
             // Where a scenario of twins is played, frames travel by themselves and nothing is ever dialled.
             if is_back && self.schedule.is_none() {
-                if let Some(pair) = self.pairs.get_mut(index) {
+                if let Some(pair) = self.network.pairs.get_mut(index) {
                     pair.pause_ns = DIAL_NS;
                 }
                 self.dial_later(index);
@@ -579,7 +498,7 @@ impl World {
                 for (to, of) in [(id, peer), (peer, id)] {
                     // Where a scenario of twins is played, they are all there at once.
                     let is_lean = self.schedule.is_some();
-                    let at = now.plus(if is_lean { 1 } else { self.net_rng.between(1, 5_000_000) });
+                    let at = now.plus(if is_lean { 1 } else { self.rngs.network.between(1, 5_000_000) });
                     let arrival = Arrival::Link(of, LinkEvent::Back);
                     self.queue.push(at, EventClass::Arrival, Event::Arrives(to, arrival));
                 }
@@ -589,15 +508,15 @@ impl World {
 
     /// Cuts have begun or ended: what had stalled goes on, what stalls now may break.
     pub(super) fn conditions_changed(&mut self) {
-        for index in 0..self.pairs.len() {
-            let Some(pair) = self.pairs.get(index) else { continue };
+        for index in 0..self.network.pairs.len() {
+            let Some(pair) = self.network.pairs.get(index) else { continue };
             let (low, high) = (pair.low, pair.high);
             let Some(conn) = pair.conn else { continue };
             let mut is_cut = false;
             for from in [low, high] {
-                let Some(pair) = self.pairs.get_mut(index) else { continue };
+                let Some(pair) = self.network.pairs.get_mut(index) else { continue };
                 let to = pair.other(from);
-                if self.map.get(from.index(), to.index()).is_cut {
+                if self.network.map.get(from.index(), to.index()).is_cut {
                     is_cut = true;
                     continue;
                 }
@@ -607,16 +526,16 @@ impl World {
                 }
             }
             if is_cut {
-                let at = self.now.plus(self.net_rng.between(BREAK_NS, BREAK_NS.saturating_mul(4)));
+                let at = self.now.plus(self.rngs.network.between(BREAK_NS, BREAK_NS.saturating_mul(4)));
                 self.queue.push(at, EventClass::Answer, Event::Breaks { pair: index, conn });
             }
         }
     }
 
     pub(super) fn break_if_cut(&mut self, index: usize, conn: u64) {
-        let Some(pair) = self.pairs.get(index).filter(|pair| pair.conn == Some(conn)) else { return };
+        let Some(pair) = self.network.pairs.get(index).filter(|pair| pair.conn == Some(conn)) else { return };
         let (low, high) = (pair.low.index(), pair.high.index());
-        if self.map.get(low, high).is_cut || self.map.get(high, low).is_cut {
+        if self.network.map.get(low, high).is_cut || self.network.map.get(high, low).is_cut {
             self.break_pair(index);
         }
     }
@@ -628,7 +547,7 @@ impl World {
 
     /// What went wrong on connections while they were read.
     pub(super) fn handle_connection_events(&mut self, id: ReplicaId) {
-        for connection_events in std::mem::take(&mut self.connection_events) {
+        for connection_events in std::mem::take(&mut self.buffers.connection_events) {
             match connection_events {
                 ConnectionEvent::Closed(peer, why) => {
                     self.trace.note(self.now, Who::Replica(id), "closed", &[why.as_bytes()], || {
@@ -640,7 +559,7 @@ impl World {
                         EventDetails::kind("connection").from(Who::Replica(peer)).and(why)
                     });
                     let index = ReplicaPair::index(id, peer);
-                    if self.pairs.get(index).is_some_and(|pair| pair.conn == Some(conn)) {
+                    if self.network.pairs.get(index).is_some_and(|pair| pair.conn == Some(conn)) {
                         self.break_pair(index);
                     }
                     // That can be the weather's doing; nothing else can.

@@ -1,10 +1,11 @@
 //! What the world tells who reads along: nothing of it happens while nobody does, and nothing of it changes a run.
 
-use super::{Plan, World};
-use crate::byzantine::TwinHalf;
+use super::World;
+use super::plan::Plan;
+use crate::arrival::{Arrival, TwinHalf};
 use crate::frame::{BUNDLE, Content, Frame};
-use crate::network_fault::{Change, NetworkFault, Places};
-use crate::replica_slot::Arrival;
+use crate::network_fault::{Change, NetworkFault};
+use crate::places::Places;
 use crate::settings::{Cluster, Settings};
 use crate::trace::{EventDetails, Fingerprint, Transit, Who, compact_names, seconds};
 use quorate_consensus::{LinkEvent, To};
@@ -238,7 +239,7 @@ impl World {
         };
         let (what, details) = match plan {
             Plan::Begin(number, network_fault) => ("begins", numbered(*number, network_fault)),
-            Plan::End(number) => match self.network_faults.iter().find(|(known, _)| known == number) {
+            Plan::End(number) => match self.network.faults.iter().find(|(known, _)| known == number) {
                 Some((_, network_fault)) => ("ends", numbered(*number, network_fault)),
                 // What has healed before ends no second time.
                 None => return,
@@ -294,10 +295,10 @@ impl World {
     /// A frame is lost to the weather.
     pub(super) fn note_lost(&mut self, at: Time, frame: &Frame) {
         let (from, to) = (Who::Replica(frame.from), Who::Replica(frame.to));
-        let Self { trace, network_faults, .. } = self;
+        let Self { trace, network, .. } = self;
         trace.note(at, Who::World, "loses", &[], || {
             let details = EventDetails::of(&frame.content).from(from).to([to]);
-            let why = causes(network_faults, frame.from.index(), frame.to.index());
+            let why = causes(&network.faults, frame.from.index(), frame.to.index());
             details.transit(Transit::Ends(Fingerprint::of(&frame.body))).and(&why)
         });
     }
@@ -305,7 +306,7 @@ impl World {
     /// A frame arrives twice.
     pub(super) fn report_doubled(&mut self, at: Time, frame: &Frame) {
         if self.trace.has_reader() {
-            let why = causes(&self.network_faults, frame.from.index(), frame.to.index());
+            let why = causes(&self.network.faults, frame.from.index(), frame.to.index());
             self.report_frame(at, "doubles", frame, &why);
         }
     }
@@ -333,13 +334,13 @@ impl World {
     /// A letter between a client and a replica is lost.
     pub(super) fn report_lost_client_message(&mut self, at: Time, from: usize, to: usize, message: &[u8]) {
         let n = self.settings.n;
-        let Self { trace, network_faults, settings, cluster, .. } = self;
+        let Self { trace, network, settings, cluster, .. } = self;
         trace.report(at, Who::World, "loses", || {
             let reader = FrameReader { settings, cluster };
             let details = if from < n { reader.answer(message) } else { reader.request(message) };
             let details =
                 details.from(who(n, from)).to([who(n, to)]).transit(Transit::Ends(Fingerprint::of(message)));
-            details.first(&causes(network_faults, from, to))
+            details.first(&causes(&network.faults, from, to))
         });
     }
 
@@ -365,7 +366,7 @@ impl World {
     pub(super) fn report_read(&mut self, id: ReplicaId) {
         let now = self.now;
         let Self { trace, slots, settings, cluster, .. } = self;
-        let heard = slots.get_mut(id.index()).and_then(|slot| slot.heard.as_mut());
+        let heard = slots.get_mut(id.index()).and_then(|slot| slot.read_log.as_mut());
         let reader = FrameReader { settings, cluster };
         for arrival in heard.into_iter().flatten() {
             let (what, details) = match arrival {
@@ -401,7 +402,7 @@ impl World {
     pub(super) fn listen(&mut self, id: ReplicaId) {
         let has_reader = self.trace.has_reader();
         if let Some(slot) = self.slot_mut(id).filter(|_| has_reader) {
-            slot.heard = Some(Vec::new());
+            slot.read_log = Some(Vec::new());
         }
     }
 
@@ -421,7 +422,7 @@ impl World {
         }
         let left = self.timers_due(id);
         let slot = self.slot(id);
-        let is_alone = slot.and_then(|slot| slot.heard.as_ref()).is_none_or(Vec::is_empty);
+        let is_alone = slot.and_then(|slot| slot.read_log.as_ref()).is_none_or(Vec::is_empty);
         let how = if is_alone { "fires" } else { "fires, unless what just arrived has stopped it" };
         for (at, name) in due.into_iter().filter(|timer| !left.contains(timer)) {
             let _ = at;

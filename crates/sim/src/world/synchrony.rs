@@ -10,15 +10,15 @@ use quorate_types::{ReplicaId, Time};
 impl World {
     /// Whether a frame waits before it enters its link; then it enters later by itself.
     pub(super) fn waits(&mut self, at: Time, frame: &Frame) -> bool {
-        let conditions = self.map.get(frame.from.index(), frame.to.index());
+        let conditions = self.network.map.get(frame.from.index(), frame.to.index());
         let is_late = conditions.later_ns > 0 || conditions.later_until > at;
-        if self.settings.delays.is_none() && !is_late && !self.waits.is_used() {
+        if self.settings.delays.is_none() && !is_late && !self.network.waits.is_used() {
             return false;
         }
         let faults = conditions.faults;
         let kind = (frame.lane, frame.content.is_once);
         let ends = (frame.from, frame.to);
-        let enters = self.waits.enters(at, ends, kind, (self.settings.delays.as_ref(), conditions));
+        let enters = self.network.waits.enters(at, ends, kind, (self.settings.delays.as_ref(), conditions));
         if is_late {
             self.count_faults(faults);
         }
@@ -42,7 +42,7 @@ impl World {
     /// Nothing is promised to a replica from now on: the bound does not hold for it, and it counts among the f. What it
     /// commits by a timer others may have left.
     pub fn exempt(&mut self, id: ReplicaId) {
-        if self.exempt.insert(id) {
+        if self.roles.exempt.insert(id) {
             self.trace.note(self.now, Who::Replica(id), "adrift", &[], || {
                 "nothing is promised to it from here on".to_owned()
             });

@@ -1,31 +1,21 @@
 //! Replicas in the world: starting, turns, losing power.
 
+use super::plan::Plan;
 use super::reporting::FrameReader;
 use super::{Event, World};
-use crate::byzantine::TwinHalf;
+use crate::arrival::{Arrival, TwinHalf};
+use crate::disk::{DiskWatch, Survives};
 use crate::fault::Fault as Named;
 use crate::oracles::Oracle;
 use crate::queue::EventClass;
-use crate::replica_slot::{Arrival, Damage};
+use crate::replica_slot::Damage;
 use crate::trace::{EventDetails, Who};
+use crate::turn_output::TurnOutput;
 use quorate_client::core::LinkState;
 use quorate_host::Fault;
 use quorate_replica::Source;
 use quorate_storage::Keep;
 use quorate_types::{Height, ReplicaId, Time};
-
-/// What a crash leaves of what was written and not synced.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Survives {
-    /// Nothing.
-    Nothing,
-    /// Any part, in sectors.
-    Some,
-    /// All of it.
-    Everything,
-    /// All of it, and it still is not synced: only the process died.
-    Cached,
-}
 
 /// So many turns in a row without anything arriving, each at most this long after the one before, are a loop
 /// that will not end.
@@ -42,10 +32,10 @@ impl World {
         if self.is_running(id) {
             return Ok(());
         }
-        let mut output = std::mem::take(&mut self.output);
+        let mut output = std::mem::take(&mut self.buffers.output);
         output.clear();
         let Some(slot) = self.slots.get_mut(id.index()) else { return Ok(()) };
-        slot.shared.watch(crate::disk::DiskWatch::begin);
+        slot.machine.disk.watch(DiskWatch::begin);
         let opened = slot.open(now, &self.settings, &self.cluster, &mut output);
         let result = match opened {
             Ok(()) => {
@@ -61,7 +51,7 @@ impl World {
             }
             Err(fault) => self.fell(id, &fault),
         };
-        self.output = output;
+        self.buffers.output = output;
         result
     }
 
@@ -72,7 +62,7 @@ impl World {
             EventDetails::text(format!("for the {incarnation}. time")).at(None, Some(executed))
         });
         self.report_view(id);
-        let verdict = self.order.opened(id, self.executed(id));
+        let verdict = self.oracles.order.opened(id, self.executed(id));
         if self.is_honest(id) {
             self.judge(self.now, verdict);
         }
@@ -81,7 +71,7 @@ impl World {
         }
         self.reconnect(id, true);
         for client in self.begun() {
-            let after = self.net_rng.between(1, 50_000_000);
+            let after = self.rngs.network.between(1, 50_000_000);
             self.connect_client(client, id, after);
         }
     }
@@ -91,10 +81,10 @@ impl World {
     pub fn crash(&mut self, id: ReplicaId, survives: Survives) {
         let now = self.now;
         let Some(slot) = self.slot_mut(id).filter(|slot| slot.running.is_some()) else { return };
-        if slot.busy_until > now {
-            slot.is_doomed = true;
-            let at = slot.busy_until;
-            return self.plan(at, super::Plan::Crash(id, survives));
+        if slot.agenda.busy_until > now {
+            slot.agenda.is_doomed = true;
+            let at = slot.agenda.busy_until;
+            return self.plan(at, Plan::Crash(id, survives));
         }
         self.count_fault(if survives == Survives::Cached { Named::Kill } else { Named::PowerCut });
         self.lose_power(id, survives);
@@ -103,19 +93,17 @@ impl World {
     /// Cuts the power of a replica's machine during the so-manyth step from now: a change of its disk, or a flush
     /// of its network.
     pub fn crash_at_step(&mut self, id: ReplicaId, steps: u64, survives: Survives) {
-        if let Some(fuse) = self.fuses.get_mut(id.index()) {
-            *fuse = Some(survives);
-        }
-        if let Some(slot) = self.slot(id) {
-            slot.shared.watch(|watch| watch.set_fuse(steps));
+        if let Some(slot) = self.slot_mut(id) {
+            slot.machine.fuse = Some(survives);
+            slot.machine.disk.watch(|watch| watch.set_fuse(steps));
         }
     }
 
     /// Takes back what [`World::crash_at_step`] has planned and has not happened yet.
     pub fn disarm(&mut self) {
-        self.fuses.fill(None);
-        for slot in &self.slots {
-            slot.shared.watch(crate::disk::DiskWatch::disarm);
+        for slot in &mut self.slots {
+            slot.machine.fuse = None;
+            slot.machine.disk.watch(DiskWatch::disarm);
         }
     }
 
@@ -126,35 +114,33 @@ impl World {
             _ => format!("{survives:?} of what was not synced is left").to_lowercase(),
         });
         self.trace.report_view(now, id, None);
-        if self.slot(id).is_some_and(|slot| slot.shared.watch(|watch| watch.is_dead)) {
+        if self.slot(id).is_some_and(|slot| slot.machine.disk.watch(|watch| watch.is_dead)) {
             self.count_fault(Named::PowerCut);
             self.count_fault(Named::PowerCutInTurn);
         }
-        if let Some(fuse) = self.fuses.get_mut(id.index()) {
-            *fuse = None;
-        }
-        let Self { slots, crash_rng, .. } = self;
+        let Self { slots, rngs, .. } = self;
         if let Some(slot) = slots.get_mut(id.index()) {
+            slot.machine.fuse = None;
             slot.running = None;
             slot.inbox.clear();
             if let Some(second) = &mut slot.second {
                 second.running = None;
                 second.inbox.clear();
-                second.shared.crash(Keep::Everything);
+                second.machine.disk.crash(Keep::Everything);
             }
-            slot.wake = None;
-            slot.busy_until = now;
-            slot.paused_until = now;
-            slot.is_doomed = false;
-            let was_unsynced = slot.shared.is_unsynced();
+            slot.agenda.wake = None;
+            slot.agenda.busy_until = now;
+            slot.agenda.paused_until = now;
+            slot.agenda.is_doomed = false;
+            let was_unsynced = slot.machine.disk.is_unsynced();
             let may_survive = matches!(survives, Survives::Some | Survives::Everything) && was_unsynced;
             match survives {
-                Survives::Nothing => slot.shared.crash(Keep::Nothing),
-                Survives::Everything => slot.shared.crash(Keep::Everything),
-                Survives::Some => slot.shared.crash(Keep::Sectors(crash_rng)),
-                Survives::Cached => slot.shared.kill(),
+                Survives::Nothing => slot.machine.disk.crash(Keep::Nothing),
+                Survives::Everything => slot.machine.disk.crash(Keep::Everything),
+                Survives::Some => slot.machine.disk.crash(Keep::Sectors(&mut rngs.crash)),
+                Survives::Cached => slot.machine.disk.kill(),
             }
-            slot.shared.watch(|watch| match survives {
+            slot.machine.disk.watch(|watch| match survives {
                 Survives::Nothing if was_unsynced => watch.count_fault(Named::LostWrite),
                 Survives::Some if was_unsynced => {
                     watch.is_torn = true;
@@ -162,17 +148,17 @@ impl World {
                 }
                 _ => {}
             });
-            if may_survive || slot.survived.is_some() {
-                slot.survived = Some(slot.shared.synced_image());
+            if may_survive || slot.machine.survived.is_some() {
+                slot.machine.survived = Some(slot.machine.disk.synced_image());
             }
         }
-        self.order.falls(id);
-        if let Some(views) = &mut self.views {
+        self.oracles.order.falls(id);
+        if let Some(views) = &mut self.oracles.pacemaker {
             views.falls(id);
         }
         self.reconnect(id, false);
         for client in self.begun() {
-            let at = now.plus(self.net_rng.between(1, 20_000_000));
+            let at = now.plus(self.rngs.network.between(1, 20_000_000));
             let event = Event::Link { client, replica: id, state: LinkState::Down };
             self.queue.push(at, EventClass::Arrival, event);
         }
@@ -194,8 +180,8 @@ impl World {
             return self.report_arrival_at_stopped(id, &arrival);
         }
         slot.inbox.push(arrival);
-        slot.spins = 0;
-        let at = slot.busy_until.max(now.plus(wake_ns));
+        slot.agenda.spins = 0;
+        let at = slot.agenda.busy_until.max(now.plus(wake_ns));
         self.wake(id, at);
     }
 
@@ -203,32 +189,33 @@ impl World {
     fn wake(&mut self, id: ReplicaId, at: Time) {
         let Self { slots, queue, .. } = self;
         let Some(slot) = slots.get_mut(id.index()) else { return };
-        if slot.wake.is_none_or(|(planned, _)| at < planned) {
-            slot.wakes = slot.wakes.saturating_add(1);
-            slot.wake = Some((at, slot.wakes));
-            queue.push(at, EventClass::Tick, Event::Turn(id, slot.wakes));
+        if slot.agenda.wake.is_none_or(|(planned, _)| at < planned) {
+            slot.agenda.wakes = slot.agenda.wakes.saturating_add(1);
+            slot.agenda.wake = Some((at, slot.agenda.wakes));
+            queue.push(at, EventClass::Tick, Event::Turn(id, slot.agenda.wakes));
         }
     }
 
     pub(super) fn turn_if_due(&mut self, id: ReplicaId, ticket: u64) {
         let now = self.now;
-        let due = self.slot(id).and_then(|slot| slot.wake).is_some_and(|(_, current)| current == ticket);
+        let due =
+            self.slot(id).and_then(|slot| slot.agenda.wake).is_some_and(|(_, current)| current == ticket);
         if !due {
             return;
         }
-        if let Some(until) = self.slot(id).map(|slot| slot.paused_until).filter(|until| *until > now) {
+        if let Some(until) = self.slot(id).map(|slot| slot.agenda.paused_until).filter(|until| *until > now) {
             if let Some(slot) = self.slot_mut(id) {
-                slot.wake = None;
+                slot.agenda.wake = None;
             }
             return self.wake(id, until);
         }
-        let mut output = std::mem::take(&mut self.output);
+        let mut output = std::mem::take(&mut self.buffers.output);
         output.clear();
-        let mut connection_events = std::mem::take(&mut self.connection_events);
+        let mut connection_events = std::mem::take(&mut self.buffers.connection_events);
         self.listen(id);
         let Some(slot) = self.slot_mut(id) else { return };
-        slot.wake = None;
-        slot.shared.watch(crate::disk::DiskWatch::begin);
+        slot.agenda.wake = None;
+        slot.machine.disk.watch(DiskWatch::begin);
         slot.read(now, &mut connection_events);
         if let Some(running) = &mut slot.running {
             running.tick_links(now, &mut connection_events);
@@ -239,7 +226,7 @@ impl World {
         let Some(slot) = self.slot_mut(id) else { return };
         let result = slot.turn(now, &mut output);
         self.report_timers(id, due);
-        self.connection_events = connection_events;
+        self.buffers.connection_events = connection_events;
         self.turn_second(id);
         match result {
             Ok(()) => self.finish(id, now, before, &mut output),
@@ -249,7 +236,7 @@ impl World {
                 self.judge_executed(id, before);
                 self.judge_replay(id);
                 let stopped = self.fell(id, &fault);
-                let is_sound = self.slot(id).is_some_and(|slot| slot.damage == Damage::None);
+                let is_sound = self.slot(id).is_some_and(|slot| slot.machine.damage == Damage::None);
                 if let Err(why) = stopped
                     && self.is_honest(id)
                     && is_sound
@@ -259,31 +246,25 @@ impl World {
             }
         }
         self.handle_connection_events(id);
-        self.output = output;
+        self.buffers.output = output;
     }
 
     /// A host gave up: because the power went, or for a reason of its own.
     fn fell(&mut self, id: ReplicaId, fault: &Fault) -> Result<(), String> {
-        let is_dead = self.slot(id).is_some_and(|slot| slot.shared.watch(|watch| watch.is_dead));
-        let survives = self.fuses.get(id.index()).copied().flatten().unwrap_or(Survives::Nothing);
+        let is_dead = self.slot(id).is_some_and(|slot| slot.machine.disk.watch(|watch| watch.is_dead));
+        let survives = self.slot(id).and_then(|slot| slot.machine.fuse).unwrap_or(Survives::Nothing);
         self.lose_power(id, survives);
         if is_dead { Ok(()) } else { Err(fault.to_string()) }
     }
 
     /// A turn is over: everything that it led to happens, and the next one is planned.
-    fn finish(
-        &mut self,
-        id: ReplicaId,
-        began: Time,
-        before: Option<Height>,
-        output: &mut crate::turn_output::TurnOutput,
-    ) {
+    fn finish(&mut self, id: ReplicaId, began: Time, before: Option<Height>, output: &mut TurnOutput) {
         self.flush_turn(id, began, output);
         self.report_view(id);
         let Some(slot) = self.slots.get_mut(id.index()) else { return };
-        let (spent, is_dead) = slot.shared.watch(|watch| (watch.spent_ns, watch.is_dead));
+        let (spent, is_dead) = slot.machine.disk.watch(|watch| (watch.spent_ns, watch.is_dead));
         let end = began.plus(spent);
-        slot.busy_until = end;
+        slot.agenda.busy_until = end;
         if let Some(running) = &mut slot.running {
             running.take_link_losses();
         }
@@ -291,7 +272,7 @@ impl World {
         self.judge_replay(id);
         if is_dead {
             // The power went at the last flush: the host has not noticed, because no change of its disk followed.
-            let survives = self.fuses.get(id.index()).copied().flatten().unwrap_or(Survives::Nothing);
+            let survives = self.slot(id).and_then(|slot| slot.machine.fuse).unwrap_or(Survives::Nothing);
             return self.lose_power(id, survives);
         }
         self.write_links(id, end);
@@ -311,7 +292,7 @@ impl World {
     pub(super) fn plan_again(&mut self, id: ReplicaId) {
         let now = self.now;
         if let Some(slot) = self.slot_mut(id) {
-            slot.wake = None;
+            slot.agenda.wake = None;
             self.plan_turn(id, now, now);
         }
     }
@@ -322,8 +303,8 @@ impl World {
         // Time goes on, or a deadline that is never met would stop it.
         let next = next.max(began.plus(1)).max(end);
         let is_spin = next.since(began) < SPIN_NS;
-        slot.spins = if is_spin { slot.spins.saturating_add(1) } else { 0 };
-        let spins = slot.spins;
+        slot.agenda.spins = if is_spin { slot.agenda.spins.saturating_add(1) } else { 0 };
+        let spins = slot.agenda.spins;
         self.wake(id, next);
         if spins > SPINS_MAX {
             let what = format!("replica {id} takes turn after turn and nothing arrives");
@@ -332,12 +313,12 @@ impl World {
     }
 
     /// What a turn sent leaves, and what it refused and noted is written down.
-    fn flush_turn(&mut self, id: ReplicaId, began: Time, output: &mut crate::turn_output::TurnOutput) {
+    fn flush_turn(&mut self, id: ReplicaId, began: Time, output: &mut TurnOutput) {
         let Some(slot) = self.slot_mut(id) else { return };
         for (index, client) in output.proven.drain(..) {
             slot.attach(index, client);
         }
-        let synced = slot.shared.watch(|watch| std::mem::take(&mut watch.synced));
+        let synced = slot.machine.disk.watch(|watch| std::mem::take(&mut watch.synced));
         if !synced.is_empty() {
             let bytes = u64::try_from(synced.len()).unwrap_or(u64::MAX);
             self.trace
@@ -353,12 +334,12 @@ impl World {
             });
         }
         for from in output.passed.drain(..) {
-            if let Some(count) = self.passed.get_mut(from.index()) {
+            if let Some(count) = self.counters.passed.get_mut(from.index()) {
                 *count = count.saturating_add(1);
             }
         }
         for (source, kind, reason) in output.rejected.drain(..) {
-            let count = self.rejected.entry(reason).or_default();
+            let count = self.counters.rejected.entry(reason).or_default();
             *count = count.saturating_add(1);
             let from = match source {
                 Source::Peer(peer) => Who::Replica(peer),
@@ -366,7 +347,7 @@ impl World {
             };
             let Self { trace, slots, settings, cluster, .. } = self;
             trace.note(began, Who::Replica(id), "refuses", &[reason.as_bytes()], || {
-                let heard = slots.get(id.index()).and_then(|slot| slot.heard.as_ref());
+                let heard = slots.get(id.index()).and_then(|slot| slot.read_log.as_ref());
                 Self::refusal(heard, &FrameReader { settings, cluster }, from, kind, reason)
             });
         }
@@ -384,25 +365,26 @@ impl World {
         let judged: Vec<ReplicaId> =
             if output.decided.is_empty() { Vec::new() } else { self.honest().collect() };
         for (height, block) in output.decided.drain(..).filter(|_| judged.contains(&id)) {
-            let verdict = self.order.decided(id, height, block, &judged);
+            let verdict = self.oracles.order.decided(id, height, block, &judged);
             self.judge(now, verdict);
         }
         if let Some(slot) = self.slot(id) {
             // The buffer is used again.
             let mut synced = synced;
             synced.clear();
-            slot.shared.watch(|watch| watch.synced = synced);
+            slot.machine.disk.watch(|watch| watch.synced = synced);
         }
     }
 
     /// The oracles look at what a replica has executed since it was at `before`; `None`: since it was opened.
     fn judge_executed(&mut self, id: ReplicaId, before: Option<Height>) {
         let (now, is_honest) = (self.now, self.is_honest(id));
-        let Self { slots, order, history, trace, .. } = self;
+        let Self { slots, oracles, history, trace, .. } = self;
+        let order = &mut oracles.order;
         let Some(slot) = slots.get_mut(id.index()) else { return };
         let Some(running) = &mut slot.running else { return };
         let height = running.host.executor().execution().height();
-        let mut journal = slot.journal.look();
+        let mut journal = slot.service.journal.look();
         if before == Some(height) && journal.is_empty() {
             return;
         }

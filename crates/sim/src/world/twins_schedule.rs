@@ -1,17 +1,7 @@
-//! Replicas and their twins in parts, view by view: what a scenario of [`crate::twins`] does to a world.
+//! The schedule of a twins scenario.
 
-use super::reporting::{FrameReader, half_text};
-use super::{Event, World};
-use crate::byzantine::TwinHalf;
-use crate::frame::Content;
-use crate::oracles::Failure;
-use crate::queue::EventClass;
-use crate::replica_slot::Arrival;
-use crate::settings::{BadSettings, Settings};
-use crate::trace::{Fingerprint, Trace, Transit, Who};
+use crate::arrival::TwinHalf;
 use crate::twins::{ACT_NS, Scenario};
-use bytes::Bytes;
-use quorate_consensus::To;
 use quorate_types::{ReplicaId, Time, View};
 
 /// A view of the scenario that has begun.
@@ -23,23 +13,23 @@ struct BegunView {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct TwinsSchedule {
-    scenario: Scenario,
+pub(super) struct TwinsSchedule {
+    pub(super) scenario: Scenario,
     /// The view in which the protocol begins, and with it the scenario.
-    first: View,
+    pub(super) first: View,
     /// By view of the scenario.
-    begun: Vec<Option<BegunView>>,
+    pub(super) begun: Vec<Option<BegunView>>,
     /// The view that each node is in.
-    views: Vec<View>,
+    pub(super) views: Vec<View>,
     /// The highest view that any node is in.
-    reached: View,
+    pub(super) reached: View,
     /// Everything passes.
-    is_over: bool,
+    pub(super) is_over: bool,
 }
 
 /// What becomes of a frame on its way to one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum FrameRule {
+pub(super) enum FrameRule {
     /// The partition of its view decides.
     Apart(usize),
     /// What this replica sends is lost.
@@ -49,7 +39,7 @@ enum FrameRule {
 }
 
 impl TwinsSchedule {
-    pub(crate) fn new(first: View, scenario: Scenario) -> Self {
+    pub(super) fn new(first: View, scenario: Scenario) -> Self {
         Self {
             first,
             begun: vec![None; scenario.rounds.len()],
@@ -61,11 +51,11 @@ impl TwinsSchedule {
     }
 
     /// The place of a view in the scenario.
-    fn round(&self, view: View) -> usize {
+    pub(super) fn round(&self, view: View) -> usize {
         usize::try_from(view.since(self.first)).unwrap_or(usize::MAX)
     }
 
-    fn node(&self, id: ReplicaId, half: TwinHalf) -> Option<usize> {
+    pub(super) fn node(&self, id: ReplicaId, half: TwinHalf) -> Option<usize> {
         match half {
             TwinHalf::First => Some(id.index()),
             TwinHalf::Second => {
@@ -76,8 +66,8 @@ impl TwinsSchedule {
     }
 
     /// A node is in a view, and knows this leader of it. Whether it is the first there.
-    fn note(&mut self, at: Time, node: usize, (view, leader): (View, ReplicaId)) -> bool {
-        if let Some(known) = self.views.get_mut(node) {
+    pub(super) fn note(&mut self, at: Time, node: usize, (view, leader): (View, ReplicaId)) -> bool {
+        if let Some(known) = self.oracles.pacemaker.get_mut(node) {
             *known = view;
         }
         self.reached = self.reached.max(view);
@@ -93,7 +83,7 @@ impl TwinsSchedule {
     }
 
     /// What counts for frames of a view.
-    fn act(&self, at: Time, view: View) -> FrameRule {
+    pub(super) fn act(&self, at: Time, view: View) -> FrameRule {
         let index = self.round(view);
         match self.begun.get(index) {
             None => FrameRule::Over,
@@ -104,7 +94,7 @@ impl TwinsSchedule {
     }
 
     /// Who of the two at a place hears what a node says now.
-    fn receivers(&self, act: FrameRule, from: (ReplicaId, usize), to: ReplicaId) -> (bool, bool) {
+    pub(super) fn receivers(&self, act: FrameRule, from: (ReplicaId, usize), to: ReplicaId) -> (bool, bool) {
         let hears = |node: Option<usize>| {
             node.is_some_and(|node| match act {
                 FrameRule::Over => true,
@@ -115,121 +105,5 @@ impl TwinsSchedule {
             })
         };
         (hears(self.node(to, TwinHalf::First)), hears(self.node(to, TwinHalf::Second)))
-    }
-}
-
-impl World {
-    /// A world whose replicas and twins are in the parts that a scenario says.
-    pub(crate) fn for_twins(settings: Settings, scenario: Scenario) -> Result<Self, BadSettings> {
-        let schedule = TwinsSchedule::new(settings.entry.spec.first_view, scenario);
-        Self::with_schedule(settings, Trace::default(), Some(Box::new(schedule)))
-    }
-
-    /// The highest view of the scenario, counted from 0, that any node is in.
-    pub(crate) fn reached(&self) -> u64 {
-        self.schedule.as_ref().map_or(0, |schedule| schedule.reached.since(schedule.first))
-    }
-
-    /// How many views of the scenario some node was in.
-    pub(crate) fn visited(&self) -> usize {
-        self.schedule.as_ref().map_or(0, |schedule| schedule.begun.iter().flatten().count())
-    }
-
-    /// From now on everything passes.
-    pub(crate) fn end_twins_schedule(&mut self) {
-        if let Some(schedule) = &mut self.schedule {
-            schedule.is_over = true;
-            self.trace.note(self.now, Who::World, "heals", &[], || "everybody reaches everybody".to_owned());
-        }
-    }
-
-    /// Runs until a moment, or as long as something holds.
-    pub(crate) fn run_until_or_while(
-        &mut self,
-        end: Time,
-        mut goes_on: impl FnMut(&Self) -> bool,
-    ) -> Result<(), Failure> {
-        while self.failure.is_none() && goes_on(self) {
-            if self.queue.next_at().is_none_or(|at| at > end) {
-                self.now = self.now.max(end);
-                break;
-            }
-            self.step();
-        }
-        self.failure.clone().map_or(Ok(()), Err)
-    }
-
-    /// A node has taken a turn: it may be in another view now.
-    pub(super) fn note_view(&mut self, at: Time, id: ReplicaId, half: TwinHalf) {
-        let Self { schedule, slots, trace, .. } = self;
-        let Some(schedule) = schedule else { return };
-        let slot = slots.get(id.index());
-        let slot = match half {
-            TwinHalf::First => slot,
-            TwinHalf::Second => slot.and_then(|slot| slot.second.as_deref()),
-        };
-        let running = slot.and_then(|slot| slot.running.as_ref());
-        let (Some(running), Some(node)) = (running, schedule.node(id, half)) else { return };
-        let known = running.host.replica().leader();
-        if schedule.note(at, node, known) {
-            let scenario = &schedule.scenario;
-            trace.note(at, Who::World, "parts", &[&known.0.0.to_le_bytes()], || {
-                format!("view {} begins with r{}: {scenario}", known.0, schedule.scenario.name(node))
-            });
-        }
-    }
-
-    /// One frame leaves for those that are in the sender's part.
-    pub(super) fn send_by_schedule(
-        &mut self,
-        at: Time,
-        (from, half): (ReplicaId, TwinHalf),
-        to: To,
-        (frame_type, body): (u8, Bytes),
-        content: &Content,
-    ) {
-        let Some(schedule) = &self.schedule else { return };
-        let Some(node) = schedule.node(from, half) else { return };
-        let current = schedule.views.get(node).copied().unwrap_or_default();
-        let act = schedule.act(at, if content.view > View::ZERO { content.view } else { current });
-        let receivers: Vec<(ReplicaId, bool, bool)> = self
-            .receivers(from, to)
-            .filter_map(|to| match schedule.receivers(act, (from, node), to) {
-                (false, false) => None,
-                (first, second) => Some((to, first, second)),
-            })
-            .collect();
-        if receivers.is_empty() {
-            return;
-        }
-        self.note_equivocation(from, content);
-        let Self { trace, settings, cluster, schedule, map, net_rng, queue, sent, .. } = self;
-        let is_twin = |id: ReplicaId| {
-            schedule.as_ref().is_some_and(|schedule| schedule.node(id, TwinHalf::Second).is_some())
-        };
-        trace.note(at, Who::Replica(from), "sends", &[&body], || {
-            let mut details = FrameReader { settings, cluster }.frame(frame_type, &body).and(half_text(half));
-            for (id, first, second) in receivers.iter().filter(|(id, ..)| is_twin(*id)) {
-                for half in [first.then(|| format!("for r{id}")), second.then(|| format!("for r{id}'"))] {
-                    details = details.and(&half.unwrap_or_default());
-                }
-            }
-            let whom = receivers.iter().map(|(id, ..)| Who::Replica(*id));
-            details.to(whom).transit(Transit::Leaves(Fingerprint::of(&body)))
-        });
-        let count = sent.entry(content.kind).or_default();
-        for (to, first, second) in receivers {
-            *count = count.saturating_add(1);
-            let body = body.clone();
-            let arrival = match (first, second) {
-                (true, false) if is_twin(to) => {
-                    Arrival::Apart { from, frame_type, body, half: TwinHalf::First }
-                }
-                (false, _) => Arrival::Apart { from, frame_type, body, half: TwinHalf::Second },
-                _ => Arrival::Frame { from, frame_type, body },
-            };
-            let arrives = map.get(from.index(), to.index()).arrival(net_rng, at);
-            queue.push(arrives, EventClass::Arrival, Event::Arrives(to, arrival));
-        }
     }
 }

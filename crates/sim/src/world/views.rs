@@ -11,12 +11,12 @@ impl World {
     pub(super) fn judge_view(&mut self, id: ReplicaId, notes: &[Note]) {
         // Where too many lie, no quorum says anything.
         let is_promised = self.honest().count().saturating_add(self.settings.f) >= self.settings.n;
-        if self.views.is_none() || !self.is_honest(id) || !is_promised {
+        if self.oracles.pacemaker.is_none() || !self.is_honest(id) || !is_promised {
             return;
         }
         // Notes of a replica that has fallen since count as well: what had left before has left.
         let view = self.slot(id).and_then(|slot| Some(slot.running.as_ref()?.host.replica().leader().0));
-        let Some(views) = &mut self.views else { return };
+        let Some(views) = &mut self.oracles.pacemaker else { return };
         notes.iter().for_each(|note| views.noted(id, note));
         if let Some(view) = view {
             let verdict = views.is_in(id, view);
@@ -33,7 +33,8 @@ impl World {
         let Some(first) = at.first() else { return };
         let together = at.iter().all(|other| other == first) && self.is_honest(first.1);
         let highest = at.iter().map(|(view, _)| *view).max().unwrap_or_default();
-        let verdict = self.views.as_mut().map(|views| views.look(height, highest, together, needed));
+        let verdict =
+            self.oracles.pacemaker.as_mut().map(|views| views.look(height, highest, together, needed));
         if let Some(Err((oracle, what))) = verdict {
             let what = format!("{what}\n{}", self.standings());
             self.judge(self.now, Err((oracle, what)));
@@ -42,8 +43,8 @@ impl World {
 
     /// From now on nothing may go in circles.
     pub(crate) fn watch_for_livelock(&mut self) {
-        self.livelock = Some(LivelockOracle::default());
-        if let Some(views) = &mut self.views {
+        self.oracles.livelock = Some(LivelockOracle::default());
+        if let Some(views) = &mut self.oracles.pacemaker {
             views.rest();
         }
     }
@@ -51,7 +52,7 @@ impl World {
     /// Looks, whenever a protocol notes a transition, while somebody waits for an answer: views that change while there is
     /// nothing to do go in no circle.
     pub(super) fn look_for_livelock(&mut self) {
-        if self.livelock.is_none() {
+        if self.oracles.livelock.is_none() {
             return;
         }
         if self.all_done() {
@@ -82,8 +83,11 @@ impl World {
         };
         let height = self.height();
         let needed = views_needed(n, f, self.settings.entry.spec.rotates_leaders);
-        let found =
-            self.livelock.as_mut().and_then(|livelock| livelock.look((height, view), (n, needed), state));
+        let found = self
+            .oracles
+            .livelock
+            .as_mut()
+            .and_then(|livelock| livelock.look((height, view), (n, needed), state));
         if let Some(what) = found {
             let what = format!("{what}\n{}", self.standings());
             self.judge(self.now, Err((Oracle::Livelock, what)));
