@@ -3,37 +3,37 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// How a replica breaks the rules.
+/// The way in which a replica breaks the rules.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Byzantine {
-    /// Two replicas with one key and one id. Both hear everything; each speaks to a part of the others, or to all.
+    /// Two replicas with one key and one id. Both receive everything; each sends to some of the others, or to all.
     Twin,
-    /// Hears everything and says nothing, or nothing of some kinds of messages.
+    /// The replica receives everything and sends nothing, or nothing of some kinds.
     Mute,
-    /// Speaks to some and to nobody else.
+    /// The replica sends to some others only.
     Favourites,
-    /// Loses power and comes back with an older image of its disk: it has forgotten what it promised.
+    /// The replica loses power and recovers with an older image of its disk, so it has forgotten promises.
     Rollback,
-    /// Says again what it said long ago.
+    /// The replica resends old messages.
     Replay,
-    /// Says something else than its protocol does: well formed, a little different, and well signed.
+    /// The replica sends well-formed and well-signed messages that differ a little from those of its protocol.
     Mutate,
-    /// Says everything just before others lose their patience.
+    /// The replica sends everything just before the others' timers expire.
     Delay,
-    /// Tells those who lag what was never decided, and sends bodies that nobody asked for.
+    /// The replica reports undecided heights to peers that lag, and sends unrequested bodies.
     CatchUp,
-    /// Tells clients what is not so.
+    /// The replica sends false replies to clients.
     Clients,
-    /// Says everything many times, and frames that are larger than any may be.
+    /// The replica repeats every message many times, and sends frames above the size limit.
     Flood,
-    /// Attacks that the protocol's own folder knows.
+    /// The replica runs an attack that its protocol's folder defines.
     Own,
-    /// Keeps the rules; when somebody leads, that one is corrupted and does one of the other things.
+    /// The replica keeps the rules. Later the current leader is corrupted and becomes one of the other kinds.
     Adaptive,
 }
 
 impl Byzantine {
-    /// All of them: documentation, command line and random runs draw from this list.
+    /// All kinds. Documentation, command line and random runs draw from this list.
     pub const ALL: [Self; 12] = [
         Self::Twin,
         Self::Mute,
@@ -49,7 +49,7 @@ impl Byzantine {
         Self::Adaptive,
     ];
 
-    /// What somebody may become who was honest until then.
+    /// Kinds that an honest replica may become during a run.
     pub(crate) const LATER: [Self; 9] = [
         Self::Mute,
         Self::Favourites,
@@ -62,7 +62,7 @@ impl Byzantine {
         Self::Own,
     ];
 
-    /// Whether it changes what its replica says.
+    /// Whether the host changes the messages of its replica.
     pub(crate) const fn forges(self) -> bool {
         match self {
             Self::Twin | Self::Mute | Self::Favourites | Self::Rollback | Self::Adaptive => false,
@@ -71,7 +71,7 @@ impl Byzantine {
         }
     }
 
-    /// As the command line and printed facts call it.
+    /// Returns the name that the command line and printed facts use.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

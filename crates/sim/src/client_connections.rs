@@ -3,7 +3,7 @@
 use quorate_types::ClientId;
 use std::collections::BTreeMap;
 
-/// Which connections speak for which client.
+/// Connections by the client that they authenticate.
 #[derive(Default, Debug)]
 pub(crate) struct ClientConnections(BTreeMap<ClientId, Vec<usize>>);
 

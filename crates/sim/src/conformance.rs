@@ -1,9 +1,10 @@
-//! Whether a protocol costs what its specification says: messages, message delays and syncs are counted in a world
-//! without faults, in which every message takes equally long, and compared with the protocol's own
+//! The costs of a protocol, compared with its specification. Messages, message delays and syncs are counted in a
+//! world without faults where every message takes equally long. The results are compared with the protocol's own
 //! [`Figures`].
 //!
-//! Counted is what leaves a replica for another one. Own copies travel nowhere. What the host sends for every protocol
-//! alike is not the protocol's, save CHECKPOINT, whose number is the same for all and stands here.
+//! Every frame that leaves a replica for another one counts. Own copies do not travel. Messages that the host sends
+//! for every protocol do not count. CHECKPOINT is the exception: its number is the same for all protocols and is
+//! defined here.
 
 mod busy;
 mod idle;
@@ -24,10 +25,10 @@ use quorate_consensus::{Entry, Figures, LeaderChange};
 use quorate_types::ReplicaId;
 use std::cell::Cell;
 
-/// Requests whose syncs are counted.
+/// Number of requests whose syncs are counted.
 const REQUESTS: u64 = 10;
 
-/// The sizes that a protocol is measured at: the smallest that tolerate one, two and three faults.
+/// Returns the sizes at which a protocol is measured: the smallest that tolerate one, two and three faults.
 #[must_use]
 pub fn sizes(entry: &Entry) -> [usize; 3] {
     [1, 2, 3].map(|f| smallest(entry, f))
@@ -36,11 +37,11 @@ pub fn sizes(entry: &Entry) -> [usize; 3] {
 /// Measures a protocol of n replicas.
 ///
 /// # Errors
-/// When there is nothing to compare with, or the protocol does not run.
+/// Returns an error when the protocol states no figures, or does not run.
 pub fn measure(entry: &Entry, n: usize) -> Result<FiguresReport, NotMeasured> {
     let protocol = entry.spec.name;
     let figures = entry.figures.ok_or(NotMeasured::NoFigures(protocol))?;
-    // Where leaders follow each other, one block is carried on by the next, so that they are counted while there are many.
+    // Where leaders rotate, the next block carries a block's certificate, so blocks are counted while there are many.
     let mut lines = if entry.spec.rotates_leaders {
         busy::good_case(entry, n, &figures)?
     } else {
@@ -56,7 +57,7 @@ pub fn measure(entry: &Entry, n: usize) -> Result<FiguresReport, NotMeasured> {
     Ok(FiguresReport { protocol, n, lines, remarks: figures.remarks })
 }
 
-/// One request after the other: messages and delays.
+/// Counts messages and delays of one request after the other.
 fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Vec<FigureLine>, NotMeasured> {
     let mut metered = MeteredWorld::new(entry, n, UNIT_NS, 0)?;
     let proposal = figures.block.first().map(|count| count.kind);
@@ -95,7 +96,7 @@ fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Vec<FigureLin
     Ok(lines)
 }
 
-/// Nothing but syncs takes time: the answer comes after as many as follow one another.
+/// Measures syncs: only they take time, so the answer takes as long as consecutive syncs.
 fn syncs(entry: &Entry, n: usize, figures: &Figures) -> Result<FigureLine, NotMeasured> {
     let mut metered = MeteredWorld::new(entry, n, 0, UNIT_NS)?;
     let mut total = Elapsed::default();
@@ -109,7 +110,7 @@ fn syncs(entry: &Entry, n: usize, figures: &Figures) -> Result<FigureLine, NotMe
     Ok(FigureLine::new("syncs in a row from request to reply", stated, stated, measured))
 }
 
-/// The proposals of the first leader reach nobody.
+/// Measures a change of leader: the proposals of the first leader are lost.
 fn leader_change(
     entry: &Entry,
     n: usize,
@@ -122,7 +123,7 @@ fn leader_change(
     let only = Cell::new(None);
     metered.watch(move |frame| {
         let is_its = Some(frame.from) == leader && Some(frame.content.kind) == proposal;
-        // In a later view it may lead again.
+        // The same replica may lead a later view.
         if is_its && only.get().is_none() {
             only.set(Some(frame.content.view));
         }

@@ -1,7 +1,7 @@
-//! Delays within the bound Δ of a synchronous protocol, as hostile as it allows.
+//! Delays within the bound Δ of a synchronous protocol, as hostile as the bound allows.
 //!
-//! Δ runs from handler to handler. Frames of the lane of consensus wait before they enter their link; the rest of the
-//! way is short. What is left of Δ for the wait:
+//! Δ runs from handler to handler. Frames of the consensus lane wait before they enter their link; the rest of the
+//! way is short. This much of Δ is left for the wait:
 //!
 //! ```text
 //! Δ | the link: 1/40 | work at both ends (wake-ups, the disk, turns): 1/20 | the wait
@@ -9,7 +9,7 @@
 //! guarded: a round trip takes no more than Δ, so half of it
 //! ```
 //!
-//! Held and unheld frames keep their order, each among themselves: no protocol may rest on more.
+//! Held frames keep their order, and so do unheld ones. No protocol may rely on more.
 
 use crate::link_conditions::LinkConditions;
 use quorate_types::rng::Rng;
@@ -17,52 +17,52 @@ use quorate_types::wire::Lane;
 use quorate_types::{ReplicaId, Time};
 use std::collections::BTreeMap;
 
-/// The link, and what is fast on it, takes at most this part of Δ …
+/// Share of Δ for the link and other fast parts.
 const LINK_PARTS: u64 = 40;
-/// … and work at both ends of a message this one.
+/// Share of Δ for work at both ends of a message.
 const WORK_PARTS: u64 = 20;
-/// A protocol gives a body this part of Δ to come by itself.
+/// Share of Δ that a protocol waits for a body before it asks for the body.
 const GRACE_PARTS: u64 = 4;
-/// A direction goes on as it is between a quarter of Δ and this many Δ.
+/// Longest period of one delay on a direction, in Δ. The shortest is a quarter of Δ.
 const SPELL_DELTAS: u64 = 6;
 
-/// Where delays are long and where they are not.
+/// A pattern of long and short delays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DelayPattern {
-    /// In each direction by spells: none, the longest, and anything between.
+    /// Each direction changes between no delay, the longest, and random ones.
     Changing,
-    /// Everywhere always the same part of the longest, in millionths.
+    /// Every direction has the same share of the longest delay, in millionths.
     Even(u32),
-    /// The longest from the first of two replicas to the second, none elsewhere.
+    /// The direction from the first replica to the second has the longest delay, all others none.
     Direction(ReplicaId, ReplicaId),
-    /// The longest from and to one replica, none elsewhere.
+    /// Both directions of one replica have the longest delay, all others none.
     Replica(ReplicaId),
 }
 
-/// See the module.
+/// Delays of frames before they enter their links.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delays {
-    /// Where they are long.
+    /// The pattern of delays.
     pub pattern: DelayPattern,
-    /// The longest of frames that promise something.
+    /// Longest delay of frames that carry a promise.
     pub held_ns: u64,
-    /// The longest of all others.
+    /// Longest delay of all other frames.
     pub unheld_ns: u64,
     /// Δ.
     pub delta_ns: u64,
 }
 
-/// Whether a body may have to be asked for when its header is here.
+/// Whether a replica may have to fetch a body after its header has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bodies {
-    /// It may: somebody withholds it.
+    /// A body may be missing, because a replica withholds it.
     MayLack,
-    /// It is there before its header.
+    /// A body arrives before its header.
     AreThere,
 }
 
 impl Delays {
-    /// The longest that Δ allows.
+    /// Returns the longest delays that Δ allows.
     #[must_use]
     pub fn within(delta_ns: u64, guarded: bool, bodies: Bodies, pattern: DelayPattern) -> Self {
         let (link, work) = (delta_ns / LINK_PARTS, delta_ns / WORK_PARTS);
@@ -76,7 +76,7 @@ impl Delays {
         Self { pattern, held_ns, unheld_ns, delta_ns }
     }
 
-    /// What a link may take at most.
+    /// Returns the longest time on a link.
     #[must_use]
     pub fn link_ns(delta_ns: u64) -> u64 {
         delta_ns / LINK_PARTS
@@ -91,7 +91,7 @@ impl Delays {
     }
 }
 
-/// Frames that keep their order among themselves.
+/// Classes of frames that keep their order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum FrameClass {
     Held,
@@ -100,7 +100,7 @@ enum FrameClass {
     CatchUp,
 }
 
-/// How long frames of a direction wait for a while.
+/// The current delay of a direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum DelaySpell {
     None,
@@ -112,11 +112,11 @@ enum DelaySpell {
 struct DirectionState {
     spell: DelaySpell,
     until: Time,
-    /// When the last frame enters the link.
+    /// Time at which the last frame enters the link.
     last: Time,
 }
 
-/// The frames that wait, as far as their order goes.
+/// Frames that wait before they enter their links.
 #[derive(Debug)]
 pub(crate) struct Waits {
     rng: Rng,
@@ -128,12 +128,12 @@ impl Waits {
         Self { rng: Rng::new(seed ^ 0xde1a_75de_1a75_de1a), ways: BTreeMap::new() }
     }
 
-    /// Whether any frame was asked about so far.
+    /// Whether any frame has been delayed or checked so far.
     pub(crate) fn is_used(&self) -> bool {
         !self.ways.is_empty()
     }
 
-    /// When a frame that is sent at `at` enters its link; `None`: at once, and nothing is before it.
+    /// Returns when a frame that is sent at `at` enters its link. `None`: at once, and no frame is ahead of it.
     pub(crate) fn enters(
         &mut self,
         at: Time,
@@ -153,7 +153,7 @@ impl Waits {
         let waits_ns = delays.map_or(0, |delays| way.wait(rng, at, (from, to), delays, class));
         let enters = at.plus(waits_ns).plus(conditions.later_ns).max(conditions.later_until).max(way.last);
         way.last = enters;
-        // What is delayed at times must not overtake itself.
+        // Delayed frames must not overtake each other.
         let is_shaped = delays.is_some() && lane == Lane::Consensus;
         (is_shaped || enters > at).then_some(enters)
     }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longest_leaves_room_for_the_rest_of_the_way() {
+    fn longest_delay_leaves_time_for_the_rest_of_the_way() {
         let Delays { held_ns, unheld_ns, .. } = delays(DelayPattern::Changing);
         assert_eq!((held_ns, unheld_ns), (46_000_000, 74_000_000));
         let guarded = Delays::within(DELTA_NS, true, Bodies::MayLack, DelayPattern::Changing);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_keep_their_order_and_the_bound() {
+    fn frames_keep_order_and_bound() {
         let delays = delays(DelayPattern::Changing);
         let mut waits = Waits::new(3);
         let (mut last, mut none, mut longest) = (Time::ZERO, 0, 0);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_direction_is_slow_in_that_direction() {
+    fn slow_direction_is_slow_in_that_direction_only() {
         let delays = delays(DelayPattern::Direction(ReplicaId(0), ReplicaId(1)));
         let mut waits = Waits::new(4);
         let mut wait = |ends| {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_late_is_late_on_every_lane_and_overtaken_by_nothing() {
+    fn late_frames_are_late_on_every_lane_and_keep_order() {
         let mut waits = Waits::new(5);
         for lane in Lane::ALL {
             let mut enters = |at, conditions| {

@@ -1,7 +1,8 @@
-//! The exam: a fixed list of scenarios that every registered protocol sits, at several sizes and with many seeds.
+//! The exam: a fixed list of scenarios that every registered protocol has to pass, at several sizes and with many
+//! seeds.
 //!
-//! Registering a protocol enrols it: nothing here knows any. A protocol's own tests call [`sit`]; long runs go through
-//! the command line, which keeps a ledger of what was run for which code.
+//! A registered protocol is examined automatically, because nothing here knows a protocol. A protocol's own tests
+//! call [`run_all`]. Long runs use the command line, which keeps a ledger of finished runs by hash of the code.
 
 mod bound;
 mod short_run;
@@ -25,22 +26,22 @@ use quorate_consensus::Entry;
 use quorate_types::{ReplicaId, Time};
 use short_run::some_of;
 
-/// What runs a paper: the protocol, how many replicas, the seed, and who reads along.
+/// A function that runs a scenario with a protocol, a number of replicas, a seed and a trace.
 type RunScenario = fn(&Entry, usize, u64, Trace) -> Result<Report, BadSettings>;
 
-/// One scenario of the exam. A seed decides everything that it leaves open.
+/// One scenario of the exam. The seed decides everything that the scenario leaves open.
 #[derive(Clone, Copy, Debug)]
 pub struct ExamScenario {
-    /// As command line and ledger call it.
+    /// Name on the command line and in ledgers.
     pub name: &'static str,
-    /// What happens in it, in a sentence.
+    /// Summary in a sentence.
     pub about: &'static str,
-    /// With fewer seeds something in it would never come.
+    /// Smallest number of seeds that covers every variant of the scenario.
     pub seeds_min: u64,
     run_with: RunScenario,
 }
 
-/// All of them. The first is the standard run of a seed.
+/// All scenarios. The first is the standard run of a seed.
 pub const EXAM_SCENARIOS: &[ExamScenario] = &[
     ExamScenario {
         name: "standard",
@@ -99,13 +100,13 @@ pub const EXAM_SCENARIOS: &[ExamScenario] = &[
 ];
 
 impl ExamScenario {
-    /// The paper of this name.
+    /// Returns the scenario of this name.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
         EXAM_SCENARIOS.iter().find(|scenario| scenario.name == name)
     }
 
-    /// The command that repeats one run of it.
+    /// Returns the command that repeats one run.
     #[must_use]
     pub fn again(&self, protocol: &str, n: usize, seed: u64) -> String {
         if EXAM_SCENARIOS.first().is_some_and(|first| first.name == self.name) {
@@ -117,18 +118,18 @@ impl ExamScenario {
         )
     }
 
-    /// Sits it.
+    /// Runs the scenario.
     ///
     /// # Errors
-    /// When so many replicas do not suit the protocol.
+    /// Returns an error when the protocol does not support this number of replicas.
     pub fn run(&self, entry: &Entry, n: usize, seed: u64) -> Result<Report, BadSettings> {
         self.run_traced(entry, n, seed, Trace::default())
     }
 
-    /// Sits it while somebody reads along.
+    /// Runs the scenario with a trace that may have a reader.
     ///
     /// # Errors
-    /// When so many replicas do not suit the protocol.
+    /// Returns an error when the protocol does not support this number of replicas.
     pub fn run_traced(
         &self,
         entry: &Entry,
@@ -140,18 +141,18 @@ impl ExamScenario {
     }
 }
 
-/// The sizes at which a protocol is examined: the smallest for one, two and three faults, so 4, 7 and 10 where n is
-/// 3 f + 1.
+/// Returns the sizes of the exam: the smallest for one, two and three faults. These are 4, 7 and 10 where n is 3 f +
+/// 1.
 #[must_use]
 pub fn sizes(entry: &Entry) -> Vec<usize> {
     [1, 2, 3].into_iter().map(|f| smallest(entry, f)).collect()
 }
 
-/// The exam in short, for tests: each paper at each size, with so many seeds at the smallest size and fewer at the
-/// others. Returns the failures, each with its paper and size.
+/// Runs the short exam of a test: each scenario at each size, with `seeds` seeds at the smallest size and fewer at
+/// the others. Returns the failures with scenario and size.
 ///
 /// # Errors
-/// When a size does not suit the protocol.
+/// Returns an error when the protocol does not support a size.
 pub fn run_all(entry: &Entry, seeds: u64) -> Result<Vec<(String, Report)>, BadSettings> {
     let mut failures = Vec::new();
     for (step, n) in sizes(entry).into_iter().enumerate() {
@@ -168,26 +169,26 @@ pub fn run_all(entry: &Entry, seeds: u64) -> Result<Vec<(String, Report)>, BadSe
     Ok(failures)
 }
 
-/// A run that has failed once, as `crates/sim/regressions/seeds.txt` lists it.
+/// A run that has failed once, as listed in `crates/sim/regressions/seeds.txt`.
 #[derive(Clone, Copy, Debug)]
 pub struct Regression {
-    /// Which protocol failed.
+    /// Name of the protocol.
     pub protocol: &'static str,
-    /// With how many replicas.
+    /// Number of replicas.
     pub n: usize,
-    /// At which seed.
+    /// The seed.
     pub seed: u64,
-    /// In which paper.
+    /// The scenario.
     pub scenario: &'static ExamScenario,
-    /// What it found.
+    /// The cause of the failure.
     pub found: &'static str,
 }
 
 impl Regression {
-    /// All of them.
+    /// Returns all regressions.
     ///
     /// # Errors
-    /// The line that says nothing.
+    /// Returns the line that does not parse.
     pub fn all() -> Result<Vec<Self>, String> {
         let lines = include_str!("../regressions/seeds.txt").lines();
         let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -207,7 +208,7 @@ impl Regression {
         seeds.split(',').map(run).collect()
     }
 
-    /// The line to add for a run that has failed.
+    /// Returns the line to add for a failed run.
     #[must_use]
     pub fn line(protocol: &str, n: usize, seed: u64, scenario: &ExamScenario) -> String {
         format!("{protocol} {n} {seed} {}: what it was", scenario.name)
@@ -230,7 +231,7 @@ fn f_silent(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, 
         for id in some_of(world, rng, world.settings().f) {
             world.crash(id, Survives::Nothing);
         }
-        // Leaders that are not there cost their views.
+        // Each crashed leader costs its view.
         world.run_while("all operations are answered", secs(60), |world| !world.all_done())?;
         world.run_for(secs(1))
     }))
@@ -262,7 +263,7 @@ fn power_cut(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report,
             world.run_for(secs(3))?;
             world.disarm();
             world.plan(world.now(), Plan::Start(id));
-            // Who has not come back yet counts among the f.
+            // A replica that has not recovered yet counts among the f.
             world.run_for(at_least(world, ms(200), 10))?;
         }
         Ok(())
@@ -272,7 +273,7 @@ fn power_cut(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report,
 fn cold_starts(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
     let short = ShortRun::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
-        // Where delays are bounded what was said before the first has gone does not reach the last.
+        // With bounded delays, a message sent before the first crash does not arrive before the last one.
         let link_ns = Delays::link_ns(world.settings().parameters.delta_ns);
         let blink_ns = if is_synchronous(&world.settings().entry) { link_ns } else { ms(3) };
         for _ in 0..3 {
@@ -296,7 +297,7 @@ fn no_quorum(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report,
         for id in &gone {
             world.crash(*id, Survives::Some);
         }
-        // What was under way when they went may still end.
+        // Messages in flight at the crash may still lead to a decision.
         world.run_for(at_least(world, ms(200), 6))?;
         let before = world.highest();
         world.run_for(secs(4))?;
@@ -344,7 +345,7 @@ fn beyond_delta(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Repo
         for _ in 0..4 {
             let delay_ns = rng.between(delta_ns, delta_ns.saturating_mul(10));
             let change = Change::Slow { delay_ns, jitter_ns: rng.between(1, delta_ns) };
-            // All are slow, or all that one replica says.
+            // Either every message is slow, or every message of one replica.
             let all = rng.chance(500_000);
             let from = if all { Places::ALL } else { Places::one(rng.index(n)) };
             let fault = Some(Fault::BeyondDelta);
@@ -364,7 +365,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn papers_have_names_of_their_own() {
+    fn scenario_names_are_unique() {
         let names: BTreeSet<&str> = EXAM_SCENARIOS.iter().map(|scenario| scenario.name).collect();
         assert_eq!(names.len(), EXAM_SCENARIOS.len());
         for scenario in EXAM_SCENARIOS {
@@ -376,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn regressions_are_read_as_they_are_written() {
+    fn regressions_parse_as_they_are_written() {
         let all = Regression::all().unwrap();
         assert!(
             all.iter()

@@ -1,11 +1,12 @@
-//! Arbitrary messages of members: a world in which f replicas say whatever comes of changing what was said before,
-//! each word validly signed with their own keys, so that it gets past the intake and a handler has to judge it.
+//! Arbitrary messages of replicas. In this world f replicas send mutations of earlier messages, each validly signed
+//! with their own keys. Such a message passes the intake, so a handler has to judge it.
 //!
-//! What is changed comes from the run itself: first everybody is honest and somebody listens, also while a leader is
-//! away; then the controlled replicas hear what the others say, and say it again with another view, height, digest or byte. What
-//! still decodes is signed anew. Then they fall silent, and the others have to do what the protocol promises.
+//! The messages come from the run itself. At first every replica is honest and the run records messages, also while a
+//! leader is away. Then f controlled replicas receive the others' messages and resend them with another view, height,
+//! digest or byte. Every mutation that still decodes is signed anew. Finally the controlled replicas fall silent, and
+//! the others have to keep the protocol's promises.
 //!
-//! Nothing here knows a protocol: it is handed an [`Entry`].
+//! Nothing here knows a protocol: the run is handed an [`Entry`].
 
 mod message_pool;
 
@@ -25,36 +26,36 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-/// Words that are shown when something was found.
+/// Number of last messages that a failure shows.
 const SHOWN_MAX: usize = 12;
-/// What clients ask for, over and over.
+/// The load of clients, over and over.
 const WORKLOAD: Workload =
     Workload { operations: 30, pause_ns: ms(20), together_max: 4, outstanding_max: 4, keys: 3 };
-/// How long everybody is honest: with a leader, without it, and with it again.
+/// Durations of the honest phases: with a leader, without it, and with it again.
 const LEARNING_NS: [u64; 3] = [ms(600), ms(1_500), ms(900)];
-/// How long replicas may take to come to the same height once all clients have their answers.
+/// Longest time until all replicas are at one height once all clients have their answers.
 const SETTLE_NS: u64 = secs(30);
-/// Every so-manyth run replays what its replicas go through.
+/// Interval between runs that replay their replicas.
 const REPLAY_EVERY: u64 = 8;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FuzzReport {
-    /// Its seed.
+    /// The seed.
     pub seed: u64,
-    /// What an oracle found.
+    /// The finding of an oracle.
     pub failure: Option<Failure>,
-    /// Messages to honest replicas, of protocol and host: one for each receiver. Bodies are not among them.
+    /// Messages of protocol and host to honest replicas, one for each receiver. Bodies do not count.
     pub said: u64,
-    /// Those of them that the intake of their receiver passed on to a handler.
+    /// Number of those messages that passed the intake of their receiver.
     pub passed: u64,
-    /// How many of each kind.
+    /// Number of messages of each kind.
     pub kinds: BTreeMap<Kind, u64>,
-    /// What was refused, by reason: of everybody, by intakes and handlers.
+    /// Refused messages by reason, of all replicas, intakes and handlers.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Heights that were decided.
+    /// Number of decided heights.
     pub heights: u64,
-    /// What was said last, for people.
+    /// The last messages, for people.
     pub last: Vec<String>,
 }
 
@@ -73,10 +74,10 @@ impl fmt::Display for FuzzReport {
     }
 }
 
-/// Runs a seed until so many messages were said, and beyond it until everything has settled.
+/// Runs a seed until this many messages have been sent, and then until the cluster has settled.
 ///
 /// # Errors
-/// When so many replicas do not suit the protocol.
+/// Returns an error when the protocol does not support this number of replicas.
 pub fn run(entry: &Entry, n: Option<usize>, seed: u64, messages: u64) -> Result<FuzzReport, BadSettings> {
     let mut rng = Rng::new(seed ^ 0xf022_f022_f022_f022);
     let mut settings = Settings::new(entry, seed);
@@ -86,7 +87,7 @@ pub fn run(entry: &Entry, n: Option<usize>, seed: u64, messages: u64) -> Result<
     settings.transport = if rng.chance(500_000) { Transport::Links } else { Transport::Datagrams };
     settings.checkpoint_every = rng.between(4, 24);
     settings.window = settings.checkpoint_every.saturating_mul(rng.between(2, 4));
-    // As in standard runs: nobody may fall behind what is kept, and view changes take room.
+    // As in standard runs: no replica may lag behind the kept log, and view changes take room.
     settings.storage.keep_bytes = 8 << 20;
     settings.storage.segment_bytes = 512 << 10;
     settings.storage.snapshot_every_bytes = 256 << 10;
@@ -126,7 +127,7 @@ struct Run {
     rng: Rng,
     messages: u64,
     said: u64,
-    /// What had passed of the liars' words while they were honest.
+    /// Messages that passed an intake while their senders were honest.
     before: u64,
     kinds: BTreeMap<Kind, u64>,
     last: VecDeque<String>,
@@ -170,7 +171,7 @@ impl Run {
         self.recover(outage_ns)
     }
 
-    /// Everybody is honest, and what is said is remembered.
+    /// Records messages while every replica is honest.
     fn learn(&mut self) -> Result<(), Failure> {
         let [with, without, again] = LEARNING_NS;
         let heard: Rc<RefCell<Vec<(u8, Kind, crate::Bytes)>>> = Rc::default();
@@ -179,7 +180,7 @@ impl Run {
             ear.borrow_mut().push((frame.frame_type, frame.content.kind, frame.body.clone()));
             Verdict::Pass
         });
-        // Somebody waits at all times, or nobody would miss a leader.
+        // A request waits at all times, or no replica would miss the leader.
         let span_ns = LEARNING_NS.iter().sum::<u64>();
         let operations = u32::try_from(span_ns / ms(20)).unwrap_or(u32::MAX);
         self.world.load_all(Workload { operations, ..WORKLOAD });
@@ -206,7 +207,8 @@ impl Run {
         }
     }
 
-    /// What reaches the controlled replicas is newest, and nearest to what the others would take.
+    /// Records the input of the controlled replicas. It is the newest, and closest to messages that the others would
+    /// accept.
     fn listen(&mut self) {
         for liar in &self.liars {
             for heard in self.world.received(*liar) {
@@ -217,7 +219,7 @@ impl Run {
         }
     }
 
-    /// One controlled replica says one thing to one or to all.
+    /// Sends one message of a controlled replica to one replica or to all.
     fn say(&mut self) {
         let honest: Vec<ReplicaId> = self.world.honest().collect();
         let (Some(liar), Some(whom)) = (self.rng.pick(&self.liars).copied(), self.rng.pick(&honest).copied())
@@ -254,7 +256,7 @@ impl Run {
         }
     }
 
-    /// The controlled replicas are silent: the others go on within the bound of the protocol, and agree in the end.
+    /// Silences the controlled replicas. The others have to recover within the protocol's bound and agree in the end.
     fn recover(&mut self, outage_ns: u64) -> Result<(), Failure> {
         let world = &mut self.world;
         let bound = world.recovery(outage_ns, secs(2));

@@ -1,21 +1,21 @@
 //! # quorate-sim
 //!
-//! A deterministic world in which replicas and clients run: virtual time, disks that lose what was not synced,
-//! networks that lose, double, delay and cut, and oracles that judge what comes of it.
+//! A deterministic world in which replicas and clients run. Time is virtual, disks lose unsynced bytes, and networks
+//! lose, double, delay and cut. Oracles judge every run.
 //!
-//! * [`World`]: replicas, clients, time. What runs in it are the hosts and client cores that ship; only disk,
-//!   network and time are simulated. Same seed, same run, byte for byte: [`World::trace_hash`].
-//! * [`Settings`]: what a world is made of.
-//! * [`Plan`], [`NetworkFault`]: faults, planned or at once.
-//! * [`conformance`]: whether a protocol costs what its specification says.
-//! * [`script`]: commands to a small world with the trace that they cause, in one text file.
-//! * [`seed`]: the standard random run that a number names.
-//! * [`fuzz`]: members that say arbitrary things, validly signed.
-//! * [`twins`]: systematic partitions of replicas that are two behind one key.
-//! * [`oracles`](Oracle): what must hold, judged from outside.
-//! * [`trace`]: what happened, as lines of fixed columns and as a space-time diagram.
+//! * [`World`]: replicas, clients, time. The hosts and client cores are the ones that ship; only disk, network and
+//!   time are simulated. The same seed gives the same run, byte for byte: [`World::trace_hash`].
+//! * [`Settings`]: the make-up of a world.
+//! * [`Plan`], [`NetworkFault`]: faults, planned or immediate.
+//! * [`conformance`]: the costs of a protocol, measured and compared with its specification.
+//! * [`script`]: commands to a small world together with the trace that they cause, in one text file.
+//! * [`seed`]: the standard random run of a number.
+//! * [`fuzz`]: replicas that send arbitrary, validly signed messages.
+//! * [`twins`]: systematic partitions of a cluster in which two replicas share one key.
+//! * [`oracles`](Oracle): properties that must hold, judged from outside.
+//! * [`trace`]: the events of a run, as lines of fixed columns and as a space-time diagram.
 //!
-//! Deliberately not here: any protocol (a world is handed an `Entry`), sockets, files, threads, clocks.
+//! Deliberately absent: any protocol (a world is handed an `Entry`), sockets, files, threads, clocks.
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 
@@ -79,13 +79,13 @@ pub use settings::{
 pub use trace::{Trace, Who};
 pub use world::{ControlledInput, Plan, World};
 
-/// So many milliseconds, in nanoseconds.
+/// Returns milliseconds as nanoseconds.
 #[must_use]
 pub const fn ms(count: u64) -> u64 {
     count.saturating_mul(1_000_000)
 }
 
-/// So many seconds, in nanoseconds.
+/// Returns seconds as nanoseconds.
 #[must_use]
 pub const fn secs(count: u64) -> u64 {
     count.saturating_mul(1_000_000_000)

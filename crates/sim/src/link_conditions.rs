@@ -1,43 +1,42 @@
-//! What becomes of what is sent: delays, loss, duplication, cuts. Each pair of places has its own, in each
-//! direction.
+//! Conditions of links: delays, loss, duplication, cuts. Each direction between two places has its own.
 
 use crate::fault::FaultSet;
 use quorate_types::Time;
 use quorate_types::rng::Rng;
 
-/// How one direction between two places behaves.
+/// The conditions of one direction between two places.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkConditions {
-    /// What every message takes at least.
+    /// Smallest delay of a message.
     pub delay_ns: u64,
-    /// Mean of what is added at random (exponentially distributed).
+    /// Mean of the random part of the delay, which is exponentially distributed.
     pub jitter_ns: u64,
-    /// No message takes longer than this.
+    /// Largest delay of a message.
     pub delay_ns_max: u64,
-    /// Messages lost, in a million.
+    /// Lost messages, in a million.
     pub loss_ppm: u32,
     /// Messages that arrive twice, in a million.
     pub duplicate_ppm: u32,
-    /// Messages that arrive changed, in a million: links notice, and give up the connection.
+    /// Messages that arrive changed, in a million. Links detect them and close the connection.
     pub corrupt_ppm: u32,
-    /// Messages of long ago that arrive again, for a million that are sent.
+    /// Old messages that arrive again, for a million that are sent.
     pub old_ppm: u32,
-    /// What is written arrives a few bytes at a time.
+    /// Whether written bytes arrive a few at a time.
     pub trickles: bool,
-    /// Nothing passes.
+    /// Whether the link is cut.
     pub is_cut: bool,
-    /// Nothing arrives before this; it is not lost, it waits.
+    /// Messages wait until this time and are not lost.
     pub clogged_until: Time,
-    /// What replicas say to each other leaves so much later than it is said …
+    /// Additional time until a message between replicas leaves. Earlier messages are not affected.
     pub later_ns: u64,
-    /// … and not before that. What was said before is not affected.
+    /// Earliest time at which a message between replicas leaves. Earlier messages are not affected.
     pub later_until: Time,
-    /// What every message that is sent here feels.
+    /// Faults that every message on the link meets.
     pub faults: FaultSet,
 }
 
 impl LinkConditions {
-    /// A local network on a good day.
+    /// A fault-free local network.
     pub const GOOD: Self = Self {
         delay_ns: 500_000,
         jitter_ns: 300_000,
@@ -54,36 +53,36 @@ impl LinkConditions {
         faults: FaultSet::NONE,
     };
 
-    /// Every message takes exactly this long and none is lost: for counting delays.
+    /// Returns links on which every message takes exactly this long, for counting delays.
     #[must_use]
     pub const fn constant(delay_ns: u64) -> Self {
         Self { delay_ns, jitter_ns: 0, delay_ns_max: delay_ns, ..Self::GOOD }
     }
 
-    /// When something that leaves at `at` arrives, if it is not lost.
+    /// Returns when a message that leaves at `at` arrives, if it is not lost.
     pub(crate) fn arrival(&self, rng: &mut Rng, at: Time) -> Time {
         let jitter = if self.jitter_ns == 0 { 0 } else { rng.exponential_ns(self.jitter_ns) };
         let delay = self.delay_ns.saturating_add(jitter).min(self.delay_ns_max);
         at.plus(delay).max(self.clogged_until)
     }
 
-    /// Whether something that leaves now arrives changed.
+    /// Whether a message that leaves now arrives changed.
     pub(crate) fn corrupts(&self, rng: &mut Rng) -> bool {
         self.corrupt_ppm > 0 && rng.chance(self.corrupt_ppm)
     }
 
-    /// Whether something that leaves now is lost.
+    /// Whether a message that leaves now is lost.
     pub(crate) fn loses(&self, rng: &mut Rng) -> bool {
         self.is_cut || (self.loss_ppm > 0 && rng.chance(self.loss_ppm))
     }
 }
 
-/// The weather between all places: replicas first, then clients.
+/// The conditions between all places: replicas first, then clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Map {
     places: usize,
     each: Vec<LinkConditions>,
-    /// What lies outside the map.
+    /// The conditions of a place outside the map.
     nowhere: LinkConditions,
 }
 
@@ -119,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_stay_within_their_bounds() {
+    fn delays_stay_within_their_limits() {
         let conditions =
             LinkConditions { delay_ns: 100, jitter_ns: 50, delay_ns_max: 300, ..LinkConditions::GOOD };
         let mut rng = Rng::new(1);

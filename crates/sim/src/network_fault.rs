@@ -1,56 +1,56 @@
-//! Weather fronts: changes of the weather between some places, for a while.
+//! Network faults: temporary changes of the conditions between some places.
 
 use crate::fault::Fault;
 use crate::link_conditions::{LinkConditions, Map};
 use crate::places::Places;
 use quorate_types::Time;
 
-/// What changes.
+/// A change of link conditions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// Messages take so much longer, at least and in the mean.
+    /// Messages take longer.
     Slow {
-        /// Added to every message.
+        /// Additional delay of every message.
         delay_ns: u64,
-        /// Mean of what is added at random.
+        /// Mean of the additional random delay.
         jitter_ns: u64,
     },
-    /// So many in a million are lost.
+    /// Lost messages, in a million.
     Lossy(u32),
-    /// So many in a million arrive twice.
+    /// Messages that arrive twice, in a million.
     Twice(u32),
-    /// So many in a million arrive changed.
+    /// Messages that arrive changed, in a million.
     Corrupt(u32),
-    /// For a million that are sent, so many of long ago arrive again.
+    /// Old messages that arrive again, for a million that are sent.
     Old(u32),
-    /// What is written arrives a few bytes at a time.
+    /// Written bytes arrive a few at a time.
     Trickle,
-    /// Nothing passes.
+    /// The link is cut.
     Cut,
-    /// Nothing arrives before this.
+    /// Messages wait until this time.
     Clogged(Time),
-    /// What replicas say leaves later. What they had said before is on its way and arrives in time: for protocols that
-    /// rest on a bound on delays, and are promised something for when it does not hold any more from some moment on.
+    /// Messages of replicas leave later. Messages in flight arrive in time. This suits protocols with a bound on
+    /// delays, whose promises cover a bound that fails from some moment on.
     Late {
-        /// By so much.
+        /// Additional time until a message leaves.
         by_ns: u64,
-        /// And not before that moment.
+        /// Earliest time at which a message leaves.
         until: Time,
     },
 }
 
-/// See the module.
+/// A temporary change of the conditions between some places.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NetworkFault {
-    /// What is sent from here …
+    /// The senders.
     pub from: Places,
-    /// … to here …
+    /// The receivers.
     pub to: Places,
-    /// … and the other way round as well?
+    /// Whether the opposite direction changes as well.
     pub both_ways: bool,
-    /// What happens to it.
+    /// The change.
     pub change: Change,
-    /// What it counts as whenever it meets a message; what is lost, doubled or corrupted counts when it is.
+    /// The fault that each affected message counts as. Loss, duplication and corruption count only when they occur.
     pub fault: Option<Fault>,
 }
 
@@ -61,7 +61,7 @@ impl NetworkFault {
     }
 }
 
-/// The weather that follows from the fronts that are there.
+/// Sets the conditions that follow from the faults in effect.
 pub(crate) fn conditions_under(
     map: &mut Map,
     places: usize,
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fronts_add_up_and_pass() {
+    fn network_faults_combine_and_end() {
         let mut map = Map::new(3, LinkConditions::GOOD);
         let cut = NetworkFault {
             from: Places::one(0),

@@ -1,8 +1,7 @@
-//! A second replica behind a replica: it is handed everything that the first goes through, as bytes, and has to do
-//! the same.
+//! A second replica that receives every input of a first one, as bytes, and has to give the same outputs.
 //!
-//! It takes the steps of the first the moment they are taken, so nothing is kept, and what a clock, ambient
-//! randomness or an encoding that loses something has changed is found where it happens.
+//! Each step is replayed as soon as the first replica has made it, so no input is stored. A difference is found where
+//! it occurs, such as one from a clock, from ambient randomness, or from a lossy encoding.
 
 use quorate_consensus::Entry;
 use quorate_replica::{Past, Replay, Setup, Sink};
@@ -12,21 +11,21 @@ enum State {
     /// The first replica is not open yet.
     Waits(Box<(Entry, Setup)>),
     Follows(Box<Replay>),
-    /// It does something else; what, for people.
+    /// The second replica did something else: a description for people.
     Diverged(String),
 }
 
-/// See the module.
+/// A replica's second copy.
 #[derive(Clone)]
 pub(crate) struct ReplayCheck(Arc<Mutex<State>>);
 
 impl ReplayCheck {
-    /// The shadow of a replica that is going to be opened with this.
+    /// Prepares the copy of a replica that is going to be opened with this setup.
     pub(crate) fn of(entry: &Entry, setup: Setup) -> Self {
         Self(Arc::new(Mutex::new(State::Waits(Box::new((*entry, setup))))))
     }
 
-    /// The replica is about to be opened on this past. Returns where its steps go.
+    /// Opens the copy on the replica's past. Returns the sink for the replica's steps.
     pub(crate) fn open(&self, past: &Past) -> Sink {
         let mut state = self.state();
         if let State::Waits(waits) = &*state {
@@ -49,7 +48,7 @@ impl ReplayCheck {
         }
     }
 
-    /// What it has done that the first replica has not.
+    /// Returns the first difference between the two replicas.
     pub(crate) fn divergence(&self) -> Option<String> {
         match &*self.state() {
             State::Diverged(what) => Some(what.clone()),

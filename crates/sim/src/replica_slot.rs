@@ -1,5 +1,4 @@
-//! The place of one replica in the world: its machine (disk, connections, clock), and the replica itself while
-//! it runs.
+//! One replica in the world: its machine (disk, connections, clock), and the replica itself while it runs.
 
 use crate::arrival::{Arrival, TwinHalf};
 use crate::byzantine::Role;
@@ -23,46 +22,46 @@ use quorate_types::wire::CLIENT_BUNDLE_TAG;
 use quorate_types::{ClientId, Height, Incarnation, ReplicaId, Time};
 use std::collections::BTreeMap;
 
-/// Wall-clock time at which worlds begin: some day in 2026.
+/// Wall-clock time at the beginning of a world: some day in 2026.
 pub(crate) const WALL_NS: u64 = 1_770_000_000_000_000_000;
-/// How long checks or execution may hold up a turn.
+/// Longest time that checks or execution may take in a turn.
 const SLICE_NS: u64 = 3_000_000;
 
-/// What has become of what a replica had entrusted to its disk.
+/// Damage to the durable data of a replica.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Damage {
-    /// Everything is there.
+    /// No damage.
     None,
-    /// It makes trouble for a while: the replica may stop, and comes back.
+    /// A temporary failure: the replica may stop, and recovers later.
     DiskTrouble,
-    /// Something is wrong in the middle: the replica may stop for good, and keeps its word while it runs.
+    /// Damage in the middle of the data: the replica may stop for good, and keeps its promises while it runs.
     Broken,
-    /// What it had been told is safe is gone, and no trace of it: the replica may break its word.
+    /// Unnoticeable loss of durable data: the replica may break promises.
     Forgetful,
 }
 
-/// The link to one peer and the connection that it is on.
+/// The link to one peer and its connection.
 #[derive(Debug)]
 pub(crate) struct PeerLink {
     pub(crate) link: Link,
     pub(crate) conn: Option<u64>,
 }
 
-/// A replica that runs.
+/// A running replica.
 pub(crate) struct Running {
     pub(crate) host: Host<SimDisk>,
     pub(crate) clock: Clock,
-    /// By peer; none for itself, and none at all where frames travel by themselves.
+    /// Links by peer; `None` for the replica itself. Empty where frames travel as datagrams.
     pub(crate) peer_links: Vec<Option<PeerLink>>,
-    /// The last height that was executed when somebody looked.
+    /// Executed height at the last check.
     pub(crate) executed: Height,
     pub(crate) is_owing: bool,
-    /// Who has to do the same, if the settings want that.
+    /// The second copy of the replica, if the settings ask for one.
     pub(crate) replay_check: Option<ReplayCheck>,
 }
 
 impl Running {
-    /// The replica's own time.
+    /// Returns the replica's own time.
     pub(crate) fn local(&self, now: Time) -> Time {
         self.clock.local(now)
     }
@@ -82,7 +81,7 @@ pub(crate) struct Machine {
     /// The disk after the last crash, if any crash so far has kept bytes that were not synced. Those bytes are as durable as
     /// synced ones from then on.
     pub(crate) survived: Option<MemDisk>,
-    /// What a power cut leaves that was planned for a step of the machine.
+    /// Unsynced bytes that survive the planned power cut at a step of the machine.
     pub(crate) fuse: Option<Survives>,
     disk_rng: Rng,
 }
@@ -143,12 +142,12 @@ pub(crate) struct ReplicaSlot {
     work_rng: Rng,
 }
 
-/// What reading the inbox led to beside what the host was handed.
+/// Events on connections while the inbox is read.
 #[derive(Debug)]
 pub(crate) enum ConnectionEvent {
-    /// A connection must be closed, because the peer broke a rule.
+    /// The peer broke a rule, so the connection must be closed.
     Refused(ReplicaId, u64, &'static str),
-    /// The peer closed the connection and said why.
+    /// The peer closed the connection, with its reason.
     Closed(ReplicaId, String),
 }
 
@@ -180,7 +179,7 @@ impl ReplicaSlot {
         }
     }
 
-    /// Opens a replica on what the disk has. What it sends meanwhile waits in `output`.
+    /// Opens a replica on its disk. Its messages meanwhile wait in `output`.
     pub(crate) fn open(
         &mut self,
         now: Time,
@@ -241,11 +240,11 @@ impl ReplicaSlot {
         Ok(())
     }
 
-    /// Gives a replica that was just opened its links: their numbers begin anew with its incarnation.
+    /// Gives a newly opened replica its links. Their numbers begin anew with its incarnation.
     pub(crate) fn open_links(&mut self, cluster: &Cluster) {
         let me = self.id;
         let Some(running) = &mut self.running else { return };
-        // Who forgets its incarnations would never be heard again, and that would be kind.
+        // Peers would ignore a replica that forgets its incarnations, which would make this attack harmless.
         let incarnation = match self.role {
             Role::Byzantine(_) => Incarnation(self.opens),
             Role::Honest | Role::Controlled(_) => running.host.replica().incarnation(),
@@ -269,7 +268,7 @@ impl ReplicaSlot {
             .collect();
     }
 
-    /// Hands the inbox to the replica, or to both.
+    /// Hands the inbox to the replica, or to both halves of a twin.
     pub(crate) fn read(&mut self, now: Time, connection_events: &mut Vec<ConnectionEvent>) {
         let Self { running, inbox, read_log, client_connections, role, second, has_read, .. } = self;
         *has_read = false;
@@ -308,7 +307,7 @@ impl ReplicaSlot {
         }
     }
 
-    /// A connection of a client wants its replies here.
+    /// Registers a connection for a client's replies.
     pub(crate) fn attach(&mut self, index: usize, client: ClientId) {
         self.client_connections.attach(index, client);
         if let Some(second) = &mut self.second {
@@ -316,7 +315,7 @@ impl ReplicaSlot {
         }
     }
 
-    /// No longer.
+    /// Removes a connection of a client.
     pub(crate) fn detach(&mut self, index: usize) {
         self.client_connections.detach(index);
         if let Some(second) = &mut self.second {
@@ -324,7 +323,7 @@ impl ReplicaSlot {
         }
     }
 
-    /// Whether a turn would do anything: links have work of their own, and acknowledgements are for nobody else.
+    /// Whether a turn would do anything. The work of links and their acknowledgements needs no turn.
     fn is_due(&self, now: Time) -> bool {
         self.running.as_ref().is_some_and(|running| {
             let deadline = running.host.deadline().map(|at| running.clock.world(at));
@@ -359,7 +358,7 @@ impl ReplicaSlot {
         Ok(())
     }
 
-    /// When the next turn is, if nothing arrives before.
+    /// Returns when the next turn is due, if nothing arrives before.
     pub(crate) fn deadline(&self) -> Option<Time> {
         let running = self.running.as_ref()?;
         if running.is_owing || !self.inbox.is_empty() {
@@ -374,7 +373,7 @@ impl ReplicaSlot {
 }
 
 impl Running {
-    /// Lets links notice what is due: acknowledgements, greetings that take too long.
+    /// Handles expired deadlines of links: acknowledgements, and handshakes that take too long.
     pub(crate) fn tick_links(&mut self, now: Time, connection_events: &mut Vec<ConnectionEvent>) {
         for peer_link in self.peer_links.iter_mut().flatten() {
             if let (Err(refusal), Some(conn)) = (peer_link.link.tick(now), peer_link.conn) {
@@ -389,7 +388,7 @@ impl Running {
         }
     }
 
-    /// Losses that links noticed while they wrote.
+    /// Reports losses that links noticed while they wrote.
     pub(crate) fn take_link_losses(&mut self) {
         let Self { host, peer_links, .. } = self;
         for peer_link in peer_links.iter_mut().flatten() {
@@ -403,16 +402,16 @@ impl Running {
     }
 }
 
-/// Who hears what reaches a seat.
+/// Receivers of a slot's input.
 struct Receiver<'a> {
     host: &'a mut Host<SimDisk>,
-    /// Whether the host was handed anything.
+    /// Whether the host has received input.
     has_read: &'a mut bool,
-    /// The replica hears nothing itself.
+    /// Whether the replica itself receives nothing.
     is_deaf: bool,
-    /// Where everything goes as well.
+    /// A second receiver of all input.
     copies: Option<&'a mut Vec<Arrival>>,
-    /// Where everything goes for who reads along.
+    /// The log of input for the trace.
     told: Option<&'a mut Vec<Arrival>>,
 }
 
@@ -422,7 +421,7 @@ impl Receiver<'_> {
         self.host
     }
 
-    /// The second replica of a twin hears this, and the first does not.
+    /// Passes input to the second half of a twin only.
     fn copy(&mut self, arrival: Arrival) {
         if let Some(copies) = &mut self.copies {
             copies.push(arrival);
@@ -454,7 +453,7 @@ impl Receiver<'_> {
                 self.host().client_bundle(conn, bundle);
             }
             Some((&CLIENT_BUNDLE_TAG, _)) => {}
-            // The only other thing that clients here say is that they want their replies.
+            // The only other message of a client here is a request for its replies.
             _ => client_connections.detach(index),
         }
         for copies in [&mut self.copies, &mut self.told].into_iter().flatten() {
@@ -463,12 +462,12 @@ impl Receiver<'_> {
     }
 }
 
-/// What a loss is to the protocol.
+/// Returns the event that a loss means to the protocol.
 fn event_of(host: &Host<SimDisk>, loss: Loss) -> LinkEvent {
     host.loss(loss.lane, loss.direction == Direction::Incoming)
 }
 
-/// What happens on connections.
+/// Handles an event of a connection.
 fn connection(
     peer_links: &mut [Option<PeerLink>],
     receiver: &mut Receiver<'_>,

@@ -1,4 +1,4 @@
-//! What Byzantine hosts make of what their replicas say: changed, said again, late, too much of it.
+//! Messages of Byzantine hosts: changed, repeated, late or too many.
 
 use super::sent_messages::ForgeAbout;
 use super::{Behaviour, Mood};
@@ -11,26 +11,26 @@ use quorate_types::rng::Rng;
 use quorate_types::wire::{FromReplica, frame};
 use quorate_types::{Committee, Kind, Reader, ReplicaId, Signature, Statement};
 
-/// So many attempts are made to change a message so that it still is one.
+/// Largest number of attempts to change a message so that it still decodes.
 const ATTEMPTS: u32 = 12;
-/// One in so many well-formed lies has a signature that is wrong.
+/// Share of well-formed forgeries that get a wrong signature: one in this number.
 const BAD_SIGNATURE_ONE_IN: u64 = 24;
-/// What is said again comes this much later, in the mean.
+/// Mean delay of a repeated message.
 const AGAIN_NS: u64 = 60_000_000;
-/// A flood says everything so many times at most.
+/// Largest number of copies of one message in a flood.
 const FLOOD_MAX: u64 = 24;
 
-/// What leaves in the place of a frame.
+/// A frame that leaves instead of the original one.
 #[derive(Clone, Debug)]
 pub(crate) struct Forged {
     pub(crate) after_ns: u64,
     pub(crate) frame_type: u8,
     pub(crate) body: Bytes,
-    /// What that is, where it is a lie.
+    /// The fault that the frame is, where it differs from the original.
     pub(crate) fault: Option<Fault>,
 }
 
-/// What a liar needs to know.
+/// The tools of a host that forges messages.
 pub(crate) struct LiarTools<'a> {
     pub(crate) entry: &'a Entry,
     pub(crate) committee: &'a Committee,
@@ -39,12 +39,12 @@ pub(crate) struct LiarTools<'a> {
 }
 
 impl Behaviour {
-    /// Whether it changes what is said just now, or must remember it to do so later.
+    /// Whether the host changes messages now, or must remember them to change later ones.
     pub(crate) fn forges(&self) -> bool {
         self.kind.forges()
     }
 
-    /// What leaves for `to` in the place of a frame of this type with this body.
+    /// Pushes the frames that leave for `to` instead of the original frame.
     pub(crate) fn forge(
         &mut self,
         tools: &LiarTools<'_>,
@@ -82,7 +82,7 @@ impl Behaviour {
         self.said.remember((frame_type, kind), body.clone());
     }
 
-    /// A frame that says something else and is well formed.
+    /// Returns a frame with other content that is still well formed.
     fn changed(
         &mut self,
         tools: &LiarTools<'_>,
@@ -94,7 +94,7 @@ impl Behaviour {
             Some(Forged { after_ns: 0, frame_type, body: Bytes::from(body), fault: Some(fault) })
         };
         if frame_type != frame::PROTOCOL && frame_type != frame::HOST {
-            // Bodies are named by their digests: any other bytes are a lie.
+            // A digest names a body, so any other bytes are a forgery.
             return sent(mutate(rng, body, &earlier), Fault::LieInCatchUp);
         }
         let own = without_signature(tools.entry, frame_type, body)?;
@@ -121,7 +121,7 @@ impl Behaviour {
         None
     }
 
-    /// What an attack of the protocol's own says.
+    /// Pushes the messages of an attack that the protocol's folder defines.
     fn attack(&mut self, tools: &LiarTools<'_>, to: ReplicaId, plain: Forged, out: &mut Vec<Forged>) {
         let own = without_signature(tools.entry, plain.frame_type, &plain.body);
         let message = own.and_then(|own| (tools.entry.decode)(own).ok());
@@ -137,7 +137,7 @@ impl Behaviour {
         }
     }
 
-    /// What a client is told in the place of this.
+    /// Returns the reply that a client receives instead, and whether it is false.
     pub(crate) fn forge_reply_body(&mut self, body: Bytes) -> (Bytes, bool) {
         let key = (u8::MAX, super::REPLY);
         let mut told = body.clone();
@@ -159,7 +159,7 @@ impl Behaviour {
     }
 }
 
-/// A frame without its sender's signature, if it has one.
+/// Returns a frame's body without its sender's signature, if it has one.
 fn without_signature<'a>(entry: &Entry, frame_type: u8, body: &'a [u8]) -> Option<&'a [u8]> {
     let is_whole = |bytes: &[u8]| read(entry, frame_type, bytes).is_some_and(|(_, auth)| !auth.is_signed());
     if is_whole(body) {
@@ -168,7 +168,7 @@ fn without_signature<'a>(entry: &Entry, frame_type: u8, body: &'a [u8]) -> Optio
     body.split_last_chunk::<64>().map(|(message, _)| message)
 }
 
-/// A message as it is encoded, and who vouches for it.
+/// Returns a message as it is encoded, with its authentication.
 fn read(entry: &Entry, frame_type: u8, bytes: &[u8]) -> Option<(Vec<u8>, Auth)> {
     let mut again = Vec::with_capacity(bytes.len());
     if frame_type == frame::PROTOCOL {
@@ -182,7 +182,7 @@ fn read(entry: &Entry, frame_type: u8, bytes: &[u8]) -> Option<(Vec<u8>, Auth)> 
     Some((again, message.auth()))
 }
 
-/// A message as a frame has it: with its signature, where it is signed.
+/// Returns a message as a frame carries it: with its signature, where the message is signed.
 pub(crate) fn seal(message: &dyn Message, sign: &dyn Fn(&Statement) -> Signature) -> Vec<u8> {
     let mut body = Vec::new();
     message.encode(&mut body);
@@ -192,7 +192,8 @@ pub(crate) fn seal(message: &dyn Message, sign: &dyn Fn(&Statement) -> Signature
     body
 }
 
-/// Bytes that are a little different: a value one more or less, or that of an earlier message in the same place.
+/// Returns slightly different bytes: one value changed by one, or replaced by the value of an earlier message at that
+/// position.
 fn mutate(rng: &mut Rng, bytes: &[u8], earlier: &[&Bytes]) -> Vec<u8> {
     let mut changed = bytes.to_vec();
     let at = rng.index(changed.len());
@@ -224,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_changed_is_a_little_different() {
+    fn forged_bytes_differ_a_little() {
         let mut rng = Rng::new(3);
         let old = Bytes::from(vec![9; 48]);
         let (mut by_one, mut by_old) = (0, 0);
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_liar_remembers_the_newest_of_each_kind() {
+    fn host_remembers_the_newest_messages_of_each_kind() {
         let (mut said, key) = (SentMessages::default(), (1, Kind::new("vote")));
         for number in 0..40u8 {
             said.remember(key, Bytes::from(vec![number]));

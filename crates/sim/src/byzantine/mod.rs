@@ -1,8 +1,9 @@
 //! Byzantine hosts: replicas that break the rules without a line of any protocol.
 //!
-//! Each is made of what ships, held wrongly: two replicas under one key, a replica whose words are withheld from
-//! some or all, a replica whose disk forgets. What one does changes from *mood* to mood; the seed decides when and
-//! how. A *controlled replica* ([`crate::World::take_control`]) says what a test writes for it instead.
+//! A host consists of the parts that ship, used wrongly. Examples are two replicas under one key, a replica whose
+//! messages are withheld from some or all, and a replica whose disk forgets. Its behaviour changes from *mood* to
+//! mood; the seed decides when and how. A *controlled replica* ([`crate::World::take_control`]) sends what a test
+//! decides instead.
 
 mod forgeries;
 mod sent_messages;
@@ -20,30 +21,30 @@ use quorate_types::rng::Rng;
 use sent_messages::{ForgeAbout, SentMessages};
 use std::fmt;
 
-/// A mood lasts at least so long …
+/// Shortest duration of a mood.
 const MOOD_NS_MIN: u64 = 100_000_000;
-/// … and so much longer in the mean.
+/// Mean duration of a mood beyond the shortest.
 const MOOD_NS_MEAN: u64 = 1_500_000_000;
-/// Frames that a flood consists of.
+/// Number of extra frames in a flood.
 const FLOOD_FRAMES: u64 = 240;
 
-/// The kind of what a replica tells a client, as hosts tell kinds apart.
+/// The kind of a reply to a client, for moods that distinguish kinds.
 pub(crate) const REPLY: Kind = Kind::new("reply");
 
-/// What a replica is in the world.
+/// The role of a replica in the world.
 #[derive(Debug, Default)]
 pub(crate) enum Role {
-    /// It keeps the rules, and the oracles hold it to them.
+    /// The replica keeps the rules, and the oracles judge it.
     #[default]
     Honest,
-    /// It breaks them.
+    /// The replica breaks the rules.
     Byzantine(Box<Behaviour>),
-    /// Its replica hears and says nothing any more; what reaches it waits here for a test.
+    /// The replica neither receives nor sends by itself. Its input waits here for a test.
     Controlled(Vec<Arrival>),
 }
 
 impl Role {
-    /// Whether what wants to leave does.
+    /// Whether a message of this kind may leave for a place.
     pub(crate) fn lets(&self, half: TwinHalf, kind: Kind, to: usize) -> bool {
         match self {
             Self::Honest => true,
@@ -53,18 +54,18 @@ impl Role {
     }
 }
 
-/// How a Byzantine replica goes about it.
+/// The behaviour of a Byzantine replica.
 pub(crate) struct Behaviour {
     kind: Byzantine,
     rng: Rng,
     mood: Mood,
-    /// Its mood changes no more.
+    /// Whether the mood changes no more.
     is_steady: bool,
-    /// What its disk was like once.
+    /// An earlier image of the disk.
     image: Option<MemDisk>,
-    /// What it has said.
+    /// Messages that the replica has sent.
     said: SentMessages,
-    /// The protocol's own attacks, and the one that is under way.
+    /// Attacks that the protocol's folder defines, and the current one.
     attacks: &'static [AttackEntry],
     attack: Option<Box<dyn Attack>>,
 }
@@ -75,30 +76,30 @@ impl fmt::Debug for Behaviour {
     }
 }
 
-/// What it does for a while.
+/// A behaviour for a while.
 #[derive(Debug)]
 enum Mood {
-    /// What an honest replica would do.
+    /// The replica behaves like an honest one.
     Plain,
-    /// Each of two speaks to these; the second may read backwards what arrived together.
+    /// Each half of a twin sends to these places. The second half may process simultaneous arrivals in reverse order.
     Divided { first: Places, second: Places, backwards: bool },
-    /// The protocol of each of two speaks to these; what hosts say to each other passes.
+    /// The protocol of each half of a twin sends to these places. Messages between hosts pass to all.
     Torn { first: Places, second: Places },
-    /// Says nothing.
+    /// The replica sends nothing.
     Silent,
-    /// Says nothing of the kinds that the number picks.
+    /// The replica sends nothing of the kinds that the number selects.
     Reserved(u64),
-    /// Speaks to these.
+    /// The replica sends to these places only.
     Partial(Places),
-    /// Says again what it said before.
+    /// The replica resends earlier messages.
     Echo,
-    /// Lies about this, so many times in a million.
+    /// The replica changes messages of this group, at a rate in millionths.
     Twist { ppm: u32, what: ForgeAbout },
-    /// Says everything so much later.
+    /// The replica sends everything later by this time.
     Late(u64),
-    /// Says everything many times, so many times in all.
+    /// The replica sends copies, up to this number in all.
     Flood { left: u64 },
-    /// An attack of the protocol's own, by its place in the list.
+    /// The replica runs an attack of the protocol's folder, by its index in the list.
     Attack(usize),
 }
 
@@ -130,43 +131,43 @@ impl Mood {
     }
 }
 
-/// What a Byzantine replica does with its disk.
+/// An action of a Byzantine replica on its disk or connections.
 #[derive(Debug)]
 pub(crate) enum DiskAction {
-    /// Nothing.
+    /// No action.
     Nothing,
-    /// Remembers what is on it.
+    /// Remembers the current image of the disk.
     Remember,
-    /// Loses power and finds this on it.
+    /// Loses power and recovers with this image.
     Forget(Box<MemDisk>),
-    /// Writes to its connections what is no frame.
+    /// Writes bytes that are no frame to its connections.
     Garbage,
 }
 
-/// What a liar knows of the world when its mood changes.
+/// Facts about the world that a mood may depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LiarContext {
-    /// How many places there are.
+    /// Number of places.
     pub(crate) places: usize,
-    /// How long somebody still waits before it loses its patience.
+    /// Remaining time of some honest replica's timer.
     pub(crate) patience_ns: u64,
 }
 
 impl Behaviour {
     pub(crate) fn new(kind: Byzantine, rng: Rng, attacks: &'static [AttackEntry]) -> Self {
-        // Who has no attack of its own does what comes closest.
+        // A protocol without attacks gets the kind that comes closest.
         let kind = if kind == Byzantine::Own && attacks.is_empty() { Byzantine::Mutate } else { kind };
         let (mood, said) = (Mood::Plain, SentMessages::default());
         Self { kind, rng, mood, is_steady: false, image: None, said, attacks, attack: None }
     }
 
-    /// How long the present mood lasts, and how long an outage that belongs to it.
+    /// Returns the duration of the current mood, and of an outage that belongs to it.
     pub(crate) fn spans(&mut self) -> (u64, u64) {
         let mood = MOOD_NS_MIN.saturating_add(self.rng.exponential_ns(MOOD_NS_MEAN));
         (mood, self.rng.between(5_000_000, 800_000_000))
     }
 
-    /// The present mood, for traces.
+    /// Returns the current mood for the trace hash. The text is part of every seed's hash: it may not change.
     pub(crate) fn shown(&self) -> String {
         let image = if self.image.is_some() { ", remembers" } else { "" };
         let attack = match self.mood {
@@ -176,7 +177,7 @@ impl Behaviour {
         format!("{}: {:?}{image} {attack}", self.kind, self.mood)
     }
 
-    /// The present mood, in words. `names` says who stands at some places.
+    /// Returns the current mood in words. `names` formats places.
     pub(crate) fn told(&self, names: &dyn Fn(Places) -> String) -> String {
         let mood = match &self.mood {
             Mood::Divided { first, second, backwards } => {
@@ -195,7 +196,7 @@ impl Behaviour {
         self.image = Some(image);
     }
 
-    /// Another mood.
+    /// Changes the mood.
     pub(crate) fn change(&mut self, context: LiarContext, blank: impl FnOnce() -> MemDisk) -> DiskAction {
         if self.is_steady {
             return DiskAction::Nothing;
@@ -215,7 +216,7 @@ impl Behaviour {
                 self.mood = Mood::Partial(Places::of(served));
             }
             Byzantine::Rollback => return self.forget(blank),
-            // What keeps the rules for ever would be no liar; now and then it does, and what it sent late comes.
+            // A host keeps the rules now and then, so that frames which it delayed can arrive.
             _ if self.rng.below(5) == 0 => self.mood = Mood::Plain,
             Byzantine::Replay => self.mood = Mood::Echo,
             Byzantine::Mutate => self.mood = self.forge_about(ForgeAbout::Votes),
@@ -243,7 +244,8 @@ impl Behaviour {
         Mood::Twist { ppm: u32::try_from(self.rng.between(20_000, 600_000)).unwrap_or(0), what }
     }
 
-    /// The protocol of each of two speaks to these, from now on; both hosts speak to all, so that neither falls behind.
+    /// Restricts the protocol of each half of a twin to these receivers for good. Both hosts send to all, so that
+    /// neither lags.
     pub(crate) fn divide_for_good(&mut self, first: Places, second: Places) {
         self.mood = Mood::Torn { first, second };
         self.is_steady = true;
@@ -270,7 +272,7 @@ impl Behaviour {
             (_, 0) => DiskAction::Forget(Box::new(blank())),
             (Some(image), 1..5) => DiskAction::Forget(Box::new(image)),
             (Some(image), 5) => {
-                // It may come to this once more.
+                // The host may use the image once more.
                 self.image = Some(image.clone());
                 DiskAction::Forget(Box::new(image))
             }
@@ -282,12 +284,12 @@ impl Behaviour {
         }
     }
 
-    /// Whether it says nothing to anybody just now.
+    /// Whether the replica sends nothing to anybody now.
     pub(crate) fn is_silent(&self) -> bool {
         matches!(self.mood, Mood::Silent)
     }
 
-    /// Whether the second of two reads backwards what arrived together.
+    /// Whether the second half of a twin processes simultaneous arrivals in reverse order.
     pub(crate) fn reads_backwards(&self) -> bool {
         matches!(self.mood, Mood::Divided { backwards: true, .. })
     }
@@ -304,7 +306,7 @@ mod tests {
         MemDisk::new(4_096, 512)
     }
 
-    /// What moods of a host let through, over many of them.
+    /// Returns the permissions of a host's moods, over many of them.
     fn moods(kind: Byzantine) -> Vec<Vec<bool>> {
         let mut behaviour = Behaviour::new(kind, Rng::new(5), &[]);
         let kinds = ["vote", "proposal", "bundle", "reply"].map(Kind::new);
@@ -323,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_as_they_are_shown() {
+    fn displayed_names_parse() {
         for kind in Byzantine::ALL {
             assert_eq!(kind.to_string().parse(), Ok(kind));
         }
@@ -331,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mute_host_withholds_kinds_from_everybody() {
+    fn mute_host_withholds_kinds_from_all_replicas() {
         let moods = moods(Byzantine::Mute);
         for lets in &moods {
             assert!(lets.chunks(PLACES).all(|places| places.iter().all(|let_| *let_ == places[0])));
@@ -341,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn favourites_hear_everything_and_others_nothing() {
+    fn favourites_receive_everything_and_others_nothing() {
         let moods = moods(Byzantine::Favourites);
         for lets in &moods {
             assert!(lets.chunks(PLACES).all(|places| places == &lets[..PLACES]));
@@ -350,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn between_them_twins_speak_to_everybody() {
+    fn twins_together_send_to_all_replicas() {
         let moods = moods(Byzantine::Twin);
         for lets in &moods {
             let (first, second) = lets.split_at(lets.len() / 2);
@@ -361,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_remembered_before_it_comes_back() {
+    fn disk_image_is_remembered_before_it_is_restored() {
         let mut behaviour = Behaviour::new(Byzantine::Rollback, Rng::new(6), &[]);
         let (mut remembered, mut old, mut blank) = (0, 0, 0);
         for _ in 0..800 {

@@ -6,10 +6,10 @@ use quorate_types::rng::Rng;
 use quorate_types::wire::frame;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Frames of each kind that are remembered.
+/// Largest number of remembered frames of each kind.
 const SAID_MAX: usize = 12;
 
-/// What a liar has said, the newest of each kind last.
+/// Messages that a replica has sent, the newest of each kind last.
 #[derive(Default, Debug)]
 pub(crate) struct SentMessages(BTreeMap<(u8, Kind), VecDeque<Bytes>>);
 
@@ -34,14 +34,14 @@ impl SentMessages {
     }
 }
 
-/// What is lied about.
+/// The group of messages that a host forges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ForgeAbout {
-    /// The protocol's messages.
+    /// Messages of the protocol.
     Votes,
-    /// What was decided, checkpoints, blocks, and bodies: all that who lags has to believe.
+    /// Decided blocks, checkpoints, blocks and bodies: everything that a lagging peer fetches.
     Tales,
-    /// What clients are told.
+    /// Replies to clients.
     Replies,
 }
 

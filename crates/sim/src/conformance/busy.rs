@@ -1,5 +1,5 @@
-//! The good case of a protocol in which one block is carried on by the next: counted while there is always something to
-//! decide, block by block.
+//! The good case of a protocol in which each block carries the certificate of the one before it. Blocks are counted
+//! one by one while there is always something to decide.
 
 use super::metered::{
     CHECKPOINT, CHECKPOINTS, Elapsed, INTERVALS, MeteredWorld, SentCounts, UNIT_NS, each_and_all, size,
@@ -15,21 +15,21 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Blocks at the beginning that are not counted.
+/// Number of first blocks that are not counted.
 const BEFORE: u64 = 8;
-/// Requests that are on their way all the time.
+/// Number of requests in flight at all times.
 const OUTSTANDING: usize = 6;
 
-/// What was sent about each block.
+/// Messages about each block.
 #[derive(Default)]
 struct BlockCounts {
-    /// The height that was proposed in each view.
+    /// Proposed height by view.
     heights: BTreeMap<View, Height>,
-    /// When each height was proposed.
+    /// Time of proposal by height.
     proposed: BTreeMap<Height, Time>,
-    /// Messages of each kind in each view.
+    /// Number of messages by kind and view.
     sent: BTreeMap<(Kind, View), u64>,
-    /// Words about the state after each height.
+    /// Number of CHECKPOINT messages by height.
     checkpoints: BTreeMap<Height, u64>,
 }
 
@@ -55,8 +55,8 @@ impl BlockCounts {
     }
 }
 
-/// Messages for each block, delays from its proposal to its execution at every replica; then those of one request that
-/// comes while all is quiet.
+/// Counts messages for each block, and delays from its proposal to its execution at every replica. Then measures one
+/// request that arrives while the cluster is idle.
 pub(super) fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Vec<FigureLine>, NotMeasured> {
     let mut metered = MeteredWorld::new(entry, n, UNIT_NS, 0)?;
     let proposal = figures.block.first().map(|count| count.kind);
@@ -90,7 +90,7 @@ pub(super) fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Ve
         let proposed = blocks.borrow().proposed.get(&at).copied().unwrap_or_default();
         commits.add(whole(metered.world.now().since(proposed)), metered.delta_ns);
     }
-    // Its last votes are on their way.
+    // The block's last votes are in flight.
     metered.world.run_for(ms(10))?;
     let blocks_sent = blocks.borrow();
     let checkpoints = blocks_sent.checkpoints.range(from.next()..=to);
@@ -112,7 +112,7 @@ pub(super) fn good_case(entry: &Entry, n: usize, figures: &Figures) -> Result<Ve
 }
 
 impl MeteredWorld {
-    /// Until every replica has executed a height.
+    /// Runs until every replica has executed a height.
     fn run_until_executed(&mut self, height: Height) -> Result<(), NotMeasured> {
         let lacks = |world: &crate::World| world.replicas().any(|id| world.executed(id) < height);
         Ok(self.world.run_while("every replica has executed a height", secs(60), lacks)?)

@@ -1,11 +1,11 @@
-//! What a cluster costs while nobody wants anything.
+//! The costs of an idle cluster.
 
 use super::metered::{LONG_NS, MeteredWorld, SentCounts, UNIT_NS, each_and_all, size};
 use super::report::{FigureLine, Measured, NotMeasured};
 use crate::World;
 use quorate_consensus::{Entry, Figures, Idle};
 
-/// Messages and syncs of idle blocks.
+/// Counts messages and syncs of idle blocks.
 pub(super) fn blocks(
     entry: &Entry,
     n: usize,
@@ -15,7 +15,8 @@ pub(super) fn blocks(
     let mut metered = MeteredWorld::new(entry, n, UNIT_NS, 0)?;
     let syncs =
         |metered: &MeteredWorld| metered.world.replicas().map(|id| metered.world.syncs(id)).sum::<u64>();
-    // From one moment at which everybody has decided something to another: it may be executed with the next one.
+    // The count runs between two moments at which every replica has decided something: execution may wait for the
+    // next block.
     let next = |metered: &mut MeteredWorld| {
         let height = metered.world.highest();
         let apart = |world: &World| world.honest().any(|id| world.decided(id) <= height);
@@ -24,7 +25,7 @@ pub(super) fn blocks(
     next(&mut metered)?;
     *metered.sent_counts.borrow_mut() = SentCounts::default();
     let (from, before) = (metered.world.highest(), syncs(&metered));
-    // No checkpoint is among so few.
+    // So few blocks include no checkpoint.
     while metered.world.highest().since(from) < idle.blocks {
         next(&mut metered)?;
     }
@@ -38,6 +39,6 @@ pub(super) fn blocks(
     };
     let measured = Measured { total, of: of.checked_div(idle.blocks).unwrap_or(0) };
     let line = FigureLine::new(what, idle.syncs.text, (idle.syncs.of)(size(n)), measured);
-    // Of each kind there are as many as for any block; their sum will do.
+    // Each kind occurs as often as for any block, so the sum is enough.
     Ok(messages.pop().into_iter().chain([line]).collect())
 }

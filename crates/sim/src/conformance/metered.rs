@@ -19,33 +19,33 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// How long every message takes where delays are counted, and every sync where these are.
+/// Duration of a message where delays are counted, and of a sync where syncs are counted.
 pub(super) const UNIT_NS: u64 = ms(1);
-/// Intervals between checkpoints that are counted, with one block for each height.
+/// Number of checkpoint intervals that are counted, with one block for each height.
 pub(super) const INTERVALS: u64 = 2;
-/// Turns that follow each other at one moment are a nanosecond apart: less than this is no delay and no sync.
+/// Turns at one moment are a nanosecond apart. Shorter times than this are neither a delay nor a sync.
 pub(super) const TURNS_NS: u64 = 1_000;
-/// What is still under way has ended after this: a checkpoint waits for a sync of somebody else's for 50 ms, and so does its
-/// proof.
+/// Time after which everything in flight has arrived. A checkpoint waits up to 50 ms for another sync, and so does
+/// its proof.
 pub(super) const REST_NS: u64 = ms(150);
-/// Nothing here takes longer, timers of leaders included.
+/// Upper bound on every duration here, leader timers included.
 pub(super) const LONG_NS: u64 = secs(120);
 
 pub(super) const CHECKPOINT: Kind = Kind::new("host.checkpoint");
-/// The parameter by which timers that count in Δ are longer.
+/// The parameter that lengthens timers which count in Δ.
 pub(super) const DRIFT: &str = "drift_ppm";
-/// The parameter that says how leaders follow each other.
+/// The parameter that selects the leader policy.
 pub(super) const LEADER_POLICY: &str = "leader_policy";
 pub(super) const ROUND_ROBIN: &str = "round-robin";
-/// Nothing here takes as long as until an empty block.
+/// Interval between empty blocks that is longer than any measurement.
 pub(super) const HEARTBEAT_MS: i64 = 10_000;
 pub(super) const CHECKPOINTS: Formula = formula!(|n| n * (n - 1));
 
-/// What the protocol and CHECKPOINT have sent since somebody looked.
+/// Messages that the protocol and CHECKPOINT have sent since the last reset.
 #[derive(Default, Debug)]
 pub(super) struct SentCounts {
     pub(super) sent: BTreeMap<Kind, u64>,
-    /// When the first of each kind left.
+    /// Departure time of the first message of each kind.
     pub(super) first: BTreeMap<Kind, Time>,
 }
 
@@ -63,14 +63,14 @@ impl SentCounts {
         self.sent.get(&kind).copied().unwrap_or_default()
     }
 
-    /// Since the first message of a kind left.
+    /// Returns the time since the first message of a kind left.
     pub(super) fn since(&self, kind: Option<Kind>, now: Time) -> u64 {
         let first = kind.and_then(|kind| self.first.get(&kind));
         first.map_or(0, |first| whole(now.since(*first)))
     }
 }
 
-/// A world that is only measured.
+/// A world that is measured.
 pub(super) struct MeteredWorld {
     pub(super) world: World,
     pub(super) sent_counts: Rc<RefCell<SentCounts>>,
@@ -79,7 +79,7 @@ pub(super) struct MeteredWorld {
     pub(super) delta_ns: Option<u64>,
 }
 
-/// A time, as times Δ and what is left of it.
+/// A time, as a multiple of Δ and a rest.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Elapsed {
     pub(super) deltas: u64,
@@ -93,7 +93,7 @@ impl Elapsed {
         self.rest_ns = self.rest_ns.saturating_add(ns.checked_rem(delta_ns).unwrap_or(0));
     }
 
-    /// The lines about it: message delays, and times Δ where there is one.
+    /// Returns the lines about a time: message delays, and multiples of Δ where there is one.
     pub(super) fn lines(
         self,
         what: &str,
@@ -118,20 +118,20 @@ impl MeteredWorld {
         settings.conditions = LinkConditions::constant(delay_ns);
         settings.costs = Costs { sync_ns, ..Costs::NONE };
         settings.clients = 1;
-        // A rotating leader is nobody whom a client could know.
+        // A client cannot know a rotating leader.
         if entry.spec.rotates_leaders {
             settings.client.audience = Audience::All;
         }
-        // Timers as they are used: none of them is to fire where nothing goes wrong.
+        // Timers have their usual values: none of them expires without a fault.
         settings.parameters.exam = false;
-        // Figures are the papers', whose leaders take turns.
+        // The figures are the papers', whose leaders rotate round-robin.
         if (entry.params)().map_err(BadSettings::from)?.contains_key(LEADER_POLICY) {
             settings.set(LEADER_POLICY, ROUND_ROBIN);
         }
         let synchrony = (entry.params)().and_then(|params| (entry.synchrony)(&params));
         let delta_ns = synchrony.map_err(BadSettings::from)?.map(|synchrony| synchrony.delta_ns);
         if delta_ns.is_some() {
-            // Clocks are right here, and nothing is proposed that nobody has asked for.
+            // Clocks are exact here, and no empty block is proposed.
             settings.set(DRIFT, 0);
             settings.set(HEARTBEAT, HEARTBEAT_MS);
         }
@@ -144,7 +144,7 @@ impl MeteredWorld {
         Ok(metered)
     }
 
-    /// Counts from now on what leaves, and lets `judge` decide about it.
+    /// Counts every frame from now on, and lets `judge` decide about it.
     pub(super) fn watch(&mut self, judge: impl Fn(&Frame) -> Verdict + 'static) {
         let sent_counts = Rc::clone(&self.sent_counts);
         self.world.hook(move |now, frame| {
@@ -159,7 +159,7 @@ impl MeteredWorld {
         self.world.submit(0, &[op]).first().copied()
     }
 
-    /// Until somebody has executed more than this.
+    /// Runs until some replica has executed more than this height.
     pub(super) fn run_past(&mut self, height: Height) -> Result<(), Failure> {
         self.world.run_while("a block is executed", LONG_NS, |world| world.height() <= height)
     }
@@ -168,7 +168,7 @@ impl MeteredWorld {
         self.world.run_while("every replica has executed it", LONG_NS, |world| !world.is_level())
     }
 
-    /// Until an operation is answered: how long it took.
+    /// Runs until an operation is answered, and returns how long that took.
     pub(super) fn run_until_answered(&mut self, id: Option<OpId>) -> Result<u64, Failure> {
         let open = |world: &World| {
             id.and_then(|id| world.history().get(id)).is_some_and(|record| record.answered.is_none())
@@ -179,13 +179,13 @@ impl MeteredWorld {
         Ok(whole(took.unwrap_or_default()))
     }
 
-    /// What is still under way ends.
+    /// Runs until everything in flight has arrived.
     pub(super) fn rest(&mut self) -> Result<(), Failure> {
         self.world.run_for(REST_NS)
     }
 }
 
-/// Each kind of message, and all of them together.
+/// Returns a line for each kind of message, and one for their sum.
 pub(super) fn each_and_all(
     counts: &[Count],
     n: usize,
@@ -205,7 +205,7 @@ pub(super) fn each_and_all(
     lines
 }
 
-/// What was sent and no figure speaks of.
+/// Returns a line for each kind of message that no figure covers.
 pub(super) fn unstated_kinds(
     figures: &Figures,
     change: &[Count],
@@ -227,7 +227,7 @@ pub(super) fn unstated_kinds(
         .collect()
 }
 
-/// Without what turns at one moment are apart.
+/// Removes the nanoseconds between turns at one moment.
 pub(super) fn whole(span_ns: u64) -> u64 {
     span_ns.saturating_sub(span_ns % TURNS_NS)
 }

@@ -5,21 +5,21 @@ use crate::settings::BadSettings;
 use quorate_types::ProtocolId;
 use std::fmt;
 
-/// A protocol of so many replicas, measured.
+/// The measured figures of a protocol at one size.
 #[derive(Clone, Debug)]
 pub struct FiguresReport {
-    /// Its name.
+    /// Name of the protocol.
     pub protocol: ProtocolId,
-    /// Replicas.
+    /// Number of replicas.
     pub n: usize,
-    /// Every figure.
+    /// One line for each figure.
     pub lines: Vec<FigureLine>,
-    /// What has to be known to compare them with the paper's.
+    /// Notes that are needed to compare the figures with the paper's.
     pub remarks: &'static [&'static str],
 }
 
 impl FiguresReport {
-    /// Whether every figure is what the protocol states.
+    /// Whether every figure is as stated.
     #[must_use]
     pub fn agrees(&self) -> bool {
         self.lines.iter().all(FigureLine::agrees)
@@ -29,13 +29,13 @@ impl FiguresReport {
 /// One figure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FigureLine {
-    /// What is counted.
+    /// The counted quantity.
     pub what: String,
-    /// How the protocol states it.
+    /// The protocol's formula.
     pub formula: String,
-    /// Its value for so many replicas.
+    /// The formula's value at this size.
     pub stated: u64,
-    /// What was measured.
+    /// The measured value.
     pub measured: Measured,
 }
 
@@ -49,24 +49,24 @@ impl FigureLine {
         Self { what: what.into(), formula: formula.to_string(), stated, measured }
     }
 
-    /// Whether it is what the protocol states.
+    /// Whether the figure is as stated.
     #[must_use]
     pub fn agrees(&self) -> bool {
         self.measured.is(self.stated)
     }
 }
 
-/// So much in all, of so many.
+/// A total over a number of units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Measured {
-    /// In all.
+    /// The total.
     pub total: u64,
-    /// Blocks, intervals, units of time: whatever the figure is about.
+    /// Number of units: blocks, intervals or units of time.
     pub of: u64,
 }
 
 impl Measured {
-    /// Whether each has exactly so many.
+    /// Whether each unit has exactly this many.
     #[must_use]
     pub fn is(&self, each: u64) -> bool {
         self.of > 0 && self.of.checked_mul(each) == Some(self.total)
@@ -82,16 +82,16 @@ impl fmt::Display for Measured {
     }
 }
 
-/// Why nothing was measured.
+/// The reason why no figures were measured.
 #[derive(Debug, thiserror::Error)]
 pub enum NotMeasured {
-    /// The protocol does not say what it costs.
+    /// The protocol states no figures.
     #[error("{0} states no figures (Protocol::FIGURES)")]
     NoFigures(ProtocolId),
-    /// So many replicas do not suit it.
+    /// The protocol does not support this size.
     #[error(transparent)]
     Settings(#[from] BadSettings),
-    /// Not even without faults does it work.
+    /// The protocol fails even without faults.
     #[error(transparent)]
     Failure(#[from] Failure),
 }

@@ -1,13 +1,14 @@
-//! What was measured, as a table that people read as it is and programs show as Markdown.
+//! Measured figures as a Markdown table that people can read as it is.
 
 use super::report::{FigureLine, FiguresReport};
 use std::fmt::Write as _;
 
-/// One protocol at several sizes: a line for each figure, and the remarks. What is not as stated says so.
+/// Formats one protocol at several sizes: a line for each figure, and the remarks. A figure that is not as stated is
+/// marked.
 #[must_use]
 pub fn markdown(reports: &[FiguresReport]) -> String {
     let mut rows: Vec<Vec<String>> = vec![vec!["figure".to_owned(), "formula".to_owned()]];
-    // A figure may be missing at some sizes: one that nobody stated, and only some sizes have.
+    // Some sizes may lack a figure: a kind that no figure covers may occur at some sizes only.
     let mut names: Vec<(&str, &str)> = Vec::new();
     for line in reports.iter().flat_map(|report| &report.lines) {
         if !names.iter().any(|(what, _)| *what == line.what) {
@@ -53,7 +54,7 @@ fn cell(line: &FigureLine) -> String {
     format!("{}, not {}", line.measured, line.stated)
 }
 
-/// Of each column.
+/// Returns the width of each column.
 fn widths(rows: &[Vec<String>]) -> Vec<usize> {
     let columns = rows.first().map_or(0, Vec::len);
     (0..columns)
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_as_stated_says_so() {
+    fn figures_that_differ_are_marked() {
         let report =
             |n, lines| FiguresReport { protocol: ProtocolId::new("x"), n, lines, remarks: &["Mind this."] };
         let reports = [

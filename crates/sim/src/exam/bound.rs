@@ -1,5 +1,5 @@
-//! Papers that are other ones for synchronous protocols: for whom a replica that is cut off is one of the f from then on,
-//! and for whom nothing is promised beyond Δ unless the guard is on and everything is late.
+//! Scenarios that differ for synchronous protocols. A replica that is cut off counts among the f from then on. Beyond
+//! Δ nothing is promised, unless the guard is on and every message is late.
 
 use super::short_run::{ShortRun, some_of};
 use crate::fault::Fault;
@@ -13,16 +13,16 @@ use crate::{ms, secs};
 use quorate_consensus::Entry;
 use quorate_types::{ReplicaId, Time};
 
-/// After a doubt a replica commits by no timer for 16 Δ; a few more until it is as it was.
+/// Δ until a replica has recovered after a doubt. For 16 of them it commits by no timer.
 const CALM_DELTAS: u64 = 20;
 
-/// So long; for a synchronous protocol at least so many Δ.
+/// Returns this time; for a synchronous protocol at least this many Δ.
 pub(super) fn at_least(world: &World, span_ns: u64, deltas: u64) -> u64 {
     let least = world.settings().parameters.delta_ns.saturating_mul(deltas);
     if is_synchronous(&world.settings().entry) { span_ns.max(least) } else { span_ns }
 }
 
-/// One replica is cut off again and again. Without the guard it is always the same, and nothing is promised to it.
+/// Cuts one replica off several times. Without the guard the replica is always the same and is exempt from judgement.
 pub(super) fn cut_off(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
     let short = ShortRun::new((entry, n, seed), trace, |_, _| {})?;
     Ok(short.run(|world, rng| {
@@ -53,7 +53,7 @@ pub(super) fn cut_off(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Resul
     }))
 }
 
-/// With the guard on: from one moment to another all that anybody says, or one replica, takes longer than Δ.
+/// Makes every message, or every message of one replica, later than Δ for a while. The guard is on.
 pub(super) fn beyond_delta(entry: &Entry, n: usize, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
     let short = ShortRun::new((entry, n, seed), trace, |settings, _| settings.parameters.guarded = true)?;
     Ok(short.run(|world, rng| {
@@ -71,7 +71,7 @@ pub(super) fn beyond_delta(entry: &Entry, n: usize, seed: u64, trace: Trace) -> 
             world.end_fault(late);
             world.run_for(rng.between(ms(1), ms(500)))?;
         }
-        // What was said while it was so is still on its way, and nothing overtakes it.
+        // Late messages are still in flight, and no message overtakes them.
         world.run_for(longest_ns)
     }))
 }

@@ -15,7 +15,7 @@ use quorate_types::ReplicaId;
 use quorate_types::rng::Rng;
 use std::collections::BTreeMap;
 
-/// What the papers beside the standard run have in common: a short one of good weather, and what clients ask for in it.
+/// A short run on good links with a client workload, shared by all scenarios but the standard run.
 pub struct ShortRun {
     world: World,
     rng: Rng,
@@ -23,10 +23,10 @@ pub struct ShortRun {
 }
 
 impl ShortRun {
-    /// Such a run of a protocol, with so many replicas; `change` may change what the seed leaves open.
+    /// Makes a run of a protocol. `change` may change settings that the seed leaves open.
     ///
     /// # Errors
-    /// When so many replicas do not suit the protocol.
+    /// Returns an error when the protocol does not support this number of replicas.
     pub fn new(
         (entry, n, seed): (&Entry, usize, u64),
         trace: Trace,
@@ -64,12 +64,12 @@ impl ShortRun {
         Ok(Self { world, rng, workload })
     }
 
-    /// The world, before anything happens in it.
+    /// Returns the world before its first event.
     pub fn world(&mut self) -> &mut World {
         &mut self.world
     }
 
-    /// Runs what happens, then everything heals and has to end well.
+    /// Runs `happens`, then heals everything and requires recovery.
     #[must_use]
     pub fn run(self, happens: impl FnOnce(&mut World, &mut Rng) -> Result<(), Failure>) -> Report {
         let Self { world, mut rng, workload } = self;
@@ -83,7 +83,7 @@ impl ShortRun {
     }
 }
 
-/// Where a leader cannot be replaced it has to be there.
+/// Returns the replicas that may crash. A leader that cannot be replaced is not among them.
 pub fn replaceable(world: &World) -> Vec<ReplicaId> {
     let first = u16::from(!world.settings().entry.spec.replaces_leader);
     world.replicas().filter(|id| id.0 >= first).collect()

@@ -5,37 +5,37 @@ use crate::report::Report;
 use crate::settings::BadSettings;
 use quorate_consensus::Entry;
 
-/// A published failure and a variant that has it.
+/// A published failure with a variant that has it.
 #[derive(Clone, Copy, Debug)]
 pub struct Exhibit {
-    /// Its number in the catalogue.
+    /// Number in the catalogue.
     pub id: &'static str,
-    /// What went wrong, where it was published.
+    /// The published failure.
     pub failure: &'static str,
-    /// What is broken here.
+    /// The broken part of the variant.
     pub variant: &'static str,
-    /// Any of these oracles has caught it.
+    /// Oracles that may catch the failure.
     pub caught_by: &'static [Oracle],
-    /// Seeds within which it must be caught.
+    /// Number of seeds within which the failure must be caught.
     pub within: u64,
-    /// A run of the variant.
+    /// Runs the variant with a seed.
     pub run: fn(&Entry, u64) -> Result<Report, BadSettings>,
 }
 
-/// What became of an exhibit.
+/// The finding about an exhibit.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Caught {
-    /// Runs until it was caught, that one included.
+    /// Number of runs until the failure was caught, including that one.
     pub seeds: u64,
-    /// What was found.
+    /// The finding.
     pub failure: Failure,
 }
 
 impl Exhibit {
-    /// Runs it, seed after seed, until it is caught.
+    /// Runs seed after seed until the failure is caught.
     ///
     /// # Errors
-    /// When the protocol does not suit.
+    /// Returns an error when the protocol does not support the run.
     pub fn catch(&self, entry: &Entry) -> Result<Option<Caught>, BadSettings> {
         for seed in 0..self.within {
             let failure = (self.run)(entry, seed)?.failure;

@@ -1,7 +1,7 @@
 //! The museum: published failures, each as a small broken variant that the exam has to catch.
 //!
-//! Here are those that no protocol is needed for: what is broken is a disk, a restart, a service, a client. Variants of
-//! protocols stand with the protocols, made with `quorate_consensus::flawed::Flawed`; both are [`Exhibit`]s.
+//! The exhibits here need no particular protocol: a disk, a restart, a service or a client is broken. Variants of
+//! protocols are tests of the protocols, made with `quorate_consensus::flawed::Flawed`. Both are [`Exhibit`]s.
 
 mod exhibit;
 mod oracle_mutations;
@@ -12,7 +12,7 @@ pub use oracle_mutations::ORACLE_MUTATIONS;
 
 use crate::oracles::Oracle;
 
-/// Those that no protocol is needed for.
+/// Exhibits that need no particular protocol.
 pub const EXHIBITS: &[Exhibit] = &[
     Exhibit {
         id: "M15",

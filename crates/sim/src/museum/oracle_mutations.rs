@@ -1,4 +1,4 @@
-//! A sabotage for each oracle: one that nobody has seen fire proves nothing.
+//! A mutation for each oracle: an oracle that never fires proves nothing.
 
 use super::exhibit::Exhibit;
 use super::runs;
@@ -16,7 +16,7 @@ use crate::{Byzantine, ms, secs};
 use quorate_consensus::{CHECKPOINT_KIND, Entry};
 use quorate_types::{Height, Kind, ReplicaId};
 
-/// One for each oracle, but replay, whose sabotage is a test of its own.
+/// Mutations for all oracles but replay, whose mutation is a test of its own.
 pub const ORACLE_MUTATIONS: &[Exhibit] = &[
     Exhibit {
         id: "agreement",
@@ -139,7 +139,7 @@ pub const ORACLE_MUTATIONS: &[Exhibit] = &[
     },
 ];
 
-/// A Byzantine replica that the oracles take for honest.
+/// Runs Byzantine replicas that the oracles take for honest ones.
 fn trusted(entry: &Entry, seed: u64, kind: Byzantine, blind: &[Oracle]) -> Result<Report, BadSettings> {
     let mut standard = StandardRun::with(entry, None, ByzantineChoice::All(kind), seed)?;
     let world = standard.world();
@@ -149,8 +149,8 @@ fn trusted(entry: &Entry, seed: u64, kind: Byzantine, blind: &[Oracle]) -> Resul
     Ok(standard.run())
 }
 
-/// Services do something wrong from their second start on, and the first comes to an end soon: those of this replica and
-/// all after it.
+/// Runs flawed services: those of replica `from` and all after it, from their second start on. Their first life ends
+/// soon.
 fn perjured(
     entry: &Entry,
     seed: u64,
@@ -187,7 +187,7 @@ fn all_is_lost(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
     blind.into_iter().for_each(|oracle| world.tolerate(oracle));
     for id in world.replicas() {
         world.break_disk(id, DiskFlaw::Sync);
-        // Disks lie from the next start on.
+        // The disk's flaw begins with the next start.
         world.plan(world.now(), Plan::Crash(id, Survives::Everything));
         world.plan(world.now().plus(ms(5)), Plan::Start(id));
     }

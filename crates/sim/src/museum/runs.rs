@@ -21,7 +21,7 @@ pub(super) fn short(entry: &Entry, seed: u64) -> Result<ShortRun, BadSettings> {
     })
 }
 
-/// One machine after the other loses power in the middle of its work and comes back.
+/// Cuts the power of one machine after the other in the middle of its work, and starts each again.
 pub(super) fn power_cuts(world: &mut World, rng: &mut Rng, survives: Survives) -> Result<(), Failure> {
     let first = u64::from(!world.settings().entry.spec.replaces_leader);
     for _ in 0..8 {
@@ -48,7 +48,7 @@ pub(super) fn with_disk_flaw(
     for id in world.replicas() {
         world.break_disk(id, disk_flaw);
     }
-    // Disks lie from the next start on.
+    // The disk's flaw begins with the next start.
     Ok(short.run(|world, rng| {
         for id in world.replicas() {
             world.plan(world.now(), Plan::Crash(id, Survives::Everything));

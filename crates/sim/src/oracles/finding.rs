@@ -3,14 +3,14 @@
 use quorate_types::Time;
 use std::fmt;
 
-/// What an oracle found.
+/// A finding of an oracle.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// When.
+    /// Time of the finding.
     pub at: Time,
-    /// Which oracle.
+    /// The oracle.
     pub oracle: Oracle,
-    /// What is wrong, for people.
+    /// A description for people.
     pub what: String,
 }
 
@@ -23,40 +23,40 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Which oracle.
+/// The oracles.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Oracle {
-    /// Two replicas decided or executed different things at one height, or ended with different states.
+    /// Two replicas decided or executed different blocks at one height, or ended with different states.
     Agreement,
     /// An operation was applied twice.
     ExactlyOnce,
-    /// A client was told a wrong result.
+    /// A client received a wrong result.
     Results,
-    /// What a client was told is lost.
+    /// An answered operation is lost.
     Durability,
-    /// No order of the operations explains what clients were told.
+    /// No order of the operations explains the answers.
     Linearizable,
-    /// A replica said two things for one slot.
+    /// A replica signed two statements for one slot.
     SameSlot,
     /// A promise left before it was on disk.
     Held,
-    /// A replica holds more than it may.
+    /// A replica holds too much.
     Bounds,
-    /// Nothing happened for too long.
+    /// Progress took too long.
     Liveness,
-    /// View after view passes alike, and nothing is executed.
+    /// Views repeat without progress.
     Livelock,
     /// A view was left without a certificate, or the honest replicas never meet in one.
     Pacemaker,
     /// A replica stopped by itself.
     Stopped,
-    /// An honest replica broke off with another.
+    /// An honest replica closed its link to another.
     Links,
-    /// The same inputs led to other outputs when they were replayed.
+    /// A replay of the same inputs led to other outputs.
     Replay,
-    /// An honest replica holds an honest one for a liar.
+    /// An honest replica treated an honest one as Byzantine.
     Accusation,
-    /// Something that has to hold everywhere does not: an assertion of the code has failed.
+    /// An assertion of the code failed.
     Panic,
 }
 
@@ -84,8 +84,7 @@ impl fmt::Display for Oracle {
 }
 
 impl Oracle {
-    /// What it means that this oracle has found something, for who has never seen the code, and where in the trace to
-    /// look.
+    /// Explains a finding for readers who have never seen the code, and where to look in the trace.
     #[must_use]
     pub fn meaning(self) -> &'static str {
         match self {
@@ -157,5 +156,5 @@ impl Oracle {
     }
 }
 
-/// What an oracle says of one observation.
+/// The judgement of an oracle about one observation.
 pub(crate) type Judged = Result<(), (Oracle, String)>;

@@ -1,29 +1,31 @@
-//! The oracles: they judge what replicas do and clients see, and share no code with either.
+//! The oracles: they judge replicas and clients, and share no code with either.
 //!
-//! | oracle | says | where |
+//! | oracle | property | where |
 //! |---|---|---|
-//! | agreement | at each height all replicas that run decide the same block, and all execute the same one with the same operations, and state the same state | `order` |
+//! | agreement | at each height all running replicas decide the same block, execute the same operations, and state the same state | `order` |
 //! | exactly once | no operation is applied twice | `order` |
-//! | right results | what a client was told is what the agreed order gives, and respects who asked after whom | `order` |
-//! | durability | what a client was told is in the order that all replicas end with | `order` |
-//! | linearizable | what clients were told can be explained without asking any replica | [`crate::linear`] |
-//! | same slot | what may be said once is never said of two subjects, across restarts | `promises` |
-//! | held | nothing that may be said once leaves before its guard was synced | `promises` |
-//! | liveness | what a protocol promises after a heal, in time | `World::run_while` |
-//! | circles | after a heal, views do not pass alike without anything being executed | `livelock` |
-//! | pacemaker | views that are left by certificate only are, and after a heal all honest replicas meet in one | `pace` |
+//! | right results | a client's results follow from the agreed order, which respects real time | `order` |
+//! | durability | every answered operation is in the order that all replicas end with | `order` |
+//! | linearizable | the answers of clients can be explained without asking any replica | [`crate::linear`] |
+//! | same slot | a replica signs one subject for each slot, across restarts | `promises` |
+//! | held | no promise leaves before its guard entry was synced | `promises` |
+//! | liveness | the protocol keeps its promises of progress after a heal, in time | `World::run_while` |
+//! | livelock | after a heal, views do not repeat without execution | `livelock` |
+//! | pacemaker | views are left by certificate only, and after a heal all honest replicas meet in one | `pacemaker` |
 //! | bounds | queues and tables stay within limits | `bounds` |
-//! | accusation | no honest replica refuses of another what only a liar says | `World::judge_accusations` |
-//! | no panic | no assertion of the code fails | `seed` |
-//! | replay | a second replica that is handed the same inputs gives the same outputs, byte for byte | `replay_check` |
+//! | accusation | no honest replica refuses another one's message for a breach of the rules | `World::judge_accusations` |
+//! | no panic | no assertion of the code fails | `report` |
+//! | replay | a second replica with the same inputs gives the same outputs, byte for byte | `replay_check` |
 //!
-//! All of them judge honest replicas only, and what has to run and to follow, those whose disks are whole; clients believe f + 1 equal answers, so one of these is honest.
+//! The oracles judge honest replicas only. Of these, replicas with undamaged disks have to run and to keep up. A
+//! client accepts f + 1 equal answers, so one of them is an honest replica's.
 //!
-//! Agreement, order and results together say more than a search for a linearisation: the order in which the
-//! replicas say they executed is the linearisation, and it is checked as it grows against the naive [`crate::Model`],
-//! against real time and between replicas. Where it explains all answers it is the proof; only where it does not is
-//! another order searched for, which believes no replica and is the judge of real clusters too. What is left for
-//! liveness is judged by who runs the world, because only that one knows when something is promised.
+//! The replicas' order of execution is a linearization. It is checked as it grows: against the simple
+//! [`crate::Model`], against real time, and between replicas. An order that explains all answers is a proof. Only
+//! otherwise is another order searched for, without trusting any replica; that search also judges real clusters.
+//!
+//! Liveness is judged by the code that runs the world, because only that code knows when the protocol promises
+//! progress.
 
 mod bounds;
 mod finding;

@@ -1,4 +1,4 @@
-//! What a script can say.
+//! The commands of scripts.
 
 use super::expect::Expect;
 use super::rules::{Rule, RuleAction};
@@ -16,7 +16,7 @@ use quorate_types::{Height, ReplicaId, View};
 const WORLD: &str = "world protocol=P [n=4] [clients=1] [seed=1] [delay=1ms] [sync=0] [checkpoint=16] [window=32] \
                      [twin=R] [datagrams]";
 
-/// All commands: how each is written, and what it does.
+/// All commands: syntax and effect.
 pub const COMMANDS: [(&str, &str); 19] = [
     (
         WORLD,
@@ -74,7 +74,7 @@ pub const COMMANDS: [(&str, &str); 19] = [
     ),
 ];
 
-/// Longest span that a `run until` waits if nothing else is said.
+/// Default limit of a `run until`.
 const WITHIN_NS: u64 = secs(10);
 
 /// One command.
@@ -96,7 +96,7 @@ pub(super) enum Command {
     Expect(Expect),
 }
 
-/// What is waited for.
+/// The condition that ends a `run until`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Until {
     Height(Height, Vec<ReplicaId>),
@@ -105,7 +105,7 @@ pub(super) enum Until {
     Answered,
 }
 
-/// The world of a script as its first command names it.
+/// The world of a script, as its first command describes it.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     protocol: String,
@@ -123,7 +123,7 @@ pub(super) struct Scene {
 
 impl Command {
     /// # Errors
-    /// What was expected, and what is there instead.
+    /// Returns an error with the expected and the found word.
     pub(super) fn parse(line: &str) -> Result<Self, String> {
         let mut tokens = Tokens::of(line);
         let name = tokens.next("a command")?;
@@ -271,7 +271,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// The settings of the world.
+    /// Returns the settings of the world.
     pub(super) fn open(&self, find: &dyn Fn(&str) -> Option<Entry>) -> Result<Settings, String> {
         let entry =
             find(&self.protocol).ok_or_else(|| format!("no protocol is named `{}`", self.protocol))?;

@@ -1,10 +1,10 @@
-//! What a script demands to be so, whatever its trace says.
+//! Conditions that a script demands beside its trace.
 
 use super::tokens::Tokens;
 use crate::world::World;
 use quorate_types::{Height, ReplicaId, View};
 
-/// See the module.
+/// A condition.
 #[derive(Clone, Debug)]
 pub(super) enum Expect {
     Height(Height, Vec<ReplicaId>),
@@ -39,7 +39,8 @@ impl Expect {
     }
 
     /// # Errors
-    /// What is so instead. `sent` and `refused`: messages of a kind, and all that were refused, since the script began.
+    /// Returns an error with the expected and the found value. `sent` returns the number of messages of a kind since
+    /// the script began, and `refused` is the number of refused messages.
     pub(super) fn check(
         &self,
         world: &World,
@@ -81,7 +82,7 @@ fn equal(what: &str, expected: u64, found: u64) -> Result<(), String> {
     if expected == found { Ok(()) } else { Err(format!("expected {expected} {what}, found {found}")) }
 }
 
-/// Those that are named, or all that run and are honest.
+/// Returns the named replicas, or all running honest ones.
 pub(super) fn meant(world: &World, named: &[ReplicaId]) -> Vec<ReplicaId> {
     if named.is_empty() {
         return world.honest().filter(|id| world.is_running(*id)).collect();

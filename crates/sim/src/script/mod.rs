@@ -1,4 +1,4 @@
-//! Golden scripts: a few commands to a small world, and below each of them what came of it, in one text file.
+//! Golden scripts: a few commands to a small world, each followed by its trace, in one text file.
 //!
 //! ```text
 //! # The good case.
@@ -10,10 +10,12 @@
 //!        1.000  r0  -> all        propose          v0 h2   A
 //! ```
 //!
-//! Commands begin at the margin ([`COMMANDS`] lists them), `#` begins a comment, what is indented is the trace: it is
-//! compared with what happens, or written. A script is for reading: messages of the host are left out unless a
-//! `show` names them, blocks are called A, B, … in the order in which they turn up, and time is counted in
-//! milliseconds from the moment at which the world stood still for the first time.
+//! Commands begin at the margin; [`COMMANDS`] lists them. `#` begins a comment. Indented lines are the trace, which
+//! is compared or rewritten.
+//!
+//! A script is for reading. Host messages are left out unless a `show` names them. Blocks are called A, B, … in the
+//! order of their first appearance. Time is counted in milliseconds from the first moment at which the world stood
+//! still.
 
 mod command;
 mod expect;
@@ -32,22 +34,22 @@ use player::Player;
 use quorate_consensus::Entry;
 use std::fmt::Write as _;
 
-/// What a script cannot be played for.
+/// An error of a script.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct ScriptError {
-    /// The line, from 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// A description of the error.
     pub what: String,
-    /// What was played up to there.
+    /// The text that was played up to there.
     pub played: String,
 }
 
-/// Plays a script: its text again, each command with the trace that it causes. `find` knows protocols by their names.
+/// Plays a script. Returns its text with the trace that each command causes. `find` finds protocols by name.
 ///
 /// # Errors
-/// When a command makes no sense, something that was expected is not so, or an oracle finds something.
+/// Returns an error when a command is malformed, a condition does not hold, or an oracle fires.
 pub fn play(text: &str, find: &dyn Fn(&str) -> Option<Entry>) -> Result<String, ScriptError> {
     let mut played = String::new();
     let mut player: Option<Player> = None;
@@ -92,7 +94,7 @@ pub fn play(text: &str, find: &dyn Fn(&str) -> Option<Entry>) -> Result<String, 
     Ok(played)
 }
 
-/// Where two texts begin to differ, for people; `None` where they are the same.
+/// Returns the first difference between two texts, for people; `None` where they are equal.
 #[must_use]
 pub fn first_difference(written: &str, played: &str) -> Option<String> {
     let (mut old, mut new) = (written.lines(), played.lines());

@@ -1,4 +1,4 @@
-//! Eyes that see what happens in a world, and tell it.
+//! Observation of a world for the trace of a script.
 
 use super::rules::{RuleAction, Rules};
 use super::script_trace::{ObservedFrame, ScriptTrace};
@@ -15,10 +15,10 @@ use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// When scripts begin: by then replicas are connected and clients have their sessions.
+/// The beginning of a script. By then replicas are connected and clients have their sessions.
 pub(super) const ZERO: Time = Time(secs(1));
 
-/// What the hooks of the world have seen and nobody has looked at yet.
+/// Traffic that the hooks of the world have recorded since the last look.
 #[derive(Default, Debug)]
 struct Observations {
     rules: Rules,
@@ -27,7 +27,7 @@ struct Observations {
     sent: BTreeMap<String, u64>,
 }
 
-/// A replica when somebody looked last.
+/// A replica at the last look.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct ObservedReplica {
     is_running: bool,
@@ -55,20 +55,20 @@ impl ObservedReplica {
     }
 }
 
-/// See the module.
+/// The observer of a world.
 pub(super) struct Observer {
     seen: Rc<RefCell<Observations>>,
     pub(super) trace: ScriptTrace,
     replicas: Vec<ObservedReplica>,
     rejected: BTreeMap<&'static str, u64>,
-    /// Operations without an answer so far.
+    /// Operations without an answer.
     open: Vec<OpId>,
     failed: u64,
     repeats: Vec<u64>,
     held: Vec<ObservedFrame>,
 }
 
-/// From now on what leaves is seen, and the rules decide about it.
+/// Records all traffic from now on, and applies the rules to it.
 fn watch(world: &mut World, seen: &Rc<RefCell<Observations>>) {
     let (frames, replies) = (Rc::clone(seen), Rc::clone(seen));
     world.hook(move |at, frame| {
@@ -89,7 +89,7 @@ fn watch(world: &mut World, seen: &Rc<RefCell<Observations>>) {
 }
 
 impl Observer {
-    /// Opens them: from now on everything that leaves is seen.
+    /// Begins to observe a world.
     pub(super) fn open(world: &mut World) -> Self {
         let settings = world.settings();
         let (n, clients) = (settings.n, settings.clients);
@@ -110,17 +110,17 @@ impl Observer {
         observer
     }
 
-    /// The rules that decide about what leaves.
+    /// Returns the rules about traffic.
     pub(super) fn rules(&self) -> RefMut<'_, Rules> {
         RefMut::map(self.seen.borrow_mut(), |seen| &mut seen.rules)
     }
 
-    /// Messages of a kind that replicas have sent so far, lost ones included.
+    /// Returns the number of messages of a kind that replicas have sent, lost ones included.
     pub(super) fn sent(&self, kind: &str) -> u64 {
         self.seen.borrow().sent.get(kind).copied().unwrap_or_default()
     }
 
-    /// Where everybody stands at the beginning.
+    /// Writes the initial position of all replicas.
     fn introduce(&mut self, ids: impl Iterator<Item = ReplicaId>) {
         let place = |known: &ObservedReplica| format!("v{} h{}", known.view, known.executed);
         let first = self.replicas.first().map(place).unwrap_or_default();
@@ -137,14 +137,14 @@ impl Observer {
         self.open.extend(world.submit(client, &[op]));
     }
 
-    /// What was held leaves.
+    /// Writes the held messages, which leave now.
     pub(super) fn release(&mut self, now: Time) {
         for seen in std::mem::take(&mut self.held) {
             self.trace.sends(&seen.released(now));
         }
     }
 
-    /// Tells what has happened since somebody looked last.
+    /// Writes the events since the last look.
     pub(super) fn look(&mut self, world: &World) {
         let now = world.now();
         let mut turned = Vec::new();
@@ -179,7 +179,7 @@ impl Observer {
         self.clients(now, world);
     }
 
-    /// What has become of a replica.
+    /// Writes the changes of a replica.
     fn compare(&mut self, now: Time, id: ReplicaId, before: &ObservedReplica, after: &ObservedReplica) {
         let who = format!("r{id}");
         let mut tell = |what, details: String| self.trace.happens(now, &who, what, &details);
@@ -209,7 +209,7 @@ impl Observer {
         }
     }
 
-    /// At one moment one replica takes a turn: what was refused, it has refused.
+    /// Writes refused messages. At most one replica takes a turn at a moment, so it has refused them.
     fn refusals(&mut self, now: Time, world: &World, turned: &[ReplicaId]) {
         if world.rejected() == &self.rejected {
             return;
@@ -252,7 +252,7 @@ impl Observer {
     }
 }
 
-/// An operation as a script has it.
+/// Formats an operation as a script has it.
 fn operation_text(op: &Op) -> String {
     match op {
         Op::Put { key, value } => format!("put {key} {value}"),

@@ -1,4 +1,4 @@
-//! Where a script is played: a world that does what the commands say.
+//! The player of scripts: a world that obeys commands.
 
 use super::command::{Command, Until};
 use super::expect::meant;
@@ -11,11 +11,11 @@ use crate::settings::Settings;
 use crate::world::World;
 use quorate_types::{ReplicaId, Time};
 
-/// See the module.
+/// The player of a script.
 pub(super) struct Player {
     world: World,
     observer: Observer,
-    /// What was refused before the script began.
+    /// Number of refused messages before the script began.
     refused_before: u64,
 }
 
@@ -36,17 +36,17 @@ impl Player {
         Ok(Self { refused_before: world.rejected().values().sum(), world, observer })
     }
 
-    /// The lines that a command led to.
+    /// Returns the trace lines of a command.
     pub(super) fn told(&mut self) -> Vec<String> {
         self.observer.trace.told(self.world.now())
     }
 
-    /// The lines that nobody has been told yet.
+    /// Returns the remaining trace lines.
     pub(super) fn rest(&mut self) -> Vec<String> {
         self.observer.trace.told(Time(u64::MAX))
     }
 
-    /// A rule that nothing was ever sent for, and its line.
+    /// Returns an error with the line of a rule that never applied.
     pub(super) fn check_rules(&self) -> Result<(), (usize, String)> {
         let idle = self.observer.rules().idle();
         idle.map_or(Ok(()), |line| Err((line, "nothing was ever sent that this is about".to_owned())))
@@ -113,7 +113,7 @@ impl Player {
     }
 }
 
-/// The two of a twin speak to these and to those; the first speaks to clients.
+/// Selects the receivers of each half of a twin. The first half also sends to clients.
 fn divide(world: &mut World, id: ReplicaId, first: &[ReplicaId], second: &[ReplicaId]) -> Result<(), String> {
     if !world.settings().byzantine.replicas.contains_key(&id) {
         return Err(format!("replica {id} is no twin: `world … twin={id}` makes it one"));
@@ -126,7 +126,7 @@ fn divide(world: &mut World, id: ReplicaId, first: &[ReplicaId], second: &[Repli
     Ok(())
 }
 
-/// All of these are replicas of the world.
+/// Checks that all of these are replicas of the world.
 fn known<'a>(world: &World, ids: &'a [ReplicaId]) -> Result<&'a [ReplicaId], String> {
     match ids.iter().find(|id| id.index() >= world.settings().n) {
         Some(id) => Err(format!("there is no replica {id}")),

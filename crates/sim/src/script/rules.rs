@@ -1,10 +1,10 @@
-//! What becomes of what replicas send to each other: the rules of a script.
+//! The rules of a script about messages between replicas.
 
 use super::tokens::Tokens;
 use crate::frame::{Frame, Verdict};
 use quorate_types::ReplicaId;
 
-/// What a rule does.
+/// The action of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RuleAction {
     Drop,
@@ -16,11 +16,11 @@ pub(super) enum RuleAction {
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     pub(super) act: RuleAction,
-    /// Empty: everybody.
+    /// Senders; empty: all.
     from: Vec<ReplicaId>,
-    /// Empty: everybody.
+    /// Receivers; empty: all.
     to: Vec<ReplicaId>,
-    /// Empty: everything.
+    /// Kinds; empty: all.
     kinds: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl Rule {
         Ok(Self { act, from, to, kinds: tokens.rest().into_iter().map(str::to_owned).collect() })
     }
 
-    /// The replicas that it names.
+    /// Returns the replicas that the rule names.
     pub(super) fn names(&self) -> Vec<ReplicaId> {
         self.from.iter().chain(&self.to).copied().collect()
     }
@@ -49,7 +49,7 @@ impl Rule {
     }
 }
 
-/// The rules that were made, also those that have ended.
+/// All rules of a script, including ended ones.
 #[derive(Default, Debug)]
 pub(super) struct Rules(Vec<ActiveRule>);
 
@@ -57,7 +57,7 @@ pub(super) struct Rules(Vec<ActiveRule>);
 struct ActiveRule {
     rule: Rule,
     line: usize,
-    /// Whether it has ever done anything.
+    /// Whether the rule has ever applied.
     has_acted: bool,
     is_over: bool,
 }
@@ -67,21 +67,21 @@ impl Rules {
         self.0.push(ActiveRule { rule, line, has_acted: false, is_over: false });
     }
 
-    /// What becomes of a frame: the first rule that covers it decides.
+    /// Returns the action for a frame: that of the first rule that covers it.
     pub(super) fn judge(&mut self, frame: &Frame) -> Option<RuleAction> {
         let made = self.0.iter_mut().find(|made| !made.is_over && made.rule.covers(frame))?;
         made.has_acted = true;
         Some(made.rule.act)
     }
 
-    /// Those that hold end, or all others.
+    /// Ends the rules that hold messages, or all others.
     pub(super) fn end(&mut self, holds: bool) {
         for made in &mut self.0 {
             made.is_over |= (made.rule.act == RuleAction::Hold) == holds;
         }
     }
 
-    /// A rule that nothing was ever sent for is a mistake in the script: its line.
+    /// Returns the line of a rule that never applied, which is a mistake in the script.
     pub(super) fn idle(&self) -> Option<usize> {
         self.0.iter().find(|made| !made.has_acted).map(|made| made.line)
     }

@@ -1,4 +1,4 @@
-//! What needs no protocol: words, columns, differences. Scripts themselves are played by the tests of the protocols.
+//! Tests without a protocol: tokens, columns, differences. The tests of the protocols play the scripts.
 
 use super::command::{Command, Until};
 use super::rules::RuleAction;
@@ -23,7 +23,7 @@ fn spans_have_units() {
 }
 
 #[test]
-fn places_are_replicas_and_after_them_clients() {
+fn places_are_replicas_followed_by_clients() {
     assert_eq!(
         [place("0", 4), place("r3", 4), place("c0", 4), place("c2", 4)],
         [Some(0), Some(3), Some(4), Some(6)]
@@ -33,7 +33,7 @@ fn places_are_replicas_and_after_them_clients() {
 }
 
 #[test]
-fn lists_end_where_something_else_begins() {
+fn lists_end_at_another_word() {
     match Command::parse("run until height 3 on 0 r2 within 7s").unwrap() {
         Command::RunUntil(Until::Height(height, on), within) => {
             assert_eq!((height, on, within), (Height(3), vec![ReplicaId(0), ReplicaId(2)], 7_000_000_000));
@@ -47,9 +47,9 @@ fn lists_end_where_something_else_begins() {
     assert_eq!((rule.act, rule.names()), (RuleAction::Drop, vec![ReplicaId(0), ReplicaId(1)]));
 }
 
-/// Every command that is listed is known by its name.
+/// Every listed command parses by its name.
 #[test]
-fn the_list_of_commands_is_complete() {
+fn listed_commands_are_complete() {
     for (usage, _) in COMMANDS {
         let name = usage.split_whitespace().next().unwrap();
         let said = Command::parse(name).map_or_else(|why| why, |command| format!("{command:?}"));
@@ -93,7 +93,7 @@ fn one_frame_to_several_is_one_line_and_blocks_have_letters() {
 }
 
 #[test]
-fn nobody_is_shown_what_nobody_wants() {
+fn hidden_kinds_are_not_shown() {
     let mut trace = ScriptTrace::new(4, Time::ZERO, &[Kind::new("vote")]);
     let mut lines = |change: &dyn Fn(&mut ScriptTrace)| {
         change(&mut trace);
@@ -108,16 +108,16 @@ fn nobody_is_shown_what_nobody_wants() {
 }
 
 #[test]
-fn texts_differ_where_they_begin_to() {
+fn first_difference_is_found() {
     assert_eq!(first_difference("a\nb\n", "a\nb"), None);
     let shown = |written, played| first_difference(written, played).unwrap();
     assert_eq!(shown("a\nb", "a\nc"), "line 2\n  written: b\n  played:  c");
     assert_eq!(shown("a", "a\nc"), "line 2\n  written: (the end)\n  played:  c");
 }
 
-/// Scripts are written by hand: whatever stands in a line, it is a command or an error.
+/// People write scripts by hand, so any line is either a command or an error.
 #[test]
-fn lines_that_nobody_would_write_are_errors() {
+fn malformed_lines_are_errors() {
     let lines: Vec<&[u8]> = COMMANDS.iter().map(|(line, _)| line.as_bytes()).collect();
     let (mut rng, mut taken) = (Rng::new(5), 0u32);
     for _ in 0..40_000 {
