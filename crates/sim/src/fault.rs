@@ -295,10 +295,10 @@ impl Fault {
 pub struct FaultSet(u128);
 
 impl FaultSet {
-    /// None.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0

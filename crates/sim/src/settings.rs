@@ -1,4 +1,4 @@
-//! What a world is made of.
+//! The settings of a world.
 
 use crate::byzantine_kind::Byzantine;
 use crate::delays::Delays;
@@ -12,12 +12,12 @@ use quorate_types::{BodyLimits, ClientAuth, Committee, Genesis, Member, PublicKe
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How frames travel between replicas.
+/// Transport of frames between replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
-    /// Over the real links, on connections that break and are dialled again: nothing is lost without saying so.
+    /// The real links, on connections that break and are dialled again. A link reports every loss.
     Links,
-    /// Each by itself: lost, doubled, overtaken. Stresses what protocols say again.
+    /// Datagrams, which are lost, doubled and reordered. They stress the protocol's retransmissions.
     Datagrams,
 }
 
@@ -75,7 +75,7 @@ pub struct ByzantineSettings {
     pub clients: usize,
 }
 
-/// What a world is made of. Every field may be changed before [`crate::World::new`].
+/// The settings of a world. Every field may be changed before [`crate::World::new`].
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The protocol.
@@ -118,7 +118,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The smallest committee that tolerates one fault, four clients, and a good day.
+    /// Returns settings with the smallest committee that tolerates one fault, four clients, and good links.
     #[must_use]
     pub fn new(entry: &Entry, seed: u64) -> Self {
         let n = smallest(entry, 1);
@@ -155,7 +155,7 @@ impl Settings {
             },
             checkpoint_every: 16,
             window: 32,
-            // Segments of the log are small, and a body has to fit into one.
+            // The log's segments are small, and a body has to fit into one.
             bodies: BodyLimits {
                 request_bytes_max: 4 << 10,
                 bundle_requests_max: 64,
@@ -170,7 +170,7 @@ impl Settings {
         }
     }
 
-    /// All clients: those that are asked for, one more for who looks at the end, and rogues.
+    /// Returns the number of all clients: the requested ones, one for the reads at the end, and the Byzantine one.
     pub(crate) fn clients_in_all(&self) -> usize {
         self.clients.saturating_add(1).saturating_add(self.byzantine.clients.min(1))
     }
@@ -180,7 +180,7 @@ impl Settings {
         self.parameters.changed.insert(name.to_owned(), value.into());
     }
 
-    /// The same with so many replicas.
+    /// Sets the number of replicas.
     #[must_use]
     pub fn with_n(mut self, n: usize) -> Self {
         self.n = n;
@@ -189,35 +189,35 @@ impl Settings {
     }
 }
 
-/// The smallest n that tolerates f faults.
+/// Returns the smallest n that tolerates f faults.
 #[must_use]
 pub fn smallest(entry: &Entry, f: usize) -> usize {
     (1..quorate_types::limits::REPLICAS_MAX).find(|n| (entry.spec.faults)(*n) >= f).unwrap_or(1)
 }
 
-/// Whether this protocol rests on a bound on delays.
+/// Whether the protocol depends on a bound on delays.
 pub(crate) fn is_synchronous(entry: &Entry) -> bool {
     entry.spec.model == Model::Synchrony
 }
 
-/// Why a world cannot be made.
+/// The reason why a world cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum BadSettings {
-    /// The genesis configuration that follows from the settings is refused.
+    /// The genesis that follows from the settings is invalid.
     #[error(transparent)]
     Genesis(#[from] quorate_types::genesis::BadGenesis),
-    /// The protocol refuses.
+    /// The protocol refuses the settings.
     #[error(transparent)]
     Protocol(#[from] OpenError),
-    /// A scenario of twins makes no sense.
+    /// A twins scenario is invalid.
     #[error("the scenario makes no sense: {0}")]
     Scenario(String),
     /// A replica does not open on an empty disk.
     #[error("replica {replica} does not open: {why}")]
     Open {
-        /// Which.
+        /// The replica.
         replica: ReplicaId,
-        /// What it says.
+        /// The reason.
         why: String,
     },
 }
@@ -232,7 +232,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Makes keys and configuration; clients beyond those of the settings are for who looks at the end.
+    /// Makes keys and configuration. One client beyond those of the settings is for the reads at the end.
     pub(crate) fn new(settings: &Settings, rng: &mut Rng) -> Result<Self, BadSettings> {
         let entry = &settings.entry;
         let mut params = if settings.parameters.exam {
@@ -273,7 +273,7 @@ impl Cluster {
         })
     }
 
-    /// What a client must know.
+    /// Returns the settings of a client core.
     pub(crate) fn client_settings(&self, settings: &Settings) -> ClientSettings {
         ClientSettings {
             cluster: self.committee.cluster,
@@ -292,7 +292,7 @@ impl Cluster {
     }
 }
 
-/// Whether the simulator may say who leads the views of a protocol ([`Parameters::leaders`]).
+/// Whether the simulator may set the leaders of the protocol's first views ([`Parameters::leaders`]).
 #[must_use]
 pub fn sets_leaders(entry: &Entry) -> bool {
     entry.exam_only.contains(&LEADERS)
@@ -303,7 +303,7 @@ const LEADERS: &str = "leaders";
 
 fn set_leaders(entry: &Entry, leaders: &[ReplicaId], params: &mut toml::Table) -> Result<(), OpenError> {
     if leaders.is_empty() {
-        // As if there were no such parameter: it has no part in what a seed means.
+        // The parameter is removed, so that a seed means the same as without it.
         params.remove(LEADERS);
         return Ok(());
     }
@@ -316,7 +316,7 @@ fn set_leaders(entry: &Entry, leaders: &[ReplicaId], params: &mut toml::Table) -
     Ok(())
 }
 
-/// 32 bytes that the seed decides.
+/// Returns 32 random bytes.
 fn random(rng: &mut Rng) -> [u8; 32] {
     let mut bytes = [0; 32];
     for chunk in bytes.chunks_exact_mut(8) {

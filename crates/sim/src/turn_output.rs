@@ -1,4 +1,4 @@
-//! What leaves a replica during one turn, in the order and at the moments in which it leaves.
+//! The output of a replica's turn, in the order and with the times of departure.
 
 use crate::client_connections::ClientConnections;
 use crate::clock::Clock;
@@ -12,44 +12,44 @@ use quorate_types::codec::Wire as _;
 use quorate_types::wire::{FromReplica, Lane, Refusal};
 use quorate_types::{BlockId, BundleDigest, ClientId, FrameBody, Height, Kind, ReplicaId, ReplyBundle, Time};
 
-/// One thing that leaves.
+/// A message that leaves.
 #[derive(Debug)]
 pub(crate) enum Outbound {
-    /// To replicas.
+    /// A frame to replicas.
     Peers { to: To, lane: Lane, frame_type: u8, body: Bytes },
-    /// To the client at this place.
+    /// A message to the client with this index.
     Client { index: usize, body: Bytes },
 }
 
-/// A moment at which everything that was queued leaves.
+/// A flush, at which all queued messages leave.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flush {
-    /// How many parcels have left by then.
+    /// Number of messages that have left after the flush.
     pub(crate) upto: usize,
-    /// How far into the turn it happens.
+    /// Time of the flush within the turn.
     pub(crate) after_ns: u64,
-    /// How many of the bytes that the disk synced in this turn it had synced by then.
+    /// Number of bytes of this turn that the disk had synced at the flush.
     pub(crate) synced: usize,
 }
 
-/// Everything that a turn leads to outside of its replica. Reused from turn to turn.
+/// The output of a turn. It is reused from turn to turn.
 #[derive(Default, Debug)]
 pub(crate) struct TurnOutput {
     pub(crate) outbound: Vec<Outbound>,
     pub(crate) flushes: Vec<Flush>,
     pub(crate) decided: Vec<(Height, BlockId)>,
     pub(crate) rejected: Vec<(Source, Kind, &'static str)>,
-    /// Peers that said what only a liar says, and what that is.
+    /// Peers that broke rules, with the breach.
     pub(crate) blamed: Vec<(ReplicaId, &'static str)>,
     pub(crate) notes: Vec<Note>,
-    /// Connections whose clients have proven themselves.
+    /// Connections whose clients have authenticated themselves.
     pub(crate) proven: Vec<(usize, ClientId)>,
-    /// Whose messages have passed the intake.
+    /// Senders of the messages that have passed the intake.
     pub(crate) passed: Vec<ReplicaId>,
 }
 
 impl TurnOutput {
-    /// Empties it for the next turn.
+    /// Empties the output for the next turn.
     pub(crate) fn clear(&mut self) {
         self.outbound.clear();
         self.flushes.clear();
@@ -67,9 +67,9 @@ pub(crate) struct TurnSink<'a> {
     pub(crate) output: &'a mut TurnOutput,
     pub(crate) disk: &'a SharedDisk,
     pub(crate) client_connections: &'a ClientConnections,
-    /// Who follows a replica that is opened.
+    /// The second copy of a replica that is being opened.
     pub(crate) replay_check: Option<&'a ReplayCheck>,
-    /// The replica's clock, and when its turn began; none while it is opened.
+    /// The replica's clock and the beginning of its turn; `None` while the replica is being opened.
     pub(crate) clock: Option<(Clock, Time)>,
 }
 
@@ -125,7 +125,7 @@ impl Outgoing for TurnSink<'_> {
         if upto == before {
             return;
         }
-        // The power may go at this moment: then nothing of it leaves, and nothing after it.
+        // If the power fails at this step, neither these messages nor later ones leave.
         if !self.disk.step() {
             self.output.outbound.truncate(before);
             return;

@@ -9,11 +9,12 @@ use crate::places::Places;
 use crate::world::{Plan, World};
 use quorate_types::{ReplicaId, Time};
 
-/// Clocks of honest replicas differ by so many millionths at most: what the exam's parameters say.
+/// Largest difference between honest clocks, in millionths, as the exam's parameters assume.
 const DRIFT_PPM_MAX: u64 = 1_000;
-/// Replicas that lose power together are back within so many Δ; the exam's parameters say 20.
+/// Largest number of Δ until replicas that lose power together have recovered. The exam's parameters assume 20.
 const BACK_WITHIN_DELTAS: u64 = 17;
-/// A replica that was away when all lost their power, or goes soon after, may be too late to be asked what it knows.
+/// Number of Δ before and after a power cut of all. A replica that is down within them may be too late to answer
+/// questions.
 const AWAY_BEFORE_DELTAS: u64 = 5;
 const AWAY_AFTER_DELTAS: u64 = 50;
 
@@ -42,22 +43,21 @@ impl FaultPlanner {
         }
     }
 
-    /// Who was met may be away meanwhile, or be promised nothing from then on.
+    /// Marks the affected replica as away for a while, or as exempt.
     fn note_met(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
         let Some(bounded) = &mut self.bounded else { return };
         match fault {
             Fault::SlowDisk | Fault::SlowExecutor => {}
-            // What came while it stood still it handles when it goes on, but in several turns, and timers do not wait for
-            // all of them.
+            // After a pause, the replica handles its input in several turns, and timers do not wait for all of them.
             Fault::Pause if !bounded.guarded => world.plan(from, Plan::Exempt(bounded.met)),
-            // It may never be opened again.
+            // The replica may never be opened again.
             fault if fault.breaks_promises() => bounded.away.push((bounded.met, from, Time(u64::MAX))),
-            // The last start that is planned for any of them.
+            // This is the last planned start of any of them.
             _ => bounded.away.push((bounded.met, from, to.plus(ms(3_500)))),
         }
     }
 
-    /// All lose their power within a blink, and are back in time for each other.
+    /// Cuts the power of all replicas almost at once. All recover in time for each other.
     fn cut_all_within_bound(&mut self, world: &mut World, from: Time) {
         let Some(bounded) = &mut self.bounded else { return };
         bounded.cuts.push(from);
@@ -70,7 +70,8 @@ impl FaultPlanner {
         }
     }
 
-    /// Whoever has a fault of its own when all lose power may not be back in time: it counts among the f.
+    /// Exempts replicas with a fault of their own around a power cut of all. They may recover too late, and count
+    /// among the f.
     pub(super) fn plan_exempt(&mut self, world: &mut World) {
         let Some(bounded) = &self.bounded else { return };
         let (before, after) = (bounded.deltas(AWAY_BEFORE_DELTAS), bounded.deltas(AWAY_AFTER_DELTAS));
@@ -82,13 +83,14 @@ impl FaultPlanner {
         }
     }
 
-    /// A fault of the network, at one of those that faults may meet.
+    /// Plans a network fault at a replica that faults may affect.
     fn network_bounded(&mut self, world: &mut World, fault: Fault, from: Time, to: Time) {
         let number = self.next;
         self.next = number.saturating_add(1);
         let id = self.replica();
         let guarded = self.bounded.as_ref().is_some_and(|bounded| bounded.guarded);
-        // With the guard on a replica that is late to all others notices, so it keeps what it is promised.
+        // With the guard on, a replica that is late to all others notices it. So the protocol keeps its promises to
+        // the replica.
         let notices = guarded && matches!(fault, Fault::Isolation | Fault::OneWay | Fault::Delay);
         match &mut self.bounded {
             Some(bounded) if notices => bounded.away.push((id, from, to)),
@@ -115,14 +117,14 @@ impl FaultPlanner {
         }
     }
 
-    /// Another replica.
+    /// Returns another replica.
     fn other(&mut self, id: ReplicaId) -> ReplicaId {
         let step = self.rng.index(self.n.saturating_sub(1)).saturating_add(1);
         let place = id.index().saturating_add(step).checked_rem(self.n).unwrap_or(0);
         ReplicaId(u16::try_from(place).unwrap_or(0))
     }
 
-    /// All that one replica says, or all that it says and hears, comes late from that moment on.
+    /// Returns a fault that makes all messages from one replica late, or those in both directions.
     fn late(&mut self, fault: Fault, id: ReplicaId, until: Time) -> NetworkFault {
         let delta_ns = self.bounded.as_ref().map_or(0, |bounded| bounded.delta_ns);
         let change = match fault {
@@ -136,7 +138,7 @@ impl FaultPlanner {
         NetworkFault { from: one, to: one.others(), both_ways, change, fault: Some(fault) }
     }
 
-    /// A front that meets one replica.
+    /// Returns a network fault at one replica.
     fn network_fault_at(&mut self, fault: Fault, id: ReplicaId, until: Time) -> NetworkFault {
         let one = Places::one(id.index());
         let replicas = Places(Places::of(0..self.n).0 & one.others().0);

@@ -1,4 +1,4 @@
-//! Who is Byzantine in a run.
+//! The choice of Byzantine replicas of a run.
 
 use crate::byzantine_kind::Byzantine;
 use quorate_types::ReplicaId;
@@ -7,39 +7,39 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// Which Byzantine hosts a run has.
+/// The choice of Byzantine hosts of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ByzantineChoice {
-    /// What the seed draws: in half of all seeds f replicas, each with a host of its own.
+    /// The seed draws: in half of all seeds f replicas, each with a host of its own.
     #[default]
     Drawn,
-    /// Nobody.
+    /// No replica is Byzantine.
     Nobody,
-    /// In every seed f replicas, all of them with this host.
+    /// In every seed f replicas have this host.
     All(Byzantine),
-    /// In every seed this many replicas, all of them with this host: more than f break what is promised.
+    /// In every seed this many replicas have this host. More than f break the protocol's promises.
     Many(Byzantine, usize),
 }
 
-/// Who is Byzantine, and how.
+/// The Byzantine replicas of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ByzantineHosts {
-    /// Who.
+    /// The replicas with their hosts.
     pub who: BTreeMap<ReplicaId, Byzantine>,
-    /// They do the same at the same time.
+    /// Whether all of them do the same at the same time.
     pub as_one: bool,
 }
 
 impl ByzantineChoice {
-    /// Names that [`ByzantineChoice::from_str`] takes.
+    /// Returns the names that [`ByzantineChoice::from_str`] accepts.
     #[must_use]
     pub fn names() -> Vec<&'static str> {
         ["drawn", "none"].into_iter().chain(Byzantine::ALL.iter().map(|kind| kind.name())).collect()
     }
 
-    /// Who it is in the run of a seed. The first `spared` replicas are honest.
+    /// Draws the Byzantine replicas of a seed. The first `spared` replicas are honest.
     pub(crate) fn draw(self, seed: u64, n: usize, f: usize, spared: u16) -> ByzantineHosts {
-        // Apart from the faults: who asks for other hosts meets the same faults.
+        // A generator of its own keeps the faults independent of the hosts.
         let mut rng = Rng::new(seed ^ 0xb12a_0717_e11e_0a75);
         let is_half = rng.chance(500_000);
         let count = match self {
@@ -58,7 +58,7 @@ impl ByzantineChoice {
                 Self::Drawn | Self::Nobody => any(),
             })
             .collect();
-        // They may act as one.
+        // Several hosts may act as one.
         let as_one = count > 1 && self == Self::Drawn && rng.chance(300_000);
         if as_one {
             kinds.fill(first);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn casts_are_read_as_they_are_shown() {
+    fn displayed_choices_parse() {
         for name in ByzantineChoice::names() {
             assert_eq!(name.parse::<ByzantineChoice>().map(|hosts| hosts.to_string()), Ok(name.to_owned()));
         }

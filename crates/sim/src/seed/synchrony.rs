@@ -1,10 +1,12 @@
-//! What is different in the run of a synchronous protocol: such a protocol promises nothing where messages of honest
-//! replicas are late, or more than f replicas are away.
+//! The run of a synchronous protocol. Such a protocol promises nothing while messages of honest replicas are late, or
+//! while more than f replicas are away.
 //!
-//! So faults meet f replicas that are fixed for the run, and no others; all else that varies stays within Δ. The Byzantine
-//! hosts are these f where the seed draws any. Where faults make messages late, nothing is promised to whom they meet from
-//! then on, but for two cases: who merely stands still or is slow handles everything that has come before its timers; and
-//! with the guard on a replica that is late to *all* of its peers notices.
+//! So faults affect f replicas that are fixed for the run, and no others. Everything else that varies stays within Δ.
+//! Byzantine hosts belong to these f where the seed draws any.
+//!
+//! A replica whose messages a fault makes late is exempt from then on, with two exceptions. A replica that merely
+//! pauses or is slow handles all input before its timers. And with the guard on, a replica that is late to *all* of
+//! its peers notices it.
 
 use crate::delays::{Bodies, DelayPattern, Delays};
 use crate::disk::Costs;
@@ -15,17 +17,17 @@ use crate::settings::{Parameters, Settings, Transport};
 use quorate_types::rng::Rng;
 use quorate_types::{ReplicaId, Time};
 
-/// The parameter that says how long a synchronous protocol waits before it proposes an empty block.
+/// The parameter for the time before a synchronous protocol proposes an empty block.
 pub(crate) const HEARTBEAT: &str = "heartbeat_ms";
-/// So many Δ in one of four seeds, as by default. The exam's parameters say 2, with which a cluster is never idle for so
-/// long that its guard looks on more seldom.
+/// Number of Δ between empty blocks in one of four seeds, as by default. The exam's parameters have 2, with which a
+/// cluster is never idle for long enough that its guard checks less often.
 const LONG_HEARTBEAT_DELTAS: u64 = 20;
-/// Δ, and what is small beside it.
+/// Draws Δ and everything that is small compared with it.
 pub(crate) fn draw_bound(settings: &mut Settings, rng: &mut Rng) {
     settings.transport = Transport::Links;
     settings.parameters.guarded = rng.chance(500_000);
     settings.parameters.delta_ns = ms(rng.between(6, 10).saturating_mul(10));
-    // Apart from what else the seed decides, which stays as it was without.
+    // A generator of its own keeps everything else that the seed decides as it is.
     if Rng::new(settings.seed ^ 0x4ea7_bea7).chance(250_000) {
         let heartbeat_ms = settings.parameters.delta_ns.saturating_mul(LONG_HEARTBEAT_DELTAS) / ms(1);
         settings.set(HEARTBEAT, i64::try_from(heartbeat_ms).unwrap_or(i64::MAX));
@@ -41,7 +43,7 @@ pub(crate) fn draw_bound(settings: &mut Settings, rng: &mut Rng) {
         Costs { sync_ns: rng.between(20_000, 200_000), wake_ns: rng.between(0, 300_000), ..Costs::USUAL };
 }
 
-/// Delays within the bound, when it is known who is Byzantine.
+/// Draws delays within the bound. The Byzantine replicas are already drawn.
 pub(crate) fn draw_delays(settings: &mut Settings, rng: &mut Rng) {
     let mut ids: Vec<ReplicaId> = (0..u16::try_from(settings.n).unwrap_or(0)).map(ReplicaId).collect();
     rng.shuffle(&mut ids);
@@ -53,32 +55,32 @@ pub(crate) fn draw_delays(settings: &mut Settings, rng: &mut Rng) {
         2 => DelayPattern::Replica(first),
         _ => DelayPattern::Changing,
     };
-    // Where nobody lies bodies are there before their headers.
+    // Where no replica is Byzantine, bodies arrive before their headers.
     let are_there = settings.byzantine.replicas.is_empty() && rng.chance(500_000);
     let bodies = if are_there { Bodies::AreThere } else { Bodies::MayLack };
     settings.delays =
         Some(Delays::within(settings.parameters.delta_ns, settings.parameters.guarded, bodies, pattern));
 }
 
-/// Whom faults may meet.
+/// The replicas that faults may affect.
 pub(super) struct BoundedFaults {
-    /// At most f, with those that are corrupted later.
+    /// At most f replicas, together with those that are corrupted later.
     members: Vec<ReplicaId>,
     pub(super) guarded: bool,
     pub(super) delta_ns: u64,
-    /// Who was met last.
+    /// The last affected replica.
     pub(super) met: ReplicaId,
-    /// Who is away, and when.
+    /// Replicas that are away, with beginning and end.
     pub(super) away: Vec<(ReplicaId, Time, Time)>,
-    /// When all lose power.
+    /// Times at which all replicas lose power.
     pub(super) cuts: Vec<Time>,
 }
 
 impl BoundedFaults {
-    /// Draws them: Byzantine hosts first.
+    /// Draws the replicas: Byzantine hosts first.
     pub(super) fn draw(settings: &Settings, rng: &mut Rng) -> Self {
         let is_later = |kind: &crate::Byzantine| *kind == crate::Byzantine::Adaptive;
-        // Whoever will lead when it is corrupted takes the place of an adaptive host.
+        // The leader that an adaptive host will corrupt takes the host's place.
         let later = settings.byzantine.replicas.values().filter(|kind| is_later(kind)).count();
         let liars = settings.byzantine.replicas.iter().filter(|(_, kind)| !is_later(kind)).map(|(id, _)| *id);
         let mut members: Vec<ReplicaId> = liars.collect();
@@ -93,7 +95,7 @@ impl BoundedFaults {
         Self { members, guarded, delta_ns, met, away: Vec::new(), cuts: Vec::new() }
     }
 
-    /// Whether this may happen to anybody.
+    /// Whether the fault may affect any replica.
     pub(super) fn suits(&self, fault: Fault) -> bool {
         use Fault::{ClockDrift, Duplication, LeaderCut, Partition, PowerCutOfAll};
         let cuts_others = matches!(fault, Partition | LeaderCut | Duplication);
@@ -101,18 +103,18 @@ impl BoundedFaults {
         !cuts_others && (meets_all || !self.members.is_empty())
     }
 
-    /// Honest replicas that may forget what they were told is safe.
+    /// Returns honest replicas that may lose durable data.
     pub(super) fn may_forget(&self, settings: &Settings) -> Vec<ReplicaId> {
         self.members.iter().copied().filter(|id| !settings.byzantine.replicas.contains_key(id)).collect()
     }
 
-    /// One of those that faults may meet.
+    /// Draws one of the replicas.
     pub(super) fn pick(&mut self, rng: &mut Rng) -> Option<ReplicaId> {
         self.met = rng.pick(&self.members).copied()?;
         Some(self.met)
     }
 
-    /// It has met this one.
+    /// Records the affected replica.
     pub(super) fn meets(&mut self, id: ReplicaId) {
         self.met = id;
     }

@@ -1,10 +1,10 @@
-//! Events as lines of fixed columns, and what the columns and their words mean.
+//! Events as lines of fixed columns, and the meaning of columns and event names.
 
 use super::event::Event;
 use super::who::{Who, seconds};
 use std::fmt::{self, Write as _};
 
-/// The columns: title, width, what stands there.
+/// The columns: title, width, meaning.
 pub const COLUMNS: [(&str, usize, &str); 9] = [
     ("seconds", 15, "virtual time; `>>` before it marks what an oracle found"),
     ("who", 5, "who does it: r2 is replica 2, c0 is client 0; world is network, power and oracles"),
@@ -22,7 +22,7 @@ pub const COLUMNS: [(&str, usize, &str); 9] = [
     ),
 ];
 
-/// What can stand in the third column.
+/// The names of events: the third column.
 pub const EVENT_NAMES: [(&str, &str); 49] = [
     ("sends", "a message leaves, for all that are named; promises only after they are on disk"),
     ("gets", "a replica reads a message that has arrived; it may still refuse it"),
@@ -75,7 +75,7 @@ pub const EVENT_NAMES: [(&str, &str); 49] = [
     ("fails", "an oracle has found what must not be: the run ends here"),
 ];
 
-/// What the columns and words mean.
+/// Explains the columns and event names.
 #[must_use]
 pub fn legend() -> String {
     let mut text = String::from("The columns of a trace:\n");
@@ -91,7 +91,7 @@ fn explain(text: &mut String, word: &str, says: &str) {
     }
 }
 
-/// The titles of the columns, on one line that begins with `#`.
+/// Returns the titles of the columns, on one line that begins with `#`.
 #[must_use]
 pub fn heading() -> String {
     let mut line = String::new();
@@ -126,7 +126,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// The fourth column.
+/// Returns the fourth column.
 fn whom_text(event: &Event) -> String {
     let to = compact_names(&event.details.to);
     match (event.details.from, to.is_empty()) {
@@ -137,7 +137,7 @@ fn whom_text(event: &Event) -> String {
     }
 }
 
-/// The last column.
+/// Returns the last column.
 fn details_text(event: &Event) -> String {
     let sign = match event.what {
         "begins" | "ends" => 'f',
@@ -151,7 +151,7 @@ fn details_text(event: &Event) -> String {
     }
 }
 
-/// `r0 r2-4 c1`: runs of neighbours are drawn together.
+/// Formats actors as `r0 r2-4 c1`: neighbours form a range.
 #[must_use]
 pub(crate) fn compact_names(whos: &[Who]) -> String {
     let place = |who: &Who| match who {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_drawn_together() {
+    fn neighbours_form_a_range() {
         for (ids, text) in [
             (&[][..], ""),
             (&[3], "r3"),
@@ -200,14 +200,14 @@ mod tests {
     }
 
     #[test]
-    fn the_legend_fits_a_terminal() {
+    fn legend_fits_a_terminal() {
         let long: Vec<String> =
             legend().lines().filter(|line| line.chars().count() > 98).map(str::to_owned).collect();
         assert!(long.is_empty(), "{long:#?}");
     }
 
     #[test]
-    fn columns_stand_where_the_heading_says() {
+    fn columns_are_aligned_with_the_heading() {
         let details = EventDetails::kind("pre-prepare").to(replicas(&[1, 2, 3])).about("ab12cd34");
         let details = details.at(Some(View(3)), Some(Height(17))).and("412 bytes");
         let who = Who::Replica(ReplicaId(0));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_oracle_found_is_marked_and_stays_on_one_line() {
+    fn finding_is_marked_and_stays_on_one_line() {
         let details = EventDetails::text("agreement: two\nlines");
         let event = Event { at: Time(1), who: Who::World, what: "fails", number: None, details };
         let line = event.to_string();

@@ -1,12 +1,12 @@
-//! The trace of a run: a running hash of every transition, always; one [`Event`] for each, and for much that is no
-//! transition of its own, when somebody reads along.
+//! The trace of a run: a running hash of every transition. While the trace has a reader, it also reports each
+//! transition as an [`Event`], and more events that are no transitions.
 //!
-//! What feeds the hash is bytes and never what readers are told, so the hash of a seed is the same whether or not
-//! anyone reads along, and who does not pays nothing for those who do.
+//! Only bytes feed the hash, never the details for readers. So the hash of a seed does not depend on a reader, and a
+//! run without one does not pay for it.
 //!
-//! * [`Event`]: what happened. Its `Display` is a line of the columns that [`heading`] names and [`legend`] explains.
-//! * [`Pick`]: which events somebody wants to see.
-//! * [`Drawing`]: the run as a space-time diagram, on a page that opens without a network.
+//! * [`Event`]: an event. Its `Display` is a line of the columns that [`heading`] names and [`legend`] explains.
+//! * [`Pick`]: a selection of events.
+//! * [`Drawing`]: the run as a space-time diagram, on a page that needs no network.
 
 mod drawing;
 mod event;
@@ -34,7 +34,7 @@ static CONTEXT: Context = Context::new("quorate simulation trace v1");
 /// The hash function is fastest on large pieces.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// See the module.
+/// The trace of a run.
 pub struct Trace {
     hash: DigestWriter,
     piece: Vec<u8>,
@@ -60,18 +60,18 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// From now on `reader` is told what happens, in the order of time. The last of it is told when the world is
-    /// dropped. Who wants to read from the beginning hands the trace to [`crate::World::with_trace`].
+    /// Sets a reader, which receives the events in the order of time from now on. The last events arrive when the
+    /// world is dropped. A reader from the beginning needs [`crate::World::with_trace`].
     pub fn set_reader(&mut self, reader: impl FnMut(&Event) + 'static) {
         self.reporter = Some(Box::new(Reporter::new(Box::new(reader))));
     }
 
-    /// Whether anybody reads along.
+    /// Whether the trace has a reader.
     pub(crate) fn has_reader(&self) -> bool {
         self.reporter.is_some()
     }
 
-    /// Notes a transition: `bytes` feed the hash, `details` is for who reads along.
+    /// Notes a transition: `bytes` feed the hash, `details` are for the reader.
     pub(crate) fn note<T: Into<EventDetails>>(
         &mut self,
         now: Time,
@@ -96,7 +96,7 @@ impl Trace {
         }
     }
 
-    /// Tells who reads along what follows from transitions that are noted, and is none itself.
+    /// Reports an event to the reader that is no transition itself.
     pub(crate) fn report(
         &mut self,
         at: Time,
@@ -109,7 +109,7 @@ impl Trace {
         }
     }
 
-    /// A replica is in this view, whether or not it was before; without one it is down.
+    /// Reports the view of a replica, if it has changed. `None`: the replica is down.
     pub(crate) fn report_view(&mut self, at: Time, id: ReplicaId, view: Option<(View, ReplicaId)>) {
         let who = Who::Replica(id);
         let Some(reporter) = &mut self.reporter else { return };
@@ -123,7 +123,7 @@ impl Trace {
         }
     }
 
-    /// Time goes on.
+    /// Advances the time.
     pub(crate) fn advance(&mut self, now: Time) {
         if let Some(reporter) = &mut self.reporter {
             reporter.advance(now);
@@ -136,13 +136,13 @@ impl Trace {
         self.piece.extend_from_slice(bytes);
     }
 
-    /// How many transitions there were.
+    /// Returns the number of transitions.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The hash of all transitions so far.
+    /// Returns the hash of all transitions so far.
     #[must_use]
     pub fn hash(&self) -> Digest {
         let mut whole = self.hash.clone();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_along_changes_nothing() {
+    fn reader_does_not_change_the_hash() {
         let (mut silent, mut loud) = (Trace::default(), Trace::default());
         let lines = read(&mut loud);
         run(&mut silent, 2_000);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_is_told_in_the_order_of_time() {
+    fn events_are_reported_in_the_order_of_time() {
         let mut trace = Trace::default();
         let lines = read(&mut trace);
         let mut tell = |at, text: &str| {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn arrivals_have_the_number_of_what_was_sent() {
+    fn arrival_has_the_number_of_its_departure() {
         let mut trace = Trace::default();
         let lines = read(&mut trace);
         let (a, b) = (Who::Replica(ReplicaId(0)), Who::Replica(ReplicaId(1)));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_is_told_once() {
+    fn unchanged_view_is_reported_once() {
         let mut trace = Trace::default();
         let lines = read(&mut trace);
         let (id, view) = (ReplicaId(0), Some((View(3), ReplicaId(3))));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_counts() {
+    fn every_byte_changes_the_hash() {
         let hash = |who, bytes: &[&[u8]]| {
             let mut trace = Trace::default();
             trace.note(Time(1), who, "x", bytes, String::new);

@@ -1,4 +1,4 @@
-//! Which events somebody wants to see.
+//! A selection of events.
 
 use super::event::Event;
 use super::lines::EVENT_NAMES;
@@ -6,14 +6,14 @@ use super::who::Who;
 use quorate_types::{Height, ReplicaId, View};
 use std::str::FromStr;
 
-/// A choice of events, as `r2,c0,h7` names it: terms of one sort are alternatives, and of each sort that is named one
-/// has to hold. Without terms everything is chosen.
+/// A selection of events, such as `r2,c0,h7`. Terms of one sort are alternatives; of each sort that occurs, one has
+/// to match. No terms select everything.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Pick {
     whos: Vec<Who>,
     views: Vec<View>,
     heights: Vec<Height>,
-    /// Words of the third column.
+    /// Event names.
     words: Vec<String>,
     kinds: Vec<String>,
 }
@@ -23,7 +23,7 @@ fn allows<T>(wanted: &[T], is_it: impl FnMut(&T) -> bool) -> bool {
 }
 
 impl Pick {
-    /// Whether it chooses an event. What an oracle found always is.
+    /// Whether the selection contains an event. It always contains the finding of an oracle.
     #[must_use]
     pub fn takes(&self, event: &Event) -> bool {
         let details = &event.details;
@@ -36,7 +36,7 @@ impl Pick {
     }
 }
 
-/// Whether somebody does it, or the world does it to somebody.
+/// Whether the event is by somebody, or happens to somebody in the world.
 fn concerns(event: &Event, who: Who) -> bool {
     let is_ours = event.details.from == Some(who) || event.details.to.contains(&who);
     event.who == who || (event.who == Who::World && is_ours)
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_of_one_sort_are_alternatives_and_of_all_sorts_one_holds() {
+    fn terms_of_one_sort_are_alternatives_and_all_sorts_must_match() {
         let vote = |view, height| EventDetails::kind("vote").at(Some(View(view)), Some(Height(height)));
         let events = [
             event(R1, "sends", vote(0, 7).to([R2])),

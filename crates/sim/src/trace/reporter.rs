@@ -1,4 +1,4 @@
-//! Tells a reader what happens, in the order of time.
+//! Reports of events to a reader, in the order of time.
 
 use super::event::{Event, EventDetails};
 use super::transits::{Transit, Transits};
@@ -7,18 +7,18 @@ use quorate_types::{ReplicaId, Time, View};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Who reads along.
+/// The reader of a trace.
 pub(crate) type Reader = Box<dyn FnMut(&Event)>;
 
-/// See the module. Exists only while somebody reads along.
+/// A reporter. A trace without a reader has none.
 pub(crate) struct Reporter {
     reader: Reader,
     transits: Transits,
-    /// What a turn leads to later than the present.
+    /// Events of a turn that are later than the present.
     later: BTreeMap<(Time, u64), Event>,
     told: u64,
     now: Time,
-    /// In which view each replica was when somebody looked last.
+    /// Last known view of each replica.
     views: BTreeMap<Who, (View, ReplicaId)>,
 }
 
@@ -51,7 +51,7 @@ impl Reporter {
         }
     }
 
-    /// The number of a message, or of whatever else has one.
+    /// Returns the number of a message or fault.
     fn number(&mut self, at: Time, who: Who, details: &mut EventDetails) -> Option<u64> {
         let (from, to) = (details.from, details.to.first().copied());
         let Self { transits, .. } = self;
@@ -76,17 +76,17 @@ impl Reporter {
         sent.map(|(number, _)| number)
     }
 
-    /// A replica is in this view. True when it was not when somebody looked last.
+    /// Records the view of a replica. Returns whether it has changed.
     pub(crate) fn enters(&mut self, who: Who, view: (View, ReplicaId)) -> bool {
         self.views.insert(who, view) != Some(view)
     }
 
-    /// Nobody knows in which view a replica will come back.
+    /// Forgets the view of a replica, which may recover in any view.
     pub(crate) fn forget(&mut self, who: Who) {
         self.views.remove(&who);
     }
 
-    /// Time has come so far: everything up to now has been told.
+    /// Advances the time and reports the events up to now.
     pub(crate) fn advance(&mut self, now: Time) {
         self.now = self.now.max(now);
         while let Some(first) = self.later.first_entry().filter(|first| first.key().0 <= self.now) {

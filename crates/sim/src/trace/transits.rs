@@ -1,5 +1,5 @@
-//! Which arrival belongs to which sending: messages have no number of their own, so they are told apart by who
-//! sends what to whom, and the first that was sent is taken for the first that arrives.
+//! The departure that belongs to an arrival. Messages have no number of their own, so they are identified by sender,
+//! receiver and content. The first departure belongs to the first arrival.
 
 use super::who::Who;
 use quorate_types::digest::Context;
@@ -8,27 +8,27 @@ use std::collections::{BTreeMap, VecDeque};
 
 static CONTEXT: Context = Context::new("quorate simulation passage v1");
 
-/// What an event says about the way of a message.
+/// The step of a message or fault that an event is about.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum Transit {
-    /// Nothing.
+    /// No step.
     #[default]
     None,
-    /// This is the number of a fault.
+    /// The number of a fault.
     Numbered(u64),
-    /// Bytes leave.
+    /// A message leaves.
     Leaves(Fingerprint),
-    /// Bytes are there.
+    /// A message arrives.
     Arrives(Fingerprint),
-    /// Bytes are on their way, and something happens to them.
+    /// Something happens to a message in flight.
     Meets(Fingerprint),
-    /// They go no further.
+    /// A message is lost.
     Ends(Fingerprint),
-    /// They are others from here on.
+    /// A message in flight changes.
     Becomes(Fingerprint, Fingerprint),
 }
 
-/// What tells bytes apart.
+/// A fingerprint of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Fingerprint([u8; 16]);
 
@@ -40,17 +40,17 @@ impl Fingerprint {
     }
 }
 
-/// One sending: its number and its time.
+/// Number and time of a departure.
 type Sent = (u64, Time);
 
 #[derive(Default, Debug)]
 struct Same {
     waiting: VecDeque<Sent>,
-    /// What arrived last: it may arrive once more.
+    /// The last arrival: the message may arrive once more.
     last: Option<Sent>,
 }
 
-/// See the module.
+/// Messages in flight.
 #[derive(Default, Debug)]
 pub(crate) struct Transits {
     known: BTreeMap<(Who, Who, Fingerprint), Same>,
@@ -58,7 +58,7 @@ pub(crate) struct Transits {
 }
 
 impl Transits {
-    /// Something is sent. Its number.
+    /// Records a departure. Returns its number.
     pub(crate) fn leaves(&mut self, at: Time, from: Who, to: &[Who], fingerprint: Fingerprint) -> u64 {
         self.next = self.next.saturating_add(1);
         for to in to {
@@ -67,20 +67,20 @@ impl Transits {
         self.next
     }
 
-    /// Something arrives, once or twice.
+    /// Returns the departure of an arrival, which may come twice.
     pub(crate) fn arrives(&mut self, from: Who, to: Who, fingerprint: Fingerprint) -> Option<Sent> {
         let same = self.known.get_mut(&(from, to, fingerprint))?;
         same.last = same.waiting.pop_front().or(same.last);
         same.last
     }
 
-    /// Something is on its way.
+    /// Returns the departure of a message in flight.
     pub(crate) fn meets(&self, from: Who, to: Who, fingerprint: Fingerprint) -> Option<Sent> {
         let same = self.known.get(&(from, to, fingerprint))?;
         same.waiting.back().copied().or(same.last)
     }
 
-    /// Something goes no further; an old copy of it may still come.
+    /// Returns the departure of a lost message. An old copy of it may still arrive.
     pub(crate) fn ends(&mut self, from: Who, to: Who, fingerprint: Fingerprint) -> Option<Sent> {
         let same = self.known.get_mut(&(from, to, fingerprint))?;
         let sent = same.waiting.pop_back().or(same.last);
@@ -88,7 +88,7 @@ impl Transits {
         sent
     }
 
-    /// Something is changed on its way.
+    /// Returns the departure of a message that changes in flight.
     pub(crate) fn becomes(
         &mut self,
         from: Who,
@@ -112,7 +112,7 @@ mod tests {
     const C: Who = Who::Client(0);
 
     #[test]
-    fn what_arrives_is_what_was_sent_first() {
+    fn first_departure_belongs_to_the_first_arrival() {
         let mut transits = Transits::default();
         let [vote, other] = ["vote", "other"].map(|body| Fingerprint::of(body.as_bytes()));
         assert_eq!(transits.leaves(Time(1), A, &[B, C], vote), 1);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_does_not_arrive_and_what_is_changed_does() {
+    fn lost_message_does_not_arrive_and_changed_message_does() {
         let mut transits = Transits::default();
         let [vote, other] = ["vote", "other"].map(|body| Fingerprint::of(body.as_bytes()));
         transits.leaves(Time(1), A, &[B], vote);

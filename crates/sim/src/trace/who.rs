@@ -3,14 +3,14 @@
 use quorate_types::{ReplicaId, Time};
 use std::fmt;
 
-/// Who does something.
+/// The actor of an event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Who {
     /// The world: faults begin and end.
     World,
     /// A replica.
     Replica(ReplicaId),
-    /// A client, by its place in the world.
+    /// A client, by its index in the world.
     Client(usize),
 }
 
@@ -37,7 +37,7 @@ impl Who {
     }
 }
 
-/// `12.345678901`.
+/// Formats a time as `12.345678901`.
 pub(crate) fn seconds(at: Time) -> String {
     format!("{}.{:09}", at.0 / 1_000_000_000, at.0 % 1_000_000_000)
 }

@@ -1,4 +1,4 @@
-//! Runs scenarios, and ranges of them.
+//! Runs of scenarios, and of ranges of them.
 
 use super::enumeration::Enumeration;
 use super::scenario::Scenario;
@@ -17,30 +17,30 @@ use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Every message takes exactly this long.
+/// Delay of every message.
 const DELAY_NS: u64 = ms(1);
-/// The bound on delays that protocols are told: small, so that their timers are short.
+/// Bound on delays that the protocol is given. It is small, so that timers are short.
 const DELTA_NS: u64 = ms(6);
-/// A client asks all replicas after so long, and goes on asking.
+/// Time until a client asks all replicas, and the longest pause between retries.
 const RETRY_NS: u64 = ms(5);
 const RETRY_NS_MAX: u64 = ms(200);
-/// How long replicas may take to come to the same height once the client has its answer.
+/// Longest time until all replicas are at one height once the client has its answer.
 const SETTLE_NS: u64 = secs(20);
 
-/// What a scenario came to.
+/// The result of a scenario.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
-    /// What an oracle found.
+    /// The finding of an oracle.
     pub failure: Option<Failure>,
-    /// Heights that were decided.
+    /// Number of decided heights.
     pub heights: u64,
-    /// Views of the scenario that some node was in.
+    /// Number of the scenario's views that some node has entered.
     pub visited: usize,
-    /// Virtual time that passed.
+    /// Virtual time of the run.
     pub virtual_ns: u64,
-    /// From the moment on which everybody reached everybody to the next answer.
+    /// Time from the end of the partitions to the next answer.
     pub recovered_ns: u64,
-    /// Transitions.
+    /// Number of transitions.
     pub transitions: u64,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// One run of a scenario, ready to begin.
+/// A run of a scenario before its first event.
 pub struct ScenarioRun {
     world: World,
     rounds: usize,
@@ -68,10 +68,10 @@ pub struct ScenarioRun {
 }
 
 impl ScenarioRun {
-    /// The run of a scenario. Leaders that it sets are left out where the protocol has only a rule of its own.
+    /// Prepares the run of a scenario. Its leaders are ignored where the protocol allows only its own.
     ///
     /// # Errors
-    /// When the scenario makes no sense, or so many replicas do not suit the protocol.
+    /// Returns an error when the scenario is invalid, or the protocol does not support this number of replicas.
     pub fn new(entry: &Entry, scenario: &Scenario) -> Result<Self, BadSettings> {
         scenario.check().map_err(|bad| BadSettings::Scenario(bad.to_string()))?;
         let mut settings = Settings::new(entry, 0).with_n(scenario.n);
@@ -90,15 +90,15 @@ impl ScenarioRun {
         Ok(Self { world, rounds: scenario.rounds.len(), ops: 0 })
     }
 
-    /// The world, for who wants to read along.
+    /// Returns the world, for a test that wants to observe it.
     pub fn world(&mut self) -> &mut World {
         &mut self.world
     }
 
-    /// Runs it, once.
+    /// Runs the scenario, once.
     pub fn run(&mut self) -> Outcome {
         let mut recovered_ns = 0;
-        // As in `seed`: what is half done when something panics is looked at for the report alone.
+        // As in `report`, only the report reads a world after a panic.
         let ran = catch_unwind(AssertUnwindSafe(|| self.run_phases(&mut recovered_ns)));
         let world = &mut self.world;
         if let Err(what) = ran {
@@ -122,7 +122,7 @@ impl ScenarioRun {
         self.world.end_twins_schedule();
         self.world.watch_for_livelock();
         let healed = self.world.now();
-        // What still waits does as well as something new, and nothing was decided at this moment.
+        // A waiting operation serves as well as a new one, because nothing was decided at this moment.
         if self.world.is_done(0) {
             self.submit();
         }
@@ -141,8 +141,8 @@ impl ScenarioRun {
         world.check_settled()
     }
 
-    /// Until a node has gone beyond the last view, or for as long as that may take. Something always waits to be
-    /// decided when the leader of a view falls silent, or nobody would miss it.
+    /// Runs until a node has left the last view, or its time is over. An operation waits whenever a view's leader
+    /// falls silent, or no replica would miss the leader.
     fn play_rounds(&mut self) -> Result<(), Failure> {
         self.submit();
         let rounds = u64::try_from(self.rounds).unwrap_or(u64::MAX);
@@ -172,39 +172,39 @@ impl ScenarioRun {
     }
 }
 
-/// What a range of scenarios came to.
+/// The result of a range of scenarios.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct RangeResult {
-    /// Scenarios that were run.
+    /// Number of scenarios that were run.
     pub runs: u64,
-    /// Scenarios that were left out, because they are the same as others but for names.
+    /// Number of scenarios that were skipped, because they equal others but for names.
     pub skipped: u64,
-    /// Heights that were decided.
+    /// Number of decided heights.
     pub heights: u64,
-    /// Scenarios in which every view was visited.
+    /// Number of scenarios in which every view was entered.
     pub complete: u64,
-    /// Virtual time that passed.
+    /// Virtual time of the runs.
     pub virtual_ns: u64,
-    /// The longest time to an answer once everybody reached everybody.
+    /// Longest time from the end of the partitions to an answer.
     pub recovered_ns_max: u64,
-    /// Transitions.
+    /// Number of transitions.
     pub transitions: u64,
-    /// What failed, by number.
+    /// Failures, by number of the scenario.
     pub failures: Vec<(u64, Failure)>,
 }
 
 impl RangeResult {
-    /// Runs one more.
+    /// Runs one more scenario.
     ///
     /// # Errors
-    /// When so many replicas do not suit the protocol.
+    /// Returns an error when the protocol does not support this number of replicas.
     pub fn run(&mut self, entry: &Entry, number: u64, scenario: &Scenario) -> Result<(), BadSettings> {
         let outcome = ScenarioRun::new(entry, scenario)?.run();
         self.add(number, scenario, &outcome);
         Ok(())
     }
 
-    /// Counts one more.
+    /// Adds the result of one more scenario.
     pub fn add(&mut self, number: u64, scenario: &Scenario, outcome: &Outcome) {
         self.runs = self.runs.saturating_add(1);
         self.heights = self.heights.saturating_add(outcome.heights);
@@ -217,7 +217,7 @@ impl RangeResult {
         }
     }
 
-    /// Adds what another range came to.
+    /// Adds the result of another range.
     pub fn merge(&mut self, other: Self) {
         self.runs = self.runs.saturating_add(other.runs);
         self.skipped = self.skipped.saturating_add(other.skipped);
@@ -230,10 +230,10 @@ impl RangeResult {
     }
 }
 
-/// Runs the scenarios of a range of numbers, those that are the same but for names once.
+/// Runs the scenarios of a range of numbers. Scenarios that are equal but for names run once.
 ///
 /// # Errors
-/// When so many replicas do not suit the protocol.
+/// Returns an error when the protocol does not support this number of replicas.
 pub fn run_range(entry: &Entry, all: &Enumeration, range: Range<u64>) -> Result<RangeResult, BadSettings> {
     let mut verdict = RangeResult::default();
     for number in range.start..range.end.min(all.len()) {

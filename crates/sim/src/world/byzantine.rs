@@ -24,14 +24,14 @@ use quorate_types::wire::{Lane, frame};
 use quorate_types::{Kind, ReplicaId, Signature, Statement, Time};
 use std::collections::BTreeMap;
 
-/// The first replica of a twin and the second propose at different times, and so different blocks.
+/// Clock offset between the halves of a twin. It makes them propose at different times, and so different blocks.
 const SKEW_NS: i64 = 1;
-/// When a leader is corrupted, between these.
+/// Earliest and latest time at which an adaptive host corrupts the leader.
 const CORRUPT_NS: (u64, u64) = (2_000_000_000, 30_000_000_000);
-/// What is taken for somebody's patience where nobody waits for anything.
+/// Assumed remaining time of a timer where no timer is set.
 const PATIENCE_NS: u64 = 300_000_000;
 
-/// The lane on which frames of a type travel.
+/// Returns the lane of frames of a type.
 fn lane_of(frame_type: u8) -> Lane {
     match frame_type {
         frame::BUNDLE | frame::PAYLOAD => Lane::Bodies,
@@ -40,7 +40,7 @@ fn lane_of(frame_type: u8) -> Lane {
 }
 
 impl World {
-    /// Gives everybody the role that the settings say.
+    /// Assigns the roles of the settings.
     pub(super) fn assign_roles(&mut self) {
         let roles: Vec<(ReplicaId, Byzantine)> =
             self.settings.byzantine.replicas.iter().map(|(id, kind)| (*id, *kind)).collect();
@@ -60,8 +60,8 @@ impl World {
         }
     }
 
-    /// From now on a replica that was honest breaks the rules in this way; one whose power is off does it when it is back.
-    /// Nothing becomes of [`Byzantine::Adaptive`], who has to be there from the beginning.
+    /// Corrupts an honest replica from now on. A replica that is down begins at its next start.
+    /// [`Byzantine::Adaptive`] has no effect, because such a host has to exist from the beginning.
     pub fn corrupt_now(&mut self, id: ReplicaId, kind: Byzantine) {
         if kind != Byzantine::Adaptive && !self.roles.byzantine.contains_key(&id) {
             self.roles.byzantine.insert(id, kind);
@@ -70,7 +70,7 @@ impl World {
         }
     }
 
-    /// From now on a replica breaks the rules in this way.
+    /// Makes a replica Byzantine from now on.
     fn corrupt(&mut self, id: ReplicaId, kind: Byzantine, rng: Rng) {
         let attacks = self.settings.entry.attacks;
         let mut slot_rng = self.rngs.roles.fork();
@@ -84,13 +84,13 @@ impl World {
         let Some(slot) = self.slot_mut(id) else { return };
         slot.role = Role::Byzantine(Box::new(Behaviour::new(kind, rng, attacks)));
         slot.second = second;
-        // A scenario has moods enough.
+        // A scenario decides itself who reaches whom.
         if self.schedule.is_none() {
             self.queue.push(self.now, EventClass::Answer, Event::Mood(id));
         }
     }
 
-    /// Whoever leads is honest no longer, where leaders can be replaced.
+    /// Corrupts the current leader, where leaders can be replaced.
     pub(super) fn corrupt_leader(&mut self) {
         let first = u16::from(!self.settings.entry.spec.replaces_leader);
         let leader = self.leader().filter(|leader| leader.0 >= first && self.is_honest(*leader));
@@ -110,19 +110,20 @@ impl World {
         MemDisk::new(self.settings.storage.segment_bytes, self.settings.storage.page_bytes)
     }
 
-    /// Who has been Byzantine so far, and how: an adaptive host is where it has struck.
+    /// Returns the replicas that have been Byzantine so far, with their hosts. An adaptive host counts from the time
+    /// when it corrupts a leader.
     #[must_use]
-    pub fn liars(&self) -> &BTreeMap<ReplicaId, Byzantine> {
+    pub fn byzantine_replicas(&self) -> &BTreeMap<ReplicaId, Byzantine> {
         &self.roles.byzantine
     }
 
-    /// Who has said two things where only one may be said, and what they were.
+    /// Returns the replicas that have equivocated, with both statements.
     #[must_use]
     pub fn equivocators(&self) -> &BTreeMap<ReplicaId, String> {
         &self.roles.equivocators
     }
 
-    /// Looks at what a liar really says.
+    /// Records an equivocation in a frame that a Byzantine replica really sends.
     pub(super) fn note_equivocation(&mut self, from: ReplicaId, content: &Content) {
         if self.slot(from).is_some_and(|slot| matches!(slot.role, Role::Byzantine(_)))
             && let Some(what) = self.oracles.promises.equivocation(from, content)
@@ -136,35 +137,35 @@ impl World {
     #[must_use]
     pub fn is_honest(&self, id: ReplicaId) -> bool {
         let is_honest = self.slot(id).is_some_and(|slot| matches!(slot.role, Role::Honest));
-        // Who has lost what it was told is safe cannot keep its word.
+        // A replica without its durable data cannot keep its promises.
         let remembers = self.slot(id).is_some_and(|slot| slot.machine.damage != Damage::Forgetful);
         (is_honest && remembers && !self.roles.exempt.contains(&id)) || self.roles.trusted.contains(&id)
     }
 
-    /// All replicas that have to run and to follow the others: the honest ones whose disks are whole.
+    /// Returns the replicas that have to run and to keep up: honest ones with undamaged disks.
     pub fn sound(&self) -> impl Iterator<Item = ReplicaId> {
         let is_whole = |id| self.slot(id).is_some_and(|slot| slot.machine.damage <= Damage::DiskTrouble);
         self.honest().filter(move |id| is_whole(*id))
     }
 
-    /// All replicas that the oracles judge.
+    /// Returns the replicas that the oracles judge.
     pub fn honest(&self) -> impl Iterator<Item = ReplicaId> {
         self.replicas().filter(|id| self.is_honest(*id))
     }
 
-    /// Whether all honest replicas have executed all that any of them has.
+    /// Whether all sound replicas have executed everything that any honest replica has.
     #[must_use]
     pub fn is_level(&self) -> bool {
         let height = self.height();
         self.sound().all(|id| self.executed(id) == height)
     }
 
-    /// Whether something that a replica wants to send leaves.
+    /// Whether a replica's message may leave.
     pub(super) fn lets(&self, from: ReplicaId, half: TwinHalf, kind: Kind, to: usize) -> bool {
         self.slot(from).is_some_and(|slot| slot.role.lets(half, kind, to))
     }
 
-    /// A Byzantine replica changes its mood.
+    /// Changes the mood of a Byzantine replica.
     pub(super) fn change_mood(&mut self, id: ReplicaId) {
         let (now, n, has_reader) = (self.now, self.settings.n, self.trace.has_reader());
         let places = n.saturating_add(self.clients.len());
@@ -197,7 +198,7 @@ impl World {
         self.queue.push(now.plus(mood_ns), EventClass::Answer, Event::Mood(id));
     }
 
-    /// How long an honest replica still waits for something, whichever and for whatever.
+    /// Returns the remaining time of a random timer of some honest replica.
     fn patience_ns(&mut self) -> u64 {
         let running: Vec<ReplicaId> = self.honest().filter(|id| self.is_running(*id)).collect();
         let Some(id) = self.rngs.roles.pick(&running).copied() else { return PATIENCE_NS };
@@ -210,7 +211,7 @@ impl World {
         self.rngs.roles.pick(&waits).copied().unwrap_or(PATIENCE_NS)
     }
 
-    /// Whether what a replica says is changed on its way.
+    /// Whether a replica forges messages.
     pub(super) fn forges(&self, from: ReplicaId) -> bool {
         self.slot(from).is_some_and(|slot| match &slot.role {
             Role::Byzantine(behaviour) => behaviour.forges(),
@@ -218,7 +219,7 @@ impl World {
         })
     }
 
-    /// One frame of a liar leaves for one replica: whatever it makes of it.
+    /// Sends the forgeries of a Byzantine replica instead of one frame to one replica.
     pub(super) fn send_forged(&mut self, at: Time, frame: &Frame) {
         let from = frame.from;
         let Some(slot) = self.slot_mut(from) else { return };
@@ -242,7 +243,7 @@ impl World {
                     format!("{fault}: {content} to r{}", frame.to)
                 });
             }
-            // What is not well signed proves nothing.
+            // A message without a valid signature proves nothing.
             if fault != Some(Fault::InvalidSignature) {
                 self.note_equivocation(from, &content);
             }
@@ -256,7 +257,7 @@ impl World {
         }
     }
 
-    /// A liar speaks with two voices, or not to all who are meant.
+    /// Counts the faults of a Byzantine replica that uses both halves, or withholds a message.
     pub(super) fn count_byzantine_faults(
         &mut self,
         (from, half): (ReplicaId, TwinHalf),
@@ -273,7 +274,7 @@ impl World {
         }
     }
 
-    /// What a replica tells a client, if it is a liar.
+    /// Returns a reply as a Byzantine replica forges it.
     pub(super) fn forged_reply(&mut self, from: ReplicaId, body: Bytes) -> Bytes {
         let Some(slot) = self.slot_mut(from) else { return body };
         let Role::Byzantine(behaviour) = &mut slot.role else { return body };
@@ -284,7 +285,7 @@ impl World {
         told
     }
 
-    /// A liar writes to its connections what is no frame: the header of one that is larger than any may be.
+    /// Writes bytes that are no frame to the replica's connections: a header that announces too large a frame.
     fn write_garbage(&mut self, from: ReplicaId) {
         let now = self.now;
         for peer in self.replicas().filter(|peer| *peer != from) {
@@ -296,21 +297,22 @@ impl World {
         }
     }
 
-    /// The second replica of a twin is started.
+    /// Starts the second half of a twin.
     pub(super) fn start_second(&mut self, id: ReplicaId) {
         let mut output = std::mem::take(&mut self.buffers.output_of_second);
         output.clear();
         let Self { slots, settings, cluster, now, .. } = self;
         if let Some(second) = slots.get_mut(id.index()).and_then(|slot| slot.second.as_mut()) {
             second.machine.disk.watch(DiskWatch::begin);
-            // One that does not open is silent.
+            // A second half that does not open sends nothing.
             let _ = second.open(*now, settings, cluster, &mut output);
             self.flush_second(id, &mut output);
         }
         self.buffers.output_of_second = output;
     }
 
-    /// The second replica of a twin takes its turn: before the first, because it has to be heard first sometimes.
+    /// Runs the turn of a twin's second half. It comes before the first half's turn, because it has to arrive first
+    /// sometimes.
     pub(super) fn turn_second(&mut self, id: ReplicaId) {
         let now = self.now;
         let mut output = std::mem::take(&mut self.buffers.output_of_second);
@@ -341,7 +343,7 @@ impl World {
         self.depart(id, TwinHalf::Second, now, output, &[]);
     }
 
-    /// What a replica says of others: no honest one may be held for a liar.
+    /// Judges accusations: no honest replica may treat another one as Byzantine.
     pub(super) fn judge_accusations(&mut self, by: ReplicaId, output: &mut TurnOutput) {
         for (peer, reason) in output.blamed.drain(..) {
             let innocent = self.is_honest(peer) && !self.roles.altered.contains(&peer);
@@ -352,8 +354,8 @@ impl World {
         }
     }
 
-    /// From now on a replica is a controlled replica: it says what [`World::say`] makes it say and nothing else, and what
-    /// reaches it is for [`World::heard`]. Its key is the caller's.
+    /// Takes control of a replica. From now on it sends only what [`World::send_as`] sends, and its input is
+    /// collected for [`World::received`]. The caller has its key.
     pub fn take_control(&mut self, id: ReplicaId) {
         if let Some(slot) = self.slot_mut(id) {
             slot.role = Role::Controlled(Vec::new());
@@ -361,7 +363,7 @@ impl World {
         }
     }
 
-    /// What has reached a controlled replica since somebody asked last.
+    /// Returns the input of a controlled replica since the last call.
     pub fn received(&mut self, id: ReplicaId) -> Vec<ControlledInput> {
         let arrivals = match self.slot_mut(id).map(|slot| &mut slot.role) {
             Some(Role::Controlled(heard)) => std::mem::take(heard),
@@ -379,19 +381,19 @@ impl World {
         heard.collect()
     }
 
-    /// Messages of a replica that others' intakes have passed on to a handler so far.
+    /// Returns the number of a replica's messages that passed the intake of others.
     #[must_use]
     pub fn passed(&self, from: ReplicaId) -> u64 {
         self.counters.passed.get(from.index()).copied().unwrap_or_default()
     }
 
-    /// A controlled replica says something now, signed where the message is.
+    /// Sends a message of a controlled replica now, signed where the message is.
     pub fn send_as(&mut self, controlled: ReplicaId, to: To, message: &dyn Message) {
         let body = self.seal(controlled, message);
         self.send_frame_as(controlled, to, frame::PROTOCOL, body);
     }
 
-    /// A controlled replica sends a frame of any type with any body now.
+    /// Sends a frame of a controlled replica now, of any type and body.
     pub fn send_frame_as(&mut self, controlled: ReplicaId, to: To, frame_type: u8, body: Bytes) {
         let is_controlled =
             self.slot(controlled).is_some_and(|slot| matches!(slot.role, Role::Controlled(_)));
@@ -411,20 +413,20 @@ impl World {
         }
     }
 
-    /// A protocol's message as a frame of a replica has it: with its signature, where the message is signed.
+    /// Encodes a protocol's message as a frame carries it: with its signature, where the message is signed.
     #[must_use]
     pub fn seal(&self, by: ReplicaId, message: &dyn Message) -> Bytes {
         Bytes::from(seal(message, &|statement| self.sign(by, statement)))
     }
 
-    /// The signature of a replica under a statement: its key is in the hands of who made the world.
+    /// Signs a statement with a replica's key.
     #[must_use]
     pub fn sign(&self, by: ReplicaId, statement: &Statement) -> Signature {
         let preimage = statement_preimage(&self.cluster.committee.domain(), statement);
         self.cluster.keys.get(by.index()).map(|key| key.sign(&preimage)).unwrap_or(Signature([0; 64]))
     }
 
-    /// A controlled replica sends a client something now.
+    /// Sends a message of a controlled replica to a client now.
     pub fn send_to_client_as(&mut self, controlled: ReplicaId, client: usize, message: Bytes) {
         self.reply(self.now, controlled, client, message);
     }

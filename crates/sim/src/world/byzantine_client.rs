@@ -1,7 +1,7 @@
-//! What clients must not do, done by one that has a key of its own and hears what the others say.
+//! A Byzantine client: it has a key of its own and receives the messages of others.
 //!
-//! Its operations stand in the history like everybody's, without an answer, so the oracles notice when one that may be
-//! executed once at most is executed twice, or when two replicas have executed different ones.
+//! Its operations are in the history like all others, without an answer. So the oracles notice an operation that is
+//! executed twice, or differently by two replicas.
 
 use super::World;
 use crate::fault::Fault;
@@ -15,27 +15,27 @@ use quorate_types::bundle::BundleBuilder;
 use quorate_types::wire::CLIENT_BUNDLE_TAG;
 use quorate_types::{BundleKind, BundleNo, ReplicaId};
 
-/// Messages of other clients that it remembers.
+/// Largest number of remembered messages of other clients.
 const SAID_MAX: usize = 64;
-/// Bundles of a flood.
+/// Number of bundles of a flood.
 const FLOOD: u64 = 40;
-/// The key that its operations are about: nobody else's.
+/// The key of all its operations, which no other client uses.
 const KEY: &str = "rogue";
 
 impl World {
-    /// The place of the rogue client, if there is one.
+    /// Returns the index of the Byzantine client, if there is one.
     fn byzantine_client_place(&self) -> Option<usize> {
         (self.settings.byzantine.clients > 0).then(|| self.settings.clients.saturating_add(1))
     }
 
-    /// The rogue client asks for its session.
+    /// Opens the Byzantine client's session.
     pub(super) fn begin_byzantine_client(&mut self) {
         if let Some(place) = self.byzantine_client_place() {
             self.begin_client(place);
         }
     }
 
-    /// A client says something, and somebody else hears it.
+    /// Records a message of an honest client.
     pub(super) fn record_client_message(&mut self, client: usize, message: &Bytes) {
         let honest = client < self.settings.clients;
         if self.settings.byzantine.clients == 0 || !honest || message.first() != Some(&CLIENT_BUNDLE_TAG) {
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// The rogue client does what no client may do.
+    /// Breaks a rule of clients.
     pub(super) fn misbehave(&mut self, fault: Fault) {
         let Some(place) = self.byzantine_client_place() else { return };
         self.trace.note(self.now, Who::Client(place), "misuses", &[fault.name().as_bytes()], || {
@@ -75,7 +75,7 @@ impl World {
         self.byzantine_client.number
     }
 
-    /// An operation of the rogue's, in the history.
+    /// Adds an operation of the Byzantine client to the history.
     fn byzantine_client_op(&mut self, place: usize, op: &Op) -> OpId {
         let id = self.history.call(self.now, place, op.clone());
         self.oracles.order.called(id);
@@ -90,7 +90,7 @@ impl World {
         Some(self.bundle_signed_by(place, builder.finish()))
     }
 
-    /// Two bundles with one number: one after the other to everybody, or each to some.
+    /// Sends two bundles with one number: both to all replicas, or each to some.
     fn say_twice(&mut self, place: usize, divided: bool) -> Option<()> {
         let number = self.next_number();
         let mut both = Vec::new();
@@ -110,7 +110,7 @@ impl World {
         Some(())
     }
 
-    /// What another client said, once more and from here.
+    /// Resends a message of another client.
     fn say_again(&mut self, place: usize) -> Option<()> {
         for id in self.replicas() {
             let again = self.rngs.network.pick(&self.byzantine_client.said)?.clone();
@@ -125,7 +125,7 @@ impl World {
         let mut builder = BundleBuilder::new(BundleKind::Requests, client, session, BundleNo(number));
         let limits = self.settings.bodies;
         if self.rngs.network.chance(500_000) {
-            // One request that is too large, or one too many of them.
+            // Either one request is too large, or there is one too many.
             let bytes = usize::try_from(limits.request_bytes_max).unwrap_or(0).saturating_add(1);
             builder.push(&vec![7; bytes]);
         } else {
@@ -138,7 +138,7 @@ impl World {
         Some(())
     }
 
-    /// Bytes that are no message, or are what somebody else said but for a few of them.
+    /// Sends bytes that are no message, or a message of another client with some bytes changed.
     fn say_nonsense(&mut self, place: usize) -> Option<()> {
         for id in self.replicas() {
             let mut bytes = self.rngs.network.pick(&self.byzantine_client.said)?.to_vec();
@@ -152,7 +152,7 @@ impl World {
             if self.rngs.network.chance(300_000) {
                 bytes.truncate(self.rngs.network.index(bytes.len()).max(1));
             }
-            // A message of another kind is one of the few other things that clients may say.
+            // With another tag the message would be one of the few others that clients may send.
             if let Some(tag) = bytes.first_mut() {
                 *tag = CLIENT_BUNDLE_TAG;
             }
@@ -161,11 +161,11 @@ impl World {
         Some(())
     }
 
-    /// More than the window of a session, and more than a queue takes.
+    /// Sends more bundles than a session's window, and more than a queue accepts.
     fn say_much(&mut self, place: usize) -> Option<()> {
         let window = u64::from(self.cluster.genesis.client_window);
         for step in 0..FLOOD {
-            // Some numbers lie beyond the window: those are never executed.
+            // Some numbers are beyond the window, and are never executed.
             let ahead = if step.is_multiple_of(4) { window.saturating_mul(2) } else { 0 };
             let number = self.next_number().saturating_add(ahead);
             let message = self.byzantine_client_bundle(place, number, &Op::Get { key: KEY.to_owned() })?;
@@ -176,7 +176,7 @@ impl World {
         Some(())
     }
 
-    /// A client's connection to a replica breaks, and comes back after so long.
+    /// Breaks the connection of a client to a replica, and restores it later.
     pub(super) fn cut_client(&mut self, client: usize, replica: ReplicaId, after_ns: u64) {
         let now = self.now;
         let Some(known) = self.clients.get_mut(client).filter(|client| client.nonce() > 0) else { return };

@@ -1,4 +1,4 @@
-//! Clients in the world: what they send, hear and want.
+//! Clients in the world.
 
 use super::reporting::FrameReader;
 use super::{Event, World};
@@ -17,11 +17,11 @@ use quorate_client::core::{Fate, LinkState};
 use quorate_types::codec::Wire as _;
 use quorate_types::{ReplicaId, Time};
 
-/// A fresh client has so long for its session and what it reads.
+/// Longest time of a fresh client for its session and its reads.
 const READING_NS: u64 = secs(10);
 
 impl World {
-    /// A client begins: it finds its connections and asks for a session.
+    /// Starts a client: it connects and asks for a session.
     pub(super) fn begin_client(&mut self, client: usize) {
         for id in self.replicas() {
             if self.is_running(id) {
@@ -35,15 +35,14 @@ impl World {
         self.serve_client(client);
     }
 
-    /// A client's connection to a replica comes up after a while: from then on the replica knows where its
-    /// replies go.
+    /// Connects a client to a replica after a while. From then on the replica knows where to send replies.
     pub(super) fn connect_client(&mut self, client: usize, replica: ReplicaId, after_ns: u64) {
         let at = self.now.plus(after_ns);
         let state = LinkState::Up;
         self.queue.push(at, EventClass::Arrival, Event::Link { client, replica, state });
     }
 
-    /// Clients that have begun.
+    /// Returns the clients that have started.
     pub(super) fn begun(&self) -> Vec<usize> {
         (0..self.clients.len())
             .filter(|at| self.clients.get(*at).is_some_and(|client| client.nonce() > 0))
@@ -51,7 +50,7 @@ impl World {
     }
 
     pub(super) fn client_link(&mut self, client: usize, replica: ReplicaId, state: LinkState) {
-        // The replica may have gone, or come back, since this was sent on its way.
+        // The replica may have stopped or started since the event was scheduled.
         if self.is_running(replica) != (state == LinkState::Up) {
             return;
         }
@@ -68,7 +67,7 @@ impl World {
         self.serve_client(client);
     }
 
-    /// Keeps a client busy from now on.
+    /// Gives a client a workload from now on.
     pub fn load(&mut self, client: usize, workload: Workload) {
         let now = self.now;
         if let Some(client) = self.clients.get_mut(client) {
@@ -77,14 +76,14 @@ impl World {
         self.serve_client(client);
     }
 
-    /// Keeps all clients but the last busy from now on: that one is for who looks at the end.
+    /// Gives all clients a workload but the last, which is for the reads at the end.
     pub fn load_all(&mut self, workload: Workload) {
         for client in 0..self.settings.clients {
             self.load(client, workload);
         }
     }
 
-    /// A client submits operations together. Where each stands in the history.
+    /// Submits operations of a client together. Returns their ids in the history.
     pub fn submit(&mut self, client: usize, ops: &[Op]) -> Vec<OpId> {
         let ids = ops.iter().map(|op| self.call(client, op.clone())).collect();
         self.serve_client(client);
@@ -99,42 +98,42 @@ impl World {
             .note(now, Who::Client(client), "calls", &[&id.0.to_le_bytes()], || format!("#{} {op}", id.0));
         let taken = self.clients.get_mut(client).is_some_and(|client| client.submit(now, id, &op));
         if !taken {
-            // It was never sent.
+            // The operation was never sent.
             self.counters.failed_ops = self.counters.failed_ops.saturating_add(1);
         }
         id
     }
 
-    /// A message that a client never sent, from its connection: for clients that lie.
+    /// Sends a message on a client's connection that the client never sent.
     pub fn forge_client_message(&mut self, client: usize, replica: ReplicaId, message: Bytes) {
         self.send_from_client(client, replica, message);
     }
 
-    /// A message that a replica never sent, on its connection to a client: for replicas that lie.
+    /// Sends a message on a replica's connection to a client that the replica never sent.
     pub fn forge_reply(&mut self, client: usize, from: ReplicaId, message: Bytes) {
         let now = self.now;
         self.queue.push(now, EventClass::Arrival, Event::Hears { client, from, message });
     }
 
-    /// What a client would send as its next bundle, without sending it.
+    /// Returns the session of a client.
     #[must_use]
     pub fn session(&self, client: usize) -> Option<quorate_types::SessionId> {
         self.clients.get(client).and_then(|client| client.core().session())
     }
 
-    /// Whether a client has an answer to everything that it asked.
+    /// Whether a client has the answers to all its operations.
     #[must_use]
     pub fn is_done(&self, client: usize) -> bool {
         self.clients.get(client).is_none_or(|client| client.is_done())
     }
 
-    /// Whether all clients have an answer to everything that they asked.
+    /// Whether all clients have the answers to all their operations.
     #[must_use]
     pub fn all_done(&self) -> bool {
         self.clients.iter().all(|client| client.is_done())
     }
 
-    /// What a client has met so far.
+    /// Returns the counters of a client.
     #[must_use]
     pub fn client_counters(&self, client: usize) -> quorate_client::core::Counters {
         self.clients.get(client).map(|client| *client.core().counters()).unwrap_or_default()
@@ -172,7 +171,7 @@ impl World {
         self.serve_client(client);
     }
 
-    /// Does what a client wants done, and notes when it wants to be called again.
+    /// Carries out the actions of a client core, and schedules its next deadline.
     pub(super) fn serve_client(&mut self, client: usize) {
         let now = self.now;
         let mut actions = std::mem::take(&mut self.buffers.actions);
@@ -232,7 +231,7 @@ impl World {
         self.settings.n.saturating_add(client)
     }
 
-    /// A message of a client goes on its way.
+    /// Sends a message of a client.
     pub(super) fn send_from_client(&mut self, client: usize, to: ReplicaId, message: Bytes) {
         self.record_client_message(client, &message);
         let (now, from) = (self.now, self.place(client));
@@ -257,7 +256,7 @@ impl World {
         }
     }
 
-    /// A message to a client goes on its way.
+    /// Sends a message to a client.
     pub(super) fn reply(&mut self, at: Time, from: ReplicaId, client: usize, message: Bytes) {
         let to = self.place(client);
         let message = match &mut self.hooks.reply {
@@ -283,11 +282,11 @@ impl World {
         }
     }
 
-    /// Reads every key with a fresh client, whose answers the oracles judge: what the replicas say, and not what
-    /// they believe, is what counts.
+    /// Reads every key with a fresh client, whose answers the oracles judge. The replicas' answers count, not their
+    /// state.
     ///
     /// # Errors
-    /// What an oracle found, or that there was no answer in time.
+    /// Returns a finding of an oracle, or an error when answers are late.
     pub fn read_back(&mut self) -> Result<(), Failure> {
         let span_ns = self.reading_ns();
         let reader = self.settings.clients;
@@ -309,15 +308,15 @@ impl World {
         self.failure().map_or(Ok(()), |failure| Err(failure.clone()))
     }
 
-    /// What a fresh client needs at most for its session and what it reads. Where a protocol counts in a bound on delays
-    /// each of them may meet leaders that are silent for as long as honest ones are where nobody wants anything.
+    /// Returns the longest time of a fresh client for its session and its reads. With a bound on delays, each of them
+    /// may meet silent leaders, for as long as honest leaders of an idle cluster are.
     fn reading_ns(&self) -> u64 {
         let each = if is_synchronous(&self.settings.entry) { self.recovery(0, 0).0 } else { 0 };
         READING_NS.max(each.saturating_mul(2))
     }
 
-    /// Judges what clients were told. The replicas' order is a proof if it explains all of it, which is looked at here;
-    /// only where it does not is another order searched for, which may take seconds.
+    /// Judges the answers of clients. If the replicas' order explains all answers, it is a proof. Only otherwise is
+    /// another order searched for, which may take seconds.
     pub(super) fn judge_history(&mut self) {
         let records = self.history.records();
         if linear::is_explained_by(records, self.oracles.order.operations()) {

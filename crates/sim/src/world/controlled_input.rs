@@ -5,22 +5,22 @@ use bytes::Bytes;
 use quorate_consensus::LinkEvent;
 use quorate_types::ReplicaId;
 
-/// What reaches a controlled replica.
+/// An input of a controlled replica.
 #[derive(Clone, Debug)]
 pub enum ControlledInput {
     /// A frame of a replica.
     Frame {
-        /// Whose.
+        /// The sender.
         from: ReplicaId,
-        /// Its type, as `types::wire::frame` lists them.
+        /// The type, as `types::wire::frame` lists them.
         frame_type: u8,
-        /// Its body.
+        /// The body.
         body: Bytes,
-        /// What it is.
+        /// The decoded content.
         content: Content,
     },
-    /// What the link to a replica says of itself.
+    /// An event of the link to a replica.
     Link(ReplicaId, LinkEvent),
-    /// A message of the client at this place.
+    /// A message of the client with this index.
     Client(usize, Bytes),
 }

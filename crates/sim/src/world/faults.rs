@@ -1,4 +1,4 @@
-//! What goes wrong in the world: planned for later, or at once.
+//! Faults of the world, planned or immediate.
 
 use super::plan::Plan;
 use super::{Event, World};
@@ -13,11 +13,11 @@ use crate::trace::{EventDetails, Who};
 use quorate_types::{ReplicaId, Time};
 use std::collections::BTreeMap;
 
-/// How often it is looked at who leads, for as long as leaders are cut off.
+/// Interval of checks for a new leader while leaders are cut off.
 const LEADER_LOOK_NS: u64 = 250_000_000;
 
 impl World {
-    /// Plans something for later.
+    /// Plans an event for a moment.
     pub fn plan(&mut self, at: Time, plan: Plan) {
         self.queue.push(at.max(self.now), EventClass::Answer, Event::Plan(Box::new(plan)));
     }
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// A front comes now; the number that [`World::pass`] takes.
+    /// Begins a network fault now. Returns its number for [`World::end_fault`].
     pub fn begin_fault(&mut self, network_fault: NetworkFault) -> u64 {
         let number = self.network.next_fault_number;
         self.network.next_fault_number = number.saturating_add(1);
@@ -69,12 +69,12 @@ impl World {
         number
     }
 
-    /// A front passes.
+    /// Ends a network fault.
     pub fn end_fault(&mut self, number: u64) {
         self.carry_out(Plan::End(number));
     }
 
-    /// All fronts pass, disks do what they are there for, and time passes as it should.
+    /// Ends all network faults, repairs disks, and makes all times exact.
     pub fn heal(&mut self) {
         self.trace.report(self.now, Who::World, "heals", EventDetails::default);
         self.network.faults.clear();
@@ -104,20 +104,20 @@ impl World {
         self.conditions_changed();
     }
 
-    /// A fault was felt.
+    /// Counts an effect of a fault.
     pub(super) fn count_fault(&mut self, fault: Fault) {
         let count = self.counters.faults.entry(fault).or_default();
         *count = count.saturating_add(1);
     }
 
-    /// What a message meets was felt.
+    /// Counts the faults that a message meets.
     pub(super) fn count_faults(&mut self, faults: FaultSet) {
         if !faults.is_empty() {
             faults.iter().for_each(|fault| self.count_fault(fault));
         }
     }
 
-    /// How often each fault was felt so far: one that was planned need not have been.
+    /// Returns the number of effects of each fault so far. A planned fault may have none.
     #[must_use]
     pub fn felt(&self) -> BTreeMap<Fault, u64> {
         let mut felt = self.counters.faults.clone();
@@ -133,7 +133,7 @@ impl World {
     }
 
     fn start_again(&mut self, id: ReplicaId) {
-        // A turn that is under way is finished before its machine dies: what is to come after that waits too.
+        // A turn in progress is finished before its machine dies, so the start waits as well.
         let slot = self.slot(id).filter(|slot| slot.agenda.is_doomed && slot.running.is_some());
         if let Some(at) = slot.map(|slot| slot.agenda.busy_until) {
             return self.plan(at.plus(1), Plan::Start(id));
@@ -176,7 +176,7 @@ impl World {
             self.count_fault(Fault::ClockDrift);
         }
         self.trace.note(now, Who::Replica(id), "drifts", &[&ppm.to_le_bytes()], || format!("by {ppm} ppm"));
-        // What was due at a moment of its own time is due at another now.
+        // Deadlines in local time are due at other world times now.
         self.plan_again(id);
     }
 
@@ -224,7 +224,7 @@ impl World {
             return;
         }
         slot.machine.damage = slot.machine.damage.max(damage);
-        // A write that goes astray is counted when it does.
+        // A misdirected write counts when it happens.
         if fault != Fault::MisdirectedWrite {
             self.count_fault(fault);
         }
@@ -258,7 +258,7 @@ impl World {
         self.update_conditions();
     }
 
-    /// Whom most honest replicas hold for the leader.
+    /// Returns the replica that most honest replicas regard as the leader.
     #[must_use]
     pub fn leader(&self) -> Option<ReplicaId> {
         let mut votes: BTreeMap<ReplicaId, usize> = BTreeMap::new();

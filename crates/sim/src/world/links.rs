@@ -5,23 +5,23 @@ use bytes::Bytes;
 use quorate_types::rng::Rng;
 use quorate_types::{ReplicaId, Time};
 
-/// Pauses between two attempts to connect.
+/// First pause between two attempts to connect.
 pub(super) const DIAL_NS: u64 = 20_000_000;
 
-/// A frame that may arrive again: from whom, to whom, its type and its body.
+/// A frame that may arrive again: sender, receiver, and its type and body.
 pub(super) type OldFrame = (ReplicaId, ReplicaId, (u8, Bytes));
 
-/// Two replicas and the connection between them.
+/// Two replicas and their connection.
 #[derive(Debug)]
 pub(super) struct ReplicaPair {
     pub(super) low: ReplicaId,
     pub(super) high: ReplicaId,
     pub(super) conn: Option<u64>,
-    /// When the last piece in each direction arrives: a connection keeps its order.
+    /// Arrival of the last piece in each direction. A connection keeps its order.
     pub(super) last: [Time; 2],
-    /// What waits in each direction because nothing passes.
+    /// Bytes that wait in each direction while the link is cut.
     pub(super) stalled: [Vec<Bytes>; 2],
-    /// Counts attempts to connect, so that older ones do not count.
+    /// Number of attempts to connect. Events of earlier attempts are void.
     pub(super) attempt: u64,
     pub(super) pause_ns: u64,
 }
@@ -46,7 +46,7 @@ impl ReplicaPair {
         pairs
     }
 
-    /// Where the pair of two replicas stands among all.
+    /// Returns the index of a pair of replicas.
     pub(super) fn index(a: ReplicaId, b: ReplicaId) -> usize {
         let (low, high) = (a.min(b).index(), a.max(b).index());
         (high.saturating_mul(high.saturating_sub(1)) / 2).saturating_add(low)
@@ -62,7 +62,7 @@ impl ReplicaPair {
     }
 }
 
-/// Messages between clients and replicas: each connection keeps its order, and what is lost is lost.
+/// Channels between clients and replicas. Each keeps its order, and lost messages are not resent.
 #[derive(Debug)]
 pub(super) struct ClientChannels {
     places: usize,
@@ -74,7 +74,7 @@ impl ClientChannels {
         Self { places, last: vec![Time::ZERO; places.saturating_mul(places)] }
     }
 
-    /// When a message that leaves at `at` arrives, if it does.
+    /// Returns the arrival of a message that leaves at `at`, if it is not lost.
     pub(super) fn post(
         &mut self,
         rng: &mut Rng,

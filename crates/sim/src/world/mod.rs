@@ -1,8 +1,8 @@
-//! The world: virtual time, replicas and clients in their places, and everything that happens between them.
+//! The world: virtual time, replicas, clients, and all events between them.
 //!
-//! One queue of events, one random number generator for each purpose, no clock, no threads: a seed decides a run,
-//! byte for byte. Replicas are [`quorate_host::Host`]s, so what runs here is what ships; only disk, network and
-//! time are the world's.
+//! The world has one queue of events and one random number generator for each purpose, but no clock and no threads.
+//! So a seed decides a run, byte for byte. Replicas are [`quorate_host::Host`]s, so the code that ships runs here;
+//! only disk, network and time are simulated.
 
 mod byzantine;
 mod byzantine_client;
@@ -51,36 +51,36 @@ use twins_schedule::TwinsSchedule;
 pub use controlled_input::ControlledInput;
 pub use plan::Plan;
 
-/// What happens at one moment.
+/// An event.
 #[derive(Debug)]
 enum Event {
-    /// Something reaches a replica.
+    /// An arrival at a replica.
     Arrives(ReplicaId, Arrival),
-    /// A message reaches a client.
+    /// The arrival of a message at a client.
     Hears { client: usize, from: ReplicaId, message: Bytes },
-    /// A client's connection to a replica came up or went down.
+    /// A change of a client's connection to a replica.
     Link { client: usize, replica: ReplicaId, state: LinkState },
-    /// A frame that was held back leaves after all.
+    /// The departure of a delayed frame.
     Leaves(Box<Frame>),
-    /// A frame has waited, and enters its link, if who sent it still lives that life.
+    /// The departure of a frame that has waited, if its sender still has the same life.
     Enters { frame: Box<Frame>, life: u64 },
-    /// Two replicas try to connect.
+    /// An attempt of two replicas to connect.
     Dial { pair: usize, attempt: u64 },
-    /// A connection that was cut for too long breaks.
+    /// The end of a connection that was cut for too long.
     Breaks { pair: usize, conn: u64 },
-    /// A replica takes a turn.
+    /// A turn of a replica.
     Turn(ReplicaId, u64),
-    /// A client does what is due.
+    /// An expired deadline of a client.
     Client(usize, u64),
-    /// A Byzantine replica changes its mood.
+    /// A change of a Byzantine replica's mood.
     Mood(ReplicaId),
-    /// Something that was planned.
+    /// A planned event.
     Plan(Box<Plan>),
-    /// The oracles look at every replica.
+    /// A check of every replica by the oracles.
     Look,
 }
 
-/// How often the oracles look at every replica.
+/// Interval of checks of every replica.
 const LOOK_NS: u64 = 1_000_000_000;
 
 /// A deterministic world of replicas and clients.
@@ -107,18 +107,18 @@ pub struct World {
 }
 
 impl World {
-    /// Makes a world in which all replicas have just been started and all clients ask for their sessions.
+    /// Makes a world in which all replicas are started and all clients ask for their sessions.
     ///
     /// # Errors
-    /// When the settings do not suit the protocol.
+    /// Returns an error when the settings do not suit the protocol.
     pub fn new(settings: Settings) -> Result<Self, BadSettings> {
         Self::with_trace(settings, Trace::default())
     }
 
-    /// As [`World::new`], with a trace that somebody may be reading from the beginning.
+    /// Makes a world with a trace that may have a reader.
     ///
     /// # Errors
-    /// When the settings do not suit the protocol.
+    /// Returns an error when the settings do not suit the protocol.
     pub fn with_trace(settings: Settings, trace: Trace) -> Result<Self, BadSettings> {
         Self::with_schedule(settings, trace, None)
     }
@@ -179,32 +179,32 @@ impl World {
         Ok(())
     }
 
-    /// What the world is made of.
+    /// Returns the settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The bound on delays that its protocol assumes, if it assumes one.
+    /// Returns the bound on delays that the protocol assumes, if any.
     #[must_use]
     pub fn bound(&self) -> Option<Synchrony> {
         (self.settings.entry.synchrony)(&self.cluster.params).ok().flatten()
     }
 
-    /// The shared configuration of the cluster.
+    /// Returns the shared configuration of the cluster.
     #[must_use]
     pub fn genesis(&self) -> &Genesis {
         &self.cluster.genesis
     }
 
-    /// Who a client is.
+    /// Returns the id of a client.
     #[must_use]
     pub fn client_id(&self, client: usize) -> Option<ClientId> {
         self.cluster.client_keys.get(client).map(SigningKey::public)
     }
 
-    /// A message with a bundle of this content, signed by a client, whether or not it is that client's: for
-    /// clients that lie.
+    /// Returns a message with this bundle, signed by a client that need not be its author. Byzantine clients send
+    /// such messages.
     #[must_use]
     pub fn bundle_signed_by(&self, client: usize, content: Vec<u8>) -> Bytes {
         let preimage = bundle_preimage(self.cluster.committee.cluster, bundle_digest(&content));
@@ -215,39 +215,39 @@ impl World {
         Bytes::from(FromClient::Bundle { authenticator, content }.to_bytes())
     }
 
-    /// The present.
+    /// Returns the current time.
     #[must_use]
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// What an oracle found first; after that nothing more happens.
+    /// Returns the first finding of an oracle. The world stops at it.
     #[must_use]
     pub fn failure(&self) -> Option<&Failure> {
         self.oracles.failure.as_ref()
     }
 
-    /// The trace.
+    /// Returns the trace.
     pub fn trace(&mut self) -> &mut Trace {
         &mut self.trace
     }
 
-    /// Hash of all transitions so far.
+    /// Returns the hash of all transitions so far.
     #[must_use]
     pub fn trace_hash(&self) -> Digest {
         self.trace.hash()
     }
 
-    /// What clients saw.
+    /// Returns the operations as the clients saw them.
     #[must_use]
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// Runs until a moment, or until an oracle finds something.
+    /// Runs until a moment, or until an oracle fires.
     ///
     /// # Errors
-    /// What an oracle found.
+    /// Returns the finding of an oracle.
     pub fn run_until(&mut self, end: Time) -> Result<(), Failure> {
         while self.oracles.failure.is_none() && self.queue.next_at().is_some_and(|at| at <= end) {
             self.step();
@@ -261,18 +261,18 @@ impl World {
         }
     }
 
-    /// Runs for so long.
+    /// Runs for a span.
     ///
     /// # Errors
-    /// What an oracle found.
+    /// Returns the finding of an oracle.
     pub fn run_for(&mut self, span_ns: u64) -> Result<(), Failure> {
         self.run_until(self.now.plus(span_ns))
     }
 
-    /// Runs until something holds, looked at after every event.
+    /// Runs while `goes_on` holds; it is checked after every event. `what` names the awaited condition.
     ///
     /// # Errors
-    /// What an oracle found; [`Oracle::Liveness`] when it does not hold after so long.
+    /// Returns the finding of an oracle, and [`Oracle::Liveness`] when the condition still holds after the span.
     pub fn run_while(
         &mut self,
         what: &str,
@@ -298,13 +298,13 @@ impl World {
         }
     }
 
-    /// Whether no replica that has to has executed what was executed once.
+    /// Whether an executed height is lost: no sound replica has it.
     fn is_lost(&self) -> bool {
         let height = self.height();
         self.sound().all(|id| self.is_running(id) && self.executed(id) < height)
     }
 
-    /// Where each replica stands, a line each.
+    /// Returns the status of each replica, one line each.
     pub(crate) fn standings(&self) -> String {
         let line = |id| match self.status(id) {
             Some(status) => status.to_string(),
@@ -333,23 +333,23 @@ impl World {
         }
     }
 
-    /// Asks `hook` about every frame that leaves from now on.
+    /// Calls `hook` for every frame that leaves from now on.
     pub fn hook(&mut self, hook: impl FnMut(Time, &Frame) -> Verdict + 'static) {
         self.hooks.frame = Some(Box::new(hook));
     }
 
-    /// Asks `hook` about everything that replicas tell clients from now on: who tells, whom, and what.
+    /// Calls `hook` for every reply from now on, with sender, client and message.
     pub fn hook_replies(&mut self, hook: impl FnMut(ReplicaId, usize, Bytes) -> Option<Bytes> + 'static) {
         self.hooks.reply = Some(Box::new(hook));
     }
 
-    /// Asks nobody any more.
+    /// Removes the hooks.
     pub fn unhook(&mut self) {
         self.hooks.frame = None;
         self.hooks.reply = None;
     }
 
-    /// What was held back leaves now.
+    /// Sends the held frames.
     pub fn release(&mut self) {
         for frame in std::mem::take(&mut self.network.held) {
             self.report_frame(self.now, "releases", &frame, "");
@@ -357,12 +357,12 @@ impl World {
         }
     }
 
-    /// An assertion has failed while this world ran: it cannot go on.
+    /// Records a failed assertion. The world cannot continue.
     pub(crate) fn note_panic(&mut self, what: String) {
         self.judge(self.now, Err((Oracle::Panic, what)));
     }
 
-    /// Something that has to hold at this moment.
+    /// Fails with this oracle if a condition does not hold now.
     pub(crate) fn check(&mut self, oracle: Oracle, what: &str, holds: bool) -> Result<(), Failure> {
         if !holds {
             self.judge(self.now, Err((oracle, format!("does not hold: {what}"))));
@@ -370,7 +370,7 @@ impl World {
         self.oracles.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// No operation may have ended without an answer.
+    /// Checks that no operation has ended without an answer.
     pub(crate) fn check_none_failed(&mut self) -> Result<(), Failure> {
         if self.counters.failed_ops > 0 {
             let what = format!("{} operations have no answer for good", self.counters.failed_ops);
@@ -379,12 +379,12 @@ impl World {
         self.oracles.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Somebody is made to do what this oracle notices: from now on that is no failure.
+    /// Ignores findings of this oracle from now on, because a test provokes them.
     pub fn tolerate(&mut self, oracle: Oracle) {
         self.oracles.tolerated.insert(oracle);
     }
 
-    /// Notes what an oracle says. The first failure stays.
+    /// Records the judgement of an oracle. The first failure stays.
     fn judge(&mut self, at: Time, verdict: crate::oracles::Judged) {
         if let (Err((oracle, what)), None) = (verdict, &self.oracles.failure)
             && !self.oracles.tolerated.contains(&oracle)
@@ -414,7 +414,7 @@ impl World {
         self.slots.get_mut(id.index())
     }
 
-    /// All replicas.
+    /// Returns all replicas.
     pub fn replicas(&self) -> impl Iterator<Item = ReplicaId> + use<> {
         self.cluster.committee.ids()
     }
@@ -425,114 +425,114 @@ impl World {
         self.slot(id).is_some_and(|slot| slot.running.is_some())
     }
 
-    /// What a replica is doing, if it runs.
+    /// Returns the status of a running replica.
     #[must_use]
     pub fn status(&self, id: ReplicaId) -> Option<ReplicaStatus> {
         let running = self.slot(id)?.running.as_ref()?;
         Some(running.host.replica().status())
     }
 
-    /// The last height that a replica has executed, zero while it does not run.
+    /// Returns the last executed height of a replica, or zero while it does not run.
     #[must_use]
     pub fn executed(&self, id: ReplicaId) -> Height {
         let running = self.slot(id).and_then(|slot| slot.running.as_ref());
         running.map_or(Height::ZERO, |running| running.executed)
     }
 
-    /// The last height up to which a replica has decided everything, zero while it does not run. Where what it has decided
-    /// waits for its disk it has executed less.
+    /// Returns the height up to which a replica has decided everything, or zero while it does not run. The replica
+    /// has executed less while decisions wait for its disk.
     #[must_use]
     pub fn decided(&self, id: ReplicaId) -> Height {
         self.status(id).map_or(Height::ZERO, |status| status.decided)
     }
 
-    /// The greatest height that an honest replica which runs has decided.
+    /// Returns the greatest height that a running honest replica has decided.
     #[must_use]
     pub fn highest(&self) -> Height {
         self.honest().map(|id| self.decided(id)).max().unwrap_or_default()
     }
 
-    /// The greatest height that an honest replica has executed.
+    /// Returns the greatest height that an honest replica has executed.
     #[must_use]
     pub fn height(&self) -> Height {
         self.oracles.order.height()
     }
 
-    /// What the work of a replica has cost since it was started.
+    /// Returns the costs of a replica since its start.
     #[must_use]
     pub fn ledger(&self, id: ReplicaId) -> Ledger {
         let running = self.slot(id).and_then(|slot| slot.running.as_ref());
         running.map(|running| running.host.ledger()).unwrap_or_default()
     }
 
-    /// Steps of a replica's machine so far: changes of its disk, and flushes.
+    /// Returns the number of steps of a replica's machine so far: changes of its disk, and flushes.
     #[must_use]
     pub fn steps(&self, id: ReplicaId) -> u64 {
         self.slot(id).map_or(0, |slot| slot.machine.disk.watch(|watch| watch.steps))
     }
 
-    /// Completed syncs of a replica's disk so far.
+    /// Returns the number of completed syncs of a replica's disk.
     #[must_use]
     pub fn syncs(&self, id: ReplicaId) -> u64 {
         self.slot(id).map_or(0, |slot| slot.machine.disk.watch(|watch| watch.syncs))
     }
 
-    /// Turns that a replica has taken.
+    /// Returns the number of turns of a replica.
     #[must_use]
     pub fn turns(&self, id: ReplicaId) -> u64 {
         self.slot(id).map_or(0, |slot| slot.agenda.turns)
     }
 
-    /// Bytes on a replica's disk.
+    /// Returns the number of bytes on a replica's disk.
     #[must_use]
     pub fn disk_bytes(&self, id: ReplicaId) -> u64 {
         self.slot(id).map_or(0, |slot| slot.machine.disk.used_bytes())
     }
 
-    /// Segments of the log, and snapshots beside it, on a replica's disk.
+    /// Returns the number of log segments and of snapshots on a replica's disk.
     #[must_use]
     pub fn disk_parts(&self, id: ReplicaId) -> (u32, usize) {
         let image = self.image(id);
         image.map_or((0, 0), |disk| (disk.segments(), disk.blobs().map_or(0, |blobs| blobs.len())))
     }
 
-    /// Frames sent so far, by kind: one for each receiver.
+    /// Returns the number of sent frames by kind: one for each receiver.
     #[must_use]
     pub fn sent(&self) -> &BTreeMap<Kind, u64> {
         &self.counters.sent
     }
 
-    /// What was refused so far, by reason.
+    /// Returns the number of refused messages by reason.
     #[must_use]
     pub fn rejected(&self) -> &BTreeMap<&'static str, u64> {
         &self.counters.rejected
     }
 
-    /// Leaders that sound replicas have seen replaced since they were opened.
+    /// Returns the number of leader replacements that sound replicas have seen since they were opened.
     pub(crate) fn view_changes(&self) -> u64 {
         self.sound().filter_map(|id| self.status(id)).map(|status| status.view_changes).sum()
     }
 
-    /// Operations that were applied.
+    /// Returns the number of applied operations.
     #[must_use]
     pub fn applied(&self) -> u64 {
         self.oracles.order.applied()
     }
 
-    /// Operations that failed at their client: their fate is unknown.
+    /// Returns the number of operations that failed at their client. Their fate is unknown.
     #[must_use]
     pub fn failed_ops(&self) -> u64 {
         self.counters.failed_ops
     }
 
-    /// Different promises that left and were looked for on disks.
+    /// Returns the number of different promises that were judged.
     #[must_use]
     pub fn promises(&self) -> u64 {
         self.oracles.promises.checked()
     }
 
-    /// Judges the state at the end, when everything has settled: all honest replicas run, have executed the same,
-    /// and have the state that the order of operations leads to; all clients have their answers.
+    /// Judges the final state. All sound replicas run, have executed the same, and have the state that follows from
+    /// the order of operations. All clients have their answers.
     pub fn check_settled(&mut self) -> Result<(), Failure> {
         let mut first: Option<(ReplicaId, Height, Digest)> = None;
         for id in self.sound().collect::<Vec<_>>() {
@@ -573,8 +573,8 @@ impl World {
         }
     }
 
-    /// What the protocol promises if everything heals now: until the first new execution, at most, after an outage of this
-    /// length and where it takes so long to fetch what is missing.
+    /// Returns the protocol's bound on the time until the first new execution if everything heals now. It depends on
+    /// the length of the outage, and on the time to fetch missing data.
     #[must_use]
     pub fn recovery(&self, outage_ns: u64, fetch_ns: u64) -> Time {
         let healed = Healed {
@@ -585,11 +585,11 @@ impl World {
             restarted: self.slots.iter().filter(|slot| slot.running.is_none() || slot.opens > 1).count(),
         };
         let recovery = self.settings.entry.recovery;
-        // The parameters opened every replica already.
+        // Every replica was opened with these parameters.
         recovery(&self.cluster.params, &self.cluster.committee, &healed).unwrap_or_default()
     }
 
-    /// What a replica's disk would hold after a crash right now, if nothing unsynced survived.
+    /// Returns the image of a replica's disk that a crash would leave now if no unsynced byte survived.
     #[must_use]
     pub fn image(&self, id: ReplicaId) -> Option<MemDisk> {
         self.slot(id).map(|slot| slot.machine.disk.synced_image())

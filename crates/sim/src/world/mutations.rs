@@ -1,4 +1,4 @@
-//! What a test does to replicas to see that an oracle notices.
+//! Deliberate flaws of a world, which an oracle has to notice.
 
 use super::World;
 use crate::disk::DiskFlaw;
@@ -8,66 +8,66 @@ use quorate_storage::MemDisk;
 use quorate_types::ReplicaId;
 
 impl World {
-    /// Sabotage: from its next start on, this replica's disk reports syncs that it does not do.
+    /// Makes a replica's disk report syncs without doing them, from its next start on.
     pub fn break_syncs(&mut self, id: ReplicaId) {
         if let Some(slot) = self.slot_mut(id) {
             slot.machine.disk_flaw = DiskFlaw::Sync;
         }
     }
 
-    /// Sabotage: from its next start on, this replica's disk does this wrong.
+    /// Gives a replica's disk a flaw, from its next start on.
     pub(crate) fn break_disk(&mut self, id: ReplicaId, disk_flaw: DiskFlaw) {
         if let Some(slot) = self.slot_mut(id) {
             slot.machine.disk_flaw = disk_flaw;
         }
     }
 
-    /// Sabotage: from its next start on, this replica's service does this wrong.
+    /// Gives a replica's service a flaw, from its next start on.
     pub(crate) fn break_service(&mut self, id: ReplicaId, store_flaw: StoreFlaw) {
         if let Some(slot) = self.slot_mut(id) {
             slot.service.flaw = store_flaw;
         }
     }
 
-    /// Sabotage: from now on replicas may keep what suits a window of eight heights, whatever theirs is.
+    /// Makes the oracles allow only the memory for a window of eight heights, whatever the window is.
     pub(crate) fn tighten_bounds(&mut self) {
         self.mutations.bounds_are_tight = true;
     }
 
-    /// Sabotage: from now on clients take what one replica says for the word of two.
+    /// Makes clients count each reply twice.
     pub(crate) fn make_clients_credulous(&mut self) {
         self.mutations.clients_are_credulous = true;
     }
 
-    /// Sabotage: puts an older image in the place of a stopped replica's disk.
+    /// Replaces a stopped replica's disk by an older image.
     pub fn roll_back_disk(&mut self, id: ReplicaId, image: MemDisk) {
         if let Some(slot) = self.slot(id).filter(|slot| slot.running.is_none()) {
             slot.machine.disk.replace(image);
         }
     }
 
-    /// Sabotage: from its next start on, this replica applies an operation twice.
+    /// Makes a replica apply an operation twice, from its next start on.
     pub fn apply_twice(&mut self, id: ReplicaId, op: OpId) {
         if let Some(slot) = self.slot_mut(id) {
             slot.service.flaw = StoreFlaw::Twice(op);
         }
     }
 
-    /// Sabotage: from its next start on, this replica says that it applied an operation, and does not.
+    /// Makes a replica report an operation as applied without applying it, from its next start on.
     pub fn skip_operation(&mut self, id: ReplicaId, op: OpId) {
         if let Some(slot) = self.slot_mut(id) {
             slot.service.flaw = StoreFlaw::Skip(op);
         }
     }
 
-    /// Sabotage: from its next start on, this replica answers an operation with what was not asked.
+    /// Makes a replica answer an operation with a wrong result, from its next start on.
     pub fn falsify_answer(&mut self, id: ReplicaId, op: OpId) {
         if let Some(slot) = self.slot_mut(id) {
             slot.service.flaw = StoreFlaw::Answer(op);
         }
     }
 
-    /// Sabotage: from now on the oracles hold this replica for honest, whatever it does.
+    /// Makes the oracles judge a Byzantine replica as an honest one.
     pub fn trust_liar(&mut self, id: ReplicaId) {
         self.roles.trusted.insert(id);
     }

@@ -1,5 +1,5 @@
-//! The network of the world: connections between replicas that break and are dialled again, frames that travel
-//! by themselves, and letters between clients and replicas.
+//! The network of the world: connections between replicas that break and are dialled again, datagrams, and channels
+//! between clients and replicas.
 
 use super::links::{DIAL_NS, OldFrame, ReplicaPair};
 use super::reporting::{FrameReader, half_text, piece_details};
@@ -22,28 +22,27 @@ use quorate_types::rng::Rng;
 use quorate_types::wire::Lane;
 use quorate_types::{ReplicaId, Time};
 
-/// How long a lost piece of a connection takes to be sent again.
+/// Time until a lost piece of a connection is resent.
 const RESEND_NS: u64 = 200_000_000;
-/// One in so many lost pieces breaks its connection.
+/// Share of lost pieces that break their connection: one in this number.
 const BREAKS_ONE_IN: u64 = 12;
-/// A connection that is cut for so long may break, and has broken after four times as long.
+/// Time after which a cut connection may break. After four times as long it has broken.
 const BREAK_NS: u64 = 1_000_000_000;
 const DIAL_NS_MAX: u64 = 2_000_000_000;
 
-/// Every so-manyth frame that travels by itself is remembered …
+/// Interval between datagrams that are remembered.
 const OLD_EVERY: u64 = 7;
-/// … and so many of them.
+/// Largest number of remembered datagrams.
 const OLD_MAX: usize = 256;
 
-/// A stream that trickles: so many bytes of what is written come in pieces of at most so many, with a pause between two
-/// of this length in the mean.
+/// Number of bytes of a write that trickle. They arrive in pieces of limited size, with pauses of this mean length.
 const TRICKLE_BYTES: usize = 512;
 const TRICKLE_PIECE_MAX: u64 = 48;
 const TRICKLE_NS: u64 = 4_000_000;
-/// What is to arrive later than this already does not trickle as well: a stream that is slow is not slow for ever.
+/// A write that would arrive later than this does not trickle, so that a slow stream recovers.
 const TRICKLE_BEHIND_NS: u64 = 500_000_000;
 
-/// Takes so many bytes off the front of a piece, a few at a time; at least one byte is left.
+/// Splits this many bytes off the front, a few at a time. At least one byte remains.
 fn trickle(rng: &mut Rng, rest: &mut Bytes, bytes: usize) -> Vec<Bytes> {
     let mut pieces = Vec::new();
     let mut taken = 0usize;
@@ -57,7 +56,7 @@ fn trickle(rng: &mut Rng, rest: &mut Bytes, bytes: usize) -> Vec<Bytes> {
 }
 
 impl World {
-    /// Everything that a turn led to leaves, each at its moment. Returns when the last of it left.
+    /// Sends the output of a turn, each message at its time.
     pub(super) fn depart(
         &mut self,
         from: ReplicaId,
@@ -94,7 +93,7 @@ impl World {
         self.oracles.promises.synced(from, synced.get(seen..).unwrap_or_default());
     }
 
-    /// One frame leaves for some replicas. `later` is what was synced after this moment, in the same turn.
+    /// Sends a frame to some replicas. `later` holds the bytes that were synced after this moment, in the same turn.
     fn send(
         &mut self,
         at: Time,
@@ -137,7 +136,7 @@ impl World {
         self.buffers.receivers = meant;
     }
 
-    /// Who is meant.
+    /// Returns the receivers of a frame.
     pub(super) fn receivers(&self, from: ReplicaId, to: To) -> impl Iterator<Item = ReplicaId> + use<> {
         self.replicas().filter(move |id| {
             *id != from
@@ -149,7 +148,7 @@ impl World {
         })
     }
 
-    /// The oracles judge what is said.
+    /// Lets the oracles judge a frame of an honest replica.
     fn vouch(&mut self, at: Time, from: ReplicaId, content: &Content, later: &[u8]) {
         if !self.is_honest(from) {
             return;
@@ -199,7 +198,7 @@ impl World {
         }
     }
 
-    /// A frame goes its way: into the link, or into the air.
+    /// Transmits a frame: over the link, or as a datagram.
     pub(super) fn transmit(&mut self, at: Time, frame: &Frame) {
         let count = self.counters.sent.entry(frame.content.kind).or_default();
         *count = count.saturating_add(1);
@@ -208,7 +207,7 @@ impl World {
         }
     }
 
-    /// A frame enters the link, or flies.
+    /// Puts a frame on its link, or sends it as a datagram.
     pub(super) fn enter(&mut self, at: Time, frame: &Frame) {
         let Frame { from, to, lane, frame_type, .. } = *frame;
         if self.is_datagrams() {
@@ -220,7 +219,7 @@ impl World {
         match peer_link.link.send(lane, frame_type, frame.body.clone().into()) {
             Ok(()) if at <= self.now => self.write_links(from, at),
             Ok(()) => {}
-            // A limit on a lane is larger than anything that worlds are made of.
+            // The limits of a lane exceed the traffic of any world.
             Err(error) if self.is_honest(from) => {
                 let what =
                     format!("replica {from} has more to say to replica {to} than a link takes: {error}");
@@ -230,7 +229,7 @@ impl World {
         }
     }
 
-    /// A frame travels by itself.
+    /// Sends a frame as a datagram.
     fn send_datagram(&mut self, at: Time, frame: &Frame) {
         let conditions = *self.network.map.get(frame.from.index(), frame.to.index());
         self.count_faults(conditions.faults);
@@ -242,7 +241,7 @@ impl World {
         }
         if conditions.corrupts(&mut self.rngs.network) {
             self.count_fault(Fault::CorruptFrame);
-            // Whoever vouches for a frame vouches for its bytes: others never reach a replica.
+            // A datagram with changed bytes never reaches a replica, because its authentication fails.
             return self.note_lost(at, frame);
         }
         self.resend_old(at, frame, &conditions);
@@ -260,7 +259,7 @@ impl World {
         }
     }
 
-    /// What was sent long ago arrives again, now and then, and what is sent now may.
+    /// Resends an old datagram now and then, and remembers some of the new ones.
     fn resend_old(&mut self, at: Time, frame: &Frame, conditions: &LinkConditions) {
         if conditions.old_ppm > 0 && self.rngs.network.chance(conditions.old_ppm) {
             let known =
@@ -286,7 +285,7 @@ impl World {
         }
     }
 
-    /// Writes what the links of a replica have to write.
+    /// Writes the output of a replica's links.
     pub(super) fn write_links(&mut self, from: ReplicaId, at: Time) {
         let mut buffer = std::mem::take(&mut self.buffers.bytes);
         for peer in self.replicas() {
@@ -324,7 +323,7 @@ impl World {
             trace.report(at, Who::World, "stalls", || piece_details(faults, from, to, bytes.len(), ""));
             return stalled.push(bytes);
         }
-        // Links count and authenticate what they carry: what was changed, or comes a second time, ends the connection.
+        // Links number and authenticate their bytes, so a changed or repeated piece ends the connection.
         let ends = if conditions.corrupts(rng) {
             Some(Fault::CorruptFrame)
         } else {
@@ -357,7 +356,7 @@ impl World {
             arrives = arrives.plus(rng.exponential_ns(TRICKLE_NS));
             *last = arrives;
         }
-        // Streams are cut anywhere; how much later the rest comes is a matter of the weather.
+        // A stream may be split anywhere. The link conditions decide how much later the rest arrives.
         let cut = if rng.below(16) == 0 { rng.index(rest.len()) } else { 0 };
         if cut > 0 {
             let head = rest.split_to(cut);
@@ -379,8 +378,7 @@ impl World {
         }
     }
 
-    /// Whether it tells of the beginning of a connection that has ended since: sockets are gone with what they were to
-    /// say.
+    /// Whether an arrival announces a connection that has ended since.
     pub(super) fn is_stale(&self, id: ReplicaId, arrival: &Arrival) -> bool {
         let (Arrival::Dialled { peer, conn } | Arrival::Accepted { peer, conn }) = arrival else {
             return false;
@@ -388,19 +386,20 @@ impl World {
         self.network.pairs.get(ReplicaPair::index(id, *peer)).is_none_or(|pair| pair.conn != Some(*conn))
     }
 
-    /// A connection breaks; both ends hear of it after a while, each for itself.
+    /// Breaks a connection. Each end learns of it after a while.
     pub(super) fn break_pair(&mut self, index: usize) -> bool {
         self.break_in_turn(index, None)
     }
 
-    /// The connection of two replicas is gone, and one of them hears of it only at that moment.
+    /// Breaks a connection whose end at `deaf` learns of it only at `until`.
     pub(super) fn half_open(&mut self, deaf: ReplicaId, other: ReplicaId, until: Time) {
         if self.break_in_turn(ReplicaPair::index(deaf, other), Some((deaf, until))) {
             self.count_fault(Fault::HalfOpen);
         }
     }
 
-    /// `deaf`: who hears of it only then. Who dials, dials when it has heard.
+    /// Breaks a connection. `deaf` is the end that learns of it only at that time; the dialling end dials only after
+    /// that.
     fn break_in_turn(&mut self, index: usize, deaf: Option<(ReplicaId, Time)>) -> bool {
         let now = self.now;
         let Some(pair) = self.network.pairs.get_mut(index) else { return false };
@@ -441,7 +440,7 @@ impl World {
         queue.push(now.plus(after_ns).plus(pause), EventClass::Answer, event);
     }
 
-    /// The higher of two replicas dials the lower.
+    /// Dials a connection: the higher of two replicas dials the lower.
     pub(super) fn dial(&mut self, index: usize, attempt: u64) {
         let now = self.now;
         let Some(pair) =
@@ -479,12 +478,12 @@ impl World {
         }
     }
 
-    /// A replica's machine is gone, or back: its connections break, or it begins to dial.
+    /// Breaks a replica's connections when its machine stops, or dials them when it starts.
     pub(super) fn reconnect(&mut self, id: ReplicaId, is_back: bool) {
         for peer in self.replicas().filter(|peer| *peer != id) {
             let index = ReplicaPair::index(id, peer);
             self.break_pair(index);
-            // Where a scenario of twins is played, frames travel by themselves and nothing is ever dialled.
+            // Twins scenarios use datagrams, so nothing is ever dialled.
             if is_back && self.schedule.is_none() {
                 if let Some(pair) = self.network.pairs.get_mut(index) {
                     pair.pause_ns = DIAL_NS;
@@ -496,7 +495,7 @@ impl World {
             let now = self.now;
             for peer in self.replicas().filter(|peer| *peer != id) {
                 for (to, of) in [(id, peer), (peer, id)] {
-                    // Where a scenario of twins is played, they are all there at once.
+                    // In twins scenarios all links are up at once.
                     let is_lean = self.schedule.is_some();
                     let at = now.plus(if is_lean { 1 } else { self.rngs.network.between(1, 5_000_000) });
                     let arrival = Arrival::Link(of, LinkEvent::Back);
@@ -506,7 +505,7 @@ impl World {
         }
     }
 
-    /// Cuts have begun or ended: what had stalled goes on, what stalls now may break.
+    /// Applies changed conditions: stalled bytes continue, and cut connections may break later.
     pub(super) fn conditions_changed(&mut self) {
         for index in 0..self.network.pairs.len() {
             let Some(pair) = self.network.pairs.get(index) else { continue };
@@ -545,7 +544,7 @@ impl World {
         self.break_pair(ReplicaPair::index(a, b))
     }
 
-    /// What went wrong on connections while they were read.
+    /// Handles the connection events of a turn.
     pub(super) fn handle_connection_events(&mut self, id: ReplicaId) {
         for connection_events in std::mem::take(&mut self.buffers.connection_events) {
             match connection_events {
@@ -562,7 +561,7 @@ impl World {
                     if self.network.pairs.get(index).is_some_and(|pair| pair.conn == Some(conn)) {
                         self.break_pair(index);
                     }
-                    // That can be the weather's doing; nothing else can.
+                    // A slow handshake can be the link's fault; no other refusal can.
                     let honest = self.is_honest(id) && self.is_honest(peer);
                     if honest && why != Refusal::TooSlow.reason() {
                         let what = format!("replica {id} breaks off with replica {peer}: {why}");

@@ -5,43 +5,43 @@ use crate::fault::Fault;
 use crate::network_fault::NetworkFault;
 use quorate_types::{ReplicaId, Time};
 
-/// Something that can be planned for later.
+/// A planned event.
 #[derive(Clone, Debug)]
 pub enum Plan {
     /// The replica's machine loses power, or its process dies.
     Crash(ReplicaId, Survives),
-    /// The replica's machine loses power at the so-manyth step from then: a change of the disk, or a flush.
+    /// The replica's machine loses power at this step from then on: a change of the disk, or a flush.
     CrashAtStep(ReplicaId, u64, Survives),
-    /// The replica is started, if it is not running.
+    /// The replica is started, if it is down.
     Start(ReplicaId),
-    /// The replica's process stands still until then.
+    /// The replica's process pauses until this time.
     Pause(ReplicaId, Time),
-    /// The replica's time passes so much faster, in millionths.
+    /// The replica's time runs faster by this rate, in millionths.
     Drift(ReplicaId, i64),
-    /// From the replica's next start on its clock on the wall is off by so many nanoseconds.
+    /// The replica's wall clock is off by these nanoseconds, from its next start on.
     WallClock(ReplicaId, i64),
-    /// This is wrong with the replica's disk from then on. [`DiskTrouble::None`] sees to it.
+    /// The replica's disk fails in this way from then on. [`DiskTrouble::None`] repairs it.
     Disk(ReplicaId, DiskTrouble),
-    /// The replica's executor takes five hundred times as long from then on, or as long as it should.
+    /// The replica's executor becomes five hundred times slower, or normal again.
     Executor(ReplicaId, bool),
-    /// The replica's disk is damaged for good: one of the faults that break promises.
+    /// The replica's disk is damaged for good by a fault that breaks promises.
     Damage(ReplicaId, Fault),
     /// The connection of two replicas breaks.
     Disconnect(ReplicaId, ReplicaId),
-    /// The connection of two replicas is gone, and the first of them hears of it only at that moment.
+    /// The connection of two replicas breaks, and the first of them learns of it only at this time.
     HalfOpen(ReplicaId, ReplicaId, Time),
-    /// A front comes, under this number.
+    /// A network fault begins under this number.
     Begin(u64, NetworkFault),
-    /// The front with this number passes.
+    /// The network fault of this number ends.
     End(u64),
-    /// Whoever leads is cut off, under this number, until that moment.
+    /// The current leader is cut off, under this number and until this time.
     CutLeader(u64, Time),
-    /// The connection of a client to a replica breaks, and comes back after so long.
+    /// The connection of a client to a replica breaks, and is restored after this time.
     ClientCut(usize, ReplicaId, u64),
-    /// Whoever leads is corrupted.
+    /// The current leader is corrupted.
     Corrupt,
-    /// Nothing is promised to the replica from then on.
+    /// The replica is exempt from judgement from then on.
     Exempt(ReplicaId),
-    /// Somebody does to a client's name what clients must not do.
+    /// The Byzantine client breaks a rule.
     ByzantineClient(Fault),
 }

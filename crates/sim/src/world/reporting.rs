@@ -1,4 +1,4 @@
-//! What the world tells who reads along: nothing of it happens while nobody does, and nothing of it changes a run.
+//! Reports of the world to the reader of its trace. They cost nothing without a reader, and never change a run.
 
 use super::World;
 use super::plan::Plan;
@@ -15,19 +15,19 @@ use quorate_types::codec::Wire as _;
 use quorate_types::wire::{FromClient, FromReplica, frame};
 use quorate_types::{Bundle, Kind, Payload, Reader, ReplicaId, Time};
 
-/// What is told of the inside of a message at most.
+/// Largest number of characters of a message's text.
 const INSIDE_CHARS_MAX: usize = 200;
-/// Places that have names.
+/// Largest number of places with names.
 const PLACES_MAX: usize = 64;
 
-/// Reads what travels.
+/// A reader of frames and client messages.
 pub(super) struct FrameReader<'a> {
     pub(super) settings: &'a Settings,
     pub(super) cluster: &'a Cluster,
 }
 
 impl FrameReader<'_> {
-    /// A frame between replicas.
+    /// Describes a frame between replicas.
     pub(super) fn frame(&self, frame_type: u8, body: &[u8]) -> EventDetails {
         let details = EventDetails::of(&Content::of(&self.settings.entry, frame_type, body));
         match frame_type {
@@ -51,7 +51,7 @@ impl FrameReader<'_> {
         }
     }
 
-    /// A protocol's message as its own code prints it.
+    /// Formats a protocol's message with its own `Debug`.
     fn inside(&self, body: &[u8]) -> String {
         let decode = self.settings.entry.decode;
         let unsigned = || body.split_last_chunk::<64>().and_then(|(message, _)| decode(message).ok());
@@ -83,7 +83,7 @@ impl FrameReader<'_> {
         details.about(bundle.digest().0.short()).and(&says)
     }
 
-    /// What a client sends.
+    /// Describes a message of a client.
     pub(super) fn request(&self, message: &[u8]) -> EventDetails {
         match FromClient::from_bytes(message) {
             Ok(FromClient::Bundle { authenticator, content }) => {
@@ -100,7 +100,7 @@ impl FrameReader<'_> {
         }
     }
 
-    /// What a replica tells a client.
+    /// Describes a message to a client.
     pub(super) fn answer(&self, message: &[u8]) -> EventDetails {
         match FromReplica::from_bytes(message) {
             Ok(FromReplica::Reply(_, reply)) => {
@@ -131,7 +131,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// Who stands at a place.
+/// Returns the actor at a place.
 pub(super) fn who(n: usize, place: usize) -> Who {
     match u16::try_from(place) {
         Ok(id) if place < n => Who::Replica(ReplicaId(id)),
@@ -139,7 +139,7 @@ pub(super) fn who(n: usize, place: usize) -> Who {
     }
 }
 
-/// The replicas and clients at these places: `r0 r2-3 c1`.
+/// Formats the replicas and clients at these places: `r0 r2-3 c1`.
 pub(super) fn names(n: usize, places: usize, some: Places) -> String {
     let whos: Vec<Who> = (0..places.min(PLACES_MAX))
         .filter(|place| some.contains(*place))
@@ -152,7 +152,7 @@ fn percent(ppm: u32) -> String {
     format!("{}.{} %", ppm / 10_000, ppm / 1_000 % 10)
 }
 
-/// A front in a few words: what it does, and where.
+/// Describes a network fault: its change and its places.
 fn network_fault_details(n: usize, places: usize, network_fault: &NetworkFault) -> EventDetails {
     let millis = |ns: u64| format!("{}.{} ms", ns / 1_000_000, ns / 100_000 % 10);
     let (kind, how) = match network_fault.change {
@@ -179,7 +179,7 @@ fn network_fault_details(n: usize, places: usize, network_fault: &NetworkFault) 
         .and(&how)
 }
 
-/// What is planned, in words.
+/// Describes a planned event.
 fn plan_text(plan: &Plan) -> String {
     match plan {
         Plan::CrashAtStep(id, steps, _) => {
@@ -199,7 +199,7 @@ fn plan_text(plan: &Plan) -> String {
     }
 }
 
-/// The faults between two places.
+/// Describes the faults between two places.
 fn causes(network_faults: &[(u64, NetworkFault)], from: usize, to: usize) -> String {
     let here = network_faults.iter().filter(|(_, network_fault)| network_fault.covers(from, to));
     let names: Vec<String> = here
@@ -210,7 +210,7 @@ fn causes(network_faults: &[(u64, NetworkFault)], from: usize, to: usize) -> Str
     if names.is_empty() { "the weather".to_owned() } else { names.join(", ") }
 }
 
-/// What happens to bytes on a connection.
+/// Describes an event of bytes on a connection.
 pub(super) fn piece_details(
     network_faults: &[(u64, NetworkFault)],
     from: ReplicaId,
@@ -228,7 +228,7 @@ impl World {
         (self.settings.n, self.settings.n.saturating_add(self.clients.len()))
     }
 
-    /// Something that was planned is about to be done.
+    /// Reports a planned event that is about to happen.
     pub(super) fn report_plan(&mut self, plan: &Plan) {
         if !self.trace.has_reader() {
             return;
@@ -241,10 +241,10 @@ impl World {
             Plan::Begin(number, network_fault) => ("begins", numbered(*number, network_fault)),
             Plan::End(number) => match self.network.faults.iter().find(|(known, _)| known == number) {
                 Some((_, network_fault)) => ("ends", numbered(*number, network_fault)),
-                // What has healed before ends no second time.
+                // A fault that a heal has ended does not end a second time.
                 None => return,
             },
-            // What comes of these is told when it happens.
+            // These events are reported when they take effect.
             Plan::Crash(..)
             | Plan::Start(_)
             | Plan::Pause(..)
@@ -261,13 +261,13 @@ impl World {
         self.trace.report(self.now, Who::World, what, || details);
     }
 
-    /// The faults of the network that there are now.
+    /// Describes the network faults in effect.
     pub(super) fn conditions_details(network_faults: &[(u64, NetworkFault)]) -> EventDetails {
         let numbers: Vec<String> = network_faults.iter().map(|(number, _)| format!("f{number}")).collect();
         EventDetails::text(if numbers.is_empty() { "good".to_owned() } else { numbers.join(" ") })
     }
 
-    /// A frame that was sent does not simply go its way: `why` says more.
+    /// Reports an unusual fate of a frame; `why` explains it.
     pub(super) fn report_frame(&mut self, at: Time, what: &'static str, frame: &Frame, why: &str) {
         let (from, to) = (Who::Replica(frame.from), Who::Replica(frame.to));
         self.trace.report(at, Who::World, what, || {
@@ -281,7 +281,7 @@ impl World {
         });
     }
 
-    /// A frame has another body from here on.
+    /// Reports that a hook has changed a frame's body.
     pub(super) fn report_altered(&mut self, at: Time, frame: &Frame, body: &[u8]) {
         let (from, to) = (Who::Replica(frame.from), Who::Replica(frame.to));
         let Self { trace, settings, cluster, .. } = self;
@@ -292,7 +292,7 @@ impl World {
         });
     }
 
-    /// A frame is lost to the weather.
+    /// Notes a frame that the link conditions have lost.
     pub(super) fn note_lost(&mut self, at: Time, frame: &Frame) {
         let (from, to) = (Who::Replica(frame.from), Who::Replica(frame.to));
         let Self { trace, network, .. } = self;
@@ -303,7 +303,7 @@ impl World {
         });
     }
 
-    /// A frame arrives twice.
+    /// Reports a frame that arrives twice.
     pub(super) fn report_doubled(&mut self, at: Time, frame: &Frame) {
         if self.trace.has_reader() {
             let why = causes(&self.network.faults, frame.from.index(), frame.to.index());
@@ -311,7 +311,7 @@ impl World {
         }
     }
 
-    /// A Byzantine replica does not send something to all who are meant.
+    /// Reports the receivers from which a Byzantine replica withholds a message.
     pub(super) fn report_withheld(
         &mut self,
         at: Time,
@@ -331,7 +331,7 @@ impl World {
         }
     }
 
-    /// A letter between a client and a replica is lost.
+    /// Reports a lost message between a client and a replica.
     pub(super) fn report_lost_client_message(&mut self, at: Time, from: usize, to: usize, message: &[u8]) {
         let n = self.settings.n;
         let Self { trace, network, settings, cluster, .. } = self;
@@ -344,7 +344,7 @@ impl World {
         });
     }
 
-    /// Something arrives where nobody is.
+    /// Reports an arrival at a stopped replica.
     pub(super) fn report_arrival_at_stopped(&mut self, id: ReplicaId, arrival: &Arrival) {
         if !self.trace.has_reader() {
             return;
@@ -362,7 +362,7 @@ impl World {
         trace.report(*now, Who::World, "loses", || details.first("nobody is there"));
     }
 
-    /// What a replica has read for its turn.
+    /// Reports the input that a replica has read for its turn.
     pub(super) fn report_read(&mut self, id: ReplicaId) {
         let now = self.now;
         let Self { trace, slots, settings, cluster, .. } = self;
@@ -373,7 +373,7 @@ impl World {
                 Arrival::Frame { from, frame_type, body } => {
                     let details = match *frame_type {
                         frame::BUNDLE | frame::PAYLOAD => reader.frame(*frame_type, body),
-                        // Its inside was told when it was sent.
+                        // The message's text was reported when it was sent.
                         _ => EventDetails::of(&Content::of(&settings.entry, *frame_type, body)),
                     };
                     (
@@ -398,7 +398,7 @@ impl World {
         }
     }
 
-    /// Begins to listen to what a replica reads, while somebody reads along.
+    /// Begins to log the input of a replica, if the trace has a reader.
     pub(super) fn listen(&mut self, id: ReplicaId) {
         let has_reader = self.trace.has_reader();
         if let Some(slot) = self.slot_mut(id).filter(|_| has_reader) {
@@ -406,7 +406,7 @@ impl World {
         }
     }
 
-    /// The timers of a replica that are due; nobody asks while nobody reads along.
+    /// Returns the expired timers of a replica, if the trace has a reader.
     pub(super) fn timers_due(&self, id: ReplicaId) -> Vec<(Time, String)> {
         let slot = self.slot(id).filter(|_| self.trace.has_reader());
         let Some(running) = slot.and_then(|slot| slot.running.as_ref()) else { return Vec::new() };
@@ -415,7 +415,7 @@ impl World {
         timers.into_iter().filter(|(at, _)| *at <= local).collect()
     }
 
-    /// Which of the timers that were due are no longer set after the turn.
+    /// Reports expired timers that are no longer set after the turn.
     pub(super) fn report_timers(&mut self, id: ReplicaId, due: Vec<(Time, String)>) {
         if due.is_empty() {
             return;
@@ -431,7 +431,7 @@ impl World {
         }
     }
 
-    /// In which view a replica is now.
+    /// Reports the current view of a replica.
     pub(super) fn report_view(&mut self, id: ReplicaId) {
         if self.trace.has_reader() {
             let running = self.slot(id).and_then(|slot| slot.running.as_ref());
@@ -440,7 +440,7 @@ impl World {
         }
     }
 
-    /// A replica refuses something that it read: which message of that sender and kind, where only one can be meant.
+    /// Describes a refused message: which one of that sender and kind, where only one is possible.
     pub(super) fn refusal(
         heard: Option<&Vec<Arrival>>,
         reader: &FrameReader<'_>,
@@ -465,7 +465,7 @@ impl World {
     }
 }
 
-/// Which half of a twin speaks.
+/// Returns the text for the second half of a twin.
 pub(super) fn half_text(half: TwinHalf) -> &'static str {
     match half {
         TwinHalf::First => "",

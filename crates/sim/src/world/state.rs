@@ -155,21 +155,21 @@ pub(super) struct Buffers {
     pub(super) receivers: Vec<ReplicaId>,
 }
 
-/// What is done to the world itself, beside what seats and clients are made to do.
+/// Deliberate flaws of the world itself.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Mutations {
-    /// Bounds are those of a small window, whatever the window is.
+    /// Whether the bounds are those of a small window, whatever the window is.
     pub(super) bounds_are_tight: bool,
-    /// Clients take what one replica says for the word of two.
+    /// Whether clients count each reply twice.
     pub(super) clients_are_credulous: bool,
 }
 
-/// What a rogue client knows.
+/// The state of the Byzantine client.
 #[derive(Debug, Default)]
 pub(super) struct ByzantineClient {
-    /// What others said.
+    /// Recorded messages of others.
     pub(super) said: Vec<Bytes>,
     pub(super) heard: usize,
-    /// The last number that it used.
+    /// The last bundle number in use.
     pub(super) number: u64,
 }

@@ -1,5 +1,5 @@
-//! What is different where a protocol rests on a bound on delays: frames wait before they enter their link, and a
-//! replica that has met what the protocol does not promise to survive is judged no more.
+//! The world of a protocol with a bound on delays. Frames wait before they enter their link. A replica that has met a
+//! fault which the protocol does not promise to survive is exempt from judgement.
 
 use super::{Event, World};
 use crate::frame::Frame;
@@ -8,7 +8,7 @@ use crate::trace::Who;
 use quorate_types::{ReplicaId, Time};
 
 impl World {
-    /// Whether a frame waits before it enters its link; then it enters later by itself.
+    /// Delays a frame before it enters its link, if it has to wait. Returns whether it waits.
     pub(super) fn waits(&mut self, at: Time, frame: &Frame) -> bool {
         let conditions = self.network.map.get(frame.from.index(), frame.to.index());
         let is_late = conditions.later_ns > 0 || conditions.later_until > at;
@@ -29,7 +29,7 @@ impl World {
         true
     }
 
-    /// A frame has waited, and enters its link: unless who sent it has died since.
+    /// Puts a frame on its link after its wait, unless its sender has died since.
     pub(super) fn enter_after_wait(&mut self, frame: &Frame, life: u64) {
         let lives = self.slot(frame.from).is_some_and(|slot| slot.running.is_some() && slot.opens == life);
         if lives {
@@ -39,8 +39,8 @@ impl World {
         }
     }
 
-    /// Nothing is promised to a replica from now on: the bound does not hold for it, and it counts among the f. What it
-    /// commits by a timer others may have left.
+    /// Exempts a replica from judgement: the bound does not hold for it, and it counts among the f. Other replicas
+    /// may not have what it commits by a timer.
     pub fn exempt(&mut self, id: ReplicaId) {
         if self.roles.exempt.insert(id) {
             self.trace.note(self.now, Who::Replica(id), "adrift", &[], || {

@@ -1,4 +1,4 @@
-//! Replicas in the world: starting, turns, losing power.
+//! The life of replicas: start, turns, power cuts.
 
 use super::plan::Plan;
 use super::reporting::FrameReader;
@@ -17,16 +17,16 @@ use quorate_replica::Source;
 use quorate_storage::Keep;
 use quorate_types::{Height, ReplicaId, Time};
 
-/// So many turns in a row without anything arriving, each at most this long after the one before, are a loop
-/// that will not end.
+/// Largest number of consecutive turns without an arrival, each at most this time after the one before. More of them
+/// are an endless loop.
 const SPINS_MAX: u32 = 2_000;
 const SPIN_NS: u64 = 1_000_000;
 
 impl World {
-    /// Starts a replica on what its disk has, unless it runs.
+    /// Starts a replica on its disk, unless it runs.
     ///
     /// # Errors
-    /// Why it does not open.
+    /// Returns the reason why the replica does not open.
     pub fn start(&mut self, id: ReplicaId) -> Result<(), String> {
         let now = self.now;
         if self.is_running(id) {
@@ -76,8 +76,8 @@ impl World {
         }
     }
 
-    /// Cuts the power of a replica's machine; a turn that is under way is finished first. For cuts inside of
-    /// turns there is [`World::crash_at_step`].
+    /// Cuts the power of a replica's machine after the turn in progress. [`World::crash_at_step`] cuts the power
+    /// within a turn.
     pub fn crash(&mut self, id: ReplicaId, survives: Survives) {
         let now = self.now;
         let Some(slot) = self.slot_mut(id).filter(|slot| slot.running.is_some()) else { return };
@@ -90,8 +90,7 @@ impl World {
         self.lose_power(id, survives);
     }
 
-    /// Cuts the power of a replica's machine during the so-manyth step from now: a change of its disk, or a flush
-    /// of its network.
+    /// Cuts the power of a replica's machine at this step from now: a change of its disk, or a flush of its network.
     pub fn crash_at_step(&mut self, id: ReplicaId, steps: u64, survives: Survives) {
         if let Some(slot) = self.slot_mut(id) {
             slot.machine.fuse = Some(survives);
@@ -99,7 +98,7 @@ impl World {
         }
     }
 
-    /// Takes back what [`World::crash_at_step`] has planned and has not happened yet.
+    /// Cancels the power cuts of [`World::crash_at_step`] that have not happened yet.
     pub fn disarm(&mut self) {
         for slot in &mut self.slots {
             slot.machine.fuse = None;
@@ -185,7 +184,7 @@ impl World {
         self.wake(id, at);
     }
 
-    /// A replica takes its next turn at this moment or earlier.
+    /// Schedules a replica's next turn at this moment or earlier.
     fn wake(&mut self, id: ReplicaId, at: Time) {
         let Self { slots, queue, .. } = self;
         let Some(slot) = slots.get_mut(id.index()) else { return };
@@ -231,7 +230,7 @@ impl World {
         match result {
             Ok(()) => self.finish(id, now, before, &mut output),
             Err(fault) => {
-                // What had left before has left.
+                // Messages that left before the failure have left.
                 self.flush_turn(id, now, &mut output);
                 self.judge_executed(id, before);
                 self.judge_replay(id);
@@ -249,7 +248,7 @@ impl World {
         self.buffers.output = output;
     }
 
-    /// A host gave up: because the power went, or for a reason of its own.
+    /// Stops a replica whose host has failed: by a power cut, or for a reason of its own.
     fn fell(&mut self, id: ReplicaId, fault: &Fault) -> Result<(), String> {
         let is_dead = self.slot(id).is_some_and(|slot| slot.machine.disk.watch(|watch| watch.is_dead));
         let survives = self.slot(id).and_then(|slot| slot.machine.fuse).unwrap_or(Survives::Nothing);
@@ -257,7 +256,7 @@ impl World {
         if is_dead { Ok(()) } else { Err(fault.to_string()) }
     }
 
-    /// A turn is over: everything that it led to happens, and the next one is planned.
+    /// Finishes a turn: its output takes effect, and the next turn is scheduled.
     fn finish(&mut self, id: ReplicaId, began: Time, before: Option<Height>, output: &mut TurnOutput) {
         self.flush_turn(id, began, output);
         self.report_view(id);
@@ -271,7 +270,7 @@ impl World {
         self.judge_executed(id, before);
         self.judge_replay(id);
         if is_dead {
-            // The power went at the last flush: the host has not noticed, because no change of its disk followed.
+            // The power failed at the last flush. The host has not noticed, because no change of its disk followed.
             let survives = self.slot(id).and_then(|slot| slot.machine.fuse).unwrap_or(Survives::Nothing);
             return self.lose_power(id, survives);
         }
@@ -279,7 +278,7 @@ impl World {
         self.plan_turn(id, began, end);
     }
 
-    /// Whether a second replica that is handed the same has done the same.
+    /// Judges whether the second copy of a replica has done the same.
     fn judge_replay(&mut self, id: ReplicaId) {
         let running = self.slot(id).and_then(|slot| slot.running.as_ref());
         let divergence = running.and_then(|running| running.replay_check.as_ref()?.divergence());
@@ -288,7 +287,7 @@ impl World {
         }
     }
 
-    /// What a replica waits for is due at another moment than it was.
+    /// Schedules a replica's next turn anew.
     pub(super) fn plan_again(&mut self, id: ReplicaId) {
         let now = self.now;
         if let Some(slot) = self.slot_mut(id) {
@@ -300,7 +299,7 @@ impl World {
     fn plan_turn(&mut self, id: ReplicaId, began: Time, end: Time) {
         let Some(slot) = self.slot_mut(id) else { return };
         let Some(next) = slot.deadline() else { return };
-        // Time goes on, or a deadline that is never met would stop it.
+        // Time has to advance, or a deadline that is never met would stop it.
         let next = next.max(began.plus(1)).max(end);
         let is_spin = next.since(began) < SPIN_NS;
         slot.agenda.spins = if is_spin { slot.agenda.spins.saturating_add(1) } else { 0 };
@@ -312,7 +311,7 @@ impl World {
         }
     }
 
-    /// What a turn sent leaves, and what it refused and noted is written down.
+    /// Sends the messages of a turn, and records refusals and notes.
     fn flush_turn(&mut self, id: ReplicaId, began: Time, output: &mut TurnOutput) {
         let Some(slot) = self.slot_mut(id) else { return };
         for (index, client) in output.proven.drain(..) {
@@ -369,14 +368,14 @@ impl World {
             self.judge(now, verdict);
         }
         if let Some(slot) = self.slot(id) {
-            // The buffer is used again.
+            // The buffer is reused.
             let mut synced = synced;
             synced.clear();
             slot.machine.disk.watch(|watch| watch.synced = synced);
         }
     }
 
-    /// The oracles look at what a replica has executed since it was at `before`; `None`: since it was opened.
+    /// Judges everything that a replica has executed since height `before`; `None`: since it was opened.
     fn judge_executed(&mut self, id: ReplicaId, before: Option<Height>) {
         let (now, is_honest) = (self.now, self.is_honest(id));
         let Self { slots, oracles, history, trace, .. } = self;

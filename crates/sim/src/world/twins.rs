@@ -15,23 +15,23 @@ use quorate_consensus::To;
 use quorate_types::{ReplicaId, Time, View};
 
 impl World {
-    /// A world whose replicas and twins are in the parts that a scenario says.
+    /// Makes a world for a twins scenario.
     pub(crate) fn for_twins(settings: Settings, scenario: Scenario) -> Result<Self, BadSettings> {
         let schedule = TwinsSchedule::new(settings.entry.spec.first_view, scenario);
         Self::with_schedule(settings, Trace::default(), Some(Box::new(schedule)))
     }
 
-    /// The highest view of the scenario, counted from 0, that any node is in.
+    /// Returns the highest view of the scenario that any node is in, counted from 0.
     pub(crate) fn reached(&self) -> u64 {
         self.schedule.as_ref().map_or(0, |schedule| schedule.reached.since(schedule.first))
     }
 
-    /// How many views of the scenario some node was in.
+    /// Returns the number of views of the scenario that some node was in.
     pub(crate) fn visited(&self) -> usize {
         self.schedule.as_ref().map_or(0, |schedule| schedule.begun.iter().flatten().count())
     }
 
-    /// From now on everything passes.
+    /// Ends the partitions.
     pub(crate) fn end_twins_schedule(&mut self) {
         if let Some(schedule) = &mut self.schedule {
             schedule.is_over = true;
@@ -39,7 +39,7 @@ impl World {
         }
     }
 
-    /// Runs until a moment, or as long as something holds.
+    /// Runs until a moment, or while a condition holds.
     pub(crate) fn run_until_or_while(
         &mut self,
         end: Time,
@@ -55,7 +55,7 @@ impl World {
         self.oracles.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// A node has taken a turn: it may be in another view now.
+    /// Records the view of a node after its turn.
     pub(super) fn note_view(&mut self, at: Time, id: ReplicaId, half: TwinHalf) {
         let Self { schedule, slots, trace, .. } = self;
         let Some(schedule) = schedule else { return };
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// One frame leaves for those that are in the sender's part.
+    /// Sends a frame to the nodes in the sender's part.
     pub(super) fn send_by_schedule(
         &mut self,
         at: Time,

@@ -11,30 +11,30 @@ struct BegunView {
     leader: ReplicaId,
 }
 
-/// See the module.
+/// The schedule of a scenario.
 #[derive(Debug)]
 pub(super) struct TwinsSchedule {
     pub(super) scenario: Scenario,
-    /// The view in which the protocol begins, and with it the scenario.
+    /// First view of the protocol, and so of the scenario.
     pub(super) first: View,
-    /// By view of the scenario.
+    /// The views of the scenario that have begun.
     pub(super) begun: Vec<Option<BegunView>>,
-    /// The view that each node is in.
+    /// The view of each node.
     pub(super) views: Vec<View>,
-    /// The highest view that any node is in.
+    /// The highest view of any node.
     pub(super) reached: View,
-    /// Everything passes.
+    /// Whether all frames pass.
     pub(super) is_over: bool,
 }
 
-/// What becomes of a frame on its way to one node.
+/// The fate of a frame to a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FrameRule {
-    /// The partition of its view decides.
+    /// The partition of this view decides.
     Apart(usize),
-    /// What this replica sends is lost.
+    /// The frame passes, unless this replica has sent it.
     Without(ReplicaId),
-    /// It passes.
+    /// The frame passes.
     Over,
 }
 
@@ -50,7 +50,7 @@ impl TwinsSchedule {
         }
     }
 
-    /// The place of a view in the scenario.
+    /// Returns the index of a view in the scenario.
     pub(super) fn round(&self, view: View) -> usize {
         usize::try_from(view.since(self.first)).unwrap_or(usize::MAX)
     }
@@ -65,7 +65,7 @@ impl TwinsSchedule {
         }
     }
 
-    /// A node is in a view, and knows this leader of it. Whether it is the first there.
+    /// Records that a node is in a view with this leader. Returns whether it is the first one there.
     pub(super) fn note(&mut self, at: Time, node: usize, (view, leader): (View, ReplicaId)) -> bool {
         if let Some(known) = self.oracles.pacemaker.get_mut(node) {
             *known = view;
@@ -82,7 +82,7 @@ impl TwinsSchedule {
         }
     }
 
-    /// What counts for frames of a view.
+    /// Returns the rule for frames of a view.
     pub(super) fn act(&self, at: Time, view: View) -> FrameRule {
         let index = self.round(view);
         match self.begun.get(index) {
@@ -93,7 +93,7 @@ impl TwinsSchedule {
         }
     }
 
-    /// Who of the two at a place hears what a node says now.
+    /// Returns which halves at a place receive a node's message now.
     pub(super) fn receivers(&self, act: FrameRule, from: (ReplicaId, usize), to: ReplicaId) -> (bool, bool) {
         let hears = |node: Option<usize>| {
             node.is_some_and(|node| match act {

@@ -1,4 +1,4 @@
-//! How views pass: what the oracles for circles and for pacemakers are shown.
+//! Observation of views for the oracles of livelock and pacemaker.
 
 use super::World;
 use crate::oracles::{LivelockOracle, Oracle, views_needed};
@@ -7,14 +7,14 @@ use quorate_replica::ReplicaStatus;
 use quorate_types::{ReplicaId, View};
 
 impl World {
-    /// What a replica has noted in a turn, and the view that it is in after it.
+    /// Judges a replica's notes of a turn, and its view after the turn.
     pub(super) fn judge_view(&mut self, id: ReplicaId, notes: &[Note]) {
-        // Where too many lie, no quorum says anything.
+        // With too many Byzantine replicas a quorum proves nothing.
         let is_promised = self.honest().count().saturating_add(self.settings.f) >= self.settings.n;
         if self.oracles.pacemaker.is_none() || !self.is_honest(id) || !is_promised {
             return;
         }
-        // Notes of a replica that has fallen since count as well: what had left before has left.
+        // Notes of a replica that has stopped since count as well, because its messages have left.
         let view = self.slot(id).and_then(|slot| Some(slot.running.as_ref()?.host.replica().leader().0));
         let Some(views) = &mut self.oracles.pacemaker else { return };
         notes.iter().for_each(|note| views.noted(id, note));
@@ -24,7 +24,7 @@ impl World {
         }
     }
 
-    /// Whether the honest replicas meet in a view, while somebody waits for an answer.
+    /// Judges whether the honest replicas meet in a view while a client waits for an answer.
     fn look_for_meetings(&mut self) {
         let needed = views_needed(self.settings.n, self.settings.f, self.settings.entry.spec.rotates_leaders);
         let height = self.height();
@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    /// From now on nothing may go in circles.
+    /// Watches for livelock from now on.
     pub(crate) fn watch_for_livelock(&mut self) {
         self.oracles.livelock = Some(LivelockOracle::default());
         if let Some(views) = &mut self.oracles.pacemaker {
@@ -49,8 +49,8 @@ impl World {
         }
     }
 
-    /// Looks, whenever a protocol notes a transition, while somebody waits for an answer: views that change while there is
-    /// nothing to do go in no circle.
+    /// Checks for livelock at every transition of a protocol while a client waits for an answer. Views of an idle
+    /// cluster are no livelock.
     pub(super) fn look_for_livelock(&mut self) {
         if self.oracles.livelock.is_none() {
             return;
@@ -62,7 +62,7 @@ impl World {
         let sound: Vec<_> = self.sound().filter_map(|id| self.status(id)).collect();
         let least = |of: fn(&ReplicaStatus) -> u64| sound.iter().map(of).min().unwrap_or(0);
         let (n, f) = (self.settings.n, self.settings.f);
-        // The view that a quorum of them has entered: one that stands apart hides nothing.
+        // This is the view that a quorum has entered, so a single replica in another view hides nothing.
         let mut views: Vec<View> = sound.iter().map(|status| status.view).collect();
         views.sort_unstable_by(|a, b| b.cmp(a));
         let place = n.saturating_sub(f).min(views.len()).saturating_sub(1);
