@@ -41,7 +41,7 @@ pub fn sizes(entry: &Entry) -> [usize; 3] {
 pub fn measure(entry: &Entry, n: usize) -> Result<FiguresReport, NotMeasured> {
     let protocol = entry.spec.name;
     let figures = entry.figures.ok_or(NotMeasured::NoFigures(protocol))?;
-    // Where leaders rotate, the next block carries a block's certificate, so blocks are counted while there are many.
+    // With rotating leaders, the next block carries a block's certificate, so blocks are counted while there are many.
     let mut lines = if entry.spec.rotates_leaders {
         busy::good_case(entry, n, &figures)?
     } else {

@@ -51,19 +51,19 @@ pub const EXAM_SCENARIOS: &[ExamScenario] = &[
     },
     ExamScenario {
         name: "good day",
-        about: "nothing goes wrong: everybody executes everything",
+        about: "no fault: every replica executes everything",
         seeds_min: 1,
         run_with: good_day,
     },
     ExamScenario {
         name: "f silent",
-        about: "f replicas are not there until the heal: the others go on without them",
+        about: "f replicas are down until the heal: the others continue without them",
         seeds_min: 1,
         run_with: f_silent,
     },
     ExamScenario {
         name: "liars",
-        about: "f replicas of one Byzantine kind, the kinds in turn, in good weather",
+        about: "f replicas of one Byzantine kind, the kinds in turn, on good links",
         seeds_min: 12,
         run_with: liars,
     },
@@ -81,19 +81,19 @@ pub const EXAM_SCENARIOS: &[ExamScenario] = &[
     },
     ExamScenario {
         name: "no quorum",
-        about: "one replica more than f stops: nothing is decided; it comes back, and everything goes on",
+        about: "f + 1 replicas stop: nothing is decided; they recover, and decisions continue",
         seeds_min: 1,
         run_with: no_quorum,
     },
     ExamScenario {
         name: "cut off",
-        about: "one replica after the other is cut off for seconds and comes back",
+        about: "one replica after the other is cut off for seconds, and reconnected",
         seeds_min: 1,
         run_with: cut_off,
     },
     ExamScenario {
         name: "beyond delta",
-        about: "messages take up to ten times as long as the protocol was promised, until the heal",
+        about: "messages take up to ten times the protocol's bound, until the heal",
         seeds_min: 1,
         run_with: beyond_delta,
     },
@@ -194,7 +194,7 @@ impl Regression {
         let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
         let mut all = Vec::new();
         for line in lines {
-            all.extend(Self::of_line(line).ok_or_else(|| format!("a regression that says nothing: {line}"))?);
+            all.extend(Self::of_line(line).ok_or_else(|| format!("a line that is no regression: {line}"))?);
         }
         Ok(all)
     }

@@ -68,7 +68,7 @@ impl fmt::Display for FuzzReport {
                 self.seed, self.said, self.passed, self.heights
             ),
             Some(failure) => {
-                write!(f, "seed {}: {failure}\nsaid last:\n{}", self.seed, self.last.join("\n"))
+                write!(f, "seed {}: {failure}\nlast messages:\n{}", self.seed, self.last.join("\n"))
             }
         }
     }

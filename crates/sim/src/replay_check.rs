@@ -32,7 +32,7 @@ impl ReplayCheck {
             let (entry, setup) = &**waits;
             *state = match Replay::open(entry, setup.clone(), past.clone()) {
                 Ok(replay) => State::Follows(Box::new(replay)),
-                Err(why) => State::Diverged(format!("a second time it does not open: {why}")),
+                Err(why) => State::Diverged(format!("the second copy does not open: {why}")),
             };
         }
         let replay_check = self.clone();

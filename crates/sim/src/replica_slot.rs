@@ -20,7 +20,6 @@ use quorate_types::digest::context;
 use quorate_types::rng::Rng;
 use quorate_types::wire::CLIENT_BUNDLE_TAG;
 use quorate_types::{ClientId, Height, Incarnation, ReplicaId, Time};
-use std::collections::BTreeMap;
 
 /// Wall-clock time at the beginning of a world: some day in 2026.
 pub(crate) const WALL_NS: u64 = 1_770_000_000_000_000_000;

@@ -210,7 +210,7 @@ pub enum BadSettings {
     #[error(transparent)]
     Protocol(#[from] OpenError),
     /// A twins scenario is invalid.
-    #[error("the scenario makes no sense: {0}")]
+    #[error("invalid scenario: {0}")]
     Scenario(String),
     /// A replica does not open on an empty disk.
     #[error("replica {replica} does not open: {why}")]
@@ -308,7 +308,7 @@ fn set_leaders(entry: &Entry, leaders: &[ReplicaId], params: &mut toml::Table) -
         return Ok(());
     }
     if !sets_leaders(entry) {
-        let expected = format!("no such parameter: {} has leaders of its own", entry.spec.name);
+        let expected = format!("no such parameter: {} chooses its leaders itself", entry.spec.name);
         return Err(OpenError::Params { name: LEADERS.to_owned(), expected });
     }
     let ids = leaders.iter().map(|id| toml::Value::Integer(i64::from(id.0)));

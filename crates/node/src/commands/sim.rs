@@ -4,9 +4,10 @@
 //! that repeats it.
 
 mod reading;
+mod summary;
 
 use super::crew::Progress;
-use super::seeds::{How, Seeds, Total, counted, many};
+use super::seeds::{How, Seeds, Total, many};
 use super::{refuse, stage, tolerates_one};
 use crate::config::{parse_replicas, protocol_names};
 use crate::exit::Failure;
@@ -20,6 +21,7 @@ use quorate_sim::trace::legend;
 use quorate_sim::{BadSettings, Report, Trace, smallest};
 use reading::Reading;
 use std::time::Instant;
+use summary::{Scope, summary_text};
 
 /// What to simulate.
 #[derive(Debug, clap::Args)]
@@ -149,27 +151,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.json {
         out::json(&summary)?;
     } else {
-        out::line(format!(
-            "{}: {} seeds, {} failures, {:.0} virtual s, {} requests in {:.1} s, trace {}",
-            summary.protocol,
-            summary.seeds,
-            summary.failures,
-            summary.virtual_seconds,
-            summary.requests,
-            summary.seconds,
-            summary.trace_hash.get(..16).unwrap_or(&summary.trace_hash),
-        ))?;
-        if args.seed.is_none() {
-            if !summary.modes.is_empty() {
-                out::line(format!("synchrony guard: {}", counted(&summary.modes)))?;
-            }
-            out::line(format!(
-                "Byzantine replicas: {}; faults: {}; felt: {}",
-                counted(&summary.byzantine),
-                counted(&summary.faults),
-                counted(&summary.felt)
-            ))?;
-        }
+        let scope = if args.seed.is_some() { Scope::OneRun } else { Scope::Range };
+        out::line(summary_text(&summary, scope))?;
     }
     match total.first_failure() {
         Some((seed, what)) => Err(Failure::run(format!("{what}; again: {}", again(seed)))),

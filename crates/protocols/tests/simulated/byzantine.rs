@@ -113,7 +113,7 @@ fn liveness_notices_f_plus_one_that_withhold() {
         });
         let failure = standard.run().failure.unwrap();
         assert_eq!(failure.oracle, Oracle::Liveness, "{failure}");
-        assert!(failure.what.starts_with("waited in vain until a new operation is answered"), "{failure}");
+        assert!(failure.what.starts_with("waited in vain for: a new operation is answered"), "{failure}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The list of faults as documentation has it: `docs/faults.md` is made here (`UPDATE_EXPECT=1` writes it).
+//! The generated list of faults: `docs/faults.md` (`UPDATE_EXPECT=1` writes it).
 
 use expect_test::expect_file;
 use quorate_sim::fault::{Fault, FaultClass, FaultSource};
@@ -24,12 +24,12 @@ fn source(fault: Fault) -> String {
 fn faults_are_documented() {
     let mut text = String::from(
         "# Faults\n\n\
-         All faults that this project knows by name, and what brings each about: standard runs of the simulator draw it,\n\
-         a Byzantine host commits it, somebody has to ask for it, or tests with real processes (below `crates/node/tests`)\n\
-         cover it. `quorate sim --faults` prints the same list. Made by a test from `crates/sim/src/fault.rs`.\n",
+         All faults that this project knows by name, with their origin. Standard runs of the simulator draw a fault, a Byzantine\n\
+         host causes it, an option of the command line asks for it, or tests with real processes (below `crates/node/tests`) cover\n\
+         it. `quorate sim --faults` prints the same list. A test generates this page from `crates/sim/src/fault.rs`.\n",
     );
     for class in FaultClass::ALL {
-        write!(text, "\n## {}\n\n| fault | is | brought about by |\n|---|---|---|\n", class.name()).unwrap();
+        write!(text, "\n## {}\n\n| fault | description | origin |\n|---|---|---|\n", class.name()).unwrap();
         for fault in Fault::ALL.iter().filter(|fault| fault.class() == class) {
             writeln!(text, "| {fault} | {} | {} |", fault.about(), source(*fault)).unwrap();
         }

@@ -157,43 +157,44 @@ fn long_pause(_: &Entry, seed: u64) -> Result<Report, BadSettings> {
 }
 
 const PREFACE: &str = "\
-# The museum, and the teeth of the oracles
+# The museum, and mutations for the oracles
 
-Made by `UPDATE_EXPECT=1 cargo test -p quorate-protocols --test simulated museum`. The seeds are those of the simulator,
-from 0 on; the last column says how many it took.
+`UPDATE_EXPECT=1 cargo test -p quorate-protocols --test simulated museum` generates this page. The seeds are those of the
+simulator, from 0 on; the last column has the number of seeds until the failure was caught.
 
 ## Published failures
 
-Each row is a broken variant of what runs here, and the oracle that caught it. Rows M are those of the catalogue; T, L and
-S are the faults of the pacemaker from which that of chained HotStuff comes (its specification, section 6): of its text,
-of its liveness and of its safety. What a variant was made of passes the same seeds. Where a row says *twins*, they are
-scenarios of twins: leaders drawn, and one replica that is two.
+Each row is a broken variant of the code here, with the oracle that caught it. Rows M are those of the catalogue. Rows T, L
+and S are the faults of the pacemaker from which that of chained HotStuff derives (its specification, section 6): of its
+text, of its liveness and of its safety. The unbroken original of each variant passes the same seeds. *Twins* in a row means
+twins scenarios: drawn leaders, and one replica that is two.
 
 Rows Y and Z are mutations of Sync HotStuff (its specification, section 23) and of Opt Sync (section 20), which random
-search finds too rarely: where a row names a *script*, one golden schedule stands for all seeds. These schedules have
-liars who say what is written for them, so they are tests (`sync_schedules.rs`, `sync_cold.rs`, `opt_schedules.rs`) and no
-text files. What is broken there shows nobody the certificate of what its timers commit either (`sync_unshown.rs`): with
-that second net most of these mutations alone fork nothing, and each rule shall hold without it. That they are hidden forks
-nothing by itself in any of these schedules: that is a test too. Row Y13 is what the net is for.
+search finds too rarely. For a row with a *script*, one golden schedule replaces all seeds. The Byzantine replicas of these
+schedules follow the script, so the schedules are tests (`sync_schedules.rs`, `sync_cold.rs`, `opt_schedules.rs`) and no text
+files. The broken variants also do not broadcast the certificate of blocks that their timers commit (`sync_unshown.rs`). With
+that second safeguard most of these mutations alone fork nothing, but each rule has to hold without it. Hiding the
+certificates forks nothing by itself in any of these schedules; that is a test as well. Row Y13 shows the purpose of the
+safeguard.
 
-| row | what went wrong, where it was published | the variant | caught by | seeds |
+| row | published failure | variant | caught by | seeds |
 |---|---|---|---|---|
 ";
 
 const NO_VARIANTS_PREFACE: &str = "
-## Not as variants, and why
+## Failures without a variant
 
-| row | why |
+| row | reason |
 |---|---|
 ";
 
 const ORACLES_PREFACE: &str = "
-## A sabotage for each oracle
+## A mutation for each oracle
 
-An oracle that nobody has seen fire proves nothing. (That replaying notices what is no function of the inputs is shown by
-a test of its own.)
+An oracle that never fires proves nothing. A test of its own shows that the oracle of replay notices outputs that do not
+follow from the inputs.
 
-| oracle | what goes wrong | the sabotage | caught by | seeds |
+| oracle | failure | mutation | caught by | seeds |
 |---|---|---|---|---|
 ";
 
@@ -240,7 +241,7 @@ fn write_lines(lines: Vec<Line>, table: &mut String, missed: &mut Vec<&'static s
 }
 
 #[test]
-fn every_failure_of_the_museum_is_caught_and_every_oracle_has_teeth() {
+fn every_failure_of_the_museum_is_caught_and_every_oracle_fires() {
     let (mut table, mut missed) = (PREFACE.to_owned(), Vec::new());
     let with = |exhibits: &'static [Exhibit], entry: &'static Entry| {
         exhibits.iter().map(move |exhibit| Line::of_exhibit((exhibit, entry)))

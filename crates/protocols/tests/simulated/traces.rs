@@ -112,7 +112,7 @@ fn reading_along_changes_nothing_and_everything_is_explained() {
     {
         assert!(words.contains(word), "{word}: {words:?}");
     }
-    for word in ["starts", "mood", "calls", "believes", "decides", "executes", "notes", "heals"] {
+    for word in ["starts", "behaves", "calls", "believes", "decides", "executes", "notes", "heals"] {
         assert!(words.contains(word), "{word}: {words:?}");
     }
 }

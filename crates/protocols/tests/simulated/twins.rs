@@ -166,7 +166,7 @@ fn heard(scenario: &Scenario, event: &Event) -> Vec<(usize, usize)> {
     else {
         return Vec::new();
     };
-    let second = if said("as its second half") { "'" } else { "" };
+    let second = if said("as the second half of the twin") { "'" } else { "" };
     let from = scenario.named(&format!("{from}{second}")).unwrap();
     let halves = event.tale.to.iter().flat_map(|to| [format!("{to}"), format!("{to}'")]);
     let meant = halves.filter_map(|half| {
@@ -213,7 +213,7 @@ fn leaders_can_be_set() {
         assert_eq!(led[..4], [(1, 2), (2, 3), (3, 3), (4, 0)], "{}", entry.spec.name);
     }
     for (entry, leader, why) in [
-        (quorate_protocols::find("echo").unwrap(), 1, "echo has leaders of its own"),
+        (quorate_protocols::find("echo").unwrap(), 1, "echo chooses its leaders itself"),
         (pbft(), 4, "replicas below 4"),
     ] {
         let mut settings = Settings::new(entry, 1);

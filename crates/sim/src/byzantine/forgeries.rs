@@ -222,6 +222,7 @@ fn mutate(rng: &mut Rng, bytes: &[u8], earlier: &[&Bytes]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sent_messages::SentMessages;
     use super::*;
 
     #[test]

@@ -181,11 +181,11 @@ impl Behaviour {
     pub(crate) fn told(&self, names: &dyn Fn(Places) -> String) -> String {
         let mood = match &self.mood {
             Mood::Divided { first, second, backwards } => {
-                let order = if *backwards { ", the second reads backwards" } else { "" };
-                format!("one half speaks to {}, the other to {}{order}", names(*first), names(*second))
+                let order = if *backwards { ", the second reverses its input" } else { "" };
+                format!("one half sends to {}, the other to {}{order}", names(*first), names(*second))
             }
-            Mood::Reserved(_) => "says nothing of some kinds".to_owned(),
-            Mood::Partial(to) => format!("speaks to {} only", names(*to)),
+            Mood::Reserved(_) => "sends nothing of some kinds".to_owned(),
+            Mood::Partial(to) => format!("sends to {} only", names(*to)),
             other => format!("{other:?}").to_lowercase(),
         };
         let image = if self.image.is_some() { ", remembers an older disk" } else { "" };

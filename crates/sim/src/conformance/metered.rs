@@ -218,7 +218,7 @@ pub(super) fn unstated_kinds(
     unstated_kinds
         .map(|(kind, total)| {
             FigureLine::new(
-                format!("`{kind}`, of which no figure speaks"),
+                format!("`{kind}`, which no figure covers"),
                 "",
                 0,
                 Measured { total: *total, of: 1 },

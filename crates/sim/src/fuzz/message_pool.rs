@@ -71,7 +71,7 @@ impl MessagePool {
     pub(super) fn hear(&mut self, frame_type: u8, kind: Kind, body: &[u8]) {
         let without = body.split_last_chunk::<64>().map(|(message, _)| message);
         let read = |bytes| self.read(frame_type, bytes);
-        // As in the intake, the message itself tells whether a signature follows it.
+        // As in the intake, the message itself shows whether a signature follows it.
         let parsed = read(body).filter(|parsed| parsed.statement.is_none());
         let Some(parsed) = parsed.or_else(|| without.and_then(read)) else { return };
         let heard = self.heard.entry((frame_type, kind)).or_default();

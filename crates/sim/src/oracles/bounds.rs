@@ -17,7 +17,7 @@ pub(crate) fn check_bounds(window: u64, status: &ReplicaStatus) -> Judged {
     let counts = [("guard", guard), ("records", records), ("held", held), ("blocks", status.blocks)];
     for (name, count) in counts {
         if u64::try_from(count).is_ok_and(|count| count > most) {
-            let what = format!("replica {} holds {count} {name}, at most {most} make sense", status.id);
+            let what = format!("replica {} holds {count} {name}; its window allows {most}", status.id);
             return Err((Oracle::Bounds, what));
         }
     }
@@ -31,7 +31,7 @@ pub(crate) fn check_bounds(window: u64, status: &ReplicaStatus) -> Judged {
     }
     if status.contradictions > 0 {
         let what = format!(
-            "the protocol of replica {} wanted to contradict itself {} times",
+            "the protocol of replica {} tried to equivocate {} times",
             status.id, status.contradictions
         );
         return Err((Oracle::SameSlot, what));

@@ -89,68 +89,69 @@ impl Oracle {
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Agreement => {
-                "Honest replicas have decided different things at one height, or ended with different states: they \
-                 are no longer copies of each other. Look for the `decides` lines of that height, and before them for \
-                 the votes that each of the replicas got."
+                "Honest replicas have decided different blocks at one height, or ended with different states: they \
+                 are no longer copies of each other. Look for the `decides` lines of that height, \
+                 and before them for the votes that each of the replicas got."
             }
             Self::ExactlyOnce => {
                 "An operation was applied twice. Look for its number in the `executes` lines of the replica."
             }
             Self::Results => {
-                "A client was told a result that the agreed order of operations does not give. Look for the number of \
-                 the operation: `calls`, `executes`, `believes`."
+                "A client received a result that does not follow from the agreed order of operations. Look for the \
+                 number of the operation: `calls`, `executes`, `believes`."
             }
             Self::Durability => {
-                "A client has the answer to an operation that no replica has executed: what it was told is lost. Look \
+                "A client has the answer to an operation that no replica has executed: the operation is lost. Look \
                  for the number of the operation, and for `crashes` before it."
             }
             Self::Linearizable => {
-                "No order of the operations explains what the clients were told. What follows is the shortest stretch \
-                 that nobody can explain; look for its operations: `calls` and `believes`."
+                "No order of the operations explains the answers of clients. The shortest inexplicable part of the \
+                 history follows; look for its operations: `calls` and `believes`."
             }
             Self::SameSlot => {
-                "A replica has said two different things where it may speak only once, which lets two different blocks \
+                "A replica has signed two statements for a slot that may be signed once, so two different blocks may \
                  be decided. Look for its `sends` lines of that kind, view and height."
             }
             Self::Held => {
-                "A promise has left before it was on disk: a crash would have made the replica break it. Look for the \
-                 last `syncs` of the replica before it `sends`."
+                "A promise has left before it was on disk: a crash would have made the replica break it. Look for \
+                 the last `syncs` of the replica before it `sends`."
             }
             Self::Bounds => {
-                "A replica holds more than makes sense for its window, or turns in circles: somebody can fill its \
-                 memory or keep it busy."
+                "A replica holds more than its window allows, or loops without input: a peer can fill its memory or \
+                 keep it busy."
             }
             Self::Liveness => {
-                "Everything had healed, and still nothing was decided, or a client was not answered, for longer than \
-                 the protocol promises. Look for the last `decides`, and from there for `timer`, `enters` and `refuses`."
+                "After the heal, nothing was decided, or a client was not answered, for longer than the protocol \
+                 promises. Look for the last `decides`, and from there for `timer`, `enters` and \
+                 `refuses`."
             }
             Self::Pacemaker => {
-                "A replica has entered a view that no quorum can have let it into, or view after view passes and the \
-                 honest replicas are never all in one of an honest leader. Look for what it `notes`, and what reached \
-                 it before."
+                "A replica has entered a view without a certificate, or the honest replicas never meet in a view \
+                 with an honest leader. Look for its `notes` lines, and for the messages that it got \
+                 before."
             }
             Self::Livelock => {
-                "Everything had healed, all replicas went from view to view, each leader had its turn, and nothing was \
-                 executed: it will go on like that. Look for the `enters` lines of one round of leaders, and between \
-                 them for what is refused."
+                "After the heal, views changed until each leader had its turn, and nothing was executed: the views \
+                 will repeat for ever. Look for the `enters` lines of one round of leaders, and \
+                 between them for refused messages."
             }
             Self::Stopped => {
-                "A replica has stopped by itself although its disk and its machine were in order. Its own words follow."
+                "A replica has stopped by itself although its disk and its machine were in order. Its reason follows."
             }
             Self::Links => {
                 "An honest replica has closed its connection to another honest one, for breaking a rule of links."
             }
             Self::Replay => {
-                "A second replica that was handed the same inputs has done something else: something beside its inputs \
-                 decides what a replica does, and no trace of it can be trusted to repeat."
+                "A second replica with the same inputs has given other outputs: something beside the inputs decides \
+                 the outputs, so no trace of the replica is repeatable."
             }
             Self::Accusation => {
-                "An honest replica has refused a message of another honest one for a reason that only liars give. Look \
-                 for the `refuses` line, and for the message that it names."
+                "An honest replica has refused a message of another honest one as a breach of the rules. Look for \
+                 the `refuses` line, and for the message that it names."
             }
             Self::Panic => {
-                "An assertion in the code has failed: the code itself says that this cannot be. The last lines of the \
-                 trace are what led to it."
+                "An assertion of the code has failed: a condition that the code relies on does not hold. The last \
+                 lines of the trace lead to it."
             }
         }
     }

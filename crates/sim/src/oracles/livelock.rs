@@ -8,7 +8,7 @@
 //! more views are granted to late replicas. Suppose that many views have passed, and each had the state of a view at
 //! most one round of leaders before it. Then nothing new will happen.
 //!
-//! Where leaders rotate, execution takes several good views in a row, and a leader may have several views. Four times
+//! With rotating leaders, execution takes several good views in a row, and a leader may have several views. Four times
 //! as many views are granted, and a few more.
 
 use quorate_types::{Height, View};

@@ -226,7 +226,7 @@ impl OrderOracle {
             return Ok(());
         }
         let ids: Vec<OpId> = applied.iter().map(|(_, id)| *id).collect();
-        let what = format!("height {height}: replica {by} applied {ids:?}, others {known:?}");
+        let what = format!("at height {height} replica {by} applied {ids:?}, others {known:?}");
         Err((Oracle::Agreement, what))
     }
 
@@ -234,20 +234,24 @@ impl OrderOracle {
     fn first(&mut self, history: &History, height: Height, applied: &[(Height, OpId)]) -> Judged {
         for (_, id) in applied {
             let Some(record) = history.get(*id) else {
-                return Err((Oracle::Results, format!("height {height}: operation {id:?} was never called")));
+                return Err((
+                    Oracle::Results,
+                    format!("at height {height} operation {id:?} was never called"),
+                ));
             };
             let place = self.applied.saturating_add(1);
             let result = self.model.apply(&record.op);
             let Some(known) = self.known(*id) else { continue };
             if let Some(earlier) = known.place {
                 let what = format!(
-                    "operation {id:?} is applied at height {height} as number {place}, and was as {earlier}"
+                    "operation {id:?} is applied at height {height} as number {place}, and was applied as number \
+                     {earlier} before"
                 );
                 return Err((Oracle::ExactlyOnce, what));
             }
             if known.after >= place {
                 let what = format!(
-                    "operation {id:?} was called after number {} was answered and comes as {place}",
+                    "operation {id:?} was called after the answer to number {}, and is applied as number {place}",
                     known.after
                 );
                 return Err((Oracle::Results, what));
@@ -284,7 +288,7 @@ impl OrderOracle {
         match self.known(id) {
             Some(OperationState { place: Some(place), .. }) => Err((
                 Oracle::Results,
-                format!("operation {id:?} is said not to be executed, and is number {place}"),
+                format!("operation {id:?} was reported as not executed, and is number {place} of the order"),
             )),
             _ => Ok(()),
         }

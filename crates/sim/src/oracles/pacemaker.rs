@@ -81,8 +81,8 @@ impl PacemakerOracle {
             return Ok(());
         }
         let what = format!(
-            "replica {by} went from view {} into view {view}, and fewer than {} honest replicas voted in the one before \
-             it, or gave up one of the last {}",
+            "replica {by} went from view {} into view {view}; fewer than {} honest replicas voted in the view before \
+             it, or timed out in one of the last {}",
             before.unwrap_or_default(),
             self.honest,
             self.pace.term
@@ -112,8 +112,8 @@ impl PacemakerOracle {
             return Ok(());
         }
         let what = format!(
-            "nothing was executed since height {height}, and in {} views the honest replicas were never all in one that \
-             an honest one leads",
+            "nothing was executed since height {height}, and in {} views the honest replicas were never all in one \
+             view with an honest leader",
             apart.views
         );
         Err((Oracle::Pacemaker, what))

@@ -89,7 +89,7 @@ impl PromiseOracle {
         let said = content.statement.filter(|_| content.is_once)?;
         let key = (said.height, said.view, said.kind, said.scope);
         let first = *self.of.get_mut(by.index())?.said.entry(key).or_insert(said.subject);
-        (first != said.subject).then(|| format!("said {content} and {} for the same slot", first.short()))
+        (first != said.subject).then(|| format!("signed {content} and {} for the same slot", first.short()))
     }
 
     /// Judges a frame that leaves. `later` holds the bytes that the disk has synced since then, in the same turn.
@@ -114,7 +114,8 @@ impl PromiseOracle {
         match promised.said.get(&key) {
             Some(subject) if *subject == statement.subject => return Ok(()),
             Some(subject) => {
-                let what = format!("replica {by} says {content} after it said {subject:?} for the same slot");
+                let what =
+                    format!("replica {by} signs {content} after it signed {subject:?} for the same slot");
                 return Err((Oracle::SameSlot, what));
             }
             None => {}
@@ -136,7 +137,7 @@ impl PromiseOracle {
         if is_held {
             Ok(())
         } else {
-            Err((Oracle::Held, format!("replica {by} says {content} before its guard is on disk")))
+            Err((Oracle::Held, format!("replica {by} sends {content} before its guard entry is on disk")))
         }
     }
 }

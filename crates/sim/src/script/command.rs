@@ -20,57 +20,56 @@ const WORLD: &str = "world protocol=P [n=4] [clients=1] [seed=1] [delay=1ms] [sy
 pub const COMMANDS: [(&str, &str); 19] = [
     (
         WORLD,
-        "makes the world, whose messages all take equally long; a second later, when all replicas stand and the \
-         clients have their sessions, the script's time begins",
+        "makes the world, in which every message takes equally long; the script's time begins a second later, when \
+         all replicas are connected and the clients have their sessions",
     ),
     (
         "show KIND …",
-        "messages of these kinds are in the trace from now on, also the host's, such as `host.checkpoint`",
+        "adds messages of these kinds to the trace from now on, also the host's, such as `host.checkpoint`",
     ),
-    ("hide KIND …", "they are not"),
+    ("hide KIND …", "leaves them out"),
     (
         "client C put KEY VALUE",
-        "a client submits an operation; there are also `get KEY`, `delete KEY`, `add KEY NUMBER` and `cas KEY OLD NEW`",
+        "submits an operation; there are also `get KEY`, `delete KEY`, `add KEY NUMBER` and `cas KEY OLD NEW`",
     ),
-    ("run SPAN", "time goes on: `run 5ms`"),
+    ("run SPAN", "runs for this time: `run 5ms`"),
     (
         "run until height H [on R …] [within SPAN]",
-        "until these replicas, or all that run and are honest, have executed so much; 10 s at most if not said otherwise",
+        "runs until these replicas, or all running honest ones, have executed this height; for 10 s at most unless \
+         `within` is given",
     ),
     (
         "run until view V [on R …] [within SPAN]",
-        "until they are in this view or a later one, and it has begun",
+        "runs until they are in this view or a later one, and it has begun",
     ),
     (
         "run until stable H [on R …] [within SPAN]",
-        "until their last stable checkpoint is this one or a later one",
+        "runs until their last stable checkpoint is this one or a later one",
     ),
-    ("run until answered [within SPAN]", "until every operation so far has its answer"),
+    ("run until answered [within SPAN]", "runs until every operation so far has its answer"),
     (
         "crash R … [keep nothing|some|everything]",
-        "these machines lose power; of what was not synced, this is left: nothing if not said otherwise",
+        "cuts the power of these machines; `keep` selects the unsynced bytes that survive, by default none",
     ),
-    ("start R …", "they are started again on what their disks have"),
-    (
-        "cut A … | B … [| …]",
-        "nothing passes between these parts any more; parts are of replicas, and of clients as `c0`",
-    ),
+    ("start R …", "starts them again on their disks"),
+    ("cut A … | B … [| …]", "cuts the links between these parts; a part has replicas, and clients as `c0`"),
     (
         "drop A … -> B … [KIND …]",
-        "what these send to those is lost from now on, of these kinds if any are named; `*` is everybody",
+        "drops messages from the first replicas to the second ones from now on, of these kinds if any are named; `*` \
+         means all",
     ),
-    ("hold A … -> B … [KIND …]", "the same, and it waits for `release`"),
-    ("delay SPAN A … -> B … [KIND …]", "the same, and it leaves later"),
-    ("heal", "cuts, drops and delays end"),
-    ("release", "holds end, and what was held leaves"),
+    ("hold A … -> B … [KIND …]", "holds such messages until `release`"),
+    ("delay SPAN A … -> B … [KIND …]", "delays such messages"),
+    ("heal", "ends cuts, drops and delays"),
+    ("release", "ends holds, and sends the held messages"),
     (
         "twin R to A … | B …",
-        "the first of the two replicas under one key speaks to these, the second to those; before, only the first speaks, to all",
+        "selects the receivers of each of the two replicas under one key; before, only the first sends, to all",
     ),
     (
         "expect …",
-        "fails unless it is so: `height H`, `view V`, `stable H`, each with `[on R …]`; `running R …`, `down R …`, \
-         `answered N`, `waiting N`, `sent KIND N` since the world began, `refused N`",
+        "fails unless the condition holds: `height H`, `view V`, `stable H`, each with `[on R …]`; `running R …`, \
+         `down R …`, `answered N`, `waiting N`, `sent KIND N` since the world began, `refused N`",
     ),
 ];
 
@@ -262,7 +261,7 @@ impl Scene {
                     scene.twin = Some(id.ok_or_else(|| format!("expected a replica, not `{value}`"))?);
                 }
                 "datagrams" if value.is_empty() => scene.transport = Transport::Datagrams,
-                _ => return Err(format!("`{word}` says nothing of a world: {}", WORLD)),
+                _ => return Err(format!("`{word}` is no setting of a world: {}", WORLD)),
             }
         }
         if scene.protocol.is_empty() {

@@ -72,7 +72,7 @@ pub fn play(text: &str, find: &dyn Fn(&str) -> Option<Entry>) -> Result<String, 
             (Command::World(settings), None) => {
                 settings.open(find).and_then(Player::new).map(|new| player = Some(new))
             }
-            (Command::World(_), Some(_)) => Err("there is a world already: one script, one world".to_owned()),
+            (Command::World(_), Some(_)) => Err("there is already a world: a script has only one".to_owned()),
             (_, None) => Err("a script begins with its world, such as `world protocol=pbft`".to_owned()),
             (command, Some(player)) => player.carry_out(command, last),
         };

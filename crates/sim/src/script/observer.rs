@@ -5,6 +5,7 @@ use super::script_trace::{ObservedFrame, ScriptTrace};
 use crate::frame::Verdict;
 use crate::history::OpId;
 use crate::model::Op;
+use crate::secs;
 use crate::world::World;
 use bytes::Bytes;
 use quorate_app::KvResult;

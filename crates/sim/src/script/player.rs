@@ -2,11 +2,10 @@
 
 use super::command::{Command, Until};
 use super::expect::meant;
-use super::observer::Observer;
+use super::observer::{Observer, ZERO};
 use super::tokens;
 use crate::network_fault::{Change, NetworkFault};
 use crate::places::Places;
-use crate::secs;
 use crate::settings::Settings;
 use crate::world::World;
 use quorate_types::{ReplicaId, Time};
@@ -49,7 +48,7 @@ impl Player {
     /// Returns an error with the line of a rule that never applied.
     pub(super) fn check_rules(&self) -> Result<(), (usize, String)> {
         let idle = self.observer.rules().idle();
-        idle.map_or(Ok(()), |line| Err((line, "nothing was ever sent that this is about".to_owned())))
+        idle.map_or(Ok(()), |line| Err((line, "no message was ever sent that this rule covers".to_owned())))
     }
 
     pub(super) fn carry_out(&mut self, command: Command, line: usize) -> Result<(), String> {
@@ -116,7 +115,7 @@ impl Player {
 /// Selects the receivers of each half of a twin. The first half also sends to clients.
 fn divide(world: &mut World, id: ReplicaId, first: &[ReplicaId], second: &[ReplicaId]) -> Result<(), String> {
     if !world.settings().byzantine.replicas.contains_key(&id) {
-        return Err(format!("replica {id} is no twin: `world … twin={id}` makes it one"));
+        return Err(format!("replica {id} is no twin; `world … twin={id}` makes it one"));
     }
     let n = world.settings().n;
     let clients = (0..=world.settings().clients).map(|client| n.saturating_add(client));

@@ -136,12 +136,8 @@ impl ScriptTrace {
     fn name(&mut self, subject: Digest) -> String {
         let count = self.names.len();
         let name = self.names.entry(subject).or_insert_with(|| {
-            let send_from_client = ('A'..='Z').nth(count % 26).unwrap_or('?');
-            if count < 26 {
-                send_from_client.to_string()
-            } else {
-                format!("{send_from_client}{}", count / 26)
-            }
+            let letter = ('A'..='Z').nth(count % 26).unwrap_or('?');
+            if count < 26 { letter.to_string() } else { format!("{letter}{}", count / 26) }
         });
         name.clone()
     }

@@ -84,7 +84,7 @@ impl FromStr for ByzantineChoice {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let unknown =
-            || format!("expected one of {}, or a host and a number like twin:2", Self::names().join(", "));
+            || format!("expected one of {}, or a host and a number such as twin:2", Self::names().join(", "));
         match (text, text.split_once(':')) {
             ("drawn", _) => Ok(Self::Drawn),
             ("none", _) => Ok(Self::Nobody),

@@ -159,7 +159,7 @@ impl FaultPlanner {
                 world.plan(from, Plan::HalfOpen(deaf, other, to));
             }
             conditions => {
-                let network_fault = self.front(conditions, to);
+                let network_fault = self.network_fault(conditions, to);
                 world.plan(from, Plan::Begin(number, network_fault));
                 world.plan(to, Plan::End(number));
             }

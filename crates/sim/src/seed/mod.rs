@@ -12,7 +12,7 @@ mod byzantine_choice;
 mod faults;
 pub(crate) mod synchrony;
 
-pub use byzantine_choice::{ByzantineChoice, Drawn};
+pub use byzantine_choice::{ByzantineChoice, ByzantineHosts};
 
 use crate::disk::Costs;
 use crate::fault::Fault;
@@ -221,8 +221,7 @@ pub(crate) fn calm(world: &mut World) -> Result<(), Failure> {
         return Ok(());
     }
     let changes = world.view_changes().saturating_sub(before);
-    let what =
-        format!("leaders stay when nothing goes wrong any more: {changes} view changes in {CALM_NS} ns");
+    let what = format!("leaders are not replaced without a fault: {changes} view changes in {CALM_NS} ns");
     world.check(Oracle::Liveness, &what, changes == 0)
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn draw_delays(settings: &mut Settings, rng: &mut Rng) {
         2 => DelayPattern::Replica(first),
         _ => DelayPattern::Changing,
     };
-    // Where no replica is Byzantine, bodies arrive before their headers.
+    // Without Byzantine replicas, bodies arrive before their headers.
     let are_there = settings.byzantine.replicas.is_empty() && rng.chance(500_000);
     let bodies = if are_there { Bodies::AreThere } else { Bodies::MayLack };
     settings.delays =

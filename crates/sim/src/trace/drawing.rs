@@ -163,16 +163,16 @@ impl Drawing {
 
 /// Help for the reader of the page.
 const MOUSE: &str = "\
-The diagram: time runs from left to right, everybody has a lane, every arrow is a message.
+The diagram: time runs from left to right, every actor has a lane, every arrow is a message.
   wheel            zoom; with shift, or sideways: move; + - and the arrow keys do the same
   drag             move; in the strip below: jump
-  hover            the lines of what is under the pointer
+  hover            the lines of the element under the pointer
   click            the lines around it, below
   buttons          switch lanes, kinds of messages and marks; a double click leaves only that one
   red cross        a message that was lost, drawn part of its way; a dashed one with a ring never arrived
   band on a lane   the view that the replica is in; dashed: it is down
   bars on top      faults of the network while they last
-  red line         what the oracle found
+  red line         the finding of the oracle
 ";
 
 /// Returns JSON that may be part of HTML.

@@ -50,7 +50,7 @@ impl FromStr for Pick {
         for term in text.split(',').map(str::trim) {
             let number = |sort: char| term.strip_prefix(sort).and_then(|rest| rest.parse::<u64>().ok());
             if term.is_empty() {
-                return Err("expected something between two commas".to_owned());
+                return Err("expected a term between two commas".to_owned());
             } else if term == "world" {
                 pick.whos.push(Who::World);
             } else if let Some(id) = number('r').and_then(|id| u16::try_from(id).ok()) {

@@ -98,7 +98,7 @@ impl World {
         let Some(victim) = leader.or_else(others) else { return };
         let kind = self.rngs.roles.pick(&Byzantine::LATER).copied().unwrap_or(Byzantine::Mute);
         self.trace.note(self.now, Who::Replica(victim), "corrupted", &[kind.name().as_bytes()], || {
-            format!("it leads, and is {kind} from now on")
+            format!("the leader is {kind} from now on")
         });
         self.count_fault(Fault::Adaptive);
         let rng = self.rngs.roles.fork();
@@ -182,7 +182,7 @@ impl World {
         }
         let mood = behaviour.shown();
         let told = has_reader.then(|| behaviour.told(&|some| names(n, places, some)));
-        self.trace.note(now, Who::Replica(id), "mood", &[mood.as_bytes()], || told.unwrap_or_default());
+        self.trace.note(now, Who::Replica(id), "behaves", &[mood.as_bytes()], || told.unwrap_or_default());
         match action {
             DiskAction::Forget(image) => {
                 let is_blank = image.segments() == 0;
@@ -348,7 +348,7 @@ impl World {
         for (peer, reason) in output.blamed.drain(..) {
             let innocent = self.is_honest(peer) && !self.roles.altered.contains(&peer);
             if innocent && self.is_honest(by) {
-                let what = format!("replica {by} refuses what replica {peer} says: {reason}");
+                let what = format!("replica {by} refuses a message of replica {peer}: {reason}");
                 self.judge(self.now, Err((Oracle::Accusation, what)));
             }
         }
@@ -397,7 +397,7 @@ impl World {
     pub fn send_frame_as(&mut self, controlled: ReplicaId, to: To, frame_type: u8, body: Bytes) {
         let is_controlled =
             self.slot(controlled).is_some_and(|slot| matches!(slot.role, Role::Controlled(_)));
-        assert!(is_controlled, "only puppets are spoken for");
+        assert!(is_controlled, "only a controlled replica sends frames of a test");
         let content = self.kind_of(frame_type, &body);
         let now = self.now;
         let lane = lane_of(frame_type);

@@ -53,8 +53,8 @@ impl World {
     /// Breaks a rule of clients.
     pub(super) fn misbehave(&mut self, fault: Fault) {
         let Some(place) = self.byzantine_client_place() else { return };
-        self.trace.note(self.now, Who::Client(place), "misuses", &[fault.name().as_bytes()], || {
-            format!("what clients may do: {fault}")
+        self.trace.note(self.now, Who::Client(place), "breaches", &[fault.name().as_bytes()], || {
+            format!("rules of clients: {fault}")
         });
         let done = match fault {
             Fault::DuplicateId => self.say_twice(place, false),

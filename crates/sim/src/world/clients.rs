@@ -326,7 +326,10 @@ impl World {
         let illegal = findings.illegal.into_iter().map(|illegal| illegal.picture).next();
         let undecided = findings.undecided.len();
         let too_hard = || {
-            format!("{undecided} keys are too hard to judge, and the replicas' order does not explain them")
+            format!(
+                "{undecided} keys are too expensive to judge, and the replicas' order does not explain their \
+                     answers"
+            )
         };
         if let Some(what) = illegal.or_else(|| (undecided > 0).then(too_hard)) {
             self.judge(self.now, Err((Oracle::Linearizable, what)));

@@ -97,7 +97,7 @@ impl World {
         self.trace.note(
             self.now,
             Who::World,
-            "weather",
+            "faults",
             &[&[u8::try_from(network_faults.len()).unwrap_or(u8::MAX)]],
             || Self::conditions_details(network_faults),
         );
@@ -202,8 +202,8 @@ impl World {
         let now = self.now;
         let Some(slot) = self.slot_mut(id) else { return };
         if slot.machine.disk.watch(|watch| std::mem::replace(&mut watch.labours, labours)) != labours {
-            let says = if labours { "its executor is slow" } else { "no longer" };
-            self.trace.note(now, Who::Replica(id), "labours", &[&[u8::from(labours)]], || says.to_owned());
+            let says = if labours { "executor is slow" } else { "no longer" };
+            self.trace.note(now, Who::Replica(id), "executor", &[&[u8::from(labours)]], || says.to_owned());
         }
     }
 
@@ -229,7 +229,7 @@ impl World {
             self.count_fault(fault);
         }
         self.trace.note(self.now, Who::Replica(id), "damage", &[fault.name().as_bytes()], || {
-            format!("of its disk: {fault}")
+            format!("disk: {fault}")
         });
     }
 

@@ -283,7 +283,7 @@ impl World {
         while goes_on(self) {
             if self.queue.next_at().is_none_or(|at| at > end) {
                 self.now = self.now.max(end);
-                let why = format!("waited in vain until {what}\n{}", self.standings());
+                let why = format!("waited in vain for: {what}\n{}", self.standings());
                 let oracle = if self.is_lost() { Oracle::Durability } else { Oracle::Liveness };
                 self.judge(self.now, Err((oracle, why)));
             }
@@ -373,7 +373,7 @@ impl World {
     /// Checks that no operation has ended without an answer.
     pub(crate) fn check_none_failed(&mut self) -> Result<(), Failure> {
         if self.counters.failed_ops > 0 {
-            let what = format!("{} operations have no answer for good", self.counters.failed_ops);
+            let what = format!("{} operations ended without an answer", self.counters.failed_ops);
             self.judge(self.now, Err((Oracle::Liveness, what)));
         }
         self.oracles.failure.clone().map_or(Ok(()), Err)

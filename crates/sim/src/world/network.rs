@@ -121,12 +121,12 @@ impl World {
                     .transit(Transit::Leaves(Fingerprint::of(&body)))
             });
         }
-        let twists = self.twists(from);
+        let forges = self.forges(from);
         self.count_byzantine_faults((from, half), (to_all, meant.len()));
         self.report_withheld(at, (from, half), &content, (to_all, &meant));
         for to in meant.iter().copied() {
             let frame = Frame { from, to, lane, frame_type, body: body.clone(), content };
-            if twists {
+            if forges {
                 self.send_forged(at, &frame);
             } else {
                 self.note_equivocation(from, &content);
@@ -221,8 +221,7 @@ impl World {
             Ok(()) => {}
             // The limits of a lane exceed the traffic of any world.
             Err(error) if self.is_honest(from) => {
-                let what =
-                    format!("replica {from} has more to say to replica {to} than a link takes: {error}");
+                let what = format!("replica {from} sends more to replica {to} than a link accepts: {error}");
                 self.judge(at, Err((Oracle::Bounds, what)));
             }
             Err(_) => {}
@@ -564,7 +563,7 @@ impl World {
                     // A slow handshake can be the link's fault; no other refusal can.
                     let honest = self.is_honest(id) && self.is_honest(peer);
                     if honest && why != Refusal::TooSlow.reason() {
-                        let what = format!("replica {id} breaks off with replica {peer}: {why}");
+                        let what = format!("replica {id} closes its link to replica {peer}: {why}");
                         self.judge(self.now, Err((Oracle::Links, what)));
                     }
                 }

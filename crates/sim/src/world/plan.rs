@@ -8,7 +8,7 @@ use quorate_types::{ReplicaId, Time};
 /// A planned event.
 #[derive(Clone, Debug)]
 pub enum Plan {
-    /// The replica's machine loses power, or its process dies.
+    /// The replica's machine loses power, or the process dies.
     Crash(ReplicaId, Survives),
     /// The replica's machine loses power at this step from then on: a change of the disk, or a flush.
     CrashAtStep(ReplicaId, u64, Survives),

@@ -93,7 +93,9 @@ impl FrameReader<'_> {
                     Err(_) => details.and("malformed"),
                 }
             }
-            Ok(FromClient::Attach(_)) => EventDetails::kind("attach").and("wants its replies here"),
+            Ok(FromClient::Attach(_)) => {
+                EventDetails::kind("attach").and("asks for its replies on this connection")
+            }
             Ok(FromClient::Hello { .. }) => EventDetails::kind("hello"),
             Ok(FromClient::Status) => EventDetails::kind("status"),
             Err(_) => EventDetails::kind("unknown").and(&format!("{} bytes", message.len())),
@@ -183,17 +185,17 @@ fn network_fault_details(n: usize, places: usize, network_fault: &NetworkFault) 
 fn plan_text(plan: &Plan) -> String {
     match plan {
         Plan::CrashAtStep(id, steps, _) => {
-            format!("r{id} loses power at the {steps}. change of its disk or flush from now")
+            format!("r{id} loses power at step {steps} from now")
         }
         Plan::WallClock(id, off_ns) => {
-            format!("r{id}: its clock on the wall is {} ms off from its next start on", off_ns / 1_000_000)
+            format!("the wall clock of r{id} is off by {} ms from its next start on", off_ns / 1_000_000)
         }
         Plan::Disconnect(a, b) => format!("the connection of r{a} and r{b} breaks"),
         Plan::HalfOpen(deaf, other, until) => {
-            format!("r{deaf} hears only at {} that its connection to r{other} is gone", seconds(*until))
+            format!("r{deaf} learns only at {} that its connection to r{other} is closed", seconds(*until))
         }
         Plan::CutLeader(number, until) => {
-            format!("f{number}: whoever leads is cut off until {}", seconds(*until))
+            format!("f{number}: the current leader is cut off until {}", seconds(*until))
         }
         other => format!("{other:?}"),
     }
@@ -359,7 +361,7 @@ impl World {
             _ => return,
         };
         let details = details.from(from).to([Who::Replica(id)]).transit(Transit::Ends(Fingerprint::of(body)));
-        trace.report(*now, Who::World, "loses", || details.first("nobody is there"));
+        trace.report(*now, Who::World, "loses", || details.first("the replica is down"));
     }
 
     /// Reports the input that a replica has read for its turn.
@@ -423,7 +425,7 @@ impl World {
         let left = self.timers_due(id);
         let slot = self.slot(id);
         let is_alone = slot.and_then(|slot| slot.read_log.as_ref()).is_none_or(Vec::is_empty);
-        let how = if is_alone { "fires" } else { "fires, unless what just arrived has stopped it" };
+        let how = if is_alone { "fires" } else { "fires, unless an arrival has stopped it" };
         for (at, name) in due.into_iter().filter(|timer| !left.contains(timer)) {
             let _ = at;
             self.trace
@@ -469,6 +471,6 @@ impl World {
 pub(super) fn half_text(half: TwinHalf) -> &'static str {
     match half {
         TwinHalf::First => "",
-        TwinHalf::Second => "as its second half",
+        TwinHalf::Second => "as the second half of the twin",
     }
 }

@@ -43,8 +43,8 @@ impl World {
     /// may not have what it commits by a timer.
     pub fn exempt(&mut self, id: ReplicaId) {
         if self.roles.exempt.insert(id) {
-            self.trace.note(self.now, Who::Replica(id), "adrift", &[], || {
-                "nothing is promised to it from here on".to_owned()
+            self.trace.note(self.now, Who::Replica(id), "exempt", &[], || {
+                "exempt from judgement from here on".to_owned()
             });
         }
     }

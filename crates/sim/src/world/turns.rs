@@ -59,7 +59,7 @@ impl World {
         let (incarnation, executed) =
             self.status(id).map(|status| (status.incarnation, status.executed)).unwrap_or_default();
         self.trace.note(self.now, Who::Replica(id), "starts", &[&incarnation.0.to_le_bytes()], || {
-            EventDetails::text(format!("for the {incarnation}. time")).at(None, Some(executed))
+            EventDetails::text(format!("incarnation {incarnation}")).at(None, Some(executed))
         });
         self.report_view(id);
         let verdict = self.oracles.order.opened(id, self.executed(id));
@@ -109,8 +109,8 @@ impl World {
     pub(super) fn lose_power(&mut self, id: ReplicaId, survives: Survives) {
         let now = self.now;
         self.trace.note(now, Who::Replica(id), "crashes", &[], || match survives {
-            Survives::Cached => "its process dies".to_owned(),
-            _ => format!("{survives:?} of what was not synced is left").to_lowercase(),
+            Survives::Cached => "the process dies".to_owned(),
+            _ => format!("{survives:?} of the unsynced bytes remain").to_lowercase(),
         });
         self.trace.report_view(now, id, None);
         if self.slot(id).is_some_and(|slot| slot.machine.disk.watch(|watch| watch.is_dead)) {
@@ -306,7 +306,7 @@ impl World {
         let spins = slot.agenda.spins;
         self.wake(id, next);
         if spins > SPINS_MAX {
-            let what = format!("replica {id} takes turn after turn and nothing arrives");
+            let what = format!("replica {id} takes turn after turn without an arrival");
             self.judge(began, Err((Oracle::Bounds, what)));
         }
     }

@@ -35,7 +35,7 @@ impl World {
     pub(crate) fn end_twins_schedule(&mut self) {
         if let Some(schedule) = &mut self.schedule {
             schedule.is_over = true;
-            self.trace.note(self.now, Who::World, "heals", &[], || "everybody reaches everybody".to_owned());
+            self.trace.note(self.now, Who::World, "heals", &[], || "all nodes reach each other".to_owned());
         }
     }
 
@@ -69,7 +69,7 @@ impl World {
         let known = running.host.replica().leader();
         if schedule.note(at, node, known) {
             let scenario = &schedule.scenario;
-            trace.note(at, Who::World, "parts", &[&known.0.0.to_le_bytes()], || {
+            trace.note(at, Who::World, "partition", &[&known.0.0.to_le_bytes()], || {
                 format!("view {} begins with r{}: {scenario}", known.0, schedule.scenario.name(node))
             });
         }

@@ -6,7 +6,7 @@ use quorate_types::{ReplicaId, Time, View};
 
 /// A view of the scenario that has begun.
 #[derive(Clone, Copy, Debug)]
-struct BegunView {
+pub(super) struct BegunView {
     at: Time,
     leader: ReplicaId,
 }
@@ -67,7 +67,7 @@ impl TwinsSchedule {
 
     /// Records that a node is in a view with this leader. Returns whether it is the first one there.
     pub(super) fn note(&mut self, at: Time, node: usize, (view, leader): (View, ReplicaId)) -> bool {
-        if let Some(known) = self.oracles.pacemaker.get_mut(node) {
+        if let Some(known) = self.views.get_mut(node) {
             *known = view;
         }
         self.reached = self.reached.max(view);
