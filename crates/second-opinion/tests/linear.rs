@@ -141,8 +141,8 @@ impl Specification for Todc {
     }
 }
 
-/// Judges with todc, which needs an answer to every operation. An operation without one either ends last, with any answer,
-/// or is left out.
+/// Judges with todc, which needs an answer to every operation. An operation without one either ends last, with any
+/// answer, or is left out.
 fn todc(records: &[Record]) -> bool {
     let open: Vec<usize> = (0..records.len()).filter(|at| records[*at].answered.is_none()).collect();
     (0..1u64 << open.len()).any(|choice| {

@@ -158,7 +158,7 @@ impl Client {
     }
 
     /// Handles a message of a replica.
-    pub(crate) fn hear(&mut self, now: Time, from: ReplicaId, message: &[u8]) {
+    pub(crate) fn receive(&mut self, now: Time, from: ReplicaId, message: &[u8]) {
         if let Ok(message) = FromReplica::from_bytes(message) {
             self.core.handle(now, from, message);
         }

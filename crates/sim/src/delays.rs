@@ -5,8 +5,8 @@
 //!
 //! ```text
 //! Δ | the link: 1/40 | work at both ends (wake-ups, the disk, turns): 1/20 | the wait
-//! held, where a body may have to be fetched:  a quarter of Δ, in which it may come by itself, request, answer, work | the wait
-//! guarded: a round trip takes no more than Δ, so half of it
+//! held, if a body may be fetched: also a quarter of Δ for its arrival without a request | request, answer, work | the wait
+//! guarded: half of that, because a round trip takes no more than Δ
 //! ```
 //!
 //! Held frames keep their order, and so do unheld ones. No protocol may rely on more.

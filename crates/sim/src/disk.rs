@@ -102,7 +102,7 @@ impl DiskTrouble {
 /// Factor by which a slow disk is slower.
 const SLOW_FACTOR: u64 = 100;
 /// Factor by which a slow executor is slower.
-const LABOUR_FACTOR: u64 = 500;
+const SLOW_EXECUTOR_FACTOR: u64 = 500;
 
 /// Costs and changes of the current turn. The disk, the network and the world share them.
 #[derive(Debug, Default)]
@@ -126,7 +126,7 @@ pub(crate) struct DiskWatch {
     pub(crate) writes: u64,
     pub(crate) trouble: DiskTrouble,
     /// Whether execution is slow.
-    pub(crate) labours: bool,
+    pub(crate) is_slow: bool,
     /// Whether the next write goes to a wrong place.
     pub(crate) misdirects: bool,
     /// All writes in order, for a disk whose log ends at its first damage.
@@ -219,7 +219,7 @@ impl DiskWatch {
 
     /// Spends the time of executing a block or checking a batch.
     pub(crate) fn work(&mut self, rng: &mut Rng, executes: bool) {
-        let slowed = (self.labours && executes).then_some((Named::SlowExecutor, LABOUR_FACTOR));
+        let slowed = (self.is_slow && executes).then_some((Named::SlowExecutor, SLOW_EXECUTOR_FACTOR));
         self.spend(rng, |costs| costs.work_ns, slowed);
     }
 }

@@ -152,7 +152,7 @@ impl Run {
     }
 
     fn run_phases(&mut self) -> Result<(), Failure> {
-        self.learn()?;
+        self.record_honest()?;
         self.before = self.passed();
         for liar in &self.liars {
             self.world.take_control(*liar);
@@ -160,9 +160,9 @@ impl Run {
         let began = self.world.now();
         while self.said < self.messages {
             self.keep_clients_busy();
-            self.listen();
+            self.record_input();
             for _ in 0..self.rng.between(1, 6) {
-                self.say();
+                self.send_one();
             }
             let pause = self.rng.exponential_ns(ms(1));
             self.world.run_for(pause)?;
@@ -172,12 +172,12 @@ impl Run {
     }
 
     /// Records messages while every replica is honest.
-    fn learn(&mut self) -> Result<(), Failure> {
+    fn record_honest(&mut self) -> Result<(), Failure> {
         let [with, without, again] = LEARNING_NS;
-        let heard: Rc<RefCell<Vec<(u8, Kind, crate::Bytes)>>> = Rc::default();
-        let ear = Rc::clone(&heard);
+        let recorded: Rc<RefCell<Vec<(u8, Kind, crate::Bytes)>>> = Rc::default();
+        let recorder = Rc::clone(&recorded);
         self.world.hook(move |_, frame| {
-            ear.borrow_mut().push((frame.frame_type, frame.content.kind, frame.body.clone()));
+            recorder.borrow_mut().push((frame.frame_type, frame.content.kind, frame.body.clone()));
             Verdict::Pass
         });
         // A request waits at all times, or no replica would miss the leader.
@@ -193,8 +193,8 @@ impl Run {
         self.world.plan(self.world.now(), crate::Plan::Start(leader));
         self.world.run_for(again)?;
         self.world.unhook();
-        for (frame_type, kind, body) in heard.borrow_mut().drain(..) {
-            self.pool.hear(frame_type, kind, &body);
+        for (frame_type, kind, body) in recorded.borrow_mut().drain(..) {
+            self.pool.record(frame_type, kind, &body);
         }
         Ok(())
     }
@@ -209,18 +209,18 @@ impl Run {
 
     /// Records the input of the controlled replicas. It is the newest, and closest to messages that the others would
     /// accept.
-    fn listen(&mut self) {
+    fn record_input(&mut self) {
         for liar in &self.liars {
-            for heard in self.world.received(*liar) {
-                if let ControlledInput::Frame { frame_type, body, content, .. } = heard {
-                    self.pool.hear(frame_type, content.kind, &body);
+            for recorded in self.world.received(*liar) {
+                if let ControlledInput::Frame { frame_type, body, content, .. } = recorded {
+                    self.pool.record(frame_type, content.kind, &body);
                 }
             }
         }
     }
 
     /// Sends one message of a controlled replica to one replica or to all.
-    fn say(&mut self) {
+    fn send_one(&mut self) {
         let honest: Vec<ReplicaId> = self.world.honest().collect();
         let (Some(liar), Some(whom)) = (self.rng.pick(&self.liars).copied(), self.rng.pick(&honest).copied())
         else {

@@ -77,8 +77,8 @@ pub(crate) struct Machine {
     pub(crate) disk_flaw: DiskFlaw,
     /// The damage that the disk has suffered.
     pub(crate) damage: Damage,
-    /// The disk after the last crash, if any crash so far has kept bytes that were not synced. Those bytes are as durable as
-    /// synced ones from then on.
+    /// The disk after the last crash, if any crash so far has kept bytes that were not synced. Those bytes are as
+    /// durable as synced ones from then on.
     pub(crate) survived: Option<MemDisk>,
     /// Unsynced bytes that survive the planned power cut at a step of the machine.
     pub(crate) fuse: Option<Survives>,
@@ -277,11 +277,11 @@ impl ReplicaSlot {
         };
         let Running { host, peer_links, .. } = &mut **running;
         let backwards = matches!(role, Role::Byzantine(behaviour) if behaviour.reads_backwards());
-        let mut receiver = Receiver { host, has_read, is_deaf: false, copies: None, told: read_log.as_mut() };
+        let mut receiver = Receiver { host, has_read, is_deaf: false, copies: None, log: read_log.as_mut() };
         match (role, second.as_mut()) {
-            (Role::Controlled(heard), _) => {
+            (Role::Controlled(input), _) => {
                 receiver.is_deaf = true;
-                receiver.copies = Some(heard);
+                receiver.copies = Some(input);
             }
             (_, Some(second)) => receiver.copies = Some(&mut second.inbox),
             _ => {}
@@ -411,7 +411,7 @@ struct Receiver<'a> {
     /// A second receiver of all input.
     copies: Option<&'a mut Vec<Arrival>>,
     /// The log of input for the trace.
-    told: Option<&'a mut Vec<Arrival>>,
+    log: Option<&'a mut Vec<Arrival>>,
 }
 
 impl Receiver<'_> {
@@ -428,7 +428,7 @@ impl Receiver<'_> {
     }
 
     fn frame(&mut self, from: ReplicaId, frame_type: u8, body: &[u8]) {
-        for copies in [&mut self.copies, &mut self.told].into_iter().flatten() {
+        for copies in [&mut self.copies, &mut self.log].into_iter().flatten() {
             copies.push(Arrival::Frame { from, frame_type, body: Bytes::copy_from_slice(body) });
         }
         if !self.is_deaf {
@@ -437,7 +437,7 @@ impl Receiver<'_> {
     }
 
     fn link(&mut self, peer: ReplicaId, event: LinkEvent) {
-        for copies in [&mut self.copies, &mut self.told].into_iter().flatten() {
+        for copies in [&mut self.copies, &mut self.log].into_iter().flatten() {
             copies.push(Arrival::Link(peer, event));
         }
         if !self.is_deaf {
@@ -455,7 +455,7 @@ impl Receiver<'_> {
             // The only other message of a client here is a request for its replies.
             _ => client_connections.detach(index),
         }
-        for copies in [&mut self.copies, &mut self.told].into_iter().flatten() {
+        for copies in [&mut self.copies, &mut self.log].into_iter().flatten() {
             copies.push(Arrival::Client { index, message: message.clone() });
         }
     }

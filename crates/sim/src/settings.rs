@@ -96,7 +96,8 @@ pub struct Settings {
     pub client: ClientOptions,
     /// Link conditions while no network fault is in effect.
     pub conditions: LinkConditions,
-    /// Delays of frames before they enter their link, beside the link conditions; `None` for a protocol without a bound.
+    /// Delays of frames before they enter their link, beside the link conditions; `None` for a protocol without a
+    /// bound.
     pub delays: Option<Delays>,
     /// Costs of disks and of work.
     pub costs: Costs,
@@ -112,8 +113,8 @@ pub struct Settings {
     pub bodies: BodyLimits,
     /// Byzantine replicas and clients.
     pub byzantine: ByzantineSettings,
-    /// Whether the input of every honest replica is replayed on a second one, whose output has to be the same. Nothing else in
-    /// the world depends on it.
+    /// Whether the input of every honest replica is replayed on a second one, whose output has to be the same.
+    /// Nothing else in the world depends on it.
     pub replay: bool,
 }
 

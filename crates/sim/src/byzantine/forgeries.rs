@@ -60,7 +60,7 @@ impl Behaviour {
             Mood::Echo => {
                 out.push(plain);
                 if self.rng.chance(300_000)
-                    && let Some((frame_type, body)) = self.said.any(&mut self.rng)
+                    && let Some((frame_type, body)) = self.sent.any(&mut self.rng)
                 {
                     let after_ns = self.rng.exponential_ns(AGAIN_NS);
                     out.push(Forged { after_ns, frame_type, body, fault: Some(Fault::Replay) });
@@ -79,7 +79,7 @@ impl Behaviour {
             Mood::Attack(_) if frame_type == frame::PROTOCOL => self.attack(tools, to, plain, out),
             _ => out.push(plain),
         }
-        self.said.remember((frame_type, kind), body.clone());
+        self.sent.remember((frame_type, kind), body.clone());
     }
 
     /// Returns a frame with other content that is still well formed.
@@ -88,7 +88,7 @@ impl Behaviour {
         tools: &LiarTools<'_>,
         (frame_type, kind, body): (u8, Kind, &Bytes),
     ) -> Option<Forged> {
-        let earlier = self.said.of((frame_type, kind));
+        let earlier = self.sent.of((frame_type, kind));
         let rng = &mut self.rng;
         let sent = |body: Vec<u8>, fault| {
             Some(Forged { after_ns: 0, frame_type, body: Bytes::from(body), fault: Some(fault) })
@@ -140,22 +140,22 @@ impl Behaviour {
     /// Returns the reply that a client receives instead, and whether it is false.
     pub(crate) fn forge_reply_body(&mut self, body: Bytes) -> (Bytes, bool) {
         let key = (u8::MAX, super::REPLY);
-        let mut told = body.clone();
+        let mut forged = body.clone();
         if let Mood::Twist { ppm, what: ForgeAbout::Replies } = self.mood
             && self.rng.chance(ppm)
         {
-            let earlier = self.said.of(key);
+            let earlier = self.sent.of(key);
             for _ in 0..ATTEMPTS {
                 let bytes = mutate(&mut self.rng, &body, &earlier);
                 if FromReplica::from_bytes(&bytes).is_ok() && bytes != body {
-                    told = Bytes::from(bytes);
+                    forged = Bytes::from(bytes);
                     break;
                 }
             }
         }
-        self.said.remember(key, body.clone());
-        let is_lie = told != body;
-        (told, is_lie)
+        self.sent.remember(key, body.clone());
+        let is_lie = forged != body;
+        (forged, is_lie)
     }
 }
 
@@ -246,13 +246,13 @@ mod tests {
 
     #[test]
     fn host_remembers_the_newest_messages_of_each_kind() {
-        let (mut said, key) = (SentMessages::default(), (1, Kind::new("vote")));
+        let (mut sent, key) = (SentMessages::default(), (1, Kind::new("vote")));
         for number in 0..40u8 {
-            said.remember(key, Bytes::from(vec![number]));
+            sent.remember(key, Bytes::from(vec![number]));
         }
-        let all: Vec<u8> = said.of(key).iter().map(|body| body[0]).collect();
+        let all: Vec<u8> = sent.of(key).iter().map(|body| body[0]).collect();
         assert_eq!(all, (28..40).collect::<Vec<u8>>());
-        assert!(said.of((2, Kind::new("vote"))).is_empty());
-        assert_eq!(said.any(&mut Rng::new(1)).map(|(frame_type, _)| frame_type), Some(1));
+        assert!(sent.of((2, Kind::new("vote"))).is_empty());
+        assert_eq!(sent.any(&mut Rng::new(1)).map(|(frame_type, _)| frame_type), Some(1));
     }
 }

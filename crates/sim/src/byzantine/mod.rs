@@ -45,10 +45,10 @@ pub(crate) enum Role {
 
 impl Role {
     /// Whether a message of this kind may leave for a place.
-    pub(crate) fn lets(&self, half: TwinHalf, kind: Kind, to: usize) -> bool {
+    pub(crate) fn allows(&self, half: TwinHalf, kind: Kind, to: usize) -> bool {
         match self {
             Self::Honest => true,
-            Self::Byzantine(behaviour) => behaviour.mood.lets(half, kind, to),
+            Self::Byzantine(behaviour) => behaviour.mood.allows(half, kind, to),
             Self::Controlled(_) => false,
         }
     }
@@ -64,7 +64,7 @@ pub(crate) struct Behaviour {
     /// An earlier image of the disk.
     image: Option<MemDisk>,
     /// Messages that the replica has sent.
-    said: SentMessages,
+    sent: SentMessages,
     /// Attacks that the protocol's folder defines, and the current one.
     attacks: &'static [AttackEntry],
     attack: Option<Box<dyn Attack>>,
@@ -104,7 +104,7 @@ enum Mood {
 }
 
 impl Mood {
-    fn lets(&self, half: TwinHalf, kind: Kind, to: usize) -> bool {
+    fn allows(&self, half: TwinHalf, kind: Kind, to: usize) -> bool {
         match self {
             Self::Plain
             | Self::Echo
@@ -157,8 +157,8 @@ impl Behaviour {
     pub(crate) fn new(kind: Byzantine, rng: Rng, attacks: &'static [AttackEntry]) -> Self {
         // A protocol without attacks gets the kind that comes closest.
         let kind = if kind == Byzantine::Own && attacks.is_empty() { Byzantine::Mutate } else { kind };
-        let (mood, said) = (Mood::Plain, SentMessages::default());
-        Self { kind, rng, mood, is_steady: false, image: None, said, attacks, attack: None }
+        let (mood, sent) = (Mood::Plain, SentMessages::default());
+        Self { kind, rng, mood, is_steady: false, image: None, sent, attacks, attack: None }
     }
 
     /// Returns the duration of the current mood, and of an outage that belongs to it.
@@ -178,7 +178,7 @@ impl Behaviour {
     }
 
     /// Returns the current mood in words. `names` formats places.
-    pub(crate) fn told(&self, names: &dyn Fn(Places) -> String) -> String {
+    pub(crate) fn description(&self, names: &dyn Fn(Places) -> String) -> String {
         let mood = match &self.mood {
             Mood::Divided { first, second, backwards } => {
                 let order = if *backwards { ", the second reverses its input" } else { "" };
@@ -313,13 +313,13 @@ mod tests {
         let mut all = Vec::new();
         for _ in 0..400 {
             behaviour.change(CONTEXT, disk);
-            let mut lets = Vec::new();
+            let mut allowed = Vec::new();
             for half in [TwinHalf::First, TwinHalf::Second] {
                 for kind in kinds {
-                    lets.extend((0..PLACES).map(|to| behaviour.mood.lets(half, kind, to)));
+                    allowed.extend((0..PLACES).map(|to| behaviour.mood.allows(half, kind, to)));
                 }
             }
-            all.push(lets);
+            all.push(allowed);
         }
         all
     }
@@ -335,30 +335,30 @@ mod tests {
     #[test]
     fn mute_host_withholds_kinds_from_all_replicas() {
         let moods = moods(Byzantine::Mute);
-        for lets in &moods {
-            assert!(lets.chunks(PLACES).all(|places| places.iter().all(|let_| *let_ == places[0])));
+        for allowed in &moods {
+            assert!(allowed.chunks(PLACES).all(|places| places.iter().all(|let_| *let_ == places[0])));
         }
-        let silent = moods.iter().filter(|lets| lets.iter().all(|let_| !let_)).count();
+        let silent = moods.iter().filter(|allowed| allowed.iter().all(|let_| !let_)).count();
         assert!((60..260).contains(&silent), "{silent}");
     }
 
     #[test]
     fn favourites_receive_everything_and_others_nothing() {
         let moods = moods(Byzantine::Favourites);
-        for lets in &moods {
-            assert!(lets.chunks(PLACES).all(|places| places == &lets[..PLACES]));
+        for allowed in &moods {
+            assert!(allowed.chunks(PLACES).all(|places| places == &allowed[..PLACES]));
         }
-        assert!(moods.iter().any(|lets| lets.contains(&true) && lets.contains(&false)));
+        assert!(moods.iter().any(|allowed| allowed.contains(&true) && allowed.contains(&false)));
     }
 
     #[test]
     fn twins_together_send_to_all_replicas() {
         let moods = moods(Byzantine::Twin);
-        for lets in &moods {
-            let (first, second) = lets.split_at(lets.len() / 2);
+        for allowed in &moods {
+            let (first, second) = allowed.split_at(allowed.len() / 2);
             assert!(first.iter().zip(second).all(|(first, second)| *first || *second));
         }
-        let split = moods.iter().filter(|lets| lets.contains(&false)).count();
+        let split = moods.iter().filter(|allowed| allowed.contains(&false)).count();
         assert!(split > 250, "{split}");
     }
 

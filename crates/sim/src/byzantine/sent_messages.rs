@@ -7,7 +7,7 @@ use quorate_types::wire::frame;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Largest number of remembered frames of each kind.
-const SAID_MAX: usize = 12;
+const REMEMBERED_MAX: usize = 12;
 
 /// Messages that a replica has sent, the newest of each kind last.
 #[derive(Default, Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct SentMessages(BTreeMap<(u8, Kind), VecDeque<Bytes>>);
 impl SentMessages {
     pub(super) fn remember(&mut self, key: (u8, Kind), body: Bytes) {
         let known = self.0.entry(key).or_default();
-        if known.len() >= SAID_MAX {
+        if known.len() >= REMEMBERED_MAX {
             known.pop_front();
         }
         known.push_back(body);

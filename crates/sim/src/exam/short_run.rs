@@ -5,7 +5,7 @@ use crate::link_conditions::LinkConditions;
 use crate::oracles::Failure;
 use crate::report::Report;
 use crate::seed::synchrony::{draw_bound, draw_delays};
-use crate::seed::{calm, close, heal};
+use crate::seed::{check_leaders_stay, finish, heal};
 use crate::settings::{BadSettings, Settings, Transport, is_synchronous};
 use crate::trace::Trace;
 use crate::world::World;
@@ -77,8 +77,8 @@ impl ShortRun {
             happens(world, &mut rng)?;
             let bound = world.recovery(world.now().0, secs(2));
             heal(world, Workload { operations: 6, ..workload }, bound, recovered_ns)?;
-            calm(world)?;
-            close(world)
+            check_leaders_stay(world)?;
+            finish(world)
         })
     }
 }

@@ -45,12 +45,12 @@ struct ParsedMessage {
 pub(super) struct MessagePool {
     entry: Entry,
     rng: Rng,
-    heard: BTreeMap<(u8, Kind), VecDeque<Vec<u8>>>,
+    recorded: BTreeMap<(u8, Kind), VecDeque<Vec<u8>>>,
 }
 
 impl MessagePool {
     pub(super) fn new(entry: Entry, rng: Rng) -> Self {
-        let mut pool = Self { entry, rng, heard: BTreeMap::new() };
+        let mut pool = Self { entry, rng, recorded: BTreeMap::new() };
         // Hosts exchange these messages in rare cases only. The run records the others soon enough.
         let id = BlockId::null(Height(1));
         for message in [
@@ -62,24 +62,24 @@ impl MessagePool {
             HostMessage::Probe { incarnation: Incarnation(1), number: 0 },
             HostMessage::ProbeAnswer { incarnation: Incarnation(1), number: 0, oldest_ns: 0, at: Time::ZERO },
         ] {
-            pool.hear(frame::HOST, message.kind(), &message.to_bytes());
+            pool.record(frame::HOST, message.kind(), &message.to_bytes());
         }
         pool
     }
 
     /// Records a frame.
-    pub(super) fn hear(&mut self, frame_type: u8, kind: Kind, body: &[u8]) {
+    pub(super) fn record(&mut self, frame_type: u8, kind: Kind, body: &[u8]) {
         let without = body.split_last_chunk::<64>().map(|(message, _)| message);
         let read = |bytes| self.read(frame_type, bytes);
         // As in the intake, the message itself shows whether a signature follows it.
         let parsed = read(body).filter(|parsed| parsed.statement.is_none());
         let Some(parsed) = parsed.or_else(|| without.and_then(read)) else { return };
-        let heard = self.heard.entry((frame_type, kind)).or_default();
-        if heard.len() >= REMEMBERED_MAX {
+        let recorded = self.recorded.entry((frame_type, kind)).or_default();
+        if recorded.len() >= REMEMBERED_MAX {
             // Half of the places are for the newest messages, so that rare ones are kept.
-            heard.remove(REMEMBERED_MAX / 2);
+            recorded.remove(REMEMBERED_MAX / 2);
         }
-        heard.push_back(parsed.bytes);
+        recorded.push_back(parsed.bytes);
     }
 
     fn read(&self, frame_type: u8, bytes: &[u8]) -> Option<ParsedMessage> {
@@ -121,7 +121,7 @@ impl MessagePool {
             _ => &[frame::PROTOCOL],
         };
         let kinds: Vec<(u8, Kind)> =
-            self.heard.keys().filter(|(frame_type, _)| wanted.contains(frame_type)).copied().collect();
+            self.recorded.keys().filter(|(frame_type, _)| wanted.contains(frame_type)).copied().collect();
         let (frame_type, kind) = self.rng.pick(&kinds).copied()?;
         let base = self.some(frame_type, kind)?;
         let other = self.some(frame_type, kind)?;
@@ -150,13 +150,13 @@ impl MessagePool {
 
     /// Returns a message of this kind, often the newest.
     fn some(&mut self, frame_type: u8, kind: Kind) -> Option<Vec<u8>> {
-        let heard = self.heard.get(&(frame_type, kind))?;
+        let recorded = self.recorded.get(&(frame_type, kind))?;
         let at = if self.rng.chance(300_000) {
-            heard.len().saturating_sub(1)
+            recorded.len().saturating_sub(1)
         } else {
-            self.rng.index(heard.len())
+            self.rng.index(recorded.len())
         };
-        heard.get(at).cloned()
+        recorded.get(at).cloned()
     }
 
     /// Replaces view and height of a message, mostly by values that are relevant to the replica now.

@@ -26,7 +26,7 @@ pub const ORACLE_MUTATIONS: &[Exhibit] = &[
         within: 5,
         run: |entry, seed| {
             let last = crate::smallest(entry, 1).saturating_sub(1);
-            perjured(entry, seed, StoreFlaw::Never(30), last, &[])
+            with_flawed_service(entry, seed, StoreFlaw::Never(30), last, &[])
         },
     },
     Exhibit {
@@ -35,7 +35,7 @@ pub const ORACLE_MUTATIONS: &[Exhibit] = &[
         variant: "every service applies its first operation after a restart twice",
         caught_by: &[Oracle::ExactlyOnce],
         within: 5,
-        run: |entry, seed| perjured(entry, seed, StoreFlaw::Often(1), 0, &[]),
+        run: |entry, seed| with_flawed_service(entry, seed, StoreFlaw::Often(1), 0, &[]),
     },
     Exhibit {
         id: "right results",
@@ -43,7 +43,7 @@ pub const ORACLE_MUTATIONS: &[Exhibit] = &[
         variant: "every service answers every thirtieth operation with a wrong result",
         caught_by: &[Oracle::Results],
         within: 5,
-        run: |entry, seed| perjured(entry, seed, StoreFlaw::Wrong(30), 0, &[]),
+        run: |entry, seed| with_flawed_service(entry, seed, StoreFlaw::Wrong(30), 0, &[]),
     },
     Exhibit {
         id: "durability",
@@ -61,7 +61,7 @@ pub const ORACLE_MUTATIONS: &[Exhibit] = &[
         caught_by: &[Oracle::Linearizable],
         within: 5,
         run: |entry, seed| {
-            perjured(entry, seed, StoreFlaw::Wrong(30), 0, &[Oracle::Results, Oracle::Durability])
+            with_flawed_service(entry, seed, StoreFlaw::Wrong(30), 0, &[Oracle::Results, Oracle::Durability])
         },
     },
     Exhibit {
@@ -141,27 +141,27 @@ pub const ORACLE_MUTATIONS: &[Exhibit] = &[
 ];
 
 /// Runs Byzantine replicas that the oracles take for honest ones.
-fn trusted(entry: &Entry, seed: u64, kind: Byzantine, blind: &[Oracle]) -> Result<Report, BadSettings> {
+fn trusted(entry: &Entry, seed: u64, kind: Byzantine, ignored: &[Oracle]) -> Result<Report, BadSettings> {
     let mut standard = StandardRun::with(entry, None, ByzantineChoice::All(kind), seed)?;
     let world = standard.world();
     let liars: Vec<ReplicaId> = world.replicas().filter(|id| !world.is_honest(*id)).collect();
     liars.into_iter().for_each(|id| world.trust_liar(id));
-    blind.iter().for_each(|oracle| world.tolerate(*oracle));
+    ignored.iter().for_each(|oracle| world.tolerate(*oracle));
     Ok(standard.run())
 }
 
 /// Runs flawed services: those of replica `from` and all after it, from their second start on. Their first life ends
 /// soon.
-fn perjured(
+fn with_flawed_service(
     entry: &Entry,
     seed: u64,
     store_flaw: StoreFlaw,
     from: usize,
-    blind: &[Oracle],
+    ignored: &[Oracle],
 ) -> Result<Report, BadSettings> {
     let mut short = runs::short(entry, seed)?;
     let world = short.world();
-    blind.iter().for_each(|oracle| world.tolerate(*oracle));
+    ignored.iter().for_each(|oracle| world.tolerate(*oracle));
     for id in world.replicas().skip(from) {
         world.break_service(id, store_flaw);
         world.plan(world.now(), Plan::Crash(id, Survives::Everything));
@@ -182,10 +182,10 @@ fn too_many_silent(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
 }
 
 fn all_is_lost(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let blind = [Oracle::Held, Oracle::Links, Oracle::SameSlot];
+    let ignored = [Oracle::Held, Oracle::Links, Oracle::SameSlot];
     let mut short = runs::short(entry, seed)?;
     let world = short.world();
-    blind.into_iter().for_each(|oracle| world.tolerate(oracle));
+    ignored.into_iter().for_each(|oracle| world.tolerate(oracle));
     for id in world.replicas() {
         world.break_disk(id, DiskFlaw::Sync);
         // The disk's flaw begins with the next start.

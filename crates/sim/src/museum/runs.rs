@@ -40,11 +40,11 @@ pub(super) fn with_disk_flaw(
     entry: &Entry,
     seed: u64,
     disk_flaw: DiskFlaw,
-    blind: &[Oracle],
+    ignored: &[Oracle],
 ) -> Result<Report, BadSettings> {
     let mut short = short(entry, seed)?;
     let world = short.world();
-    blind.iter().for_each(|oracle| world.tolerate(*oracle));
+    ignored.iter().for_each(|oracle| world.tolerate(*oracle));
     for id in world.replicas() {
         world.break_disk(id, disk_flaw);
     }

@@ -155,7 +155,7 @@ impl OrderOracle {
     }
 
     /// Records that a replica stopped. Its decisions bind no other replica until its disk proves to have them.
-    pub(crate) fn falls(&mut self, by: ReplicaId) {
+    pub(crate) fn stopped(&mut self, by: ReplicaId) {
         if let Some(progress) = self.progress.get_mut(&by) {
             progress.executed = None;
         }
@@ -375,7 +375,7 @@ mod tests {
             let (mut order, history) = both_opened();
             assert_eq!(order.decided(R0, Height(1), block(1), &BOTH), Ok(()));
             assert_eq!(order.executed(&history, R0, Height(0), Height(executed), &[]), Ok(()));
-            order.falls(R0);
+            order.stopped(R0);
             let binds = executed > 0;
             let verdict = order.decided(R1, Height(1), block(2), &BOTH);
             assert_eq!(oracle(verdict), binds.then_some(Oracle::Agreement), "while it is down");
@@ -388,7 +388,7 @@ mod tests {
         // No decision remains that the disk did not have, and none can be taken for executed later.
         let (mut order, history) = both_opened();
         assert_eq!(order.decided(R0, Height(1), block(1), &BOTH), Ok(()));
-        order.falls(R0);
+        order.stopped(R0);
         assert_eq!(order.opened(R0, Height(0)), Ok(()));
         assert_eq!(order.decided(R0, Height(1), block(2), &BOTH), Ok(()));
         assert_eq!(order.executed(&history, R0, Height(0), Height(1), &[]), Ok(()));
@@ -400,7 +400,7 @@ mod tests {
         let mut order = OrderOracle::new(true);
         BOTH.iter().for_each(|id| order.opened(*id, Height(0)).unwrap());
         assert_eq!(order.decided(R0, Height(2), block(2), &BOTH), Ok(()));
-        order.falls(R0);
+        order.stopped(R0);
         assert_eq!(order.decided(R1, Height(2), block(2), &BOTH), Ok(()));
         assert_eq!(oracle(order.decided(R1, Height(2), block(1), &BOTH)), Some(Oracle::Agreement));
         assert_eq!(order.opened(R0, Height(0)), Ok(()));

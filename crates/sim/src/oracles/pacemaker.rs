@@ -68,7 +68,7 @@ impl PacemakerOracle {
     }
 
     /// Records that a replica stopped. The view of its next start needs no certificate.
-    pub(crate) fn falls(&mut self, id: ReplicaId) {
+    pub(crate) fn stopped(&mut self, id: ReplicaId) {
         if let Some(at) = self.at.get_mut(id.index()) {
             *at = None;
         }
@@ -169,7 +169,7 @@ mod tests {
         for opened in [70, 50] {
             assert_eq!(views.is_in(ReplicaId(2), View(opened)), Ok(()));
             assert!(views.is_in(ReplicaId(2), View(opened + 1)).is_err());
-            views.falls(ReplicaId(2));
+            views.stopped(ReplicaId(2));
         }
     }
 

@@ -21,7 +21,7 @@ type Key = (Height, View, Kind, Digest);
 /// Promises of one replica.
 #[derive(Default, Debug)]
 struct Promised {
-    said: BTreeMap<Key, Digest>,
+    signed: BTreeMap<Key, Digest>,
     /// The newest bytes that the disk has synced.
     tail: Vec<u8>,
     /// Kinds of all statements so far, with the highest floor that this disk has synced.
@@ -86,10 +86,10 @@ impl PromiseOracle {
 
     /// Returns a description of an equivocation when a Byzantine replica signs two subjects for one slot.
     pub(crate) fn equivocation(&mut self, by: ReplicaId, content: &Content) -> Option<String> {
-        let said = content.statement.filter(|_| content.is_once)?;
-        let key = (said.height, said.view, said.kind, said.scope);
-        let first = *self.of.get_mut(by.index())?.said.entry(key).or_insert(said.subject);
-        (first != said.subject).then(|| format!("signed {content} and {} for the same slot", first.short()))
+        let signed = content.statement.filter(|_| content.is_once)?;
+        let key = (signed.height, signed.view, signed.kind, signed.scope);
+        let first = *self.of.get_mut(by.index())?.signed.entry(key).or_insert(signed.subject);
+        (first != signed.subject).then(|| format!("signed {content} and {} for the same slot", first.short()))
     }
 
     /// Judges a frame that leaves. `later` holds the bytes that the disk has synced since then, in the same turn.
@@ -111,7 +111,7 @@ impl PromiseOracle {
             return Ok(());
         }
         let key = (statement.height, statement.view, statement.kind, statement.scope);
-        match promised.said.get(&key) {
+        match promised.signed.get(&key) {
             Some(subject) if *subject == statement.subject => return Ok(()),
             Some(subject) => {
                 let what =
@@ -120,7 +120,7 @@ impl PromiseOracle {
             }
             None => {}
         }
-        promised.said.insert(key, statement.subject);
+        promised.signed.insert(key, statement.subject);
         self.checked = self.checked.saturating_add(1);
         self.buffer.clear();
         statement.encode(&mut self.buffer);

@@ -76,13 +76,13 @@ pub fn play(text: &str, find: &dyn Fn(&str) -> Option<Entry>) -> Result<String, 
             (_, None) => Err("a script begins with its world, such as `world protocol=pbft`".to_owned()),
             (command, Some(player)) => player.carry_out(command, last),
         };
-        for told in player.iter_mut().flat_map(Player::told) {
-            let _ = writeln!(played, "    {told}");
+        for line in player.iter_mut().flat_map(Player::take_lines) {
+            let _ = writeln!(played, "    {line}");
         }
         result.map_err(|what| trouble(what, &played))?;
     }
-    for told in player.iter_mut().flat_map(Player::rest) {
-        let _ = writeln!(played, "    {told}");
+    for line in player.iter_mut().flat_map(Player::rest) {
+        let _ = writeln!(played, "    {line}");
     }
     let done = match &player {
         Some(player) => player.check_rules(),

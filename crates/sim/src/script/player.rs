@@ -36,13 +36,13 @@ impl Player {
     }
 
     /// Returns the trace lines of a command.
-    pub(super) fn told(&mut self) -> Vec<String> {
-        self.observer.trace.told(self.world.now())
+    pub(super) fn take_lines(&mut self) -> Vec<String> {
+        self.observer.trace.take_lines(self.world.now())
     }
 
     /// Returns the remaining trace lines.
     pub(super) fn rest(&mut self) -> Vec<String> {
-        self.observer.trace.told(Time(u64::MAX))
+        self.observer.trace.take_lines(Time(u64::MAX))
     }
 
     /// Returns an error with the line of a rule that never applied.

@@ -143,7 +143,7 @@ impl ScriptTrace {
     }
 
     /// Removes and returns the lines up to a moment, in the order of time.
-    pub(super) fn told(&mut self, until: Time) -> Vec<String> {
+    pub(super) fn take_lines(&mut self, until: Time) -> Vec<String> {
         self.lines.sort_by_key(|(at, _)| *at);
         let later = self.lines.partition_point(|(at, _)| *at <= until);
         let rest = self.lines.split_off(later);

@@ -83,13 +83,13 @@ fn one_frame_to_several_is_one_line_and_blocks_have_letters() {
     trace.sends(&observed(2_000_000, 3, 8, Some(RuleAction::Drop)));
     trace.sends(&observed(1_500_000, 3, 9, Some(RuleAction::Hold)).released(Time(3_000_000)));
     trace.happens(Time(1_001_000), "c0", "asks", "get k");
-    assert_eq!(trace.told(Time(1_900_000)), ["   1.000  c0  asks          get k"]);
+    assert_eq!(trace.take_lines(Time(1_900_000)), ["   1.000  c0  asks          get k"]);
     let lines = [
         "   1.999  r1  -> all        vote             v2 h7   A",
         "   1.999  r1  -x r3         vote             v2 h7   B   lost",
         "   2.999  r1  -> r3         vote             v2 h7   A",
     ];
-    assert_eq!(trace.told(Time(u64::MAX)), lines);
+    assert_eq!(trace.take_lines(Time(u64::MAX)), lines);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn hidden_kinds_are_not_shown() {
         change(&mut trace);
         trace.sends(&observed(1, 3, 9, None));
         trace.replies(Time(1), ReplicaId(0), 0, "reply");
-        trace.told(Time(1)).len()
+        trace.take_lines(Time(1)).len()
     };
     assert_eq!(lines(&|_| {}), 1, "votes belong to no block here");
     assert_eq!(lines(&|trace| trace.show("vote")), 2);

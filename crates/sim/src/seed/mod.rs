@@ -175,9 +175,9 @@ fn run_phases(
         bound,
         recovered_ns,
     )?;
-    calm(world)?;
+    check_leaders_stay(world)?;
     world.run_until(Time(END_NS))?;
-    close(world)
+    finish(world)
 }
 
 /// Heals everything. A new operation has to be answered within the bound, and then all of them.
@@ -208,7 +208,7 @@ pub(crate) fn heal(
 }
 
 /// Checks that leaders are not replaced once everything has healed and every replica is sound.
-pub(crate) fn calm(world: &mut World) -> Result<(), Failure> {
+pub(crate) fn check_leaders_stay(world: &mut World) -> Result<(), Failure> {
     let are_all_sound = |world: &World| world.sound().count() >= world.settings().n;
     world.run_for(CALM_NS)?;
     if !are_all_sound(world) {
@@ -226,7 +226,7 @@ pub(crate) fn calm(world: &mut World) -> Result<(), Failure> {
 }
 
 /// Ends a run: a fresh client reads every key, and all replicas have the same state.
-pub(crate) fn close(world: &mut World) -> Result<(), Failure> {
+pub(crate) fn finish(world: &mut World) -> Result<(), Failure> {
     world.read_back()?;
     world.run_while("all sound replicas have executed the reads", SETTLE_NS, |world| !world.is_level())?;
     world.check_settled()

@@ -151,8 +151,8 @@ impl Trace {
     }
 }
 
-/// Returns the name under which an event feeds the hash. Some events have a plainer name for readers, and the hash of a seed
-/// must not depend on it.
+/// Returns the name under which an event feeds the hash. Some events have a plainer name for readers, and the hash of
+/// a seed must not depend on it.
 fn hashed_name(what: &'static str) -> &'static str {
     match what {
         "behaves" => "mood",

@@ -16,7 +16,7 @@ pub(crate) struct Reporter {
     transits: Transits,
     /// Events of a turn that are later than the present.
     later: BTreeMap<(Time, u64), Event>,
-    told: u64,
+    reported: u64,
     now: Time,
     /// Last known view of each replica.
     views: BTreeMap<Who, (View, ReplicaId)>,
@@ -24,7 +24,7 @@ pub(crate) struct Reporter {
 
 impl fmt::Debug for Reporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Teller({} events)", self.told)
+        write!(f, "Reporter({} events)", self.reported)
     }
 }
 
@@ -34,7 +34,7 @@ impl Reporter {
             reader,
             transits: Transits::default(),
             later: BTreeMap::new(),
-            told: 0,
+            reported: 0,
             now: Time::ZERO,
             views: BTreeMap::new(),
         }
@@ -43,11 +43,11 @@ impl Reporter {
     pub(crate) fn report(&mut self, at: Time, who: Who, what: &'static str, mut details: EventDetails) {
         let number = self.number(at, who, &mut details);
         let event = Event { at, who, what, number, details };
-        self.told = self.told.saturating_add(1);
+        self.reported = self.reported.saturating_add(1);
         if at <= self.now {
             (self.reader)(&event);
         } else {
-            self.later.insert((at, self.told), event);
+            self.later.insert((at, self.reported), event);
         }
     }
 

@@ -161,8 +161,8 @@ impl World {
     }
 
     /// Whether a replica's message may leave.
-    pub(super) fn lets(&self, from: ReplicaId, half: TwinHalf, kind: Kind, to: usize) -> bool {
-        self.slot(from).is_some_and(|slot| slot.role.lets(half, kind, to))
+    pub(super) fn allows(&self, from: ReplicaId, half: TwinHalf, kind: Kind, to: usize) -> bool {
+        self.slot(from).is_some_and(|slot| slot.role.allows(half, kind, to))
     }
 
     /// Changes the mood of a Byzantine replica.
@@ -181,8 +181,8 @@ impl World {
             behaviour.remember(shared.synced_image());
         }
         let mood = behaviour.shown();
-        let told = has_reader.then(|| behaviour.told(&|some| names(n, places, some)));
-        self.trace.note(now, Who::Replica(id), "behaves", &[mood.as_bytes()], || told.unwrap_or_default());
+        let text = has_reader.then(|| behaviour.description(&|some| names(n, places, some)));
+        self.trace.note(now, Who::Replica(id), "behaves", &[mood.as_bytes()], || text.unwrap_or_default());
         match action {
             DiskAction::Forget(image) => {
                 let is_blank = image.segments() == 0;
@@ -261,15 +261,15 @@ impl World {
     pub(super) fn count_byzantine_faults(
         &mut self,
         (from, half): (ReplicaId, TwinHalf),
-        (to, told): (To, usize),
+        (to, sent_to): (To, usize),
     ) {
         let Some(slot) = self.slot(from) else { return };
         let Role::Byzantine(behaviour) = &slot.role else { return };
         let (is_silent, is_twin) = (behaviour.is_silent(), slot.second.is_some());
-        if is_twin && half == TwinHalf::Second && told > 0 {
+        if is_twin && half == TwinHalf::Second && sent_to > 0 {
             self.count_fault(Fault::DoubleIdentity);
         }
-        if !is_twin && told < self.receivers(from, to).count() {
+        if !is_twin && sent_to < self.receivers(from, to).count() {
             self.count_fault(if is_silent { Fault::Silence } else { Fault::SelectiveSilence });
         }
     }
@@ -278,11 +278,11 @@ impl World {
     pub(super) fn forged_reply(&mut self, from: ReplicaId, body: Bytes) -> Bytes {
         let Some(slot) = self.slot_mut(from) else { return body };
         let Role::Byzantine(behaviour) = &mut slot.role else { return body };
-        let (told, is_lie) = behaviour.forge_reply_body(body);
+        let (forged, is_lie) = behaviour.forge_reply_body(body);
         if is_lie {
             self.count_fault(Fault::LieToClients);
         }
-        told
+        forged
     }
 
     /// Writes bytes that are no frame to the replica's connections: a header that announces too large a frame.
@@ -340,7 +340,7 @@ impl World {
                 slot.attach(index, client);
             }
         }
-        self.depart(id, TwinHalf::Second, now, output, &[]);
+        self.send_output(id, TwinHalf::Second, now, output, &[]);
     }
 
     /// Judges accusations: no honest replica may treat another one as Byzantine.

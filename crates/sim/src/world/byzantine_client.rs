@@ -16,7 +16,7 @@ use quorate_types::wire::CLIENT_BUNDLE_TAG;
 use quorate_types::{BundleKind, BundleNo, ReplicaId};
 
 /// Largest number of remembered messages of other clients.
-const SAID_MAX: usize = 64;
+const REMEMBERED_MAX: usize = 64;
 /// Number of bundles of a flood.
 const FLOOD: u64 = 40;
 /// The key of all its operations, which no other client uses.
@@ -42,11 +42,11 @@ impl World {
             return;
         }
         let byzantine_client = &mut self.byzantine_client;
-        byzantine_client.heard = byzantine_client.heard.wrapping_add(1);
-        let place = byzantine_client.heard % SAID_MAX;
-        match byzantine_client.said.get_mut(place) {
+        byzantine_client.recorded_count = byzantine_client.recorded_count.wrapping_add(1);
+        let place = byzantine_client.recorded_count % REMEMBERED_MAX;
+        match byzantine_client.recorded.get_mut(place) {
             Some(old) => *old = message.clone(),
-            None => byzantine_client.said.push(message.clone()),
+            None => byzantine_client.recorded.push(message.clone()),
         }
     }
 
@@ -57,12 +57,12 @@ impl World {
             format!("rules of clients: {fault}")
         });
         let done = match fault {
-            Fault::DuplicateId => self.say_twice(place, false),
-            Fault::EquivocatingClient => self.say_twice(place, true),
-            Fault::ReplayedRequest => self.say_again(place),
-            Fault::OversizeRequest => self.say_too_much(place),
-            Fault::MalformedRequest => self.say_nonsense(place),
-            Fault::ClientFlood => self.say_much(place),
+            Fault::DuplicateId => self.send_twice(place, false),
+            Fault::EquivocatingClient => self.send_twice(place, true),
+            Fault::ReplayedRequest => self.resend_other(place),
+            Fault::OversizeRequest => self.send_oversize(place),
+            Fault::MalformedRequest => self.send_malformed(place),
+            Fault::ClientFlood => self.send_flood(place),
             _ => None,
         };
         if done.is_some() {
@@ -91,7 +91,7 @@ impl World {
     }
 
     /// Sends two bundles with one number: both to all replicas, or each to some.
-    fn say_twice(&mut self, place: usize, divided: bool) -> Option<()> {
+    fn send_twice(&mut self, place: usize, divided: bool) -> Option<()> {
         let number = self.next_number();
         let mut both = Vec::new();
         for half in ["a", "b"] {
@@ -111,15 +111,15 @@ impl World {
     }
 
     /// Resends a message of another client.
-    fn say_again(&mut self, place: usize) -> Option<()> {
+    fn resend_other(&mut self, place: usize) -> Option<()> {
         for id in self.replicas() {
-            let again = self.rngs.network.pick(&self.byzantine_client.said)?.clone();
+            let again = self.rngs.network.pick(&self.byzantine_client.recorded)?.clone();
             self.send_from_client(place, id, again);
         }
         Some(())
     }
 
-    fn say_too_much(&mut self, place: usize) -> Option<()> {
+    fn send_oversize(&mut self, place: usize) -> Option<()> {
         let number = self.next_number();
         let (client, session) = (self.client_id(place)?, self.session(place)?);
         let mut builder = BundleBuilder::new(BundleKind::Requests, client, session, BundleNo(number));
@@ -139,9 +139,9 @@ impl World {
     }
 
     /// Sends bytes that are no message, or a message of another client with some bytes changed.
-    fn say_nonsense(&mut self, place: usize) -> Option<()> {
+    fn send_malformed(&mut self, place: usize) -> Option<()> {
         for id in self.replicas() {
-            let mut bytes = self.rngs.network.pick(&self.byzantine_client.said)?.to_vec();
+            let mut bytes = self.rngs.network.pick(&self.byzantine_client.recorded)?.to_vec();
             for _ in 0..self.rngs.network.between(1, 8) {
                 let at = self.rngs.network.index(bytes.len());
                 let byte = u8::try_from(self.rngs.network.below(256)).unwrap_or(0);
@@ -162,7 +162,7 @@ impl World {
     }
 
     /// Sends more bundles than a session's window, and more than a queue accepts.
-    fn say_much(&mut self, place: usize) -> Option<()> {
+    fn send_flood(&mut self, place: usize) -> Option<()> {
         let window = u64::from(self.cluster.genesis.client_window);
         for step in 0..FLOOD {
             // Some numbers are beyond the window, and are never executed.

@@ -139,7 +139,7 @@ impl World {
         self.clients.get(client).map(|client| *client.core().counters()).unwrap_or_default()
     }
 
-    pub(super) fn hear(&mut self, client: usize, from: ReplicaId, message: &Bytes) {
+    pub(super) fn client_receives(&mut self, client: usize, from: ReplicaId, message: &Bytes) {
         let now = self.now;
         let Self { trace, settings, cluster, .. } = self;
         trace.note(now, Who::Client(client), "hears", &[&from.0.to_le_bytes(), message], || {
@@ -147,10 +147,10 @@ impl World {
             details.transit(Transit::Arrives(Fingerprint::of(message)))
         });
         if let Some(client) = self.clients.get_mut(client) {
-            client.hear(now, from, message);
+            client.receive(now, from, message);
             if self.mutations.clients_are_credulous {
                 let n = u16::try_from(self.settings.n).unwrap_or(u16::MAX).max(1);
-                client.hear(now, ReplicaId(from.0.saturating_add(1) % n), message);
+                client.receive(now, ReplicaId(from.0.saturating_add(1) % n), message);
             }
         }
         self.serve_client(client);

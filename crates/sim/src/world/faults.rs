@@ -37,7 +37,7 @@ impl World {
                 self.count_fault(Fault::ClockJump);
             }
             Plan::Disk(id, trouble) => self.trouble(id, trouble),
-            Plan::Executor(id, labours) => self.slow_executor(id, labours),
+            Plan::Executor(id, is_slow) => self.slow_executor(id, is_slow),
             Plan::Damage(id, fault) => self.damage(id, fault),
             Plan::Disconnect(a, b) => {
                 if self.disconnect(a, b) {
@@ -198,12 +198,12 @@ impl World {
         self.trace.note(now, Who::Replica(id), "disk", &[&[trouble.tag()]], || format!("{trouble:?}"));
     }
 
-    fn slow_executor(&mut self, id: ReplicaId, labours: bool) {
+    fn slow_executor(&mut self, id: ReplicaId, is_slow: bool) {
         let now = self.now;
         let Some(slot) = self.slot_mut(id) else { return };
-        if slot.machine.disk.watch(|watch| std::mem::replace(&mut watch.labours, labours)) != labours {
-            let says = if labours { "executor is slow" } else { "no longer" };
-            self.trace.note(now, Who::Replica(id), "executor", &[&[u8::from(labours)]], || says.to_owned());
+        if slot.machine.disk.watch(|watch| std::mem::replace(&mut watch.is_slow, is_slow)) != is_slow {
+            let says = if is_slow { "slow" } else { "normal" };
+            self.trace.note(now, Who::Replica(id), "executor", &[&[u8::from(is_slow)]], || says.to_owned());
         }
     }
 

@@ -283,7 +283,7 @@ impl World {
         while goes_on(self) {
             if self.queue.next_at().is_none_or(|at| at > end) {
                 self.now = self.now.max(end);
-                let why = format!("waited in vain for: {what}\n{}", self.standings());
+                let why = format!("waited in vain for: {what}\n{}", self.status_lines());
                 let oracle = if self.is_lost() { Oracle::Durability } else { Oracle::Liveness };
                 self.judge(self.now, Err((oracle, why)));
             }
@@ -305,7 +305,7 @@ impl World {
     }
 
     /// Returns the status of each replica, one line each.
-    pub(crate) fn standings(&self) -> String {
+    pub(crate) fn status_lines(&self) -> String {
         let line = |id| match self.status(id) {
             Some(status) => status.to_string(),
             None => format!("replica {id} is down"),
@@ -319,7 +319,7 @@ impl World {
         self.trace.advance(self.now);
         match event {
             Event::Arrives(id, arrival) => self.arrive(id, arrival),
-            Event::Hears { client, from, message } => self.hear(client, from, &message),
+            Event::Hears { client, from, message } => self.client_receives(client, from, &message),
             Event::Link { client, replica, state } => self.client_link(client, replica, state),
             Event::Leaves(frame) => self.transmit(self.now, &frame),
             Event::Enters { frame, life } => self.enter_after_wait(&frame, life),

@@ -57,7 +57,7 @@ fn trickle(rng: &mut Rng, rest: &mut Bytes, bytes: usize) -> Vec<Bytes> {
 
 impl World {
     /// Sends the output of a turn, each message at its time.
-    pub(super) fn depart(
+    pub(super) fn send_output(
         &mut self,
         from: ReplicaId,
         half: TwinHalf,
@@ -80,7 +80,7 @@ impl World {
                         self.send(at, (from, half), to, (lane, frame_type, body), later);
                     }
                     Outbound::Client { index, body } => {
-                        if self.lets(from, half, REPLY, self.place(index)) {
+                        if self.allows(from, half, REPLY, self.place(index)) {
                             let body = self.forged_reply(from, body);
                             self.reply(at, from, index, body);
                         }
@@ -104,14 +104,14 @@ impl World {
     ) {
         let (lane, frame_type, body) = frame;
         let content = self.kind_of(frame_type, &body);
-        self.vouch(at, from, &content, later);
+        self.judge_frame(at, from, &content, later);
         if self.schedule.is_some() {
             return self.send_by_schedule(at, (from, half), to, (frame_type, body), &content);
         }
         let mut meant: Vec<ReplicaId> = std::mem::take(&mut self.buffers.receivers);
         meant.clear();
         let to_all = to;
-        meant.extend(self.receivers(from, to).filter(|to| self.lets(from, half, content.kind, to.index())));
+        meant.extend(self.receivers(from, to).filter(|to| self.allows(from, half, content.kind, to.index())));
         if !meant.is_empty() {
             let Self { trace, settings, cluster, .. } = self;
             trace.note(at, Who::Replica(from), "sends", &[&body], || {
@@ -149,20 +149,20 @@ impl World {
     }
 
     /// Lets the oracles judge a frame of an honest replica.
-    fn vouch(&mut self, at: Time, from: ReplicaId, content: &Content, later: &[u8]) {
+    fn judge_frame(&mut self, at: Time, from: ReplicaId, content: &Content, later: &[u8]) {
         if !self.is_honest(from) {
             return;
         }
-        if let Some(said) = content.statement.filter(|said| said.kind == CHECKPOINT_KIND) {
-            let verdict = self.oracles.order.stated(from, said.height, said.subject);
+        if let Some(statement) = content.statement.filter(|statement| statement.kind == CHECKPOINT_KIND) {
+            let verdict = self.oracles.order.stated(from, statement.height, statement.subject);
             self.judge(at, verdict);
         }
         let Self { oracles, slots, cluster, settings, .. } = self;
         let mut on_disk = |counts_now: bool| {
-            let (Some(slot), Some(said)) = (slots.get(from.index()), &content.statement) else {
+            let (Some(slot), Some(statement)) = (slots.get(from.index()), &content.statement) else {
                 return false;
             };
-            let binds = |disk| binds(disk, settings, cluster, said);
+            let binds = |disk| binds(disk, settings, cluster, statement);
             slot.machine.survived.as_ref().is_some_and(|disk| binds(disk.clone()))
                 || (counts_now && binds(slot.machine.disk.synced_image()))
         };
@@ -192,7 +192,7 @@ impl World {
                 frame.body = body;
                 let content = frame.content;
                 self.roles.altered.insert(frame.from);
-                self.vouch(at, frame.from, &content, &[]);
+                self.judge_frame(at, frame.from, &content, &[]);
                 self.transmit(at, &frame);
             }
         }
@@ -349,29 +349,22 @@ impl World {
         let mut rest = bytes;
         let trickles = conditions.trickles && arrives.since(at) < TRICKLE_BEHIND_NS;
         let trickles = if trickles { rest.len().min(TRICKLE_BYTES) } else { 0 };
+        let mut push = |at, bytes| {
+            queue.push(at, EventClass::Arrival, Event::Arrives(to, Arrival::Bytes { from, conn, bytes }));
+        };
         for piece in trickle(rng, &mut rest, trickles) {
-            let arrival = Arrival::Bytes { from, conn, bytes: piece };
-            queue.push(arrives, EventClass::Arrival, Event::Arrives(to, arrival));
+            push(arrives, piece);
             arrives = arrives.plus(rng.exponential_ns(TRICKLE_NS));
             *last = arrives;
         }
         // A stream may be split anywhere. The link conditions decide how much later the rest arrives.
         let cut = if rng.below(16) == 0 { rng.index(rest.len()) } else { 0 };
         if cut > 0 {
-            let head = rest.split_to(cut);
-            queue.push(
-                arrives,
-                EventClass::Arrival,
-                Event::Arrives(to, Arrival::Bytes { from, conn, bytes: head }),
-            );
+            push(arrives, rest.split_to(cut));
             arrives = arrives.plus(rng.exponential_ns(conditions.jitter_ns));
             *last = arrives;
         }
-        queue.push(
-            arrives,
-            EventClass::Arrival,
-            Event::Arrives(to, Arrival::Bytes { from, conn, bytes: rest }),
-        );
+        push(arrives, rest);
         if breaks {
             self.break_pair(index);
         }

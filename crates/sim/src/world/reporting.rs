@@ -401,7 +401,7 @@ impl World {
     }
 
     /// Begins to log the input of a replica, if the trace has a reader.
-    pub(super) fn listen(&mut self, id: ReplicaId) {
+    pub(super) fn begin_read_log(&mut self, id: ReplicaId) {
         let has_reader = self.trace.has_reader();
         if let Some(slot) = self.slot_mut(id).filter(|_| has_reader) {
             slot.read_log = Some(Vec::new());

@@ -168,8 +168,8 @@ pub(super) struct Mutations {
 #[derive(Debug, Default)]
 pub(super) struct ByzantineClient {
     /// Recorded messages of others.
-    pub(super) said: Vec<Bytes>,
-    pub(super) heard: usize,
+    pub(super) recorded: Vec<Bytes>,
+    pub(super) recorded_count: usize,
     /// The last bundle number in use.
     pub(super) number: u64,
 }

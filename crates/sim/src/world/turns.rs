@@ -49,7 +49,7 @@ impl World {
                 self.finish(id, now, None, &mut output);
                 Ok(())
             }
-            Err(fault) => self.fell(id, &fault),
+            Err(fault) => self.stop_failed(id, &fault),
         };
         self.buffers.output = output;
         result
@@ -151,9 +151,9 @@ impl World {
                 slot.machine.survived = Some(slot.machine.disk.synced_image());
             }
         }
-        self.oracles.order.falls(id);
+        self.oracles.order.stopped(id);
         if let Some(views) = &mut self.oracles.pacemaker {
-            views.falls(id);
+            views.stopped(id);
         }
         self.reconnect(id, false);
         for client in self.begun() {
@@ -211,7 +211,7 @@ impl World {
         let mut output = std::mem::take(&mut self.buffers.output);
         output.clear();
         let mut connection_events = std::mem::take(&mut self.buffers.connection_events);
-        self.listen(id);
+        self.begin_read_log(id);
         let Some(slot) = self.slot_mut(id) else { return };
         slot.agenda.wake = None;
         slot.machine.disk.watch(DiskWatch::begin);
@@ -234,7 +234,7 @@ impl World {
                 self.flush_turn(id, now, &mut output);
                 self.judge_executed(id, before);
                 self.judge_replay(id);
-                let stopped = self.fell(id, &fault);
+                let stopped = self.stop_failed(id, &fault);
                 let is_sound = self.slot(id).is_some_and(|slot| slot.machine.damage == Damage::None);
                 if let Err(why) = stopped
                     && self.is_honest(id)
@@ -249,7 +249,7 @@ impl World {
     }
 
     /// Stops a replica whose host has failed: by a power cut, or for a reason of its own.
-    fn fell(&mut self, id: ReplicaId, fault: &Fault) -> Result<(), String> {
+    fn stop_failed(&mut self, id: ReplicaId, fault: &Fault) -> Result<(), String> {
         let is_dead = self.slot(id).is_some_and(|slot| slot.machine.disk.watch(|watch| watch.is_dead));
         let survives = self.slot(id).and_then(|slot| slot.machine.fuse).unwrap_or(Survives::Nothing);
         self.lose_power(id, survives);
@@ -359,7 +359,7 @@ impl World {
             self.look_for_livelock();
         }
         self.judge_accusations(id, output);
-        self.depart(id, TwinHalf::First, began, output, &synced);
+        self.send_output(id, TwinHalf::First, began, output, &synced);
         let now = self.now;
         let judged: Vec<ReplicaId> =
             if output.decided.is_empty() { Vec::new() } else { self.honest().collect() };

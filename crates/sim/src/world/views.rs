@@ -36,7 +36,7 @@ impl World {
         let verdict =
             self.oracles.pacemaker.as_mut().map(|views| views.look(height, highest, together, needed));
         if let Some(Err((oracle, what))) = verdict {
-            let what = format!("{what}\n{}", self.standings());
+            let what = format!("{what}\n{}", self.status_lines());
             self.judge(self.now, Err((oracle, what)));
         }
     }
@@ -89,7 +89,7 @@ impl World {
             .as_mut()
             .and_then(|livelock| livelock.look((height, view), (n, needed), state));
         if let Some(what) = found {
-            let what = format!("{what}\n{}", self.standings());
+            let what = format!("{what}\n{}", self.status_lines());
             self.judge(self.now, Err((Oracle::Livelock, what)));
         }
     }
