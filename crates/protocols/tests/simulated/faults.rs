@@ -24,9 +24,9 @@ fn source(fault: Fault) -> String {
 fn faults_are_documented() {
     let mut text = String::from(
         "# Faults\n\n\
-         All faults that this project knows by name, with their origin. Standard runs of the simulator draw a fault, a Byzantine\n\
-         host causes it, an option of the command line asks for it, or tests with real processes (below `crates/node/tests`) cover\n\
-         it. `quorate sim --faults` prints the same list. A test generates this page from `crates/sim/src/fault.rs`.\n",
+         All faults that this project knows by name, with their origin. Standard runs of the simulator draw a fault, or a Byzantine\n\
+         host causes it, or an option of the command line asks for it. Tests with real processes (below `crates/node/tests`) cover\n\
+         others. `quorate sim --faults` prints the same list. A test generates this page from `crates/sim/src/fault.rs`.\n",
     );
     for class in FaultClass::ALL {
         write!(text, "\n## {}\n\n| fault | description | origin |\n|---|---|---|\n", class.name()).unwrap();

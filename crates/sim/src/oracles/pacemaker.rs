@@ -1,13 +1,13 @@
 //! The two theorems about a pacemaker that changes views by certificate only.
 //!
-//! *A view is left with a certificate.* A replica that enters view v has a certificate of a quorum that voted in v -
-//! 1, or of a quorum that timed out in an earlier view. At most f members of a quorum are Byzantine, so n - 2f honest
-//! replicas acted. Their notes prove it, named as the protocol names them ([`Pace`]). Where a leader has several
-//! views in a row, a timeout skips the rest of them.
+//! *A view is left with a certificate.* A replica that enters view v has a certificate. A quorum voted in view v - 1,
+//! or a quorum timed out in an earlier view. At most f members of a quorum are Byzantine, so n - 2f honest replicas
+//! acted. Their notes prove it, named as the protocol names them ([`Pace`]). If a leader has several views in a row, a
+//! timeout skips the rest of them.
 //!
-//! *All replicas meet again and again.* After a heal, and while nothing is executed, views end by timers that are
-//! long enough for all replicas to enter. Each replica leads once within a known number of views. In one of these
-//! views, with an honest leader, all honest replicas are present at the same time.
+//! *All replicas meet again and again.* While nothing is executed after a heal, views end by timers. These are long
+//! enough for all replicas to enter. Each replica leads once within a known number of views. In one of these views, with
+//! an honest leader, all honest replicas are present at the same time.
 
 use super::finding::{Judged, Oracle};
 use crate::settings::Settings;
