@@ -275,7 +275,7 @@ const CHORUS: Entry = Entry::of::<Chorus>();
 fn reports(seeds: u64) -> Result<Vec<Report>, BadSettings> {
     let mut reports = Vec::new();
     for number in 0..seeds {
-        let mut run = seed::Standard::new(&CHORUS, None, number)?;
+        let mut run = seed::StandardRun::new(&CHORUS, None, number)?;
         if run.world().settings().transport == Transport::Links {
             reports.push(run.run());
         }

@@ -84,7 +84,7 @@ pub fn run(entry: &Entry, service: Service, mix: ServiceMix, seed: u64) -> Resul
     let mut settings = Settings::new(entry, seed);
     // Many checkpoints and snapshots in a short run.
     (settings.checkpoint_every, settings.window) = (4, 8);
-    settings.snapshot_every_bytes = 12 << 10;
+    settings.storage.snapshot_every_bytes = 12 << 10;
     let notebook = notes.clone();
     settings.companion = Some(Companion(Arc::new(move |store| {
         Box::new(Observed {

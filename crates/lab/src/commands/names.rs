@@ -4,7 +4,7 @@ use quorate_consensus::Entry;
 use quorate_node::config::protocol_names;
 use quorate_node::exit::Failure;
 use quorate_protocols::find;
-use quorate_sim::exam::{PAPERS, Paper};
+use quorate_sim::exam::{EXAM_SCENARIOS, ExamScenario};
 
 /// Returns the protocol of this name.
 pub(super) fn protocol(name: &str) -> Result<&'static Entry, Failure> {
@@ -14,10 +14,10 @@ pub(super) fn protocol(name: &str) -> Result<&'static Entry, Failure> {
     })
 }
 
-/// Returns the paper of this name.
-pub(super) fn find_paper(name: &str) -> Result<&'static Paper, Failure> {
-    Paper::find(name).ok_or_else(|| {
-        let known: Vec<&str> = PAPERS.iter().map(|paper| paper.name).collect();
-        Failure::usage(format!("no paper is named {name:?}; expected one of {}", known.join(", ")))
+/// Returns the scenario of this name.
+pub(super) fn find_scenario(name: &str) -> Result<&'static ExamScenario, Failure> {
+    ExamScenario::find(name).ok_or_else(|| {
+        let known: Vec<&str> = EXAM_SCENARIOS.iter().map(|scenario| scenario.name).collect();
+        Failure::usage(format!("no scenario is named {name:?}; expected one of {}", known.join(", ")))
     })
 }

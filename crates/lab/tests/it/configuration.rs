@@ -421,7 +421,7 @@ fn a_run_that_makes_no_sense_is_wrong_usage() {
         ("sim --seed 5 --last 500ms", "--last would do nothing"),
         ("sim --seed 5 --keep-going", "--keep-going"),
         ("sim --seeds 5 --update", "--update would do nothing"),
-        ("sim --figures --paper liars", "--paper"),
+        ("sim --figures --scenario liars", "--scenario"),
         ("sim --figures --html x", "--html would do nothing"),
         ("sim --faults --seed 3", "--faults"),
         ("demo --n 3", "--n 3: pbft tolerates no fault"),

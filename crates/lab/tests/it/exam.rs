@@ -1,6 +1,6 @@
 //! `quorate exam` as people and programs use it.
 
-use quorate_sim::fault::{Fault, Source};
+use quorate_sim::fault::{Fault, FaultSource};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -31,8 +31,9 @@ fn what_was_examined_is_remembered() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().to_str().unwrap();
     let sit = |code: &str, seeds: &str| {
-        let paper = ["--protocol", "echo", "--paper", "good day", "--n", "4", "--piece", "2", "--ledger", at];
-        passes(&[&paper[..], &["--code", code, "--seeds", seeds]].concat())
+        let scenario =
+            ["--protocol", "echo", "--scenario", "good day", "--n", "4", "--piece", "2", "--ledger", at];
+        passes(&[&scenario[..], &["--code", code, "--seeds", seeds]].concat())
     };
     assert!(sit("one", "3").contains("      3 runs, 0 failures"));
     assert!(sit("one", "5").contains("      2 runs, 3 before, 0 failures"));
@@ -50,8 +51,8 @@ fn a_protocol_has_one_ledger_by_whichever_name() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().to_str().unwrap();
     let sit = |protocol: &str, seeds: &str| {
-        let paper = ["--paper", "good day", "--n", "3", "--ledger", at, "--code", "one"];
-        passes(&[&paper[..], &["--protocol", protocol, "--seeds", seeds]].concat())
+        let scenario = ["--scenario", "good day", "--n", "3", "--ledger", at, "--code", "one"];
+        passes(&[&scenario[..], &["--protocol", protocol, "--seeds", seeds]].concat())
     };
     assert!(sit("sync-hotstuff-rotating", "1").contains("      1 runs, 0 failures"));
     assert!(sit("sync-hotstuff-rr", "2").contains("      1 runs, 1 before, 0 failures"));
@@ -66,7 +67,7 @@ fn what_cannot_be_examined_is_refused_in_one_line() {
     for (args, why) in [
         (&["--protocol", "none"][..], "no protocol is named"),
         (&["--protocol", "none"], "sync-hotstuff-rotating"),
-        (&["--paper", "cribbing"], "cribbing"),
+        (&["--scenario", "cribbing"], "cribbing"),
         (&["--n", "3"], "3"),
         (&["--ledger", "/tmp"], "--code"),
         (&["--short", "--seeds", "9"], "--short"),
@@ -80,7 +81,7 @@ fn what_cannot_be_examined_is_refused_in_one_line() {
 #[test]
 fn tests_that_cover_faults_exist() {
     for fault in Fault::ALL {
-        let Source::Processes(tests) = fault.source() else { continue };
+        let FaultSource::Processes(tests) = fault.source() else { continue };
         for test in tests {
             let (file, name) = test.split_once("::").unwrap();
             let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it").join(file);

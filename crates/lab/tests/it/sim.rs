@@ -1,6 +1,6 @@
 //! `quorate sim` as people and programs use it.
 
-use quorate_sim::trace::{COLUMNS, WORDS, heading, legend};
+use quorate_sim::trace::{COLUMNS, EVENT_NAMES, heading, legend};
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -28,7 +28,11 @@ fn a_good_run_says_so() {
         let ran = sim(&["--protocol", named, "--seeds", "3..5"]);
         let said = text(&ran.stdout);
         assert_eq!(ran.status.code(), Some(0), "{said}{}", text(&ran.stderr));
-        assert!(said.starts_with(&format!("{protocol}: 2 seeds, 0 failures, ")), "{said}");
+        let summary: Vec<&str> = said.lines().skip_while(|line| !line.starts_with(protocol)).collect();
+        assert_eq!(summary[0], format!("{protocol}: 2 seeds, 0 failures"), "{said}");
+        for row in ["virtual time ", "requests ", "trace hash ", "Byzantine replicas ", "fault "] {
+            assert!(summary.iter().any(|line| line.trim_start().starts_with(row)), "{row}: {said}");
+        }
     }
 }
 
@@ -190,7 +194,7 @@ fn columns_and_words_are_documented() {
     assert!(page.contains(legend().trim_end()), "the block in the page should be:\n{}", legend());
     assert!(page.contains(heading().as_str()), "{}", heading());
     let help = text(&sim(&["--help"]).stdout);
-    for (word, says) in WORDS {
+    for (word, says) in EVENT_NAMES {
         assert!(help.contains(&format!("  {word:<9}  {says}")), "{word}");
     }
 }

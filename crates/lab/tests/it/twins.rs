@@ -58,7 +58,10 @@ fn what_fails_is_kept_and_can_be_run_again() {
     let trace = text(&ran.stdout);
     assert_eq!(ran.status.code(), Some(1));
     let fails = trace.lines().find(|line| line.contains("  fails ")).unwrap_or_default();
-    assert!(fails.contains("agreement: replica ") && trace.contains("as its second half"), "{trace}");
+    assert!(
+        fails.contains("agreement: replica ") && trace.contains("as the second half of the twin"),
+        "{trace}"
+    );
     let file = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
     let ran = twins(&["--file", file.to_str().unwrap(), "--failures", kept]);
     assert!(text(&ran.stderr).contains("agreement: replica "), "{}", text(&ran.stderr));

@@ -9,7 +9,7 @@ use quorate_consensus::parts::chain::{bind_certificate, empty_payload};
 use quorate_consensus::parts::timeouts::{TimeoutCertificate, ViewProof};
 use quorate_consensus::parts::votes::BlockVote;
 use quorate_consensus::{Certificate, Signed, To};
-use quorate_sim::{Audience, Frame, Heard, OpId, Settings, Verdict, World, ms, secs};
+use quorate_sim::{Audience, ControlledInput, Frame, OpId, Settings, Verdict, World, ms, secs};
 use quorate_types::{Block, Digest, Height, Kind, Payload, ReplicaId, ReplicaSet, Statement, View};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -24,11 +24,11 @@ both_chained! {
     j06_a_complaint_that_lists_too_little
 }
 
-/// A world at rest, the leader of whose view is a puppet, and an ear.
+/// A world at rest, the leader of whose view is a controlled replica, and an ear.
 struct Stage {
     world: World,
     ear: Rc<RefCell<Ear>>,
-    puppet: ReplicaId,
+    controlled: ReplicaId,
     /// The view in which everybody waits.
     view: View,
 }
@@ -38,12 +38,12 @@ fn pass(_: &Frame, _: &Ear) -> Verdict {
 }
 
 impl Stage {
-    /// The puppet is who leads the view so many after that in which all is quiet.
+    /// The controlled replica is who leads the view so many after that in which all is quiet.
     fn new<W: Words>(seed: u64, ahead: u64, change: impl FnOnce(&mut Settings)) -> Self {
         let entry = quorate_protocols::find(W::NAME).unwrap();
         let mut world = world_of(entry, seed, |settings| {
             (settings.checkpoint_every, settings.window) = (64, 128);
-            settings.audience = Audience::All;
+            settings.client.audience = Audience::All;
             change(settings);
         });
         let ear = listen::<W>(&mut world, pass);
@@ -52,17 +52,17 @@ impl Stage {
         go(world.run_for(secs(1)), &world);
         let at = view(&world, r(0));
         assert!(world.replicas().all(|id| view(&world, id) == at), "quiet, and in one view");
-        let puppet = r(u16::try_from((at.0 + ahead) % 4).unwrap());
-        world.take_over(puppet);
-        ear.borrow_mut().ignores = Some(puppet);
-        Self { world, ear, puppet, view: at }
+        let controlled = r(u16::try_from((at.0 + ahead) % 4).unwrap());
+        world.take_control(controlled);
+        ear.borrow_mut().ignores = Some(controlled);
+        Self { world, ear, controlled, view: at }
     }
 
     fn say<W: Words>(&mut self, to: To, said: Said) {
-        self.world.say(self.puppet, to, W::say(said).as_ref());
+        self.world.send_as(self.controlled, to, W::say(said).as_ref());
     }
 
-    /// A block of the puppet in the current view, on the highest certificate.
+    /// A block of the controlled replica in the current view, on the highest certificate.
     fn block(&self, payload: &Payload, time_ns: u64) -> Block {
         self.block_on(&self.ear.borrow().high(), self.view, payload, time_ns)
     }
@@ -72,7 +72,7 @@ impl Stage {
             parent: qc.block(),
             height: self.ear.borrow().height(qc.block()).next(),
             view,
-            proposer: self.puppet,
+            proposer: self.controlled,
             time_ns,
             payload: payload.id(),
             extra: bind_certificate(qc.view(), qc.block()),
@@ -80,7 +80,7 @@ impl Stage {
     }
 
     fn others(&self) -> Vec<ReplicaId> {
-        self.world.replicas().filter(|id| *id != self.puppet).collect()
+        self.world.replicas().filter(|id| *id != self.controlled).collect()
     }
 
     /// All is answered, and all honest replicas agree.
@@ -110,7 +110,7 @@ fn s04_a_leader_tells_two_halves_two_things<W: Words>() {
     for (seed, first, second) in [(1, 0..1, 1..3), (2, 0..2, 1..3), (3, 0..3, 0..0)] {
         let mut stage = Stage::new::<W>(400 + seed, 0, |_| {});
         let ids = stage.world.submit(0, &[incr("n"), incr("n")]);
-        let payload = spread_bundle(&mut stage.world, stage.puppet);
+        let payload = spread_bundle(&mut stage.world, stage.controlled);
         let others = stage.others();
         let proof = follows(stage.ear.borrow().high());
         for (group, time_ns) in [(first, 1), (second, 2)] {
@@ -129,7 +129,7 @@ fn s05_a_leader_that_proposes_to_few<W: Words>() {
     for (seed, votes) in [(1, true), (2, false)] {
         let mut stage = Stage::new::<W>(500 + seed, 0, |_| {});
         let ids = stage.world.submit(0, &[incr("n"), incr("n")]);
-        let payload = spread_bundle(&mut stage.world, stage.puppet);
+        let payload = spread_bundle(&mut stage.world, stage.controlled);
         let (block, others) = (stage.block(&payload, 1), stage.others());
         let proof = follows(stage.ear.borrow().high());
         let vote = BlockVote { view: stage.view, block: block.id() };
@@ -166,8 +166,8 @@ fn s05_a_collector_that_keeps_the_certificate<W: Words>() {
 /// what they list. Nobody votes for its block.
 fn s05_a_justify_older_than_the_timeouts_list<W: Words>() {
     let mut stage = Stage::new::<W>(520, 1, |_| {});
-    let (at, puppet) = (stage.view, stage.puppet);
-    // The view before the puppet's leads to nothing: its proposal is lost.
+    let (at, controlled) = (stage.view, stage.controlled);
+    // The view before the controlled replica's leads to nothing: its proposal is lost.
     let ear = listen::<W>(&mut stage.world, move |frame, _| {
         let lost = frame.content.kind == W::PROPOSE && frame.content.view == at;
         if lost { Verdict::Drop } else { Verdict::Pass }
@@ -196,7 +196,7 @@ fn s05_a_justify_older_than_the_timeouts_list<W: Words>() {
     stage.say::<W>(To::All, Said::Propose(wrong, shown));
     go(stage.world.run_for(ms(100)), &stage.world);
     assert_eq!(refused(&stage.world, "certificate below what timeouts list") - before, 3);
-    assert!(stage.voters(next).is_empty() && !stage.world.is_honest(puppet), "nobody votes for it");
+    assert!(stage.voters(next).is_empty() && !stage.world.is_honest(controlled), "nobody votes for it");
     stage.recovers(&ids);
 }
 
@@ -214,11 +214,11 @@ fn wrong_proofs<W: Words>(stage: &Stage) -> Vec<(&'static str, ViewProof)> {
         (statement, listed)
     };
     let qc_of = |(statement, listed): (Statement, Vec<_>)| Certificate::of(statement, &listed);
-    let puppet = stage.puppet;
+    let controlled = stage.controlled;
     let mut cases = Vec::new();
     // One replica alone.
-    cases.push(("one vote", follows(qc_of(votes(W::VOTE, view, &[puppet])))));
-    let (statement, listed) = votes(W::VOTE, view, &[puppet]);
+    cases.push(("one vote", follows(qc_of(votes(W::VOTE, view, &[controlled])))));
+    let (statement, listed) = votes(W::VOTE, view, &[controlled]);
     cases.push(("one vote three times", follows(Certificate::of(statement, &[listed[0]; 3]))));
     // The signatures of another certificate.
     let mut moved = good.clone();
@@ -282,8 +282,8 @@ fn s07_what_is_no_certificate<W: Words>() {
     // A vote in a complaint that its replica has not signed.
     let proof = follows(stage.ear.borrow().high());
     let body = BlockVote { view: at, block: proof.qc.block() };
-    let signature = stage.world.sign(stage.puppet, &body.statement(W::GIVE_UP));
-    for by in [stage.puppet, others[0]] {
+    let signature = stage.world.sign(stage.controlled, &body.statement(W::GIVE_UP));
+    for by in [stage.controlled, others[0]] {
         let vote = Some(Signed { body, by, signature });
         stage.say::<W>(To::All, Said::GiveUp(at, proof.clone(), vote));
     }
@@ -334,8 +334,8 @@ fn a_collector_tells_one<W: Words>() {
     let mut listed = std::collections::BTreeMap::new();
     for _ in 0..5_000 {
         go(stage.world.run_for(ms(1)), &stage.world);
-        for heard in stage.world.heard(stage.puppet) {
-            let Heard::Frame { from, body, .. } = heard else { continue };
+        for heard in stage.world.received(stage.controlled) {
+            let ControlledInput::Frame { from, body, .. } = heard else { continue };
             let Some((bytes, signature)) = body.split_last_chunk::<64>() else { continue };
             if let Some(Said::GiveUp(view, proof, _)) = W::read(bytes)
                 && view == at

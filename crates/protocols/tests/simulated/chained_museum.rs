@@ -8,10 +8,10 @@ use crate::chained_flaws::{
 use crate::words::{HotStuff, Jolteon, Words};
 use quorate_consensus::Entry;
 use quorate_consensus::flawed::Flawed;
-use quorate_sim::exam::{Paper, Short};
-use quorate_sim::seed::{Cast, Standard};
-use quorate_sim::twins::{Enumeration, Leaders, Play};
-use quorate_sim::{Byzantine, Failure, Frame, Oracle, Trace, Verdict, Weather, ms, secs};
+use quorate_sim::exam::{ExamScenario, ShortRun};
+use quorate_sim::seed::{ByzantineChoice, StandardRun};
+use quorate_sim::twins::{Enumeration, Leaders, ScenarioRun};
+use quorate_sim::{Byzantine, Failure, Frame, LinkConditions, Oracle, Trace, Verdict, ms, secs};
 use quorate_types::wire::frame::PROTOCOL;
 use quorate_types::{ReplicaId, View};
 use std::cell::Cell;
@@ -65,26 +65,26 @@ const fn in_turns(entry: Entry) -> Entry {
     Entry { choices: &[], ..entry }
 }
 
-fn standard(entry: &Entry, cast: Cast, seed: u64) -> Option<Failure> {
-    Standard::with(entry, None, cast, seed).unwrap().run().failure
+fn standard(entry: &Entry, hosts: ByzantineChoice, seed: u64) -> Option<Failure> {
+    StandardRun::with(entry, None, hosts, seed).unwrap().run().failure
 }
 
-fn paper(name: &str, n: usize, entry: &Entry, seed: u64) -> Option<Failure> {
-    Paper::find(name).unwrap().sit(entry, n, seed).unwrap().failure
+fn exam(name: &str, n: usize, entry: &Entry, seed: u64) -> Option<Failure> {
+    ExamScenario::find(name).unwrap().run(entry, n, seed).unwrap().failure
 }
 
 fn nobody(entry: &Entry, seed: u64) -> Option<Failure> {
-    standard(entry, Cast::Nobody, seed)
+    standard(entry, ByzantineChoice::Nobody, seed)
 }
 
 fn liars(entry: &Entry, seed: u64) -> Option<Failure> {
-    standard(entry, Cast::All(Byzantine::Own), seed)
+    standard(entry, ByzantineChoice::All(Byzantine::Own), seed)
 }
 
 /// A short run in which one replica's words are for few.
-fn with_one_heard_by_few(entry: &Entry, seed: u64) -> Short {
-    Short::new((entry, 4, seed), Trace::default(), |settings, _| {
-        settings.byzantine.insert(FEW_HEAR, Byzantine::Clients);
+fn with_one_heard_by_few(entry: &Entry, seed: u64) -> ShortRun {
+    ShortRun::new((entry, 4, seed), Trace::default(), |settings, _| {
+        settings.byzantine.replicas.insert(FEW_HEAR, Byzantine::Clients);
     })
     .unwrap()
 }
@@ -146,9 +146,9 @@ fn proposes_to_one_in_time(entry: &Entry, seed: u64) -> Option<Failure> {
 
 /// All messages take as long as was promised at most.
 fn slow(entry: &Entry, seed: u64) -> Option<Failure> {
-    let short = Short::new((entry, 4, seed), Trace::default(), |settings, _| {
-        settings.delta_ns = ms(40);
-        settings.weather = Weather::constant(ms(40));
+    let short = ShortRun::new((entry, 4, seed), Trace::default(), |settings, _| {
+        settings.parameters.delta_ns = ms(40);
+        settings.conditions = LinkConditions::constant(ms(40));
     });
     short.unwrap().run(|world, _| world.run_for(secs(8))).failure
 }
@@ -157,7 +157,7 @@ fn slow(entry: &Entry, seed: u64) -> Option<Failure> {
 fn twins(views: usize, entry: &Entry, number: u64) -> Option<Failure> {
     let twin = vec![ReplicaId(0)];
     let all = Enumeration::drawn(4, twin, views, 3, Leaders::Drawn, (SCENARIOS, 1)).unwrap();
-    Play::new(entry, &all.scenario(number)).unwrap().run().failure
+    ScenarioRun::new(entry, &all.scenario(number)).unwrap().run().failure
 }
 
 /// More than any row looks at.
@@ -223,13 +223,13 @@ pub(crate) const ROWS: &[Row] = &[
         within: 5,
         broken: broken::<HotStuff, NoLastVote>(),
         sound: HOTSTUFF,
-        run: |entry, seed| paper("f silent", 4, entry, seed),
+        run: |entry, seed| exam("f silent", 4, entry, seed),
     },
     Row {
         id: "L2",
         failure: "a view is left on a proposal that nobody has voted for",
         variant: "hotstuff: who has heard a proposal is in the next view; one leader proposes to one replica",
-        caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker],
+        caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker],
         within: 20,
         broken: in_turns(broken::<HotStuff, LeavesUnproven>()),
         sound: in_turns(HOTSTUFF),
@@ -239,7 +239,7 @@ pub(crate) const ROWS: &[Row] = &[
         id: "L5",
         failure: "a proposal does not show what lets into its view",
         variant: "hotstuff: who is not there yet drops it",
-        caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker],
+        caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker],
         within: 40,
         broken: in_turns(broken::<HotStuff, UnprovenProposals>()),
         sound: in_turns(HOTSTUFF),
@@ -249,7 +249,7 @@ pub(crate) const ROWS: &[Row] = &[
         id: "L6",
         failure: "the word that a view is over is said once, and who misses it stays behind",
         variant: "hotstuff: NEXTVIEW goes to all once, and stands in no other message",
-        caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker],
+        caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker],
         within: 40,
         broken: in_turns(broken::<HotStuff, SaidOnce>()),
         sound: in_turns(HOTSTUFF),
@@ -259,7 +259,7 @@ pub(crate) const ROWS: &[Row] = &[
         id: "L7",
         failure: "a timer that never grows is too short for the network",
         variant: "hotstuff: views of 30 ms at most, and messages that take 40 ms",
-        caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker],
+        caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker],
         within: 5,
         broken: FIXED_TIMER,
         sound: HOTSTUFF,
@@ -269,7 +269,7 @@ pub(crate) const ROWS: &[Row] = &[
         id: "S1",
         failure: "certificates inside of messages are not verified",
         variant: "hotstuff: they are believed, and a liar shows one for a block that nobody has",
-        caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker, Oracle::Bounds],
+        caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker, Oracle::Bounds],
         within: 20,
         broken: broken::<HotStuff, Credulous<HotStuff>>(),
         sound: Entry { attacks: broken::<HotStuff, Credulous<HotStuff>>().attacks, ..HOTSTUFF },
@@ -279,7 +279,7 @@ pub(crate) const ROWS: &[Row] = &[
         id: "S2",
         failure: "a vote does not say for which block it is: certificates can be moved",
         variant: "hotstuff: votes state their view alone, and a liar moves them to a block that nobody has",
-        caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker, Oracle::Bounds],
+        caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker, Oracle::Bounds],
         within: 20,
         broken: broken::<HotStuff, VotesForNoBlock<HotStuff>>(),
         sound: Entry { attacks: broken::<HotStuff, VotesForNoBlock<HotStuff>>().attacks, ..HOTSTUFF },
@@ -289,7 +289,7 @@ pub(crate) const ROWS: &[Row] = &[
         id: "S3",
         failure: "one replica makes a certificate alone",
         variant: "hotstuff: signatures are verified and nobody counts who has signed",
-        caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker, Oracle::Bounds],
+        caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker, Oracle::Bounds],
         within: 20,
         broken: broken::<HotStuff, CountsNobody<HotStuff>>(),
         sound: Entry { attacks: broken::<HotStuff, CountsNobody<HotStuff>>().attacks, ..HOTSTUFF },
@@ -303,7 +303,7 @@ pub(crate) const ROWS: &[Row] = &[
         within: 20,
         broken: broken::<HotStuff, VotesForAll>(),
         sound: HOTSTUFF,
-        run: |entry, seed| standard(entry, Cast::All(Byzantine::Twin), seed),
+        run: |entry, seed| standard(entry, ByzantineChoice::All(Byzantine::Twin), seed),
     },
     Row {
         id: "S6",
@@ -329,7 +329,7 @@ pub(crate) const ROWS: &[Row] = &[
         id: "M6",
         failure: "two phases and a lock, and a leader that does not wait for the highest of them",
         variant: "jolteon: timeouts bring no certificates, and nobody votes below its lock; one leader proposes to one replica, in the worst moment",
-        caught_by: &[Oracle::Circles, Oracle::Liveness],
+        caught_by: &[Oracle::Livelock, Oracle::Liveness],
         within: 10,
         broken: in_turns(broken::<Jolteon, HiddenLock>()),
         sound: in_turns(JOLTEON),
@@ -349,7 +349,7 @@ pub(crate) const ROWS: &[Row] = &[
         id: "M28",
         failure: "everything stops under load after some fifty blocks",
         variant: "hotstuff: after fifty proposals no timer is heard",
-        caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker],
+        caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker],
         within: 50,
         broken: broken::<HotStuff, DeafToTimers>(),
         sound: HOTSTUFF,

@@ -2,7 +2,7 @@
 
 use expect_test::expect_file;
 use quorate_protocols::REGISTRY;
-use quorate_sim::conformance::{Report, markdown, measure, sizes};
+use quorate_sim::conformance::{FiguresReport, markdown, measure, sizes};
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
@@ -22,7 +22,7 @@ round-robin an absent replica costs a timer in each of its turns, and most reque
 ";
 
 /// Each protocol of the registry, at its own sizes.
-fn reports() -> Vec<Vec<Report>> {
+fn reports() -> Vec<Vec<FiguresReport>> {
     let of = |entry| {
         sizes(entry).map(|n| measure(entry, n).unwrap_or_else(|why| panic!("n = {n}: {why}"))).to_vec()
     };

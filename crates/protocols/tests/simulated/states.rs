@@ -27,7 +27,7 @@ fn astray(protocol: &str, who: &[u16]) -> World {
     begin(&mut world);
     let next = world.history().records().len() as u64;
     for (id, op) in who.iter().zip(next..) {
-        restart(&mut world, r(*id), |world| world.sabotage_skip(r(*id), OpId(op)));
+        restart(&mut world, r(*id), |world| world.skip_operation(r(*id), OpId(op)));
     }
     // One bundle: no checkpoint comes between them.
     let puts: Vec<_> = ["a", "b"].iter().zip(who).map(|(key, _)| put(key, 1)).collect();

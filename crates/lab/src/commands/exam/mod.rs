@@ -1,4 +1,4 @@
-//! `quorate exam`: a protocol sits every paper of the exam, at several sizes, with many seeds.
+//! `quorate exam`: a protocol sits every scenario of the exam, at several sizes, with many seeds.
 //!
 //! With a ledger a long exam can be stopped at any time and goes on where it stopped: what was run is written down
 //! piece by piece, for the code that it was run with. Who changes that code begins anew.
@@ -6,7 +6,7 @@
 mod short;
 
 use super::ledger::{Keeping, Ledger, LedgerEntry};
-use super::names::{find_paper, protocol};
+use super::names::{find_scenario, protocol};
 use super::seeds::{RunOptions, Total, many};
 use super::workers::WorkProgress;
 use quorate_consensus::Entry;
@@ -14,7 +14,7 @@ use quorate_node::commands::arguments::tolerates_one;
 use quorate_node::config::parse_replicas;
 use quorate_node::exit::Failure;
 use quorate_node::out;
-use quorate_sim::exam::{PAPERS, Paper, sizes};
+use quorate_sim::exam::{EXAM_SCENARIOS, ExamScenario, sizes};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,17 +30,17 @@ pub struct Args {
     /// Number of replicas, several with commas; the smallest numbers that tolerate one, two and three faults if not given
     #[arg(long, value_delimiter = ',', value_parser = parse_replicas::<usize>)]
     n: Vec<usize>,
-    /// Seeds of each paper at each size
+    /// Seeds of each scenario at each size
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
-    /// One paper instead of all
+    /// One scenario instead of all
     #[arg(long)]
-    paper: Option<String>,
+    scenario: Option<String>,
     #[command(flatten)]
     keeping: Keeping,
     /// Every registered protocol in one to two minutes of one core, shared by all cores: 200 fixed seeds shared among them,
     /// runs that have failed once, and seeds that nobody has seen before
-    #[arg(long, conflicts_with_all = ["protocol", "n", "seeds", "paper", "ledger", "code", "commit", "piece", "minutes"])]
+    #[arg(long, conflicts_with_all = ["protocol", "n", "seeds", "scenario", "ledger", "code", "commit", "piece", "minutes"])]
     short: bool,
 }
 
@@ -51,7 +51,7 @@ struct ExamEntry {
     /// A commit that has this code.
     commit: Option<String>,
     protocol: String,
-    paper: String,
+    scenario: String,
     n: usize,
     /// The first seed, and the one after the last.
     from: u64,
@@ -115,18 +115,18 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     args.keeping.check()?;
     let entry = protocol(&args.protocol)?;
     args.n.iter().try_for_each(|n| tolerates_one(entry, *n))?;
-    let papers: Vec<&'static Paper> = match &args.paper {
-        Some(name) => vec![find_paper(name)?],
-        None => PAPERS.iter().collect(),
+    let scenarios: Vec<&'static ExamScenario> = match &args.scenario {
+        Some(name) => vec![find_scenario(name)?],
+        None => EXAM_SCENARIOS.iter().collect(),
     };
     let sizes = if args.n.is_empty() { sizes(entry) } else { args.n.clone() };
     // By its own name, whichever was given: a protocol has one ledger.
     let mut ledger = args.keeping.open(entry.spec.name.as_str())?;
     let begun = Instant::now();
     let mut failures = 0u64;
-    for paper in papers {
+    for scenario in scenarios {
         for n in sizes.iter().copied() {
-            let (is_through, failed) = examine(args, entry, (paper, n), &mut ledger, begun)?;
+            let (is_through, failed) = examine(args, entry, (scenario, n), &mut ledger, begun)?;
             failures = failures.saturating_add(failed);
             if !is_through {
                 let so_far = format!("time is over, and not all was run: {failures} failures so far");
@@ -146,19 +146,19 @@ fn verdict(failures: u64) -> Result<(), Failure> {
     }
 }
 
-/// One paper at one size, piece by piece. Whether it is through, and how many runs failed.
+/// One scenario at one size, piece by piece. Whether it is through, and how many runs failed.
 fn examine(
     args: &Args,
     entry: &'static Entry,
-    (paper, n): (&'static Paper, usize),
+    (scenario, n): (&'static ExamScenario, usize),
     ledger: &mut Option<Ledger<ExamEntry>>,
     begun: Instant,
 ) -> Result<(bool, u64), Failure> {
     let code = args.keeping.code();
-    let about = |line: &ExamEntry| line.code == code && line.paper == paper.name && line.n == n;
+    let about = |line: &ExamEntry| line.code == code && line.scenario == scenario.name && line.n == n;
     let pieces = args.keeping.left(ledger.as_ref(), about, 0..args.seeds);
     let left: u64 = pieces.iter().map(|piece| piece.end.saturating_sub(piece.start)).sum();
-    let again = |seed| paper.again(entry.spec.name.as_str(), n, seed);
+    let again = |seed| scenario.again(entry.spec.name.as_str(), n, seed);
     let mut progress = WorkProgress::new(left, "seeds", false);
     let (mut runs, mut failures, mut virtual_seconds, mut split) = (0u64, 0u64, 0.0, Split::default());
     let clock = Instant::now();
@@ -168,9 +168,9 @@ fn examine(
         }
         let how = RunOptions { failed_before: failures, keep_going: true, again: &again };
         let begun = Instant::now();
-        let sit = |seed| paper.sit(entry, n, seed).map_err(|error| error.to_string());
-        let total = many(&how, &mut progress, piece.clone(), sit);
-        let line = line(args, entry, (paper, n), piece, &total, begun);
+        let run_scenario = |seed| scenario.run(entry, n, seed).map_err(|error| error.to_string());
+        let total = many(&how, &mut progress, piece.clone(), run_scenario);
+        let line = line(args, entry, (scenario, n), piece, &total, begun);
         runs = runs.saturating_add(line.to.saturating_sub(line.from));
         failures = failures.saturating_add(line.failures);
         virtual_seconds += line.virtual_seconds;
@@ -185,7 +185,7 @@ fn examine(
     let before = if before > 0 { format!(", {before} before") } else { String::new() };
     out::line(format!(
         "{:<12} n = {n:<3} {runs:>7} runs{before}, {failures} failures, {virtual_seconds:.0} virtual s in {seconds:.1} s{split}",
-        paper.name
+        scenario.name
     ))?;
     Ok((runs == left, failures))
 }
@@ -193,7 +193,7 @@ fn examine(
 fn line(
     args: &Args,
     entry: &'static Entry,
-    (paper, n): (&Paper, usize),
+    (scenario, n): (&ExamScenario, usize),
     range: Range<u64>,
     total: &Total,
     begun: Instant,
@@ -203,7 +203,7 @@ fn line(
         code: args.keeping.code().to_owned(),
         commit: args.keeping.commit.clone(),
         protocol: summary.protocol.to_owned(),
-        paper: paper.name.to_owned(),
+        scenario: scenario.name.to_owned(),
         n,
         from: range.start,
         to: range.end,

@@ -5,9 +5,10 @@
 
 mod modes;
 mod reading;
+mod summary;
 
-use super::names::{find_paper, protocol};
-use super::seeds::{RunOptions, Seeds, Total, counted, many};
+use super::names::{find_scenario, protocol};
+use super::seeds::{RunOptions, Seeds, Total, many};
 use super::workers::WorkProgress;
 use crate::history_file;
 use quorate_consensus::Entry;
@@ -15,13 +16,14 @@ use quorate_node::commands::arguments::{refuse, tolerates_one};
 use quorate_node::config::parse_replicas;
 use quorate_node::exit::Failure;
 use quorate_node::out;
-use quorate_sim::exam::Paper;
-use quorate_sim::fault::{Fault, Source};
-use quorate_sim::seed::{self, Cast, Standard};
+use quorate_sim::exam::ExamScenario;
+use quorate_sim::fault::{Fault, FaultSource};
+use quorate_sim::seed::{self, ByzantineChoice, StandardRun};
 use quorate_sim::trace::legend;
 use quorate_sim::{BadSettings, Report, Trace};
 use reading::Reading;
 use std::time::Instant;
+use summary::{Scope, summary_text};
 
 /// The runs to simulate.
 #[derive(Debug, clap::Args)]
@@ -42,15 +44,15 @@ pub struct Args {
     /// Byzantine replicas instead of those that each seed draws: none, or f replicas that all have this host
     /// (`--faults` lists hosts); twin:2 is two of them whatever f is, to see what breaks
     #[arg(long, value_name = "HOST", default_value = "drawn")]
-    byzantine: Cast,
+    byzantine: ByzantineChoice,
     #[command(flatten)]
     reading: reading::ReadArgs,
     /// Write what the clients saw to a file, one JSON object for each operation; needs --seed
     #[arg(long, value_name = "FILE", requires = "seed")]
     history: Option<std::path::PathBuf>,
     /// Another scenario of the exam than the standard run; `quorate exam` runs all of them
-    #[arg(long, value_name = "PAPER", conflicts_with = "byzantine")]
-    paper: Option<String>,
+    #[arg(long, value_name = "SCENARIO", conflicts_with = "byzantine")]
+    scenario: Option<String>,
     /// List the faults that there are, what brings each about, and end
     #[arg(long, exclusive = true)]
     faults: bool,
@@ -86,14 +88,14 @@ impl Args {
 fn list_faults() -> Result<(), Failure> {
     for fault in Fault::ALL {
         let source = match fault.source() {
-            Source::Drawn => "drawn by seeds".to_owned(),
-            Source::Hosts(hosts) => {
+            FaultSource::Drawn => "drawn by seeds".to_owned(),
+            FaultSource::Hosts(hosts) => {
                 let names: Vec<&str> = hosts.iter().map(|host| host.name()).collect();
                 format!("Byzantine host: {}", names.join(", "))
             }
-            Source::Asked(how) => format!("asked for: {how}"),
-            Source::Processes(tests) => format!("real processes: {}", tests.join(", ")),
-            Source::Later(why) => format!("not yet: {why}"),
+            FaultSource::Asked(how) => format!("asked for: {how}"),
+            FaultSource::Processes(tests) => format!("real processes: {}", tests.join(", ")),
+            FaultSource::Later(why) => format!("not yet: {why}"),
         };
         let class = fault.class().name();
         out::line(format!("{class:<17}  {:<26}  {} [{source}]", fault.name(), fault.about()))?;
@@ -143,27 +145,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.json {
         out::json(&summary)?;
     } else {
-        out::line(format!(
-            "{}: {} seeds, {} failures, {:.0} virtual s, {} requests in {:.1} s, trace {}",
-            summary.protocol,
-            summary.seeds,
-            summary.failures,
-            summary.virtual_seconds,
-            summary.requests,
-            summary.seconds,
-            summary.trace_hash.get(..16).unwrap_or(&summary.trace_hash),
-        ))?;
-        if args.seed.is_none() {
-            if !summary.modes.is_empty() {
-                out::line(format!("synchrony guard: {}", counted(&summary.modes)))?;
-            }
-            out::line(format!(
-                "Byzantine replicas: {}; faults: {}; felt: {}",
-                counted(&summary.byzantine),
-                counted(&summary.faults),
-                counted(&summary.felt)
-            ))?;
-        }
+        let scope = if args.seed.is_some() { Scope::OneRun } else { Scope::Range };
+        out::line(summary_text(&summary, scope))?;
     }
     match total.first_failure() {
         Some((seed, what)) => Err(Failure::run(format!("{what}; again: {}", again(seed)))),
@@ -175,15 +158,15 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 struct What {
     entry: &'static Entry,
     n: Option<usize>,
-    cast: Cast,
-    /// Another paper of the exam than the first.
-    paper: Option<&'static Paper>,
+    hosts: ByzantineChoice,
+    /// Another scenario of the exam than the first.
+    scenario: Option<&'static ExamScenario>,
 }
 
 impl What {
     fn of(args: &Args, entry: &'static Entry) -> Result<Self, Failure> {
-        let paper = args.paper.as_deref().map(find_paper).transpose()?;
-        Ok(Self { entry, n: args.n, cast: args.byzantine, paper })
+        let scenario = args.scenario.as_deref().map(find_scenario).transpose()?;
+        Ok(Self { entry, n: args.n, hosts: args.byzantine, scenario })
     }
 
     fn size(&self) -> usize {
@@ -191,21 +174,21 @@ impl What {
     }
 
     fn check(&self, seed: u64) -> Result<(), BadSettings> {
-        Standard::with(self.entry, self.n, self.cast, seed).map(|_| ())
+        StandardRun::with(self.entry, self.n, self.hosts, seed).map(|_| ())
     }
 
     fn run(&self, seed: u64, trace: Trace) -> Result<Report, BadSettings> {
-        match self.paper {
-            Some(paper) => paper.sit_read(self.entry, self.size(), seed, trace),
-            None => Ok(Standard::with_trace(self.entry, self.n, self.cast, seed, trace)?.run()),
+        match self.scenario {
+            Some(scenario) => scenario.run_traced(self.entry, self.size(), seed, trace),
+            None => Ok(StandardRun::with_trace(self.entry, self.n, self.hosts, seed, trace)?.run()),
         }
     }
 
     fn again(&self, seed: u64) -> String {
         let protocol = self.entry.spec.name.as_str();
-        match self.paper {
-            Some(paper) => paper.again(protocol, self.size(), seed),
-            None => seed::again_with(protocol, self.n, self.cast, seed),
+        match self.scenario {
+            Some(scenario) => scenario.again(protocol, self.size(), seed),
+            None => seed::again_with(protocol, self.n, self.hosts, seed),
         }
     }
 }
@@ -224,10 +207,10 @@ fn one(args: &Args, what: &What, seed: u64) -> Result<Report, Failure> {
     let mut trace = Trace::default();
     let mut reading = None;
     if args.reading.trace || args.reading.html.is_some() {
-        let standard = Standard::with(what.entry, what.n, what.cast, seed).map_err(Failure::usage)?;
+        let standard = StandardRun::with(what.entry, what.n, what.hosts, seed).map_err(Failure::usage)?;
         let (n, clients) = standard.size();
         let begun = Reading::begin(&args.reading, n, clients)?;
-        trace.read_along(begun.reader());
+        trace.set_reader(begun.reader());
         reading = Some(begun);
     }
     let report = what.run(seed, trace).map_err(Failure::usage)?;

@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 pub(super) struct OtherMode {
     /// Instead of seeds: count messages, message delays and syncs where nothing goes wrong, and compare them with
     /// what the protocol states
-    #[arg(long, conflicts_with_all = ["seeds", "seed", "script", "byzantine", "json", "paper"])]
+    #[arg(long, conflicts_with_all = ["seeds", "seed", "script", "byzantine", "json", "scenario"])]
     figures: bool,
     /// Instead of seeds: play a golden script, and say where its trace is another one; docs/scripts.md lists what a
     /// script can say
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "seed", "n", "protocol", "byzantine", "json", "paper"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "seed", "n", "protocol", "byzantine", "json", "scenario"])]
     script: Option<PathBuf>,
     /// Write the trace into the script
     #[arg(long, requires = "script")]

@@ -13,7 +13,7 @@ use quorate_node::config::{parse_replicas, replicas_or_default};
 use quorate_node::exit::Failure;
 use quorate_node::out;
 use quorate_sim::sets_leaders;
-use quorate_sim::twins::{Enumeration, Leaders, Play, Scenario, Verdict, from_json, to_json};
+use quorate_sim::twins::{Enumeration, Leaders, RangeResult, Scenario, ScenarioRun, from_json, to_json};
 use quorate_types::ReplicaId;
 use runner::{TwinRuns, Work};
 use serde::{Deserialize, Serialize};
@@ -324,7 +324,7 @@ fn range(args: &Args, work: &Work) -> Range<u64> {
 
 /// The progress of one enumeration.
 struct Done {
-    verdict: Verdict,
+    verdict: RangeResult,
     is_late: bool,
 }
 
@@ -366,10 +366,10 @@ fn one(
 /// One scenario, which somebody may want to read along.
 fn single(args: &Args, entry: &Entry, work: &Work, number: u64) -> Result<Done, Failure> {
     let scenario = work.scenario(number);
-    let mut play = Play::new(entry, &scenario).map_err(Failure::usage)?;
+    let mut play = ScenarioRun::new(entry, &scenario).map_err(Failure::usage)?;
     if args.trace {
         // A reader that goes away early must not stop the run: its verdict is what counts.
-        play.world().trace().read_along(|line| {
+        play.world().trace().set_reader(|line| {
             let _ = out::line(line);
         });
     }
@@ -378,7 +378,7 @@ fn single(args: &Args, entry: &Entry, work: &Work, number: u64) -> Result<Done, 
         out::line(format!("scenario {number}: {scenario}"))?;
         out::line(format!("{outcome}, trace {}", play.world().trace_hash().short()))?;
     }
-    let mut verdict = Verdict::default();
+    let mut verdict = RangeResult::default();
     verdict.add(number, &scenario, &outcome);
     if !verdict.failures.is_empty() {
         eprintln!("{}", keep(args, work, number)?);
@@ -386,7 +386,7 @@ fn single(args: &Args, entry: &Entry, work: &Work, number: u64) -> Result<Done, 
     Ok(Done { verdict, is_late: false })
 }
 
-fn line(args: &Args, entry: &Entry, work: &Work, piece: &Range<u64>, verdict: &Verdict) -> TwinsEntry {
+fn line(args: &Args, entry: &Entry, work: &Work, piece: &Range<u64>, verdict: &RangeResult) -> TwinsEntry {
     TwinsEntry {
         code: args.keeping.code().to_owned(),
         commit: args.keeping.commit.clone(),
@@ -424,7 +424,7 @@ fn again(args: &Args, work: &Work, number: u64) -> String {
 }
 
 fn part(args: &Args, work: &Work, done: &Done, ledger: &Option<Ledger<TwinsEntry>>, clock: Instant) -> Part {
-    let Verdict { runs, skipped, heights, complete, virtual_ns, recovered_ns_max, failures, .. } =
+    let RangeResult { runs, skipped, heights, complete, virtual_ns, recovered_ns_max, failures, .. } =
         &done.verdict;
     let seconds = clock.elapsed().as_secs_f64();
     let name = work.name();

@@ -4,7 +4,7 @@ use crate::commands::ledger;
 use crate::commands::workers::{WorkProgress, share};
 use quorate_consensus::Entry;
 use quorate_sim::BadSettings;
-use quorate_sim::twins::{Enumeration, Scenario, Verdict};
+use quorate_sim::twins::{Enumeration, RangeResult, Scenario};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -71,8 +71,8 @@ impl TwinRuns<'_> {
         self.keeping.is_over(self.begun)
     }
 
-    fn piece(&self, range: &Range<u64>, stop: &AtomicBool) -> Result<Option<Verdict>, BadSettings> {
-        let mut verdict = Verdict::default();
+    fn piece(&self, range: &Range<u64>, stop: &AtomicBool) -> Result<Option<RangeResult>, BadSettings> {
+        let mut verdict = RangeResult::default();
         for number in range.clone() {
             if stop.load(Ordering::Relaxed) {
                 return Ok(None);
@@ -95,12 +95,12 @@ impl TwinRuns<'_> {
 pub(super) fn run(
     how: &TwinRuns<'_>,
     pieces: &[Range<u64>],
-    mut done: impl FnMut(&WorkProgress, &Range<u64>, &Verdict),
-) -> Result<(Verdict, bool), BadSettings> {
+    mut done: impl FnMut(&WorkProgress, &Range<u64>, &RangeResult),
+) -> Result<(RangeResult, bool), BadSettings> {
     let stop = AtomicBool::new(false);
     let length = |piece: &Range<u64>| piece.end.saturating_sub(piece.start);
     let mut progress = WorkProgress::new(pieces.iter().map(length).sum(), "scenarios", how.quiet);
-    let (mut total, mut is_late, mut bad) = (Verdict::default(), false, None);
+    let (mut total, mut is_late, mut bad) = (RangeResult::default(), false, None);
     let piece_of = |place: u64| usize::try_from(place).ok().and_then(|place| pieces.get(place));
     let run = |place| piece_of(place).map_or(Ok(None), |piece| how.piece(piece, &stop));
     share(u64::try_from(pieces.len()).unwrap_or(u64::MAX), &stop, run, |place, verdict| {

@@ -1,34 +1,34 @@
-//! The words that commands are made of: each says what was expected where it is something else.
+//! The tokens of commands, with errors that state the expected token.
 
 use crate::{ms, secs};
 use quorate_types::ReplicaId;
 
-/// The words of a command that are left.
+/// The remaining tokens of a command.
 #[derive(Clone, Debug)]
-pub(super) struct Words<'a>(Vec<&'a str>);
+pub(super) struct Tokens<'a>(Vec<&'a str>);
 
-/// A line without what follows a `#`, and without blanks around it.
+/// Returns a line without its comment and surrounding blanks.
 pub(super) fn without_comment(line: &str) -> &str {
     line.split('#').next().unwrap_or_default().trim()
 }
 
-impl<'a> Words<'a> {
+impl<'a> Tokens<'a> {
     pub(super) fn of(line: &'a str) -> Self {
-        let mut words: Vec<&str> = line.split_whitespace().collect();
-        words.reverse();
-        Self(words)
+        let mut tokens: Vec<&str> = line.split_whitespace().collect();
+        tokens.reverse();
+        Self(tokens)
     }
 
     pub(super) fn peek(&self) -> Option<&'a str> {
         self.0.last().copied()
     }
 
-    /// The next word, which is there: `what` it should be.
+    /// Returns the next token; `what` describes it in an error.
     pub(super) fn next(&mut self, what: &str) -> Result<&'a str, String> {
         self.0.pop().ok_or_else(|| format!("expected {what}, and the line ends"))
     }
 
-    /// The next word if it is this one.
+    /// Consumes the next token if it is this word.
     pub(super) fn take(&mut self, word: &str) -> bool {
         let is_it = self.peek() == Some(word);
         if is_it {
@@ -37,7 +37,7 @@ impl<'a> Words<'a> {
         is_it
     }
 
-    /// The next word is this one.
+    /// Consumes the next token, which has to be this word.
     pub(super) fn demand(&mut self, word: &str) -> Result<(), String> {
         match self.next(&format!("`{word}`"))? {
             next if next == word => Ok(()),
@@ -45,14 +45,14 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// All that is left.
+    /// Returns all remaining tokens.
     pub(super) fn rest(&mut self) -> Vec<&'a str> {
         let mut rest = std::mem::take(&mut self.0);
         rest.reverse();
         rest
     }
 
-    /// Nothing is left.
+    /// Fails if tokens remain.
     pub(super) fn end(&self) -> Result<(), String> {
         self.peek().map_or(Ok(()), |word| Err(format!("expected the end of the line, not `{word}`")))
     }
@@ -61,7 +61,7 @@ impl<'a> Words<'a> {
         number(self.next(what)?, what)
     }
 
-    /// A client: `0` or `c0`.
+    /// Returns a client: `0` or `c0`.
     pub(super) fn client(&mut self) -> Result<usize, String> {
         let word = self.next("a client, such as `0`")?;
         client(word).ok_or_else(|| format!("expected a client, such as `0`, not `{word}`"))
@@ -72,7 +72,7 @@ impl<'a> Words<'a> {
         replica(word).ok_or_else(|| format!("expected a replica, such as `1`, not `{word}`"))
     }
 
-    /// All replicas that follow.
+    /// Returns the replicas that follow.
     pub(super) fn replicas(&mut self) -> Vec<ReplicaId> {
         let mut replicas = Vec::new();
         while let Some(id) = self.peek().and_then(replica) {
@@ -82,13 +82,13 @@ impl<'a> Words<'a> {
         replicas
     }
 
-    /// The same, and there is one at least.
+    /// Returns the replicas that follow: at least one.
     pub(super) fn some_replicas(&mut self) -> Result<Vec<ReplicaId>, String> {
         let first = self.replica()?;
         Ok(std::iter::once(first).chain(self.replicas()).collect())
     }
 
-    /// `on 0 1 2`, if it follows; empty: wherever it makes sense.
+    /// Returns the replicas of `on 0 1 2`, if it follows. Empty: the condition's default.
     pub(super) fn on(&mut self) -> Result<Vec<ReplicaId>, String> {
         if self.take("on") { self.some_replicas() } else { Ok(Vec::new()) }
     }
@@ -106,7 +106,7 @@ fn client(word: &str) -> Option<usize> {
     word.strip_prefix('c').unwrap_or(word).parse().ok()
 }
 
-/// A replica, or a client as `c0`: its place among all of n replicas and the clients after them.
+/// Returns the place of a replica, or of a client as `c0`: n replicas come first, then clients.
 pub(super) fn place(word: &str, n: usize) -> Option<usize> {
     match word.strip_prefix('c') {
         Some(client) => client.parse::<usize>().ok().map(|client| n.saturating_add(client)),
@@ -114,7 +114,7 @@ pub(super) fn place(word: &str, n: usize) -> Option<usize> {
     }
 }
 
-/// `5ms`, `2s`, `100us`, `0`.
+/// Parses a span: `5ms`, `2s`, `100us`, `0`.
 pub(super) fn span(word: &str) -> Result<u64, String> {
     let units: [(&str, u64); 4] = [("ms", ms(1)), ("us", 1_000), ("ns", 1), ("s", secs(1))];
     let spelled = units.into_iter().find_map(|(unit, ns)| {

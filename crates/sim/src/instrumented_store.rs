@@ -1,20 +1,20 @@
-//! The service of simulated replicas: the key-value store, and a journal of what was applied and where.
+//! The service of simulated replicas: the key-value store with a journal of applied operations and their heights.
 //!
-//! Each operation begins with its number in the history, so the oracles see at every replica which operation was
-//! applied at which height, and in which order, without asking the replica.
+//! Each operation begins with its number in the history. The oracles thereby see which operation was applied at which
+//! height, and in which order, without asking the replica.
 
 use quorate_app::{Application, At, Kv, RestoreError, Snapshot};
 use quorate_history::{Op, OpId};
 use quorate_types::{Digest, Height};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The name of the service in genesis.
+/// Name of the service in genesis. The hash of genesis, and so the hash of every seed, depends on it.
 pub(crate) const APPLICATION: &str = "witness 1";
 
-/// Few keys are in use.
+/// Number of buckets of the store. Few keys are in use.
 const BUCKETS: usize = 16;
 
-/// What a replica applied since somebody looked last.
+/// Operations that a replica has applied since the last read.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Journal(Arc<Mutex<Vec<(Height, OpId)>>>);
 
@@ -24,44 +24,44 @@ impl Journal {
     }
 }
 
-/// What a witness does wrong on purpose, to see that an oracle notices.
+/// A deliberate flaw of a store, which an oracle has to notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Perjury {
-    /// Nothing.
+pub(crate) enum StoreFlaw {
+    /// No flaw.
     #[default]
     None,
-    /// Applies this operation twice.
+    /// The store applies this operation twice.
     Twice(OpId),
-    /// Does not apply this operation, and says it did.
+    /// The store skips this operation and reports success.
     Skip(OpId),
-    /// Answers this operation with what was not asked.
+    /// The store answers this operation with a wrong result.
     Answer(OpId),
-    /// Applies the first operation after a restart twice.
+    /// The store applies the first operation after a restart twice.
     AgainAfterRestart,
-    /// After a restart: applies operations twice whose number is a multiple of this.
+    /// After a restart, the store applies operations twice whose number is a multiple of this.
     Often(u64),
-    /// After a restart: leaves out operations whose number is a multiple of this, and says it did them.
+    /// After a restart, the store skips operations whose number is a multiple of this, and reports success.
     Never(u64),
-    /// After a restart: answers operations whose number is a multiple of this with what was not asked.
+    /// After a restart, the store answers operations with a wrong result whose number is a multiple of this.
     Wrong(u64),
 }
 
-/// See the module.
+/// The key-value store with a journal.
 #[derive(Debug)]
-pub(crate) struct Witness {
+pub(crate) struct InstrumentedStore {
     store: Kv,
     journal: Journal,
-    perjury: Perjury,
-    /// How often its replica was opened.
+    store_flaw: StoreFlaw,
+    /// Number of times that the replica was opened.
     opens: u64,
 }
 
-impl Witness {
-    pub(crate) fn new(journal: Journal, perjury: Perjury, opens: u64) -> Self {
-        Self { store: Kv::with_buckets(BUCKETS), journal, perjury, opens }
+impl InstrumentedStore {
+    pub(crate) fn new(journal: Journal, store_flaw: StoreFlaw, opens: u64) -> Self {
+        Self { store: Kv::with_buckets(BUCKETS), journal, store_flaw, opens }
     }
 
-    /// An operation as a client submits it.
+    /// Encodes an operation as a client submits it.
     pub(crate) fn encode(id: OpId, op: &Op) -> Vec<u8> {
         let mut bytes = id.0.to_le_bytes().to_vec();
         op.encode(&mut bytes);
@@ -74,7 +74,7 @@ impl Witness {
     }
 }
 
-impl Application for Witness {
+impl Application for InstrumentedStore {
     fn name(&self) -> &'static str {
         "witness"
     }
@@ -85,33 +85,33 @@ impl Application for Witness {
 
     fn apply(&mut self, at: &At, op: &[u8], reply: &mut Vec<u8>) {
         let Some((id, op)) = op.split_first_chunk::<8>() else {
-            // Not from the workload: the store says that it makes no sense.
+            // The operation is not from the workload, so the store reports it as malformed.
             return self.store.apply(at, op, reply);
         };
         let id = OpId(u64::from_le_bytes(*id));
-        match self.perjury {
-            Perjury::Twice(which) if which == id => {
+        match self.store_flaw {
+            StoreFlaw::Twice(which) if which == id => {
                 self.apply_one(at, id, op, &mut Vec::new());
                 self.apply_one(at, id, op, reply);
             }
-            Perjury::AgainAfterRestart if self.opens > 1 => {
-                self.perjury = Perjury::None;
+            StoreFlaw::AgainAfterRestart if self.opens > 1 => {
+                self.store_flaw = StoreFlaw::None;
                 self.apply_one(at, id, op, &mut Vec::new());
                 self.apply_one(at, id, op, reply);
             }
-            Perjury::Often(every) if self.opens > 1 && id.0.is_multiple_of(every) => {
+            StoreFlaw::Often(every) if self.opens > 1 && id.0.is_multiple_of(every) => {
                 self.apply_one(at, id, op, &mut Vec::new());
                 self.apply_one(at, id, op, reply);
             }
-            Perjury::Never(every) if self.opens > 1 && id.0.is_multiple_of(every) => {
+            StoreFlaw::Never(every) if self.opens > 1 && id.0.is_multiple_of(every) => {
                 self.store.apply(at, &[], reply);
             }
-            Perjury::Wrong(every) if self.opens > 1 && id.0.is_multiple_of(every) => {
+            StoreFlaw::Wrong(every) if self.opens > 1 && id.0.is_multiple_of(every) => {
                 self.apply_one(at, id, op, &mut Vec::new());
                 reply.extend_from_slice(b"\x04perjured");
             }
-            Perjury::Skip(which) if which == id => self.store.apply(at, &[], reply),
-            Perjury::Answer(which) if which == id => {
+            StoreFlaw::Skip(which) if which == id => self.store.apply(at, &[], reply),
+            StoreFlaw::Answer(which) if which == id => {
                 self.apply_one(at, id, op, &mut Vec::new());
                 reply.extend_from_slice(b"\x04perjured");
             }

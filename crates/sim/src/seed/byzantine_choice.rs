@@ -1,45 +1,45 @@
-//! Who is Byzantine in a run.
+//! The choice of Byzantine replicas of a run.
 
-use crate::byzantine::Byzantine;
+use crate::byzantine_kind::Byzantine;
 use quorate_types::ReplicaId;
 use quorate_types::rng::Rng;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// Which Byzantine hosts a run has.
+/// The choice of Byzantine hosts of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Cast {
-    /// What the seed draws: in half of all seeds f replicas, each with a host of its own.
+pub enum ByzantineChoice {
+    /// The seed draws: in half of all seeds f replicas, each with a host of its own.
     #[default]
     Drawn,
-    /// Nobody.
+    /// No replica is Byzantine.
     Nobody,
-    /// In every seed f replicas, all of them with this host.
+    /// In every seed f replicas have this host.
     All(Byzantine),
-    /// In every seed this many replicas, all of them with this host: more than f break what is promised.
+    /// In every seed this many replicas have this host. More than f break the protocol's promises.
     Many(Byzantine, usize),
 }
 
-/// Who is Byzantine, and how.
+/// The Byzantine replicas of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Drawn {
-    /// Who.
+pub struct ByzantineHosts {
+    /// The replicas with their hosts.
     pub who: BTreeMap<ReplicaId, Byzantine>,
-    /// They do the same at the same time.
+    /// Whether all of them do the same at the same time.
     pub as_one: bool,
 }
 
-impl Cast {
-    /// Names that [`Cast::from_str`] takes.
+impl ByzantineChoice {
+    /// Returns the names that [`ByzantineChoice::from_str`] accepts.
     #[must_use]
     pub fn names() -> Vec<&'static str> {
         ["drawn", "none"].into_iter().chain(Byzantine::ALL.iter().map(|kind| kind.name())).collect()
     }
 
-    /// Who it is in the run of a seed. The first `spared` replicas are honest.
-    pub(crate) fn draw(self, seed: u64, n: usize, f: usize, spared: u16) -> Drawn {
-        // Apart from the faults: who asks for other hosts meets the same faults.
+    /// Draws the Byzantine replicas of a seed. The first `spared` replicas are honest.
+    pub(crate) fn draw(self, seed: u64, n: usize, f: usize, spared: u16) -> ByzantineHosts {
+        // A generator of its own keeps the faults independent of the hosts.
         let mut rng = Rng::new(seed ^ 0xb12a_0717_e11e_0a75);
         let is_half = rng.chance(500_000);
         let count = match self {
@@ -58,17 +58,17 @@ impl Cast {
                 Self::Drawn | Self::Nobody => any(),
             })
             .collect();
-        // They may act as one.
+        // Several hosts may act as one.
         let as_one = count > 1 && self == Self::Drawn && rng.chance(300_000);
         if as_one {
             kinds.fill(first);
         }
         let who = ids.into_iter().map(ReplicaId).zip(kinds).collect();
-        Drawn { who, as_one }
+        ByzantineHosts { who, as_one }
     }
 }
 
-impl fmt::Display for Cast {
+impl fmt::Display for ByzantineChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Drawn => f.write_str("drawn"),
@@ -79,12 +79,12 @@ impl fmt::Display for Cast {
     }
 }
 
-impl FromStr for Cast {
+impl FromStr for ByzantineChoice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let unknown =
-            || format!("expected one of {}, or a host and a number like twin:2", Self::names().join(", "));
+            || format!("expected one of {}, or a host and a number such as twin:2", Self::names().join(", "));
         match (text, text.split_once(':')) {
             ("drawn", _) => Ok(Self::Drawn),
             ("none", _) => Ok(Self::Nobody),
@@ -106,8 +106,8 @@ mod tests {
         for (n, f) in [(4, 1), (7, 2)] {
             let (mut with, mut together, mut kinds) = (0, 0, BTreeMap::new());
             for seed in 0..1_000 {
-                let Drawn { who: drawn, as_one } = Cast::Drawn.draw(seed, n, f, 0);
-                let others = Cast::Drawn.draw(seed, n, f, 1).who;
+                let ByzantineHosts { who: drawn, as_one } = ByzantineChoice::Drawn.draw(seed, n, f, 0);
+                let others = ByzantineChoice::Drawn.draw(seed, n, f, 1).who;
                 together += u32::from(as_one);
                 assert!(others.len() == drawn.len() && !others.contains_key(&ReplicaId(0)), "seed {seed}");
                 assert!(drawn.is_empty() || drawn.len() == f, "seed {seed}");
@@ -121,14 +121,14 @@ mod tests {
     }
 
     #[test]
-    fn casts_are_read_as_they_are_shown() {
-        for name in Cast::names() {
-            assert_eq!(name.parse::<Cast>().map(|cast| cast.to_string()), Ok(name.to_owned()));
+    fn displayed_choices_parse() {
+        for name in ByzantineChoice::names() {
+            assert_eq!(name.parse::<ByzantineChoice>().map(|hosts| hosts.to_string()), Ok(name.to_owned()));
         }
-        let two = Cast::Many(Byzantine::Twin, 2);
+        let two = ByzantineChoice::Many(Byzantine::Twin, 2);
         assert_eq!("twin:2".parse(), Ok(two));
         assert_eq!((two.to_string().as_str(), two.draw(9, 4, 1, 0).who.len()), ("twin:2", 2));
-        assert!("twins".parse::<Cast>().unwrap_err().contains("favourites"));
-        assert!(Cast::Nobody.draw(3, 7, 2, 0).who.is_empty());
+        assert!("twins".parse::<ByzantineChoice>().unwrap_err().contains("favourites"));
+        assert!(ByzantineChoice::Nobody.draw(3, 7, 2, 0).who.is_empty());
     }
 }

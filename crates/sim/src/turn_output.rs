@@ -1,9 +1,9 @@
-//! What leaves a replica during one turn, in the order and at the moments in which it leaves.
+//! The output of a replica's turn, in the order and with the times of departure.
 
+use crate::client_connections::ClientConnections;
 use crate::clock::Clock;
-use crate::disk::Shared;
-use crate::seat::Speakers;
-use crate::shadow::Shadow;
+use crate::disk::SharedDisk;
+use crate::replay_check::ReplayCheck;
 use bytes::Bytes;
 use quorate_consensus::{Note, To};
 use quorate_host::Outgoing;
@@ -12,46 +12,46 @@ use quorate_types::codec::Wire as _;
 use quorate_types::wire::{FromReplica, Lane, Refusal};
 use quorate_types::{BlockId, BundleDigest, ClientId, FrameBody, Height, Kind, ReplicaId, ReplyBundle, Time};
 
-/// One thing that leaves.
+/// A message that leaves.
 #[derive(Debug)]
-pub(crate) enum Parcel {
-    /// To replicas.
+pub(crate) enum Outbound {
+    /// A frame to replicas.
     Peers { to: To, lane: Lane, frame_type: u8, body: Bytes },
-    /// To the client at this place.
+    /// A message to the client with this index.
     Client { index: usize, body: Bytes },
 }
 
-/// A moment at which everything that was queued leaves.
+/// A flush, at which all queued messages leave.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flush {
-    /// How many parcels have left by then.
+    /// Number of messages that have left after the flush.
     pub(crate) upto: usize,
-    /// How far into the turn it happens.
+    /// Time of the flush within the turn.
     pub(crate) after_ns: u64,
-    /// How many of the bytes that the disk synced in this turn it had synced by then.
+    /// Number of bytes of this turn that the disk had synced at the flush.
     pub(crate) synced: usize,
 }
 
-/// Everything that a turn leads to outside of its replica. Reused from turn to turn.
+/// The output of a turn. It is reused from turn to turn.
 #[derive(Default, Debug)]
-pub(crate) struct Leaving {
-    pub(crate) parcels: Vec<Parcel>,
+pub(crate) struct TurnOutput {
+    pub(crate) outbound: Vec<Outbound>,
     pub(crate) flushes: Vec<Flush>,
     pub(crate) decided: Vec<(Height, BlockId)>,
     pub(crate) rejected: Vec<(FrameSource, Kind, &'static str)>,
-    /// Peers that said what only a liar says, and what that is.
+    /// Peers that broke rules, with the breach.
     pub(crate) blamed: Vec<(ReplicaId, &'static str)>,
     pub(crate) notes: Vec<Note>,
-    /// Connections whose clients have proven themselves.
+    /// Connections whose clients have authenticated themselves.
     pub(crate) proven: Vec<(usize, ClientId)>,
-    /// Whose messages have passed the intake.
+    /// Senders of the messages that have passed the intake.
     pub(crate) passed: Vec<ReplicaId>,
 }
 
-impl Leaving {
-    /// Empties it for the next turn.
+impl TurnOutput {
+    /// Empties the output for the next turn.
     pub(crate) fn clear(&mut self) {
-        self.parcels.clear();
+        self.outbound.clear();
         self.flushes.clear();
         self.decided.clear();
         self.rejected.clear();
@@ -63,43 +63,43 @@ impl Leaving {
 }
 
 /// The network as a turn sees it.
-pub(crate) struct Exit<'a> {
-    pub(crate) leaving: &'a mut Leaving,
-    pub(crate) shared: &'a Shared,
-    pub(crate) speakers: &'a Speakers,
-    /// Who follows a replica that is opened.
-    pub(crate) shadow: Option<&'a Shadow>,
-    /// The replica's clock, and when its turn began; none while it is opened.
+pub(crate) struct TurnSink<'a> {
+    pub(crate) output: &'a mut TurnOutput,
+    pub(crate) disk: &'a SharedDisk,
+    pub(crate) client_connections: &'a ClientConnections,
+    /// The second copy of a replica that is being opened.
+    pub(crate) replay_check: Option<&'a ReplayCheck>,
+    /// The replica's clock and the beginning of its turn; `None` while the replica is being opened.
     pub(crate) clock: Option<(Clock, Time)>,
 }
 
-impl Exit<'_> {
+impl TurnSink<'_> {
     fn client(&mut self, conn: ConnId, message: Bytes) {
         if let Ok(index) = usize::try_from(conn.0) {
-            self.leaving.parcels.push(Parcel::Client { index, body: message });
+            self.output.outbound.push(Outbound::Client { index, body: message });
         }
     }
 }
 
-impl Outgoing for Exit<'_> {
+impl Outgoing for TurnSink<'_> {
     fn now(&mut self) -> Time {
-        let spent = self.shared.watch(|watch| watch.spent_ns);
+        let spent = self.disk.watch(|watch| watch.spent_ns);
         self.clock.map_or(Time::ZERO, |(clock, began)| clock.local(began.plus(spent)))
     }
     fn peer(&mut self, to: To, lane: Lane, frame_type: u8, body: FrameBody) {
         let body = body.to_bytes();
-        self.leaving.parcels.push(Parcel::Peers { to, lane, frame_type, body });
+        self.output.outbound.push(Outbound::Peers { to, lane, frame_type, body });
     }
 
     fn reply(&mut self, client: &ClientId, reply: &ReplyBundle) {
-        let conns = self.speakers.of(client);
+        let conns = self.client_connections.of(client);
         if conns.is_empty() {
             return;
         }
         let message = Bytes::from(FromReplica::Reply(*client, reply.clone()).to_bytes());
         for index in conns {
-            let parcel = Parcel::Client { index: *index, body: message.clone() };
-            self.leaving.parcels.push(parcel);
+            let outbound = Outbound::Client { index: *index, body: message.clone() };
+            self.output.outbound.push(outbound);
         }
     }
 
@@ -110,7 +110,7 @@ impl Outgoing for Exit<'_> {
 
     fn proven(&mut self, conn: ConnId, client: &ClientId) {
         if let Ok(index) = usize::try_from(conn.0) {
-            self.leaving.proven.push((index, *client));
+            self.output.proven.push((index, *client));
         }
     }
 
@@ -120,42 +120,42 @@ impl Outgoing for Exit<'_> {
     }
 
     fn flush(&mut self) {
-        let before = self.leaving.flushes.last().map_or(0, |flush| flush.upto);
-        let upto = self.leaving.parcels.len();
+        let before = self.output.flushes.last().map_or(0, |flush| flush.upto);
+        let upto = self.output.outbound.len();
         if upto == before {
             return;
         }
-        // The power may go at this moment: then nothing of it leaves, and nothing after it.
-        if !self.shared.step() {
-            self.leaving.parcels.truncate(before);
+        // If the power fails at this step, neither these messages nor later ones leave.
+        if !self.disk.step() {
+            self.output.outbound.truncate(before);
             return;
         }
-        let (after_ns, synced) = self.shared.watch(|watch| (watch.spent_ns, watch.synced.len()));
-        self.leaving.flushes.push(Flush { upto, after_ns, synced });
+        let (after_ns, synced) = self.disk.watch(|watch| (watch.spent_ns, watch.synced.len()));
+        self.output.flushes.push(Flush { upto, after_ns, synced });
     }
 
     fn rejected(&mut self, source: FrameSource, kind: Kind, reason: &'static str, is_breach: bool) {
         if let FrameSource::Peer(peer) = source
             && is_breach
         {
-            self.leaving.blamed.push((peer, reason));
+            self.output.blamed.push((peer, reason));
         }
-        self.leaving.rejected.push((source, kind, reason));
+        self.output.rejected.push((source, kind, reason));
     }
 
     fn passed(&mut self, from: ReplicaId) {
-        self.leaving.passed.push(from);
+        self.output.passed.push(from);
     }
 
     fn decided(&mut self, height: Height, id: BlockId) {
-        self.leaving.decided.push((height, id));
+        self.output.decided.push((height, id));
     }
 
     fn trace(&mut self, note: Note) {
-        self.leaving.notes.push(note);
+        self.output.notes.push(note);
     }
 
-    fn recorder(&mut self, log: &RestoredLog) -> Option<Sink> {
-        self.shadow.map(|shadow| shadow.open(log))
+    fn recorder(&mut self, past: &RestoredLog) -> Option<Sink> {
+        self.replay_check.map(|replay_check| replay_check.open(past))
     }
 }

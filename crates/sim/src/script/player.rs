@@ -1,29 +1,26 @@
-//! Where a script is played: a world that does what the commands say.
+//! The player of scripts: a world that obeys commands.
 
 use super::command::{Command, Until};
 use super::expect::meant;
-use super::eyes::Eyes;
-use super::words;
-use crate::front::{Change, Front, Places};
-use crate::secs;
+use super::observer::{Observer, ZERO};
+use super::tokens;
+use crate::network_fault::{Change, NetworkFault};
+use crate::places::Places;
 use crate::settings::Settings;
 use crate::world::World;
 use quorate_types::{ReplicaId, Time};
 
-/// When scripts begin: by then replicas are connected and clients have their sessions.
-pub(super) const ZERO: Time = Time(secs(1));
-
-/// See the module.
-pub(super) struct Stage {
+/// The player of a script.
+pub(super) struct Player {
     world: World,
-    eyes: Eyes,
-    /// What was refused before the script began.
+    observer: Observer,
+    /// Number of refused messages before the script began.
     refused_before: u64,
 }
 
-impl Stage {
+impl Player {
     pub(super) fn new(settings: Settings) -> Result<Self, String> {
-        let twins: Vec<ReplicaId> = settings.byzantine.keys().copied().collect();
+        let twins: Vec<ReplicaId> = settings.byzantine.replicas.keys().copied().collect();
         let clients = settings.clients;
         let mut world = World::new(settings).map_err(|why| why.to_string())?;
         world.take_exact_times();
@@ -34,49 +31,49 @@ impl Stage {
         if let Some(client) = (0..clients).find(|client| world.session(*client).is_none()) {
             return Err(format!("client {client} has no session after a second"));
         }
-        let eyes = Eyes::open(&mut world);
-        Ok(Self { refused_before: world.rejected().values().sum(), world, eyes })
+        let observer = Observer::open(&mut world);
+        Ok(Self { refused_before: world.rejected().values().sum(), world, observer })
     }
 
-    /// The lines that a command led to.
-    pub(super) fn told(&mut self) -> Vec<String> {
-        self.eyes.teller.told(self.world.now())
+    /// Returns the trace lines of a command.
+    pub(super) fn take_lines(&mut self) -> Vec<String> {
+        self.observer.trace.take_lines(self.world.now())
     }
 
-    /// The lines that nobody has been told yet.
+    /// Returns the remaining trace lines.
     pub(super) fn rest(&mut self) -> Vec<String> {
-        self.eyes.teller.told(Time(u64::MAX))
+        self.observer.trace.take_lines(Time(u64::MAX))
     }
 
-    /// A rule that nothing was ever sent for, and its line.
+    /// Returns an error with the line of a rule that never applied.
     pub(super) fn check_rules(&self) -> Result<(), (usize, String)> {
-        let idle = self.eyes.rules().idle();
-        idle.map_or(Ok(()), |line| Err((line, "nothing was ever sent that this is about".to_owned())))
+        let idle = self.observer.rules().idle();
+        idle.map_or(Ok(()), |line| Err((line, "no message was ever sent that this rule covers".to_owned())))
     }
 
     pub(super) fn carry_out(&mut self, command: Command, line: usize) -> Result<(), String> {
-        let Self { world, eyes, .. } = self;
+        let Self { world, observer, .. } = self;
         match command {
             Command::World(_) => {}
-            Command::Show(kinds) => kinds.iter().for_each(|kind| eyes.teller.show(kind)),
-            Command::Hide(kinds) => kinds.iter().for_each(|kind| eyes.teller.hide(kind)),
+            Command::Show(kinds) => kinds.iter().for_each(|kind| observer.trace.show(kind)),
+            Command::Hide(kinds) => kinds.iter().for_each(|kind| observer.trace.hide(kind)),
             Command::Client(client, op) => {
                 if client >= world.settings().clients {
                     return Err(format!("there are {} clients", world.settings().clients));
                 }
-                eyes.ask(world, client, op);
+                observer.ask(world, client, op);
             }
             Command::Run(span) => {
                 let end = world.now().plus(span);
-                let result = world.run_shown(end, |world| eyes.look(world));
+                let result = world.run_shown(end, |world| observer.look(world));
                 return result.map_err(|failure| failure.to_string());
             }
             Command::RunUntil(until, within) => {
                 let result = world.run_while(&until.to_string(), within, |world| {
-                    eyes.look(world);
+                    observer.look(world);
                     !until.holds(world)
                 });
-                eyes.look(world);
+                observer.look(world);
                 return result.map_err(|failure| failure.to_string());
             }
             Command::Crash(ids, survives) => {
@@ -91,34 +88,34 @@ impl Stage {
             }
             Command::Cut(parts) => cut(world, &parts)?,
             Command::Heal => {
-                eyes.rules().end(false);
+                observer.rules().end(false);
                 world.heal();
             }
             Command::Rule(rule) => {
                 known(world, &rule.names())?;
-                eyes.rules().add(rule, line);
+                observer.rules().add(rule, line);
             }
             Command::Release => {
-                eyes.rules().end(true);
-                eyes.release(world.now());
+                observer.rules().end(true);
+                observer.release(world.now());
                 world.release();
             }
             Command::Twin(id, first, second) => divide(world, id, &first, &second)?,
             Command::Expect(expect) => {
                 let refused: u64 = world.rejected().values().sum();
                 let refused = refused.saturating_sub(self.refused_before);
-                return expect.check(world, |kind| eyes.sent(kind), refused);
+                return expect.check(world, |kind| observer.sent(kind), refused);
             }
         }
-        eyes.look(world);
+        observer.look(world);
         Ok(())
     }
 }
 
-/// The two of a twin speak to these and to those; the first speaks to clients.
+/// Selects the receivers of each half of a twin. The first half also sends to clients.
 fn divide(world: &mut World, id: ReplicaId, first: &[ReplicaId], second: &[ReplicaId]) -> Result<(), String> {
-    if !world.settings().byzantine.contains_key(&id) {
-        return Err(format!("replica {id} is no twin: `world … twin={id}` makes it one"));
+    if !world.settings().byzantine.replicas.contains_key(&id) {
+        return Err(format!("replica {id} is no twin; `world … twin={id}` makes it one"));
     }
     let n = world.settings().n;
     let clients = (0..=world.settings().clients).map(|client| n.saturating_add(client));
@@ -128,7 +125,7 @@ fn divide(world: &mut World, id: ReplicaId, first: &[ReplicaId], second: &[Repli
     Ok(())
 }
 
-/// All of these are replicas of the world.
+/// Checks that all of these are replicas of the world.
 fn known<'a>(world: &World, ids: &'a [ReplicaId]) -> Result<&'a [ReplicaId], String> {
     match ids.iter().find(|id| id.index() >= world.settings().n) {
         Some(id) => Err(format!("there is no replica {id}")),
@@ -142,14 +139,20 @@ fn cut(world: &mut World, parts: &[Vec<String>]) -> Result<(), String> {
     for part in parts {
         let mut members = Vec::new();
         for word in part {
-            let place = words::place(word, n).filter(|place| *place < all);
+            let place = tokens::place(word, n).filter(|place| *place < all);
             members.push(place.ok_or_else(|| format!("expected a replica or a client, not `{word}`"))?);
         }
         places.push(Places::of(members));
     }
     for (index, from) in places.iter().enumerate() {
         for to in places.iter().skip(index.saturating_add(1)) {
-            world.front(Front { from: *from, to: *to, both_ways: true, change: Change::Cut, fault: None });
+            world.begin_fault(NetworkFault {
+                from: *from,
+                to: *to,
+                both_ways: true,
+                change: Change::Cut,
+                fault: None,
+            });
         }
     }
     Ok(())

@@ -1,15 +1,15 @@
 //! The trace of a script: short lines of fixed columns.
 
-use super::rules::Act;
+use super::rules::RuleAction;
 use crate::frame::Frame;
 use bytes::Bytes;
 use quorate_types::wire::frame;
 use quorate_types::{Digest, Kind, ReplicaId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A frame that left, for one or more, and what became of it.
+/// A frame that left for one or more receivers, and its fate.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Sighting {
+pub(super) struct ObservedFrame {
     at: Time,
     from: ReplicaId,
     to: Vec<ReplicaId>,
@@ -18,16 +18,16 @@ pub(super) struct Sighting {
     place: String,
     subject: Option<Digest>,
     is_protocol: bool,
-    pub(super) act: Option<Act>,
+    pub(super) act: Option<RuleAction>,
     body: Bytes,
 }
 
-impl Sighting {
-    pub(super) fn of(at: Time, frame: &Frame, act: Option<Act>) -> Self {
+impl ObservedFrame {
+    pub(super) fn of(at: Time, frame: &Frame, act: Option<RuleAction>) -> Self {
         let (content, is_protocol) = (&frame.content, frame.frame_type == frame::PROTOCOL);
         let view = is_protocol.then(|| format!("v{}", content.view));
         let height = (content.height.0 > 0).then(|| format!("h{}", content.height));
-        // What is said about a view alone names no block.
+        // A statement about a view alone names no block.
         let subject = height.as_ref().and(content.statement).map(|statement| statement.subject);
         Self {
             at,
@@ -42,12 +42,12 @@ impl Sighting {
         }
     }
 
-    /// The same, when it was held and leaves at last.
+    /// Returns a held frame at its release.
     pub(super) fn released(self, at: Time) -> Self {
         Self { at, act: None, ..self }
     }
 
-    /// Whether the same frame goes on to others. Then that is one line.
+    /// Merges the same frame to another receiver into this line. Returns whether it did.
     pub(super) fn joins(&mut self, next: &Self) -> bool {
         let is_same = Self { to: Vec::new(), ..self.clone() } == Self { to: Vec::new(), ..next.clone() };
         if is_same {
@@ -58,21 +58,21 @@ impl Sighting {
     }
 }
 
-/// See the module.
+/// The lines of a script's trace.
 #[derive(Debug)]
-pub(super) struct Teller {
+pub(super) struct ScriptTrace {
     n: usize,
     zero: Time,
-    /// Kinds that somebody wants to see, and kinds that nobody does.
+    /// Kinds that the script shows or hides.
     shown: BTreeSet<String>,
     hidden: BTreeSet<String>,
-    /// Blocks, and what else messages speak of, by the letters that stand for them.
+    /// Letters of blocks and other subjects.
     names: BTreeMap<Digest, String>,
     lines: Vec<(Time, String)>,
 }
 
-impl Teller {
-    /// `hidden`: kinds that belong to no block are seen by those who ask for them.
+impl ScriptTrace {
+    /// Creates a trace. `hidden`: kinds that belong to no block are shown on request only.
     pub(super) fn new(n: usize, zero: Time, hidden: &[Kind]) -> Self {
         Self {
             n,
@@ -98,15 +98,15 @@ impl Teller {
         self.shown.contains(kind) || (is_usual && !self.hidden.contains(kind))
     }
 
-    /// Something happened to somebody, or was done by it.
+    /// Writes an event.
     pub(super) fn happens(&mut self, at: Time, who: &str, what: &str, details: &str) {
         let since = at.since(self.zero) / 1_000;
         let line = format!("{:>4}.{:03}  {who:<3} {what:<13} {details}", since / 1_000, since % 1_000);
         self.lines.push((at, line.trim_end().to_owned()));
     }
 
-    /// A replica sends something.
-    pub(super) fn sends(&mut self, seen: &Sighting) {
+    /// Writes a frame that a replica sends.
+    pub(super) fn sends(&mut self, seen: &ObservedFrame) {
         if !self.wants(seen.kind.as_str(), seen.is_protocol) {
             return;
         }
@@ -114,9 +114,9 @@ impl Teller {
         let to = if to.len().saturating_add(1) == self.n { "all".to_owned() } else { to.join(" ") };
         let (arrow, note) = match seen.act {
             None => ("->", String::new()),
-            Some(Act::Drop) => ("-x", "lost".to_owned()),
-            Some(Act::Hold) => ("-|", "held".to_owned()),
-            Some(Act::Delay(span)) => {
+            Some(RuleAction::Drop) => ("-x", "lost".to_owned()),
+            Some(RuleAction::Hold) => ("-|", "held".to_owned()),
+            Some(RuleAction::Delay(span)) => {
                 ("->", format!("late by {}.{:03}", span / 1_000_000, span / 1_000 % 1_000))
             }
         };
@@ -125,14 +125,14 @@ impl Teller {
         self.happens(seen.at, &format!("r{}", seen.from), &format!("{arrow} {to}"), &details);
     }
 
-    /// A replica tells a client something.
+    /// Writes a reply to a client.
     pub(super) fn replies(&mut self, at: Time, from: ReplicaId, client: usize, what: &str) {
         if self.wants("reply", true) {
             self.happens(at, &format!("r{from}"), &format!("-> c{client}"), what);
         }
     }
 
-    /// The letter that stands for a digest: the next one, when it turns up for the first time.
+    /// Returns the letter of a digest. A new digest gets the next letter.
     fn name(&mut self, subject: Digest) -> String {
         let count = self.names.len();
         let name = self.names.entry(subject).or_insert_with(|| {
@@ -142,8 +142,8 @@ impl Teller {
         name.clone()
     }
 
-    /// What there is to tell up to a moment, in the order of time.
-    pub(super) fn told(&mut self, until: Time) -> Vec<String> {
+    /// Removes and returns the lines up to a moment, in the order of time.
+    pub(super) fn take_lines(&mut self, until: Time) -> Vec<String> {
         self.lines.sort_by_key(|(at, _)| *at);
         let later = self.lines.partition_point(|(at, _)| *at <= until);
         let rest = self.lines.split_off(later);

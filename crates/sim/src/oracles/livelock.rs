@@ -1,39 +1,42 @@
-//! Going in circles: view after view the same, and nothing is ever executed.
+//! Livelock: views repeat, and nothing is ever executed.
 //!
-//! A time limit says only that something took too long; it has to be generous, or it cries wolf. Here the state of the
-//! replicas is written down once for each view that a quorum of them has entered while somebody waits, apart from what counts up anyway (views,
-//! heights, times). With an honest leader and a healed network a view executes something, and among n views in a row
-//! all replicas lead; f more are granted to those that come late. When so many have passed, and in each the state was
-//! that of the view one round of leaders or less before, nothing new will come. Where leaders follow each other in good
-//! times as well, something is executed after several good views in a row: and a leader may
-//! have several: four times as many are granted, and a few more.
+//! A time limit has to be generous, and shows only that something took too long. This oracle instead records the
+//! replicas' state once for each view that a quorum enters while a request waits. The state leaves out everything
+//! that only counts up (views, heights, times).
+//!
+//! With an honest leader and a healed network a view executes something. All replicas lead among n views in a row; f
+//! more views are granted to late replicas. Suppose that many views have passed, and each had the state of a view at
+//! most one round of leaders before it. Then nothing new will happen.
+//!
+//! With rotating leaders, execution takes several good views in a row, and a leader may have several views. Four times
+//! as many views are granted, and a few more.
 
 use quorate_types::{Height, View};
 use std::collections::VecDeque;
 
-/// Good views in a row that decide something, where it takes several, at most.
+/// Largest number of consecutive good views until something is decided.
 const CHAIN_MAX: usize = 4;
 
-/// How many views in a row have to be alike.
+/// Returns how many consecutive views have to repeat.
 pub(crate) fn views_needed(n: usize, f: usize, rotates_leaders: bool) -> usize {
     let all_lead = n.saturating_add(f);
     if rotates_leaders { all_lead.saturating_mul(4).saturating_add(CHAIN_MAX) } else { all_lead }
 }
 
-/// See the module.
+/// The livelock oracle.
 #[derive(Default, Debug)]
-pub(crate) struct Lasso {
-    /// The greatest height that was executed.
+pub(crate) struct LivelockOracle {
+    /// Greatest executed height.
     height: Height,
-    /// The last view that a quorum had entered.
+    /// Last view that a quorum has entered.
     view: View,
-    /// A state for each view since then, the newest last.
+    /// State of each view since then, the newest last.
     states: VecDeque<Vec<u8>>,
 }
 
-impl Lasso {
-    /// Looks at where all are together: the greatest height that anybody has executed, the view that a quorum has
-    /// entered, and the state without what counts up. What goes in circles, for people.
+impl LivelockOracle {
+    /// Checks the greatest executed height, the view that a quorum has entered, and the state without counters.
+    /// Returns a description of a livelock.
     pub(crate) fn look(
         &mut self,
         (height, view): (Height, View),
@@ -59,7 +62,7 @@ impl Lasso {
         ))
     }
 
-    /// The shortest cycle of at most so many views that the last `needed` of them belong to.
+    /// Returns the shortest cycle of at most `longest` views that contains the last `needed` ones.
     fn cycle(&self, longest: usize, needed: usize) -> Option<usize> {
         (1..=longest).find(|length| {
             let Some(from) = self.states.len().checked_sub(needed.saturating_add(*length)) else {
@@ -75,19 +78,19 @@ impl Lasso {
 mod tests {
     use super::*;
 
-    /// Feeds states, one a view, until something is found; how many views it took.
+    /// Feeds one state for each view until a livelock is found. Returns the number of views.
     fn found((n, f): (usize, usize), height: impl Fn(u64) -> u64, state: impl Fn(u64) -> u8) -> Option<u64> {
-        let mut lasso = Lasso::default();
+        let mut livelock = LivelockOracle::default();
         (1..400).find(|step| {
             let at = (Height(height(*step)), View(*step));
-            // Looking twice at one view says no more than looking once.
-            lasso.look(at, (n, n + f), || vec![state(*step)]).is_some()
-                || lasso.look(at, (n, n + f), || vec![9]).is_some()
+            // A second look at a view gives the same result.
+            livelock.look(at, (n, n + f), || vec![state(*step)]).is_some()
+                || livelock.look(at, (n, n + f), || vec![9]).is_some()
         })
     }
 
     #[test]
-    fn views_that_repeat_while_nothing_is_executed_are_found() {
+    fn repeating_views_without_execution_are_found() {
         let three = |step: u64| u8::try_from(step % 3).unwrap();
         assert_eq!(found((4, 1), |_| 0, |_| 7), Some(6), "n + f views like the one before them");
         assert_eq!(found((4, 1), |_| 0, three), Some(8));
@@ -98,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn views_that_differ_are_no_circle() {
+    fn different_views_are_no_livelock() {
         assert_eq!(found((4, 1), |_| 0, |step| u8::try_from(step % 251).unwrap()), None);
         assert_eq!(found((4, 1), |_| 0, |step| u8::try_from(step % 5).unwrap()), None, "longer than a round");
     }

@@ -1,6 +1,7 @@
-//! What Byzantine hosts make of what their replicas say: changed, said again, late, too much of it.
+//! Messages of Byzantine hosts: changed, repeated, late or too many.
 
-use super::{Conduct, Mood};
+use super::sent_messages::ForgeAbout;
+use super::{Behaviour, Mood};
 use crate::fault::Fault;
 use bytes::Bytes;
 use quorate_consensus::{Auth, Entry, Message, Scene};
@@ -9,128 +10,104 @@ use quorate_types::codec::Wire as _;
 use quorate_types::rng::Rng;
 use quorate_types::wire::{FromReplica, frame};
 use quorate_types::{Committee, Kind, Reader, ReplicaId, Signature, Statement};
-use std::collections::{BTreeMap, VecDeque};
 
-/// Frames of each kind that are remembered.
-const SAID_MAX: usize = 12;
-/// So many attempts are made to change a message so that it still is one.
+/// Largest number of attempts to change a message so that it still decodes.
 const ATTEMPTS: u32 = 12;
-/// One in so many well-formed lies has a signature that is wrong.
+/// Share of well-formed forgeries that get a wrong signature: one in this number.
 const BAD_SIGNATURE_ONE_IN: u64 = 24;
-/// What is said again comes this much later, in the mean.
+/// Mean delay of a repeated message.
 const AGAIN_NS: u64 = 60_000_000;
-/// A flood says everything so many times at most.
+/// Largest number of copies of one message in a flood.
 const FLOOD_MAX: u64 = 24;
 
-/// What leaves in the place of a frame.
+/// A frame that leaves instead of the original one.
 #[derive(Clone, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct Forged {
     pub(crate) after_ns: u64,
     pub(crate) frame_type: u8,
     pub(crate) body: Bytes,
-    /// What that is, where it is a lie.
+    /// The fault that the frame is, where it differs from the original.
     pub(crate) fault: Option<Fault>,
 }
 
-/// What a liar needs to know.
-pub(crate) struct Means<'a> {
+/// The tools of a host that forges messages.
+pub(crate) struct LiarTools<'a> {
     pub(crate) entry: &'a Entry,
     pub(crate) committee: &'a Committee,
     pub(crate) me: ReplicaId,
     pub(crate) sign: &'a dyn Fn(&Statement) -> Signature,
 }
 
-/// What a liar has said, the newest of each kind last.
-#[derive(Default, Debug)]
-pub(crate) struct Said(BTreeMap<(u8, Kind), VecDeque<Bytes>>);
-
-impl Said {
-    fn remember(&mut self, key: (u8, Kind), body: Bytes) {
-        let known = self.0.entry(key).or_default();
-        if known.len() >= SAID_MAX {
-            known.pop_front();
-        }
-        known.push_back(body);
+impl Behaviour {
+    /// Whether the host changes messages now, or must remember them to change later ones.
+    pub(crate) fn forges(&self) -> bool {
+        self.kind.forges()
     }
 
-    fn of(&self, key: (u8, Kind)) -> Vec<&Bytes> {
-        self.0.get(&key).into_iter().flatten().collect()
-    }
-
-    fn any(&self, rng: &mut Rng) -> Option<(u8, Bytes)> {
-        let keys: Vec<_> = self.0.keys().copied().collect();
-        let key = *rng.pick(&keys)?;
-        let all = self.of(key);
-        Some((key.0, (*rng.pick(&all)?).clone()))
-    }
-}
-
-impl Conduct {
-    /// Whether it changes what is said just now, or must remember it to do so later.
-    pub(crate) fn twists(&self) -> bool {
-        self.kind.twists()
-    }
-
-    /// What leaves for `to` in the place of a frame of this type with this body.
-    pub(crate) fn twist(
+    /// Pushes the frames that leave for `to` instead of the original frame.
+    pub(crate) fn forge(
         &mut self,
-        means: &Means<'_>,
+        tools: &LiarTools<'_>,
         to: ReplicaId,
         (frame_type, kind, body): (u8, Kind, &Bytes),
-        out: &mut Vec<Sent>,
+        out: &mut Vec<Forged>,
     ) {
-        let plain = Sent { after_ns: 0, frame_type, body: body.clone(), fault: None };
+        let plain = Forged { after_ns: 0, frame_type, body: body.clone(), fault: None };
         match self.mood {
             Mood::Late(after_ns) => {
-                out.push(Sent { after_ns, fault: Some(Fault::JustInTime), ..plain });
+                out.push(Forged { after_ns, fault: Some(Fault::JustInTime), ..plain });
             }
             Mood::Echo => {
                 out.push(plain);
                 if self.rng.chance(300_000)
-                    && let Some((frame_type, body)) = self.said.any(&mut self.rng)
+                    && let Some((frame_type, body)) = self.sent.any(&mut self.rng)
                 {
                     let after_ns = self.rng.exponential_ns(AGAIN_NS);
-                    out.push(Sent { after_ns, frame_type, body, fault: Some(Fault::Replay) });
+                    out.push(Forged { after_ns, frame_type, body, fault: Some(Fault::Replay) });
                 }
             }
             Mood::Twist { ppm, what } if what.covers(frame_type) && self.rng.chance(ppm) => {
-                out.push(self.changed(means, (frame_type, kind, body)).unwrap_or(plain));
+                out.push(self.changed(tools, (frame_type, kind, body)).unwrap_or(plain));
             }
             Mood::Flood { ref mut left } => {
                 let copies = self.rng.between(1, FLOOD_MAX).min(*left);
                 *left = left.saturating_sub(copies);
                 let fault = (copies > 0).then_some(Fault::Flood);
-                out.extend((0..copies).map(|_| Sent { fault, ..plain.clone() }));
+                out.extend((0..copies).map(|_| Forged { fault, ..plain.clone() }));
                 out.push(plain);
             }
-            Mood::Attack(_) if frame_type == frame::PROTOCOL => self.attack(means, to, plain, out),
+            Mood::Attack(_) if frame_type == frame::PROTOCOL => self.attack(tools, to, plain, out),
             _ => out.push(plain),
         }
-        self.said.remember((frame_type, kind), body.clone());
+        self.sent.remember((frame_type, kind), body.clone());
     }
 
-    /// A frame that says something else and is well formed.
-    fn changed(&mut self, means: &Means<'_>, (frame_type, kind, body): (u8, Kind, &Bytes)) -> Option<Sent> {
-        let earlier = self.said.of((frame_type, kind));
+    /// Returns a frame with other content that is still well formed.
+    fn changed(
+        &mut self,
+        tools: &LiarTools<'_>,
+        (frame_type, kind, body): (u8, Kind, &Bytes),
+    ) -> Option<Forged> {
+        let earlier = self.sent.of((frame_type, kind));
         let rng = &mut self.rng;
         let sent = |body: Vec<u8>, fault| {
-            Some(Sent { after_ns: 0, frame_type, body: Bytes::from(body), fault: Some(fault) })
+            Some(Forged { after_ns: 0, frame_type, body: Bytes::from(body), fault: Some(fault) })
         };
         if frame_type != frame::PROTOCOL && frame_type != frame::HOST {
-            // Bodies are named by their digests: any other bytes are a lie.
+            // A digest names a body, so any other bytes are a forgery.
             return sent(mutate(rng, body, &earlier), Fault::LieInCatchUp);
         }
-        let own = words(means.entry, frame_type, body)?;
+        let own = without_signature(tools.entry, frame_type, body)?;
         for _ in 0..ATTEMPTS {
             let bytes = mutate(rng, own, &earlier);
-            let Some((again, auth)) = read(means.entry, frame_type, &bytes) else { continue };
+            let Some((again, auth)) = read(tools.entry, frame_type, &bytes) else { continue };
             if again != bytes || bytes == own {
                 continue;
             }
             let mut body = bytes;
             let mut fault = if frame_type == frame::HOST { Fault::LieInCatchUp } else { Fault::BadContent };
             if let Auth::Signed(statement) = auth {
-                let mut signature = (means.sign)(&statement);
+                let mut signature = (tools.sign)(&statement);
                 if rng.below(BAD_SIGNATURE_ONE_IN) == 0 {
                     fault = Fault::InvalidSignature;
                     if let Some(byte) = signature.0.first_mut() {
@@ -144,67 +121,46 @@ impl Conduct {
         None
     }
 
-    /// What an attack of the protocol's own says.
-    fn attack(&mut self, means: &Means<'_>, to: ReplicaId, plain: Sent, out: &mut Vec<Sent>) {
-        let own = words(means.entry, plain.frame_type, &plain.body);
-        let message = own.and_then(|own| means.entry.decode_message(own).ok());
+    /// Pushes the messages of an attack that the protocol's folder defines.
+    fn attack(&mut self, tools: &LiarTools<'_>, to: ReplicaId, plain: Forged, out: &mut Vec<Forged>) {
+        let own = without_signature(tools.entry, plain.frame_type, &plain.body);
+        let message = own.and_then(|own| tools.entry.decode_message(own).ok());
         let (Some(message), Some(attack)) = (message, self.attack.as_mut()) else {
             return out.push(plain);
         };
         let mut scene =
-            Scene { me: means.me, committee: means.committee, rng: &mut self.rng, sign: means.sign };
+            Scene { me: tools.me, committee: tools.committee, rng: &mut self.rng, sign: tools.sign };
         for message in attack.says(&mut scene, to, message) {
-            let body = Bytes::from(seal(message.as_ref(), means.sign));
+            let body = Bytes::from(seal(message.as_ref(), tools.sign));
             let fault = (body != plain.body).then_some(Fault::OwnAttack);
-            out.push(Sent { body, fault, ..plain.clone() });
+            out.push(Forged { body, fault, ..plain.clone() });
         }
     }
 
-    /// What a client is told in the place of this.
-    pub(crate) fn twist_reply(&mut self, body: Bytes) -> (Bytes, bool) {
+    /// Returns the reply that a client receives instead, and whether it is false.
+    pub(crate) fn forge_reply_body(&mut self, body: Bytes) -> (Bytes, bool) {
         let key = (u8::MAX, super::REPLY);
-        let mut told = body.clone();
-        if let Mood::Twist { ppm, what: What::Replies } = self.mood
+        let mut forged = body.clone();
+        if let Mood::Twist { ppm, what: ForgeAbout::Replies } = self.mood
             && self.rng.chance(ppm)
         {
-            let earlier = self.said.of(key);
+            let earlier = self.sent.of(key);
             for _ in 0..ATTEMPTS {
                 let bytes = mutate(&mut self.rng, &body, &earlier);
                 if FromReplica::from_bytes(&bytes).is_ok() && bytes != body {
-                    told = Bytes::from(bytes);
+                    forged = Bytes::from(bytes);
                     break;
                 }
             }
         }
-        self.said.remember(key, body.clone());
-        let is_lie = told != body;
-        (told, is_lie)
+        self.sent.remember(key, body.clone());
+        let is_lie = forged != body;
+        (forged, is_lie)
     }
 }
 
-/// What is lied about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum What {
-    /// The protocol's messages.
-    Votes,
-    /// What was decided, checkpoints, blocks, and bodies: all that who lags has to believe.
-    Tales,
-    /// What clients are told.
-    Replies,
-}
-
-impl What {
-    fn covers(self, frame_type: u8) -> bool {
-        match self {
-            Self::Votes => frame_type == frame::PROTOCOL,
-            Self::Tales => frame_type != frame::PROTOCOL,
-            Self::Replies => false,
-        }
-    }
-}
-
-/// A frame without its sender's signature, if it has one.
-fn words<'a>(entry: &Entry, frame_type: u8, body: &'a [u8]) -> Option<&'a [u8]> {
+/// Returns a frame's body without its sender's signature, if it has one.
+fn without_signature<'a>(entry: &Entry, frame_type: u8, body: &'a [u8]) -> Option<&'a [u8]> {
     let is_whole = |bytes: &[u8]| read(entry, frame_type, bytes).is_some_and(|(_, auth)| !auth.is_signed());
     if is_whole(body) {
         return Some(body);
@@ -212,7 +168,7 @@ fn words<'a>(entry: &Entry, frame_type: u8, body: &'a [u8]) -> Option<&'a [u8]> 
     body.split_last_chunk::<64>().map(|(message, _)| message)
 }
 
-/// A message as it is encoded, and who vouches for it.
+/// Returns a message as it is encoded, with its authentication.
 fn read(entry: &Entry, frame_type: u8, bytes: &[u8]) -> Option<(Vec<u8>, Auth)> {
     let mut again = Vec::with_capacity(bytes.len());
     if frame_type == frame::PROTOCOL {
@@ -226,7 +182,7 @@ fn read(entry: &Entry, frame_type: u8, bytes: &[u8]) -> Option<(Vec<u8>, Auth)> 
     Some((again, message.auth()))
 }
 
-/// A message as a frame has it: with its signature, where it is signed.
+/// Returns a message as a frame carries it: with its signature, where the message is signed.
 pub(crate) fn seal(message: &dyn Message, sign: &dyn Fn(&Statement) -> Signature) -> Vec<u8> {
     let mut body = Vec::new();
     message.encode(&mut body);
@@ -236,7 +192,8 @@ pub(crate) fn seal(message: &dyn Message, sign: &dyn Fn(&Statement) -> Signature
     body
 }
 
-/// Bytes that are a little different: a value one more or less, or that of an earlier message in the same place.
+/// Returns slightly different bytes: one value changed by one, or replaced by the value of an earlier message at that
+/// position.
 fn mutate(rng: &mut Rng, bytes: &[u8], earlier: &[&Bytes]) -> Vec<u8> {
     let mut changed = bytes.to_vec();
     let at = rng.index(changed.len());
@@ -265,10 +222,11 @@ fn mutate(rng: &mut Rng, bytes: &[u8], earlier: &[&Bytes]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sent_messages::SentMessages;
     use super::*;
 
     #[test]
-    fn what_is_changed_is_a_little_different() {
+    fn forged_bytes_differ_a_little() {
         let mut rng = Rng::new(3);
         let old = Bytes::from(vec![9; 48]);
         let (mut by_one, mut by_old) = (0, 0);
@@ -287,14 +245,14 @@ mod tests {
     }
 
     #[test]
-    fn a_liar_remembers_the_newest_of_each_kind() {
-        let (mut said, key) = (Said::default(), (1, Kind::new("vote")));
+    fn host_remembers_the_newest_messages_of_each_kind() {
+        let (mut sent, key) = (SentMessages::default(), (1, Kind::new("vote")));
         for number in 0..40u8 {
-            said.remember(key, Bytes::from(vec![number]));
+            sent.remember(key, Bytes::from(vec![number]));
         }
-        let all: Vec<u8> = said.of(key).iter().map(|body| body[0]).collect();
+        let all: Vec<u8> = sent.of(key).iter().map(|body| body[0]).collect();
         assert_eq!(all, (28..40).collect::<Vec<u8>>());
-        assert!(said.of((2, Kind::new("vote"))).is_empty());
-        assert_eq!(said.any(&mut Rng::new(1)).map(|(frame_type, _)| frame_type), Some(1));
+        assert!(sent.of((2, Kind::new("vote"))).is_empty());
+        assert_eq!(sent.any(&mut Rng::new(1)).map(|(frame_type, _)| frame_type), Some(1));
     }
 }

@@ -1,53 +1,53 @@
-//! The two theorems of a pacemaker that changes views by certificate only.
+//! The two theorems about a pacemaker that changes views by certificate only.
 //!
-//! *A view is left with a certificate.* Whoever enters a view v rests on a quorum that voted in v - 1, or on one that gave
-//! up a view below v. At most f of a quorum lie, so n - 2f honest replicas did. What they did is known from their
-//! notes, as the protocol names them ([`Pace`]). Where a leader has several views in a row, giving one up leads past the
-//! rest of them.
+//! *A view is left with a certificate.* A replica that enters view v has a certificate. A quorum voted in view v - 1,
+//! or a quorum timed out in an earlier view. At most f members of a quorum are Byzantine, so n - 2f honest replicas
+//! acted. Their notes prove it, named as the protocol names them ([`Pace`]). If a leader has several views in a row, a
+//! timeout skips the rest of them.
 //!
-//! *Again and again all are together.* As long as nothing is executed after the network has healed, views end by their
-//! timers, which are long enough for everybody to come: within as many views as it takes until all have led, there is one
-//! whose leader is honest in which all honest replicas are at the same time.
+//! *All replicas meet again and again.* While nothing is executed after a heal, views end by timers. These are long
+//! enough for all replicas to enter. Each replica leads once within a known number of views. In one of these views, with
+//! an honest leader, all honest replicas are present at the same time.
 
-use super::{Oracle, Verdict};
+use super::finding::{Judged, Oracle};
 use crate::settings::Settings;
 use quorate_consensus::{Note, Pace};
 use quorate_types::{Height, ReplicaId, ReplicaSet, View};
 use std::collections::BTreeMap;
 
-/// What was done in one view.
+/// Actions of replicas in one view.
 #[derive(Default, Debug)]
-struct Done {
+struct ViewActions {
     voted: ReplicaSet,
     gave_up: ReplicaSet,
 }
 
-/// How long the replicas have not met.
+/// The time since all replicas met last.
 #[derive(Clone, Copy, Debug)]
-struct Apart {
-    /// The greatest height that was executed.
+struct SinceMeeting {
+    /// Greatest executed height.
     height: Height,
-    /// The greatest view.
+    /// Greatest view.
     highest: View,
-    /// How often that has risen.
+    /// Number of times that the greatest view has risen.
     views: usize,
 }
 
-/// See the module.
+/// The pacemaker oracle.
 #[derive(Debug)]
-pub(crate) struct Views {
+pub(crate) struct PacemakerOracle {
     pace: Pace,
-    /// n - 2f: how many honest replicas every quorum has.
+    /// Number of honest replicas in every quorum: n - 2f.
     honest: usize,
-    done: BTreeMap<View, Done>,
-    /// The view in which each replica was last, since it runs.
+    done: BTreeMap<View, ViewActions>,
+    /// Last view of each running replica.
     at: Vec<Option<View>>,
-    /// Since when nothing was executed and not all were together.
-    apart: Option<Apart>,
+    /// The time since something was executed or all replicas met.
+    apart: Option<SinceMeeting>,
 }
 
-impl Views {
-    /// For what this cluster runs; `None` where it leaves views without a certificate.
+impl PacemakerOracle {
+    /// Returns the oracle for a protocol, or `None` for one that leaves views without a certificate.
     pub(crate) fn of(settings: &Settings, params: &toml::Table) -> Option<Self> {
         let pace = (settings.entry.pace)(params).ok().flatten()?;
         Some(Self::new(pace, settings.n, settings.f))
@@ -58,7 +58,7 @@ impl Views {
         Self { pace, honest, done: BTreeMap::new(), at: vec![None; n], apart: None }
     }
 
-    /// What an honest replica notes.
+    /// Records a note of an honest replica.
     pub(crate) fn noted(&mut self, by: ReplicaId, note: &Note) {
         if note.what == self.pace.voted {
             self.done.entry(note.view).or_default().voted.insert(by);
@@ -67,22 +67,22 @@ impl Views {
         }
     }
 
-    /// A replica does not run any more. The view that it is opened in needs no reason: it has been there.
-    pub(crate) fn falls(&mut self, id: ReplicaId) {
+    /// Records that a replica stopped. The view of its next start needs no certificate.
+    pub(crate) fn stopped(&mut self, id: ReplicaId) {
         if let Some(at) = self.at.get_mut(id.index()) {
             *at = None;
         }
     }
 
-    /// An honest replica is in this view after a turn.
-    pub(crate) fn is_in(&mut self, by: ReplicaId, view: View) -> Verdict {
+    /// Judges the view of an honest replica after a turn.
+    pub(crate) fn is_in(&mut self, by: ReplicaId, view: View) -> Judged {
         let before = self.at.get_mut(by.index()).and_then(|at| at.replace(view));
         if before.is_none_or(|before| view <= before) || self.is_justified(view) {
             return Ok(());
         }
         let what = format!(
-            "replica {by} went from view {} into view {view}, and fewer than {} honest replicas voted in the one before \
-             it, or gave up one of the last {}",
+            "replica {by} went from view {} into view {view}; fewer than {} honest replicas voted in the view before \
+             it, or timed out in one of the last {}",
             before.unwrap_or_default(),
             self.honest,
             self.pace.term
@@ -97,10 +97,10 @@ impl Views {
             || self.done.range(view.minus(self.pace.term)..view).any(|(_, done)| enough(&done.gave_up))
     }
 
-    /// Looks, after the heal and while somebody waits, at the views of all honest replicas. `together` says whether all
-    /// are in one whose leader is honest.
-    pub(crate) fn look(&mut self, height: Height, highest: View, together: bool, needed: usize) -> Verdict {
-        let begin = Apart { height, highest, views: 0 };
+    /// Judges the views of all honest replicas, after the heal and while a request waits. `together`: all are in one
+    /// view with an honest leader.
+    pub(crate) fn look(&mut self, height: Height, highest: View, together: bool, needed: usize) -> Judged {
+        let begin = SinceMeeting { height, highest, views: 0 };
         let apart = self.apart.get_or_insert(begin);
         if together || height > apart.height {
             *apart = begin;
@@ -112,14 +112,14 @@ impl Views {
             return Ok(());
         }
         let what = format!(
-            "nothing was executed since height {height}, and in {} views the honest replicas were never all in one that \
-             an honest one leads",
+            "nothing was executed since height {height}, and in {} views the honest replicas were never all in one \
+             view with an honest leader",
             apart.views
         );
         Err((Oracle::Pacemaker, what))
     }
 
-    /// Nothing is promised from here on, or it begins anew.
+    /// Forgets the time without a meeting, because the protocol promises nothing or the promise begins anew.
     pub(crate) fn rest(&mut self) {
         self.apart = None;
     }
@@ -131,22 +131,22 @@ mod tests {
 
     const PACE: Pace = Pace { voted: "voted", gave_up: "gave up", term: 3 };
 
-    fn views() -> Views {
-        Views::new(PACE, 4, 1)
+    fn views() -> PacemakerOracle {
+        PacemakerOracle::new(PACE, 4, 1)
     }
 
-    fn note(views: &mut Views, what: &'static str, view: u64, by: &[u16]) {
+    fn note(views: &mut PacemakerOracle, what: &'static str, view: u64, by: &[u16]) {
         for by in by {
             views.noted(ReplicaId(*by), &Note { what, view: View(view), height: Height::ZERO });
         }
     }
 
-    fn enters(views: &mut Views, view: u64) -> bool {
+    fn enters(views: &mut PacemakerOracle, view: u64) -> bool {
         views.is_in(ReplicaId(0), View(view)).is_ok()
     }
 
     #[test]
-    fn a_view_is_entered_by_what_honest_replicas_did() {
+    fn view_is_entered_after_actions_of_honest_replicas() {
         let mut views = views();
         assert!(enters(&mut views, 1), "everybody begins there");
         note(&mut views, "voted", 1, &[1]);
@@ -164,19 +164,19 @@ mod tests {
     }
 
     #[test]
-    fn who_is_opened_in_a_view_needs_no_reason() {
+    fn view_of_a_start_needs_no_certificate() {
         let mut views = views();
         for opened in [70, 50] {
             assert_eq!(views.is_in(ReplicaId(2), View(opened)), Ok(()));
             assert!(views.is_in(ReplicaId(2), View(opened + 1)).is_err());
-            views.falls(ReplicaId(2));
+            views.stopped(ReplicaId(2));
         }
     }
 
     #[test]
-    fn who_never_meets_is_noticed() {
+    fn replicas_that_never_meet_are_found() {
         let mut views = views();
-        let met = |views: &mut Views, view, height, together| {
+        let met = |views: &mut PacemakerOracle, view, height, together| {
             views.look(Height(height), View(view), together, 10).is_ok()
         };
         assert!((5..=15).all(|view| met(&mut views, view, 3, false)));

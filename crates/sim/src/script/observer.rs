@@ -1,9 +1,9 @@
-//! Eyes that see what happens in a world, and tell it.
+//! Observation of a world for the trace of a script.
 
-use super::rules::{Act, Rules};
-use super::stage::ZERO;
-use super::teller::{Sighting, Teller};
+use super::rules::{RuleAction, Rules};
+use super::script_trace::{ObservedFrame, ScriptTrace};
 use crate::frame::Verdict;
+use crate::secs;
 use crate::world::World;
 use bytes::Bytes;
 use quorate_app::KvResult;
@@ -15,18 +15,21 @@ use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What the hooks of the world have seen and nobody has looked at yet.
+/// The beginning of a script. By then replicas are connected and clients have their sessions.
+pub(super) const ZERO: Time = Time(secs(1));
+
+/// Traffic that the hooks of the world have recorded since the last look.
 #[derive(Default, Debug)]
-struct Seen {
+struct Observations {
     rules: Rules,
-    frames: Vec<Sighting>,
+    frames: Vec<ObservedFrame>,
     replies: Vec<(ReplicaId, usize, Bytes)>,
     sent: BTreeMap<String, u64>,
 }
 
-/// A replica when somebody looked last.
+/// A replica at the last look.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-struct Known {
+struct ObservedReplica {
     is_running: bool,
     turns: u64,
     view: View,
@@ -35,7 +38,7 @@ struct Known {
     stable: Height,
 }
 
-impl Known {
+impl ObservedReplica {
     fn of(world: &World, id: ReplicaId) -> Self {
         let turns = world.turns(id);
         match world.status(id) {
@@ -52,28 +55,28 @@ impl Known {
     }
 }
 
-/// See the module.
-pub(super) struct Eyes {
-    seen: Rc<RefCell<Seen>>,
-    pub(super) teller: Teller,
-    replicas: Vec<Known>,
+/// The observer of a world.
+pub(super) struct Observer {
+    seen: Rc<RefCell<Observations>>,
+    pub(super) trace: ScriptTrace,
+    replicas: Vec<ObservedReplica>,
     rejected: BTreeMap<&'static str, u64>,
-    /// Operations without an answer so far.
+    /// Operations without an answer.
     open: Vec<OpId>,
     failed: u64,
     repeats: Vec<u64>,
-    held: Vec<Sighting>,
+    held: Vec<ObservedFrame>,
 }
 
-/// From now on what leaves is seen, and the rules decide about it.
-fn watch(world: &mut World, seen: &Rc<RefCell<Seen>>) {
+/// Records all traffic from now on, and applies the rules to it.
+fn watch(world: &mut World, seen: &Rc<RefCell<Observations>>) {
     let (frames, replies) = (Rc::clone(seen), Rc::clone(seen));
     world.hook(move |at, frame| {
         let mut seen = frames.borrow_mut();
         let act = seen.rules.judge(frame);
         let count = seen.sent.entry(frame.content.kind.to_string()).or_default();
         *count = count.saturating_add(1);
-        let next = Sighting::of(at, frame, act);
+        let next = ObservedFrame::of(at, frame, act);
         if !seen.frames.last_mut().is_some_and(|last| last.joins(&next)) {
             seen.frames.push(next);
         }
@@ -85,63 +88,63 @@ fn watch(world: &mut World, seen: &Rc<RefCell<Seen>>) {
     });
 }
 
-impl Eyes {
-    /// Opens them: from now on everything that leaves is seen.
+impl Observer {
+    /// Begins to observe a world.
     pub(super) fn open(world: &mut World) -> Self {
         let settings = world.settings();
         let (n, clients) = (settings.n, settings.clients);
         let no_block = settings.entry.figures.map(|figures| figures.not_counted).unwrap_or_default();
-        let seen = Rc::new(RefCell::new(Seen::default()));
+        let seen = Rc::new(RefCell::new(Observations::default()));
         watch(world, &seen);
-        let mut eyes = Self {
+        let mut observer = Self {
             seen,
-            teller: Teller::new(n, ZERO, no_block),
-            replicas: world.replicas().map(|id| Known::of(world, id)).collect(),
+            trace: ScriptTrace::new(n, ZERO, no_block),
+            replicas: world.replicas().map(|id| ObservedReplica::of(world, id)).collect(),
             rejected: world.rejected().clone(),
             open: Vec::new(),
             failed: 0,
             repeats: vec![0; clients],
             held: Vec::new(),
         };
-        eyes.introduce(world.replicas());
-        eyes
+        observer.introduce(world.replicas());
+        observer
     }
 
-    /// The rules that decide about what leaves.
+    /// Returns the rules about traffic.
     pub(super) fn rules(&self) -> RefMut<'_, Rules> {
         RefMut::map(self.seen.borrow_mut(), |seen| &mut seen.rules)
     }
 
-    /// Messages of a kind that replicas have sent so far, lost ones included.
+    /// Returns the number of messages of a kind that replicas have sent, lost ones included.
     pub(super) fn sent(&self, kind: &str) -> u64 {
         self.seen.borrow().sent.get(kind).copied().unwrap_or_default()
     }
 
-    /// Where everybody stands at the beginning.
+    /// Writes the initial position of all replicas.
     fn introduce(&mut self, ids: impl Iterator<Item = ReplicaId>) {
-        let place = |known: &Known| format!("v{} h{}", known.view, known.executed);
+        let place = |known: &ObservedReplica| format!("v{} h{}", known.view, known.executed);
         let first = self.replicas.first().map(place).unwrap_or_default();
         if self.replicas.iter().all(|known| place(known) == first) {
-            return self.teller.happens(ZERO, "all", "stand", &first);
+            return self.trace.happens(ZERO, "all", "stand", &first);
         }
         for (id, known) in ids.zip(self.replicas.clone()) {
-            self.teller.happens(ZERO, &format!("r{id}"), "stands", &place(&known));
+            self.trace.happens(ZERO, &format!("r{id}"), "stands", &place(&known));
         }
     }
 
     pub(super) fn ask(&mut self, world: &mut World, client: usize, op: Op) {
-        self.teller.happens(world.now(), &format!("c{client}"), "asks", &wish(&op));
+        self.trace.happens(world.now(), &format!("c{client}"), "asks", &operation_text(&op));
         self.open.extend(world.submit(client, &[op]));
     }
 
-    /// What was held leaves.
+    /// Writes the held messages, which leave now.
     pub(super) fn release(&mut self, now: Time) {
         for seen in std::mem::take(&mut self.held) {
-            self.teller.sends(&seen.released(now));
+            self.trace.sends(&seen.released(now));
         }
     }
 
-    /// Tells what has happened since somebody looked last.
+    /// Writes the events since the last look.
     pub(super) fn look(&mut self, world: &World) {
         let now = world.now();
         let mut turned = Vec::new();
@@ -153,7 +156,7 @@ impl Eyes {
             if before.turns != world.turns(id) {
                 turned.push(id);
             }
-            let after = Known::of(world, id);
+            let after = ObservedReplica::of(world, id);
             self.compare(now, id, &before, &after);
             if let Some(known) = self.replicas.get_mut(id.index()) {
                 *known = after;
@@ -165,21 +168,21 @@ impl Eyes {
             (std::mem::take(&mut seen.frames), std::mem::take(&mut seen.replies))
         };
         for frame in frames {
-            self.teller.sends(&frame);
-            if frame.act == Some(Act::Hold) {
+            self.trace.sends(&frame);
+            if frame.act == Some(RuleAction::Hold) {
                 self.held.push(frame);
             }
         }
         for (from, client, message) in replies {
-            self.teller.replies(now, from, client, &reply(&message));
+            self.trace.replies(now, from, client, &reply(&message));
         }
         self.clients(now, world);
     }
 
-    /// What has become of a replica.
-    fn compare(&mut self, now: Time, id: ReplicaId, before: &Known, after: &Known) {
+    /// Writes the changes of a replica.
+    fn compare(&mut self, now: Time, id: ReplicaId, before: &ObservedReplica, after: &ObservedReplica) {
         let who = format!("r{id}");
-        let mut tell = |what, details: String| self.teller.happens(now, &who, what, &details);
+        let mut tell = |what, details: String| self.trace.happens(now, &who, what, &details);
         if !after.is_running {
             return tell("loses power", String::new());
         }
@@ -206,7 +209,7 @@ impl Eyes {
         }
     }
 
-    /// At one moment one replica takes a turn: what was refused, it has refused.
+    /// Writes refused messages. At most one replica takes a turn at a moment, so it has refused them.
     fn refusals(&mut self, now: Time, world: &World, turned: &[ReplicaId]) {
         if world.rejected() == &self.rejected {
             return;
@@ -216,8 +219,8 @@ impl Eyes {
             let more = count.saturating_sub(self.rejected.get(reason).copied().unwrap_or_default());
             match more {
                 0 => {}
-                1 => self.teller.happens(now, &who, "refuses", reason),
-                more => self.teller.happens(now, &who, "refuses", &format!("{reason} ({more} times)")),
+                1 => self.trace.happens(now, &who, "refuses", reason),
+                more => self.trace.happens(now, &who, "refuses", &format!("{reason} ({more} times)")),
             }
         }
         self.rejected.clone_from(world.rejected());
@@ -227,30 +230,30 @@ impl Eyes {
         for (client, known) in self.repeats.iter_mut().enumerate() {
             let repeats = world.client_counters(client).repeats;
             if repeats > *known {
-                self.teller.happens(now, &format!("c{client}"), "asks again", "");
+                self.trace.happens(now, &format!("c{client}"), "asks again", "");
             }
             *known = repeats;
         }
-        let Self { open, teller, .. } = self;
+        let Self { open, trace, .. } = self;
         open.retain(|id| {
             let record = world.history().get(*id);
             let Some((record, result)) = record.and_then(|record| Some((record, record.result.as_ref()?)))
             else {
                 return true;
             };
-            let details = format!("{}: {}", wish(&record.op), outcome(result));
-            teller.happens(now, &format!("c{}", record.client), "believes", &details);
+            let details = format!("{}: {}", operation_text(&record.op), outcome(result));
+            trace.happens(now, &format!("c{}", record.client), "believes", &details);
             false
         });
         if world.failed_ops() > self.failed {
             self.failed = world.failed_ops();
-            self.teller.happens(now, "c", "gives up", "an operation");
+            self.trace.happens(now, "c", "gives up", "an operation");
         }
     }
 }
 
-/// An operation as a script has it.
-fn wish(op: &Op) -> String {
+/// Formats an operation as a script has it.
+fn operation_text(op: &Op) -> String {
     match op {
         Op::Put { key, value } => format!("put {key} {value}"),
         Op::Get { key } => format!("get {key}"),

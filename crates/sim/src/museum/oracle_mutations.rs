@@ -1,71 +1,73 @@
-//! A sabotage for each oracle: one that nobody has seen fire proves nothing.
+//! A mutation for each oracle: an oracle that never fires proves nothing.
 
-use super::Exhibit;
-use crate::disk::Lie;
-use crate::exam::Short;
+use super::exhibit::Exhibit;
+use super::runs;
+use crate::disk::{DiskFlaw, Survives};
+use crate::exam::ShortRun;
 use crate::frame::Verdict;
+use crate::instrumented_store::StoreFlaw;
 use crate::oracles::{Failure, Oracle};
 use crate::report::Report;
-use crate::seed::{Cast, Standard};
+use crate::seed::{ByzantineChoice, StandardRun};
 use crate::settings::BadSettings;
 use crate::trace::Trace;
-use crate::witness::Perjury;
-use crate::world::{Plan, Survives, World};
+use crate::world::{Plan, World};
 use crate::{Byzantine, ms, secs};
 use quorate_consensus::{CHECKPOINT_KIND, Entry};
 use quorate_types::{Height, Kind, ReplicaId};
 
-/// One for each oracle, but replay, whose sabotage is a test of its own.
-pub const TEETH: &[Exhibit] = &[
+/// Mutations for all oracles but replay, whose mutation is a test of its own.
+pub const ORACLE_MUTATIONS: &[Exhibit] = &[
     Exhibit {
         id: "agreement",
         failure: "two replicas execute different things",
-        variant: "the service of one replica leaves out every thirtieth operation",
+        variant: "the service of one replica skips every thirtieth operation",
         caught_by: &[Oracle::Agreement],
         within: 5,
         run: |entry, seed| {
             let last = crate::smallest(entry, 1).saturating_sub(1);
-            perjured(entry, seed, Perjury::Never(30), last, &[])
+            with_flawed_service(entry, seed, StoreFlaw::Never(30), last, &[])
         },
     },
     Exhibit {
         id: "exactly once",
         failure: "an operation is applied twice, by all replicas alike",
-        variant: "every service applies what it executes first after its start twice",
+        variant: "every service applies its first operation after a restart twice",
         caught_by: &[Oracle::ExactlyOnce],
         within: 5,
-        run: |entry, seed| perjured(entry, seed, Perjury::Often(1), 0, &[]),
+        run: |entry, seed| with_flawed_service(entry, seed, StoreFlaw::Often(1), 0, &[]),
     },
     Exhibit {
         id: "right results",
-        failure: "clients are told what was not asked",
-        variant: "every service lies about every thirtieth operation",
+        failure: "clients receive wrong results",
+        variant: "every service answers every thirtieth operation with a wrong result",
         caught_by: &[Oracle::Results],
         within: 5,
-        run: |entry, seed| perjured(entry, seed, Perjury::Wrong(30), 0, &[]),
+        run: |entry, seed| with_flawed_service(entry, seed, StoreFlaw::Wrong(30), 0, &[]),
     },
     Exhibit {
         id: "durability",
-        failure: "what clients were told is lost",
-        variant: "syncs are reported and not done, all machines lose power, and the oracles for promises are blind",
+        failure: "answered operations are lost",
+        variant: "disks report syncs without doing them, all machines lose power, and the oracles for promises are \
+                  off",
         caught_by: &[Oracle::Durability],
         within: 5,
         run: all_is_lost,
     },
     Exhibit {
         id: "linearizable",
-        failure: "no order explains what clients were told",
-        variant: "as for right results, and the oracle that asks replicas is blind",
+        failure: "no order explains the answers of clients",
+        variant: "as for right results, and the oracle that asks replicas is off",
         caught_by: &[Oracle::Linearizable],
         within: 5,
         run: |entry, seed| {
-            perjured(entry, seed, Perjury::Wrong(30), 0, &[Oracle::Results, Oracle::Durability])
+            with_flawed_service(entry, seed, StoreFlaw::Wrong(30), 0, &[Oracle::Results, Oracle::Durability])
         },
     },
     Exhibit {
         id: "same slot",
-        failure: "a replica says two things for one slot",
-        variant: "a disk that is put back by some time, and its replica is held for honest",
+        failure: "a replica signs two statements for one slot",
+        variant: "a replica recovers with an older disk, and the oracles judge it as honest",
         caught_by: &[Oracle::SameSlot],
         within: 100,
         run: |entry, seed| trusted(entry, seed, Byzantine::Rollback, &[Oracle::Held, Oracle::Links]),
@@ -73,32 +75,32 @@ pub const TEETH: &[Exhibit] = &[
     Exhibit {
         id: "held until durable",
         failure: "a promise leaves before it is on disk",
-        variant: "syncs are reported and not done",
+        variant: "disks report syncs without doing them",
         caught_by: &[Oracle::Held],
         within: 20,
-        run: super::votes_leave_early,
+        run: runs::votes_leave_early,
     },
     Exhibit {
         id: "bounds",
-        failure: "a replica keeps what it should have dropped",
-        variant: "no checkpoint is ever stable, the window is large, and what may be kept is that of a small one",
+        failure: "a replica keeps data that it should have dropped",
+        variant: "no checkpoint becomes stable, the window is large, and the bound is that of a small one",
         caught_by: &[Oracle::Bounds],
         within: 5,
         run: no_checkpoints,
     },
     Exhibit {
         id: "liveness",
-        failure: "nothing happens any more",
-        variant: "nothing that one replica more says than the protocol tolerates ever leaves",
+        failure: "progress stops",
+        variant: "no message of f + 1 replicas leaves",
         caught_by: &[Oracle::Liveness],
         within: 5,
         run: too_many_silent,
     },
     Exhibit {
-        id: "circles",
+        id: "livelock",
         failure: "views change for ever",
-        variant: "nothing that is said of any height from the fifth on ever leaves, and all that is said of views does",
-        caught_by: &[Oracle::Circles],
+        variant: "no message about a height from the fifth on leaves, and all about views do",
+        caught_by: &[Oracle::Livelock],
         within: 50,
         run: nothing_of_heights,
     },
@@ -108,20 +110,22 @@ pub const TEETH: &[Exhibit] = &[
         variant: "a log that ends in the middle of a write is refused",
         caught_by: &[Oracle::Stopped],
         within: 100,
-        run: super::tail_is_damage,
+        run: runs::tail_is_damage,
     },
     Exhibit {
         id: "links",
-        failure: "an honest replica breaks off with another",
-        variant: "an opening that was forgotten is used a second time",
+        failure: "an honest replica closes its link to another",
+        variant: "a forgotten incarnation is used a second time",
         caught_by: &[Oracle::Links],
         within: 100,
-        run: |entry, seed| super::with_lie(entry, seed, Lie::Sync, &[Oracle::Held, Oracle::SameSlot]),
+        run: |entry, seed| {
+            runs::with_disk_flaw(entry, seed, DiskFlaw::Sync, &[Oracle::Held, Oracle::SameSlot])
+        },
     },
     Exhibit {
         id: "accusation",
-        failure: "an honest replica is held for a liar",
-        variant: "a liar that the oracles take for honest",
+        failure: "an honest replica is treated as Byzantine",
+        variant: "a Byzantine replica that the oracles judge as honest",
         caught_by: &[Oracle::Accusation],
         within: 50,
         run: |entry, seed| trusted(entry, seed, Byzantine::Mutate, &[Oracle::SameSlot, Oracle::Held]),
@@ -129,37 +133,37 @@ pub const TEETH: &[Exhibit] = &[
     Exhibit {
         id: "no panic",
         failure: "an assertion fails",
-        variant: "the five-hundredth frame of a run is one too many",
+        variant: "an assertion fails at the five-hundredth frame",
         caught_by: &[Oracle::Panic],
         within: 5,
         run: one_frame_too_many,
     },
 ];
 
-/// A Byzantine replica that the oracles take for honest.
-fn trusted(entry: &Entry, seed: u64, kind: Byzantine, blind: &[Oracle]) -> Result<Report, BadSettings> {
-    let mut standard = Standard::with(entry, None, Cast::All(kind), seed)?;
+/// Runs Byzantine replicas that the oracles take for honest ones.
+fn trusted(entry: &Entry, seed: u64, kind: Byzantine, ignored: &[Oracle]) -> Result<Report, BadSettings> {
+    let mut standard = StandardRun::with(entry, None, ByzantineChoice::All(kind), seed)?;
     let world = standard.world();
     let liars: Vec<ReplicaId> = world.replicas().filter(|id| !world.is_honest(*id)).collect();
-    liars.into_iter().for_each(|id| world.sabotage_trust(id));
-    blind.iter().for_each(|oracle| world.tolerate(*oracle));
+    liars.into_iter().for_each(|id| world.trust_liar(id));
+    ignored.iter().for_each(|oracle| world.tolerate(*oracle));
     Ok(standard.run())
 }
 
-/// Services do something wrong from their second start on, and the first comes to an end soon: those of this replica and
-/// all after it.
-fn perjured(
+/// Runs flawed services: those of replica `from` and all after it, from their second start on. Their first life ends
+/// soon.
+fn with_flawed_service(
     entry: &Entry,
     seed: u64,
-    perjury: Perjury,
+    store_flaw: StoreFlaw,
     from: usize,
-    blind: &[Oracle],
+    ignored: &[Oracle],
 ) -> Result<Report, BadSettings> {
-    let mut short = super::short(entry, seed)?;
+    let mut short = runs::short(entry, seed)?;
     let world = short.world();
-    blind.iter().for_each(|oracle| world.tolerate(*oracle));
+    ignored.iter().for_each(|oracle| world.tolerate(*oracle));
     for id in world.replicas().skip(from) {
-        world.sabotage_service(id, perjury);
+        world.break_service(id, store_flaw);
         world.plan(world.now(), Plan::Crash(id, Survives::Everything));
         world.plan(world.now().plus(ms(1)), Plan::Start(id));
     }
@@ -167,7 +171,7 @@ fn perjured(
 }
 
 fn too_many_silent(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let mut short = super::short(entry, seed)?;
+    let mut short = runs::short(entry, seed)?;
     let world = short.world();
     let (n, f) = (world.settings().n, world.settings().f);
     world.hook(move |_, frame| {
@@ -178,13 +182,13 @@ fn too_many_silent(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
 }
 
 fn all_is_lost(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let blind = [Oracle::Held, Oracle::Links, Oracle::SameSlot];
-    let mut short = super::short(entry, seed)?;
+    let ignored = [Oracle::Held, Oracle::Links, Oracle::SameSlot];
+    let mut short = runs::short(entry, seed)?;
     let world = short.world();
-    blind.into_iter().for_each(|oracle| world.tolerate(oracle));
+    ignored.into_iter().for_each(|oracle| world.tolerate(oracle));
     for id in world.replicas() {
-        world.sabotage_disk(id, Lie::Sync);
-        // Disks lie from the next start on.
+        world.break_disk(id, DiskFlaw::Sync);
+        // The disk's flaw begins with the next start.
         world.plan(world.now(), Plan::Crash(id, Survives::Everything));
         world.plan(world.now().plus(ms(5)), Plan::Start(id));
     }
@@ -200,7 +204,7 @@ fn all_is_lost(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
 }
 
 fn nothing_of_heights(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let mut short = super::short(entry, seed)?;
+    let mut short = runs::short(entry, seed)?;
     short.world().hook(|_, frame| {
         let of_height = frame.content.statement.is_some_and(|said| said.height >= Height(5));
         if of_height && !is_about_checkpoints(frame.content.kind) { Verdict::Drop } else { Verdict::Pass }
@@ -214,11 +218,12 @@ fn is_about_checkpoints(kind: Kind) -> bool {
 }
 
 fn no_checkpoints(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let mut short = Short::new((entry, crate::smallest(entry, 1), seed), Trace::default(), |settings, _| {
-        settings.window = 640;
-    })?;
+    let mut short =
+        ShortRun::new((entry, crate::smallest(entry, 1), seed), Trace::default(), |settings, _| {
+            settings.window = 640;
+        })?;
     let world = short.world();
-    world.sabotage_bounds();
+    world.tighten_bounds();
     world.hook(
         |_, frame| {
             if is_about_checkpoints(frame.content.kind) { Verdict::Drop } else { Verdict::Pass }
@@ -228,7 +233,7 @@ fn no_checkpoints(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
 }
 
 fn one_frame_too_many(entry: &Entry, seed: u64) -> Result<Report, BadSettings> {
-    let mut short = super::short(entry, seed)?;
+    let mut short = runs::short(entry, seed)?;
     let mut frames = 0u32;
     short.world().hook(move |_, _| {
         frames = frames.saturating_add(1);
