@@ -2,7 +2,7 @@
 //! seeds.
 //!
 //! A registered protocol is examined automatically, because nothing here knows a protocol. A protocol's own tests
-//! call [`run_all`]. Long runs use the command line, which keeps a ledger of finished runs by hash of the code.
+//! call [`run_short`]. Long runs use the command line, which keeps a ledger of finished runs by hash of the code.
 
 mod bound;
 mod short_run;
@@ -153,7 +153,7 @@ pub fn sizes(entry: &Entry) -> Vec<usize> {
 ///
 /// # Errors
 /// Returns an error when the protocol does not support a size.
-pub fn run_all(entry: &Entry, seeds: u64) -> Result<Vec<(String, Report)>, BadSettings> {
+pub fn run_short(entry: &Entry, seeds: u64) -> Result<Vec<(String, Report)>, BadSettings> {
     let mut failures = Vec::new();
     for (step, n) in sizes(entry).into_iter().enumerate() {
         let divisor = 1u64.checked_shl(u32::try_from(step.saturating_mul(2)).unwrap_or(0)).unwrap_or(1);

@@ -223,7 +223,7 @@ pub(crate) const ROWS: &[Row] = &[
         within: 5,
         broken: broken::<HotStuff, NoLastVote>(),
         sound: HOTSTUFF,
-        run: |entry, seed| paper("f silent", 4, entry, seed),
+        run: |entry, seed| exam("f silent", 4, entry, seed),
     },
     Row {
         id: "L2",

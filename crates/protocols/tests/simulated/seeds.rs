@@ -5,7 +5,7 @@ use crate::support::{pbft, pbft_signed};
 use expect_test::expect;
 use quorate_consensus::{Entry, Model};
 use quorate_protocols::REGISTRY;
-use quorate_sim::exam::{Regression, run_all};
+use quorate_sim::exam::{Regression, run_short};
 use quorate_sim::fault::{Fault, FaultClass, FaultSource};
 use quorate_sim::seed::{self, StandardRun};
 use quorate_sim::{Oracle, Report, Verdict, ms};
@@ -72,7 +72,7 @@ fn standard_seeds() {
     for report in &reports {
         assert!(report.requests >= 400, "{report}");
         assert!(report.virtual_ns >= quorate_sim::secs(60), "{report}");
-        let classes: BTreeSet<Class> = report.faults.keys().map(|fault| fault.class()).collect();
+        let classes: BTreeSet<FaultClass> = report.faults.keys().map(|fault| fault.class()).collect();
         assert!(report.faults.len() >= 4 && classes.len() == 4, "{report}: {:?}", report.faults);
         assert!(report.faults.keys().any(|fault| fault.is_crash()), "{report}: {:?}", report.faults);
         assert!(report.promises > 100, "{report}: {} promises", report.promises);
@@ -109,7 +109,7 @@ fn every_protocol_sits_the_exam() {
     let names: Vec<u64> = (0..REGISTRY.len() as u64).collect();
     run_all(&names, |place| {
         let entry = &REGISTRY[place as usize];
-        let failed = run_all(entry, 4).unwrap();
+        let failed = run_short(entry, 4).unwrap();
         let failed: Vec<String> = failed.iter().map(|(paper, report)| format!("{paper}: {report}")).collect();
         assert!(failed.is_empty(), "{}: {failed:#?}", entry.spec.name);
         seed::run(entry, None, 0).unwrap()

@@ -70,8 +70,8 @@ fn the_good_case_reads_like_this() {
     drop(world);
     let told = told.borrow();
     // What replicas tell each other now and then is left out: it does not belong to the operation.
-    let is_of_it = |event: &&Event| !["status", "host.heights"].contains(&event.tale.kind.as_str());
-    let is_timer = |event: &&Event| event.what == "timer" && event.tale.text.starts_with("Status");
+    let is_of_it = |event: &&Event| !["status", "host.heights"].contains(&event.details.kind.as_str());
+    let is_timer = |event: &&Event| event.what == "timer" && event.details.text.starts_with("Status");
     let of_it: Vec<&Event> = told.iter().filter(|event| event.at.0 >= secs(1)).filter(is_of_it).collect();
     // How many messages came before is a matter of chance.
     let first = of_it.iter().find_map(|event| event.number).unwrap();
@@ -80,7 +80,7 @@ fn the_good_case_reads_like_this() {
         let mut event = event.clone();
         event.number = event.number.map(|number| number - first + 1);
         // The inside of a message is its own code's affair.
-        event.tale.text = event.tale.text.split(" {").next().unwrap_or_default().to_owned();
+        event.details.text = event.details.text.split(" {").next().unwrap_or_default().to_owned();
         lines.push(event.to_string());
     }
     expect_file!["traces/good-case.txt"].assert_eq(&without_digests(&lines));
@@ -142,14 +142,14 @@ fn what_becomes_of_connections_is_said() {
     for (word, reason) in
         [("resends", "loss"), ("stalls", "cut"), ("breaks", ""), ("dials", ""), ("link", "back")]
     {
-        let found = told.iter().find(|event| event.what == word && event.tale.text.contains(reason));
+        let found = told.iter().find(|event| event.what == word && event.details.text.contains(reason));
         assert!(found.is_some(), "{word} {reason}");
     }
     // Links lose nothing without saying so: what was voted while nothing passed was read in the end.
-    let gap = told.iter().any(|event| event.what == "link" && event.tale.text.contains("gap"));
-    let votes = told.iter().filter(|event| event.what == "sends" && event.tale.kind == COMMIT.as_str());
+    let gap = told.iter().any(|event| event.what == "link" && event.details.text.contains("gap"));
+    let votes = told.iter().filter(|event| event.what == "sends" && event.details.kind == COMMIT.as_str());
     for vote in votes.filter(|vote| vote.at.plus(secs(5)) < now && !gap) {
-        for to in &vote.tale.to {
+        for to in &vote.details.to {
             let is_it =
                 |event: &&Event| event.what == "gets" && event.number == vote.number && event.who == *to;
             assert!(told.iter().any(|event| is_it(&event)), "{vote} never reached {to}");
@@ -192,7 +192,7 @@ fn what_becomes_of_a_message_is_said() {
     let told = told.borrow();
     let number = told.iter().find(|event| event.what == "drops").and_then(|event| event.number);
     let sending = told.iter().find(|event| event.what == "sends" && event.number == number).unwrap();
-    assert_eq!(sending.tale.kind, "prepare");
+    assert_eq!(sending.details.kind, "prepare");
     for word in ["drops", "delays", "holds", "alters", "releases"] {
         let count = told.iter().filter(|event| event.what == word).count();
         assert_eq!(count, 1, "{word}");
@@ -200,18 +200,23 @@ fn what_becomes_of_a_message_is_said() {
     let altered = told.iter().find(|event| event.what == "alters").unwrap();
     let got = told.iter().find(|event| event.what == "gets" && event.number == altered.number);
     assert_eq!(
-        got.map(|event| event.tale.kind.as_str()),
+        got.map(|event| event.details.kind.as_str()),
         Some("unknown"),
         "what arrives is what was made of it"
     );
-    let refused = told.iter().find(|event| event.what == "refuses" && event.tale.kind == "unknown").unwrap();
-    assert_eq!((refused.tale.from, refused.tale.text.as_str()), (altered.tale.from, "malformed message"));
-    let lost = told.iter().find(|event| event.what == "loses" && event.tale.kind == COMMIT.as_str()).unwrap();
+    let refused =
+        told.iter().find(|event| event.what == "refuses" && event.details.kind == "unknown").unwrap();
+    assert_eq!(
+        (refused.details.from, refused.details.text.as_str()),
+        (altered.details.from, "malformed message")
+    );
+    let lost =
+        told.iter().find(|event| event.what == "loses" && event.details.kind == COMMIT.as_str()).unwrap();
     assert!(lost.to_string().contains("loss"), "{lost}");
     let begins = told.iter().find(|event| event.what == "begins").unwrap();
     assert!(begins.to_string().ends_with("r3 <-> all, 100.0 %"), "{begins}");
     let ends = told.iter().find(|event| event.what == "ends").unwrap();
-    assert_eq!((ends.number, &ends.tale.text), (begins.number, &begins.tale.text));
+    assert_eq!((ends.number, &ends.details.text), (begins.number, &begins.details.text));
 }
 
 /// A choice leaves what was asked for.
@@ -227,9 +232,9 @@ fn a_choice_leaves_what_was_asked_for() {
     let votes = chosen("r1,h7,prepare,commit");
     assert!(votes.len() >= 6, "{votes:?}");
     for event in votes {
-        assert_eq!(event.tale.height.map(|height| height.0), Some(7), "{event}");
+        assert_eq!(event.details.height.map(|height| height.0), Some(7), "{event}");
         assert!(event.who == Who::Replica(r(1)) || event.who == Who::World, "{event}");
-        assert!(["prepare", "commit"].contains(&event.tale.kind.as_str()), "{event}");
+        assert!(["prepare", "commit"].contains(&event.details.kind.as_str()), "{event}");
     }
     assert_eq!(chosen("calls").len(), chosen("believes").len());
 }

@@ -144,7 +144,10 @@ fn parts_are_apart() {
                 } else if event.at > Time(60_000_000) {
                     second += u32::from(!joins);
                     let kinds = ["pre-prepare", "prepare", "commit", "status"];
-                    assert!(from != 0 || !kinds.contains(&event.tale.kind.as_str()), "{scenario}: {event}");
+                    assert!(
+                        from != 0 || !kinds.contains(&event.details.kind.as_str()),
+                        "{scenario}: {event}"
+                    );
                 }
             }
         }
@@ -160,15 +163,15 @@ fn parts_are_apart() {
 
 /// Which node says something to which, where a replica says something to others.
 fn heard(scenario: &Scenario, event: &Event) -> Vec<(usize, usize)> {
-    let said = |words: &str| event.tale.text.split(", ").any(|said| said == words);
+    let said = |words: &str| event.details.text.split(", ").any(|said| said == words);
     let (Who::Replica(from), true) =
-        (event.who, event.tale.to.iter().all(|to| matches!(to, Who::Replica(_))))
+        (event.who, event.details.to.iter().all(|to| matches!(to, Who::Replica(_))))
     else {
         return Vec::new();
     };
     let second = if said("as the second half of the twin") { "'" } else { "" };
     let from = scenario.named(&format!("{from}{second}")).unwrap();
-    let halves = event.tale.to.iter().flat_map(|to| [format!("{to}"), format!("{to}'")]);
+    let halves = event.details.to.iter().flat_map(|to| [format!("{to}"), format!("{to}'")]);
     let meant = halves.filter_map(|half| {
         let node = scenario.named(half.strip_prefix('r').unwrap())?;
         let is_twin = half.ends_with('\'') || scenario.named(&format!("{}'", &half[1..])).is_some();
@@ -203,7 +206,7 @@ fn leaders_can_be_set() {
             if frame.content.kind.as_str() == "propose" {
                 seen.borrow_mut().push((frame.content.view.0, frame.from.0));
             }
-            quorate_sim::RangeResult::Pass
+            quorate_sim::Verdict::Pass
         });
         begin(&mut world);
         // As many views as a request needs.
