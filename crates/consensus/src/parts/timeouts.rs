@@ -1,5 +1,5 @@
-//! What lets a replica into a view where views are left by certificate only: a certificate for a block of the view
-//! before, or enough signed words that the view before led to nothing.
+//! Proofs that let a replica into a view where a certificate alone ends a view: a certificate for a block of the view
+//! before, or a quorum of timeouts of an earlier view.
 
 use super::certificate::Certificate;
 use crate::message::{Claims, Signed};
@@ -7,8 +7,8 @@ use quorate_types::codec::{DecodeError, Reader, Wire, put_list};
 use quorate_types::limits::REPLICAS_MAX;
 use quorate_types::{Digest, Height, Kind, ReplicaSet, Statement, View};
 
-/// What a replica signs that gives a view up: the view, and as subject the view of the highest certificate that it
-/// shows with it. Both are signed, so that nobody can make it list less.
+/// Returns the statement of a timeout: the view, and as subject the view of the highest certificate that the timeout
+/// lists. Both are signed, so that no other replica can make it list less.
 #[must_use]
 pub fn timeout_statement(kind: Kind, view: View, high: View) -> Statement {
     let mut subject = [0; 32];
@@ -18,34 +18,34 @@ pub fn timeout_statement(kind: Kind, view: View, high: View) -> Statement {
     Statement::new(kind, view, Height::ZERO, Digest(subject))
 }
 
-/// A timeout certificate: a quorum has given a view up, each with the view of the highest certificate that it had.
+/// A timeout certificate: a quorum has timed out in a view, each replica with the view of its highest certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TimeoutCertificate {
-    /// The view that is given up.
+    /// The failed view.
     pub view: View,
-    /// Who has, with the view of the highest certificate of each; in the order of their ids.
+    /// Timeouts with the view of the highest certificate of each, in the order of the replicas' ids.
     pub listed: Vec<Signed<View>>,
 }
 
 impl TimeoutCertificate {
-    /// The highest view of a certificate that anyone lists.
+    /// Returns the highest listed view of a certificate.
     #[must_use]
     pub fn high(&self) -> View {
         self.listed.iter().map(|timeout| timeout.body).max().unwrap_or_default()
     }
 
-    /// Who has given the view up.
+    /// Returns the replicas that have timed out.
     #[must_use]
     pub fn signers(&self) -> ReplicaSet {
         self.listed.iter().map(|timeout| timeout.by).collect()
     }
 
-    /// Claims that it is valid: a quorum of distinct members, each with its own signature under what it lists.
+    /// Claims that the certificate is valid: a quorum of distinct members, each with its signature under the listed view.
     pub fn claim(&self, kind: Kind, claims: &mut Claims<'_>) {
         if self.listed.len() < claims.committee().quorum() {
             return claims.refuse("too few timeouts");
         }
-        // Distinct, and one encoding only.
+        // Distinct replicas, and one encoding only.
         if !self.listed.is_sorted_by(|a, b| a.by < b.by) {
             return claims.refuse("timeouts out of order");
         }
@@ -74,43 +74,43 @@ impl Wire for TimeoutCertificate {
     }
 }
 
-/// Why a replica is in its view. Every message that binds its sender to a view carries one, so that whoever hears it
-/// can follow at once.
+/// The proof that lets a replica into its view. Each message that binds its sender to a view carries one, so that its
+/// receivers can follow at once.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ViewProof {
-    /// The highest certificate for a block that the sender knows of.
+    /// The highest certificate for a block that the sender knows.
     pub qc: Certificate,
-    /// Where that is not of the view before: who has given an earlier view up. Nothing that it lists is higher than `qc`,
-    /// so that whoever enters by it has what it needs to lead.
+    /// Timeouts of an earlier view, where `qc` is not of the view before. They list no certificate higher than `qc`, so that
+    /// a leader that enters by them can propose.
     pub timeouts: Option<TimeoutCertificate>,
 }
 
 impl ViewProof {
-    /// The beginning: the certificate of the genesis block lets everybody into view 1.
+    /// Returns the proof of view 1: the certificate of the genesis block.
     #[must_use]
     pub fn genesis(votes: Kind) -> Self {
         Self { qc: Certificate::genesis(votes), timeouts: None }
     }
 
-    /// Claims that it is valid: certificates of votes have the kind `votes`, timeouts the kind `timeouts`.
+    /// Claims that the proof is valid. Votes have statements of the kind `votes`, timeouts of the kind `timeouts`.
     pub fn claim(&self, votes: Kind, timeouts: Kind, claims: &mut Claims<'_>) {
         claim_votes(&self.qc, votes, claims);
-        if let Some(given_up) = &self.timeouts {
-            if self.qc.view() < given_up.high() {
+        if let Some(certificate) = &self.timeouts {
+            if self.qc.view() < certificate.high() {
                 return claims.refuse("certificate below what timeouts list");
             }
-            given_up.claim(timeouts, claims);
+            certificate.claim(timeouts, claims);
         }
     }
 }
 
-/// Claims that this is a certificate of votes of that kind for a block, or that of genesis.
+/// Claims that a certificate has votes of that kind for a block, or is that of genesis.
 pub fn claim_votes(qc: &Certificate, kind: Kind, claims: &mut Claims<'_>) {
-    let said = Statement::new(kind, qc.view(), Height::ZERO, qc.block().0);
-    if qc.statement != said {
+    let expected = Statement::new(kind, qc.view(), Height::ZERO, qc.block().0);
+    if qc.statement != expected {
         return claims.refuse("certificate of something else");
     }
-    // Nobody votes in view 0: only the certificate of genesis is of it.
+    // No replica votes in view 0: only the certificate of genesis is of it.
     if qc.view() == View::ZERO && !qc.is_genesis() {
         return claims.refuse("certificate of view 0");
     }

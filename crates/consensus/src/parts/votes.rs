@@ -1,20 +1,20 @@
-//! Votes for blocks in views, of all views that still matter.
+//! Votes for blocks in the views that still matter.
 
 use crate::effect::Evidence;
 use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::{BlockId, Height, Kind, ReplicaId, ReplicaSet, Signature, Statement, View};
 
-/// A vote for a block where a replica has one vote in a view, whatever the height: one slot for each kind and view.
+/// A vote for a block. A replica has one vote in a view, at any height: one slot for each kind and view.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockVote {
-    /// In which view.
+    /// The view.
     pub view: View,
-    /// For which block.
+    /// The block.
     pub block: BlockId,
 }
 
 impl BlockVote {
-    /// What its author signs.
+    /// Returns the statement that its author signs.
     #[must_use]
     pub fn statement(&self, kind: Kind) -> Statement {
         Statement::new(kind, self.view, Height::ZERO, self.block.0)
@@ -31,9 +31,9 @@ impl Wire for BlockVote {
     }
 }
 
-/// Two votes of one replica in one view, for whoever wants to see them.
+/// Returns the evidence of equivocation in two votes of one replica in one view.
 #[must_use]
-pub fn contradiction(
+pub fn equivocation(
     kind: Kind,
     by: ReplicaId,
     view: View,
@@ -44,8 +44,8 @@ pub fn contradiction(
     Evidence { by, first: signed(first), second: signed(second) }
 }
 
-/// Votes: per replica and view the first one counts, and only the newest two views of a replica are kept. So
-/// a replica takes the room of two votes, whatever it sends.
+/// Votes. The first vote of a replica in a view counts, and only its newest two views are kept: a replica takes the room of
+/// two votes, whatever it sends.
 #[derive(Clone, Debug, Default)]
 pub struct Votes {
     // At most two entries for each member of the committee: a list beats a tree.
@@ -57,18 +57,18 @@ struct Entry {
     by: ReplicaId,
     view: View,
     block: BlockId,
-    /// Where votes are signed.
+    /// Present where votes are signed.
     signature: Option<Signature>,
 }
 
-/// What became of a vote.
+/// The outcome of adding a vote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Added {
-    /// It counts.
+    /// The vote counts.
     Counted,
-    /// It was counted before.
+    /// The vote was counted before.
     Again,
-    /// The replica voted for another block in this view before; only that one counts.
+    /// The replica voted for another block in this view before; only that vote counts.
     Conflict(BlockId, Option<Signature>),
     /// The replica has voted in two later views.
     Old,
@@ -78,7 +78,7 @@ pub enum Added {
 const VIEWS_KEPT: usize = 2;
 
 impl Votes {
-    /// Takes in a vote.
+    /// Adds a vote.
     pub fn add(&mut self, by: ReplicaId, view: View, block: BlockId, signature: Option<Signature>) -> Added {
         let own = || self.entries.iter().enumerate().filter(|(_, entry)| entry.by == by);
         if let Some((_, known)) = own().find(|(_, entry)| entry.view == view) {
@@ -100,13 +100,13 @@ impl Votes {
         }
     }
 
-    /// Distinct replicas that voted for a block in a view.
+    /// Returns the number of distinct replicas that voted for a block in a view.
     #[must_use]
     pub fn count(&self, view: View, block: BlockId) -> usize {
         self.entries.iter().filter(|entry| entry.view == view && entry.block == block).count()
     }
 
-    /// The signed votes for a block in a view, by voter.
+    /// Returns the signed votes for a block in a view, in the order of the voters.
     #[must_use]
     pub fn signed(&self, view: View, block: BlockId) -> Vec<(ReplicaId, Signature)> {
         let votes = self.entries.iter().filter(|entry| entry.view == view && entry.block == block);
@@ -116,13 +116,13 @@ impl Votes {
         signed
     }
 
-    /// Who voted for a block, in whatever view.
+    /// Returns the replicas that voted for a block, in any view.
     #[must_use]
     pub fn voters(&self, block: BlockId) -> ReplicaSet {
         self.entries.iter().filter(|entry| entry.block == block).map(|entry| entry.by).collect()
     }
 
-    /// Who voted in a view, for whatever block.
+    /// Returns the replicas that voted in a view, for any block.
     #[must_use]
     pub fn voted_in(&self, view: View) -> ReplicaSet {
         self.entries.iter().filter(|entry| entry.view == view).map(|entry| entry.by).collect()

@@ -1,11 +1,11 @@
-//! The museum's rows about chained protocols.
+//! Rows of the museum about chained protocols.
 
 use crate::chained_flaws::{
     CountsNobody, Credulous, DeafToTimers, FiresAgain, Forgets, HiddenLock, In, LeavesUnproven,
     LowestCertificate, NoCertificates, NoLastVote, SaidOnce, UnprovenProposals, ViewsLeftOut,
     ViewsLeftOutUnseen, VotesForAll, VotesForNoBlock, VotesOfTwoViews,
 };
-use crate::words::{HotStuff, Jolteon, Words};
+use crate::chained_support::{Chained, HotStuff, Jolteon, PROPOSE, Rules};
 use quorate_consensus::Entry;
 use quorate_consensus::flawed::Flawed;
 use quorate_sim::exam::{Paper, Short};
@@ -17,25 +17,26 @@ use quorate_types::{ReplicaId, View};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// A flaw of a chained protocol, and what has to catch it.
+/// A flaw of a protocol, and the oracles that have to catch it.
 pub(crate) struct Row {
     pub(crate) id: &'static str,
-    /// What went wrong, where it was published.
+    /// The failure as it was published.
     pub(crate) failure: &'static str,
-    /// What is broken here.
+    /// The broken variant.
     pub(crate) variant: &'static str,
-    /// Any of these has caught it.
+    /// The oracles, each of which may catch it.
     pub(crate) caught_by: &'static [Oracle],
-    /// Seeds within which it must be caught.
+    /// The number of seeds within which it must be caught.
     pub(crate) within: u64,
     pub(crate) broken: Entry,
-    /// What it is a variant of.
+    /// The protocol without the flaw.
     pub(crate) sound: Entry,
     pub(crate) run: fn(&Entry, u64) -> Option<Failure>,
 }
 
 impl Row {
-    /// How many seeds it took, and what was found. What it is a variant of passes all of these.
+    /// Returns the number of seeds until the flaw was caught, and the failure. The protocol without the flaw passes all of
+    /// these seeds.
     pub(crate) fn catch(&self) -> Option<(u64, Failure)> {
         let found = (0..self.within).find_map(|seed| {
             let failure = (self.run)(&self.broken, seed)?;
@@ -53,14 +54,14 @@ impl Row {
     }
 }
 
-const fn broken<W: Words, X: crate::chained_flaws::Wrong<W>>() -> Entry {
-    Entry::of::<Flawed<W::Protocol, In<W, X>>>()
+const fn broken<R: Rules, X: crate::chained_flaws::Wrong<R>>() -> Entry {
+    Entry::of::<Flawed<Chained<R>, In<R, X>>>()
 }
 
-const HOTSTUFF: Entry = Entry::of::<quorate_protocols::hotstuff::HotStuff>();
-const JOLTEON: Entry = Entry::of::<quorate_protocols::jolteon::Jolteon>();
+const HOTSTUFF: Entry = Entry::of::<Chained<HotStuff>>();
+const JOLTEON: Entry = Entry::of::<Chained<Jolteon>>();
 
-/// Leaders take turns: some flaws know no other rule.
+/// The protocol with the default leader policy of the exam, round-robin: some flaws know no other policy.
 const fn in_turns(entry: Entry) -> Entry {
     Entry { choices: &[], ..entry }
 }
@@ -81,47 +82,46 @@ fn liars(entry: &Entry, seed: u64) -> Option<Failure> {
     standard(entry, Cast::All(Byzantine::Own), seed)
 }
 
-/// A short run in which one replica's words are for few.
-fn with_one_heard_by_few(entry: &Entry, seed: u64) -> Short {
+/// A short run in which the messages of one replica reach few others.
+fn with_one_that_reaches_few(entry: &Entry, seed: u64) -> Short {
     Short::new((entry, 4, seed), Trace::default(), |settings, _| {
-        settings.byzantine.insert(FEW_HEAR, Byzantine::Clients);
+        settings.byzantine.insert(REACHES_FEW, Byzantine::Clients);
     })
     .unwrap()
 }
 
-/// Who is heard by few, and who hears it. The second one leads before the first.
-const FEW_HEAR: ReplicaId = ReplicaId(1);
-const HEARS: ReplicaId = ReplicaId(0);
+/// The replica whose messages reach few others, and the replica that receives them. The second one leads before the first.
+const REACHES_FEW: ReplicaId = ReplicaId(1);
+const RECEIVES: ReplicaId = ReplicaId(0);
 
 fn is_of_protocol(frame: &Frame) -> bool {
     frame.frame_type == PROTOCOL
 }
 
-/// A leader proposes to one replica, and says nothing else.
+/// A leader proposes to one replica, and sends no other message.
 fn proposes_to_one(entry: &Entry, seed: u64) -> Option<Failure> {
-    let mut short = with_one_heard_by_few(entry, seed);
+    let mut short = with_one_that_reaches_few(entry, seed);
     short.world().hook(|_, frame| {
-        let is_heard = frame.to == HEARS && frame.content.kind == HotStuff::PROPOSE;
-        let is_lost = frame.from == FEW_HEAR && is_of_protocol(frame) && !is_heard;
+        let is_received = frame.to == RECEIVES && frame.content.kind == PROPOSE;
+        let is_lost = frame.from == REACHES_FEW && is_of_protocol(frame) && !is_received;
         if is_lost { Verdict::Drop } else { Verdict::Pass }
     });
     short.run(|world, _| world.run_for(secs(8))).failure
 }
 
-/// The same, and what it proposes arrives when everybody has come to its view without it: so one replica alone knows
-/// of its certificate.
+/// A leader proposes to one replica, and the proposal arrives after all others have entered its view without it: one replica
+/// alone knows the certificate in it.
 fn proposes_to_one_in_time(entry: &Entry, seed: u64) -> Option<Failure> {
-    let mut short = with_one_heard_by_few(entry, seed);
+    let mut short = with_one_that_reaches_few(entry, seed);
     let held: Rc<Cell<Option<View>>> = Rc::default();
     let due: Rc<Cell<bool>> = Rc::default();
     let (holds, falls_due) = (Rc::clone(&held), Rc::clone(&due));
     short.world().hook(move |_, frame| {
         let (kind, view) = (frame.content.kind, frame.content.view);
-        if frame.from == HEARS && kind == Jolteon::GIVE_UP && holds.get() == Some(view.next()) {
+        if frame.from == RECEIVES && kind == Jolteon::TIMEOUT && holds.get() == Some(view.next()) {
             falls_due.set(true);
         }
-        match (frame.from == FEW_HEAR && is_of_protocol(frame), kind == Jolteon::PROPOSE && frame.to == HEARS)
-        {
+        match (frame.from == REACHES_FEW && is_of_protocol(frame), kind == PROPOSE && frame.to == RECEIVES) {
             (false, _) => Verdict::Pass,
             (true, false) => Verdict::Drop,
             (true, true) => {
@@ -134,7 +134,7 @@ fn proposes_to_one_in_time(entry: &Entry, seed: u64) -> Option<Failure> {
         for _ in 0..2_000 {
             world.run_for(ms(10))?;
             if due.take() {
-                // Until all have entered.
+                // By then all have entered the view.
                 world.run_for(ms(20))?;
                 world.release();
             }
@@ -144,7 +144,7 @@ fn proposes_to_one_in_time(entry: &Entry, seed: u64) -> Option<Failure> {
     run.failure
 }
 
-/// All messages take as long as was promised at most.
+/// All messages take the longest promised time.
 fn slow(entry: &Entry, seed: u64) -> Option<Failure> {
     let short = Short::new((entry, 4, seed), Trace::default(), |settings, _| {
         settings.delta_ns = ms(40);
@@ -153,17 +153,17 @@ fn slow(entry: &Entry, seed: u64) -> Option<Failure> {
     short.unwrap().run(|world, _| world.run_for(secs(8))).failure
 }
 
-/// A scenario of so many views with drawn leaders, in which replica 0 is two.
+/// A scenario with this number of views and drawn leaders, in which replica 0 has a twin.
 fn twins(views: usize, entry: &Entry, number: u64) -> Option<Failure> {
     let twin = vec![ReplicaId(0)];
     let all = Enumeration::drawn(4, twin, views, 3, Leaders::Drawn, (SCENARIOS, 1)).unwrap();
     Play::new(entry, &all.scenario(number)).unwrap().run().failure
 }
 
-/// More than any row looks at.
+/// More scenarios than any row plays.
 const SCENARIOS: u64 = 1_000_000;
 
-/// A timer of 10 ms, and never one of more than 30.
+/// HotStuff with timers of 10 to 30 ms.
 const FIXED_TIMER: Entry = Entry {
     exam_params: |delta_ns, guarded| {
         let mut params = (HOTSTUFF.exam_params)(delta_ns, guarded)?;
@@ -191,7 +191,7 @@ pub(crate) const ROWS: &[Row] = &[
         caught_by: &[Oracle::Agreement, Oracle::Stopped],
         within: 2_000,
         broken: in_turns(broken::<HotStuff, ViewsLeftOutUnseen>()),
-        // With three phases that costs views, and nothing else.
+        // With three phases the missing certificates cost views alone.
         sound: in_turns(broken::<HotStuff, NoCertificates>()),
         run: |entry, number| twins(8, entry, number),
     },
@@ -357,7 +357,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
 ];
 
-/// Published faults that are no variants, and why.
+/// Published faults without a variant, and the reason.
 pub(crate) const NO_VARIANTS: &[(&str, &str)] = &[
     (
         "T2, T5, T6",

@@ -110,9 +110,9 @@ fn nobody_contradicts_who_knows_all() {
             let mut sees_all = leaders(policy, &committee);
             let at = 40 + dice.below(60) as usize;
             let mut restored = leaders(policy, &committee);
-            if let Some(standing) = leaders(policy, &committee).standing(&committee, &tree, tips[at].id) {
-                let bytes = standing.to_bytes();
-                restored.restore(Standing::from_bytes(&bytes).unwrap(), &committee);
+            if let Some(history) = leaders(policy, &committee).history(&committee, &tree, tips[at].id) {
+                let bytes = history.to_bytes();
+                restored.restore(LeaderHistory::from_bytes(&bytes).unwrap(), &committee);
             }
             // Its tree begins at the checkpoint.
             let (mut cut, mut knows_nothing) = (BlockTree::default(), leaders(policy, &committee));
@@ -160,9 +160,9 @@ fn headers_that_come_late_are_waited_for() {
         for tip in &tips[200..] {
             assert!(agree(&mut sees_all, &mut late, &committee, &tree, *tip, "late"));
         }
-        assert!(late.known.values().all(|standing| standing.height() >= Height(200)));
+        assert!(late.known.values().all(|history| history.height() >= Height(200)));
         assert_eq!(
-            late.settle(&committee, &here, tips[264], tips[290]).map(Standing::height),
+            late.settle(&committee, &here, tips[264], tips[290]).map(LeaderHistory::height),
             Some(Height(264))
         );
     }

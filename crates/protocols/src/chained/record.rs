@@ -1,43 +1,42 @@
-//! What must survive a crash (§2).
+//! Durable state: its loss would allow equivocation (§2).
 
-use super::HotStuff;
-use quorate_consensus::parts::chain::Tip;
-use quorate_consensus::parts::leaders::Standing;
+use super::{Chained, Rules};
+use quorate_consensus::parts::leaders::LeaderHistory;
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::BlockVote;
 use quorate_consensus::{Cx, Record, RecordKey};
 use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::{Digest, Height, View};
 
-/// A fact that is written down before a message that rests on it leaves.
+/// A record of the protocol with the rules `R`.
 #[derive(Clone, PartialEq, Debug)]
-pub enum HotStuffRecord {
-    /// Where this replica stands. Before PROPOSE, VOTE and COMPLAIN.
+pub enum ChainedRecord<R> {
+    /// The state of a replica. It is durable before each PROPOSE, VOTE and TIMEOUT.
     State {
         /// The current view.
         view: View,
-        /// What let this replica in, with the highest certificate that it knows.
+        /// The proof that let this replica into the view, with the highest certificate that it knows.
         proof: ViewProof,
         /// The last vote.
         voted: Option<BlockVote>,
-        /// The lock.
-        locked: Tip,
+        /// The state of the rules.
+        rules: R,
         /// The last view in which this replica has proposed, or may propose.
         proposed: View,
     },
-    /// What the chain up to a checkpoint's height says about leaders, where the policy asks for it.
-    Standing(Standing),
+    /// The facts about leaders in the chain up to a checkpoint, where the leader policy needs them.
+    History(LeaderHistory),
 }
 
 const STATE: u8 = 1;
-const STANDING: u8 = 2;
+const HISTORY: u8 = 2;
 
-impl Record for HotStuffRecord {
+impl<R: Rules> Record for ChainedRecord<R> {
     fn key(&self) -> RecordKey {
-        // The newest one of each counts, and no checkpoint makes it obsolete.
+        // The newest record of each kind counts, and no checkpoint makes it obsolete.
         let kind = match self {
             Self::State { .. } => STATE,
-            Self::Standing(_) => STANDING,
+            Self::History(_) => HISTORY,
         };
         RecordKey { kind, height: Height::ZERO, scope: Digest::ZERO }
     }
@@ -45,14 +44,14 @@ impl Record for HotStuffRecord {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.key().kind);
         match self {
-            Self::State { view, proof, voted, locked, proposed } => {
+            Self::State { view, proof, voted, rules, proposed } => {
                 view.encode(out);
                 proof.encode(out);
                 voted.encode(out);
-                locked.encode(out);
+                rules.encode(out);
                 proposed.encode(out);
             }
-            Self::Standing(standing) => standing.encode(out),
+            Self::History(history) => history.encode(out),
         }
     }
 
@@ -63,25 +62,25 @@ impl Record for HotStuffRecord {
                 view: View::decode(&mut reader)?,
                 proof: ViewProof::decode(&mut reader)?,
                 voted: Option::decode(&mut reader)?,
-                locked: Tip::decode(&mut reader)?,
+                rules: R::decode(&mut reader)?,
                 proposed: View::decode(&mut reader)?,
             },
-            STANDING => Self::Standing(Standing::decode(&mut reader)?),
-            _ => return Err(DecodeError::Tag("hotstuff record")),
+            HISTORY => Self::History(LeaderHistory::decode(&mut reader)?),
+            _ => return Err(DecodeError::Tag("chained record")),
         };
         reader.finish()?;
         Ok(record)
     }
 }
 
-impl HotStuff {
-    /// Writes down where this replica stands.
+impl<R: Rules> Chained<R> {
+    /// Records the state of this replica.
     pub(super) fn record(&self, cx: &mut Cx<'_, Self>) {
-        cx.record(&HotStuffRecord::State {
+        cx.record(&ChainedRecord::State {
             view: self.pacemaker.view(),
             proof: self.proof(),
             voted: self.voted,
-            locked: self.locked,
+            rules: self.rules,
             proposed: self.proposed.max(self.reserved),
         });
     }
