@@ -31,7 +31,8 @@ pub(super) fn check(repository: &Repository, findings: &mut Findings) {
             documented(repository, folder, path, text, findings);
             for module in public_modules(text) {
                 let files = [format!("{folder}/{module}.rs"), format!("{folder}/{module}/mod.rs")];
-                let known = files.iter().find_map(|path| Some((path, repository.file(&format!("{FOLDER}{path}"))?)));
+                let known =
+                    files.iter().find_map(|path| Some((path, repository.file(&format!("{FOLDER}{path}"))?)));
                 if let Some((path, text)) = known {
                     documented(repository, folder, path, text, findings);
                 }
@@ -88,7 +89,9 @@ fn imports(path: &str, text: &str, folder: &str, folders: &BTreeSet<&str>, findi
 fn public_modules(text: &str) -> Vec<String> {
     let tokens = tokens(&blank(text));
     let module = |window: &[(String, usize)]| match window {
-        [(public, _), (module, _), (name, _), (end, _)] if public == "pub" && module == "mod" && end == ";" => {
+        [(public, _), (module, _), (name, _), (end, _)]
+            if public == "pub" && module == "mod" && end == ";" =>
+        {
             Some(name.clone())
         }
         _ => None,
@@ -119,7 +122,8 @@ fn documented(repository: &Repository, folder: &str, path: &str, text: &str, fin
         let function = format!("fn {}", name.trim_end_matches('*'));
         let is_whole = |rest: &str| name.ends_with('*') || rest.starts_with(['(', '<']);
         if !sources.iter().any(|text| text.split(&function).skip(1).any(is_whole)) {
-            findings.push(format!("{FOLDER}{path}: its rule table names the test {name}, which does not exist"));
+            findings
+                .push(format!("{FOLDER}{path}: its rule table names the test {name}, which does not exist"));
         }
     }
 }

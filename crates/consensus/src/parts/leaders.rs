@@ -5,7 +5,7 @@
 
 use super::block_tree::BlockTree;
 use super::chain::{FIRST_VIEW, Tip};
-use crate::protocol::OpenError;
+use crate::past::OpenError;
 use quorate_types::codec::{DecodeError, Reader, Wire, put_list};
 use quorate_types::limits::REPLICAS_MAX;
 use quorate_types::{Block, BlockId, Committee, Height, ReplicaId, View};

@@ -4,8 +4,9 @@
 //! It decides nothing by itself: it remembers views, the lengths of timers and the timeouts of others, for protocols.
 
 use super::timeouts::TimeoutCertificate;
+use crate::examined::Healed;
 use crate::message::Signed;
-use crate::protocol::{Healed, OpenError};
+use crate::past::OpenError;
 use quorate_types::{Committee, ReplicaId, ReplicaSet, Signature, Time, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

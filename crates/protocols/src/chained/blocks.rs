@@ -9,7 +9,7 @@ use super::{
 use quorate_consensus::parts::chain::{Ancestry, Below, Tip, bind_certificate, empty_payload, fits_on};
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::{Added, BlockVote, equivocation};
-use quorate_consensus::{Alarm, Basis, Certificate, Commit, Cx, Note, Ready, Reject, Seal, Signed, To};
+use quorate_consensus::{Alarm, Certificate, Commit, Cx, Note, Ready, Reject, Seal, Signed, To};
 use quorate_types::{Block, BlockId, ReplicaId, View};
 
 impl<R: Rules> Chained<R> {
@@ -89,7 +89,7 @@ impl<R: Rules> Chained<R> {
         let committed = self.chain.committed();
         match self.chain.ancestry(cx.blocks(), block) {
             Ancestry::Extends => {
-                cx.commit(Commit::Chain(block.id), Basis::Quorum);
+                cx.commit(Commit::Chain(block.id));
                 self.record_history(cx, block);
                 self.chain.commit(block);
                 self.pacemaker.note_commit();

@@ -167,15 +167,14 @@ impl<R: Rules> Message for ChainedMessage<R> {
             out.push(block.payload);
         }
     }
+}
 
+impl<R> Wire for ChainedMessage<R> {
     fn encode(&self, out: &mut Vec<u8>) {
         self.content.encode(out);
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let content = Content::decode(&mut reader)?;
-        reader.finish()?;
-        Ok(content.into())
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Content::decode(reader).map(Self::from)
     }
 }

@@ -112,8 +112,8 @@ use quorate_consensus::parts::pacemaker::{self, Complaints, Pacemaker, Timing};
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::{BlockVote, Votes};
 use quorate_consensus::{
-    AttackEntry, Certificate, CheckpointProof, Choice, Cx, Figures, Healed, LinkEvent, Note, OpenError, Pace,
-    Past, Protocol, Ready, Reject, Signed, Spec, Status, To, Verified, Window,
+    AttackEntry, Certificate, CheckpointProof, Choice, Cx, Examined, Figures, Healed, LinkEvent, Note,
+    OpenError, Pace, Past, Protocol, Ready, Reject, Signed, Spec, Status, To, Verified, Window,
 };
 use quorate_types::{BlockId, Committee, Floors, Height, ReplicaId, ReplicaSet, Time, View, quorum};
 
@@ -207,10 +207,6 @@ pub struct Chained<R: Rules> {
 
 impl<R: Rules> Protocol for Chained<R> {
     const SPEC: Spec = R::SPEC;
-    const FIGURES: Option<Figures> = Some(R::FIGURES);
-    const ATTACKS: &'static [AttackEntry] = byzantine::attacks::<R>();
-    const CHOICES: &'static [Choice] = R::CHOICES;
-    const EXAM_ONLY: &'static [&'static str] = params::EXAM_ONLY;
     type Message = ChainedMessage<R>;
     type Timer = Timer;
     type Record = ChainedRecord<R>;
@@ -349,19 +345,6 @@ impl<R: Rules> Protocol for Chained<R> {
         }
     }
 
-    fn recovery(params: &Self::Params, committee: &Committee, healed: &Healed) -> Time {
-        pacemaker::recovery(&params.timing(), committee, healed, &R::failed_turns(params, committee))
-    }
-
-    fn pace(params: &Self::Params) -> Option<Pace> {
-        let term = params.leader_policy.term(params.views_per_leader);
-        Some(Pace { voted: noted::VOTED, gave_up: R::NOTES.timed_out, term })
-    }
-
-    fn exam_params(delta_ns: u64, _guarded: bool) -> Self::Params {
-        ChainedParams::for_exam(delta_ns)
-    }
-
     fn window(&self) -> Window {
         let view = self.pacemaker.view();
         // A vote for a certified view is not worth the cryptography.
@@ -389,6 +372,26 @@ impl<R: Rules> Protocol for Chained<R> {
             view_changes: self.pacemaker.failed_views(),
             patience_ns: 0,
         }
+    }
+}
+
+impl<R: Rules> Examined for Chained<R> {
+    const FIGURES: Option<Figures> = Some(R::FIGURES);
+    const ATTACKS: &'static [AttackEntry] = byzantine::attacks::<R>();
+    const CHOICES: &'static [Choice] = R::CHOICES;
+    const EXAM_ONLY: &'static [&'static str] = params::EXAM_ONLY;
+
+    fn recovery(params: &Self::Params, committee: &Committee, healed: &Healed) -> Time {
+        pacemaker::recovery(&params.timing(), committee, healed, &R::failed_turns(params, committee))
+    }
+
+    fn pace(params: &Self::Params) -> Option<Pace> {
+        let term = params.leader_policy.term(params.views_per_leader);
+        Some(Pace { voted: noted::VOTED, gave_up: R::NOTES.timed_out, term })
+    }
+
+    fn exam_params(delta_ns: u64, _guarded: bool) -> Self::Params {
+        ChainedParams::for_exam(delta_ns)
     }
 }
 

@@ -40,7 +40,9 @@ impl<R: Rules> Record for ChainedRecord<R> {
         };
         RecordKey { kind, height: Height::ZERO, scope: Digest::ZERO }
     }
+}
 
+impl<R: Rules> Wire for ChainedRecord<R> {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.key().kind);
         match self {
@@ -55,21 +57,18 @@ impl<R: Rules> Record for ChainedRecord<R> {
         }
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let record = match reader.u8()? {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match reader.u8()? {
             STATE => Self::State {
-                view: View::decode(&mut reader)?,
-                proof: ViewProof::decode(&mut reader)?,
-                voted: Option::decode(&mut reader)?,
-                rules: R::decode(&mut reader)?,
-                proposed: View::decode(&mut reader)?,
+                view: View::decode(reader)?,
+                proof: ViewProof::decode(reader)?,
+                voted: Option::decode(reader)?,
+                rules: R::decode(reader)?,
+                proposed: View::decode(reader)?,
             },
-            HISTORY => Self::History(LeaderHistory::decode(&mut reader)?),
+            HISTORY => Self::History(LeaderHistory::decode(reader)?),
             _ => return Err(DecodeError::Tag("chained record")),
-        };
-        reader.finish()?;
-        Ok(record)
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use super::{SyncHotStuff, SyncRecord, Timer, Variant, noted};
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::parts::chain::{Ancestry, Tip};
 use quorate_consensus::parts::returning::Standing;
-use quorate_consensus::{Alarm, Basis, Certificate, Commit, Cx, Reject, To};
+use quorate_consensus::{Alarm, Certificate, Commit, Cx, Reject, To};
 use quorate_types::{Height, ReplicaId};
 
 impl<V: Variant> SyncHotStuff<V> {
@@ -176,7 +176,7 @@ impl<V: Variant> SyncHotStuff<V> {
                 && self.agrees(cx.blocks(), end, now)
             {
                 // S8. §8: what is below is committed with it.
-                return self.commit(cx, end, Basis::Timer);
+                return self.commit(cx, end, noted::COMMITTED);
             }
         }
     }
@@ -188,7 +188,7 @@ impl<V: Variant> SyncHotStuff<V> {
         heard.map(|(id, _)| (height, *id)).or(self.first_voted.filter(|base| base.0 == height))
     }
 
-    pub(super) fn commit(&mut self, cx: &mut Cx<'_, Self>, (height, id): End, basis: Basis) {
+    pub(super) fn commit(&mut self, cx: &mut Cx<'_, Self>, (height, id): End, rule: &'static str) {
         let committed = self.chain.committed();
         if height <= committed.height {
             return;
@@ -196,9 +196,9 @@ impl<V: Variant> SyncHotStuff<V> {
         let Some(tip) = self.chain.tip(cx.blocks(), id) else { return };
         match self.chain.ancestry(cx.blocks(), tip) {
             Ancestry::Extends => {
-                cx.commit(Commit::Chain(id), basis);
-                self.note(cx, noted::COMMITTED, height);
-                if basis == Basis::Timer {
+                cx.commit(Commit::Chain(id));
+                self.note(cx, rule, height);
+                if rule == noted::COMMITTED {
                     self.timer_committed = self.view;
                 }
                 self.adopt_tip(cx, tip);
@@ -268,7 +268,7 @@ impl<V: Variant> SyncHotStuff<V> {
         // The highest one may wait for its body; it must not hold this one up, nor be forgotten for it.
         self.responsive = self.responsive.max(Some(end));
         self.commit_responsive(cx);
-        self.commit(cx, end, Basis::Quorum);
+        self.commit(cx, end, noted::COMMITTED_BY_VOTES);
     }
 
     /// What q_R votes have decided in this view, as soon as its headers are here.
@@ -276,7 +276,7 @@ impl<V: Variant> SyncHotStuff<V> {
         if let Some(end) = self.responsive
             && !self.is_quit()
         {
-            self.commit(cx, end, Basis::Quorum);
+            self.commit(cx, end, noted::COMMITTED_BY_VOTES);
         }
     }
 

@@ -345,7 +345,9 @@ impl Message for SyncMessage {
             out.push(header.block.payload);
         }
     }
+}
 
+impl Wire for SyncMessage {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.tag());
         match self {
@@ -375,10 +377,8 @@ impl Message for SyncMessage {
         }
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let r = &mut reader;
-        let message = match r.u8()? {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match r.u8()? {
             0 => Self::Propose { header: Header::decode(r)?, parent: Certificate::decode(r)? },
             1 => Self::Vote(Signed::decode(r)?),
             2 => Self::FirstVote {
@@ -399,9 +399,7 @@ impl Message for SyncMessage {
             }
             12 => Self::Certified(Certificate::decode(r)?),
             _ => return Err(DecodeError::Tag("sync-hotstuff message")),
-        };
-        reader.finish()?;
-        Ok(message)
+        })
     }
 }
 

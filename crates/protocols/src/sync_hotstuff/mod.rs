@@ -122,8 +122,8 @@ use quorate_consensus::parts::chain::{Chain, Tip};
 use quorate_consensus::parts::returning::Returning;
 use quorate_consensus::parts::synchrony::{Delta, SynchronyParams};
 use quorate_consensus::{
-    AttackEntry, Certificate, CheckpointProof, Cx, Figures, Healed, LinkEvent, Note, OpenError, Past,
-    Protocol, Ready, Reject, Seal, Signed, Spec, Status, Synchrony, Verified, Window,
+    AttackEntry, Certificate, CheckpointProof, Cx, Examined, Figures, Healed, LinkEvent, Note, OpenError,
+    Past, Protocol, Ready, Reject, Seal, Signed, Spec, Status, Synchrony, Verified, Window,
 };
 use quorate_types::{
     BlockId, Committee, Floors, Height, Incarnation, ReplicaId, ReplicaSet, Signature, Time, View, quorum,
@@ -151,6 +151,7 @@ mod noted {
     pub(super) const FIRST_VOTED: &str = "first vote";
     pub(super) const REFUSED: &str = "base below the lock";
     pub(super) const COMMITTED: &str = "committed";
+    pub(super) const COMMITTED_BY_VOTES: &str = "committed by votes";
     pub(super) const BLAMED: &str = "blamed";
     pub(super) const QUIT: &str = "left the view";
     pub(super) const VIEW_CHANGE: &str = "view change";
@@ -274,8 +275,6 @@ pub struct SyncHotStuff<V: Variant> {
 
 impl<V: Variant> Protocol for SyncHotStuff<V> {
     const SPEC: Spec = V::SPEC;
-    const FIGURES: Option<Figures> = Some(V::FIGURES);
-    const ATTACKS: &'static [AttackEntry] = attacks::attacks::<SyncMessage>();
     type Message = SyncMessage;
     type Timer = Timer;
     type Record = SyncRecord;
@@ -401,15 +400,6 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
         self.commit_waits(cx);
     }
 
-    fn recovery(params: &SynchronyParams, committee: &Committee, healed: &Healed) -> Time {
-        // §21: the view that runs at the heal, and at most f more.
-        params.recovery(committee, healed, V::BAD_VIEW, committee.weak())
-    }
-
-    fn exam_params(delta_ns: u64, guarded: bool) -> SynchronyParams {
-        SynchronyParams::exam(delta_ns, guarded)
-    }
-
     fn synchrony(params: &SynchronyParams) -> Option<Synchrony> {
         Some(params.synchrony())
     }
@@ -443,6 +433,20 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
             view_changes: self.view_changes,
             patience_ns: 0,
         }
+    }
+}
+
+impl<V: Variant> Examined for SyncHotStuff<V> {
+    const FIGURES: Option<Figures> = Some(V::FIGURES);
+    const ATTACKS: &'static [AttackEntry] = attacks::attacks::<SyncMessage>();
+
+    fn recovery(params: &SynchronyParams, committee: &Committee, healed: &Healed) -> Time {
+        // §21: the view that runs at the heal, and at most f more.
+        params.recovery(committee, healed, V::BAD_VIEW, committee.weak())
+    }
+
+    fn exam_params(delta_ns: u64, guarded: bool) -> SynchronyParams {
+        SynchronyParams::exam(delta_ns, guarded)
     }
 }
 

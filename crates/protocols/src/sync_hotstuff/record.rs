@@ -78,7 +78,9 @@ impl Record for SyncRecord {
             Self::SettledResponsive(_) => newest(SETTLED_RESPONSIVE),
         }
     }
+}
 
+impl Wire for SyncRecord {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.key().kind);
         match self {
@@ -102,10 +104,8 @@ impl Record for SyncRecord {
         }
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let r = &mut reader;
-        let record = match r.u8()? {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match r.u8()? {
             ENTERED => Self::Entered {
                 view: View::decode(r)?,
                 quit: r.bool()?,
@@ -124,9 +124,7 @@ impl Record for SyncRecord {
             SETTLED => Self::Settled(Certificate::decode(r)?),
             SETTLED_RESPONSIVE => Self::SettledResponsive(Certificate::decode(r)?),
             _ => return Err(DecodeError::Tag("sync-hotstuff record")),
-        };
-        reader.finish()?;
-        Ok(record)
+        })
     }
 }
 

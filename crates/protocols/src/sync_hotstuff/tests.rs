@@ -21,12 +21,12 @@ mod view_change;
 use super::message::{Answer, SyncMessage};
 use super::normal::End;
 use super::words::{Evidence, Header, Lock, Word, bind_base, blame, vote};
-use super::{NewViewWord, Optimistic, Plain, SyncHotStuff, VOTE, Variant};
+use super::{NewViewWord, Optimistic, Plain, SyncHotStuff, VOTE, Variant, noted};
 use quorate_consensus::harness::{Harness, Setup};
 use quorate_consensus::parts::chain::empty_payload;
 use quorate_consensus::parts::returning::Standing;
 use quorate_consensus::parts::synchrony::SynchronyParams;
-use quorate_consensus::{Basis, Certificate, Claims, Commit, Message, Reject, Signed, To};
+use quorate_consensus::{Certificate, Claims, Commit, Message, Reject, Signed, To};
 use quorate_types::{Block, BlockId, Height, Incarnation, ReplicaId, Signature, Time, View};
 
 pub(super) const SIGNATURE: Signature = Signature([0; 64]);
@@ -38,6 +38,25 @@ pub(super) const CONTRADICTED: Reject = Reject::NotNow("its leader has contradic
 pub(super) const N: u16 = 5;
 /// Leads view 4.
 pub(super) const ME: u16 = 3;
+
+/// The rule by which a replica has committed, as its note in the trace names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum CommitRule {
+    /// Silence for 2 Δ.
+    Timer,
+    /// q_R votes.
+    Votes,
+}
+
+impl CommitRule {
+    fn of(note: &str) -> Option<Self> {
+        match note {
+            noted::COMMITTED => Some(Self::Timer),
+            noted::COMMITTED_BY_VOTES => Some(Self::Votes),
+            _ => None,
+        }
+    }
+}
 
 /// A test of a rule that both variants have.
 macro_rules! both {
@@ -337,10 +356,13 @@ impl<V: Variant> Bench<V> {
     }
 
     /// What was committed since the last call.
-    pub(super) fn committed(&mut self) -> Vec<(BlockId, Basis)> {
-        let committed = self.replica.committed().into_iter();
-        let chains = committed.map(|(what, basis)| match what {
-            Commit::Chain(id) => (id, basis),
+    pub(super) fn committed(&mut self) -> Vec<(BlockId, CommitRule)> {
+        let rules: Vec<CommitRule> =
+            self.replica.notes().iter().filter_map(|note| CommitRule::of(note.what)).collect();
+        let committed = self.replica.committed();
+        assert_eq!(committed.len(), rules.len(), "each commit is noted with its rule");
+        let chains = committed.into_iter().zip(rules).map(|(what, rule)| match what {
+            Commit::Chain(id) => (id, rule),
             Commit::At(..) => panic!("chains commit with their ancestors"),
         });
         chains.collect()
@@ -353,6 +375,7 @@ impl<V: Variant> Bench<V> {
         self.replica.lines();
         self.replica.wanted();
         self.replica.committed();
+        self.replica.notes();
         self.replica.asked_fresh();
     }
 

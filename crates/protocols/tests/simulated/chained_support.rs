@@ -8,7 +8,7 @@ pub(crate) use quorate_protocols::chained::{
 };
 use quorate_sim::{Frame, Verdict, World};
 use quorate_types::wire::frame::PROTOCOL;
-use quorate_types::{Block, BlockId, Height, ReplicaId, Signature, View};
+use quorate_types::{Block, BlockId, Height, ReplicaId, Signature, View, Wire as _};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ pub(crate) fn message<R: Rules>(content: Content) -> Box<dyn Message> {
 
 /// Reads the content of a message.
 pub(crate) fn read<R: Rules>(bytes: &[u8]) -> Option<Content> {
-    ChainedMessage::<R>::decode(bytes).ok().map(Content::from)
+    ChainedMessage::<R>::from_bytes(bytes).ok().map(Content::from)
 }
 
 /// Makes tests of scenarios, one for each rule set.

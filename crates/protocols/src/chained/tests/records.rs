@@ -1,7 +1,6 @@
 //! The encoding of records: data folders keep them.
 
 use crate::chained::{ChainedRecord, HotStuff, Jolteon, Rules, VOTE};
-use quorate_consensus::Record;
 use quorate_consensus::parts::chain::Tip;
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::BlockVote;
@@ -23,9 +22,9 @@ fn check<R: Rules>(rules: R, encoded_rules: &[u8]) {
     let mut bytes = Vec::new();
     record.encode(&mut bytes);
     assert_eq!(bytes, expected);
-    assert_eq!(ChainedRecord::decode(&bytes), Ok(record));
+    assert_eq!(ChainedRecord::from_bytes(&bytes), Ok(record));
     bytes.push(0);
-    assert!(ChainedRecord::<R>::decode(&bytes).is_err());
+    assert!(ChainedRecord::<R>::from_bytes(&bytes).is_err());
 }
 
 #[test]

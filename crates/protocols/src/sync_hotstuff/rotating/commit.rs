@@ -9,7 +9,7 @@ use super::{COMMITTED_MAX, IDLE_TOGETHER, RotatingSyncHotStuff, Timer, VIEWS_KEP
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::parts::chain::{Ancestry, Below, Tip};
 use quorate_consensus::parts::returning::Standing;
-use quorate_consensus::{Alarm, Basis, Commit, Cx, Ready, Signed, To};
+use quorate_consensus::{Alarm, Commit, Cx, Ready, Signed, To};
 use quorate_types::{BlockId, Time, View};
 
 impl RotatingSyncHotStuff {
@@ -174,7 +174,7 @@ impl RotatingSyncHotStuff {
         let committed = self.chain.committed();
         match self.chain.ancestry(cx.blocks(), tip) {
             Ancestry::Extends => {
-                cx.commit(Commit::Chain(tip.id), Basis::Timer);
+                cx.commit(Commit::Chain(tip.id));
                 self.note(cx, noted::COMMITTED, tip.height);
                 self.relied_on.insert(tip.view, tip.id);
                 while self.relied_on.len() > COMMITTED_MAX {

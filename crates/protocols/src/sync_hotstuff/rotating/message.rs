@@ -192,7 +192,9 @@ impl Message for RotatingMessage {
             out.push(header.block.payload);
         }
     }
+}
 
+impl Wire for RotatingMessage {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.tag());
         match self {
@@ -213,10 +215,8 @@ impl Message for RotatingMessage {
         }
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let r = &mut reader;
-        let message = match r.u8()? {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match r.u8()? {
             0 => Self::Propose { header: Header::decode(r)?, parent: Certificate::decode(r)? },
             1 => Self::Vote(Signed::decode(r)?),
             2 => Self::Certified(Certificate::decode(r)?),
@@ -227,9 +227,7 @@ impl Message for RotatingMessage {
             7 => Self::Answer(Box::new(Answer::decode(r)?)),
             8 => Self::Show(Signed::decode(r)?),
             _ => return Err(DecodeError::Tag("sync-hotstuff-rr message")),
-        };
-        reader.finish()?;
-        Ok(message)
+        })
     }
 }
 

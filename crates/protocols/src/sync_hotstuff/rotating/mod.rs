@@ -102,8 +102,8 @@ use quorate_consensus::parts::returning::Returning;
 use quorate_consensus::parts::synchrony::{Delta, SynchronyParams};
 use quorate_consensus::parts::votes::Votes;
 use quorate_consensus::{
-    AttackEntry, Certificate, CheckpointProof, Cx, Figures, Healed, LinkEvent, Note, OpenError, Past,
-    Protocol, Ready, Reject, Seal, Signed, Spec, Status, Synchrony, Verified, Window,
+    AttackEntry, Certificate, CheckpointProof, Cx, Examined, Figures, Healed, LinkEvent, Note, OpenError,
+    Past, Protocol, Ready, Reject, Seal, Signed, Spec, Status, Synchrony, Verified, Window,
 };
 use quorate_types::{
     BlockId, Committee, Floors, Height, Incarnation, PayloadId, ReplicaId, Signature, Time, View, quorum,
@@ -238,8 +238,6 @@ impl Protocol for RotatingSyncHotStuff {
         rotates_leaders: true,
         ..variant::SPEC
     };
-    const FIGURES: Option<Figures> = Some(figures::FIGURES);
-    const ATTACKS: &'static [AttackEntry] = attacks::attacks::<RotatingMessage>();
     type Message = RotatingMessage;
     type Timer = Timer;
     type Record = RotatingRecord;
@@ -346,15 +344,6 @@ impl Protocol for RotatingSyncHotStuff {
         self.commit_waits(cx);
     }
 
-    fn recovery(params: &SynchronyParams, committee: &Committee, healed: &Healed) -> Time {
-        // §21: a view with a faulty leader takes 10 Δ + 2 τ, and among n + 1 views there are two good ones in a row.
-        params.recovery(committee, healed, 10, committee.n().saturating_add(1))
-    }
-
-    fn exam_params(delta_ns: u64, guarded: bool) -> SynchronyParams {
-        SynchronyParams::exam(delta_ns, guarded)
-    }
-
     fn synchrony(params: &SynchronyParams) -> Option<Synchrony> {
         Some(params.synchrony())
     }
@@ -387,6 +376,20 @@ impl Protocol for RotatingSyncHotStuff {
             view_changes: self.view_changes,
             patience_ns: 0,
         }
+    }
+}
+
+impl Examined for RotatingSyncHotStuff {
+    const FIGURES: Option<Figures> = Some(figures::FIGURES);
+    const ATTACKS: &'static [AttackEntry] = attacks::attacks::<RotatingMessage>();
+
+    fn recovery(params: &SynchronyParams, committee: &Committee, healed: &Healed) -> Time {
+        // §21: a view with a faulty leader takes 10 Δ + 2 τ, and among n + 1 views there are two good ones in a row.
+        params.recovery(committee, healed, 10, committee.n().saturating_add(1))
+    }
+
+    fn exam_params(delta_ns: u64, guarded: bool) -> SynchronyParams {
+        SynchronyParams::exam(delta_ns, guarded)
     }
 }
 

@@ -46,7 +46,9 @@ impl Record for RotatingRecord {
         };
         RecordKey { kind, height: Height::ZERO, scope: Digest::ZERO }
     }
+}
 
+impl Wire for RotatingRecord {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.key().kind);
         match self {
@@ -68,10 +70,8 @@ impl Record for RotatingRecord {
         }
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let r = &mut reader;
-        let record = match r.u8()? {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match r.u8()? {
             ENTERED => Self::Entered {
                 view: View::decode(r)?,
                 quit: r.bool()?,
@@ -84,9 +84,7 @@ impl Record for RotatingRecord {
             },
             HIGHEST => Self::Highest(Certificate::decode(r)?),
             _ => return Err(DecodeError::Tag("sync-hotstuff-rr record")),
-        };
-        reader.finish()?;
-        Ok(record)
+        })
     }
 }
 

@@ -22,7 +22,7 @@ use quorate_consensus::harness::{Harness, Setup, payload};
 use quorate_consensus::parts::chain::{Tip, bind_certificate, empty_payload};
 use quorate_consensus::parts::returning::Standing;
 use quorate_consensus::parts::synchrony::SynchronyParams;
-use quorate_consensus::{Alarm, Basis, Certificate, Claims, Commit, Message, Reject, Signed, To};
+use quorate_consensus::{Alarm, Certificate, Claims, Commit, Message, Reject, Signed, To};
 use quorate_types::{Block, BlockId, Height, Incarnation, ReplicaId, Signature, Time, View};
 
 pub(super) const SIGNATURE: Signature = Signature([0; 64]);
@@ -297,9 +297,9 @@ impl Bench {
     /// What was committed since the last call.
     pub(super) fn committed(&mut self) -> Vec<BlockId> {
         let committed = self.replica.committed().into_iter();
-        let chains = committed.map(|(what, basis)| match what {
-            Commit::Chain(id) if basis == Basis::Timer => id,
-            other => panic!("chains commit with their ancestors, by timers: {other:?}"),
+        let chains = committed.map(|what| match what {
+            Commit::Chain(id) => id,
+            Commit::At(..) => panic!("chains commit with their ancestors"),
         });
         chains.collect()
     }

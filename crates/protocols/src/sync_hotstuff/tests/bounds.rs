@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::sync_hotstuff::WINDOWS_AHEAD;
-use quorate_consensus::{Healed, Protocol as _};
+use quorate_consensus::{Examined as _, Healed};
 
 both! {
     headers_are_kept_within_the_window;

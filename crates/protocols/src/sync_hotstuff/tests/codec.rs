@@ -4,7 +4,6 @@ use super::*;
 use crate::sync_hotstuff::message::HEADERS_MAX;
 use crate::sync_hotstuff::{LockName, Split, SyncRecord};
 use proptest::prelude::*;
-use quorate_consensus::Record;
 use quorate_types::{Digest, Kind, PayloadId, Statement, Wire};
 
 fn ids() -> impl Strategy<Value = BlockId> {
@@ -168,10 +167,10 @@ fn hear<V: Variant>(bytes: &[u8]) {
     bench.next_view();
     let mut silent = Bench::<V>::opened(ME, N);
     for from in [1, 4] {
-        let _ = bench.deliver(from, SyncMessage::decode(bytes).unwrap());
-        let _ = silent.deliver(from, SyncMessage::decode(bytes).unwrap());
+        let _ = bench.deliver(from, SyncMessage::from_bytes(bytes).unwrap());
+        let _ = silent.deliver(from, SyncMessage::from_bytes(bytes).unwrap());
     }
-    let message = SyncMessage::decode(bytes).unwrap();
+    let message = SyncMessage::from_bytes(bytes).unwrap();
     let (_, _, _) = (claims_hold::<V>(&message), message.place(), message.kind());
     message.bodies(&mut Vec::new());
     bench.pass(delta(8) + heartbeat());
@@ -185,12 +184,12 @@ proptest! {
     #[test]
     fn messages_round_trip(message in messages()) {
         let bytes = encode(&message);
-        prop_assert_eq!(SyncMessage::decode(&bytes), Ok(message));
+        prop_assert_eq!(SyncMessage::from_bytes(&bytes), Ok(message));
         for end in 0..bytes.len() {
-            prop_assert!(SyncMessage::decode(&bytes[..end]).is_err());
+            prop_assert!(SyncMessage::from_bytes(&bytes[..end]).is_err());
         }
         let more = [&bytes[..], &[0]].concat();
-        prop_assert!(SyncMessage::decode(&more).is_err());
+        prop_assert!(SyncMessage::from_bytes(&more).is_err());
     }
 
     #[test]
@@ -198,7 +197,7 @@ proptest! {
         let mut bytes = encode(&message);
         let at = at.index(bytes.len());
         bytes[at] ^= flip;
-        if let Ok(other) = SyncMessage::decode(&bytes) {
+        if let Ok(other) = SyncMessage::from_bytes(&bytes) {
             prop_assert_eq!(encode(&other), bytes.clone());
             hear::<Plain>(&bytes);
             hear::<Optimistic>(&bytes);
@@ -209,12 +208,12 @@ proptest! {
     fn records_round_trip(record in records()) {
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
-        prop_assert_eq!(SyncRecord::decode(&bytes), Ok(record));
+        prop_assert_eq!(SyncRecord::from_bytes(&bytes), Ok(record));
         for end in 0..bytes.len() {
-            prop_assert!(SyncRecord::decode(&bytes[..end]).is_err());
+            prop_assert!(SyncRecord::from_bytes(&bytes[..end]).is_err());
         }
         bytes.push(0);
-        prop_assert!(SyncRecord::decode(&bytes).is_err());
+        prop_assert!(SyncRecord::from_bytes(&bytes).is_err());
     }
 
     /// A lock is signed by its name, which binds all of it but signatures.
@@ -243,16 +242,16 @@ fn answers_are_no_longer_than_they_may_be() {
         let headers = vec![header.clone(); headers];
         encode(&SyncMessage::Answer(Box::new(Answer { certificates, headers, ..stands(Standing::Running) })))
     };
-    assert!(SyncMessage::decode(&with(4, HEADERS_MAX)).is_ok());
-    assert!(SyncMessage::decode(&with(5, 0)).is_err());
-    assert!(SyncMessage::decode(&with(0, HEADERS_MAX + 1)).is_err());
+    assert!(SyncMessage::from_bytes(&with(4, HEADERS_MAX)).is_ok());
+    assert!(SyncMessage::from_bytes(&with(5, 0)).is_err());
+    assert!(SyncMessage::from_bytes(&with(0, HEADERS_MAX + 1)).is_err());
     // A count alone allocates nothing.
     let bytes = with(0, 0);
     let at = bytes.len() - 1 - 4;
     let mut lie = bytes[..at].to_vec();
     30u32.encode(&mut lie);
     lie.push(0);
-    assert!(SyncMessage::decode(&lie).is_err());
+    assert!(SyncMessage::from_bytes(&lie).is_err());
 }
 
 #[test]

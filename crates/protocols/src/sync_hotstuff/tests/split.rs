@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::sync_hotstuff::Split;
+use quorate_types::Wire;
 
 both! {
     s4_two_branches_far_apart_end_the_view;
@@ -172,7 +173,7 @@ fn s4_a_split_is_proved_however_far_up_it_is_voted<V: Variant>() {
     let message = SyncMessage::Evidence(evidence.clone());
     let mut bytes = Vec::new();
     message.encode(&mut bytes);
-    assert_eq!(SyncMessage::decode(&bytes), Ok(message.clone()));
+    assert_eq!(SyncMessage::from_bytes(&bytes), Ok(message.clone()));
     assert_eq!(claims_hold::<V>(&message), Ok(()));
 }
 

@@ -4,7 +4,6 @@ use super::super::message::CERTIFICATES_MAX;
 use super::super::{RotatingRecord, VOTE};
 use super::*;
 use proptest::prelude::*;
-use quorate_consensus::Record;
 use quorate_types::{Digest, PayloadId, Wire};
 
 fn ids() -> impl Strategy<Value = BlockId> {
@@ -116,10 +115,10 @@ fn hear(bytes: &[u8]) {
     bench.next_view();
     let mut silent = Bench::opened(ME);
     for from in [1, 3] {
-        let _ = bench.deliver(from, RotatingMessage::decode(bytes).unwrap());
-        let _ = silent.deliver(from, RotatingMessage::decode(bytes).unwrap());
+        let _ = bench.deliver(from, RotatingMessage::from_bytes(bytes).unwrap());
+        let _ = silent.deliver(from, RotatingMessage::from_bytes(bytes).unwrap());
     }
-    let message = RotatingMessage::decode(bytes).unwrap();
+    let message = RotatingMessage::from_bytes(bytes).unwrap();
     let (_, _, _) = (claims_hold(&message), message.place(), message.kind());
     message.bodies(&mut Vec::new());
     bench.pass(delta(8) + heartbeat());
@@ -133,12 +132,12 @@ proptest! {
     #[test]
     fn messages_round_trip(message in messages()) {
         let bytes = encode(&message);
-        prop_assert_eq!(RotatingMessage::decode(&bytes), Ok(message));
+        prop_assert_eq!(RotatingMessage::from_bytes(&bytes), Ok(message));
         for end in 0..bytes.len() {
-            prop_assert!(RotatingMessage::decode(&bytes[..end]).is_err());
+            prop_assert!(RotatingMessage::from_bytes(&bytes[..end]).is_err());
         }
         let more = [&bytes[..], &[0]].concat();
-        prop_assert!(RotatingMessage::decode(&more).is_err());
+        prop_assert!(RotatingMessage::from_bytes(&more).is_err());
     }
 
     #[test]
@@ -146,7 +145,7 @@ proptest! {
         let mut bytes = encode(&message);
         let at = at.index(bytes.len());
         bytes[at] ^= flip;
-        if let Ok(other) = RotatingMessage::decode(&bytes) {
+        if let Ok(other) = RotatingMessage::from_bytes(&bytes) {
             prop_assert_eq!(encode(&other), bytes.clone());
             hear(&bytes);
         }
@@ -156,12 +155,12 @@ proptest! {
     fn records_round_trip(record in records()) {
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
-        prop_assert_eq!(RotatingRecord::decode(&bytes), Ok(record));
+        prop_assert_eq!(RotatingRecord::from_bytes(&bytes), Ok(record));
         for end in 0..bytes.len() {
-            prop_assert!(RotatingRecord::decode(&bytes[..end]).is_err());
+            prop_assert!(RotatingRecord::from_bytes(&bytes[..end]).is_err());
         }
         bytes.push(0);
-        prop_assert!(RotatingRecord::decode(&bytes).is_err());
+        prop_assert!(RotatingRecord::from_bytes(&bytes).is_err());
     }
 
     #[test]
@@ -177,6 +176,6 @@ fn answers_are_no_longer_than_they_may_be() {
         let certificates = vec![Certificate::genesis(VOTE); count];
         encode(&RotatingMessage::Answer(Box::new(Answer { certificates, ..stands(Standing::Running) })))
     };
-    assert!(RotatingMessage::decode(&with(CERTIFICATES_MAX)).is_ok());
-    assert!(RotatingMessage::decode(&with(CERTIFICATES_MAX + 1)).is_err());
+    assert!(RotatingMessage::from_bytes(&with(CERTIFICATES_MAX)).is_ok());
+    assert!(RotatingMessage::from_bytes(&with(CERTIFICATES_MAX + 1)).is_err());
 }
