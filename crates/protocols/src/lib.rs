@@ -23,6 +23,7 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<pbft::PbftSigned>(),
     Entry::of::<chained::Chained<chained::HotStuff>>(),
     Entry::of::<chained::Chained<chained::Jolteon>>(),
+    Entry::of::<chained::Chained<chained::HotStuff2>>(),
     Entry::of::<sync_hotstuff::SyncHotStuff<sync_hotstuff::Plain>>(),
     Entry::of::<sync_hotstuff::SyncHotStuff<sync_hotstuff::Optimistic>>(),
     Entry::of::<sync_hotstuff::rotating::RotatingSyncHotStuff>(),

@@ -88,6 +88,7 @@ mod blocks;
 mod byzantine;
 mod figures;
 pub mod hotstuff;
+pub mod hotstuff2;
 
 pub mod jolteon;
 mod message;
@@ -99,6 +100,7 @@ mod tests;
 mod views;
 
 pub use hotstuff::HotStuff;
+pub use hotstuff2::HotStuff2;
 
 pub use jolteon::Jolteon;
 pub use message::{ChainedMessage, Content, PROPOSE, VOTE};

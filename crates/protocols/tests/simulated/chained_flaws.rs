@@ -1,6 +1,6 @@
 //! Flaws of chained protocols, for the museum.
 
-use crate::chained_support::{Chained, ChainedMessage, Content, Rules, VOTE, message, read};
+use crate::chained_support::{Chained, ChainedMessage, Content, Rules, VOTE, boxed, read};
 use quorate_consensus::flawed::Flaw;
 use quorate_consensus::parts::chain::bind_certificate;
 use quorate_consensus::parts::timeouts::{TimeoutCertificate, ViewProof, claim_votes};
@@ -68,7 +68,7 @@ impl<R, X: Default> Default for In<R, X> {
     }
 }
 
-impl<R: Words, X: Wrong<R>> Flaw<Chained<R>> for In<R, X> {
+impl<R: Rules, X: Wrong<R>> Flaw<Chained<R>> for In<R, X> {
     const ATTACKS: &'static [AttackEntry] = X::ATTACKS;
 
     fn opens(&mut self, me: ReplicaId, past: &mut Past<ChainedRecord<R>>) {
@@ -123,7 +123,7 @@ fn proof(content: &Content) -> Option<&ViewProof> {
 }
 
 fn send<R: Rules>(content: Content) -> Effect {
-    Effect::Send { to: To::All, hold: Hold::UntilDurable, message: message::<R>(content) }
+    Effect::Send { to: To::All, hold: Hold::UntilDurable, message: boxed::<R>(content) }
 }
 
 /// Returns timeouts of a view that no replica has signed.
@@ -569,7 +569,7 @@ impl<R: Rules> Attack for Forger<R> {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
         let forged = read::<R>(&bytes).and_then(|content| (self.0)(scene, &content));
-        let sent = forged.map(|qc| message::<R>(Content::Advance(ViewProof { qc, timeouts: None })));
+        let sent = forged.map(|qc| boxed::<R>(Content::Advance(ViewProof { qc, timeouts: None })));
         // The forged certificate comes first: of two certificates of one view the first one counts.
         sent.into_iter().chain([message]).collect()
     }

@@ -2,7 +2,7 @@
 //! The oracles check safety, and that no honest replica is accused.
 
 use crate::chained_support::{
-    Content, HotStuff, Listener, PROPOSE, Rules, VOTE, entry, for_each_rule_set, listen, message, read,
+    Content, HotStuff, Listener, PROPOSE, Rules, VOTE, boxed, entry, for_each_rule_set, listen, read,
 };
 use crate::support::{
     begin, go, incr, level, put, r, refused, settle_honest, spread_bundle, view, wait_for, world_of,
@@ -10,7 +10,7 @@ use crate::support::{
 use quorate_consensus::parts::chain::{bind_certificate, empty_payload};
 use quorate_consensus::parts::timeouts::{TimeoutCertificate, ViewProof};
 use quorate_consensus::parts::votes::BlockVote;
-use quorate_consensus::{Certificate, Signed, To};
+use quorate_consensus::{Certificate, Entry, Signed, To};
 use quorate_sim::{Audience, Frame, Heard, OpId, Settings, Verdict, World, ms, secs};
 use quorate_types::{Block, Digest, Height, Kind, Payload, ReplicaId, ReplicaSet, Statement, View};
 use std::cell::RefCell;
@@ -27,12 +27,12 @@ for_each_rule_set! {
 }
 
 /// An idle world in which the leader of a view is a puppet, and a listener.
-struct Stage {
-    world: World,
-    listener: Rc<RefCell<Listener>>,
-    puppet: ReplicaId,
+pub(crate) struct Stage {
+    pub(crate) world: World,
+    pub(crate) listener: Rc<RefCell<Listener>>,
+    pub(crate) puppet: ReplicaId,
     /// The view of all replicas.
-    view: View,
+    pub(crate) view: View,
 }
 
 fn pass(_: &Frame, _: &Listener) -> Verdict {
@@ -42,7 +42,16 @@ fn pass(_: &Frame, _: &Listener) -> Verdict {
 impl Stage {
     /// Makes a puppet of the leader of the view that is `ahead` views after the idle one.
     fn new<R: Rules>(seed: u64, ahead: u64, change: impl FnOnce(&mut Settings)) -> Self {
-        let entry = entry::<R>();
+        Self::of::<R>(entry::<R>(), seed, ahead, change)
+    }
+
+    /// The same with another protocol that has the messages of `R`.
+    pub(crate) fn of<R: Rules>(
+        entry: &Entry,
+        seed: u64,
+        ahead: u64,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
         let mut world = world_of(entry, seed, |settings| {
             (settings.checkpoint_every, settings.window) = (64, 128);
             settings.audience = Audience::All;
@@ -60,8 +69,8 @@ impl Stage {
         Self { world, listener, puppet, view: at }
     }
 
-    fn say<R: Rules>(&mut self, to: To, said: Content) {
-        self.world.say(self.puppet, to, message::<R>(said).as_ref());
+    pub(crate) fn say<R: Rules>(&mut self, to: To, said: Content) {
+        self.world.say(self.puppet, to, boxed::<R>(said).as_ref());
     }
 
     /// Returns a block of the puppet in the current view, on the highest certificate.
@@ -69,7 +78,7 @@ impl Stage {
         self.block_on(&self.listener.borrow().high(), self.view, payload, time_ns)
     }
 
-    fn block_on(&self, qc: &Certificate, view: View, payload: &Payload, time_ns: u64) -> Block {
+    pub(crate) fn block_on(&self, qc: &Certificate, view: View, payload: &Payload, time_ns: u64) -> Block {
         Block {
             parent: qc.block(),
             height: self.listener.borrow().height(qc.block()).next(),
@@ -81,18 +90,18 @@ impl Stage {
         }
     }
 
-    fn others(&self) -> Vec<ReplicaId> {
+    pub(crate) fn others(&self) -> Vec<ReplicaId> {
         self.world.replicas().filter(|id| *id != self.puppet).collect()
     }
 
     /// Runs until all requests are answered and all honest replicas agree.
-    fn recovers(&mut self, ids: &[OpId]) {
+    pub(crate) fn recovers(&mut self, ids: &[OpId]) {
         wait_for(&mut self.world, ids, secs(10));
         settle_honest(&mut self.world);
     }
 
     /// Returns the replicas that have sent votes of a view to others.
-    fn voters(&self, view: View) -> ReplicaSet {
+    pub(crate) fn voters(&self, view: View) -> ReplicaSet {
         let listener = self.listener.borrow();
         listener.votes.iter().filter(|(_, vote)| vote.body.view == view).map(|(_, vote)| vote.by).collect()
     }
@@ -102,7 +111,7 @@ fn some(ids: &[ReplicaId]) -> To {
     To::Some(ids.iter().copied().collect::<ReplicaSet>())
 }
 
-fn follows(qc: Certificate) -> ViewProof {
+pub(crate) fn follows(qc: Certificate) -> ViewProof {
     ViewProof { qc, timeouts: None }
 }
 

@@ -5,7 +5,8 @@ use crate::chained_flaws::{
     LowestCertificate, NoCertificates, NoLastVote, SaidOnce, UnprovenProposals, ViewsLeftOut,
     ViewsLeftOutUnseen, VotesForAll, VotesForNoBlock, VotesOfTwoViews,
 };
-use crate::chained_support::{Chained, HotStuff, Jolteon, PROPOSE, Rules};
+use crate::chained_hotstuff2::NO_LOCK;
+use crate::chained_support::{Chained, HotStuff, HotStuff2, Jolteon, PROPOSE, Rules};
 use quorate_consensus::Entry;
 use quorate_consensus::flawed::Flawed;
 use quorate_sim::exam::{Paper, Short};
@@ -60,6 +61,7 @@ const fn broken<R: Rules, X: crate::chained_flaws::Wrong<R>>() -> Entry {
 
 const HOTSTUFF: Entry = Entry::of::<Chained<HotStuff>>();
 const JOLTEON: Entry = Entry::of::<Chained<Jolteon>>();
+const HOTSTUFF2: Entry = Entry::of::<Chained<HotStuff2>>();
 
 /// The protocol with the default leader policy of the exam, round-robin: some flaws know no other policy.
 const fn in_turns(entry: Entry) -> Entry {
@@ -176,7 +178,7 @@ const FIXED_TIMER: Entry = Entry {
 pub(crate) const ROWS: &[Row] = &[
     Row {
         id: "T1",
-        failure: "blocks are committed by parent links alone, whatever views lie between (relab/hotstuff issue 249)",
+        failure: "blocks are committed by parent links alone, even if views lie between them (relab/hotstuff issue 249)",
         variant: "jolteon, twins of six views: a block with a certified child is committed",
         caught_by: &[Oracle::Agreement, Oracle::Panic, Oracle::Stopped],
         within: 2_000,
@@ -187,7 +189,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         id: "T1b",
         failure: "the same with three phases",
-        variant: "hotstuff, twins of eight views: a block with a certified grandchild is committed, and complaints show no certificate",
+        variant: "hotstuff, twins of eight views: a block with a certified grandchild is committed, and complaints carry no certificate",
         caught_by: &[Oracle::Agreement, Oracle::Stopped],
         within: 2_000,
         broken: in_turns(broken::<HotStuff, ViewsLeftOutUnseen>()),
@@ -197,8 +199,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "T3",
-        failure: "one vote more than a quorum fires a second time",
-        variant: "hotstuff: the late vote makes the leader propose once more",
+        failure: "one vote more than a quorum triggers the leader a second time",
+        variant: "hotstuff: the late vote makes the leader propose again",
         caught_by: &[Oracle::SameSlot],
         within: 20,
         broken: broken::<HotStuff, FiresAgain>(),
@@ -208,7 +210,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         id: "T4",
         failure: "of two certificates the lower one is kept",
-        variant: "hotstuff: proposals rest on the certificate of genesis for ever",
+        variant: "hotstuff: all proposals carry the certificate of genesis",
         caught_by: &[Oracle::Accusation, Oracle::Liveness],
         within: 5,
         broken: broken::<HotStuff, LowestCertificate>(),
@@ -217,7 +219,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "M7, L1",
-        failure: "with rotating leaders and one silent replica nothing is ever committed",
+        failure: "with rotating leaders and one silent replica no block is ever committed",
         variant: "hotstuff: complaints do not carry the last vote",
         caught_by: &[Oracle::Liveness],
         within: 5,
@@ -227,8 +229,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "L2",
-        failure: "a view is left on a proposal that nobody has voted for",
-        variant: "hotstuff: who has heard a proposal is in the next view; one leader proposes to one replica",
+        failure: "a replica leaves a view on a proposal without votes",
+        variant: "hotstuff: a proposal moves its receivers to the next view; one leader proposes to one replica",
         caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker],
         within: 20,
         broken: in_turns(broken::<HotStuff, LeavesUnproven>()),
@@ -237,8 +239,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "L5",
-        failure: "a proposal does not show what lets into its view",
-        variant: "hotstuff: who is not there yet drops it",
+        failure: "a proposal does not carry the proof of its view",
+        variant: "hotstuff: replicas in an earlier view drop it",
         caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker],
         within: 40,
         broken: in_turns(broken::<HotStuff, UnprovenProposals>()),
@@ -247,8 +249,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "L6",
-        failure: "the word that a view is over is said once, and who misses it stays behind",
-        variant: "hotstuff: NEXTVIEW goes to all once, and stands in no other message",
+        failure: "the timeouts of a view are sent once, and a replica that misses them stays behind",
+        variant: "hotstuff: NEXT-VIEW is sent to all once, and no other message carries the timeouts",
         caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker],
         within: 40,
         broken: in_turns(broken::<HotStuff, SaidOnce>()),
@@ -258,7 +260,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         id: "L7",
         failure: "a timer that never grows is too short for the network",
-        variant: "hotstuff: views of 30 ms at most, and messages that take 40 ms",
+        variant: "hotstuff: views last 30 ms at most, and messages take 40 ms",
         caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker],
         within: 5,
         broken: FIXED_TIMER,
@@ -267,8 +269,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "S1",
-        failure: "certificates inside of messages are not verified",
-        variant: "hotstuff: they are believed, and a liar shows one for a block that nobody has",
+        failure: "certificates in messages are not verified",
+        variant: "hotstuff: a Byzantine replica sends a certificate of its own for a block that does not exist",
         caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker, Oracle::Bounds],
         within: 20,
         broken: broken::<HotStuff, Credulous<HotStuff>>(),
@@ -277,8 +279,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "S2",
-        failure: "a vote does not say for which block it is: certificates can be moved",
-        variant: "hotstuff: votes state their view alone, and a liar moves them to a block that nobody has",
+        failure: "the statement of a vote lacks its block: certificates can be moved",
+        variant: "hotstuff: a Byzantine replica moves votes, which state their view alone, to a block that does not exist",
         caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker, Oracle::Bounds],
         within: 20,
         broken: broken::<HotStuff, VotesForNoBlock<HotStuff>>(),
@@ -288,7 +290,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         id: "S3",
         failure: "one replica makes a certificate alone",
-        variant: "hotstuff: signatures are verified and nobody counts who has signed",
+        variant: "hotstuff: signatures are verified, and the number of signers is not checked",
         caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker, Oracle::Bounds],
         within: 20,
         broken: broken::<HotStuff, CountsNobody<HotStuff>>(),
@@ -297,8 +299,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "S5",
-        failure: "a vote for whatever is proposed: view and certificate are not looked at",
-        variant: "hotstuff: every proposal gets a vote",
+        failure: "each proposal gets a vote: view and certificate are not checked",
+        variant: "hotstuff: each proposal gets a vote",
         caught_by: &[Oracle::SameSlot],
         within: 20,
         broken: broken::<HotStuff, VotesForAll>(),
@@ -307,8 +309,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "S6",
-        failure: "nothing is written down: a restart is an equivocation",
-        variant: "hotstuff: the protocol's records are not there after a restart",
+        failure: "nothing is recorded: a restart is an equivocation",
+        variant: "hotstuff: the protocol's records are lost in a restart",
         caught_by: &[Oracle::SameSlot],
         within: 20,
         broken: broken::<HotStuff, Forgets>(),
@@ -317,8 +319,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "M5",
-        failure: "two chains without a proof of what timeouts list (early Fast-HotStuff)",
-        variant: "jolteon, twins of six views: timeouts bring and list no certificates, so proposals need not fit to them",
+        failure: "two-chain commits without the proof of the timeouts' certificates (early Fast-HotStuff)",
+        variant: "jolteon, twins of six views: timeouts carry and list no certificates, so proposals need not fit them",
         caught_by: &[Oracle::Agreement, Oracle::Panic, Oracle::Stopped],
         within: 100,
         broken: in_turns(broken::<Jolteon, NoCertificates>()),
@@ -327,8 +329,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "M6",
-        failure: "two phases and a lock, and a leader that does not wait for the highest of them",
-        variant: "jolteon: timeouts bring no certificates, and nobody votes below its lock; one leader proposes to one replica, in the worst moment",
+        failure: "two phases and a lock, and a leader that does not learn the highest lock",
+        variant: "jolteon: timeouts carry no certificates, and no replica votes below its lock; one leader proposes to one replica, at the worst moment",
         caught_by: &[Oracle::Circles, Oracle::Liveness],
         within: 10,
         broken: in_turns(broken::<Jolteon, HiddenLock>()),
@@ -336,9 +338,29 @@ pub(crate) const ROWS: &[Row] = &[
         run: proposes_to_one_in_time,
     },
     Row {
+        id: "M5b",
+        failure: "the same with a lock that replicas ignore",
+        variant: "hotstuff2, twins of six views: a vote needs no lock",
+        caught_by: &[Oracle::Agreement, Oracle::Panic, Oracle::Stopped],
+        within: 2_000,
+        broken: in_turns(NO_LOCK),
+        sound: in_turns(HOTSTUFF2),
+        run: |entry, number| twins(6, entry, number),
+    },
+    Row {
+        id: "M6b",
+        failure: "the same with a leader that waits, and still does not learn the highest lock",
+        variant: "hotstuff2: neither timeouts nor reports to the leader carry certificates; one leader proposes to one replica, at the worst moment",
+        caught_by: &[Oracle::Circles, Oracle::Liveness],
+        within: 10,
+        broken: in_turns(broken::<HotStuff2, HiddenLock>()),
+        sound: in_turns(HOTSTUFF2),
+        run: proposes_to_one_in_time,
+    },
+    Row {
         id: "M10b",
         failure: "votes of different views are counted together",
-        variant: "hotstuff: a late vote of an older view counts in this one",
+        variant: "hotstuff: a late vote of an older view counts in the current one",
         caught_by: &[Oracle::Accusation],
         within: 100,
         broken: broken::<HotStuff, VotesOfTwoViews>(),
@@ -347,8 +369,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "M28",
-        failure: "everything stops under load after some fifty blocks",
-        variant: "hotstuff: after fifty proposals no timer is heard",
+        failure: "the cluster stops under load after some fifty blocks",
+        variant: "hotstuff: after fifty proposals replicas ignore all timers",
         caught_by: &[Oracle::Liveness, Oracle::Circles, Oracle::Pacemaker],
         within: 50,
         broken: broken::<HotStuff, DeafToTimers>(),
@@ -361,32 +383,29 @@ pub(crate) const ROWS: &[Row] = &[
 pub(crate) const NO_VARIANTS: &[(&str, &str)] = &[
     (
         "T2, T5, T6",
-        "faults of a text: names that are not bound, arguments that are missing, dummy blocks; nothing that compiles has them",
+        "faults of a text: unbound names, missing arguments, dummy blocks; no program that compiles has them",
     ),
-    ("T7", "a lemma that counts too few honest leaders; what comes of it is L1"),
+    ("T7", "a lemma that counts too few honest leaders; its effect is L1"),
     (
         "L3, L4",
-        "with three phases it costs views and stops nothing, since a lock is what a quorum has seen certified: T1b's variant without its other flaw passes; with two phases it is M5 and M6",
+        "with three phases it costs views alone, since a quorum has seen the certificate of each locked block: T1b's variant without its other flaw passes; with two phases it is M5 and M6",
     ),
     (
         "L8",
-        "votes and complaints are kept by sender, the newest two and one: there is no table to fill, and bounds are looked at from outside (`s09_*` fills it in vain)",
+        "votes and complaints are kept by sender, the newest two and the newest one: no table can be filled, and an oracle checks the bounds (`s09_*` tries)",
     ),
     (
         "L9",
-        "a proposal carries one block and what is missing is fetched by its hash: nobody cuts a chain by heights that others claim",
+        "a proposal carries one block, and missing blocks are fetched by their hashes: no replica cuts a chain by heights that others claim",
     ),
     (
         "L10",
-        "the pool is the host's, and a bundle leaves it when it was executed (`s13_*`); no protocol has one",
+        "the pool is the host's, and a bundle leaves it after its execution (`s13_*`); protocols have none",
     ),
-    (
-        "S4",
-        "the host decides a height once: a commit that a protocol says again is no news to it (20 seeds of that variant pass)",
-    ),
+    ("S4", "the host decides a height once: a repeated commit has no effect (20 seeds of that variant pass)"),
     (
         "S7",
-        "the host executes blocks in the order of their heights, and each in the order of its payload; no protocol can do otherwise",
+        "the host executes blocks in the order of their heights, and each block in the order of its payload; no protocol can change that",
     ),
     ("X1", "clients are the host's: M29"),
 ];

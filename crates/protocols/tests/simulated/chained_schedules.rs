@@ -2,7 +2,7 @@
 //! moments.
 
 use crate::chained_support::{
-    HotStuff, Jolteon, Listener, PROPOSE, Rules, VOTE, entry, for_each_rule_set, listen,
+    HotStuff, HotStuff2, Jolteon, Listener, PROPOSE, Rules, VOTE, entry, for_each_rule_set, listen,
 };
 use crate::support::{
     DELAY_NS, SURVIVES, ask, begin, constant_of, cut, go, incr, latency, level, put, r, settle, view,
@@ -298,7 +298,8 @@ fn latency_and_results<R: Rules>() -> (u64, Vec<Option<KvResult>>) {
 #[test]
 fn j12_rule_sets_have_the_same_results() {
     let (three, results) = latency_and_results::<HotStuff>();
-    let (two, others) = latency_and_results::<Jolteon>();
-    assert_eq!(others, results);
-    assert_eq!(three - two, 2 * DELAY_NS);
+    for (two, others) in [latency_and_results::<Jolteon>(), latency_and_results::<HotStuff2>()] {
+        assert_eq!(others, results);
+        assert_eq!(three - two, 2 * DELAY_NS);
+    }
 }

@@ -4,7 +4,7 @@ use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::BlockVote;
 use quorate_consensus::{Certificate, Entry, Message, Signed};
 pub(crate) use quorate_protocols::chained::{
-    Chained, ChainedMessage, Content, HotStuff, Jolteon, PROPOSE, Rules, VOTE,
+    Chained, ChainedMessage, Content, HotStuff, HotStuff2, Jolteon, PROPOSE, Rules, VOTE,
 };
 use quorate_sim::{Frame, Verdict, World};
 use quorate_types::wire::frame::PROTOCOL;
@@ -19,7 +19,7 @@ pub(crate) fn entry<R: Rules>() -> &'static Entry {
 }
 
 /// Returns the message with this content.
-pub(crate) fn message<R: Rules>(content: Content) -> Box<dyn Message> {
+pub(crate) fn boxed<R: Rules>(content: Content) -> Box<dyn Message> {
     Box::new(ChainedMessage::<R>::from(content))
 }
 
@@ -36,6 +36,9 @@ macro_rules! for_each_rule_set {
         }
         mod jolteon {
             $(#[test] fn $scenario() { super::$scenario::<crate::chained_support::Jolteon>(); })*
+        }
+        mod hotstuff2 {
+            $(#[test] fn $scenario() { super::$scenario::<crate::chained_support::HotStuff2>(); })*
         }
     };
 }

@@ -13,6 +13,7 @@ mod attacks;
 mod byzantine;
 mod chained;
 mod chained_flaws;
+mod chained_hotstuff2;
 mod chained_liars;
 mod chained_museum;
 mod chained_schedules;

@@ -1,6 +1,6 @@
 //! The encoding of records: data folders keep them.
 
-use crate::chained::{ChainedRecord, HotStuff, Jolteon, Rules, VOTE};
+use crate::chained::{ChainedRecord, HotStuff, HotStuff2, Jolteon, Rules, VOTE};
 use quorate_consensus::parts::chain::Tip;
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::BlockVote;
@@ -40,4 +40,11 @@ fn record_of_jolteon_has_the_last_barred_view() {
     let mut rules = Jolteon::default();
     rules.note_timeout(View(9));
     check(rules, &View(9).to_bytes());
+}
+
+#[test]
+fn record_of_hotstuff2_has_the_view_of_the_lock() {
+    let mut rules = HotStuff2::default();
+    rules.note_vote(Tip { view: View(6), ..Tip::GENESIS });
+    check(rules, &View(6).to_bytes());
 }

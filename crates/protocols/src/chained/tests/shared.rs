@@ -1,7 +1,7 @@
 //! Tests that hold for each rule set, named after the rules in the engine's table.
 
 use super::kit::{Bench, MS, SIGNATURE, follows, on, qc, r, timeouts};
-use crate::chained::{Chained, ChainedMessage, Content, HotStuff, Jolteon, Rules, Timer, VOTE};
+use crate::chained::{Chained, ChainedMessage, Content, HotStuff, HotStuff2, Jolteon, Rules, Timer, VOTE};
 use quorate_consensus::harness::{Setup, payload};
 use quorate_consensus::parts::chain::bind_certificate;
 use quorate_consensus::parts::timeouts::{TimeoutCertificate, ViewProof};
@@ -17,6 +17,9 @@ macro_rules! for_each_rule_set {
         }
         mod jolteon {
             $(#[test] fn $name() { super::$name::<super::Jolteon>(); })*
+        }
+        mod hotstuff2 {
+            $(#[test] fn $name() { super::$name::<super::HotStuff2>(); })*
         }
     };
 }
