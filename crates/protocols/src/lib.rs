@@ -10,11 +10,8 @@
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 
-#[cfg(test)]
-mod chained;
+pub mod chained;
 pub mod echo;
-pub mod hotstuff;
-pub mod jolteon;
 pub mod pbft;
 pub mod sync_hotstuff;
 
@@ -24,8 +21,9 @@ use quorate_consensus::Entry;
 pub const REGISTRY: &[Entry] = &[
     Entry::of::<pbft::Pbft>(),
     Entry::of::<pbft::PbftSigned>(),
-    Entry::of::<hotstuff::HotStuff>(),
-    Entry::of::<jolteon::Jolteon>(),
+    Entry::of::<chained::Chained<chained::HotStuff>>(),
+    Entry::of::<chained::Chained<chained::Jolteon>>(),
+    Entry::of::<chained::Chained<chained::HotStuff2>>(),
     Entry::of::<sync_hotstuff::SyncHotStuff<sync_hotstuff::Plain>>(),
     Entry::of::<sync_hotstuff::SyncHotStuff<sync_hotstuff::Optimistic>>(),
     Entry::of::<sync_hotstuff::rotating::RotatingSyncHotStuff>(),

@@ -1,10 +1,12 @@
-//! Rules for protocols: each has a folder, is registered and documented, and imports no other protocol.
+//! Rules for protocols: each has a folder, or a file of its own in the folder of its family. They are registered, documented,
+//! and do not import each other.
 
 use super::source::{blank, tokens};
 use super::{Findings, Repository};
 use std::collections::BTreeSet;
 
 const FOLDER: &str = "crates/protocols/src/";
+const TESTS: &str = "crates/protocols/tests/";
 const HEADINGS: [&str; 6] = [
     "## Flow",
     "## Rules",
@@ -26,18 +28,26 @@ pub(super) fn check(repository: &Repository, findings: &mut Findings) {
         };
         imports(path, text, folder, &folders, findings);
         if path == format!("{folder}/mod.rs") {
-            documented(path, text, findings);
+            documented(repository, folder, path, text, findings);
+            for module in public_modules(text) {
+                let files = [format!("{folder}/{module}.rs"), format!("{folder}/{module}/mod.rs")];
+                let known =
+                    files.iter().find_map(|path| Some((path, repository.file(&format!("{FOLDER}{path}"))?)));
+                if let Some((path, text)) = known {
+                    documented(repository, folder, path, text, findings);
+                }
+            }
         }
     }
 }
 
-/// Checks that each folder stands in `REGISTRY`, and that each name in `REGISTRY` has a folder.
+/// Checks that each folder is in `REGISTRY`, and that each entry of `REGISTRY` has a folder.
 fn registry(repository: &Repository, folders: &BTreeSet<&str>, findings: &mut Findings) {
     let library = repository.file(&format!("{FOLDER}lib.rs")).unwrap_or_default();
     let tokens = tokens(&blank(library));
     let start = tokens.iter().position(|(token, _)| token == "REGISTRY").unwrap_or(tokens.len());
     let mut registered = BTreeSet::new();
-    // Entry::of::<pbft::Pbft>() has the name between `<` and `::`.
+    // Entry::of::<pbft::Pbft>(): the name between `<` and `::`.
     for window in tokens.get(start..).unwrap_or_default().windows(4) {
         let names = window.iter().map(|(token, _)| token.as_str());
         if let ["<", module, ":", ":"] = names.collect::<Vec<_>>().as_slice() {
@@ -46,9 +56,7 @@ fn registry(repository: &Repository, folders: &BTreeSet<&str>, findings: &mut Fi
     }
     for folder in folders {
         if !registered.contains(*folder) {
-            findings.push(format!(
-                "{FOLDER}{folder}: not in REGISTRY; exam and commands would not know it, so add it"
-            ));
+            findings.push(format!("{FOLDER}{folder}: not in REGISTRY, so no exam and no command knows it"));
         }
     }
     for module in registered {
@@ -58,7 +66,7 @@ fn registry(repository: &Repository, folders: &BTreeSet<&str>, findings: &mut Fi
     }
 }
 
-/// Checks that no protocol imports another. Code for two protocols belongs in `consensus/src/parts`.
+/// Checks that no folder imports another: code that two of them share belongs into `consensus/src/parts`.
 fn imports(path: &str, text: &str, folder: &str, folders: &BTreeSet<&str>, findings: &mut Findings) {
     let tokens = tokens(&blank(text));
     let is = |at: Option<usize>, text: &str| {
@@ -71,19 +79,32 @@ fn imports(path: &str, text: &str, folder: &str, folders: &BTreeSet<&str>, findi
         let ends_path = is(i.checked_sub(1), ":") && is(i.checked_sub(2), ":");
         if foreign && (begins_path || ends_path) {
             findings.push(format!(
-                "{FOLDER}{path}:{line}: {folder} imports {token}; code for both belongs in consensus/src/parts"
+                "{FOLDER}{path}:{line}: {folder} reaches into {token}; what both need belongs into consensus/src/parts"
             ));
         }
     }
 }
 
-/// Checks that the documentation of a protocol has its title, its table and all headings.
-fn documented(path: &str, text: &str, findings: &mut Findings) {
+/// Returns the modules that a protocol's folder makes public: each is a protocol of the same family.
+fn public_modules(text: &str) -> Vec<String> {
+    let tokens = tokens(&blank(text));
+    let module = |window: &[(String, usize)]| match window {
+        [(public, _), (module, _), (name, _), (end, _)]
+            if public == "pub" && module == "mod" && end == ";" =>
+        {
+            Some(name.clone())
+        }
+        _ => None,
+    };
+    tokens.windows(4).filter_map(module).collect()
+}
+
+/// Checks the header of a protocol, and that the tests in its rule table exist.
+fn documented(repository: &Repository, folder: &str, path: &str, text: &str, findings: &mut Findings) {
     let docs: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim).collect();
     if !docs.first().is_some_and(|line| line.starts_with("# ")) {
-        findings.push(format!(
-            "{FOLDER}{path}: its documentation must begin with the protocol's name: `//! # Name`"
-        ));
+        findings
+            .push(format!("{FOLDER}{path}: its documentation begins with the protocol's name: `//! # Name`"));
     }
     let header = "| model | replicas | quorum | good-case latency | paper |";
     for needed in std::iter::once(header).chain(HEADINGS) {
@@ -91,4 +112,27 @@ fn documented(path: &str, text: &str, findings: &mut Findings) {
             findings.push(format!("{FOLDER}{path}: `{needed}` is missing from its documentation (STYLE.md)"));
         }
     }
+    let own = format!("{FOLDER}{folder}/");
+    let sources: Vec<&str> = repository
+        .ending(".rs")
+        .filter(|(path, _)| path.starts_with(&own) || path.starts_with(TESTS))
+        .map(|(_, text)| text)
+        .collect();
+    for name in tests_in_table(&docs) {
+        let function = format!("fn {}", name.trim_end_matches('*'));
+        let is_whole = |rest: &str| name.ends_with('*') || rest.starts_with(['(', '<']);
+        if !sources.iter().any(|text| text.split(&function).skip(1).any(is_whole)) {
+            findings
+                .push(format!("{FOLDER}{path}: its rule table names the test {name}, which does not exist"));
+        }
+    }
+}
+
+/// Returns the tests in the last column of the rule table.
+fn tests_in_table<'a>(docs: &[&'a str]) -> Vec<&'a str> {
+    let after_heading = docs.iter().skip_while(|line| **line != "## Rules").skip(1);
+    let section = after_heading.take_while(|line| !line.starts_with("## "));
+    let rows = section.filter(|line| line.starts_with("| ") && !line.starts_with("| id "));
+    let last = rows.filter_map(|row| row.trim_end_matches('|').rsplit('|').next());
+    last.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect()
 }

@@ -316,6 +316,37 @@ fn protocols_are_registered_documented_and_independent() {
 }
 
 #[test]
+fn protocols_of_a_family_are_documented_each() {
+    let folder = "crates/protocols/src/pbft/";
+    let family = |file: &str, text: &str| {
+        findings(|files| {
+            files.get_mut(&format!("{folder}mod.rs")).unwrap().push_str("pub mod fast;\nmod slow;\n");
+            files.insert(format!("{folder}{file}"), text.to_owned());
+        })
+    };
+    assert_eq!(family("fast.rs", PBFT), Findings::new());
+    for file in ["fast.rs", "fast/mod.rs"] {
+        expect(&family(file, "//! Fast.\n"), "`## Flow` is missing");
+    }
+    assert_eq!(family("slow.rs", "//! Slow.\n"), Findings::new());
+}
+
+#[test]
+fn rule_tables_name_tests_that_exist() {
+    let table = "## Rules\n//! | id | test |\n//! |---|---|\n//! | P1 | `p1_*`, `p2_whole` |";
+    let with = |tests: &str| {
+        findings(|files| {
+            let text = files.get_mut("crates/protocols/src/pbft/mod.rs").unwrap();
+            *text = text.replace("## Rules", table);
+            files.insert("crates/protocols/src/pbft/tests.rs".to_owned(), tests.to_owned());
+        })
+    };
+    assert_eq!(with("fn p1_first() {} fn p2_whole<R>() {}"), Findings::new());
+    expect(&with("fn p2_whole() {}"), "names the test p1_*, which does not exist");
+    expect(&with("fn p1_first() {} fn p2_whole_of_it() {}"), "names the test p2_whole, which does not exist");
+}
+
+#[test]
 fn documents_have_one_title_and_links_with_targets() {
     expect(&add("README.md", "\n# Second"), "README.md: 2 titles");
     expect(&add("docs/x.md", "## No title"), "docs/x.md: 0 titles");

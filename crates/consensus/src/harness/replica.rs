@@ -432,6 +432,11 @@ impl<P: Protocol> Harness<P> {
     pub fn deadline(&self) -> Option<Time> {
         self.timers.deadline()
     }
+    /// Returns when this timer fires, `None` where it is not set.
+    #[must_use]
+    pub fn timer(&self, timer: P::Timer) -> Option<Time> {
+        self.timers.get(timer)
+    }
     /// Returns the present time.
     #[must_use]
     pub fn now(&self) -> Time {

@@ -1,8 +1,8 @@
-//! Chains of blocks of which each carries the certificate of its parent.
+//! Chains of blocks. Each block carries the certificate of its parent.
 //!
-//! A header says all that rules about chains need: its parent is the block of the certificate that it carries, and
-//! `extra` binds that certificate's view. Whoever holds a certificate for a block knows that honest replicas have
-//! checked the certificate inside, so no certificate below it is looked at again.
+//! A header has all that rules about chains need: its parent is the block of the certificate that it carries, and
+//! `extra` binds that certificate's view. A certificate for a block proves that honest replicas have checked the
+//! certificate inside the block, so no certificate below it is verified again.
 
 use super::block_tree::BlockTree;
 use super::certificate::Certificate;
@@ -11,11 +11,11 @@ use quorate_types::digest::{Digest, context};
 use quorate_types::{Block, BlockId, Height, Payload, PayloadId, View};
 use std::collections::BTreeMap;
 
-/// The first view with a leader: genesis is of the one before.
+/// The first view with a leader. The view before is that of genesis.
 pub const FIRST_VIEW: View = View(1);
 
-/// What a block binds as `extra` of the certificate that it carries: its view and block, never its signatures, which
-/// may differ from one replica to the next.
+/// Returns the `extra` of a block that carries a certificate. It binds the certificate's view and block, but not its
+/// signatures, which may differ from one replica to the next.
 #[must_use]
 pub fn bind_certificate(view: View, block: BlockId) -> Digest {
     let mut bytes = b"chain: certificate of the parent".to_vec();
@@ -24,28 +24,28 @@ pub fn bind_certificate(view: View, block: BlockId) -> Digest {
     Digest::of(&context::PROTOCOL, &bytes)
 }
 
-/// A block, as far as rules about chains look at it.
+/// The fields of a block that rules about chains need.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Tip {
-    /// Its view. First, so that tips are ordered by view.
+    /// The view. It is the first field, so that tips are ordered by view.
     pub view: View,
-    /// Its height.
+    /// The height.
     pub height: Height,
-    /// Its id; zero for genesis.
+    /// The id; zero for genesis.
     pub id: BlockId,
 }
 
 impl Tip {
-    /// The genesis block: view 0, height 0, its own parent.
+    /// The genesis block: view 0, height 0, and its own parent.
     pub const GENESIS: Self = Self { view: View::ZERO, height: Height::ZERO, id: BlockId::ZERO };
 
-    /// A block.
+    /// Returns the tip of a block.
     #[must_use]
     pub fn of(block: &Block, id: BlockId) -> Self {
         Self { view: block.view, height: block.height, id }
     }
 
-    /// Where it ends: its height and its id.
+    /// Returns the height and the id.
     #[must_use]
     pub fn end(&self) -> (Height, BlockId) {
         (self.height, self.id)
@@ -67,56 +67,56 @@ impl Wire for Tip {
     }
 }
 
-/// What became of a step down a chain.
+/// The result of a step down a chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Below {
     /// The parent.
     Block(Tip),
-    /// Nothing above the committed height any more: the path passes this block there or below. The header of one that
-    /// lies beside the committed block may not be here, and is not needed.
+    /// No block above the committed height: the path passes this block at that height or below. The header of a block that
+    /// conflicts with the committed one may be missing, and is not needed.
     Settled(BlockId),
     /// This header is missing.
     Missing(BlockId),
 }
 
-/// How a block hangs on the committed one.
+/// The relation of a block to the committed block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Hangs {
-    /// It extends it.
-    On,
-    /// It does not: the path passes this block at the committed height.
-    Beside(BlockId),
+pub enum Ancestry {
+    /// The block extends the committed one.
+    Extends,
+    /// The block conflicts with the committed one: its path passes this block at the committed height.
+    Conflicts(BlockId),
     /// This header is missing.
-    Missing(BlockId),
+    Unknown(BlockId),
 }
 
-/// Certificates that wait for headers at most: the highest are kept.
+/// The number of certificates that wait for headers at most. The highest are kept.
 const UNFINISHED_MAX: usize = 8;
 
-/// The committed end of the chain, and certificates for blocks whose headers are not all here.
+/// The committed end of the chain, and certificates for blocks with missing headers.
 #[derive(Clone, Debug)]
 pub struct Chain {
     committed: Tip,
     unfinished: Vec<Certificate>,
-    /// What was decided by f + 1 peers or a checkpoint, and whose header is not here.
-    heard: Option<(Height, BlockId)>,
+    /// The last block that f + 1 peers or a checkpoint have decided. Its header may be missing.
+    decided: Option<(Height, BlockId)>,
     empty: PayloadId,
 }
 
 impl Chain {
-    /// Starts at what was committed before.
+    /// Starts at the block that was committed before.
     #[must_use]
     pub fn new(committed: Tip) -> Self {
-        Self { committed, unfinished: Vec::new(), heard: None, empty: empty_payload() }
+        Self { committed, unfinished: Vec::new(), decided: None, empty: empty_payload() }
     }
 
-    /// The committed block. Its view, height and id are known even where its header is not.
+    /// Returns the committed block. Its view, height and id are known even if its header is missing.
     #[must_use]
     pub fn committed(&self) -> Tip {
         self.committed
     }
 
-    /// Moves the end on; never back.
+    /// Moves the committed end to a higher block; a lower one has no effect.
     pub fn commit(&mut self, tip: Tip) {
         if tip.height > self.committed.height {
             self.committed = tip;
@@ -124,7 +124,7 @@ impl Chain {
         }
     }
 
-    /// A block by id; the committed one also without its header. `None` where the header is missing.
+    /// Returns a block by id, `None` where its header is missing. The committed block needs no header.
     #[must_use]
     pub fn tip(&self, blocks: &BlockTree, id: BlockId) -> Option<Tip> {
         if id == self.committed.id {
@@ -136,7 +136,7 @@ impl Chain {
         blocks.get(id).map(|block| Tip::of(block, id))
     }
 
-    /// The parent of a block above the committed one.
+    /// Returns the parent of a block above the committed one.
     #[must_use]
     pub fn below(&self, blocks: &BlockTree, tip: Tip) -> Below {
         if tip.height <= self.committed.height {
@@ -147,30 +147,30 @@ impl Chain {
         };
         match self.tip(blocks, block.parent) {
             Some(parent) => Below::Block(parent),
-            // Nobody keeps or hands out what lies beside the committed block.
+            // No replica keeps or sends blocks that conflict with the committed one.
             None if block.height == self.committed.height.next() => Below::Settled(block.parent),
             None => Below::Missing(block.parent),
         }
     }
 
-    /// Whether a block extends the committed one.
+    /// Returns the relation of a block to the committed one.
     #[must_use]
-    pub fn hangs(&self, blocks: &BlockTree, tip: Tip) -> Hangs {
+    pub fn ancestry(&self, blocks: &BlockTree, tip: Tip) -> Ancestry {
         let mut at = tip;
         loop {
             if at.id == self.committed.id {
-                return Hangs::On;
+                return Ancestry::Extends;
             }
             match self.below(blocks, at) {
                 Below::Block(parent) => at = parent,
-                Below::Settled(id) => return Hangs::Beside(id),
-                Below::Missing(id) => return Hangs::Missing(id),
+                Below::Settled(id) => return Ancestry::Conflicts(id),
+                Below::Missing(id) => return Ancestry::Unknown(id),
             }
         }
     }
 
-    /// Whether a block is the one with this height and id, or extends it; `None` where a header above both the committed
-    /// height and that one is missing. That of the other block is not needed.
+    /// Whether a block is the one with this height and id, or extends it. `None` where a header above the committed height
+    /// and above that block is missing. The header of that block itself is not needed.
     #[must_use]
     pub fn extends(&self, blocks: &BlockTree, tip: Tip, end: (Height, BlockId)) -> Option<bool> {
         let mut at = tip;
@@ -182,7 +182,7 @@ impl Chain {
         }
     }
 
-    /// The same for many blocks and one end: what was passed once is `known` then, and is not passed again.
+    /// The same as [`Chain::extends`] for many blocks and one end: `known` keeps the answers for the blocks on the way.
     pub fn extends_knowing(
         &self,
         blocks: &BlockTree,
@@ -205,7 +205,7 @@ impl Chain {
         answer
     }
 
-    /// The parent, or the answer.
+    /// Returns the parent, or the answer of [`Chain::extends`] as an error.
     fn step_towards(
         &self,
         blocks: &BlockTree,
@@ -221,7 +221,7 @@ impl Chain {
         match self.below(blocks, at) {
             Below::Block(parent) => Ok(parent),
             Below::Settled(_) => Err(Some(false)),
-            // Whoever lies there instead, its header says nothing more.
+            // The header of another block at that height adds nothing.
             Below::Missing(parent) if parent != at.id && at.height == height.next() => {
                 Err(Some(parent == id))
             }
@@ -229,9 +229,9 @@ impl Chain {
         }
     }
 
-    /// Whether a block that carries the certificate `qc` fits to it, as far as the header says: parent, bound view,
-    /// views that rise, and the height. Where the parent is not known, that is no more than one for each view since the
-    /// committed block: a height that no chain reaches would never be settled, and its block be kept for ever.
+    /// Whether a block fits the certificate `qc` that it carries, as far as its header shows: parent, bound view, rising
+    /// views, and height. Where the parent is unknown, the height may rise by one for each view since the committed block.
+    /// A block at a height that no chain reaches would never be settled, and be kept for ever.
     #[must_use]
     pub fn fits(&self, blocks: &BlockTree, block: &Block, qc: &Certificate) -> bool {
         let parent = self.tip(blocks, qc.block());
@@ -243,7 +243,7 @@ impl Chain {
             && parent.is_none_or(|parent| fits_on(block, parent))
     }
 
-    /// The newest block at a height that is a multiple of `every`, on the way from a block down to the committed one.
+    /// Returns the newest block at a multiple of `every`, on the path from a block down to the committed one.
     #[must_use]
     pub fn newest_at_multiple(&self, blocks: &BlockTree, tip: Tip, every: u64) -> Option<Tip> {
         let mut at = tip;
@@ -257,7 +257,7 @@ impl Chain {
         None
     }
 
-    /// A certificate whose rules wait for headers.
+    /// Keeps a certificate whose rules wait for headers.
     pub fn wait(&mut self, qc: &Certificate) {
         if qc.view() <= self.committed.view || self.unfinished.iter().any(|known| known.view() == qc.view()) {
             return;
@@ -269,28 +269,28 @@ impl Chain {
         }
     }
 
-    /// The certificates that wait, lowest view first. Those that still have to are handed back to [`Chain::wait`].
+    /// Takes the waiting certificates, lowest view first. The caller gives those back to [`Chain::wait`] that still wait.
     pub fn take_waiting(&mut self) -> Vec<Certificate> {
         std::mem::take(&mut self.unfinished)
     }
 
-    /// Something was decided without this replica's own rules: by f + 1 peers, or by a checkpoint.
-    pub fn hear(&mut self, height: Height, id: BlockId) {
-        if height > self.committed.height && self.heard.is_none_or(|(heard, _)| height > heard) {
-            self.heard = Some((height, id));
+    /// Notes a block that f + 1 peers or a checkpoint have decided, without this replica's own rules.
+    pub fn note_decided(&mut self, height: Height, id: BlockId) {
+        if height > self.committed.height && self.decided.is_none_or(|(decided, _)| height > decided) {
+            self.decided = Some((height, id));
         }
     }
 
-    /// What was heard of last, once its header is here.
+    /// Returns the last block of [`Chain::note_decided`] above the committed one, once its header is known.
     #[must_use]
-    pub fn heard(&self, blocks: &BlockTree) -> Option<Tip> {
-        let (height, id) = self.heard.filter(|(height, _)| *height > self.committed.height)?;
+    pub fn decided(&self, blocks: &BlockTree) -> Option<Tip> {
+        let (height, id) = self.decided.filter(|(height, _)| *height > self.committed.height)?;
         blocks.get(id).filter(|block| block.height == height).map(|block| Tip::of(block, id))
     }
 
-    /// Whether nothing above the committed block has to be carried on: the blocks up to the one that is certified are
-    /// known and empty, and no view was left out between them. Without the last condition a commit certificate may lie
-    /// off the branch, and whoever lacks it would wait alone.
+    /// Whether no block above the committed one has to be carried on. The blocks up to the certified one are known and empty
+    /// then, and their views are consecutive. Without the last condition a commit certificate could be on another branch,
+    /// and a replica without it would wait alone.
     #[must_use]
     pub fn is_quiet(&self, blocks: &BlockTree, certified: &Certificate) -> bool {
         if certified.view() <= self.committed.view {
@@ -309,7 +309,7 @@ impl Chain {
     }
 }
 
-/// Whether a header goes on top of its parent.
+/// Whether a header fits its parent.
 #[must_use]
 pub fn fits_on(block: &Block, parent: Tip) -> bool {
     block.parent == parent.id
@@ -318,7 +318,7 @@ pub fn fits_on(block: &Block, parent: Tip) -> bool {
         && block.extra == bind_certificate(parent.view, parent.id)
 }
 
-/// The payload of a block that carries nothing and only carries others on.
+/// Returns the payload of an empty block, which only carries others on.
 #[must_use]
 pub fn empty_payload() -> PayloadId {
     Payload::default().id()

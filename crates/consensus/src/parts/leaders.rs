@@ -1,7 +1,7 @@
-//! The leader of a view, by policy (`hotstuff` §18).
+//! Leaders of views, by policy (`hotstuff` §18).
 //!
-//! The answer depends on the view and on the chain that ends in the block of a certificate, never on the memory of one
-//! replica: the same certificate gives the same answer everywhere.
+//! The leader depends on the view and on the chain that ends in the block of a certificate, never on a replica's own
+//! memory: all replicas derive the same leader from the same certificate.
 
 use super::block_tree::BlockTree;
 use super::chain::{FIRST_VIEW, Tip};
@@ -16,23 +16,23 @@ use std::sync::Arc;
 #[cfg(test)]
 mod tests;
 
-/// Order in which leaders follow each other.
+/// The order of leaders.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeaderPolicy {
     /// Another leader in each view.
     RoundRobin,
-    /// Each leader leads several views in a row.
+    /// Each leader has several views in a row.
     Terms,
-    /// The leader stays until a view ends by timeouts. A leader that serves others may starve one client for ever: the age
-    /// of a request does not count against it.
+    /// A leader stays until its view fails. It may starve one client for ever while it serves others: the age of a request
+    /// does not count against it.
     Stable,
-    /// Leaders in terms, without replicas that have failed recently: others take their turns.
+    /// As `Terms`, but other replicas take the turns of those that have failed lately.
     Avoiding,
 }
 
 impl LeaderPolicy {
-    /// Returns the number of views of one leader in a row. A timeout ends the rest of them.
+    /// Returns the number of views of one leader in a row. A failed view ends the rest of them.
     #[must_use]
     pub fn term(self, views_per_leader: u64) -> u64 {
         match self {
@@ -42,9 +42,9 @@ impl LeaderPolicy {
         }
     }
 
-    /// Returns the number of turns without a commit after which no replica is skipped, with f faulty replicas; 0 where
-    /// no replica ever is. After f faulty leaders in a row an honest one commits within its turn. More turns are lost only
-    /// where replicas do not know the failures or do not agree on them.
+    /// Returns the number of turns without a commit after which no replica is left out any more, with f faulty replicas; 0
+    /// where the policy leaves out none. After f faulty leaders in a row an honest leader commits within its turn. More turns
+    /// fail only where replicas disagree on the failed replicas, or do not know them.
     #[must_use]
     pub fn patience(self, f: usize) -> usize {
         if self == Self::Avoiding { f.saturating_add(2) } else { 0 }
@@ -53,26 +53,26 @@ impl LeaderPolicy {
 
 /// Views of one leader with `Avoiding`: an honest leader commits alone, so a wrong exclusion does no lasting harm.
 const AVOIDING_TERM: u64 = 4;
-/// Default length of a stretch, in heights. A failure counts in the stretch in which it was seen and in the one after.
+/// The default length of a stretch in heights. A failure counts in the stretch in which it was seen, and in the next one.
 pub const STRETCH: u64 = 4_096;
-/// Longest stretch.
+/// The longest stretch.
 const STRETCH_MAX: u64 = 1 << 40;
-/// Largest number of views of one leader in a row.
+/// The longest term in views.
 const TERM_MAX: u64 = 1_000_000;
 
-/// Facts about leaders that follow from the chain up to a block.
+/// The facts about leaders in the chain up to a block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeaderHistory {
-    /// The block.
+    /// The block at the end of the chain.
     tip: Tip,
     proposer: ReplicaId,
-    /// Height from which on all failures are known.
+    /// The height from which on all failures are known.
     since: Height,
-    /// Height at which the last failed turn of each replica was seen; 0 for never.
+    /// The height at which the last failed turn of each replica was seen; 0 for never.
     failures: Arc<[Height]>,
-    /// Failures as of the blocks before, newest first: as many as a commit needs.
+    /// Failures at the blocks before, newest first, as far as a commit looks back.
     before: Vec<(Tip, Arc<[Height]>)>,
-    /// The newest block that the chain itself shows to be committed, with its failures.
+    /// The newest block that this chain itself commits, and the failures at it.
     committed: (Tip, Arc<[Height]>),
 }
 
@@ -89,7 +89,7 @@ impl LeaderHistory {
         }
     }
 
-    /// Returns the height of the block.
+    /// Returns the height of the block at the end of the chain.
     #[must_use]
     pub fn height(&self) -> Height {
         self.tip.height
@@ -104,7 +104,7 @@ fn take_failures(reader: &mut Reader<'_>) -> Result<Arc<[Height]>, DecodeError> 
     Ok(reader.list("failures", REPLICAS_MAX, 8, Height::decode)?.into())
 }
 
-/// Largest number of blocks before that a history names.
+/// The number of blocks before the last one in a history, at most.
 const BEFORE_MAX: usize = 2;
 
 impl Wire for LeaderHistory {
@@ -130,23 +130,23 @@ impl Wire for LeaderHistory {
     }
 }
 
-/// Leaders of a chained protocol.
+/// See the module.
 #[derive(Clone, Debug)]
 pub struct Leaders {
     policy: LeaderPolicy,
-    /// Views of one leader in a row.
+    /// The number of views of one leader in a row.
     term: u64,
-    /// Number of blocks of consecutive views that commit the first of them.
+    /// The number of certified blocks of consecutive views that commit the first of them.
     links: usize,
-    /// Length of a stretch, in heights. A failure counts in its stretch and in the one after.
+    /// The length of a stretch in heights.
     stretch: u64,
-    /// Leaders of the first views, set by the simulator.
+    /// The leaders of the first views, for the simulator.
     set: Vec<u16>,
-    /// Histories of unsettled blocks.
+    /// Histories of blocks that are not settled.
     known: BTreeMap<BlockId, LeaderHistory>,
-    /// The last stable checkpoint.
+    /// The height of the last stable checkpoint.
     stable: Height,
-    /// Height of the last recorded history.
+    /// The height of the last recorded history.
     recorded: Height,
 }
 
@@ -154,7 +154,7 @@ impl Leaders {
     /// Returns the leaders of a protocol that commits the first of `links` certified blocks of consecutive views.
     ///
     /// # Errors
-    /// The first parameter that is out of range.
+    /// When the parameters are out of range.
     pub fn new(
         policy: LeaderPolicy,
         views_per_leader: u64,
@@ -177,7 +177,7 @@ impl Leaders {
         Ok(Self { policy, term, links, stretch: STRETCH, set, known, stable, recorded })
     }
 
-    /// Sets the length of a stretch, in heights. A failure counts in its stretch and in the one after.
+    /// Sets the length of a stretch in heights.
     ///
     /// # Errors
     /// A length out of range.
@@ -190,7 +190,7 @@ impl Leaders {
         Ok(self)
     }
 
-    /// Restores a history recorded at an earlier checkpoint.
+    /// Restores a history that was recorded at an earlier checkpoint.
     pub fn restore(&mut self, history: LeaderHistory, committee: &Committee) {
         if history.failures.len() == committee.n() {
             self.recorded = history.tip.height;
@@ -198,13 +198,13 @@ impl Leaders {
         }
     }
 
-    /// Begins after all histories are restored. Where the chain below a stable checkpoint is not available and never will be,
-    /// failures are known only from the checkpoint on.
+    /// Begins after all records were restored. Where the chain below the stable checkpoint is missing for good, its failures
+    /// are unknown, and those above are known.
     pub fn begin(&mut self, committee: &Committee, blocks: &BlockTree, stable: Tip) {
         self.stable = stable.height;
         let will_be_known =
             |history: &LeaderHistory| blocks.contains(history.tip.id) || blocks.root() == history.tip.id;
-        if !self.looks_at_the_chain() || self.known.values().any(will_be_known) {
+        if !self.needs_the_chain() || self.known.values().any(will_be_known) {
             return;
         }
         let mut unknown = LeaderHistory::genesis(committee.n());
@@ -213,20 +213,20 @@ impl Leaders {
         self.known.insert(stable.id, unknown);
     }
 
-    /// Returns whether the policy needs the history of the chain.
-    fn looks_at_the_chain(&self) -> bool {
+    /// Whether the policy needs the chain.
+    fn needs_the_chain(&self) -> bool {
         matches!(self.policy, LeaderPolicy::Stable | LeaderPolicy::Avoiding)
     }
 
-    /// Returns the first view after a view that ended by timeouts. With terms it is the first view of the next leader, so
-    /// that a silent leader costs one timer and not one for each of its views.
+    /// Returns the first view after a failed view. With terms it is the first view of the next leader: a silent leader costs
+    /// one timer, and not one for each of its views.
     #[must_use]
     pub fn after(&self, view: View) -> View {
         View(self.turn(view).saturating_add(1).saturating_mul(self.term))
     }
 
-    /// Returns the leader of a view after the certificate of `justify`; `None` where this replica does not know enough of
-    /// the chain below it. Then no replica is refused for not being the leader.
+    /// Returns the leader of a view after the certificate of the block `justify`. `None` where this replica does not know
+    /// enough of the chain below that block; then it refuses no leader.
     pub fn leader(
         &mut self,
         committee: &Committee,
@@ -251,7 +251,7 @@ impl Leaders {
     fn by_history(&self, committee: &Committee, view: View, history: &LeaderHistory) -> Option<ReplicaId> {
         if self.policy == LeaderPolicy::Stable {
             if history.since > Height::ZERO && history.since == history.tip.height {
-                return None; // Its header was never available.
+                return None; // This replica never had its header.
             }
             let failed = view.since(history.tip.view).saturating_sub(1);
             return Some(committee.rotate(u64::from(history.proposer.0).saturating_add(failed)));
@@ -259,10 +259,10 @@ impl Leaders {
         let (committed, failures) = &history.committed;
         let turn = self.turn(view);
         let owner = committee.rotate(turn);
-        // Nobody is left out for long where nothing is committed.
+        // No replica is left out for long without a commit.
         let patience = u64::try_from(self.policy.patience(committee.f)).unwrap_or(u64::MAX);
         if view.since(committed.view) > patience.saturating_mul(self.term) {
-            // Also where failures are not known: no committed block that is known then is older than the right one.
+            // This holds for unknown failures as well: the committed block known here is not older than the right one.
             return Some(owner);
         }
         let stretch = committed.height.0.checked_div(self.stretch).unwrap_or(0);
@@ -288,12 +288,12 @@ impl Leaders {
         others.get(at).copied()
     }
 
-    /// Returns the turn of a view. In the plain rotation the turn is that of the replica with this number.
+    /// Returns the turn of a view. In the plain rotation the turn belongs to the replica of this number.
     fn turn(&self, view: View) -> u64 {
         view.0.checked_div(self.term).unwrap_or(view.0)
     }
 
-    /// Computes the history of a block, from the nearest block below whose history is known.
+    /// Computes the history of a block from the nearest block below with a known history.
     fn learn(&mut self, committee: &Committee, blocks: &BlockTree, id: BlockId) -> Option<()> {
         let mut path = Vec::new();
         let mut at = id;
@@ -309,7 +309,7 @@ impl Leaders {
         Some(())
     }
 
-    /// Returns the history of a block, from the history of its parent.
+    /// Returns the history of a block from that of its parent.
     fn next(
         &self,
         committee: &Committee,
@@ -321,7 +321,7 @@ impl Leaders {
         let mut failures = Arc::clone(&parent.failures);
         if self.policy == LeaderPolicy::Avoiding && tip.view > parent.tip.view.next() {
             let mut seen = failures.to_vec();
-            for id in self.who_failed(committee, parent.tip.view, tip.view) {
+            for id in self.failed_owners(committee, parent.tip.view, tip.view) {
                 if let Some(height) = seen.get_mut(id.index()) {
                     *height = tip.height;
                 }
@@ -331,7 +331,7 @@ impl Leaders {
         let mut before = vec![(parent.tip, Arc::clone(&parent.failures))];
         before.extend(parent.before.iter().cloned());
         before.truncate(BEFORE_MAX.min(self.links.saturating_sub(1)));
-        // Views of the blocks that end here, all of them certified.
+        // All blocks of the chain that ends here have certificates.
         let mut views = std::iter::once(tip.view).chain(before.iter().map(|(tip, _)| tip.view));
         let mut later = views.next().unwrap_or(tip.view);
         let in_a_row = before.len().saturating_add(1) == self.links
@@ -343,31 +343,37 @@ impl Leaders {
         LeaderHistory { tip, proposer: block.proposer, since: parent.since, failures, before, committed }
     }
 
-    /// Returns the replicas whose views failed between a block and the next: the owners of these views in the plain
-    /// rotation. The leaders by policy would not do. A replica that does not know whom the policy skipped could not name
-    /// the later failures, and would never know again as long as any replica fails.
-    fn who_failed(&self, committee: &Committee, below: View, next: View) -> impl Iterator<Item = ReplicaId> {
+    /// Returns the owners of the failed views between a block and the next, in the plain rotation.
+    ///
+    /// The leaders by the policy would not do. A replica that does not know the left-out replicas of those views could not
+    /// tell which replicas have failed since, and would never know again as long as any replica fails.
+    fn failed_owners(
+        &self,
+        committee: &Committee,
+        below: View,
+        next: View,
+    ) -> impl Iterator<Item = ReplicaId> {
         let mut first = below.next();
-        // The next leader collects the votes for the last block of a turn: the leader of that turn has not failed.
+        // The next leader collects the votes for the last block of a turn: the turn's owner is not to blame.
         if self.turn(first) == self.turn(below) && self.turn(first) != self.turn(first.next()) {
             first = first.next();
         }
         let end = self.turn(next.minus(1)).saturating_add(u64::from(first < next));
-        // More than one turn of each replica adds nothing.
+        // More than one round of all replicas adds nothing.
         let n = u64::try_from(committee.n()).unwrap_or(u64::MAX);
         let begin = self.turn(first).max(end.saturating_sub(n));
         (begin..end).map(|turn| committee.rotate(turn))
     }
 
-    /// Returns the history of a block, to be recorded when that block is committed at a checkpoint's height: blocks below
-    /// are not kept. `None` where the policy needs no history, or the history is recorded already.
+    /// Returns the history of a block that is committed at a checkpoint's height, for the caller to record: no header below
+    /// is kept. `None` where the policy needs no history, or it was recorded before.
     pub fn history(
         &mut self,
         committee: &Committee,
         blocks: &BlockTree,
         id: BlockId,
     ) -> Option<&LeaderHistory> {
-        if !self.looks_at_the_chain() {
+        if !self.needs_the_chain() {
             return None;
         }
         self.learn(committee, blocks, id)?;
@@ -376,16 +382,16 @@ impl Leaders {
         Some(history)
     }
 
-    /// Computes the history of the committed block while its headers are available, and drops histories of settled blocks.
+    /// Computes the history of the committed block while its headers are known, and drops histories below the checkpoint.
     pub fn keep_up(&mut self, committee: &Committee, blocks: &BlockTree, committed: BlockId) {
-        if self.looks_at_the_chain() && self.learn(committee, blocks, committed).is_some() {
+        if self.needs_the_chain() && self.learn(committee, blocks, committed).is_some() {
             let stable = self.stable;
             self.known.retain(|_, history| history.tip.height >= stable);
         }
     }
 
-    /// Settles a stable checkpoint. Returns the history to be recorded: that of the checkpoint's block, or that of the block
-    /// committed before while headers of the checkpoint are missing. Without it the headers below would be lost at a
+    /// Notes a stable checkpoint. Returns the history for the caller to record: that of the checkpoint's block, or, while
+    /// headers up to it are missing, that of the block committed before. Without it the headers below would be lost after a
     /// restart.
     pub fn settle(
         &mut self,
@@ -395,7 +401,7 @@ impl Leaders {
         committed: Tip,
     ) -> Option<&LeaderHistory> {
         self.stable = stable.height;
-        let is_here = self.looks_at_the_chain() && self.learn(committee, blocks, stable.id).is_some();
-        self.history(committee, blocks, if is_here { stable.id } else { committed.id })
+        let is_known = self.needs_the_chain() && self.learn(committee, blocks, stable.id).is_some();
+        self.history(committee, blocks, if is_known { stable.id } else { committed.id })
     }
 }

@@ -1,11 +1,10 @@
-//! Structs that protocols call. None of them calls a protocol, and none is mandatory.
+//! Building blocks that protocols call. None of them calls a protocol, and none is mandatory.
 //!
 //! Code moves here when a second protocol needs it, never for the first.
 
 pub mod block_tree;
 pub mod certificate;
 pub mod chain;
-pub mod chained_attacks;
 pub mod leaders;
 pub mod pacemaker;
 pub mod returning;
@@ -13,4 +12,3 @@ pub mod synchrony;
 pub mod tally;
 pub mod timeouts;
 pub mod votes;
-pub mod words;

@@ -1,20 +1,20 @@
-//! Votes for blocks in views, of all views that still matter.
+//! Votes for blocks in the views that still matter.
 
 use crate::effect::Evidence;
 use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::{BlockId, Height, Kind, ReplicaId, ReplicaSet, Signature, Statement, View};
 
-/// A vote for a block where a replica has one vote in a view, whatever the height: one slot for each kind and view.
+/// A vote for a block. A replica has one vote in a view, at any height: one slot for each kind and view.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockVote {
-    /// View of the vote.
+    /// The view.
     pub view: View,
     /// The block.
     pub block: BlockId,
 }
 
 impl BlockVote {
-    /// Returns the statement that the author signs.
+    /// Returns the statement that its author signs.
     #[must_use]
     pub fn statement(&self, kind: Kind) -> Statement {
         Statement::new(kind, self.view, Height::ZERO, self.block.0)
@@ -31,9 +31,9 @@ impl Wire for BlockVote {
     }
 }
 
-/// Returns the evidence of two votes of one replica in one view.
+/// Returns the evidence of equivocation in two votes of one replica in one view.
 #[must_use]
-pub fn contradiction(
+pub fn equivocation(
     kind: Kind,
     by: ReplicaId,
     view: View,
@@ -44,16 +44,16 @@ pub fn contradiction(
     Evidence { by, first: signed(first), second: signed(second) }
 }
 
-/// Votes. Only the first vote of a replica in a view counts, and only the newest two views of a replica are kept. So a
-/// replica takes the room of two votes, whatever it sends.
+/// Votes. The first vote of a replica in a view counts, and only its newest two views are kept: a replica takes the room of
+/// two votes, whatever it sends.
 #[derive(Clone, Debug, Default)]
 pub struct Votes {
     // At most two entries for each member of the committee: a list beats a tree.
-    entries: Vec<KeptVote>,
+    entries: Vec<Entry>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct KeptVote {
+struct Entry {
     by: ReplicaId,
     view: View,
     block: BlockId,
@@ -61,7 +61,7 @@ struct KeptVote {
     signature: Option<Signature>,
 }
 
-/// Result of adding a vote.
+/// The outcome of adding a vote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Added {
     /// The vote counts.
@@ -85,7 +85,7 @@ impl Votes {
             let is_same = known.block == block;
             return if is_same { Added::Again } else { Added::Conflict(known.block, known.signature) };
         }
-        let entry = KeptVote { by, view, block, signature };
+        let entry = Entry { by, view, block, signature };
         if own().count() < VIEWS_KEPT {
             self.entries.push(entry);
             return Added::Counted;
@@ -100,13 +100,13 @@ impl Votes {
         }
     }
 
-    /// Counts the distinct replicas that voted for a block in a view.
+    /// Returns the number of distinct replicas that voted for a block in a view.
     #[must_use]
     pub fn count(&self, view: View, block: BlockId) -> usize {
         self.entries.iter().filter(|entry| entry.view == view && entry.block == block).count()
     }
 
-    /// Returns the signed votes for a block in a view, by voter.
+    /// Returns the signed votes for a block in a view, in the order of the voters.
     #[must_use]
     pub fn signed(&self, view: View, block: BlockId) -> Vec<(ReplicaId, Signature)> {
         let votes = self.entries.iter().filter(|entry| entry.view == view && entry.block == block);

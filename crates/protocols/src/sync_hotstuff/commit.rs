@@ -6,7 +6,7 @@ use super::normal::{End, UNKNOWN, end_of};
 use super::words::rank;
 use super::{SyncHotStuff, SyncRecord, Timer, Variant, noted};
 use quorate_consensus::parts::block_tree::BlockTree;
-use quorate_consensus::parts::chain::{Hangs, Tip};
+use quorate_consensus::parts::chain::{Ancestry, Tip};
 use quorate_consensus::parts::returning::Standing;
 use quorate_consensus::{Alarm, Certificate, Commit, Cx, Reject, To};
 use quorate_types::{Height, ReplicaId};
@@ -194,8 +194,8 @@ impl<V: Variant> SyncHotStuff<V> {
             return;
         }
         let Some(tip) = self.chain.tip(cx.blocks(), id) else { return };
-        match self.chain.hangs(cx.blocks(), tip) {
-            Hangs::On => {
+        match self.chain.ancestry(cx.blocks(), tip) {
+            Ancestry::Extends => {
                 cx.commit(Commit::Chain(id));
                 self.note(cx, rule, height);
                 if rule == noted::COMMITTED {
@@ -203,10 +203,10 @@ impl<V: Variant> SyncHotStuff<V> {
                 }
                 self.adopt_tip(cx, tip);
             }
-            Hangs::Beside(second) => {
+            Ancestry::Conflicts(second) => {
                 cx.alarm(Alarm::SafetyBroken { height: committed.height, first: committed.id, second });
             }
-            Hangs::Missing(_) => {} // `on_ready` comes back here.
+            Ancestry::Unknown(_) => {} // `on_ready` comes back here.
         }
     }
 
@@ -222,7 +222,7 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// Something was decided without this replica's own rules.
     pub(super) fn adopt(&mut self, cx: &mut Cx<'_, Self>) {
-        if let Some(tip) = self.chain.heard(cx.blocks()) {
+        if let Some(tip) = self.chain.decided(cx.blocks()) {
             self.adopt_tip(cx, tip);
         }
     }

@@ -298,7 +298,7 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
             replica.restore(record);
         }
         for (height, id) in past.decided {
-            replica.chain.hear(height, id);
+            replica.chain.note_decided(height, id);
         }
         replica.leader = words::leader(cx.committee(), replica.view);
         replica.voted_ahead_max = split::voted_ahead_max(n);
@@ -369,7 +369,7 @@ impl<V: Variant> Protocol for SyncHotStuff<V> {
     }
 
     fn on_decided(&mut self, cx: &mut Cx<'_, Self>, height: Height, block: BlockId) {
-        self.chain.hear(height, block);
+        self.chain.note_decided(height, block);
         self.adopt(cx);
         self.try_first_vote(cx);
         self.try_vote(cx);

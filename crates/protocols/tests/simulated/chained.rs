@@ -1,51 +1,30 @@
-//! The scenarios of chained protocols (`hotstuff` §14, `jolteon` §14), for each of them; the numbers are those of the
-//! first.
+//! Scenarios of chained protocols (`hotstuff` §14), for each rule set.
 
+use crate::chained_support::{PROPOSE, Rules, VOTE, entry, for_each_rule_set};
 use crate::support::{
     DELAY_NS, ask, begin, constant_of, cut, drop_frames, go, incr, latency, put, r, wait_for, world_of,
 };
-use quorate_consensus::Entry;
 use quorate_sim::{Costs, LinkConditions, Survives, World, ms, secs};
-use quorate_types::{Height, ReplicaId, View};
+use quorate_types::{Height, Kind, ReplicaId, View};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 const POLICIES: [&str; 4] = ["round-robin", "terms", "stable", "avoiding"];
 
-fn hotstuff() -> &'static Entry {
-    quorate_protocols::find("hotstuff").unwrap()
-}
-
-fn jolteon() -> &'static Entry {
-    quorate_protocols::find("jolteon").unwrap()
-}
-
-/// Makes tests of scenarios: each for both.
-macro_rules! both {
-    ($($scenario:ident)*) => {
-        mod hotstuff {
-            $(#[test] fn $scenario() { super::$scenario(super::hotstuff()); })*
-        }
-        mod jolteon {
-            $(#[test] fn $scenario() { super::$scenario(super::jolteon()); })*
-        }
-    };
-}
-
-both! {
+for_each_rule_set! {
     s1_fault_free
     s2_s3_silent_replicas_with_every_policy
-    s10_a_proposal_shows_what_lets_into_its_view
+    s10_proposal_carries_the_proof_of_its_view
     s11_a_partition_heals
-    s13_a_request_of_a_dead_branch_is_executed_once
+    s13_request_of_a_failed_branch_is_executed_once
     s16_delays_beyond_the_timer
-    s17_idle_is_quiet_and_wakes
-    s18_who_missed_the_last_certificate_catches_up
-    s19_a_silent_term_costs_one_timer
+    s17_idle_cluster_is_quiet_and_wakes
+    s18_replica_without_the_last_certificate_catches_up
+    s19_silent_term_costs_one_timer
 }
 
-/// Every so many nanoseconds somebody wants something, as long as it takes.
+/// Clients send requests all the time, at these intervals.
 fn keep_busy(world: &mut World, operations: u32, pause_ns: u64) {
     world.load_all(quorate_sim::Workload {
         operations,
@@ -56,28 +35,27 @@ fn keep_busy(world: &mut World, operations: u32, pause_ns: u64) {
     });
 }
 
-/// S1: blocks are committed 6 and 7 delays after their proposals (5 with two certificates), 6 messages for each; counted
-/// exactly, at three sizes, by `conformance`. Here a thousand blocks, and equal chains.
-fn s1_fault_free(entry: &Entry) {
-    let mut world = constant_of(entry, 1);
+/// S1: a thousand blocks without failures, two delays for each, and equal chains. `conformance` counts messages and delays
+/// exactly, at three sizes.
+fn s1_fault_free<R: Rules>() {
+    let mut world = constant_of(entry::<R>(), 1);
     begin(&mut world);
     keep_busy(&mut world, 100_000, DELAY_NS);
     go(world.run_while("a thousand blocks", secs(60), |world| world.height() < Height(1_000)), &world);
     let views: Vec<u64> = world.replicas().map(|id| world.status(id).unwrap().view_changes).collect();
     assert_eq!(views, [0; 4]);
-    // Two delays for each block.
     let blocks = world.height().0;
     assert!(world.now().0 < (blocks + 50) * 2 * DELAY_NS + secs(2), "{}", world.now());
 }
 
-/// S2, S3, and the issue of leaders who are left out: commits go on with f silent replicas, whatever the policy. With
-/// `avoiding` hardly a view is lost in the long run.
-fn s2_s3_silent_replicas_with_every_policy(entry: &Entry) {
+/// S2, S3: commits go on with f silent replicas, with each leader policy. With `avoiding` hardly a view fails in the long
+/// run.
+fn s2_s3_silent_replicas_with_every_policy<R: Rules>() {
     for (n, silent) in
         [(4, &[0][..]), (4, &[2]), (7, &[0, 3]), (7, &[1, 2]), (10, &[0, 3, 6]), (10, &[4, 5, 6])]
     {
         for policy in POLICIES {
-            let mut world = world_of(entry, 3, |settings| {
+            let mut world = world_of(entry::<R>(), 3, |settings| {
                 *settings = settings.clone().with_n(n);
                 (settings.conditions, settings.costs) = (LinkConditions::constant(ms(5)), Costs::NONE);
                 settings.set("leader_policy", policy);
@@ -88,10 +66,10 @@ fn s2_s3_silent_replicas_with_every_policy(entry: &Entry) {
             }
             let awake = world.replicas().find(|id| !silent.contains(&id.0)).unwrap();
             keep_busy(&mut world, 100_000, ms(20));
-            let what = format!("{} n = {n} without {silent:?}, {policy}", entry.spec.name);
-            // What has to be learnt is learnt: `avoiding` gives each silent one a term before it is left out.
+            let what = format!("{} n = {n} without {silent:?}, {policy}", R::SPEC.name);
+            // `avoiding` gives each silent replica a term before it leaves the replica out.
             go(world.run_for(secs(16)), &world);
-            // Steadily: in each span something is committed.
+            // Each span of time has a commit.
             for _ in 0..4 {
                 let height = world.height();
                 go(world.run_for(secs(3)), &world);
@@ -114,18 +92,18 @@ fn s2_s3_silent_replicas_with_every_policy(entry: &Entry) {
     }
 }
 
-/// S10: the word that a view was given up is lost to one replica; the proposal tells it.
-fn s10_a_proposal_shows_what_lets_into_its_view(entry: &Entry) {
-    let mut world = constant_of(entry, 10);
+/// S10: the timeouts of a view do not reach one replica. The next proposal carries them.
+fn s10_proposal_carries_the_proof_of_its_view<R: Rules>() {
+    let mut world = constant_of(entry::<R>(), 10);
     begin(&mut world);
     let leader = world.status(r(0)).unwrap().leader;
     let deaf = r((leader.0 + 2) % 4);
     world.crash(leader, Survives::Everything);
-    // Of this view's end alone, or there would be two faulty ones.
+    // The messages about this view's end alone are lost, or there would be two faulty replicas.
     let next = world.status(deaf).unwrap().view.next();
     drop_frames(&mut world, move |frame| {
-        let is_word = ["next-view", "advance", "complain", "timeout"].contains(&frame.content.kind.as_str());
-        frame.to == deaf && is_word && frame.content.view <= next
+        let is_about_views = [R::TIMEOUT, R::ADVANCE].contains(&frame.content.kind);
+        frame.to == deaf && is_about_views && frame.content.view <= next
     });
     ask(&mut world, 0, put("k", 1));
     let others: Vec<View> =
@@ -134,9 +112,10 @@ fn s10_a_proposal_shows_what_lets_into_its_view(entry: &Entry) {
     assert!(views <= 1, "{others:?}");
 }
 
-/// S11: two against two for half a minute: no commit, then one within the bound, and timers are short again.
-fn s11_a_partition_heals(entry: &Entry) {
-    let mut world = world_of(entry, 11, |_| {});
+/// S11: a partition of two and two lasts half a minute, without a commit. Then comes one within the bound, and timers are short
+/// again.
+fn s11_a_partition_heals<R: Rules>() {
+    let mut world = world_of(entry::<R>(), 11, |_| {});
     begin(&mut world);
     let height = world.height();
     let sides = quorate_sim::Places::of([0, 1]);
@@ -150,10 +129,10 @@ fn s11_a_partition_heals(entry: &Entry) {
     let id = world.submit(0, &[put("k", 1)])[0];
     go(world.run_for(secs(30)), &world);
     let reached = world.height();
-    assert!(reached.since(height) <= 4, "what was on its way at most: {height} to {reached}");
+    assert!(reached.since(height) <= 4, "only blocks on their way are committed: {height} to {reached}");
     world.end_fault(network_fault);
     wait_for(&mut world, &[id], secs(15));
-    // A leader dies now: one short timer, not one of ten seconds.
+    // A leader crashes now. That costs one short timer, not one of ten seconds.
     begin(&mut world);
     let leader = world.status(r(0)).unwrap().leader;
     world.crash(leader, Survives::Everything);
@@ -161,19 +140,19 @@ fn s11_a_partition_heals(entry: &Entry) {
     assert!(latency(&world, id) < secs(4), "{}", latency(&world, id));
 }
 
-/// S13: what stood in a block that died is proposed again, and executed once.
-fn s13_a_request_of_a_dead_branch_is_executed_once(entry: &Entry) {
-    let mut world = constant_of(entry, 13);
+/// S13: a request in a block of a failed branch is proposed again, and executed once.
+fn s13_request_of_a_failed_branch_is_executed_once<R: Rules>() {
+    let mut world = constant_of(entry::<R>(), 13);
     begin(&mut world);
     let first = world.status(r(0)).unwrap().view;
-    // The first block with the request gets no votes: they are lost, also those inside of complaints.
+    // The votes for the first block with the request are lost.
     drop_frames(&mut world, move |frame| {
         frame.content.kind.as_str() == "vote" && frame.content.view == first
     });
     let id = world.submit(0, &[incr("k")])[0];
     let mut lost = false;
     let view = |world: &World| world.status(r(0)).unwrap().view;
-    go(world.run_while("the view is given up", secs(10), |world| view(world) <= first), &world);
+    go(world.run_while("the view fails", secs(10), |world| view(world) <= first), &world);
     lost |= view(&world) > first;
     wait_for(&mut world, &[id], secs(10));
     assert!(lost);
@@ -182,9 +161,9 @@ fn s13_a_request_of_a_dead_branch_is_executed_once(entry: &Entry) {
     assert_eq!(answer, Some(quorate_sim::KvResult::Number(2)));
 }
 
-/// S16: for a minute messages take three times the timer: no commit is promised meanwhile, and everything goes on by itself.
-fn s16_delays_beyond_the_timer(entry: &Entry) {
-    let mut world = world_of(entry, 16, |_| {});
+/// S16: messages take three times the first timer for a minute. No commit is promised meanwhile; afterwards commits go on.
+fn s16_delays_beyond_the_timer<R: Rules>() {
+    let mut world = world_of(entry::<R>(), 16, |_| {});
     begin(&mut world);
     let all = quorate_sim::Places::of([0, 1, 2, 3]);
     let slow = quorate_sim::Change::Slow { delay_ns: ms(480), jitter_ns: 0 };
@@ -203,25 +182,25 @@ fn s16_delays_beyond_the_timer(entry: &Entry) {
     assert!(latency(&world, id) < secs(5), "{}", latency(&world, id));
 }
 
-/// Messages of the protocol that leave, by kind.
-fn count(world: &mut World) -> Rc<RefCell<BTreeMap<String, u64>>> {
+/// Counts the messages of the protocol that leave, by kind.
+fn count<R: Rules>(world: &mut World) -> Rc<RefCell<BTreeMap<Kind, u64>>> {
     let counts = Rc::new(RefCell::new(BTreeMap::new()));
     let seen = Rc::clone(&counts);
     world.hook(move |_, frame| {
-        let kind = frame.content.kind.as_str();
-        if ["propose", "vote", "complain", "timeout", "next-view", "advance"].contains(&kind) {
-            *seen.borrow_mut().entry(kind.to_owned()).or_insert(0) += 1;
+        let kind = frame.content.kind;
+        if [PROPOSE, VOTE, R::TIMEOUT, R::ADVANCE].contains(&kind) {
+            *seen.borrow_mut().entry(kind).or_insert(0) += 1;
         }
         quorate_sim::Verdict::Pass
     });
     counts
 }
 
-/// S17: load stops: what was proposed is committed everywhere, then no message and no timer for a minute. One request to one
-/// replica is executed everywhere, and all is quiet again; also when the leader is dead.
-fn s17_idle_is_quiet_and_wakes(entry: &Entry) {
+/// S17: after the last request all proposed blocks are committed everywhere; then there is no message and no timer for a minute.
+/// One request to one replica is executed everywhere, and the cluster is idle again. A crashed leader changes nothing.
+fn s17_idle_cluster_is_quiet_and_wakes<R: Rules>() {
     for dead in [false, true] {
-        let mut world = world_of(entry, 17, |settings| {
+        let mut world = world_of(entry::<R>(), 17, |settings| {
             settings.client.audience = quorate_sim::Audience::One(r(3));
         });
         begin(&mut world);
@@ -230,7 +209,7 @@ fn s17_idle_is_quiet_and_wakes(entry: &Entry) {
         }
         let quiet = |world: &mut World| {
             go(world.run_for(secs(3)), world);
-            let counts = count(world);
+            let counts = count::<R>(world);
             go(world.run_for(secs(60)), world);
             assert!(counts.borrow().is_empty(), "{:?}", counts.borrow());
             for id in world.replicas().filter(|id| world.is_running(*id)).collect::<Vec<_>>() {
@@ -240,7 +219,7 @@ fn s17_idle_is_quiet_and_wakes(entry: &Entry) {
         quiet(&mut world);
         if dead {
             let leader = world.status(r(0)).unwrap().leader;
-            // Whom the client asks stays.
+            // The replica that the client asks stays up.
             let leader = if leader == r(3) { r(0) } else { leader };
             world.crash(leader, Survives::Everything);
         }
@@ -255,9 +234,9 @@ fn s17_idle_is_quiet_and_wakes(entry: &Entry) {
     }
 }
 
-/// S18: a replica that missed the last certificates of an idle cluster comes to the same height without a new request.
-fn s18_who_missed_the_last_certificate_catches_up(entry: &Entry) {
-    let mut world = world_of(entry, 18, |_| {});
+/// S18: a replica without the last certificates of an idle cluster reaches the same height without a new request.
+fn s18_replica_without_the_last_certificate_catches_up<R: Rules>() {
+    let mut world = world_of(entry::<R>(), 18, |_| {});
     begin(&mut world);
     let away = 2usize;
     let id = world.submit(0, &[put("k", 1)])[0];
@@ -269,9 +248,9 @@ fn s18_who_missed_the_last_certificate_catches_up(entry: &Entry) {
     go(world.run_while("all are at one height", secs(30), |world| !world.is_level()), &world);
 }
 
-/// S19: K = 8 and the leader of a term is silent: one timer for the term.
-fn s19_a_silent_term_costs_one_timer(entry: &Entry) {
-    let mut world = world_of(entry, 19, |settings| {
+/// S19: the silent leader of a term of eight views costs one timer.
+fn s19_silent_term_costs_one_timer<R: Rules>() {
+    let mut world = world_of(entry::<R>(), 19, |settings| {
         settings.set("leader_policy", "terms");
         settings.set("views_per_leader", 8);
     });
@@ -287,5 +266,5 @@ fn s19_a_silent_term_costs_one_timer(entry: &Entry) {
     );
     let status = world.status(r(0)).unwrap();
     let terms = status.view.0 / (4 * 8);
-    assert!(status.view_changes <= terms + 2, "{} views given up in {terms} rounds", status.view_changes);
+    assert!(status.view_changes <= terms + 2, "{} failed views in {terms} rounds", status.view_changes);
 }

@@ -1,6 +1,6 @@
-//! What can be wrong with a chained protocol, in the words that all of them have: for the museum.
+//! Flaws of chained protocols, for the museum.
 
-use crate::words::{Said, Words};
+use crate::chained_support::{Chained, ChainedMessage, Content, Rules, VOTE, boxed, read};
 use quorate_consensus::flawed::Flaw;
 use quorate_consensus::parts::chain::bind_certificate;
 use quorate_consensus::parts::timeouts::{TimeoutCertificate, ViewProof, claim_votes};
@@ -9,97 +9,103 @@ use quorate_consensus::{
     Attack, AttackEntry, Auth, Certificate, Claims, Commit, Effect, Hold, Message, Past, Protocol, Scene,
     Seal, Signed, To, Window,
 };
+use quorate_protocols::chained::{ChainedRecord, Timer};
 use quorate_types::{Block, BlockId, Digest, Height, ReplicaId, Statement, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 
-/// What is wrong. Each method leaves everything as it is unless it says otherwise.
-pub(crate) trait Wrong<W: Words>: Default + Send + 'static {
+/// A flaw. Each method changes nothing unless a flaw overrides it.
+pub(crate) trait Wrong<R: Rules>: Default + Send + 'static {
     const ATTACKS: &'static [AttackEntry] = &[];
-    /// Whether what was written down is still there after a restart.
+    /// Whether records survive a restart.
     const REMEMBERS: bool = true;
 
     fn begins(&mut self, me: ReplicaId) {
         let _ = me;
     }
 
-    fn claims(said: Said, claims: &mut Claims<'_>) {
-        W::message(said).claims(claims);
+    fn claims(content: Content, claims: &mut Claims<'_>) {
+        ChainedMessage::<R>::from(content).claims(claims);
     }
 
-    fn auth(said: Said) -> Auth {
-        W::message(said).auth()
+    fn auth(content: Content) -> Auth {
+        ChainedMessage::<R>::from(content).auth()
     }
 
-    /// What is heard in the place of this, by a replica in that view.
-    fn hears(&mut self, view: View, said: Said, by: ReplicaId) -> Vec<Said> {
+    /// Returns the messages that a replica in this view handles instead of a received one.
+    fn hears(&mut self, view: View, content: Content, by: ReplicaId) -> Vec<Content> {
         let _ = (view, by);
-        vec![said]
+        vec![content]
     }
 
     fn hears_timer(&mut self) -> bool {
         true
     }
 
-    /// What is said in the place of this.
-    fn says(&mut self, to: To, said: Said) -> Option<Said> {
+    /// Returns the message that the replica sends instead of its own, if any.
+    fn says(&mut self, to: To, content: Content) -> Option<Content> {
         let _ = to;
-        Some(said)
+        Some(content)
     }
 
-    /// What else is wanted, or what is not.
+    /// Changes the effects of an event.
     fn wants(&mut self, effects: &mut Vec<Effect>) {
         let _ = effects;
     }
 
-    /// What is worth verifying.
+    /// Changes the window of messages that are verified.
     fn window(&self, window: Window) -> Window {
         window
     }
 }
 
-/// A flaw of one of the protocols.
-pub(crate) struct In<W, X>(X, PhantomData<fn() -> W>);
+/// A flaw of the protocol with the rules `R`.
+pub(crate) struct In<R, X>(X, PhantomData<fn() -> R>);
 
-impl<W, X: Default> Default for In<W, X> {
+impl<R, X: Default> Default for In<R, X> {
     fn default() -> Self {
         Self(X::default(), PhantomData)
     }
 }
 
-impl<W: Words, X: Wrong<W>> Flaw<W::Protocol> for In<W, X> {
+impl<R: Rules, X: Wrong<R>> Flaw<Chained<R>> for In<R, X> {
     const ATTACKS: &'static [AttackEntry] = X::ATTACKS;
 
-    fn opens(&mut self, me: ReplicaId, past: &mut Past<<W::Protocol as Protocol>::Record>) {
+    fn opens(&mut self, me: ReplicaId, past: &mut Past<ChainedRecord<R>>) {
         self.0.begins(me);
         if !X::REMEMBERS {
             past.records.clear();
         }
     }
 
-    fn claims(message: &W::Message, claims: &mut Claims<'_>) {
-        X::claims(W::said(message.clone()), claims);
+    fn claims(message: &ChainedMessage<R>, claims: &mut Claims<'_>) {
+        X::claims(message.clone().into(), claims);
     }
 
-    fn auth(message: &W::Message) -> Auth {
-        X::auth(W::said(message.clone()))
+    fn auth(message: &ChainedMessage<R>) -> Auth {
+        X::auth(message.clone().into())
     }
 
-    fn hears(&mut self, protocol: &W::Protocol, message: W::Message, seal: &Seal) -> Vec<W::Message> {
-        let heard = self.0.hears(protocol.status().view, W::said(message), seal.by);
-        heard.into_iter().map(W::message).collect()
+    fn hears(
+        &mut self,
+        protocol: &Chained<R>,
+        message: ChainedMessage<R>,
+        seal: &Seal,
+    ) -> Vec<ChainedMessage<R>> {
+        let handled = self.0.hears(protocol.status().view, message.into(), seal.by);
+        handled.into_iter().map(ChainedMessage::from).collect()
     }
 
-    fn hears_timer(&mut self, _: &W::Protocol, _: <W::Protocol as Protocol>::Timer) -> bool {
+    fn hears_timer(&mut self, _: &Chained<R>, _: Timer) -> bool {
         self.0.hears_timer()
     }
 
-    fn says(&mut self, _: &W::Protocol, to: &mut To, message: &mut W::Message) -> bool {
-        let said = self.0.says(*to, W::said(message.clone())).map(W::message);
-        said.map(|said| *message = said).is_some()
+    fn says(&mut self, _: &Chained<R>, to: &mut To, message: &mut ChainedMessage<R>) -> bool {
+        let content = self.0.says(*to, message.clone().into());
+        content.map(|content| *message = content.into()).is_some()
     }
 
-    fn wants(&mut self, _: &W::Protocol, effects: &mut Vec<Effect>) {
+    fn wants(&mut self, _: &Chained<R>, effects: &mut Vec<Effect>) {
         self.0.wants(effects);
     }
 
@@ -108,24 +114,24 @@ impl<W: Words, X: Wrong<W>> Flaw<W::Protocol> for In<W, X> {
     }
 }
 
-/// The proof in what is said.
-fn proof(said: &Said) -> Option<&ViewProof> {
-    match said {
-        Said::Propose(_, proof) | Said::GiveUp(_, proof, _) | Said::Show(proof) => Some(proof),
-        Said::Vote(_) => None,
+/// Returns the proof in a message.
+fn proof(content: &Content) -> Option<&ViewProof> {
+    match content {
+        Content::Propose(_, proof) | Content::Timeout(_, proof, _) | Content::Advance(proof) => Some(proof),
+        Content::Vote(_) => None,
     }
 }
 
-fn send<W: Words>(said: Said) -> Effect {
-    Effect::Send { to: To::All, hold: Hold::UntilDurable, message: W::say(said) }
+fn send<R: Rules>(content: Content) -> Effect {
+    Effect::Send { to: To::All, hold: Hold::UntilDurable, message: boxed::<R>(content) }
 }
 
-/// A view is over, and nobody has said so.
+/// Returns timeouts of a view that no replica has signed.
 fn unproven(view: View) -> Option<TimeoutCertificate> {
     Some(TimeoutCertificate { view, listed: Vec::new() })
 }
 
-/// T1: blocks in a row commit, whatever views lie between them.
+/// T1: a chain of certified blocks commits its first block, even if views lie between them.
 #[derive(Default)]
 pub(crate) struct ViewsLeftOut {
     blocks: BTreeMap<BlockId, Block>,
@@ -133,14 +139,14 @@ pub(crate) struct ViewsLeftOut {
     commits: Vec<BlockId>,
 }
 
-impl<W: Words> Wrong<W> for ViewsLeftOut {
-    fn hears(&mut self, _: View, said: Said, _: ReplicaId) -> Vec<Said> {
-        if let Said::Propose(block, _) = &said {
+impl<R: Rules> Wrong<R> for ViewsLeftOut {
+    fn hears(&mut self, _: View, content: Content, _: ReplicaId) -> Vec<Content> {
+        if let Content::Propose(block, _) = &content {
             self.blocks.insert(block.id(), block.clone());
         }
-        if let Some(proof) = proof(&said) {
+        if let Some(proof) = proof(&content) {
             let mut at = self.blocks.get(&proof.qc.block());
-            for _ in 1..W::LINKS {
+            for _ in 1..R::LINKS {
                 at = at.and_then(|block| self.blocks.get(&block.parent));
             }
             if let Some(block) = at.filter(|block| block.height > self.committed) {
@@ -148,7 +154,7 @@ impl<W: Words> Wrong<W> for ViewsLeftOut {
                 self.commits.push(block.id());
             }
         }
-        vec![said]
+        vec![content]
     }
 
     fn wants(&mut self, effects: &mut Vec<Effect>) {
@@ -157,21 +163,21 @@ impl<W: Words> Wrong<W> for ViewsLeftOut {
     }
 }
 
-/// T1 with three phases: the same, and who gives a view up shows no certificate.
+/// T1 with three phases: as [`ViewsLeftOut`], and timeouts carry no certificate.
 #[derive(Default)]
 pub(crate) struct ViewsLeftOutUnseen(ViewsLeftOut);
 
-impl<W: Words> Wrong<W> for ViewsLeftOutUnseen {
-    fn claims(said: Said, claims: &mut Claims<'_>) {
-        claim_certificate_alone::<W>(&said, claims);
+impl<R: Rules> Wrong<R> for ViewsLeftOutUnseen {
+    fn claims(content: Content, claims: &mut Claims<'_>) {
+        claim_certificate_alone::<R>(&content, claims);
     }
 
-    fn hears(&mut self, view: View, said: Said, by: ReplicaId) -> Vec<Said> {
-        <ViewsLeftOut as Wrong<W>>::hears(&mut self.0, view, without_certificate::<W>(said), by)
+    fn hears(&mut self, view: View, content: Content, by: ReplicaId) -> Vec<Content> {
+        <ViewsLeftOut as Wrong<R>>::hears(&mut self.0, view, without_certificate::<R>(content), by)
     }
 
     fn wants(&mut self, effects: &mut Vec<Effect>) {
-        <ViewsLeftOut as Wrong<W>>::wants(&mut self.0, effects);
+        <ViewsLeftOut as Wrong<R>>::wants(&mut self.0, effects);
     }
 }
 
@@ -180,33 +186,33 @@ impl<W: Words> Wrong<W> for ViewsLeftOutUnseen {
 pub(crate) struct FiresAgain {
     me: ReplicaId,
     proposed: Option<(Block, ViewProof)>,
-    again: Vec<Said>,
+    again: Vec<Content>,
 }
 
-impl<W: Words> Wrong<W> for FiresAgain {
+impl<R: Rules> Wrong<R> for FiresAgain {
     fn begins(&mut self, me: ReplicaId) {
         self.me = me;
     }
 
-    fn hears(&mut self, _: View, said: Said, by: ReplicaId) -> Vec<Said> {
-        match &said {
-            Said::Propose(block, proof) if by == self.me => {
+    fn hears(&mut self, _: View, content: Content, by: ReplicaId) -> Vec<Content> {
+        match &content {
+            Content::Propose(block, proof) if by == self.me => {
                 self.proposed = Some((block.clone(), proof.clone()));
             }
-            Said::Vote(vote) => {
+            Content::Vote(vote) => {
                 let late = self.proposed.take_if(|(block, _)| block.parent == vote.block);
                 self.again.extend(late.map(|(block, proof)| {
                     let time_ns = block.time_ns + 1;
-                    Said::Propose(Block { time_ns, ..block }, proof)
+                    Content::Propose(Block { time_ns, ..block }, proof)
                 }));
             }
             _ => {}
         }
-        vec![said]
+        vec![content]
     }
 
     fn wants(&mut self, effects: &mut Vec<Effect>) {
-        effects.extend(self.again.drain(..).map(send::<W>));
+        effects.extend(self.again.drain(..).map(send::<R>));
     }
 
     fn window(&self, window: Window) -> Window {
@@ -214,162 +220,164 @@ impl<W: Words> Wrong<W> for FiresAgain {
     }
 }
 
-/// T4: of two certificates the lower one is kept, so that proposals rest on the one of genesis for ever.
+/// T4: of two certificates the lower one is kept, so that all proposals carry the one of genesis.
 #[derive(Default)]
 pub(crate) struct LowestCertificate;
 
-impl<W: Words> Wrong<W> for LowestCertificate {
-    fn says(&mut self, _: To, said: Said) -> Option<Said> {
-        let Said::Propose(block, proof) = said else { return Some(said) };
+impl<R: Rules> Wrong<R> for LowestCertificate {
+    fn says(&mut self, _: To, content: Content) -> Option<Content> {
+        let Content::Propose(block, proof) = content else { return Some(content) };
         let block = Block {
             parent: BlockId::ZERO,
             height: Height(1),
             extra: bind_certificate(View::ZERO, BlockId::ZERO),
             ..block
         };
-        Some(Said::Propose(block, ViewProof { qc: Certificate::genesis(W::VOTE), ..proof }))
+        Some(Content::Propose(block, ViewProof { qc: Certificate::genesis(VOTE), ..proof }))
     }
 }
 
-/// L1, M7: complaints do not carry the last vote.
+/// L1, M7: timeouts do not carry the last vote.
 #[derive(Default)]
 pub(crate) struct NoLastVote;
 
-impl<W: Words> Wrong<W> for NoLastVote {
-    fn says(&mut self, _: To, said: Said) -> Option<Said> {
-        Some(match said {
-            Said::GiveUp(view, proof, _) => Said::GiveUp(view, proof, None),
+impl<R: Rules> Wrong<R> for NoLastVote {
+    fn says(&mut self, _: To, content: Content) -> Option<Content> {
+        Some(match content {
+            Content::Timeout(view, proof, _) => Content::Timeout(view, proof, None),
             other => other,
         })
     }
 }
 
-/// Only certificates of votes are checked, not who has given a view up.
-fn claim_certificate_alone<W: Words>(said: &Said, claims: &mut Claims<'_>) {
-    if let Some(proof) = proof(said) {
-        claim_votes(&proof.qc, W::VOTE, claims);
+/// Claims the certificate of votes, but not the timeouts.
+fn claim_certificate_alone<R: Rules>(content: &Content, claims: &mut Claims<'_>) {
+    if let Some(proof) = proof(content) {
+        claim_votes(&proof.qc, VOTE, claims);
     }
 }
 
-/// L2: who has heard a view's proposal leaves the view, but for the next leader, who waits for the votes.
+/// L2: a replica that has received a view's proposal leaves the view. The next leader alone waits for the votes.
 #[derive(Default)]
 pub(crate) struct LeavesUnproven {
     me: ReplicaId,
 }
 
-impl<W: Words> Wrong<W> for LeavesUnproven {
+impl<R: Rules> Wrong<R> for LeavesUnproven {
     fn begins(&mut self, me: ReplicaId) {
         self.me = me;
     }
 
-    fn claims(said: Said, claims: &mut Claims<'_>) {
-        claim_certificate_alone::<W>(&said, claims);
+    fn claims(content: Content, claims: &mut Claims<'_>) {
+        claim_certificate_alone::<R>(&content, claims);
     }
 
-    fn hears(&mut self, view: View, said: Said, _: ReplicaId) -> Vec<Said> {
-        let unproven_jump = proof(&said).and_then(|proof| proof.timeouts.as_ref());
+    fn hears(&mut self, view: View, content: Content, _: ReplicaId) -> Vec<Content> {
+        let unproven_jump = proof(&content).and_then(|proof| proof.timeouts.as_ref());
         let is_unproven = unproven_jump.is_some_and(|timeouts| timeouts.listed.is_empty());
-        match &said {
-            // What nobody proves moves nobody else.
-            Said::Show(_) if is_unproven => Vec::new(),
-            Said::GiveUp(of, ..) | Said::Propose(Block { view: of, .. }, _) if is_unproven && *of != view => {
+        match &content {
+            // Messages without a proof move no other replica.
+            Content::Advance(_) if is_unproven => Vec::new(),
+            Content::Timeout(of, ..) | Content::Propose(Block { view: of, .. }, _)
+                if is_unproven && *of != view =>
+            {
                 Vec::new()
             }
-            Said::Propose(block, proof) if self.me.0 != u16::try_from((block.view.0 + 1) % 4).unwrap() => {
+            Content::Propose(block, proof) if self.me.0 != u16::try_from((block.view.0 + 1) % 4).unwrap() => {
                 let on = ViewProof { qc: proof.qc.clone(), timeouts: unproven(block.view) };
-                vec![said, Said::Show(on)]
+                vec![content, Content::Advance(on)]
             }
-            _ => vec![said],
+            _ => vec![content],
         }
     }
 }
 
-/// What a replica hears where nobody tells how high its certificate is when a view is given up.
-fn without_certificate<W: Words>(said: Said) -> Said {
-    let none = Certificate::genesis(W::VOTE);
-    match said {
-        // Its sender's view is believed.
-        Said::GiveUp(view, _, last_vote) => {
+/// Returns the message without the certificates that come with timeouts.
+fn without_certificate<R: Rules>(content: Content) -> Content {
+    let none = Certificate::genesis(VOTE);
+    match content {
+        // The receiver believes the sender's view.
+        Content::Timeout(view, _, last_vote) => {
             let proof = ViewProof { qc: none, timeouts: unproven(view.minus(1)) };
-            Said::GiveUp(view, proof, last_vote)
+            Content::Timeout(view, proof, last_vote)
         }
-        Said::Show(ViewProof { timeouts: Some(timeouts), .. }) => {
-            Said::Show(ViewProof { qc: none, timeouts: Some(timeouts) })
+        Content::Advance(ViewProof { timeouts: Some(timeouts), .. }) => {
+            Content::Advance(ViewProof { qc: none, timeouts: Some(timeouts) })
         }
         other => other,
     }
 }
 
-/// M5: who gives a view up shows no certificate, and whoever enters by that learns none.
+/// M5: timeouts carry no certificate, and a replica that enters by them learns none.
 #[derive(Default)]
 pub(crate) struct NoCertificates;
 
-impl<W: Words> Wrong<W> for NoCertificates {
-    fn claims(said: Said, claims: &mut Claims<'_>) {
-        claim_certificate_alone::<W>(&said, claims);
+impl<R: Rules> Wrong<R> for NoCertificates {
+    fn claims(content: Content, claims: &mut Claims<'_>) {
+        claim_certificate_alone::<R>(&content, claims);
     }
 
-    fn hears(&mut self, _: View, said: Said, _: ReplicaId) -> Vec<Said> {
-        vec![without_certificate::<W>(said)]
+    fn hears(&mut self, _: View, content: Content, _: ReplicaId) -> Vec<Content> {
+        vec![without_certificate::<R>(content)]
     }
 }
 
-/// M6: nor its last vote, nor shows its certificate to who is behind; and nobody votes below the highest certificate that
-/// it has heard of in a proposal.
+/// M6: timeouts carry no certificate and no last vote, and replicas that are behind receive no proof. No replica votes below
+/// the highest certificate that it has received in a proposal.
 #[derive(Default)]
 pub(crate) struct HiddenLock {
     locked: View,
 }
 
-impl<W: Words> Wrong<W> for HiddenLock {
-    fn claims(said: Said, claims: &mut Claims<'_>) {
-        claim_certificate_alone::<W>(&said, claims);
+impl<R: Rules> Wrong<R> for HiddenLock {
+    fn claims(content: Content, claims: &mut Claims<'_>) {
+        claim_certificate_alone::<R>(&content, claims);
     }
 
-    fn hears(&mut self, _: View, said: Said, _: ReplicaId) -> Vec<Said> {
-        if let Said::Propose(_, proof) = &said {
+    fn hears(&mut self, _: View, content: Content, _: ReplicaId) -> Vec<Content> {
+        if let Content::Propose(_, proof) = &content {
             if proof.qc.view() < self.locked {
                 return Vec::new();
             }
             self.locked = proof.qc.view();
         }
-        vec![without_certificate::<W>(said)]
+        vec![without_certificate::<R>(content)]
     }
 
-    fn says(&mut self, to: To, said: Said) -> Option<Said> {
-        let is_answer = matches!(said, Said::Show(_)) && to != To::All;
-        if is_answer { None } else { <NoLastVote as Wrong<W>>::says(&mut NoLastVote, to, said) }
+    fn says(&mut self, to: To, content: Content) -> Option<Content> {
+        let is_answer = matches!(content, Content::Advance(_)) && to != To::All;
+        if is_answer { None } else { <NoLastVote as Wrong<R>>::says(&mut NoLastVote, to, content) }
     }
 }
 
-/// L5: a proposal does not say what lets into its view: who is not there yet drops it.
+/// L5: a proposal does not carry the proof of its view, and replicas in an earlier view drop it.
 #[derive(Default)]
 pub(crate) struct UnprovenProposals {
     known: Option<TimeoutCertificate>,
 }
 
 impl UnprovenProposals {
-    fn learn(&mut self, said: &Said) {
-        if let Some(timeouts) = proof(said).and_then(|proof| proof.timeouts.clone()) {
+    fn learn(&mut self, content: &Content) {
+        if let Some(timeouts) = proof(content).and_then(|proof| proof.timeouts.clone()) {
             self.known = Some(timeouts);
         }
     }
 
-    /// What is said, with the proof that its receiver has itself; nothing where it is in another view.
-    fn complete(&self, view: View, said: Said) -> Option<Said> {
+    /// Returns the message with the receiver's own proof, `None` where the receiver is in another view.
+    fn complete(&self, view: View, content: Content) -> Option<Content> {
         let known = self.known.clone().filter(|timeouts| timeouts.view.next() == view);
-        let shown = |of: View, proof: ViewProof| match (&proof.timeouts, &known) {
+        let completed = |of: View, proof: ViewProof| match (&proof.timeouts, &known) {
             (None, _) if proof.qc.view().next() == of => Some(proof),
             (None, Some(_)) if of == view => Some(ViewProof { timeouts: known.clone(), ..proof }),
             (None, _) => None,
             (Some(_), _) => Some(proof),
         };
-        Some(match said {
-            Said::Propose(block, proof) => {
-                let proof = shown(block.view, proof)?;
-                Said::Propose(block, proof)
+        Some(match content {
+            Content::Propose(block, proof) => {
+                let proof = completed(block.view, proof)?;
+                Content::Propose(block, proof)
             }
-            Said::GiveUp(of, proof, vote) => Said::GiveUp(of, shown(of, proof)?, vote),
+            Content::Timeout(of, proof, vote) => Content::Timeout(of, completed(of, proof)?, vote),
             other => other,
         })
     }
@@ -379,58 +387,58 @@ fn bare(proof: ViewProof) -> ViewProof {
     ViewProof { timeouts: None, ..proof }
 }
 
-impl<W: Words> Wrong<W> for UnprovenProposals {
-    fn hears(&mut self, view: View, said: Said, _: ReplicaId) -> Vec<Said> {
-        self.learn(&said);
-        self.complete(view, said).into_iter().collect()
+impl<R: Rules> Wrong<R> for UnprovenProposals {
+    fn hears(&mut self, view: View, content: Content, _: ReplicaId) -> Vec<Content> {
+        self.learn(&content);
+        self.complete(view, content).into_iter().collect()
     }
 
-    fn says(&mut self, _: To, said: Said) -> Option<Said> {
-        Some(match said {
-            Said::Propose(block, proof) => Said::Propose(block, bare(proof)),
+    fn says(&mut self, _: To, content: Content) -> Option<Content> {
+        Some(match content {
+            Content::Propose(block, proof) => Content::Propose(block, bare(proof)),
             other => other,
         })
     }
 }
 
-/// L6: that a view was given up is said once, to all, and shown to nobody who has missed it.
+/// L6: the timeouts of a view are sent to all once, and never again to a replica that has missed them.
 #[derive(Default)]
 pub(crate) struct SaidOnce(UnprovenProposals);
 
-impl<W: Words> Wrong<W> for SaidOnce {
-    fn hears(&mut self, view: View, said: Said, by: ReplicaId) -> Vec<Said> {
-        <UnprovenProposals as Wrong<W>>::hears(&mut self.0, view, said, by)
+impl<R: Rules> Wrong<R> for SaidOnce {
+    fn hears(&mut self, view: View, content: Content, by: ReplicaId) -> Vec<Content> {
+        <UnprovenProposals as Wrong<R>>::hears(&mut self.0, view, content, by)
     }
 
-    fn says(&mut self, to: To, said: Said) -> Option<Said> {
-        match said {
-            Said::Propose(block, proof) => Some(Said::Propose(block, bare(proof))),
-            Said::GiveUp(view, proof, vote) => Some(Said::GiveUp(view, bare(proof), vote)),
-            Said::Show(_) if to != To::All => None,
+    fn says(&mut self, to: To, content: Content) -> Option<Content> {
+        match content {
+            Content::Propose(block, proof) => Some(Content::Propose(block, bare(proof))),
+            Content::Timeout(view, proof, vote) => Some(Content::Timeout(view, bare(proof), vote)),
+            Content::Advance(_) if to != To::All => None,
             other => Some(other),
         }
     }
 }
 
-/// M10, T3: votes of different views count together, one of each replica.
+/// M10, T3: votes of different views count together, one vote of each replica.
 #[derive(Default)]
 pub(crate) struct VotesOfTwoViews {
     newest: Option<BlockVote>,
     counted: BTreeSet<(View, ReplicaId)>,
 }
 
-impl<W: Words> Wrong<W> for VotesOfTwoViews {
-    fn hears(&mut self, _: View, said: Said, by: ReplicaId) -> Vec<Said> {
-        let Said::Vote(vote) = said else { return vec![said] };
+impl<R: Rules> Wrong<R> for VotesOfTwoViews {
+    fn hears(&mut self, _: View, content: Content, by: ReplicaId) -> Vec<Content> {
+        let Content::Vote(vote) = content else { return vec![content] };
         let newest = *self.newest.insert(match self.newest {
             Some(newest) if newest.view >= vote.view => newest,
             _ => vote,
         });
-        if self.counted.insert((newest.view, by)) { vec![Said::Vote(newest)] } else { Vec::new() }
+        if self.counted.insert((newest.view, by)) { vec![Content::Vote(newest)] } else { Vec::new() }
     }
 }
 
-/// M28: after so many proposals no timer is heard any more.
+/// M28: after fifty proposals the replica ignores all timers.
 #[derive(Default)]
 pub(crate) struct DeafToTimers {
     proposals: u32,
@@ -438,10 +446,10 @@ pub(crate) struct DeafToTimers {
 
 const PROPOSALS_MAX: u32 = 50;
 
-impl<W: Words> Wrong<W> for DeafToTimers {
-    fn hears(&mut self, _: View, said: Said, _: ReplicaId) -> Vec<Said> {
-        self.proposals += u32::from(matches!(said, Said::Propose(..)));
-        vec![said]
+impl<R: Rules> Wrong<R> for DeafToTimers {
+    fn hears(&mut self, _: View, content: Content, _: ReplicaId) -> Vec<Content> {
+        self.proposals += u32::from(matches!(content, Content::Propose(..)));
+        vec![content]
     }
 
     fn hears_timer(&mut self) -> bool {
@@ -449,109 +457,109 @@ impl<W: Words> Wrong<W> for DeafToTimers {
     }
 }
 
-/// S1: certificates inside of messages are believed.
+/// S1: certificates in messages are not verified.
 #[derive(Default)]
-pub(crate) struct Credulous<W>(PhantomData<fn() -> W>);
+pub(crate) struct Credulous<R>(PhantomData<fn() -> R>);
 
-impl<W: Words> Wrong<W> for Credulous<W> {
+impl<R: Rules> Wrong<R> for Credulous<R> {
     const ATTACKS: &'static [AttackEntry] = &[AttackEntry {
         name: "forged certificate",
         about: "Shows a certificate of its own signature alone, for a block that nobody has.",
-        make: || Box::new(Forger::<W>(forge_alone::<W>, PhantomData)),
+        make: || Box::new(Forger::<R>(forge_alone::<R>, PhantomData)),
     }];
 
-    fn claims(_: Said, _: &mut Claims<'_>) {}
+    fn claims(_: Content, _: &mut Claims<'_>) {}
 }
 
-/// S2: a vote says in which view it is cast, not for which block.
+/// S2: the statement of a vote has its view, but not its block.
 #[derive(Default)]
-pub(crate) struct VotesForNoBlock<W>(PhantomData<fn() -> W>);
+pub(crate) struct VotesForNoBlock<R>(PhantomData<fn() -> R>);
 
 fn for_no_block(statement: Statement) -> Statement {
     Statement { subject: Digest::ZERO, ..statement }
 }
 
-impl<W: Words> Wrong<W> for VotesForNoBlock<W> {
+impl<R: Rules> Wrong<R> for VotesForNoBlock<R> {
     const ATTACKS: &'static [AttackEntry] = &[AttackEntry {
         name: "moved certificate",
         about: "Shows the votes for one block as if they were for another, which nobody has.",
-        make: || Box::new(Forger::<W>(move_votes::<W>, PhantomData)),
+        make: || Box::new(Forger::<R>(move_votes::<R>, PhantomData)),
     }];
 
-    fn auth(said: Said) -> Auth {
-        let is_vote = matches!(said, Said::Vote(_));
-        match W::message(said).auth() {
+    fn auth(content: Content) -> Auth {
+        let is_vote = matches!(content, Content::Vote(_));
+        match ChainedMessage::<R>::from(content).auth() {
             Auth::Signed(statement) if is_vote => Auth::Signed(for_no_block(statement)),
             other => other,
         }
     }
 
-    fn claims(said: Said, claims: &mut Claims<'_>) {
-        let Some(ViewProof { qc, timeouts }) = proof(&said) else { return };
+    fn claims(content: Content, claims: &mut Claims<'_>) {
+        let Some(ViewProof { qc, timeouts }) = proof(&content) else { return };
         let quorum = claims.committee().quorum();
         claims.certificate(&Certificate { statement: for_no_block(qc.statement), ..qc.clone() }, quorum);
         if let Some(timeouts) = timeouts {
-            timeouts.claim(W::GIVE_UP, claims);
+            timeouts.claim(R::TIMEOUT, claims);
         }
-        if let Said::GiveUp(_, _, Some(Signed { body, by, signature })) = &said {
-            claims.signature(*by, for_no_block(body.statement(W::VOTE)), signature);
+        if let Content::Timeout(_, _, Some(Signed { body, by, signature })) = &content {
+            claims.signature(*by, for_no_block(body.statement(VOTE)), signature);
         }
     }
 }
 
-/// S3: nobody counts how many replicas have signed a certificate.
+/// S3: the number of signers of a certificate is not checked.
 #[derive(Default)]
-pub(crate) struct CountsNobody<W>(PhantomData<fn() -> W>);
+pub(crate) struct CountsNobody<R>(PhantomData<fn() -> R>);
 
-impl<W: Words> Wrong<W> for CountsNobody<W> {
-    const ATTACKS: &'static [AttackEntry] = <Credulous<W> as Wrong<W>>::ATTACKS;
+impl<R: Rules> Wrong<R> for CountsNobody<R> {
+    const ATTACKS: &'static [AttackEntry] = <Credulous<R> as Wrong<R>>::ATTACKS;
 
-    fn claims(said: Said, claims: &mut Claims<'_>) {
-        let Some(ViewProof { qc, timeouts }) = proof(&said) else { return };
+    fn claims(content: Content, claims: &mut Claims<'_>) {
+        let Some(ViewProof { qc, timeouts }) = proof(&content) else { return };
         claims.certificate(qc, 1);
         if let Some(timeouts) = timeouts {
-            timeouts.claim(W::GIVE_UP, claims);
+            timeouts.claim(R::TIMEOUT, claims);
         }
     }
 }
 
-/// S5: every proposal gets a vote, in whatever view it is and on whatever it stands.
+/// S5: every proposal gets a vote, in any view and on any certificate.
 #[derive(Default)]
 pub(crate) struct VotesForAll {
     votes: Vec<BlockVote>,
 }
 
-impl<W: Words> Wrong<W> for VotesForAll {
-    fn hears(&mut self, _: View, said: Said, _: ReplicaId) -> Vec<Said> {
-        if let Said::Propose(block, _) = &said {
+impl<R: Rules> Wrong<R> for VotesForAll {
+    fn hears(&mut self, _: View, content: Content, _: ReplicaId) -> Vec<Content> {
+        if let Content::Propose(block, _) = &content {
             self.votes.push(BlockVote { view: block.view, block: block.id() });
         }
-        vec![said]
+        vec![content]
     }
 
     fn wants(&mut self, effects: &mut Vec<Effect>) {
-        effects.extend(self.votes.drain(..).map(|vote| send::<W>(Said::Vote(vote))));
+        effects.extend(self.votes.drain(..).map(|vote| send::<R>(Content::Vote(vote))));
     }
 }
 
-/// S6: nothing that was written down is there after a restart.
+/// S6: no record survives a restart.
 #[derive(Default)]
 pub(crate) struct Forgets;
 
-impl<W: Words> Wrong<W> for Forgets {
+impl<R: Rules> Wrong<R> for Forgets {
     const REMEMBERS: bool = false;
 }
 
-/// What a liar adds to a message of its own.
-type Forge = fn(&Scene<'_>, &Said) -> Option<Certificate>;
+/// A certificate that a Byzantine replica adds to a message of its own.
+type Forge = fn(&Scene<'_>, &Content) -> Option<Certificate>;
 
-/// Shows with each message of its own a certificate that is none.
-struct Forger<W>(Forge, PhantomData<fn() -> W>);
+/// Sends an invalid certificate before each message of its own.
+struct Forger<R>(Forge, PhantomData<fn() -> R>);
 
-/// A block that nobody has proposed.
+/// A block that was never proposed.
 const NOBODYS: Digest = Digest([7; 32]);
 
-impl<W: Words> Attack for Forger<W> {
+impl<R: Rules> Attack for Forger<R> {
     fn says(
         &mut self,
         scene: &mut Scene<'_>,
@@ -560,22 +568,22 @@ impl<W: Words> Attack for Forger<W> {
     ) -> Vec<Box<dyn Message>> {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
-        let forged = W::read(&bytes).and_then(|said| (self.0)(scene, &said));
-        let shown = forged.map(|qc| W::say(Said::Show(ViewProof { qc, timeouts: None })));
-        // The lie comes first: of two certificates of one view the first one stays.
-        shown.into_iter().chain([message]).collect()
+        let forged = read::<R>(&bytes).and_then(|content| (self.0)(scene, &content));
+        let sent = forged.map(|qc| boxed::<R>(Content::Advance(ViewProof { qc, timeouts: None })));
+        // The forged certificate comes first: of two certificates of one view the first one counts.
+        sent.into_iter().chain([message]).collect()
     }
 }
 
-fn forge_alone<W: Words>(scene: &Scene<'_>, said: &Said) -> Option<Certificate> {
-    let view = proof(said)?.qc.view().plus(2);
-    let statement = BlockVote { view, block: BlockId(NOBODYS) }.statement(W::VOTE);
+fn forge_alone<R: Rules>(scene: &Scene<'_>, content: &Content) -> Option<Certificate> {
+    let view = proof(content)?.qc.view().plus(2);
+    let statement = BlockVote { view, block: BlockId(NOBODYS) }.statement(VOTE);
     let vote = (scene.me, (scene.sign)(&statement));
     Some(Certificate::of(statement, &[vote]))
 }
 
-fn move_votes<W: Words>(_: &Scene<'_>, said: &Said) -> Option<Certificate> {
-    let qc = proof(said)?.qc.clone();
+fn move_votes<R: Rules>(_: &Scene<'_>, content: &Content) -> Option<Certificate> {
+    let qc = proof(content)?.qc.clone();
     let moved = Statement { subject: NOBODYS, ..qc.statement };
     (!qc.is_genesis()).then_some(Certificate { statement: moved, ..qc })
 }

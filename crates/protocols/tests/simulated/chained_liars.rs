@@ -1,76 +1,87 @@
-//! Scenarios of chained protocols (`hotstuff` §14, `jolteon` §14) in which one replica says what a test writes for it.
-//! The oracles watch over safety, and that nobody honest is taken for a liar.
+//! Scenarios of chained protocols (`hotstuff` §14, `jolteon` §14) in which a test writes the messages of one replica.
+//! The oracles check safety, and that no honest replica is accused.
 
+use crate::chained_support::{
+    Content, HotStuff, Listener, PROPOSE, Rules, VOTE, boxed, entry, for_each_rule_set, listen, read,
+};
 use crate::support::{
     begin, go, incr, level, put, r, refused, settle_honest, spread_bundle, view, wait_for, world_of,
 };
-use crate::words::{Ear, HotStuff, Said, Words, both_chained, listen};
 use quorate_consensus::parts::chain::{bind_certificate, empty_payload};
 use quorate_consensus::parts::timeouts::{TimeoutCertificate, ViewProof};
 use quorate_consensus::parts::votes::BlockVote;
-use quorate_consensus::{Certificate, Signed, To};
+use quorate_consensus::{Certificate, Entry, Signed, To};
 use quorate_sim::{Audience, ControlledInput, Frame, OpId, Settings, Verdict, World, ms, secs};
 use quorate_types::{Block, Digest, Height, Kind, Payload, ReplicaId, ReplicaSet, Statement, View};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-both_chained! {
-    s04_a_leader_tells_two_halves_two_things
-    s05_a_leader_that_proposes_to_few
-    s05_a_collector_that_keeps_the_certificate
-    s05_a_justify_older_than_the_timeouts_list
-    s07_what_is_no_certificate
-    s09_complaints_of_views_that_nobody_has_seen
-    j06_a_complaint_that_lists_too_little
+for_each_rule_set! {
+    s04_leader_equivocates_to_two_halves
+    s05_leader_proposes_to_few
+    s05_collector_withholds_the_certificate
+    s05_proposal_on_an_old_certificate_gets_no_vote
+    s07_invalid_certificates_are_refused
+    s09_timeouts_of_far_views_have_no_effect
+    j06_timeout_with_a_low_certificate_does_no_harm
 }
 
-/// A world at rest, the leader of whose view is a controlled replica, and an ear.
-struct Stage {
-    world: World,
-    ear: Rc<RefCell<Ear>>,
-    controlled: ReplicaId,
-    /// The view in which everybody waits.
-    view: View,
+/// An idle world in which the leader of a view is a controlled replica, and a listener.
+pub(crate) struct Stage {
+    pub(crate) world: World,
+    pub(crate) listener: Rc<RefCell<Listener>>,
+    pub(crate) controlled: ReplicaId,
+    /// The view of all replicas.
+    pub(crate) view: View,
 }
 
-fn pass(_: &Frame, _: &Ear) -> Verdict {
+fn pass(_: &Frame, _: &Listener) -> Verdict {
     Verdict::Pass
 }
 
 impl Stage {
-    /// The controlled replica is who leads the view so many after that in which all is quiet.
-    fn new<W: Words>(seed: u64, ahead: u64, change: impl FnOnce(&mut Settings)) -> Self {
-        let entry = quorate_protocols::find(W::NAME).unwrap();
+    /// Makes a controlled replica of the leader of the view that is `ahead` views after the idle one.
+    fn new<R: Rules>(seed: u64, ahead: u64, change: impl FnOnce(&mut Settings)) -> Self {
+        Self::of::<R>(entry::<R>(), seed, ahead, change)
+    }
+
+    /// The same with another protocol that has the messages of `R`.
+    pub(crate) fn of<R: Rules>(
+        entry: &Entry,
+        seed: u64,
+        ahead: u64,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
         let mut world = world_of(entry, seed, |settings| {
             (settings.checkpoint_every, settings.window) = (64, 128);
             settings.client.audience = Audience::All;
             change(settings);
         });
-        let ear = listen::<W>(&mut world, pass);
+        let listener = listen::<R>(&mut world, pass);
         begin(&mut world);
         level(&mut world);
         go(world.run_for(secs(1)), &world);
         let at = view(&world, r(0));
-        assert!(world.replicas().all(|id| view(&world, id) == at), "quiet, and in one view");
+        assert!(world.replicas().all(|id| view(&world, id) == at), "idle, and in one view");
         let controlled = r(u16::try_from((at.0 + ahead) % 4).unwrap());
         world.take_control(controlled);
-        ear.borrow_mut().ignores = Some(controlled);
-        Self { world, ear, controlled, view: at }
+        listener.borrow_mut().ignores = Some(controlled);
+        Self { world, listener, controlled, view: at }
     }
 
-    fn say<W: Words>(&mut self, to: To, said: Said) {
-        self.world.send_as(self.controlled, to, W::say(said).as_ref());
+    pub(crate) fn say<R: Rules>(&mut self, to: To, said: Content) {
+        self.world.send_as(self.controlled, to, boxed::<R>(said).as_ref());
     }
 
-    /// A block of the controlled replica in the current view, on the highest certificate.
+    /// Returns a block of the controlled replica in the current view, on the highest certificate.
     fn block(&self, payload: &Payload, time_ns: u64) -> Block {
-        self.block_on(&self.ear.borrow().high(), self.view, payload, time_ns)
+        self.block_on(&self.listener.borrow().high(), self.view, payload, time_ns)
     }
 
-    fn block_on(&self, qc: &Certificate, view: View, payload: &Payload, time_ns: u64) -> Block {
+    pub(crate) fn block_on(&self, qc: &Certificate, view: View, payload: &Payload, time_ns: u64) -> Block {
         Block {
             parent: qc.block(),
-            height: self.ear.borrow().height(qc.block()).next(),
+            height: self.listener.borrow().height(qc.block()).next(),
             view,
             proposer: self.controlled,
             time_ns,
@@ -79,20 +90,20 @@ impl Stage {
         }
     }
 
-    fn others(&self) -> Vec<ReplicaId> {
+    pub(crate) fn others(&self) -> Vec<ReplicaId> {
         self.world.replicas().filter(|id| *id != self.controlled).collect()
     }
 
-    /// All is answered, and all honest replicas agree.
-    fn recovers(&mut self, ids: &[OpId]) {
+    /// Runs until all requests are answered and all honest replicas agree.
+    pub(crate) fn recovers(&mut self, ids: &[OpId]) {
         wait_for(&mut self.world, ids, secs(10));
         settle_honest(&mut self.world);
     }
 
-    /// Who has voted in a view, as far as it left for others.
-    fn voters(&self, view: View) -> ReplicaSet {
-        let ear = self.ear.borrow();
-        ear.votes.iter().filter(|(_, vote)| vote.body.view == view).map(|(_, vote)| vote.by).collect()
+    /// Returns the replicas that have sent votes of a view to others.
+    pub(crate) fn voters(&self, view: View) -> ReplicaSet {
+        let listener = self.listener.borrow();
+        listener.votes.iter().filter(|(_, vote)| vote.body.view == view).map(|(_, vote)| vote.by).collect()
     }
 }
 
@@ -100,42 +111,42 @@ fn some(ids: &[ReplicaId]) -> To {
     To::Some(ids.iter().copied().collect::<ReplicaSet>())
 }
 
-fn follows(qc: Certificate) -> ViewProof {
+pub(crate) fn follows(qc: Certificate) -> ViewProof {
     ViewProof { qc, timeouts: None }
 }
 
-/// S4: the leader shows two blocks to two halves, and votes for both. At most one of them is certified, and what was
-/// asked is executed once.
-fn s04_a_leader_tells_two_halves_two_things<W: Words>() {
+/// S4: the leader sends two blocks to two halves, and votes for both. At most one block is certified, and each request is
+/// executed once.
+fn s04_leader_equivocates_to_two_halves<R: Rules>() {
     for (seed, first, second) in [(1, 0..1, 1..3), (2, 0..2, 1..3), (3, 0..3, 0..0)] {
-        let mut stage = Stage::new::<W>(400 + seed, 0, |_| {});
+        let mut stage = Stage::new::<R>(400 + seed, 0, |_| {});
         let ids = stage.world.submit(0, &[incr("n"), incr("n")]);
         let payload = spread_bundle(&mut stage.world, stage.controlled);
         let others = stage.others();
-        let proof = follows(stage.ear.borrow().high());
+        let proof = follows(stage.listener.borrow().high());
         for (group, time_ns) in [(first, 1), (second, 2)] {
             let block = stage.block(&payload, time_ns);
             let vote = BlockVote { view: stage.view, block: block.id() };
             let group = &others[group];
-            stage.say::<W>(some(group), Said::Propose(block, proof.clone()));
-            stage.say::<W>(To::All, Said::Vote(vote));
+            stage.say::<R>(some(group), Content::Propose(block, proof.clone()));
+            stage.say::<R>(To::All, Content::Vote(vote));
         }
         stage.recovers(&ids);
     }
 }
 
-/// S5: a proposal for f + 1 only: with the leader's own vote it may be certified or not; it costs two views at most.
-fn s05_a_leader_that_proposes_to_few<W: Words>() {
+/// S5: f + 1 replicas alone receive a proposal. It may be certified with the leader's own vote. It costs two views at most.
+fn s05_leader_proposes_to_few<R: Rules>() {
     for (seed, votes) in [(1, true), (2, false)] {
-        let mut stage = Stage::new::<W>(500 + seed, 0, |_| {});
+        let mut stage = Stage::new::<R>(500 + seed, 0, |_| {});
         let ids = stage.world.submit(0, &[incr("n"), incr("n")]);
         let payload = spread_bundle(&mut stage.world, stage.controlled);
         let (block, others) = (stage.block(&payload, 1), stage.others());
-        let proof = follows(stage.ear.borrow().high());
+        let proof = follows(stage.listener.borrow().high());
         let vote = BlockVote { view: stage.view, block: block.id() };
-        stage.say::<W>(some(&others[..2]), Said::Propose(block, proof));
+        stage.say::<R>(some(&others[..2]), Content::Propose(block, proof));
         if votes {
-            stage.say::<W>(To::All, Said::Vote(vote));
+            stage.say::<R>(To::All, Content::Vote(vote));
         }
         let before = stage.view;
         let failed = |world: &World| world.status(others[0]).unwrap().view_changes;
@@ -146,64 +157,66 @@ fn s05_a_leader_that_proposes_to_few<W: Words>() {
     }
 }
 
-/// S5, and test 3 of Jolteon: the votes for a block go to somebody who says nothing. They are in the complaints as well,
-/// so that the block is certified all the same, and committed where it stands.
-fn s05_a_collector_that_keeps_the_certificate<W: Words>() {
-    let mut stage = Stage::new::<W>(510, 1, |_| {});
+/// S5, and test 3 of Jolteon: the collector of the votes for a block is silent. Timeouts carry the votes as well, so the block is
+/// certified and committed all the same.
+fn s05_collector_withholds_the_certificate<R: Rules>() {
+    let mut stage = Stage::new::<R>(510, 1, |_| {});
     let at = stage.view;
     let ids = stage.world.submit(0, &[incr("n")]);
     wait_for(&mut stage.world, &ids, secs(10));
-    let ear = Rc::clone(&stage.ear);
-    let qc = ear.borrow().certificate(at).cloned().unwrap();
+    let listener = Rc::clone(&stage.listener);
+    let qc = listener.borrow().certificate(at).cloned().unwrap();
     let voters = stage.voters(at);
     assert!(qc.signers.iter().all(|by| voters.contains(by)));
-    let block = ear.borrow().blocks[&qc.block()].clone();
+    let block = listener.borrow().blocks[&qc.block()].clone();
     assert!(block.payload != empty_payload() && stage.world.height() >= block.height, "{block:?}");
     stage.recovers(&ids);
 }
 
-/// S5, and test 5 of Jolteon: a leader that shows who has given the view before up, and a certificate that is older than
-/// what they list. Nobody votes for its block.
-fn s05_a_justify_older_than_the_timeouts_list<W: Words>() {
-    let mut stage = Stage::new::<W>(520, 1, |_| {});
+/// S5, and test 5 of Jolteon: after a failed view a leader proposes on an old certificate. The proposal gets no vote.
+fn s05_proposal_on_an_old_certificate_gets_no_vote<R: Rules>() {
+    let mut stage = Stage::new::<R>(520, 1, |_| {});
     let (at, controlled) = (stage.view, stage.controlled);
-    // The view before the controlled replica's leads to nothing: its proposal is lost.
-    let ear = listen::<W>(&mut stage.world, move |frame, _| {
-        let lost = frame.content.kind == W::PROPOSE && frame.content.view == at;
+    // The view before the controlled replica's fails: its proposal is lost.
+    let listener = listen::<R>(&mut stage.world, move |frame, _| {
+        let lost = frame.content.kind == PROPOSE && frame.content.view == at;
         if lost { Verdict::Drop } else { Verdict::Pass }
     });
-    std::mem::swap(&mut *ear.borrow_mut(), &mut *stage.ear.borrow_mut());
-    stage.ear = ear;
+    std::mem::swap(&mut *listener.borrow_mut(), &mut *stage.listener.borrow_mut());
+    stage.listener = listener;
     let ids = stage.world.submit(0, &[incr("n")]);
     let next = at.next();
     let others = stage.others();
     go(
-        stage.world.run_while("the view is given up", secs(10), |world| {
-            others.iter().any(|id| view(world, *id) < next)
-        }),
+        stage
+            .world
+            .run_while("the view fails", secs(10), |world| others.iter().any(|id| view(world, *id) < next)),
         &stage.world,
     );
-    let proof = stage.ear.borrow().proof();
+    let proof = stage.listener.borrow().proof();
     let timeouts = proof.timeouts.clone().unwrap();
-    assert_eq!((timeouts.view, timeouts.high()), (at, proof.qc.view()));
-    let older = View(proof.qc.view().0 - 1);
-    let older = stage.ear.borrow().certificate(older).cloned().unwrap();
+    // Listed certificates let the intake refuse the proposal. A lock lets each replica refuse its vote.
+    let (listed, age, refusals) =
+        if R::TIMEOUTS_LIST_CERTIFICATES { (proof.qc.view(), 1, 3) } else { (View::ZERO, 2, 0) };
+    assert_eq!((timeouts.view, timeouts.high()), (at, listed));
+    let older = View(proof.qc.view().0 - age);
+    let older = stage.listener.borrow().certificate(older).cloned().unwrap();
     let wrong = stage.block_on(&older, next, &Payload::default(), 1);
     let before = refused(&stage.world, "certificate below what timeouts list");
-    stage.say::<W>(To::All, Said::Propose(wrong.clone(), ViewProof { qc: older.clone(), timeouts: None }));
+    stage.say::<R>(To::All, Content::Propose(wrong.clone(), ViewProof { qc: older.clone(), timeouts: None }));
     let wrong = stage.block_on(&older, next, &Payload::default(), 2);
     let shown = ViewProof { qc: older, timeouts: Some(timeouts) };
-    stage.say::<W>(To::All, Said::Propose(wrong, shown));
+    stage.say::<R>(To::All, Content::Propose(wrong, shown));
     go(stage.world.run_for(ms(100)), &stage.world);
-    assert_eq!(refused(&stage.world, "certificate below what timeouts list") - before, 3);
-    assert!(stage.voters(next).is_empty() && !stage.world.is_honest(controlled), "nobody votes for it");
+    assert_eq!(refused(&stage.world, "certificate below what timeouts list") - before, refusals);
+    assert!(stage.voters(next).is_empty() && !stage.world.is_honest(controlled), "no replica votes for it");
     stage.recovers(&ids);
 }
 
-/// Certificates and timeouts that are none, and why.
-fn wrong_proofs<W: Words>(stage: &Stage) -> Vec<(&'static str, ViewProof)> {
+/// Invalid proofs, and what is wrong with each.
+fn wrong_proofs<R: Rules>(stage: &Stage) -> Vec<(&'static str, ViewProof)> {
     let world = &stage.world;
-    let good = stage.ear.borrow().high();
+    let good = stage.listener.borrow().high();
     let view = stage.view;
     let sign = |by: ReplicaId, statement: &Statement| (by, world.sign(by, statement));
     let all: Vec<ReplicaId> = world.replicas().collect();
@@ -217,8 +230,8 @@ fn wrong_proofs<W: Words>(stage: &Stage) -> Vec<(&'static str, ViewProof)> {
     let controlled = stage.controlled;
     let mut cases = Vec::new();
     // One replica alone.
-    cases.push(("one vote", follows(qc_of(votes(W::VOTE, view, &[controlled])))));
-    let (statement, listed) = votes(W::VOTE, view, &[controlled]);
+    cases.push(("one vote", follows(qc_of(votes(VOTE, view, &[controlled])))));
+    let (statement, listed) = votes(VOTE, view, &[controlled]);
     cases.push(("one vote three times", follows(Certificate::of(statement, &[listed[0]; 3]))));
     // The signatures of another certificate.
     let mut moved = good.clone();
@@ -228,24 +241,24 @@ fn wrong_proofs<W: Words>(stage: &Stage) -> Vec<(&'static str, ViewProof)> {
     other.statement.subject = Digest([7; 32]);
     other.statement.view = view;
     cases.push(("votes for another block", follows(other)));
-    // Right signatures under what is no vote.
-    cases.push(("complaints as votes", follows(qc_of(votes(W::GIVE_UP, view, &all[..3])))));
-    let mut renamed = qc_of(votes(W::GIVE_UP, view, &all[..3]));
-    renamed.statement.kind = W::VOTE;
-    cases.push(("complaints called votes", follows(renamed)));
-    let mut high = votes(W::VOTE, view, &all[..3]).0;
+    // Valid signatures under other statements than votes.
+    cases.push(("timeouts as votes", follows(qc_of(votes(R::TIMEOUT, view, &all[..3])))));
+    let mut renamed = qc_of(votes(R::TIMEOUT, view, &all[..3]));
+    renamed.statement.kind = VOTE;
+    cases.push(("timeouts renamed to votes", follows(renamed)));
+    let mut high = votes(VOTE, view, &all[..3]).0;
     high.height = Height(9);
     let listed: Vec<_> = all[..3].iter().map(|by| sign(*by, &high)).collect();
     cases.push(("votes with a height", follows(Certificate::of(high, &listed))));
-    let mut nobody = Certificate::genesis(W::VOTE);
+    let mut nobody = Certificate::genesis(VOTE);
     nobody.statement.view = view;
-    cases.push(("nobody's", follows(nobody)));
-    let mut genesis = Certificate::genesis(W::VOTE);
+    cases.push(("no votes", follows(nobody)));
+    let mut genesis = Certificate::genesis(VOTE);
     genesis.statement.subject = good.statement.subject;
     cases.push(("another genesis", follows(genesis)));
     let timeouts = |view: View, listed: &[(ReplicaId, View, View)]| {
         let listed = listed.iter().map(|(by, shown, signed)| {
-            let statement = quorate_consensus::parts::timeouts::timeout_statement(W::GIVE_UP, view, *signed);
+            let statement = quorate_consensus::parts::timeouts::timeout_statement(R::TIMEOUT, view, *signed);
             Signed { body: *shown, by: *by, signature: world.sign(*by, &statement) }
         });
         let timeouts = Some(TimeoutCertificate { view, listed: listed.collect() });
@@ -259,50 +272,50 @@ fn wrong_proofs<W: Words>(stage: &Stage) -> Vec<(&'static str, ViewProof)> {
     cases.push(("lists less than was signed", timeouts(view, &[by(0), by(1), (all[2], none, high)])));
     cases.push(("lists more than was signed", timeouts(view, &[by(0), by(1), (all[2], high, none)])));
     cases.push(("lists its own view", timeouts(view, &[by(0), by(1), (all[2], view, view)])));
-    cases.push(("none at all", timeouts(view, &[])));
+    cases.push(("no timeouts", timeouts(view, &[])));
     cases
 }
 
-/// S7, and test 8 of Jolteon: each is refused by all, whatever it stands in, and moves nobody.
-fn s07_what_is_no_certificate<W: Words>() {
-    let mut stage = Stage::new::<W>(700, 0, |_| {});
+/// S7, and test 8 of Jolteon: all replicas refuse each invalid proof in each message, and stay in their view.
+fn s07_invalid_certificates_are_refused<R: Rules>() {
+    let mut stage = Stage::new::<R>(700, 0, |_| {});
     let (at, others) = (stage.view, stage.others());
-    for (what, proof) in wrong_proofs::<W>(&stage) {
+    for (what, proof) in wrong_proofs::<R>(&stage) {
         let total = |world: &World| world.rejected().values().sum::<u64>();
         let before = total(&stage.world);
-        stage.say::<W>(To::All, Said::Show(proof.clone()));
-        stage.say::<W>(To::All, Said::GiveUp(at, proof.clone(), None));
+        stage.say::<R>(To::All, Content::Advance(proof.clone()));
+        stage.say::<R>(To::All, Content::Timeout(at, proof.clone(), None));
         let block = stage.block_on(&proof.qc, at, &Payload::default(), 1);
-        stage.say::<W>(To::All, Said::Propose(block, proof));
+        stage.say::<R>(To::All, Content::Propose(block, proof));
         go(stage.world.run_for(ms(100)), &stage.world);
         assert!(total(&stage.world) - before >= 9, "{what}: three replicas refuse three messages");
         assert!(others.iter().all(|id| view(&stage.world, *id) == at), "{what}");
         assert!(stage.voters(at).is_empty(), "{what}");
     }
-    // A vote in a complaint that its replica has not signed.
-    let proof = follows(stage.ear.borrow().high());
+    // A vote in a timeout that its replica has not signed.
+    let proof = follows(stage.listener.borrow().high());
     let body = BlockVote { view: at, block: proof.qc.block() };
-    let signature = stage.world.sign(stage.controlled, &body.statement(W::GIVE_UP));
+    let signature = stage.world.sign(stage.controlled, &body.statement(R::TIMEOUT));
     for by in [stage.controlled, others[0]] {
         let vote = Some(Signed { body, by, signature });
-        stage.say::<W>(To::All, Said::GiveUp(at, proof.clone(), vote));
+        stage.say::<R>(To::All, Content::Timeout(at, proof.clone(), vote));
     }
     go(stage.world.run_for(ms(100)), &stage.world);
     let ids = stage.world.submit(0, &[incr("n")]);
     stage.recovers(&ids);
 }
 
-/// S9: one liar gives up views that nobody has seen, thousands of times. No view changes, and nothing is kept of it.
-fn s09_complaints_of_views_that_nobody_has_seen<W: Words>() {
-    let mut stage = Stage::new::<W>(900, 0, |_| {});
+/// S9: one replica sends thousands of timeouts of views far ahead. No view changes, and the others keep none of them.
+fn s09_timeouts_of_far_views_have_no_effect<R: Rules>() {
+    let mut stage = Stage::new::<R>(900, 0, |_| {});
     let (at, others) = (stage.view, stage.others());
-    let proof = follows(stage.ear.borrow().high());
+    let proof = follows(stage.listener.borrow().high());
     for number in 0..2_000u64 {
         let far = View((1 << 60) + number);
-        stage.say::<W>(To::All, Said::GiveUp(far, proof.clone(), None));
-        stage.say::<W>(To::All, Said::GiveUp(View(at.0 + 1 + number % 8), proof.clone(), None));
+        stage.say::<R>(To::All, Content::Timeout(far, proof.clone(), None));
+        stage.say::<R>(To::All, Content::Timeout(View(at.0 + 1 + number % 8), proof.clone(), None));
         let vote = BlockVote { view: View(at.0 + number), block: proof.qc.block() };
-        stage.say::<W>(To::All, Said::Vote(vote));
+        stage.say::<R>(To::All, Content::Vote(vote));
         go(stage.world.run_for(50_000), &stage.world);
     }
     go(stage.world.run_for(secs(2)), &stage.world);
@@ -311,25 +324,20 @@ fn s09_complaints_of_views_that_nobody_has_seen<W: Words>() {
     stage.recovers(&ids);
 }
 
-/// S12, with complaints that go to the next leader alone: Jolteon has none.
+/// S12: complaints go to the next leader alone, which sends the certificate of them to one replica. That replica's answers to
+/// the others' complaints let these on.
 #[test]
-fn s12_a_collector_that_tells_one() {
-    a_collector_tells_one::<HotStuff>();
-}
-
-/// The next leader, to whom all have complained, shows what it makes of them to one replica only. That one's answers
-/// to the others' complaints let them on.
-fn a_collector_tells_one<W: Words>() {
-    let mut stage = Stage::new::<W>(1200, 1, |settings| {
+fn s12_collector_of_complaints_sends_the_certificate_to_one() {
+    let mut stage = Stage::new::<HotStuff>(1200, 1, |settings| {
         settings.set("complaints", "linear");
     });
     let at = stage.view;
-    let ear = listen::<W>(&mut stage.world, move |frame, _| {
-        let lost = frame.content.kind == W::PROPOSE && frame.content.view == at;
+    let listener = listen::<HotStuff>(&mut stage.world, move |frame, _| {
+        let lost = frame.content.kind == PROPOSE && frame.content.view == at;
         if lost { Verdict::Drop } else { Verdict::Pass }
     });
-    std::mem::swap(&mut *ear.borrow_mut(), &mut *stage.ear.borrow_mut());
-    stage.ear = ear;
+    std::mem::swap(&mut *listener.borrow_mut(), &mut *stage.listener.borrow_mut());
+    stage.listener = listener;
     let ids = stage.world.submit(0, &[incr("n")]);
     let mut listed = std::collections::BTreeMap::new();
     for _ in 0..5_000 {
@@ -337,7 +345,7 @@ fn a_collector_tells_one<W: Words>() {
         for heard in stage.world.received(stage.controlled) {
             let ControlledInput::Frame { from, body, .. } = heard else { continue };
             let Some((bytes, signature)) = body.split_last_chunk::<64>() else { continue };
-            if let Some(Said::GiveUp(view, proof, _)) = W::read(bytes)
+            if let Some(Content::Timeout(view, proof, _)) = read::<HotStuff>(bytes)
                 && view == at
             {
                 let signature = quorate_types::Signature(*signature);
@@ -348,25 +356,26 @@ fn a_collector_tells_one<W: Words>() {
             break;
         }
     }
-    assert_eq!(listed.len(), 3, "all complain to the one who leads next");
+    assert_eq!(listed.len(), 3, "all complain to the next leader");
     let timeouts = TimeoutCertificate { view: at, listed: listed.into_values().collect() };
-    let proof = ViewProof { qc: stage.ear.borrow().high(), timeouts: Some(timeouts) };
+    let proof = ViewProof { qc: stage.listener.borrow().high(), timeouts: Some(timeouts) };
     let one = stage.others()[0];
-    stage.say::<W>(To::One(one), Said::Show(proof));
+    stage.say::<HotStuff>(To::One(one), Content::Advance(proof));
     stage.recovers(&ids);
 }
 
-/// Test 6 of Jolteon: a liar's complaint lists the certificate of genesis; what a quorum lists is high enough all the same.
-fn j06_a_complaint_that_lists_too_little<W: Words>() {
-    let mut stage = Stage::new::<W>(1300, 0, |_| {});
+/// Test 6 of Jolteon: a timeout of a Byzantine replica carries the certificate of genesis. Those of a quorum are high enough all
+/// the same.
+fn j06_timeout_with_a_low_certificate_does_no_harm<R: Rules>() {
+    let mut stage = Stage::new::<R>(1300, 0, |_| {});
     let ids = stage.world.submit(0, &[put("k", 1)]);
-    let low = follows(Certificate::genesis(W::VOTE));
+    let low = follows(Certificate::genesis(VOTE));
     for _ in 0..10 {
         let at = stage.others().iter().map(|id| view(&stage.world, *id)).max().unwrap();
-        let proof = stage.ear.borrow().proof();
+        let proof = stage.listener.borrow().proof();
         let timeouts = proof.timeouts.filter(|timeouts| timeouts.high() == View::ZERO);
-        stage.say::<W>(To::All, Said::GiveUp(at, low.clone(), None));
-        stage.say::<W>(To::All, Said::GiveUp(at, ViewProof { timeouts, ..low.clone() }, None));
+        stage.say::<R>(To::All, Content::Timeout(at, low.clone(), None));
+        stage.say::<R>(To::All, Content::Timeout(at, ViewProof { timeouts, ..low.clone() }, None));
         go(stage.world.run_for(ms(100)), &stage.world);
     }
     stage.recovers(&ids);

@@ -1,11 +1,12 @@
-//! The museum's rows about chained protocols.
+//! Rows of the museum about chained protocols.
 
 use crate::chained_flaws::{
     CountsNobody, Credulous, DeafToTimers, FiresAgain, Forgets, HiddenLock, In, LeavesUnproven,
     LowestCertificate, NoCertificates, NoLastVote, SaidOnce, UnprovenProposals, ViewsLeftOut,
     ViewsLeftOutUnseen, VotesForAll, VotesForNoBlock, VotesOfTwoViews,
 };
-use crate::words::{HotStuff, Jolteon, Words};
+use crate::chained_hotstuff2::NO_LOCK;
+use crate::chained_support::{Chained, HotStuff, HotStuff2, Jolteon, PROPOSE, Rules};
 use quorate_consensus::Entry;
 use quorate_consensus::flawed::Flawed;
 use quorate_sim::exam::{ExamScenario, ShortRun};
@@ -17,25 +18,26 @@ use quorate_types::{ReplicaId, View};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// A flaw of a chained protocol, and what has to catch it.
+/// A flaw of a protocol, and the oracles that have to catch it.
 pub(crate) struct Row {
     pub(crate) id: &'static str,
-    /// What went wrong, where it was published.
+    /// The failure as it was published.
     pub(crate) failure: &'static str,
-    /// What is broken here.
+    /// The broken variant.
     pub(crate) variant: &'static str,
-    /// Any of these has caught it.
+    /// The oracles, each of which may catch it.
     pub(crate) caught_by: &'static [Oracle],
-    /// Seeds within which it must be caught.
+    /// The number of seeds within which it must be caught.
     pub(crate) within: u64,
     pub(crate) broken: Entry,
-    /// What it is a variant of.
+    /// The protocol without the flaw.
     pub(crate) sound: Entry,
     pub(crate) run: fn(&Entry, u64) -> Option<Failure>,
 }
 
 impl Row {
-    /// How many seeds it took, and what was found. What it is a variant of passes all of these.
+    /// Returns the number of seeds until the flaw was caught, and the failure. The protocol without the flaw passes all of
+    /// these seeds.
     pub(crate) fn catch(&self) -> Option<(u64, Failure)> {
         let found = (0..self.within).find_map(|seed| {
             let failure = (self.run)(&self.broken, seed)?;
@@ -53,14 +55,15 @@ impl Row {
     }
 }
 
-const fn broken<W: Words, X: crate::chained_flaws::Wrong<W>>() -> Entry {
-    Entry::of::<Flawed<W::Protocol, In<W, X>>>()
+const fn broken<R: Rules, X: crate::chained_flaws::Wrong<R>>() -> Entry {
+    Entry::of::<Flawed<Chained<R>, In<R, X>>>()
 }
 
-const HOTSTUFF: Entry = Entry::of::<quorate_protocols::hotstuff::HotStuff>();
-const JOLTEON: Entry = Entry::of::<quorate_protocols::jolteon::Jolteon>();
+const HOTSTUFF: Entry = Entry::of::<Chained<HotStuff>>();
+const JOLTEON: Entry = Entry::of::<Chained<Jolteon>>();
+const HOTSTUFF2: Entry = Entry::of::<Chained<HotStuff2>>();
 
-/// Leaders take turns: some flaws know no other rule.
+/// The protocol with the default leader policy of the exam, round-robin: some flaws know no other policy.
 const fn in_turns(entry: Entry) -> Entry {
     Entry { choices: &[], ..entry }
 }
@@ -81,47 +84,46 @@ fn liars(entry: &Entry, seed: u64) -> Option<Failure> {
     standard(entry, ByzantineChoice::All(Byzantine::Own), seed)
 }
 
-/// A short run in which one replica's words are for few.
-fn with_one_heard_by_few(entry: &Entry, seed: u64) -> ShortRun {
+/// A short run in which the messages of one replica reach few others.
+fn with_one_that_reaches_few(entry: &Entry, seed: u64) -> ShortRun {
     ShortRun::new((entry, 4, seed), Trace::default(), |settings, _| {
-        settings.byzantine.replicas.insert(FEW_HEAR, Byzantine::Clients);
+        settings.byzantine.replicas.insert(REACHES_FEW, Byzantine::Clients);
     })
     .unwrap()
 }
 
-/// Who is heard by few, and who hears it. The second one leads before the first.
-const FEW_HEAR: ReplicaId = ReplicaId(1);
-const HEARS: ReplicaId = ReplicaId(0);
+/// The replica whose messages reach few others, and the replica that receives them. The second one leads before the first.
+const REACHES_FEW: ReplicaId = ReplicaId(1);
+const RECEIVES: ReplicaId = ReplicaId(0);
 
 fn is_of_protocol(frame: &Frame) -> bool {
     frame.frame_type == PROTOCOL
 }
 
-/// A leader proposes to one replica, and says nothing else.
+/// A leader proposes to one replica, and sends no other message.
 fn proposes_to_one(entry: &Entry, seed: u64) -> Option<Failure> {
-    let mut short = with_one_heard_by_few(entry, seed);
+    let mut short = with_one_that_reaches_few(entry, seed);
     short.world().hook(|_, frame| {
-        let is_heard = frame.to == HEARS && frame.content.kind == HotStuff::PROPOSE;
-        let is_lost = frame.from == FEW_HEAR && is_of_protocol(frame) && !is_heard;
+        let is_received = frame.to == RECEIVES && frame.content.kind == PROPOSE;
+        let is_lost = frame.from == REACHES_FEW && is_of_protocol(frame) && !is_received;
         if is_lost { Verdict::Drop } else { Verdict::Pass }
     });
     short.run(|world, _| world.run_for(secs(8))).failure
 }
 
-/// The same, and what it proposes arrives when everybody has come to its view without it: so one replica alone knows
-/// of its certificate.
+/// A leader proposes to one replica, and the proposal arrives after all others have entered its view without it: one replica
+/// alone knows the certificate in it.
 fn proposes_to_one_in_time(entry: &Entry, seed: u64) -> Option<Failure> {
-    let mut short = with_one_heard_by_few(entry, seed);
+    let mut short = with_one_that_reaches_few(entry, seed);
     let held: Rc<Cell<Option<View>>> = Rc::default();
     let due: Rc<Cell<bool>> = Rc::default();
     let (holds, falls_due) = (Rc::clone(&held), Rc::clone(&due));
     short.world().hook(move |_, frame| {
         let (kind, view) = (frame.content.kind, frame.content.view);
-        if frame.from == HEARS && kind == Jolteon::GIVE_UP && holds.get() == Some(view.next()) {
+        if frame.from == RECEIVES && kind == Jolteon::TIMEOUT && holds.get() == Some(view.next()) {
             falls_due.set(true);
         }
-        match (frame.from == FEW_HEAR && is_of_protocol(frame), kind == Jolteon::PROPOSE && frame.to == HEARS)
-        {
+        match (frame.from == REACHES_FEW && is_of_protocol(frame), kind == PROPOSE && frame.to == RECEIVES) {
             (false, _) => Verdict::Pass,
             (true, false) => Verdict::Drop,
             (true, true) => {
@@ -134,7 +136,7 @@ fn proposes_to_one_in_time(entry: &Entry, seed: u64) -> Option<Failure> {
         for _ in 0..2_000 {
             world.run_for(ms(10))?;
             if due.take() {
-                // Until all have entered.
+                // By then all have entered the view.
                 world.run_for(ms(20))?;
                 world.release();
             }
@@ -144,7 +146,7 @@ fn proposes_to_one_in_time(entry: &Entry, seed: u64) -> Option<Failure> {
     run.failure
 }
 
-/// All messages take as long as was promised at most.
+/// All messages take the longest promised time.
 fn slow(entry: &Entry, seed: u64) -> Option<Failure> {
     let short = ShortRun::new((entry, 4, seed), Trace::default(), |settings, _| {
         settings.parameters.delta_ns = ms(40);
@@ -153,17 +155,17 @@ fn slow(entry: &Entry, seed: u64) -> Option<Failure> {
     short.unwrap().run(|world, _| world.run_for(secs(8))).failure
 }
 
-/// A scenario of so many views with drawn leaders, in which replica 0 is two.
+/// A scenario with this number of views and drawn leaders, in which replica 0 has a twin.
 fn twins(views: usize, entry: &Entry, number: u64) -> Option<Failure> {
     let twin = vec![ReplicaId(0)];
     let all = Enumeration::drawn(4, twin, views, 3, Leaders::Drawn, (SCENARIOS, 1)).unwrap();
     ScenarioRun::new(entry, &all.scenario(number)).unwrap().run().failure
 }
 
-/// More than any row looks at.
+/// More scenarios than any row plays.
 const SCENARIOS: u64 = 1_000_000;
 
-/// A timer of 10 ms, and never one of more than 30.
+/// HotStuff with timers of 10 to 30 ms.
 const FIXED_TIMER: Entry = Entry {
     exam_params: |delta_ns, guarded| {
         let mut params = (HOTSTUFF.exam_params)(delta_ns, guarded)?;
@@ -176,7 +178,7 @@ const FIXED_TIMER: Entry = Entry {
 pub(crate) const ROWS: &[Row] = &[
     Row {
         id: "T1",
-        failure: "blocks are committed by parent links alone, whatever views lie between (relab/hotstuff issue 249)",
+        failure: "blocks are committed by parent links alone, even if views lie between them (relab/hotstuff issue 249)",
         variant: "jolteon, twins of six views: a block with a certified child is committed",
         caught_by: &[Oracle::Agreement, Oracle::Panic, Oracle::Stopped],
         within: 2_000,
@@ -187,18 +189,18 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         id: "T1b",
         failure: "the same with three phases",
-        variant: "hotstuff, twins of eight views: a block with a certified grandchild is committed, and complaints show no certificate",
+        variant: "hotstuff, twins of eight views: a block with a certified grandchild is committed, and complaints carry no certificate",
         caught_by: &[Oracle::Agreement, Oracle::Stopped],
         within: 2_000,
         broken: in_turns(broken::<HotStuff, ViewsLeftOutUnseen>()),
-        // With three phases that costs views, and nothing else.
+        // With three phases the missing certificates cost views alone.
         sound: in_turns(broken::<HotStuff, NoCertificates>()),
         run: |entry, number| twins(8, entry, number),
     },
     Row {
         id: "T3",
-        failure: "one vote more than a quorum fires a second time",
-        variant: "hotstuff: the late vote makes the leader propose once more",
+        failure: "one vote more than a quorum triggers the leader a second time",
+        variant: "hotstuff: the late vote makes the leader propose again",
         caught_by: &[Oracle::SameSlot],
         within: 20,
         broken: broken::<HotStuff, FiresAgain>(),
@@ -208,7 +210,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         id: "T4",
         failure: "of two certificates the lower one is kept",
-        variant: "hotstuff: proposals rest on the certificate of genesis for ever",
+        variant: "hotstuff: all proposals carry the certificate of genesis",
         caught_by: &[Oracle::Accusation, Oracle::Liveness],
         within: 5,
         broken: broken::<HotStuff, LowestCertificate>(),
@@ -217,7 +219,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "M7, L1",
-        failure: "with rotating leaders and one silent replica nothing is ever committed",
+        failure: "with rotating leaders and one silent replica no block is ever committed",
         variant: "hotstuff: complaints do not carry the last vote",
         caught_by: &[Oracle::Liveness],
         within: 5,
@@ -227,8 +229,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "L2",
-        failure: "a view is left on a proposal that nobody has voted for",
-        variant: "hotstuff: who has heard a proposal is in the next view; one leader proposes to one replica",
+        failure: "a replica leaves a view on a proposal without votes",
+        variant: "hotstuff: a proposal moves its receivers to the next view; one leader proposes to one replica",
         caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker],
         within: 20,
         broken: in_turns(broken::<HotStuff, LeavesUnproven>()),
@@ -237,8 +239,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "L5",
-        failure: "a proposal does not show what lets into its view",
-        variant: "hotstuff: who is not there yet drops it",
+        failure: "a proposal does not carry the proof of its view",
+        variant: "hotstuff: replicas in an earlier view drop it",
         caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker],
         within: 40,
         broken: in_turns(broken::<HotStuff, UnprovenProposals>()),
@@ -247,8 +249,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "L6",
-        failure: "the word that a view is over is said once, and who misses it stays behind",
-        variant: "hotstuff: NEXTVIEW goes to all once, and stands in no other message",
+        failure: "the timeouts of a view are sent once, and a replica that misses them stays behind",
+        variant: "hotstuff: NEXT-VIEW is sent to all once, and no other message carries the timeouts",
         caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker],
         within: 40,
         broken: in_turns(broken::<HotStuff, SaidOnce>()),
@@ -258,7 +260,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         id: "L7",
         failure: "a timer that never grows is too short for the network",
-        variant: "hotstuff: views of 30 ms at most, and messages that take 40 ms",
+        variant: "hotstuff: views last 30 ms at most, and messages take 40 ms",
         caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker],
         within: 5,
         broken: FIXED_TIMER,
@@ -267,8 +269,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "S1",
-        failure: "certificates inside of messages are not verified",
-        variant: "hotstuff: they are believed, and a liar shows one for a block that nobody has",
+        failure: "certificates in messages are not verified",
+        variant: "hotstuff: a Byzantine replica sends a certificate of its own for a block that does not exist",
         caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker, Oracle::Bounds],
         within: 20,
         broken: broken::<HotStuff, Credulous<HotStuff>>(),
@@ -277,8 +279,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "S2",
-        failure: "a vote does not say for which block it is: certificates can be moved",
-        variant: "hotstuff: votes state their view alone, and a liar moves them to a block that nobody has",
+        failure: "the statement of a vote lacks its block: certificates can be moved",
+        variant: "hotstuff: a Byzantine replica moves votes, which state their view alone, to a block that does not exist",
         caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker, Oracle::Bounds],
         within: 20,
         broken: broken::<HotStuff, VotesForNoBlock<HotStuff>>(),
@@ -288,7 +290,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         id: "S3",
         failure: "one replica makes a certificate alone",
-        variant: "hotstuff: signatures are verified and nobody counts who has signed",
+        variant: "hotstuff: signatures are verified, and the number of signers is not checked",
         caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker, Oracle::Bounds],
         within: 20,
         broken: broken::<HotStuff, CountsNobody<HotStuff>>(),
@@ -297,8 +299,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "S5",
-        failure: "a vote for whatever is proposed: view and certificate are not looked at",
-        variant: "hotstuff: every proposal gets a vote",
+        failure: "each proposal gets a vote: view and certificate are not checked",
+        variant: "hotstuff: each proposal gets a vote",
         caught_by: &[Oracle::SameSlot],
         within: 20,
         broken: broken::<HotStuff, VotesForAll>(),
@@ -307,8 +309,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "S6",
-        failure: "nothing is written down: a restart is an equivocation",
-        variant: "hotstuff: the protocol's records are not there after a restart",
+        failure: "nothing is recorded: a restart is an equivocation",
+        variant: "hotstuff: the protocol's records are lost in a restart",
         caught_by: &[Oracle::SameSlot],
         within: 20,
         broken: broken::<HotStuff, Forgets>(),
@@ -317,8 +319,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "M5",
-        failure: "two chains without a proof of what timeouts list (early Fast-HotStuff)",
-        variant: "jolteon, twins of six views: timeouts bring and list no certificates, so proposals need not fit to them",
+        failure: "two-chain commits without the proof of the timeouts' certificates (early Fast-HotStuff)",
+        variant: "jolteon, twins of six views: timeouts carry and list no certificates, so proposals need not fit them",
         caught_by: &[Oracle::Agreement, Oracle::Panic, Oracle::Stopped],
         within: 100,
         broken: in_turns(broken::<Jolteon, NoCertificates>()),
@@ -327,8 +329,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "M6",
-        failure: "two phases and a lock, and a leader that does not wait for the highest of them",
-        variant: "jolteon: timeouts bring no certificates, and nobody votes below its lock; one leader proposes to one replica, in the worst moment",
+        failure: "two phases and a lock, and a leader that does not learn the highest lock",
+        variant: "jolteon: timeouts carry no certificates, and no replica votes below its lock; one leader proposes to one replica, at the worst moment",
         caught_by: &[Oracle::Livelock, Oracle::Liveness],
         within: 10,
         broken: in_turns(broken::<Jolteon, HiddenLock>()),
@@ -336,9 +338,29 @@ pub(crate) const ROWS: &[Row] = &[
         run: proposes_to_one_in_time,
     },
     Row {
+        id: "M5b",
+        failure: "the same with a lock that replicas ignore",
+        variant: "hotstuff2, twins of six views: a vote needs no lock",
+        caught_by: &[Oracle::Agreement, Oracle::Panic, Oracle::Stopped],
+        within: 2_000,
+        broken: in_turns(NO_LOCK),
+        sound: in_turns(HOTSTUFF2),
+        run: |entry, number| twins(6, entry, number),
+    },
+    Row {
+        id: "M6b",
+        failure: "the same with a leader that waits, and still does not learn the highest lock",
+        variant: "hotstuff2: neither timeouts nor reports to the leader carry certificates; one leader proposes to one replica, at the worst moment",
+        caught_by: &[Oracle::Livelock, Oracle::Liveness],
+        within: 10,
+        broken: in_turns(broken::<HotStuff2, HiddenLock>()),
+        sound: in_turns(HOTSTUFF2),
+        run: proposes_to_one_in_time,
+    },
+    Row {
         id: "M10b",
         failure: "votes of different views are counted together",
-        variant: "hotstuff: a late vote of an older view counts in this one",
+        variant: "hotstuff: a late vote of an older view counts in the current one",
         caught_by: &[Oracle::Accusation],
         within: 100,
         broken: broken::<HotStuff, VotesOfTwoViews>(),
@@ -347,8 +369,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         id: "M28",
-        failure: "everything stops under load after some fifty blocks",
-        variant: "hotstuff: after fifty proposals no timer is heard",
+        failure: "the cluster stops under load after some fifty blocks",
+        variant: "hotstuff: after fifty proposals replicas ignore all timers",
         caught_by: &[Oracle::Liveness, Oracle::Livelock, Oracle::Pacemaker],
         within: 50,
         broken: broken::<HotStuff, DeafToTimers>(),
@@ -357,36 +379,33 @@ pub(crate) const ROWS: &[Row] = &[
     },
 ];
 
-/// Published faults that are no variants, and why.
+/// Published faults without a variant, and the reason.
 pub(crate) const NO_VARIANTS: &[(&str, &str)] = &[
     (
         "T2, T5, T6",
-        "faults of a text: names that are not bound, arguments that are missing, dummy blocks; nothing that compiles has them",
+        "faults of a text: unbound names, missing arguments, dummy blocks; no program that compiles has them",
     ),
-    ("T7", "a lemma that counts too few honest leaders; what comes of it is L1"),
+    ("T7", "a lemma that counts too few honest leaders; its effect is L1"),
     (
         "L3, L4",
-        "with three phases it costs views and stops nothing, since a lock is what a quorum has seen certified: T1b's variant without its other flaw passes; with two phases it is M5 and M6",
+        "with three phases it costs views alone, since a quorum has seen the certificate of each locked block: T1b's variant without its other flaw passes; with two phases it is M5 and M6",
     ),
     (
         "L8",
-        "votes and complaints are kept by sender, the newest two and one: there is no table to fill, and bounds are looked at from outside (`s09_*` fills it in vain)",
+        "votes and complaints are kept by sender, the newest two and the newest one: no table can be filled, and an oracle checks the bounds (`s09_*` tries)",
     ),
     (
         "L9",
-        "a proposal carries one block and what is missing is fetched by its hash: nobody cuts a chain by heights that others claim",
+        "a proposal carries one block, and missing blocks are fetched by their hashes: no replica cuts a chain by heights that others claim",
     ),
     (
         "L10",
-        "the pool is the host's, and a bundle leaves it when it was executed (`s13_*`); no protocol has one",
+        "the pool is the host's, and a bundle leaves it after its execution (`s13_*`); protocols have none",
     ),
-    (
-        "S4",
-        "the host decides a height once: a commit that a protocol says again is no news to it (20 seeds of that variant pass)",
-    ),
+    ("S4", "the host decides a height once: a repeated commit has no effect (20 seeds of that variant pass)"),
     (
         "S7",
-        "the host executes blocks in the order of their heights, and each in the order of its payload; no protocol can do otherwise",
+        "the host executes blocks in the order of their heights, and each block in the order of its payload; no protocol can change that",
     ),
     ("X1", "clients are the host's: M29"),
 ];

@@ -7,7 +7,7 @@ use super::message::RotatingMessage;
 use super::words::Header;
 use super::{COMMITTED_MAX, IDLE_TOGETHER, RotatingSyncHotStuff, Timer, VIEWS_KEPT_MAX, noted};
 use quorate_consensus::parts::block_tree::BlockTree;
-use quorate_consensus::parts::chain::{Below, Hangs, Tip};
+use quorate_consensus::parts::chain::{Ancestry, Below, Tip};
 use quorate_consensus::parts::returning::Standing;
 use quorate_consensus::{Alarm, Commit, Cx, Ready, Signed, To};
 use quorate_types::{BlockId, Time, View};
@@ -68,7 +68,7 @@ impl RotatingSyncHotStuff {
             && self.certificates.is_shown(view, *id)
             && self.may_vote(cx, block.height)
             && self.ready(cx, *id) == Some(Ready::Valid)
-            && self.chain.hangs(cx.blocks(), Tip::of(block, *id)) == Hangs::On;
+            && self.chain.ancestry(cx.blocks(), Tip::of(block, *id)) == Ancestry::Extends;
         may.then(|| header.clone())
     }
 
@@ -172,8 +172,8 @@ impl RotatingSyncHotStuff {
     /// §8: a block is committed with its ancestors, on the committed chain.
     fn commit(&mut self, cx: &mut Cx<'_, Self>, tip: Tip) {
         let committed = self.chain.committed();
-        match self.chain.hangs(cx.blocks(), tip) {
-            Hangs::On => {
+        match self.chain.ancestry(cx.blocks(), tip) {
+            Ancestry::Extends => {
                 cx.commit(Commit::Chain(tip.id));
                 self.note(cx, noted::COMMITTED, tip.height);
                 self.relied_on.insert(tip.view, tip.id);
@@ -182,10 +182,10 @@ impl RotatingSyncHotStuff {
                 }
                 self.adopt_tip(cx, tip);
             }
-            Hangs::Beside(second) => {
+            Ancestry::Conflicts(second) => {
                 cx.alarm(Alarm::SafetyBroken { height: committed.height, first: committed.id, second });
             }
-            Hangs::Missing(_) => {} // `on_ready` comes back here.
+            Ancestry::Unknown(_) => {} // `on_ready` comes back here.
         }
     }
 
@@ -201,7 +201,7 @@ impl RotatingSyncHotStuff {
 
     /// Something was decided without this replica's own rules.
     pub(super) fn adopt(&mut self, cx: &mut Cx<'_, Self>) {
-        if let Some(tip) = self.chain.heard(cx.blocks()) {
+        if let Some(tip) = self.chain.decided(cx.blocks()) {
             self.adopt_tip(cx, tip);
         }
     }

@@ -261,7 +261,7 @@ impl Protocol for RotatingSyncHotStuff {
             replica.restore(record);
         }
         for (height, id) in past.decided {
-            replica.chain.hear(height, id);
+            replica.chain.note_decided(height, id);
         }
         replica.leader = leader(cx.committee(), replica.view);
         replica.adopt(cx);
@@ -315,7 +315,7 @@ impl Protocol for RotatingSyncHotStuff {
     }
 
     fn on_decided(&mut self, cx: &mut Cx<'_, Self>, height: Height, block: BlockId) {
-        self.chain.hear(height, block);
+        self.chain.note_decided(height, block);
         self.adopt(cx);
         self.try_vote(cx);
         self.try_propose(cx, IfIdle::Wait);

@@ -11,9 +11,9 @@ use super::message::RotatingMessage;
 use super::words::{Evidence, Header};
 use super::{IfIdle, RotatingRecord, RotatingSyncHotStuff, Timer, WINDOWS_IN_NEED, noted};
 use quorate_consensus::parts::block_tree::BlockTree;
-use quorate_consensus::parts::chain::{Below, Hangs, Tip, bind_certificate, empty_payload};
+use quorate_consensus::parts::chain::{Ancestry, Below, Tip, bind_certificate, empty_payload};
 use quorate_consensus::parts::returning::Standing;
-use quorate_consensus::parts::votes::{Added, contradiction};
+use quorate_consensus::parts::votes::{Added, equivocation};
 use quorate_consensus::{Certificate, Cx, Evidence as Proof, Ready, Reject, Seal, Signed, To};
 use quorate_types::{Block, BlockId, Height, ReplicaId, Signature, View};
 
@@ -173,7 +173,7 @@ impl RotatingSyncHotStuff {
         // Last, because it goes down to the committed block.
         let blocks: &BlockTree = cx.blocks();
         let fits = self.chain.fits(blocks, block, parent);
-        let may = fits && self.chain.hangs(blocks, Tip::of(block, *id)) == Hangs::On;
+        let may = fits && self.chain.ancestry(blocks, Tip::of(block, *id)) == Ancestry::Extends;
         may.then(|| (header.clone(), parent.clone()))
     }
 
@@ -198,7 +198,7 @@ impl RotatingSyncHotStuff {
             Added::Old => return Err(Reject::Stale),
             Added::Conflict(first, said) => {
                 if let Some(said) = said {
-                    cx.accuse(contradiction(VOTE, by, view, (first, said), (id, signature)));
+                    cx.accuse(equivocation(VOTE, by, view, (first, said), (id, signature)));
                 }
                 return Err(Reject::Equivocation);
             }
@@ -344,7 +344,7 @@ impl RotatingSyncHotStuff {
         let blocks: &BlockTree = cx.blocks();
         let is_beside = |certificate: &&Certificate| {
             let tip = self.chain.tip(blocks, certificate.block());
-            tip.is_some_and(|tip| matches!(self.chain.hangs(blocks, tip), Hangs::Beside(_)))
+            tip.is_some_and(|tip| matches!(self.chain.ancestry(blocks, tip), Ancestry::Conflicts(_)))
         };
         // Lazily: each look goes down to the committed block.
         let mut fitting = self.certificates.down().filter(|it| !is_beside(it));

@@ -1,6 +1,6 @@
-//! What must survive a crash (§4).
+//! Durable state: its loss would allow equivocation (§2).
 
-use super::Jolteon;
+use super::{Chained, Rules};
 use quorate_consensus::parts::leaders::LeaderHistory;
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::BlockVote;
@@ -8,52 +8,52 @@ use quorate_consensus::{Cx, Record, RecordKey};
 use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::{Digest, Height, View};
 
-/// A fact that is written down before a message that rests on it leaves.
+/// A record of the protocol with the rules `R`.
 #[derive(Clone, PartialEq, Debug)]
-pub enum JolteonRecord {
-    /// Where this replica stands. Before PROPOSE, VOTE and TIMEOUT.
+pub enum ChainedRecord<R> {
+    /// The state of a replica. It is durable before each PROPOSE, VOTE and TIMEOUT.
     State {
         /// The current view.
         view: View,
-        /// What let this replica in, with the highest certificate that it knows: what it lists in a TIMEOUT.
+        /// The proof that let this replica into the view, with the highest certificate that it knows.
         proof: ViewProof,
         /// The last vote.
         voted: Option<BlockVote>,
-        /// No vote up to this view any more: it was timed out.
-        barred: View,
+        /// The state of the rules.
+        rules: R,
         /// The last view in which this replica has proposed, or may propose.
         proposed: View,
     },
-    /// What the chain up to a checkpoint's height says about leaders, where the policy asks for it.
-    Standing(LeaderHistory),
+    /// The facts about leaders in the chain up to a checkpoint, where the leader policy needs them.
+    History(LeaderHistory),
 }
 
 const STATE: u8 = 1;
-const STANDING: u8 = 2;
+const HISTORY: u8 = 2;
 
-impl Record for JolteonRecord {
+impl<R: Rules> Record for ChainedRecord<R> {
     fn key(&self) -> RecordKey {
-        // The newest one of each counts, and no checkpoint makes it obsolete.
+        // The newest record of each kind counts, and no checkpoint makes it obsolete.
         let kind = match self {
             Self::State { .. } => STATE,
-            Self::Standing(_) => STANDING,
+            Self::History(_) => HISTORY,
         };
         RecordKey { kind, height: Height::ZERO, scope: Digest::ZERO }
     }
 }
 
-impl Wire for JolteonRecord {
+impl<R: Rules> Wire for ChainedRecord<R> {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.key().kind);
         match self {
-            Self::State { view, proof, voted, barred, proposed } => {
+            Self::State { view, proof, voted, rules, proposed } => {
                 view.encode(out);
                 proof.encode(out);
                 voted.encode(out);
-                barred.encode(out);
+                rules.encode(out);
                 proposed.encode(out);
             }
-            Self::Standing(standing) => standing.encode(out),
+            Self::History(history) => history.encode(out),
         }
     }
 
@@ -63,23 +63,23 @@ impl Wire for JolteonRecord {
                 view: View::decode(reader)?,
                 proof: ViewProof::decode(reader)?,
                 voted: Option::decode(reader)?,
-                barred: View::decode(reader)?,
+                rules: R::decode(reader)?,
                 proposed: View::decode(reader)?,
             },
-            STANDING => Self::Standing(LeaderHistory::decode(reader)?),
-            _ => return Err(DecodeError::Tag("jolteon record")),
+            HISTORY => Self::History(LeaderHistory::decode(reader)?),
+            _ => return Err(DecodeError::Tag("chained record")),
         })
     }
 }
 
-impl Jolteon {
-    /// Writes down where this replica stands.
+impl<R: Rules> Chained<R> {
+    /// Records the state of this replica.
     pub(super) fn record(&self, cx: &mut Cx<'_, Self>) {
-        cx.record(&JolteonRecord::State {
+        cx.record(&ChainedRecord::State {
             view: self.pacemaker.view(),
             proof: self.proof(),
             voted: self.voted,
-            barred: self.barred,
+            rules: self.rules,
             proposed: self.proposed.max(self.reserved),
         });
     }

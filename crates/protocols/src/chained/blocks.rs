@@ -1,22 +1,24 @@
-//! Proposals, votes and what certificates do (§5).
+//! Proposals, votes, and the effects of certificates (§5).
 //!
-//! A certificate counts before everything else in the message that carries it, and whatever is wrong with the rest.
-//! It does not wait for bodies: entering a view and commit follow from headers. Only votes wait.
+//! A certificate counts before all else in the message that carries it, even if the rest of the message is wrong.
+//! It does not wait for bodies: headers suffice for entering a view, for locks and for commits. Votes alone wait.
 
-use super::{Jolteon, JolteonMessage, JolteonRecord, PROPOSE, VOTE, Waiting, noted};
-use quorate_consensus::parts::chain::{Below, Hangs, Tip, bind_certificate, empty_payload, fits_on};
+use super::{
+    Chained, ChainedRecord, Content, InView, PROPOSE, Proposal, Rules, ShownTimeouts, VOTE, Waiting, noted,
+};
+use quorate_consensus::parts::chain::{Ancestry, Below, Tip, bind_certificate, empty_payload, fits_on};
 use quorate_consensus::parts::timeouts::ViewProof;
-use quorate_consensus::parts::votes::{Added, BlockVote, contradiction};
+use quorate_consensus::parts::votes::{Added, BlockVote, equivocation};
 use quorate_consensus::{Alarm, Certificate, Commit, Cx, Note, Ready, Reject, Seal, Signed, To};
 use quorate_types::{Block, BlockId, ReplicaId, View};
 
-impl Jolteon {
-    /// J1. §5 `process_qc`: for every valid certificate, from any message, before anything else in that message.
+impl<R: Rules> Chained<R> {
+    /// C1. §5 `process_qc`: handles each valid certificate before all else in the message that carries it.
     pub(super) fn take_certificate(&mut self, cx: &mut Cx<'_, Self>, qc: &Certificate, from: ReplicaId) {
         if qc.view() > self.high_qc.view() {
             self.high_qc = qc.clone();
-            // Who leads may depend on what a proposal would carry.
-            self.leader = None;
+            // The leader may depend on the certificate that its proposal would carry.
+            self.in_view.leader = None;
         }
         if qc.view() > self.chain.committed().view {
             if self.follow(cx, qc, false).is_err() {
@@ -33,7 +35,7 @@ impl Jolteon {
         }
     }
 
-    /// Certificates that waited for headers: what they commit is committed first.
+    /// Handles certificates that waited for headers: their locks and commits precede the next vote.
     pub(super) fn finish_certificates(&mut self, cx: &mut Cx<'_, Self>) {
         for qc in self.chain.take_waiting() {
             if self.follow(cx, &qc, true).is_err() {
@@ -42,69 +44,82 @@ impl Jolteon {
         }
     }
 
-    /// The commit that follows from a certificate for `child`; with `deep` also from those below it, whose rule may never
-    /// have been looked at. Errs with a header that is missing.
+    /// Applies the rules for locks and commits to the block of a certificate. With `deep` it applies them to the blocks
+    /// below as well, whose certificates may never have been handled. Errs with a missing header.
     fn follow(&mut self, cx: &mut Cx<'_, Self>, qc: &Certificate, deep: bool) -> Result<(), BlockId> {
-        let Some(mut child) = self.chain.tip(cx.blocks(), qc.block()) else {
+        let Some(mut newest) = self.chain.tip(cx.blocks(), qc.block()) else {
             return Err(qc.block());
         };
-        // Honest replicas vote in a block's own view alone.
-        if child.view != qc.view() {
+        // Honest replicas vote for a block in its own view alone.
+        if newest.view != qc.view() {
             return Ok(());
         }
         loop {
-            let block = match self.chain.below(cx.blocks(), child) {
-                Below::Block(block) => block,
-                Below::Settled(_) => return Ok(()),
-                Below::Missing(id) => return Err(id),
-            };
-            // J3. §1: a certified block with a certified child of the next view is committed. The parent links alone say
-            // nothing: a block's parent is always the block of its certificate.
-            if child.view == block.view.next() && block.view > self.chain.committed().view {
-                return self.commit(cx, block);
+            let Some(head) = self.parent(cx, newest)? else { return Ok(()) };
+            self.rules.note_two_chain(head);
+            // §4: certified blocks of consecutive views commit the first of them. The parent links alone do not suffice:
+            // the parent of a block is always the block of its certificate.
+            let (mut first, mut consecutive) = (head, newest.view == head.view.next());
+            for _ in 2..R::LINKS {
+                let Some(below) = self.parent(cx, first)? else { return Ok(()) };
+                consecutive &= first.view == below.view.next();
+                first = below;
+            }
+            if consecutive && first.view > self.chain.committed().view {
+                return self.commit(cx, first);
             }
             if !deep {
                 return Ok(());
             }
-            child = block;
+            newest = head;
         }
     }
 
-    /// J3. §5 `commit`: the path goes down to what is committed, hash by hash, or something is terribly wrong.
+    /// Returns the parent of a block, `None` where it is settled. Errs with a missing header.
+    fn parent(&self, cx: &mut Cx<'_, Self>, block: Tip) -> Result<Option<Tip>, BlockId> {
+        match self.chain.below(cx.blocks(), block) {
+            Below::Block(parent) => Ok(Some(parent)),
+            Below::Settled(_) => Ok(None),
+            Below::Missing(id) => Err(id),
+        }
+    }
+
+    /// C3. §5 `commit`: commits a block that extends the committed one, hash by hash. Another block breaks safety.
     fn commit(&mut self, cx: &mut Cx<'_, Self>, block: Tip) -> Result<(), BlockId> {
         let committed = self.chain.committed();
-        match self.chain.hangs(cx.blocks(), block) {
-            Hangs::On => {
+        match self.chain.ancestry(cx.blocks(), block) {
+            Ancestry::Extends => {
                 cx.commit(Commit::Chain(block.id));
-                self.note_standings(cx, block);
+                self.record_history(cx, block);
                 self.chain.commit(block);
                 self.pacemaker.note_commit();
                 self.note(cx, noted::COMMITTED, block.height);
                 Ok(())
             }
-            Hangs::Beside(second) => {
+            Ancestry::Conflicts(second) => {
                 cx.alarm(Alarm::SafetyBroken { height: committed.height, first: committed.id, second });
                 Ok(())
             }
-            Hangs::Missing(id) => Err(id),
+            Ancestry::Unknown(id) => Err(id),
         }
     }
 
-    /// Something was decided without this replica's own rules.
+    /// Adopts a block that was decided without this replica's own rules.
     pub(super) fn adopt(&mut self, cx: &mut Cx<'_, Self>) {
-        if let Some(tip) = self.chain.heard(cx.blocks()) {
-            self.note_standings(cx, tip);
+        if let Some(tip) = self.chain.decided(cx.blocks()) {
+            self.record_history(cx, tip);
             self.settle_at(tip);
         }
     }
 
-    /// What is decided needs no rule of this replica's any more.
+    /// Moves the committed block to one that was decided without this replica's own rules.
     pub(super) fn settle_at(&mut self, tip: Tip) {
         self.chain.commit(tip);
+        self.rules.note_decided(tip);
         self.pacemaker.note_commit();
     }
 
-    /// §5 `propose`: once in a view, by its leader, on top of the highest certificate.
+    /// §5 `propose`: proposes a block on top of the highest certificate, once in a view, as its leader.
     pub(super) fn try_propose(&mut self, cx: &mut Cx<'_, Self>) {
         let (view, me) = (self.pacemaker.view(), cx.me());
         if self.is_full() {
@@ -112,11 +127,11 @@ impl Jolteon {
         }
         let parent = self.high_qc.block();
         let Some(below) = self.chain.tip(cx.blocks(), parent) else {
-            return; // It is wanted already; `on_ready` comes back here.
+            return; // The host fetches it already; `on_ready` tries again.
         };
         let pending = cx.pending();
         if pending.lagging {
-            return; // `on_executed` comes back here.
+            return; // `on_executed` tries again.
         }
         let payload = cx.payload_after(parent);
         let block = Block {
@@ -130,10 +145,10 @@ impl Jolteon {
         };
         let height = block.height;
         cx.blocks().insert(block.clone());
-        // J4. §2: a restarted leader must not propose another. Where it knew ahead that it would lead, that is written
-        // down with its last vote.
+        // C4. §2: a restarted leader must not propose another block. The last vote's record says so where this replica
+        // knew that it would lead.
         self.proposed = view;
-        let message = JolteonMessage::Propose { block, proof: self.proof() };
+        let message = Content::Propose(block, self.proof()).into();
         if self.reserved == view {
             cx.send_reserved(To::All, message);
         } else {
@@ -151,19 +166,19 @@ impl Jolteon {
         proof: &ViewProof,
     ) -> Result<(), Reject> {
         let (id, by) = (block.id(), seal.by);
-        // J1.
+        // C1.
         self.take_certificate(cx, &proof.qc, by);
-        // J2. §5: a block of the leader of its view, which fits to the certificate that it carries …
+        // C2. §5: the block is the leader's and fits the certificate that it carries …
         if block.proposer != by {
             return Err(Reject::WrongSender);
         }
         if block.view <= self.chain.committed().view {
-            return Err(Reject::Stale); // Nothing of it is of use, and its height says nothing.
+            return Err(Reject::Stale); // The block is of no use, and its height cannot be checked.
         }
         if !self.chain.fits(cx.blocks(), &block, &proof.qc) {
             return Err(Reject::Invalid("block"));
         }
-        // … with what lets into that view.
+        // … and the proof lets into the block's view.
         if self.lets_into(proof) != block.view {
             return Err(Reject::Invalid("not the view that it proves"));
         }
@@ -179,18 +194,21 @@ impl Jolteon {
         if view < self.pacemaker.view() {
             return Err(Reject::Stale);
         }
-        // J6 is judged by what this proposal shows, not by what this replica knows.
-        let timeouts = proof.timeouts.as_ref();
-        let shown = timeouts.map(|timeouts| (self.leaders.after(timeouts.view), timeouts.high()));
-        self.waiting = Some(Waiting { block: id, shown });
+        // The proposal's own timeouts count, not those that this replica knows.
+        let shown = proof
+            .timeouts
+            .as_ref()
+            .map(|timeouts| ShownTimeouts { into: self.leaders.after(timeouts.view), high: timeouts.high() });
+        let waiting = Some(Waiting { block: id, shown });
+        self.in_view = InView { waiting, has_reported: true, ..self.in_view };
         match cx.ready(id) {
             Some(how) => self.consider(cx, id, how),
-            None => cx.want(id, by), // Nothing is parked: answered by `on_ready`.
+            None => cx.want(id, by), // `on_ready` considers the block.
         }
         Ok(())
     }
 
-    /// The first proposal of a view is the only one.
+    /// Keeps the first proposal of a view and refuses all others.
     fn keep_first(
         &mut self,
         cx: &mut Cx<'_, Self>,
@@ -204,47 +222,51 @@ impl Jolteon {
             Added::Again if by == cx.me() => Ok(()),
             Added::Again => Err(Reject::Duplicate),
             Added::Old => Err(Reject::Stale),
-            Added::Conflict(first, said) => {
-                if let (Some(first_said), Some(second_said)) = (said, signature) {
-                    cx.accuse(contradiction(PROPOSE, by, view, (first, first_said), (id, second_said)));
+            Added::Conflict(first, known) => {
+                if let (Some(known), Some(signature)) = (known, signature) {
+                    cx.accuse(equivocation(PROPOSE, by, view, (first, known), (id, signature)));
                 }
                 Err(Reject::Equivocation)
             }
         }
     }
 
-    /// §5 `on_ready`: a block, its ancestors and all their bodies are here.
+    /// §5 `on_ready`: considers a vote for a block whose ancestors and bodies have all arrived.
     pub(super) fn consider(&mut self, cx: &mut Cx<'_, Self>, id: BlockId, how: Ready) {
         self.finish_certificates(cx);
         let view = self.pacemaker.view();
-        let Some(waiting) = self.waiting.filter(|waiting| waiting.block == id) else {
-            return;
-        };
+        let Some(waiting) = self.in_view.waiting.filter(|waiting| waiting.block == id) else { return };
         let Some(block) = cx.blocks().get(id).cloned().filter(|block| block.view == view) else {
             return;
         };
-        self.waiting = None;
+        self.in_view.waiting = None;
         if how == Ready::Invalid {
-            // The same answer everywhere, so the leader is faulty.
+            // All honest replicas find the block invalid, so the leader is faulty.
             self.note(cx, noted::INVALID, block.height);
             return self.time_out(cx);
         }
         let Some(parent) = self.chain.tip(cx.blocks(), block.parent) else { return };
-        // J5. §4, §5: one vote in a view, and none in a view that was timed out, nor in one that was skipped by that.
+        // The lock of the block's own certificate precedes the vote, even if that certificate was dropped because too many
+        // waited for headers.
+        if let Below::Block(head) = self.chain.below(cx.blocks(), parent) {
+            self.rules.note_two_chain(head);
+        }
+        // C5. §5: one vote in a view, and none after a timeout.
         let has_voted = self.voted.is_some_and(|vote| vote.view >= view);
-        if has_voted || view <= self.barred || !fits_on(&block, parent) {
+        let has_timed_out = self.pacemaker.has_timed_out() || self.rules.bars(view);
+        if has_voted || has_timed_out || !fits_on(&block, parent) {
             return;
         }
-        // J6. §2, §5: its certificate is of the view before, or the timeouts that it shows list none that is higher.
-        let follows = parent.view.next() == view;
-        let is_highest = waiting.shown.is_some_and(|(after, high)| after == view && parent.view >= high);
-        if !follows && !is_highest {
-            self.note(cx, noted::UNSAFE, block.height);
+        let (chain, blocks, tip) = (&self.chain, &*cx.blocks(), Tip::of(&block, id));
+        let proposal = Proposal { chain, blocks, block: tip, parent, shown: waiting.shown };
+        if !self.rules.allows_vote(&proposal) {
+            self.note(cx, R::NOTES.unsafe_proposal, block.height);
             return;
         }
         let vote = BlockVote { view, block: id };
         self.voted = Some(vote);
-        // J7. §4: the vote and the highest certificate are durable before the VOTE leaves.
+        self.rules.note_vote(parent);
+        // C6. §2: vote, view, proof and the state of the rules are durable before the VOTE leaves.
         if self.collector(cx, vote) == Some(cx.me()) {
             self.reserved = view.next();
             cx.reserve(PROPOSE, self.reserved);
@@ -253,16 +275,16 @@ impl Jolteon {
         self.send_vote(cx, vote);
     }
 
-    /// Who makes the certificate: the leader of the next view, as far as this replica can tell.
+    /// Returns the replica that builds the certificate: the leader of the next view, as far as this replica can tell.
     pub(super) fn collector(&mut self, cx: &mut Cx<'_, Self>, vote: BlockVote) -> Option<ReplicaId> {
         let committee = cx.committee();
         self.leaders.leader(committee, cx.blocks(), vote.view.next(), vote.block)
     }
 
-    /// To the collector; to all where this replica cannot tell.
+    /// Sends a vote to its collector, or to all where this replica cannot tell who that is.
     pub(super) fn send_vote(&mut self, cx: &mut Cx<'_, Self>, vote: BlockVote) {
         let to = self.collector(cx, vote).map_or(To::All, To::One);
-        cx.send(to, JolteonMessage::Vote(vote));
+        cx.send(to, Content::Vote(vote).into());
         let height = cx.blocks().get(vote.block).map(|block| block.height).unwrap_or_default();
         cx.note(Note { what: noted::VOTED, view: vote.view, height });
     }
@@ -270,7 +292,7 @@ impl Jolteon {
     pub(super) fn on_vote(&mut self, cx: &mut Cx<'_, Self>, vote: Signed<BlockVote>) -> Result<(), Reject> {
         let Signed { body: BlockVote { view, block }, by, signature } = vote;
         if by == cx.me() && self.voted == Some(vote.body) {
-            // J8. Own votes count, and are shown to others, from the own copy.
+            // C7. Own votes count, and travel in timeouts, from their own copies.
             self.own_vote = Some(vote);
         }
         if view.next() < self.pacemaker.view() {
@@ -281,14 +303,14 @@ impl Jolteon {
             Added::Again if by == cx.me() => {}
             Added::Again => return Err(Reject::Duplicate),
             Added::Old => return Err(Reject::Stale),
-            Added::Conflict(first, said) => {
-                if let Some(said) = said {
-                    cx.accuse(contradiction(VOTE, by, view, (first, said), (block, signature)));
+            Added::Conflict(first, known) => {
+                if let Some(known) = known {
+                    cx.accuse(equivocation(VOTE, by, view, (first, known), (block, signature)));
                 }
                 return Err(Reject::Equivocation);
             }
         }
-        // J9. §1: a certificate is q equal votes of distinct replicas.
+        // C8. §1: a certificate has q equal votes of distinct replicas.
         if view > self.high_qc.view() && self.votes.count(view, block) >= cx.committee().quorum() {
             let qc = Certificate::of(vote.body.statement(VOTE), &self.votes.signed(view, block));
             self.take_certificate(cx, &qc, by);
@@ -296,12 +318,12 @@ impl Jolteon {
         Ok(())
     }
 
-    /// What the chain says about leaders is written down wherever a checkpoint will be, before its state is signed.
-    fn note_standings(&mut self, cx: &mut Cx<'_, Self>, newest: Tip) {
+    /// Records the chain's facts about leaders at the height of each checkpoint, before its state is signed.
+    fn record_history(&mut self, cx: &mut Cx<'_, Self>, newest: Tip) {
         let committee = cx.committee();
         let at = self.chain.newest_at_multiple(cx.blocks(), newest, self.checkpoint_every);
-        if let Some(standing) = at.and_then(|at| self.leaders.history(committee, cx.blocks(), at.id)) {
-            let record = JolteonRecord::Standing(standing.clone());
+        if let Some(history) = at.and_then(|at| self.leaders.history(committee, cx.blocks(), at.id)) {
+            let record = ChainedRecord::History(history.clone());
             cx.record(&record);
         }
     }
