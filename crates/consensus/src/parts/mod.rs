@@ -8,7 +8,7 @@ pub mod chain;
 pub mod chained_attacks;
 pub mod leaders;
 pub mod pacemaker;
-pub mod returning;
+pub mod recovery;
 pub mod synchrony;
 pub mod tally;
 pub mod timeouts;

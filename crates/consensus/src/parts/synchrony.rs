@@ -1,5 +1,5 @@
-//! Δ: the time within which whatever one honest replica sends is handled by every other. What synchronous protocols
-//! measure their timers in, and what of them must be equal everywhere (`sync-hotstuff` §1).
+//! Δ: the time within which every honest replica handles a message of another one. Synchronous protocols measure their
+//! timers in it. All parameters of this file must be equal at all replicas (`sync-hotstuff` §1).
 
 use crate::protocol::{Healed, OpenError, Synchrony};
 use quorate_types::{Committee, Time};
@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 
 const MS: u64 = 1_000_000;
 
-/// Parameters of a synchronous protocol. All of them are part of the cluster's identity: replicas that differ in one
-/// do not wait for each other long enough.
+/// Parameters of a synchronous protocol. All of them are part of the cluster's identity: replicas whose parameters differ
+/// do not wait long enough for each other.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SynchronyParams {
-    /// Δ: milliseconds from the handler that decides to send to the handler of the receiver, 1 to 60,000. In it are the
-    /// sender's disk, three messages of the network (a header, and the body that is asked for), and checks. With the guard
-    /// on at least twice what a message really takes, or nothing is ever committed by a timer.
+    /// Δ: milliseconds from the handler that decides to send to the handler of the receiver, 1 to 60,000. Δ includes the
+    /// sender's disk, three network messages (a header, and a request for a body with its answer), and checks. With the
+    /// guard on, Δ must be at least twice the real time of a message, or no timer ever commits.
     pub delta_ms: u64,
-    /// τ: milliseconds after which a leader proposes an empty block where nobody wants anything, 1 to 600,000.
+    /// τ: milliseconds after which an idle leader proposes an empty block, 1 to 600,000.
     pub heartbeat_ms: u64,
-    /// Replicas that lose power together are back within so many milliseconds of each other, 1 to 3,600,000. Who waits in
-    /// vain for one goes on after that time. It counts from when a replica has read its disk and runs; until whoever is back
-    /// is reached a second and a half of it may pass.
+    /// Milliseconds within which replicas that lost power together restart, 1 to 3,600,000. A replica stops waiting for a
+    /// missing one after that time. The time counts from when a replica has read its disk and runs; up to 1.5 seconds of it
+    /// may pass before a restarted peer is reached.
     pub boot_wait_ms: u64,
-    /// ρ: millionths by which two clocks differ in how fast they go at most, up to 100,000. Timers are longer by twice that.
+    /// ρ: maximum rate difference of two clocks in millionths, up to 100,000. Timers are longer by twice that.
     pub drift_ppm: u64,
-    /// Whether nothing is committed by a timer while the bound on messages may not hold, as far as probes can tell.
+    /// Whether timers commit nothing while probes show that Δ may not hold.
     pub guarded: bool,
 }
 
@@ -34,11 +34,11 @@ impl Default for SynchronyParams {
 }
 
 impl SynchronyParams {
-    /// Their names.
+    /// Names of the parameters.
     pub const SHARED: &'static [&'static str] =
         &["delta_ms", "heartbeat_ms", "boot_wait_ms", "drift_ppm", "guarded"];
 
-    /// For the exam: everything as short as Δ allows.
+    /// Returns parameters for the exam: all times as short as Δ allows.
     #[must_use]
     pub fn exam(delta_ns: u64, guarded: bool) -> Self {
         let delta_ms = (delta_ns / MS).max(1);
@@ -51,10 +51,10 @@ impl SynchronyParams {
         }
     }
 
-    /// Whether they are in range.
+    /// Checks that every parameter is in range.
     ///
     /// # Errors
-    /// When they are not.
+    /// [`OpenError::Params`] for the first parameter out of range.
     pub fn check(&self) -> Result<(), OpenError> {
         let ranges = [
             ("delta_ms", self.delta_ms, 1, 60_000),
@@ -71,54 +71,54 @@ impl SynchronyParams {
         Ok(())
     }
 
-    /// What the host's guard needs.
+    /// Returns the settings of the host's synchrony guard.
     #[must_use]
     pub fn synchrony(&self) -> Synchrony {
         Synchrony { delta_ns: self.delta_ms.saturating_mul(MS), guarded: self.guarded }
     }
 
-    /// How long timers are.
+    /// Returns the unit of timers.
     #[must_use]
     pub fn delta(&self) -> Delta {
         Delta { ns: self.delta_ms.saturating_mul(MS), drift_ppm: self.drift_ppm }
     }
 
-    /// τ as a timer.
+    /// Returns τ as a timer.
     #[must_use]
     pub fn heartbeat_ns(&self) -> u64 {
         self.delta().longer(self.heartbeat_ms.saturating_mul(MS))
     }
 
-    /// How long to wait for replicas that lost power as well, as a timer.
+    /// Returns the wait for replicas that lost power as well, as a timer.
     #[must_use]
     pub fn boot_wait_ns(&self) -> u64 {
         self.delta().longer(self.boot_wait_ms.saturating_mul(MS))
     }
 
-    /// From a healed network to the first new commit, at most (§21), where a view with a faulty leader takes
-    /// `bad_view` Δ and two heartbeats, and `bad_views` of them may pass.
+    /// Returns the maximum time from a healed network to the first new commit (§21). A view with a faulty leader takes
+    /// `bad_view` Δ and two heartbeats, and `bad_views` such views may pass.
     #[must_use]
     pub fn recovery(&self, committee: &Committee, healed: &Healed, bad_view: u64, bad_views: usize) -> Time {
         let delta = self.delta();
         let views = u64::try_from(bad_views).unwrap_or(u64::MAX);
         let n = u64::try_from(committee.n()).unwrap_or(u64::MAX);
-        // Doubt ends 2.25 Δ after the heal, and 16 Δ after it timers commit again.
+        // Doubt ends 2.25 Δ after the heal, and timers commit again 16 Δ later.
         let guard = delta.times(if self.guarded { 19 } else { 1 });
-        // Who comes back asks; where more than f do, nobody may have the answers, and all wait for each other.
+        // A restarted replica asks its peers. With more than f restarted ones, all wait for each other.
         let restart = match healed.restarted {
             0 => 0,
             few if few <= committee.f => delta.times(3),
             _ => self.boot_wait_ns().saturating_mul(2).saturating_add(delta.times(3)),
         };
         let bad = delta.times(bad_view).saturating_add(self.heartbeat_ns().saturating_mul(2));
-        // What was committed while this replica was away comes first: one round trip for each of its neighbours.
+        // This replica first fetches blocks that were committed during the outage: one round trip for each neighbour.
         let rest = delta.times(9_u64.saturating_add(n)).saturating_add(self.heartbeat_ns());
         let all = [guard, restart, views.saturating_mul(bad), rest, healed.client_retry_ns, healed.fetch_ns];
         Time(all.into_iter().fold(0, u64::saturating_add))
     }
 }
 
-/// Δ, and how much longer timers are because clocks differ.
+/// Δ, and the maximum clock drift by which timers are longer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delta {
     ns: u64,
@@ -126,19 +126,19 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// So many Δ, as a timer: longer by twice the drift.
+    /// Returns `count` Δ as a timer: longer by twice the drift.
     #[must_use]
     pub fn times(self, count: u64) -> u64 {
         self.longer(self.ns.saturating_mul(count))
     }
 
-    /// A quarter of Δ.
+    /// Returns a quarter of Δ.
     #[must_use]
     pub fn quarter(self) -> u64 {
         self.ns / 4
     }
 
-    /// A time, longer by twice the drift: (1 + 2ρ) of it.
+    /// Returns a time that is longer by twice the drift: (1 + 2ρ) of it.
     fn longer(self, ns: u64) -> u64 {
         let more =
             u128::from(ns).saturating_mul(u128::from(self.drift_ppm.saturating_mul(2))).div_ceil(1_000_000);
@@ -155,7 +155,7 @@ mod tests {
         let delta = Delta { ns: 1_000, drift_ppm: 1_000 };
         assert_eq!((delta.times(1), delta.times(2), delta.quarter()), (1_002, 2_004, 250));
         assert_eq!(Delta { ns: u64::MAX, drift_ppm: 100_000 }.times(3), u64::MAX);
-        // Whatever the drift, a slow clock's timer is no shorter than a fast clock's time.
+        // A slow clock's timer is no shorter than a fast clock's time, for every drift.
         for ppm in [1, 200, 50_000] {
             let timer = Delta { ns: 1_000_000, drift_ppm: ppm }.times(1);
             assert!(timer >= 1_000_000 + 2 * ppm, "{ppm}");
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_out_of_range_are_named() {
+    fn parameter_out_of_range_is_named_in_the_error() {
         assert!(SynchronyParams::default().check().is_ok());
         assert!(SynchronyParams::exam(20_000_000, true).check().is_ok());
         let wrong = SynchronyParams { delta_ms: 0, ..SynchronyParams::default() };

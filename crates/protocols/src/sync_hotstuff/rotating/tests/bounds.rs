@@ -13,17 +13,17 @@ fn size(bench: &Bench) -> usize {
 
 /// A leader signs headers of any view that it leads, and an ANSWER is measured against no window.
 #[test]
-fn headers_and_votes_are_kept_of_the_views_nearby() {
+fn headers_and_votes_of_near_views_are_kept() {
     let mut bench = Bench::new();
     let ahead = u64::from(N);
     let shown = |view: u64, number: u64| {
         let header = header(view, GENESIS, number);
-        let mut answer = stands(Standing::Running);
+        let mut answer = stands(RecoveryStage::Running);
         answer.header = Some(signed(&header));
         answer.voted = Some(Signed { body: signed(&header), by: r(3), signature: SIGNATURE });
         RotatingMessage::Answer(Box::new(answer))
     };
-    let before = size(&bench);
+    let before = bench.size();
     for number in 0..200 {
         bench.take(3, shown(2 + ahead + number, number));
         let _ = bench.deliver(
@@ -34,21 +34,21 @@ fn headers_and_votes_are_kept_of_the_views_nearby() {
             )),
         );
     }
-    assert_eq!((bench.replica.block_count(), size(&bench)), (0, before));
+    assert_eq!((bench.replica.block_count(), bench.size()), (0, before));
     // Of each view one header and one vote of each replica.
     for number in 0..50 {
         bench.take(3, shown(1 + ahead, number));
     }
     assert_eq!(bench.replica.block_count(), 1);
-    let full = size(&bench);
+    let full = bench.size();
     for number in 50..100 {
         bench.take(3, shown(1 + ahead, number));
     }
-    assert_eq!(size(&bench), full);
+    assert_eq!(bench.size(), full);
 }
 
 #[test]
-fn headers_of_heights_that_no_chain_reaches_are_refused() {
+fn headers_that_are_too_high_are_refused() {
     let mut bench = Bench::new();
     let at = |height: u64| header(1, Tip { view: View(0), height: Height(height - 1), id: GENESIS.id }, 1);
     let too_high = at(HEIGHTS_AHEAD + 1);
@@ -71,11 +71,11 @@ fn headers_of_heights_that_no_chain_reaches_are_refused() {
 fn each_replica_has_room_for_one_blame() {
     let mut bench = Bench::new();
     bench.take(0, RotatingMessage::Blame(View(1)));
-    let before = size(&bench);
+    let before = bench.size();
     for view in 1..=3 {
         bench.take(0, RotatingMessage::Blame(View(view)));
     }
-    assert_eq!(size(&bench), before);
+    assert_eq!(bench.size(), before);
     assert_eq!(bench.deliver(0, RotatingMessage::Blame(View(2))), Err(Reject::Stale));
     // The newest one counts.
     bench.take(1, RotatingMessage::Blame(View(3)));
@@ -101,7 +101,7 @@ fn who_asks_without_end_is_answered_now_and_then() {
 
 /// Views one after the other, with commits, checkpoints and votes of all.
 #[test]
-fn what_is_settled_is_forgotten() {
+fn settled_state_is_forgotten() {
     let mut bench = Bench::new();
     let (mut on, mut sizes) = (GENESIS, Vec::new());
     for part in 0..6 {
@@ -121,17 +121,17 @@ fn what_is_settled_is_forgotten() {
         assert!(on.height.since(head.height) <= 1, "{on:?}");
         bench.replica.log_decided(head.height, head.id);
         bench.replica.checkpoint(head.height);
-        sizes.push((size(&bench), bench.replica.records().len()));
+        sizes.push((bench.size(), bench.replica.records().len()));
     }
     let (second, last) = (sizes[1], sizes[sizes.len() - 1]);
     // What timers have committed is remembered for 256 views.
     let remembered = 250 * format!("{:?}", (View(100), GENESIS.id)).len();
     assert!(last.0 < second.0 + remembered && last.1 == second.1, "{sizes:?}");
-    assert!(bench.replica.protocol().views.len() <= usize::from(N) + 3);
+    assert!(bench.replica.protocol().state.views.len() <= usize::from(N) + 3);
 }
 
 #[test]
-fn views_that_lead_to_nothing_are_forgotten() {
+fn views_without_a_certificate_are_forgotten() {
     let mut bench = Bench::new();
     let mut sizes = Vec::new();
     for _ in 0..60 {
@@ -140,14 +140,14 @@ fn views_that_lead_to_nothing_are_forgotten() {
             let _ = bench.deliver(voter, voted(&header(view, GENESIS, number)));
         }
         bench.next_view();
-        sizes.push(size(&bench));
+        sizes.push(bench.size());
     }
     let (early, late) = (sizes[9], sizes[59]);
     assert!(late < early + early / 5, "{sizes:?}");
 }
 
 #[test]
-fn the_window_is_that_of_the_view_and_of_the_committed_block() {
+fn window_is_that_of_the_view_and_the_committed_block() {
     let mut bench = Bench::new();
     let window = bench.replica.window();
     assert_eq!(window.views, View(1)..View(VIEWS_WORTH_CHECKING + 2));

@@ -54,23 +54,24 @@ fn certificates() -> impl Strategy<Value = Certificate> {
 
 fn evidence() -> impl Strategy<Value = Evidence> {
     prop_oneof![
-        (said(headers()), said(headers())).prop_map(|both| Evidence::Conflict(Box::new(both))),
-        (certificates(), certificates()).prop_map(|both| Evidence::Certificates(Box::new(both))),
-        certificates().prop_map(Evidence::Blames),
+        (said(headers()), said(headers())).prop_map(|both| ViewEvidence::Conflict(Box::new(both))),
+        (certificates(), certificates()).prop_map(|both| ViewEvidence::Certificates(Box::new(both))),
+        certificates().prop_map(ViewEvidence::Blames),
     ]
 }
 
 fn answers() -> impl Strategy<Value = Answer> {
-    let standing = prop_oneof![Just(Standing::Silent), Just(Standing::Voting), Just(Standing::Running)];
+    let stage =
+        prop_oneof![Just(RecoveryStage::Silent), Just(RecoveryStage::Voting), Just(RecoveryStage::Running)];
     (
-        (any::<u64>(), standing, prop::option::of(certificates())),
+        (any::<u64>(), stage, prop::option::of(certificates())),
         prop::collection::vec(certificates(), 0..=CERTIFICATES_MAX),
         prop::option::of(said(headers())),
         prop::option::of(said(said(headers()))),
     )
-        .prop_map(|((incarnation, standing, blames), certificates, header, voted)| Answer {
+        .prop_map(|((incarnation, stage, blames), certificates, header, voted)| Answer {
             incarnation: Incarnation(incarnation),
-            standing,
+            stage,
             blames,
             certificates,
             header,
@@ -114,7 +115,7 @@ fn hear(bytes: &[u8]) {
     let mut bench = Bench::new();
     bench.grow(&chain(1, GENESIS, 2));
     bench.next_view();
-    let mut silent = Bench::opened(ME);
+    let mut silent = Bench::opened(ME, N);
     for from in [1, 3] {
         let _ = bench.deliver(from, RotatingMessage::decode(bytes).unwrap());
         let _ = silent.deliver(from, RotatingMessage::decode(bytes).unwrap());
@@ -123,7 +124,7 @@ fn hear(bytes: &[u8]) {
     let (_, _, _) = (claims_hold(&message), message.place(), message.kind());
     message.bodies(&mut Vec::new());
     bench.pass(delta(8) + heartbeat());
-    silent.answers(&stands(Standing::Running));
+    silent.answers(&stands(RecoveryStage::Running));
     bench.replica.crash().unwrap();
 }
 
@@ -172,10 +173,10 @@ proptest! {
 }
 
 #[test]
-fn answers_are_no_longer_than_they_may_be() {
+fn answers_have_a_maximum_length() {
     let with = |count: usize| {
         let certificates = vec![Certificate::genesis(VOTE); count];
-        encode(&RotatingMessage::Answer(Box::new(Answer { certificates, ..stands(Standing::Running) })))
+        encode(&RotatingMessage::Answer(Box::new(Answer { certificates, ..stands(RecoveryStage::Running) })))
     };
     assert!(RotatingMessage::decode(&with(CERTIFICATES_MAX)).is_ok());
     assert!(RotatingMessage::decode(&with(CERTIFICATES_MAX + 1)).is_err());

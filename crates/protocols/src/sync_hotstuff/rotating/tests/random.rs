@@ -45,17 +45,18 @@ impl World {
         rng.pick(&fitting).copied().unwrap_or(&self.headers[0])
     }
 
-    fn evidence(&self, rng: &mut Rng, view: u64) -> Evidence {
+    fn evidence(&self, rng: &mut Rng, view: u64) -> ViewEvidence {
         let (one, two) = (self.of_view(rng, view), self.of_view(rng, view));
         match rng.below(3) {
             0 if one != two => conflict(one, two),
-            1 if one != two => Evidence::Certificates(Box::new((certified(one), certified(two)))),
-            _ => Evidence::Blames(blames(view)),
+            1 if one != two => ViewEvidence::Certificates(Box::new((certified(one), certified(two)))),
+            _ => ViewEvidence::Blames(blames(view)),
         }
     }
 
     fn answer(&self, rng: &mut Rng, view: u64) -> Answer {
-        let mut answer = stands([Standing::Silent, Standing::Voting, Standing::Running][rng.index(3)]);
+        let mut answer =
+            stands([RecoveryStage::Silent, RecoveryStage::Voting, RecoveryStage::Running][rng.index(3)]);
         answer.blames = rng.chance(30_000).then(|| blames(view));
         if rng.chance(50_000) {
             answer.certificates = vec![certified(self.any(rng))];
@@ -101,7 +102,7 @@ impl Seen {
 
     fn take(&mut self, bench: &mut Bench, was_silent: bool) {
         let lines = bench.replica.lines();
-        let is_silent = bench.standing() == Standing::Silent;
+        let is_silent = bench.stage() == RecoveryStage::Silent;
         for line in &lines {
             assert!(!(was_silent && is_silent && line.starts_with("hold")), "{lines:#?}");
             if let Some(place) = line.strip_prefix("note voted v") {
@@ -129,7 +130,7 @@ impl Seen {
                 self.headers.insert(id(&header.body), header.body.clone());
             }
         }
-        for block in bench.committed() {
+        for block in bench.timer_commits() {
             let header = &self.headers[&block];
             assert_eq!(header.parent_view.next(), header.block.view, "{lines:#?}");
             assert!(self.fresh.contains(&header.block.view.0), "{header:?} {lines:#?}");
@@ -166,7 +167,7 @@ fn step(world: &World, bench: &mut Bench, rng: &mut Rng) -> bool {
             let peers = bench.peers();
             bench.replica.link(r(peers[rng.index(peers.len())]), LinkEvent::Gap);
         }
-        92..=96 => bench.answers(&stands(Standing::Running)),
+        92..=96 => bench.answers(&stands(RecoveryStage::Running)),
         97 => {
             let kept = rng.index(bench.replica.unsynced() + 1);
             bench.replica.crash_after(kept).unwrap();
@@ -182,7 +183,7 @@ fn step(world: &World, bench: &mut Bench, rng: &mut Rng) -> bool {
 }
 
 #[test]
-fn whatever_comes_nobody_contradicts_itself() {
+fn no_input_makes_a_replica_equivocate() {
     let (mut votes, mut commits) = (0, 0);
     for seed in 0..1_500 {
         let mut rng = Rng::new(seed);
@@ -190,7 +191,7 @@ fn whatever_comes_nobody_contradicts_itself() {
         let mut bench = Bench::new();
         let mut seen = Seen::new(&world);
         for _ in 0..200 {
-            let was_silent = bench.standing() == Standing::Silent;
+            let was_silent = bench.stage() == RecoveryStage::Silent;
             // What left before the power failed counts.
             seen.take(&mut bench, was_silent);
             if step(&world, &mut bench, &mut rng) {

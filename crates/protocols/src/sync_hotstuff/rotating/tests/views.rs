@@ -10,28 +10,28 @@ fn blames_said(said: &[RotatingMessage]) -> Vec<u64> {
 }
 
 #[test]
-fn r4_the_lock_is_frozen_on_entering() {
+fn r4_lock_is_frozen_on_entering() {
     let blocks = chain(1, GENESIS, 2);
     let mut bench = Bench::new();
     bench.grow(&blocks[..1]);
     bench.next_view();
-    assert_eq!(bench.replica.protocol().lock.block(), id(&blocks[0]));
+    assert_eq!(bench.replica.protocol().state.lock.block(), id(&blocks[0]));
     // Force-locking: a certificate that is shown to this replica alone, in the view, does not keep it from voting.
     bench.replica.fetched(blocks[1].block.clone());
     bench.take(1, shows(&blocks[1]));
-    assert_eq!(bench.replica.protocol().lock.block(), id(&blocks[0]));
+    assert_eq!(bench.replica.protocol().state.lock.block(), id(&blocks[0]));
     let next = header(3, tip(&blocks[0]), 7);
     bench.clear();
     bench.propose(&next);
     assert_eq!(bench.votes(), [id(&next)]);
     // In the next view it counts.
     bench.next_view();
-    assert_eq!(bench.replica.protocol().lock.block(), id(&blocks[1]));
+    assert_eq!(bench.replica.protocol().state.lock.block(), id(&blocks[1]));
     assert_eq!(bench.replica.status().locked, Height(2));
 }
 
 #[test]
-fn r4_the_lock_is_written_down_with_the_view() {
+fn r4_lock_is_recorded_with_the_view() {
     let blocks = chain(1, GENESIS, 2);
     let mut bench = Bench::new();
     bench.grow(&blocks);
@@ -41,11 +41,11 @@ fn r4_the_lock_is_written_down_with_the_view() {
     bench.replica.sync();
     bench.replica.crash().unwrap();
     assert_eq!((bench.view(), bench.is_quiet()), (4, true));
-    assert_eq!(bench.replica.protocol().lock.block(), id(&blocks[1]));
+    assert_eq!(bench.replica.protocol().state.lock.block(), id(&blocks[1]));
 }
 
 #[test]
-fn r8_a_view_that_is_not_certified_is_blamed() {
+fn r8_leader_of_an_uncertified_view_is_blamed() {
     for votes in [false, true] {
         let mut bench = Bench::new();
         if votes {
@@ -87,7 +87,11 @@ fn r13_f_plus_1_blames_end_a_view() {
     bench.sent();
     bench.take(2, RotatingMessage::Blame(View(1)));
     assert!(bench.is_quiet());
-    assert_eq!(evidence_in(&bench.sent()), [Evidence::Blames(blames(1))], "at once, whatever the disk does");
+    assert_eq!(
+        evidence_in(&bench.sent()),
+        [ViewEvidence::Blames(blames(1))],
+        "at once, whatever the disk does"
+    );
     assert_eq!(bench.deliver(3, RotatingMessage::Blame(View(1))), Err(Reject::Stale));
     // Its own counts.
     let mut bench = Bench::new();
@@ -114,7 +118,7 @@ fn r13_f_plus_1_blames_end_a_view() {
 }
 
 #[test]
-fn r13_the_next_view_is_entered_after_delta() {
+fn r13_next_view_is_entered_after_delta() {
     let mut bench = Bench::new();
     bench.take(0, blamed(1));
     bench.pass(delta(1) - 1);
@@ -126,11 +130,11 @@ fn r13_the_next_view_is_entered_after_delta() {
     let mut bench = Bench::new();
     bench.take(0, blamed(1));
     bench.vote([0, 1, 2], &first);
-    assert_eq!((bench.view(), bench.replica.protocol().lock.block()), (2, id(&first)));
+    assert_eq!((bench.view(), bench.replica.protocol().state.lock.block()), (2, id(&first)));
 }
 
 #[test]
-fn r13_the_guard_is_asked_before_the_next_view() {
+fn r13_no_view_is_entered_in_doubt() {
     let mut bench = Bench::new();
     bench.take(0, blamed(1));
     let over = bench.now().plus(delta(1));
@@ -165,7 +169,7 @@ fn r13_the_guard_is_asked_before_the_next_view() {
 }
 
 #[test]
-fn r13_a_silent_replica_waits_when_it_is_silent_no_more() {
+fn r13_wait_begins_when_silence_is_over() {
     let mut bench = Bench::new();
     bench.take(0, blamed(1));
     bench.pass(delta(1) - 1);
@@ -175,7 +179,7 @@ fn r13_a_silent_replica_waits_when_it_is_silent_no_more() {
     bench.pass(delta(4));
     bench.replica.sound(None, Time::MAX);
     assert_eq!(bench.view(), 1);
-    bench.answers(&stands(Standing::Running));
+    bench.answers(&stands(RecoveryStage::Running));
     bench.pass(delta(1) - 1);
     assert_eq!(bench.view(), 1);
     bench.pass(1);

@@ -6,7 +6,7 @@ use quorate_consensus::Ready;
 use quorate_types::Digest;
 
 #[test]
-fn r1_a_certificate_takes_f_plus_1_distinct_voters() {
+fn r1_certificate_needs_f_plus_1_distinct_voters() {
     let mut bench = Bench::new();
     let first = header(1, GENESIS, 1);
     bench.take(0, voted(&first));
@@ -35,7 +35,7 @@ fn r1_votes_count_for_one_block_and_one_view() {
     bench.replica.answer_otherwise(None);
     bench.take(0, voted(&first));
     bench.take(1, voted(&first));
-    assert_eq!(bench.deliver(2, voted(&other)), Err(CONTRADICTED));
+    assert_eq!(bench.deliver(2, voted(&other)), Err(CONFLICT));
     assert_eq!(bench.view(), 1);
     // Of a replica that votes for both the first one counts, and it is accused.
     assert_eq!(bench.deliver(0, voted(&other)), Err(Reject::Equivocation));
@@ -53,7 +53,7 @@ fn r1_votes_count_for_one_block_and_one_view() {
 }
 
 #[test]
-fn r1_votes_of_the_views_nearby_count() {
+fn r1_votes_of_near_views_count() {
     let blocks = chain(1, GENESIS, 3);
     // Of a view that has not begun here: what they certify lets into the view after.
     for view in [2, 3] {
@@ -67,7 +67,7 @@ fn r1_votes_of_the_views_nearby_count() {
     let mut bench = Bench::new();
     assert_eq!(bench.deliver(0, voted(&far)), Err(Reject::Early));
     // Of the view before: a leader goes on from there at once.
-    let mut bench = Bench::running(1);
+    let mut bench = Bench::running(1, N);
     bench.next_view();
     bench.replica.offer([payload(7)]);
     bench.clear();
@@ -79,7 +79,7 @@ fn r1_votes_of_the_views_nearby_count() {
 
 /// §8, Lemma 1 a: who has not committed yet what others have hears what they vote for next.
 #[test]
-fn r6_no_vote_where_others_may_not_hear_it() {
+fn r6_height_that_others_may_not_handle_is_not_voted_for() {
     let most = usize::try_from(WINDOWS_VOTED * 16).unwrap();
     let blocks = chain(1, GENESIS, WINDOWS_VOTED * 16 + 1);
     let mut bench = Bench::new();
@@ -92,7 +92,7 @@ fn r6_no_vote_where_others_may_not_hear_it() {
 
 /// §19: as in the stable form, votes go on where those in doubt were in vain, one at a time, once they may commit something.
 #[test]
-fn r6_votes_in_vain_are_no_end() {
+fn r6_voting_continues_after_votes_in_vain() {
     let most = WINDOWS_VOTED * 16;
     let blocks = chain(1, GENESIS, most + 3);
     let [first, second, third] = blocks.last_chunk().unwrap();
@@ -105,7 +105,7 @@ fn r6_votes_in_vain_are_no_end() {
     bench.replica.sound(Some(bench.replica.now()), Time::MAX);
     bench.pass(delta(16));
     bench.take(1, voted(first));
-    assert_eq!((bench.votes(), bench.committed()), (vec![], vec![]), "no timer would commit it");
+    assert_eq!((bench.votes(), bench.timer_commits()), (vec![], vec![]), "no timer would commit it");
     bench.pass(1);
     bench.take(2, voted(first));
     assert_eq!(bench.votes(), [id(first)]);
@@ -113,7 +113,7 @@ fn r6_votes_in_vain_are_no_end() {
     bench.propose(second);
     assert_eq!(bench.votes(), [], "there is one to wait for");
     bench.pass(delta(2));
-    assert_eq!(bench.committed().last(), Some(&id(first)));
+    assert_eq!(bench.timer_commits().last(), Some(&id(first)));
     assert_eq!(bench.votes(), [id(second)]);
     bench.grow(std::slice::from_ref(second));
     bench.propose(third);
@@ -122,7 +122,7 @@ fn r6_votes_in_vain_are_no_end() {
 
 /// Where the one wait that was worth waiting for has ended, without a commit, the next vote waits for nothing more.
 #[test]
-fn r6_votes_go_on_when_the_last_wait_has_ended() {
+fn r6_voting_continues_when_the_last_wait_has_ended() {
     let below = chain(1, GENESIS, WINDOWS_VOTED * 16);
     let top = tip(below.last().unwrap());
     let view = top.view.0 + 1;
@@ -160,12 +160,12 @@ fn r6_votes_go_on_when_the_last_wait_has_ended() {
     bench.propose(&third);
     assert_eq!(bench.votes(), []);
     bench.pass(delta(2));
-    assert_eq!((bench.votes(), bench.committed()), (vec![id(&third)], vec![]));
+    assert_eq!((bench.votes(), bench.timer_commits()), (vec![id(&third)], vec![]));
 }
 
 /// What lets into a view may come after what was said there: votes wait for the disk, certificates do not.
 #[test]
-fn r6_a_header_that_came_before_its_view_is_voted_for() {
+fn r6_header_that_arrived_before_its_view_is_voted_for() {
     let blocks = chain(1, GENESIS, u64::from(N) + 1);
     let mut bench = Bench::new();
     for block in &blocks {
@@ -184,7 +184,7 @@ fn r2_certificates_rank_by_their_view_alone() {
     bench.grow(&blocks);
     let short = header(4, GENESIS, 9);
     bench.take(1, shows(&short));
-    assert_eq!(bench.replica.protocol().lock.block(), id(&short));
+    assert_eq!(bench.replica.protocol().state.lock.block(), id(&short));
     // And whatever comes later of a lower view, above the lock.
     let mut bench = Bench::new();
     bench.grow(&blocks[..1]);
@@ -193,13 +193,13 @@ fn r2_certificates_rank_by_their_view_alone() {
     bench.take(1, shows(&blocks[2]));
     bench.take(1, shows(&blocks[1]));
     bench.next_view();
-    assert_eq!(bench.replica.protocol().lock.block(), id(&blocks[2]));
+    assert_eq!(bench.replica.protocol().state.lock.block(), id(&blocks[2]));
 }
 
 #[test]
 fn r3_any_certificate_ends_the_view_at_once() {
     let blocks = chain(1, GENESIS, 3);
-    let mut answer = stands(Standing::Running);
+    let mut answer = stands(RecoveryStage::Running);
     answer.certificates = vec![certified(&blocks[0])];
     let carriers = [
         shows(&blocks[0]),
@@ -259,7 +259,7 @@ fn r6_one_vote_for_the_first_header_of_the_view() {
 }
 
 #[test]
-fn r6_no_vote_past_the_view() {
+fn r6_no_vote_after_the_view() {
     let blocks = chain(1, GENESIS, 2);
     let mut bench = Bench::new();
     bench.take(1, shows(&blocks[0]));
@@ -281,7 +281,7 @@ fn r6_no_vote_past_the_view() {
 }
 
 #[test]
-fn r6_a_vote_rests_on_nothing_below_the_lock() {
+fn r6_parent_of_a_voted_block_is_no_lower_than_the_lock() {
     let blocks = chain(1, GENESIS, 2);
     let mut bench = Bench::new();
     bench.grow(&blocks);
@@ -311,7 +311,7 @@ fn r6_a_vote_rests_on_nothing_below_the_lock() {
 }
 
 #[test]
-fn r6_the_certificate_of_the_parent_has_to_be_here() {
+fn r6_vote_needs_the_certificate_of_the_parent() {
     let blocks = chain(1, GENESIS, 2);
     let mut bench = Bench::new();
     bench.replica.fetched(blocks[0].block.clone());
@@ -324,7 +324,7 @@ fn r6_the_certificate_of_the_parent_has_to_be_here() {
 }
 
 #[test]
-fn r6_a_header_fits_on_its_parent() {
+fn r6_header_fits_its_parent() {
     let first = header(1, GENESIS, 1);
     type Change = fn(&mut Header);
     let wrong: [(&str, Change); 3] = [
@@ -369,7 +369,7 @@ fn r6_no_vote_before_a_block_is_ready_and_valid() {
 }
 
 #[test]
-fn r7_a_vote_is_written_down_before_it_leaves() {
+fn r7_vote_is_durable_before_it_leaves() {
     let first = header(1, GENESIS, 1);
     let mut bench = Bench::new();
     bench.propose(&first);
@@ -389,7 +389,7 @@ fn r7_a_vote_is_written_down_before_it_leaves() {
 }
 
 #[test]
-fn r7_a_vote_hands_on_the_header_and_what_it_rests_on() {
+fn r7_vote_hands_on_the_header_and_its_parents_certificate() {
     let blocks = chain(1, GENESIS, 2);
     let mut bench = Bench::new();
     bench.take(3, voted(&blocks[0]));
@@ -415,7 +415,7 @@ fn r7_a_vote_hands_on_the_header_and_what_it_rests_on() {
 
 /// §7 and §13, 11: the leader has a quarter of Δ; then everybody who shows the header is asked.
 #[test]
-fn bodies_are_asked_of_whoever_shows_them() {
+fn bodies_are_asked_for_of_every_holder() {
     let first = header(1, GENESIS, 1);
     let mut bench = Bench::new();
     bench.replica.answer_otherwise(None);
@@ -464,7 +464,7 @@ fn bodies_are_asked_for_once_and_in_time() {
 /// Whoever has signed a certificate has the block: where its header came without its bodies, they are among those who are
 /// asked, when it is time.
 #[test]
-fn bodies_of_what_is_certified_are_asked_of_its_voters_as_well() {
+fn bodies_of_a_certified_block_are_asked_for_of_its_voters() {
     let first = header(1, GENESIS, 1);
     let mut bench = Bench::new();
     bench.replica.answer_otherwise(None);
@@ -480,7 +480,7 @@ fn bodies_of_what_is_certified_are_asked_of_its_voters_as_well() {
 /// What rests on nothing that is certified may be made up: nobody looks for it, or for what lies below it. When that is certified
 /// it is asked for at once.
 #[test]
-fn what_rests_on_nothing_is_not_fetched() {
+fn block_above_nothing_certified_is_not_fetched() {
     let blocks = chain(1, GENESIS, 2);
     let mut bench = Bench::new();
     bench.replica.answer_otherwise(None);
@@ -504,10 +504,10 @@ fn what_rests_on_nothing_is_not_fetched() {
 
 /// A disk that stalls keeps the vote here until what contradicts it has come: then it does not leave any more.
 #[test]
-fn r7_a_vote_that_waits_for_the_disk_is_withdrawn() {
+fn r7_vote_that_waits_for_the_disk_is_withdrawn() {
     let (first, other) = (header(1, GENESIS, 1), header(1, GENESIS, 9));
     let mut bench = Bench::new();
     bench.propose(&first);
-    assert_eq!(bench.deliver(2, voted(&other)), Err(CONTRADICTED));
+    assert_eq!(bench.deliver(2, voted(&other)), Err(CONFLICT));
     assert!(!bench.said().iter().any(|it| matches!(it, RotatingMessage::Vote(_))));
 }
