@@ -1,6 +1,6 @@
 //! Blocks that are being fetched.
 
-use quorate_types::{BlockId, Height, ReplicaId, ReplicaSet, Time};
+use quorate_types::{BlockId, Height, ReplicaSet, Time};
 use std::collections::BTreeMap;
 
 /// A block of which something is missing.

@@ -32,7 +32,7 @@ pub(super) const WINDOWS_VOTED: u64 = WINDOWS_AHEAD / 2;
 pub(super) type End = (Height, BlockId);
 
 /// Context of the handlers of a form.
-pub type Context<'a, F> = Cx<'a, SyncHotStuff<F>>;
+pub(super) type Context<'a, F> = Cx<'a, SyncHotStuff<F>>;
 
 /// Notes in the trace.
 pub(super) mod noted {

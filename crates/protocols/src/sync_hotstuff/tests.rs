@@ -18,7 +18,7 @@ use quorate_types::{Block, BlockId, Incarnation, ReplicaId, Signature, Time, Vie
 
 pub(super) const SIGNATURE: Signature = Signature([0; 64]);
 /// Verdict on a replica that has handed on two conflicting statements of a leader.
-pub(super) const CONFLICT: Reject = Reject::NotNow("its leader has contradicted itself");
+pub(super) const CONFLICT: Reject = Reject::NotNow("its leader has equivocated");
 /// f = 2, f + 1 = 3, q_R = 4.
 pub(super) const N: u16 = 5;
 
@@ -109,7 +109,7 @@ pub(super) trait TestForm: Form {
     type Answer: Clone;
 
     /// Returns an answer that reports nothing but its sender's stage.
-    fn answer(incarnation: Incarnation, stage: RecoveryStage) -> Self::Answer;
+    fn answer_with(incarnation: Incarnation, stage: RecoveryStage) -> Self::Answer;
     /// Returns the message with this answer.
     fn answer_message(answer: Self::Answer) -> Self::Message;
     /// Returns the stage in an ANSWER.
@@ -157,7 +157,7 @@ impl<F: TestForm> Bench<F> {
     /// All peers answer, and then report that they run.
     pub(super) fn run(&mut self) {
         for stage in [RecoveryStage::Silent, RecoveryStage::Running] {
-            self.answers(&F::answer(Incarnation::ZERO, stage));
+            self.answers(&F::answer_with(Incarnation::ZERO, stage));
         }
         assert_eq!(self.stage(), RecoveryStage::Running);
     }
@@ -175,7 +175,7 @@ impl<F: TestForm> Bench<F> {
 
     /// A peer reports its stage.
     pub(super) fn report(&mut self, peer: u16, stage: RecoveryStage) {
-        self.take(peer, F::answer_message(F::answer(Incarnation::ZERO, stage)));
+        self.take(peer, F::answer_message(F::answer_with(Incarnation::ZERO, stage)));
     }
 
     pub(super) fn peers(&self) -> Vec<u16> {

@@ -25,8 +25,8 @@ mod sync_waits;
 
 use net::{Form, Hunt};
 use quorate_protocols::sync_hotstuff::{Optimistic, Plain};
-use rotating::Rotating;
-use stable::Stable;
+use rotating::RotatingHunt;
+use stable::StableHunt;
 use sync_waits::{NoWait, OneDelta};
 
 #[allow(clippy::disallowed_methods, reason = "how far a hunt goes is its user's choice")]
@@ -61,32 +61,32 @@ fn hunt<F: Form>(default_n: u16, seeds: u64) {
 
 #[test]
 fn sync_hotstuff_of_three() {
-    hunt::<Stable<Plain>>(3, 2_000);
+    hunt::<StableHunt<Plain>>(3, 2_000);
 }
 
 #[test]
 fn sync_hotstuff_of_five() {
-    hunt::<Stable<Plain>>(5, 3_000);
+    hunt::<StableHunt<Plain>>(5, 3_000);
 }
 
 #[test]
 fn optsync_of_three() {
-    hunt::<Stable<Optimistic>>(3, 2_000);
+    hunt::<StableHunt<Optimistic>>(3, 2_000);
 }
 
 #[test]
 fn optsync_of_five() {
-    hunt::<Stable<Optimistic>>(5, 3_000);
+    hunt::<StableHunt<Optimistic>>(5, 3_000);
 }
 
 #[test]
 fn rotating_of_three() {
-    hunt::<Rotating>(3, 2_000);
+    hunt::<RotatingHunt>(3, 2_000);
 }
 
 #[test]
 fn rotating_of_five() {
-    hunt::<Rotating>(5, 3_000);
+    hunt::<RotatingHunt>(5, 3_000);
 }
 
 /// Without the wait between two views, or with one that is too short for what q_R votes decide, something is found, although the
@@ -94,7 +94,7 @@ fn rotating_of_five() {
 /// `find` from 0 on says where to.
 #[test]
 fn what_is_wrong_is_found() {
-    let no_wait = find::<Stable<NoWait>>(5, 7_000, 1_000);
-    let one_delta = find::<Stable<OneDelta>>(5, 4_000, 1_000);
+    let no_wait = find::<StableHunt<NoWait>>(5, 7_000, 1_000);
+    let one_delta = find::<StableHunt<OneDelta>>(5, 4_000, 1_000);
     assert!(no_wait.is_some() && one_delta.is_some(), "{no_wait:?} {one_delta:?}");
 }

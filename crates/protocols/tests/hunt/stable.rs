@@ -3,12 +3,12 @@
 use crate::net::Form;
 use quorate_consensus::harness::payload;
 use quorate_consensus::parts::chain::empty_payload;
-use quorate_consensus::parts::returning::Standing;
+use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::parts::synchrony::SynchronyParams;
 use quorate_consensus::{Certificate, Protocol, Signed};
 use quorate_protocols::sync_hotstuff::{
-    Answer, Evidence, Header, Lock, NewViewWord, SyncHotStuff, SyncMessage, VOTE, Variant, Word, bind_base,
-    blame, vote,
+    Answer, Header, LeaderStatement, Lock, QuitEvidence, SyncHotStuff, SyncMessage, SyncNewView, VOTE,
+    Variant, bind_base, blame, vote,
 };
 use quorate_types::rng::Rng;
 use quorate_types::{Block, BlockId, Height, Incarnation, ReplicaId, Signature, View};
@@ -18,7 +18,7 @@ use std::marker::PhantomData;
 const SIGNATURE: Signature = Signature([0; 64]);
 
 /// See the module.
-pub(crate) struct Stable<V>(PhantomData<V>);
+pub(crate) struct StableHunt<V>(PhantomData<V>);
 
 /// What is voted for: view, height and block.
 type Place = (View, Height, BlockId);
@@ -33,7 +33,7 @@ pub(crate) struct Lore {
     /// Honest voters of each place; that liars vote for it goes without saying.
     votes: BTreeMap<Place, BTreeSet<ReplicaId>>,
     blames: BTreeMap<View, BTreeSet<ReplicaId>>,
-    new_views: Vec<Signed<NewViewWord>>,
+    new_views: Vec<Signed<SyncNewView>>,
     /// Tells blocks apart.
     number: u64,
 }
@@ -105,7 +105,7 @@ impl Lore {
         rng.pick(&of_view[late..]).copied().cloned()
     }
 
-    fn new_view_of(&self, rng: &mut Rng, view: u64) -> Option<Signed<NewViewWord>> {
+    fn new_view_of(&self, rng: &mut Rng, view: u64) -> Option<Signed<SyncNewView>> {
         let of_view: Vec<_> = self.new_views.iter().filter(|it| it.body.view == View(view)).collect();
         rng.pick(&of_view).copied().cloned()
     }
@@ -158,7 +158,9 @@ impl Lore {
         self.number += 1;
         let base = match self.of_view(rng, view) {
             Some(header) => header.base,
-            None => self.new_view_of(rng, view).map_or(BlockId::ZERO, |word| word.body.lock.tip.block()),
+            None => {
+                self.new_view_of(rng, view).map_or(BlockId::ZERO, |new_view| new_view.body.lock.tip.block())
+            }
         };
         let near = rng.pick(&self.headers).map_or(Height(1), |header| header.block.height);
         let height = match rng.below(4) {
@@ -187,30 +189,33 @@ impl Lore {
 
     fn new_view(&mut self, rng: &mut Rng, view: u64) -> SyncMessage {
         let lock = self.lock(rng, view);
-        let body = NewViewWord { view: View(view), lock: lock.clone() };
+        let body = SyncNewView { view: View(view), lock: lock.clone() };
         self.new_views.push(Signed { body, by: self.leader(view), signature: SIGNATURE });
         self.votes.entry((View(view), lock.tip.statement.height, lock.tip.block())).or_default();
         SyncMessage::NewView { view: View(view), lock }
     }
 
-    /// Two words of a leader that contradict each other.
-    fn conflict(&self, rng: &mut Rng, view: u64) -> Option<Evidence> {
+    /// Returns two conflicting statements of a leader.
+    fn conflict(&self, rng: &mut Rng, view: u64) -> Option<QuitEvidence> {
         let of_view: Vec<&Header> = self.headers.iter().filter(|it| it.block.view == View(view)).collect();
-        let word = |header: &Header| Word::Header(header.clone());
+        let statement = |header: &Header| LeaderStatement::Header(header.clone());
         let pairs = of_view.iter().flat_map(|a| of_view.iter().map(move |b| (*a, *b)));
-        let pairs: Vec<_> = pairs.filter(|(a, b)| word(a).contradicts(&word(b))).collect();
-        let signed =
-            |header: &Header| Signed { body: word(header), by: header.block.proposer, signature: SIGNATURE };
-        rng.pick(&pairs).map(|(a, b)| Evidence::Conflict(Box::new((signed(a), signed(b)))))
+        let pairs: Vec<_> = pairs.filter(|(a, b)| statement(a).conflicts_with(&statement(b))).collect();
+        let signed = |header: &Header| Signed {
+            body: statement(header),
+            by: header.block.proposer,
+            signature: SIGNATURE,
+        };
+        rng.pick(&pairs).map(|(a, b)| QuitEvidence::Conflict(Box::new((signed(a), signed(b)))))
     }
 
     /// f + 1 blames of one of the last views that somebody honest has blamed.
-    fn blamed(&self, rng: &mut Rng) -> Option<Evidence> {
+    fn blamed(&self, rng: &mut Rng) -> Option<QuitEvidence> {
         let views: Vec<&View> = self.blames.keys().collect();
         let view = **rng.pick(&views[views.len().saturating_sub(2)..])?;
         let signers = self.signers(self.blames.get(&view));
         let votes: Vec<_> = signers.into_iter().take(self.weak()).map(|id| (id, SIGNATURE)).collect();
-        Some(Evidence::Blames(Certificate::of(blame(view), &votes)))
+        Some(QuitEvidence::Blames(Certificate::of(blame(view), &votes)))
     }
 
     /// A certificate of so many votes, of no old view.
@@ -221,8 +226,8 @@ impl Lore {
     }
 
     fn answer(&self, rng: &mut Rng, view: u64, incarnation: Incarnation) -> SyncMessage {
-        let standing = if rng.chance(700_000) { Standing::Running } else { Standing::Silent };
-        let mut answer = Answer::bare(incarnation, standing);
+        let stage = if rng.chance(700_000) { RecoveryStage::Running } else { RecoveryStage::Silent };
+        let mut answer = Answer::bare(incarnation, stage);
         if rng.chance(300_000) {
             answer.headers = self.of_view(rng, view).iter().map(signed).collect();
         }
@@ -239,11 +244,11 @@ impl Lore {
     }
 
     /// What one of them says, whoever it is.
-    fn word(&self, rng: &mut Rng, view: u64) -> Option<SyncMessage> {
+    fn message(&self, rng: &mut Rng, view: u64) -> Option<SyncMessage> {
         Some(match rng.below(12) {
             0 | 1 => SyncMessage::Certified(self.certified(rng, view, self.weak())?),
             2 => SyncMessage::Notify(self.certified(rng, view, self.responsive?)?),
-            3 => SyncMessage::Forward { word: self.new_view_of(rng, view)? },
+            3 => SyncMessage::Forward { new_view: self.new_view_of(rng, view)? },
             4 => SyncMessage::Evidence(self.blamed(rng)?),
             5 | 6 => SyncMessage::Evidence(self.conflict(rng, view)?),
             7 | 8 => SyncMessage::Vote(signed(&self.of_view(rng, view)?)),
@@ -274,7 +279,7 @@ fn signed(header: &Header) -> Signed<Header> {
     Signed { body: header.clone(), by: header.block.proposer, signature: SIGNATURE }
 }
 
-impl<V: Variant> Form for Stable<V>
+impl<V: Variant> Form for StableHunt<V>
 where
     SyncHotStuff<V>: Protocol<Params = SynchronyParams>,
 {
@@ -299,8 +304,8 @@ where
     }
 
     fn stands(is_running: bool) -> SyncMessage {
-        let standing = if is_running { Standing::Running } else { Standing::Silent };
-        SyncMessage::Answer(Box::new(Answer::bare(Incarnation::ZERO, standing)))
+        let stage = if is_running { RecoveryStage::Running } else { RecoveryStage::Silent };
+        SyncMessage::Answer(Box::new(Answer::bare(Incarnation::ZERO, stage)))
     }
 
     fn learn(lore: &mut Lore, from: ReplicaId, message: &SyncMessage) {
@@ -315,7 +320,7 @@ where
                 lore.votes.entry((*view, *height, *base)).or_default().insert(from);
             }
             SyncMessage::NewView { view, lock } => {
-                let body = NewViewWord { view: *view, lock: lock.clone() };
+                let body = SyncNewView { view: *view, lock: lock.clone() };
                 lore.new_views.push(Signed { body, by: from, signature: SIGNATURE });
             }
             SyncMessage::Blame(view) => {
@@ -363,7 +368,7 @@ where
                 let who = if rng.chance(600_000) { all } else { vec![one] };
                 who.into_iter().map(|liar| (liar, said.clone())).collect()
             }
-            _ => lore.word(rng, view).map(|said| (one, said)).into_iter().collect(),
+            _ => lore.message(rng, view).map(|said| (one, said)).into_iter().collect(),
         }
     }
 

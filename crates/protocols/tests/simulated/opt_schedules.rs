@@ -5,7 +5,7 @@ use crate::support::{incr, spread_bundle};
 use crate::sync_plot::{End, Plot};
 use crate::sync_stage::{DELTA_NS, NEAR_NS, view};
 use quorate_consensus::Entry;
-use quorate_consensus::parts::returning::Standing;
+use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_protocols::sync_hotstuff::{Header, Lock, SyncMessage};
 use quorate_sim::{Failure, Plan, Survives, Trouble, World, ms};
 use quorate_types::{ReplicaId, View};
@@ -171,7 +171,7 @@ pub(crate) fn hidden_ancestor_of_three(entry: &Entry) -> Result<(), Failure> {
     plot.world.start(crashed).unwrap();
     for _ in 0..3 {
         plot.run(DELTA_NS / 2)?;
-        plot.answers(&[crashed.0], Standing::Running);
+        plot.answers(&[crashed.0], RecoveryStage::Running);
     }
     let has_entered = |world: &World| world.honest().all(|id| view(world, id) == View(2));
     plot.world.run_while("both are in the next view", 8 * DELTA_NS, |world| !has_entered(world))?;
@@ -218,7 +218,7 @@ pub(crate) fn cut_just_after_a_decision(entry: &Entry) -> Result<(), Failure> {
     }
     for _ in 0..3 {
         plot.run(DELTA_NS)?;
-        plot.answers(&[3, 4, 5, 6], Standing::Voting);
+        plot.answers(&[3, 4, 5, 6], RecoveryStage::Voting);
     }
     // Nobody leads the first view, and the honest blame it. Before they have left it, 6 would vote for B if it were shown a
     // certificate of what is below.

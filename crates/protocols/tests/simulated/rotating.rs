@@ -9,9 +9,8 @@ use crate::sync_stage::{DELTA_NS, HEARTBEAT_NS, NEAR_NS, exact};
 use quorate_consensus::flawed::{Flaw, Flawed};
 use quorate_consensus::parts::chain::{bind_certificate, empty_payload};
 use quorate_consensus::{Basis, Certificate, Commit, Effect, Entry, Message, Past, Seal, Timers, To};
-use quorate_protocols::sync_hotstuff::rotating::{
-    Header, RotatingMessage, RotatingRecord, RotatingSyncHotStuff, Timer, vote,
-};
+use quorate_protocols::sync_hotstuff::rotating::{Header, Rotating, RotatingMessage, RotatingRecord, vote};
+use quorate_protocols::sync_hotstuff::{SyncHotStuff, Timer};
 use quorate_sim::{
     Change, Failure, Fault, Frame, Front, Oracle, Places, Settings, Survives, Verdict, World, ms, secs, seed,
 };
@@ -21,7 +20,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-const SOUND: Entry = Entry::of::<RotatingSyncHotStuff>();
+const SOUND: Entry = Entry::of::<SyncHotStuff<Rotating>>();
 
 pub(crate) fn registered() -> &'static Entry {
     quorate_protocols::find("sync-hotstuff-rr").unwrap()
@@ -96,14 +95,14 @@ pub(crate) struct GapCommits {
     certified: Vec<BlockId>,
 }
 
-impl Flaw<RotatingSyncHotStuff> for GapCommits {
+impl Flaw<SyncHotStuff<Rotating>> for GapCommits {
     fn opens(&mut self, me: ReplicaId, _: &mut Past<RotatingRecord>) {
         self.me = Some(me);
     }
 
     fn hears(
         &mut self,
-        _: &RotatingSyncHotStuff,
+        _: &SyncHotStuff<Rotating>,
         message: RotatingMessage,
         seal: &Seal,
     ) -> Vec<RotatingMessage> {
@@ -123,7 +122,7 @@ impl Flaw<RotatingSyncHotStuff> for GapCommits {
         vec![message]
     }
 
-    fn acts(&mut self, _: &RotatingSyncHotStuff, now: Time, effects: &mut Vec<Effect>) {
+    fn acts(&mut self, _: &SyncHotStuff<Rotating>, now: Time, effects: &mut Vec<Effect>) {
         let certified = &self.certified;
         self.waits.retain(|_, (id, since)| {
             let since = *since.get_or_insert(now);
@@ -140,12 +139,12 @@ impl Flaw<RotatingSyncHotStuff> for GapCommits {
 #[derive(Default)]
 pub(crate) struct OneDeltaTimer(Moved);
 
-impl Flaw<RotatingSyncHotStuff> for OneDeltaTimer {
-    fn clock(&mut self, _: &RotatingSyncHotStuff, timer: Timer, now: Time) -> Time {
+impl Flaw<SyncHotStuff<Rotating>> for OneDeltaTimer {
+    fn clock(&mut self, _: &SyncHotStuff<Rotating>, timer: Timer, now: Time) -> Time {
         self.0.clock(timer == Timer::Commit, now)
     }
 
-    fn sets_timers(&mut self, _: &RotatingSyncHotStuff, _: Time, timers: &mut Timers<Timer>) {
+    fn sets_timers(&mut self, _: &SyncHotStuff<Rotating>, _: Time, timers: &mut Timers<Timer>) {
         self.0.follow(timers, Timer::Commit, |at| at.minus(DELTA_NS));
     }
 }
@@ -420,7 +419,7 @@ fn s13_where_only_some_links_are_slow_the_guarded_fork_too() {
 /// The schedule forks those who do not ask whether a view has followed one, and nobody else.
 #[test]
 fn gap_commits_without_the_rule_about_views_left_out() {
-    let flawed = Entry::of::<Flawed<RotatingSyncHotStuff, GapCommits>>();
+    let flawed = Entry::of::<Flawed<SyncHotStuff<Rotating>, GapCommits>>();
     let failure = gap_commits_forks(&flawed).unwrap_err();
     assert_eq!(failure.oracle, Oracle::Agreement, "{failure}");
     let (mut s, x, b) = gap_commits(&SOUND);

@@ -5,7 +5,7 @@ use crate::rotating::{decoded, registered};
 use crate::support::{begin, go, incr, level, put, r, settle, settle_honest, wait_for};
 use crate::sync_stage::{DELTA_NS, NEAR_NS, exact};
 use quorate_consensus::parts::chain::empty_payload;
-use quorate_consensus::parts::returning::Standing;
+use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_protocols::sync_hotstuff::rotating::RotatingMessage;
 use quorate_sim::{Audience, Byzantine, Frame, Plan, Survives, Trouble, Verdict, Weather, World, ms, secs};
 use quorate_types::{Height, Kind, ReplicaId, Time, View};
@@ -206,7 +206,7 @@ fn s15_all_are_cut_after_an_acknowledgement() {
             let runs = |id: ReplicaId| {
                 said.borrow()[before..].iter().any(|(_, by, message)| {
                     *by == id
-                        && matches!(message, RotatingMessage::Answer(answer) if answer.standing == Standing::Running)
+                        && matches!(message, RotatingMessage::Answer(answer) if answer.stage == RecoveryStage::Running)
                 })
             };
             while !world.replicas().all(runs) {

@@ -3,7 +3,7 @@
 use crate::sync_plot::{End, Plot};
 use crate::sync_stage::{DELTA_NS, NEAR_NS};
 use quorate_consensus::Entry;
-use quorate_consensus::parts::returning::Standing;
+use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_protocols::sync_hotstuff::{Header, Lock, SyncMessage};
 use quorate_sim::{Change, Failure, Front, OpId, Places, Plan, Survives, Weather, World, ms};
 use quorate_types::{ReplicaId, Time, View};
@@ -58,7 +58,7 @@ pub(crate) fn early_riser(entry: &Entry) -> Result<(), Failure> {
     plot.world.plan(plot.world.now().plus(18 * DELTA_NS), Plan::Start(ReplicaId(0)));
     for _ in 0..3 {
         plot.run(DELTA_NS)?;
-        plot.answers(&[LATE], Standing::Voting);
+        plot.answers(&[LATE], RecoveryStage::Voting);
         plot.say(LIAR, &[LATE], &SyncMessage::Blame(View(1)));
     }
     plot.run(6 * DELTA_NS)?;
@@ -79,7 +79,7 @@ pub(crate) fn votes_said_again(entry: &Entry) -> Result<(), Failure> {
     }
     for _ in 0..3 {
         plot.run(DELTA_NS)?;
-        plot.answers(&[0, LATE], Standing::Voting);
+        plot.answers(&[0, LATE], RecoveryStage::Voting);
         plot.say(LIAR, &[0, LATE], &SyncMessage::Blame(View(1)));
     }
     plot.run(5 * DELTA_NS)?;

@@ -470,7 +470,7 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for LexicographicLock {
     fn hears(&mut self, protocol: &SyncHotStuff<V>, message: SyncMessage, _: &Seal) -> Vec<SyncMessage> {
         let shown = match &message {
             SyncMessage::NewView { view, lock } => Some((*view, lock)),
-            SyncMessage::Forward { word } => Some((word.body.view, &word.body.lock)),
+            SyncMessage::Forward { new_view } => Some((new_view.body.view, &new_view.body.lock)),
             _ => None,
         };
         let is_here = |view| protocol.status().view == view && protocol.status().normal;

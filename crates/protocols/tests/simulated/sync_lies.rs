@@ -9,7 +9,7 @@ use crate::sync_schedules::{
 };
 use crate::sync_stage::{DELTA_NS, NEAR_NS, both_synchronous, exact, listen, optsync, sync_hotstuff, view};
 use quorate_consensus::{Entry, Signed, To};
-use quorate_protocols::sync_hotstuff::{Evidence, Header, SyncMessage};
+use quorate_protocols::sync_hotstuff::{Header, QuitEvidence, SyncMessage};
 use quorate_sim::{Bytes, Plan, Trouble, Verdict, World, ms, secs};
 use quorate_types::wire::frame;
 use quorate_types::{Height, ReplicaId, View};
@@ -114,7 +114,7 @@ fn s05_two_bases_of_different_height(entry: &Entry) {
     plot.run(2 * DELTA_NS).unwrap();
     let left = |id: u16| {
         plot.ear.borrow().count(|sent| {
-            let is_it = matches!(&sent.message, SyncMessage::Evidence(Evidence::Conflict(both)) if both.0.body.view() == View(2));
+            let is_it = matches!(&sent.message, SyncMessage::Evidence(QuitEvidence::Conflict(both)) if both.0.body.view() == View(2));
             is_it && sent.from == ReplicaId(id)
         })
     };

@@ -23,16 +23,16 @@ use crate::sync_unshown::{NothingElse, Unshown};
 use crate::sync_waits::{NoWait, OneDelta};
 use quorate_consensus::Entry;
 use quorate_consensus::flawed::Flawed;
-use quorate_protocols::sync_hotstuff::rotating::RotatingSyncHotStuff;
+use quorate_protocols::sync_hotstuff::rotating::Rotating;
 use quorate_protocols::sync_hotstuff::{Optimistic, Plain, SyncHotStuff, Variant};
 use quorate_sim::{Failure, Oracle};
 
 const SYNC: Entry = Entry::of::<SyncHotStuff<Plain>>();
 const OPT: Entry = Entry::of::<SyncHotStuff<Optimistic>>();
-const ROTATING: Entry = Entry::of::<RotatingSyncHotStuff>();
+const ROTATING: Entry = Entry::of::<SyncHotStuff<Rotating>>();
 
-const fn rotating<F: quorate_consensus::flawed::Flaw<RotatingSyncHotStuff>>() -> Entry {
-    Entry::of::<Flawed<RotatingSyncHotStuff, F>>()
+const fn rotating<F: quorate_consensus::flawed::Flaw<SyncHotStuff<Rotating>>>() -> Entry {
+    Entry::of::<Flawed<SyncHotStuff<Rotating>, F>>()
 }
 
 /// Of those that show no certificates.

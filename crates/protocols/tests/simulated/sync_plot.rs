@@ -4,7 +4,7 @@
 use crate::support::{begin, incr, level};
 use crate::sync_stage::{Ear, exact, listen};
 use quorate_consensus::parts::chain::empty_payload;
-use quorate_consensus::parts::returning::Standing;
+use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Certificate, Entry, Signed, To};
 use quorate_protocols::sync_hotstuff::{Answer, Header, Lock, SyncMessage, bind_base, vote};
 use quorate_sim::{Failure, Frame, Heard, Settings, Verdict, World, ms};
@@ -213,8 +213,8 @@ impl Plot {
     }
 
     /// A liar claims to stand there, and to know nothing.
-    pub(crate) fn answers(&mut self, to: &[u16], standing: Standing) {
-        let answer = Answer::bare(Incarnation::ZERO, standing);
+    pub(crate) fn answers(&mut self, to: &[u16], stage: RecoveryStage) {
+        let answer = Answer::bare(Incarnation::ZERO, stage);
         self.liars_say(to, &SyncMessage::Answer(Box::new(answer)));
     }
 

@@ -5,8 +5,8 @@ use crate::sync_stage::{
     DELTA_NS, HEARTBEAT_NS, NEAR_NS, Sent, Stage, both_synchronous, exact, listen, optsync, view,
 };
 use quorate_consensus::Entry;
-use quorate_consensus::parts::returning::Standing;
-use quorate_protocols::sync_hotstuff::{Evidence, SyncMessage};
+use quorate_consensus::parts::recovery::RecoveryStage;
+use quorate_protocols::sync_hotstuff::{QuitEvidence, SyncMessage};
 use quorate_sim::{Byzantine, Survives, Verdict, World, ms, secs};
 use quorate_types::{BlockId, Height, ReplicaId, Time, View};
 use std::cell::Cell;
@@ -170,7 +170,8 @@ fn s04_a_leader_that_tells_two_things(entry: &Entry) {
             "{n} {later}: nothing was committed at {height}"
         );
         let shown = stage.ear.borrow().count(|sent| {
-            matches!(&sent.message, SyncMessage::Evidence(Evidence::Conflict(_))) && sent.from != stage.puppet
+            matches!(&sent.message, SyncMessage::Evidence(QuitEvidence::Conflict(_)))
+                && sent.from != stage.puppet
         });
         assert_eq!(shown, others.len() * (n - 1), "each shows it to all, once");
         wait_for(&mut stage.world, &ids, secs(20));
@@ -336,7 +337,7 @@ fn s15_all_are_cut_after_an_acknowledgement(entry: &Entry) {
                 world.start(r(replica)).unwrap();
             }
             let runs = |id: ReplicaId| {
-                let is = |sent: &Sent| matches!(&sent.message, SyncMessage::Answer(answer) if answer.standing == Standing::Running);
+                let is = |sent: &Sent| matches!(&sent.message, SyncMessage::Answer(answer) if answer.stage == RecoveryStage::Running);
                 ear.borrow().sent[said..].iter().any(|sent| sent.from == id && is(sent))
             };
             while !world.replicas().all(runs) {

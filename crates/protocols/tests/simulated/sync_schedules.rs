@@ -7,7 +7,7 @@ use crate::support::incr;
 use crate::sync_plot::{End, Plot};
 use crate::sync_stage::{DELTA_NS, NEAR_NS};
 use quorate_consensus::{Entry, Signed, To};
-use quorate_protocols::sync_hotstuff::{Evidence, Header, Lock, SyncMessage, Word};
+use quorate_protocols::sync_hotstuff::{Header, LeaderStatement, Lock, QuitEvidence, SyncMessage};
 use quorate_sim::{Audience, Failure, Heard, Plan, Trouble, ms};
 use quorate_types::bundle::bundle_digest;
 use quorate_types::codec::Wire as _;
@@ -89,9 +89,9 @@ pub(crate) fn asked_before_it_has_voted(entry: &Entry) -> Result<(), Failure> {
     let lie = |time_ns| {
         let header = plot.header(View(2), tip, tip.1, time_ns);
         let (by, signature) = (ReplicaId(1), plot.world.sign(ReplicaId(1), &header.statement()));
-        Signed { body: Word::Header(header), by, signature }
+        Signed { body: LeaderStatement::Header(header), by, signature }
     };
-    let evidence = Evidence::Conflict(Box::new((lie(1), lie(2))));
+    let evidence = QuitEvidence::Conflict(Box::new((lie(1), lie(2))));
     plot.say(1, &[Q, P], &SyncMessage::Evidence(evidence));
     // Question and answer, a quarter of Δ, question and answer.
     plot.run(5 * NEAR_NS + DELTA_NS / 4 + ms(5))?;

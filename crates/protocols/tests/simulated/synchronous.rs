@@ -3,7 +3,7 @@
 use crate::side_by_side::run_all;
 use crate::support::{go, r, world_of};
 use quorate_consensus::parts::chain::empty_payload;
-use quorate_consensus::parts::returning::Standing;
+use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Certificate, Entry, Signed, To};
 use quorate_protocols::sync_hotstuff::{Answer, Header, SyncMessage, VOTE};
 use quorate_sim::{
@@ -31,7 +31,7 @@ fn with_a_leader_that_lies(entry: &Entry, guarded: bool) -> World {
     });
     world.take_over(r(0));
     go(world.run_for(3 * DELTA_NS), &world);
-    let answer = Answer::bare(Incarnation::ZERO, Standing::Running);
+    let answer = Answer::bare(Incarnation::ZERO, RecoveryStage::Running);
     world.say(r(0), To::All, &SyncMessage::Answer(Box::new(answer)));
     go(world.run_for(ms(20)), &world);
     world

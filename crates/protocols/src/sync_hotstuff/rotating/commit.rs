@@ -21,6 +21,7 @@ impl SyncHotStuff<Rotating> {
     /// R10. §11, 5 and 6: begins the wait for an own vote, which is durable and on its way to all. All conflicting statements
     /// arrive within 2 Δ. The view may have been left meanwhile by a certificate, which ends no wait.
     pub(super) fn wait_for_silence(&mut self, cx: &mut Cx<'_, Self>, view: View, id: BlockId) {
+        let is_running = self.is_running();
         let Some(facts) = self.state.views.get_mut(&view) else { return };
         let Some((_, header)) = facts.first.as_ref().filter(|(first, _)| *first == id) else { return };
         if facts.vote != OwnVote::Cast {
@@ -30,7 +31,7 @@ impl SyncHotStuff<Rotating> {
         // R9. §11, 4: if a view was left out, an honest replica may have a higher lock and refuse.
         let follows = header.body.parent_view.next() == view;
         // §18: no wait begins for a repeated vote. Conflicting statements may have been lost during the silence.
-        let may = self.is_running() && view > self.state.repeated;
+        let may = is_running && view > self.state.repeated;
         let is_open = header.body.block.height > self.chain.committed().height;
         if follows && may && is_open && !facts.is_broken {
             facts.vote = OwnVote::Waits;

@@ -1,6 +1,6 @@
 //! Messages of the rotating form (§11, §17).
 
-use super::super::encoding::variants;
+use super::super::encoding::{fields, variants};
 use super::super::statements::{
     ANSWER, ASK, BLAME, CERTIFICATE_BYTES, CERTIFIED, EVIDENCE, PROPOSE, SHOW, STATUS, VOTE, blame,
     claim_blames,
@@ -9,7 +9,7 @@ use super::evidence::ViewEvidence;
 use super::header::{Header, claim_votes, status, vote};
 use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Auth, Certificate, Claims, Message, Place, Signed};
-use quorate_types::codec::{DecodeError, Reader, Wire, put_list};
+use quorate_types::codec::{DecodeError, Wire};
 use quorate_types::{Height, Incarnation, Kind, PayloadId, View};
 
 /// Maximum number of certificates in an ANSWER: the highest one, and that of the parent of its header.
@@ -80,6 +80,15 @@ pub struct Answer {
     pub voted: Option<Signed<Signed<Header>>>,
 }
 
+fields!(Answer {
+    incarnation,
+    stage,
+    blames,
+    certificates[CERTIFICATES_MAX, CERTIFICATE_BYTES],
+    header,
+    voted
+});
+
 impl Answer {
     /// Returns an answer that reports nothing but the sender's recovery stage.
     #[must_use]
@@ -102,32 +111,6 @@ impl Answer {
             let block = &header.body.block;
             claims.signature(*by, vote(block.view, block.id()), signature);
         }
-    }
-}
-
-impl Wire for Answer {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.incarnation.encode(out);
-        self.stage.encode(out);
-        self.blames.encode(out);
-        put_list(out, &self.certificates);
-        self.header.encode(out);
-        self.voted.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            incarnation: Incarnation::decode(reader)?,
-            stage: RecoveryStage::decode(reader)?,
-            blames: Option::decode(reader)?,
-            certificates: reader.list(
-                "certificates",
-                CERTIFICATES_MAX,
-                CERTIFICATE_BYTES,
-                Certificate::decode,
-            )?,
-            header: Option::decode(reader)?,
-            voted: Option::decode(reader)?,
-        })
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) fn leads(view: u64) -> ReplicaId {
     tests::leads(N, view)
 }
 
-/// What an honest leader of a view proposes on top of a block; `number` tells blocks apart. It carries something.
+/// Returns the proposal of an honest leader on top of a block, with a payload; `number` distinguishes blocks.
 pub(super) fn header(view: u64, on: Tip, number: u64) -> Header {
     let block = Block {
         parent: on.id,
@@ -51,14 +51,14 @@ pub(super) fn header(view: u64, on: Tip, number: u64) -> Header {
     Header { block, parent_view: on.view }
 }
 
-/// The same, and it carries nothing.
+/// Returns the same with an empty payload.
 pub(super) fn empty(view: u64, on: Tip, number: u64) -> Header {
     let mut header = header(view, on, number);
     header.block.payload = empty_payload();
     header
 }
 
-/// Headers of one view after the other, each on top of the last.
+/// Returns headers of consecutive views, each on top of the last.
 pub(super) fn chain(first: u64, mut on: Tip, count: u64) -> Vec<Header> {
     let next = |view| {
         let next = header(view, on, view);
@@ -76,23 +76,23 @@ pub(super) fn tip(header: &Header) -> Tip {
     Tip::of(&header.block, id(header))
 }
 
-/// As its leader has signed it.
+/// Returns the header with its leader's signature.
 pub(super) fn signed(header: &Header) -> Signed<Header> {
     Signed { body: header.clone(), by: header.block.proposer, signature: SIGNATURE }
 }
 
-/// Somebody's vote.
+/// Returns a vote.
 pub(super) fn voted(header: &Header) -> RotatingMessage {
     RotatingMessage::Vote(signed(header))
 }
 
-/// Votes of replicas 0, 1, … for a block in a view.
+/// Returns a certificate with votes of replicas 0, 1, … for a block in a view.
 pub(super) fn certificate(view: u64, block: BlockId, signers: u16) -> Certificate {
     let votes: Vec<_> = (0..signers).map(|id| (r(id), SIGNATURE)).collect();
     Certificate::of(vote(View(view), block), &votes)
 }
 
-/// f + 1 votes for a block.
+/// Returns a certificate of f + 1 votes for a block.
 pub(super) fn certified(header: &Header) -> Certificate {
     certificate(header.block.view.0, id(header), 3)
 }
@@ -101,11 +101,11 @@ pub(super) fn shows(header: &Header) -> RotatingMessage {
     RotatingMessage::Certified(certified(header))
 }
 
-/// The proposal of a header, with the certificate of its parent.
+/// Returns the proposal of a header, with the certificate of its parent.
 pub(super) fn proposal(header: &Header) -> RotatingMessage {
     let (view, parent) = (header.parent_view, header.block.parent);
     let is_first = view == View::ZERO;
-    let parent = if is_first { Certificate::genesis(super::VOTE) } else { certificate(view.0, parent, 3) };
+    let parent = if is_first { Certificate::genesis(VOTE) } else { certificate(view.0, parent, 3) };
     RotatingMessage::Propose { header: header.clone(), parent }
 }
 
@@ -113,7 +113,7 @@ pub(super) fn status(view: u64, lock: Certificate) -> RotatingMessage {
     RotatingMessage::Status { view: View(view), lock }
 }
 
-/// f + 1 replicas blame a view.
+/// Returns blames of f + 1 replicas.
 pub(super) fn blames(view: u64) -> Certificate {
     let votes: Vec<_> = (0..3).map(|id| (r(id), SIGNATURE)).collect();
     Certificate::of(blame(View(view)), &votes)
@@ -123,7 +123,7 @@ pub(super) fn blamed(view: u64) -> RotatingMessage {
     RotatingMessage::Evidence(ViewEvidence::Blames(blames(view)))
 }
 
-/// Two proposals of a leader, as evidence.
+/// Returns two proposals of a leader as evidence.
 pub(super) fn conflict(first: &Header, second: &Header) -> ViewEvidence {
     ViewEvidence::Conflict(Box::new((signed(first), signed(second))))
 }
@@ -143,7 +143,7 @@ impl TestForm for Rotating {
     const WARM_UP: u64 = 20 * 50_000_000;
     type Answer = Answer;
 
-    fn answer(incarnation: Incarnation, stage: RecoveryStage) -> Answer {
+    fn answer_with(incarnation: Incarnation, stage: RecoveryStage) -> Answer {
         Answer::bare(incarnation, stage)
     }
     fn answer_message(answer: Answer) -> RotatingMessage {
@@ -228,7 +228,7 @@ pub(super) fn certified_in(said: &[RotatingMessage]) -> Vec<BlockId> {
         .collect()
 }
 
-/// What was proposed, and on what.
+/// Returns the view and parent of each proposal.
 pub(super) fn proposed_in(said: &[RotatingMessage]) -> Vec<(View, BlockId)> {
     said.iter()
         .filter_map(|it| {

@@ -14,16 +14,13 @@ use super::lock::Lock;
 use super::message::{Answer, HEADERS_MAX, SyncMessage};
 use super::record::SyncRecord;
 use super::split;
-use super::state::{InView, State};
+use super::state::{InView, State, VIEWS_AHEAD};
 use super::variant::Variant;
 use quorate_consensus::parts::chain::Tip;
 use quorate_consensus::parts::synchrony::{Delta, SynchronyParams};
 use quorate_consensus::{Certificate, Cx, Figures, Message as _, Past, Reject, Seal, Signed, Spec, To};
 use quorate_types::{BlockId, Committee, Height, Incarnation, Kind, ReplicaId, Time, View};
 use std::ops::Range;
-
-/// Views above the current one whose messages are kept.
-const VIEWS_AHEAD: u64 = 2;
 
 impl<V: Variant> Form for V {
     const SPEC: Spec = V::SPEC;

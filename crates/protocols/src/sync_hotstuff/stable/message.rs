@@ -1,6 +1,6 @@
 //! Messages of the stable form (§17; `optsync` §14).
 
-use super::super::encoding::variants;
+use super::super::encoding::{fields, variants};
 use super::super::statements::{
     ANSWER, ASK, BLAME, CERTIFICATE_BYTES, CERTIFIED, EVIDENCE, FIRST_VOTE, FORWARD, LACK, NEW_VIEW, NOTIFY,
     PROPOSE, STATUS, VOTE, blame,
@@ -12,7 +12,7 @@ use super::lock::{Lock, LockName};
 use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Auth, Certificate, Claims, Message, Place, Seal, Signed};
 use quorate_types::block::BLOCK_BYTES;
-use quorate_types::codec::{DecodeError, Reader, Wire, put_list};
+use quorate_types::codec::{DecodeError, Wire};
 use quorate_types::{BlockId, Height, Incarnation, Kind, PayloadId, View};
 
 /// Maximum number of headers in an ANSWER.
@@ -125,6 +125,16 @@ pub struct Answer {
     pub voted: Option<Signed<Signed<Header>>>,
 }
 
+fields!(Answer {
+    incarnation,
+    stage,
+    evidence[EVIDENCE_MAX, EVIDENCE_BYTES],
+    certificates[CERTIFICATES_MAX, CERTIFICATE_BYTES],
+    new_view,
+    headers[HEADERS_MAX, HEADER_BYTES],
+    voted
+});
+
 impl Answer {
     /// Returns an answer that reports nothing but the sender's recovery stage.
     #[must_use]
@@ -159,34 +169,6 @@ impl Answer {
             Header::claim(header, claims);
             claims.signature(*by, header.body.vote(), signature);
         }
-    }
-}
-
-impl Wire for Answer {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.incarnation.encode(out);
-        self.stage.encode(out);
-        put_list(out, &self.evidence);
-        put_list(out, &self.certificates);
-        self.new_view.encode(out);
-        put_list(out, &self.headers);
-        self.voted.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            incarnation: Incarnation::decode(reader)?,
-            stage: RecoveryStage::decode(reader)?,
-            evidence: reader.list("evidence", EVIDENCE_MAX, EVIDENCE_BYTES, QuitEvidence::decode)?,
-            certificates: reader.list(
-                "certificates",
-                CERTIFICATES_MAX,
-                CERTIFICATE_BYTES,
-                Certificate::decode,
-            )?,
-            new_view: Option::decode(reader)?,
-            headers: reader.list("headers", HEADERS_MAX, HEADER_BYTES, Signed::decode)?,
-            voted: Option::decode(reader)?,
-        })
     }
 }
 

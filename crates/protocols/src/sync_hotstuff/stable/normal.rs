@@ -3,8 +3,8 @@
 //! A header is first checked for a conflict with earlier statements of the leader. Bodies and certificates are asked for, and
 //! the vote is cast when they have arrived. No message is parked.
 
-use super::super::replica::{End, Form as _, IfIdle, SyncHotStuff, Timer, noted};
-use super::super::statements::{FIRST_VIEW, leader};
+use super::super::replica::{End, IfIdle, SyncHotStuff, Timer, noted};
+use super::super::statements::FIRST_VIEW;
 use super::certificates::VoteCount;
 use super::header::{Header, bind_base, end_of, rank, vote};
 use super::leader_statement::LeaderStatement;
@@ -12,6 +12,7 @@ use super::message::SyncMessage;
 use super::missed_heights::{MISSED, Span};
 use super::paths::Paths;
 use super::record::SyncRecord;
+use super::state::VIEWS_AHEAD;
 use super::variant::Variant;
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::{Certificate, Cx, Evidence, Ready, Reject, Seal, Signed, To};
@@ -111,7 +112,7 @@ impl<V: Variant> SyncHotStuff<V> {
         self.admit_if_certified(cx, id);
         self.fetch_soon(cx, (block.height, id), link);
         self.try_vote(cx);
-        self.commit_waits(cx);
+        self.commit_sound_waits(cx);
         Ok(())
     }
 
@@ -235,7 +236,7 @@ impl<V: Variant> SyncHotStuff<V> {
             return Err(Reject::Stale);
         }
         let highest = self.highest_handled();
-        if view > self.view.plus(super::VIEWS_AHEAD) || height > highest {
+        if view > self.view.plus(VIEWS_AHEAD) || height > highest {
             return Err(Reject::Early);
         }
         let at = (view, height);

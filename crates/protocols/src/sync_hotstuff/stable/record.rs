@@ -1,5 +1,6 @@
 //! Durable facts of the stable form (§3).
 
+use super::super::encoding::variants;
 use super::super::replica::SyncHotStuff;
 use super::evidence::{EVIDENCE_BYTES, EVIDENCE_MAX, QuitEvidence};
 use super::header::{Header, rank};
@@ -7,7 +8,7 @@ use super::leader_statement::SyncNewView;
 use super::lock::Lock;
 use super::variant::Variant;
 use quorate_consensus::{Certificate, Cx, Record, RecordKey, Signed};
-use quorate_types::codec::{DecodeError, Reader, Wire, put_list};
+use quorate_types::codec::{DecodeError, Wire};
 use quorate_types::{Digest, Height, View};
 
 /// A fact that is durable before a message that depends on it leaves.
@@ -56,6 +57,15 @@ const RESPONSIVE: u8 = 4;
 const SETTLED: u8 = 5;
 const SETTLED_RESPONSIVE: u8 = 6;
 
+variants!(SyncRecord, "sync-hotstuff record":
+    ENTERED = Entered { view, quit, evidence[EVIDENCE_MAX, EVIDENCE_BYTES], lock, first_voted },
+    SAID = Said { view, voted, proposed, new_view },
+    CERTIFIED = Certified(certificate),
+    RESPONSIVE = Responsive(certificate),
+    SETTLED = Settled(certificate),
+    SETTLED_RESPONSIVE = SettledResponsive(certificate),
+);
+
 /// Returns the key of a certificate. At one height the certificates of all views are kept until a checkpoint settles it.
 fn certificate_key(kind: u8, certificate: &Certificate) -> RecordKey {
     let (view, height) = rank(certificate);
@@ -83,53 +93,11 @@ impl Record for SyncRecord {
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        out.push(self.key().kind);
-        match self {
-            Self::Entered { view, quit, evidence, lock, first_voted } => {
-                view.encode(out);
-                quit.encode(out);
-                put_list(out, evidence);
-                lock.encode(out);
-                first_voted.encode(out);
-            }
-            Self::Said { view, voted, proposed, new_view } => {
-                view.encode(out);
-                voted.encode(out);
-                proposed.encode(out);
-                new_view.encode(out);
-            }
-            Self::Certified(certificate)
-            | Self::Responsive(certificate)
-            | Self::Settled(certificate)
-            | Self::SettledResponsive(certificate) => certificate.encode(out),
-        }
+        Wire::encode(self, out);
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let r = &mut reader;
-        let record = match r.u8()? {
-            ENTERED => Self::Entered {
-                view: View::decode(r)?,
-                quit: r.bool()?,
-                evidence: r.list("evidence", EVIDENCE_MAX, EVIDENCE_BYTES, QuitEvidence::decode)?,
-                lock: Lock::decode(r)?,
-                first_voted: Option::decode(r)?,
-            },
-            SAID => Self::Said {
-                view: View::decode(r)?,
-                voted: Option::decode(r)?,
-                proposed: Option::decode(r)?,
-                new_view: Option::decode(r)?,
-            },
-            CERTIFIED => Self::Certified(Certificate::decode(r)?),
-            RESPONSIVE => Self::Responsive(Certificate::decode(r)?),
-            SETTLED => Self::Settled(Certificate::decode(r)?),
-            SETTLED_RESPONSIVE => Self::SettledResponsive(Certificate::decode(r)?),
-            _ => return Err(DecodeError::Tag("sync-hotstuff record")),
-        };
-        reader.finish()?;
-        Ok(record)
+        Self::from_bytes(bytes)
     }
 }
 

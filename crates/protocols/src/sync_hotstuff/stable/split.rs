@@ -2,10 +2,10 @@
 //! conflict then: the blocks between them prove it. After a power cut, two branches of a view may be known only by the last
 //! votes of two replicas. A leader may also show one replica a header far below those that all others have.
 
+use super::super::encoding::fields;
 use super::header::Header;
 use quorate_consensus::{Claims, Signed};
 use quorate_types::block::BLOCK_BYTES;
-use quorate_types::codec::{DecodeError, Reader, Wire, put_list};
 use quorate_types::{Block, View};
 
 /// Maximum height above the committed block that is voted for, whatever the window. So every conflict with an own vote can
@@ -28,6 +28,8 @@ pub struct Split {
     /// Ancestors of the higher one down to the height above the lower one, highest first.
     pub between: Vec<Block>,
 }
+
+fields!(Split { low, high, between[BETWEEN_MAX, BLOCK_BYTES] });
 
 impl Split {
     /// Returns the view.
@@ -64,20 +66,5 @@ impl Split {
         }
         Header::claim(&self.low, claims);
         Header::claim(&self.high, claims);
-    }
-}
-
-impl Wire for Split {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.low.encode(out);
-        self.high.encode(out);
-        put_list(out, &self.between);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            low: Signed::decode(reader)?,
-            high: Signed::decode(reader)?,
-            between: reader.list("blocks between two", BETWEEN_MAX, BLOCK_BYTES, Block::decode)?,
-        })
     }
 }

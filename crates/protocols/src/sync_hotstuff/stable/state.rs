@@ -16,6 +16,9 @@ use quorate_consensus::{Certificate, Signed};
 use quorate_types::{BlockId, Height, ReplicaId, ReplicaSet, Signature, Time, View};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Views above the current one whose messages are kept.
+pub(super) const VIEWS_AHEAD: u64 = 2;
+
 /// State of one view.
 #[derive(Debug)]
 pub struct InView {

@@ -25,7 +25,6 @@ pub(super) use super::super::tests::{
 };
 use super::super::tests::{TestBlock, TestForm, claims_hold};
 use super::super::{SyncHotStuff, VOTE, blame};
-use super::header::end_of;
 use super::{
     Answer, Header, LeaderStatement, Lock, Optimistic, Plain, QuitEvidence, SyncMessage, SyncNewView,
     Variant, bind_base, vote,
@@ -55,7 +54,7 @@ macro_rules! both {
 }
 pub(super) use both;
 
-/// What an honest leader of a view proposes on top of a block; `number` tells blocks apart.
+/// Returns the proposal of an honest leader on top of a block; `number` distinguishes blocks.
 pub(super) fn header(n: u16, view: u64, base: BlockId, parent: End, number: u64) -> Header {
     let block = Block {
         parent: parent.1,
@@ -69,12 +68,12 @@ pub(super) fn header(n: u16, view: u64, base: BlockId, parent: End, number: u64)
     Header { block, base }
 }
 
-/// Headers of a view, one on top of the other, above its base.
+/// Returns headers of a view, each on top of the last, above its base.
 pub(super) fn chain(n: u16, view: u64, base: End, numbers: &[u64]) -> Vec<Header> {
     chain_on(n, view, base.1, base, numbers)
 }
 
-/// Headers of a view, one on top of the other, above a block.
+/// Returns headers of a view, each on top of the last, above a block.
 pub(super) fn chain_on(n: u16, view: u64, base: BlockId, mut parent: End, numbers: &[u64]) -> Vec<Header> {
     let next = |number: &u64| {
         let next = header(n, view, base, parent, *number);
@@ -92,28 +91,28 @@ pub(super) fn end(header: &Header) -> End {
     (header.block.height, header.block.id())
 }
 
-/// As its leader has signed it.
+/// Returns the header with its leader's signature.
 pub(super) fn signed(header: &Header) -> Signed<Header> {
     Signed { body: header.clone(), by: header.block.proposer, signature: SIGNATURE }
 }
 
-/// Somebody's vote.
+/// Returns a vote.
 pub(super) fn voted(header: &Header) -> SyncMessage {
     SyncMessage::Vote(signed(header))
 }
 
-/// Votes of replicas 0, 1, … for a block in a view.
+/// Returns a certificate with votes of replicas 0, 1, … for a block in a view.
 pub(super) fn certificate(view: u64, (height, block): End, signers: u16) -> Certificate {
     let votes: Vec<_> = (0..signers).map(|id| (r(id), SIGNATURE)).collect();
     Certificate::of(vote(View(view), height, block), &votes)
 }
 
-/// f + 1 votes for a block in its own view.
+/// Returns a certificate of f + 1 votes for a block in its own view.
 pub(super) fn certified(n: u16, header: &Header) -> Certificate {
     certificate(header.block.view.0, end(header), weak(n))
 }
 
-/// The proposal of a header, with the certificate of its parent.
+/// Returns the proposal of a header, with the certificate of its parent.
 pub(super) fn proposal(n: u16, header: &Header) -> SyncMessage {
     let (view, parent) = (header.block.view.0, (header.block.height.minus(1), header.block.parent));
     let is_first = view == 1 && parent == GENESIS;
@@ -121,7 +120,7 @@ pub(super) fn proposal(n: u16, header: &Header) -> SyncMessage {
     SyncMessage::Propose { header: header.clone(), parent }
 }
 
-/// The lock of Sync HotStuff.
+/// Returns a lock of Sync HotStuff.
 pub(super) fn lock(tip: Certificate) -> Lock {
     Lock { responsive: None, tip }
 }
@@ -130,7 +129,7 @@ pub(super) fn new_view(view: u64, lock: &Lock) -> SyncMessage {
     SyncMessage::NewView { view: View(view), lock: lock.clone() }
 }
 
-/// What a view's leader has said, handed on.
+/// Returns a forwarded NEW-VIEW.
 pub(super) fn forward(n: u16, view: u64, lock: &Lock) -> SyncMessage {
     let body = SyncNewView { view: View(view), lock: lock.clone() };
     SyncMessage::Forward { new_view: Signed { body, by: leads(n, view), signature: SIGNATURE } }
@@ -140,7 +139,7 @@ pub(super) fn first_vote(view: u64, (height, base): End) -> SyncMessage {
     SyncMessage::FirstVote { view: View(view), height, base }
 }
 
-/// f + 1 replicas blame a view.
+/// Returns blames of f + 1 replicas.
 pub(super) fn blames(n: u16, view: u64) -> QuitEvidence {
     let votes: Vec<_> = (0..weak(n)).map(|id| (r(id), SIGNATURE)).collect();
     QuitEvidence::Blames(Certificate::of(blame(View(view)), &votes))
@@ -156,7 +155,7 @@ impl<V: Variant> TestForm for V {
     const WARM_UP: u64 = 0;
     type Answer = Answer;
 
-    fn answer(incarnation: Incarnation, stage: RecoveryStage) -> Answer {
+    fn answer_with(incarnation: Incarnation, stage: RecoveryStage) -> Answer {
         Answer::bare(incarnation, stage)
     }
     fn answer_message(answer: Answer) -> SyncMessage {
@@ -251,7 +250,7 @@ pub(super) fn evidence_in(said: &[SyncMessage]) -> Vec<QuitEvidence> {
         .collect()
 }
 
-/// Two words of a leader, as evidence.
+/// Returns two statements of a leader as evidence.
 pub(super) fn conflict(first: Signed<LeaderStatement>, second: Signed<LeaderStatement>) -> QuitEvidence {
     QuitEvidence::Conflict(Box::new((first, second)))
 }

@@ -1,7 +1,7 @@
 //! End of a view, and beginning of the next one (§5, §6).
 
 use super::super::leaving::Leaving;
-use super::super::replica::{End, Form as _, IfIdle, SyncHotStuff, Timer, noted, reason};
+use super::super::replica::{End, IfIdle, SyncHotStuff, Timer, noted, reason};
 use super::super::statements::{FIRST_VIEW, VOTE, leader};
 use super::certificates::{accepts, highest_of, lock_of};
 use super::early_messages::HeadersTooHigh;

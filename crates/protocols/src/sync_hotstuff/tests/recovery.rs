@@ -113,7 +113,7 @@ fn gaps<F: TestForm>() {
     bench.take(block.block.proposer.0, block.proposal);
     bench.pass(delta(6) + heartbeat());
     assert_eq!(bench.own_statements().len(), 0);
-    bench.answers(&F::answer(Incarnation::ZERO, RecoveryStage::Running));
+    bench.answers(&F::answer_with(Incarnation::ZERO, RecoveryStage::Running));
     assert_eq!(bench.stage(), RecoveryStage::Running);
     let votes = bench.own_statements().into_iter().filter(|it| it.kind() == super::super::VOTE);
     assert_eq!(votes.count(), 1, "it votes for the block that has arrived meanwhile");
@@ -122,7 +122,8 @@ fn gaps<F: TestForm>() {
 fn stale<F: TestForm>() {
     let mut bench = Bench::<F>::new();
     bench.replica.crash().unwrap();
-    let answer = |incarnation| F::answer_message(F::answer(Incarnation(incarnation), RecoveryStage::Running));
+    let answer =
+        |incarnation| F::answer_message(F::answer_with(Incarnation(incarnation), RecoveryStage::Running));
     for peer in bench.peers() {
         assert_eq!(bench.deliver(peer, answer(1)), Err(Reject::Stale));
     }

@@ -9,7 +9,7 @@ fn blocks() -> Vec<Header> {
 
 #[test]
 fn equivocate_sends_two_blocks_in_some_views() {
-    let mut attacker = Attacker::new::<P>("equivocate");
+    let mut attacker = Attacker::<Rotating>::new("equivocate");
     let fourth = header(4, GENESIS, 5);
     let second =
         Header { block: Block { time_ns: 6, ..fourth.block.clone() }, parent_view: fourth.parent_view };
@@ -26,7 +26,7 @@ fn equivocate_sends_two_blocks_in_some_views() {
 /// Everything but the extended block is consistent.
 #[test]
 fn low_locks_are_old_certificates() {
-    let mut attacker = Attacker::new::<P>("low locks");
+    let mut attacker = Attacker::<Rotating>::new("low locks");
     let blocks = blocks();
     // Its own proposals show the heights of certificates.
     let second = proposal(&blocks[1]);
@@ -43,7 +43,7 @@ fn low_locks_are_old_certificates() {
 
 #[test]
 fn forgetting_answers_with_an_empty_state() {
-    let mut attacker = Attacker::new::<P>("forgetting");
+    let mut attacker = Attacker::<Rotating>::new("forgetting");
     let answer = Answer {
         incarnation: Incarnation(7),
         blames: Some(blames(3)),

@@ -1,7 +1,7 @@
-//! What a message claims is refused where it cannot be true, before anybody looks at a signature.
+//! Impossible claims of messages are refused before any signature is verified.
 
-use super::super::{PROPOSE, VOTE};
 use super::*;
+use crate::sync_hotstuff::PROPOSE;
 use quorate_types::{Digest, Kind};
 
 type Change<T> = fn(&mut T);
@@ -10,7 +10,7 @@ fn refused(message: &RotatingMessage) -> bool {
     claims_hold(message).is_err()
 }
 
-/// Ways in which a certificate is wrong.
+/// Returns invalid variants of a certificate.
 fn wrong_certificates(header: &Header) -> Vec<(&'static str, Certificate)> {
     let good = certified(header);
     let with = |change: Change<Certificate>| {
@@ -130,7 +130,7 @@ fn headers_are_signed_by_their_leader_and_bind_their_parent() {
     let mut answer = stands(RecoveryStage::Running);
     answer.voted = Some(Signed { body: signed(&good), by: r(9), signature: SIGNATURE });
     assert!(refused(&RotatingMessage::Answer(Box::new(answer))), "a stranger's vote");
-    // Two words that are none.
+    // Two statements without a conflict.
     for (one, two) in [(&good, &good), (&first, &good)] {
         let evidence = RotatingMessage::Evidence(conflict(one, two));
         assert_eq!(claims_hold(&evidence), Err("no contradiction"));
@@ -163,7 +163,7 @@ fn r13_blames_are_f_plus_1_for_one_view() {
     }
 }
 
-/// §17: one slot for each kind and view, whatever the height; a blame may be said again.
+/// §17: one slot for each kind and view, whatever the height; a blame may be repeated.
 #[test]
 fn statements_have_no_height() {
     let first = header(1, GENESIS, 1);

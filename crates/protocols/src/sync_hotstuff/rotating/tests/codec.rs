@@ -1,11 +1,10 @@
-//! Encodings: what is read is what was written, and nothing that is read stops a replica.
+//! Encodings: decoding inverts encoding, and no bytes stop a replica.
 
+use super::super::RotatingRecord;
 use super::super::message::CERTIFICATES_MAX;
-use super::super::{RotatingRecord, VOTE};
 use super::*;
 use proptest::prelude::*;
-use quorate_consensus::Record;
-use quorate_types::{Digest, PayloadId, Wire};
+use quorate_types::{Digest, PayloadId, Signature, Wire};
 
 fn ids() -> impl Strategy<Value = BlockId> {
     any::<[u8; 32]>().prop_map(|bytes| BlockId(Digest(bytes)))
@@ -52,7 +51,7 @@ fn certificates() -> impl Strategy<Value = Certificate> {
     (views(), ids(), 0u16..4).prop_map(|(view, block, votes)| certificate(view.0, block, votes))
 }
 
-fn evidence() -> impl Strategy<Value = Evidence> {
+fn evidence() -> impl Strategy<Value = ViewEvidence> {
     prop_oneof![
         (said(headers()), said(headers())).prop_map(|both| ViewEvidence::Conflict(Box::new(both))),
         (certificates(), certificates()).prop_map(|both| ViewEvidence::Certificates(Box::new(both))),
@@ -104,23 +103,17 @@ fn records() -> impl Strategy<Value = RotatingRecord> {
     ]
 }
 
-fn encode(message: &RotatingMessage) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    message.encode(&mut bytes);
-    bytes
-}
-
-/// Whatever a peer sends is refused or taken, before and after the claims are looked at.
+/// Every input is refused or accepted, before and after the claims are checked.
 fn hear(bytes: &[u8]) {
     let mut bench = Bench::new();
     bench.grow(&chain(1, GENESIS, 2));
     bench.next_view();
     let mut silent = Bench::opened(ME, N);
     for from in [1, 3] {
-        let _ = bench.deliver(from, RotatingMessage::decode(bytes).unwrap());
-        let _ = silent.deliver(from, RotatingMessage::decode(bytes).unwrap());
+        let _ = bench.deliver(from, RotatingMessage::from_bytes(bytes).unwrap());
+        let _ = silent.deliver(from, RotatingMessage::from_bytes(bytes).unwrap());
     }
-    let message = RotatingMessage::decode(bytes).unwrap();
+    let message = RotatingMessage::from_bytes(bytes).unwrap();
     let (_, _, _) = (claims_hold(&message), message.place(), message.kind());
     message.bodies(&mut Vec::new());
     bench.pass(delta(8) + heartbeat());
@@ -133,36 +126,35 @@ proptest! {
 
     #[test]
     fn messages_round_trip(message in messages()) {
-        let bytes = encode(&message);
-        prop_assert_eq!(RotatingMessage::decode(&bytes), Ok(message));
+        let bytes = message.to_bytes();
+        prop_assert_eq!(RotatingMessage::from_bytes(&bytes), Ok(message));
         for end in 0..bytes.len() {
-            prop_assert!(RotatingMessage::decode(&bytes[..end]).is_err());
+            prop_assert!(RotatingMessage::from_bytes(&bytes[..end]).is_err());
         }
         let more = [&bytes[..], &[0]].concat();
-        prop_assert!(RotatingMessage::decode(&more).is_err());
+        prop_assert!(RotatingMessage::from_bytes(&more).is_err());
     }
 
     #[test]
     fn damaged_messages_stop_nobody(message in messages(), at in any::<prop::sample::Index>(), flip in 0u8..) {
-        let mut bytes = encode(&message);
+        let mut bytes = message.to_bytes();
         let at = at.index(bytes.len());
         bytes[at] ^= flip;
-        if let Ok(other) = RotatingMessage::decode(&bytes) {
-            prop_assert_eq!(encode(&other), bytes.clone());
+        if let Ok(other) = RotatingMessage::from_bytes(&bytes) {
+            prop_assert_eq!(other.to_bytes(), bytes.clone());
             hear(&bytes);
         }
     }
 
     #[test]
     fn records_round_trip(record in records()) {
-        let mut bytes = Vec::new();
-        record.encode(&mut bytes);
-        prop_assert_eq!(RotatingRecord::decode(&bytes), Ok(record));
+        let mut bytes = record.to_bytes();
+        prop_assert_eq!(RotatingRecord::from_bytes(&bytes), Ok(record));
         for end in 0..bytes.len() {
-            prop_assert!(RotatingRecord::decode(&bytes[..end]).is_err());
+            prop_assert!(RotatingRecord::from_bytes(&bytes[..end]).is_err());
         }
         bytes.push(0);
-        prop_assert!(RotatingRecord::decode(&bytes).is_err());
+        prop_assert!(RotatingRecord::from_bytes(&bytes).is_err());
     }
 
     #[test]
@@ -176,8 +168,9 @@ proptest! {
 fn answers_have_a_maximum_length() {
     let with = |count: usize| {
         let certificates = vec![Certificate::genesis(VOTE); count];
-        encode(&RotatingMessage::Answer(Box::new(Answer { certificates, ..stands(RecoveryStage::Running) })))
+        RotatingMessage::Answer(Box::new(Answer { certificates, ..stands(RecoveryStage::Running) }))
+            .to_bytes()
     };
-    assert!(RotatingMessage::decode(&with(CERTIFICATES_MAX)).is_ok());
-    assert!(RotatingMessage::decode(&with(CERTIFICATES_MAX + 1)).is_err());
+    assert!(RotatingMessage::from_bytes(&with(CERTIFICATES_MAX)).is_ok());
+    assert!(RotatingMessage::from_bytes(&with(CERTIFICATES_MAX + 1)).is_err());
 }

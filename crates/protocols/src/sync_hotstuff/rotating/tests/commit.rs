@@ -1,9 +1,10 @@
-//! R9 to R12: commits by silence.
+//! R9 to R12: commits by timers.
 
 use super::*;
+use quorate_consensus::Alarm;
 use quorate_consensus::LinkEvent;
 
-/// A replica that has voted for the first block, and knows its certificate.
+/// Returns a replica that has voted for the first block, and knows its certificate.
 fn one() -> (Bench, Header) {
     let mut bench = Bench::new();
     let first = header(1, GENESIS, 1);
@@ -17,12 +18,12 @@ fn r9_view_after_an_uncertified_one_commits_with_its_descendant() {
     let mut bench = Bench::new();
     bench.grow(std::slice::from_ref(&first));
     bench.pass(delta(2));
-    assert_eq!(bench.timer_commits(), [id(&first)], "the first view follows on genesis");
+    assert_eq!(bench.timer_commits(), [id(&first)], "the first view follows genesis");
     bench.next_view();
     let third = header(3, tip(&first), 3);
     bench.grow(std::slice::from_ref(&third));
     bench.pass(delta(20));
-    assert_eq!(bench.timer_commits(), [], "somebody may be locked on a block of view 2, and have refused");
+    assert_eq!(bench.timer_commits(), [], "a replica may be locked on a block of view 2, and have refused");
     let fourth = header(4, tip(&third), 4);
     bench.grow(std::slice::from_ref(&fourth));
     bench.pass(delta(2));
@@ -30,14 +31,14 @@ fn r9_view_after_an_uncertified_one_commits_with_its_descendant() {
     assert_eq!(bench.replica.status().committed, Height(3));
 }
 
-/// Scenario 18: a disk that stalls makes the wait begin later.
+/// Scenario 18: a stalled disk delays the beginning of the wait.
 #[test]
 fn r10_wait_begins_at_the_own_copy() {
     let first = header(1, GENESIS, 1);
     let mut bench = Bench::new();
     bench.propose(&first);
     bench.vote([0, 1, 2], &first);
-    assert_eq!(bench.view(), 2, "the view was left before its own vote was durable");
+    assert_eq!(bench.view(), 2, "the view was left before the own vote was durable");
     bench.replica.advance(delta(3));
     assert_eq!(bench.timer_commits(), []);
     bench.replica.settle();
@@ -71,7 +72,7 @@ fn r10_waits_survive_the_end_of_their_view_by_a_certificate() {
     bench.pass(delta(2) - 1);
     assert_eq!(bench.timer_commits(), []);
     bench.pass(1);
-    assert_eq!(bench.timer_commits(), [id(&blocks[2])], "the highest says it for all");
+    assert_eq!(bench.timer_commits(), [id(&blocks[2])], "the highest commits all");
     // Blames of a later view end no wait of an earlier one either.
     let (mut bench, first) = one();
     bench.take(0, blamed(2));
@@ -101,7 +102,7 @@ fn r10_only_running_replicas_wait() {
     assert_eq!(bench.timer_commits(), [id(&blocks[1])]);
 }
 
-/// Scenario 12. What was voted for before commits with what is voted for now.
+/// Scenario 12. Blocks of earlier votes commit with the block of a new vote.
 #[test]
 fn r10_restart_ends_commit_timers() {
     for stays_silent in [delta(2) - 1, delta(5)] {
@@ -117,7 +118,7 @@ fn r10_restart_ends_commit_timers() {
         bench.answers(&answer);
         bench.pass(delta(2));
         assert_eq!(bench.stage(), RecoveryStage::Running);
-        assert_eq!(bench.votes(), [id(&first)], "its last vote again, and no other");
+        assert_eq!(bench.votes(), [id(&first)], "it repeats its last vote and casts no other");
         bench.vote([0, 1], &first);
         bench.pass(delta(6));
         assert_eq!(bench.timer_commits(), []);
@@ -130,7 +131,7 @@ fn r10_restart_ends_commit_timers() {
 
 #[test]
 fn r10_silence_ends_commit_timers() {
-    // Its 2 Δ run, or the guard holds its block back, or its vote is on its way to the disk.
+    // The 2 Δ run, or the guard holds the block back, or the vote is on its way to the disk.
     for stage in 0..3 {
         let first = header(1, GENESIS, 1);
         let mut bench = Bench::new();
@@ -161,7 +162,7 @@ fn r10_silence_ends_commit_timers() {
     }
 }
 
-/// Whatever shows that a leader lies, while the 2 Δ run, after them where the guard holds back, and before them.
+/// Every proof of an equivocation counts: before the 2 Δ, during them, and after them while the guard holds back.
 #[test]
 fn r11_broken_silence_commits_nothing() {
     let (first, other) = (header(1, GENESIS, 1), header(1, GENESIS, 2));
@@ -178,7 +179,7 @@ fn r11_broken_silence_commits_nothing() {
         ("blames", 2, blamed(1)),
     ];
     for (what, from, noise) in &noises {
-        // Before its vote is out.
+        // Before the vote has left.
         let mut bench = Bench::new();
         bench.propose(&first);
         let _ = bench.deliver(*from, noise.clone());
@@ -186,14 +187,14 @@ fn r11_broken_silence_commits_nothing() {
         bench.vote([0, 1, 2], &first);
         bench.pass(delta(3));
         assert_eq!(bench.timer_commits(), [], "{what}");
-        // In the last moment of the wait, in the next view.
+        // At the last moment of the wait, in the next view.
         let (mut bench, first) = one();
         bench.pass(delta(2) - 1);
         let _ = bench.deliver(*from, noise.clone());
         bench.pass(delta(3));
         assert_eq!(bench.timer_commits(), [], "{what}");
         assert_eq!(bench.doubts(), Vec::<&str>::new(), "{what}: nobody has relied on it");
-        // It commits with a descendant.
+        // The block commits with a descendant.
         let view = bench.view();
         let next = header(view, tip(&first), 7);
         bench.take(next.block.proposer.0, proposal(&next));
@@ -203,7 +204,7 @@ fn r11_broken_silence_commits_nothing() {
         bench.grow(std::slice::from_ref(&after));
         bench.pass(delta(2));
         assert_eq!(bench.timer_commits(), [id(&after)], "{what}");
-        // While the guard holds it back.
+        // While the guard holds the block back.
         let (mut bench, _) = one();
         bench.replica.answer_sound(None, Time::ZERO);
         bench.pass(delta(2));
@@ -212,7 +213,7 @@ fn r11_broken_silence_commits_nothing() {
         bench.pass(delta(3));
         assert_eq!(bench.timer_commits(), [], "{what}");
     }
-    // Of another view it says nothing.
+    // A proof of another view changes nothing.
     let (mut bench, first) = one();
     bench
         .take(2, RotatingMessage::Evidence(conflict(&header(2, tip(&first), 3), &header(2, tip(&first), 4))));
@@ -220,7 +221,7 @@ fn r11_broken_silence_commits_nothing() {
     assert_eq!(bench.timer_commits(), [id(&first)]);
 }
 
-/// Its own block is certified as well, as the block above it shows.
+/// The own block is certified as well, as the block above it shows.
 #[test]
 fn r11_certificate_that_conflicts_with_the_vote_ends_the_wait() {
     let (first, other) = (header(1, GENESIS, 1), header(1, GENESIS, 2));
@@ -246,20 +247,20 @@ fn r11_equivocation_is_broadcast_at_once_and_once() {
     bench.propose(&first);
     bench.sent();
     assert_eq!(bench.deliver(2, voted(&other)), Err(CONFLICT));
-    // Whatever the disk does.
+    // The evidence leaves whatever the disk does.
     assert_eq!(evidence_in(&bench.sent()), [conflict(&first, &other)]);
     assert!(bench.replica.lines().iter().any(|line| line.starts_with("accuse")), "the leader");
     let _ = bench.deliver(3, voted(&header(1, GENESIS, 3)));
     let _ = bench.deliver(3, RotatingMessage::Evidence(conflict(&other, &first)));
     assert_eq!(evidence_in(&bench.sent()), []);
-    // Whoever is shown it hands it on, also of the views that come next.
+    // Every receiver hands it on, also for near later views.
     for view in 1..=4 {
         let pair = conflict(&header(view, GENESIS, 1), &header(view, GENESIS, 2));
         let mut bench = Bench::new();
         bench.take(2, RotatingMessage::Evidence(pair.clone()));
         assert_eq!(evidence_in(&bench.sent()), [pair]);
     }
-    // And two certificates.
+    // The same for two certificates.
     let mut bench = Bench::new();
     bench.take(2, shows(&first));
     bench.take(2, shows(&other));
@@ -288,7 +289,7 @@ fn r12_timer_commits_nothing_without_a_certificate() {
     bench.pass(delta(2));
     assert_eq!(bench.timer_commits(), []);
     assert_eq!(bench.doubts(), ["a commit timer ended without a certificate"]);
-    // Also where one forms later.
+    // Also if one forms later.
     bench.vote([1], &first);
     bench.replica.sound(None, Time::MAX);
     bench.pass(delta(2));
@@ -297,7 +298,7 @@ fn r12_timer_commits_nothing_without_a_certificate() {
     bench.grow(std::slice::from_ref(&second));
     bench.pass(delta(2));
     assert_eq!(bench.timer_commits(), [id(&second)]);
-    // That of a block above it says as much.
+    // A certificate of a block above is enough.
     let mut bench = Bench::new();
     bench.propose(&first);
     bench.replica.settle();
@@ -344,7 +345,7 @@ fn r12_commit_needs_fresh_answers() {
     bench.replica.answer_sound(None, fresh.minus(1));
     bench.pass(delta(2));
     assert_eq!(bench.timer_commits(), []);
-    assert!(bench.replica.asked_fresh().contains(&fresh), "the host has to probe once more");
+    assert!(bench.replica.asked_fresh().contains(&fresh), "the host must probe once more");
     bench.replica.sound(None, fresh.minus(1));
     assert_eq!(bench.timer_commits(), []);
     bench.replica.sound(None, fresh);
@@ -384,10 +385,10 @@ fn broken_silence_raises_the_alarm_after_a_commit() {
         bench.pass(delta(1));
         let _ = bench.deliver(1, late.clone());
         assert_eq!(bench.doubts().first(), Some(&why), "{late:?}");
-        assert!(!bench.is_quiet(), "it may be a leader that lies late: the replica goes on");
-        assert!(bench.replica.window().views.start <= View(1), "it has to be heard");
+        assert!(!bench.is_quiet(), "the leader may have lied late: the replica continues");
+        assert!(bench.replica.window().views.start <= View(1), "its messages must be verified");
     }
-    // Not where nothing rested on it, nor by what says the same.
+    // Not if no commit relied on it, and not for the same statement again.
     let (mut bench, first) = one();
     bench.take(1, proof);
     bench.pass(delta(2));

@@ -1,9 +1,9 @@
-//! R5 and R15: what leaders propose, and when.
+//! R5 and R15: proposals of leaders.
 
 use super::*;
 use quorate_consensus::Ready;
 
-/// Leads view 2.
+/// Leader of view 2.
 const NEXT: u16 = 1;
 
 #[test]
@@ -14,13 +14,13 @@ fn r5_leader_proposes_at_once_on_a_certificate_of_the_view_before() {
     bench.grow(std::slice::from_ref(&first));
     let lines = bench.replica.lines();
     assert!(line(&lines, "record 2") < line(&lines, "hold All: propose v2"), "{lines:#?}");
-    assert_eq!(bench.replica.block_count(), 2, "what it proposes is known before its own copy is here");
+    assert_eq!(bench.replica.block_count(), 2, "the block is known before its own copy arrives");
     assert_eq!(proposed_in(&bench.said()), [(View(2), id(&first))]);
     // Once in a view.
     bench.replica.offer([payload(9)]);
     bench.pass(delta(3));
     assert_eq!(proposed_in(&bench.said()), []);
-    // And in no other view than its own.
+    // And in no view of another leader.
     let mut bench = Bench::new();
     bench.replica.offer([payload(7)]);
     bench.grow(std::slice::from_ref(&first));
@@ -38,7 +38,7 @@ fn r5_first_leader_extends_genesis() {
 
 #[test]
 fn r5_leader_without_a_certificate_waits_2_delta_for_locks() {
-    // View 2 was certified; view 3 was not, and of view 2 this leader of view 4 knows nothing.
+    // View 2 was certified and view 3 was not; this leader of view 4 does not know view 2.
     let blocks = chain(1, GENESIS, 2);
     let mut bench = Bench::running(3, N);
     bench.grow(&blocks[..1]);
@@ -51,7 +51,7 @@ fn r5_leader_without_a_certificate_waits_2_delta_for_locks() {
     bench.take(0, status(4, certified(&blocks[0])));
     bench.take(2, status(4, certified(&blocks[1])));
     bench.pass(delta(1) - 1);
-    assert_eq!(proposed_in(&bench.said()), [], "others may be locked higher");
+    assert_eq!(proposed_in(&bench.said()), [], "others may have a higher lock");
     bench.pass(1);
     assert_eq!(proposed_in(&bench.said()), [(View(4), id(&blocks[1]))]);
 }
@@ -79,11 +79,11 @@ fn r5_leader_waits_for_the_highest_certified_block() {
     bench.replica.ready(id(&blocks[0]), Ready::Valid);
     bench.clear();
     bench.take(0, shows(&blocks[1]));
-    assert_eq!((bench.view(), proposed_in(&bench.said())), (3, vec![]), "its body is not here");
+    assert_eq!((bench.view(), proposed_in(&bench.said())), (3, vec![]), "its body is missing");
     bench.replica.fetched(blocks[1].block.clone());
     bench.replica.ready(id(&blocks[1]), Ready::Valid);
     assert_eq!(proposed_in(&bench.said()), [(View(3), id(&blocks[1]))]);
-    // Of two that one view has, on the one that is here.
+    // Of two certified blocks of one view, it extends the available one.
     let other = header(2, tip(&blocks[0]), 9);
     for (first, second) in [(&blocks[1], &other), (&other, &blocks[1])] {
         let mut bench = Bench::running(2, N);
@@ -128,7 +128,7 @@ fn r15_an_idle_leader_proposes_after_a_heartbeat() {
     let said = bench.said();
     let is_empty = |it: &RotatingMessage| matches!(it, RotatingMessage::Propose { header, .. } if header.block.payload == empty_payload());
     assert!(said.iter().any(is_empty), "{said:?}");
-    // Whoever wants something is not kept waiting.
+    // A request does not wait.
     let mut bench = Bench::running(NEXT, N);
     bench.grow(std::slice::from_ref(&first));
     bench.clear();
@@ -136,7 +136,7 @@ fn r15_an_idle_leader_proposes_after_a_heartbeat() {
     assert_eq!(proposed_in(&bench.said()).len(), 1);
 }
 
-/// What a view that follows none has proposed is committed with the next block (R9): that one does not wait for requests.
+/// A block of a view after an uncertified one is committed with the next block (R9), which does not wait for requests.
 #[test]
 fn r15_block_without_a_timer_is_followed_at_once() {
     for (carries, hurries) in [(true, true), (false, false)] {
@@ -146,7 +146,7 @@ fn r15_block_without_a_timer_is_followed_at_once() {
         bench.grow(std::slice::from_ref(&block));
         assert_eq!(!proposed_in(&bench.said()).is_empty(), hurries);
     }
-    // Where the view has followed one its own timer commits it.
+    // After a certified view its own timer commits it.
     let mut bench = Bench::running(2, N);
     bench.grow(&chain(1, GENESIS, 2));
     assert_eq!(proposed_in(&bench.said()), []);
@@ -169,7 +169,7 @@ fn r15_empty_blocks_are_committed_together() {
         committed.extend(bench.timer_commits().into_iter().map(|_| bench.replica.status().committed.0));
     }
     assert_eq!(committed, [8]);
-    // What carries something is not kept waiting, and takes them along, no further.
+    // A block with a payload does not wait, and commits the empty ones below it only.
     let mut bench = Bench::new();
     let first = empty(1, GENESIS, 1);
     let second = header(2, tip(&first), 2);
@@ -179,7 +179,7 @@ fn r15_empty_blocks_are_committed_together() {
     assert_eq!(bench.timer_commits(), [id(&second)]);
 }
 
-/// L blocks may be undecided; then empty ones go on, now and then.
+/// L blocks may be undecided; then only empty ones follow, now and then.
 #[test]
 fn r15_full_window_holds_payloads_back() {
     let mut bench = Bench::running(0, N);

@@ -1,18 +1,9 @@
-//! R14: opening, and coming back.
+//! R14: opening and recovery.
 
 use super::*;
 use quorate_consensus::{LinkEvent, Ready};
 
-/// Whether its sender signs something of its own.
-fn is_own_word(message: &RotatingMessage) -> bool {
-    message.auth().statement().is_some()
-}
-
-fn own_words(bench: &mut Bench) -> Vec<RotatingMessage> {
-    bench.said().into_iter().filter(is_own_word).collect()
-}
-
-/// Nor does it set a timer of the protocol. It leads view 1, or 2, or neither.
+/// It sets no timer of the protocol either. The replica leads view 1, or 2, or neither.
 #[test]
 fn r14_silent_replica_signs_nothing() {
     let blocks = chain(1, GENESIS, 2);
@@ -28,7 +19,7 @@ fn r14_silent_replica_signs_nothing() {
         for voter in bench.peers() {
             let _ = bench.deliver(voter, voted(&blocks[0]));
         }
-        assert_eq!(bench.view(), 2, "what is certified counts");
+        assert_eq!(bench.view(), 2, "certificates count");
         bench.pass(delta(6) + heartbeat());
         let _ = bench.deliver(2, blamed(2));
         bench.pass(delta(8) + heartbeat());
@@ -36,14 +27,14 @@ fn r14_silent_replica_signs_nothing() {
         let said = bench.said();
         let asks = said.iter().filter(|it| matches!(it, RotatingMessage::Ask { .. })).count();
         assert!(asks > 20, "it asks again each delta");
-        assert!(!said.iter().any(is_own_word), "{said:?}");
+        assert!(!said.iter().any(is_own_statement), "{said:?}");
         assert_eq!(
             (bench.view(), bench.timer_commits()),
             (2, vec![]),
             "nor does it enter a view that was blamed"
         );
         assert!(bench.is_quiet());
-        // It hands on what others have to hear.
+        // It hands on messages that others must receive.
         assert_eq!((certified_in(&said).len(), evidence_in(&said).len()), (1, 1));
     }
 }
@@ -69,7 +60,7 @@ fn r14_answers_count_before_anything_is_signed() {
     assert_eq!(bench.votes(), [id(&blocks[2])]);
     bench.vote([1], &blocks[2]);
     assert_eq!(bench.view(), 4, "the vote that an answer shows counts");
-    // Blames that it shows: the full wait begins when silence is over.
+    // After blames in an answer the full wait begins when silence is over.
     let mut bench = Bench::opened(ME, N);
     let mut answer = stands(RecoveryStage::Silent);
     answer.blames = Some(blames(3));
@@ -79,7 +70,7 @@ fn r14_answers_count_before_anything_is_signed() {
     assert_eq!((bench.view(), bench.own_statements()), (3, vec![]));
     bench.pass(1);
     assert_eq!(bench.view(), 4);
-    // Somebody else's vote is nobody's answer.
+    // The vote of another replica makes an answer invalid.
     let mut answer = stands(RecoveryStage::Silent);
     answer.voted = Some(Signed { body: signed(&blocks[2]), by: r(0), signature: SIGNATURE });
     let wrong = bench.deliver(1, RotatingMessage::Answer(Box::new(answer)));
@@ -101,7 +92,7 @@ fn r14_replica_without_the_certified_block_stays_silent() {
     assert_eq!(bench.stage(), RecoveryStage::Voting);
 }
 
-/// What was said last is said again, word for word.
+/// The last proposal is repeated unchanged.
 #[test]
 fn r14_recovered_leader_repeats_its_proposal() {
     let first = header(1, GENESIS, 1);
@@ -117,46 +108,15 @@ fn r14_recovered_leader_repeats_its_proposal() {
     let said = bench.said();
     assert_eq!(said.iter().filter(is_proposal).collect::<Vec<_>>(), [&proposal]);
     assert_eq!(votes_in(&said).len(), 1);
-    // Also where the first life has said nothing: the second one does.
+    // Also if the first incarnation has proposed nothing: the second one does.
     let mut bench = Bench::running(1, N);
     bench.grow(std::slice::from_ref(&first));
     bench.replica.sync();
     bench.replica.crash().unwrap();
-    assert_eq!(bench.view(), 2, "what let into the view is written down");
+    assert_eq!(bench.view(), 2, "the way into the view is recorded");
     bench.replica.offer([payload(9)]);
     bench.run();
     assert_eq!(proposed_in(&bench.said()), [(View(2), id(&first))]);
-}
-
-#[test]
-fn r14_a_status_is_said_again() {
-    let mut bench = Bench::new();
-    bench.next_view();
-    let statuses = |bench: &mut Bench| {
-        bench.said().iter().filter(|it| matches!(it, RotatingMessage::Status { .. })).count()
-    };
-    assert_eq!(statuses(&mut bench), 1);
-    bench.replica.crash().unwrap();
-    assert_eq!(bench.view(), 2);
-    bench.run();
-    assert_eq!(statuses(&mut bench), 1);
-}
-
-#[test]
-fn r14_gaps_with_more_than_f_peers_silence() {
-    let mut bench = Bench::new();
-    for peer in [0, 1] {
-        bench.replica.link(r(peer), LinkEvent::Gap);
-    }
-    assert_eq!(bench.stage(), RecoveryStage::Running, "f liars silence nobody");
-    bench.replica.link(r(2), LinkEvent::Gap);
-    assert_eq!(bench.stage(), RecoveryStage::Silent);
-    bench.clear();
-    bench.propose(&header(1, GENESIS, 1));
-    bench.pass(delta(6) + heartbeat());
-    assert_eq!(bench.own_statements(), []);
-    bench.answers(&stands(RecoveryStage::Running));
-    assert_eq!(bench.votes().len(), 1);
 }
 
 #[test]
@@ -179,7 +139,7 @@ fn r14_answer_shows_the_state_of_the_view() {
     let voted = answer.voted.as_ref().unwrap();
     assert_eq!((&voted.body, voted.by), (&signed(&fourth), r(ME)));
     assert_eq!(claims_hold(&sent[0].1), Ok(()));
-    // What the header rests on as well, where something higher is known.
+    // The certificate of the header's parent is shown as well if a higher one is known.
     bench.take(2, shows(&blocks[2]));
     bench.sent();
     bench.take(3, RotatingMessage::Ask { incarnation: Incarnation(7) });
@@ -189,19 +149,7 @@ fn r14_answer_shows_the_state_of_the_view() {
     assert_eq!(shown, [id(&blocks[2]), id(&blocks[1])]);
 }
 
-#[test]
-fn r14_answers_to_another_opening_say_nothing() {
-    let mut bench = Bench::opened(ME, N);
-    let mut answer = stands(RecoveryStage::Silent);
-    answer.incarnation = Incarnation(99);
-    for peer in bench.peers() {
-        let late = bench.deliver(peer, RotatingMessage::Answer(Box::new(answer.clone())));
-        assert_eq!(late, Err(Reject::Stale));
-    }
-    assert_eq!(bench.stage(), RecoveryStage::Silent);
-}
-
-/// What was withdrawn must not leave after all, and of a view that is over nobody counts it.
+/// A withdrawn vote must not leave after all, and a vote of a finished view counts nowhere.
 #[test]
 fn r14_vote_is_repeated_only_in_its_view() {
     let (first, other) = (header(1, GENESIS, 1), header(1, GENESIS, 9));
@@ -220,7 +168,7 @@ fn r14_vote_is_repeated_only_in_its_view() {
         assert_ne!(bench.stage(), RecoveryStage::Silent);
         assert_eq!(bench.votes().contains(&id(&first)), again, "{what:?}");
     }
-    // After a crash it is known that the view was left, and not why.
+    // After a crash the replica knows that the view was left, but not the reason.
     let mut bench = Bench::new();
     bench.propose(&first);
     bench.take(2, blamed(1));

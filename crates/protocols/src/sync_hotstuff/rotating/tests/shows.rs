@@ -1,4 +1,4 @@
-//! R10 where a certificate comes before its header: nobody votes in a view that it has left, and shows the header instead.
+//! R10 with a certificate before its header: a replica does not vote in a view that it has left, and shows the header instead.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn shown(said: &[RotatingMessage]) -> Vec<BlockId> {
     said.iter().filter_map(header).collect()
 }
 
-/// A replica that has left the first view by the certificate of its block.
+/// Returns a replica that has left the first view by the certificate of its block.
 fn overtaken(first: &Header) -> Bench {
     let mut bench = Bench::new();
     bench.take(1, shows(first));
@@ -21,7 +21,7 @@ fn hears(bench: &mut Bench, header: &Header) {
     let _ = bench.deliver(header.block.proposer.0, proposal(header));
 }
 
-/// With fast links one liar of three could let all certificates come before their headers.
+/// With fast links one liar of three could let all certificates arrive before their headers.
 #[test]
 fn r10_certificate_before_its_header_delays_no_commit() {
     let blocks = chain(1, GENESIS, 2);
@@ -34,7 +34,7 @@ fn r10_certificate_before_its_header_delays_no_commit() {
     assert_eq!(bench.timer_commits(), []);
     bench.pass(1);
     assert_eq!(bench.timer_commits(), [id(&blocks[0])]);
-    // The header came first, and its body after the certificate.
+    // The header arrived first, and its body after the certificate.
     let mut bench = Bench::new();
     bench.replica.answer(id(&blocks[0]), None);
     hears(&mut bench, &blocks[0]);
@@ -42,7 +42,7 @@ fn r10_certificate_before_its_header_delays_no_commit() {
     assert_eq!(shown(&bench.said()), []);
     bench.replica.fetched(blocks[0].block.clone());
     assert_eq!(shown(&bench.sent()), [id(&blocks[0])]);
-    // It came several views later.
+    // The header arrived several views later.
     let mut bench = Bench::new();
     blocks.iter().for_each(|block| bench.take(1, shows(block)));
     bench.said();
@@ -52,7 +52,7 @@ fn r10_certificate_before_its_header_delays_no_commit() {
     assert_eq!(bench.timer_commits(), [id(&blocks[1])]);
 }
 
-/// Whatever ends the wait of a vote ends that one, also where it was here before the header.
+/// Every event that ends the wait of a vote ends this wait as well, also if it came before the header.
 #[test]
 fn r11_header_of_a_broken_view_is_not_shown() {
     let blocks = chain(1, GENESIS, 2);
@@ -87,7 +87,7 @@ fn r9_header_of_a_view_after_an_uncertified_one_is_not_shown() {
     assert_eq!(shown(&bench.said()), []);
 }
 
-/// The wait for an own vote above commits both; where that ends too early, there is another one.
+/// The wait for an own vote above commits both. If that wait ends too early, there is another one.
 #[test]
 fn r10_later_wait_is_enough() {
     let blocks = chain(1, GENESIS, 2);
@@ -99,10 +99,10 @@ fn r10_later_wait_is_enough() {
     assert_eq!(shown(&bench.said()), []);
     let other = header(2, tip(&blocks[0]), 9);
     let _ = bench.deliver(3, voted(&other));
-    assert_eq!(shown(&bench.said()), [id(&blocks[0])], "its leader has contradicted itself");
+    assert_eq!(shown(&bench.said()), [id(&blocks[0])], "its leader has equivocated");
 }
 
-/// §18: of what was said in a view before this replica listened, only the answers tell, and they are about their own view.
+/// §18: statements of before the end of silence are known only from answers, and those are about their own view.
 #[test]
 fn r14_headers_of_views_before_the_end_of_silence_are_not_shown() {
     let blocks = chain(1, GENESIS, 2);
@@ -120,7 +120,7 @@ fn r14_headers_of_views_before_the_end_of_silence_are_not_shown() {
     assert_eq!(shown(&bench.said()), [id(&blocks[1])], "of later ones");
 }
 
-/// What one replica shows the others note like any header: two of them are a contradiction.
+/// A shown header counts as any header: two of one view are a conflict.
 #[test]
 fn r11_shown_header_may_prove_a_conflict() {
     let (first, other) = (header(1, GENESIS, 1), header(1, GENESIS, 9));
@@ -135,8 +135,8 @@ fn r11_shown_header_may_prove_a_conflict() {
     );
 }
 
-/// A certificate leads past the views below it, and theirs come later: all hear of them as well, or a liar that lets others
-/// jump over each view could hold up every commit.
+/// A certificate skips the views below it, and their certificates arrive later. All replicas receive them as well. Otherwise a liar
+/// that lets others skip each view could delay every commit.
 #[test]
 fn r10_skipped_certificate_delays_no_commit() {
     let blocks = chain(1, GENESIS, 3);
@@ -153,7 +153,7 @@ fn r10_skipped_certificate_delays_no_commit() {
     assert_eq!(bench.timer_commits(), []);
     bench.pass(1);
     assert_eq!(bench.timer_commits(), [id(&blocks[0])]);
-    // What is not remembered is not shown either.
+    // A certificate that is not kept is not shown either.
     let blocks = chain(1, GENESIS, u64::from(N) + 2);
     let mut bench = Bench::new();
     bench.take(1, shows(&blocks[usize::from(N) + 1]));

@@ -1,7 +1,8 @@
-//! What a message claims is refused where it cannot be true, before anybody looks at a signature.
+//! Impossible claims of messages are refused before any signature is verified.
 
 use super::*;
 use crate::sync_hotstuff::{BLAME, LockName, NEW_VIEW, PROPOSE};
+use quorate_consensus::Claims;
 use quorate_types::{Digest, Kind};
 
 both! {
@@ -14,7 +15,7 @@ both! {
     answer_of_an_honest_replica_is_always_accepted;
 }
 
-/// Also among three, where all have voted for all of it, and each certificate counts with as many signatures.
+/// Also among three replicas with votes of all, where each certificate counts with all its signatures.
 fn answer_of_an_honest_replica_is_always_accepted<V: Variant>() {
     for n in [3u16, 5, 7] {
         let committee = Setup::of::<SyncHotStuff<V>>(usize::from(n)).committee::<SyncHotStuff<V>>();
@@ -26,7 +27,7 @@ fn answer_of_an_honest_replica_is_always_accepted<V: Variant>() {
         let mut answer = stands(RecoveryStage::Running);
         answer.evidence = vec![QuitEvidence::Blames(Certificate::of(blame(View(1)), &votes))];
         answer.certificates = vec![full(1), full(1), full(2), full(2)];
-        answer.new_view = Some(word);
+        answer.new_view = Some(new_view);
         answer.headers = blocks[..32].iter().map(signed).collect();
         answer.voted = Some(Signed { body: signed(&blocks[32]), by: r(1), signature: SIGNATURE });
         let mut claims = Claims::new(&committee, usize::from(weak(n)));
@@ -45,7 +46,7 @@ fn blocks() -> Vec<Header> {
     chain(N, 1, GENESIS, &[1, 2])
 }
 
-/// Ways in which a certificate of at least `quorum` votes is wrong.
+/// Returns invalid variants of a certificate of at least `quorum` votes.
 fn wrong_certificates(header: &Header, quorum: u16) -> Vec<(&'static str, Certificate)> {
     let good = certificate(1, end(header), quorum);
     let with = |change: Change<Certificate>| {
@@ -95,7 +96,7 @@ fn certificates_are_of_enough_members_for_one_vote<V: Variant>() {
             assert!(refused::<V>(&message), "{what}: {message:?}");
         }
     }
-    // Those that decide are of q_R votes, and not of genesis.
+    // Certificates that decide have q_R votes, and are not of genesis.
     let quorum = 4;
     assert_eq!(claims_hold::<V>(&SyncMessage::Notify(certificate(1, end(first), quorum))), Ok(()));
     for (what, certificate) in wrong_certificates(first, quorum) {
@@ -135,7 +136,7 @@ fn headers_are_signed_by_their_leader_and_bind_their_base<V: Variant>() {
             assert!(refused::<V>(&message), "{what}: {message:?}");
         }
     }
-    // A view 0 of the replica that would lead it.
+    // A view 0 of its would-be leader.
     let mut zero = signed(&good);
     (zero.body.block.view, zero.by, zero.body.block.proposer) = (View(0), r(0), r(0));
     assert!(refused::<V>(&SyncMessage::Vote(zero)));
@@ -166,8 +167,8 @@ fn locks_are_of_one_earlier_view<V: Variant>() {
     ];
     let carriers = |view: u64, lock: &Lock| {
         let mut answer = stands(RecoveryStage::Running);
-        let SyncMessage::Forward { new_view } = forward(N, view, lock) else { panic!() };
-        answer.new_view = Some(word);
+        let SyncMessage::Forward { new_view: signed } = forward(N, view, lock) else { panic!() };
+        answer.new_view = Some(signed);
         let answer = SyncMessage::Answer(Box::new(answer));
         [
             new_view(view, lock),
@@ -184,11 +185,11 @@ fn locks_are_of_one_earlier_view<V: Variant>() {
             assert!(refused::<V>(&message), "{what}: {message:?}");
         }
     }
-    // What a view goes on from is of an earlier one, and said by its leader.
+    // A base is of an earlier view, and signed by the leader.
     let [new, forwarded, answer, _] = carriers(1, &good);
     assert!(refused::<V>(&new) && refused::<V>(&forwarded) && refused::<V>(&answer));
-    let SyncMessage::Forward { mut word } = forward(N, 3, &good) else { panic!() };
-    word.by = r(1);
+    let SyncMessage::Forward { mut new_view } = forward(N, 3, &good) else { panic!() };
+    new_view.by = r(1);
     assert!(refused::<V>(&SyncMessage::Forward { new_view }));
 }
 
@@ -213,7 +214,7 @@ fn blames_are_f_plus_1_for_one_view<V: Variant>() {
 fn conflicts_are_statements_of_the_leader<V: Variant>() {
     let good = blocks().remove(0);
     let other = header(N, 1, GENESIS.1, GENESIS, 9);
-    let word = |header: &Header| Signed {
+    let statement = |header: &Header| Signed {
         body: LeaderStatement::Header(header.clone()),
         by: r(0),
         signature: SIGNATURE,
@@ -221,24 +222,24 @@ fn conflicts_are_statements_of_the_leader<V: Variant>() {
     let claimed = |first: Signed<LeaderStatement>, second: Signed<LeaderStatement>| {
         claims_hold::<V>(&SyncMessage::Evidence(conflict(first, second)))
     };
-    assert_eq!(claimed(word(&good), word(&other)), Ok(()));
-    let by = |header: &Header, by| Signed { by: r(by), ..word(header) };
+    assert_eq!(claimed(statement(&good), statement(&other)), Ok(()));
+    let by = |header: &Header, by| Signed { by: r(by), ..statement(header) };
     assert!(claimed(by(&good, 1), by(&other, 1)).is_err());
-    assert!(claimed(word(&good), by(&other, 1)).is_err());
-    assert!(claimed(word(&good), word(&good)).is_err());
-    // The signature is for the block. Whoever holds one header must not make another of it.
+    assert!(claimed(statement(&good), by(&other, 1)).is_err());
+    assert!(claimed(statement(&good), statement(&good)).is_err());
+    // The signature covers the block. A replica with one header must not be able to forge another.
     let forged = Header { base: BlockId::null(Height(1)), ..good.clone() };
     assert!(
         forged.statement() == good.statement()
             && LeaderStatement::Header(forged.clone()).conflicts_with(&LeaderStatement::Header(good.clone()))
     );
-    assert!(claimed(word(&good), word(&forged)).is_err());
-    assert!(claimed(word(&forged), word(&good)).is_err());
+    assert!(claimed(statement(&good), statement(&forged)).is_err());
+    assert!(claimed(statement(&forged), statement(&good)).is_err());
     // Nobody leads view 0.
     let zero = |header: &Header| {
         let mut header = header.clone();
         header.block.view = View(0);
-        word(&header)
+        statement(&header)
     };
     assert!(claimed(zero(&good), zero(&other)).is_err());
 }
@@ -251,7 +252,7 @@ fn every_part_of_an_answer_is_claimed<V: Variant>() {
         stage: RecoveryStage::Running,
         evidence: vec![blames(N, 1)],
         certificates: vec![certified(N, &all[0]); 4],
-        new_view: Some(word),
+        new_view: Some(new_view),
         headers: vec![signed(&all[1]); 32],
         voted: Some(Signed { body: signed(&all[1]), by: r(4), signature: SIGNATURE }),
     };
@@ -289,10 +290,10 @@ fn signed_statements_are_those_of_the_table() {
         SyncMessage::Answer(Box::new(stands(RecoveryStage::Silent))),
     ];
     assert!(unsigned.iter().all(|it| said(it).is_none()));
-    // A vote in passing is the vote that certificates are of; §13, 9: each binds its view.
+    // Certificates consist of the statements of votes; §13, 9: each binds its view.
     assert_eq!(voted(&all[1]).auth().statement(), Some(certified(N, &all[1]).statement));
     assert_ne!(first_vote(2, end(&all[0])).auth().statement(), Some(certified(N, &all[0]).statement));
-    // A lock is signed without its signatures, and each of its parts counts.
+    // The statement of a lock covers all its parts but the signatures.
     let more = Lock { tip: certificate(1, end(&all[0]), 4), ..base.clone() };
     assert_eq!(new_view(2, &more).auth(), new_view(2, &base).auth());
     let name = base.name();

@@ -1,11 +1,10 @@
-//! Encodings: what is read is what was written, and nothing that is read stops a replica.
+//! Encodings: decoding inverts encoding, and no bytes stop a replica.
 
+use super::super::message::HEADERS_MAX;
 use super::*;
-use crate::sync_hotstuff::message::HEADERS_MAX;
 use crate::sync_hotstuff::{LockName, Split, SyncRecord};
 use proptest::prelude::*;
-use quorate_consensus::Record;
-use quorate_types::{Digest, Kind, PayloadId, Statement, Wire};
+use quorate_types::{Digest, Kind, PayloadId, ReplicaId, Signature, Statement, Wire};
 
 fn ids() -> impl Strategy<Value = BlockId> {
     any::<[u8; 32]>().prop_map(|bytes| BlockId(Digest(bytes)))
@@ -61,16 +60,16 @@ fn locks() -> impl Strategy<Value = Lock> {
     (prop::option::of(certificates()), certificates()).prop_map(|(responsive, tip)| Lock { responsive, tip })
 }
 
-fn words() -> impl Strategy<Value = Word> {
+fn statements() -> impl Strategy<Value = LeaderStatement> {
     prop_oneof![
         headers().prop_map(LeaderStatement::Header),
         (views(), locks()).prop_map(|(view, lock)| LeaderStatement::NewView(view, lock.name())),
     ]
 }
 
-fn evidence() -> impl Strategy<Value = Evidence> {
+fn evidence() -> impl Strategy<Value = QuitEvidence> {
     prop_oneof![
-        (said(words()), said(words())).prop_map(|both| QuitEvidence::Conflict(Box::new(both))),
+        (said(statements()), said(statements())).prop_map(|both| QuitEvidence::Conflict(Box::new(both))),
         (said(headers()), said(headers()), prop::collection::vec(headers(), 0..4)).prop_map(
             |(low, high, between)| {
                 let between = between.into_iter().map(|header| header.block).collect();
@@ -119,7 +118,7 @@ fn messages() -> impl Strategy<Value = SyncMessage> {
         (views(), locks()).prop_map(|(view, lock)| SyncMessage::Status { view, lock }),
         views().prop_map(SyncMessage::Blame),
         evidence().prop_map(SyncMessage::Evidence),
-        said(new_views()).prop_map(|word| SyncMessage::Forward { new_view }),
+        said(new_views()).prop_map(|new_view| SyncMessage::Forward { new_view }),
         certificates().prop_map(SyncMessage::Notify),
         (any::<u64>(), heights())
             .prop_map(|(number, above)| SyncMessage::Ask { incarnation: Incarnation(number), above }),
@@ -147,7 +146,12 @@ fn records() -> impl Strategy<Value = SyncRecord> {
             }
         ),
         (views(), prop::option::of(said(headers())), prop::option::of(headers()), prop::option::of(locks()))
-            .prop_map(|(view, voted, proposed, shown)| SyncRecord::Said { view, voted, proposed, shown }),
+            .prop_map(|(view, voted, proposed, new_view)| SyncRecord::Said {
+                view,
+                voted,
+                proposed,
+                new_view
+            }),
         certificates().prop_map(SyncRecord::Certified),
         certificates().prop_map(SyncRecord::Responsive),
         certificates().prop_map(SyncRecord::Settled),
@@ -155,13 +159,7 @@ fn records() -> impl Strategy<Value = SyncRecord> {
     ]
 }
 
-fn encode(message: &SyncMessage) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    message.encode(&mut bytes);
-    bytes
-}
-
-/// Whatever a peer sends is refused or taken, before and after the claims are looked at.
+/// Every input is refused or accepted, before and after the claims are checked.
 fn hear<V: Variant>(bytes: &[u8]) {
     let mut bench = Bench::<V>::new();
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
@@ -169,10 +167,10 @@ fn hear<V: Variant>(bytes: &[u8]) {
     bench.next_view();
     let mut silent = Bench::<V>::opened(ME, N);
     for from in [1, 4] {
-        let _ = bench.deliver(from, SyncMessage::decode(bytes).unwrap());
-        let _ = silent.deliver(from, SyncMessage::decode(bytes).unwrap());
+        let _ = bench.deliver(from, SyncMessage::from_bytes(bytes).unwrap());
+        let _ = silent.deliver(from, SyncMessage::from_bytes(bytes).unwrap());
     }
-    let message = SyncMessage::decode(bytes).unwrap();
+    let message = SyncMessage::from_bytes(bytes).unwrap();
     let (_, _, _) = (claims_hold::<V>(&message), message.place(), message.kind());
     message.bodies(&mut Vec::new());
     bench.pass(delta(8) + heartbeat());
@@ -185,22 +183,22 @@ proptest! {
 
     #[test]
     fn messages_round_trip(message in messages()) {
-        let bytes = encode(&message);
-        prop_assert_eq!(SyncMessage::decode(&bytes), Ok(message));
+        let bytes = message.to_bytes();
+        prop_assert_eq!(SyncMessage::from_bytes(&bytes), Ok(message));
         for end in 0..bytes.len() {
-            prop_assert!(SyncMessage::decode(&bytes[..end]).is_err());
+            prop_assert!(SyncMessage::from_bytes(&bytes[..end]).is_err());
         }
         let more = [&bytes[..], &[0]].concat();
-        prop_assert!(SyncMessage::decode(&more).is_err());
+        prop_assert!(SyncMessage::from_bytes(&more).is_err());
     }
 
     #[test]
     fn damaged_messages_stop_nobody(message in messages(), at in any::<prop::sample::Index>(), flip in 0u8..) {
-        let mut bytes = encode(&message);
+        let mut bytes = message.to_bytes();
         let at = at.index(bytes.len());
         bytes[at] ^= flip;
-        if let Ok(other) = SyncMessage::decode(&bytes) {
-            prop_assert_eq!(encode(&other), bytes.clone());
+        if let Ok(other) = SyncMessage::from_bytes(&bytes) {
+            prop_assert_eq!(other.to_bytes(), bytes.clone());
             hear::<Plain>(&bytes);
             hear::<Optimistic>(&bytes);
         }
@@ -208,17 +206,16 @@ proptest! {
 
     #[test]
     fn records_round_trip(record in records()) {
-        let mut bytes = Vec::new();
-        record.encode(&mut bytes);
-        prop_assert_eq!(SyncRecord::decode(&bytes), Ok(record));
+        let mut bytes = record.to_bytes();
+        prop_assert_eq!(SyncRecord::from_bytes(&bytes), Ok(record));
         for end in 0..bytes.len() {
-            prop_assert!(SyncRecord::decode(&bytes[..end]).is_err());
+            prop_assert!(SyncRecord::from_bytes(&bytes[..end]).is_err());
         }
         bytes.push(0);
-        prop_assert!(SyncRecord::decode(&bytes).is_err());
+        prop_assert!(SyncRecord::from_bytes(&bytes).is_err());
     }
 
-    /// A lock is signed by its name, which binds all of it but signatures.
+    /// The signed name of a lock binds all of it but the signatures.
     #[test]
     fn names_of_locks_round_trip_and_bind(one in locks(), two in locks()) {
         prop_assert_eq!(LockName::from_bytes(&one.name().to_bytes()), Ok(one.name()));
@@ -229,7 +226,7 @@ proptest! {
     }
 
     #[test]
-    fn words_that_contradict_are_of_one_view(one in words(), two in words()) {
+    fn conflicting_statements_are_of_one_view(one in statements(), two in statements()) {
         prop_assert_eq!(one.conflicts_with(&two), two.conflicts_with(&one));
         prop_assert!(!one.conflicts_with(&one));
         prop_assert!(!one.conflicts_with(&two) || one.view() == two.view());
@@ -242,22 +239,19 @@ fn answers_have_a_maximum_length() {
     let with = |certificates: usize, headers: usize| {
         let certificates = vec![Certificate::genesis(VOTE); certificates];
         let headers = vec![header.clone(); headers];
-        encode(&SyncMessage::Answer(Box::new(Answer {
-            certificates,
-            headers,
-            ..stands(RecoveryStage::Running)
-        })))
+        let answer = Answer { certificates, headers, ..stands(RecoveryStage::Running) };
+        SyncMessage::Answer(Box::new(answer)).to_bytes()
     };
-    assert!(SyncMessage::decode(&with(4, HEADERS_MAX)).is_ok());
-    assert!(SyncMessage::decode(&with(5, 0)).is_err());
-    assert!(SyncMessage::decode(&with(0, HEADERS_MAX + 1)).is_err());
+    assert!(SyncMessage::from_bytes(&with(4, HEADERS_MAX)).is_ok());
+    assert!(SyncMessage::from_bytes(&with(5, 0)).is_err());
+    assert!(SyncMessage::from_bytes(&with(0, HEADERS_MAX + 1)).is_err());
     // A count alone allocates nothing.
     let bytes = with(0, 0);
     let at = bytes.len() - 1 - 4;
     let mut lie = bytes[..at].to_vec();
     30u32.encode(&mut lie);
     lie.push(0);
-    assert!(SyncMessage::decode(&lie).is_err());
+    assert!(SyncMessage::from_bytes(&lie).is_err());
 }
 
 #[test]

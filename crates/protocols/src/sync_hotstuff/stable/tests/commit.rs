@@ -1,4 +1,4 @@
-//! S6 to S9: commits by silence.
+//! S6 to S9: commits by timers.
 
 use super::*;
 use quorate_consensus::{Alarm, LinkEvent};
@@ -31,22 +31,14 @@ fn by_timer(header: &Header) -> (BlockId, Basis) {
     (id(header), Basis::Timer)
 }
 
-fn doubts(bench: &Bench<impl Variant>) -> Vec<&'static str> {
-    let why = |alarm: &Alarm| match alarm {
-        Alarm::SynchronyDoubt { why, .. } => *why,
-        other => panic!("{other}"),
-    };
-    bench.replica.alarms().iter().map(why).collect()
-}
-
-/// Scenario 18: a disk that stalls makes the wait begin later.
+/// Scenario 18: a stalled disk delays the beginning of the wait.
 fn s6_wait_begins_at_the_own_copy<V: Variant>() {
     let mut bench = Bench::<V>::new();
     let blocks = chain(N, 1, GENESIS, &[1]);
     bench.propose(&blocks[0]);
     bench.vote(bench.few(), &blocks[0]);
     bench.replica.advance(delta(3));
-    assert_eq!(bench.committed(), [], "its own vote has not left");
+    assert_eq!(bench.committed(), [], "the own vote has not left");
     bench.replica.settle();
     bench.replica.advance(delta(2) - 1);
     assert_eq!(bench.committed(), []);
@@ -86,7 +78,7 @@ fn s6_left_view_has_no_wait<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1]);
     bench.propose(&blocks[0]);
     bench.vote(bench.few(), &blocks[0]);
-    // Its own vote is on its way to the disk when the view ends.
+    // The own vote is on its way to the disk when the view ends.
     bench.blame();
     assert_eq!(bench.deliver(2, voted(&blocks[0])), Err(Reject::Stale));
     bench.replica.settle();
@@ -94,7 +86,7 @@ fn s6_left_view_has_no_wait<V: Variant>() {
     assert_eq!(bench.committed(), []);
 }
 
-/// Scenario 12. What was voted for before commits with what is voted for now.
+/// Scenario 12. Blocks of earlier votes commit with the block of a new vote.
 fn s6_restart_ends_commit_timers<V: Variant>() {
     for stays_silent in [delta(2) - 1, delta(5)] {
         let mut bench = Bench::<V>::new();
@@ -108,7 +100,7 @@ fn s6_restart_ends_commit_timers<V: Variant>() {
         answer.certificates = vec![certified(N, &blocks[0])];
         bench.answers(&answer);
         assert_eq!(bench.stage(), RecoveryStage::Running);
-        assert_eq!(bench.votes(), [id(&blocks[0])], "its last vote again, and no other");
+        assert_eq!(bench.votes(), [id(&blocks[0])], "it repeats its last vote and casts no other");
         bench.pass(delta(6));
         assert_eq!(bench.committed(), []);
         assert_eq!(bench.doubts(), Vec::<&str>::new());
@@ -134,7 +126,7 @@ fn s6_silence_ends_commit_timers<V: Variant>() {
     bench.grow(&blocks[1..]);
     bench.pass(delta(2));
     assert_eq!(bench.committed(), [by_timer(&blocks[1])]);
-    // Nor one whose time was over, and that the guard has held back.
+    // The same holds for a wait that was over and that the guard has held back.
     let mut bench = Bench::<V>::new();
     bench.grow(&blocks[..1]);
     bench.replica.answer_sound(None, Time::ZERO);
@@ -149,7 +141,7 @@ fn s6_silence_ends_commit_timers<V: Variant>() {
     assert_eq!(bench.committed(), []);
 }
 
-/// Blocks whose certificates have left, to all.
+/// Returns the blocks whose certificates were broadcast.
 fn shown(bench: &mut Bench<impl Variant>) -> Vec<BlockId> {
     let certified = |(to, message)| match (to, message) {
         (To::All, SyncMessage::Certified(certificate)) => Some(certificate.block()),
@@ -158,7 +150,7 @@ fn shown(bench: &mut Bench<impl Variant>) -> Vec<BlockId> {
     bench.replica.sent().into_iter().filter_map(certified).collect()
 }
 
-/// §8, Lemma 1 c: whoever does not vote, for whatever reason, has it when it enters the next view.
+/// §8, Lemma 1 c: a replica that does not vote has the certificate when it enters the next view.
 fn s7_certificate_without_all_votes_is_broadcast<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);
     let mut bench = Bench::<V>::new();
@@ -170,7 +162,7 @@ fn s7_certificate_without_all_votes_is_broadcast<V: Variant>() {
     bench.pass(delta(2) - 2 * quarter());
     assert_eq!(bench.committed(), [by_timer(&blocks[2])]);
     assert_eq!(shown(&mut bench), []);
-    // Where all have voted, all have it.
+    // After votes of all, all have it.
     let mut bench = Bench::<V>::new();
     bench.grow(&blocks[..1]);
     let (others, last) = (2..=bench.n - 2, bench.n - 1);
@@ -181,7 +173,7 @@ fn s7_certificate_without_all_votes_is_broadcast<V: Variant>() {
     assert_eq!((shown(&mut bench), bench.committed().len()), (vec![], 1));
 }
 
-/// §8, Lemma 1 c: Δ after it was shown all have it. Whoever has left the view before has said so by then.
+/// §8, Lemma 1 c: all have it Δ after it was shown. Evidence of replicas that have left the view before has arrived by then.
 fn s7_late_certificate_extends_the_wait<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1]);
     let mut bench = Bench::<V>::new();
@@ -196,7 +188,7 @@ fn s7_late_certificate_extends_the_wait<V: Variant>() {
     assert_eq!(bench.doubts(), Vec::<&str>::new());
 }
 
-/// §8: also where one forms later.
+/// §8: also if one forms later.
 fn s7_timer_commits_nothing_without_a_certificate<V: Variant>() {
     let mut bench = Bench::<V>::new();
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
@@ -222,7 +214,7 @@ fn s8_ancestors_are_committed_with_a_block<V: Variant>() {
     bench.pass(delta(1));
     bench.grow(&blocks[2..]);
     bench.pass(delta(1));
-    // Two waits are over: the higher one says it for both.
+    // Two waits are over: the higher one commits both.
     assert_eq!(bench.committed(), [by_timer(&blocks[1])]);
     assert_eq!(bench.replica.status().committed, Height(2));
     bench.pass(delta(1));
@@ -231,8 +223,8 @@ fn s8_ancestors_are_committed_with_a_block<V: Variant>() {
     assert_eq!(bench.committed(), []);
 }
 
-/// Else somebody who has missed the header votes beside it so late that a wait for what lies above is over before that is heard:
-/// where the own wait had no certificate, and where there was none because this replica did not run yet.
+/// Otherwise a replica that has missed the header may cast a conflicting vote so late that a wait for a block above ends first.
+/// The own wait had no certificate, or there was no wait because this replica did not run yet.
 fn s7_certificate_without_a_wait_is_broadcast_before_the_next_vote<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
     let goes_on = |bench: &mut Bench<V>| {
@@ -261,7 +253,7 @@ fn s7_certificate_without_a_wait_is_broadcast_before_the_next_vote<V: Variant>()
     bench.propose(&blocks[0]);
     bench.clear();
     goes_on(&mut bench);
-    // A wait that runs shows it in time.
+    // A running wait shows it in time.
     let mut bench = Bench::<V>::new();
     bench.propose(&blocks[0]);
     bench.replica.settle();
@@ -269,10 +261,10 @@ fn s7_certificate_without_a_wait_is_broadcast_before_the_next_vote<V: Variant>()
     assert_eq!(shown(&mut bench), []);
 }
 
-/// Where only what lies above is known as certified, others may not know yet that it lies there.
+/// If only a block above is certified, others may not know yet which blocks it extends.
 fn s7_silence_counts_later_after_a_skipped_header<V: Variant>() {
     let blocks = chain(9, 1, GENESIS, &[1, 2, 3]);
-    // Among fewer a liar would make one replica commit later than others for nothing.
+    // Among fewer replicas a liar could delay the commits of one replica for nothing.
     let mut few = Bench::<V>::new();
     few.propose(&blocks[0]);
     few.pass(delta(2));
@@ -290,13 +282,13 @@ fn s7_silence_counts_later_after_a_skipped_header<V: Variant>() {
     assert_eq!(shown(&mut bench), [id(&blocks[1])]);
     bench.pass(delta(1));
     bench.grow(&blocks[2..]);
-    // Where no votes decide at once it matters to nobody.
+    // Without votes that decide at once it does not matter.
     let is_later = V::responsive_quorum(9).is_some();
     bench.pass(delta(if is_later { 4 } else { 2 }) - 1);
     assert_eq!(bench.committed(), if is_later { vec![] } else { vec![by_timer(&blocks[1])] });
     bench.pass(1);
     assert_eq!(bench.committed(), [by_timer(&blocks[2])]);
-    // As where something was voted on top of that others alone have voted for.
+    // The same holds for a vote on top of a block that only others have voted for.
     let mut bench = Bench::<V>::running(ME, 9);
     bench.grow(&blocks[..1]);
     bench.pass(delta(2));
@@ -305,15 +297,15 @@ fn s7_silence_counts_later_after_a_skipped_header<V: Variant>() {
     bench.clear();
     bench.grow(&blocks[2..]);
     bench.replica.advance(2 * quarter());
-    assert_eq!(shown(&mut bench), [id(&blocks[1]), id(&blocks[2])], "the second one no later than ever");
+    assert_eq!(shown(&mut bench), [id(&blocks[1]), id(&blocks[2])], "the second one no later than before");
     bench.pass(delta(if is_later { 5 } else { 2 }) - 2 * quarter() - 1);
     assert_eq!(bench.committed(), []);
     bench.pass(1);
     assert_eq!(bench.committed(), [by_timer(&blocks[2])]);
 }
 
-/// Headers are kept 16 windows ahead: so whoever waits for longer, or for headers that it has skipped, hears all the same what
-/// those vote for who commit before it.
+/// Headers are kept 16 windows ahead. So a replica that waits longer, or for skipped headers, still handles the votes of replicas
+/// that commit earlier.
 fn s2_votes_reach_less_far_if_some_replicas_commit_later<V: Variant>() {
     for n in [5, 8, 9] {
         let bench = Bench::<V>::running(ME, n);
@@ -323,7 +315,7 @@ fn s2_votes_reach_less_far_if_some_replicas_commit_later<V: Variant>() {
     }
 }
 
-/// Nor has what was to be shown been shown where silence has ended all waits.
+/// A silence that ends all waits also delays certificates that were due to be shown.
 fn s7_certificate_held_by_silence_is_broadcast_after_it<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
     let mut bench = Bench::<V>::new();
@@ -340,7 +332,7 @@ fn s7_certificate_held_by_silence_is_broadcast_after_it<V: Variant>() {
     assert_eq!(shown(&mut bench), [id(&blocks[0]), id(&blocks[1])]);
 }
 
-/// Something may come just when a certificate is due to be shown, before the timer goes off.
+/// A message may arrive just when a certificate is due, before the timer.
 fn s7_due_certificate_is_not_postponed<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
     let mut bench = Bench::<V>::new();
@@ -365,12 +357,12 @@ fn s8_conflicting_block_is_not_committed<V: Variant>() {
     assert_eq!(bench.replica.alarms(), [Alarm::SafetyBroken { height: Height(1), first, second }]);
 }
 
-/// What is certified above or beside the own vote has to lie on one chain with it.
+/// Every certified block must be on one chain with the own vote.
 fn s8_timer_commits_nothing_that_conflicts_with_a_certified_block<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
     let other = chain(N, 1, GENESIS, &[8, 9]);
     let beside = other[1].clone();
-    // One of a block that is not known holds up nothing: there may be a later one at any time.
+    // A certificate of an unknown block delays nothing: a later one may arrive at any time.
     for (certified_too, is_known, commits) in
         [(&blocks[1], true, true), (&blocks[1], false, true), (&beside, false, true), (&beside, true, false)]
     {
@@ -387,7 +379,7 @@ fn s8_timer_commits_nothing_that_conflicts_with_a_certified_block<V: Variant>() 
     }
 }
 
-/// Long enough since the start that nothing is cut off at zero.
+/// Returns a replica so long after the start that no time is cut off at zero.
 fn settled<V: Variant>() -> Bench<V> {
     let mut bench = Bench::<V>::opened(ME, N);
     bench.replica.advance(delta(20));
@@ -405,7 +397,7 @@ fn s9_commit_needs_fresh_answers<V: Variant>() {
     bench.replica.answer_sound(None, fresh.minus(1));
     bench.pass(delta(2));
     assert_eq!(bench.committed(), []);
-    assert!(bench.replica.asked_fresh().contains(&fresh), "the host has to probe once more");
+    assert!(bench.replica.asked_fresh().contains(&fresh), "the host must probe once more");
     bench.replica.sound(None, fresh.minus(1));
     assert_eq!(bench.committed(), []);
     bench.replica.sound(None, fresh);
@@ -445,7 +437,7 @@ fn s9_descendant_commits_a_block_that_the_guard_held_back<V: Variant>() {
     assert_eq!(
         bench.committed(),
         [by_timer(&blocks[2])],
-        "the one below was voted for at 16 delta, not later"
+        "the vote for the block below was cast at 16 delta, not later"
     );
 }
 
@@ -454,12 +446,12 @@ fn broken_silence_raises_the_alarm_after_a_commit<V: Variant>() {
     let why = "a leader contradicted itself in a view in which a timer has committed";
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
     let other = header(N, 1, GENESIS.1, GENESIS, 9);
-    let as_word = |header: &Header| Signed {
+    let statement = |header: &Header| Signed {
         body: LeaderStatement::Header(header.clone()),
         by: header.block.proposer,
         signature: SIGNATURE,
     };
-    let proof = SyncMessage::Evidence(conflict(as_word(&blocks[0]), as_word(&other)));
+    let proof = SyncMessage::Evidence(conflict(statement(&blocks[0]), statement(&other)));
     for late in [voted(&other), proof.clone()] {
         let mut bench = Bench::<V>::new();
         bench.grow(&blocks[..1]);
@@ -467,9 +459,9 @@ fn broken_silence_raises_the_alarm_after_a_commit<V: Variant>() {
         assert_eq!(bench.committed(), [by_timer(&blocks[0])]);
         let _ = bench.deliver(1, late.clone());
         assert_eq!(bench.doubts(), [why], "{late:?}");
-        assert!(bench.is_quiet(), "it may be a leader that lies late: the replica goes on");
+        assert!(bench.is_quiet(), "the leader may have lied late: the replica continues");
     }
-    // Not where nothing rested on it.
+    // Not if no commit relied on it.
     let mut bench = Bench::<V>::new();
     bench.grow(&blocks[..1]);
     bench.take(1, proof);

@@ -1,7 +1,7 @@
-//! What little a liar sends may not cost much, here or at those who hear of it.
+//! Few messages of a liar must not be expensive, for this replica or for others.
 
 use super::*;
-use crate::sync_hotstuff::WINDOWS_AHEAD;
+use crate::sync_hotstuff::replica::WINDOWS_AHEAD;
 
 both! {
     headers_without_a_possible_vote_are_checked_once;
@@ -9,8 +9,8 @@ both! {
     certificate_of_an_unknown_block_starts_no_search;
 }
 
-/// A leader shows all headers that are kept but for the first one. Where each of them were followed down whenever something
-/// comes, that would be hours; and all replicas would stand still together.
+/// A leader shows all headers that are kept, except the first one. If every event caused a walk down from each of them, all
+/// replicas would stand still together for hours.
 fn headers_without_a_possible_vote_are_checked_once<V: Variant>() {
     let setup = Setup { window: 128, ..Setup::of::<SyncHotStuff<V>>(usize::from(N)) };
     let replica = Harness::open(r(ME), setup, &SynchronyParams::default()).unwrap();
@@ -29,10 +29,10 @@ fn headers_without_a_possible_vote_are_checked_once<V: Variant>() {
     assert_eq!(bench.votes(), [id(&blocks[0])]);
     let certificate = certified(N, &blocks[99]);
     bench.take(4, SyncMessage::Certified(certificate));
-    assert_eq!(bench.votes().len(), 100, "the rest of those, and one on top");
+    assert_eq!(bench.votes().len(), 100, "the rest of those, and one above");
 }
 
-/// Nothing is said of them, and nothing else waits for them.
+/// They cause no messages, and no other header waits for them.
 fn headers_that_are_too_high_cost_nothing<V: Variant>() {
     let mut bench = Bench::<V>::new();
     let first = WINDOWS_AHEAD * 16;
@@ -46,7 +46,7 @@ fn headers_that_are_too_high_cost_nothing<V: Variant>() {
     assert_eq!(bench.votes(), blocks.iter().map(id).collect::<Vec<_>>());
 }
 
-/// LACK has no signature and may name anything.
+/// LACK has no signature and may name any block.
 fn certificate_of_an_unknown_block_starts_no_search<V: Variant>() {
     let mut bench = Bench::<V>::new();
     let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);

@@ -1,18 +1,19 @@
-//! O5: the lock of two parts, on its own (`optsync` §6, §7 Lemma 3).
+//! O5: the lock of two parts, alone (`optsync` §6, §7 Lemma 3).
 
+use super::super::certificates::{RankedCertificates, accepts, highest_of, lock_of};
+use super::super::header::responsive_quorum;
 use super::*;
-use crate::sync_hotstuff::certificates::{Certificates, accepts, highest_of, lock_of};
-use crate::sync_hotstuff::words::responsive_quorum;
+use quorate_types::ReplicaId;
 use quorate_types::rng::Rng;
 use std::collections::BTreeMap;
 
-/// Two branches of one view, as a leader that lies makes them: heights up to `fork` are common.
+/// Two branches of one view, as a lying leader proposes them: heights up to `fork` are common.
 #[derive(Debug)]
 struct Fork {
     n: u16,
     fork: u64,
     top: u64,
-    /// On which branch, and up to which height, each honest replica has voted.
+    /// Branch and highest height of the votes of each honest replica.
     honest: Vec<(u64, u64)>,
 }
 
@@ -21,7 +22,7 @@ impl Fork {
         let n = [3, 4, 5, 7][rng.index(4)];
         let (fork, top) = (rng.below(3), 3 + rng.below(2));
         let honest = usize::from(n - (n - 1) / 2);
-        // Most on one branch now and then, or nothing is ever decided.
+        // Now and then most are on one branch, or nothing is ever decided.
         let drift = rng.below(1_000_001);
         let mut vote = || (u64::from(rng.chance(u32::try_from(drift).unwrap())), rng.below(top + 1));
         Self { n, fork, top, honest: (0..honest).map(|_| vote()).collect() }
@@ -48,7 +49,7 @@ impl Fork {
         on(0) || on(1)
     }
 
-    /// Honest votes for a block; liars vote for everything.
+    /// Returns the number of votes for a block; liars vote for everything.
     fn votes(&self, block: End) -> usize {
         let voted = |(branch, height): &&(u64, u64)| self.is_above(self.block(*branch, *height), block);
         self.honest.iter().filter(voted).count()
@@ -75,7 +76,7 @@ impl Fork {
         Some(self.is_above(at(tip), at(low)))
     }
 
-    /// Every lock that a liar can show.
+    /// Returns every lock that a liar can show.
     fn locks(&self) -> Vec<Lock> {
         let responsive: Vec<_> =
             std::iter::once(None).chain(self.responsive().into_iter().map(Some)).collect();
@@ -87,9 +88,9 @@ impl Fork {
             .collect()
     }
 
-    /// The lock of a replica that holds these certificates and some others.
+    /// Returns the lock of a replica that holds these certificates and some others.
     fn lock(&self, rng: &mut Rng, held: &[&Certificate], held_responsive: Option<&Certificate>) -> Lock {
-        let mut certificates = Certificates::default();
+        let mut certificates = RankedCertificates::default();
         for it in held {
             certificates.add(it, Time::ZERO);
         }
@@ -108,8 +109,8 @@ fn at(certificate: &Certificate) -> End {
     (certificate.statement.height, certificate.block())
 }
 
-/// Lemma 3: whatever a liar shows, nobody honest goes on from what leaves out a block that somebody honest has committed;
-/// and what an honest leader shows everybody honest goes on from.
+/// Lemma 3: no lock of a liar makes an honest replica extend a block that leaves out a committed one. All honest replicas extend
+/// the lock of an honest leader.
 #[test]
 fn o5_every_lock_extends_the_committed_block() {
     let mut rng = Rng::new(20);
@@ -138,7 +139,7 @@ fn o5_every_lock_extends_the_committed_block() {
                 "{fork:#?} has committed {decided:?}, is locked on {own:?}, goes on from {new:?}"
             );
         }
-        // The liars' reports among those of all honest replicas.
+        // Reports of liars are among those of all honest replicas.
         let liars: Vec<Lock> =
             (0..usize::from(fork.n) - fork.honest.len()).filter_map(|_| rng.pick(&shown).cloned()).collect();
         let reports: Vec<Lock> = locks.iter().cloned().chain(liars).collect();
@@ -150,13 +151,13 @@ fn o5_every_lock_extends_the_committed_block() {
     assert_eq!(held_up, 0, "an honest leader was refused");
 }
 
-/// Who has caught up past its certificates may know of the responsive one's block that it is settled, and nothing any more
-/// of a block below that. A tip that is lower would be refused by everybody.
+/// A replica that has caught up past its certificates may know that the block of the responsive one is settled, and have forgotten
+/// a block below. All replicas would refuse a lower tip.
 #[test]
 fn o5_tip_is_no_lower_than_the_responsive_certificate() {
     let blocks = chain(5, 1, GENESIS, &[1, 2]);
     let (low, high) = (certified(5, &blocks[0]), certificate(1, end(&blocks[1]), 4));
-    let mut certificates = Certificates::default();
+    let mut certificates = RankedCertificates::default();
     certificates.add(&low, Time::ZERO);
     certificates.add(&high, Time::ZERO);
     certificates.add_responsive(&high);
@@ -165,7 +166,7 @@ fn o5_tip_is_no_lower_than_the_responsive_certificate() {
     assert_eq!((lock.responsive.as_ref(), &lock.tip), (Some(&high), &high));
 }
 
-/// The rule line by line. Heights: of the responsive block, of the tip; 10 more on another branch.
+/// The rule case by case. Heights are those of the responsive block and of the tip, and 10 more on another branch.
 #[test]
 fn o5_locks_are_compared_in_two_parts() {
     let place = |number: u64| (Height(number % 10), BlockId::null(Height(number)));
@@ -179,10 +180,10 @@ fn o5_locks_are_compared_in_two_parts() {
         tip: certificate(view, place(tip), 3),
     };
     let cases = [
-        // Views first.
+        // Views are compared first.
         (lock(2, None, 3), lock(1, Some(5), 9), false),
         (lock(2, Some(5), 9), lock(3, None, 2), true),
-        // Without responsive ones the height counts, on whatever branch.
+        // Without responsive certificates the height counts, on any branch.
         (lock(2, None, 3), lock(2, None, 2), false),
         (lock(2, None, 3), lock(2, None, 3), true),
         (lock(2, None, 3), lock(2, None, 14), true),
@@ -190,12 +191,12 @@ fn o5_locks_are_compared_in_two_parts() {
         (lock(2, Some(3), 4), lock(2, None, 15), false),
         (lock(2, Some(3), 4), lock(2, Some(2), 12), false),
         (lock(2, Some(2), 4), lock(2, Some(3), 4), true),
-        // On one chain with it the own tip is no higher.
+        // An own tip on its chain is no higher.
         (lock(2, None, 3), lock(2, Some(2), 2), false),
         (lock(2, None, 3), lock(2, Some(2), 3), true),
         (lock(2, Some(2), 4), lock(2, Some(3), 3), false),
         (lock(2, None, 2), lock(2, Some(3), 3), true),
-        // An own tip beside it is nobody's commit.
+        // An own tip that conflicts with it is committed by nobody.
         (lock(2, None, 15), lock(2, Some(2), 2), true),
     ];
     for (own, shown, expected) in cases {

@@ -1,7 +1,7 @@
-//! S2, where something of a view was missed: too high, too early, or left out.
+//! S2 with missed headers: too high, too early, or left out of an answer.
 
 use super::*;
-use crate::sync_hotstuff::WINDOWS_AHEAD;
+use crate::sync_hotstuff::replica::WINDOWS_AHEAD;
 use quorate_consensus::LinkEvent;
 
 both! {
@@ -11,15 +11,15 @@ both! {
     s2_incomplete_answer_delays_no_running_replica;
 }
 
-/// §8, Lemma 1 b: a header that is too high to be kept may be what others commit. Whoever has lost it votes for nothing at its
-/// height, until it is known what has become of it; and is kept from nothing else.
+/// §8, Lemma 1 b: others may commit a header that is too high to be kept. A replica that has lost it votes for nothing at its height
+/// until the fate of that header is known. All other votes are permitted.
 fn s2_missed_height_is_not_voted_for<V: Variant>() {
     let most = usize::try_from(WINDOWS_AHEAD * 16).unwrap();
     let at = |height: u64| header(N, 1, GENESIS.1, (Height(height), BlockId::null(Height(9))), 1);
     let mut bench = Bench::<V>::new();
-    assert!(bench.replica.window().admits(&voted(&at(999)).place()), "or nobody would know");
+    assert!(bench.replica.window().admits(&voted(&at(999)).place()), "the intake must admit it");
     bench.sent();
-    // The first word of a view is kept wherever it stands.
+    // The first header of a view is kept at every height.
     for height in [999, WINDOWS_AHEAD * 16] {
         assert_eq!(bench.deliver(2, voted(&at(height))), Err(Reject::Early));
     }
@@ -38,7 +38,7 @@ fn s2_missed_height_is_not_voted_for<V: Variant>() {
     assert_eq!(bench.votes(), [id(&blocks[most])]);
 }
 
-/// What there is no room for of one replica is a liar's, and keeps nobody from anything. What is too high names its base.
+/// Messages beyond the quota of one replica are a liar's, and prevent no vote. A header that is too high names its base.
 fn s2_early_messages_lost_by_a_liar_prevent_no_vote<V: Variant>() {
     let base = chain(N, 1, GENESIS, &[1]);
     let on = chain(N, 2, end(&base[0]), &[1]);
@@ -64,8 +64,8 @@ fn s2_early_messages_lost_by_a_liar_prevent_no_vote<V: Variant>() {
     assert_eq!((bench.is_quiet(), bench.first_votes()), (true, vec![]));
 }
 
-/// Nor is anything voted for where an ANSWER has had no room for what is certified, before it is known where that lies. A
-/// vote without a certificate below it proves nothing: liars could keep whoever opens from voting for as long as they lead.
+/// A height that an ANSWER has left out is not voted for before the ancestry of the certified block is known. A vote without a
+/// certificate below it proves nothing: otherwise liars could keep an opening replica from voting while they lead.
 fn s2_height_left_out_of_an_answer_is_not_voted_for<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &(1..=40).collect::<Vec<u64>>());
     let ids = |from: usize, to: usize| blocks[from..to].iter().map(id).collect::<Vec<BlockId>>();
@@ -76,17 +76,17 @@ fn s2_height_left_out_of_an_answer_is_not_voted_for<V: Variant>() {
     bench.propose(&blocks[32]);
     assert_eq!(bench.votes(), ids(0, 32));
     bench.pass(delta(12));
-    assert_eq!(bench.votes(), [], "what is certified above may lie beside it");
+    assert_eq!(bench.votes(), [], "the certified block above may conflict with it");
     blocks[33..35].iter().for_each(|block| bench.replica.fetched(block.block.clone()));
     assert_eq!(bench.votes(), ids(32, 33));
-    // What it has left out and is here is no matter.
+    // Headers that it has left out and that are known do not matter.
     let mut bench = Bench::<V>::opened(ME, N);
     blocks[..36].iter().for_each(|block| bench.take(2, voted(block)));
     bench.take(4, cut_short(&blocks));
     blocks[..36].iter().for_each(|block| bench.replica.fetched(block.block.clone()));
     bench.run();
     assert_eq!(bench.votes(), ids(0, 36));
-    // Nor is what somebody says that it has voted for.
+    // The alleged vote of a peer does not matter either.
     let mut bench = Bench::<V>::opened(ME, N);
     let far = header(N, 1, GENESIS.1, (Height(200), BlockId::ZERO), 1);
     let vote = Signed { body: signed(&far), by: r(4), signature: SIGNATURE };
@@ -98,7 +98,7 @@ fn s2_height_left_out_of_an_answer_is_not_voted_for<V: Variant>() {
     assert_eq!(bench.votes(), ids(0, 36));
 }
 
-/// What an ANSWER says that has no room for all.
+/// Returns an ANSWER without room for all headers.
 fn cut_short(blocks: &[Header]) -> SyncMessage {
     let mut answer = stands(RecoveryStage::Running);
     answer.headers = blocks[..32].iter().map(signed).collect();
@@ -106,7 +106,7 @@ fn cut_short(blocks: &[Header]) -> SyncMessage {
     SyncMessage::Answer(Box::new(answer))
 }
 
-/// Who hears all the same votes on, whatever it is told in answers that it has not asked for; but those close no gap.
+/// A running replica votes on, whatever unasked answers contain; but such answers close no gap.
 fn s2_incomplete_answer_delays_no_running_replica<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &(1..=40).collect::<Vec<u64>>());
     let mut bench = Bench::<V>::new();
@@ -119,10 +119,10 @@ fn s2_incomplete_answer_delays_no_running_replica<V: Variant>() {
         bench.pass(delta(1));
         bench.sent().iter().filter(|it| matches!(it, SyncMessage::Ask { .. })).count()
     };
-    assert_eq!(asks(&mut bench), 1, "what was lost may still be missing");
+    assert_eq!(asks(&mut bench), 1, "the lost message may still be missing");
     bench.take(4, SyncMessage::Answer(Box::new(stands(RecoveryStage::Running))));
     assert_eq!(asks(&mut bench), 0);
-    // What it has left out and is here is no matter, however much is in flight.
+    // Headers that it has left out and that are known do not matter, however many are in flight.
     let mut bench = Bench::<V>::new();
     blocks[..36].iter().for_each(|block| bench.take(2, voted(block)));
     bench.replica.link(r(4), LinkEvent::Gap);

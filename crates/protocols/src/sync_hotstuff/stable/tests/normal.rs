@@ -1,7 +1,7 @@
-//! S1 to S4: votes and certificates, and what a leader must not say.
+//! S1 to S4: votes, certificates, and conflicting statements of a leader.
 
 use super::*;
-use crate::sync_hotstuff::{WINDOWS_AHEAD, WINDOWS_VOTED};
+use crate::sync_hotstuff::replica::{WINDOWS_AHEAD, WINDOWS_VOTED};
 use quorate_consensus::Ready;
 
 both! {
@@ -35,21 +35,21 @@ fn s1_certificate_needs_f_plus_1_distinct_voters<V: Variant>() {
     let mut bench = Bench::<V>::new();
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
     bench.propose(&blocks[0]);
-    // The next header without a certificate: it waits for one.
+    // The next header has no certificate yet: the replica waits for one.
     bench.take(1, voted(&blocks[1]));
     bench.take(0, voted(&blocks[0]));
     assert_eq!(bench.deliver(0, voted(&blocks[0])), Err(Reject::Duplicate));
-    assert_eq!(bench.votes(), [id(&blocks[0])], "its own vote and that of replica 0 are two");
+    assert_eq!(bench.votes(), [id(&blocks[0])], "the own vote and that of replica 0 are two");
     bench.take(2, voted(&blocks[0]));
     assert_eq!(bench.votes(), [id(&blocks[1])]);
-    // Its own vote counts when its own copy is here, and once.
+    // The own vote counts when its own copy has arrived, and once.
     let mut bench = Bench::<V>::new();
     bench.propose(&blocks[0]);
     bench.take(1, voted(&blocks[1]));
     bench.take(0, voted(&blocks[0]));
     bench.take(2, voted(&blocks[0]));
     let next = format!("hold All: vote v1 h2 {:?}", id(&blocks[1]));
-    assert!(!bench.replica.lines().contains(&next), "its own vote is not durable");
+    assert!(!bench.replica.lines().contains(&next), "the own vote is not durable");
     bench.replica.settle();
     assert!(bench.replica.lines().contains(&next));
 }
@@ -61,7 +61,7 @@ fn s1_votes_count_for_one_block_and_one_view<V: Variant>() {
     bench.propose(&blocks[0]);
     bench.take(1, voted(&blocks[1]));
     bench.replica.settle();
-    // A vote for another block there counts for that one, whatever else its voter says.
+    // A vote for another block at that height counts for that block, whatever other votes its voter sends.
     bench.take(2, first_vote(1, end(&other)));
     bench.take(0, voted(&blocks[0]));
     assert_eq!(bench.deliver(2, voted(&blocks[0])), Err(Reject::Equivocation));
@@ -101,12 +101,12 @@ fn s2_votes_follow_certificates_of_this_view<V: Variant>() {
     assert_eq!(bench.votes(), []);
     bench.propose(&blocks[0]);
     assert_eq!(bench.votes(), [id(&blocks[0])]);
-    // Each proposal brings the certificate of what is below it.
+    // Each proposal brings the certificate of its parent.
     bench.propose(&blocks[1]);
     assert_eq!(bench.votes(), [id(&blocks[1])]);
     bench.vote([1], &blocks[1]);
     assert_eq!(bench.votes(), [id(&blocks[2])]);
-    // What an earlier view has certified is not certified in this one.
+    // A certificate of an earlier view certifies nothing in this one.
     bench.next_view();
     let base = end(&blocks[2]);
     bench.take(1, new_view(2, &lock(certified(N, &blocks[2]))));
@@ -134,7 +134,7 @@ fn s2_one_vote_for_each_height_in_order<V: Variant>() {
         bench.replica.ready(id(header), Ready::Valid);
     }
     assert_eq!(bench.votes(), []);
-    // Proposals must fit: only the leader, only beside the certificate of the parent.
+    // Only the leader may propose, and only with the certificate of the parent.
     let next = &blocks[2];
     assert_eq!(bench.deliver(1, proposal(N, next)), Err(Reject::WrongSender));
     let foreign = Header { block: Block { proposer: r(1), ..next.block.clone() }, base: next.base };
@@ -173,7 +173,7 @@ fn s2_vote_ignores_the_lock<V: Variant>() {
     assert_eq!(bench.replica.status().locked, Height(2));
     let base = end(&blocks[0]);
     bench.take(1, new_view(2, &lock(certified(N, &blocks[0]))));
-    assert_eq!(bench.first_votes(), [], "it is locked higher");
+    assert_eq!(bench.first_votes(), [], "the lock is higher");
     let next = header(N, 2, base.1, base, 7);
     bench.propose(&next);
     assert_eq!(bench.votes(), [id(&next)]);
@@ -185,7 +185,7 @@ fn s2_replica_that_missed_a_header_votes_for_the_next<V: Variant>() {
     bench.propose(&blocks[0]);
     bench.clear();
     bench.propose(&blocks[2]);
-    assert_eq!(bench.votes(), [], "nobody knows what it stands on");
+    assert_eq!(bench.votes(), [], "its parent is unknown");
     bench.replica.fetched(blocks[1].block.clone());
     assert_eq!(bench.votes(), [id(&blocks[2])]);
     // In a view whose NEW-VIEW it has not seen as well.
@@ -199,7 +199,7 @@ fn s2_replica_that_missed_a_header_votes_for_the_next<V: Variant>() {
     assert_eq!(bench.votes(), [id(&later[1])]);
 }
 
-/// What lies between its last vote and the next header decides, although no two words contradict each other.
+/// The blocks between the last vote and the next header decide, although no two statements conflict.
 fn s2_votes_of_a_view_are_on_one_chain<V: Variant>() {
     let mut bench = Bench::<V>::new();
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
@@ -213,7 +213,7 @@ fn s2_votes_of_a_view_are_on_one_chain<V: Variant>() {
     assert_eq!((bench.votes(), bench.is_quiet()), (vec![], true));
 }
 
-/// Whoever was away may be shown a branch that nobody else sees any more.
+/// A replica that was away may be shown a branch that the others no longer see.
 fn s2_block_that_conflicts_with_a_certified_one_is_not_voted_for<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);
     let other = header(N, 1, GENESIS.1, end(&blocks[0]), 9);
@@ -224,14 +224,14 @@ fn s2_block_that_conflicts_with_a_certified_one_is_not_voted_for<V: Variant>() {
     bench.clear();
     bench.propose(&blocks[1]);
     assert_eq!(bench.votes(), []);
-    // One that is not known may lie on one chain with it: no liar keeps anybody from voting by what it shows too early.
+    // An unknown certified block may be on the same chain: a liar that shows it too early prevents no vote.
     let mut bench = Bench::<V>::new();
     bench.grow(&blocks[..1]);
     bench.take(4, SyncMessage::Certified(certified(N, &blocks[2])));
     bench.clear();
     bench.propose(&blocks[1]);
     assert_eq!(bench.votes(), [id(&blocks[1])]);
-    // But those who have voted for it show it within 3 delta.
+    // But its voters show it within 3 delta.
     let mut bench = Bench::<V>::new();
     bench.grow(&blocks[..1]);
     bench.take(4, SyncMessage::Certified(certified(N, &blocks[2])));
@@ -243,7 +243,7 @@ fn s2_block_that_conflicts_with_a_certified_one_is_not_voted_for<V: Variant>() {
     assert_eq!(bench.votes(), [id(&blocks[1])]);
 }
 
-/// §8, Lemma 1 a: who has not committed yet what others have hears what they vote for next.
+/// §8, Lemma 1 a: a replica that commits later than others still handles their next votes.
 fn s2_height_that_others_may_not_handle_is_not_voted_for<V: Variant>() {
     let most = usize::try_from(WINDOWS_VOTED * 16).unwrap();
     let numbers: Vec<u64> = (1..=WINDOWS_AHEAD * 16).collect();
@@ -253,14 +253,14 @@ fn s2_height_that_others_may_not_handle_is_not_voted_for<V: Variant>() {
     bench.propose(&blocks[most]);
     assert_eq!(bench.votes(), blocks[..most].iter().map(id).collect::<Vec<_>>());
     bench.pass(delta(2));
-    assert_eq!(bench.votes(), [id(&blocks[most])], "all below it is committed");
-    // Whoever has committed nothing hears of all that such a one votes for.
+    assert_eq!(bench.votes(), [id(&blocks[most])], "all its ancestors are committed");
+    // A replica that has committed nothing handles all these votes.
     let mut bench = Bench::<V>::new();
     bench.take(2, voted(&blocks[2 * most - 1]));
 }
 
-/// §19: of what was voted for in doubt no timer commits anything, and in the end all that may be voted for was voted for in
-/// doubt. Then the certificate of the last one is shown to all, and it waits anew.
+/// §19: no timer commits votes that were cast in doubt, and finally all permitted votes were cast in doubt. Then the certificate
+/// of the last one is broadcast, and its wait begins anew.
 fn s2_voting_continues_after_votes_in_vain<V: Variant>() {
     let most = WINDOWS_VOTED * 16;
     let blocks = chain(N, 1, GENESIS, &(1..=most + 1).collect::<Vec<u64>>());
@@ -278,11 +278,11 @@ fn s2_voting_continues_after_votes_in_vain<V: Variant>() {
     bench.pass(quarter());
     assert_eq!(shown(&bench.said()), [id(last)]);
     bench.pass(delta(2) - quarter());
-    assert_eq!((bench.votes(), bench.committed()), (vec![], vec![]), "it looks each quarter of delta");
+    assert_eq!((bench.votes(), bench.committed()), (vec![], vec![]), "it checks each quarter of delta");
     bench.pass(quarter());
     assert_eq!(bench.committed().last().map(|commit| commit.0), Some(id(last)));
     assert_eq!(bench.votes(), [id(next)], "as always");
-    // So does the base of a view that has begun meanwhile, before its leader has proposed anything.
+    // The same holds for the base of a view that has begun meanwhile, before its leader has proposed anything.
     let mut bench = Bench::<V>::new();
     bench.replica.answer_sound(Some(Time::MAX), Time::MAX);
     bench.grow(&blocks[..blocks.len() - 1]);
@@ -298,7 +298,7 @@ fn s2_voting_continues_after_votes_in_vain<V: Variant>() {
     assert_eq!(bench.committed().last().map(|commit| commit.0), Some(id(last)));
 }
 
-/// §8, Lemma 1 b: what was kept for a view that begins was all here before anybody votes in it.
+/// §8, Lemma 1 b: all kept messages of a view have arrived before its first vote.
 fn s2_kept_messages_are_handled_before_the_first_vote<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1]);
     let base = end(&blocks[0]);
@@ -325,7 +325,7 @@ fn new_view_of(block: &Header) -> SyncMessage {
     forward(N, 2, &lock(certified(N, block)))
 }
 
-/// Blocks whose certificates are shown.
+/// Returns the blocks whose certificates are shown.
 fn shown(said: &[SyncMessage]) -> Vec<BlockId> {
     let certified = said.iter();
     certified
@@ -333,7 +333,7 @@ fn shown(said: &[SyncMessage]) -> Vec<BlockId> {
         .collect()
 }
 
-/// §7 and §13, 11: the leader has a quarter of Δ; then everybody who shows the header is asked.
+/// §7 and §13, 11: the leader has a quarter of Δ; then every replica that shows the header is asked.
 fn s2_bodies_are_asked_for_of_every_holder<V: Variant>() {
     let mut bench = Bench::<V>::new();
     let blocks = chain(N, 1, GENESIS, &[1]);
@@ -346,12 +346,12 @@ fn s2_bodies_are_asked_for_of_every_holder<V: Variant>() {
     let of = |peers: &[u16]| peers.iter().map(|peer| (id(&blocks[0]), r(*peer))).collect::<Vec<_>>();
     assert_eq!(bench.replica.wanted(), of(&[0, 1, 2]));
     bench.take(4, voted(&blocks[0]));
-    // The votes make a certificate, and who has voted for it is asked with it.
-    assert_eq!(bench.replica.wanted(), of(&[4, 1, 2, 4]), "whoever comes later is asked at once");
-    // Who has shown a header whose body it lacked is asked again when it votes; the host knows who has refused.
+    // The votes form a certificate, and its voters are asked as well.
+    assert_eq!(bench.replica.wanted(), of(&[4, 1, 2, 4]), "a later holder is asked at once");
+    // A holder that lacked the body is asked again when it votes; the host knows which peers have refused.
     let _ = bench.deliver(2, voted(&blocks[0]));
     assert_eq!(bench.replica.wanted(), of(&[2]));
-    // What has come meanwhile is asked of nobody.
+    // A block that has arrived meanwhile is asked for of nobody.
     let mut bench = Bench::<V>::new();
     bench.replica.answer_otherwise(None);
     bench.take(2, voted(&blocks[0]));
@@ -360,8 +360,7 @@ fn s2_bodies_are_asked_for_of_every_holder<V: Variant>() {
     assert_eq!(bench.replica.wanted(), []);
 }
 
-/// Bodies are asked for once, whatever else is; and when they are due, whatever comes first: liars could show a header in each
-/// turn that is late.
+/// Bodies are asked for once, and when they are due, whatever event comes first: liars could show a header in each late turn.
 fn s2_bodies_are_asked_for_once_and_in_time<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
     let mut bench = Bench::<V>::new();
@@ -377,8 +376,8 @@ fn s2_bodies_are_asked_for_once_and_in_time<V: Variant>() {
     assert_eq!(bench.replica.wanted(), [], "once");
 }
 
-/// What rests on nothing that is certified may be made up: nobody looks for it, or for what lies below it. When that is certified
-/// it is asked for at once.
+/// A block above nothing certified may be made up: nobody searches for it or its ancestors. It is asked for as soon as its parent
+/// is certified.
 fn s2_block_above_nothing_certified_is_not_fetched<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
     let mut bench = Bench::<V>::new();
@@ -404,8 +403,8 @@ fn lacks(sent: Vec<(To, SyncMessage)>) -> Vec<(u16, BlockId)> {
         .collect()
 }
 
-/// §4, `want`: a leader shows a proposal to one honest replica only, which votes; whoever sees the header by its vote has to
-/// be able to vote for it within Δ as well.
+/// §4, `want`: a leader shows a proposal to one honest replica only, which votes. Replicas that receive the header with its vote
+/// must be able to vote for it within Δ as well.
 fn s2_missing_certificate_is_asked_for<V: Variant>() {
     let mut bench = Bench::<V>::new();
     let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);
@@ -425,8 +424,8 @@ fn s2_missing_certificate_is_asked_for<V: Variant>() {
     let above = id(&blocks[1]);
     assert_eq!(lacks(bench.replica.sent()), [(0, above), (2, above)], "each is asked once for each block");
     bench.take(2, SyncMessage::Certified(certified(N, &blocks[0])));
-    assert_eq!(bench.votes(), [id(&blocks[1]), id(&blocks[2])], "its own vote certifies the next one");
-    // Who has shown a header that it could not vote for itself is asked again when it votes.
+    assert_eq!(bench.votes(), [id(&blocks[1]), id(&blocks[2])], "the own vote certifies the next one");
+    // A holder that could not vote for the header itself is asked again when it votes.
     let mut bench = Bench::<V>::new();
     bench.take(2, voted(&blocks[0]));
     let shows = Answer {
@@ -440,7 +439,7 @@ fn s2_missing_certificate_is_asked_for<V: Variant>() {
     assert_eq!(lacks(bench.replica.sent()), []);
     bench.take(4, voted(&blocks[1]));
     assert_eq!(lacks(bench.replica.sent()), [(4, parent)]);
-    // Where the proposal comes in time nobody is asked.
+    // Nobody is asked if the proposal arrives in time.
     let mut bench = Bench::<V>::new();
     bench.take(2, voted(&blocks[0]));
     bench.take(2, voted(&blocks[1]));
@@ -457,7 +456,10 @@ fn s2_lacking_peer_receives_a_certificate_once<V: Variant>() {
     let lack = |view| SyncMessage::Lack { view: View(view), height, block };
     bench.propose(&blocks[0]);
     bench.clear();
-    assert_eq!(bench.deliver(2, lack(1)), Err(Reject::NotNow("not certified here either")));
+    assert_eq!(
+        bench.deliver(2, lack(1)),
+        Err(Reject::NotNow("this replica has no certificate of that block either"))
+    );
     bench.propose(&blocks[1]);
     bench.replica.settle();
     bench.vote(bench.few(), &blocks[1]);
@@ -481,9 +483,9 @@ fn s3_vote_is_durable_before_it_leaves<V: Variant>() {
     bench.propose(&blocks[0]);
     let lines = bench.replica.lines();
     assert!(line(&lines, "record 2") < line(&lines, "hold All: vote v1 h1"), "{lines:#?}");
-    assert_eq!(votes_in(&bench.sent()), [], "nothing leaves before the disk has it");
+    assert_eq!(votes_in(&bench.sent()), [], "nothing leaves before it is durable");
     assert_eq!(bench.votes(), [id(&blocks[0])]);
-    // After a crash it stands by it, whatever else is shown.
+    // After a crash it votes for no other block, whatever it is shown.
     bench.replica.crash().unwrap();
     bench.run();
     assert_eq!(bench.votes(), [id(&blocks[0])]);
@@ -494,8 +496,8 @@ fn s3_vote_is_durable_before_it_leaves<V: Variant>() {
     assert_eq!((bench.votes(), bench.is_quiet()), (vec![], true));
 }
 
-/// A disk that stalls keeps the vote here until what contradicts it has come: then it does not leave any more, nor after a crash.
-/// The first vote of a view likewise.
+/// A stalled disk delays a vote until a conflicting statement arrives: then the vote never leaves, not even after a crash. The
+/// same holds for the first vote of a view.
 fn s3_vote_that_waits_for_the_disk_is_withdrawn<V: Variant>() {
     let (blocks, other) = (chain(N, 1, GENESIS, &[1]), header(N, 1, GENESIS.1, GENESIS, 9));
     let mut bench = Bench::<V>::new();
@@ -525,8 +527,8 @@ fn s3_vote_hands_the_header_on<V: Variant>() {
     assert_eq!(votes, [(To::All, voted(&blocks[0]))], "with the leader's signature");
 }
 
-/// A leader's word, in the message that says it.
-fn word(message: &SyncMessage) -> Signed<LeaderStatement> {
+/// Returns the statement of a leader in a message.
+fn statement(message: &SyncMessage) -> Signed<LeaderStatement> {
     let (body, by) = match message {
         SyncMessage::Propose { header, .. } => {
             (LeaderStatement::Header(header.clone()), header.block.proposer)
@@ -535,13 +537,13 @@ fn word(message: &SyncMessage) -> Signed<LeaderStatement> {
         SyncMessage::NewView { view, lock } => {
             (LeaderStatement::NewView(*view, lock.name()), leads(N, view.0))
         }
-        SyncMessage::Forward { new_view } => (word.body.word(), word.by),
-        other => panic!("no word of a leader: {other:?}"),
+        SyncMessage::Forward { new_view } => (new_view.body.statement(), new_view.by),
+        other => panic!("no statement of a leader: {other:?}"),
     };
     Signed { body, by, signature: SIGNATURE }
 }
 
-/// The view 2 that goes on from the first or the second block of view 1: what its leader may say in it.
+/// Statements in a view 2 that extends the first or the second block of view 1.
 struct Two {
     low: End,
     high: End,
@@ -562,7 +564,7 @@ impl Two {
     fn header(&self, base: End, parent: End, number: u64) -> SyncMessage {
         voted(&header(N, 2, base.1, parent, number))
     }
-    /// The four kinds of §2: pairs that no honest leader says.
+    /// Returns the four kinds of §2: pairs that no honest leader signs.
     fn conflicts(&self) -> Vec<(&'static str, SyncMessage, SyncMessage)> {
         let (low, high) = (self.low, self.high);
         let on = |number| end(&header(N, 2, low.1, low, number));
@@ -577,11 +579,19 @@ impl Two {
                 self.header(high, (Height(9), high.1), 3),
             ),
             ("two headers of a height", self.header(low, low, 3), self.header(low, low, 4)),
-            ("a header beside the one below", self.header(low, low, 3), self.header(low, on(4), 5)),
-            ("a header beside the one above", self.header(low, on(4), 5), self.header(low, low, 3)),
+            (
+                "a header that conflicts with a lower one",
+                self.header(low, low, 3),
+                self.header(low, on(4), 5),
+            ),
+            (
+                "a header that conflicts with a higher one",
+                self.header(low, on(4), 5),
+                self.header(low, low, 3),
+            ),
         ]
     }
-    /// A replica that has entered view 2.
+    /// Returns a replica that has entered view 2.
     fn bench<V: Variant>(&self) -> Bench<V> {
         let mut bench = Bench::new();
         bench.grow(&self.blocks);
@@ -594,11 +604,11 @@ impl Two {
 fn s4_conflicting_statements_end_the_view<V: Variant>() {
     let two = Two::new();
     let conflicts = two.conflicts();
-    // Also where the leader has said something before that fits to both.
+    // Also if the leader has signed an earlier statement that fits both.
     let after = conflicts[5..].iter().map(|conflict| (Some(two.new_view(two.low)), conflict));
     for (before, (what, first, second)) in conflicts.iter().map(|conflict| (None, conflict)).chain(after) {
         let mut bench = two.bench::<V>();
-        let evidence = conflict(word(first), word(second));
+        let evidence = conflict(statement(first), statement(second));
         if let Some(before) = before {
             bench.take(1, before);
         }
@@ -606,10 +616,10 @@ fn s4_conflicting_statements_end_the_view<V: Variant>() {
         bench.sent();
         assert_eq!(bench.deliver(4, second.clone()), Err(CONFLICT), "{what}");
         assert!(bench.is_quiet() && bench.view() == 2, "{what}");
-        // It leaves at once, whatever the disk does.
+        // The evidence leaves at once, whatever the disk does.
         assert_eq!(evidence_in(&bench.sent()), std::slice::from_ref(&evidence), "{what}");
         assert_eq!(claims_hold::<V>(&SyncMessage::Evidence(evidence.clone())), Ok(()), "{what}");
-        // Who is shown it leaves the view as well.
+        // A replica that receives it leaves the view as well.
         let mut other = two.bench::<V>();
         other.take(0, SyncMessage::Evidence(evidence));
         assert!(other.is_quiet(), "{what}");
@@ -619,7 +629,7 @@ fn s4_conflicting_statements_end_the_view<V: Variant>() {
 }
 
 fn s4_conflicts_come_before_bodies_and_certificates<V: Variant>() {
-    // Nothing of it is here, and it stands on nothing that is certified.
+    // Its body is missing, and its parent is not certified.
     let (one, other) = (header(N, 1, GENESIS.1, GENESIS, 1), header(N, 1, GENESIS.1, GENESIS, 2));
     let far = header(N, 1, GENESIS.1, (Height(7), id(&one)), 3);
     let far_other = header(N, 1, GENESIS.1, (Height(7), id(&other)), 3);
@@ -632,7 +642,7 @@ fn s4_conflicts_come_before_bodies_and_certificates<V: Variant>() {
         let _ = bench.deliver(2, carrier);
         assert!(bench.is_quiet());
         assert_eq!(evidence_in(&bench.sent()).len(), 1);
-        // No vote any more.
+        // There are no votes any more.
         bench.replica.ready(id(&one), Ready::Valid);
         bench.deliver(0, proposal(N, &one)).unwrap_err();
         assert_eq!(bench.votes(), []);
@@ -649,9 +659,9 @@ fn s4_statements_without_a_conflict_end_nothing<V: Variant>() {
         let _ = bench.deliver(1, message.clone());
         assert!(!bench.is_quiet(), "{message:?}");
     }
-    // Words of two views, of two heights that do not touch, and the same word twice.
+    // Statements of two views, of two heights that are not adjacent, and the same statement twice.
     let claimed = |first: &SyncMessage, second: &SyncMessage| {
-        claims_hold::<V>(&SyncMessage::Evidence(conflict(word(first), word(second))))
+        claims_hold::<V>(&SyncMessage::Evidence(conflict(statement(first), statement(second))))
     };
     let apart = two.header(low, (Height(8), low.1), 3);
     for (first, second) in

@@ -1,7 +1,7 @@
 //! O1 to O4: commits at the speed of the network.
 
+use super::super::header::responsive_quorum;
 use super::*;
-use crate::sync_hotstuff::words::responsive_quorum;
 
 type Optsync = Bench<Optimistic>;
 
@@ -9,7 +9,7 @@ fn at_once(header: &Header) -> (BlockId, Basis) {
     (id(header), Basis::Quorum)
 }
 
-/// q_R votes for a block.
+/// Returns a certificate of q_R votes for a block.
 fn responsive(n: u16, header: &Header) -> Certificate {
     let quorum = u16::try_from(responsive_quorum(usize::from(n))).unwrap();
     certificate(header.block.view.0, end(header), quorum)
@@ -19,7 +19,7 @@ fn notify(n: u16, header: &Header) -> SyncMessage {
     SyncMessage::Notify(responsive(n, header))
 }
 
-/// §10, 1: one less, and two quorums share liars only.
+/// §10, 1: with one vote less, two quorums share only liars.
 #[test]
 fn o1_q_r_is_more_than_three_quarters() {
     let sizes = [3, 4, 5, 7, 9, 10].map(responsive_quorum);
@@ -43,19 +43,19 @@ fn o1_q_r_votes_commit_at_once() {
         let (last, others) = voters.split_last().unwrap();
         bench.vote(others.iter().copied(), &blocks[0]);
         assert_eq!(bench.committed(), [], "n = {n}");
-        // §10, 6: its own vote counts once.
+        // §10, 6: the own vote counts once.
         bench.replica.settle();
         let _ = bench.deliver(others[0], voted(&blocks[0]));
         assert_eq!(bench.committed(), [], "n = {n}");
         bench.take(*last, voted(&blocks[0]));
         assert_eq!(bench.committed(), [at_once(&blocks[0])], "n = {n}");
-        // One commit for a block: the 2 Δ are called off (scenario 10).
+        // A block is committed once: the 2 Δ are cancelled (scenario 10).
         bench.pass(delta(5));
         assert_eq!((bench.committed(), bench.alarms()), (vec![], vec![]));
     }
 }
 
-/// §10, 9, and whoever hears of it by NOTIFY commits as well.
+/// §10, 9: also after a NOTIFY.
 #[test]
 fn o1_ancestors_are_committed_at_once() {
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
@@ -77,7 +77,7 @@ fn o1_with_fewer_votes_the_timer_commits() {
     bench.grow(&blocks);
     bench.pass(delta(2));
     assert_eq!(bench.committed(), [(id(&blocks[0]), Basis::Timer)]);
-    // Also where doubt holds the timer back: q_R votes rest on no bound.
+    // Also if doubt holds the timer back: q_R votes rely on no bound.
     let mut bench = Optsync::new();
     bench.grow(&blocks);
     bench.replica.answer_sound(Some(Time::MAX), Time::ZERO);
@@ -87,20 +87,20 @@ fn o1_with_fewer_votes_the_timer_commits() {
     assert_eq!(bench.committed(), [at_once(&blocks[0])]);
 }
 
-/// What only others were shown is asked for, of whoever knows of it.
+/// A decided block that only others were shown is asked for of its holders.
 #[test]
 fn o1_missing_decided_block_is_fetched_and_committed() {
     let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);
     let mut bench = Optsync::new();
     bench.take(4, notify(N, &blocks[1]));
     assert_eq!(bench.committed(), []);
-    assert_eq!(bench.sent(), [notify(N, &blocks[1])], "all hear of it at once all the same");
-    // Of the leader, of who shows it, and of who has voted for it: 0, 1, 2, and this one.
+    assert_eq!(bench.sent(), [notify(N, &blocks[1])], "all are notified at once nevertheless");
+    // Of the leader, of the sender, and of the voters: 0, 1, 2, and this one.
     let mut wanted: Vec<u16> = bench.replica.wanted().iter().map(|(_, peer)| peer.0).collect();
     wanted.sort_unstable();
     wanted.dedup();
     assert_eq!(wanted, [0, 1, 2, 4]);
-    // What is here of it does not wait for the rest, nor make it be forgotten.
+    // The available ancestors are committed at once, and the rest is not forgotten.
     bench.propose(&blocks[0]);
     bench.take(4, notify(N, &blocks[0]));
     assert_eq!(bench.committed(), [at_once(&blocks[0])]);
@@ -108,7 +108,7 @@ fn o1_missing_decided_block_is_fetched_and_committed() {
     assert_eq!(bench.committed(), [at_once(&blocks[1])]);
 }
 
-/// Also where the certificate comes before the body is asked for: what is decided has to be executed.
+/// Also if the certificate arrives before the body is asked for: decided blocks have to be executed.
 #[test]
 fn o1_body_of_a_decided_block_is_asked_for() {
     let blocks = chain(N, 1, GENESIS, &[1]);
@@ -124,7 +124,7 @@ fn o1_body_of_a_decided_block_is_asked_for() {
     assert_eq!(bench.replica.wanted(), []);
 }
 
-/// Sync HotStuff knows no such votes.
+/// Sync HotStuff has no such votes.
 #[test]
 fn o1_other_variant_waits() {
     let blocks = chain(N, 1, GENESIS, &[1]);
@@ -144,7 +144,7 @@ fn o1_other_variant_waits() {
     assert_eq!(bench.committed(), []);
 }
 
-/// §10, 4: also where it was left while a body was missing.
+/// §10, 4: also if the view was left while a body was missing.
 #[test]
 fn o2_nothing_is_decided_in_a_view_that_was_left() {
     let blocks = chain(N, 1, GENESIS, &[1]);
@@ -159,7 +159,7 @@ fn o2_nothing_is_decided_in_a_view_that_was_left() {
     let is_notify = |it: &SyncMessage| matches!(it, SyncMessage::Notify(_));
     let said = bench.said();
     assert!(!said.iter().any(is_notify), "{said:?}");
-    // It counts for the lock.
+    // The certificate counts for the lock.
     let lock =
         said.iter().find_map(|it| if let SyncMessage::Status { lock, .. } = it { Some(lock) } else { None });
     let lock = lock.unwrap();
@@ -169,7 +169,7 @@ fn o2_nothing_is_decided_in_a_view_that_was_left() {
     bench.blame();
     bench.replica.fetched(blocks[0].block.clone());
     assert_eq!(bench.committed(), []);
-    // Nor by one of another view.
+    // A certificate of another view decides nothing either.
     let mut bench = Optsync::new();
     bench.grow(&blocks);
     bench.next_view();
@@ -187,7 +187,7 @@ fn o2_silent_replica_decides_nothing() {
     bench.sent();
     bench.take(4, notify(N, &blocks[0]));
     assert!((bench.committed(), bench.sent()) == (vec![], vec![]));
-    // Who may vote decides by votes, not by timers.
+    // A voting replica decides by votes, not by timers.
     let mut bench = Optsync::opened(ME, N);
     bench.answers(&stands(RecoveryStage::Silent));
     assert_eq!(bench.stage(), RecoveryStage::Voting);
@@ -196,7 +196,7 @@ fn o2_silent_replica_decides_nothing() {
     assert_eq!(bench.committed(), [at_once(&blocks[0])]);
 }
 
-/// §10, 2: before it commits, whatever the disk does.
+/// §10, 2: before the commit, whatever the disk does.
 #[test]
 fn o3_notify_leaves_before_the_commit() {
     let blocks = chain(N, 1, GENESIS, &[1]);
@@ -224,7 +224,7 @@ fn o3_notify_leaves_before_the_commit() {
     }
 }
 
-/// Lemma 2c for who has not entered the view when it is over: §5 of `sync-hotstuff`, and where there was no room for it.
+/// Lemma 2c for a replica that has not entered the view when it is over: §5 of `sync-hotstuff`, and without room for the message.
 #[test]
 fn o3_early_notify_counts_for_the_lock() {
     let next = header(N, 2, GENESIS.1, GENESIS, 5);
@@ -240,7 +240,7 @@ fn o3_early_notify_counts_for_the_lock() {
         let lock = &bench.replica.protocol().state.lock;
         assert_eq!(lock.responsive.as_ref().map(Certificate::block), Some(id(&next)), "floods: {floods}");
     }
-    // Who enters it decides then.
+    // A replica that enters the view decides then.
     let mut bench = Optsync::new();
     bench.replica.fetched(next.block.clone());
     assert_eq!(bench.deliver(0, notify(N, &next)), Err(Reject::Early));
@@ -263,7 +263,7 @@ fn o4_wait_is_2_delta() {
     assert_eq!(plain.view(), 2);
 }
 
-/// What is kept of q_R votes survives what lies above it, and a crash.
+/// A certificate of q_R votes survives higher certificates and a crash.
 #[test]
 fn o5_lock_names_the_highest_responsive_certificate() {
     let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);
@@ -281,7 +281,7 @@ fn o5_lock_names_the_highest_responsive_certificate() {
     assert_eq!(named(&bench), (Some(id(&blocks[0])), id(&blocks[2])));
     bench.replica.crash().unwrap();
     assert_eq!(named(&bench), (Some(id(&blocks[0])), id(&blocks[2])));
-    // Also where the certificates are all that was left.
+    // Also if only the certificates are left.
     let mut bench = Optsync::new();
     bench.grow(&blocks[..1]);
     bench.take(2, voted(&blocks[0]));
@@ -293,9 +293,9 @@ fn o5_lock_names_the_highest_responsive_certificate() {
     assert_eq!(named(&bench), (Some(id(&blocks[0])), id(&blocks[1])));
 }
 
-/// Optsync §6, the counterexample against comparing (view, height of the responsive block, height of the tip): a liar keeps
-/// its votes for an ancestor of what was committed by a timer, makes q_R of them with those of the honest ones, and shows a
-/// lock whose responsive block is higher than anybody's.
+/// Optsync §6, the counterexample against comparing (view, height of the responsive block, height of the tip). A liar keeps its
+/// votes for an ancestor of a block that a timer has committed. With the honest votes it forms a certificate of q_R votes. Then
+/// it shows a lock with the highest responsive block of all.
 #[test]
 fn o5_hidden_responsive_certificate_of_an_ancestor_changes_nothing() {
     for (n, me) in [(3, 2), (7, 2)] {
@@ -320,7 +320,7 @@ fn o5_hidden_responsive_certificate_of_an_ancestor_changes_nothing() {
         let mut bench = locked();
         bench.take(1, new_view(2, &high));
         assert_eq!(bench.first_votes(), [id(&blocks[1])], "n = {n}");
-        // Before it has committed the lock alone decides.
+        // Before it has committed, only the lock decides.
         let mut bench = Optsync::running(me, n);
         bench.grow(&blocks[..2]);
         bench.next_view();
@@ -331,7 +331,7 @@ fn o5_hidden_responsive_certificate_of_an_ancestor_changes_nothing() {
     }
 }
 
-/// Scenario 9: locks on conflicting branches. The one with more than 3n/4 votes can have been decided, the other not.
+/// Scenario 9: locks on conflicting branches. Only the branch with more than 3n/4 votes can have been decided.
 #[test]
 fn o5_responsive_certificate_wins_over_a_higher_conflicting_tip() {
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
@@ -344,7 +344,7 @@ fn o5_responsive_certificate_wins_over_a_higher_conflicting_tip() {
     bench.clear();
     bench.take(1, new_view(2, &named));
     assert_eq!(bench.first_votes(), [id(&other)]);
-    // A tip that is not on it is no base.
+    // A tip that does not extend it is no base.
     let wrong = Lock { responsive: named.responsive.clone(), tip: certified(N, &blocks[1]) };
     let mut bench = Optsync::new();
     bench.grow(&blocks);
@@ -353,7 +353,7 @@ fn o5_responsive_certificate_wins_over_a_higher_conflicting_tip() {
     bench.clear();
     bench.take(1, new_view(2, &wrong));
     assert_eq!(bench.first_votes(), []);
-    // An honest leader picks it, and this replica, whose own lock lies beside it, says so.
+    // An honest leader picks it, and so does this replica, whose own lock conflicts with it.
     let mut leader = Optsync::running(1, N);
     leader.grow(&blocks);
     leader.replica.fetched(other.block.clone());
@@ -367,8 +367,8 @@ fn o5_responsive_certificate_wins_over_a_higher_conflicting_tip() {
     assert_eq!(shown, Some(id(&other)));
 }
 
-/// The same where the leader has left the view before it was shown that block: another one is certified at its height, and
-/// it is asked for all the same. Else the leader takes its own tip for one that is not beside it, and nobody goes on.
+/// The same for a leader that has left the view before it was shown that block. Another block is certified at its height, and it is
+/// asked for nevertheless. Otherwise the leader would not know that its own tip conflicts with it, and nobody would follow.
 #[test]
 fn o5_block_that_conflicts_with_a_certified_one_is_fetched() {
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
@@ -390,18 +390,18 @@ fn o5_block_that_conflicts_with_a_certified_one_is_fetched() {
     assert_eq!(shown, Some(id(&other)));
 }
 
-/// Two branches of view 1 with q_R votes on the first one and a higher tip on the other, as liars make them.
+/// Returns two branches of view 1, as liars propose them: q_R votes on the first one and a higher tip on the other.
 fn fork() -> (Vec<Header>, Vec<Header>) {
     (chain(N, 1, GENESIS, &[1]), chain(N, 1, GENESIS, &[8, 9]))
 }
 
-/// Votes for what nobody can vote for any more: they count, and nothing else follows.
+/// Delivers votes for blocks that nobody can vote for any more: they only count.
 fn late(bench: &mut Optsync, voters: impl IntoIterator<Item = u16>, header: &Header) {
     voters.into_iter().for_each(|by| _ = bench.deliver(by, voted(header)).unwrap_err());
 }
 
-/// What lies beside a committed block is kept and fetched by nobody. Certified all the same, it may not be taken for what
-/// might extend it: nobody else would go on from there, nor this replica from anything else.
+/// Nobody keeps or fetches a block that conflicts with a committed one. A certificate of such a block must not make it a candidate
+/// for the lock: nobody else would extend it, and this replica would extend nothing else.
 #[test]
 fn o5_lock_never_conflicts_with_the_committed_block() {
     let (blocks, other) = fork();
@@ -422,7 +422,7 @@ fn o5_lock_never_conflicts_with_the_committed_block() {
     bench.replica.settle();
     let decided = (Some(id(&blocks[0])), id(&blocks[0]));
     assert_eq!((bench.view(), named(&bench)), (2, decided));
-    // Nor does whoever opens with that on its disk wait for it.
+    // A replica that opens with that certificate on its disk does not wait for the block either.
     bench.replica.log_decided(Height(1), id(&blocks[0]));
     bench.replica.execute(Height(1));
     bench.replica.sync();
@@ -437,8 +437,8 @@ fn o5_lock_never_conflicts_with_the_committed_block() {
     assert_eq!(bench.first_votes(), [id(&blocks[0])]);
 }
 
-/// Who has not committed what q_R have voted for waits for nothing beside it either: nobody may have that whole. The header of
-/// the higher one is enough to see where it lies.
+/// The same holds for a replica that has not committed the block of q_R votes: perhaps nobody has the conflicting block whole. The
+/// header of the higher one is enough to detect the conflict.
 #[test]
 fn o5_opening_replica_gives_up_a_goal_that_conflicts_with_q_r_votes() {
     let (blocks, other) = fork();
@@ -449,17 +449,17 @@ fn o5_opening_replica_gives_up_a_goal_that_conflicts_with_q_r_votes() {
     answer.certificates = vec![certified(N, &other[1]), responsive(N, &blocks[0])];
     bench.answers(&answer);
     bench.pass(delta(5));
-    assert_eq!(bench.stage(), RecoveryStage::Silent, "where it lies is not known");
+    assert_eq!(bench.stage(), RecoveryStage::Silent, "its ancestry is unknown");
     bench.take(2, voted(&other[1]));
     bench.answers(&answer);
     assert_eq!(bench.stage(), RecoveryStage::Running);
     bench.next_view();
     let lock = &bench.replica.protocol().state.lock;
-    assert_eq!(lock.tip.block(), id(&blocks[0]), "nor is it locked there");
+    assert_eq!(lock.tip.block(), id(&blocks[0]), "it is not locked there either");
 }
 
-/// A leader that has left the view before it heard of what q_R votes decide knows of each block that was voted for what it
-/// lies beside, also where q_R others have decided its height. It goes on from what may have been committed.
+/// A leader that has left the view before it learned of the decision knows the conflicts of each block that was voted for. This
+/// holds also if q_R others have decided its height. The leader extends the block that may have been committed.
 #[test]
 fn o5_leader_knows_the_blocks_of_votes_in_a_view_that_was_left() {
     let (blocks, other) = fork();
@@ -480,7 +480,7 @@ fn o5_leader_knows_the_blocks_of_votes_in_a_view_that_was_left() {
     assert_eq!(shown.map(|lock| lock.tip.block()), Some(id(&blocks[0])));
 }
 
-/// Whose slow links bring what is decided before what it is decided about votes for nothing, and blames nobody for that.
+/// Slow links may bring decisions before their blocks. Such a replica votes for nothing, and blames nobody for that.
 #[test]
 fn o6_decided_block_is_progress() {
     let blocks = chain(N, 1, GENESIS, &[1]);
@@ -492,11 +492,11 @@ fn o6_decided_block_is_progress() {
     bench.pass(patience - 1);
     assert!(!bench.sent().iter().any(is_blame));
     bench.pass(1);
-    assert!(bench.sent().iter().any(is_blame), "but once there is no more");
+    assert!(bench.sent().iter().any(is_blame), "but once decisions end");
 }
 
-/// A block with more than f votes stands where q_R votes are for another one, and came first. All go on from what was decided,
-/// also after a crash; a lock that knew of neither would be that of genesis, and nobody would go on from anything.
+/// A certificate of f + 1 votes arrives before one of q_R votes for another block at its place. All extend the decided block, also
+/// after a crash. A lock without either would be that of genesis, and nobody would extend anything.
 #[test]
 fn o5_certificate_of_q_r_votes_replaces_one_of_fewer() {
     let (one, other) = (header(N, 1, GENESIS.1, GENESIS, 1), header(N, 1, GENESIS.1, GENESIS, 9));
@@ -507,7 +507,7 @@ fn o5_certificate_of_q_r_votes_replaces_one_of_fewer() {
     let mut bench = Optsync::running(2, N);
     bench.take(4, SyncMessage::Certified(certified(N, &other)));
     bench.propose(&one);
-    assert_eq!(bench.votes(), [], "there can be no other one");
+    assert_eq!(bench.votes(), [], "there can be no other decision");
     bench.vote([0, 1, 3, 4], &one);
     assert_eq!(bench.committed(), [at_once(&one)]);
     bench.next_view();
@@ -520,19 +520,19 @@ fn o5_certificate_of_q_r_votes_replaces_one_of_fewer() {
     assert_eq!(locked(&bench), (Some(id(&one)), id(&one)));
 }
 
-/// f = 2 liars have an honest replica certify two blocks that nobody else sees, and the others decide two others. What it is told
-/// of the second one after it has left the view is what it is locked on, and not what is beside it or below.
+/// f = 2 liars and an honest replica certify two blocks that nobody else sees, while the others decide two others. The replica
+/// learns of the second decision after it has left the view. It is locked on that block, not on a conflicting or lower one.
 #[test]
 fn o5_decided_block_wins_over_another_certified_one_at_its_place() {
     let (decided, own) = (chain(N, 1, GENESIS, &[1, 2]), chain(N, 1, GENESIS, &[8, 9]));
     let mut bench = Optsync::running(2, N);
     bench.grow(&own);
-    // It has the first one of who tells it, and not of its leader, so that it contradicts nothing.
+    // It has the first decided block from a peer and not from the leader, so no statements conflict.
     bench.take(4, notify(N, &decided[0]));
     bench.replica.fetched(decided[0].block.clone());
     assert_eq!(bench.committed(), [at_once(&decided[0])]);
     late(&mut bench, [3], &decided[1]);
-    assert!(bench.is_quiet(), "its header contradicts those");
+    assert!(bench.is_quiet(), "its header conflicts with those");
     bench.take(3, notify(N, &decided[1]));
     bench.pass(delta(2));
     bench.replica.settle();
@@ -542,11 +542,11 @@ fn o5_decided_block_wins_over_another_certified_one_at_its_place() {
     bench.clear();
     let low = Lock { responsive: None, tip: certified(N, &decided[0]) };
     bench.take(1, new_view(2, &low));
-    assert_eq!(bench.first_votes(), [], "a leader that lies shows it what lies below");
+    assert_eq!(bench.first_votes(), [], "a lying leader shows a lower block");
 }
 
-/// Records of settled heights are dropped. That of what was decided at a checkpoint's height may be all that keeps those who
-/// come back from what liars have certified beside it.
+/// Records of settled heights are dropped. The decision at a checkpoint's height may be all that keeps recovering replicas from
+/// a conflicting block that liars have certified.
 #[test]
 fn o5_decided_block_survives_its_checkpoint() {
     let blocks = chain(N, 1, GENESIS, &[1, 2, 3, 4, 5, 6, 7, 8]);
@@ -566,7 +566,7 @@ fn o5_decided_block_survives_its_checkpoint() {
     assert_eq!(highest, Some(id(&blocks[7])));
 }
 
-/// It would decide what another rule has not.
+/// The certificate would decide a block that another rule has not.
 #[test]
 fn o1_q_r_votes_that_conflict_with_the_committed_block_raise_the_alarm() {
     let blocks = chain(N, 1, GENESIS, &[1]);

@@ -1,7 +1,7 @@
-//! S5: what a leader proposes, and when.
+//! S5: proposals of a leader.
 
+use super::super::split::voted_ahead_max;
 use super::*;
-use crate::sync_hotstuff::split::voted_ahead_max;
 use quorate_consensus::LinkEvent;
 use quorate_consensus::harness::payload;
 
@@ -24,7 +24,7 @@ fn proposals(bench: &mut Bench<impl Variant>) -> Vec<(Header, Certificate)> {
     .collect()
 }
 
-/// The one proposal since the last call.
+/// Returns the one proposal since the last call.
 fn proposed(bench: &mut Bench<impl Variant>) -> (Header, Certificate) {
     let mut proposals = proposals(bench);
     assert_eq!(proposals.len(), 1, "{proposals:#?}");
@@ -41,20 +41,20 @@ fn s5_the_leader_proposes_on_certificates_of_its_view<V: Variant>() {
     assert_eq!((first.block.payload, first.block.proposer), (payload(1).id, r(0)));
     bench.take(1, voted(&first));
     bench.replica.offer([]);
-    assert_eq!(proposals(&mut bench), [], "its own vote and one other");
+    assert_eq!(proposals(&mut bench), [], "the own vote and one other");
     bench.take(2, voted(&first));
     let (second, parent) = proposed(&mut bench);
     assert_eq!((second.block.height, second.block.parent), (Height(2), id(&first)));
     assert_eq!(parent.statement, certified(N, &first).statement);
     assert_eq!(parent.signers.len(), usize::from(weak(N)));
-    // A certificate that was heard of does as well.
+    // A received certificate is enough as well.
     bench.take(4, SyncMessage::Certified(certified(N, &second)));
     assert_eq!(proposed(&mut bench).0.block.parent, id(&second));
 }
 
 /// §13, 8: the others would blame it.
 fn s5_an_idle_leader_proposes_after_a_heartbeat<V: Variant>() {
-    // Also at its first start, before any client has come.
+    // Also at its first start, before any request.
     let mut bench = Bench::<V>::running(0, N);
     bench.pass(heartbeat() - 1);
     assert_eq!(proposals(&mut bench), []);
@@ -64,7 +64,7 @@ fn s5_an_idle_leader_proposes_after_a_heartbeat<V: Variant>() {
     bench.vote([1, 2], &first);
     bench.pass(heartbeat() - 1);
     assert_eq!(proposals(&mut bench), []);
-    // What somebody wants is proposed at once.
+    // A request is proposed at once.
     bench.replica.offer([payload(1)]);
     let (second, _) = proposed(&mut bench);
     assert_eq!(second.block.payload, payload(1).id);
@@ -91,7 +91,7 @@ fn s5_nothing_is_proposed_while_silent_or_after_leaving<V: Variant>() {
     bench.pass(delta(V::WAIT));
     bench.pass(heartbeat());
     assert_eq!((proposals(&mut bench), bench.view()), (vec![], 2), "another one leads");
-    // Who loses what more than f peers have said falls silent.
+    // A replica with gaps of more than f peers falls silent.
     let mut bench = Bench::<V>::running(0, N);
     for peer in [1, 2, 3] {
         bench.replica.link(r(peer), LinkEvent::Gap);
@@ -107,14 +107,14 @@ fn s5_proposal_is_durable_before_it_leaves<V: Variant>() {
     bench.replica.offer([payload(1)]);
     let lines = bench.replica.lines();
     assert!(line(&lines, "record 2") < line(&lines, "hold All: propose v1 h1"), "{lines:#?}");
-    assert_eq!(bench.sent(), [], "nothing leaves before the disk has it");
+    assert_eq!(bench.sent(), [], "nothing leaves before it is durable");
     let (first, _) = proposed(&mut bench);
     bench.replica.crash().unwrap();
     bench.replica.offer([payload(2)]);
     bench.run();
     let (again, _) = proposed(&mut bench);
     assert_eq!(again, first);
-    // One above it, on the certificate that is on disk.
+    // The next block extends it, on the durable certificate.
     bench.vote([1, 2], &first);
     let (second, _) = proposed(&mut bench);
     bench.replica.crash().unwrap();
@@ -143,7 +143,7 @@ fn s5_a_later_view_begins_with_its_base<V: Variant>() {
     assert_eq!(parent.statement, certificate(2, base, weak(N)).statement);
 }
 
-/// Its own NEW-VIEW is what it hears last, where the base was certified before it lost power.
+/// It receives its own NEW-VIEW last if the base was certified before the power cut.
 fn s5_recovered_leader_continues<V: Variant>() {
     let mut bench = Bench::<V>::running(1, N);
     let blocks = chain(N, 1, GENESIS, &[1]);
@@ -186,7 +186,7 @@ fn s5_full_window_limits_the_leader<V: Variant>() {
     assert_eq!(proposals(&mut bench).len(), 1);
 }
 
-/// Where nothing is committed the leader slows down long before nobody votes any more: it would be blamed for that.
+/// Without commits the leader slows down long before nobody votes any more: it would be blamed for that.
 fn s5_voted_heights_limit_the_leader<V: Variant>() {
     let setup = Setup { window: 4_096, ..Setup::of::<SyncHotStuff<V>>(usize::from(N)) };
     let replica = Harness::open(r(0), setup, &SynchronyParams::default()).unwrap();
@@ -199,7 +199,7 @@ fn s5_voted_heights_limit_the_leader<V: Variant>() {
         bench.vote([1, 2], &header);
     }
     assert_eq!(count, voted_ahead_max(usize::from(N)) / 2);
-    // Empty blocks go on.
+    // Empty blocks continue.
     bench.pass(heartbeat());
     assert_eq!(proposals(&mut bench).len(), 1);
 }

@@ -1,6 +1,6 @@
-//! One replica among peers that say anything, with a disk and a power supply to match. Whatever comes: no slot is filled
-//! twice (the harness stops there), votes of a view lie on one chain, who is silent signs nothing, and no timer commits what
-//! was voted for before a silence.
+//! One replica among peers that send arbitrary messages, with a stalling disk and power cuts. No slot is ever filled twice (the
+//! harness stops there). Votes of a view are on one chain, a silent replica signs nothing, and no timer commits a vote of before
+//! a silence.
 
 use super::*;
 use quorate_consensus::harness::payload;
@@ -12,7 +12,7 @@ both! {
     no_input_makes_a_replica_equivocate;
 }
 
-/// What leaders that lie have proposed in three views.
+/// Proposals of lying leaders in three views.
 struct World {
     headers: Vec<Header>,
 }
@@ -40,7 +40,7 @@ impl World {
         &self.headers[rng.index(self.headers.len())]
     }
 
-    /// Something of this view, if possible.
+    /// Returns a header of this view, if possible.
     fn of_view(&self, rng: &mut Rng, view: u64) -> &Header {
         let fitting: Vec<&Header> = self.headers.iter().filter(|it| it.block.view == View(view)).collect();
         rng.pick(&fitting).copied().unwrap_or(&self.headers[0])
@@ -74,7 +74,7 @@ impl World {
         answer
     }
 
-    /// What some peer says, and who.
+    /// Returns a message of some peer, with the peer.
     fn message(&self, rng: &mut Rng, near: u64) -> (u16, SyncMessage) {
         let view = if rng.chance(800_000) { near.min(3) } else { 1 + rng.below(3) };
         let header = if rng.chance(800_000) { self.of_view(rng, view) } else { self.any(rng) };
@@ -110,11 +110,11 @@ impl World {
     }
 }
 
-/// What the replica has said and done so far.
+/// Statements and commits of the replica so far.
 struct Seen {
-    /// What is proposed anywhere.
+    /// All proposals.
     headers: BTreeMap<BlockId, Header>,
-    /// Blocks that it has voted for in each view, of all its lives.
+    /// Blocks of its votes in each view, of all incarnations.
     votes: BTreeMap<View, BTreeSet<BlockId>>,
     /// View and height of votes since it was opened or fell silent.
     fresh: BTreeSet<(u64, u64)>,
@@ -172,7 +172,7 @@ impl Seen {
     }
 }
 
-/// One thing that happens. True where the power fails.
+/// Causes one event. True after a power cut.
 fn step<V: Variant>(world: &World, bench: &mut Bench<V>, rng: &mut Rng) -> bool {
     match rng.below(100) {
         0..=54 => {
@@ -210,7 +210,7 @@ fn step<V: Variant>(world: &World, bench: &mut Bench<V>, rng: &mut Rng) -> bool 
         }
         _ if rng.chance(700_000) => bench.replica.settle(),
         _ => {
-            // Sometimes f + 1 have had enough.
+            // Sometimes f + 1 blame the view.
             let evidence = SyncMessage::Evidence(blames(N, bench.view()));
             let _ = bench.deliver(bench.peers()[0], evidence);
         }
@@ -230,7 +230,7 @@ fn no_input_makes_a_replica_equivocate<V: Variant>() {
         let mut seen = Seen::new(&world);
         for _ in 0..200 {
             let was_silent = bench.stage() == RecoveryStage::Silent;
-            // What left before the power failed counts.
+            // Messages that left before the power cut count.
             seen.take(&mut bench, was_silent);
             if step(&world, &mut bench, &mut rng) {
                 seen.fresh.clear();

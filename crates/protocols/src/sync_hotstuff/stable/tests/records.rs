@@ -1,24 +1,24 @@
-//! What survives a crash, wherever the log ends.
+//! State after a crash, for every end of the log.
 
 use super::*;
 use crate::sync_hotstuff::SyncRecord;
+use quorate_consensus::Record;
 use quorate_consensus::harness::payload;
-use quorate_consensus::{OpenError, Protocol, Record};
 
 both! {
     all_statements_survive_a_crash;
     no_end_of_the_log_makes_a_replica_equivocate;
     certificates_are_durable_with_the_next_sync;
     end_of_the_chain_survives_a_checkpoint;
-    what_was_decided_is_where_it_goes_on;
-    parameters_and_committees_are_checked;
 }
 
-/// What a replica has promised, and what it knows that lets it go on.
+/// Returns the statements of a replica, and its way into the view, as text.
 fn memory(bench: &Bench<impl Variant>) -> String {
     let it = bench.replica.protocol();
-    let said = (&it.lock, &it.first_voted, &it.voted, &it.proposed, &it.said_new_view);
-    format!("{:#?}", (it.view, it.leaving.is_some(), &it.evidence, said))
+    let in_view = &it.in_view;
+    let said =
+        (&it.state.lock, &in_view.first_voted, &in_view.voted, &in_view.proposed, &in_view.own_new_view);
+    format!("{:#?}", (it.view, it.leaving.is_some(), &it.state.evidence, said))
 }
 
 fn all_statements_survive_a_crash<V: Variant>() {
@@ -49,7 +49,7 @@ fn all_statements_survive_a_crash<V: Variant>() {
     bench.propose(&next);
     check(&mut bench);
     assert_eq!(bench.replica.protocol().in_view.voted, Some(signed(&next)));
-    // A leader.
+    // The same for a leader.
     let mut bench = Bench::<V>::running(1, N);
     bench.grow(&blocks[..1]);
     bench.next_view();
@@ -68,14 +68,14 @@ fn all_statements_survive_a_crash<V: Variant>() {
 
 type Step<V> = fn(&mut Bench<V>);
 
-/// What a leader of view 2 that lies shows: blocks beside those that were shown before.
+/// Returns blocks of a lying leader of view 2: they conflict with those that were shown before.
 fn other_blocks() -> (Header, Header) {
     let other = header(N, 1, GENESIS.1, GENESIS, 9);
     let above = header(N, 2, id(&other), end(&other), 9);
     (other, above)
 }
 
-/// Of what is written between two syncs any part may be on disk: the harness stops where a slot is filled twice.
+/// Any part of the records between two syncs may be durable. The harness stops if a slot is filled twice.
 fn no_end_of_the_log_makes_a_replica_equivocate<V: Variant>() {
     fn blocks() -> Vec<Header> {
         chain(N, 1, GENESIS, &[1, 2])
@@ -125,14 +125,14 @@ fn no_end_of_the_log_makes_a_replica_equivocate<V: Variant>() {
     assert!(cases > 40, "{cases}");
 }
 
-/// Some of it may be refused.
+/// Delivers messages, some of which may be refused.
 fn hear(bench: &mut Bench<impl Variant>, messages: &[(u16, SyncMessage)]) {
     for (from, message) in messages {
         let _ = bench.deliver(*from, message.clone());
     }
 }
 
-/// Comes back among peers that show it another branch.
+/// Recovers among peers that show another branch.
 fn misled(bench: &mut Bench<impl Variant>) {
     let (other, above) = other_blocks();
     let first = chain(N, 1, GENESIS, &[1]).remove(0);
@@ -159,7 +159,7 @@ fn misled(bench: &mut Bench<impl Variant>) {
     }
 }
 
-/// §3: no sync of their own. §18: what was acknowledged can be shown after a cold start.
+/// §3: they need no sync of their own. §18: acknowledged blocks can be proved after a cold start.
 fn certificates_are_durable_with_the_next_sync<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1]);
     let mut bench = Bench::<V>::new();
@@ -179,7 +179,7 @@ fn certificates_are_durable_with_the_next_sync<V: Variant>() {
     bench.replica.sync();
     bench.replica.crash().unwrap();
     assert_eq!(named(&bench), [id(&blocks[0])]);
-    // Also one that was only heard of.
+    // Also a certificate that was only received.
     let mut bench = Bench::<V>::new();
     bench.take(4, SyncMessage::Certified(certified(N, &blocks[0])));
     bench.replica.sync();
@@ -187,7 +187,7 @@ fn certificates_are_durable_with_the_next_sync<V: Variant>() {
     assert_eq!(named(&bench), [id(&blocks[0])]);
 }
 
-/// A cluster that has been idle since its last checkpoint finds its end again.
+/// A cluster that has been idle since its last checkpoint finds the end of its chain.
 fn end_of_the_chain_survives_a_checkpoint<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1, 2, 3, 4, 5, 6, 7, 8]);
     let mut bench = Bench::<V>::new();
@@ -208,26 +208,7 @@ fn end_of_the_chain_survives_a_checkpoint<V: Variant>() {
     assert!(bench.votes().contains(&id(&next[0])));
 }
 
-fn what_was_decided_is_where_it_goes_on<V: Variant>() {
-    let blocks = chain(N, 1, GENESIS, &[1, 2]);
-    let mut bench = Bench::<V>::new();
-    bench.grow(&blocks);
-    bench.pass(delta(2));
-    bench.replica.log_decided(Height(1), id(&blocks[0]));
-    bench.replica.log_decided(Height(2), id(&blocks[1]));
-    bench.replica.sync();
-    bench.replica.crash().unwrap();
-    assert_eq!(bench.replica.status().committed, Height(2));
-    // What f + 1 say counts, once its header is here.
-    let mut bench = Bench::<V>::new();
-    bench.replica.decide(Height(2), id(&blocks[1]));
-    assert_eq!(bench.replica.status().committed, Height(0));
-    bench.replica.fetched(blocks[0].block.clone());
-    bench.replica.fetched(blocks[1].block.clone());
-    assert_eq!((bench.replica.status().committed, bench.committed()), (Height(2), vec![]));
-}
-
-/// Of each fact the newest is kept, of certificates one for each height and view.
+/// The newest record of each fact is kept, and one certificate for each height and view.
 #[test]
 fn records_replace_each_other() {
     let all = chain(N, 1, GENESIS, &[1, 2]);
@@ -238,7 +219,7 @@ fn records_replace_each_other() {
         lock: Lock::genesis(),
         first_voted: None,
     };
-    let said = |view| SyncRecord::Said { view: View(view), voted: None, proposed: None, shown: None };
+    let said = |view| SyncRecord::Said { view: View(view), voted: None, proposed: None, new_view: None };
     assert_eq!(entered(1).key(), entered(2).key());
     assert_eq!(said(1).key(), said(2).key());
     let keys = [
@@ -252,31 +233,12 @@ fn records_replace_each_other() {
     ];
     let distinct: std::collections::BTreeSet<_> = keys.iter().collect();
     assert_eq!(distinct.len(), keys.len());
-    // A checkpoint drops what has a height.
+    // A checkpoint drops records with a height.
     assert_eq!(keys.map(|key| key.height.0), [0, 0, 1, 2, 1, 1, 0]);
     let on_genesis = |view| SyncRecord::Certified(certificate(view, GENESIS, 3)).key();
-    assert_eq!(on_genesis(2), on_genesis(7), "nothing settles genesis");
+    assert_eq!(on_genesis(2), on_genesis(7), "no checkpoint settles genesis");
     assert_eq!(
         SyncRecord::Settled(certified(N, &all[0])).key(),
         SyncRecord::Settled(certified(N, &all[1])).key()
     );
-}
-
-fn parameters_and_committees_are_checked<V: Variant>() {
-    let open = |n: usize, f: usize, params: &SynchronyParams| {
-        let setup = Setup { f, ..Setup::of::<SyncHotStuff<V>>(n) };
-        Harness::<SyncHotStuff<V>>::open(r(0), setup, params).err()
-    };
-    let params = SynchronyParams::default();
-    assert!([(3, 1), (4, 1), (5, 2), (7, 3), (7, 2)].iter().all(|(n, f)| open(*n, *f, &params).is_none()));
-    assert!(
-        [(2, 1), (4, 2), (6, 3)]
-            .iter()
-            .all(|(n, f)| matches!(open(*n, *f, &params), Some(OpenError::Committee(_))))
-    );
-    let wrong = SynchronyParams { delta_ms: 0, ..SynchronyParams::default() };
-    assert!(matches!(open(3, 1, &wrong), Some(OpenError::Params { .. })));
-    assert_eq!((V::SPEC.faults)(7), 3);
-    let synchrony = <SyncHotStuff<V>>::synchrony(&params).unwrap();
-    assert_eq!((synchrony.delta_ns, synchrony.guarded), (50_000_000, true));
 }

@@ -1,4 +1,4 @@
-//! S16: opening, and coming back.
+//! S16: opening and recovery.
 
 use super::*;
 use quorate_consensus::LinkEvent;
@@ -8,9 +8,6 @@ both! {
     s16_silent_replica_signs_nothing;
     s16_silent_replica_enters_no_view;
     s16_silent_replica_answers_and_relays;
-    s16_all_begin_when_all_have_answered;
-    s16_f_plus_1_that_run_are_followed;
-    s16_who_is_missing_is_waited_for;
     s16_answers_count_before_anything_is_signed;
     s16_replica_without_the_certified_block_stays_silent;
     s16_repeated_status_has_the_recorded_lock;
@@ -19,23 +16,13 @@ both! {
     s16_later_certificates_are_not_waited_for;
     s16_replica_asks_all_on_entering_a_later_view;
     s16_answer_shows_the_state_of_the_view;
-    s16_answers_to_another_opening_say_nothing;
-}
-
-/// Whether its sender signs something of its own.
-fn is_own_word(message: &SyncMessage) -> bool {
-    message.auth().statement().is_some()
-}
-
-fn own_words(bench: &mut Bench<impl Variant>) -> Vec<SyncMessage> {
-    bench.said().into_iter().filter(is_own_word).collect()
 }
 
 fn asked(bench: &mut Bench<impl Variant>) -> usize {
     bench.sent().iter().filter(|it| matches!(it, SyncMessage::Ask { .. })).count()
 }
 
-/// Nor does it set a timer of the protocol.
+/// It sets no timer of the protocol either.
 fn s16_silent_replica_signs_nothing<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1]);
     for me in [0, 1, ME] {
@@ -52,13 +39,13 @@ fn s16_silent_replica_signs_nothing<V: Variant>() {
         let said = bench.said();
         let asks = said.iter().filter(|it| matches!(it, SyncMessage::Ask { .. })).count();
         assert!(asks > 20, "it asks again each delta");
-        assert!(!said.iter().any(is_own_word), "{said:?}");
+        assert!(!said.iter().any(is_own_statement), "{said:?}");
         assert_eq!(bench.committed(), []);
         assert!(bench.is_quiet());
     }
 }
 
-/// §18: the full wait after leaving begins when it is silent no more, whatever the guard says meanwhile.
+/// §18: the full wait after leaving begins when silence is over, whatever the guard reports meanwhile.
 fn s16_silent_replica_enters_no_view<V: Variant>() {
     let mut bench = Bench::<V>::opened(ME, N);
     bench.take(0, SyncMessage::Evidence(blames(N, 1)));
@@ -72,7 +59,7 @@ fn s16_silent_replica_enters_no_view<V: Variant>() {
     assert_eq!((bench.view(), bench.own_statements()), (1, vec![]));
     bench.pass(1);
     assert_eq!(bench.view(), 2);
-    // Also one that was opened after it had left its view.
+    // Also for a replica that was opened after it had left its view.
     let mut bench = Bench::<V>::new();
     bench.blame();
     bench.replica.sync();
@@ -103,76 +90,6 @@ fn s16_silent_replica_answers_and_relays<V: Variant>() {
     bench.take(0, evidence.clone());
     assert_eq!(bench.sent(), [evidence]);
     assert_eq!(bench.own_statements(), []);
-}
-
-fn announced(sent: Vec<(To, SyncMessage)>) -> Vec<RecoveryStage> {
-    let to_all = sent.into_iter().filter(|(to, _)| *to == To::All);
-    to_all
-        .filter_map(|(_, it)| if let SyncMessage::Answer(answer) = it { Some(answer.stage) } else { None })
-        .collect()
-}
-
-fn s16_all_begin_when_all_have_answered<V: Variant>() {
-    let answer = |stage| SyncMessage::Answer(Box::new(stands(stage)));
-    let mut bench = Bench::<V>::opened(ME, N);
-    for peer in [0, 1, 2] {
-        bench.take(peer, answer(RecoveryStage::Silent));
-        assert_eq!(bench.stage(), RecoveryStage::Silent);
-    }
-    bench.take(2, answer(RecoveryStage::Silent));
-    assert_eq!(bench.stage(), RecoveryStage::Silent);
-    bench.take(4, answer(RecoveryStage::Silent));
-    bench.replica.advance(delta(2) - 1);
-    assert_eq!(bench.stage(), RecoveryStage::Silent);
-    bench.replica.sent();
-    bench.replica.advance(1);
-    assert_eq!(bench.stage(), RecoveryStage::Voting);
-    assert_eq!(announced(bench.replica.sent()), [RecoveryStage::Voting], "all hear of it");
-    for peer in [0, 1, 2] {
-        bench.take(peer, answer(RecoveryStage::Voting));
-        assert_eq!(bench.stage(), RecoveryStage::Voting);
-    }
-    bench.take(4, answer(RecoveryStage::Running));
-    assert_eq!(bench.stage(), RecoveryStage::Running);
-    assert_eq!(announced(bench.replica.sent()), [RecoveryStage::Running]);
-}
-
-fn s16_f_plus_1_that_run_are_followed<V: Variant>() {
-    let answer = |stage| SyncMessage::Answer(Box::new(stands(stage)));
-    let mut bench = Bench::<V>::opened(ME, N);
-    for peer in [0, 1] {
-        bench.take(peer, answer(RecoveryStage::Running));
-    }
-    bench.pass(delta(2));
-    assert_eq!(bench.stage(), RecoveryStage::Silent, "f may lie");
-    bench.replica.link(r(2), LinkEvent::Back);
-    bench.take(2, answer(RecoveryStage::Running));
-    bench.pass(delta(2) - 1);
-    assert_eq!(bench.stage(), RecoveryStage::Silent, "2 delta since the last one was asked");
-    bench.pass(1);
-    assert_eq!(bench.stage(), RecoveryStage::Running);
-}
-
-/// A cold start without two.
-fn s16_who_is_missing_is_waited_for<V: Variant>() {
-    let wait = SynchronyParams::default().boot_wait_ns();
-    let mut bench = Bench::<V>::opened(ME, N);
-    for peer in [0, 1] {
-        bench.take(peer, SyncMessage::Answer(Box::new(stands(RecoveryStage::Silent))));
-    }
-    bench.pass(wait + delta(2) - 1);
-    assert_eq!(bench.stage(), RecoveryStage::Silent);
-    bench.pass(1);
-    assert_eq!(bench.stage(), RecoveryStage::Voting);
-    bench.pass(wait - 1);
-    assert_eq!(bench.stage(), RecoveryStage::Voting);
-    bench.pass(1);
-    assert_eq!(bench.stage(), RecoveryStage::Running);
-    // Fewer answers are too few for ever.
-    let mut bench = Bench::<V>::opened(ME, N);
-    bench.take(0, SyncMessage::Answer(Box::new(stands(RecoveryStage::Silent))));
-    bench.pass(3 * wait);
-    assert_eq!(bench.stage(), RecoveryStage::Silent);
 }
 
 fn s16_answers_count_before_anything_is_signed<V: Variant>() {
@@ -219,7 +136,7 @@ fn s16_repeated_status_has_the_recorded_lock<V: Variant>() {
     bench.next_view();
     let said = bench.own_statements();
     let status: Vec<_> = said.iter().filter(|it| matches!(it, SyncMessage::Status { .. })).collect();
-    // It comes to know of more, and says the same.
+    // It receives higher certificates and repeats the same lock.
     bench.replica.crash().unwrap();
     bench.replica.fetched(blocks[1].block.clone());
     let mut answer = stands(RecoveryStage::Running);
@@ -236,7 +153,7 @@ fn s16_last_vote_is_repeated_after_a_silence<V: Variant>() {
     bench.clear();
     for peer in [0, 1] {
         bench.replica.link(r(peer), LinkEvent::Gap);
-        assert!(asked(&mut bench) > 0, "whoever has lost something is asked");
+        assert!(asked(&mut bench) > 0, "a peer with a gap is asked");
     }
     bench.take(0, SyncMessage::Answer(Box::new(stands(RecoveryStage::Running))));
     bench.replica.link(r(2), LinkEvent::Gap);
@@ -249,10 +166,14 @@ fn s16_last_vote_is_repeated_after_a_silence<V: Variant>() {
     assert_eq!(bench.own_statements(), []);
     bench.answers(&stands(RecoveryStage::Running));
     assert_eq!(bench.stage(), RecoveryStage::Running);
-    assert_eq!(bench.votes(), [id(&blocks[0]), id(&blocks[1])], "the last one again, then what has come");
+    assert_eq!(
+        bench.votes(),
+        [id(&blocks[0]), id(&blocks[1])],
+        "the last vote again, then the block that has arrived"
+    );
 }
 
-/// A leader that certifies a block with every few milliseconds, and gives bodies late, keeps nobody silent for it.
+/// A leader that certifies a block every few milliseconds and sends bodies late must silence nobody.
 fn s16_later_certificates_are_not_waited_for<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1, 2, 3, 4]);
     let mut bench = Bench::<V>::opened(ME, N);
@@ -261,7 +182,7 @@ fn s16_later_certificates_are_not_waited_for<V: Variant>() {
     answer.certificates = vec![certified(N, &blocks[0])];
     bench.answers(&answer);
     for (block, next) in blocks.iter().zip(&blocks[1..]) {
-        assert_eq!(bench.stage(), RecoveryStage::Silent, "what it rests on is not here");
+        assert_eq!(bench.stage(), RecoveryStage::Silent, "its parent is missing");
         bench.take(2, voted(block));
         bench.take(2, SyncMessage::Certified(certified(N, next)));
     }
@@ -269,7 +190,7 @@ fn s16_later_certificates_are_not_waited_for<V: Variant>() {
     assert_eq!(bench.stage(), RecoveryStage::Running);
 }
 
-/// §18: so that whatever contradicts it is seen.
+/// §18: so every conflicting statement is noticed.
 fn s16_headers_of_answers_reveal_conflicts<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
     let other = header(N, 1, GENESIS.1, GENESIS, 9);
@@ -283,7 +204,7 @@ fn s16_headers_of_answers_reveal_conflicts<V: Variant>() {
     assert_eq!(bench.stage(), RecoveryStage::Running);
     assert_eq!(bench.deliver(4, voted(&other)), Err(CONFLICT));
     assert!(bench.is_quiet());
-    // The vote of the one who answers shows its header as well.
+    // The vote in an answer shows its header as well.
     let mut bench = Bench::<V>::opened(ME, N);
     let mut answer = stands(RecoveryStage::Running);
     answer.voted = Some(Signed { body: signed(&blocks[0]), by: r(4), signature: SIGNATURE });
@@ -293,7 +214,7 @@ fn s16_headers_of_answers_reveal_conflicts<V: Variant>() {
     assert_eq!(bench.deliver(2, foreign), Err(Reject::Invalid("somebody else's vote")));
 }
 
-/// What it was told before it had entered could not be taken then.
+/// Statements that arrived before it had entered could not be kept.
 fn s16_replica_asks_all_on_entering_a_later_view<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1]);
     let base = end(&blocks[0]);
@@ -304,7 +225,7 @@ fn s16_replica_asks_all_on_entering_a_later_view<V: Variant>() {
     let mut answer = stands(RecoveryStage::Running);
     answer.evidence = vec![blames(N, 1)];
     answer.certificates = vec![certificate(2, base, weak(N))];
-    answer.new_view = Some(word);
+    answer.new_view = Some(new_view);
     answer.headers = vec![signed(&next)];
     let answer = SyncMessage::Answer(Box::new(answer));
     bench.take(4, answer.clone());
@@ -347,25 +268,9 @@ fn s16_answer_shows_the_state_of_the_view<V: Variant>() {
     bench.take(1, new_view(2, &lock(certified(N, &blocks[1]))));
     let answer = answered(&mut bench, 0);
     assert_eq!((answer.evidence, answer.voted, answer.headers), (vec![blames(N, 1)], None, vec![]));
-    assert_eq!(answer.new_view.map(|word| word.body.view), Some(View(2)));
-    // A view that has been left is shown as well.
+    assert_eq!(answer.new_view.map(|new_view| new_view.body.view), Some(View(2)));
+    // Evidence of a view that was left is shown as well.
     bench.pass(delta(1));
     bench.blame();
     assert_eq!(answered(&mut bench, 0).evidence.last(), Some(&blames(N, 2)));
-}
-
-fn s16_answers_to_another_opening_say_nothing<V: Variant>() {
-    let mut bench = Bench::<V>::new();
-    bench.replica.crash().unwrap();
-    for peer in bench.peers() {
-        let old = Answer { incarnation: Incarnation(1), ..stands(RecoveryStage::Running) };
-        assert_eq!(bench.deliver(peer, SyncMessage::Answer(Box::new(old))), Err(Reject::Stale));
-    }
-    bench.pass(delta(3));
-    assert_eq!(bench.stage(), RecoveryStage::Silent);
-    for peer in bench.peers() {
-        let new = Answer { incarnation: Incarnation(2), ..stands(RecoveryStage::Running) };
-        bench.take(peer, SyncMessage::Answer(Box::new(new)));
-    }
-    assert_eq!(bench.stage(), RecoveryStage::Running);
 }

@@ -1,7 +1,8 @@
-//! S4 where no two words of a leader contradict each other, and who is believed to be one.
+//! S4 without conflicting statements, and checks that a header is signed by its leader.
 
 use super::*;
 use crate::sync_hotstuff::Split;
+use quorate_consensus::Claims;
 
 both! {
     s4_two_branches_far_apart_end_the_view;
@@ -13,8 +14,8 @@ both! {
     more_replicas_allow_shorter_proofs;
 }
 
-/// After a power cut two branches of one view may be known by the last votes of two replicas alone, so far apart that no two
-/// words prove anything. Who is on the higher one must not commit it, and the others have to hear of it.
+/// After a power cut, two branches of one view may be known only by the last votes of two replicas. They are so far apart that no two
+/// statements conflict. A replica on the higher branch must not commit it, and the others must learn of the split.
 fn s4_two_branches_far_apart_end_the_view<V: Variant>() {
     let (blocks, other) = (chain(N, 1, GENESIS, &[1, 2, 3, 4]), header(N, 1, GENESIS.1, GENESIS, 9));
     let opened = |heard: &[&Header]| {
@@ -31,7 +32,7 @@ fn s4_two_branches_far_apart_end_the_view<V: Variant>() {
     };
     let mut bench = opened(&[&blocks[2]]);
     assert_eq!(bench.votes(), [id(&blocks[2])]);
-    let contradicted = Err(Reject::NotNow("its leader has contradicted itself"));
+    let contradicted = Err(Reject::NotNow("its leader has equivocated"));
     assert_eq!(bench.deliver(2, voted(&other)), contradicted);
     let evidence = evidence_in(&bench.said());
     assert_eq!(evidence, [split(&blocks[2], &[&blocks[1]])]);
@@ -39,33 +40,33 @@ fn s4_two_branches_far_apart_end_the_view<V: Variant>() {
     assert!(bench.is_quiet());
     bench.pass(delta(3));
     assert_eq!(bench.committed(), []);
-    // Whoever hears of it leaves the view as well, also who knows nothing of those blocks.
+    // Every replica that receives the proof leaves the view, also without those blocks.
     let evidence = SyncMessage::Evidence(evidence[0].clone());
     assert_eq!(claims_hold::<V>(&evidence), Ok(()));
     let mut peer = Bench::<V>::running(4, N);
     peer.take(2, evidence);
     assert!(peer.is_quiet());
-    // Also where that was heard first.
+    // Also if the other header arrived first.
     let mut bench = opened(&[&other, &blocks[2]]);
     assert_eq!(evidence_in(&bench.said()), [split(&blocks[2], &[&blocks[1]])]);
     assert_eq!((bench.votes(), bench.is_quiet()), (vec![], true));
-    // Also where what lies between comes last.
+    // Also if the blocks between arrive last.
     let mut bench = Bench::<V>::new();
     bench.take(2, voted(&other));
     bench.take(2, voted(&blocks[2]));
     assert!(!bench.is_quiet());
     blocks[..2].iter().for_each(|block| bench.replica.fetched(block.block.clone()));
     assert_eq!(evidence_in(&bench.said()), [split(&blocks[2], &[&blocks[1]])]);
-    // The proof goes from the next header that is known.
+    // The proof starts at the next known header.
     let mut bench = opened(&[&blocks[1], &blocks[2]]);
     assert_eq!(bench.votes(), [id(&blocks[1]), id(&blocks[2])]);
     assert_eq!(bench.deliver(2, voted(&other)), contradicted);
     let said = bench.said();
     let conflict = |it: &QuitEvidence| matches!(it, QuitEvidence::Conflict(_));
-    assert!(evidence_in(&said).iter().any(conflict), "next to each other two words are enough: {said:?}");
+    assert!(evidence_in(&said).iter().any(conflict), "two adjacent statements are enough: {said:?}");
 }
 
-/// It would contradict nothing, and keep whoever hears of it alone from voting.
+/// Otherwise it would conflict with nothing, and keep its only receiver from voting.
 fn s4_header_at_or_below_its_base_is_a_conflict<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);
     let (base, tip) = (end(&blocks[2]), certified(N, &blocks[2]));
@@ -78,12 +79,12 @@ fn s4_header_at_or_below_its_base_is_a_conflict<V: Variant>() {
             bench.next_view();
             bench.clear();
             if is_second {
-                // Of which it is not known where it lies.
+                // Its ancestry is unknown.
                 bench.take(4, voted(&header(N, 2, base.1, (Height(9), beside(9)), 7)));
             }
             let header = (4, voted(&wrong));
-            let word = (1, new_view(2, &lock(tip.clone())));
-            let (first, second) = if is_first { (header, word) } else { (word, header) };
+            let statement = (1, new_view(2, &lock(tip.clone())));
+            let (first, second) = if is_first { (header, statement) } else { (statement, header) };
             bench.take(first.0, first.1);
             assert!(bench.deliver(second.0, second.1).is_err(), "{wrong:?}");
             assert!(bench.is_quiet(), "{wrong:?}");
@@ -91,7 +92,7 @@ fn s4_header_at_or_below_its_base_is_a_conflict<V: Variant>() {
             assert_eq!(claims_hold::<V>(&SyncMessage::Evidence(evidence.clone())), Ok(()));
         }
     }
-    // What lies above it does not.
+    // A header above the base does not conflict.
     let mut bench = Bench::<V>::new();
     bench.grow(&blocks);
     bench.next_view();
@@ -102,8 +103,8 @@ fn s4_header_at_or_below_its_base_is_a_conflict<V: Variant>() {
     assert!(!bench.is_quiet());
 }
 
-/// Anybody can sign a PROPOSE of any view. Only its leader's is a word about it: whoever takes another one for it leaves the
-/// view alone, with a proof that nobody believes.
+/// Any replica can sign a PROPOSE of any view, but only the leader's counts. A replica that accepted another one would leave the view
+/// alone, with a proof that nobody accepts.
 fn s4_only_headers_of_the_leader_end_a_view<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1]);
     for height in [3, 999, 1 << 40] {
@@ -126,8 +127,8 @@ fn s4_only_headers_of_the_leader_end_a_view<V: Variant>() {
     }
 }
 
-/// Nothing ties the height of a header to that of its parent. Whoever took it for a split would leave the view alone, for nobody
-/// else would believe that.
+/// The height of a header is not bound to that of its parent. A replica that took this for a split would leave the view alone,
+/// because nobody else would accept that proof.
 fn s4_header_with_a_false_height_proves_nothing<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);
     for (height, parent) in [(3, &blocks[0]), (4, &blocks[0]), (9, &blocks[1])] {
@@ -139,20 +140,17 @@ fn s4_header_with_a_false_height_proves_nothing<V: Variant>() {
         for evidence in evidence_in(&bench.said()) {
             assert_eq!(claims_hold::<V>(&SyncMessage::Evidence(evidence)), Ok(()));
         }
-        // It stands in the way of what it is next to all the same.
+        // It conflicts with adjacent headers nevertheless.
         bench.pass(1);
         if !bench.is_quiet() {
             let next = header(N, 1, GENESIS.1, (Height(height - 1), BlockId::null(Height(height - 1))), 7);
-            assert_eq!(
-                bench.deliver(2, voted(&next)),
-                Err(Reject::NotNow("its leader has contradicted itself"))
-            );
+            assert_eq!(bench.deliver(2, voted(&next)), Err(Reject::NotNow("its leader has equivocated")));
         }
         assert!(bench.is_quiet());
     }
 }
 
-/// However large the window: so what is proved fits into a message.
+/// For every window, so that every proof fits into a message.
 fn s4_split_is_proved_at_every_voted_height<V: Variant>() {
     let setup = Setup { window: 4_096, ..Setup::of::<SyncHotStuff<V>>(usize::from(N)) };
     let replica = Harness::open(r(ME), setup, &SynchronyParams::default()).unwrap();
@@ -176,7 +174,7 @@ fn s4_split_is_proved_at_every_voted_height<V: Variant>() {
     assert_eq!(claims_hold::<V>(&message), Ok(()));
 }
 
-/// Each hands it on to all, and it is there in time.
+/// Each replica hands the proof on to all, and it arrives in time.
 fn more_replicas_allow_shorter_proofs<V: Variant>() {
     let n = 65;
     let blocks = chain(n, 1, GENESIS, &(1..=200).collect::<Vec<u64>>());

@@ -1,4 +1,4 @@
-//! S10 to S15: how a view ends, and how the next one begins.
+//! S10 to S15: end of a view, and beginning of the next one.
 
 use super::*;
 use quorate_consensus::Ready;
@@ -36,7 +36,7 @@ fn blamed(view: u64) -> SyncMessage {
     SyncMessage::Blame(View(view))
 }
 
-/// Scenario 7: f false blames do nothing, nor does one replica that blames often.
+/// Scenario 7: f false blames do nothing, and one replica that blames often does nothing.
 fn s10_f_plus_1_blames_end_a_view<V: Variant>() {
     let mut bench = Bench::<V>::new();
     for peer in [0, 1, 1, 0] {
@@ -53,7 +53,7 @@ fn s10_f_plus_1_blames_end_a_view<V: Variant>() {
     let QuitEvidence::Blames(certificate) = evidence else { panic!("{evidence:?}") };
     assert_eq!(certificate.signers.iter().collect::<Vec<_>>(), [0, 1, 2].map(r));
     assert_eq!(claims_hold::<V>(&sent[0]), Ok(()));
-    // Its own counts as well, by its own copy.
+    // The own blame counts as well, by its own copy.
     let mut bench = Bench::<V>::new();
     bench.take(0, blamed(1));
     bench.take(1, blamed(1));
@@ -69,14 +69,14 @@ fn s10_blames_of_a_later_view_end_that_view<V: Variant>() {
         bench.take(peer, blamed(3));
     }
     assert_eq!((bench.view(), bench.is_quiet()), (3, true));
-    // Those of views that are over are over.
+    // Blames of earlier views are stale.
     assert_eq!(bench.deliver(4, blamed(2)), Err(Reject::Stale));
     assert_eq!(bench.deliver(4, blamed(3)), Err(Reject::Stale));
     bench.pass(delta(V::WAIT));
     assert_eq!((bench.view(), bench.is_quiet()), (4, false));
 }
 
-/// Scenario 2. Voting goes on after the blame.
+/// Scenario 2. Voting continues after the blame.
 fn s10_silent_leader_is_blamed<V: Variant>() {
     let blames = |bench: &mut Bench<V>| bench.sent().iter().filter(|it| **it == blamed(bench.view())).count();
     let mut bench = Bench::<V>::new();
@@ -87,7 +87,7 @@ fn s10_silent_leader_is_blamed<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1]);
     bench.propose(&blocks[0]);
     assert_eq!(bench.votes(), [id(&blocks[0])]);
-    // As long as nothing comes it says so again: it may have been lost with its link.
+    // The blame is repeated while nothing arrives: it may have been lost with its link.
     bench.pass(delta(3) + heartbeat() - 1);
     assert_eq!(blames(&mut bench), 0);
     bench.pass(1);
@@ -95,7 +95,7 @@ fn s10_silent_leader_is_blamed<V: Variant>() {
     bench.pass(delta(3) + heartbeat());
     assert_eq!(blames(&mut bench), 1);
     assert!(!bench.is_quiet(), "one replica that blames often is one");
-    // Another view has its own.
+    // Another view has its own blames.
     bench.next_view();
     bench.clear();
     bench.pass(delta(4) - 1);
@@ -104,7 +104,7 @@ fn s10_silent_leader_is_blamed<V: Variant>() {
     assert_eq!(
         blames(&mut bench),
         1,
-        "no heartbeat is waited for: the new leader has to say where it goes on"
+        "there is no wait for a heartbeat: the new leader must send its NEW-VIEW"
     );
 }
 
@@ -116,7 +116,7 @@ fn s10_only_own_votes_postpone_the_blame<V: Variant>() {
     bench.propose(&blocks[0]);
     bench.clear();
     bench.pass(delta(2));
-    // None of this is a vote of its own.
+    // None of these is an own vote.
     bench.propose(&blocks[0]);
     bench.vote([0, 1], &blocks[0]);
     bench.replica.answer(id(&blocks[1]), None);
@@ -150,7 +150,7 @@ fn s11_timers_of_a_left_view_commit_nothing<V: Variant>() {
     assert_eq!(bench.replica.deadline(), Some(bench.now().plus(delta(V::WAIT))), "no other timer is left");
     bench.pass(delta(4));
     assert_eq!(bench.committed(), []);
-    // Nor one whose time is over and that the guard has held back.
+    // The same holds for a wait that is over and that the guard has held back.
     let mut bench = Bench::<V>::new();
     bench.grow(&blocks);
     bench.replica.answer_sound(None, Time::ZERO);
@@ -158,7 +158,7 @@ fn s11_timers_of_a_left_view_commit_nothing<V: Variant>() {
     bench.blame();
     bench.replica.sound(None, Time::MAX);
     assert_eq!(bench.committed(), []);
-    // One that comes to a later view by its evidence.
+    // A replica that reaches a later view by its evidence.
     let mut bench = Bench::<V>::new();
     bench.grow(&blocks);
     bench.take(0, SyncMessage::Evidence(blames(N, 2)));
@@ -166,7 +166,7 @@ fn s11_timers_of_a_left_view_commit_nothing<V: Variant>() {
     assert_eq!(bench.committed(), []);
 }
 
-/// Also after a restart, once the disk has it.
+/// Also after a restart, once the evidence is durable.
 fn s11_left_view_has_no_votes<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1]);
     for restarts in [false, true] {
@@ -180,7 +180,7 @@ fn s11_left_view_has_no_votes<V: Variant>() {
         assert!(bench.is_quiet());
         assert_eq!(bench.deliver(0, proposal(N, &blocks[0])), Err(Reject::Stale));
         assert_eq!(bench.votes(), []);
-        // The whole wait begins when it may speak again.
+        // The whole wait begins when silence is over.
         bench.pass(delta(V::WAIT) - 1);
         assert_eq!(bench.view(), 1);
         bench.pass(1);
@@ -188,14 +188,14 @@ fn s11_left_view_has_no_votes<V: Variant>() {
     }
 }
 
-/// Whoever leads a view can contradict itself in it before anybody is there; f + 1 blames have an honest one among them.
+/// A leader can equivocate in a view before any replica enters it. Among f + 1 blames is an honest one.
 fn s11_equivocation_in_a_later_view_ends_nothing<V: Variant>() {
     let contradiction = |view: u64| {
-        let word = |number| {
+        let statement = |number| {
             let header = header(N, view, GENESIS.1, GENESIS, number);
             Signed { body: LeaderStatement::Header(header), by: leads(N, view), signature: SIGNATURE }
         };
-        SyncMessage::Evidence(conflict(word(1), word(2)))
+        SyncMessage::Evidence(conflict(statement(1), statement(2)))
     };
     let mut bench = Bench::<V>::new();
     bench.pass(delta(1));
@@ -206,11 +206,11 @@ fn s11_equivocation_in_a_later_view_ends_nothing<V: Variant>() {
     let asks = |bench: &mut Bench<V>| {
         bench.sent().into_iter().filter(|it| matches!(it, SyncMessage::Ask { .. })).count()
     };
-    assert_eq!(asks(&mut bench), 1, "somebody may know more");
+    assert_eq!(asks(&mut bench), 1, "a peer may know more");
     bench.pass(delta(2));
     assert_eq!(bench.deliver(4, contradiction(3)), Err(Reject::Early));
     assert_eq!(asks(&mut bench), 0, "once in a view");
-    // All may have been asked just before: that was for something else.
+    // All may have been asked just before, for another reason.
     let mut other = Bench::<V>::new();
     other.pass(delta(1));
     other.take(4, SyncMessage::Certified(certificate(2, (Height(1), BlockId::ZERO), N)));
@@ -221,7 +221,7 @@ fn s11_equivocation_in_a_later_view_ends_nothing<V: Variant>() {
         (before, asks(&mut other))
     });
     assert_eq!(asked, [(1, 0), (0, 1)]);
-    // Who is on its way there hears of it.
+    // A replica on its way to that view takes it.
     bench.blame();
     assert_eq!(bench.deliver(4, contradiction(3)), Err(Reject::Early));
     bench.take(4, contradiction(2));
@@ -243,7 +243,7 @@ fn s12_next_view_waits<V: Variant>() {
     assert_eq!(to_one(bench.replica.sent()), [(1, status)]);
 }
 
-/// §19: a slowdown of the last moment would go unseen.
+/// §19: a slowdown at the last moment would stay unnoticed.
 fn s12_next_view_needs_fresh_answers<V: Variant>() {
     let mut bench = Bench::<V>::new();
     bench.pass(delta(3));
@@ -273,7 +273,7 @@ fn s12_no_view_is_entered_in_doubt<V: Variant>() {
     assert_eq!((bench.view(), asks(&mut bench)), (1, 0));
     bench.pass(delta(1));
     assert_eq!((bench.view(), asks(&mut bench)), (1, 1));
-    // What they know counts before anything is signed.
+    // Their answers count before anything is signed.
     let blocks = chain(N, 1, GENESIS, &[1]);
     let mut answer = stands(RecoveryStage::Running);
     answer.certificates = vec![certified(N, &blocks[0])];
@@ -282,7 +282,7 @@ fn s12_no_view_is_entered_in_doubt<V: Variant>() {
     assert_eq!(bench.view(), 1);
     bench.pass(1);
     assert_eq!((bench.view(), bench.replica.status().locked), (2, Height(1)));
-    // Doubt while it waits for answers begins it all again.
+    // Doubt during the wait for answers restarts everything.
     let mut bench = Bench::<V>::new();
     bench.blame();
     bench.replica.answer_sound(Some(bench.now()), Time::MAX);
@@ -317,8 +317,8 @@ fn s12_early_messages_are_handled_on_entering<V: Variant>() {
     assert_eq!(kinds, ["evidence", "first-vote", "forward", "status", "vote"]);
 }
 
-/// §5: votes and certificates of the view are collected meanwhile. Who hears of a view only when it is over would lack what
-/// was committed there (Lemma 1c, Lemma 2c of `optsync`).
+/// §5: votes and certificates of the view are collected meanwhile. Otherwise a replica that learns of a view when it is over would
+/// lack blocks that were committed there (Lemma 1c, Lemma 2c of `optsync`).
 fn s12_votes_of_a_skipped_view_count<V: Variant>() {
     let mut bench = Bench::<V>::new();
     let next = header(N, 2, GENESIS.1, GENESIS, 5);
@@ -335,7 +335,7 @@ fn s13_lock_is_the_highest_certificate_on_entering<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
     bench.grow(&blocks[..1]);
     bench.blame();
-    // What comes while it waits counts.
+    // Certificates that arrive during the wait count.
     for voter in [0, 1, 2] {
         assert_eq!(bench.deliver(voter, voted(&blocks[1])), Err(Reject::Stale));
     }
@@ -353,7 +353,7 @@ fn s13_lock_is_the_highest_certificate_on_entering<V: Variant>() {
     assert_eq!(bench.replica.protocol().state.lock.tip.block(), id(&low));
 }
 
-/// §13, 3 and 9: and it is on disk before the status says it.
+/// §13, 3 and 9: and it is durable before the status reports it.
 fn s13_lock_does_not_change_in_a_view<V: Variant>() {
     let mut bench = Bench::<V>::new();
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
@@ -376,7 +376,7 @@ fn s13_lock_does_not_change_in_a_view<V: Variant>() {
     assert_eq!(bench.first_votes(), [id(&blocks[0])]);
 }
 
-/// A certificate of the view that comes may be here before it is entered, and what lies below it still makes the lock.
+/// A certificate of the next view may arrive before it is entered. The highest one below still makes the lock.
 fn s13_lock_survives_certificates_of_later_views<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1]);
     let mut bench = Bench::<V>::new();
@@ -414,18 +414,18 @@ fn s14_leader_extends_the_highest_lock<V: Variant>() {
         bench.pass(delta(2));
         new_views(&bench.said())
     };
-    // Its own is the highest.
+    // The own lock is the highest.
     let mut bench = leader();
     bench.take(0, status(2, certified(N, &blocks[0])));
     bench.replica.fetched(blocks[2].block.clone());
     assert_eq!(shows(&mut bench), [(View(2), id(&blocks[1]))]);
-    // Somebody else's is.
+    // The lock of another replica is the highest.
     let mut bench = leader();
     bench.replica.fetched(blocks[2].block.clone());
     bench.take(0, status(2, certified(N, &blocks[2])));
     bench.take(4, status(2, certified(N, &blocks[0])));
     assert_eq!(shows(&mut bench), [(View(2), id(&blocks[2]))]);
-    // What is no status of this view does not count.
+    // A status of another view does not count.
     let mut bench = leader();
     let later = certificate(2, end(&blocks[0]), weak(N));
     assert_eq!(bench.deliver(0, status(2, later)), Err(Reject::Invalid("lock of no earlier view")));
@@ -449,7 +449,7 @@ fn s14_leader_waits_2_delta_and_shows_one_lock<V: Variant>() {
     let lines = bench.replica.lines();
     assert!(line(&lines, "record 2") < line(&lines, "hold All: new-view v2"), "{lines:#?}");
     assert_eq!(bench.sent(), []);
-    // What comes later is too late; the same is said after a restart.
+    // Later locks are too late; the same NEW-VIEW is sent after a restart.
     bench.take(0, status(2, certified(N, &blocks[1])));
     assert_eq!(new_views(&bench.said()), [(View(2), id(&blocks[0]))]);
     bench.replica.crash().unwrap();
@@ -459,8 +459,8 @@ fn s14_leader_waits_2_delta_and_shows_one_lock<V: Variant>() {
     assert_eq!(new_views(&bench.said()), [(View(2), id(&blocks[0]))]);
 }
 
-/// §7: bodies that locks name are asked for of who is locked there. What an honest replica has voted for just before it left the
-/// last view is known in the next one, wherever it lies: a leader picks from locks, and liars hold certificates back.
+/// §7: bodies of locks are asked for of the replicas that report them. Blocks of the last votes of an honest replica before it left
+/// a view are known in the next one, on whatever branch: a leader picks from locks, and liars hold certificates back.
 fn s14_leader_knows_the_blocks_of_all_locks<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
     let mut bench = Bench::<V>::running(1, N);
@@ -469,7 +469,7 @@ fn s14_leader_knows_the_blocks_of_all_locks<V: Variant>() {
     let known = bench.replica.block_count();
     assert_eq!(bench.deliver(2, voted(&blocks[1])), Err(Reject::Stale));
     assert_eq!(bench.replica.block_count(), known + 1);
-    // One for each vote that counts, and no more.
+    // One block for each vote that counts, and no more.
     for number in 10..20 {
         let other = header(N, 1, GENESIS.1, end(&blocks[0]), number);
         let _ = bench.deliver(2, voted(&other));
@@ -479,7 +479,7 @@ fn s14_leader_knows_the_blocks_of_all_locks<V: Variant>() {
     bench.replica.answer_otherwise(None);
     bench.clear();
     bench.take(4, status(2, certified(N, &blocks[1])));
-    // It, and who has voted, at once.
+    // Its sender and the voters are asked at once.
     assert_eq!(bench.replica.wanted(), [0, 2, 4].map(|peer| (id(&blocks[1]), r(peer))));
 }
 
@@ -498,7 +498,7 @@ fn s15_first_vote_is_for_no_lower_base<V: Variant>() {
     assert_eq!(first_votes(&lock(certified(N, &blocks[0]))), []);
     assert_eq!(first_votes(&lock(certified(N, &blocks[1]))), [id(&blocks[1])]);
     assert_eq!(first_votes(&lock(certified(N, &blocks[2]))), [id(&blocks[2])]);
-    // Nor is it for one beside what was decided, whatever the lock says.
+    // The first vote is for no base that conflicts with a decided block, whatever the lock.
     let other = header(N, 1, GENESIS.1, GENESIS, 9);
     let mut bench = Bench::<V>::new();
     bench.replica.fetched(other.block.clone());
@@ -507,7 +507,7 @@ fn s15_first_vote_is_for_no_lower_base<V: Variant>() {
     bench.next_view();
     bench.take(1, new_view(2, &lock(certified(N, &other))));
     assert_eq!(bench.first_votes(), []);
-    // Of views the higher one counts: view 2 goes on from genesis, view 3 from what view 1 or view 2 has certified.
+    // The higher view counts: view 2 extends genesis, view 3 a certified block of view 1 or view 2.
     let in_view_3 = |base: &Lock| {
         let mut bench = Bench::<V>::new();
         bench.next_view();
@@ -534,7 +534,7 @@ fn s15_first_vote_is_cast_once_and_durable<V: Variant>() {
     bench.grow(&blocks);
     bench.next_view();
     bench.clear();
-    // Only its leader says where a view goes on.
+    // Only the leader names the base of its view.
     assert_eq!(bench.deliver(4, new_view(2, &base)), Err(Reject::WrongSender));
     assert_eq!(bench.deliver(4, forward(N, 1, &base)), Err(Reject::Stale));
     bench.take(1, new_view(2, &base));
@@ -547,7 +547,7 @@ fn s15_first_vote_is_cast_once_and_durable<V: Variant>() {
     assert_eq!(bench.first_votes(), []);
 }
 
-/// A leader shows another base to whoever may have forgotten the first one.
+/// A leader shows another base to a replica that may have forgotten the first one.
 fn s15_first_vote_survives_a_restart<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
     let other = header(N, 1, GENESIS.1, GENESIS, 9);
@@ -567,7 +567,7 @@ fn s15_first_vote_survives_a_restart<V: Variant>() {
             signature: SIGNATURE,
         });
         bench.answers(&answer);
-        // What is shown to it contradicts what the leader has shown before, and that is not forgotten.
+        // The second NEW-VIEW conflicts with the first one, which is not forgotten.
         let is_same = shown.is_none_or(|base| *base == blocks[0]);
         let said = bench.said();
         let first = said.iter().filter(|it| matches!(it, SyncMessage::FirstVote { .. })).count();
@@ -578,7 +578,7 @@ fn s15_first_vote_survives_a_restart<V: Variant>() {
             (!is_same, usize::from(!is_same)),
             "{shown:?}"
         );
-        // Nor does it vote for what stands on the other one.
+        // It does not vote for a block above the other base either.
         let beside = header(N, 2, id(&other), end(&other), 7);
         let _ = bench.deliver(1, proposal(N, &beside));
         assert_eq!(bench.votes(), [], "{shown:?}");
@@ -598,7 +598,7 @@ fn s15_first_vote_begins_no_wait<V: Variant>() {
     }
     bench.pass(delta(10));
     assert_eq!(bench.committed(), []);
-    // What stands on it commits it.
+    // A block above the base commits it.
     let next = header(N, 2, id(&blocks[0]), end(&blocks[0]), 5);
     bench.grow(std::slice::from_ref(&next));
     bench.pass(delta(2));
@@ -618,18 +618,18 @@ fn s15_base_is_asked_for_of_every_holder<V: Variant>() {
     assert_eq!(
         bench.replica.wanted(),
         of(&[0, 1, 1, 4]),
-        "of who has voted for it, of the leader, of who shows it"
+        "of its voters, of the leader, of replicas that show it"
     );
     assert_eq!(bench.deliver(2, forward(N, 2, &signed_by_three)), Err(Reject::Duplicate));
     assert_eq!(
         bench.replica.wanted(),
         of(&[0, 1, 1, 2]),
-        "and the others again: the host knows who has refused"
+        "and the others again: the host knows which peers have refused"
     );
     assert_eq!(bench.first_votes(), []);
     bench.replica.fetched(blocks[0].block.clone());
     assert_eq!(bench.first_votes(), [id(&blocks[0])]);
-    // A header alone is not enough, and what is invalid is nobody's base.
+    // A header alone is not enough, and an invalid block is no base.
     for ready in [None, Some(Ready::Invalid)] {
         let mut bench = Bench::<V>::new();
         bench.replica.answer(id(&blocks[0]), ready);
@@ -641,7 +641,7 @@ fn s15_base_is_asked_for_of_every_holder<V: Variant>() {
     }
 }
 
-/// §6: also where it is refused, so that whoever is shown another one finds out.
+/// §6: also if it is refused, so that replicas with another NEW-VIEW notice.
 fn s15_new_view_is_always_handed_on<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
     let low = lock(certified(N, &blocks[0]));
@@ -653,7 +653,7 @@ fn s15_new_view_is_always_handed_on<V: Variant>() {
     assert_eq!(bench.replica.sent(), [(To::All, forward(N, 2, &low))], "at once");
     let _ = bench.deliver(4, forward(N, 2, &low));
     assert_eq!(bench.said(), [], "once, and no first vote");
-    // Who is the leader itself has said it to all.
+    // The leader itself has sent it to all.
     let mut bench = Bench::<V>::running(1, N);
     bench.next_view();
     bench.replica.offer([payload(1)]);
