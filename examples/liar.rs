@@ -14,7 +14,6 @@
 //! messages that it never lacked. It serves no clients and hands out no bodies. Twins, mute replicas and such as
 //! forget what they promised are in the simulator: `quorate sim --byzantine twin`.
 
-use quorate_consensus::Message;
 use quorate_net::mesh::{self, Event, Mesh, Sender, To};
 use quorate_net::{Identity, LinkKey, NetConfig, PeerConfig, Security, reactor};
 use quorate_node::{config::ClusterConfig, keys, testnet};
@@ -38,7 +37,7 @@ impl Wire for Word {
         self.0.encode(out);
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        PbftMessage::decode(reader.take_rest()).map(Self)
+        PbftMessage::decode(reader).map(Self)
     }
 }
 

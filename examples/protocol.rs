@@ -12,15 +12,15 @@
 //! `cargo run --release -p quorate-protocols --example protocol` lets it live through some simulated disasters.
 //! docs/adding-a-protocol.md says how it would become a part of `quorate`, and walks through a larger one.
 
-use quorate_consensus::parts::tally::{Tally, Vote as Counted};
+use quorate_consensus::parts::tally::{Tallied, Tally};
 use quorate_consensus::{
-    Auth, Basis, CheckpointProof, Commit, Cx, Entry, Healed, LinkEvent, Message, Model, OpenError, Past,
+    Auth, CheckpointProof, Commit, Cx, Entry, Examined, Healed, LinkEvent, Message, Model, OpenError, Past,
     Place, Protocol, Ready, Record, RecordKey, Reject, Spec, Status, To, Verified, Window,
 };
 use quorate_sim::{BadSettings, Report, Transport, seed};
 use quorate_types::{
-    Block, BlockId, Committee, DecodeError, Digest, Floors, Height, Kind, PayloadId, ProtocolId, ReplicaId,
-    Statement, Time, View, Wire, quorum,
+    Block, BlockId, Committee, DecodeError, Digest, Floors, Height, Kind, PayloadId, ProtocolId, Reader,
+    ReplicaId, Statement, Time, View, Wire, quorum,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -47,11 +47,14 @@ impl Message for Vote {
     fn bodies(&self, out: &mut Vec<PayloadId>) {
         out.push(self.0.payload);
     }
+}
+
+impl Wire for Vote {
     fn encode(&self, out: &mut Vec<u8>) {
         self.0.encode(out);
     }
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        Block::from_bytes(bytes).map(Self)
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Block::decode(reader).map(Self)
     }
 }
 
@@ -59,12 +62,6 @@ impl Message for Vote {
 impl Record for Vote {
     fn key(&self) -> RecordKey {
         RecordKey { kind: 1, height: self.0.height, scope: Digest::ZERO }
-    }
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.0.encode(out);
-    }
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        Block::from_bytes(bytes).map(Self)
     }
 }
 
@@ -138,14 +135,14 @@ impl Protocol for Chorus {
         let (id, height) = (block.id(), block.height);
         let progress = self.heights.entry(height).or_default();
         let votes = match progress.votes.add(id, seal.by) {
-            Counted::Counted(votes) => votes,
-            Counted::Again => return Ok(()), // After a restart or a gap.
-            Counted::Conflict(_) => return Err(Reject::Equivocation),
+            Tallied::Counted(votes) => votes,
+            Tallied::Again => return Ok(()), // After a restart or a gap.
+            Tallied::Conflict(_) => return Err(Reject::Equivocation),
         };
         let decides = votes >= cx.committee().quorum() && !progress.is_decided;
         if decides {
             progress.is_decided = true;
-            cx.commit(Commit::At(height, id), Basis::Quorum);
+            cx.commit(Commit::At(height, id));
         }
         if decides || seal.by == LEADER {
             cx.blocks().insert(block);
@@ -201,13 +198,6 @@ impl Protocol for Chorus {
 
     fn on_timer(&mut self, _: &mut Cx<'_, Self>, (): ()) {}
 
-    fn recovery(_: &Params, _: &Committee, healed: &Healed) -> Time {
-        let trips = healed.delta_ns.saturating_mul(12);
-        Time(trips.saturating_add(healed.client_retry_ns).saturating_add(healed.fetch_ns))
-    }
-    fn exam_params(_delta_ns: u64, _guarded: bool) -> Params {
-        Params {}
-    }
     fn window(&self) -> Window {
         let heights = self.stable.next()..self.stable.plus(self.window).next();
         Window { views: View::ZERO..View(1), heights }
@@ -217,6 +207,17 @@ impl Protocol for Chorus {
     }
     fn status(&self) -> Status {
         Status { leader: LEADER, normal: true, committed: self.decided, ..Status::default() }
+    }
+}
+
+impl Examined for Chorus {
+    fn recovery(_: &Params, _: &Committee, healed: &Healed) -> Time {
+        let trips = healed.delta_ns.saturating_mul(12);
+        Time(trips.saturating_add(healed.client_retry_ns).saturating_add(healed.fetch_ns))
+    }
+
+    fn exam_params(_delta_ns: u64, _guarded: bool) -> Params {
+        Params {}
     }
 }
 
@@ -319,7 +320,7 @@ mod tests {
         replica.deliver(ReplicaId(2), vote(8)).unwrap();
         assert_eq!(replica.committed(), []);
         replica.deliver(ReplicaId(3), vote(7)).unwrap();
-        assert_eq!(replica.committed(), [(Commit::At(Height(1), vote(7).0.id()), Basis::Quorum)]);
+        assert_eq!(replica.committed(), [Commit::At(Height(1), vote(7).0.id())]);
         let stranger = Vote(Block { proposer: ReplicaId(2), ..vote(7).0 });
         assert_eq!(replica.deliver(ReplicaId(2), stranger), Err(Reject::Invalid("block")));
     }

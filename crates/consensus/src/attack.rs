@@ -1,6 +1,4 @@
-//! Attacks of a protocol's own, for simulators: the seam for what no protocol-free liar would think of.
-//!
-//! Nothing that runs outside of a simulator asks for one.
+//! Attacks that need knowledge of one protocol. The simulator plays them; no node does.
 
 use crate::message::Message;
 use quorate_types::rng::Rng;
@@ -8,10 +6,10 @@ use quorate_types::{Committee, ReplicaId, Signature, Statement};
 use std::any::Any;
 use std::marker::PhantomData;
 
-/// What a Byzantine replica says in the place of what the protocol made it say.
+/// A rewriting of the messages that a Byzantine replica sends.
 pub trait Attack: Send {
-    /// What goes to `to` in the place of `message`, in this order; `message` itself may be among it. Asked once for each
-    /// receiver. Messages with a statement of the sender's are signed afterwards.
+    /// Returns the messages that go to `to` in place of `message`, in order; `message` itself may be among them. Called
+    /// once for each receiver. The caller signs messages with a statement of the sender afterwards.
     fn says(
         &mut self,
         scene: &mut Scene<'_>,
@@ -20,30 +18,31 @@ pub trait Attack: Send {
     ) -> Vec<Box<dyn Message>>;
 }
 
-/// What an attacker knows.
+/// Knowledge and means of an attacker.
 pub struct Scene<'a> {
-    /// Who it is.
+    /// Id of the attacker.
     pub me: ReplicaId,
     /// The committee.
     pub committee: &'a Committee,
-    /// Where its choices come from.
+    /// Source of its choices.
     pub rng: &'a mut Rng,
-    /// Its signature under any statement: for words that travel inside of messages.
+    /// Its signature under any statement, for statements that travel inside messages.
     pub sign: &'a dyn Fn(&Statement) -> Signature,
 }
 
-/// An attack that answers each message by what it remembers: `M` are the protocol's messages, `T` what it is written in.
+/// An attack that answers each message from a memory of type `K`. `M` is the protocol's message type, and `T` the type in
+/// which the attack is written.
 pub struct Retelling<M, T, K> {
     known: K,
     answer: Answer<T, K>,
     messages: PhantomData<fn() -> M>,
 }
 
-/// What goes to a replica in the place of a message.
+/// Function from a message and its receiver to the messages sent in its place.
 pub type Answer<T, K> = fn(&mut K, &mut Scene<'_>, ReplicaId, T) -> Vec<T>;
 
 impl<M, T, K: Default> Retelling<M, T, K> {
-    /// Begins it, knowing nothing.
+    /// Begins the attack with an empty memory.
     #[must_use]
     pub fn new(answer: Answer<T, K>) -> Self {
         Self { known: K::default(), answer, messages: PhantomData }
@@ -65,13 +64,13 @@ impl<M: Message + From<T> + Into<T>, T, K: Send> Attack for Retelling<M, T, K> {
     }
 }
 
-/// An attack, by name.
+/// An attack with its name.
 #[derive(Clone, Copy, Debug)]
 pub struct AttackEntry {
-    /// As command line and traces call it.
+    /// Name on the command line and in traces.
     pub name: &'static str,
-    /// What it does, in a sentence.
+    /// One sentence about the attack.
     pub about: &'static str,
-    /// Begins it.
+    /// Constructor.
     pub make: fn() -> Box<dyn Attack>,
 }

@@ -1,13 +1,13 @@
-//! What a handler wants done. Plain data, in call order.
+//! Effects that a handler asks for: plain data, in call order.
 
 use crate::message::Message;
 use crate::parts::certificate::CheckpointProof;
-use crate::protocol::RecordKey;
+use crate::record::RecordKey;
 use crate::reject::Alarm;
 use quorate_types::{BlockId, Height, Kind, ReplicaId, ReplicaSet, Signature, Statement, View};
 use std::fmt::Debug;
 
-/// To whom. The own copy comes back in every case.
+/// Receivers of a message. The sender gets its own copy in every case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum To {
     /// All other replicas.
@@ -18,7 +18,7 @@ pub enum To {
     Some(ReplicaSet),
 }
 
-/// What is decided.
+/// A decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Commit {
     /// This block and all its ancestors.
@@ -27,21 +27,12 @@ pub enum Commit {
     At(Height, BlockId),
 }
 
-/// What a decision rests on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Basis {
-    /// Enough votes.
-    Quorum,
-    /// Silence for long enough: only as good as the synchrony bound.
-    Timer,
-}
-
 /// Whether a message waits for the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hold {
     /// Leaves when everything recorded so far is durable.
     UntilDurable,
-    /// Leaves when the reservation of its slot is durable, whatever was recorded since.
+    /// Leaves when the reservation of its slot is durable. Later records do not hold it.
     Reserved,
     /// Promises nothing; leaves at once.
     No,
@@ -50,60 +41,60 @@ pub enum Hold {
 /// Two statements by one replica for one slot.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Evidence {
-    /// Who contradicted itself.
+    /// The replica that equivocated.
     pub by: ReplicaId,
-    /// What it signed first.
+    /// Its first statement.
     pub first: (Statement, Signature),
-    /// What it signed as well.
+    /// Its second statement.
     pub second: (Statement, Signature),
 }
 
-/// A transition worth a line in a trace. Costs nothing but its four words.
+/// A transition worth a line in a trace. It costs nothing but its fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Note {
-    /// What happened, as a short constant name.
+    /// The transition, as a short constant name.
     pub what: &'static str,
-    /// In which view.
+    /// View of the transition.
     pub view: View,
-    /// At which height.
+    /// Height of the transition.
     pub height: Height,
 }
 
-/// One thing that a handler wants done.
+/// One effect that a handler asks for.
 #[derive(Debug)]
 pub enum Effect {
-    /// Must survive a crash before anything held that follows leaves.
+    /// Makes a fact survive a crash before any later held message leaves.
     Record {
-        /// A later record with the same key replaces it.
+        /// Identity of the fact: a later record with the same key replaces this one.
         key: RecordKey,
         /// The encoded record.
         bytes: Vec<u8>,
     },
-    /// No slot of this kind in this view, or in one before it, is filled after a restart.
+    /// Keeps a restarted replica from filling slots of this kind, in this view and in earlier ones.
     Reserve(Kind, View),
-    /// Send a message.
+    /// Sends a message.
     Send {
-        /// To whom.
+        /// Its receivers.
         to: To,
         /// Whether it waits for the disk.
         hold: Hold,
         /// The message.
         message: Box<dyn Message>,
     },
-    /// What is held of this kind in this view never leaves. The guard remembers that it may have been said.
+    /// Drops held messages of this kind and view. The guard keeps their slot as used.
     Withdraw(Kind, View),
-    /// Something is decided.
-    Commit(Commit, Basis),
-    /// Get this block, its ancestors and bodies from this replica; answered by `on_ready`.
+    /// Decides blocks.
+    Commit(Commit),
+    /// Fetches this block, its ancestors and bodies from this replica; `on_ready` answers.
     Want(BlockId, ReplicaId),
-    /// A newer stable checkpoint was shown to us.
+    /// Hands over the proof of a newer stable checkpoint that a peer has sent.
     CatchUp(Box<CheckpointProof>),
-    /// Whose messages to read first just now.
+    /// Makes the intake read the messages of this peer first.
     Urgent(Option<ReplicaId>),
-    /// Someone contradicted itself.
+    /// Reports a replica that has equivocated.
     Accuse(Box<Evidence>),
-    /// What must not go unnoticed.
+    /// Raises an alarm.
     Alarm(Alarm),
-    /// A line for the trace.
+    /// Writes a line of the trace.
     Note(Note),
 }

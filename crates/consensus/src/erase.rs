@@ -1,28 +1,33 @@
 //! The one generic seam: a protocol behind a trait object. Generics stop here.
 
 use crate::attack::AttackEntry;
-use crate::context::{Cx, Env, Ready};
+use crate::examined::{Choice, Examined, Healed};
 use crate::figures::Figures;
+use crate::host_view::{Env, Ready};
 use crate::message::{Message, Seal, Verified};
 use crate::pace::Pace;
 use crate::parts::certificate::CheckpointProof;
-use crate::protocol::{
-    Choice, Healed, LinkEvent, OpenError, Past, Protocol, Record, RecordKey, Spec, Status, Synchrony, Window,
-};
+use crate::past::{OpenError, Past};
+use crate::protocol::{Cx, LinkEvent, Protocol};
+use crate::record::{Record, RecordKey};
 use crate::reject::Reject;
+use crate::spec::{Spec, Synchrony};
+use crate::status::{Status, Window};
 use crate::timers::Timers;
-use quorate_types::{Block, BlockId, Committee, DecodeError, Floors, Height, Incarnation, ReplicaId, Time};
+use quorate_types::{
+    BlockId, Committee, DecodeError, Floors, Height, Reader, ReplicaId, Signature, Time, Wire,
+};
 use std::any::Any;
 
 /// A timer's due time and name, for status.
 pub type Timed = (Time, String);
 
-/// A protocol whose types are erased. One box and one virtual call per message.
+/// A protocol with erased types: one box and one virtual call per message.
 pub trait AnyProtocol: Send {
     /// See [`Protocol::on_message`].
     ///
     /// # Errors
-    /// As the protocol says.
+    /// The reject of the protocol.
     fn on_message(
         &mut self,
         env: &mut Env<'_>,
@@ -30,7 +35,7 @@ pub trait AnyProtocol: Send {
         seal: Seal,
         message: Box<dyn Message>,
     ) -> Result<(), Reject>;
-    /// Fires one timer that is due, in the order of (time, timer). False when none is.
+    /// Fires one timer that is due, in the order of (time, timer). Returns whether there was one.
     fn fire(&mut self, env: &mut Env<'_>, due: Time) -> bool;
     /// See [`Protocol::on_ready`].
     fn on_ready(&mut self, env: &mut Env<'_>, block: BlockId, how: Ready);
@@ -46,9 +51,9 @@ pub trait AnyProtocol: Send {
     fn on_link(&mut self, env: &mut Env<'_>, peer: ReplicaId, what: LinkEvent);
     /// See [`Protocol::on_sound`].
     fn on_sound(&mut self, env: &mut Env<'_>);
-    /// When the next timer fires.
+    /// Returns the due time of the next timer.
     fn deadline(&self) -> Option<Time>;
-    /// The timers that are set, for status.
+    /// Returns the timers that are set, for status.
     fn timers(&self) -> Vec<Timed>;
     /// See [`Protocol::window`].
     fn window(&self) -> Window;
@@ -124,72 +129,51 @@ impl<P: Protocol> AnyProtocol for Erased<P> {
     }
 }
 
-/// What a protocol is opened with, before its types are known.
-#[derive(Clone, Debug)]
-pub struct RawPast {
-    /// The newest record of every key that is still alive, encoded, in the order of their keys.
-    pub records: Vec<Vec<u8>>,
-    /// The newest stable checkpoint.
-    pub checkpoint: CheckpointProof,
-    /// Blocks above it.
-    pub blocks: Vec<Block>,
-    /// The last height that was executed.
-    pub executed: Height,
-    /// What was decided above the checkpoint.
-    pub decided: Vec<(Height, BlockId)>,
-    /// Number of this opening, from 1.
-    pub incarnation: Incarnation,
-    /// L: heights above the stable checkpoint that may be in use. From genesis.
-    pub window: u64,
-    /// K: heights between two checkpoints. From genesis.
-    pub checkpoint_every: u64,
-}
-
-type OpenFn = fn(&mut Env<'_>, &toml::Table, RawPast) -> Result<Box<dyn AnyProtocol>, OpenError>;
-type DecodeFn = fn(&[u8]) -> Result<Box<dyn Message>, DecodeError>;
+type OpenFn = fn(&mut Env<'_>, &toml::Table, Past<Vec<u8>>) -> Result<Box<dyn AnyProtocol>, OpenError>;
+type DecodeFn = fn(&mut Reader<'_>) -> Result<Box<dyn Message>, DecodeError>;
 type RecordFn = fn(&[u8]) -> Result<(RecordKey, Vec<u8>), DecodeError>;
 
 /// A protocol in the registry.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Its properties.
+    /// Properties of the protocol.
     pub spec: Spec,
-    /// See [`Protocol::FIGURES`].
+    /// See [`Examined::FIGURES`].
     pub figures: Option<Figures>,
-    /// See [`Protocol::pace`].
+    /// See [`Examined::pace`].
     pub pace: fn(&toml::Table) -> Result<Option<Pace>, OpenError>,
-    /// Opens it; parameters that are missing have their defaults, unknown ones are refused.
+    /// Opens the protocol. Missing parameters have their defaults; unknown ones are refused.
     pub open: OpenFn,
-    /// Decodes one of its messages.
+    /// Decodes one message and leaves the bytes behind it in the reader.
     pub decode: DecodeFn,
-    /// Decodes one of its records and encodes it again: its key, and the same bytes where it has one encoding.
+    /// Decodes a record and encodes it again: its key, and the same bytes where a record has one encoding.
     pub record: RecordFn,
-    /// Its parameters with their defaults.
+    /// Returns the parameters with their defaults.
     pub params: fn() -> Result<toml::Table, OpenError>,
-    /// See [`Protocol::EXAM_ONLY`].
+    /// See [`Examined::EXAM_ONLY`].
     pub exam_only: &'static [&'static str],
-    /// See [`Protocol::CHOICES`].
+    /// See [`Examined::CHOICES`].
     pub choices: &'static [Choice],
-    /// See [`Protocol::recovery`].
+    /// See [`Examined::recovery`].
     pub recovery: fn(&toml::Table, &Committee, &Healed) -> Result<Time, OpenError>,
-    /// See [`Protocol::exam_params`].
+    /// See [`Examined::exam_params`].
     pub exam_params: fn(delta_ns: u64, guarded: bool) -> Result<toml::Table, OpenError>,
-    /// See [`Protocol::ATTACKS`].
+    /// See [`Examined::ATTACKS`].
     pub attacks: &'static [AttackEntry],
     /// See [`Protocol::synchrony`].
     pub synchrony: fn(&toml::Table) -> Result<Option<Synchrony>, OpenError>,
 }
 
 impl Entry {
-    /// The entry of a protocol.
+    /// Returns the entry of a protocol.
     #[must_use]
-    pub const fn of<P: Protocol>() -> Self {
+    pub const fn of<P: Examined>() -> Self {
         Self {
             spec: P::SPEC,
             figures: P::FIGURES,
             pace: |params| Ok(P::pace(&read::<P>(params)?)),
             open: open::<P>,
-            decode: decode::<P>,
+            decode: |reader| Ok(Box::new(P::Message::decode(reader)?)),
             record: record::<P>,
             attacks: P::ATTACKS,
             params: || table(&P::Params::default()),
@@ -199,6 +183,33 @@ impl Entry {
             exam_params: |delta_ns, guarded| table(&P::exam_params(delta_ns, guarded)),
             synchrony: |params| Ok(P::synchrony(&read::<P>(params)?)),
         }
+    }
+
+    /// Decodes a message that fills `bytes`, without its sender's signature.
+    ///
+    /// # Errors
+    /// When the bytes are not the encoding of a message.
+    pub fn decode_message(&self, bytes: &[u8]) -> Result<Box<dyn Message>, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let message = (self.decode)(&mut reader)?;
+        reader.finish()?;
+        Ok(message)
+    }
+
+    /// Decodes the body of a frame: a message, followed by its sender's signature where the message is
+    /// [`Auth::Signed`](crate::Auth::Signed).
+    ///
+    /// # Errors
+    /// When the bytes are not the encoding of a message with its signature.
+    pub fn decode_frame(&self, body: &[u8]) -> Result<(Box<dyn Message>, Option<Signature>), DecodeError> {
+        let mut reader = Reader::new(body);
+        let message = (self.decode)(&mut reader)?;
+        let signature = match message.auth().is_signed() {
+            true => Some(Signature::decode(&mut reader)?),
+            false => None,
+        };
+        reader.finish()?;
+        Ok((message, signature))
     }
 }
 
@@ -228,34 +239,17 @@ fn read<P: Protocol>(given: &toml::Table) -> Result<P::Params, OpenError> {
 fn open<P: Protocol>(
     env: &mut Env<'_>,
     params: &toml::Table,
-    past: RawPast,
+    past: Past<Vec<u8>>,
 ) -> Result<Box<dyn AnyProtocol>, OpenError> {
     let params = read::<P>(params)?;
-    let records: Result<Vec<P::Record>, DecodeError> =
-        past.records.iter().map(|bytes| P::Record::decode(bytes)).collect();
-    let records = records.map_err(|error| OpenError::Past(error.to_string()))?;
-    let past = Past {
-        records,
-        checkpoint: past.checkpoint,
-        blocks: past.blocks,
-        executed: past.executed,
-        decided: past.decided,
-        incarnation: past.incarnation,
-        window: past.window,
-        checkpoint_every: past.checkpoint_every,
-    };
+    let past = past.decode().map_err(|error| OpenError::Past(error.to_string()))?;
     let mut timers = Timers::default();
     let protocol = P::open(&mut Cx::new(env, &mut timers), params, past)?;
     Ok(Box::new(Erased { protocol, timers }))
 }
 
-fn decode<P: Protocol>(bytes: &[u8]) -> Result<Box<dyn Message>, DecodeError> {
-    let message = P::Message::decode(bytes)?;
-    Ok(Box::new(message))
-}
-
 fn record<P: Protocol>(bytes: &[u8]) -> Result<(RecordKey, Vec<u8>), DecodeError> {
-    let record = P::Record::decode(bytes)?;
+    let record = P::Record::from_bytes(bytes)?;
     let mut written = Vec::with_capacity(bytes.len());
     record.encode(&mut written);
     Ok((record.key(), written))

@@ -1,18 +1,18 @@
-//! What a protocol costs when nothing goes wrong, as its specification states it.
+//! The cost of a protocol when nothing goes wrong, as its specification states it.
 //!
-//! A protocol states its [`Figures`] beside its properties; the simulator measures the same in a world without faults
-//! and says whether they are equal. They are messages between replicas: own copies travel nowhere and are not counted,
-//! and what the host sends for every protocol alike (bodies, checkpoints, questions) is not the protocol's.
+//! A protocol states its [`Figures`]; the simulator measures the same figures in a world without faults and compares
+//! them. Messages are those between replicas. Own copies travel nowhere and are not counted. Neither are messages that
+//! the host sends for every protocol alike: bodies, checkpoints, requests for missing data.
 
 use quorate_types::Kind;
 
-/// A number that depends on how many replicas there are. Made by [`formula!`](crate::formula), so that what is shown is
-/// what is worked out.
+/// A number that depends on the number of replicas. [`formula!`](crate::formula) makes it from one expression, so that
+/// text and value agree.
 #[derive(Clone, Copy, Debug)]
 pub struct Formula {
-    /// For people.
+    /// Text for people.
     pub text: &'static str,
-    /// Its value for n replicas, at least one.
+    /// Value for n replicas, at least one.
     pub of: fn(n: u64) -> u64,
 }
 
@@ -24,55 +24,55 @@ macro_rules! formula {
     };
 }
 
-/// How many messages of one kind.
+/// Number of messages of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Count {
-    /// Which kind.
+    /// Kind of message.
     pub kind: Kind,
-    /// How many, one for each receiver.
+    /// Number of messages, one for each receiver.
     pub messages: Formula,
 }
 
-/// See the module.
+/// Cost of the good case.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
-    /// Messages for each block. The first kind is the proposal: delays are counted from it, and a leader that does not
-    /// get it through is replaced.
+    /// Messages for each block. The first kind is the proposal: delays are counted from it, and a leader whose proposal
+    /// reaches nobody is replaced.
     pub block: &'static [Count],
     /// Message delays from the proposal to its execution, at every replica.
     pub commit_delays: u64,
-    /// Times Δ on the same way, for protocols that wait for it.
+    /// Waits of Δ on the same way, for protocols that wait for it.
     pub commit_deltas: u64,
-    /// Message delays from a client's request to the answer that it believes.
+    /// Message delays from a client's request to the reply that it accepts.
     pub reply_delays: u64,
     /// Syncs of disks on that way, one after the other.
     pub serial_syncs: u64,
-    /// What it costs to replace a leader, where that is possible.
+    /// Cost of a change of leaders, where leaders can be replaced.
     pub leader_change: Option<LeaderChange>,
-    /// What an idle cluster goes on doing, where it does: blocks of which nobody wants anything.
+    /// Cost of the empty blocks of an idle cluster, where it makes some.
     pub idle: Option<Idle>,
-    /// Kinds that are sent as well and belong to no block.
+    /// Kinds of further messages, which belong to no block.
     pub not_counted: &'static [Kind],
-    /// What else has to be known to compare these numbers with the paper's, a sentence each.
+    /// Facts needed to compare these numbers with the paper's, a sentence each.
     pub remarks: &'static [&'static str],
 }
 
-/// What it costs to replace a leader that lives and whose proposals reach nobody.
+/// Cost of replacing a live leader whose proposals reach nobody.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaderChange {
     /// Messages of the change itself. Delays are counted from the first one of the first kind.
     pub messages: &'static [Count],
     /// Message delays to the first execution under the new leader.
     pub commit_delays: u64,
-    /// Times Δ on the same way.
+    /// Waits of Δ on the same way.
     pub commit_deltas: u64,
 }
 
-/// What the blocks of an idle cluster cost. Their messages are those of any block.
+/// Cost of the blocks of an idle cluster. Their messages are those of any block.
 #[derive(Clone, Copy, Debug)]
 pub struct Idle {
-    /// Syncs of all replicas together …
+    /// Syncs of all replicas together, for [`Idle::blocks`] blocks.
     pub syncs: Formula,
-    /// … for so many blocks.
+    /// Number of blocks that these syncs are for.
     pub blocks: u64,
 }

@@ -1,106 +1,110 @@
-//! A protocol with a flaw: what it hears, what it wants done, and what it finds when it is opened pass through somebody
-//! who gets something wrong. For the museum of published failures: the protocol itself stays as it is.
+//! A protocol with a flaw. Its messages, its effects and its state from the log pass through a [`Flaw`] that gets
+//! something wrong. The museum of published failures is made of these: the protocol itself stays as it is.
 
 use crate::attack::AttackEntry;
-use crate::context::{Cx, Ready};
 use crate::effect::{Effect, To};
+use crate::examined::{Choice, Examined, Healed};
+use crate::host_view::Ready;
 use crate::message::{Auth, Claims, Message, Place, Seal, Verified};
 use crate::pace::Pace;
 use crate::parts::certificate::CheckpointProof;
-use crate::protocol::{
-    Choice, Healed, LinkEvent, OpenError, Past, Protocol, Spec, Status, Synchrony, Window,
-};
+use crate::past::{OpenError, Past};
+use crate::protocol::{Cx, LinkEvent, Protocol};
 use crate::reject::Reject;
+use crate::spec::{Spec, Synchrony};
+use crate::status::{Status, Window};
 use crate::timers::Timers;
-use quorate_types::{BlockId, Committee, DecodeError, Floors, Height, Kind, PayloadId, ReplicaId, Time};
+use quorate_types::{
+    BlockId, Committee, DecodeError, Floors, Height, Kind, PayloadId, Reader, ReplicaId, Time, Wire,
+};
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// What is wrong with a protocol. Each method leaves everything as it is unless it says otherwise.
+/// A flaw of a protocol. Each method changes nothing by default.
 pub trait Flaw<P: Protocol>: Default + Send + 'static {
-    /// What liars make of it. Messages that they are handed are [`FlawedMessage`]s; they may answer with the protocol's own.
+    /// Attacks that use the flaw. They receive [`FlawedMessage`]s and may answer with messages of the protocol.
     const ATTACKS: &'static [AttackEntry] = &[];
 
-    /// What the protocol is opened with, and by whom.
+    /// Changes the state from the log with which replica `me` opens the protocol.
     fn opens(&mut self, me: ReplicaId, past: &mut Past<P::Record>) {
         let _ = (me, past);
     }
 
-    /// What is checked of a message before the protocol hears it.
+    /// Claims the signatures and certificates of a message that are checked before the protocol handles it.
     fn claims(message: &P::Message, claims: &mut Claims<'_>) {
         message.claims(claims);
     }
 
-    /// What of a message its sender signs.
+    /// Returns the authentication of a message.
     fn auth(message: &P::Message) -> Auth {
         message.auth()
     }
 
-    /// What the protocol hears in the place of a message, all of it as the word of the same sender.
+    /// Returns the messages that the protocol receives in place of a message, all of them from the same sender.
     fn hears(&mut self, protocol: &P, message: P::Message, seal: &Seal) -> Vec<P::Message> {
         let _ = (protocol, seal);
         vec![message]
     }
 
-    /// Whether the protocol hears that a timer is due.
+    /// Returns whether the protocol handles a timer that is due.
     fn hears_timer(&mut self, protocol: &P, timer: P::Timer) -> bool {
         let _ = (protocol, timer);
         true
     }
 
-    /// What the protocol says in the place of a message, and to whom; whether it says anything.
+    /// Changes a message that the protocol sends, and its receivers. Returns whether it leaves at all.
     fn says(&mut self, protocol: &P, to: &mut To, message: &mut P::Message) -> bool {
         let _ = (protocol, to, message);
         true
     }
 
-    /// What a handler wants done, before it is, and before [`Flaw::says`] is asked.
+    /// Changes the effects of a handler, before [`Flaw::says`] sees the messages among them.
     fn wants(&mut self, protocol: &P, effects: &mut Vec<Effect>) {
         let _ = (protocol, effects);
     }
 
-    /// What time the protocol takes it for when one of its timers is due.
+    /// Returns the time that the protocol reads when one of its timers is due.
     fn clock(&mut self, protocol: &P, timer: P::Timer, now: Time) -> Time {
         let _ = (protocol, timer);
         now
     }
 
-    /// When the protocol's timers go off, after it has done something.
+    /// Changes the protocol's timers after a handler has run.
     fn sets_timers(&mut self, protocol: &P, now: Time, timers: &mut Timers<P::Timer>) {
         let _ = (protocol, now, timers);
     }
 
-    /// From when on a probe that was answered in time is fresh enough for the protocol.
+    /// Returns the time from which on an answered probe is fresh enough for the protocol.
     fn fresh(fresh: Time) -> Time {
         fresh
     }
 
-    /// The same, for what it does at some time: at the first moment from then on at which the protocol is called.
+    /// Adds effects at a time of the flaw's choice: at the first call of the protocol from that time on.
     fn acts(&mut self, protocol: &P, now: Time, effects: &mut Vec<Effect>) {
         let _ = (protocol, now, effects);
     }
 
-    /// What is worth verifying.
+    /// Returns the window that the host uses in place of `window`.
     fn window(&self, window: Window) -> Window {
         window
     }
 }
 
-/// See the module.
+/// A protocol behind a flaw.
 pub struct Flawed<P, F> {
     protocol: P,
     flaw: F,
 }
 
 impl<P: Protocol, F: Flaw<P>> Flawed<P, F> {
-    /// Lets the protocol do something, and the flaw see what it wants done.
+    /// Runs a handler of the protocol and passes its effects through the flaw.
     fn lend<R>(&mut self, cx: &mut Cx<'_, Self>, with: impl FnOnce(&mut P, &mut Cx<'_, P>) -> R) -> R {
         let now = cx.now();
         self.lend_at(cx, now, with)
     }
 
-    /// The same, and the protocol takes it for another time.
+    /// Runs a handler that reads `at` as the present time, and passes its effects through the flaw.
     fn lend_at<R>(
         &mut self,
         cx: &mut Cx<'_, Self>,
@@ -120,7 +124,7 @@ impl<P: Protocol, F: Flaw<P>> Flawed<P, F> {
     }
 }
 
-/// What is wanted, with messages as they are on their way between flawed replicas.
+/// Passes an effect through the flaw. Messages become those that travel between flawed replicas.
 fn flawed_effect<P: Protocol, F: Flaw<P>>(protocol: &P, flaw: &mut F, effect: Effect) -> Option<Effect> {
     let Effect::Send { mut to, hold, message } = effect else { return Some(effect) };
     let any: Box<dyn Any> = message;
@@ -129,7 +133,7 @@ fn flawed_effect<P: Protocol, F: Flaw<P>>(protocol: &P, flaw: &mut F, effect: Ef
     leaves.then(|| Effect::Send { to, hold, message: Box::new(FlawedMessage::<P, F>::of(message)) })
 }
 
-/// A message between flawed replicas: the protocol's own, of which something else may be checked.
+/// A message between flawed replicas: a message of the protocol, whose checks the flaw may change.
 pub struct FlawedMessage<P: Protocol, F> {
     message: P::Message,
     flaw: PhantomData<fn() -> F>,
@@ -171,21 +175,20 @@ impl<P: Protocol, F: Flaw<P>> Message for FlawedMessage<P, F> {
     fn bodies(&self, out: &mut Vec<PayloadId>) {
         self.message.bodies(out);
     }
+}
 
+impl<P: Protocol, F: Flaw<P>> Wire for FlawedMessage<P, F> {
     fn encode(&self, out: &mut Vec<u8>) {
         self.message.encode(out);
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        P::Message::decode(bytes).map(Self::of)
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        P::Message::decode(reader).map(Self::of)
     }
 }
 
 impl<P: Protocol, F: Flaw<P>> Protocol for Flawed<P, F> {
     const SPEC: Spec = P::SPEC;
-    const ATTACKS: &'static [AttackEntry] = F::ATTACKS;
-    const EXAM_ONLY: &'static [&'static str] = P::EXAM_ONLY;
-    const CHOICES: &'static [Choice] = P::CHOICES;
     type Message = FlawedMessage<P, F>;
     type Timer = P::Timer;
     type Record = P::Record;
@@ -248,18 +251,6 @@ impl<P: Protocol, F: Flaw<P>> Protocol for Flawed<P, F> {
         self.lend(cx, P::on_sound);
     }
 
-    fn recovery(params: &P::Params, committee: &Committee, healed: &Healed) -> Time {
-        P::recovery(params, committee, healed)
-    }
-
-    fn exam_params(delta_ns: u64, guarded: bool) -> P::Params {
-        P::exam_params(delta_ns, guarded)
-    }
-
-    fn pace(params: &P::Params) -> Option<Pace> {
-        P::pace(params)
-    }
-
     fn synchrony(params: &P::Params) -> Option<Synchrony> {
         P::synchrony(params)
     }
@@ -274,5 +265,23 @@ impl<P: Protocol, F: Flaw<P>> Protocol for Flawed<P, F> {
 
     fn status(&self) -> Status {
         self.protocol.status()
+    }
+}
+
+impl<P: Examined, F: Flaw<P>> Examined for Flawed<P, F> {
+    const ATTACKS: &'static [AttackEntry] = F::ATTACKS;
+    const EXAM_ONLY: &'static [&'static str] = P::EXAM_ONLY;
+    const CHOICES: &'static [Choice] = P::CHOICES;
+
+    fn recovery(params: &P::Params, committee: &Committee, healed: &Healed) -> Time {
+        P::recovery(params, committee, healed)
+    }
+
+    fn exam_params(delta_ns: u64, guarded: bool) -> P::Params {
+        P::exam_params(delta_ns, guarded)
+    }
+
+    fn pace(params: &P::Params) -> Option<Pace> {
+        P::pace(params)
     }
 }

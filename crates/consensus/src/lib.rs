@@ -2,8 +2,8 @@
 //!
 //! The contract between a protocol and the host that runs it, and the parts that protocols call.
 //!
-//! A protocol is one [`Protocol`]: four associated types and a few handlers. A handler sees verified messages
-//! only, never waits, and records what it wants done in its [`Cx`]; results come back as later events.
+//! A protocol is one [`Protocol`]: four associated types and a few handlers. A handler sees verified messages only, never
+//! waits, and records the effects that it wants in its [`Cx`]. Results arrive as later events.
 //!
 //! ```text
 //! host ── on_message / on_timer / on_ready / on_executed … ──▶ protocol
@@ -11,46 +11,55 @@
 //!   └──────────────── effects, in call order ◀───────────────────┘
 //! ```
 //!
-//! What the host guarantees, so that no protocol has to:
+//! Guarantees of the host, so that no protocol has to give them:
 //! * a message reaches a handler only when its form, its window and every signature in it hold;
-//! * what is sent with [`Cx::send`] leaves when everything recorded before is durable; the own copy comes back
-//!   after that, so own votes count only then;
-//! * no slot of a message that may be said `once` is ever filled twice, across restarts;
-//! * timers fire only after everything that had arrived by then was handled; where more comes than can be handled,
-//!   they fire 20 ms late all the same, and what came meanwhile is handled after them;
+//! * a message sent with [`Cx::send`] leaves when everything recorded before is durable; the own copy arrives after that,
+//!   so own votes count only then;
+//! * no slot of a message that may fill it only `once` is ever filled twice, across restarts;
+//! * a timer fires only after the host has handled everything that had arrived by then. Under overload it fires 20 ms late
+//!   all the same, and later arrivals are handled after it;
 //! * decided heights execute once, in order.
+//!
+//! [`Examined`] holds the facts about a protocol that only its examiners use: simulator, exam, and tests of the registry.
 //!
 //! This crate deliberately does not know its host: nothing here opens a socket, a file or a clock.
 
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "test data"))]
 
 mod attack;
-mod context;
 mod effect;
 mod erase;
+mod examined;
 mod figures;
 #[cfg(feature = "harness")]
 pub mod flawed;
 #[cfg(feature = "harness")]
 pub mod harness;
+mod host_view;
 mod message;
 mod pace;
 pub mod parts;
+mod past;
 mod protocol;
+mod record;
 mod reject;
+mod spec;
+mod status;
 mod timers;
 
 pub use attack::{Answer, Attack, AttackEntry, Retelling, Scene};
-pub use context::{Cx, Env, HostView, PayloadRef, Pending, Ready};
-pub use effect::{Basis, Commit, Effect, Evidence, Hold, Note, To};
-pub use erase::{AnyProtocol, Entry, RawPast, Timed};
+pub use effect::{Commit, Effect, Evidence, Hold, Note, To};
+pub use erase::{AnyProtocol, Entry, Timed};
+pub use examined::{Choice, Examined, Healed};
 pub use figures::{Count, Figures, Formula, Idle, LeaderChange};
+pub use host_view::{Env, HostView, PayloadRef, Pending, Ready};
 pub use message::{Auth, Claim, Claims, Message, Place, Seal, Signed, Verified};
 pub use pace::Pace;
 pub use parts::certificate::{CHECKPOINT_KIND, Certificate, Checkpoint, CheckpointProof};
-pub use protocol::{
-    Choice, Healed, LinkEvent, Model, OpenError, Past, Protocol, Record, RecordKey, Spec, Status, Synchrony,
-    Window,
-};
+pub use past::{OpenError, Past};
+pub use protocol::{Cx, LinkEvent, Protocol};
+pub use record::{Record, RecordKey};
 pub use reject::{Alarm, Reject};
+pub use spec::{Model, Spec, Synchrony};
+pub use status::{Status, Window};
 pub use timers::Timers;

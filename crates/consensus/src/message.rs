@@ -1,7 +1,7 @@
-//! What a message must tell its host, and what the host has checked of it.
+//! Answers of a message to its host, and the proof that the host has checked it.
 //!
-//! All answers are pure functions of the message (and the committee). That is what lets the host verify in
-//! batches, guard slots and inject faults without knowing the protocol.
+//! All answers are pure functions of the message and the committee. So the host verifies in batches, guards slots and
+//! injects faults without knowledge of the protocol.
 
 use crate::parts::certificate::{Certificate, CheckpointProof};
 use quorate_types::codec::{Reader, Wire};
@@ -10,39 +10,31 @@ use quorate_types::{Committee, DecodeError, Height, Kind, PayloadId, ReplicaId, 
 use std::any::Any;
 use std::fmt::Debug;
 
-/// A protocol's message.
-pub trait Message: Any + Debug + Send {
-    /// "vote", "proposal": for metrics, traces and fault rules.
+/// A message of a protocol.
+pub trait Message: Wire + Any + Debug + Send {
+    /// Returns the kind, such as "vote" or "proposal": for metrics, traces and fault rules.
     fn kind(&self) -> Kind;
-    /// View, height, and whether it carries a certificate: judged against the window before any crypto.
+    /// Returns view, height, and whether the message carries a certificate. The host compares them with the window
+    /// before any cryptography.
     fn place(&self) -> Place;
-    /// What of this message is the sender's own statement.
+    /// Returns the sender's own statement and the way in which it is authenticated.
     fn auth(&self) -> Auth;
-    /// Whether its slot may be filled only once. Asked of messages with a statement of their own. False for
-    /// what may be said again with another subject: complaints, timeouts, suspicions, blames.
+    /// Returns whether the slot of its statement may be filled only once. False for messages that may be sent again with
+    /// another subject: complaints, timeouts, suspicions, blames. Not asked of messages without a statement.
     fn once(&self) -> bool {
         true
     }
-    /// Foreign signatures, certificates and checkpoint proofs to check before the protocol sees it.
+    /// Claims foreign signatures, certificates and checkpoint proofs, to be checked before the protocol sees the message.
     fn claims(&self, claims: &mut Claims<'_>) {
         let _ = claims;
     }
-    /// Bodies that travel beside it, so that the receiver does not ask for them at once.
+    /// Appends the bodies that travel beside the message, so that the receiver does not request them at once.
     fn bodies(&self, out: &mut Vec<PayloadId>) {
         let _ = out;
     }
-    /// Appends the encoding.
-    fn encode(&self, out: &mut Vec<u8>);
-    /// Reads a message that fills `bytes`.
-    ///
-    /// # Errors
-    /// When the bytes are not the canonical encoding of a message.
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError>
-    where
-        Self: Sized;
 }
 
-/// Where a message belongs.
+/// View and height to which a message belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// Its view.
@@ -54,24 +46,24 @@ pub struct Place {
 }
 
 impl Place {
-    /// Inside every window: for messages that bind to no view and no height, such as "this is where I stand".
-    /// They must reach a handler from whoever is behind, or nobody would help.
+    /// Inside every window: for messages that bind to no view and no height, such as a STATUS. They must reach a handler
+    /// from replicas that are behind, or nobody would help these.
     pub const ANYWHERE: Self = Self { view: View::MAX, height: Height::ZERO, certified: true };
 }
 
-/// What of a message is the sender's own word.
+/// Authentication of the sender's own statement in a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Auth {
-    /// The host signs exactly this; the intake demands that the signer is the peer of the link.
+    /// The host signs exactly this statement. The intake demands that the signer is the peer of the link.
     Signed(Statement),
-    /// The link vouches; the statement still feeds the guard.
+    /// The link authenticates the sender; the statement still feeds the guard.
     Linked(Option<Statement>),
-    /// Nothing of the sender's own: everything inside is claimed.
+    /// The message has no statement of the sender: everything inside is claimed.
     Relay,
 }
 
 impl Auth {
-    /// The sender's own statement.
+    /// Returns the sender's own statement.
     #[must_use]
     pub fn statement(&self) -> Option<Statement> {
         match self {
@@ -81,21 +73,21 @@ impl Auth {
         }
     }
 
-    /// Whether the message travels with a signature of its sender.
+    /// Returns whether the message travels with a signature of its sender.
     #[must_use]
     pub fn is_signed(&self) -> bool {
         matches!(self, Self::Signed(_))
     }
 }
 
-/// Foreign words that travel inside a message.
+/// A signed statement of another replica that travels inside a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Signed<T> {
-    /// What is said.
+    /// Content of the statement.
     pub body: T,
-    /// Who says it.
+    /// Author.
     pub by: ReplicaId,
-    /// Signature under the statement that `body` makes.
+    /// The author's signature under the statement that `body` makes.
     pub signature: Signature,
 }
 
@@ -114,14 +106,14 @@ impl<T: Wire> Wire for Signed<T> {
     }
 }
 
-/// One thing to check before a protocol sees the message that claims it.
+/// One signature or certificate to check before a protocol sees the message that claims it.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Claim {
     /// One signature of one replica.
     Signature {
-        /// Who signed.
+        /// The signer.
         by: ReplicaId,
-        /// What.
+        /// The signed statement.
         statement: Statement,
         /// The signature.
         signature: Signature,
@@ -130,7 +122,7 @@ pub enum Claim {
     Certificate(Certificate),
 }
 
-/// Collects what a message claims. Whatever is malformed in itself refuses the message at once.
+/// Collector of a message's claims. A claim that is malformed in itself refuses the message at once.
 #[derive(Debug)]
 pub struct Claims<'a> {
     committee: &'a Committee,
@@ -142,7 +134,8 @@ pub struct Claims<'a> {
 }
 
 impl<'a> Claims<'a> {
-    /// Starts collecting. `checkpoint_quorum` is what the protocol's `Spec` asks of checkpoint proofs.
+    /// Starts collecting. `checkpoint_quorum` is the number of signatures that the protocol's `Spec` demands of a
+    /// checkpoint proof.
     #[must_use]
     pub fn new(committee: &'a Committee, checkpoint_quorum: usize) -> Self {
         // A NEW-VIEW carries up to n view changes with a proof of up to n signatures each.
@@ -151,13 +144,13 @@ impl<'a> Claims<'a> {
         Self { committee, checkpoint_quorum, claims: Vec::new(), refused: None, weight: 0, room }
     }
 
-    /// The committee that the claims are about.
+    /// Returns the committee that the claims are about.
     #[must_use]
     pub fn committee(&self) -> &'a Committee {
         self.committee
     }
 
-    /// Claims that `by` has signed `statement`. Lists with different subjects are counted by the protocol.
+    /// Claims that `by` has signed `statement`. Protocols themselves count lists with different subjects.
     pub fn signature(&mut self, by: ReplicaId, statement: Statement, signature: &Signature) {
         if !self.committee.contains(by) {
             return self.refuse("signer is not a member");
@@ -190,13 +183,13 @@ impl<'a> Claims<'a> {
         self.certificate(&proof.certificate, self.checkpoint_quorum);
     }
 
-    /// Makes room for so many more signatures than messages usually carry. The protocol bounds what it asks for: a
-    /// faulty replica can make everybody check as many.
+    /// Allows so many signatures more than messages usually carry. The protocol bounds the number: a faulty replica can
+    /// make everybody check as many.
     pub fn make_room(&mut self, signatures: usize) {
         self.room = self.room.saturating_add(signatures);
     }
 
-    /// Refuses the message: something in it is wrong that needs no cryptography to see.
+    /// Refuses the message for a fault that shows without cryptography.
     pub fn refuse(&mut self, why: &'static str) {
         self.refused.get_or_insert(why);
     }
@@ -208,10 +201,10 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// What was claimed.
+    /// Returns the claims.
     ///
     /// # Errors
-    /// Why the message is refused without a look at any signature.
+    /// The reason for which the message is refused before any signature is checked.
     pub fn finish(self) -> Result<Vec<Claim>, &'static str> {
         match self.refused {
             Some(why) => Err(why),
@@ -220,7 +213,7 @@ impl<'a> Claims<'a> {
     }
 }
 
-/// Whose word a message is.
+/// Author of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seal {
     /// The author.
@@ -229,7 +222,7 @@ pub struct Seal {
     pub signature: Option<Signature>,
 }
 
-/// A message whose form, window and signatures hold. Only the host's intake leads to one: the constructor is
+/// A message whose form, window and signatures hold. Only messages from the host's intake become one: the constructor is
 /// private to this crate, and the erased protocol is its only caller.
 #[derive(Debug)]
 pub struct Verified<M> {
@@ -243,13 +236,13 @@ impl<M> Verified<M> {
         Self { message, link, seal }
     }
 
-    /// Who handed it over. Tallies and relays use the seal, never the link.
+    /// Returns the peer whose link delivered the message. Tallies and relays use the seal, never the link.
     #[must_use]
     pub fn link(&self) -> ReplicaId {
         self.link
     }
 
-    /// The message, and whose word it is.
+    /// Returns the message and its author.
     #[must_use]
     pub fn into_parts(self) -> (M, Seal) {
         (self.message, self.seal)

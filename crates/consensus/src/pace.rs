@@ -1,12 +1,12 @@
-//! What an observer can hold protocols to that leave views by certificate only.
+//! The bound that an observer can hold protocols to that leave views by certificate only.
 
-/// The notes by which an observer sees why views are left: a quorum has voted in one, or has given it up.
+/// The notes by which an observer sees why views are left: a quorum has voted in the view, or has timed out in it.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// The note of a replica that votes in its view.
+    /// Note of a replica that votes in its view.
     pub voted: &'static str,
-    /// The note of a replica that gives its view up.
+    /// Note of a replica that times out in its view.
     pub gave_up: &'static str,
-    /// Giving a view up leads on by so many views at most.
+    /// Largest number of views that a timeout skips.
     pub term: u64,
 }

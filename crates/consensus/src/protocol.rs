@@ -1,342 +1,282 @@
-//! What a protocol is.
+//! The contract: a protocol and the calls that its handlers may make.
+//!
+//! [`Protocol`] and [`Cx`] name each other: a handler takes the `Cx` of its own protocol, and a `Cx` offers the message,
+//! timer and record types of that protocol. They stand in one file for that reason.
 
-use crate::attack::AttackEntry;
-use crate::context::{Cx, Ready};
-use crate::figures::Figures;
-use crate::message::{Message, Place, Verified};
-use crate::pace::Pace;
+use crate::effect::{Commit, Effect, Evidence, Hold, Note, To};
+#[cfg(feature = "harness")]
+use crate::host_view::FreshnessOverride;
+use crate::host_view::{Env, HostView, PayloadRef, Pending, Ready};
+use crate::message::{Message, Verified};
+use crate::parts::block_tree::BlockTree;
 use crate::parts::certificate::CheckpointProof;
-use crate::reject::Reject;
-use quorate_types::{
-    Block, BlockId, Committee, DecodeError, Digest, Floors, Height, Incarnation, ProtocolId, ReplicaId, Time,
-    View, quorum,
-};
+use crate::past::{OpenError, Past};
+use crate::record::Record;
+use crate::reject::{Alarm, Reject};
+use crate::spec::{Spec, Synchrony};
+use crate::status::{Status, Window};
+use crate::timers::Timers;
+use quorate_types::{BlockId, Committee, Floors, Height, Kind, ReplicaId, Time, View, Wire};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::fmt::{self, Debug};
-use std::ops::Range;
-use std::time::Duration;
+use std::fmt::Debug;
+use std::sync::Arc;
 
-/// A protocol, as one state machine of handlers.
+/// A protocol: one state machine of handlers.
 ///
-/// Handlers never wait, never read a clock and never see an unchecked signature. What they want done they say
-/// through [`Cx`].
+/// A handler never waits, never reads a clock and never sees an unchecked signature. It acts through [`Cx`] alone.
 pub trait Protocol: Sized + Send + 'static {
-    /// Its properties, as the host and the documentation need them.
+    /// Properties that the host and the documentation need.
     const SPEC: Spec;
-    /// Attacks of its own, for simulators: a protocol's folder keeps them in `byzantine.rs`.
-    const ATTACKS: &'static [AttackEntry] = &[];
-    /// What it costs when nothing goes wrong. The tests of the registry demand it of every protocol there.
-    const FIGURES: Option<Figures> = None;
-    /// Parameters that the simulator may set and no node may: the files of nodes do not show them, and refuse them.
-    const EXAM_ONLY: &'static [&'static str] = &[];
-    /// Parameters that decide how it works, each with the values that the exam draws from.
-    const CHOICES: &'static [Choice] = &[];
-    /// What replicas say to each other.
+    /// Messages between replicas.
     type Message: Message;
-    /// Its timers.
+    /// Timers of the protocol.
     type Timer: Copy + Ord + Debug + Send;
-    /// What silence about it would betray: locks, entered views.
+    /// Durable state whose loss would allow equivocation: locks, entered views.
     type Record: Record;
-    /// Its parameters; those named in `Spec::shared_params` stand in genesis, the others in `node.toml`, but for those
-    /// named in `EXAM_ONLY`.
+    /// Parameters. Genesis holds those named in `Spec::shared_params`, and `node.toml` the others. No file holds those
+    /// named in `Examined::EXAM_ONLY`.
     type Params: Default + Serialize + DeserializeOwned;
 
-    /// Starts, or starts again with what the log kept.
+    /// Starts the protocol, at the first start or with state from the log.
     ///
     /// # Errors
-    /// When the parameters are out of range or the past contradicts itself.
+    /// When a parameter is out of range, the committee does not suit, or the state from the log is inconsistent.
     fn open(cx: &mut Cx<'_, Self>, params: Self::Params, past: Past<Self::Record>)
     -> Result<Self, OpenError>;
 
-    /// A verified message, or the own copy of one that was sent.
+    /// Handles a verified message, or the own copy of a sent message.
     ///
     /// # Errors
-    /// Why nothing (more) was done; effects made before stand.
+    /// The reason for which the handler did nothing, or nothing more. Effects made before the error stand.
     fn on_message(&mut self, cx: &mut Cx<'_, Self>, message: Verified<Self::Message>) -> Result<(), Reject>;
 
-    /// A timer is due.
+    /// Handles a timer that is due.
     fn on_timer(&mut self, cx: &mut Cx<'_, Self>, timer: Self::Timer);
 
-    /// A block, its ancestors up to the root and all their bodies are here and checked.
+    /// Handles a block that has become ready: it, its ancestors up to the root and all their bodies are available and
+    /// checked.
     fn on_ready(&mut self, cx: &mut Cx<'_, Self>, block: BlockId, how: Ready);
 
-    /// Clients wait, or the oldest waiting bundle changed.
+    /// Handles a change of the pool: clients wait, or the oldest waiting bundle is another one.
     fn on_pending(&mut self, cx: &mut Cx<'_, Self>) {
         let _ = cx;
     }
 
-    /// A height was executed; `fresh` requests were applied for the first time.
+    /// Handles the execution of a height; `fresh` requests were applied for the first time.
     fn on_executed(&mut self, cx: &mut Cx<'_, Self>, height: Height, fresh: u32) {
         let _ = (cx, height, fresh);
     }
 
-    /// f + 1 peers say that this was decided; the protocol itself has not said so.
+    /// Handles a decision that f + 1 peers report and that the protocol itself has not made.
     fn on_decided(&mut self, cx: &mut Cx<'_, Self>, height: Height, block: BlockId) {
         let _ = (cx, height, block);
     }
 
-    /// A newer checkpoint is stable and its proof durable: advance watermarks, prune.
+    /// Handles a newer stable checkpoint, whose proof is durable: advance watermarks, prune.
     fn on_checkpoint(&mut self, cx: &mut Cx<'_, Self>, stable: &CheckpointProof) {
         let _ = (cx, stable);
     }
 
-    /// Something happened to the link to a peer.
-    fn on_link(&mut self, cx: &mut Cx<'_, Self>, peer: ReplicaId, what: LinkEvent) {
-        let _ = (cx, peer, what);
+    /// Handles an event of the link to a peer.
+    fn on_link(&mut self, cx: &mut Cx<'_, Self>, peer: ReplicaId, event: LinkEvent) {
+        let _ = (cx, peer, event);
     }
 
-    /// Synchronous protocols: [`Cx::sound`] may answer otherwise now. Doubt has begun or ended, or answers are here for
-    /// which it was asked in vain.
+    /// Handles a possible change of the answer of [`Cx::sound`], in synchronous protocols: doubt has begun or ended, or
+    /// answers to probes have arrived that an earlier call lacked.
     fn on_sound(&mut self, cx: &mut Cx<'_, Self>) {
         let _ = cx;
     }
 
-    /// From a healed network to the first new commit, at most. The exam holds the protocol to it.
-    fn recovery(params: &Self::Params, committee: &Committee, healed: &Healed) -> Time;
-
-    /// Parameters for the exam, whose network heals to delays of at most `delta_ns`.
-    fn exam_params(delta_ns: u64, guarded: bool) -> Self::Params;
-
-    /// By which notes an observer sees why views are left; `None` for protocols that leave them without a certificate.
-    fn pace(params: &Self::Params) -> Option<Pace> {
-        let _ = params;
-        None
-    }
-
-    /// What the host's synchrony guard needs; `None` for protocols that assume no bound.
+    /// Returns the needs of the host's synchrony guard; `None` for protocols that assume no bound on delays.
     fn synchrony(params: &Self::Params) -> Option<Synchrony> {
         let _ = params;
         None
     }
 
-    /// What is worth verifying now.
+    /// Returns the views and heights whose messages are worth verifying now.
     fn window(&self) -> Window;
 
-    /// Below which views and heights a slot is dead.
+    /// Returns the views and heights below which a slot is dead.
     fn floors(&self) -> Floors;
 
-    /// Where it stands: for people, oracles and clients.
+    /// Returns the present state, for people, oracles and clients.
     fn status(&self) -> Status;
 }
 
-/// A parameter that decides how a protocol works, and some of its values.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Choice {
-    /// The parameter, a text.
-    pub name: &'static str,
-    /// What it may be.
-    pub values: &'static [&'static str],
-}
-
-/// A fact that must survive a crash.
-pub trait Record: Sized {
-    /// A later record with the same key replaces this one. One with a height is dropped when a checkpoint at or
-    /// above that height is stable.
-    fn key(&self) -> RecordKey;
-    /// Appends the encoding.
-    fn encode(&self, out: &mut Vec<u8>);
-    /// Reads a record that fills `bytes`.
-    ///
-    /// # Errors
-    /// When the bytes are not a record: the log is of another version, or damaged.
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError>;
-}
-
-/// Which fact a record states.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct RecordKey {
-    /// Which kind of record, as the protocol numbers them.
-    pub kind: u8,
-    /// The height it is about; 0 for one that no checkpoint makes obsolete.
-    pub height: Height,
-    /// The branch or block it is about; zero where the height says enough.
-    pub scope: Digest,
-}
-
-/// What a protocol is opened with.
-#[derive(Clone, Debug)]
-pub struct Past<R> {
-    /// The newest record of every key that is still alive, in the order of their keys.
-    pub records: Vec<R>,
-    /// The newest stable checkpoint; genesis at the first start.
-    pub checkpoint: CheckpointProof,
-    /// Undecided and recently decided blocks above the checkpoint; they are in the block tree already.
-    pub blocks: Vec<Block>,
-    /// The last height that was executed.
-    pub executed: Height,
-    /// What was decided above the checkpoint, as far as this replica knows.
-    pub decided: Vec<(Height, BlockId)>,
-    /// Number of this opening, from 1.
-    pub incarnation: Incarnation,
-    /// L: heights above the stable checkpoint that may be in use. From genesis.
-    pub window: u64,
-    /// K: heights between two checkpoints. From genesis.
-    pub checkpoint_every: u64,
-}
-
-/// Why a protocol does not start.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum OpenError {
-    /// A parameter is out of range.
-    #[error("parameter {name}: {expected}")]
-    Params {
-        /// Which.
-        name: String,
-        /// What was expected.
-        expected: String,
-    },
-    /// n and f do not suit the protocol.
-    #[error("{0}")]
-    Committee(String),
-    /// What the log kept is not what this protocol writes.
-    #[error("the log does not fit the protocol: {0}")]
-    Past(String),
-}
-
-/// What happened to a link.
+/// An event of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkEvent {
-    /// Something was lost for good; where safety rests on a bound on delays, something that the peer has said.
+    /// Frames between this replica and the peer were lost for good. Where safety rests on a bound on delays, only a loss of
+    /// the peer's own messages counts.
     Gap,
-    /// The peer is connected (again), or only what is asked for anew was lost.
+    /// The link is up again, or its loss does no harm: the host requests the frames anew, or the peer hears of the loss.
     Back,
 }
 
-/// Messages worth verifying. Views and heights outside are refused before any cryptography; a message that
-/// carries a certificate may lie above.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Window {
-    /// Views.
-    pub views: Range<View>,
-    /// Heights; 0 (statements about a view) is always inside.
-    pub heights: Range<Height>,
+/// All that a handler of `P` can see and do. No call waits.
+pub struct Cx<'a, P: Protocol> {
+    now: Time,
+    me: ReplicaId,
+    committee: &'a Arc<Committee>,
+    blocks: &'a mut BlockTree,
+    host: &'a mut dyn HostView,
+    effects: &'a mut Vec<Effect>,
+    timers: &'a mut Timers<P::Timer>,
 }
 
-impl Window {
-    /// Whether a message at this place is worth verifying.
-    #[must_use]
-    pub fn admits(&self, place: &Place) -> bool {
-        let view = place.view >= self.views.start && (place.certified || place.view < self.views.end);
-        let height =
-            place.height >= self.heights.start && (place.certified || place.height < self.heights.end);
-        view && (height || place.height == Height::ZERO)
-    }
-}
-
-/// Where a protocol stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Status {
-    /// Current view.
-    pub view: View,
-    /// Leader of that view.
-    pub leader: ReplicaId,
-    /// Whether the view is in normal operation.
-    pub normal: bool,
-    /// Highest height it is locked on or has prepared; 0 for none.
-    pub locked: Height,
-    /// Highest height it has committed itself.
-    pub committed: Height,
-    /// Why the last view change happened, in a few constant words; empty before the first.
-    pub last_view_change: &'static str,
-    /// Views that were left since the replica was opened.
-    pub view_changes: u64,
-    /// After so long without being executed a request counts against a leader that nobody has suspected yet; 0: it
-    /// never does. The host lets no more wait than is executed in half of this time.
-    pub patience_ns: u64,
-}
-
-/// Timing model of a protocol.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Model {
-    /// Safe always; live when delays are bounded from some unknown time on.
-    PartialSynchrony,
-    /// Delays are at most a known Δ.
-    Synchrony,
-    /// For teaching: tolerates no fault of its leader.
-    Teaching,
-}
-
-/// A protocol's properties.
-#[derive(Clone, Copy, Debug)]
-pub struct Spec {
-    /// Its name in the registry, on the command line and in every signature.
-    pub name: ProtocolId,
-    /// One sentence.
-    pub summary: &'static str,
-    /// Timing model.
-    pub model: Model,
-    /// Faulty replicas tolerated among n.
-    pub faults: fn(n: usize) -> usize,
-    /// Signatures that make a checkpoint stable.
-    pub checkpoint_quorum: fn(n: usize, f: usize) -> usize,
-    /// Equal replies that a client needs.
-    pub replies: fn(n: usize, f: usize) -> usize,
-    /// Whether a commit rests on votes that were durable before they were sent. If not, replies are held until
-    /// bodies and decided ids are in the own log.
-    pub votes_are_durable: bool,
-    /// Whether votes are signed one by one, so that a change of views shows certificates of them. They take room in
-    /// frames and in the log, in proportion to n and to the window.
-    pub votes_are_signed: bool,
-    /// Whether the protocol can live with bodies that are valid at some replicas only (MAC vectors).
-    pub local_validity: bool,
-    /// Whether its leader can be replaced. Without, replica 0 leads for ever, and stops the cluster when it is silent.
-    pub replaces_leader: bool,
-    /// Whether leaders follow each other while nothing goes wrong. Then whoever hears a client hands its bundle to all at
-    /// once: by the time it reached the leader, another one would lead.
-    pub rotates_leaders: bool,
-    /// The view in which it begins.
-    pub first_view: View,
-    /// Parameters that must be equal everywhere and stand in genesis.
-    pub shared_params: &'static [&'static str],
-}
-
-impl Spec {
-    /// Replicas that have to be at work before a cluster counts as one that serves.
-    #[must_use]
-    pub const fn serving(&self, n: usize, f: usize) -> usize {
-        match self.model {
-            // f + 1 vote, and of the others f may be away.
-            Model::Synchrony => quorum::all_honest(n, f),
-            Model::PartialSynchrony | Model::Teaching => quorum::byzantine(n, f),
+impl<'a, P: Protocol> Cx<'a, P> {
+    pub(crate) fn new(env: &'a mut Env<'_>, timers: &'a mut Timers<P::Timer>) -> Self {
+        Self {
+            now: env.now,
+            me: env.me,
+            committee: env.committee,
+            blocks: env.blocks,
+            host: env.host,
+            effects: env.effects,
+            timers,
         }
     }
-}
 
-/// What is known of an outage when the network has healed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Healed {
-    /// Delays are at most this from now on.
-    pub delta_ns: u64,
-    /// How long it lasted.
-    pub outage_ns: u64,
-    /// Longest pause between two retransmissions of a client.
-    pub client_retry_ns: u64,
-    /// Time to fetch what is missing at the configured bandwidth.
-    pub fetch_ns: u64,
-    /// Replicas that were started again, or are about to be.
-    pub restarted: usize,
-}
-
-/// What the host's synchrony guard needs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Synchrony {
-    /// Δ.
-    pub delta_ns: u64,
-    /// Whether the guard is on.
-    pub guarded: bool,
-}
-
-impl Synchrony {
-    /// `guarded` or `unguarded`.
-    pub fn mode(&self) -> &'static str {
-        if self.guarded { "guarded" } else { "unguarded" }
+    /// Lends the context to another protocol with the same timers, at time `now`. `fresh` replaces the second argument
+    /// of [`Cx::sound`].
+    #[cfg(feature = "harness")]
+    pub(crate) fn lend<Q: Protocol<Timer = P::Timer>, R>(
+        &mut self,
+        now: Time,
+        fresh: fn(Time) -> Time,
+        with: impl FnOnce(&mut Cx<'_, Q>) -> R,
+    ) -> R {
+        let Self { me, committee, blocks, host, effects, timers, .. } = self;
+        let mut host = FreshnessOverride { host: *host, fresh };
+        with(&mut Cx { now, me: *me, committee, blocks, host: &mut host, effects, timers })
     }
-}
 
-/// As every report says it.
-impl fmt::Display for Synchrony {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "delta {:?}, {}", Duration::from_nanos(self.delta_ns), self.mode())
+    /// Returns the effects of this event so far.
+    #[cfg(feature = "harness")]
+    pub(crate) fn effects(&mut self) -> &mut Vec<Effect> {
+        self.effects
+    }
+
+    /// Returns the time of this event.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.now
+    }
+    /// Returns the id of this replica.
+    #[must_use]
+    pub fn me(&self) -> ReplicaId {
+        self.me
+    }
+    /// Returns the committee, borrowed for as long as the event: handlers may keep it across other calls.
+    #[must_use]
+    pub fn committee(&self) -> &'a Committee {
+        self.committee
+    }
+    /// Returns the known blocks.
+    pub fn blocks(&mut self) -> &mut BlockTree {
+        self.blocks
+    }
+    /// Returns the timers, to be set, cancelled and retained.
+    pub fn timers(&mut self) -> &mut Timers<P::Timer> {
+        self.timers
+    }
+
+    /// Returns the state of a block once it, its ancestors up to the root and all their bodies are available and
+    /// checked; `None` while something is missing.
+    #[must_use]
+    pub fn ready(&self, block: BlockId) -> Option<Ready> {
+        self.host.ready(self.blocks, block)
+    }
+    /// Fetches the missing parts of a block from a replica. [`Protocol::on_ready`] answers. Idempotent per block and peer.
+    pub fn want(&mut self, block: BlockId, from: ReplicaId) {
+        self.effects.push(Effect::Want(block, from));
+    }
+    /// Returns the state of the pool.
+    #[must_use]
+    pub fn pending(&self) -> Pending {
+        self.host.pending()
+    }
+    /// Returns the next payload for a block that extends `parent`: oldest first, fair over clients. The payload omits the
+    /// bundles of uncommitted ancestors and of own undecided blocks. `None` also when execution lags.
+    pub fn payload_after(&mut self, parent: BlockId) -> Option<PayloadRef> {
+        self.host.payload_after(self.now, self.blocks, parent)
+    }
+    /// Marks the content of this block as proposed: [`Cx::payload_after`] omits it as long as the view lasts. A leader
+    /// calls it for blocks of earlier leaders that it takes over. Without effect while the block is not ready.
+    pub fn already_proposed(&mut self, block: BlockId) {
+        self.host.already_proposed(self.blocks, block);
+    }
+    /// Returns whether the bound on delays held. Two conditions: at most f peers were late at each moment from `since`
+    /// on, that moment included; and n - f - 1 peers answered in time a probe sent at or after `fresh`. Always true for
+    /// protocols that assume no bound.
+    ///
+    /// When only the answers are missing, the host probes all peers at once, unless it has probed since `fresh`. It calls
+    /// [`Protocol::on_sound`] when they have arrived, and the protocol asks again. Doubt about one `since` never ends: a
+    /// protocol needs a later `since`. At the very moment at which doubt ends there still is doubt.
+    #[must_use]
+    pub fn sound(&mut self, since: Time, fresh: Time) -> bool {
+        self.host.sound(self.now, since, fresh)
+    }
+
+    /// Makes a fact survive a crash: it is durable before any held message sent from here on leaves.
+    pub fn record(&mut self, record: &P::Record) {
+        let mut bytes = Vec::with_capacity(96);
+        record.encode(&mut bytes);
+        self.effects.push(Effect::Record { key: record.key(), bytes });
+    }
+    /// Sends a message once everything recorded so far is durable. The message returns once as the own copy.
+    pub fn send(&mut self, to: To, message: P::Message) {
+        self.effects.push(Effect::Send { to, hold: Hold::UntilDurable, message: Box::new(message) });
+    }
+    /// Drops held messages of this kind and view; their slot stays used. A protocol calls it when a message has arrived
+    /// that would have forbidden them. Messages that have left are not affected.
+    pub fn withdraw(&mut self, kind: Kind, view: View) {
+        self.effects.push(Effect::Withdraw(kind, view));
+    }
+    /// Announces on disk that this replica may send a message of this kind in this view. After a restart the replica
+    /// sends no message of the kind in this view or an earlier one: it loses its vote there and nothing more.
+    ///
+    /// The reservation is durable with the next promise. [`Cx::send_reserved`] then needs no sync of its own.
+    pub fn reserve(&mut self, kind: Kind, view: View) {
+        self.effects.push(Effect::Reserve(kind, view));
+    }
+    /// Sends a message once the reservation of its slot is durable, which may long be the case. The same as [`Cx::send`]
+    /// without a reservation. Facts recorded in the same step may become durable after the message has left.
+    pub fn send_reserved(&mut self, to: To, message: P::Message) {
+        self.effects.push(Effect::Send { to, hold: Hold::Reserved, message: Box::new(message) });
+    }
+    /// Sends a message at once: relays, evidence, forwards, suspicions. The host refuses messages that may fill their
+    /// slot only `once`.
+    pub fn send_unheld(&mut self, to: To, message: P::Message) {
+        self.effects.push(Effect::Send { to, hold: Hold::No, message: Box::new(message) });
+    }
+    /// Decides blocks.
+    pub fn commit(&mut self, what: Commit) {
+        if let Commit::Chain(block) = what {
+            self.host.chain_decided(self.blocks, block);
+        }
+        self.effects.push(Effect::Commit(what));
+    }
+    /// Hands over the proof of a newer stable checkpoint that a peer has sent.
+    pub fn catch_up(&mut self, proof: &CheckpointProof) {
+        self.effects.push(Effect::CatchUp(Box::new(proof.clone())));
+    }
+    /// Makes the intake read the messages of this peer first, until the next call.
+    pub fn urgent(&mut self, peer: Option<ReplicaId>) {
+        self.effects.push(Effect::Urgent(peer));
+    }
+    /// Reports a replica that has signed two statements for one slot.
+    pub fn accuse(&mut self, evidence: Evidence) {
+        self.effects.push(Effect::Accuse(Box::new(evidence)));
+    }
+    /// Raises an alarm. [`Alarm::stops`] decides whether the replica stops.
+    pub fn alarm(&mut self, what: Alarm) {
+        self.effects.push(Effect::Alarm(what));
+    }
+    /// Writes a line of the trace.
+    pub fn note(&mut self, note: Note) {
+        self.effects.push(Effect::Note(note));
     }
 }

@@ -1,23 +1,24 @@
-//! Why a handler did not act, and what it must tell the world at once.
+//! Reasons for which a handler does not act, and alarms that it raises.
 
 use quorate_types::{BlockId, Height, ReplicaId, View};
 
-/// Why a handler did nothing (more) with a message. Effects made before stand. Counted per peer and reason.
+/// Reason for which a handler did nothing, or nothing more, with a message. Effects made before stand. The host counts
+/// rejects per peer and reason.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, thiserror::Error)]
 pub enum Reject {
-    /// The sender may not say this.
+    /// The sender may not send this.
     #[error("wrong sender")]
     WrongSender,
-    /// Belongs to something that is over.
+    /// Belongs to a view or height that is over.
     #[error("stale")]
     Stale,
-    /// Belongs to something that has not begun; kept where the protocol says so.
+    /// Belongs to a view or height that has not begun. The protocol may keep it.
     #[error("early")]
     Early,
     /// Known already.
     #[error("duplicate")]
     Duplicate,
-    /// Contradicts what the same sender said before.
+    /// Conflicts with an earlier message of the same sender.
     #[error("equivocation")]
     Equivocation,
     /// Not acceptable in the present state.
@@ -29,7 +30,8 @@ pub enum Reject {
 }
 
 impl Reject {
-    /// Whether only a faulty replica says such a thing: everything else comes of messages that cross each other.
+    /// Returns whether only a faulty replica sends such a message. The other rejects come from messages that cross each
+    /// other.
     #[must_use]
     pub const fn is_breach(self) -> bool {
         match self {
@@ -38,7 +40,7 @@ impl Reject {
         }
     }
 
-    /// The reason as a name for counters.
+    /// Returns the reason as a name for counters.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -52,43 +54,43 @@ impl Reject {
     }
 }
 
-/// What must not go unnoticed.
+/// An event that an operator must hear of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Alarm {
-    /// Two blocks were decided for one height. The replica stops and keeps the evidence.
+    /// Two blocks are decided for one height. The replica stops and keeps the evidence.
     #[error("safety is broken at height {height}: {first} and {second}")]
     SafetyBroken {
-        /// Where.
+        /// The height.
         height: Height,
-        /// What was decided or executed before.
+        /// The block decided or executed before.
         first: BlockId,
-        /// What is decided now.
+        /// The block decided now.
         second: BlockId,
     },
-    /// This replica's state differs from the one that a quorum has signed. It stops before it answers anyone.
+    /// This replica's state differs from the state that a quorum has signed. The replica stops before it answers anyone.
     #[error(
         "the state after height {height} differs from the one that a quorum has signed: this replica's disk or memory is corrupt, or the application is not deterministic"
     )]
     StateDiverged {
-        /// After which height.
+        /// Height of the state.
         height: Height,
     },
-    /// Something came later than the assumed bound on delays allows. What rested on the bound was not done, so the
+    /// A message came later than the assumed bound on delays allows. Steps that rest on the bound were not taken, so the
     /// replica goes on.
     #[error("the bound on delays does not hold in view {view}: {why}{}", of_peer(*peer))]
     SynchronyDoubt {
-        /// In which view.
+        /// View of the observation.
         view: View,
-        /// Over whose link that came which should have come earlier. Where a protocol leaves it open while it handles a
-        /// peer's message, the host fills it in.
+        /// Peer whose link delivered the late message. The host fills it in when a protocol leaves it open while it
+        /// handles a message of a peer.
         peer: Option<ReplicaId>,
-        /// What was seen, as a short constant text.
+        /// The observation, as a short constant text.
         why: &'static str,
     },
 }
 
 impl Alarm {
-    /// Whether the replica must say nothing more.
+    /// Returns whether the replica must send no further message.
     #[must_use]
     pub const fn stops(self) -> bool {
         match self {

@@ -2,7 +2,7 @@
 
 use quorate_types::Time;
 
-/// When each timer fires. Setting a timer again moves it.
+/// Due time of each timer. Setting a timer again moves it.
 #[derive(Clone, Debug)]
 pub struct Timers<K> {
     // A protocol has a handful of timers: a list beats a tree, and its order never matters.
@@ -24,23 +24,23 @@ impl<K: Copy + Ord> Timers<K> {
         }
     }
 
-    /// Takes a timer out; nothing happens when it is not set.
+    /// Cancels a timer; nothing happens when it is not set.
     pub fn cancel(&mut self, timer: K) {
         self.due.retain(|(_, known)| *known != timer);
     }
 
-    /// Keeps only the timers that `keep` says.
+    /// Keeps only the timers for which `keep` returns true.
     pub fn retain(&mut self, mut keep: impl FnMut(K) -> bool) {
         self.due.retain(|(_, timer)| keep(*timer));
     }
 
-    /// When a timer fires, `None` when it is not set.
+    /// Returns the due time of a timer; `None` when it is not set.
     #[must_use]
     pub fn get(&self, timer: K) -> Option<Time> {
         self.due.iter().find(|(_, known)| *known == timer).map(|(time, _)| *time)
     }
 
-    /// When the next timer fires.
+    /// Returns the due time of the next timer.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         self.due.iter().map(|(time, _)| *time).min()
@@ -53,7 +53,7 @@ impl<K: Copy + Ord> Timers<K> {
         Some(next.1)
     }
 
-    /// All timers with their times, in order: for status.
+    /// Returns all timers with their due times, in order: for status.
     #[must_use]
     pub fn entries(&self) -> Vec<(Time, K)> {
         let mut entries = self.due.clone();
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fire_in_order_of_time_and_name() {
+    fn timers_fire_in_order_of_due_time_and_name() {
         let mut timers = Timers::default();
         timers.set('b', Time(5));
         timers.set('a', Time(5));

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::as_conversions, reason = "tests")]
 
 use quorate_app::Kv;
-use quorate_consensus::{LinkEvent, Message as _, Note, To};
+use quorate_consensus::{LinkEvent, Note, To};
 use quorate_crypto::{Scheme, SigningKey};
 use quorate_host::{Host, HostSetup, Outgoing, TurnEnd};
 use quorate_protocols::pbft::PbftMessage;
@@ -72,7 +72,7 @@ impl Left {
     fn count(&self, kind: &str) -> usize {
         let entry = quorate_protocols::find("pbft").unwrap();
         let bodies = self.frames.iter().filter(|(_, frame_type, _)| *frame_type == frame::PROTOCOL);
-        let messages = bodies.filter_map(|(_, _, body)| (entry.decode)(body).ok());
+        let messages = bodies.filter_map(|(_, _, body)| entry.decode_message(body).ok());
         messages.filter(|message| message.kind().as_str() == kind).count()
     }
 
@@ -380,8 +380,7 @@ impl Cluster {
         // Behind each stands its signature.
         let entry = quorate_protocols::find("sync-hotstuff").unwrap();
         let is_vote = |body: &[u8]| {
-            let message = body.split_last_chunk::<64>().and_then(|(message, _)| (entry.decode)(message).ok());
-            message.is_some_and(|message| message.kind().as_str() == "vote")
+            entry.decode_frame(body).is_ok_and(|(message, _)| message.kind().as_str() == "vote")
         };
         let votes = self.left[2].frames.iter().filter(|(_, _, body)| is_vote(body)).count();
         self.carry(2);

@@ -152,7 +152,7 @@ impl<P: Chained> Bench<P> {
         let committed = self.replica.committed();
         committed
             .into_iter()
-            .map(|(what, _)| match what {
+            .map(|what| match what {
                 quorate_consensus::Commit::Chain(id) => id,
                 quorate_consensus::Commit::At(..) => panic!("chains commit with their ancestors"),
             })

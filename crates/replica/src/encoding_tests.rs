@@ -9,7 +9,7 @@ use quorate_consensus::{
 };
 use quorate_crypto::AggregateSignature;
 use quorate_types::bundle::BundleBuilder;
-use quorate_types::codec::{DecodeError, Wire};
+use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::rng::Rng;
 use quorate_types::wire::{Lane, Refusal};
 use quorate_types::{
@@ -33,11 +33,14 @@ impl Message for Word {
     fn auth(&self) -> Auth {
         Auth::Relay
     }
+}
+
+impl Wire for Word {
     fn encode(&self, out: &mut Vec<u8>) {
         self.0.encode(out);
     }
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        u64::from_bytes(bytes).map(Self)
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        u64::decode(reader).map(Self)
     }
 }
 
@@ -59,7 +62,7 @@ fn entry() -> Entry {
             shared_params: &[],
         },
         open: |_, _, _| Err(OpenError::Committee("nobody runs this".to_owned())),
-        decode: |bytes| Ok(Box::new(Word::decode(bytes)?)),
+        decode: |reader| Ok(Box::new(Word::decode(reader)?)),
         record: |_| Err(DecodeError::Trailing),
         attacks: &[],
         figures: None,

@@ -5,13 +5,13 @@ use crate::host_message::{Heights, HostMessage};
 use crate::intake::Passed;
 use crate::{Checked, CheckedMessage, ConnId, Input, Output, Past, Replica, Setup, Unsealed};
 use quorate_consensus::{
-    Alarm, Auth, Certificate, Checkpoint, CheckpointProof, Cx, Entry, Healed, LinkEvent, Message, Model,
-    Note, OpenError, Place, Protocol, Ready, Record, RecordKey, Reject, Seal, Spec, Status, Synchrony, To,
-    Verified, Window,
+    Alarm, Auth, Certificate, Checkpoint, CheckpointProof, Cx, Entry, Examined, Healed, LinkEvent, Message,
+    Model, Note, OpenError, Place, Protocol, Ready, Record, RecordKey, Reject, Seal, Spec, Status, Synchrony,
+    To, Verified, Window,
 };
 use quorate_crypto::Scheme;
 use quorate_types::bundle::BundleBuilder;
-use quorate_types::codec::{DecodeError, Wire};
+use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::limits::POOL_PEER_IDLE_BYTES_MAX;
 use quorate_types::wire::{Lane, frame};
 use quorate_types::{
@@ -45,10 +45,13 @@ impl Message for Order {
     fn auth(&self) -> Auth {
         Auth::Linked(None)
     }
+}
+
+impl Wire for Order {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(format!("{self:?}").as_bytes());
     }
-    fn decode(_bytes: &[u8]) -> Result<Self, DecodeError> {
+    fn decode(_: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Err(DecodeError::Tag("never read"))
     }
 }
@@ -59,8 +62,11 @@ impl Record for Nothing {
     fn key(&self) -> RecordKey {
         RecordKey { kind: 0, height: Height::ZERO, scope: Digest::ZERO }
     }
+}
+
+impl Wire for Nothing {
     fn encode(&self, _out: &mut Vec<u8>) {}
-    fn decode(_bytes: &[u8]) -> Result<Self, DecodeError> {
+    fn decode(_: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self)
     }
 }
@@ -137,12 +143,6 @@ impl Protocol for Still {
     fn on_checkpoint(&mut self, _cx: &mut Cx<'_, Self>, stable: &CheckpointProof) {
         self.status.committed = stable.checkpoint.height;
     }
-    fn recovery(_params: &toml::Table, _committee: &Committee, _healed: &Healed) -> Time {
-        Time::ZERO
-    }
-    fn exam_params(_delta_ns: u64, _guarded: bool) -> toml::Table {
-        toml::Table::new()
-    }
     fn window(&self) -> Window {
         Window { views: View::ZERO..View::MAX, heights: Height::ZERO..Height::MAX }
     }
@@ -151,6 +151,15 @@ impl Protocol for Still {
     }
     fn status(&self) -> Status {
         self.status
+    }
+}
+
+impl Examined for Still {
+    fn recovery(_params: &toml::Table, _committee: &Committee, _healed: &Healed) -> Time {
+        Time::ZERO
+    }
+    fn exam_params(_delta_ns: u64, _guarded: bool) -> toml::Table {
+        toml::Table::new()
     }
 }
 

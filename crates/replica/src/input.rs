@@ -208,7 +208,7 @@ fn decode_checked(tag: u8, entry: &Entry, r: &mut Reader<'_>) -> Result<Checked,
     let seal = Seal { by: ReplicaId::decode(r)?, signature: Option::decode(r)? };
     let body = r.bytes("message", FRAME_CONSENSUS_BYTES_MAX)?;
     let message = match tag {
-        0 => CheckedMessage::Protocol((entry.decode)(body)?),
+        0 => CheckedMessage::Protocol(entry.decode_message(body)?),
         _ => CheckedMessage::Host(HostMessage::from_bytes(body)?),
     };
     Ok(Checked { link, seal, message })

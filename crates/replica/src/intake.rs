@@ -229,20 +229,8 @@ impl Intake {
     }
 
     fn protocol_frame(&mut self, from: ReplicaId, body: &[u8]) -> Result<(), (Kind, &'static str)> {
-        const MALFORMED: (Kind, &str) = (UNKNOWN, "malformed message");
-        // The signature stands behind the message. Whether there is one, the message itself says.
-        let whole = (self.entry.decode)(body);
-        let (message, signature) = match whole {
-            Ok(message) if !message.auth().is_signed() => (message, None),
-            _ => {
-                let (message, signature) = split_signature(body).ok_or(MALFORMED)?;
-                let message = (self.entry.decode)(message).map_err(|_| MALFORMED)?;
-                if !message.auth().is_signed() {
-                    return Err(MALFORMED);
-                }
-                (message, Some(signature))
-            }
-        };
+        let decoded = self.entry.decode_frame(body);
+        let (message, signature) = decoded.map_err(|_| (UNKNOWN, "malformed message"))?;
         if let Err(reason) = self.window.check(&message.place()) {
             self.pass_over(from, message.kind(), reason);
             return Ok(());
@@ -612,11 +600,6 @@ fn brings(input: &Input) -> Option<ReplicaId> {
         Input::Payload(from, _) => Some(*from),
         _ => None,
     }
-}
-
-fn split_signature(body: &[u8]) -> Option<(&[u8], Signature)> {
-    let (message, signature) = body.split_last_chunk::<64>()?;
-    Some((message, Signature(*signature)))
 }
 
 /// The content behind the authenticator, as far as there is one.

@@ -64,7 +64,7 @@ use host::Host;
 use intake::WindowCell;
 use outbox::Outbox;
 use quorate_consensus::parts::block_tree::BlockTree;
-use quorate_consensus::{Alarm, AnyProtocol, Effect, Entry, Env, OpenError, RawPast, Spec, Status};
+use quorate_consensus::{Alarm, AnyProtocol, Effect, Entry, Env, OpenError, Spec, Status};
 use quorate_types::{
     BlockId, Committee, Digest, FullBlock, Genesis, Height, Incarnation, LogEntry, Mark, ReplicaId, Time,
     View,
@@ -169,7 +169,7 @@ impl Replica {
         host.note_executed(decided.iter().filter(|(height, _)| *height <= executed).map(|(_, id)| *id));
         let (mut blocks, logged) = restore_blocks(&past, &mut host);
         let mut out = VecDeque::new();
-        let raw = raw_past(&past, &setup.genesis, &blocks, decided.clone());
+        let raw = protocol_past(&past, &setup.genesis, &blocks, decided.clone());
         let mut outbox = Outbox::restore(past.guard, past.floors, past.records);
         outbox.persist(LogEntry::Incarnation(incarnation), &mut out);
         out.push_back(Output::Sync(outbox.appended()));
@@ -479,9 +479,14 @@ impl Replica {
     }
 }
 
-/// What the protocol is opened with.
-fn raw_past(past: &Past, genesis: &Genesis, blocks: &BlockTree, decided: Vec<(Height, BlockId)>) -> RawPast {
-    RawPast {
+/// Returns the state from the log with which the protocol is opened.
+fn protocol_past(
+    past: &Past,
+    genesis: &Genesis,
+    blocks: &BlockTree,
+    decided: Vec<(Height, BlockId)>,
+) -> quorate_consensus::Past<Vec<u8>> {
+    quorate_consensus::Past {
         records: past.records.values().cloned().collect(),
         checkpoint: past.stable.clone(),
         blocks: blocks.iter().map(|(_, block)| (**block).clone()).collect(),

@@ -1,6 +1,6 @@
 use super::*;
 use quorate_consensus::{CHECKPOINT_KIND, Checkpoint, Place};
-use quorate_types::{DecodeError, Kind, View};
+use quorate_types::{DecodeError, Kind, Reader, View};
 
 const VOTE: Kind = Kind::new("vote");
 
@@ -31,10 +31,13 @@ impl Message for Vote {
     fn once(&self) -> bool {
         self.once
     }
+}
+
+impl Wire for Vote {
     fn encode(&self, out: &mut Vec<u8>) {
         self.statement().encode(out);
     }
-    fn decode(_: &[u8]) -> Result<Self, DecodeError> {
+    fn decode(_: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Err(DecodeError::Truncated)
     }
 }

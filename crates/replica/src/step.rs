@@ -7,8 +7,8 @@ use crate::pool::Added;
 use crate::synchrony::SynchronyGuard;
 use crate::{HostMessage, Replica};
 use quorate_consensus::{
-    Alarm, AnyProtocol, Basis, Checkpoint, CheckpointProof, Commit, Effect, Env, Message, Model, Note,
-    Reject, Seal, To,
+    Alarm, AnyProtocol, Checkpoint, CheckpointProof, Commit, Effect, Env, Message, Model, Note, Reject, Seal,
+    To,
 };
 use quorate_types::codec::Wire;
 use quorate_types::wire::{Lane, Refusal};
@@ -138,7 +138,7 @@ impl Replica {
                     self.out.push_back(Output::Trace(note));
                 }
             }
-            Effect::Commit(what, basis) => self.commit(what, basis),
+            Effect::Commit(what) => self.commit(what),
             Effect::Want(id, from) => {
                 self.blocks.admit(id);
                 let height = self.sequencer.waiting_at(id).unwrap_or_default();
@@ -174,7 +174,7 @@ impl Replica {
         self.host.synchrony.as_ref().map(SynchronyGuard::delta_ns)
     }
 
-    fn commit(&mut self, what: Commit, _basis: Basis) {
+    fn commit(&mut self, what: Commit) {
         match what {
             Commit::At(height, id) => {
                 self.decide(height, id);

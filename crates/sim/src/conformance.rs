@@ -130,7 +130,7 @@ impl fmt::Display for Measured {
 #[derive(Debug, thiserror::Error)]
 pub enum NotMeasured {
     /// The protocol does not say what it costs.
-    #[error("{0} states no figures (Protocol::FIGURES)")]
+    #[error("{0} states no figures (Examined::FIGURES)")]
     NoFigures(ProtocolId),
     /// So many replicas do not suit it.
     #[error(transparent)]

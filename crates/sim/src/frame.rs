@@ -81,13 +81,8 @@ impl fmt::Display for Content {
 }
 
 fn protocol(entry: &Entry, body: &[u8]) -> Content {
-    let unsigned = || body.split_last_chunk::<64>().map(|(message, _)| message);
-    let message = match (entry.decode)(body) {
-        Ok(message) if !message.auth().is_signed() => message,
-        _ => match unsigned().map(entry.decode) {
-            Some(Ok(message)) => message,
-            _ => return Content::plain(UNKNOWN),
-        },
+    let Ok((message, _)) = entry.decode_frame(body) else {
+        return Content::plain(UNKNOWN);
     };
     let message: &dyn Message = message.as_ref();
     let (place, statement) = (message.place(), message.auth().statement());

@@ -36,7 +36,7 @@ pub enum DecodeError {
 }
 
 /// A value with exactly one encoding.
-pub trait Wire: Sized {
+pub trait Wire {
     /// Appends the encoding.
     fn encode(&self, out: &mut Vec<u8>);
 
@@ -44,7 +44,9 @@ pub trait Wire: Sized {
     ///
     /// # Errors
     /// When the bytes are not the canonical encoding of a value.
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError>;
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError>
+    where
+        Self: Sized;
 
     /// The encoding as bytes of its own.
     fn to_bytes(&self) -> Vec<u8> {
@@ -58,7 +60,10 @@ pub trait Wire: Sized {
     ///
     /// # Errors
     /// As [`Wire::decode`], and when bytes are left over.
-    fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
+    fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError>
+    where
+        Self: Sized,
+    {
         let mut reader = Reader::new(bytes);
         let value = Self::decode(&mut reader)?;
         reader.finish()?;

@@ -1,25 +1,28 @@
 //! A few harnesses and the messages between them.
 
-use super::{Harness, Setup, words};
+use super::lines::brief;
+use super::replica::Harness;
+use super::setup::Setup;
 use crate::effect::{Commit, To};
 use crate::message::Message;
-use crate::protocol::{OpenError, Protocol};
-use quorate_types::{Block, BlockId, Height, ReplicaId, ReplicaSet};
+use crate::past::OpenError;
+use crate::protocol::Protocol;
+use quorate_types::{Block, BlockId, Height, ReplicaId, ReplicaSet, Wire};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Replicas that run the same protocol, joined by a queue that delivers in order. What the host does for every
-/// protocol is done in its simplest form: a wanted block is copied from the peer, decided blocks execute in
-/// order, and a checkpoint is stable when a quorum has executed its height. Two replicas that decide
-/// differently stop the test.
+/// Replicas that run the same protocol, joined by a queue that delivers in order. The host's work is done in its simplest
+/// form: a wanted block is copied from the peer, decided blocks execute in order, and a checkpoint is stable when a quorum
+/// has executed its height. Two replicas that decide differently stop the test.
 pub struct Cluster<P: Protocol> {
     setup: Setup,
     replicas: Vec<Harness<P>>,
     down: ReplicaSet,
     network: VecDeque<(ReplicaId, ReplicaId, P::Message)>,
-    /// What each replica knows to be decided, and what any of them ever decided.
+    /// Decisions that each replica knows.
     decided: Vec<BTreeMap<Height, BlockId>>,
+    /// Decisions that any replica has ever made.
     ever: BTreeMap<Height, BlockId>,
-    /// Blocks that were executed: what peers keep in their logs for laggards.
+    /// Executed blocks, which peers keep in their logs for laggards.
     kept: BTreeMap<BlockId, Block>,
     executed: Vec<Height>,
     stable: Vec<Height>,
@@ -30,7 +33,7 @@ impl<P: Protocol> Cluster<P> {
     /// Opens all replicas.
     ///
     /// # Errors
-    /// What the protocol says.
+    /// The error of the protocol.
     pub fn open(setup: Setup, params: &P::Params) -> Result<Self, OpenError> {
         let ids = setup.committee::<P>().ids();
         let replicas: Vec<Harness<P>> =
@@ -50,7 +53,7 @@ impl<P: Protocol> Cluster<P> {
         })
     }
 
-    /// One replica.
+    /// Returns one replica.
     ///
     /// # Panics
     /// When there is no such replica.
@@ -58,16 +61,16 @@ impl<P: Protocol> Cluster<P> {
         self.replicas.get_mut(id.index()).expect("a member")
     }
 
-    /// From here on the replica neither sends nor receives.
+    /// Stops a replica: from here on it neither sends nor receives.
     pub fn stop(&mut self, id: ReplicaId) {
         self.down.insert(id);
         self.network.retain(|(from, to, _)| *from != id && *to != id);
     }
 
-    /// The replica starts (again) with what its disk had at the last sync.
+    /// Starts a replica, for the first time or again, with its disk of the last sync.
     ///
     /// # Errors
-    /// What the protocol says.
+    /// The error of the protocol.
     pub fn restart(&mut self, id: ReplicaId) -> Result<(), OpenError> {
         self.stop(id);
         self.down.remove(id);
@@ -84,12 +87,12 @@ impl<P: Protocol> Cluster<P> {
         Ok(())
     }
 
-    /// Delivers until nothing moves any more.
+    /// Delivers until no message is under way.
     pub fn run(&mut self) {
         self.run_where(|_, _, _| true);
     }
 
-    /// Delivers until nothing moves any more; what `keep` (from, to, message) refuses is lost.
+    /// Delivers until no message is under way. Messages for which `keep` (from, to, message) returns false are lost.
     pub fn run_where(&mut self, mut keep: impl FnMut(ReplicaId, ReplicaId, &P::Message) -> bool) {
         loop {
             self.settle();
@@ -97,20 +100,20 @@ impl<P: Protocol> Cluster<P> {
                 break;
             };
             if !keep(from, to, &message) {
-                self.trace.push(format!("{from} -x {to}  {}", words(&message)));
+                self.trace.push(format!("{from} -x {to}  {}", brief(&message)));
                 continue;
             }
             if self.at(to).window().admits(&message.place()) {
-                self.trace.push(format!("{from} -> {to}  {}", words(&message)));
+                self.trace.push(format!("{from} -> {to}  {}", brief(&message)));
                 let refused = self.at(to).deliver(from, message).err();
                 self.trace.extend(refused.map(|reject| format!("          refused: {reject}")));
             } else {
-                self.trace.push(format!("{from} -> {to}  {} (outside the window)", words(&message)));
+                self.trace.push(format!("{from} -> {to}  {} (outside the window)", brief(&message)));
             }
         }
     }
 
-    /// Time passes at all replicas, then messages are delivered.
+    /// Lets time pass at all replicas, then delivers messages.
     pub fn tick(&mut self, ns: u64) {
         for id in self.up() {
             self.at(id).advance(ns);
@@ -124,7 +127,7 @@ impl<P: Protocol> Cluster<P> {
 
     fn settle(&mut self) {
         for id in self.up() {
-            // What is executed or fetched may let the protocol go on.
+            // An executed height or a fetched block may let the protocol go on.
             loop {
                 self.at(id).settle();
                 let fetched = self.serve_wants(id);
@@ -148,7 +151,7 @@ impl<P: Protocol> Cluster<P> {
                 To::Some(set) => set.contains(peer),
             };
             if is_addressed && peer != from {
-                let copy = P::Message::decode(&bytes).expect("a message can be read back");
+                let copy = P::Message::from_bytes(&bytes).expect("a message can be read back");
                 self.network.push_back((from, peer, copy));
             }
         }
@@ -169,7 +172,7 @@ impl<P: Protocol> Cluster<P> {
 
     fn execute(&mut self, id: ReplicaId) -> usize {
         let mut count: usize = 0;
-        for (what, _) in self.at(id).committed() {
+        for what in self.at(id).committed() {
             let Commit::At(height, block) = what else { continue };
             self.trace.push(format!("{id} decides h{height} {block:?}"));
             self.at(id).log_decided(height, block);
@@ -205,8 +208,8 @@ impl<P: Protocol> Cluster<P> {
         Some((height, Some(block)))
     }
 
-    /// What the host does for a laggard (`Decided`): heights that others have settled by a checkpoint, and of
-    /// which no protocol message speaks any more, are learned from f + 1 of them.
+    /// Helps laggards as the host does with `Decided`. No protocol message carries heights that others have settled by a
+    /// checkpoint; a laggard learns them from f + 1 replicas.
     pub fn serve_laggards(&mut self) {
         let settled = self.stable.iter().max().copied().unwrap_or_default();
         for id in self.up() {
@@ -243,19 +246,19 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    /// The last height that a replica executed.
+    /// Returns the last height that a replica has executed.
     #[must_use]
     pub fn executed(&self, id: ReplicaId) -> Height {
         self.executed.get(id.index()).copied().unwrap_or_default()
     }
 
-    /// What a replica's protocol decided, by height.
+    /// Returns the decisions that a replica knows, by height.
     #[must_use]
     pub fn decided(&self, id: ReplicaId) -> BTreeMap<Height, BlockId> {
         self.decided.get(id.index()).cloned().unwrap_or_default()
     }
 
-    /// What happened between the replicas since the last call, a line each.
+    /// Returns the events between the replicas since the last call, a line each.
     pub fn trace(&mut self) -> Vec<String> {
         std::mem::take(&mut self.trace)
     }

@@ -1,40 +1,40 @@
-//! The blocks that are known, as a tree that hangs on the last decided or stable one.
+//! The known blocks, as a tree whose root is the last decided or stable block.
 
 use quorate_types::{Block, BlockId, Height};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What became of a block that was inserted.
+/// Result of inserting a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inserted {
-    /// New, and its parent is known (or it needs none).
+    /// The block is new, and its parent is known or not needed.
     New,
-    /// Known before.
+    /// The block was known before.
     Known,
-    /// New, and this parent is missing.
+    /// The block is new, and this parent is missing.
     Orphan(BlockId),
 }
 
-/// A block on a path is not known.
+/// Error: a block of a path is not known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("block {0} is missing")]
-pub struct Missing(pub BlockId);
+pub struct UnknownBlock(pub BlockId);
 
-/// Blocks by id. A block whose parent is zero has no ancestors and is never an orphan: protocols without a
-/// chain (PBFT) use the tree as a table.
+/// Known blocks by id. A block whose parent is zero has no ancestors and is never an orphan: protocols without a chain
+/// (PBFT) use the tree as a table.
 #[derive(Clone, Debug, Default)]
 pub struct BlockTree {
     blocks: BTreeMap<BlockId, Arc<Block>>,
-    /// Those of them that were heard of and not inserted.
+    /// Blocks of which only the header is known.
     bare: BTreeSet<BlockId>,
     root: BlockId,
     fresh: Vec<BlockId>,
 }
 
 impl BlockTree {
-    /// The last stable or decided block: everything live above it extends the decided path below it. Zero at
-    /// the start.
+    /// Returns the last stable or decided block: every live block above it extends the decided path below it. Zero at the
+    /// start.
     #[must_use]
     pub fn root(&self) -> BlockId {
         self.root
@@ -45,7 +45,7 @@ impl BlockTree {
         self.root = root;
     }
 
-    /// Adds a block: the host looks for its bodies, and for those of what it hangs on.
+    /// Adds a block. The host fetches its bodies and those of its ancestors.
     pub fn insert(&mut self, block: Block) -> Inserted {
         let (id, parent) = (block.id(), block.parent);
         if self.blocks.contains_key(&id) && !self.bare.contains(&id) {
@@ -61,8 +61,8 @@ impl BlockTree {
         }
     }
 
-    /// Adds the header of a block alone: where it hangs is known, and nobody looks for its bodies until it is inserted, is
-    /// wanted, or something that hangs on it is. For what one replica alone has said, and may have made up.
+    /// Adds the header of a block alone, which gives its parent. Nobody fetches its bodies until the block or a descendant is
+    /// inserted or wanted. For blocks that only one replica has named, and may have invented.
     pub fn hear(&mut self, block: Block) {
         let id = block.id();
         if let Entry::Vacant(place) = self.blocks.entry(id) {
@@ -71,13 +71,13 @@ impl BlockTree {
         }
     }
 
-    /// Whether only the header of a block counts so far.
+    /// Returns whether only the header of a block is known.
     #[must_use]
     pub fn is_bare(&self, id: BlockId) -> bool {
         self.bare.contains(&id)
     }
 
-    /// From now on the host looks for the bodies of a block that was heard of, and of what it hangs on.
+    /// Makes the host fetch the bodies of a block of which only the header is known, and of its ancestors.
     pub fn admit(&mut self, id: BlockId) {
         let mut at = id;
         while self.bare.remove(&at) {
@@ -86,37 +86,37 @@ impl BlockTree {
         }
     }
 
-    /// The blocks that were inserted or admitted since the last call: the host looks for their bodies.
+    /// Returns the blocks inserted or admitted since the last call. The host fetches their bodies.
     pub fn take_fresh(&mut self) -> Vec<BlockId> {
         std::mem::take(&mut self.fresh)
     }
 
-    /// A block that is known.
+    /// Returns a known block.
     #[must_use]
     pub fn get(&self, id: BlockId) -> Option<&Arc<Block>> {
         self.blocks.get(&id)
     }
 
-    /// Whether a block is known.
+    /// Returns whether a block is known.
     #[must_use]
     pub fn contains(&self, id: BlockId) -> bool {
         self.blocks.contains_key(&id)
     }
 
-    /// How many blocks are known.
+    /// Returns the number of known blocks.
     #[must_use]
     pub fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Whether no block is known.
+    /// Returns whether no block is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// Whether `ancestor` lies on the path from `block` down to the root (a block extends itself). `None` only
-    /// for a gap above the root.
+    /// Returns whether `ancestor` is on the path from `block` down to the root; a block extends itself. `None` only for a
+    /// gap above the root.
     #[must_use]
     pub fn extends(&self, block: BlockId, ancestor: BlockId) -> Option<bool> {
         let mut at = block;
@@ -131,22 +131,22 @@ impl BlockTree {
         }
     }
 
-    /// The blocks above `to` up to and including `from`, oldest first.
+    /// Returns the blocks above `to` up to and including `from`, oldest first.
     ///
     /// # Errors
-    /// [`Missing`] when a block of the path is not known or `from` does not extend `to`.
-    pub fn path(&self, from: BlockId, to: BlockId) -> Result<Vec<BlockId>, Missing> {
+    /// [`UnknownBlock`] when a block of the path is not known or `from` does not extend `to`.
+    pub fn path(&self, from: BlockId, to: BlockId) -> Result<Vec<BlockId>, UnknownBlock> {
         let mut path = Vec::new();
         let mut at = from;
         while at != to {
             path.push(at);
-            at = self.blocks.get(&at).ok_or(Missing(at))?.parent;
+            at = self.blocks.get(&at).ok_or(UnknownBlock(at))?.parent;
         }
         path.reverse();
         Ok(path)
     }
 
-    /// Forgets all blocks at or below a height, but the root.
+    /// Forgets all blocks at or below a height except the root.
     pub fn prune(&mut self, height: Height) {
         let root = self.root;
         self.blocks.retain(|id, block| block.height > height || *id == root);
@@ -154,7 +154,7 @@ impl BlockTree {
         self.bare.retain(|id| blocks.contains_key(id));
     }
 
-    /// All blocks, in the order of their ids.
+    /// Iterates over all blocks, in the order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = (&BlockId, &Arc<Block>)> {
         self.blocks.iter()
     }
@@ -177,30 +177,30 @@ mod tests {
         }
     }
 
-    /// A header alone says where it hangs, and costs the host nothing before something rests on it.
+    /// A header alone gives its parent, and the host fetches nothing for it before a descendant needs it.
     #[test]
-    fn headers_that_were_heard_of_are_admitted_with_what_hangs_on_them() {
+    fn inserted_block_admits_known_headers_of_its_ancestors() {
         let mut tree = BlockTree::default();
         let one = block(BlockId::ZERO, 1);
         let two = block(one.id(), 2);
         let three = block(two.id(), 3);
-        let beside = block(one.id(), 7);
-        [&one, &two, &beside].into_iter().for_each(|block| tree.hear(block.clone()));
+        let sibling = block(one.id(), 7);
+        [&one, &two, &sibling].into_iter().for_each(|block| tree.hear(block.clone()));
         assert_eq!((tree.take_fresh(), tree.extends(two.id(), one.id())), (vec![], Some(true)));
         assert_eq!(tree.insert(three.clone()), Inserted::New);
         assert_eq!(tree.take_fresh(), [three.id(), two.id(), one.id()]);
         assert_eq!(tree.insert(two.clone()), Inserted::Known);
-        assert!(tree.is_bare(beside.id()) && !tree.is_bare(two.id()));
+        assert!(tree.is_bare(sibling.id()) && !tree.is_bare(two.id()));
         tree.hear(two);
-        assert_eq!(tree.insert(beside.clone()), Inserted::New);
-        assert_eq!(tree.take_fresh(), [beside.id()]);
+        assert_eq!(tree.insert(sibling.clone()), Inserted::New);
+        assert_eq!(tree.take_fresh(), [sibling.id()]);
         tree.hear(block(three.id(), 4));
         tree.prune(Height(7));
         assert!(tree.is_empty() && tree.bare.is_empty());
     }
 
     #[test]
-    fn paths_and_gaps() {
+    fn path_ends_at_a_gap() {
         let mut tree = BlockTree::default();
         let one = block(BlockId::ZERO, 1);
         let two = block(one.id(), 2);
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(tree.insert(one.clone()), Inserted::Known);
         assert_eq!(tree.insert(three.clone()), Inserted::Orphan(two.id()));
         assert_eq!(tree.extends(three.id(), one.id()), None);
-        assert_eq!(tree.path(three.id(), one.id()), Err(Missing(two.id())));
+        assert_eq!(tree.path(three.id(), one.id()), Err(UnknownBlock(two.id())));
         tree.insert(two.clone());
         assert_eq!(tree.extends(three.id(), one.id()), Some(true));
         assert_eq!(tree.extends(one.id(), three.id()), Some(false));

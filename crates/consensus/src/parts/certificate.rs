@@ -10,51 +10,52 @@ use quorate_types::{
 /// Enough equal votes, aggregated.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Certificate {
-    /// What all of them signed.
+    /// Statement that all signers signed.
     pub statement: Statement,
-    /// Who signed.
+    /// The signers.
     pub signers: ReplicaSet,
     /// Their signatures, in the order of their ids.
     pub proof: AggregateSignature,
 }
 
 impl Certificate {
-    /// The certificate of the genesis block: nobody signed it and everybody believes it.
+    /// Returns the certificate of the genesis block: valid without any signature.
     #[must_use]
     pub fn genesis(kind: Kind) -> Self {
         let statement = Statement::new(kind, View::ZERO, Height::ZERO, Digest::ZERO);
         Self { statement, signers: ReplicaSet::EMPTY, proof: AggregateSignature::List(Vec::new()) }
     }
 
-    /// Puts together votes of distinct replicas for one statement, in whatever order they came.
+    /// Makes a certificate of votes of distinct replicas for one statement, in any order.
     #[must_use]
     pub fn of(statement: Statement, votes: &[(ReplicaId, Signature)]) -> Self {
         let signers = votes.iter().map(|(by, _)| *by).collect();
         Self { statement, signers, proof: AggregateSignature::of(votes) }
     }
 
-    /// Whether this is the certificate of the genesis block.
+    /// Returns whether this is the certificate of the genesis block.
     #[must_use]
     pub fn is_genesis(&self) -> bool {
         *self == Self::genesis(self.statement.kind)
     }
 
-    /// The view of the votes.
+    /// Returns the view of the votes.
     #[must_use]
     pub fn view(&self) -> View {
         self.statement.view
     }
 
-    /// The block that was voted for; zero for genesis. For votes whose subject is a block.
+    /// Returns the block of the votes; zero for genesis. Only for votes whose subject is a block.
     #[must_use]
     pub fn block(&self) -> BlockId {
         BlockId(self.statement.subject)
     }
 
-    /// Checks all that needs no cryptography: members, distinct (a set is), enough, one signature each.
+    /// Checks all that needs no cryptography: signers are members and enough, with one signature each. They are distinct
+    /// because they are a set.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The first fault.
     pub fn check_form(&self, committee: &Committee, at_least: usize) -> Result<(), &'static str> {
         if self.signers.iter().any(|id| !committee.contains(id)) {
             return Err("signer is not a member");
@@ -66,7 +67,7 @@ impl Certificate {
         if signatures.len() == self.signers.len() { Ok(()) } else { Err("signatures and signers differ") }
     }
 
-    /// Key in the cache of checked certificates: binds signers and proof, not only the statement.
+    /// Returns the key in the cache of checked certificates. It binds signers and proof, not only the statement.
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::of(&context::CERTIFICATE, &self.to_bytes())
@@ -91,15 +92,15 @@ impl Wire for Certificate {
 /// Kind of the statement that replicas sign about their state.
 pub const CHECKPOINT_KIND: Kind = Kind::new("host.checkpoint");
 
-/// The state after a height. `block` and `view` are in it so that a chained protocol has a root to attach to.
+/// The state after a height. `block` and `view` give a chained protocol the root of its block tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Checkpoint {
     /// The height.
     pub height: Height,
-    /// What was decided there.
+    /// The block decided at the height.
     pub block: BlockId,
-    /// That block's own view field (of its first proposal), 0 for the null block. Not the view in which it was
-    /// decided: replicas may differ in that and their checkpoints would never come together.
+    /// View in the header of that block, which is the view of its first proposal; 0 for the null block. It is not the view
+    /// of the decision: replicas may differ in that, and their checkpoints would never match.
     pub view: View,
     /// H(application, sessions).
     pub state: Digest,
@@ -110,7 +111,7 @@ impl Checkpoint {
     pub const GENESIS: Self =
         Self { height: Height::ZERO, block: BlockId::ZERO, view: View::ZERO, state: Digest::ZERO };
 
-    /// What a replica signs about it.
+    /// Returns the statement that a replica signs about the checkpoint.
     #[must_use]
     pub fn statement(&self) -> Statement {
         let subject = Digest::of(&context::CHECKPOINT, &self.to_bytes());
@@ -135,29 +136,29 @@ impl Wire for Checkpoint {
     }
 }
 
-/// A checkpoint that is stable, with the signatures that make it so.
+/// A stable checkpoint with the signatures that make it stable.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CheckpointProof {
     /// The checkpoint.
     pub checkpoint: Checkpoint,
-    /// A quorum's signatures under its statement.
+    /// Signatures of a quorum under its statement.
     pub certificate: Certificate,
 }
 
 impl CheckpointProof {
-    /// The genesis state, stable by definition.
+    /// Returns the proof of the genesis state, which is stable by definition.
     #[must_use]
     pub fn genesis() -> Self {
         Self { checkpoint: Checkpoint::GENESIS, certificate: Certificate::genesis(CHECKPOINT_KIND) }
     }
 
-    /// Whether this is the genesis state.
+    /// Returns whether this is the genesis state.
     #[must_use]
     pub fn is_genesis(&self) -> bool {
         *self == Self::genesis()
     }
 
-    /// Digest of checkpoint and signatures.
+    /// Returns the digest of checkpoint and signatures.
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::of(&context::CERTIFICATE, &self.to_bytes())

@@ -1,11 +1,11 @@
-//! Who leads a view, by policy (`hotstuff` §18).
+//! The leader of a view, by policy (`hotstuff` §18).
 //!
-//! The answer depends on the view and on the chain that ends in the block of a certificate, never on what a replica
-//! happens to remember: the same certificate gives the same answer everywhere.
+//! The answer depends on the view and on the chain that ends in the block of a certificate, never on the memory of one
+//! replica: the same certificate gives the same answer everywhere.
 
 use super::block_tree::BlockTree;
 use super::chain::{FIRST_VIEW, Tip};
-use crate::protocol::OpenError;
+use crate::past::OpenError;
 use quorate_types::codec::{DecodeError, Reader, Wire, put_list};
 use quorate_types::limits::REPLICAS_MAX;
 use quorate_types::{Block, BlockId, Committee, Height, ReplicaId, View};
@@ -16,23 +16,23 @@ use std::sync::Arc;
 #[cfg(test)]
 mod tests;
 
-/// How leaders follow each other.
+/// Order in which leaders follow each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeaderPolicy {
-    /// Another one in each view.
+    /// Another leader in each view.
     RoundRobin,
-    /// Each leads several views in a row.
+    /// Each leader leads several views in a row.
     Terms,
-    /// Whoever leads goes on until a view is given up. A leader that serves others may starve one client for ever: no
-    /// request's age is held against it.
+    /// The leader stays until a view ends by timeouts. A leader that serves others may starve one client for ever: the age
+    /// of a request does not count against it.
     Stable,
-    /// In terms, and who has failed of late is left out: others take its turns.
+    /// Leaders in terms, without replicas that have failed recently: others take their turns.
     Avoiding,
 }
 
 impl LeaderPolicy {
-    /// Views of one leader in a row; giving one up ends the rest of them.
+    /// Returns the number of views of one leader in a row. A timeout ends the rest of them.
     #[must_use]
     pub fn term(self, views_per_leader: u64) -> u64 {
         match self {
@@ -42,42 +42,41 @@ impl LeaderPolicy {
         }
     }
 
-    /// Turns without a commit after which nobody is left out any more, with f faulty replicas; 0 where nobody ever is.
-    /// After f faulty leaders in a row an honest one commits within its turn: more are lost only where replicas do not
-    /// agree on who has failed, or do not know it.
+    /// Returns the number of turns without a commit after which no replica is skipped, with f faulty replicas; 0 where
+    /// no replica ever is. After f faulty leaders in a row an honest one commits within its turn. More turns are lost only
+    /// where replicas do not know the failures or do not agree on them.
     #[must_use]
     pub fn patience(self, f: usize) -> usize {
         if self == Self::Avoiding { f.saturating_add(2) } else { 0 }
     }
 }
 
-/// Views that `Avoiding` gives one leader: one that is honest commits alone, so a wrong exclusion does no lasting harm.
+/// Views of one leader with `Avoiding`: an honest leader commits alone, so a wrong exclusion does no lasting harm.
 const AVOIDING_TERM: u64 = 4;
-/// A failure counts in the stretch of so many heights in which it was seen, and in the one after, where nothing else was
-/// asked for.
+/// Default length of a stretch, in heights. A failure counts in the stretch in which it was seen and in the one after.
 pub const STRETCH: u64 = 4_096;
-/// No stretch is longer.
+/// Longest stretch.
 const STRETCH_MAX: u64 = 1 << 40;
-/// Views of one leader in a row at most.
+/// Largest number of views of one leader in a row.
 const TERM_MAX: u64 = 1_000_000;
 
-/// What the chain up to a block says about leaders.
+/// Facts about leaders that follow from the chain up to a block.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Standing {
+pub struct LeaderHistory {
     /// The block.
     tip: Tip,
     proposer: ReplicaId,
-    /// From this height on all failures are known.
+    /// Height from which on all failures are known.
     since: Height,
-    /// The height at which a turn of each replica was seen to have failed last; 0 for never.
+    /// Height at which the last failed turn of each replica was seen; 0 for never.
     failures: Arc<[Height]>,
-    /// The same at the blocks before, as many as a commit looks back at, newest first.
+    /// Failures as of the blocks before, newest first: as many as a commit needs.
     before: Vec<(Tip, Arc<[Height]>)>,
-    /// The newest block that the chain itself shows to be committed, and its failures.
+    /// The newest block that the chain itself shows to be committed, with its failures.
     committed: (Tip, Arc<[Height]>),
 }
 
-impl Standing {
+impl LeaderHistory {
     fn genesis(n: usize) -> Self {
         let none: Arc<[Height]> = vec![Height::ZERO; n].into();
         Self {
@@ -90,7 +89,7 @@ impl Standing {
         }
     }
 
-    /// The height of the block that it is about.
+    /// Returns the height of the block.
     #[must_use]
     pub fn height(&self) -> Height {
         self.tip.height
@@ -105,10 +104,10 @@ fn take_failures(reader: &mut Reader<'_>) -> Result<Arc<[Height]>, DecodeError> 
     Ok(reader.list("failures", REPLICAS_MAX, 8, Height::decode)?.into())
 }
 
-/// Blocks before that a standing names at most.
+/// Largest number of blocks before that a history names.
 const BEFORE_MAX: usize = 2;
 
-impl Wire for Standing {
+impl Wire for LeaderHistory {
     fn encode(&self, out: &mut Vec<u8>) {
         self.tip.encode(out);
         self.proposer.encode(out);
@@ -131,31 +130,31 @@ impl Wire for Standing {
     }
 }
 
-/// See the module.
+/// Leaders of a chained protocol.
 #[derive(Clone, Debug)]
 pub struct Leaders {
     policy: LeaderPolicy,
     /// Views of one leader in a row.
     term: u64,
-    /// Blocks in a row of views that commit the first of them.
+    /// Number of blocks of consecutive views that commit the first of them.
     links: usize,
-    /// How long a failure counts: in its stretch of so many heights and in the one after.
+    /// Length of a stretch, in heights. A failure counts in its stretch and in the one after.
     stretch: u64,
-    /// Who leads the first views, for the simulator.
+    /// Leaders of the first views, set by the simulator.
     set: Vec<u16>,
-    /// What is known of blocks that are not settled.
-    known: BTreeMap<BlockId, Standing>,
+    /// Histories of unsettled blocks.
+    known: BTreeMap<BlockId, LeaderHistory>,
     /// The last stable checkpoint.
     stable: Height,
-    /// The height of what was written down last.
+    /// Height of the last recorded history.
     recorded: Height,
 }
 
 impl Leaders {
-    /// Leaders of a protocol that commits the first of `links` certified blocks of consecutive views.
+    /// Returns the leaders of a protocol that commits the first of `links` certified blocks of consecutive views.
     ///
     /// # Errors
-    /// When the parameters are out of range.
+    /// The first parameter that is out of range.
     pub fn new(
         policy: LeaderPolicy,
         views_per_leader: u64,
@@ -172,16 +171,16 @@ impl Leaders {
             return Err(OpenError::Params { name: "leaders".to_owned(), expected });
         }
         let term = policy.term(views_per_leader);
-        let genesis = Standing::genesis(committee.n());
+        let genesis = LeaderHistory::genesis(committee.n());
         let known = BTreeMap::from([(BlockId::ZERO, genesis)]);
         let (stable, recorded) = (Height::ZERO, Height::ZERO);
         Ok(Self { policy, term, links, stretch: STRETCH, set, known, stable, recorded })
     }
 
-    /// The same where a failure counts in a stretch of so many heights and in the one after.
+    /// Sets the length of a stretch, in heights. A failure counts in its stretch and in the one after.
     ///
     /// # Errors
-    /// When that is out of range.
+    /// When the length is out of range.
     pub fn remembering(mut self, stretch: u64) -> Result<Self, OpenError> {
         if !(1..=STRETCH_MAX).contains(&stretch) {
             let expected = format!("1 to {STRETCH_MAX}");
@@ -191,43 +190,43 @@ impl Leaders {
         Ok(self)
     }
 
-    /// Takes up what was written down at an earlier checkpoint.
-    pub fn restore(&mut self, standing: Standing, committee: &Committee) {
-        if standing.failures.len() == committee.n() {
-            self.recorded = standing.tip.height;
-            self.known.insert(standing.tip.id, standing);
+    /// Restores a history recorded at an earlier checkpoint.
+    pub fn restore(&mut self, history: LeaderHistory, committee: &Committee) {
+        if history.failures.len() == committee.n() {
+            self.recorded = history.tip.height;
+            self.known.insert(history.tip.id, history);
         }
     }
 
-    /// After all was restored: where the chain below a stable checkpoint is not here and never will be, nothing is known
-    /// of it, and everything from there on.
+    /// Begins after all histories are restored. Where the chain below a stable checkpoint is not available and never will be,
+    /// failures are known only from the checkpoint on.
     pub fn begin(&mut self, committee: &Committee, blocks: &BlockTree, stable: Tip) {
         self.stable = stable.height;
         let will_be_known =
-            |standing: &Standing| blocks.contains(standing.tip.id) || blocks.root() == standing.tip.id;
+            |history: &LeaderHistory| blocks.contains(history.tip.id) || blocks.root() == history.tip.id;
         if !self.looks_at_the_chain() || self.known.values().any(will_be_known) {
             return;
         }
-        let mut unknown = Standing::genesis(committee.n());
+        let mut unknown = LeaderHistory::genesis(committee.n());
         (unknown.tip, unknown.since) = (stable, stable.height);
         (unknown.proposer, unknown.committed.0) = (committee.rotate(stable.view.0), stable);
         self.known.insert(stable.id, unknown);
     }
 
-    /// Whether anything of the chain has to be remembered.
+    /// Returns whether the policy needs the history of the chain.
     fn looks_at_the_chain(&self) -> bool {
         matches!(self.policy, LeaderPolicy::Stable | LeaderPolicy::Avoiding)
     }
 
-    /// The first view after a view that was given up: with terms that of the next leader, so that a silent one costs one
-    /// timer and not one for each of its views.
+    /// Returns the first view after a view that ended by timeouts. With terms it is the first view of the next leader, so
+    /// that a silent leader costs one timer and not one for each of its views.
     #[must_use]
     pub fn after(&self, view: View) -> View {
         View(self.turn(view).saturating_add(1).saturating_mul(self.term))
     }
 
-    /// Who leads a view after the certificate of `justify`; `None` where this replica does not know enough of the chain
-    /// below it. Then nobody is refused for not being the leader.
+    /// Returns the leader of a view after the certificate of `justify`; `None` where this replica does not know enough of
+    /// the chain below it. Then no replica is refused for not being the leader.
     pub fn leader(
         &mut self,
         committee: &Committee,
@@ -243,21 +242,21 @@ impl Leaders {
             LeaderPolicy::RoundRobin | LeaderPolicy::Terms => Some(committee.rotate(self.turn(view))),
             LeaderPolicy::Stable | LeaderPolicy::Avoiding => {
                 self.learn(committee, blocks, justify)?;
-                let standing = self.known.get(&justify)?;
-                self.by_standing(committee, view, standing)
+                let history = self.known.get(&justify)?;
+                self.by_history(committee, view, history)
             }
         }
     }
 
-    fn by_standing(&self, committee: &Committee, view: View, standing: &Standing) -> Option<ReplicaId> {
+    fn by_history(&self, committee: &Committee, view: View, history: &LeaderHistory) -> Option<ReplicaId> {
         if self.policy == LeaderPolicy::Stable {
-            if standing.since > Height::ZERO && standing.since == standing.tip.height {
-                return None; // Its header was never here.
+            if history.since > Height::ZERO && history.since == history.tip.height {
+                return None; // Its header was never available.
             }
-            let failed = view.since(standing.tip.view).saturating_sub(1);
-            return Some(committee.rotate(u64::from(standing.proposer.0).saturating_add(failed)));
+            let failed = view.since(history.tip.view).saturating_sub(1);
+            return Some(committee.rotate(u64::from(history.proposer.0).saturating_add(failed)));
         }
-        let (committed, failures) = &standing.committed;
+        let (committed, failures) = &history.committed;
         let turn = self.turn(view);
         let owner = committee.rotate(turn);
         // Nobody is left out for long where nothing is committed.
@@ -274,8 +273,8 @@ impl Leaders {
             .filter(|(_, height)| **height > from)
             .map(|(id, height)| (*height, id))
             .collect();
-        // What is not known is older than what is: f failures that are known are the last ones.
-        if standing.since > from && standing.since > Height::ZERO && failed.len() < committee.f {
+        // Unknown failures are older than known ones: f known failures are the last ones.
+        if history.since > from && history.since > Height::ZERO && failed.len() < committee.f {
             return None;
         }
         failed.sort_unstable_by(|a, b| b.cmp(a));
@@ -289,12 +288,12 @@ impl Leaders {
         others.get(at).copied()
     }
 
-    /// The turn that a view belongs to. In the plain rotation it is that of the replica of this number.
+    /// Returns the turn of a view. In the plain rotation the turn is that of the replica with this number.
     fn turn(&self, view: View) -> u64 {
         view.0.checked_div(self.term).unwrap_or(view.0)
     }
 
-    /// Works out what the chain up to a block says, from the nearest block below of which it is known.
+    /// Computes the history of a block, from the nearest block below whose history is known.
     fn learn(&mut self, committee: &Committee, blocks: &BlockTree, id: BlockId) -> Option<()> {
         let mut path = Vec::new();
         let mut at = id;
@@ -304,14 +303,20 @@ impl Leaders {
             at = block.parent;
         }
         for (id, block) in path.into_iter().rev() {
-            let standing = self.next(committee, self.known.get(&block.parent)?, &block, id);
-            self.known.insert(id, standing);
+            let history = self.next(committee, self.known.get(&block.parent)?, &block, id);
+            self.known.insert(id, history);
         }
         Some(())
     }
 
-    /// What a block adds to what its parent's chain says.
-    fn next(&self, committee: &Committee, parent: &Standing, block: &Block, id: BlockId) -> Standing {
+    /// Returns the history of a block, from the history of its parent.
+    fn next(
+        &self,
+        committee: &Committee,
+        parent: &LeaderHistory,
+        block: &Block,
+        id: BlockId,
+    ) -> LeaderHistory {
         let tip = Tip::of(block, id);
         let mut failures = Arc::clone(&parent.failures);
         if self.policy == LeaderPolicy::Avoiding && tip.view > parent.tip.view.next() {
@@ -326,7 +331,7 @@ impl Leaders {
         let mut before = vec![(parent.tip, Arc::clone(&parent.failures))];
         before.extend(parent.before.iter().cloned());
         before.truncate(BEFORE_MAX.min(self.links.saturating_sub(1)));
-        // The chain that ends here with certificates for all of it.
+        // Views of the blocks that end here, all of them certified.
         let mut views = std::iter::once(tip.view).chain(before.iter().map(|(tip, _)| tip.view));
         let mut later = views.next().unwrap_or(tip.view);
         let in_a_row = before.len().saturating_add(1) == self.links
@@ -335,56 +340,62 @@ impl Leaders {
             Some(first) if in_a_row && first.0.view > parent.committed.0.view => first.clone(),
             _ => parent.committed.clone(),
         };
-        Standing { tip, proposer: block.proposer, since: parent.since, failures, before, committed }
+        LeaderHistory { tip, proposer: block.proposer, since: parent.since, failures, before, committed }
     }
 
-    /// Whose views lead to nothing between a block and the next: their owners in the plain rotation. Not who led them by
-    /// the policy: whoever does not know whom it left out then could not tell who has failed since, and would never know
-    /// again as long as anybody fails.
+    /// Returns the replicas whose views failed between a block and the next: the owners of these views in the plain
+    /// rotation. The leaders by policy would not do. A replica that does not know whom the policy skipped could not name
+    /// the later failures, and would never know again as long as any replica fails.
     fn who_failed(&self, committee: &Committee, below: View, next: View) -> impl Iterator<Item = ReplicaId> {
         let mut first = below.next();
-        // Votes for the last block of a turn are the next leader's to collect: who led up to it is not to blame.
+        // The next leader collects the votes for the last block of a turn: the leader of that turn has not failed.
         if self.turn(first) == self.turn(below) && self.turn(first) != self.turn(first.next()) {
             first = first.next();
         }
         let end = self.turn(next.minus(1)).saturating_add(u64::from(first < next));
-        // More than once round all of them adds nothing.
+        // More than one turn of each replica adds nothing.
         let n = u64::try_from(committee.n()).unwrap_or(u64::MAX);
         let begin = self.turn(first).max(end.saturating_sub(n));
         (begin..end).map(|turn| committee.rotate(turn))
     }
 
-    /// What the chain up to a block says, to be written down when that block is committed at a checkpoint's height:
-    /// below it nothing is kept. `None` where the policy needs nothing, or it was written down before.
-    pub fn standing(&mut self, committee: &Committee, blocks: &BlockTree, id: BlockId) -> Option<&Standing> {
+    /// Returns the history of a block, to be recorded when that block is committed at a checkpoint's height: blocks below
+    /// are not kept. `None` where the policy needs no history, or the history is recorded already.
+    pub fn history(
+        &mut self,
+        committee: &Committee,
+        blocks: &BlockTree,
+        id: BlockId,
+    ) -> Option<&LeaderHistory> {
         if !self.looks_at_the_chain() {
             return None;
         }
         self.learn(committee, blocks, id)?;
-        let standing = self.known.get(&id).filter(|standing| standing.tip.height > self.recorded)?;
-        self.recorded = standing.tip.height;
-        Some(standing)
+        let history = self.known.get(&id).filter(|history| history.tip.height > self.recorded)?;
+        self.recorded = history.tip.height;
+        Some(history)
     }
 
-    /// Looks at the chain up to the committed block while its headers are here; what is settled below goes.
+    /// Computes the history of the committed block while its headers are available, and drops histories of settled blocks.
     pub fn keep_up(&mut self, committee: &Committee, blocks: &BlockTree, committed: BlockId) {
         if self.looks_at_the_chain() && self.learn(committee, blocks, committed).is_some() {
             let stable = self.stable;
-            self.known.retain(|_, standing| standing.tip.height >= stable);
+            self.known.retain(|_, history| history.tip.height >= stable);
         }
     }
 
-    /// A checkpoint is stable. To be written down is what the chain up to it says; as long as its headers are on their
-    /// way, up to the block that was committed before: else the headers below would be gone after a restart.
+    /// Settles a stable checkpoint. Returns the history to be recorded: that of the checkpoint's block, or that of the block
+    /// committed before while headers of the checkpoint are missing. Without it the headers below would be lost at a
+    /// restart.
     pub fn settle(
         &mut self,
         committee: &Committee,
         blocks: &BlockTree,
         stable: Tip,
         committed: Tip,
-    ) -> Option<&Standing> {
+    ) -> Option<&LeaderHistory> {
         self.stable = stable.height;
         let is_here = self.looks_at_the_chain() && self.learn(committee, blocks, stable.id).is_some();
-        self.standing(committee, blocks, if is_here { stable.id } else { committed.id })
+        self.history(committee, blocks, if is_here { stable.id } else { committed.id })
     }
 }

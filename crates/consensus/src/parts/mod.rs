@@ -1,6 +1,6 @@
 //! Structs that protocols call. None of them calls a protocol, and none is mandatory.
 //!
-//! Code moves here when the second protocol needs it, never for the first.
+//! Code moves here when a second protocol needs it, never for the first.
 
 pub mod block_tree;
 pub mod certificate;

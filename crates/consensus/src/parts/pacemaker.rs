@@ -1,28 +1,29 @@
-//! A pacemaker in which views are left by certificate only (`hotstuff` §7): a replica whose timer expires says so to
-//! the others and stays where it is; a quorum of such words is what lets everybody into the next view.
+//! A pacemaker for protocols that leave views by certificate only (`hotstuff` §7). A replica whose timer expires sends a
+//! timeout and stays in its view; a quorum of timeouts lets everybody into the next view.
 //!
-//! It decides nothing by itself: it remembers views, timers' lengths and who has given up, and protocols ask.
+//! It decides nothing by itself: it remembers views, durations and timeouts, and protocols ask.
 
 use super::timeouts::TimeoutCertificate;
+use crate::examined::Healed;
 use crate::message::Signed;
-use crate::protocol::{Healed, OpenError};
+use crate::past::OpenError;
 use quorate_types::{Committee, ReplicaId, ReplicaSet, Signature, Time, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 const MS: u64 = 1_000_000;
 
-/// To whom a replica says that it gives a view up.
+/// Receivers of a timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Complaints {
-    /// To all: whoever hears f + 1 joins in. O(n²) messages, in failed views only.
+    /// All replicas: a replica that receives f + 1 timeouts joins them. O(n²) messages, in failed views only.
     Broadcast,
-    /// To the next leader, and with each further expiry to one more: O(n) messages an expiry.
+    /// The next leader, and with each further expiry one more replica: O(n) messages an expiry.
     Linear,
 }
 
-/// How long a view may last, as parameters have it.
+/// Durations of views, from the parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
     /// D0: the first timer of a view, in milliseconds. At least six network delays.
@@ -32,10 +33,10 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Whether it is in range.
+    /// Checks that both durations are in range.
     ///
     /// # Errors
-    /// When it is not.
+    /// The first duration that is out of range.
     pub fn check(&self) -> Result<(), OpenError> {
         let least = self.d0_ms.saturating_mul(3);
         for (name, value, low, high) in
@@ -58,11 +59,12 @@ impl Timing {
     }
 }
 
-/// From a healed network to the first new commit, at most (`hotstuff` §16). The client asks all; one timer brings all
-/// busy replicas into the highest view; at most f + 2 views with a faulty leader or half over pass before enough honest
-/// leaders follow each other, one more for a certificate that is unknown; then n + 4 good views. A complaint takes
-/// `attempts` expiries to be heard by somebody who acts on it, and a faulty leader's turn costs `timers` of them. Where
-/// replicas may not know who leads, that ends after `patience` turns (`LeaderPolicy::patience`).
+/// Returns the longest time from a healed network to the first new commit (`hotstuff` §16).
+///
+/// The client asks all. One timer brings all busy replicas into the highest view. At most f + 2 views with a faulty leader
+/// or half over pass before enough honest leaders follow each other, and one more for an unknown certificate. Then n + 4
+/// good views follow. A timeout takes `attempts` expiries to reach a replica that acts on it, and the turn of a faulty leader
+/// costs `timers` of them. Replicas may not know the leader for at most `patience` turns (`LeaderPolicy::patience`).
 #[must_use]
 pub fn recovery(
     timing: &Timing,
@@ -76,7 +78,7 @@ pub fn recovery(
     let (n, f, attempts) = (count(committee.n()), count(committee.f), count(attempts));
     let turns = f.saturating_mul(count(timers)).saturating_add(count(patience).saturating_add(1).max(4));
     let delta = healed.delta_ns;
-    // A first timer that is too short has to be doubled until it is not.
+    // A first timer that is too short doubles until it is long enough.
     let climb =
         if timing.first_ns() < delta.saturating_mul(6) { timing.cap_ns().saturating_mul(2) } else { 0 };
     let view = timing.cap_ns().saturating_add(delta.saturating_mul(4));
@@ -90,33 +92,33 @@ pub fn recovery(
     Time(bound.into_iter().fold(0, u64::saturating_add))
 }
 
-/// The newest view that a replica has given up, as it said.
+/// The newest timeout of a replica.
 #[derive(Clone, Copy, Debug)]
 struct GivenUp {
     view: View,
-    /// View of the highest certificate that it showed.
+    /// View of the highest certificate that the replica showed.
     high: View,
     signature: Signature,
 }
 
-/// See the module.
+/// The current view and the timeouts in it.
 #[derive(Clone, Debug)]
 pub struct Pacemaker {
     timing: Timing,
     view: View,
-    /// What let this replica in, where it was not a certificate of the view before.
+    /// Timeout certificate that let this replica in, where no certificate of the view before did.
     timeouts: Option<TimeoutCertificate>,
-    /// Views in a row that were given up since something was committed.
+    /// Consecutive views that ended by timeouts since the last commit.
     fails: u32,
-    /// Expiries in this view.
+    /// Expiries of the timer in this view.
     attempts: u32,
-    /// Whether this replica has given the view up.
+    /// Whether this replica has timed out in the view.
     has_given_up: bool,
-    /// What others have given up: the newest view of each.
+    /// Timeouts of others: the newest of each.
     given_up: BTreeMap<ReplicaId, GivenUp>,
-    /// When each peer was shown last why this replica is in its view.
+    /// Time at which each peer last received the proof of this replica's view.
     shown: BTreeMap<ReplicaId, Time>,
-    /// Views that were given up since this replica was opened.
+    /// Number of views that ended by timeouts since this replica was opened.
     failed_views: u64,
 }
 
@@ -137,19 +139,19 @@ impl Pacemaker {
         }
     }
 
-    /// The current view.
+    /// Returns the current view.
     #[must_use]
     pub fn view(&self) -> View {
         self.view
     }
 
-    /// Who has given up an earlier view, where that let this replica in.
+    /// Returns the timeout certificate that let this replica in, where one did.
     #[must_use]
     pub fn timeouts(&self) -> Option<&TimeoutCertificate> {
         self.timeouts.as_ref()
     }
 
-    /// Enters a later view; false when it is none.
+    /// Enters a view. Returns false when it is not a later one.
     pub fn enter(&mut self, view: View, timeouts: Option<TimeoutCertificate>) -> bool {
         if view <= self.view {
             return false;
@@ -166,13 +168,13 @@ impl Pacemaker {
         true
     }
 
-    /// Something was committed: timers are short again. A certificate alone is no reason: with a timer far too short
-    /// each good view would be followed by a bad one, and a commit needs several in a row.
+    /// Makes timers short again after a commit. A certificate alone is no reason: with a timer far too short a bad view would
+    /// follow each good one, and a commit needs several good views in a row.
     pub fn note_commit(&mut self) {
         self.fails = 0;
     }
 
-    /// D: how long the current view may last.
+    /// Returns D: the duration of the current view's timer.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
         let doublings = self.fails.saturating_sub(1).min(63);
@@ -180,7 +182,7 @@ impl Pacemaker {
         self.timing.first_ns().saturating_mul(factor).min(self.timing.cap_ns())
     }
 
-    /// Gives the current view up, or says so once more. How often it has been said before.
+    /// Times out in the current view, for the first time or again. Returns the number of earlier timeouts in it.
     pub fn give_up(&mut self) -> u32 {
         self.has_given_up = true;
         let before = self.attempts;
@@ -188,13 +190,13 @@ impl Pacemaker {
         before
     }
 
-    /// Whether this replica has given the current view up.
+    /// Returns whether this replica has timed out in the current view.
     #[must_use]
     pub fn has_given_up(&self) -> bool {
         self.has_given_up
     }
 
-    /// A replica has given up a view. Kept is the newest view of each, so that a replica takes the room of one.
+    /// Adds a timeout of a replica. Only the newest of each is kept, so that a replica takes the room of one.
     pub fn note(&mut self, by: ReplicaId, view: View, high: View, signature: Signature) {
         let newer = self.given_up.get(&by).is_none_or(|known| known.view <= view);
         if newer && view >= self.view {
@@ -202,13 +204,13 @@ impl Pacemaker {
         }
     }
 
-    /// Who has given the current view up, as far as this replica has heard.
+    /// Returns the replicas whose timeout in the current view has arrived.
     #[must_use]
     pub fn who_gave_up(&self) -> ReplicaSet {
         self.given_up.iter().filter(|(_, said)| said.view == self.view).map(|(by, _)| *by).collect()
     }
 
-    /// The certificate of the current view's end, when `quorum` have given it up.
+    /// Returns the timeout certificate of the current view once `quorum` timeouts have arrived.
     #[must_use]
     pub fn certificate(&self, quorum: usize) -> Option<TimeoutCertificate> {
         let said = self.given_up.iter().filter(|(_, said)| said.view == self.view);
@@ -219,14 +221,14 @@ impl Pacemaker {
         (listed.len() >= quorum).then_some(TimeoutCertificate { view: self.view, listed })
     }
 
-    /// All peers were shown just now.
+    /// Notes that the proof of this replica's view goes to these peers now.
     pub fn note_shown(&mut self, peers: impl Iterator<Item = ReplicaId>, now: Time) {
         self.shown.extend(peers.map(|peer| (peer, now)));
     }
 
-    /// Whether a peer that is behind may be shown why this replica is in its view: once in so long.
+    /// Returns whether a peer that is behind may receive the proof of this replica's view now: once in a while.
     pub fn may_show(&mut self, peer: ReplicaId, now: Time) -> bool {
-        // Δ, as far as the timer knows it.
+        // Δ, as far as the timer's length tells.
         let pause = self.timing.first_ns() / 6;
         let may = self.shown.get(&peer).is_none_or(|last| now.since(*last) >= pause);
         if may {
@@ -235,7 +237,7 @@ impl Pacemaker {
         may
     }
 
-    /// Views that were given up since this replica was opened.
+    /// Returns the number of views that ended by timeouts since this replica was opened.
     #[must_use]
     pub fn failed_views(&self) -> u64 {
         self.failed_views

@@ -1,29 +1,31 @@
 //! Δ: the time within which every honest replica handles a message of another one. Synchronous protocols measure their
-//! timers in it. All parameters of this file must be equal at all replicas (`sync-hotstuff` §1).
+//! timers in Δ, and their timing parameters must be equal everywhere (`sync-hotstuff` §1).
 
-use crate::protocol::{Healed, OpenError, Synchrony};
+use crate::examined::Healed;
+use crate::past::OpenError;
+use crate::spec::Synchrony;
 use quorate_types::{Committee, Time};
 use serde::{Deserialize, Serialize};
 
 const MS: u64 = 1_000_000;
 
-/// Parameters of a synchronous protocol. All of them are part of the cluster's identity: replicas whose parameters differ
-/// do not wait long enough for each other.
+/// Parameters of a synchronous protocol. All of them are part of the cluster's identity: replicas with different values
+/// do not wait for each other long enough.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SynchronyParams {
-    /// Δ: milliseconds from the handler that decides to send to the handler of the receiver, 1 to 60,000. Δ includes the
-    /// sender's disk, three network messages (a header, and a request for a body with its answer), and checks. With the
-    /// guard on, Δ must be at least twice the real time of a message, or no timer ever commits.
+    /// Δ: milliseconds from the handler that sends to the handler of the receiver, 1 to 60,000. Δ includes the sender's disk,
+    /// three messages of the network (a header, the request for a body and the body), and checks. With the guard on it must
+    /// be at least twice the real delay of a message, or no timer ever commits.
     pub delta_ms: u64,
-    /// τ: milliseconds after which an idle leader proposes an empty block, 1 to 600,000.
+    /// τ: milliseconds after which a leader without requests proposes an empty block, 1 to 600,000.
     pub heartbeat_ms: u64,
-    /// Milliseconds within which replicas that lost power together restart, 1 to 3,600,000. A replica stops waiting for a
-    /// missing one after that time. The time counts from when a replica has read its disk and runs; up to 1.5 seconds of it
-    /// may pass before a restarted peer is reached.
+    /// Milliseconds within which replicas that lose power together run again, 1 to 3,600,000. A replica that waits in vain
+    /// for another one goes on after that time. The time counts from the moment at which a replica has read its disk and
+    /// runs. Up to a second and a half of it may pass until a restarted replica is reached.
     pub boot_wait_ms: u64,
-    /// ρ: maximum rate difference of two clocks in millionths, up to 100,000. Timers are longer by twice that.
+    /// ρ: largest difference in speed of two clocks, in millionths, up to 100,000. Timers are longer by twice that.
     pub drift_ppm: u64,
-    /// Whether timers commit nothing while probes show that Δ may not hold.
+    /// Whether timers commit nothing while probes show that the bound on delays may not hold.
     pub guarded: bool,
 }
 
@@ -34,11 +36,11 @@ impl Default for SynchronyParams {
 }
 
 impl SynchronyParams {
-    /// Names of the parameters.
+    /// Names of all parameters.
     pub const SHARED: &'static [&'static str] =
         &["delta_ms", "heartbeat_ms", "boot_wait_ms", "drift_ppm", "guarded"];
 
-    /// Returns parameters for the exam: all times as short as Δ allows.
+    /// Returns parameters for the exam: every time as short as Δ allows.
     #[must_use]
     pub fn exam(delta_ns: u64, guarded: bool) -> Self {
         let delta_ms = (delta_ns / MS).max(1);
@@ -51,10 +53,10 @@ impl SynchronyParams {
         }
     }
 
-    /// Checks that every parameter is in range.
+    /// Checks that all parameters are in range.
     ///
     /// # Errors
-    /// [`OpenError::Params`] for the first parameter out of range.
+    /// The first parameter that is out of range.
     pub fn check(&self) -> Result<(), OpenError> {
         let ranges = [
             ("delta_ms", self.delta_ms, 1, 60_000),
@@ -71,13 +73,13 @@ impl SynchronyParams {
         Ok(())
     }
 
-    /// Returns the settings of the host's synchrony guard.
+    /// Returns the needs of the host's synchrony guard.
     #[must_use]
     pub fn synchrony(&self) -> Synchrony {
         Synchrony { delta_ns: self.delta_ms.saturating_mul(MS), guarded: self.guarded }
     }
 
-    /// Returns the unit of timers.
+    /// Returns Δ as a unit of timers.
     #[must_use]
     pub fn delta(&self) -> Delta {
         Delta { ns: self.delta_ms.saturating_mul(MS), drift_ppm: self.drift_ppm }
@@ -89,36 +91,36 @@ impl SynchronyParams {
         self.delta().longer(self.heartbeat_ms.saturating_mul(MS))
     }
 
-    /// Returns the wait for replicas that lost power as well, as a timer.
+    /// Returns the wait for replicas that have lost power as well, as a timer.
     #[must_use]
     pub fn boot_wait_ns(&self) -> u64 {
         self.delta().longer(self.boot_wait_ms.saturating_mul(MS))
     }
 
-    /// Returns the maximum time from a healed network to the first new commit (§21). A view with a faulty leader takes
+    /// Returns the longest time from a healed network to the first new commit (§21). A view with a faulty leader takes
     /// `bad_view` Δ and two heartbeats, and `bad_views` such views may pass.
     #[must_use]
     pub fn recovery(&self, committee: &Committee, healed: &Healed, bad_view: u64, bad_views: usize) -> Time {
         let delta = self.delta();
         let views = u64::try_from(bad_views).unwrap_or(u64::MAX);
         let n = u64::try_from(committee.n()).unwrap_or(u64::MAX);
-        // Doubt ends 2.25 Δ after the heal, and timers commit again 16 Δ later.
+        // Doubt ends 2.25 Δ after the heal, and 16 Δ after it timers commit again.
         let guard = delta.times(if self.guarded { 19 } else { 1 });
-        // A restarted replica asks its peers. With more than f restarted ones, all wait for each other.
+        // A restarted replica asks the others. Where more than f restart, nobody may have answers, and all wait.
         let restart = match healed.restarted {
             0 => 0,
             few if few <= committee.f => delta.times(3),
             _ => self.boot_wait_ns().saturating_mul(2).saturating_add(delta.times(3)),
         };
         let bad = delta.times(bad_view).saturating_add(self.heartbeat_ns().saturating_mul(2));
-        // This replica first fetches blocks that were committed during the outage: one round trip for each neighbour.
+        // Blocks committed while this replica was away come first: one round trip for each peer.
         let rest = delta.times(9_u64.saturating_add(n)).saturating_add(self.heartbeat_ns());
         let all = [guard, restart, views.saturating_mul(bad), rest, healed.client_retry_ns, healed.fetch_ns];
         Time(all.into_iter().fold(0, u64::saturating_add))
     }
 }
 
-/// Δ, and the maximum clock drift by which timers are longer.
+/// Δ as a unit of timers, with the drift of clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delta {
     ns: u64,
@@ -126,7 +128,7 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// Returns `count` Δ as a timer: longer by twice the drift.
+    /// Returns a timer of `count` Δ, longer by twice the drift.
     #[must_use]
     pub fn times(self, count: u64) -> u64 {
         self.longer(self.ns.saturating_mul(count))
@@ -138,7 +140,7 @@ impl Delta {
         self.ns / 4
     }
 
-    /// Returns a time that is longer by twice the drift: (1 + 2ρ) of it.
+    /// Returns (1 + 2ρ) times `ns`.
     fn longer(self, ns: u64) -> u64 {
         let more =
             u128::from(ns).saturating_mul(u128::from(self.drift_ppm.saturating_mul(2))).div_ceil(1_000_000);
@@ -155,7 +157,7 @@ mod tests {
         let delta = Delta { ns: 1_000, drift_ppm: 1_000 };
         assert_eq!((delta.times(1), delta.times(2), delta.quarter()), (1_002, 2_004, 250));
         assert_eq!(Delta { ns: u64::MAX, drift_ppm: 100_000 }.times(3), u64::MAX);
-        // A slow clock's timer is no shorter than a fast clock's time, for every drift.
+        // With any drift, a timer on a slow clock is no shorter than the time on a fast clock.
         for ppm in [1, 200, 50_000] {
             let timer = Delta { ns: 1_000_000, drift_ppm: ppm }.times(1);
             assert!(timer >= 1_000_000 + 2 * ppm, "{ppm}");

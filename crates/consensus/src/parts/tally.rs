@@ -1,34 +1,34 @@
-//! Counting equal votes of distinct replicas.
+//! Counting of equal votes of distinct replicas.
 
 use quorate_types::{ReplicaId, ReplicaSet};
 use std::collections::BTreeMap;
 
-/// Votes for values of `K` about one thing (a slot): each replica counts once, for the first value that it
-/// votes for. Bounded by the number of replicas.
+/// Votes for values of `K` in one slot. Each replica counts once, for the first value that it votes for. Bounded by the
+/// number of replicas.
 ///
 /// ```
-/// use quorate_consensus::parts::tally::{Tally, Vote};
+/// use quorate_consensus::parts::tally::{Tally, Tallied};
 /// use quorate_types::ReplicaId;
 ///
 /// let mut votes = Tally::default();
-/// assert_eq!(votes.add("a", ReplicaId(0)), Vote::Counted(1));
-/// assert_eq!(votes.add("a", ReplicaId(0)), Vote::Again);
-/// assert_eq!(votes.add("b", ReplicaId(0)), Vote::Conflict("a"));
-/// assert_eq!(votes.add("a", ReplicaId(2)), Vote::Counted(2));
+/// assert_eq!(votes.add("a", ReplicaId(0)), Tallied::Counted(1));
+/// assert_eq!(votes.add("a", ReplicaId(0)), Tallied::Again);
+/// assert_eq!(votes.add("b", ReplicaId(0)), Tallied::Conflict("a"));
+/// assert_eq!(votes.add("a", ReplicaId(2)), Tallied::Counted(2));
 /// ```
 #[derive(Clone, Debug)]
 pub struct Tally<K> {
     first: BTreeMap<ReplicaId, K>,
 }
 
-/// What became of a vote.
+/// Result of adding a vote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Vote<K> {
-    /// Counted; so many distinct replicas have voted for this value now.
+pub enum Tallied<K> {
+    /// Counted; the number of distinct replicas that have voted for this value.
     Counted(usize),
-    /// The same vote was counted before.
+    /// The vote was counted before.
     Again,
-    /// The replica voted for another value before; only that one counts.
+    /// The replica voted for another value before; only that vote counts.
     Conflict(K),
 }
 
@@ -39,37 +39,37 @@ impl<K> Default for Tally<K> {
 }
 
 impl<K: Copy + Eq> Tally<K> {
-    /// Counts a vote.
-    pub fn add(&mut self, value: K, by: ReplicaId) -> Vote<K> {
+    /// Adds a vote.
+    pub fn add(&mut self, value: K, by: ReplicaId) -> Tallied<K> {
         match self.first.get(&by) {
-            Some(before) if *before == value => Vote::Again,
-            Some(before) => Vote::Conflict(*before),
+            Some(before) if *before == value => Tallied::Again,
+            Some(before) => Tallied::Conflict(*before),
             None => {
                 self.first.insert(by, value);
-                Vote::Counted(self.count(value))
+                Tallied::Counted(self.count(value))
             }
         }
     }
 
-    /// Distinct replicas that voted for a value.
+    /// Counts the distinct replicas that voted for a value.
     #[must_use]
     pub fn count(&self, value: K) -> usize {
         self.first.values().filter(|voted| **voted == value).count()
     }
 
-    /// Who voted for a value.
+    /// Returns the replicas that voted for a value.
     #[must_use]
     pub fn voters(&self, value: K) -> ReplicaSet {
         self.first.iter().filter(|(_, voted)| **voted == value).map(|(by, _)| *by).collect()
     }
 
-    /// What a replica voted for.
+    /// Returns the value that a replica voted for.
     #[must_use]
     pub fn of(&self, by: ReplicaId) -> Option<K> {
         self.first.get(&by).copied()
     }
 
-    /// A value that at least `quorum` distinct replicas voted for.
+    /// Returns a value for which at least `quorum` distinct replicas voted.
     #[must_use]
     pub fn reached(&self, quorum: usize) -> Option<K> {
         self.first.values().copied().find(|value| self.count(*value) >= quorum)

@@ -1,5 +1,5 @@
-//! What lets a replica into a view where views are left by certificate only: a certificate for a block of the view
-//! before, or enough signed words that the view before led to nothing.
+//! Proofs that let a replica into a view, in protocols that leave views by certificate only. A proof is a certificate for a
+//! block of the view before, or a timeout certificate of an earlier view.
 
 use super::certificate::Certificate;
 use crate::message::{Claims, Signed};
@@ -7,8 +7,8 @@ use quorate_types::codec::{DecodeError, Reader, Wire, put_list};
 use quorate_types::limits::REPLICAS_MAX;
 use quorate_types::{Digest, Height, Kind, ReplicaSet, Statement, View};
 
-/// What a replica signs that gives a view up: the view, and as subject the view of the highest certificate that it
-/// shows with it. Both are signed, so that nobody can make it list less.
+/// Returns the statement of a timeout: the view, and as subject the view of the highest certificate that the sender
+/// shows. Both are signed, so that nobody can make the sender list a lower certificate.
 #[must_use]
 pub fn timeout_statement(kind: Kind, view: View, high: View) -> Statement {
     let mut subject = [0; 32];
@@ -18,29 +18,30 @@ pub fn timeout_statement(kind: Kind, view: View, high: View) -> Statement {
     Statement::new(kind, view, Height::ZERO, Digest(subject))
 }
 
-/// A timeout certificate: a quorum has given a view up, each with the view of the highest certificate that it had.
+/// A timeout certificate: a quorum has timed out in a view. Each signer lists the view of its highest certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TimeoutCertificate {
-    /// The view that is given up.
+    /// The view that ended by timeouts.
     pub view: View,
-    /// Who has, with the view of the highest certificate of each; in the order of their ids.
+    /// The signers in the order of their ids, each with the view of its highest certificate.
     pub listed: Vec<Signed<View>>,
 }
 
 impl TimeoutCertificate {
-    /// The highest view of a certificate that anyone lists.
+    /// Returns the highest view of a certificate that a signer lists.
     #[must_use]
     pub fn high(&self) -> View {
         self.listed.iter().map(|timeout| timeout.body).max().unwrap_or_default()
     }
 
-    /// Who has given the view up.
+    /// Returns the replicas that have timed out in the view.
     #[must_use]
     pub fn signers(&self) -> ReplicaSet {
         self.listed.iter().map(|timeout| timeout.by).collect()
     }
 
-    /// Claims that it is valid: a quorum of distinct members, each with its own signature under what it lists.
+    /// Claims that the certificate is valid: a quorum of distinct members, each with a signature under the view that it
+    /// lists.
     pub fn claim(&self, kind: Kind, claims: &mut Claims<'_>) {
         if self.listed.len() < claims.committee().quorum() {
             return claims.refuse("too few timeouts");
@@ -74,25 +75,25 @@ impl Wire for TimeoutCertificate {
     }
 }
 
-/// Why a replica is in its view. Every message that binds its sender to a view carries one, so that whoever hears it
+/// Proof that lets a replica into its view. Every message that binds its sender to a view carries one, so that receivers
 /// can follow at once.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ViewProof {
-    /// The highest certificate for a block that the sender knows of.
+    /// The highest certificate for a block that the sender knows.
     pub qc: Certificate,
-    /// Where that is not of the view before: who has given an earlier view up. Nothing that it lists is higher than `qc`,
-    /// so that whoever enters by it has what it needs to lead.
+    /// Timeout certificate of an earlier view, where `qc` is not of the view before. It lists no view above `qc`, so that a
+    /// replica that enters by it has the certificate that it needs to lead.
     pub timeouts: Option<TimeoutCertificate>,
 }
 
 impl ViewProof {
-    /// The beginning: the certificate of the genesis block lets everybody into view 1.
+    /// Returns the proof for view 1: the certificate of the genesis block.
     #[must_use]
     pub fn genesis(votes: Kind) -> Self {
         Self { qc: Certificate::genesis(votes), timeouts: None }
     }
 
-    /// Claims that it is valid: certificates of votes have the kind `votes`, timeouts the kind `timeouts`.
+    /// Claims that the proof is valid. Certificates of votes have the kind `votes`, timeouts the kind `timeouts`.
     pub fn claim(&self, votes: Kind, timeouts: Kind, claims: &mut Claims<'_>) {
         claim_votes(&self.qc, votes, claims);
         if let Some(given_up) = &self.timeouts {
@@ -104,7 +105,7 @@ impl ViewProof {
     }
 }
 
-/// Claims that this is a certificate of votes of that kind for a block, or that of genesis.
+/// Claims that `qc` is a certificate of votes of this kind for a block, or the genesis certificate.
 pub fn claim_votes(qc: &Certificate, kind: Kind, claims: &mut Claims<'_>) {
     let said = Statement::new(kind, qc.view(), Height::ZERO, qc.block().0);
     if qc.statement != said {

@@ -7,14 +7,14 @@ use quorate_types::{BlockId, Height, Kind, ReplicaId, ReplicaSet, Signature, Sta
 /// A vote for a block where a replica has one vote in a view, whatever the height: one slot for each kind and view.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockVote {
-    /// In which view.
+    /// View of the vote.
     pub view: View,
-    /// For which block.
+    /// The block.
     pub block: BlockId,
 }
 
 impl BlockVote {
-    /// What its author signs.
+    /// Returns the statement that the author signs.
     #[must_use]
     pub fn statement(&self, kind: Kind) -> Statement {
         Statement::new(kind, self.view, Height::ZERO, self.block.0)
@@ -31,7 +31,7 @@ impl Wire for BlockVote {
     }
 }
 
-/// Two votes of one replica in one view, for whoever wants to see them.
+/// Returns the evidence of two votes of one replica in one view.
 #[must_use]
 pub fn contradiction(
     kind: Kind,
@@ -44,31 +44,31 @@ pub fn contradiction(
     Evidence { by, first: signed(first), second: signed(second) }
 }
 
-/// Votes: per replica and view the first one counts, and only the newest two views of a replica are kept. So
-/// a replica takes the room of two votes, whatever it sends.
+/// Votes. Only the first vote of a replica in a view counts, and only the newest two views of a replica are kept. So a
+/// replica takes the room of two votes, whatever it sends.
 #[derive(Clone, Debug, Default)]
 pub struct Votes {
     // At most two entries for each member of the committee: a list beats a tree.
-    entries: Vec<Entry>,
+    entries: Vec<KeptVote>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct KeptVote {
     by: ReplicaId,
     view: View,
     block: BlockId,
-    /// Where votes are signed.
+    /// Present where votes are signed.
     signature: Option<Signature>,
 }
 
-/// What became of a vote.
+/// Result of adding a vote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Added {
-    /// It counts.
+    /// The vote counts.
     Counted,
-    /// It was counted before.
+    /// The vote was counted before.
     Again,
-    /// The replica voted for another block in this view before; only that one counts.
+    /// The replica voted for another block in this view before; only that vote counts.
     Conflict(BlockId, Option<Signature>),
     /// The replica has voted in two later views.
     Old,
@@ -78,14 +78,14 @@ pub enum Added {
 const VIEWS_KEPT: usize = 2;
 
 impl Votes {
-    /// Takes in a vote.
+    /// Adds a vote.
     pub fn add(&mut self, by: ReplicaId, view: View, block: BlockId, signature: Option<Signature>) -> Added {
         let own = || self.entries.iter().enumerate().filter(|(_, entry)| entry.by == by);
         if let Some((_, known)) = own().find(|(_, entry)| entry.view == view) {
             let is_same = known.block == block;
             return if is_same { Added::Again } else { Added::Conflict(known.block, known.signature) };
         }
-        let entry = Entry { by, view, block, signature };
+        let entry = KeptVote { by, view, block, signature };
         if own().count() < VIEWS_KEPT {
             self.entries.push(entry);
             return Added::Counted;
@@ -100,13 +100,13 @@ impl Votes {
         }
     }
 
-    /// Distinct replicas that voted for a block in a view.
+    /// Counts the distinct replicas that voted for a block in a view.
     #[must_use]
     pub fn count(&self, view: View, block: BlockId) -> usize {
         self.entries.iter().filter(|entry| entry.view == view && entry.block == block).count()
     }
 
-    /// The signed votes for a block in a view, by voter.
+    /// Returns the signed votes for a block in a view, by voter.
     #[must_use]
     pub fn signed(&self, view: View, block: BlockId) -> Vec<(ReplicaId, Signature)> {
         let votes = self.entries.iter().filter(|entry| entry.view == view && entry.block == block);
@@ -116,13 +116,13 @@ impl Votes {
         signed
     }
 
-    /// Who voted for a block, in whatever view.
+    /// Returns the replicas that voted for a block, in any view.
     #[must_use]
     pub fn voters(&self, block: BlockId) -> ReplicaSet {
         self.entries.iter().filter(|entry| entry.block == block).map(|entry| entry.by).collect()
     }
 
-    /// Who voted in a view, for whatever block.
+    /// Returns the replicas that voted in a view, for any block.
     #[must_use]
     pub fn voted_in(&self, view: View) -> ReplicaSet {
         self.entries.iter().filter(|entry| entry.view == view).map(|entry| entry.by).collect()

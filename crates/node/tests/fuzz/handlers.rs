@@ -3,8 +3,7 @@
 use crate::runner::{seed, setting};
 use quorate_consensus::parts::certificate::CheckpointProof;
 use quorate_consensus::{
-    AnyProtocol, Entry, Env, LinkEvent, Message, OpenError, RawPast, Ready, Reject, Seal, Status, Timed,
-    Window,
+    AnyProtocol, Entry, Env, LinkEvent, Message, OpenError, Ready, Reject, Seal, Status, Timed, Window,
 };
 use quorate_protocols::{REGISTRY, find};
 use quorate_sim::{Oracle, fuzz};
@@ -100,7 +99,7 @@ impl Fragile {
     fn open(
         env: &mut Env<'_>,
         params: &toml::Table,
-        past: RawPast,
+        past: quorate_consensus::Past<Vec<u8>>,
     ) -> Result<Box<dyn AnyProtocol>, OpenError> {
         Ok(Box::new(Self((find("pbft").unwrap().open)(env, params, past)?)))
     }

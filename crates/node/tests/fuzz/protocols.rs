@@ -18,7 +18,7 @@ const ENTRIES_MAX: usize = 24;
 #[test]
 fn messages() {
     for run in captured() {
-        let decode = run.entry.decode;
+        let decode = |bytes: &[u8]| run.entry.decode_message(bytes);
         // As they are before they are signed: a signature is no part of a message.
         let bodies = run.frames(frame::PROTOCOL);
         let samples: Vec<Vec<u8>> = bodies

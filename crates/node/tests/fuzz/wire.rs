@@ -243,8 +243,8 @@ fn inputs() -> Vec<Input> {
     let runs = captured().iter().find(|run| run.entry.spec.name == entry.spec.name).unwrap();
     let mut all = Vec::new();
     for body in runs.frames(frame::PROTOCOL).step_by(3) {
-        let message = (entry.decode)(body).or_else(|_| (entry.decode)(&body[..body.len() - 64])).unwrap();
-        let signature = message.auth().is_signed().then_some(SIGNATURE);
+        let (message, signature) = entry.decode_frame(body).unwrap();
+        let signature = signature.map(|_| SIGNATURE);
         let seal = Seal { by: ReplicaId(2), signature };
         all.push(Input::Peer(Checked {
             link: ReplicaId(2),

@@ -1,4 +1,4 @@
-//! What replicas say to each other, and what of it binds them.
+//! Messages between replicas, and the statements that bind their senders.
 
 use quorate_consensus::{Auth, Message, Place};
 use quorate_types::codec::{DecodeError, Reader, Wire};
@@ -11,18 +11,18 @@ pub(super) const ASK: Kind = Kind::new("ask");
 /// A message of this protocol.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EchoMessage {
-    /// The leader: decide this block at its height.
+    /// The leader proposes this block at its height.
     Propose(Block),
-    /// I stand by this block at this height, and by no other, for ever.
+    /// The sender votes for this block at this height, and for no other, for ever.
     Vote {
-        /// Where.
+        /// The height.
         height: Height,
-        /// What.
+        /// The block.
         block: BlockId,
     },
-    /// I have not decided this height: say again what you said about it.
+    /// The sender has not decided this height and requests its messages again.
     Ask {
-        /// Which.
+        /// The height.
         height: Height,
     },
 }
@@ -42,31 +42,33 @@ impl Message for EchoMessage {
         match self {
             Self::Propose(block) => at(block.height),
             Self::Vote { height, .. } => at(*height),
-            // Whoever is behind may ask about heights that are settled here.
+            // A replica that is behind may ask about heights that are settled here.
             Self::Ask { .. } => Place::ANYWHERE,
         }
     }
 
-    // A statement is what binds: the host fills each (kind, view, height) once in a replica's life. The link
-    // vouches for the sender, so nothing is signed; a question states nothing at all.
+    // A statement binds its sender: the host fills each (kind, view, height) once in a replica's life. The link
+    // authenticates the sender, so messages are not signed. ASK makes no statement.
     fn auth(&self) -> Auth {
-        let say = |kind, height, block: BlockId| {
+        let state = |kind, height, block: BlockId| {
             Auth::Linked(Some(Statement::new(kind, View::ZERO, height, block.0)))
         };
         match self {
-            Self::Propose(block) => say(PROPOSE, block.height, block.id()),
-            Self::Vote { height, block } => say(VOTE, *height, *block),
+            Self::Propose(block) => state(PROPOSE, block.height, block.id()),
+            Self::Vote { height, block } => state(VOTE, *height, *block),
             Self::Ask { .. } => Auth::Linked(None),
         }
     }
 
-    // The bodies are on their way beside the proposal: the receiver need not ask for them at once.
+    // The bodies travel beside the proposal: the receiver need not request them at once.
     fn bodies(&self, out: &mut Vec<PayloadId>) {
         if let Self::Propose(block) = self {
             out.push(block.payload);
         }
     }
+}
 
+impl Wire for EchoMessage {
     fn encode(&self, buf: &mut Vec<u8>) {
         match self {
             Self::Propose(block) => {
@@ -85,15 +87,12 @@ impl Message for EchoMessage {
         }
     }
 
-    fn decode(buf: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(buf);
-        let message = match reader.u8()? {
-            0 => Self::Propose(Block::decode(&mut reader)?),
-            1 => Self::Vote { height: Height::decode(&mut reader)?, block: BlockId::decode(&mut reader)? },
-            2 => Self::Ask { height: Height::decode(&mut reader)? },
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match reader.u8()? {
+            0 => Self::Propose(Block::decode(reader)?),
+            1 => Self::Vote { height: Height::decode(reader)?, block: BlockId::decode(reader)? },
+            2 => Self::Ask { height: Height::decode(reader)? },
             _ => return Err(DecodeError::Tag("echo message")),
-        };
-        reader.finish()?;
-        Ok(message)
+        })
     }
 }

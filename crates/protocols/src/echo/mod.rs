@@ -1,48 +1,48 @@
 //! # Echo
 //!
-//! The teaching protocol: a fixed leader proposes one block after the other, everybody votes once for each,
-//! and a quorum of equal votes decides. Copy this folder to start a protocol of your own;
-//! `docs/adding-a-protocol.md` walks through it.
+//! The teaching protocol: a fixed leader proposes one block after the other, every replica votes once per height, and a
+//! quorum of equal votes decides. Copy this folder to start a protocol of your own; `docs/adding-a-protocol.md` walks
+//! through it.
 //!
 //! | model | replicas | quorum | good-case latency | paper |
 //! |---|---|---|---|---|
 //! | asynchrony for safety; a live leader for progress | n ≥ 3f + 1 | `quorum::byzantine` | 2 δ | none: Bracha's echo (1987) with a fixed leader is the nearest |
 //!
-//! It is marked [`Model::Teaching`]: no fault is ever a danger to agreement, but a leader that stops or lies
-//! stops the cluster, because nobody takes its place.
+//! It is marked [`Model::Teaching`]: no fault endangers agreement, but a leader that stops or lies stops the cluster,
+//! because no replica takes its place.
 //!
 //! ## Flow
 //! ```text
 //! leader   propose ──┬─────────── vote ──┬── decide
 //! backup             └─▶ (ready) ─ vote ─┼── decide      a vote goes to all
 //! backup             └─▶ (ready) ─ vote ─┴── decide
-//! every `ask_ms`: "I have not decided height h" to all; whoever said something about h says it again
+//! every `ask_ms`: ASK for the first undecided height to all; each replica repeats its messages of that height
 //! ```
-//! Golden script: `scripts/01-good-case.txt`. Serial syncs: 2 (the leader before it proposes and votes, a
-//! backup before it votes).
+//! Golden script: `scripts/01-good-case.txt`. Serial syncs: 2 (the leader before it proposes and votes, a backup before it
+//! votes).
 //!
 //! ## Rules
 //! | id | says | handler | test |
 //! |---|---|---|---|
-//! | E1 | only the leader proposes, and a block that fits | `on_propose` | `e1_only_the_leader_proposes` |
+//! | E1 | only the leader proposes, and only a block with the right fields | `on_propose` | `e1_only_the_leader_proposes` |
 //! | E2 | the first proposal of a height is the only one | `on_propose` | `e2_the_first_proposal_of_a_height_counts` |
-//! | E3 | vote only for what is ready and valid | `on_ready` | `e3_votes_when_ready_and_valid` |
-//! | E4 | the record stands before the vote | `stand_by` | `e4_the_record_stands_before_the_vote` |
+//! | E3 | a replica votes only for a block that is ready and valid | `on_ready` | `e3_votes_when_ready_and_valid` |
+//! | E4 | the record precedes the vote | `stand_by` | `e4_record_precedes_the_vote` |
 //! | E5 | exactly a quorum of equal votes of distinct replicas decides | `on_vote` | `e5_a_quorum_of_equal_votes_decides` |
-//! | E6 | after a restart nothing else is said than before | `open` | `e6_restart_says_the_same_again` |
-//! | E7 | lost messages are said again to whoever asks | `on_ask` | `e7_survives_the_loss_of_any_message` |
-//! | E8 | nothing outside the window | `check_window` | `e8_nothing_outside_the_window` |
+//! | E6 | a restarted replica repeats its earlier statements and makes no other ones | `open` | `e6_restart_repeats_the_same_statements` |
+//! | E7 | lost messages are sent again to a replica that asks | `on_ask` | `e7_survives_the_loss_of_any_message` |
+//! | E8 | messages outside the window are refused | `check_window` | `e8_messages_outside_the_window_are_refused` |
 //!
 //! ## Invariants
-//! I1: no two blocks are decided at one height. Two quorums share an honest replica, and that one votes once
-//! per height: kept by E4 and by the host's guard, watched by the agreement oracle.
+//! I1: no two blocks are decided at one height. Two quorums share an honest replica, which votes once per height: kept by
+//! E4 and by the host's guard, watched by the agreement oracle.
 //!
 //! ## What survives a crash
-//! [`StoodBy`] · before the proposal or vote leaves · else the replica would forget what it promised: it could
-//! never speak about that height again, and a leader could never go on.
+//! [`StoodBy`] · before the proposal or vote leaves · else the replica would forget its promise: it could never send a
+//! message of that height again, and a leader could never go on.
 //!
 //! ## Deviations from the paper
-//! - Bracha's ready phase is missing: decided blocks reach laggards by asking and by the host's `Decided`.
+//! - Bracha's ready phase is missing: laggards get decided blocks by ASK and by the host's `Decided`.
 //!
 //! ## Not here
 //! Bodies, the order of execution, checkpoints, client replies: see `quorate-replica`.
@@ -55,9 +55,9 @@ mod tests;
 pub use message::EchoMessage;
 pub use record::StoodBy;
 
-use quorate_consensus::parts::tally::{Tally, Vote};
+use quorate_consensus::parts::tally::{Tallied, Tally};
 use quorate_consensus::{
-    Basis, CheckpointProof, Commit, Count, Cx, Figures, Healed, Model, OpenError, Past, Protocol, Ready,
+    CheckpointProof, Commit, Count, Cx, Examined, Figures, Healed, Model, OpenError, Past, Protocol, Ready,
     Reject, Spec, Status, To, Verified, Window, formula,
 };
 use quorate_types::{
@@ -66,13 +66,13 @@ use quorate_types::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Who proposes.
+/// The only proposer.
 const LEADER: ReplicaId = ReplicaId(0);
 
-/// What a node may set.
+/// Parameters.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EchoParams {
-    /// Milliseconds between two questions about what is not decided yet; 10 to 60,000.
+    /// Milliseconds between two ASKs for the first undecided height; 10 to 60,000.
     pub ask_ms: u64,
 }
 
@@ -82,33 +82,33 @@ impl Default for EchoParams {
     }
 }
 
-/// The only timer: time to ask.
+/// The only timer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Timer {
-    /// Ask about the first height that is not decided here.
+    /// Send ASK for the first undecided height.
     Ask,
 }
 
-/// What this replica knows of one height.
+/// State of one height.
 #[derive(Debug, Default)]
 struct Progress {
     /// The leader's first proposal.
     proposed: Option<BlockId>,
-    /// What this replica stands by; recorded.
+    /// Block that this replica has voted for; recorded.
     stood_by: Option<BlockId>,
     votes: Tally<BlockId>,
     is_decided: bool,
 }
 
-/// See the module.
+/// State of one replica.
 #[derive(Debug)]
 pub struct Echo {
     ask_ns: u64,
-    /// L of the cluster's genesis.
+    /// L, from genesis.
     window: u64,
-    /// The last stable checkpoint: everything up to here is settled.
+    /// The last stable checkpoint: all heights up to it are settled.
     stable: Height,
-    /// Up to here every height is decided.
+    /// The last height of the gap-free run of decided heights.
     decided: Height,
     /// Heights above `stable`. Bounded by the window.
     heights: BTreeMap<Height, Progress>,
@@ -130,22 +130,6 @@ impl Protocol for Echo {
         first_view: View::ZERO,
         shared_params: &[],
     };
-    const FIGURES: Option<Figures> = Some(Figures {
-        block: &[
-            Count { kind: message::PROPOSE, messages: formula!(|n| n - 1) },
-            Count { kind: message::VOTE, messages: formula!(|n| n * (n - 1)) },
-        ],
-        commit_delays: 2,
-        commit_deltas: 0,
-        reply_delays: 4,
-        serial_syncs: 2,
-        leader_change: None,
-        idle: None,
-        not_counted: &[message::ASK],
-        remarks: &[
-            "The leader's vote travels beside its proposal, so a block takes two delays and not three as in Bracha's broadcast.",
-        ],
-    });
     type Message = EchoMessage;
     type Timer = Timer;
     type Record = StoodBy;
@@ -171,12 +155,12 @@ impl Protocol for Echo {
             echo.heights.entry(height).or_default().is_decided = true;
         }
         echo.advance();
-        // E6: what was said before the crash and is not decided is said again, in the same words. The own
-        // copies bring the own votes back into the count.
+        // E6: messages of undecided heights are sent again unchanged. The own copies bring the own votes back into the
+        // count.
         for StoodBy { height, block } in past.records {
             echo.heights.entry(height).or_default().stood_by = Some(block);
             if height > echo.decided {
-                echo.say_again(cx, To::All, height);
+                echo.send_again(cx, To::All, height);
             }
         }
         echo.arm(cx);
@@ -184,7 +168,7 @@ impl Protocol for Echo {
     }
 
     fn on_message(&mut self, cx: &mut Cx<'_, Self>, message: Verified<EchoMessage>) -> Result<(), Reject> {
-        // `seal.by` is the author. A message of our own comes back here too, once it is durable and sent.
+        // `seal.by` is the author. The own copy of a message arrives here too, once the message is durable and sent.
         let (message, seal) = message.into_parts();
         match message {
             EchoMessage::Propose(block) => self.on_propose(cx, seal.by, block),
@@ -194,7 +178,7 @@ impl Protocol for Echo {
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_, Self>, Timer::Ask: Timer) {
-        // A question promises nothing, so it need not wait for the disk.
+        // ASK promises nothing, so it need not wait for the disk.
         cx.send_unheld(To::All, EchoMessage::Ask { height: self.decided.next() });
         self.arm(cx);
     }
@@ -217,7 +201,7 @@ impl Protocol for Echo {
     }
 
     fn on_executed(&mut self, cx: &mut Cx<'_, Self>, _height: Height, _fresh: u32) {
-        // The host gives no payload while execution lags, so ask again when it has gone on.
+        // The host gives no payload while execution lags, so the leader tries again after each execution.
         self.propose(cx);
     }
 
@@ -236,19 +220,6 @@ impl Protocol for Echo {
         self.propose(cx);
     }
 
-    fn recovery(params: &EchoParams, _committee: &Committee, healed: &Healed) -> Time {
-        // The client's retry, a question for the proposal, one for the votes, one that came too early.
-        let asks = params.ask_ms.saturating_mul(1_000_000).saturating_mul(4);
-        let trips = healed.delta_ns.saturating_mul(12);
-        Time(
-            healed.client_retry_ns.saturating_add(asks).saturating_add(trips).saturating_add(healed.fetch_ns),
-        )
-    }
-
-    fn exam_params(delta_ns: u64, _guarded: bool) -> EchoParams {
-        EchoParams { ask_ms: (delta_ns / 125_000).clamp(50, 2_000) }
-    }
-
     fn window(&self) -> Window {
         Window {
             views: View::ZERO..View(1),
@@ -265,15 +236,47 @@ impl Protocol for Echo {
     }
 }
 
+impl Examined for Echo {
+    const FIGURES: Option<Figures> = Some(Figures {
+        block: &[
+            Count { kind: message::PROPOSE, messages: formula!(|n| n - 1) },
+            Count { kind: message::VOTE, messages: formula!(|n| n * (n - 1)) },
+        ],
+        commit_delays: 2,
+        commit_deltas: 0,
+        reply_delays: 4,
+        serial_syncs: 2,
+        leader_change: None,
+        idle: None,
+        not_counted: &[message::ASK],
+        remarks: &[
+            "The leader's vote travels beside its proposal, so a block takes two delays and not three as in Bracha's broadcast.",
+        ],
+    });
+
+    fn recovery(params: &EchoParams, _committee: &Committee, healed: &Healed) -> Time {
+        // The client's retry, one ASK for the proposal, one for the votes, and one that came too early.
+        let asks = params.ask_ms.saturating_mul(1_000_000).saturating_mul(4);
+        let trips = healed.delta_ns.saturating_mul(12);
+        Time(
+            healed.client_retry_ns.saturating_add(asks).saturating_add(trips).saturating_add(healed.fetch_ns),
+        )
+    }
+
+    fn exam_params(delta_ns: u64, _guarded: bool) -> EchoParams {
+        EchoParams { ask_ms: (delta_ns / 125_000).clamp(50, 2_000) }
+    }
+}
+
 impl Echo {
-    /// The leader proposes the next height when the one before is decided.
+    /// Proposes the next height once the one before is decided, as the leader.
     fn propose(&mut self, cx: &mut Cx<'_, Self>) {
         let height = self.decided.next();
         let is_free = self.heights.get(&height).is_none_or(|progress| progress.stood_by.is_none());
         if cx.me() != LEADER || !is_free || self.check_window(height).is_err() {
             return;
         }
-        // Nothing waits: nothing is proposed, and `on_pending` comes when that changes.
+        // Without waiting requests there is no proposal; `on_pending` reports new ones.
         let Some(payload) = cx.payload_after(BlockId::ZERO) else {
             return;
         };
@@ -289,20 +292,20 @@ impl Echo {
         let id = block.id();
         cx.blocks().insert(block.clone());
         self.heights.entry(height).or_default().proposed = Some(id);
-        // Both wait for the record that `stand_by` writes: what is held leaves in order, after all of it.
+        // Proposal and vote wait for the record that `stand_by` writes. Held messages leave in order.
         self.stand_by(cx, height, id);
     }
 
-    /// Votes, and the leader proposes as well.
+    /// Votes for a block; the leader proposes it as well.
     fn stand_by(&mut self, cx: &mut Cx<'_, Self>, height: Height, block: BlockId) {
         self.heights.entry(height).or_default().stood_by = Some(block);
-        // E4: the record first; what is sent after it is held until the disk has it.
+        // E4: the record first; messages sent after it are held until it is durable.
         cx.record(&StoodBy { height, block });
-        self.say_again(cx, To::All, height);
+        self.send_again(cx, To::All, height);
     }
 
-    /// Everything that this replica said about a height. Identical statements may be made any number of times.
-    fn say_again(&self, cx: &mut Cx<'_, Self>, to: To, height: Height) {
+    /// Sends all own messages of a height again. Identical statements may be repeated any number of times.
+    fn send_again(&self, cx: &mut Cx<'_, Self>, to: To, height: Height) {
         let Some(block) = self.heights.get(&height).and_then(|progress| progress.stood_by) else {
             return;
         };
@@ -320,7 +323,7 @@ impl Echo {
             return Err(Reject::WrongSender);
         }
         if by == cx.me() {
-            return Ok(()); // The own copy: `propose` did everything.
+            return Ok(()); // The own copy: `propose` has done everything.
         }
         self.check_window(block.height)?;
         let fits = block.parent == BlockId::ZERO && block.view == View::ZERO && block.extra.is_zero();
@@ -329,7 +332,7 @@ impl Echo {
         }
         let id = block.id();
         let progress = self.heights.entry(block.height).or_default();
-        // E2: a replica that restarted knows from its record what the first one was.
+        // E2: a restarted replica knows the first proposal from its record.
         match progress.proposed.or(progress.stood_by) {
             Some(first) if first != id => return Err(Reject::Equivocation),
             _ if progress.proposed.is_some() => return Err(Reject::Duplicate),
@@ -355,9 +358,9 @@ impl Echo {
         let progress = self.heights.entry(height).or_default();
         match progress.votes.add(block, by) {
             // E5: the tally counts each replica once, for the first value it votes for.
-            Vote::Counted(votes) if votes >= quorum && !progress.is_decided => {
+            Tallied::Counted(votes) if votes >= quorum && !progress.is_decided => {
                 progress.is_decided = true;
-                cx.commit(Commit::At(height, block), Basis::Quorum);
+                cx.commit(Commit::At(height, block));
                 if cx.ready(block).is_none() {
                     cx.want(block, by);
                 }
@@ -365,20 +368,20 @@ impl Echo {
                 self.propose(cx);
                 Ok(())
             }
-            Vote::Counted(_) => Ok(()),
-            Vote::Again if by == cx.me() => Ok(()), // Said again for somebody's sake.
-            Vote::Again => Err(Reject::Duplicate),
-            Vote::Conflict(_) => Err(Reject::Equivocation),
+            Tallied::Counted(_) => Ok(()),
+            Tallied::Again if by == cx.me() => Ok(()), // An own vote that was sent again for a peer.
+            Tallied::Again => Err(Reject::Duplicate),
+            Tallied::Conflict(_) => Err(Reject::Equivocation),
         }
     }
 
-    /// E7: at most two messages for one question, and nothing is remembered of it.
+    /// E7: answers an ASK with at most two messages, and remembers nothing of it.
     fn on_ask(&mut self, cx: &mut Cx<'_, Self>, by: ReplicaId, height: Height) -> Result<(), Reject> {
-        self.say_again(cx, To::One(by), height);
+        self.send_again(cx, To::One(by), height);
         Ok(())
     }
 
-    /// E8. The intake has compared the place already; a handler does not rely on it.
+    /// E8. The intake has checked the place already; a handler does not rely on it.
     fn check_window(&self, height: Height) -> Result<(), Reject> {
         if height <= self.stable {
             Err(Reject::Stale)

@@ -3,9 +3,9 @@
 use super::{Echo, EchoMessage, EchoParams, LEADER, StoodBy};
 use proptest::prelude::*;
 use quorate_consensus::harness::{Cluster, Harness, Setup, payload};
-use quorate_consensus::{Commit, Message, OpenError, Ready, Record, Reject, To};
+use quorate_consensus::{Commit, OpenError, Ready, Reject, To};
 use quorate_types::rng::Rng;
-use quorate_types::{Block, BlockId, Digest, Height, PayloadId, ReplicaId, View};
+use quorate_types::{Block, BlockId, Digest, Height, PayloadId, ReplicaId, View, Wire};
 
 const MS: u64 = 1_000_000;
 
@@ -17,7 +17,7 @@ fn cluster() -> Cluster<Echo> {
     Cluster::open(Setup::of::<Echo>(4), &EchoParams { ask_ms: 100 }).unwrap()
 }
 
-/// What the leader proposes at a height; `number` stands for the payload.
+/// Returns the leader's block at a height; `number` names the payload.
 fn block(height: u64, number: u64) -> Block {
     Block {
         parent: BlockId::ZERO,
@@ -53,9 +53,9 @@ fn all_of(messages: impl IntoIterator<Item = EchoMessage>) -> Vec<(To, EchoMessa
 }
 
 #[test]
-fn many_blocks_one_after_the_other() {
+fn leader_decides_many_blocks_in_sequence() {
     let mut cluster = cluster();
-    // Many blocks, one after the other, past several checkpoints.
+    // The blocks span several checkpoints.
     cluster.at(LEADER).offer((1..=50).map(payload));
     cluster.run();
     for id in 0..4 {
@@ -109,14 +109,14 @@ fn e3_votes_when_ready_and_valid() {
     take(&mut backup, 0, propose(2, 7));
     backup.settle();
     assert_eq!(backup.sent(), all_of([vote(2, 7)]));
-    // The host may say it again; the answer is not.
+    // The host may report the block again; the vote is not repeated.
     backup.ready(block(2, 7).id(), Ready::Valid);
     backup.settle();
     assert_eq!(backup.sent(), []);
 }
 
 #[test]
-fn e4_the_record_stands_before_the_vote() {
+fn e4_record_precedes_the_vote() {
     for (id, expected) in [(0, vec![propose(1, 7), vote(1, 7)]), (1, vec![vote(1, 7)])] {
         let mut replica = open(id);
         replica.lines();
@@ -127,7 +127,7 @@ fn e4_the_record_stands_before_the_vote() {
         }
         let lines = replica.lines();
         assert_eq!(lines[0], "record 1 h1", "{lines:?}");
-        assert_eq!(replica.sent(), [], "nothing leaves before the disk has it");
+        assert_eq!(replica.sent(), [], "nothing leaves before the record is durable");
         replica.sync();
         assert_eq!(replica.sent(), all_of(expected));
     }
@@ -142,13 +142,12 @@ fn e5_a_quorum_of_equal_votes_decides() {
     refuse(&mut backup, 2, vote(1, 8), Reject::Equivocation);
     take(&mut backup, 3, vote(1, 8));
     assert_eq!(backup.committed(), []);
-    // The own vote is the third, when it comes back from the disk.
+    // The own vote is the third, once its own copy arrives.
     take(&mut backup, 0, propose(1, 7));
     assert_eq!(backup.committed(), []);
     backup.sync();
-    let committed: Vec<Commit> = backup.committed().into_iter().map(|(what, _)| what).collect();
-    assert_eq!(committed, [Commit::At(Height(1), block(1, 7).id())]);
-    // A block that is not here is asked for.
+    assert_eq!(backup.committed(), [Commit::At(Height(1), block(1, 7).id())]);
+    // A decided block that is missing is fetched.
     for from in [0, 2, 3] {
         take(&mut backup, from, vote(2, 7));
     }
@@ -157,12 +156,12 @@ fn e5_a_quorum_of_equal_votes_decides() {
 }
 
 #[test]
-fn e6_restart_says_the_same_again() {
+fn e6_restart_repeats_the_same_statements() {
     let mut backup = open(1);
     take(&mut backup, 0, propose(1, 7));
     backup.crash().unwrap();
     backup.settle();
-    assert_eq!(backup.sent(), [], "what was not durable was never said");
+    assert_eq!(backup.sent(), [], "messages that were not durable have never left");
     take(&mut backup, 0, propose(1, 8));
     backup.settle();
     assert_eq!(backup.sent(), all_of([vote(1, 8)]));
@@ -182,7 +181,7 @@ fn e6_restart_says_the_same_again() {
     leader.sent();
     leader.offer([payload(8)]);
     leader.settle();
-    assert_eq!(leader.sent(), all_of([propose(1, 7), vote(1, 7)]), "and nothing else");
+    assert_eq!(leader.sent(), all_of([propose(1, 7), vote(1, 7)]), "the same messages and no others");
 }
 
 #[test]
@@ -196,7 +195,7 @@ fn e7_survives_the_loss_of_any_message() {
         for _ in 0..rng.below(20) {
             cluster.run_where(|_, _, _| !rng.chance(loss));
             if rng.chance(200_000) {
-                // Not the leader: its clients' requests would be gone, and no client is here to ask again.
+                // Not the leader: its requests would be lost, and no client is here to send them again.
                 cluster.restart(ReplicaId(u16::try_from(rng.between(1, 3)).unwrap())).unwrap();
             }
             for id in 0..4 {
@@ -207,7 +206,7 @@ fn e7_survives_the_loss_of_any_message() {
         cluster.run();
         while (0..4).any(|id| cluster.executed(ReplicaId(id)) < Height(blocks)) {
             ticks += 1;
-            // Each height may have to be asked for twice.
+            // Each height may need two ASKs.
             assert!(ticks < 200 * blocks, "seed {seed}: {:#?}", cluster.trace());
             cluster.tick(20 * MS);
             cluster.serve_laggards();
@@ -216,7 +215,7 @@ fn e7_survives_the_loss_of_any_message() {
 }
 
 #[test]
-fn e8_nothing_outside_the_window() {
+fn e8_messages_outside_the_window_are_refused() {
     let mut backup = open(1);
     backup.decide(Height(8), block(8, 8).id());
     backup.checkpoint(Height(8));
@@ -227,13 +226,13 @@ fn e8_nothing_outside_the_window() {
         refuse(&mut backup, 2, vote(height, 7), why);
         take(&mut backup, 2, EchoMessage::Ask { height: Height(height) });
         backup.settle();
-        assert_eq!(backup.sent(), [], "nothing was said about it");
+        assert_eq!(backup.sent(), [], "no message about the height");
     }
     take(&mut backup, 0, propose(24, 7));
 }
 
 #[test]
-fn open_refuses_what_cannot_work() {
+fn open_refuses_unsuitable_committee_and_parameters() {
     let open = |n, f, ask_ms| {
         let setup = Setup { f, ..Setup::of::<Echo>(n) };
         Harness::<Echo>::open(LEADER, setup, &EchoParams { ask_ms }).err()
@@ -269,22 +268,22 @@ proptest! {
     fn messages_have_exactly_one_encoding(message in messages()) {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
-        prop_assert_eq!(EchoMessage::decode(&bytes), Ok(message));
+        prop_assert_eq!(EchoMessage::from_bytes(&bytes), Ok(message));
         for end in 0..bytes.len() {
-            prop_assert!(EchoMessage::decode(&bytes[..end]).is_err());
+            prop_assert!(EchoMessage::from_bytes(&bytes[..end]).is_err());
         }
         bytes.push(0);
-        prop_assert!(EchoMessage::decode(&bytes).is_err());
+        prop_assert!(EchoMessage::from_bytes(&bytes).is_err());
     }
 
     #[test]
     fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        if let Ok(message) = EchoMessage::decode(&bytes) {
+        if let Ok(message) = EchoMessage::from_bytes(&bytes) {
             let mut again = Vec::new();
             message.encode(&mut again);
             prop_assert_eq!(again, bytes.clone());
         }
-        if let Ok(record) = StoodBy::decode(&bytes) {
+        if let Ok(record) = StoodBy::from_bytes(&bytes) {
             let mut again = Vec::new();
             record.encode(&mut again);
             prop_assert_eq!(again, bytes);

@@ -7,7 +7,7 @@ use super::{HotStuff, HotStuffMessage, HotStuffRecord, PROPOSE, VOTE, noted};
 use quorate_consensus::parts::chain::{Below, Hangs, Tip, bind_certificate, empty_payload, fits_on};
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::{Added, BlockVote, contradiction};
-use quorate_consensus::{Alarm, Basis, Certificate, Commit, Cx, Note, Ready, Reject, Seal, Signed, To};
+use quorate_consensus::{Alarm, Certificate, Commit, Cx, Note, Ready, Reject, Seal, Signed, To};
 use quorate_types::{Block, BlockId, ReplicaId, View};
 
 impl HotStuff {
@@ -83,7 +83,7 @@ impl HotStuff {
         let committed = self.chain.committed();
         match self.chain.hangs(cx.blocks(), b0) {
             Hangs::On => {
-                cx.commit(Commit::Chain(b0.id), Basis::Quorum);
+                cx.commit(Commit::Chain(b0.id));
                 self.note_standings(cx, b0);
                 self.chain.commit(b0);
                 self.pacemaker.note_commit();
@@ -311,7 +311,7 @@ impl HotStuff {
     fn note_standings(&mut self, cx: &mut Cx<'_, Self>, newest: Tip) {
         let committee = cx.committee();
         let at = self.chain.newest_at_multiple(cx.blocks(), newest, self.checkpoint_every);
-        if let Some(standing) = at.and_then(|at| self.leaders.standing(committee, cx.blocks(), at.id)) {
+        if let Some(standing) = at.and_then(|at| self.leaders.history(committee, cx.blocks(), at.id)) {
             let record = HotStuffRecord::Standing(standing.clone());
             cx.record(&record);
         }

@@ -112,7 +112,9 @@ impl Message for HotStuffMessage {
             out.push(block.payload);
         }
     }
+}
 
+impl Wire for HotStuffMessage {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.tag());
         match self {
@@ -130,21 +132,18 @@ impl Message for HotStuffMessage {
         }
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let message = match reader.u8()? {
-            0 => Self::Propose { block: Block::decode(&mut reader)?, proof: ViewProof::decode(&mut reader)? },
-            1 => Self::Vote(BlockVote::decode(&mut reader)?),
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match reader.u8()? {
+            0 => Self::Propose { block: Block::decode(reader)?, proof: ViewProof::decode(reader)? },
+            1 => Self::Vote(BlockVote::decode(reader)?),
             2 => Self::Complain {
-                view: View::decode(&mut reader)?,
-                proof: ViewProof::decode(&mut reader)?,
-                last_vote: Option::decode(&mut reader)?,
+                view: View::decode(reader)?,
+                proof: ViewProof::decode(reader)?,
+                last_vote: Option::decode(reader)?,
             },
-            3 => Self::NextView(ViewProof::decode(&mut reader)?),
+            3 => Self::NextView(ViewProof::decode(reader)?),
             _ => return Err(DecodeError::Tag("hotstuff message")),
-        };
-        reader.finish()?;
-        Ok(message)
+        })
     }
 }
 

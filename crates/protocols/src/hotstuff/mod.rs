@@ -102,7 +102,7 @@ use quorate_consensus::parts::pacemaker::{self, Complaints, Pacemaker, Timing};
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::{BlockVote, Votes};
 use quorate_consensus::{
-    AttackEntry, Certificate, CheckpointProof, Choice, Cx, Figures, Healed, LinkEvent, Model, Note,
+    AttackEntry, Certificate, CheckpointProof, Choice, Cx, Examined, Figures, Healed, LinkEvent, Model, Note,
     OpenError, Pace, Past, Protocol, Ready, Reject, Signed, Spec, Status, To, Verified, Window,
 };
 use quorate_types::{BlockId, Committee, Floors, Height, ProtocolId, ReplicaId, Time, View, quorum};
@@ -194,10 +194,6 @@ impl Protocol for HotStuff {
         first_view: chain::FIRST_VIEW,
         shared_params: params::SHARED,
     };
-    const FIGURES: Option<Figures> = Some(figures::FIGURES);
-    const ATTACKS: &'static [AttackEntry] = chained_attacks::attacks::<HotStuffMessage>();
-    const CHOICES: &'static [Choice] = params::CHOICES;
-    const EXAM_ONLY: &'static [&'static str] = params::EXAM_ONLY;
     type Message = HotStuffMessage;
     type Timer = Timer;
     type Record = HotStuffRecord;
@@ -339,30 +335,6 @@ impl Protocol for HotStuff {
         }
     }
 
-    fn recovery(params: &HotStuffParams, committee: &Committee, healed: &Healed) -> Time {
-        // §16. A complaint reaches an honest collector at the latest at its (f + 1)st expiry.
-        let attempts = match params.complaints {
-            Complaints::Broadcast => 1,
-            Complaints::Linear => committee.weak(),
-        };
-        let patience = params.leader_policy.patience(committee.f);
-        pacemaker::recovery(&timing(params), committee, healed, attempts, 1, patience)
-    }
-
-    fn pace(params: &HotStuffParams) -> Option<Pace> {
-        let term = params.leader_policy.term(params.views_per_leader);
-        Some(Pace { voted: noted::VOTED, gave_up: noted::COMPLAINED, term })
-    }
-
-    fn exam_params(delta_ns: u64, _guarded: bool) -> HotStuffParams {
-        // §7e: D0 >= 6 Δ, and two for what has to be fetched.
-        let d0_ms = (delta_ns / 125_000).clamp(50, 10_000);
-        let cap_ms = d0_ms.saturating_mul(4).max(2_000);
-        // Leaders as in the paper, where nothing else is drawn; runs of the exam have some hundred blocks.
-        let leader_policy = LeaderPolicy::RoundRobin;
-        HotStuffParams { d0_ms, cap_ms, leader_policy, failures_count_for: 128, ..HotStuffParams::default() }
-    }
-
     fn window(&self) -> Window {
         let view = self.pacemaker.view();
         // A vote that is one too many is not worth the cryptography.
@@ -390,6 +362,37 @@ impl Protocol for HotStuff {
             view_changes: self.pacemaker.failed_views(),
             patience_ns: 0,
         }
+    }
+}
+
+impl Examined for HotStuff {
+    const FIGURES: Option<Figures> = Some(figures::FIGURES);
+    const ATTACKS: &'static [AttackEntry] = chained_attacks::attacks::<HotStuffMessage>();
+    const CHOICES: &'static [Choice] = params::CHOICES;
+    const EXAM_ONLY: &'static [&'static str] = params::EXAM_ONLY;
+
+    fn recovery(params: &HotStuffParams, committee: &Committee, healed: &Healed) -> Time {
+        // §16. A complaint reaches an honest collector at the latest at its (f + 1)st expiry.
+        let attempts = match params.complaints {
+            Complaints::Broadcast => 1,
+            Complaints::Linear => committee.weak(),
+        };
+        let patience = params.leader_policy.patience(committee.f);
+        pacemaker::recovery(&timing(params), committee, healed, attempts, 1, patience)
+    }
+
+    fn pace(params: &HotStuffParams) -> Option<Pace> {
+        let term = params.leader_policy.term(params.views_per_leader);
+        Some(Pace { voted: noted::VOTED, gave_up: noted::COMPLAINED, term })
+    }
+
+    fn exam_params(delta_ns: u64, _guarded: bool) -> HotStuffParams {
+        // §7e: D0 >= 6 Δ, and two for what has to be fetched.
+        let d0_ms = (delta_ns / 125_000).clamp(50, 10_000);
+        let cap_ms = d0_ms.saturating_mul(4).max(2_000);
+        // Leaders as in the paper, where nothing else is drawn; runs of the exam have some hundred blocks.
+        let leader_policy = LeaderPolicy::RoundRobin;
+        HotStuffParams { d0_ms, cap_ms, leader_policy, failures_count_for: 128, ..HotStuffParams::default() }
     }
 }
 

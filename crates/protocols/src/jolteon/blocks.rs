@@ -7,7 +7,7 @@ use super::{Jolteon, JolteonMessage, JolteonRecord, PROPOSE, VOTE, Waiting, note
 use quorate_consensus::parts::chain::{Below, Hangs, Tip, bind_certificate, empty_payload, fits_on};
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::{Added, BlockVote, contradiction};
-use quorate_consensus::{Alarm, Basis, Certificate, Commit, Cx, Note, Ready, Reject, Seal, Signed, To};
+use quorate_consensus::{Alarm, Certificate, Commit, Cx, Note, Ready, Reject, Seal, Signed, To};
 use quorate_types::{Block, BlockId, ReplicaId, View};
 
 impl Jolteon {
@@ -75,7 +75,7 @@ impl Jolteon {
         let committed = self.chain.committed();
         match self.chain.hangs(cx.blocks(), block) {
             Hangs::On => {
-                cx.commit(Commit::Chain(block.id), Basis::Quorum);
+                cx.commit(Commit::Chain(block.id));
                 self.note_standings(cx, block);
                 self.chain.commit(block);
                 self.pacemaker.note_commit();
@@ -300,7 +300,7 @@ impl Jolteon {
     fn note_standings(&mut self, cx: &mut Cx<'_, Self>, newest: Tip) {
         let committee = cx.committee();
         let at = self.chain.newest_at_multiple(cx.blocks(), newest, self.checkpoint_every);
-        if let Some(standing) = at.and_then(|at| self.leaders.standing(committee, cx.blocks(), at.id)) {
+        if let Some(standing) = at.and_then(|at| self.leaders.history(committee, cx.blocks(), at.id)) {
             let record = JolteonRecord::Standing(standing.clone());
             cx.record(&record);
         }

@@ -109,7 +109,7 @@ use quorate_consensus::parts::pacemaker::{self, Pacemaker, Timing};
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::{BlockVote, Votes};
 use quorate_consensus::{
-    AttackEntry, Certificate, CheckpointProof, Choice, Cx, Figures, Healed, LinkEvent, Model, Note,
+    AttackEntry, Certificate, CheckpointProof, Choice, Cx, Examined, Figures, Healed, LinkEvent, Model, Note,
     OpenError, Pace, Past, Protocol, Ready, Reject, Signed, Spec, Status, To, Verified, Window,
 };
 use quorate_types::{BlockId, Committee, Floors, Height, ProtocolId, ReplicaId, Time, View, quorum};
@@ -209,10 +209,6 @@ impl Protocol for Jolteon {
         first_view: chain::FIRST_VIEW,
         shared_params: params::SHARED,
     };
-    const FIGURES: Option<Figures> = Some(figures::FIGURES);
-    const ATTACKS: &'static [AttackEntry] = chained_attacks::attacks::<JolteonMessage>();
-    const CHOICES: &'static [Choice] = params::CHOICES;
-    const EXAM_ONLY: &'static [&'static str] = params::EXAM_ONLY;
     type Message = JolteonMessage;
     type Timer = Timer;
     type Record = JolteonRecord;
@@ -349,30 +345,6 @@ impl Protocol for Jolteon {
         }
     }
 
-    fn recovery(params: &JolteonParams, committee: &Committee, healed: &Healed) -> Time {
-        // §15. In a term, a view that was given up and is certified after all bars the rest: a second timer.
-        let timers = match params.leader_policy {
-            LeaderPolicy::RoundRobin | LeaderPolicy::Stable => 1,
-            LeaderPolicy::Terms | LeaderPolicy::Avoiding => 2,
-        };
-        let patience = params.leader_policy.patience(committee.f);
-        pacemaker::recovery(&timing(params), committee, healed, 1, timers, patience)
-    }
-
-    fn pace(params: &JolteonParams) -> Option<Pace> {
-        let term = params.leader_policy.term(params.views_per_leader);
-        Some(Pace { voted: noted::VOTED, gave_up: noted::TIMED_OUT, term })
-    }
-
-    fn exam_params(delta_ns: u64, _guarded: bool) -> JolteonParams {
-        // §7e: D0 >= 6 Δ, and two for what has to be fetched.
-        let d0_ms = (delta_ns / 125_000).clamp(50, 10_000);
-        let cap_ms = d0_ms.saturating_mul(4).max(2_000);
-        // Leaders as in the paper, where nothing else is drawn; runs of the exam have some hundred blocks.
-        let leader_policy = LeaderPolicy::RoundRobin;
-        JolteonParams { d0_ms, cap_ms, leader_policy, failures_count_for: 128, ..JolteonParams::default() }
-    }
-
     fn window(&self) -> Window {
         let view = self.pacemaker.view();
         // A vote that is one too many is not worth the cryptography.
@@ -401,6 +373,37 @@ impl Protocol for Jolteon {
             view_changes: self.pacemaker.failed_views(),
             patience_ns: 0,
         }
+    }
+}
+
+impl Examined for Jolteon {
+    const FIGURES: Option<Figures> = Some(figures::FIGURES);
+    const ATTACKS: &'static [AttackEntry] = chained_attacks::attacks::<JolteonMessage>();
+    const CHOICES: &'static [Choice] = params::CHOICES;
+    const EXAM_ONLY: &'static [&'static str] = params::EXAM_ONLY;
+
+    fn recovery(params: &JolteonParams, committee: &Committee, healed: &Healed) -> Time {
+        // §15. In a term, a view that was given up and is certified after all bars the rest: a second timer.
+        let timers = match params.leader_policy {
+            LeaderPolicy::RoundRobin | LeaderPolicy::Stable => 1,
+            LeaderPolicy::Terms | LeaderPolicy::Avoiding => 2,
+        };
+        let patience = params.leader_policy.patience(committee.f);
+        pacemaker::recovery(&timing(params), committee, healed, 1, timers, patience)
+    }
+
+    fn pace(params: &JolteonParams) -> Option<Pace> {
+        let term = params.leader_policy.term(params.views_per_leader);
+        Some(Pace { voted: noted::VOTED, gave_up: noted::TIMED_OUT, term })
+    }
+
+    fn exam_params(delta_ns: u64, _guarded: bool) -> JolteonParams {
+        // §7e: D0 >= 6 Δ, and two for what has to be fetched.
+        let d0_ms = (delta_ns / 125_000).clamp(50, 10_000);
+        let cap_ms = d0_ms.saturating_mul(4).max(2_000);
+        // Leaders as in the paper, where nothing else is drawn; runs of the exam have some hundred blocks.
+        let leader_policy = LeaderPolicy::RoundRobin;
+        JolteonParams { d0_ms, cap_ms, leader_policy, failures_count_for: 128, ..JolteonParams::default() }
     }
 }
 

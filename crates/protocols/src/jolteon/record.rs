@@ -1,7 +1,7 @@
 //! What must survive a crash (§4).
 
 use super::Jolteon;
-use quorate_consensus::parts::leaders::Standing;
+use quorate_consensus::parts::leaders::LeaderHistory;
 use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::BlockVote;
 use quorate_consensus::{Cx, Record, RecordKey};
@@ -25,7 +25,7 @@ pub enum JolteonRecord {
         proposed: View,
     },
     /// What the chain up to a checkpoint's height says about leaders, where the policy asks for it.
-    Standing(Standing),
+    Standing(LeaderHistory),
 }
 
 const STATE: u8 = 1;
@@ -40,7 +40,9 @@ impl Record for JolteonRecord {
         };
         RecordKey { kind, height: Height::ZERO, scope: Digest::ZERO }
     }
+}
 
+impl Wire for JolteonRecord {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.key().kind);
         match self {
@@ -55,21 +57,18 @@ impl Record for JolteonRecord {
         }
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let record = match reader.u8()? {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match reader.u8()? {
             STATE => Self::State {
-                view: View::decode(&mut reader)?,
-                proof: ViewProof::decode(&mut reader)?,
-                voted: Option::decode(&mut reader)?,
-                barred: View::decode(&mut reader)?,
-                proposed: View::decode(&mut reader)?,
+                view: View::decode(reader)?,
+                proof: ViewProof::decode(reader)?,
+                voted: Option::decode(reader)?,
+                barred: View::decode(reader)?,
+                proposed: View::decode(reader)?,
             },
-            STANDING => Self::Standing(Standing::decode(&mut reader)?),
+            STANDING => Self::Standing(LeaderHistory::decode(reader)?),
             _ => return Err(DecodeError::Tag("jolteon record")),
-        };
-        reader.finish()?;
-        Ok(record)
+        })
     }
 }
 

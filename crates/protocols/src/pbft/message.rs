@@ -169,7 +169,9 @@ impl Message for PbftMessage {
             out.push(block.payload);
         }
     }
+}
 
+impl Wire for PbftMessage {
     fn encode(&self, buf: &mut Vec<u8>) {
         match self {
             Self::PrePrepare { view, block } => {
@@ -214,8 +216,8 @@ impl Message for PbftMessage {
         }
     }
 
-    fn decode(buf: &[u8]) -> Result<Self, DecodeError> {
-        match Self::decode_all(buf)? {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        match Self::decode_all(reader)? {
             Self::Again(_) => Err(DecodeError::Tag("pbft message")),
             message => Ok(message),
         }
@@ -224,22 +226,19 @@ impl Message for PbftMessage {
 
 impl PbftMessage {
     /// Reads a message of either variant.
-    pub(super) fn decode_all(buf: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(buf);
-        let message = match reader.u8()? {
-            0 => Self::PrePrepare { view: View::decode(&mut reader)?, block: Block::decode(&mut reader)? },
-            1 => Self::Prepare(Vote::decode(&mut reader)?),
-            2 => Self::Commit(Vote::decode(&mut reader)?),
-            3 => Self::Status(Standing::decode(&mut reader)?),
-            4 => Self::ViewChange(Box::new(ViewChange::decode(&mut reader)?)),
-            5 => Self::NewView(Box::new(NewView::decode(&mut reader)?)),
-            6 => Self::Suspect { view: View::decode(&mut reader)?, on: reader.bool()? },
-            7 => Self::Entry { view: View::decode(&mut reader)?, evidence: Evidence::decode(&mut reader)? },
-            8 => Self::Again(Vote::decode(&mut reader)?),
+    pub(super) fn decode_all(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match reader.u8()? {
+            0 => Self::PrePrepare { view: View::decode(reader)?, block: Block::decode(reader)? },
+            1 => Self::Prepare(Vote::decode(reader)?),
+            2 => Self::Commit(Vote::decode(reader)?),
+            3 => Self::Status(Standing::decode(reader)?),
+            4 => Self::ViewChange(Box::new(ViewChange::decode(reader)?)),
+            5 => Self::NewView(Box::new(NewView::decode(reader)?)),
+            6 => Self::Suspect { view: View::decode(reader)?, on: reader.bool()? },
+            7 => Self::Entry { view: View::decode(reader)?, evidence: Evidence::decode(reader)? },
+            8 => Self::Again(Vote::decode(reader)?),
             _ => return Err(DecodeError::Tag("pbft message")),
-        };
-        reader.finish()?;
-        Ok(message)
+        })
     }
 }
 

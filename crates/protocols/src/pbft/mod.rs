@@ -155,8 +155,8 @@ use certified::Pledge;
 use new_view::TakenOver;
 use quorate_consensus::parts::votes::Votes;
 use quorate_consensus::{
-    Alarm, AttackEntry, CheckpointProof, Cx, Figures, Healed, LinkEvent, Note, OpenError, Past, Protocol,
-    Ready, Reject, Seal, Signed, Spec, Status, Verified, Window,
+    Alarm, AttackEntry, CheckpointProof, Cx, Examined, Figures, Healed, LinkEvent, Note, OpenError, Past,
+    Protocol, Ready, Reject, Seal, Signed, Spec, Status, Verified, Window,
 };
 use quorate_types::{Block, BlockId, Committee, Floors, Height, ReplicaId, Signature, Time, View, quorum};
 use std::collections::BTreeMap;
@@ -298,9 +298,6 @@ pub struct Pbft<V: Variant = Linked> {
 
 impl<V: Variant> Protocol for Pbft<V> {
     const SPEC: Spec = V::SPEC;
-    const ATTACKS: &'static [AttackEntry] = byzantine::attacks::<V>();
-    const FIGURES: Option<Figures> = Some(figures::FIGURES);
-    const EXAM_ONLY: &'static [&'static str] = params::EXAM_ONLY;
     type Message = V::Message;
     type Timer = Timer;
     type Record = PbftRecord;
@@ -454,6 +451,40 @@ impl<V: Variant> Protocol for Pbft<V> {
         }
     }
 
+    fn window(&self) -> Window {
+        Window {
+            views: self.low_view.min(self.begun)..self.view.plus(VIEWS_AHEAD).next(),
+            heights: self.stable.next()..self.stable.plus(self.window).next(),
+        }
+    }
+
+    fn floors(&self) -> Floors {
+        // §2. COMMITs of older views may still be said again as long as P names those views.
+        let low = [PRE_PREPARE, PREPARE, COMMIT].map(|kind| (kind, self.low_view));
+        let current = [VIEW_CHANGE, NEW_VIEW].map(|kind| (kind, self.view));
+        Floors { height: self.stable.next(), views: low.into_iter().chain(current).collect() }
+    }
+
+    fn status(&self) -> Status {
+        let locked = self.instances.iter().rev().find(|(_, instance)| instance.prepared.is_some());
+        Status {
+            view: self.view,
+            leader: self.leader,
+            normal: self.normal,
+            locked: locked.map(|(height, _)| *height).unwrap_or_default(),
+            committed: self.committed,
+            last_view_change: self.last_view_change,
+            view_changes: self.view_changes,
+            patience_ns: self.params.treq_ms.saturating_mul(MS),
+        }
+    }
+}
+
+impl<V: Variant> Examined for Pbft<V> {
+    const FIGURES: Option<Figures> = Some(figures::FIGURES);
+    const ATTACKS: &'static [AttackEntry] = byzantine::attacks::<V>();
+    const EXAM_ONLY: &'static [&'static str] = params::EXAM_ONLY;
+
     fn recovery(params: &PbftParams, committee: &Committee, healed: &Healed) -> Time {
         // §19. The client asks all; STATUS, ENTRY and VIEW-CHANGEs bring all honest replicas to within one view; one
         // timer brings them together, at most f faulty leaders follow, and one view may be half over.
@@ -482,34 +513,6 @@ impl<V: Variant> Protocol for Pbft<V> {
             t0_ms: timeout_ms,
             cap_ms: timeout_ms.saturating_mul(4).max(2_000),
             ..PbftParams::default()
-        }
-    }
-
-    fn window(&self) -> Window {
-        Window {
-            views: self.low_view.min(self.begun)..self.view.plus(VIEWS_AHEAD).next(),
-            heights: self.stable.next()..self.stable.plus(self.window).next(),
-        }
-    }
-
-    fn floors(&self) -> Floors {
-        // §2. COMMITs of older views may still be said again as long as P names those views.
-        let low = [PRE_PREPARE, PREPARE, COMMIT].map(|kind| (kind, self.low_view));
-        let current = [VIEW_CHANGE, NEW_VIEW].map(|kind| (kind, self.view));
-        Floors { height: self.stable.next(), views: low.into_iter().chain(current).collect() }
-    }
-
-    fn status(&self) -> Status {
-        let locked = self.instances.iter().rev().find(|(_, instance)| instance.prepared.is_some());
-        Status {
-            view: self.view,
-            leader: self.leader,
-            normal: self.normal,
-            locked: locked.map(|(height, _)| *height).unwrap_or_default(),
-            committed: self.committed,
-            last_view_change: self.last_view_change,
-            view_changes: self.view_changes,
-            patience_ns: self.params.treq_ms.saturating_mul(MS),
         }
     }
 }

@@ -6,7 +6,7 @@
 use super::variant::Variant;
 use super::{COMMIT, PREPARE, Pbft, PbftMessage, VIEWS_AHEAD, Vote, noted};
 use quorate_consensus::parts::votes::Added;
-use quorate_consensus::{Alarm, Basis, Commit, Cx, PayloadRef, Ready, Reject, Seal, To};
+use quorate_consensus::{Alarm, Commit, Cx, PayloadRef, Ready, Reject, Seal, To};
 use quorate_types::{Block, BlockId, Digest, Height, Kind, View};
 
 /// Proposals of one view that has not begun which wait for it.
@@ -305,7 +305,7 @@ impl<V: Variant> Pbft<V> {
                 instance.decided = Some(block);
                 self.committed = self.committed.max(height);
                 self.note_decision(cx.now());
-                cx.commit(Commit::At(height, block), Basis::Quorum);
+                cx.commit(Commit::At(height, block));
                 self.note(cx, noted::COMMITTED, height);
                 self.want_next(cx, height);
                 self.advance();

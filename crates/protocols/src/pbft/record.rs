@@ -72,7 +72,9 @@ impl Record for PbftRecord {
             Self::NewView(_) => latest(NEW),
         }
     }
+}
 
+impl Wire for PbftRecord {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.key().kind);
         match self {
@@ -100,34 +102,31 @@ impl Record for PbftRecord {
         }
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let record = match reader.u8()? {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match reader.u8()? {
             PRE_PREPARED => Self::PrePrepared {
-                height: Height::decode(&mut reader)?,
-                block: BlockId::decode(&mut reader)?,
-                view: View::decode(&mut reader)?,
+                height: Height::decode(reader)?,
+                block: BlockId::decode(reader)?,
+                view: View::decode(reader)?,
             },
             PREPARED => Self::Prepared {
-                height: Height::decode(&mut reader)?,
-                block: BlockId::decode(&mut reader)?,
-                view: View::decode(&mut reader)?,
+                height: Height::decode(reader)?,
+                block: BlockId::decode(reader)?,
+                view: View::decode(reader)?,
                 certified: match reader.bool()? {
-                    true => Some(Box::new(Certified::decode(&mut reader)?)),
+                    true => Some(Box::new(Certified::decode(reader)?)),
                     false => None,
                 },
             },
             ENTERED => Self::Entered {
-                view: View::decode(&mut reader)?,
+                view: View::decode(reader)?,
                 normal: reader.bool()?,
-                evidence: Evidence::decode(&mut reader)?,
+                evidence: Evidence::decode(reader)?,
             },
-            CHANGE => Self::ViewChange(Box::new(ViewChange::decode(&mut reader)?)),
-            NEW => Self::NewView(Box::new(NewView::decode(&mut reader)?)),
+            CHANGE => Self::ViewChange(Box::new(ViewChange::decode(reader)?)),
+            NEW => Self::NewView(Box::new(NewView::decode(reader)?)),
             _ => return Err(DecodeError::Tag("pbft record")),
-        };
-        reader.finish()?;
-        Ok(record)
+        })
     }
 }
 

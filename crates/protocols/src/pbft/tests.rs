@@ -84,7 +84,7 @@ pub(super) fn to_all(messages: impl IntoIterator<Item = PbftMessage>) -> Vec<(To
 /// What was decided since the last call: height and number of the payload's block.
 pub(super) fn decided(harness: &mut Harness<Pbft>) -> Vec<(u64, BlockId)> {
     let committed = harness.committed();
-    let at = committed.into_iter().map(|(what, _)| match what {
+    let at = committed.into_iter().map(|what| match what {
         Commit::At(height, id) => (height.0, id),
         Commit::Chain(_) => panic!("no chain here"),
     });

@@ -8,7 +8,7 @@ use super::message::{COMMIT, PRE_PREPARE, PREPARE, PbftMessage};
 use super::select::{Pick, Sizes, pick_by_certificate, pick_by_word};
 use super::view_message::{VIEW_CHANGE_BYTES_PER_HEIGHT, ViewChange};
 use quorate_consensus::{Auth, Claims, Message, Model, OpenError, Place, Spec};
-use quorate_types::codec::DecodeError;
+use quorate_types::codec::{DecodeError, Reader, Wire};
 use quorate_types::limits::FRAME_CONSENSUS_BYTES_MAX;
 use quorate_types::{Committee, Height, Kind, PayloadId, ProtocolId, View, quorum};
 use std::fmt::Debug;
@@ -165,10 +165,13 @@ impl Message for SignedMessage {
     fn bodies(&self, out: &mut Vec<PayloadId>) {
         self.0.bodies(out);
     }
+}
+
+impl Wire for SignedMessage {
     fn encode(&self, buf: &mut Vec<u8>) {
         self.0.encode(buf);
     }
-    fn decode(buf: &[u8]) -> Result<Self, DecodeError> {
-        PbftMessage::decode_all(buf).map(Self)
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        PbftMessage::decode_all(reader).map(Self)
     }
 }

@@ -2,11 +2,11 @@
 
 use super::replica::{End, Form, SyncHotStuff, noted};
 use quorate_consensus::parts::chain::{Hangs, Tip};
-use quorate_consensus::{Alarm, Basis, Commit, Cx};
+use quorate_consensus::{Alarm, Commit, Cx};
 
 impl<F: Form> SyncHotStuff<F> {
-    /// S8, R12. §8: commits a block with its ancestors, on the committed chain.
-    pub(super) fn commit(&mut self, cx: &mut Cx<'_, Self>, (height, id): End, basis: Basis) {
+    /// S8, R12. §8: commits a block with its ancestors, on the committed chain. `rule` is the note in the trace.
+    pub(super) fn commit(&mut self, cx: &mut Cx<'_, Self>, (height, id): End, rule: &'static str) {
         let committed = self.chain.committed();
         if height <= committed.height {
             return;
@@ -14,9 +14,9 @@ impl<F: Form> SyncHotStuff<F> {
         let Some(tip) = self.chain.tip(cx.blocks(), id) else { return };
         match self.chain.hangs(cx.blocks(), tip) {
             Hangs::On => {
-                cx.commit(Commit::Chain(id), basis);
-                self.note(cx, noted::COMMITTED, height);
-                if basis == Basis::Timer {
+                cx.commit(Commit::Chain(id));
+                self.note(cx, rule, height);
+                if rule == noted::COMMITTED {
                     F::note_timer_commit(self, tip);
                 }
                 self.adopt_tip(cx, tip);

@@ -12,8 +12,8 @@ use quorate_consensus::parts::chain::{Chain, Tip, empty_payload};
 use quorate_consensus::parts::recovery::{Recovery, RecoveryStage};
 use quorate_consensus::parts::synchrony::{Delta, SynchronyParams};
 use quorate_consensus::{
-    AttackEntry, Certificate, CheckpointProof, Cx, Figures, Healed, LinkEvent, Note, OpenError, Past,
-    PayloadRef, Protocol, Ready, Record, Reject, Seal, Spec, Status, Synchrony, Verified, Window,
+    AttackEntry, Certificate, CheckpointProof, Cx, Examined, Figures, Healed, LinkEvent, Note, OpenError,
+    Past, PayloadRef, Protocol, Ready, Record, Reject, Seal, Spec, Status, Synchrony, Verified, Window,
 };
 use quorate_types::{
     Block, BlockId, Committee, Digest, Floors, Height, Incarnation, Kind, ReplicaId, Time, View, quorum,
@@ -40,7 +40,9 @@ pub(super) mod noted {
     pub(in super::super) const VOTED: &str = "voted";
     pub(in super::super) const FIRST_VOTED: &str = "first vote";
     pub(in super::super) const REFUSED: &str = "base below the lock";
+    /// Committed by a timer.
     pub(in super::super) const COMMITTED: &str = "committed";
+    pub(in super::super) const COMMITTED_BY_VOTES: &str = "committed by votes";
     pub(in super::super) const BLAMED: &str = "blamed";
     pub(in super::super) const QUIT: &str = "left the view";
     pub(in super::super) const VIEW_CHANGE: &str = "view change";
@@ -221,8 +223,6 @@ pub struct SyncHotStuff<F: Form> {
 
 impl<F: Form> Protocol for SyncHotStuff<F> {
     const SPEC: Spec = F::SPEC;
-    const FIGURES: Option<Figures> = Some(F::FIGURES);
-    const ATTACKS: &'static [AttackEntry] = attacks::<F::Message>();
     type Message = F::Message;
     type Timer = Timer;
     type Record = F::Record;
@@ -304,14 +304,6 @@ impl<F: Form> Protocol for SyncHotStuff<F> {
         F::commit_waits(self, cx);
     }
 
-    fn recovery(params: &SynchronyParams, committee: &Committee, healed: &Healed) -> Time {
-        params.recovery(committee, healed, F::BAD_VIEW, F::bad_views(committee))
-    }
-
-    fn exam_params(delta_ns: u64, guarded: bool) -> SynchronyParams {
-        SynchronyParams::exam(delta_ns, guarded)
-    }
-
     fn synchrony(params: &SynchronyParams) -> Option<Synchrony> {
         Some(params.synchrony())
     }
@@ -340,6 +332,19 @@ impl<F: Form> Protocol for SyncHotStuff<F> {
             view_changes: self.view_changes,
             patience_ns: 0,
         }
+    }
+}
+
+impl<F: Form> Examined for SyncHotStuff<F> {
+    const FIGURES: Option<Figures> = Some(F::FIGURES);
+    const ATTACKS: &'static [AttackEntry] = attacks::<F::Message>();
+
+    fn recovery(params: &SynchronyParams, committee: &Committee, healed: &Healed) -> Time {
+        params.recovery(committee, healed, F::BAD_VIEW, F::bad_views(committee))
+    }
+
+    fn exam_params(delta_ns: u64, guarded: bool) -> SynchronyParams {
+        SynchronyParams::exam(delta_ns, guarded)
     }
 }
 

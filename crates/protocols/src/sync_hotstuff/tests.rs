@@ -5,7 +5,7 @@ mod bounds;
 mod records;
 mod recovery;
 
-use super::replica::Form;
+use super::replica::{Form, noted};
 use super::rotating::Rotating;
 use super::statements::leader;
 use super::{Optimistic, Plain, SyncHotStuff};
@@ -13,7 +13,7 @@ pub(super) use attacks::Attacker;
 use quorate_consensus::harness::{Harness, Setup};
 use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::parts::synchrony::SynchronyParams;
-use quorate_consensus::{Alarm, Basis, Claims, Commit, Message, Reject, To};
+use quorate_consensus::{Alarm, Claims, Commit, Message, Reject, To};
 use quorate_types::{Block, BlockId, Incarnation, ReplicaId, Signature, Time, View};
 
 pub(super) const SIGNATURE: Signature = Signature([0; 64]);
@@ -90,6 +90,25 @@ pub(super) fn claims_hold<F: Form>(message: &F::Message) -> Result<(), &'static 
     let mut claims = Claims::new(&committee, usize::from(weak(N)));
     message.claims(&mut claims);
     claims.finish().map(|_| ())
+}
+
+/// Rule of a commit, as its note in the trace names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum CommitRule {
+    /// Silence for 2 Δ.
+    Timer,
+    /// q_R votes.
+    Votes,
+}
+
+impl CommitRule {
+    fn of(note: &str) -> Option<Self> {
+        match note {
+            noted::COMMITTED => Some(Self::Timer),
+            noted::COMMITTED_BY_VOTES => Some(Self::Votes),
+            _ => None,
+        }
+    }
 }
 
 /// A block with the messages that propose it and vote for it.
@@ -257,10 +276,13 @@ impl<F: TestForm> Bench<F> {
     }
 
     /// Returns commits since the last call.
-    pub(super) fn committed(&mut self) -> Vec<(BlockId, Basis)> {
-        let committed = self.replica.committed().into_iter();
-        let chains = committed.map(|(what, basis)| match what {
-            Commit::Chain(id) => (id, basis),
+    pub(super) fn committed(&mut self) -> Vec<(BlockId, CommitRule)> {
+        let rules: Vec<CommitRule> =
+            self.replica.notes().iter().filter_map(|note| CommitRule::of(note.what)).collect();
+        let committed = self.replica.committed();
+        assert_eq!(committed.len(), rules.len(), "each commit is noted with its rule");
+        let chains = committed.into_iter().zip(rules).map(|(what, rule)| match what {
+            Commit::Chain(id) => (id, rule),
             Commit::At(..) => panic!("chains commit with their ancestors"),
         });
         chains.collect()
@@ -273,6 +295,7 @@ impl<F: TestForm> Bench<F> {
         self.replica.lines();
         self.replica.wanted();
         self.replica.committed();
+        self.replica.notes();
         self.replica.asked_fresh();
     }
 

@@ -1,12 +1,12 @@
 //! Replicas, what they say to each other and when that is heard, their disks, and the clock.
 
 use crate::oracle::{Oracle, Voted};
-use quorate_consensus::harness::{Harness, Setup, payload, words};
+use quorate_consensus::harness::{Harness, Setup, brief, payload};
 use quorate_consensus::parts::chain::empty_payload;
 use quorate_consensus::parts::synchrony::SynchronyParams;
 use quorate_consensus::{Claims, Commit, Message, PayloadRef, Protocol, Ready, To};
 use quorate_types::rng::Rng;
-use quorate_types::{Block, BlockId, Committee, ReplicaId, Time, View};
+use quorate_types::{Block, BlockId, Committee, ReplicaId, Time, View, Wire as _};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::RangeFrom;
@@ -431,13 +431,13 @@ impl<F: Form> Hunt<F> {
                 said = " (outside)".to_owned();
             }
         });
-        self.say(|| format!("  {from} -> {to} {}{said}", words(message)));
+        self.say(|| format!("  {from} -> {to} {}{said}", brief(message)));
     }
 
     fn absorb(&mut self, id: usize, is_held: bool) {
         let Some(replica) = self.replicas.get_mut(&id) else { return };
         let (sent, wanted, committed) = (replica.sent(), replica.wanted(), replica.committed());
-        let (fresh, lines) = (replica.asked_fresh(), replica.lines());
+        let (fresh, lines, notes) = (replica.asked_fresh(), replica.lines(), replica.notes());
         let view = F::COMMITS_IN_ITS_VIEW.then(|| replica.status().view);
         if let Some(alarm) = replica.alarms().iter().find(|alarm| alarm.stops()) {
             let found = format!("{id}: {alarm}");
@@ -447,10 +447,14 @@ impl<F: Form> Hunt<F> {
             |line: &&String| ["note", "timer", "want"].iter().any(|start| line.starts_with(start));
         lines.iter().filter(is_telling).for_each(|line| self.say(|| format!("    {id}: {line}")));
         let has_committed = !committed.is_empty();
-        for (what, basis) in committed {
+        // Each commit has a note that names its rule.
+        let rules: Vec<&str> =
+            notes.iter().map(|note| note.what).filter(|what| what.starts_with("committed")).collect();
+        assert_eq!(committed.len(), rules.len(), "{notes:?}");
+        for (what, rule) in committed.into_iter().zip(rules) {
             let Commit::Chain(block) = what else { continue };
-            self.say(|| format!("{id} COMMITS {block:?} {basis:?}"));
-            self.oracle.committed(id, view, block, basis);
+            self.say(|| format!("{id} COMMITS {block:?} ({rule})"));
+            self.oracle.committed(id, view, block, rule != "committed by votes");
             self.log(id, block);
         }
         sent.into_iter().for_each(|(to, message)| self.send(id, to, &recode(&message), is_held));
@@ -515,7 +519,7 @@ impl<F: Form> Hunt<F> {
     fn send(&mut self, id: usize, to: To, message: &F::Message, is_held: bool) {
         let from = replica_id(id);
         if let Err(why) = self.claims_hold(message) {
-            self.oracle.find(format!("{id} says what everybody refuses ({why}): {}", words(message)));
+            self.oracle.find(format!("{id} says what everybody refuses ({why}): {}", brief(message)));
         }
         F::learn(&mut self.lore, from, message);
         F::blocks(message).into_iter().for_each(|block| self.oracle.block(block.clone()));
@@ -527,7 +531,7 @@ impl<F: Form> Hunt<F> {
             let at = self.now + self.rng.below(DELTA_NS);
             self.push(at, Event::Offer(id));
         }
-        self.say(|| format!("{id} says to {to:?}: {}", words(message)));
+        self.say(|| format!("{id} says to {to:?}: {}", brief(message)));
         let message = Rc::new(recode::<F::Message, F::Message>(message));
         let disk = if is_held { self.disks.get(&id).copied().unwrap_or_default() } else { 0 };
         let is_for = |peer: usize| match to {
@@ -596,5 +600,5 @@ fn replica_id(id: usize) -> ReplicaId {
 fn recode<A: Message, B: Message>(message: &A) -> B {
     let mut bytes = Vec::new();
     message.encode(&mut bytes);
-    B::decode(&bytes).unwrap()
+    B::from_bytes(&bytes).unwrap()
 }

@@ -1,6 +1,5 @@
 //! What no run may show: two commits that contradict each other, and an honest vote beside what somebody honest has committed.
 
-use quorate_consensus::Basis;
 use quorate_types::{Block, BlockId, Height, View};
 use std::collections::BTreeMap;
 
@@ -19,7 +18,8 @@ struct Committed {
     /// In which its votes were cast.
     view: View,
     block: BlockId,
-    basis: Basis,
+    /// By silence, and not by votes that decide at once.
+    is_by_timer: bool,
     /// A client may have heard of it: it has to hold after a power cut as well.
     is_acknowledged: bool,
 }
@@ -63,9 +63,9 @@ impl Oracle {
         self.votes.push(voted);
     }
 
-    pub(crate) fn committed(&mut self, by: usize, view: Option<View>, block: BlockId, basis: Basis) {
+    pub(crate) fn committed(&mut self, by: usize, view: Option<View>, block: BlockId, is_by_timer: bool) {
         let view = view.or_else(|| self.get(block).map(|block| block.view)).unwrap_or_default();
-        let commit = Committed { by, view, block, basis, is_acknowledged: false };
+        let commit = Committed { by, view, block, is_by_timer, is_acknowledged: false };
         let beside =
             |other: &&Committed| !self.extends(block, other.block) && !self.extends(other.block, block);
         if let Some(other) = self.commits.iter().find(beside) {
@@ -93,8 +93,7 @@ impl Oracle {
     /// Of q_R votes f may be liars', who vote for another block of that view as well; in later views nobody votes beside it.
     fn is_beside(&self, commit: &Committed, voted: &Voted) -> bool {
         let Some(block) = self.blocks.get(&commit.block) else { return false };
-        let is_same =
-            voted.view == commit.view && commit.basis == Basis::Timer && voted.height >= block.height;
+        let is_same = voted.view == commit.view && commit.is_by_timer && voted.height >= block.height;
         (voted.view > commit.view || is_same) && !self.extends(voted.block, commit.block)
     }
 

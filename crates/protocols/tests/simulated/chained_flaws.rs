@@ -6,8 +6,8 @@ use quorate_consensus::parts::chain::bind_certificate;
 use quorate_consensus::parts::timeouts::{TimeoutCertificate, ViewProof, claim_votes};
 use quorate_consensus::parts::votes::BlockVote;
 use quorate_consensus::{
-    Attack, AttackEntry, Auth, Basis, Certificate, Claims, Commit, Effect, Hold, Message, Past, Protocol,
-    Scene, Seal, Signed, To, Window,
+    Attack, AttackEntry, Auth, Certificate, Claims, Commit, Effect, Hold, Message, Past, Protocol, Scene,
+    Seal, Signed, To, Window,
 };
 use quorate_types::{Block, BlockId, Digest, Height, ReplicaId, Statement, View};
 use std::collections::{BTreeMap, BTreeSet};
@@ -153,7 +153,7 @@ impl<W: Words> Wrong<W> for ViewsLeftOut {
 
     fn wants(&mut self, effects: &mut Vec<Effect>) {
         let commits = self.commits.drain(..);
-        effects.extend(commits.map(|id| Effect::Commit(Commit::Chain(id), Basis::Quorum)));
+        effects.extend(commits.map(|id| Effect::Commit(Commit::Chain(id))));
     }
 }
 

@@ -5,13 +5,13 @@ use crate::support::{
     TRANSPORTS, VIEW_CHANGE_NS, begin, both, drop_frames, go, incr, level, message, r, recovery, refused,
     settle, settle_honest, view, wait_for, world_of,
 };
-use quorate_consensus::{Certificate, CheckpointProof, Entry, Message as _, Signed, To};
+use quorate_consensus::{Certificate, CheckpointProof, Entry, Signed, To};
 use quorate_protocols::pbft::{
     COMMIT, Certified, ENTRY, NEW_VIEW, NewView, PRE_PREPARE, PREPARE, PbftMessage, SUSPECT, VIEW_CHANGE,
     ViewChange,
 };
 use quorate_sim::{Frame, Heard, Settings, Verdict, World, ms, secs};
-use quorate_types::{BlockId, Digest, Height, Kind, ReplicaId, Signature, Statement, View};
+use quorate_types::{BlockId, Digest, Height, Kind, ReplicaId, Signature, Statement, View, Wire as _};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -26,7 +26,7 @@ both! {
 /// The NEW-VIEW that a frame carries.
 fn read_new_view(body: &[u8]) -> NewView {
     let (bytes, _) = body.split_last_chunk::<64>().unwrap();
-    match PbftMessage::decode(bytes) {
+    match PbftMessage::from_bytes(bytes) {
         Ok(PbftMessage::NewView(new)) => *new,
         other => panic!("no NEW-VIEW: {other:?}"),
     }
@@ -131,7 +131,9 @@ fn collect_changes(world: &mut World, puppet: ReplicaId, count: usize) -> Vec<Si
                 continue;
             }
             let (message, signature) = body.split_last_chunk::<64>().unwrap();
-            let Ok(PbftMessage::ViewChange(change)) = PbftMessage::decode(message) else { panic!("not one") };
+            let Ok(PbftMessage::ViewChange(change)) = PbftMessage::from_bytes(message) else {
+                panic!("not one")
+            };
             changes.push(Signed { body: *change, by: from, signature: Signature(*signature) });
         }
         if changes.len() >= count {

@@ -1,7 +1,6 @@
 //! An oracle that nobody has seen fire proves nothing: each is shown what it is there for.
 
 use crate::support::{ask, begin, go, incr, put, r, short_window, world};
-use quorate_consensus::Message as _;
 use quorate_protocols::pbft::{PREPARE, PbftMessage, SUSPECT, Vote};
 use quorate_sim::{Bytes, Failure, KvOp, KvResult, OpId, Oracle, Survives, Verdict, World, ms, secs};
 use quorate_types::codec::Wire as _;

@@ -5,11 +5,11 @@ use crate::support::{
     VIEW_CHANGE_NS, begin, drop_frames, go, incr, level, put, r, refused, settle_honest, spread_bundle,
     wait_for, world,
 };
-use quorate_consensus::{CheckpointProof, Message as _, Signed, To};
+use quorate_consensus::{CheckpointProof, Signed, To};
 use quorate_protocols::pbft::{COMMIT, Entry, Evidence, PRE_PREPARE, PREPARE, PbftMessage, ViewChange, Vote};
 use quorate_sim::{Bytes, Heard, Settings, World, ms, secs};
 use quorate_types::wire::frame;
-use quorate_types::{Block, BlockId, Digest, Height, Kind, Payload, ReplicaId, ReplicaSet, View};
+use quorate_types::{Block, BlockId, Digest, Height, Kind, Payload, ReplicaId, ReplicaSet, View, Wire as _};
 
 /// A world at rest with one puppet in it. No checkpoint comes while a test runs.
 fn with_puppet(seed: u64, puppet: ReplicaId, change: impl FnOnce(&mut Settings)) -> World {
@@ -178,7 +178,7 @@ fn of_two_votes_the_first_one_counts() {
         go(world.run_for(ms(1)), &world);
         for heard in world.heard(r(3)) {
             let Heard::Frame { body, frame_type: frame::PROTOCOL, .. } = heard else { continue };
-            let Ok(PbftMessage::Commit(vote)) = PbftMessage::decode(&body) else { continue };
+            let Ok(PbftMessage::Commit(vote)) = PbftMessage::from_bytes(&body) else { continue };
             let other = Vote { block: BlockId(Digest([9; 32])), ..vote };
             for lie in [other, vote, other, vote, vote] {
                 said += 1;

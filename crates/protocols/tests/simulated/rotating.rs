@@ -8,14 +8,14 @@ use crate::sync_plot::answer_probes;
 use crate::sync_stage::{DELTA_NS, HEARTBEAT_NS, NEAR_NS, exact};
 use quorate_consensus::flawed::{Flaw, Flawed};
 use quorate_consensus::parts::chain::{bind_certificate, empty_payload};
-use quorate_consensus::{Basis, Certificate, Commit, Effect, Entry, Message, Past, Seal, Timers, To};
+use quorate_consensus::{Certificate, Commit, Effect, Entry, Past, Seal, Timers, To};
 use quorate_protocols::sync_hotstuff::rotating::{Header, Rotating, RotatingMessage, RotatingRecord, vote};
 use quorate_protocols::sync_hotstuff::{SyncHotStuff, Timer};
 use quorate_sim::{
     Change, Failure, Fault, Frame, Front, Oracle, Places, Settings, Survives, Verdict, World, ms, secs, seed,
 };
 use quorate_types::wire::frame::PROTOCOL;
-use quorate_types::{Block, BlockId, Kind, ReplicaId, Time, View};
+use quorate_types::{Block, BlockId, Kind, ReplicaId, Time, View, Wire as _};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -128,7 +128,7 @@ impl Flaw<SyncHotStuff<Rotating>> for GapCommits {
             let since = *since.get_or_insert(now);
             let is_over = now >= since.plus(2 * DELTA_NS) && certified.contains(id);
             if is_over {
-                effects.push(Effect::Commit(Commit::Chain(*id), Basis::Timer));
+                effects.push(Effect::Commit(Commit::Chain(*id)));
             }
             !is_over
         });
@@ -277,8 +277,8 @@ pub(crate) fn decoded(frame: &Frame) -> Option<RotatingMessage> {
     if frame.frame_type != PROTOCOL {
         return None;
     }
-    let whole = RotatingMessage::decode(&frame.body).ok();
-    whole.or_else(|| RotatingMessage::decode(frame.body.split_last_chunk::<64>()?.0).ok())
+    let whole = RotatingMessage::from_bytes(&frame.body).ok();
+    whole.or_else(|| RotatingMessage::from_bytes(frame.body.split_last_chunk::<64>()?.0).ok())
 }
 
 /// §23, gap-commits: three liars lead in a row. The first one shows its block X to q, in time for q to vote and too late for

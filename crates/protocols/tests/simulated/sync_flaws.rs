@@ -4,7 +4,7 @@ use crate::sync_stage::DELTA_NS;
 use crate::sync_waits::NoWait;
 use quorate_consensus::flawed::Flaw;
 use quorate_consensus::{
-    Basis, Certificate, Claims, Commit, Effect, Figures, Hold, Past, Protocol as _, Seal, Spec, Timers, To,
+    Certificate, Claims, Commit, Effect, Figures, Hold, Past, Protocol as _, Seal, Spec, Timers, To,
 };
 use quorate_protocols::sync_hotstuff::{
     Lock, NOTIFY, Optimistic, SyncHotStuff, SyncMessage, SyncRecord, Timer, Variant,
@@ -256,7 +256,7 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for FirstVoteTimer {
     }
 
     fn wants(&mut self, _: &SyncHotStuff<V>, effects: &mut Vec<Effect>) {
-        effects.extend(self.commits.drain(..).map(|id| Effect::Commit(Commit::Chain(id), Basis::Timer)));
+        effects.extend(self.commits.drain(..).map(|id| Effect::Commit(Commit::Chain(id))));
     }
 
     fn sets_timers(&mut self, _: &SyncHotStuff<V>, now: Time, timers: &mut Timers<Timer>) {
@@ -390,7 +390,7 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for CommitAfterQuit {
             let id = certificate.block();
             let message = Box::new(SyncMessage::Notify(certificate));
             effects.push(Effect::Send { to: To::All, hold: Hold::No, message });
-            effects.push(Effect::Commit(Commit::Chain(id), Basis::Quorum));
+            effects.push(Effect::Commit(Commit::Chain(id)));
         }
     }
 }
@@ -428,7 +428,7 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for StillArmed {
         self.waits.retain(|id, since| {
             let is_over = now >= since.get_or_insert(now).plus(2 * DELTA_NS);
             if is_over && voters.get(id).is_some_and(|voters| voters.len() >= ENOUGH_OF_FIVE) {
-                effects.push(Effect::Commit(Commit::Chain(*id), Basis::Timer));
+                effects.push(Effect::Commit(Commit::Chain(*id)));
             }
             !is_over
         });
@@ -450,7 +450,7 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for AnyView {
     }
 
     fn wants(&mut self, _: &SyncHotStuff<V>, effects: &mut Vec<Effect>) {
-        effects.extend(self.0.drain(..).map(|id| Effect::Commit(Commit::Chain(id), Basis::Quorum)));
+        effects.extend(self.0.drain(..).map(|id| Effect::Commit(Commit::Chain(id))));
     }
 }
 

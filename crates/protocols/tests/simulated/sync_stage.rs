@@ -87,8 +87,8 @@ impl Ear {
 }
 
 fn entry_decodes(body: &[u8]) -> Option<SyncMessage> {
-    use quorate_consensus::Message as _;
-    SyncMessage::decode(body).ok()
+    use quorate_types::Wire as _;
+    SyncMessage::from_bytes(body).ok()
 }
 
 /// Hears all that leaves; `judge` says what becomes of it.

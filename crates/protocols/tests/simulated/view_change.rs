@@ -4,12 +4,12 @@ use crate::support::{
     DELAY_NS, T0_NS, TRANSPORTS, TREQ_NS, VIEW_CHANGE_NS, ask, begin, both, cut, drop_frames, go, incr,
     latency, no_view_change, put, r, settle, view, wait_for, world, world_of,
 };
-use quorate_consensus::{Entry, Message as _};
+use quorate_consensus::Entry;
 use quorate_protocols::pbft::{COMMIT, NEW_VIEW, PRE_PREPARE, PREPARE, PbftMessage, VIEW_CHANGE};
 use quorate_sim::{
     BUNDLE, Bytes, Costs, KvResult, Oracle, Survives, Transport, Verdict, Weather, Workload, World, ms, secs,
 };
-use quorate_types::{Height, ReplicaId, Time, View};
+use quorate_types::{Height, ReplicaId, Time, View, Wire as _};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -120,7 +120,7 @@ fn the_leader_is_killed_again_and_again(entry: &Entry) {
 
 /// A proposal that names another time, and with it another block.
 fn other_block(body: &Bytes, add: u64) -> Bytes {
-    let Ok(PbftMessage::PrePrepare { view, mut block }) = PbftMessage::decode(body) else {
+    let Ok(PbftMessage::PrePrepare { view, mut block }) = PbftMessage::from_bytes(body) else {
         panic!("not a PRE-PREPARE")
     };
     block.time_ns += add;

@@ -4,18 +4,18 @@ use quorate_consensus::parts::timeouts::ViewProof;
 use quorate_consensus::parts::votes::BlockVote;
 use quorate_consensus::parts::words;
 pub(crate) use quorate_consensus::parts::words::Said;
-use quorate_consensus::{Certificate, Message, Protocol, Signed};
+use quorate_consensus::{Certificate, Examined, Message, Signed};
 use quorate_protocols::{hotstuff, jolteon};
 use quorate_sim::{Frame, Verdict, World};
 use quorate_types::wire::frame::PROTOCOL;
-use quorate_types::{Block, BlockId, Height, Kind, ReplicaId, Signature, View};
+use quorate_types::{Block, BlockId, Height, Kind, ReplicaId, Signature, View, Wire as _};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// How to speak a chained protocol.
 pub(crate) trait Words: Default + Send + 'static {
-    type Protocol: Protocol<Message = Self::Message>;
+    type Protocol: Examined<Message = Self::Message>;
     type Message: words::Words;
     const NAME: &'static str;
     /// Certificates in a row of views that commit.
@@ -38,7 +38,7 @@ pub(crate) trait Words: Default + Send + 'static {
     }
 
     fn read(bytes: &[u8]) -> Option<Said> {
-        Self::Message::decode(bytes).ok().map(Self::said)
+        Self::Message::from_bytes(bytes).ok().map(Self::said)
     }
 }
 

@@ -147,7 +147,7 @@ impl Conduct {
     /// What an attack of the protocol's own says.
     fn attack(&mut self, means: &Means<'_>, to: ReplicaId, plain: Sent, out: &mut Vec<Sent>) {
         let own = words(means.entry, plain.frame_type, &plain.body);
-        let message = own.and_then(|own| (means.entry.decode)(own).ok());
+        let message = own.and_then(|own| means.entry.decode_message(own).ok());
         let (Some(message), Some(attack)) = (message, self.attack.as_mut()) else {
             return out.push(plain);
         };
@@ -216,7 +216,7 @@ fn words<'a>(entry: &Entry, frame_type: u8, body: &'a [u8]) -> Option<&'a [u8]> 
 fn read(entry: &Entry, frame_type: u8, bytes: &[u8]) -> Option<(Vec<u8>, Auth)> {
     let mut again = Vec::with_capacity(bytes.len());
     if frame_type == frame::PROTOCOL {
-        let message = (entry.decode)(bytes).ok()?;
+        let message = entry.decode_message(bytes).ok()?;
         message.encode(&mut again);
         return Some((again, message.auth()));
     }

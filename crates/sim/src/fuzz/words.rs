@@ -88,7 +88,7 @@ impl Words {
         let of = |kind, statement, place| Meaning { kind, bytes: bytes.to_vec(), statement, place, is_relay };
         match frame_type {
             frame::PROTOCOL => {
-                let message = (self.entry.decode)(bytes).ok()?;
+                let message = self.entry.decode_message(bytes).ok()?;
                 let message: &dyn Message = message.as_ref();
                 let is_relay = matches!(message.auth(), Auth::Relay);
                 let meaning = of(message.kind(), signed(message.auth()), message.place());

@@ -52,13 +52,8 @@ impl Eyes<'_> {
 
     /// A protocol's message as its own code prints it.
     fn inside(&self, body: &[u8]) -> String {
-        let decode = self.settings.entry.decode;
-        let unsigned = || body.split_last_chunk::<64>().and_then(|(message, _)| decode(message).ok());
-        let message = match decode(body) {
-            Ok(message) if !message.auth().is_signed() => Some(message),
-            _ => unsigned(),
-        };
-        message.map(|message| shortened(&format!("{message:?}"))).unwrap_or_default()
+        let message = self.settings.entry.decode_frame(body).ok();
+        message.map(|(message, _)| shortened(&format!("{message:?}"))).unwrap_or_default()
     }
 
     fn bundle(&self, tale: Tale, bundle: &Bundle) -> Tale {

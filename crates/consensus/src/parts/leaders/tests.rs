@@ -22,7 +22,7 @@ fn leaders(policy: LeaderPolicy, committee: &Committee) -> Leaders {
     Leaders::new(policy, 8, LINKS, Vec::new(), committee).unwrap().remembering(128).unwrap()
 }
 
-/// Numbers that a seed decides, and how often a view is lost by chance: one of so many.
+/// Random numbers of a seed; a view is lost by chance once in so many.
 struct Dice(u64, Option<u64>);
 
 impl Dice {
@@ -36,13 +36,13 @@ impl Dice {
     }
 }
 
-/// A chain, and who led each block of it by the rules.
+/// A chain whose blocks have the leaders of the policy.
 struct Grown {
     tree: BlockTree,
     tips: Vec<Tip>,
 }
 
-/// Grows a chain of so many blocks; those that `silent` names lose their views, and some more are lost by chance.
+/// Grows a chain of `blocks` blocks. Replicas in `silent` lose their views, and some more views are lost by chance.
 fn grow(policy: LeaderPolicy, committee: &Committee, blocks: u64, silent: &[u16], dice: &mut Dice) -> Grown {
     let (mut tree, mut tips) = (BlockTree::default(), vec![Tip::GENESIS]);
     let mut judge = leaders(policy, committee);
@@ -75,7 +75,7 @@ fn grow(policy: LeaderPolicy, committee: &Committee, blocks: u64, silent: &[u16]
     Grown { tree, tips }
 }
 
-/// What two replicas say of the views after a block; one of them may not know.
+/// Compares the leaders of the views after a block at two replicas. Returns whether the second one knows all of them.
 fn agree(
     one: &mut Leaders,
     other: &mut Leaders,
@@ -96,10 +96,10 @@ fn agree(
     knows
 }
 
-/// The same certificate gives the same answer: at a replica that has seen all, at one that was restored from what it had
-/// written down, and at one that knows nothing below a checkpoint, which may have no answer, and has none that is wrong.
+/// The same certificate gives the same answer at three replicas: one that has seen all blocks, one restored from its
+/// record, and one that knows nothing below a checkpoint. The last one may have no answer, but has no wrong one.
 #[test]
-fn nobody_contradicts_who_knows_all() {
+fn known_leaders_are_the_same_at_all_replicas() {
     for policy in POLICIES {
         for seed in 0..6 {
             let committee = committee([4, 7][seed as usize % 2]);
@@ -110,11 +110,11 @@ fn nobody_contradicts_who_knows_all() {
             let mut sees_all = leaders(policy, &committee);
             let at = 40 + dice.below(60) as usize;
             let mut restored = leaders(policy, &committee);
-            if let Some(standing) = leaders(policy, &committee).standing(&committee, &tree, tips[at].id) {
-                let bytes = standing.to_bytes();
-                restored.restore(Standing::from_bytes(&bytes).unwrap(), &committee);
+            if let Some(history) = leaders(policy, &committee).history(&committee, &tree, tips[at].id) {
+                let bytes = history.to_bytes();
+                restored.restore(LeaderHistory::from_bytes(&bytes).unwrap(), &committee);
             }
-            // Its tree begins at the checkpoint.
+            // The tree of the third replica begins at the checkpoint.
             let (mut cut, mut knows_nothing) = (BlockTree::default(), leaders(policy, &committee));
             knows_nothing.known.clear();
             cut.set_root(tips[at].id);
@@ -128,15 +128,15 @@ fn nobody_contradicts_who_knows_all() {
                 assert!(agree(&mut sees_all, &mut restored, &committee, &tree, *tip, &what), "{what}");
                 last = agree(&mut sees_all, &mut knows_nothing, &committee, &cut, *tip, &what);
             }
-            assert!(last, "{what}: in the end it knows as well");
+            assert!(last, "{what}: in the end the third replica knows the leaders");
         }
     }
 }
 
-/// Headers between what a replica knows and a checkpoint that it is shown come late: it waits for them, and says the
-/// same as all others then. What it writes down meanwhile is where it was.
+/// Headers below a checkpoint arrive late: the replica waits for them and then gives the answers of all others. Meanwhile it
+/// records the history of the block committed before.
 #[test]
-fn headers_that_come_late_are_waited_for() {
+fn leader_is_unknown_until_late_headers_arrive() {
     for policy in [LeaderPolicy::Stable, LeaderPolicy::Avoiding] {
         let committee = committee(4);
         let Grown { tree, tips } = grow(policy, &committee, 300, &[3], &mut Dice(5, Some(40)));
@@ -150,7 +150,7 @@ fn headers_that_come_late_are_waited_for() {
         add(&mut here, 1, 101);
         late.keep_up(&committee, &here, tips[100].id);
         let written = late.settle(&committee, &here, tips[200], tips[100]).cloned().unwrap();
-        assert_eq!(written.height(), Height(100), "as far as it knows");
+        assert_eq!(written.height(), Height(100), "the last known history");
         late.keep_up(&committee, &here, tips[200].id);
         assert_eq!(late.leader(&committee, &here, View(tips[200].view.0 + 1), tips[200].id), None);
         add(&mut here, 101, 301);
@@ -160,18 +160,18 @@ fn headers_that_come_late_are_waited_for() {
         for tip in &tips[200..] {
             assert!(agree(&mut sees_all, &mut late, &committee, &tree, *tip, "late"));
         }
-        assert!(late.known.values().all(|standing| standing.height() >= Height(200)));
+        assert!(late.known.values().all(|history| history.height() >= Height(200)));
         assert_eq!(
-            late.settle(&committee, &here, tips[264], tips[290]).map(Standing::height),
+            late.settle(&committee, &here, tips[264], tips[290]).map(LeaderHistory::height),
             Some(Height(264))
         );
     }
 }
 
-/// With `avoiding`, who has failed is left out once that is committed, f at most, and comes back after some time; after a
-/// long time without a commit everybody has its turn.
+/// With `avoiding`, failed replicas are skipped once their failure is committed: at most f, and for some time. After a long
+/// time without a commit every replica has its turn.
 #[test]
-fn who_fails_is_left_out() {
+fn avoiding_skips_failed_replicas() {
     let committee = committee(7);
     let Grown { tree, tips } = grow(LeaderPolicy::Avoiding, &committee, 1_200, &[2, 5], &mut Dice(1, None));
     let lost: u64 = tips.windows(2).map(|pair| u64::from(pair[1].view != pair[0].view.next())).sum();
@@ -179,7 +179,7 @@ fn who_fails_is_left_out() {
     let proposers = |from: usize, to: usize| -> BTreeSet<u16> {
         tips[from..to].iter().map(|tip| tree.get(tip.id).unwrap().proposer.0).collect()
     };
-    assert_eq!(proposers(60, 120), [0, 1, 3, 4, 6].into(), "all that do their work lead");
+    assert_eq!(proposers(60, 120), [0, 1, 3, 4, 6].into(), "all live replicas lead");
     let mut judge = leaders(LeaderPolicy::Avoiding, &committee);
     let tip = tips[100];
     let mut led = |from: u64, to: u64| -> BTreeSet<u16> {
@@ -187,17 +187,14 @@ fn who_fails_is_left_out() {
             .map(|ahead| judge.leader(&committee, &tree, View(tip.view.0 + ahead), tip.id).unwrap().0)
             .collect()
     };
-    assert!(
-        led(1, 4 * 4 - 3).is_disjoint(&[2, 5].into()),
-        "f terms may lead to nothing, and one be under way"
-    );
-    assert_eq!(led(4 * 4, 4 * 4 + 28), (0..7).collect(), "without a commit all have their turn");
+    assert!(led(1, 4 * 4 - 3).is_disjoint(&[2, 5].into()), "f terms may fail, and one may be under way");
+    assert_eq!(led(4 * 4, 4 * 4 + 28), (0..7).collect(), "without a commit all replicas have their turn");
 }
 
-/// Replicas that have come by a checkpoint alone know who leads as soon as as many have failed as are left out, however
-/// often somebody goes on failing.
+/// A replica that starts from a checkpoint alone knows the leaders as soon as f failures are known, even while replicas go
+/// on failing.
 #[test]
-fn failures_that_are_known_are_enough() {
+fn f_known_failures_suffice_to_know_the_leader() {
     let committee = committee(4);
     let Grown { tree, tips } = grow(LeaderPolicy::Avoiding, &committee, 300, &[], &mut Dice(7, Some(9)));
     let (mut cut, mut new) = (BlockTree::default(), leaders(LeaderPolicy::Avoiding, &committee));
@@ -208,15 +205,16 @@ fn failures_that_are_known_are_enough() {
     for tip in &tips[61..] {
         cut.insert((**tree.get(tip.id).unwrap()).clone());
         let leader = new.leader(&committee, &cut, tip.view.next(), tip.id);
-        assert!(knows_from.is_none() || leader.is_some(), "{tip:?}: it has known once");
+        assert!(knows_from.is_none() || leader.is_some(), "{tip:?}: known before, unknown now");
         knows_from = knows_from.or(leader.map(|_| tip.height));
     }
     assert!(knows_from.is_some_and(|height| height < Height(100)), "{knows_from:?}");
 }
 
-/// T7: of any 3f + 1 with f silent, round-robin has three in a row that are not; and one term is long enough for a commit.
+/// T7: among any 3f + 1 replicas with f silent, round-robin has three honest leaders in a row. One term is long enough for a
+/// commit.
 #[test]
-fn enough_honest_leaders_follow_each_other() {
+fn round_robin_has_three_honest_leaders_in_a_row() {
     for f in 1..=3u32 {
         let n = 3 * f + 1;
         let silent_sets = (0u32..1 << n).filter(|set| set.count_ones() == f);
@@ -225,12 +223,12 @@ fn enough_honest_leaders_follow_each_other() {
             assert!((0..n).any(|view| honest(view) && honest(view + 1) && honest(view + 2)), "{n} {set:b}");
         }
     }
-    assert!(AVOIDING_TERM > LINKS as u64, "proposers of all links, and who shows the last certificate");
+    assert!(AVOIDING_TERM > LINKS as u64, "proposers of all links, and one that shows the last certificate");
 }
 
-/// What is out of range is refused.
+/// Parameters out of range are refused.
 #[test]
-fn parameters_have_ranges() {
+fn parameters_out_of_range_are_refused() {
     let committee = committee(4);
     let open =
         |term, set: &[u16]| Leaders::new(LeaderPolicy::Terms, term, LINKS, set.to_vec(), &committee).is_ok();

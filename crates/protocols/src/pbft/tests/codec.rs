@@ -3,7 +3,7 @@ use crate::pbft::{
     Certified, Entry, Evidence, Missing, NewView, PbftRecord, SignedMessage, Standing, ViewChange,
 };
 use proptest::prelude::*;
-use quorate_consensus::{Certificate, CheckpointProof, Message, Record, Signed};
+use quorate_consensus::{Certificate, CheckpointProof, Signed};
 use quorate_types::{Kind, PayloadId, ReplicaSet, Signature, Statement, Wire};
 
 fn digests() -> impl Strategy<Value = Digest> {
@@ -147,33 +147,33 @@ fn encode(message: &PbftMessage) -> Vec<u8> {
 proptest! {
     #[test]
     fn messages_round_trip(message in messages()) {
-        prop_assert_eq!(PbftMessage::decode(&encode(&message)), Ok(message));
+        prop_assert_eq!(PbftMessage::from_bytes(&encode(&message)), Ok(message));
     }
 
     /// Variant S reads the same words, and one more.
     #[test]
     fn signed_messages_round_trip(message in messages(), vote in votes()) {
-        prop_assert_eq!(SignedMessage::decode(&encode(&message)), Ok(SignedMessage(message)));
+        prop_assert_eq!(SignedMessage::from_bytes(&encode(&message)), Ok(SignedMessage(message)));
         let again = PbftMessage::Again(vote);
-        prop_assert!(PbftMessage::decode(&encode(&again)).is_err());
-        prop_assert_eq!(SignedMessage::decode(&encode(&again)), Ok(SignedMessage(again)));
+        prop_assert!(PbftMessage::from_bytes(&encode(&again)).is_err());
+        prop_assert_eq!(SignedMessage::from_bytes(&encode(&again)), Ok(SignedMessage(again)));
     }
 
     #[test]
     fn every_truncation_and_extension_is_refused(message in messages()) {
         let mut bytes = encode(&message);
         for end in 0..bytes.len() {
-            prop_assert!(PbftMessage::decode(&bytes[..end]).is_err(), "{} of {}", end, bytes.len());
+            prop_assert!(PbftMessage::from_bytes(&bytes[..end]).is_err(), "{} of {}", end, bytes.len());
         }
         bytes.push(0);
-        prop_assert!(PbftMessage::decode(&bytes).is_err());
+        prop_assert!(PbftMessage::from_bytes(&bytes).is_err());
     }
 
     #[test]
     fn what_decodes_has_one_encoding(bytes in prop::collection::vec(any::<u8>(), 0..400), tag in 0u8..9) {
         let mut bytes = bytes;
         bytes.insert(0, tag);
-        if let Ok(message) = PbftMessage::decode(&bytes) {
+        if let Ok(message) = PbftMessage::from_bytes(&bytes) {
             prop_assert_eq!(encode(&message), bytes);
         }
     }
@@ -183,11 +183,11 @@ proptest! {
         let mut bytes = encode(&message);
         let at = at.index(bytes.len());
         bytes[at] ^= flip;
-        if let Ok(other) = PbftMessage::decode(&bytes) {
+        if let Ok(other) = PbftMessage::from_bytes(&bytes) {
             prop_assert_eq!(encode(&other), bytes.clone());
             // A handler that sees it may refuse it, and nothing worse.
             let mut backup = open(1, 4);
-            let _ = backup.deliver(ReplicaId(3), PbftMessage::decode(&bytes).unwrap());
+            let _ = backup.deliver(ReplicaId(3), PbftMessage::from_bytes(&bytes).unwrap());
             let _ = backup.deliver(LEADER, other);
             backup.settle();
         }
@@ -197,12 +197,12 @@ proptest! {
     fn records_round_trip(record in records()) {
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
-        prop_assert_eq!(PbftRecord::decode(&bytes), Ok(record));
+        prop_assert_eq!(PbftRecord::from_bytes(&bytes), Ok(record));
         for end in 0..bytes.len() {
-            prop_assert!(PbftRecord::decode(&bytes[..end]).is_err());
+            prop_assert!(PbftRecord::from_bytes(&bytes[..end]).is_err());
         }
         bytes.push(0);
-        prop_assert!(PbftRecord::decode(&bytes).is_err());
+        prop_assert!(PbftRecord::from_bytes(&bytes).is_err());
     }
 
     /// A subject binds all of a message: whatever differs is another statement.
@@ -261,14 +261,14 @@ fn a_status_names_a_bounded_number_of_heights() {
             missing: vec![missing; count],
         }))
     };
-    assert!(PbftMessage::decode(&status(64)).is_ok());
-    assert!(PbftMessage::decode(&status(65)).is_err());
+    assert!(PbftMessage::from_bytes(&status(64)).is_ok());
+    assert!(PbftMessage::from_bytes(&status(65)).is_err());
     // The count alone allocates nothing.
     let mut bytes = status(0);
     let count_at = bytes.len() - 4;
     bytes.truncate(count_at);
     60u32.encode(&mut bytes);
-    assert!(PbftMessage::decode(&bytes).is_err());
+    assert!(PbftMessage::from_bytes(&bytes).is_err());
 }
 
 #[test]
@@ -286,8 +286,8 @@ fn counts_of_a_view_change_allocate_nothing() {
         let at = bytes.len() - from_end;
         let mut lie = bytes[..at].to_vec();
         (1u32 << 20).encode(&mut lie);
-        assert!(PbftMessage::decode(&lie).is_err());
+        assert!(PbftMessage::from_bytes(&lie).is_err());
     }
     bytes.push(0);
-    assert!(PbftMessage::decode(&bytes).is_err());
+    assert!(PbftMessage::from_bytes(&bytes).is_err());
 }

@@ -3,7 +3,7 @@
 use super::selection::change;
 use super::*;
 use quorate_consensus::harness::Cluster;
-use quorate_consensus::{Healed, Protocol};
+use quorate_consensus::{Examined, Healed};
 use quorate_types::Time;
 use quorate_types::rng::Rng;
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::pbft::{Missing, Standing};
 use quorate_consensus::harness::Cluster;
-use quorate_consensus::{Healed, LinkEvent, OpenError, Protocol, Ready};
+use quorate_consensus::{Examined, Healed, LinkEvent, OpenError, Ready};
 use quorate_types::ReplicaSet;
 use quorate_types::rng::Rng;
 
@@ -12,7 +12,7 @@ fn cluster() -> Cluster<Pbft> {
     Cluster::open(setup(4), &params).unwrap()
 }
 
-/// Ticks until every replica has executed everything up to `height`, at most as long as `Protocol::recovery`
+/// Ticks until every replica has executed everything up to `height`, at most as long as `Examined::recovery`
 /// says.
 fn heal(cluster: &mut Cluster<Pbft>, height: Height, what: &str) {
     let params = PbftParams { status_ms: STATUS_MS, idle_status_ms: 1_000, ..PbftParams::default() };

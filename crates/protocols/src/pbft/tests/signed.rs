@@ -9,7 +9,7 @@ use crate::pbft::{
 };
 use quorate_consensus::harness::Cluster;
 use quorate_consensus::{Auth, Certificate, CheckpointProof, Claim, Claims, Message, OpenError, Signed};
-use quorate_types::{Committee, Kind, Signature, Statement, Time};
+use quorate_types::{Committee, Kind, Signature, Statement, Time, Wire};
 
 fn committee() -> Committee {
     Setup::of::<PbftSigned>(4).committee::<PbftSigned>()

@@ -5,7 +5,7 @@ use quorate_consensus::harness::Cluster;
 use quorate_consensus::{
     Alarm, Certificate, Checkpoint, CheckpointProof, Claim, Claims, Message, Ready, Signed,
 };
-use quorate_types::{Signature, Time};
+use quorate_types::{Signature, Time, Wire};
 
 pub(super) const STATUS: u64 = 1_000 * MS;
 pub(super) const T0: u64 = 400 * MS;
@@ -398,7 +398,7 @@ fn v8_a_new_view_must_be_right() {
     let message = new_view(1, twice, &good);
     let mut bytes = Vec::new();
     message.encode(&mut bytes);
-    assert!(PbftMessage::decode(&bytes).is_err());
+    assert!(PbftMessage::from_bytes(&bytes).is_err());
     refuse(&mut backup, 1, message, Reject::Invalid("too few view changes"));
     assert_eq!(stands(&backup), (0, true));
     take(&mut backup, 1, new_view(1, with_height_1(1), &good));

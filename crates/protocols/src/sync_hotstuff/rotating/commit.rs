@@ -1,7 +1,7 @@
 //! Commits and their times (§8, §11, 4 to 6): 2 Δ after all have the own vote, if its view followed a certified one and no
 //! statement shows that its leader equivocates or is replaced.
 
-use super::super::replica::{SyncHotStuff, Timer};
+use super::super::replica::{SyncHotStuff, Timer, noted};
 use super::super::statements::VOTE;
 use super::header::Header;
 use super::message::RotatingMessage;
@@ -9,7 +9,7 @@ use super::state::Rotating;
 use super::view_facts::OwnVote;
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::parts::chain::{Below, Hangs, Tip};
-use quorate_consensus::{Basis, Cx, Ready, Signed, To};
+use quorate_consensus::{Cx, Ready, Signed, To};
 use quorate_types::{BlockId, Time, View};
 
 /// Maximum number of views that are kept; of more views the first do not commit by their timers.
@@ -156,7 +156,7 @@ impl SyncHotStuff<Rotating> {
             let Some(tip) = first.map(|(id, header)| Tip::of(&header.body.block, *id)) else { continue };
             let Some(worth) = self.worth_committing(cx.blocks(), tip) else { continue };
             if self.state.waits.is_sound(cx, &wait) {
-                return self.commit(cx, worth.end(), Basis::Timer);
+                return self.commit(cx, worth.end(), noted::COMMITTED);
             }
         }
     }

@@ -9,7 +9,6 @@ use super::evidence::ViewEvidence;
 use super::header::{Header, claim_votes, status, vote};
 use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Auth, Certificate, Claims, Message, Place, Signed};
-use quorate_types::codec::{DecodeError, Wire};
 use quorate_types::{Height, Incarnation, Kind, PayloadId, View};
 
 /// Maximum number of certificates in an ANSWER: the highest one, and that of the parent of its header.
@@ -188,13 +187,5 @@ impl Message for RotatingMessage {
         if let Self::Propose { header, .. } = self {
             out.push(header.block.payload);
         }
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        Wire::encode(self, out);
-    }
-
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        Self::from_bytes(bytes)
     }
 }

@@ -5,7 +5,6 @@ use super::super::replica::SyncHotStuff;
 use super::header::Header;
 use super::state::Rotating;
 use quorate_consensus::{Certificate, Cx, Record, RecordKey, Signed};
-use quorate_types::codec::{DecodeError, Wire};
 use quorate_types::{Digest, Height, View};
 
 /// A fact that is durable before a message that depends on it leaves.
@@ -53,14 +52,6 @@ impl Record for RotatingRecord {
             Self::Highest(_) => HIGHEST,
         };
         RecordKey { kind, height: Height::ZERO, scope: Digest::ZERO }
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        Wire::encode(self, out);
-    }
-
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        Self::from_bytes(bytes)
     }
 }
 

@@ -17,16 +17,16 @@ mod votes;
 use super::super::statements::{VOTE, blame};
 use super::super::tests::{self, TestBlock, TestForm};
 pub(super) use super::super::tests::{
-    Attacker, CONFLICT, N, SIGNATURE, delta, heartbeat, is_own_statement, line, quarter, r, to_one,
+    Attacker, CONFLICT, CommitRule, N, SIGNATURE, delta, heartbeat, is_own_statement, line, quarter, r,
+    to_one,
 };
 use super::{Answer, Header, Rotating, RotatingMessage, ViewEvidence, vote};
 use quorate_consensus::harness::payload;
 use quorate_consensus::parts::chain::{Tip, bind_certificate, empty_payload};
 use quorate_consensus::parts::recovery::RecoveryStage;
-use quorate_consensus::{Basis, Certificate, Message, Reject, Signed, To};
+use quorate_consensus::{Certificate, Message, Reject, Signed, To};
 use quorate_types::{Block, BlockId, Height, Incarnation, ReplicaId, Time, View};
 
-type SyncHotStuff = super::super::SyncHotStuff<Rotating>;
 pub(super) type Bench = tests::Bench<Rotating>;
 
 pub(super) const GENESIS: Tip = Tip::GENESIS;
@@ -205,7 +205,7 @@ impl Bench {
     /// Returns commits by timers since the last call. There are no others.
     pub(super) fn timer_commits(&mut self) -> Vec<BlockId> {
         let commits = self.committed();
-        assert!(commits.iter().all(|(_, basis)| *basis == Basis::Timer), "{commits:?}");
+        assert!(commits.iter().all(|(_, rule)| *rule == CommitRule::Timer), "{commits:?}");
         commits.into_iter().map(|(id, _)| id).collect()
     }
 }

@@ -1,14 +1,14 @@
 //! Commits and their times (§8; `optsync` §4, §7): after 2 Δ in which nothing conflicted with the own vote, or at once by q_R
 //! votes.
 
-use super::super::replica::{End, SyncHotStuff, Timer};
+use super::super::replica::{End, SyncHotStuff, Timer, noted};
 use super::ancestry::UNKNOWN;
 use super::header::{end_of, rank};
 use super::message::SyncMessage;
 use super::record::SyncRecord;
 use super::variant::Variant;
 use quorate_consensus::parts::block_tree::BlockTree;
-use quorate_consensus::{Basis, Certificate, Cx, Reject, To};
+use quorate_consensus::{Certificate, Cx, Reject, To};
 use quorate_types::{Height, ReplicaId};
 
 impl<V: Variant> SyncHotStuff<V> {
@@ -180,7 +180,7 @@ impl<V: Variant> SyncHotStuff<V> {
                 && self.agrees(cx.blocks(), end, now)
             {
                 // S8. §8: its ancestors are committed with it.
-                return self.commit(cx, end, Basis::Timer);
+                return self.commit(cx, end, noted::COMMITTED);
             }
         }
     }
@@ -233,7 +233,7 @@ impl<V: Variant> SyncHotStuff<V> {
         // The highest one may wait for its body. It must not delay this one, nor be forgotten for it.
         self.in_view.responsive = self.in_view.responsive.max(Some(end));
         self.commit_responsive(cx);
-        self.commit(cx, end, Basis::Quorum);
+        self.commit(cx, end, noted::COMMITTED_BY_VOTES);
     }
 
     /// Commits the block that q_R votes have decided in this view, as soon as its headers are available.
@@ -241,7 +241,7 @@ impl<V: Variant> SyncHotStuff<V> {
         if let Some(end) = self.in_view.responsive
             && !self.is_quit()
         {
-            self.commit(cx, end, Basis::Quorum);
+            self.commit(cx, end, noted::COMMITTED_BY_VOTES);
         }
     }
 

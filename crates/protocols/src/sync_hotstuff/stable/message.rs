@@ -12,7 +12,6 @@ use super::lock::{Lock, LockName};
 use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Auth, Certificate, Claims, Message, Place, Seal, Signed};
 use quorate_types::block::BLOCK_BYTES;
-use quorate_types::codec::{DecodeError, Wire};
 use quorate_types::{BlockId, Height, Incarnation, Kind, PayloadId, View};
 
 /// Maximum number of headers in an ANSWER.
@@ -267,14 +266,6 @@ impl Message for SyncMessage {
         if let Self::Propose { header, .. } = self {
             out.push(header.block.payload);
         }
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        Wire::encode(self, out);
-    }
-
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        Self::from_bytes(bytes)
     }
 }
 

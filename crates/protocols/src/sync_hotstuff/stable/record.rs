@@ -8,7 +8,6 @@ use super::leader_statement::SyncNewView;
 use super::lock::Lock;
 use super::variant::Variant;
 use quorate_consensus::{Certificate, Cx, Record, RecordKey, Signed};
-use quorate_types::codec::{DecodeError, Wire};
 use quorate_types::{Digest, Height, View};
 
 /// A fact that is durable before a message that depends on it leaves.
@@ -90,14 +89,6 @@ impl Record for SyncRecord {
             Self::Settled(_) => newest(SETTLED),
             Self::SettledResponsive(_) => newest(SETTLED_RESPONSIVE),
         }
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        Wire::encode(self, out);
-    }
-
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        Self::from_bytes(bytes)
     }
 }
 

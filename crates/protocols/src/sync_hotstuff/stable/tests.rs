@@ -20,8 +20,8 @@ mod view_change;
 
 use super::super::replica::End;
 pub(super) use super::super::tests::{
-    Attacker, Bench, CONFLICT, N, SIGNATURE, delta, heartbeat, is_own_statement, leads, line, quarter, r,
-    to_one, weak,
+    Attacker, Bench, CONFLICT, CommitRule, N, SIGNATURE, delta, heartbeat, is_own_statement, leads, line,
+    quarter, r, to_one, weak,
 };
 use super::super::tests::{TestBlock, TestForm, claims_hold};
 use super::super::{SyncHotStuff, VOTE, blame};
@@ -33,7 +33,7 @@ use quorate_consensus::harness::{Harness, Setup};
 use quorate_consensus::parts::chain::empty_payload;
 use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::parts::synchrony::SynchronyParams;
-use quorate_consensus::{Basis, Certificate, Message, Reject, Signed, To};
+use quorate_consensus::{Certificate, Message, Reject, Signed, To};
 use quorate_types::{Block, BlockId, Height, Incarnation, Time, View};
 
 /// End of the chain that the first view extends.

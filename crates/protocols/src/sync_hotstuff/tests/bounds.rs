@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::sync_hotstuff::attacks::AttackMessage as _;
-use quorate_consensus::{Healed, Protocol as _};
+use quorate_consensus::{Examined as _, Healed};
 
 every_form! {
     each_replica_has_room_for_one_blame / each_replica_has_room_for_one_blame: one_blame;

@@ -27,8 +27,8 @@ both! {
     late_certificates_and_votes_raise_the_alarm;
 }
 
-fn by_timer(header: &Header) -> (BlockId, Basis) {
-    (id(header), Basis::Timer)
+fn by_timer(header: &Header) -> (BlockId, CommitRule) {
+    (id(header), CommitRule::Timer)
 }
 
 /// Scenario 18: a stalled disk delays the beginning of the wait.

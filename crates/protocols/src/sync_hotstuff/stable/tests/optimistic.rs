@@ -5,8 +5,8 @@ use super::*;
 
 type Optsync = Bench<Optimistic>;
 
-fn at_once(header: &Header) -> (BlockId, Basis) {
-    (id(header), Basis::Quorum)
+fn at_once(header: &Header) -> (BlockId, CommitRule) {
+    (id(header), CommitRule::Votes)
 }
 
 /// Returns a certificate of q_R votes for a block.
@@ -76,7 +76,7 @@ fn o1_with_fewer_votes_the_timer_commits() {
     let mut bench = Optsync::new();
     bench.grow(&blocks);
     bench.pass(delta(2));
-    assert_eq!(bench.committed(), [(id(&blocks[0]), Basis::Timer)]);
+    assert_eq!(bench.committed(), [(id(&blocks[0]), CommitRule::Timer)]);
     // Also if doubt holds the timer back: q_R votes rely on no bound.
     let mut bench = Optsync::new();
     bench.grow(&blocks);
@@ -272,7 +272,7 @@ fn o5_lock_names_the_highest_responsive_certificate() {
     bench.take(2, voted(&blocks[0]));
     bench.grow(&blocks[1..]);
     bench.pass(delta(2));
-    assert_eq!(bench.committed(), [at_once(&blocks[0]), (id(&blocks[2]), Basis::Timer)]);
+    assert_eq!(bench.committed(), [at_once(&blocks[0]), (id(&blocks[2]), CommitRule::Timer)]);
     bench.next_view();
     let named = |bench: &Optsync| {
         let lock = &bench.replica.protocol().state.lock;
@@ -304,7 +304,7 @@ fn o5_hidden_responsive_certificate_of_an_ancestor_changes_nothing() {
             let mut bench = Optsync::running(me, n);
             bench.grow(&blocks[..2]);
             bench.pass(delta(2));
-            assert_eq!(bench.committed(), [(id(&blocks[1]), Basis::Timer)]);
+            assert_eq!(bench.committed(), [(id(&blocks[1]), CommitRule::Timer)]);
             bench.next_view();
             let lock = &bench.replica.protocol().state.lock;
             assert_eq!((&lock.responsive, lock.tip.block()), (&None, id(&blocks[1])));
@@ -409,7 +409,7 @@ fn o5_lock_never_conflicts_with_the_committed_block() {
     bench.propose(&blocks[0]);
     bench.replica.settle();
     bench.vote([0, 1, 4], &blocks[0]);
-    assert_eq!(bench.committed(), [(id(&blocks[0]), Basis::Quorum)]);
+    assert_eq!(bench.committed(), [(id(&blocks[0]), CommitRule::Votes)]);
     late(&mut bench, [3], &other[0]);
     assert!(bench.is_quiet(), "the view is over");
     late(&mut bench, [0, 3, 4], &other[1]);

@@ -166,8 +166,8 @@ impl Seen {
         for (block, basis) in bench.committed() {
             let header = &self.headers[&block];
             let place = (header.block.view.0, header.block.height.0);
-            self.commits[usize::from(basis == Basis::Timer)] += 1;
-            assert!(basis == Basis::Quorum || self.fresh.contains(&place), "{place:?} {lines:#?}");
+            self.commits[usize::from(basis == CommitRule::Timer)] += 1;
+            assert!(basis == CommitRule::Votes || self.fresh.contains(&place), "{place:?} {lines:#?}");
         }
     }
 }

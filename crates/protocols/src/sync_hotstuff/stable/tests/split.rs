@@ -3,6 +3,7 @@
 use super::*;
 use crate::sync_hotstuff::Split;
 use quorate_consensus::Claims;
+use quorate_types::Wire;
 
 both! {
     s4_two_branches_far_apart_end_the_view;
@@ -170,7 +171,7 @@ fn s4_split_is_proved_at_every_voted_height<V: Variant>() {
     let message = SyncMessage::Evidence(evidence.clone());
     let mut bytes = Vec::new();
     message.encode(&mut bytes);
-    assert_eq!(SyncMessage::decode(&bytes), Ok(message.clone()));
+    assert_eq!(SyncMessage::from_bytes(&bytes), Ok(message.clone()));
     assert_eq!(claims_hold::<V>(&message), Ok(()));
 }
 

@@ -602,7 +602,7 @@ fn s15_first_vote_begins_no_wait<V: Variant>() {
     let next = header(N, 2, id(&blocks[0]), end(&blocks[0]), 5);
     bench.grow(std::slice::from_ref(&next));
     bench.pass(delta(2));
-    assert_eq!(bench.committed(), [(id(&next), Basis::Timer)]);
+    assert_eq!(bench.committed(), [(id(&next), CommitRule::Timer)]);
 }
 
 fn s15_base_is_asked_for_of_every_holder<V: Variant>() {

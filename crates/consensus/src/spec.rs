@@ -1,0 +1,86 @@
+//! Properties of a protocol.
+
+use quorate_types::{ProtocolId, View, quorum};
+use std::fmt;
+use std::time::Duration;
+
+/// Timing model of a protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Model {
+    /// Safe always; live when delays are bounded from some unknown time on.
+    PartialSynchrony,
+    /// Delays are at most a known Δ.
+    Synchrony,
+    /// For teaching: tolerates no fault of its leader.
+    Teaching,
+}
+
+/// Properties of a protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// Name in the registry, on the command line and in every signature.
+    pub name: ProtocolId,
+    /// One sentence.
+    pub summary: &'static str,
+    /// Timing model.
+    pub model: Model,
+    /// Faulty replicas tolerated among n.
+    pub faults: fn(n: usize) -> usize,
+    /// Signatures that make a checkpoint stable.
+    pub checkpoint_quorum: fn(n: usize, f: usize) -> usize,
+    /// Equal replies that a client needs.
+    pub replies: fn(n: usize, f: usize) -> usize,
+    /// Whether a commit rests on votes that were durable before they were sent. If not, the host holds replies until
+    /// bodies and decided ids are in the own log.
+    pub votes_are_durable: bool,
+    /// Whether each vote carries a signature of its own, so that a view change shows certificates of votes. The
+    /// certificates take room in frames and in the log, in proportion to n and to the window.
+    pub votes_are_signed: bool,
+    /// Whether the protocol tolerates bodies that are valid at some replicas only (MAC vectors). No registered protocol
+    /// sets it yet: it waits for bundles with MAC vectors.
+    pub local_validity: bool,
+    /// Whether the leader can be replaced. Without, replica 0 leads for ever, and a silent leader stops the cluster.
+    pub replaces_leader: bool,
+    /// Whether leaders follow each other while nothing goes wrong. The replica that receives a bundle from a client then
+    /// sends it to all at once: another leader would lead by the time it reached the present one.
+    pub rotates_leaders: bool,
+    /// First view.
+    pub first_view: View,
+    /// Parameters that must be equal everywhere and are therefore in genesis.
+    pub shared_params: &'static [&'static str],
+}
+
+impl Spec {
+    /// Returns the number of running replicas that a cluster needs to serve clients.
+    #[must_use]
+    pub const fn serving(&self, n: usize, f: usize) -> usize {
+        match self.model {
+            // f + 1 vote, and of the others f may be away.
+            Model::Synchrony => quorum::all_honest(n, f),
+            Model::PartialSynchrony | Model::Teaching => quorum::byzantine(n, f),
+        }
+    }
+}
+
+/// Needs of the host's synchrony guard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Synchrony {
+    /// Δ.
+    pub delta_ns: u64,
+    /// Whether the guard is on.
+    pub guarded: bool,
+}
+
+impl Synchrony {
+    /// Returns `guarded` or `unguarded`.
+    pub fn mode(&self) -> &'static str {
+        if self.guarded { "guarded" } else { "unguarded" }
+    }
+}
+
+/// The form that all reports use.
+impl fmt::Display for Synchrony {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "delta {:?}, {}", Duration::from_nanos(self.delta_ns), self.mode())
+    }
+}
