@@ -121,7 +121,7 @@ impl SynchronyParams {
 }
 
 /// Δ as a unit of timers, with the drift of clocks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Delta {
     ns: u64,
     drift_ppm: u64,

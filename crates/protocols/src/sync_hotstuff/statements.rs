@@ -1,7 +1,8 @@
-//! Message kinds, leaders and blames of both forms.
+//! Message kinds, properties, leaders and blames of all forms.
 
-use quorate_consensus::{Certificate, Claims};
-use quorate_types::{Committee, Digest, Height, Kind, ReplicaId, Statement, View};
+use quorate_consensus::parts::synchrony::SynchronyParams;
+use quorate_consensus::{Certificate, Claims, Model, Spec};
+use quorate_types::{Committee, Digest, Height, Kind, ProtocolId, ReplicaId, Statement, View, quorum};
 
 /// Statement of a PROPOSE.
 pub const PROPOSE: Kind = Kind::new("propose");
@@ -28,6 +29,23 @@ pub(super) const ANSWER: Kind = Kind::new("answer");
 pub const FIRST_VIEW: View = View(1);
 /// Minimum bytes of a certificate: its statement.
 pub(super) const CERTIFICATE_BYTES: usize = 16 + 8 + 8 + 32 + 32;
+
+/// Properties of Sync HotStuff; the other forms change name and summary.
+pub(super) const SPEC: Spec = Spec {
+    name: ProtocolId::new("sync-hotstuff"),
+    summary: "Sync HotStuff: n = 2f + 1, commit 2 delta after the own vote, as long as messages keep the bound delta",
+    model: Model::Synchrony,
+    faults: quorum::synchronous_faults,
+    checkpoint_quorum: |_, f| quorum::weak(f),
+    replies: |_, f| quorum::weak(f),
+    votes_are_durable: false,
+    votes_are_signed: true,
+    local_validity: false,
+    replaces_leader: true,
+    rotates_leaders: false,
+    first_view: FIRST_VIEW,
+    shared_params: SynchronyParams::SHARED,
+};
 
 /// Returns the leader of a view.
 pub(super) fn leader(committee: &Committee, view: View) -> ReplicaId {

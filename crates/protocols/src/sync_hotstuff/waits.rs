@@ -47,7 +47,7 @@ impl<T> Wait<T> {
 }
 
 /// Waits of a replica.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Waits<T> {
     delta: Delta,
     /// Running waits, oldest first.
@@ -60,7 +60,7 @@ pub(super) struct Waits<T> {
 
 impl<T: Copy> Waits<T> {
     pub(super) fn new(delta: Delta) -> Self {
-        Self { delta, running: VecDeque::new(), held: VecDeque::new(), check: Time::default() }
+        Self { delta, running: VecDeque::new(), held: VecDeque::new(), check: Time::ZERO }
     }
 
     /// Begins a wait, but not before `from`: within 2 Δ all conflicting statements arrive. `is_with_all`: all have its

@@ -1,4 +1,4 @@
-//! What no run may show: two commits that contradict each other, and an honest vote beside what somebody honest has committed.
+//! Violations: two conflicting commits, and an honest vote that conflicts with an honest commit.
 
 use quorate_types::{Block, BlockId, Height, View};
 use std::collections::BTreeMap;
@@ -15,12 +15,12 @@ pub(crate) struct Voted {
 #[derive(Clone, Copy, Debug)]
 struct Committed {
     by: usize,
-    /// In which its votes were cast.
+    /// View of its votes.
     view: View,
     block: BlockId,
-    /// By silence, and not by votes that decide at once.
+    /// Whether a timer has committed it, and not votes that decide at once.
     is_by_timer: bool,
-    /// A client may have heard of it: it has to hold after a power cut as well.
+    /// Whether a client may have its reply: then it must hold after a power cut as well.
     is_acknowledged: bool,
 }
 
@@ -77,7 +77,7 @@ impl Oracle {
         self.commits.push(commit);
     }
 
-    /// All that a replica has committed is on its disk.
+    /// Notes that all commits of a replica are durable.
     pub(crate) fn acknowledged(&mut self, by: usize) {
         self.commits
             .iter_mut()
@@ -85,7 +85,7 @@ impl Oracle {
             .for_each(|commit| commit.is_acknowledged = true);
     }
 
-    /// The power goes: what nobody was told may be forgotten.
+    /// Notes a power cut: commits without a reply may be forgotten.
     pub(crate) fn forget(&mut self) {
         self.commits.retain(|commit| commit.is_acknowledged);
     }

@@ -1,4 +1,4 @@
-//! What liars may say where leaders follow each other.
+//! Messages of liars in the rotating form.
 
 use crate::net::Form;
 use quorate_consensus::harness::payload;
@@ -18,10 +18,10 @@ const SIGNATURE: Signature = Signature([0; 64]);
 /// See the module.
 pub(crate) struct RotatingHunt;
 
-/// What is voted for: view and block.
+/// Place of a vote: view and block.
 type Place = (View, BlockId);
 
-/// What liars have heard or made.
+/// Messages that liars have received or made.
 pub(crate) struct Lore {
     n: u16,
     liars: Vec<ReplicaId>,
@@ -51,7 +51,7 @@ impl Lore {
         all.into_iter().take(self.weak()).collect()
     }
 
-    /// Blocks that somebody honest has voted for.
+    /// Blocks with an honest vote.
     fn certifiable(&self, before: u64) -> Vec<Place> {
         let voted = self.votes.iter().filter(|((view, _), who)| *view < View(before) && !who.is_empty());
         voted.map(|(place, _)| *place).collect()
@@ -83,7 +83,7 @@ impl Lore {
         rng.pick(&of_view).copied().cloned()
     }
 
-    /// A proposal of a liar, new or said before.
+    /// Returns a proposal of a liar, new or repeated.
     fn propose(&mut self, rng: &mut Rng, view: u64) -> RotatingMessage {
         let parent_of = |header: &Header| {
             let place = (header.parent_view, header.block.parent);
@@ -143,7 +143,7 @@ impl Lore {
         RotatingMessage::Answer(Box::new(answer))
     }
 
-    /// What one of them says, whoever it is.
+    /// Returns a message of one liar.
     fn message(&self, rng: &mut Rng, view: u64) -> Option<RotatingMessage> {
         Some(match rng.below(12) {
             0..=4 => RotatingMessage::Certified(self.certified(rng, view + 1)?),
@@ -242,7 +242,7 @@ impl Form for RotatingHunt {
 
     fn vote(message: &RotatingMessage) -> Option<(View, Height, BlockId)> {
         let RotatingMessage::Vote(header) = message else { return None };
-        // Certificates of one view rank alike, whatever their height.
+        // Certificates of one view have equal rank, whatever their height.
         Some((header.body.block.view, Height::MAX, header.body.block.id()))
     }
 

@@ -1,4 +1,4 @@
-//! What liars may say where a leader stays: Sync HotStuff and Opt Sync.
+//! Messages of liars in the stable form: Sync HotStuff and Opt Sync.
 
 use crate::net::Form;
 use quorate_consensus::harness::payload;
@@ -20,21 +20,21 @@ const SIGNATURE: Signature = Signature([0; 64]);
 /// See the module.
 pub(crate) struct StableHunt<V>(PhantomData<V>);
 
-/// What is voted for: view, height and block.
+/// Place of a vote: view, height and block.
 type Place = (View, Height, BlockId);
 
-/// What liars have heard or made.
+/// Messages that liars have received or made.
 pub(crate) struct Lore {
     n: u16,
     liars: Vec<ReplicaId>,
-    /// How many votes decide at once.
+    /// Number of votes that decide at once.
     responsive: Option<usize>,
     headers: Vec<Header>,
-    /// Honest voters of each place; that liars vote for it goes without saying.
+    /// Honest voters of each place; all liars vote for it as well.
     votes: BTreeMap<Place, BTreeSet<ReplicaId>>,
     blames: BTreeMap<View, BTreeSet<ReplicaId>>,
     new_views: Vec<Signed<SyncNewView>>,
-    /// Tells blocks apart.
+    /// Distinguishes blocks.
     number: u64,
 }
 
@@ -62,7 +62,7 @@ impl Lore {
         who.into_iter().flatten().chain(&self.liars).copied().collect()
     }
 
-    /// Places for which liars can show so many votes.
+    /// Returns places for which liars can show so many votes.
     fn certifiable(&self, quorum: usize) -> Vec<Place> {
         let all = self.votes.iter().filter(|(_, who)| self.signers(Some(*who)).len() >= quorum);
         all.map(|(place, _)| *place).collect()
@@ -88,7 +88,7 @@ impl Lore {
         lock
     }
 
-    /// A view near those where the honest ones are.
+    /// Returns a view near those of the honest replicas.
     fn near(&self, rng: &mut Rng, (low, high): (u64, u64)) -> u64 {
         match rng.below(10) {
             0 => high + 1,
@@ -98,7 +98,7 @@ impl Lore {
         }
     }
 
-    /// A header of a view, rather a late one.
+    /// Returns a header of a view, preferably a late one.
     fn of_view(&self, rng: &mut Rng, view: u64) -> Option<Header> {
         let of_view: Vec<&Header> = self.headers.iter().filter(|it| it.block.view == View(view)).collect();
         let late = if rng.chance(700_000) { of_view.len().saturating_sub(4) } else { 0 };
@@ -110,7 +110,7 @@ impl Lore {
         rng.pick(&of_view).copied().cloned()
     }
 
-    /// A proposal of a liar: on something of its view, new or said before, or what its view goes on from.
+    /// Returns a proposal of a liar on a block of its view, new or repeated, or on the base of the view.
     fn propose(&mut self, rng: &mut Rng, view: u64) -> SyncMessage {
         let base_of = |place: &Place| {
             let known =
@@ -153,7 +153,7 @@ impl Lore {
         SyncMessage::Propose { header, parent }
     }
 
-    /// A header of a view where none can be voted for: too high, or far above, below or beside what its leader has said.
+    /// Returns a header of a view that nobody can vote for: too high, far above or below the leader's headers, or in conflict with them.
     fn stray(&mut self, rng: &mut Rng, view: u64, by: ReplicaId) -> Header {
         self.number += 1;
         let base = match self.of_view(rng, view) {
@@ -209,7 +209,7 @@ impl Lore {
         rng.pick(&pairs).map(|(a, b)| QuitEvidence::Conflict(Box::new((signed(a), signed(b)))))
     }
 
-    /// f + 1 blames of one of the last views that somebody honest has blamed.
+    /// Returns f + 1 blames of one of the last views that an honest replica has blamed.
     fn blamed(&self, rng: &mut Rng) -> Option<QuitEvidence> {
         let views: Vec<&View> = self.blames.keys().collect();
         let view = **rng.pick(&views[views.len().saturating_sub(2)..])?;
@@ -218,7 +218,7 @@ impl Lore {
         Some(QuitEvidence::Blames(Certificate::of(blame(view), &votes)))
     }
 
-    /// A certificate of so many votes, of no old view.
+    /// Returns a certificate of so many votes, of no old view.
     fn certified(&self, rng: &mut Rng, view: u64, quorum: usize) -> Option<Certificate> {
         let fits = |place: &Place| place.0.0 + 1 >= view;
         let fitting: Vec<Place> = self.certifiable(quorum).into_iter().filter(fits).collect();
@@ -243,7 +243,7 @@ impl Lore {
         SyncMessage::Answer(Box::new(answer))
     }
 
-    /// What one of them says, whoever it is.
+    /// Returns a message of one liar.
     fn message(&self, rng: &mut Rng, view: u64) -> Option<SyncMessage> {
         Some(match rng.below(12) {
             0 | 1 => SyncMessage::Certified(self.certified(rng, view, self.weak())?),
@@ -261,7 +261,7 @@ impl Lore {
         })
     }
 
-    /// What all of them say, each for itself.
+    /// Returns messages of all liars, each for itself.
     fn promise(&self, rng: &mut Rng, view: u64) -> Option<SyncMessage> {
         Some(match rng.below(8) {
             0 => SyncMessage::Blame(View(view)),
@@ -341,7 +341,7 @@ where
         let all = lore.liars.clone();
         let Some(one) = rng.pick(&all).copied() else { return Vec::new() };
         if rng.chance(40_000) {
-            // Anybody can sign a proposal, of any view.
+            // Any replica can sign a proposal of any view.
             let by = if rng.chance(500_000) { one } else { lore.leader(view) };
             let header = lore.stray(rng, view, by);
             return vec![(one, SyncMessage::Propose { header, parent: Certificate::genesis(VOTE) })];

@@ -3,9 +3,9 @@
 use super::super::replica::{End, SyncHotStuff};
 use super::super::statements::{FIRST_VIEW, VOTE};
 use super::evidence::QuitEvidence;
-use super::header::{Header, end_of};
 use super::paths::{Paths, Relations};
 use super::split::Split;
+use super::statements::{Header, end_of};
 use super::variant::Variant;
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::{Certificate, Cx, Signed};

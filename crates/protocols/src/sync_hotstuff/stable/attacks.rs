@@ -2,9 +2,8 @@
 
 use super::super::attacks::{AttackMemory, AttackMessage, other};
 use super::super::statements::{CERTIFIED, EVIDENCE, NEW_VIEW, PROPOSE, STATUS};
-use super::header::Header;
-use super::lock::Lock;
 use super::message::{Answer, SyncMessage};
+use super::statements::{Header, Lock};
 use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Certificate, Message as _, Scene, Signed};
 use quorate_types::{Height, Kind, View};

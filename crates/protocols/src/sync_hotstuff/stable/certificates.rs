@@ -1,7 +1,6 @@
 //! Votes and certificates of the current view and the one before, and the highest certificate of all.
 
-use super::header::{rank, vote};
-use super::lock::Lock;
+use super::statements::{Lock, rank, vote};
 use quorate_consensus::Certificate;
 use quorate_types::{BlockId, Height, ReplicaId, Signature, Time, View};
 use std::collections::BTreeMap;

@@ -3,9 +3,9 @@
 
 use super::super::replica::{End, SyncHotStuff, Timer, noted};
 use super::ancestry::UNKNOWN;
-use super::header::{end_of, rank};
 use super::message::SyncMessage;
 use super::record::SyncRecord;
+use super::statements::{end_of, rank};
 use super::variant::Variant;
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::{Certificate, Cx, Reject, To};

@@ -1,8 +1,8 @@
 //! Messages of views that have not begun at this replica.
 
-use super::header::Header;
 use super::message::SyncMessage;
 use super::missed_heights::Span;
+use super::statements::Header;
 use quorate_consensus::{Seal, Signed};
 use quorate_types::{Height, ReplicaId, View};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -2,9 +2,8 @@
 
 use super::super::encoding::variants;
 use super::super::statements::{CERTIFICATE_BYTES, claim_blames, leader};
-use super::header::bind_base;
-use super::leader_statement::LeaderStatement;
 use super::split::Split;
+use super::statements::{LeaderStatement, bind_base};
 use quorate_consensus::{Certificate, Claims, Signed};
 use quorate_types::View;
 

@@ -5,16 +5,15 @@ use super::super::leaving::Leaving;
 use super::super::recovery::signed_vote;
 use super::super::replica::{Context, Form, IfIdle, SyncHotStuff, Timer, WINDOWS_AHEAD, WINDOWS_VOTED};
 use super::super::statements::{FIRST_VIEW, NEW_VIEW, PROPOSE, STATUS, VOTE};
+use super::super::waits::Waits;
 use super::certificates::RankedCertificates;
 use super::early_messages::EarlyMessages;
 use super::evidence::QuitEvidence;
-use super::header::{Header, end_of};
-use super::leader_statement::SyncNewView;
-use super::lock::Lock;
 use super::message::{Answer, HEADERS_MAX, SyncMessage};
 use super::record::SyncRecord;
 use super::split;
 use super::state::{InView, State, VIEWS_AHEAD};
+use super::statements::{Header, Lock, SyncNewView, end_of};
 use super::variant::Variant;
 use quorate_consensus::parts::chain::Tip;
 use quorate_consensus::parts::synchrony::{Delta, SynchronyParams};
@@ -59,7 +58,7 @@ impl<V: Variant> Form for V {
     }
 
     fn in_view(delta: Delta) -> InView {
-        InView::new(delta)
+        InView { waits: Waits::new(delta), ..InView::default() }
     }
 
     fn restore(replica: &mut SyncHotStuff<V>, record: SyncRecord) {

@@ -1,8 +1,7 @@
 //! Statements that the leader of the current view has signed.
 
 use super::evidence::QuitEvidence;
-use super::header::Header;
-use super::leader_statement::LeaderStatement;
+use super::statements::{Header, LeaderStatement};
 use quorate_consensus::Signed;
 use quorate_types::{BlockId, Height};
 use std::collections::BTreeMap;

@@ -6,9 +6,10 @@ use super::super::statements::{
     PROPOSE, STATUS, VOTE, blame,
 };
 use super::evidence::{EVIDENCE_BYTES, EVIDENCE_MAX, QuitEvidence};
-use super::header::{Header, claim_certificate, claim_votes, rank, responsive_quorum, vote};
-use super::leader_statement::{LeaderStatement, SyncNewView};
-use super::lock::{Lock, LockName};
+use super::statements::{
+    Header, LeaderStatement, Lock, LockName, SyncNewView, claim_certificate, claim_votes, rank,
+    responsive_quorum, vote,
+};
 use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Auth, Certificate, Claims, Message, Place, Seal, Signed};
 use quorate_types::block::BLOCK_BYTES;

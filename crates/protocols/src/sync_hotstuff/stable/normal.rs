@@ -6,13 +6,12 @@
 use super::super::replica::{End, IfIdle, SyncHotStuff, Timer, noted};
 use super::super::statements::FIRST_VIEW;
 use super::certificates::VoteCount;
-use super::header::{Header, bind_base, end_of, rank, vote};
-use super::leader_statement::LeaderStatement;
 use super::message::SyncMessage;
 use super::missed_heights::{MISSED, Span};
 use super::paths::Paths;
 use super::record::SyncRecord;
 use super::state::VIEWS_AHEAD;
+use super::statements::{Header, LeaderStatement, bind_base, end_of, rank, vote};
 use super::variant::Variant;
 use quorate_consensus::parts::block_tree::BlockTree;
 use quorate_consensus::{Certificate, Cx, Evidence, Ready, Reject, Seal, Signed, To};

@@ -3,9 +3,7 @@
 use super::super::encoding::variants;
 use super::super::replica::SyncHotStuff;
 use super::evidence::{EVIDENCE_BYTES, EVIDENCE_MAX, QuitEvidence};
-use super::header::{Header, rank};
-use super::leader_statement::SyncNewView;
-use super::lock::Lock;
+use super::statements::{Header, Lock, SyncNewView, rank};
 use super::variant::Variant;
 use quorate_consensus::{Certificate, Cx, Record, RecordKey, Signed};
 use quorate_types::{Digest, Height, View};

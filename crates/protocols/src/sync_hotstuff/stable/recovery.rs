@@ -1,9 +1,9 @@
 //! Answers of peers to a recovering replica (§18).
 
 use super::super::replica::SyncHotStuff;
-use super::header::{Header, end_of, rank};
 use super::message::{Answer, HEADERS_MAX};
 use super::missed_heights::Span;
+use super::statements::{Header, end_of, rank};
 use super::variant::Variant;
 use quorate_consensus::{Certificate, Cx, Reject, Signed};
 use quorate_types::{Height, ReplicaId, View};

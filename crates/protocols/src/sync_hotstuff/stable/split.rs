@@ -3,7 +3,7 @@
 //! votes of two replicas. A leader may also show one replica a header far below those that all others have.
 
 use super::super::encoding::fields;
-use super::header::Header;
+use super::statements::Header;
 use quorate_consensus::{Claims, Signed};
 use quorate_types::block::BLOCK_BYTES;
 use quorate_types::{Block, View};

@@ -6,12 +6,9 @@ use super::super::waits::Waits;
 use super::certificates::RankedCertificates;
 use super::early_messages::EarlyMessages;
 use super::evidence::QuitEvidence;
-use super::header::Header;
-use super::leader_statement::SyncNewView;
 use super::leader_statements::LeaderStatements;
-use super::lock::Lock;
 use super::missed_heights::MissedHeights;
-use quorate_consensus::parts::synchrony::Delta;
+use super::statements::{Header, Lock, SyncNewView};
 use quorate_consensus::{Certificate, Signed};
 use quorate_types::{BlockId, Height, ReplicaId, ReplicaSet, Signature, Time, View};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const VIEWS_AHEAD: u64 = 2;
 
 /// State of one view.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct InView {
     /// Statements of the leader.
     pub(super) statements: LeaderStatements,
@@ -56,30 +53,6 @@ pub struct InView {
     pub(super) fetches: BlockFetches,
     /// Peers that were sent a certificate of a height because they lacked one.
     pub(super) certificates_sent: BTreeMap<Height, ReplicaSet>,
-}
-
-impl InView {
-    pub(super) fn new(delta: Delta) -> Self {
-        Self {
-            statements: LeaderStatements::default(),
-            new_view: None,
-            own_new_view: None,
-            statuses: BTreeMap::new(),
-            voted: None,
-            own_copy: None,
-            first_voted: None,
-            proposed: None,
-            repeated: Height::ZERO,
-            waits: Waits::new(delta),
-            waits_from: Time::ZERO,
-            expired: Height::ZERO,
-            missed: MissedHeights::default(),
-            unshown: BTreeSet::new(),
-            responsive: None,
-            fetches: BlockFetches::default(),
-            certificates_sent: BTreeMap::new(),
-        }
-    }
 }
 
 /// State that outlives views.

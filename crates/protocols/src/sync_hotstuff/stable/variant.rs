@@ -3,8 +3,8 @@
 //! two protocols: no statement of one is valid in the other.
 
 use super::super::figures;
-use super::super::spec::SPEC;
-use super::header::responsive_quorum;
+use super::super::statements::SPEC;
+use super::statements::responsive_quorum;
 use quorate_consensus::{Figures, Spec};
 use quorate_types::ProtocolId;
 use std::fmt::Debug;

@@ -1,7 +1,7 @@
 //! O5: the lock of two parts, alone (`optsync` §6, §7 Lemma 3).
 
 use super::super::certificates::{RankedCertificates, accepts, highest_of, lock_of};
-use super::super::header::responsive_quorum;
+use super::super::statements::responsive_quorum;
 use super::*;
 use quorate_types::ReplicaId;
 use quorate_types::rng::Rng;

@@ -1,6 +1,6 @@
 //! O1 to O4: commits at the speed of the network.
 
-use super::super::header::responsive_quorum;
+use super::super::statements::responsive_quorum;
 use super::*;
 
 type Optsync = Bench<Optimistic>;
