@@ -32,7 +32,8 @@
 //! Terms of the papers: a party is a replica, a status message is STATUS, to quit a view is to leave it, and `lock` is
 //! `lock.tip`. A responsive certificate is a certificate of q_R votes.
 //!
-//! A § without a name is one of `docs/specification/sync-hotstuff.md`. Sections of `docs/specification/optsync.md` have its name.
+//! A § without a name is one of `docs/specification/sync-hotstuff.md`. Sections of `docs/specification/optsync.md` have its
+//! name.
 //!
 //! ## Rules
 //! | id | paper | says | handler | test |
@@ -61,12 +62,11 @@
 //! | O5 | optsync §6 | locks are compared in two parts | `certificates::accepts` | `o5_*` |
 //!
 //! ## Invariants
-//! I1: if a timer commits a block at one honest replica, no conflicting block is certified in that view at its height or above.
-//! All replicas hold its certificate when they enter a later view (§8, Lemma 1; §24, without its part (a)): S2, S4, S6, S7, S11,
-//! S12.
-//! I2: all replicas hold the certificates of q_R votes that have decided when they enter a later view (`optsync` §7, Lemma 2):
-//! O2, O3, O4.
-//! I3: no two committed blocks conflict: I1, I2, S13, S15, O5; watched by the agreement oracle.
+//! I1: if a timer commits a block at one honest replica, no conflicting block is certified in that view at its height or
+//! above. All replicas hold its certificate when they enter a later view (§8, Lemma 1; §24, without its part (a)): S2, S4,
+//! S6, S7, S11, S12. I2: all replicas hold the certificates of q_R votes that have decided when they enter a later view
+//! (`optsync` §7, Lemma 2): O2, O3, O4. I3: no two committed blocks conflict: I1, I2, S13, S15, O5; watched by the agreement
+//! oracle.
 //!
 //! ## What survives a crash
 //! [`SyncRecord`]: the view with the evidence that let into it, lock and first vote · before STATUS and FIRST-VOTE · else the

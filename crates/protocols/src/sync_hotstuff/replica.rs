@@ -1,6 +1,6 @@
 //! One replica of any form: the state that all forms have, the handlers of the host's events, and the trait of what differs.
 //!
-//! The handlers that all forms share lie beside this file: `recovery.rs`, `fetching.rs`, `chain_end.rs`, `leaving_view.rs`.
+//! The handlers that all forms share are in `recovery.rs`, `fetching.rs`, `chain_end.rs` and `leaving_view.rs`.
 
 use super::answer_quota::AnswerQuota;
 use super::attacks::{AttackMessage, attacks};
@@ -25,7 +25,7 @@ use std::ops::Range;
 /// lags has room as well. A replica that is further behind learns from decided blocks of others.
 pub(super) const WINDOWS_AHEAD: u64 = 16;
 /// Windows in which a replica votes. One honest replica may commit all its votes before another one and vote on. The other
-/// one must still hear these votes, since it asks for no header that it has not heard of.
+/// one must still handle these votes: it asks only for headers that a message has named.
 pub(super) const WINDOWS_VOTED: u64 = WINDOWS_AHEAD / 2;
 
 /// End of a chain: height and id of its last block.
@@ -54,7 +54,7 @@ pub(super) mod noted {
 /// Reasons for which a view was left, for `status`.
 pub(super) mod reason {
     pub(in super::super) const BLAMED: &str = "f + 1 have blamed its leader";
-    pub(in super::super) const CONFLICT: &str = "its leader has contradicted itself";
+    pub(in super::super) const CONFLICT: &str = "its leader has equivocated";
 }
 
 /// Whether a leader without requests proposes an empty block.
@@ -407,7 +407,7 @@ impl<F: Form> SyncHotStuff<F> {
         cx.timers().set(timer, at);
     }
 
-    /// Whether the leader proposes now: with a payload, or without one where `must_propose` says so. Else its timer is set
+    /// Whether the leader proposes now: with a payload, or without one if `must_propose`. Otherwise its timer is set
     /// for an empty block.
     pub(super) fn proposes_now(
         &self,

@@ -74,7 +74,7 @@ impl<T: Copy> Waits<T> {
         });
     }
 
-    /// Notes that a certificate is on its way to all. It covers the votes that `covers` says.
+    /// Notes that a certificate is on its way to all. `covers` selects the votes that it covers.
     pub(super) fn note_with_all(&mut self, now: Time, covers: impl Fn(T) -> bool) {
         let delta = self.delta;
         let open =
@@ -138,8 +138,8 @@ impl<T: Copy> Waits<T> {
         self.held.iter().rev().copied().collect()
     }
 
-    /// Whether the guard is sound for a wait. S9, R12. §19: at most f peers were late since long before the own vote left. Enough
-    /// peers have answered since all had the certificate, or since Δ after the vote.
+    /// Whether the guard is sound for a wait. S9, R12. §19: at most f peers were late since long before the own vote left.
+    /// Enough peers have answered since all had the certificate, or since Δ after the vote.
     pub(super) fn is_sound<P: Protocol>(&self, cx: &mut Cx<'_, P>, wait: &Wait<T>) -> bool {
         let fresh = wait.since.plus(self.delta.times(1)).max(wait.with_all.unwrap_or_default());
         cx.sound(wait.since.minus(self.delta.times(CLEAN)), fresh)

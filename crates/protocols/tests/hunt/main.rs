@@ -1,6 +1,6 @@
-//! Liars hunt for forks among a few replicas. f of them send any message that an owner of their keys could send who knows all messages.
-//! Each message between the others takes up to Δ, and power cuts are frequent. A replica is its protocol alone, without host and
-//! cryptography, so a run takes a millisecond and there can be millions of them.
+//! Liars hunt for forks among a few replicas. f of them send any message that an owner of their keys could send who knows all
+//! messages. Each message between the others takes up to Δ, and power cuts are frequent. A replica is its protocol alone,
+//! without host and cryptography, so a run takes a millisecond and there can be millions of them.
 //!
 //! The oracle looks for more than a fork: after an honest commit no honest vote may conflict with the block (Lemma 1 of
 //! `docs/specification/sync-hotstuff.md`). A fork needs more steps, and chance rarely takes them all.
@@ -89,9 +89,9 @@ fn rotating_of_five() {
     hunt::<RotatingHunt>(5, 3_000);
 }
 
-/// Without the wait between two views, or with one too short for decisions of q_R votes, one seed in some ten thousand finds a violation,
-/// although the certificate that all are shown prevents most (museum, Y and Z). If a change moves these seeds, `find` from 0 on returns
-/// the new ones.
+/// Without the wait between two views, or with one too short for decisions of q_R votes, one seed in some ten thousand finds
+/// a violation, although the certificate that all are shown prevents most (museum, Y and Z). If a change moves these seeds,
+/// `find` from 0 on returns the new ones.
 #[test]
 fn flaws_are_found() {
     let no_wait = find::<StableHunt<NoWait>>(5, 7_000, 1_000);

@@ -27,8 +27,8 @@ pub(crate) trait Form: Sized {
     const NAME: &'static str;
     /// Fastest delay as a fraction of Δ: the rotating form has a view in each two delays.
     const FASTEST: u64;
-    /// Whether a replica commits only by votes of its current view, perhaps for a block of an earlier one. Otherwise votes of the
-    /// block's view commit it.
+    /// Whether a replica commits only by votes of its current view, perhaps for a block of an earlier one. Otherwise votes of
+    /// the block's view commit it.
     const COMMITS_IN_ITS_VIEW: bool;
     fn lore(n: u16, liars: &[ReplicaId]) -> Self::Lore;
     /// Returns a report of this recovery stage.

@@ -55,7 +55,7 @@ impl Oracle {
     }
 
     pub(crate) fn voted(&mut self, voted: Voted) {
-        if let Some(commit) = self.commits.iter().find(|commit| self.is_beside(commit, &voted)) {
+        if let Some(commit) = self.commits.iter().find(|commit| self.conflicts(commit, &voted)) {
             let Voted { by, view, height, block } = voted;
             let found = format!("{by} votes for {block:?}, {height} in {view}, beside {commit:?}");
             self.find(found);
@@ -71,7 +71,7 @@ impl Oracle {
         if let Some(other) = self.commits.iter().find(beside) {
             self.find(format!("{commit:?} and {other:?}"));
         }
-        if let Some(voted) = self.votes.iter().find(|voted| self.is_beside(&commit, voted)) {
+        if let Some(voted) = self.votes.iter().find(|voted| self.conflicts(&commit, voted)) {
             self.find(format!("{commit:?} beside {voted:?}"));
         }
         self.commits.push(commit);
@@ -90,8 +90,9 @@ impl Oracle {
         self.commits.retain(|commit| commit.is_acknowledged);
     }
 
-    /// Of q_R votes f may be liars', who vote for another block of that view as well; in later views nobody votes beside it.
-    fn is_beside(&self, commit: &Committed, voted: &Voted) -> bool {
+    /// Whether an honest vote conflicts with a commit. Of q_R votes f may be liars', so honest votes for another block of the
+    /// same view are permitted. In later views every vote must extend the committed block.
+    fn conflicts(&self, commit: &Committed, voted: &Voted) -> bool {
         let Some(block) = self.blocks.get(&commit.block) else { return false };
         let is_same = voted.view == commit.view && commit.is_by_timer && voted.height >= block.height;
         (voted.view > commit.view || is_same) && !self.extends(voted.block, commit.block)

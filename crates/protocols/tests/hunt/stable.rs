@@ -153,7 +153,8 @@ impl Lore {
         SyncMessage::Propose { header, parent }
     }
 
-    /// Returns a header of a view that nobody can vote for: too high, far above or below the leader's headers, or in conflict with them.
+    /// Returns a header of a view that nobody can vote for: too high, far above or below the leader's headers, or in conflict
+    /// with them.
     fn stray(&mut self, rng: &mut Rng, view: u64, by: ReplicaId) -> Header {
         self.number += 1;
         let base = match self.of_view(rng, view) {

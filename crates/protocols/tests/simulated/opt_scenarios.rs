@@ -1,4 +1,5 @@
-//! More scenarios of `optsync` §11, by their numbers. Replicas 0 to f - 1 lie, and lead the first views, unless a test says otherwise.
+//! More scenarios of `optsync` §11, by their numbers. Replicas 0 to f - 1 lie, and lead the first views, unless a test says
+//! otherwise.
 
 use crate::opt_schedules::{
     cut_just_after_a_decision, decide_in_secret, decided_just_before_the_end, hidden_ancestor_of_five,
@@ -25,8 +26,8 @@ fn has(plot: &Plot, id: u16, header: &Header) -> bool {
     plot.world.decided(ReplicaId(id)) >= header.block.height
 }
 
-/// O5: of seven, 3, 4 and 5 are shown B, and 6 is shown B'. The liars' votes complete q_R for B at 3. 6 never commits B', and the next
-/// views extend B: the agreement oracle compares them.
+/// O5: of seven, 3, 4 and 5 are shown B, and 6 is shown B'. The liars' votes complete q_R for B at 3. 6 never commits B', and
+/// the next views extend B: the agreement oracle compares them.
 #[test]
 fn o05_equivocating_leader_forks_nobody() {
     for (seen_by_3, commits) in [(true, true), (false, false)] {
@@ -56,8 +57,8 @@ fn o05_equivocating_leader_forks_nobody() {
     }
 }
 
-/// O6: 2 of five decides just before evidence of the end of the view arrives. All others hold the deciding certificate when they enter
-/// the next view.
+/// O6: 2 of five decides just before evidence of the end of the view arrives. All others hold the deciding certificate when
+/// they enter the next view.
 #[test]
 fn o06_all_hold_a_deciding_certificate_when_they_enter() {
     let mut plot = Plot::new(optsync(), 5, &[0, 1], |_| {});
@@ -102,8 +103,8 @@ fn o08_hidden_certificate_of_an_ancestor_is_refused() {
     }
 }
 
-/// O9: of five, 0 and 4 lie, and 1 leads the second view. The lock of 1 conflicts with the responsive certificate that 2 receives after it
-/// has left the first view. All extend the lock that 1 picks.
+/// O9: of five, 0 and 4 lie, and 1 leads the second view. The lock of 1 conflicts with the responsive certificate that 2
+/// receives after it has left the first view. All extend the lock that 1 picks.
 #[test]
 fn o09_leader_resolves_locks_on_conflicting_branches() {
     let mut plot = Plot::new(optsync(), 5, &[0, 4], |_| {});
@@ -149,8 +150,8 @@ fn o09_leader_resolves_locks_on_conflicting_branches() {
     plot.close().unwrap();
 }
 
-/// O10: the vote that completes q_R arrives a millisecond before the 2 Δ are over. It decides, and the timer commits nothing: each block
-/// is committed once.
+/// O10: the vote that completes q_R arrives a millisecond before the 2 Δ are over. It decides, and the timer commits nothing:
+/// each block is committed once.
 #[test]
 fn o10_last_vote_just_before_the_timer_commits_once() {
     let mut plot = Plot::honest(optsync(), 3, |_| {});

@@ -1,5 +1,5 @@
-//! The golden schedules of `optsync` §20. Of five replicas 0 and 1 lie, and lead views 1 and 2. `R` decides by q_R votes, and the others,
-//! `Q` and `P`, learn of the decision only by its NOTIFY.
+//! The golden schedules of `optsync` §20. Of five replicas 0 and 1 lie, and lead views 1 and 2. `R` decides by q_R votes, and
+//! the others, `Q` and `P`, learn of the decision only by its NOTIFY.
 
 use crate::support::{incr, spread_bundle};
 use crate::sync_plot::{End, Plot};
@@ -18,8 +18,9 @@ fn end_of(header: &Header) -> End {
     (header.block.height, header.block.id())
 }
 
-/// `R` and `Q` vote for B; `P` is shown B', and leaves the view when the vote of `Q` arrives. The liars' votes complete q_R at `R` just
-/// before or just after evidence of the end of the view arrives there. All other messages between `R` and the others take Δ.
+/// `R` and `Q` vote for B; `P` is shown B', and leaves the view when the vote of `Q` arrives. The liars' votes complete q_R
+/// at `R` just before or just after evidence of the end of the view arrives there. All other messages between `R` and the
+/// others take Δ.
 fn hidden_decision(entry: &Entry, is_after: bool, stalls: bool) -> Result<(), Failure> {
     let sync_ns = if stalls { DELTA_NS / 100 } else { 0 };
     let mut plot = Plot::new(entry, 5, &[0, 1], |settings| settings.costs.sync_ns = sync_ns);
@@ -73,8 +74,8 @@ pub(crate) fn votes_just_after_the_end(entry: &Entry) -> Result<(), Failure> {
     hidden_decision(entry, true, false)
 }
 
-/// §10, 4: `R` and `Q` have voted for B, `P` is shown B', and all leave the view before q_R votes reach anybody. After the next view has
-/// begun below B, the liars show `R` the certificate of these votes and their own.
+/// §10, 4: `R` and `Q` have voted for B, `P` is shown B', and all leave the view before q_R votes reach anybody. After the
+/// next view has begun below B, the liars show `R` the certificate of these votes and their own.
 pub(crate) fn votes_of_a_view_that_is_over(entry: &Entry) -> Result<(), Failure> {
     let mut plot = Plot::new(entry, 5, &[0, 1], |_| {});
     let tip = plot.tip();
@@ -112,8 +113,8 @@ pub(crate) fn two_blocks_and_two_votes(entry: &Entry) -> Result<(), Failure> {
     plot.close()
 }
 
-/// lexicographic-lock, scenario 8: all vote for A', and then for B above it, which the timer of the first honest replica commits. In the
-/// next view the liars show q_R votes for A', their own among them.
+/// lexicographic-lock, scenario 8: all vote for A', and then for B above it, which the timer of the first honest replica
+/// commits. In the next view the liars show q_R votes for A', their own among them.
 fn hidden_ancestor(entry: &Entry, n: usize) -> Result<(), Failure> {
     let f = u16::try_from((n - 1) / 2).unwrap();
     let liars: Vec<u16> = (0..f).collect();
@@ -147,9 +148,9 @@ pub(crate) fn hidden_ancestor_of_seven(entry: &Entry) -> Result<(), Failure> {
     hidden_ancestor(entry, 7)
 }
 
-/// The same among three, where the liar leads no two consecutive views. The honest leader of the first view proposes A' and B, and loses
-/// power before it commits B, while `R` commits it. The liar withholds its vote for A' until the next view, which it leads after the
-/// first leader has recovered.
+/// The same among three, where the liar leads no two consecutive views. The honest leader of the first view proposes A' and
+/// B, and loses power before it commits B, while `R` commits it. The liar withholds its vote for A' until the next view,
+/// which it leads after the first leader has recovered.
 pub(crate) fn hidden_ancestor_of_three(entry: &Entry) -> Result<(), Failure> {
     const LIAR: u16 = 1;
     let (crashed, committed) = (ReplicaId(0), ReplicaId(2));
@@ -191,8 +192,8 @@ fn next_block(plot: &mut Plot) -> Result<End, Failure> {
     Ok(plot.tip())
 }
 
-/// cold-no-R: of seven, 0, 1 and 2 lie. 3, 4 and 5 have voted for B, and only 3 receives the liars' votes and decides. All honest replicas
-/// lose power: three repeated votes form no certificate.
+/// cold-no-R: of seven, 0, 1 and 2 lie. 3, 4 and 5 have voted for B, and only 3 receives the liars' votes and decides. All
+/// honest replicas lose power: three repeated votes form no certificate.
 pub(crate) fn cut_just_after_a_decision(entry: &Entry) -> Result<(), Failure> {
     let mut plot = Plot::new(entry, 7, &[0, 1, 2], |_| {});
     let tip = plot.tip();

@@ -1,5 +1,5 @@
-//! Sync HotStuff with rotating leaders (`sync-hotstuff` §11): standard seeds, the cost of an idle cluster, and the schedule of §23 that
-//! justifies the rule about views after an uncertified one.
+//! Sync HotStuff with rotating leaders (`sync-hotstuff` §11): standard seeds, the cost of an idle cluster, and the schedule
+//! of §23 that justifies the rule about views after an uncertified one.
 
 use crate::side_by_side::run_all;
 use crate::support::{begin, go, level, put, r, settle, wait_for, world_of};
@@ -281,10 +281,10 @@ pub(crate) fn decoded(frame: &Frame) -> Option<RotatingMessage> {
     whole.or_else(|| RotatingMessage::from_bytes(frame.body.split_last_chunk::<64>()?.0).ok())
 }
 
-/// §23, gap-commits: three liars lead consecutive views. The first one shows its block X to q, in time for a vote of q and too late for
-/// the others, which have left the view. It shows the certificate of X to q alone before the next view. The second one proposes B,
-/// which conflicts with X, on the parent of X to r. q is locked on X and refuses. 2Δ after its vote r has a certificate of B, long
-/// before the evidence of q must arrive. The third one extends X with q alone.
+/// §23, gap-commits: three liars lead consecutive views. The first one shows its block X to q, in time for a vote of q and
+/// too late for the others, which have left the view. It shows the certificate of X to q alone before the next view. The
+/// second one proposes B, which conflicts with X, on the parent of X to r. q is locked on X and refuses. 2Δ after its vote r
+/// has a certificate of B, long before the evidence of q must arrive. The third one extends X with q alone.
 fn gap_commits(entry: &Entry) -> (Schedule, Header, Header) {
     let mut s = Schedule::new(entry, |_| {});
     let [q, r, p, o] = s.honest()[..] else { panic!("four of seven") };
@@ -332,9 +332,9 @@ pub(crate) fn gap_commits_forks(entry: &Entry) -> Result<(), Failure> {
     s.end()
 }
 
-/// A leader shows X to q and X' to r just before Δ after the vote of q. The votes of q or r and of the liars certify each. The next
-/// leader extends X' with all but q. Messages between q and r about these blocks take Δ. In other cases all honest messages, or only
-/// those of and to q, take `late_ns` more, and liars answer probes at once.
+/// A leader shows X to q and X' to r just before Δ after the vote of q. The votes of q or r and of the liars certify each.
+/// The next leader extends X' with all but q. Messages between q and r about these blocks take Δ. In other cases all honest
+/// messages, or only those of and to q, take `late_ns` more, and liars answer probes at once.
 fn two_blocks(
     entry: &Entry,
     change: impl FnOnce(&mut Settings),
@@ -394,7 +394,8 @@ fn s16_commits_resume_after_a_slowdown_of_any_length() {
     crate::sync_beyond::s16_commits_resume_after_a_slowdown_of_any_length(registered());
 }
 
-/// §14, scenario 16: all honest messages are slower than Δ. Without the guard the agreement oracle fires; with it there is no fork.
+/// §14, scenario 16: all honest messages are slower than Δ. Without the guard the agreement oracle fires; with it there is no
+/// fork.
 #[test]
 fn s16_only_unguarded_replicas_fork_beyond_the_bound() {
     let failure = two_blocks(&SOUND, |_| {}, 7 * DELTA_NS, false).unwrap_err();
@@ -406,8 +407,8 @@ fn guarded(settings: &mut Settings) {
     settings.set("guarded", true);
 }
 
-/// S13 with the guard on: only the links of one honest replica are slow. It is late for each of its peers, and at most f peers are late
-/// for it: nobody is in doubt (§19, "not promised").
+/// S13 with the guard on: only the links of one honest replica are slow. It is late for each of its peers, and at most f
+/// peers are late for it: nobody is in doubt (§19, "not promised").
 #[test]
 fn s13_slow_links_of_some_replicas_fork_guarded_ones_too() {
     let failure = two_blocks(&SOUND, guarded, 7 * DELTA_NS, true).unwrap_err();

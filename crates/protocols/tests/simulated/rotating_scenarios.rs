@@ -1,5 +1,5 @@
-//! Scenarios of `sync-hotstuff` §14 for the rotating form (§11), by their numbers, unless they need a stable leader. More of them are in
-//! `rotating.rs`.
+//! Scenarios of `sync-hotstuff` §14 for the rotating form (§11), by their numbers, unless they need a stable leader. More of
+//! them are in `rotating.rs`.
 
 use crate::rotating::{decoded, registered};
 use crate::support::{begin, go, incr, level, put, r, settle, settle_honest, wait_for};
@@ -149,8 +149,8 @@ fn s08_delays_of_exactly_delta_are_tolerated() {
     }
 }
 
-/// S12: a restart within 2Δ of the own vote. The earlier wait commits nothing afterwards, no other block is voted for in that view, and
-/// the replica catches up.
+/// S12: a restart within 2Δ of the own vote. The earlier wait commits nothing afterwards, no other block is voted for in that
+/// view, and the replica catches up.
 #[test]
 fn s12_restart_within_the_wait_ends_it() {
     let mut world = exact(registered(), 3, 12, |settings| settings.audience = Audience::All);
@@ -182,8 +182,8 @@ fn s12_restart_within_the_wait_ends_it() {
     settle(&mut world);
 }
 
-/// S15: all lose power right after a client has its answer, and recover in any order. No timer commits before its replica runs again. One
-/// replica lies from then on: acknowledged requests survive.
+/// S15: all lose power right after a client has its answer, and recover in any order. No timer commits before its replica
+/// runs again. One replica lies from then on: acknowledged requests survive.
 #[test]
 fn s15_acknowledged_request_survives_a_power_cut_of_all() {
     let orders: [[u16; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
@@ -228,8 +228,8 @@ fn s15_acknowledged_request_survives_a_power_cut_of_all() {
     }
 }
 
-/// S17: with the guard on and message delays up to Δ/2 nobody is ever in doubt or blamed. A commit takes δ + 2Δ, up to a probe period and
-/// one round trip.
+/// S17: with the guard on and message delays up to Δ/2 nobody is ever in doubt or blamed. A commit takes δ + 2Δ, up to a
+/// probe period and one round trip.
 #[test]
 fn s17_delays_within_half_of_delta_cause_no_doubt() {
     for (n, delay_ns) in [(3, NEAR_NS), (3, DELTA_NS / 2 - 1_000), (5, DELTA_NS / 4)] {
@@ -262,8 +262,8 @@ fn s17_delays_within_half_of_delta_cause_no_doubt() {
     }
 }
 
-/// S18: a disk stalls for 5 Δ. The votes of its replica are late by that, and the others do not wait. The replica commits by a timer no
-/// earlier than 2Δ after its vote has left.
+/// S18: a disk stalls for 5 Δ. The votes of its replica are late by that, and the others do not wait. The replica commits by
+/// a timer no earlier than 2Δ after its vote has left.
 #[test]
 fn s18_stalled_disk_delays_only_votes() {
     let (sync_ns, slow) = (5 * DELTA_NS / 100, r(2));

@@ -1,5 +1,5 @@
-//! Runs beyond the bound (`sync-hotstuff` §14, scenarios 13, 16, 17; §19; `optsync` §11, scenario 13). The promises of the guard
-//! hold, and its known limits are seen to fork.
+//! Runs beyond the bound (`sync-hotstuff` §14, scenarios 13, 16, 17; §19; `optsync` §11, scenario 13). The promises of the
+//! guard hold, and its known limits are seen to fork.
 
 use crate::opt_schedules::notify_that_is_late;
 use crate::support::{begin, go, level, put, recovery, settle, wait_for};
@@ -38,8 +38,8 @@ fn late_one_way(world: &mut World, (from, to): (u16, u16), by_ns: u64) {
     world.front(Front { from, to, both_ways: false, change, fault: Some(Fault::BeyondDelta) });
 }
 
-/// Returns a world without doubt for longer than any wait after a doubt; then the first f replicas lie. The guard is on, off, or as
-/// the entry's own parameters say.
+/// Returns a world without doubt for longer than any wait after a doubt; then the first f replicas lie. The guard is on, off,
+/// or as the entry's own parameters say.
 fn calm(entry: &Entry, n: usize, guarded: Option<bool>) -> Plot {
     let mut plot = Plot::honest(entry, n, |settings| match guarded {
         Some(guarded) => settings.set("guarded", guarded),
@@ -66,8 +66,8 @@ fn doubted(world: &World, id: u16) -> u64 {
     world.status(ReplicaId(id)).unwrap().doubted
 }
 
-/// S13 with the guard on: replica 0 of three lies, and answers probes at once. Messages between replicas 1 and 2 are 5 Δ late. One
-/// late peer of two is no doubt (§19, "not promised"): they fork, and raise the alarm when they notice.
+/// S13 with the guard on: replica 0 of three lies, and answers probes at once. Messages between replicas 1 and 2 are 5 Δ
+/// late. One late peer of two is no doubt (§19, "not promised"): they fork, and raise the alarm when they notice.
 fn s13_slow_links_of_some_replicas_fork_guarded_ones_too(entry: &Entry) {
     let fork = |plot: &mut Plot| {
         plot.answers_probes = true;
@@ -111,8 +111,8 @@ fn s13_slow_links_of_some_replicas_fork_guarded_ones_too(entry: &Entry) {
     }
 }
 
-/// §19 (1): one direction between two honest replicas becomes slower than Δ. Within 1.25 Δ at least one of the two reports that the
-/// other is late, and no other replica reports anything. In an idle cluster it takes up to 3 Δ (§24).
+/// §19 (1): one direction between two honest replicas becomes slower than Δ. Within 1.25 Δ at least one of the two reports
+/// that the other is late, and no other replica reports anything. In an idle cluster it takes up to 3 Δ (§24).
 fn s19_slow_direction_is_noticed_at_one_end(entry: &Entry) {
     for (is_busy, link, after_ms) in
         [(true, (1, 2), 0), (true, (2, 1), 7), (true, (0, 2), 13), (false, (1, 2), 20), (false, (2, 0), 60)]
@@ -141,8 +141,8 @@ fn s19_slow_direction_is_noticed_at_one_end(entry: &Entry) {
     }
 }
 
-/// §19 does not promise to notice a slowdown shorter than two probe periods. This one is noticed: a late message delays all later
-/// messages of its link, answers to probes too (ADR 0011). Without the guard the same run forks.
+/// §19 does not promise to notice a slowdown shorter than two probe periods. This one is noticed: a late message delays all
+/// later messages of its link, answers to probes too (ADR 0011). Without the guard the same run forks.
 fn s19_slowdown_between_two_probes_is_noticed_or_forks(entry: &Entry) {
     for span_ms in [3, 8, 14, 20, 30, 50] {
         assert_eq!(short_slowdown(entry, ms(span_ms), true), Ok(()), "for {span_ms} ms");
@@ -154,8 +154,8 @@ fn s19_slowdown_between_two_probes_is_noticed_or_forks(entry: &Entry) {
 /// Delay of all messages in a slowdown.
 const LATE_NS: u64 = 7 * DELTA_NS;
 
-/// Slows down all messages of honest replicas, so long after they are shown two blocks, and for so long. Returns the oracle's verdict
-/// up to the first new agreement after the heal.
+/// Slows down all messages of honest replicas, so long after they are shown two blocks, and for so long. Returns the oracle's
+/// verdict up to the first new agreement after the heal.
 fn slows_down(
     entry: &Entry,
     n: usize,
@@ -190,8 +190,8 @@ fn slows_down(
     plot.close()
 }
 
-/// S16, §19 (3): all messages are slower than Δ for at least two probe periods, and then in time again. No two conflicting blocks are
-/// committed, all replicas are in doubt within 1.25 Δ, and the next commit comes within the bound of §21.
+/// S16, §19 (3): all messages are slower than Δ for at least two probe periods, and then in time again. No two conflicting
+/// blocks are committed, all replicas are in doubt within 1.25 Δ, and the next commit comes within the bound of §21.
 fn s16_slowdown_of_all_messages_forks_no_guarded_replica(entry: &Entry) {
     for (number, after) in [0, 1, 4, 9, 11, 14, 19, 21].into_iter().enumerate() {
         let (n, after_ns) = ([3, 5][number % 2], after * DELTA_NS / 10);
@@ -210,8 +210,8 @@ fn s16_slowdown_of_all_messages_forks_unguarded_replicas(entry: &Entry) {
     }
 }
 
-/// After a long idle time all messages are late for a while. Replicas that know of a block are in doubt. A replica without it probes
-/// seldom and may notice nothing. The leader shows two blocks before or after the heal.
+/// After a long idle time all messages are late for a while. Replicas that know of a block are in doubt. A replica without it
+/// probes seldom and may notice nothing. The leader shows two blocks before or after the heal.
 fn s16_slowdown_of_an_idle_cluster_forks_nobody(entry: &Entry) {
     for (number, span) in [1, 2, 4, 8, 12].into_iter().enumerate() {
         for (turn, at) in [0, 1, 3, 7, 13, 20].into_iter().enumerate() {
@@ -285,9 +285,9 @@ pub(crate) fn s16_commits_resume_after_a_slowdown_of_any_length(entry: &Entry) {
     }
 }
 
-/// `optsync` §16: q_R votes decide at once even in doubt, and the guard on *entering* a view protects that decision. 2 and 3 of five
-/// vote for B. All honest messages are late from just before the decision of 2, also its NOTIFY. 3 and 4 are shown another block,
-/// leave the view, and have waited long before NOTIFY arrives.
+/// `optsync` §16: q_R votes decide at once even in doubt, and the guard on *entering* a view protects that decision. 2 and 3
+/// of five vote for B. All honest messages are late from just before the decision of 2, also its NOTIFY. 3 and 4 are shown
+/// another block, leave the view, and have waited long before NOTIFY arrives.
 pub(crate) fn decided_in_a_slowdown(entry: &Entry) -> Result<(), Failure> {
     let mut plot = calm(entry, 5, None);
     let tip = plot.tip();
@@ -315,8 +315,8 @@ pub(crate) fn slower_than_delta(entry: &Entry) -> Result<(), Failure> {
     slows_down(entry, 3, None, NEAR_NS / 2, 7 * DELTA_NS)
 }
 
-/// S17: with the guard on and message delays up to Δ/2 no replica is ever in doubt. A commit takes the time of §9, up to a probe
-/// period and one round trip.
+/// S17: with the guard on and message delays up to Δ/2 no replica is ever in doubt. A commit takes the time of §9, up to a
+/// probe period and one round trip.
 fn s17_delays_within_half_of_delta_cause_no_doubt(entry: &Entry) {
     for (n, delay_ns) in [
         (3, NEAR_NS),

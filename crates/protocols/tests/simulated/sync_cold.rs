@@ -20,8 +20,8 @@ fn is_open(world: &World, id: OpId) -> bool {
     world.history().get(id).unwrap().answered.is_none()
 }
 
-/// 0 and 1 acknowledge an operation; messages to and from 2 take Δ. All lose power as soon as the client has its answer, when 2 has
-/// voted and its disk has no certificate. Returns the parent of the block.
+/// 0 and 1 acknowledge an operation; messages to and from 2 take Δ. All lose power as soon as the client has its answer, when
+/// 2 has voted and its disk has no certificate. Returns the parent of the block.
 fn cut_after_an_answer(plot: &mut Plot, more: bool) -> Result<End, Failure> {
     plot.takes(&[0, 1], &[LATE], None, DELTA_NS);
     plot.takes(&[LATE], &[0, 1], None, DELTA_NS);
@@ -48,8 +48,8 @@ fn cut_after_an_answer(plot: &mut Plot, more: bool) -> Result<End, Failure> {
     Ok(below)
 }
 
-/// cold-early-riser: 2 is opened first, and the liar helps it through a view change onto the parent of the acknowledged block. 0 is
-/// opened 18 Δ later, within `boot_wait`.
+/// cold-early-riser: 2 is opened first, and the liar helps it through a view change onto the parent of the acknowledged
+/// block. 0 is opened 18 Δ later, within `boot_wait`.
 pub(crate) fn early_riser(entry: &Entry) -> Result<(), Failure> {
     let mut plot = three(entry);
     let below = cut_after_an_answer(&mut plot, false)?;
@@ -67,8 +67,8 @@ pub(crate) fn early_riser(entry: &Entry) -> Result<(), Failure> {
     plot.close()
 }
 
-/// cold-no-record: all are opened at once. The last votes of 0 and 2 name different blocks, so repeating them certifies nothing. The
-/// liar leads the next view onto the parent of the acknowledged block.
+/// cold-no-record: all are opened at once. The last votes of 0 and 2 name different blocks, so repeating them certifies
+/// nothing. The liar leads the next view onto the parent of the acknowledged block.
 pub(crate) fn votes_said_again(entry: &Entry) -> Result<(), Failure> {
     let mut plot = three(entry);
     let below = cut_after_an_answer(&mut plot, true)?;
@@ -92,8 +92,9 @@ fn end_of(header: &Header) -> End {
     (header.block.height, header.block.id())
 }
 
-/// 0 and 1 of five lie. 2 votes for B, and 3 and 4 have the proof against it just after that Δ is over. From then on all honest messages
-/// are 5 Δ late for a while. 2 has a certificate of B, and shows it, long before the slowdown or when it has begun.
+/// 0 and 1 of five lie. 2 votes for B, and 3 and 4 have the proof against it just after that Δ is over. From then on all
+/// honest messages are 5 Δ late for a while. 2 has a certificate of B, and shows it, long before the slowdown or when it has
+/// begun.
 fn slow_after_delta(
     entry: &Entry,
     guarded: bool,
@@ -155,8 +156,8 @@ pub(crate) fn late_slowdown(entry: &Entry) -> Result<(), Failure> {
     plot.close()
 }
 
-/// §19, "not promised": the same for less than a probe period, so 2 sends no probe meanwhile. The liars' votes are so late that nobody
-/// receives a certificate in time.
+/// §19, "not promised": the same for less than a probe period, so 2 sends no probe meanwhile. The liars' votes are so late
+/// that nobody receives a certificate in time.
 pub(crate) fn short_slowdown(entry: &Entry, span_ns: u64, guarded: bool) -> Result<(), Failure> {
     let (mut plot, two) = slow_after_delta(entry, guarded, false, span_ns)?;
     let tip = plot.certificate(View(1), end_of(&two)).unwrap();

@@ -271,7 +271,8 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for FirstVoteTimer {
     }
 }
 
-/// lock-rises, M4: a certificate of an earlier view that arrives during a view is a lock at once. No vote conflicts with the lock.
+/// lock-rises, M4: a certificate of an earlier view that arrives during a view is a lock at once. No vote conflicts with the
+/// lock.
 #[derive(Default)]
 pub(crate) struct LockRises {
     blocks: BTreeMap<BlockId, Block>,

@@ -1,5 +1,5 @@
-//! More scenarios of `sync-hotstuff` §14: schedules of liars, costs, and a stalled disk. Of five replicas, 0 and 1 lie unless a test
-//! says otherwise.
+//! More scenarios of `sync-hotstuff` §14: schedules of liars, costs, and a stalled disk. Of five replicas, 0 and 1 lie unless
+//! a test says otherwise.
 
 use crate::support::{begin, go, level, put, r, settle, wait_for};
 use crate::sync_museum::ROWS;
@@ -33,8 +33,8 @@ fn end_of(header: &Header) -> End {
     (header.block.height, header.block.id())
 }
 
-/// S1: each replica commits a block 2 Δ after its vote has left. The vote of the leader leaves a sync after the proposal, those of the
-/// others δ and a sync after it. There are eight messages.
+/// S1: each replica commits a block 2 Δ after its vote has left. The vote of the leader leaves a sync after the proposal,
+/// those of the others δ and a sync after it. There are eight messages.
 #[test]
 fn s01_block_has_its_documented_cost() {
     for sync_ns in [0, ms(5)] {
@@ -74,8 +74,8 @@ fn s01_block_has_its_documented_cost() {
     }
 }
 
-/// S5: two NEW-VIEWs with bases of different height, one for `R` and one for the others. Each replica extends its own base. The bases
-/// conflict, all leave, and no timer commits on either branch.
+/// S5: two NEW-VIEWs with bases of different height, one for `R` and one for the others. Each replica extends its own base.
+/// The bases conflict, all leave, and no timer commits on either branch.
 fn s05_two_bases_of_different_height_end_the_view(entry: &Entry) {
     let mut plot = Plot::new(entry, 5, &[0, 1], |_| {});
     let tip = plot.tip();
@@ -125,8 +125,9 @@ fn s05_two_bases_of_different_height_end_the_view(entry: &Entry) {
     plot.close().unwrap();
 }
 
-/// S9: f liars send their votes to `R` alone, so only `R` has a certificate early. The others are late and leave the view as soon as they
-/// may. They all hold the certificate of the block that `R` has committed when they enter the next view (Lemma 1).
+/// S9: f liars send their votes to `R` alone, so only `R` has a certificate early. The others are late and leave the view as
+/// soon as they may. They all hold the certificate of the block that `R` has committed when they enter the next view (Lemma
+/// 1).
 fn s09_votes_to_one_replica_alone_fork_nobody(entry: &Entry) {
     let mut plot = Plot::new(entry, 5, &[0, 1], |_| {});
     let tip = plot.tip();
@@ -158,8 +159,8 @@ fn s09_votes_to_one_replica_alone_fork_nobody(entry: &Entry) {
     plot.close().unwrap();
 }
 
-/// S10: force-locking. A replica that receives a withheld certificate during a view still votes for the leader's proposals, and blocks
-/// are committed in that view.
+/// S10: force-locking. A replica that receives a withheld certificate during a view still votes for the leader's proposals,
+/// and blocks are committed in that view.
 fn s10_withheld_certificate_stops_nobody(entry: &Entry) {
     let mut plot = Plot::new(entry, 5, &[0, 2], |_| {});
     let proposed = show_what_was_withheld(&mut plot).unwrap();
@@ -172,8 +173,8 @@ fn s10_withheld_certificate_stops_nobody(entry: &Entry) {
     assert!([1, 3, 4].iter().all(|id| view(&plot.world, ReplicaId(*id)) == View(2)));
 }
 
-/// S11: replica 4 of five repeats its vote, in other names, for other views, and sends garbage. Replica 2 receives no other votes: no
-/// certificate forms, and nothing stops.
+/// S11: replica 4 of five repeats its vote, in other names, for other views, and sends garbage. Replica 2 receives no other
+/// votes: no certificate forms, and nothing stops.
 fn s11_repeated_votes_and_garbage_form_no_certificate(entry: &Entry) {
     let mut world = exact(entry, 5, 11, |_| {});
     let deaf: Rc<Cell<Option<Height>>> = Rc::default();
@@ -236,8 +237,8 @@ fn s14_mutations_fork() {
     }
 }
 
-/// S18: a disk stalls for 5 Δ. Only the votes of its replica are late by that, and nobody commits early. This holds also in the schedules
-/// that fork if other messages wait for the disk, or votes do not.
+/// S18: a disk stalls for 5 Δ. Only the votes of its replica are late by that, and nobody commits early. This holds also in
+/// the schedules that fork if other messages wait for the disk, or votes do not.
 fn s18_stalled_disk_delays_only_votes(entry: &Entry) {
     evidence_and_a_disk_that_stalls(entry).unwrap();
     vote_and_a_disk_that_stalls(entry).unwrap();

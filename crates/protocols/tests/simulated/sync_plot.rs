@@ -55,7 +55,8 @@ pub(crate) fn answer_probes(world: &mut World, liars: &[ReplicaId]) {
 }
 
 impl Plot {
-    /// Returns a world with all replicas at one height in the first view and no message on its way. These replicas lie from now on.
+    /// Returns a world with all replicas at one height in the first view and no message on its way. These replicas lie from
+    /// now on.
     pub(crate) fn new(entry: &Entry, n: usize, liars: &[u16], change: impl FnOnce(&mut Settings)) -> Self {
         let mut plot = Self::honest(entry, n, change);
         plot.corrupt(liars);
@@ -162,7 +163,8 @@ impl Plot {
         voters
     }
 
-    /// Returns the certificate of the honest votes and those of the liars, if they are enough. Nobody can sign for an honest replica.
+    /// Returns the certificate of the honest votes and those of the liars, if they are enough. Nobody can sign for an honest
+    /// replica.
     pub(crate) fn certificate(&self, view: View, end: End) -> Option<Certificate> {
         self.certificate_of(view, end, self.world.settings().f + 1)
     }
@@ -216,8 +218,8 @@ impl Plot {
         self.liars_say(to, &SyncMessage::Answer(Box::new(answer)));
     }
 
-    /// Lets a liar lead a view for these replicas. It extends the tip of a lock and proposes so many blocks, each when the last one is
-    /// certified, with the votes of all liars. It stops when the honest replicas do not follow.
+    /// Lets a liar lead a view for these replicas. It extends the tip of a lock and proposes so many blocks, each when the
+    /// last one is certified, with the votes of all liars. It stops when the honest replicas do not follow.
     pub(crate) fn lead(&mut self, view: View, lock: Lock, to: &[u16], blocks: u64) -> Result<(), Failure> {
         let (leader, base) = (self.leader(view), (lock.tip.statement.height, lock.tip.block()));
         self.say(leader.0, to, &SyncMessage::NewView { view, lock });

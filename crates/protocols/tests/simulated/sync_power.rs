@@ -1,5 +1,5 @@
-//! The promise of `sync-hotstuff` §18: all replicas lose power at any moment, f of them lie afterwards, and the others restart within
-//! `boot_wait` of each other. No acknowledged request is lost, and no conflicting block is committed.
+//! The promise of `sync-hotstuff` §18: all replicas lose power at any moment, f of them lie afterwards, and the others
+//! restart within `boot_wait` of each other. No acknowledged request is lost, and no conflicting block is committed.
 
 use crate::support::{SURVIVES, begin, go, settle, world_of};
 use crate::sync_flaws::NoRecord;
@@ -75,8 +75,8 @@ fn loaded(entry: &Entry, (n, pause_ns): Run, seed: u64) -> World {
     world
 }
 
-/// Returns the steps of a replica's disk and network in a run without faults, from the first request to the last answer: writes, syncs
-/// and flushes.
+/// Returns the steps of a replica's disk and network in a run without faults, from the first request to the last answer:
+/// writes, syncs and flushes.
 fn steps(entry: &Entry, run: Run, seed: u64, id: ReplicaId) -> u64 {
     let mut world = loaded(entry, run, seed);
     let before = world.steps(id);
@@ -119,8 +119,8 @@ fn cut_at(entry: &Entry, run: Run, seed: u64, (first, step): (ReplicaId, u64)) -
     world.check_settled()
 }
 
-/// Among three replicas the power is cut at each step of each, with much work and with little. Among five, two of which lie, it is cut
-/// at every tenth step.
+/// Among three replicas the power is cut at each step of each, with much work and with little. Among five, two of which lie,
+/// it is cut at every tenth step.
 fn s18_power_cut_of_all_at_every_log_write_loses_nothing(entry: &Entry) {
     for (run, each) in [(BUSY, 1), (CALM, 1), ((5, CALM.1), 10)] {
         let ids = || (0..u16::try_from(run.0).unwrap()).map(ReplicaId);

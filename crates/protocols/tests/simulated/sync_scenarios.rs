@@ -34,8 +34,8 @@ fn patience_ns() -> u64 {
     3 * DELTA_NS + HEARTBEAT_NS
 }
 
-/// §9, and `optsync` §8: returns the time from a crash of the leader to the next commit, with Δ for a late entry. Two of three replicas
-/// are too few for the fast path.
+/// §9, and `optsync` §8: returns the time from a crash of the leader to the next commit, with Δ for a late entry. Two of
+/// three replicas are too few for the fast path.
 fn after_a_crash(entry: &Entry, n: usize) -> u64 {
     let most = match (entry.spec.name == optsync().spec.name, n > 3) {
         (false, _) => 8 * DELTA_NS + 4 * NEAR_NS,
@@ -45,8 +45,8 @@ fn after_a_crash(entry: &Entry, n: usize) -> u64 {
     most + HEARTBEAT_NS + DELTA_NS
 }
 
-/// S2: the first leader never starts. All enter the second view 4Δ + τ, blames and a wait after they have begun to vote. Nothing is
-/// committed in the first view, and a block soon in the second.
+/// S2: the first leader never starts. All enter the second view 4Δ + τ, blames and a wait after they have begun to vote.
+/// Nothing is committed in the first view, and a block soon in the second.
 fn s02_leader_that_crashes_before_it_proposes_is_replaced(entry: &Entry) {
     for n in [3, 5, 7] {
         let mut world = exact(entry, n, 2, |settings| settings.audience = quorate_sim::Audience::All);
@@ -103,8 +103,8 @@ fn s02_leader_that_crashes_is_replaced_in_time(entry: &Entry) {
     }
 }
 
-/// S3: one replica alone receives the last proposal. Its vote hands the header on, the body is fetched, and all agree on the fate of the
-/// block.
+/// S3: one replica alone receives the last proposal. Its vote hands the header on, the body is fetched, and all agree on the
+/// fate of the block.
 fn s03_leader_that_crashes_after_one_proposal_leaves_agreement(entry: &Entry) {
     for n in [3, 5] {
         let mut world = exact(entry, n, 3, |settings| settings.audience = quorate_sim::Audience::One(r(0)));
@@ -143,8 +143,8 @@ fn s03_leader_that_crashes_after_one_proposal_leaves_agreement(entry: &Entry) {
     }
 }
 
-/// S4: some receive B, the others B' at any moment within Δ. Every honest replica leaves the view, no timer commits that height in it, and
-/// one branch continues.
+/// S4: some receive B, the others B' at any moment within Δ. Every honest replica leaves the view, no timer commits that
+/// height in it, and one branch continues.
 fn s04_equivocating_leader_is_left_without_a_commit(entry: &Entry) {
     for (n, later) in [(3, 0), (3, DELTA_NS / 2), (5, 0), (5, DELTA_NS - 1), (7, DELTA_NS / 3)] {
         let mut stage = Stage::new(entry, n, 4, |_, _| Verdict::Pass);
@@ -260,8 +260,8 @@ fn s08_delays_of_exactly_delta_are_tolerated(entry: &Entry) {
     }
 }
 
-/// S12: a restart within 2Δ of the own vote. The earlier wait commits nothing afterwards, no other block is voted for at that height, and
-/// the replica catches up.
+/// S12: a restart within 2Δ of the own vote. The earlier wait commits nothing afterwards, no other block is voted for at that
+/// height, and the replica catches up.
 fn s12_restart_within_the_wait_ends_it(entry: &Entry) {
     let mut world = exact(entry, 3, 12, |_| {});
     // Two of three vote, which is not enough for the fast path.
@@ -316,8 +316,8 @@ fn has(world: &World, id: ReplicaId, height: Height) -> bool {
     world.decided(id) >= height
 }
 
-/// S15: all lose power right after a client has its answer, and recover in any order. No timer commits before its replica runs again. One
-/// replica lies from then on, by silence or by messages: acknowledged requests survive.
+/// S15: all lose power right after a client has its answer, and recover in any order. No timer commits before its replica
+/// runs again. One replica lies from then on, by silence or by messages: acknowledged requests survive.
 fn s15_acknowledged_request_survives_a_power_cut_of_all(entry: &Entry) {
     let orders: [[u16; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     for (seed, order) in (0..).zip(orders) {
@@ -359,8 +359,8 @@ fn s15_acknowledged_request_survives_a_power_cut_of_all(entry: &Entry) {
     }
 }
 
-/// Opt Sync S1, S2, S3: with q_R prompt voters every replica commits each block 2δ after its proposal, for every Δ. With fewer it takes
-/// δ + 2Δ, and 2Δ at the leader.
+/// Opt Sync S1, S2, S3: with q_R prompt voters every replica commits each block 2δ after its proposal, for every Δ. With
+/// fewer it takes δ + 2Δ, and 2Δ at the leader.
 #[test]
 fn o1_o2_o3_number_of_votes_decides_the_path() {
     for (n, silent, is_fast, delta_ns) in [
@@ -411,8 +411,8 @@ fn o1_o2_o3_number_of_votes_decides_the_path() {
     }
 }
 
-/// §9, and `optsync` §8: under load there is a block in each 2δ + 2s, for every Δ. Opt Sync S2: also if one of three sends no deciding
-/// messages.
+/// §9, and `optsync` §8: under load there is a block in each 2δ + 2s, for every Δ. Opt Sync S2: also if one of three sends no
+/// deciding messages.
 fn s01_block_period_does_not_depend_on_delta(entry: &Entry) {
     for sync_ns in [0, ms(5)] {
         let expected = secs(1) / (2 * NEAR_NS + 2 * sync_ns);

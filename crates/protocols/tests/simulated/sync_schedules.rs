@@ -1,5 +1,5 @@
-//! The golden schedules of `sync-hotstuff` §23 and `optsync` §20. In each a flawed variant forks, or loses an acknowledged request, and
-//! the right protocol does not. Liars send only messages that they can sign at that moment.
+//! The golden schedules of `sync-hotstuff` §23 and `optsync` §20. In each a flawed variant forks, or loses an acknowledged
+//! request, and the right protocol does not. Liars send only messages that they can sign at that moment.
 //!
 //! Of five replicas 0 and 1 lie, and lead views 1 and 2. `R` commits a block that the others, `Q` and `P`, do not.
 
@@ -22,8 +22,8 @@ fn end_of(header: &Header) -> End {
     (header.block.height, header.block.id())
 }
 
-/// Sends B and liars' votes to `R`; the header of B reaches the others Δ after the vote. They receive B' just after that, or before it
-/// without its body: then they cannot vote for it and have no proof yet. Their messages take so long to `R`.
+/// Sends B and liars' votes to `R`; the header of B reaches the others Δ after the vote. They receive B' just after that, or
+/// before it without its body: then they cannot vote for it and have no proof yet. Their messages take so long to `R`.
 fn late_proof(entry: &Entry, is_after: bool, back_ns: u64, stalls: bool) -> Result<(), Failure> {
     // A slow disk takes a hundred times as long.
     let sync_ns = if stalls { 3 * DELTA_NS / 100 } else { 0 };
@@ -74,9 +74,9 @@ fn spread_bundle(plot: &mut Plot) -> Result<Payload, Failure> {
     panic!("no client has asked the leader");
 }
 
-/// asked-once: `R` receives B from a liar without its body, and shows the header in an answer. A proof that the next leader equivocates
-/// makes the others ask `R`. So they ask it for the body, in vain. Then `R` receives the body and votes. The others leave the view for
-/// another block when the 2 Δ of `R` are almost over.
+/// asked-once: `R` receives B from a liar without its body, and shows the header in an answer. A proof that the next leader
+/// equivocates makes the others ask `R`. So they ask it for the body, in vain. Then `R` receives the body and votes. The
+/// others leave the view for another block when the 2 Δ of `R` are almost over.
 pub(crate) fn asked_before_it_has_voted(entry: &Entry) -> Result<(), Failure> {
     let mut plot = Plot::new(entry, 5, &[0, 1], |settings| settings.audience = Audience::All);
     let payload = spread_bundle(&mut plot)?;
@@ -107,9 +107,9 @@ pub(crate) fn asked_before_it_has_voted(entry: &Entry) -> Result<(), Failure> {
     plot.close()
 }
 
-/// voted-past: `R` votes for B, whose header takes Δ to the others. `Q` receives the block above with the certificate of B, asks `R` for B,
-/// receives it at once, and votes. Just after the header of B has arrived, for which it votes no more, `P` learns of another block and
-/// leaves the view with two votes for B.
+/// voted-past: `R` votes for B, whose header takes Δ to the others. `Q` receives the block above with the certificate of B,
+/// asks `R` for B, receives it at once, and votes. Just after the header of B has arrived, for which it votes no more, `P`
+/// learns of another block and leaves the view with two votes for B.
 pub(crate) fn voted_past_what_was_not_heard(entry: &Entry) -> Result<(), Failure> {
     let mut plot = Plot::new(entry, 5, &[0, 1], |_| {});
     let tip = plot.tip();
@@ -149,9 +149,9 @@ pub(crate) fn evidence_and_a_disk_that_stalls(entry: &Entry) -> Result<(), Failu
     late_proof(entry, false, NEAR_NS, true)
 }
 
-/// late-vote: the disk of `Q` stalls for 3 Δ during its vote for B'. The liars receive no vote, and show B to the others, which commit it
-/// meanwhile. That vote would certify B', and `Q` would extend it with the next leader. `Q` is asked for a block that only its log
-/// has, so its turn continues when the disk does.
+/// late-vote: the disk of `Q` stalls for 3 Δ during its vote for B'. The liars receive no vote, and show B to the others,
+/// which commit it meanwhile. That vote would certify B', and `Q` would extend it with the next leader. `Q` is asked for a
+/// block that only its log has, so its turn continues when the disk does.
 pub(crate) fn vote_that_leaves_after_what_contradicts_it(entry: &Entry) -> Result<(), Failure> {
     let mut plot = Plot::new(entry, 5, &[0, 1], |settings| settings.costs.sync_ns = 3 * DELTA_NS / 100);
     let tip = plot.tip();
@@ -192,8 +192,8 @@ pub(crate) fn vote_and_a_disk_that_stalls(entry: &Entry) -> Result<(), Failure> 
     plot.close()
 }
 
-/// first-vote-timer: of seven, 0, 1 and 2 lie. X is certified at 3 alone, and a higher Y above another block at 4 alone. The next leader
-/// shows X, and all but 4 extend it; the one after it shows Y, and all but 3 extend it.
+/// first-vote-timer: of seven, 0, 1 and 2 lie. X is certified at 3 alone, and a higher Y above another block at 4 alone. The
+/// next leader shows X, and all but 4 extend it; the one after it shows Y, and all but 3 extend it.
 pub(crate) fn bases_of_two_heights(entry: &Entry) -> Result<(), Failure> {
     let mut plot = Plot::new(entry, 7, &[0, 1, 2], |_| {});
     let tip = plot.tip();
@@ -222,8 +222,8 @@ pub(crate) fn bases_of_two_heights(entry: &Entry) -> Result<(), Failure> {
     plot.close()
 }
 
-/// lock-rises, scenario 10: of five, 0 and 2 lie, and 1 leads the second view. A block for which only 3 has voted in the first view is
-/// certified, and the certificate is shown to 3 during the second. Returns the next proposal of 1.
+/// lock-rises, scenario 10: of five, 0 and 2 lie, and 1 leads the second view. A block for which only 3 has voted in the
+/// first view is certified, and the certificate is shown to 3 during the second. Returns the next proposal of 1.
 pub(crate) fn show_what_was_withheld(plot: &mut Plot) -> Result<Header, Failure> {
     let tip = plot.tip();
     let (hidden, other) = (plot.first(tip, 1), plot.first(tip, 2));
@@ -247,8 +247,8 @@ pub(crate) fn show_what_was_withheld(plot: &mut Plot) -> Result<Header, Failure>
     Ok(proposed)
 }
 
-/// 4 commits the next proposal, and without a vote of 3 nobody else receives enough votes. The view ends, and the next leader, which
-/// lies, begins below.
+/// 4 commits the next proposal, and without a vote of 3 nobody else receives enough votes. The view ends, and the next
+/// leader, which lies, begins below.
 pub(crate) fn force_locking(entry: &Entry) -> Result<(), Failure> {
     let mut plot = Plot::new(entry, 5, &[0, 2], |_| {});
     let tip = plot.tip();

@@ -106,8 +106,8 @@ pub(crate) fn listen(
     ear
 }
 
-/// Returns a world in which every message takes exactly [`NEAR_NS`] and all else no time; clocks are right, and no guard holds anything
-/// back.
+/// Returns a world in which every message takes exactly [`NEAR_NS`] and all else no time; clocks are right, and no guard
+/// holds anything back.
 pub(crate) fn exact(entry: &Entry, n: usize, seed: u64, change: impl FnOnce(&mut Settings)) -> World {
     let mut world = world_of(entry, seed, |settings| {
         *settings = settings.clone().with_n(n);

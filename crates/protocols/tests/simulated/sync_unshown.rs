@@ -1,5 +1,5 @@
-//! Sync HotStuff and Opt Sync without the second protection of a timer's commit: that its certificate was shown to all (S7). With it most
-//! single flaws of the museum fork nothing; without it each rule has to hold.
+//! Sync HotStuff and Opt Sync without the second protection of a timer's commit: that its certificate was shown to all (S7).
+//! With it most single flaws of the museum fork nothing; without it each rule has to hold.
 
 use quorate_consensus::flawed::Flaw;
 use quorate_consensus::{AttackEntry, Auth, Claims, Effect, Past, Seal, Timers, To, Window};

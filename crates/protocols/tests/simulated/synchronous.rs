@@ -70,8 +70,8 @@ fn equivocates(world: &mut World) {
     shows(world, r(2), first_block(2));
 }
 
-/// Scenario 13: beyond Δ and without the guard the fork happens 2 Δ after the votes, and the oracle notices it. Both replicas notice as
-/// soon as their messages reach each other.
+/// Scenario 13: beyond Δ and without the guard the fork happens 2 Δ after the votes, and the oracle notices it. Both replicas
+/// notice as soon as their messages reach each other.
 #[test]
 fn s13_unguarded_replicas_fork_beyond_delta_and_are_caught() {
     for entry in entries() {

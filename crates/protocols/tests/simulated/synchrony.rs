@@ -1,5 +1,5 @@
-//! The synchrony guard in whole replicas, for any protocol, because the host has the guard. In these tests PBFT claims to assume a
-//! bound on delays, and to have votes that are not durable.
+//! The synchrony guard in whole replicas, for any protocol, because the host has the guard. In these tests PBFT claims to
+//! assume a bound on delays, and to have votes that are not durable.
 
 use crate::support::{ask, begin, cut, go, incr, pbft, r, settle, world_of};
 use quorate_consensus::{Entry, Spec, Synchrony};

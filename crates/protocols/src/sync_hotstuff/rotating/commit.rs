@@ -41,10 +41,10 @@ impl SyncHotStuff<Rotating> {
         }
     }
 
-    /// R10. Begins a wait without a vote. A replica that has left a view by the certificate of its block, before the header arrived,
-    /// does not vote there. It shows the header to all instead. As after a vote, later voters of that view know the header
-    /// within Δ, and votes for another block arrive within 2 Δ. Otherwise one liar could let every certificate arrive before
-    /// its header, and this replica would never commit.
+    /// R10. Begins a wait without a vote. A replica that has left a view by the certificate of its block, before the header
+    /// arrived, does not vote there. It shows the header to all instead. As after a vote, later voters of that view know the
+    /// header within Δ, and votes for another block arrive within 2 Δ. Otherwise one liar could let every certificate arrive
+    /// before its header, and this replica would never commit.
     pub(super) fn wait_without_vote(&mut self, cx: &mut Cx<'_, Self>) {
         if !self.is_running() {
             return;
@@ -204,7 +204,7 @@ impl SyncHotStuff<Rotating> {
         if let Some(id) = self.state.relied_on.get(&view)
             && said != Some(*id)
         {
-            self.doubt(cx, "a view in which a timer has committed was contradicted");
+            self.doubt(cx, "a statement conflicts with a block that a timer has committed");
         }
     }
 }

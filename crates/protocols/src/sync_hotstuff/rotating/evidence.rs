@@ -40,7 +40,7 @@ impl ViewEvidence {
             Self::Conflict(both) => {
                 let (first, second) = &**both;
                 if first.body.block.view != second.body.block.view || first.body == second.body {
-                    return claims.refuse("no contradiction");
+                    return claims.refuse("no conflict");
                 }
                 Header::claim(first, claims);
                 Header::claim(second, claims);
@@ -48,7 +48,7 @@ impl ViewEvidence {
             Self::Certificates(both) => {
                 let (first, second) = &**both;
                 if first.view() != second.view() || first.block() == second.block() {
-                    return claims.refuse("no contradiction");
+                    return claims.refuse("no conflict");
                 }
                 claim_votes(first, claims);
                 claim_votes(second, claims);

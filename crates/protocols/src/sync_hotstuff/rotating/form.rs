@@ -219,7 +219,8 @@ impl Form for Rotating {
         if let Some(header) = replica.state.voted.clone() {
             let voted_in = header.body.block.view;
             replica.state.repeated = voted_in;
-            // R6. In a view that was left, or whose leader has equivocated, the vote may have been withdrawn: it must not leave.
+            // R6. In a view that was left, or whose leader has equivocated, the vote may have been withdrawn: it must not
+            // leave.
             let is_broken = replica.state.views.get(&view).is_some_and(|facts| facts.is_broken);
             if voted_in == view && !replica.is_quit() && !is_broken {
                 cx.send(To::All, RotatingMessage::Vote(header));
@@ -311,7 +312,7 @@ impl SyncHotStuff<Rotating> {
         }
         if let Some(Signed { body: header, by, signature }) = voted {
             if by != link {
-                return Err(Reject::Invalid("somebody else's vote"));
+                return Err(Reject::Invalid("vote of another replica"));
             }
             let _: Result<(), Reject> = self.on_header(cx, &header, link);
             let block = &header.body.block;

@@ -38,7 +38,7 @@ impl Header {
             return Err("header of no view");
         }
         if block.proposer != leader(claims.committee(), block.view) {
-            return Err("header of somebody who does not lead");
+            return Err("header of a replica that does not lead");
         }
         if self.parent_view >= block.view {
             return Err("parent of no earlier view");
@@ -47,7 +47,7 @@ impl Header {
             return Err("genesis is the block of view 0");
         }
         if block.extra != bind_certificate(self.parent_view, block.parent) {
-            return Err("header without its parent's view");
+            return Err("block that does not bind its parent's view");
         }
         Ok(())
     }
@@ -58,7 +58,7 @@ impl Header {
             return claims.refuse(why);
         }
         if header.by != header.body.block.proposer {
-            return claims.refuse("header of somebody who does not lead");
+            return claims.refuse("header of a replica that does not lead");
         }
         claims.signature(header.by, header.body.statement(), &header.signature);
     }
@@ -69,7 +69,7 @@ impl Header {
             return claims.refuse(why);
         }
         if !self.extends_certified(parent) {
-            return claims.refuse("proposal beside its certificate");
+            return claims.refuse("proposal does not extend its certificate");
         }
         claim_votes(parent, claims);
     }
@@ -91,7 +91,7 @@ pub fn status(view: View, lock: &Certificate) -> Statement {
 pub(super) fn claim_votes(certificate: &Certificate, claims: &mut Claims<'_>) {
     let view = certificate.view();
     if certificate.statement != vote(view, certificate.block()) {
-        return claims.refuse("certificate of something else");
+        return claims.refuse("certificate of another statement");
     }
     if view == View::ZERO && !certificate.is_genesis() {
         return claims.refuse("certificate of view 0");

@@ -51,10 +51,10 @@
 //! I2: no two committed blocks conflict: I1, R2, R4, R6; watched by the agreement oracle.
 //!
 //! ## What survives a crash
-//! [`RotatingRecord`]: the view with its certificate or blames, and the lock · before VOTE, STATUS, PROPOSE and BLAME · else the
-//! replica could vote in a view that it has left, or with a lower lock. Last vote and proposal · before each · else it could
-//! not repeat them (the guard prevents others). The highest certificate · with the next sync, before a reply · else nobody
-//! could prove acknowledged blocks after a cold start: it is that of the acknowledged block or of one that extends it.
+//! [`RotatingRecord`]: the view with its certificate or blames, and the lock · before VOTE, STATUS, PROPOSE and BLAME · else
+//! the replica could vote in a view that it has left, or with a lower lock. Last vote and proposal · before each · else it
+//! could not repeat them (the guard prevents others). The highest certificate · with the next sync, before a reply · else
+//! nobody could prove acknowledged blocks after a cold start: it is that of the acknowledged block or of one that extends it.
 //! Commit timers do not survive: statements that break the silence of their views may have been missed (§3).
 //!
 //! ## Deviations from the paper

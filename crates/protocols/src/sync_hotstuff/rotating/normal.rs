@@ -89,7 +89,7 @@ impl SyncHotStuff<Rotating> {
                 self.break_silence(cx, &evidence);
                 // A replica that only hands headers on has done nothing wrong.
                 let is_leader = link == header.by;
-                let handed_on = Reject::NotNow("its leader has contradicted itself");
+                let handed_on = Reject::NotNow("its leader has equivocated");
                 return Err(if is_leader { Reject::Equivocation } else { handed_on });
             }
             Some(_) => {}
@@ -143,8 +143,8 @@ impl SyncHotStuff<Rotating> {
         cx.send(To::All, RotatingMessage::Vote(header));
     }
 
-    /// Whether a height may be voted for. R6. §8, Lemma 1 b: it is no higher than all honest replicas handle. It may be a little
-    /// higher if all earlier waits are in vain and a new one would not be (§19).
+    /// Whether a height may be voted for. R6. §8, Lemma 1 b: it is no higher than all honest replicas handle. It may be a
+    /// little higher if all earlier waits are in vain and a new one would not be (§19).
     pub(super) fn may_vote(&self, cx: &mut Cx<'_, Self>, height: Height) -> bool {
         let above = height.since(self.chain.committed().height);
         let windows = above.div_ceil(self.window.max(1));
@@ -158,8 +158,8 @@ impl SyncHotStuff<Rotating> {
         if has_voted || self.is_quit() || self.recovery.is_silent() {
             return None;
         }
-        // R6. §11, 3: for the first header of its leader, and not after an equivocation. A vote that was sent before it ends the
-        // waits of others, but knowledge of two headers ends none.
+        // R6. §11, 3: for the first header of its leader, and not after an equivocation. A vote that was sent before it ends
+        // the waits of others, but knowledge of two headers ends none.
         let facts = self.state.views.get(&self.view).filter(|facts| !facts.is_broken)?;
         let (id, header) = facts.first.as_ref()?;
         let block = &header.body.block;
@@ -226,7 +226,8 @@ impl SyncHotStuff<Rotating> {
             return;
         }
         self.check_certified(cx, view);
-        // R3. §8: also the certificate of a skipped view. Silence commits a block of that view only if all have the certificate.
+        // R3. §8: also the certificate of a skipped view. Silence commits a block of that view only if all have the
+        // certificate.
         self.show(cx, certificate);
         self.show_certified(cx);
         if view > self.chain.committed().view {
@@ -263,7 +264,8 @@ impl SyncHotStuff<Rotating> {
         }
     }
 
-    /// R11. §11, 5: checks a view for two certificates, or for one that conflicts with the first header: its leader equivocates.
+    /// R11. §11, 5: checks a view for two certificates, or for one that conflicts with the first header: its leader
+    /// equivocates.
     fn check_certified(&mut self, cx: &mut Cx<'_, Self>, view: View) {
         let mut certified = self.state.certificates.of_view(view);
         let (Some(one), other) = (certified.next(), certified.next()) else { return };
@@ -328,8 +330,8 @@ impl SyncHotStuff<Rotating> {
         self.state.certificates.of_view(self.view.minus(1)).next().is_some()
     }
 
-    /// Returns the certificate on which this replica proposes: one of the highest view. If that view has two, its block is ready.
-    /// Certificates that conflict with the committed block exist only if the bound was broken; they do not count.
+    /// Returns the certificate on which this replica proposes: one of the highest view. If that view has two, its block is
+    /// ready. Certificates that conflict with the committed block exist only if the bound was broken; they do not count.
     fn parent(&self, cx: &mut Cx<'_, Self>) -> Option<Certificate> {
         let blocks: &BlockTree = cx.blocks();
         let conflicts = |certificate: &&Certificate| {

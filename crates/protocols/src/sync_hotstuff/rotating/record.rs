@@ -29,8 +29,8 @@ pub enum RotatingRecord {
         /// The last proposal, and its parent's certificate.
         proposed: Option<(Header, Certificate)>,
     },
-    /// The highest known certificate, unless it is the lock; durable with the next sync. Every certified block above a committed
-    /// one extends it, so no other certificate has to be shown.
+    /// The highest known certificate, unless it is the lock; durable with the next sync. Every certified block above a
+    /// committed one extends it, so no other certificate has to be shown.
     Highest(Certificate),
 }
 

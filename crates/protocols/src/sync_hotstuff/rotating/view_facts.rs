@@ -26,7 +26,8 @@ pub(super) enum OwnVote {
 pub(super) struct ViewFacts {
     /// First header of its leader: the only one that is ever voted for.
     pub(super) first: Option<(BlockId, Signed<Header>)>,
-    /// Whether silence proves nothing: its leader has equivocated, or f + 1 replicas blame it. No timer commits its block (R11).
+    /// Whether silence proves nothing: its leader has equivocated, or f + 1 replicas blame it. No timer commits its block
+    /// (R11).
     pub(super) is_broken: bool,
     /// Whether this replica has broadcast two statements of its leader.
     pub(super) is_shown: bool,

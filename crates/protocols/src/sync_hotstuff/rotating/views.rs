@@ -16,9 +16,9 @@ impl SyncHotStuff<Rotating> {
     /// R8. §11, 3: blames the leader of a view that was not certified in time. Voting continues.
     pub(super) fn on_progress_timer(&mut self, cx: &mut Cx<'_, Self>) {
         self.note(cx, noted::BLAMED, Default::default());
-        // R8. The certificate or the blames that let this replica into the view are durable first. Otherwise, after a power cut,
-        // liars could show f + 1 blames of a view while nobody knows the certificates below it (§8, Lemma 1 c). The blame is
-        // repeated while nothing arrives: it may have been lost with its link.
+        // R8. The certificate or the blames that let this replica into the view are durable first. Otherwise, after a power
+        // cut, liars could show f + 1 blames of a view while nobody knows the certificates below it (§8, Lemma 1 c). The
+        // blame is repeated while nothing arrives: it may have been lost with its link.
         cx.send(To::All, RotatingMessage::Blame(self.view));
         self.expect_certificate(cx);
     }

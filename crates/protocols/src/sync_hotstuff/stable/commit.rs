@@ -12,8 +12,8 @@ use quorate_consensus::{Certificate, Cx, Reject, To};
 use quorate_types::{Height, ReplicaId};
 
 impl<V: Variant> SyncHotStuff<V> {
-    /// S6. §4: begins the wait for an own vote, which is durable and on its way to all. All conflicting statements arrive within
-    /// 2 Δ.
+    /// S6. §4: begins the wait for an own vote, which is durable and on its way to all. All conflicting statements arrive
+    /// within 2 Δ.
     pub(super) fn wait_for_silence(&mut self, cx: &mut Cx<'_, Self>, height: Height) {
         // §18: no wait begins for a repeated vote. Conflicting statements may have been lost during the silence.
         let may = self.is_running() && !self.is_quit() && height > self.in_view.repeated;
@@ -146,9 +146,10 @@ impl<V: Variant> SyncHotStuff<V> {
         !self.is_quit() && self.voted_end(blocks).0 >= self.highest_voted_for()
     }
 
-    /// §19: begins the last wait anew. No timer commits votes that were cast in doubt, and a commit would need a new vote. Where
-    /// there can be none, the certificate of the last vote or of the base is broadcast. All replicas have the statements of the
-    /// leader for it, from this replica's vote or from its forwarded NEW-VIEW. So nobody casts a conflicting vote.
+    /// §19: begins the last wait anew. No timer commits votes that were cast in doubt, and a commit would need a new vote.
+    /// Where there can be none, the certificate of the last vote or of the base is broadcast. All replicas have the
+    /// statements of the leader for it, from this replica's vote or from its forwarded NEW-VIEW. So nobody casts a
+    /// conflicting vote.
     fn wait_anew(&mut self, cx: &mut Cx<'_, Self>) {
         let may = self.is_running() && self.is_stuck(cx.blocks());
         let voted = self.in_view.voted.as_ref().map(|header| &header.body.block);
@@ -197,7 +198,7 @@ impl<V: Variant> SyncHotStuff<V> {
         let (view, height) = rank(certificate);
         let committed = self.chain.committed();
         if height == committed.height && certificate.block() != committed.id {
-            self.doubt(cx, "q_R votes contradict what is committed");
+            self.doubt(cx, "q_R votes conflict with the committed block");
         }
         if height < committed.height || !self.state.certificates.add_responsive(certificate) {
             return;
@@ -209,7 +210,7 @@ impl<V: Variant> SyncHotStuff<V> {
         if view == self.view {
             self.decide(cx, certificate);
         } else if view < self.view && self.extends_committed(cx.blocks(), certificate) == Some(false) {
-            self.doubt(cx, "q_R votes of a view that was left, beside what is committed");
+            self.doubt(cx, "q_R votes of a view that was left conflict with the committed block");
         }
         self.take_certificate(cx, certificate);
     }
@@ -227,7 +228,8 @@ impl<V: Variant> SyncHotStuff<V> {
             self.in_view.waits.note_with_all(cx.now(), |of| of <= height);
         }
         if end.0 > self.chain.committed().height {
-            // O6. The leader makes progress, although this replica may never vote for a block that is committed on arrival (§5).
+            // O6. The leader makes progress, although this replica may never vote for a block that is committed on arrival
+            // (§5).
             self.expect_progress(cx);
         }
         // The highest one may wait for its body. It must not delay this one, nor be forgotten for it.

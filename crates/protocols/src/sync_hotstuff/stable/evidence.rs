@@ -51,18 +51,18 @@ impl QuitEvidence {
             Self::Conflict(both) => {
                 let (first, second) = &**both;
                 if !first.body.conflicts_with(&second.body) {
-                    return claims.refuse("no contradiction");
+                    return claims.refuse("no conflict");
                 }
                 let author = leader(claims.committee(), first.body.view());
                 if first.by != author || second.by != author || first.body.view() == View::ZERO {
-                    return claims.refuse("words of somebody who does not lead");
+                    return claims.refuse("statements of a replica that does not lead");
                 }
                 for signed in [first, second] {
                     // The signature covers the block alone: the block must bind the base.
                     if let LeaderStatement::Header(header) = &signed.body
                         && header.block.extra != bind_base(header.base)
                     {
-                        return claims.refuse("header without its base");
+                        return claims.refuse("block that does not bind its base");
                     }
                     claims.signature(author, signed.body.statement(), &signed.signature);
                 }

@@ -202,7 +202,7 @@ impl<V: Variant> Form for V {
     }
 
     fn is_whole(replica: &mut SyncHotStuff<V>, cx: &mut Context<'_, V>) -> bool {
-        // Certificates are checked only when it matters: there may be many of them, and an opening replica hears of each block.
+        // Certificates are checked only when it matters: there may be many, and an opening replica receives each.
         replica.recovery.next_stage(cx.committee(), cx.now()).is_some() && replica.has_goal(cx)
     }
 

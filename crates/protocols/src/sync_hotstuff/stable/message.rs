@@ -255,7 +255,7 @@ impl Message for SyncMessage {
             Self::Notify(certificate) => {
                 let quorum = responsive_quorum(claims.committee().n());
                 if certificate.is_genesis() {
-                    return claims.refuse("nobody has voted for genesis");
+                    return claims.refuse("genesis has no votes");
                 }
                 claim_votes(certificate, quorum, claims);
             }

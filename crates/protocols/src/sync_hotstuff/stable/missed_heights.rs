@@ -3,7 +3,7 @@
 //!
 //! The ban ends: otherwise a liar could keep this replica from voting, and nobody would blame the leader. A replica that has
 //! voted for a missed header has shown its certificate within 2 Δ, and commits it, or never does by that wait. Afterwards
-//! certified blocks keep this replica from conflicting votes ([`super::SyncHotStuff::agrees`]).
+//! certified blocks keep this replica from conflicting votes (`SyncHotStuff::agrees`).
 
 use quorate_types::{Height, Time};
 

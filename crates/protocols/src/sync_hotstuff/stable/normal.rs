@@ -120,7 +120,8 @@ impl<V: Variant> SyncHotStuff<V> {
         self.in_view.missed.note(cx.now(), self.delta.times(MISSED), span);
     }
 
-    /// Fetches the bodies of a header if its parent is certified. A header that a liar puts above nothing costs the host nothing.
+    /// Fetches the bodies of a header if its parent is certified. A header that a liar puts above nothing costs the host
+    /// nothing.
     fn admit_if_certified(&self, cx: &mut Cx<'_, Self>, id: BlockId) {
         if self.uncertified_parent(cx.blocks(), id).is_none() {
             cx.blocks().admit(id);
@@ -132,7 +133,7 @@ impl<V: Variant> SyncHotStuff<V> {
         if link == self.leader {
             Reject::Equivocation
         } else {
-            Reject::NotNow("its leader has contradicted itself")
+            Reject::NotNow("its leader has equivocated")
         }
     }
 
@@ -285,7 +286,7 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         self.record_certificate(cx, certificate);
         if view < self.view && height == committed.height && certificate.block() != committed.id {
-            self.doubt(cx, "a late certificate contradicts what is committed");
+            self.doubt(cx, "a late certificate conflicts with the committed block");
         }
         if view > self.view {
             // §7: a replica that sees a certificate of a higher view was cut off.

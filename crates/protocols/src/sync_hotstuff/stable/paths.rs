@@ -47,7 +47,7 @@ impl Paths {
         self.visited.contains(&id)
     }
 
-    /// Walks down from a block until `stops` says so, a header is missing, or a block was visited before.
+    /// Walks down from a block until `stops` is true, a header is missing, or a block was visited before.
     fn walk(&mut self, chain: &Chain, blocks: &BlockTree, from: End, mut stops: impl FnMut(End) -> bool) {
         let Some(mut at) = chain.tip(blocks, from.1).filter(|tip| tip.height == from.0) else { return };
         while !stops(at.end()) && self.visited.insert(at.id) {

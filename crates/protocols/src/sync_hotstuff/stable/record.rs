@@ -40,8 +40,8 @@ pub enum SyncRecord {
     Certified(Certificate),
     /// A certificate of q_R votes (Opt Sync).
     Responsive(Certificate),
-    /// The newest certificate at a checkpoint's height. Certificates of settled heights are dropped, and a cluster that has been
-    /// idle since would not find the end of its chain again.
+    /// The newest certificate at a checkpoint's height. Certificates of settled heights are dropped, and a cluster that has
+    /// been idle since would not find the end of its chain again.
     Settled(Certificate),
     /// The same of q_R votes (Opt Sync): no other certified block at that place may be extended.
     SettledResponsive(Certificate),

@@ -74,7 +74,7 @@ impl<V: Variant> SyncHotStuff<V> {
         }
         if let Some(Signed { body: header, by, signature }) = voted {
             if by != link {
-                return Err(Reject::Invalid("somebody else's vote"));
+                return Err(Reject::Invalid("vote of another replica"));
             }
             self.forget_asked(header.body.block.id(), link);
             let _: Result<(), Reject> = self.on_header(cx, &header, link);

@@ -59,10 +59,10 @@ impl Split {
     pub(super) fn claim(&self, claims: &mut Claims<'_>) {
         let n = claims.committee().n();
         if u64::try_from(self.between.len()).unwrap_or(u64::MAX) > voted_ahead_max(n) {
-            return claims.refuse("proof of what nobody votes for");
+            return claims.refuse("split longer than any vote");
         }
         if !self.holds() {
-            return claims.refuse("no contradiction");
+            return claims.refuse("no conflict");
         }
         Header::claim(&self.low, claims);
         Header::claim(&self.high, claims);

@@ -53,10 +53,10 @@ impl Header {
             return claims.refuse("header of no view");
         }
         if !Self::is_of_leader(header, claims.committee()) {
-            return claims.refuse("header of somebody who does not lead");
+            return claims.refuse("header of a replica that does not lead");
         }
         if block.extra != bind_base(header.body.base) {
-            return claims.refuse("header without its base");
+            return claims.refuse("block that does not bind its base");
         }
         claims.signature(header.by, header.body.statement(), &header.signature);
     }
@@ -66,9 +66,9 @@ impl Header {
         let Block { view, height, .. } = self.block;
         let is_first = view == FIRST_VIEW && parent.is_genesis() && height == Height::ZERO.next();
         if self.block.extra != bind_base(self.base) {
-            Err("header without its base")
+            Err("block that does not bind its base")
         } else if height == Height::ZERO || parent.block() != self.block.parent {
-            Err("proposal beside its certificate")
+            Err("proposal does not extend its certificate")
         } else if !is_first && rank(parent) != (view, height.minus(1)) {
             Err("certificate of another place")
         } else {
@@ -97,7 +97,7 @@ pub(super) fn end_of(certificate: &Certificate) -> End {
 pub(super) fn claim_votes(certificate: &Certificate, at_least: usize, claims: &mut Claims<'_>) {
     let (view, height) = rank(certificate);
     if certificate.statement != vote(view, height, certificate.block()) {
-        return claims.refuse("certificate of something else");
+        return claims.refuse("certificate of another statement");
     }
     if view == View::ZERO && !certificate.is_genesis() {
         return claims.refuse("certificate of view 0");
@@ -117,7 +117,8 @@ pub(super) fn responsive_quorum(n: usize) -> usize {
     n.saturating_mul(3).checked_div(4).unwrap_or(0).saturating_add(1)
 }
 
-/// Certificates of one view that a replica holds when it enters a later one. Without `responsive` this is Sync HotStuff's lock, the highest certificate.
+/// Certificates of one view that a replica holds when it enters a later one. Without `responsive` this is Sync HotStuff's
+/// lock, the highest certificate.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Lock {
     /// Certificate of the highest block that q_R replicas have voted for.
@@ -159,7 +160,7 @@ impl Lock {
                 return claims.refuse("lock of several views");
             }
             if responsive.is_genesis() {
-                return claims.refuse("nobody has voted for genesis");
+                return claims.refuse("genesis has no votes");
             }
             let quorum = responsive_quorum(claims.committee().n());
             claim_votes(responsive, quorum, claims);
@@ -323,7 +324,7 @@ impl SyncNewView {
     /// Claims that the leader of the view has signed it, and the same.
     pub(super) fn claim_signed(signed: &Signed<Self>, claims: &mut Claims<'_>) {
         if signed.by != leader(claims.committee(), signed.body.view) {
-            return claims.refuse("new view of somebody who does not lead");
+            return claims.refuse("new view of a replica that does not lead");
         }
         claims.signature(signed.by, signed.body.statement().statement(), &signed.signature);
         signed.body.claim(claims);

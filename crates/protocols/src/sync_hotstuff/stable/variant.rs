@@ -21,8 +21,8 @@ pub trait Variant: Debug + Send + 'static {
     const BAD_VIEW: u64;
     /// Returns how many votes decide at once; `None` if none do.
     fn responsive_quorum(n: usize) -> Option<usize>;
-    /// Whether silence counts later after a skipped header. For that, more than one honest replica must exist besides those whose
-    /// votes decide at once (`optsync` §8).
+    /// Whether silence counts later after a skipped header. For that, more than one honest replica must exist besides those
+    /// whose votes decide at once (`optsync` §8).
     fn may_wait_longer(n: usize) -> bool {
         n > 8 && Self::responsive_quorum(n).is_some()
     }

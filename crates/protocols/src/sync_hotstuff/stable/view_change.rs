@@ -100,7 +100,7 @@ impl<V: Variant> SyncHotStuff<V> {
     /// §13: reports an equivocation in a view in which a timer has committed. The leader may also have lied late.
     fn check_silence(&self, cx: &mut Cx<'_, Self>, evidence: &QuitEvidence) {
         if evidence.view() == self.state.timer_committed && evidence.is_equivocation() {
-            self.doubt(cx, "a leader contradicted itself in a view in which a timer has committed");
+            self.doubt(cx, "a leader equivocated in a view in which a timer has committed");
         }
     }
 

@@ -126,17 +126,17 @@ fn headers_are_signed_by_their_leader_and_bind_their_parent() {
         }
     }
     let beside = RotatingMessage::Propose { header: good.clone(), parent: certified(&header(1, GENESIS, 9)) };
-    assert_eq!(claims_hold(&beside), Err("proposal beside its certificate"));
+    assert_eq!(claims_hold(&beside), Err("proposal does not extend its certificate"));
     let mut answer = stands(RecoveryStage::Running);
     answer.voted = Some(Signed { body: signed(&good), by: r(9), signature: SIGNATURE });
     assert!(refused(&RotatingMessage::Answer(Box::new(answer))), "a stranger's vote");
     // Two statements without a conflict.
     for (one, two) in [(&good, &good), (&first, &good)] {
         let evidence = RotatingMessage::Evidence(conflict(one, two));
-        assert_eq!(claims_hold(&evidence), Err("no contradiction"));
+        assert_eq!(claims_hold(&evidence), Err("no conflict"));
         let both = Box::new((certified(one), certified(two)));
         let evidence = RotatingMessage::Evidence(ViewEvidence::Certificates(both));
-        assert_eq!(claims_hold(&evidence), Err("no contradiction"));
+        assert_eq!(claims_hold(&evidence), Err("no conflict"));
     }
 }
 

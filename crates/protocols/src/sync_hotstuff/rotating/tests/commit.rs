@@ -374,7 +374,7 @@ fn r12_commit_needs_a_long_time_without_doubt() {
 /// Scenario 13, at one replica.
 #[test]
 fn broken_silence_raises_the_alarm_after_a_commit() {
-    let why = "a view in which a timer has committed was contradicted";
+    let why = "a statement conflicts with a block that a timer has committed";
     let other = header(1, GENESIS, 9);
     let proof = RotatingMessage::Evidence(conflict(&header(1, GENESIS, 1), &other));
     for late in [voted(&other), shows(&other), proof.clone(), blamed(1)] {

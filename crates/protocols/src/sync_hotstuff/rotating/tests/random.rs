@@ -1,6 +1,6 @@
-//! One replica among peers that send arbitrary messages, with a stalling disk and power cuts. No slot is ever filled twice (the
-//! harness stops there). Votes go up from view to view, and no parent is below the lock. A silent replica signs nothing. No timer
-//! commits a block after an uncertified view, or a vote of before a silence.
+//! One replica among peers that send arbitrary messages, with a stalling disk and power cuts. No slot is ever filled twice
+//! (the harness stops there). Votes go up from view to view, and no parent is below the lock. A silent replica signs nothing.
+//! No timer commits a block after an uncertified view, or a vote of before a silence.
 
 use super::*;
 use quorate_consensus::{LinkEvent, Ready};

@@ -74,7 +74,7 @@ fn r14_answers_count_before_anything_is_signed() {
     let mut answer = stands(RecoveryStage::Silent);
     answer.voted = Some(Signed { body: signed(&blocks[2]), by: r(0), signature: SIGNATURE });
     let wrong = bench.deliver(1, RotatingMessage::Answer(Box::new(answer)));
-    assert_eq!(wrong, Err(Reject::Invalid("somebody else's vote")));
+    assert_eq!(wrong, Err(Reject::Invalid("vote of another replica")));
 }
 
 #[test]

@@ -135,8 +135,8 @@ fn r11_shown_header_may_prove_a_conflict() {
     );
 }
 
-/// A certificate skips the views below it, and their certificates arrive later. All replicas receive them as well. Otherwise a liar
-/// that lets others skip each view could delay every commit.
+/// A certificate skips the views below it, and their certificates arrive later. All replicas receive them as well. Otherwise
+/// a liar that lets others skip each view could delay every commit.
 #[test]
 fn r10_skipped_certificate_delays_no_commit() {
     let blocks = chain(1, GENESIS, 3);

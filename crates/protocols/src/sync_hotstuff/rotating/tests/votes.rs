@@ -461,8 +461,8 @@ fn bodies_are_asked_for_once_and_in_time() {
     assert_eq!(bench.replica.wanted(), [], "once");
 }
 
-/// The signers of a certificate have the block. If its header arrived without bodies, they are among the peers that are asked when
-/// it is due.
+/// The signers of a certificate have the block. If its header arrived without bodies, they are among the peers that are asked
+/// when it is due.
 #[test]
 fn bodies_of_a_certified_block_are_asked_for_of_its_voters() {
     let first = header(1, GENESIS, 1);
@@ -477,8 +477,8 @@ fn bodies_of_a_certified_block_are_asked_for_of_its_voters() {
     assert_eq!(bench.replica.wanted(), asked);
 }
 
-/// A block above nothing certified may be made up: nobody searches for it or its ancestors. It is asked for as soon as its parent
-/// is certified.
+/// A block above nothing certified may be made up: nobody searches for it or its ancestors. It is asked for as soon as its
+/// parent is certified.
 #[test]
 fn block_above_nothing_certified_is_not_fetched() {
     let blocks = chain(1, GENESIS, 2);

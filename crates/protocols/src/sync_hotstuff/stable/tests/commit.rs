@@ -304,8 +304,8 @@ fn s7_silence_counts_later_after_a_skipped_header<V: Variant>() {
     assert_eq!(bench.committed(), [by_timer(&blocks[2])]);
 }
 
-/// Headers are kept 16 windows ahead. So a replica that waits longer, or for skipped headers, still handles the votes of replicas
-/// that commit earlier.
+/// Headers are kept 16 windows ahead. So a replica that waits longer, or for skipped headers, still handles the votes of
+/// replicas that commit earlier.
 fn s2_votes_reach_less_far_if_some_replicas_commit_later<V: Variant>() {
     for n in [5, 8, 9] {
         let bench = Bench::<V>::running(ME, n);
@@ -443,7 +443,7 @@ fn s9_descendant_commits_a_block_that_the_guard_held_back<V: Variant>() {
 
 /// Scenario 13, at one replica.
 fn broken_silence_raises_the_alarm_after_a_commit<V: Variant>() {
-    let why = "a leader contradicted itself in a view in which a timer has committed";
+    let why = "a leader equivocated in a view in which a timer has committed";
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
     let other = header(N, 1, GENESIS.1, GENESIS, 9);
     let statement = |header: &Header| Signed {
@@ -489,5 +489,5 @@ fn late_certificates_and_votes_raise_the_alarm<V: Variant>() {
     bench.replica.fetched(blocks[0].block.clone());
     bench.replica.decide(Height(1), id(&blocks[0]));
     bench.take(4, SyncMessage::Certified(certified(N, &other)));
-    assert_eq!(bench.doubts(), ["a late certificate contradicts what is committed"]);
+    assert_eq!(bench.doubts(), ["a late certificate conflicts with the committed block"]);
 }

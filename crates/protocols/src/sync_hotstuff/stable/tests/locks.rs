@@ -109,8 +109,8 @@ fn at(certificate: &Certificate) -> End {
     (certificate.statement.height, certificate.block())
 }
 
-/// Lemma 3: no lock of a liar makes an honest replica extend a block that leaves out a committed one. All honest replicas extend
-/// the lock of an honest leader.
+/// Lemma 3: no lock of a liar makes an honest replica extend a block that leaves out a committed one. All honest replicas
+/// extend the lock of an honest leader.
 #[test]
 fn o5_every_lock_extends_the_committed_block() {
     let mut rng = Rng::new(20);
@@ -151,8 +151,8 @@ fn o5_every_lock_extends_the_committed_block() {
     assert_eq!(held_up, 0, "an honest leader was refused");
 }
 
-/// A replica that has caught up past its certificates may know that the block of the responsive one is settled, and have forgotten
-/// a block below. All replicas would refuse a lower tip.
+/// A replica that has caught up past its certificates may know that the block of the responsive one is settled, and have
+/// forgotten a block below. All replicas would refuse a lower tip.
 #[test]
 fn o5_tip_is_no_lower_than_the_responsive_certificate() {
     let blocks = chain(5, 1, GENESIS, &[1, 2]);

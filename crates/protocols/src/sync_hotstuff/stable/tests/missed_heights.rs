@@ -11,8 +11,8 @@ both! {
     s2_incomplete_answer_delays_no_running_replica;
 }
 
-/// §8, Lemma 1 b: others may commit a header that is too high to be kept. A replica that has lost it votes for nothing at its height
-/// until the fate of that header is known. All other votes are permitted.
+/// §8, Lemma 1 b: others may commit a header that is too high to be kept. A replica that has lost it votes for nothing at its
+/// height until the fate of that header is known. All other votes are permitted.
 fn s2_missed_height_is_not_voted_for<V: Variant>() {
     let most = usize::try_from(WINDOWS_AHEAD * 16).unwrap();
     let at = |height: u64| header(N, 1, GENESIS.1, (Height(height), BlockId::null(Height(9))), 1);

@@ -141,7 +141,7 @@ fn s2_one_vote_for_each_height_in_order<V: Variant>() {
     assert_eq!(bench.deliver(0, proposal(N, &foreign)), Err(Reject::WrongSender));
     let parent = certified(N, &blocks[0]);
     let beside = SyncMessage::Propose { header: next.clone(), parent };
-    assert_eq!(claims_hold::<V>(&beside), Err("proposal beside its certificate"));
+    assert_eq!(claims_hold::<V>(&beside), Err("proposal does not extend its certificate"));
     let genesis = header(N, 1, GENESIS.1, (Height(6), GENESIS.1), 7);
     let parent = Certificate::genesis(VOTE);
     let high = SyncMessage::Propose { header: genesis, parent };
@@ -259,8 +259,8 @@ fn s2_height_that_others_may_not_handle_is_not_voted_for<V: Variant>() {
     bench.take(2, voted(&blocks[2 * most - 1]));
 }
 
-/// §19: no timer commits votes that were cast in doubt, and finally all permitted votes were cast in doubt. Then the certificate
-/// of the last one is broadcast, and its wait begins anew.
+/// §19: no timer commits votes that were cast in doubt, and finally all permitted votes were cast in doubt. Then the
+/// certificate of the last one is broadcast, and its wait begins anew.
 fn s2_voting_continues_after_votes_in_vain<V: Variant>() {
     let most = WINDOWS_VOTED * 16;
     let blocks = chain(N, 1, GENESIS, &(1..=most + 1).collect::<Vec<u64>>());
@@ -376,8 +376,8 @@ fn s2_bodies_are_asked_for_once_and_in_time<V: Variant>() {
     assert_eq!(bench.replica.wanted(), [], "once");
 }
 
-/// A block above nothing certified may be made up: nobody searches for it or its ancestors. It is asked for as soon as its parent
-/// is certified.
+/// A block above nothing certified may be made up: nobody searches for it or its ancestors. It is asked for as soon as its
+/// parent is certified.
 fn s2_block_above_nothing_certified_is_not_fetched<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
     let mut bench = Bench::<V>::new();
@@ -403,8 +403,8 @@ fn lacks(sent: Vec<(To, SyncMessage)>) -> Vec<(u16, BlockId)> {
         .collect()
 }
 
-/// §4, `want`: a leader shows a proposal to one honest replica only, which votes. Replicas that receive the header with its vote
-/// must be able to vote for it within Δ as well.
+/// §4, `want`: a leader shows a proposal to one honest replica only, which votes. Replicas that receive the header with its
+/// vote must be able to vote for it within Δ as well.
 fn s2_missing_certificate_is_asked_for<V: Variant>() {
     let mut bench = Bench::<V>::new();
     let blocks = chain(N, 1, GENESIS, &[1, 2, 3]);
@@ -667,8 +667,8 @@ fn s4_statements_without_a_conflict_end_nothing<V: Variant>() {
     for (first, second) in
         [(&said[2], &said[2]), (&said[3], &said[2]), (&said[3], &said[4]), (&said[2], &apart)]
     {
-        assert_eq!(claimed(first, second), Err("no contradiction"));
+        assert_eq!(claimed(first, second), Err("no conflict"));
     }
     let earlier = voted(&two.blocks[0]);
-    assert_eq!(claimed(&earlier, &said[3]), Err("no contradiction"));
+    assert_eq!(claimed(&earlier, &said[3]), Err("no conflict"));
 }

@@ -224,7 +224,8 @@ fn o3_notify_leaves_before_the_commit() {
     }
 }
 
-/// Lemma 2c for a replica that has not entered the view when it is over: §5 of `sync-hotstuff`, and without room for the message.
+/// Lemma 2c for a replica that has not entered the view when it is over: §5 of `sync-hotstuff`, and without room for the
+/// message.
 #[test]
 fn o3_early_notify_counts_for_the_lock() {
     let next = header(N, 2, GENESIS.1, GENESIS, 5);
@@ -367,8 +368,9 @@ fn o5_responsive_certificate_wins_over_a_higher_conflicting_tip() {
     assert_eq!(shown, Some(id(&other)));
 }
 
-/// The same for a leader that has left the view before it was shown that block. Another block is certified at its height, and it is
-/// asked for nevertheless. Otherwise the leader would not know that its own tip conflicts with it, and nobody would follow.
+/// The same for a leader that has left the view before it was shown that block. Another block is certified at its height, and
+/// it is asked for nevertheless. Otherwise the leader would not know that its own tip conflicts with it, and nobody would
+/// follow.
 #[test]
 fn o5_block_that_conflicts_with_a_certified_one_is_fetched() {
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
@@ -400,8 +402,8 @@ fn late(bench: &mut Optsync, voters: impl IntoIterator<Item = u16>, header: &Hea
     voters.into_iter().for_each(|by| _ = bench.deliver(by, voted(header)).unwrap_err());
 }
 
-/// Nobody keeps or fetches a block that conflicts with a committed one. A certificate of such a block must not make it a candidate
-/// for the lock: nobody else would extend it, and this replica would extend nothing else.
+/// Nobody keeps or fetches a block that conflicts with a committed one. A certificate of such a block must not make it a
+/// candidate for the lock: nobody else would extend it, and this replica would extend nothing else.
 #[test]
 fn o5_lock_never_conflicts_with_the_committed_block() {
     let (blocks, other) = fork();
@@ -437,8 +439,8 @@ fn o5_lock_never_conflicts_with_the_committed_block() {
     assert_eq!(bench.first_votes(), [id(&blocks[0])]);
 }
 
-/// The same holds for a replica that has not committed the block of q_R votes: perhaps nobody has the conflicting block whole. The
-/// header of the higher one is enough to detect the conflict.
+/// The same holds for a replica that has not committed the block of q_R votes: perhaps nobody has the conflicting block
+/// whole. The header of the higher one is enough to detect the conflict.
 #[test]
 fn o5_opening_replica_gives_up_a_goal_that_conflicts_with_q_r_votes() {
     let (blocks, other) = fork();
@@ -495,8 +497,8 @@ fn o6_decided_block_is_progress() {
     assert!(bench.sent().iter().any(is_blame), "but once decisions end");
 }
 
-/// A certificate of f + 1 votes arrives before one of q_R votes for another block at its place. All extend the decided block, also
-/// after a crash. A lock without either would be that of genesis, and nobody would extend anything.
+/// A certificate of f + 1 votes arrives before one of q_R votes for another block at its place. All extend the decided block,
+/// also after a crash. A lock without either would be that of genesis, and nobody would extend anything.
 #[test]
 fn o5_certificate_of_q_r_votes_replaces_one_of_fewer() {
     let (one, other) = (header(N, 1, GENESIS.1, GENESIS, 1), header(N, 1, GENESIS.1, GENESIS, 9));

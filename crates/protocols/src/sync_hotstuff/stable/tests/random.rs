@@ -1,6 +1,6 @@
-//! One replica among peers that send arbitrary messages, with a stalling disk and power cuts. No slot is ever filled twice (the
-//! harness stops there). Votes of a view are on one chain, a silent replica signs nothing, and no timer commits a vote of before
-//! a silence.
+//! One replica among peers that send arbitrary messages, with a stalling disk and power cuts. No slot is ever filled twice
+//! (the harness stops there). Votes of a view are on one chain, a silent replica signs nothing, and no timer commits a vote
+//! of before a silence.
 
 use super::*;
 use quorate_consensus::harness::payload;

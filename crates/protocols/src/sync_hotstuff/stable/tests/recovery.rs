@@ -211,7 +211,7 @@ fn s16_headers_of_answers_reveal_conflicts<V: Variant>() {
     bench.take(4, SyncMessage::Answer(Box::new(answer.clone())));
     assert_eq!(bench.deliver(0, voted(&other)), Err(Reject::Equivocation));
     let foreign = SyncMessage::Answer(Box::new(answer));
-    assert_eq!(bench.deliver(2, foreign), Err(Reject::Invalid("somebody else's vote")));
+    assert_eq!(bench.deliver(2, foreign), Err(Reject::Invalid("vote of another replica")));
 }
 
 /// Statements that arrived before it had entered could not be kept.

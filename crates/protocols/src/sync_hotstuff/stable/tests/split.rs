@@ -15,8 +15,9 @@ both! {
     more_replicas_allow_shorter_proofs;
 }
 
-/// After a power cut, two branches of one view may be known only by the last votes of two replicas. They are so far apart that no two
-/// statements conflict. A replica on the higher branch must not commit it, and the others must learn of the split.
+/// After a power cut, two branches of one view may be known only by the last votes of two replicas. They are so far apart
+/// that no two statements conflict. A replica on the higher branch must not commit it, and the others must learn of the
+/// split.
 fn s4_two_branches_far_apart_end_the_view<V: Variant>() {
     let (blocks, other) = (chain(N, 1, GENESIS, &[1, 2, 3, 4]), header(N, 1, GENESIS.1, GENESIS, 9));
     let opened = |heard: &[&Header]| {
@@ -104,8 +105,8 @@ fn s4_header_at_or_below_its_base_is_a_conflict<V: Variant>() {
     assert!(!bench.is_quiet());
 }
 
-/// Any replica can sign a PROPOSE of any view, but only the leader's counts. A replica that accepted another one would leave the view
-/// alone, with a proof that nobody accepts.
+/// Any replica can sign a PROPOSE of any view, but only the leader's counts. A replica that accepted another one would leave
+/// the view alone, with a proof that nobody accepts.
 fn s4_only_headers_of_the_leader_end_a_view<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1]);
     for height in [3, 999, 1 << 40] {

@@ -317,8 +317,8 @@ fn s12_early_messages_are_handled_on_entering<V: Variant>() {
     assert_eq!(kinds, ["evidence", "first-vote", "forward", "status", "vote"]);
 }
 
-/// §5: votes and certificates of the view are collected meanwhile. Otherwise a replica that learns of a view when it is over would
-/// lack blocks that were committed there (Lemma 1c, Lemma 2c of `optsync`).
+/// §5: votes and certificates of the view are collected meanwhile. Otherwise a replica that learns of a view when it is over
+/// would lack blocks that were committed there (Lemma 1c, Lemma 2c of `optsync`).
 fn s12_votes_of_a_skipped_view_count<V: Variant>() {
     let mut bench = Bench::<V>::new();
     let next = header(N, 2, GENESIS.1, GENESIS, 5);
@@ -459,8 +459,8 @@ fn s14_leader_waits_2_delta_and_shows_one_lock<V: Variant>() {
     assert_eq!(new_views(&bench.said()), [(View(2), id(&blocks[0]))]);
 }
 
-/// §7: bodies of locks are asked for of the replicas that report them. Blocks of the last votes of an honest replica before it left
-/// a view are known in the next one, on whatever branch: a leader picks from locks, and liars hold certificates back.
+/// §7: bodies of locks are asked for of the replicas that report them. Blocks of the last votes of an honest replica before
+/// it left a view are known in the next one, on whatever branch: a leader picks from locks, and liars hold certificates back.
 fn s14_leader_knows_the_blocks_of_all_locks<V: Variant>() {
     let blocks = chain(N, 1, GENESIS, &[1, 2]);
     let mut bench = Bench::<V>::running(1, N);
