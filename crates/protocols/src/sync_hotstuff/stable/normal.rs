@@ -130,11 +130,7 @@ impl<V: Variant> SyncHotStuff<V> {
 
     /// Returns the verdict on a message that shows an equivocation. A replica that only hands it on has done nothing wrong.
     pub(super) fn equivocated(&self, link: ReplicaId) -> Reject {
-        if link == self.leader {
-            Reject::Equivocation
-        } else {
-            Reject::NotNow("its leader has equivocated")
-        }
+        if link == self.leader { Reject::Equivocation } else { Reject::NotNow("its leader has equivocated") }
     }
 
     /// Fetches a certified block from its voters: at once if its header is missing, else a quarter of Δ later, because its

@@ -53,7 +53,7 @@ fn certificate_of_an_unknown_block_starts_no_search<V: Variant>() {
     bench.grow(&blocks);
     let lack =
         |height: u64, block: BlockId| SyncMessage::Lack { view: View(1), height: Height(height), block };
-    let refused = Err(Reject::NotNow("not on what is voted for here"));
+    let refused = Err(Reject::NotNow("this replica votes for no block above that one"));
     for (height, block) in [(1, BlockId::null(Height(9))), (2, id(&blocks[0])), (0, id(&blocks[0]))] {
         assert_eq!(bench.deliver(4, lack(height, block)), refused);
     }

@@ -133,7 +133,7 @@ fn o1_other_variant_waits() {
     bench.vote([2, 4], &blocks[0]);
     bench.pass(delta(2) - 1);
     assert_eq!(bench.committed(), []);
-    let nobody = Reject::Invalid("nobody decides by q_R votes here");
+    let nobody = Reject::Invalid("this protocol has no certificates of q_R votes");
     assert_eq!(bench.deliver(4, notify(N, &blocks[0])), Err(nobody));
     bench.next_view();
     let both = Lock { responsive: Some(responsive(N, &blocks[0])), tip: certified(N, &blocks[0]) };
@@ -583,7 +583,7 @@ fn o1_q_r_votes_that_conflict_with_the_committed_block_raise_the_alarm() {
     bench.replica.decide(Height(1), id(&blocks[0]));
     bench.take(4, notify(N, &other));
     assert!(
-        bench.alarms().iter().any(|it| it.contains("contradict what is committed")),
+        bench.alarms().iter().any(|it| it.contains("conflict with the committed block")),
         "{:?}",
         bench.alarms()
     );
