@@ -26,7 +26,7 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<chained::Chained<chained::HotStuff2>>(),
     Entry::of::<sync_hotstuff::SyncHotStuff<sync_hotstuff::Plain>>(),
     Entry::of::<sync_hotstuff::SyncHotStuff<sync_hotstuff::Optimistic>>(),
-    Entry::of::<sync_hotstuff::rotating::RotatingSyncHotStuff>(),
+    Entry::of::<sync_hotstuff::SyncHotStuff<sync_hotstuff::rotating::Rotating>>(),
     Entry::of::<echo::Echo>(),
 ];
 

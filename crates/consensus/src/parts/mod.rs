@@ -7,7 +7,7 @@ pub mod certificate;
 pub mod chain;
 pub mod leaders;
 pub mod pacemaker;
-pub mod returning;
+pub mod recovery;
 pub mod synchrony;
 pub mod tally;
 pub mod timeouts;

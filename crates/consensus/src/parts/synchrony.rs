@@ -121,7 +121,7 @@ impl SynchronyParams {
 }
 
 /// Δ as a unit of timers, with the drift of clocks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Delta {
     ns: u64,
     drift_ppm: u64,
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_out_of_range_are_named() {
+    fn parameter_out_of_range_is_named_in_the_error() {
         assert!(SynchronyParams::default().check().is_ok());
         assert!(SynchronyParams::exam(20_000_000, true).check().is_ok());
         let wrong = SynchronyParams { delta_ms: 0, ..SynchronyParams::default() };

@@ -1,52 +1,49 @@
-//! Attacks that only somebody who knows this family would think of: what the exam's `own` host does here. Sections are those
-//! of `sync-hotstuff`.
+//! Attacks on this family: the exam's `own` host runs them. Sections are those of `sync-hotstuff`.
 //!
 //! | attack | against |
 //! |---|---|
-//! | equivocate | one block at a place (§2): two blocks, told to every second replica, and votes for both |
-//! | late contradictions | what silence proves (§8): the second block comes when a wait for the first may just be over |
-//! | told to one | what one replica alone has (§4, §6): proposals, votes and proofs for one replica in each view |
-//! | low locks | what a view goes on from (§6, §11): the lowest lock for all, or for every second replica |
-//! | blames | leaving only when f + 1 blame (§5): blames each view that it hears of, before some |
-//! | forgetting | what shows what was acknowledged (§18): tells who comes back that it runs, and knows of nothing |
+//! | equivocate | one block at a place (§2): two blocks, sent to every second replica each, and votes for both |
+//! | late contradictions | silence as a proof (§8): the second block arrives when a wait for the first may just be over |
+//! | told to one | knowledge of one replica alone (§4, §6): proposals, votes and proofs for one replica in each view |
+//! | low locks | the base of a view (§6, §11): the lowest lock for all, or for every second replica |
+//! | blames | leaving only after f + 1 blames (§5): blames each view that it knows of, to some replicas |
+//! | forgetting | proofs of acknowledged blocks (§18): answers recovering peers that it runs, and shows nothing |
 
-use super::message::{Answer, NOTIFY, STATUS, SyncMessage, VOTE};
-use super::words::{Header, Lock};
-use quorate_consensus::parts::returning::Standing;
-use quorate_consensus::{AttackEntry, Certificate, Message, Place, Retelling, Scene, Signed};
+use super::statements::{NOTIFY, VOTE};
+use quorate_consensus::{AttackEntry, Certificate, Message, Place, Retelling, Scene};
 use quorate_types::{Block, BlockId, Height, Kind, ReplicaId, View};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Certificates, own headers and contradictions that an attacker remembers, of each.
+/// Maximum number of remembered certificates, own headers and conflicting messages, of each.
 const REMEMBERED: usize = 64;
-/// With each message that a replica is told it hears one of the contradictions that wait for it, so often in a million.
+/// Probability in millionths that a message to a replica is followed by a conflicting one that waits for it.
 const LATE_PPM: u32 = 150_000;
-/// It contradicts itself at one of so many places: a view has to live for something to be lost in it.
+/// The attacker equivocates at one of so many places: a view must last for anything to be lost in it.
 const SELDOM: u64 = 5;
-/// A replica alone is told everything in so many views in a row.
+/// Consecutive views in which one replica alone receives everything.
 const VIEWS_FOR_ONE: u64 = 3;
 
-/// What the attacks do to the messages of a form of the protocol.
-pub(super) trait Words: Message + Clone {
+/// A message of a form, as the attacks change it.
+pub trait AttackMessage: Message + Clone {
     /// Headers of this form.
     type Header: Clone + Send;
 
-    /// The same about a block that is a nanosecond younger, where it is about a block that this replica has proposed.
-    fn retold(&self, scene: &Scene<'_>) -> Option<Self>;
-    /// What it rests on, with the height of its block.
+    /// Returns the same message about a block with a time one nanosecond later, if this replica has proposed its block.
+    fn equivocated(&self, scene: &Scene<'_>) -> Option<Self>;
+    /// Returns the certificate of the parent or lock, with the height of its block.
     fn certificate(&self) -> Option<(Certificate, Height)>;
-    /// The same on a lower lock.
-    fn lowered(&self, known: &mut Known<Self>, scene: &Scene<'_>) -> Option<Self>;
-    /// A blame.
+    /// Returns the same message on a lower lock.
+    fn lowered(&self, memory: &mut AttackMemory<Self>, scene: &Scene<'_>) -> Option<Self>;
+    /// Returns a blame.
     fn blame(view: View) -> Self;
-    /// Without all that it should show, where it is an answer to who comes back.
+    /// Removes all content of an answer to a recovering peer.
     fn forgotten(self) -> Self;
-    /// Whether it is a proposal, or shows what has become of a view.
-    fn is_shown(kind: Kind) -> bool;
+    /// Whether messages of this kind propose, or show the end of a view.
+    fn proposes_or_shows(kind: Kind) -> bool;
 }
 
-/// The attacks on a form with these messages.
-pub(super) const fn attacks<M: Words>() -> &'static [AttackEntry] {
+/// Returns the attacks on a form with these messages.
+pub(super) const fn attacks<M: AttackMessage>() -> &'static [AttackEntry] {
     &[
         AttackEntry {
             name: "equivocate",
@@ -55,8 +52,8 @@ pub(super) const fn attacks<M: Words>() -> &'static [AttackEntry] {
         },
         AttackEntry {
             name: "late contradictions",
-            about: "Contradicts itself when others may just rely on that it has not.",
-            make: || Box::new(Own::<M>::new(contradict_late)),
+            about: "Equivocates when others may just rely on that it has not.",
+            make: || Box::new(Own::<M>::new(equivocate_late)),
         },
         AttackEntry {
             name: "told to one",
@@ -65,7 +62,7 @@ pub(super) const fn attacks<M: Words>() -> &'static [AttackEntry] {
         },
         AttackEntry {
             name: "low locks",
-            about: "Goes on from the lowest block that it can show, before some or all.",
+            about: "Extends the lowest block that it can show, before some or all.",
             make: || Box::new(Own::<M>::new(lock_low)),
         },
         AttackEntry {
@@ -75,31 +72,31 @@ pub(super) const fn attacks<M: Words>() -> &'static [AttackEntry] {
         },
         AttackEntry {
             name: "forgetting",
-            about: "Tells who comes back that nothing has happened.",
+            about: "Answers recovering peers that nothing has happened.",
             make: || Box::new(Own::<M>::new(forget)),
         },
     ]
 }
 
-type Own<M> = Retelling<M, M, Known<M>>;
+type Own<M> = Retelling<M, M, AttackMemory<M>>;
 
-/// What an attacker remembers.
-pub(super) struct Known<M: Words> {
-    /// The lowest certificate of each view that it has shown, with the height of its block.
+/// Memory of an attacker.
+pub struct AttackMemory<M: AttackMessage> {
+    /// Lowest certificate of each view that it has shown, with the height of its block.
     lowest: BTreeMap<View, (Certificate, Height)>,
-    /// What its own headers became.
+    /// Headers that have replaced its own.
     became: BTreeMap<BlockId, M::Header>,
-    /// Contradictions, for whom they wait.
+    /// Conflicting messages, and the replicas for which they wait.
     late: VecDeque<(ReplicaId, M)>,
 }
 
-impl<M: Words> Default for Known<M> {
+impl<M: AttackMessage> Default for AttackMemory<M> {
     fn default() -> Self {
         Self { lowest: BTreeMap::new(), became: BTreeMap::new(), late: VecDeque::new() }
     }
 }
 
-impl<M: Words> Known<M> {
+impl<M: AttackMessage> AttackMemory<M> {
     fn note(&mut self, message: &M) {
         if let Some((certificate, height)) = message.certificate() {
             let known =
@@ -113,18 +110,18 @@ impl<M: Words> Known<M> {
         }
     }
 
-    /// The lowest certificate that one may go on from in a view: as old as any, or of the view before.
+    /// Returns the lowest certificate that may be extended in a view: the oldest one, or one of the view before.
     pub(super) fn low(&self, view: View, oldest: bool) -> Option<&(Certificate, Height)> {
         let mut before = self.lowest.range(..view).map(|(_, known)| known);
         if oldest { before.next() } else { before.next_back() }
     }
 
-    /// What an own header has become.
+    /// Returns the header that has replaced an own one.
     pub(super) fn became(&self, id: BlockId) -> Option<&M::Header> {
         self.became.get(&id)
     }
 
-    /// Another header in the place of an own one.
+    /// Replaces an own header.
     pub(super) fn becomes(&mut self, id: BlockId, header: M::Header) {
         self.became.insert(id, header);
         while self.became.len() > REMEMBERED {
@@ -133,7 +130,7 @@ impl<M: Words> Known<M> {
     }
 }
 
-/// The same payload a nanosecond later: another block, and a valid one.
+/// Returns another valid block with the same payload: its time is one nanosecond later.
 pub(super) fn other(block: &Block) -> Block {
     Block { time_ns: block.time_ns.saturating_add(1), ..block.clone() }
 }
@@ -142,15 +139,20 @@ fn is_odd(to: ReplicaId) -> bool {
     !to.0.is_multiple_of(2)
 }
 
-/// What contradicts a message, where this is a place for it.
-fn contradiction<M: Words>(said: &M, scene: &Scene<'_>) -> Option<M> {
+/// Returns a message that conflicts with this one, if the attacker equivocates at its place.
+fn conflicting<M: AttackMessage>(said: &M, scene: &Scene<'_>) -> Option<M> {
     let place = said.place();
     let is_chosen = place.view.0.wrapping_add(place.height.0).is_multiple_of(SELDOM);
-    if is_chosen { said.retold(scene) } else { None }
+    if is_chosen { said.equivocated(scene) } else { None }
 }
 
-fn equivocate<M: Words>(_: &mut Known<M>, scene: &mut Scene<'_>, to: ReplicaId, said: M) -> Vec<M> {
-    let Some(second) = contradiction(&said, scene) else { return vec![said] };
+fn equivocate<M: AttackMessage>(
+    _: &mut AttackMemory<M>,
+    scene: &mut Scene<'_>,
+    to: ReplicaId,
+    said: M,
+) -> Vec<M> {
+    let Some(second) = conflicting(&said, scene) else { return vec![said] };
     match (said.kind() == VOTE, is_odd(to)) {
         (true, false) => vec![said, second],
         (true, true) => vec![second, said],
@@ -159,40 +161,60 @@ fn equivocate<M: Words>(_: &mut Known<M>, scene: &mut Scene<'_>, to: ReplicaId, 
     }
 }
 
-fn contradict_late<M: Words>(known: &mut Known<M>, scene: &mut Scene<'_>, to: ReplicaId, said: M) -> Vec<M> {
+fn equivocate_late<M: AttackMessage>(
+    memory: &mut AttackMemory<M>,
+    scene: &mut Scene<'_>,
+    to: ReplicaId,
+    said: M,
+) -> Vec<M> {
     let mut all = Vec::new();
     if scene.rng.chance(LATE_PPM)
-        && let Some(place) = known.late.iter().position(|(waits, _)| *waits == to)
-        && let Some((_, late)) = known.late.remove(place)
+        && let Some(place) = memory.late.iter().position(|(waits, _)| *waits == to)
+        && let Some((_, late)) = memory.late.remove(place)
     {
         all.push(late);
     }
-    if let Some(second) = contradiction(&said, scene) {
-        if known.late.len() >= REMEMBERED {
-            known.late.pop_front();
+    if let Some(second) = conflicting(&said, scene) {
+        if memory.late.len() >= REMEMBERED {
+            memory.late.pop_front();
         }
-        known.late.push_back((to, second));
+        memory.late.push_back((to, second));
     }
     all.insert(0, said);
     all
 }
 
-fn tell_one<M: Words>(_: &mut Known<M>, scene: &mut Scene<'_>, to: ReplicaId, said: M) -> Vec<M> {
+fn tell_one<M: AttackMessage>(
+    _: &mut AttackMemory<M>,
+    scene: &mut Scene<'_>,
+    to: ReplicaId,
+    said: M,
+) -> Vec<M> {
     let kind = said.kind();
-    let is_for_one = M::is_shown(kind) || [VOTE, NOTIFY].contains(&kind);
+    let is_for_one = M::proposes_or_shows(kind) || [VOTE, NOTIFY].contains(&kind);
     let one = scene.committee.rotate(said.place().view.0 / VIEWS_FOR_ONE);
     if is_for_one && one != to { Vec::new() } else { vec![said] }
 }
 
-fn lock_low<M: Words>(known: &mut Known<M>, scene: &mut Scene<'_>, to: ReplicaId, said: M) -> Vec<M> {
-    known.note(&said);
-    // The same for all in every second view.
-    let is_told = is_odd(to) || said.place().view.0.is_multiple_of(2);
-    let low = if is_told { said.lowered(known, scene) } else { None };
+fn lock_low<M: AttackMessage>(
+    memory: &mut AttackMemory<M>,
+    scene: &mut Scene<'_>,
+    to: ReplicaId,
+    said: M,
+) -> Vec<M> {
+    memory.note(&said);
+    // All replicas receive the same in every second view.
+    let is_lowered = is_odd(to) || said.place().view.0.is_multiple_of(2);
+    let low = if is_lowered { said.lowered(memory, scene) } else { None };
     vec![low.unwrap_or(said)]
 }
 
-fn blame_all<M: Words>(_: &mut Known<M>, scene: &mut Scene<'_>, to: ReplicaId, said: M) -> Vec<M> {
+fn blame_all<M: AttackMessage>(
+    _: &mut AttackMemory<M>,
+    scene: &mut Scene<'_>,
+    to: ReplicaId,
+    said: M,
+) -> Vec<M> {
     let view = said.place().view;
     let mut all = vec![said];
     if view != Place::ANYWHERE.view && (is_odd(to) || scene.rng.chance(LATE_PPM)) {
@@ -202,65 +224,6 @@ fn blame_all<M: Words>(_: &mut Known<M>, scene: &mut Scene<'_>, to: ReplicaId, s
     all
 }
 
-fn forget<M: Words>(_: &mut Known<M>, _: &mut Scene<'_>, _: ReplicaId, said: M) -> Vec<M> {
+fn forget<M: AttackMessage>(_: &mut AttackMemory<M>, _: &mut Scene<'_>, _: ReplicaId, said: M) -> Vec<M> {
     vec![said.forgotten()]
-}
-
-fn retold(header: &Signed<Header>, scene: &Scene<'_>) -> Option<Signed<Header>> {
-    (header.by == scene.me).then(|| {
-        let body = Header { block: other(&header.body.block), base: header.body.base };
-        let signature = (scene.sign)(&body.statement());
-        Signed { body, by: scene.me, signature }
-    })
-}
-
-impl Words for SyncMessage {
-    type Header = Header;
-
-    fn retold(&self, scene: &Scene<'_>) -> Option<Self> {
-        match self {
-            Self::Propose { header, parent } => {
-                let header = Header { block: other(&header.block), base: header.base };
-                Some(Self::Propose { header, parent: parent.clone() })
-            }
-            Self::Vote(header) => Some(Self::Vote(retold(header, scene)?)),
-            _ => None,
-        }
-    }
-
-    fn certificate(&self) -> Option<(Certificate, Height)> {
-        let certificate = match self {
-            Self::Propose { parent: certificate, .. } | Self::Certified(certificate) => certificate,
-            Self::NewView { lock, .. } | Self::Status { lock, .. } => &lock.tip,
-            _ => return None,
-        };
-        Some((certificate.clone(), certificate.statement.height))
-    }
-
-    fn lowered(&self, known: &mut Known<Self>, _: &Scene<'_>) -> Option<Self> {
-        let view = self.place().view;
-        let is_status = self.kind() == STATUS;
-        let lock = known
-            .low(view, is_status)
-            .map_or_else(Lock::genesis, |(tip, _)| Lock { responsive: None, tip: tip.clone() });
-        match self {
-            Self::Status { .. } => Some(Self::Status { view, lock }),
-            Self::NewView { .. } => Some(Self::NewView { view, lock }),
-            _ => None,
-        }
-    }
-
-    fn blame(view: View) -> Self {
-        Self::Blame(view)
-    }
-
-    fn forgotten(self) -> Self {
-        let Self::Answer(answer) = self else { return self };
-        Self::Answer(Box::new(Answer::bare(answer.incarnation, Standing::Running)))
-    }
-
-    fn is_shown(kind: Kind) -> bool {
-        use super::message::{CERTIFIED, EVIDENCE, NEW_VIEW, PROPOSE};
-        [PROPOSE, NEW_VIEW, EVIDENCE, CERTIFIED].contains(&kind)
-    }
 }

@@ -1,16 +1,16 @@
-//! Who blames which view (§5): of each replica the newest blame, so that each takes the room of one.
+//! Blames of views (§5). Only the newest blame of each replica is kept, so each replica takes the room of one.
 
-use super::words::blame;
+use super::statements::blame;
 use quorate_consensus::{Certificate, Reject, Seal};
 use quorate_types::{ReplicaId, Signature, View};
 use std::collections::BTreeMap;
 
-/// See the module.
+/// Newest blame of each replica.
 #[derive(Debug, Default)]
 pub(super) struct Blames(BTreeMap<ReplicaId, (View, Signature)>);
 
 impl Blames {
-    /// Notes a blame; the certificate as soon as `quorum` replicas blame its view.
+    /// Notes a blame. Returns the certificate as soon as `quorum` replicas blame its view.
     pub(super) fn add(
         &mut self,
         seal: Seal,

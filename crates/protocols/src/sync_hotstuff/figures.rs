@@ -1,17 +1,17 @@
-//! What the protocols cost when nothing goes wrong (§9; `optsync` §8).
+//! Costs of the good case (§9, §11; `optsync` §8).
 
-use super::message::{NOTIFY, PROPOSE, VOTE};
+use super::statements::{CERTIFIED, NOTIFY, PROPOSE, VOTE};
 use quorate_consensus::{Count, Figures, Idle, formula};
 
 const PROPOSALS: Count = Count { kind: PROPOSE, messages: formula!(|n| n - 1) };
 const VOTES: Count = Count { kind: VOTE, messages: formula!(|n| n * (n - 1)) };
 const NOTIFICATIONS: Count = Count { kind: NOTIFY, messages: formula!(|n| n * (n - 1)) };
+const CERTIFICATES: Count = Count { kind: CERTIFIED, messages: formula!(|n| n * (n - 1)) };
 
-/// Of both.
-const IDLE: &str = "While nobody wants anything there is a block in each heartbeat (1 s), and the synchrony guard probes for 3 delta of it each quarter of delta, and else each 2 delta: for each replica and peer some 20 probes and as many answers in a second at delta = 50 ms.";
-const SYNCS: &str = "Syncs: the leader's PROPOSE, its VOTE (the others' come at the same time), and what was decided, before it is executed. Disks lie inside of delta: they make the wait of 2 delta begin later and no shorter.";
-const SILENT: &str = "Where not all n have voted half of delta after an own vote, its certificate is shown to all (CERTIFIED, n - 1 messages more from each who has it, one for all blocks below it): no figure here.";
-const LEADERS: &str = "How a leader is replaced is no figure here: a leader whose proposals reach nobody is not replaced, because its votes hand the headers on. Scenario 2 of the specification measures a crash.";
+const IDLE: &str = "An idle cluster decides a block in each heartbeat (1 s). The synchrony guard probes each quarter of delta for 3 delta of it, and each 2 delta otherwise: some 20 probes and as many answers per second for each replica and peer at delta = 50 ms.";
+const SYNCS: &str = "Syncs: the leader's PROPOSE, its VOTE (at the same time as those of the others), and the decided block before it is executed. Delta includes disks: a slow disk delays the wait of 2 delta and does not shorten it.";
+const SILENT: &str = "A replica broadcasts the certificate of its vote if not all n have voted half of delta after it (CERTIFIED, n - 1 more messages from each replica with the certificate, one for all blocks below it): no figure here.";
+const LEADERS: &str = "The replacement of a leader is no figure here: a leader whose proposals reach nobody is not replaced, because its votes hand the headers on. Scenario 2 of the specification measures a crash.";
 
 pub(super) const PLAIN: Figures = Figures {
     block: &[PROPOSALS, VOTES],
@@ -38,11 +38,23 @@ pub(super) const OPTIMISTIC: Figures = Figures {
     commit_deltas: 0,
     reply_delays: 4,
     remarks: &[
-        "With fewer than q_R votes nothing is decided at once, and it costs what Sync HotStuff does then.",
+        "With fewer than q_R votes nothing is decided at once, and the costs are those of Sync HotStuff.",
         SILENT,
         SYNCS,
         IDLE,
         LEADERS,
+    ],
+    ..PLAIN
+};
+
+pub(super) const ROTATING: Figures = Figures {
+    block: &[PROPOSALS, VOTES, CERTIFICATES],
+    // Blocks are committed by eights: PROPOSE and each VOTE.
+    idle: Some(Idle { syncs: formula!(|n| 8 * n + 8), blocks: 8 }),
+    remarks: &[
+        "The next leader proposes as soon as it has f + 1 votes: 2 delays after the proposal before, for n = 3 after 1. So the waits of 2 delta of many blocks run at the same time.",
+        SYNCS,
+        "Each replica broadcasts the certificate with which it leaves a view: as many messages as there are votes. These make it safe to leave at once.",
     ],
     ..PLAIN
 };

@@ -1,75 +1,76 @@
-//! Between two views (§5, §19): a view was left because f + 1 have blamed its leader or it has contradicted itself, and the
-//! next one is entered after a wait, in which whatever was said in the old view reaches everybody. In doubt the wait
-//! proves nothing: then this replica lets the doubt pass, asks all what it has missed, and goes on.
+//! Wait between two views (§5, §19). A view was left because f + 1 replicas have blamed its leader or the leader has
+//! equivocated. The next view is entered after a wait in which all messages of the old view arrive everywhere. In doubt
+//! the wait proves nothing: the replica lets the doubt pass, asks all peers what it has missed, and then enters.
 
 use quorate_consensus::parts::synchrony::Delta;
 use quorate_types::Time;
 
-/// So many Δ without a doubt, before a view is entered in whose wait there was one (§19).
+/// Δ without doubt before a view is entered if there was doubt during its wait (§19).
 const DOUBTLESS: u64 = 10;
 
-/// A view that was left, and what the next one waits for.
+/// Condition for entering the next view after this one was left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Leaving {
-    /// That the evidence has reached all.
+    /// The evidence has reached all replicas.
     Wait {
-        /// When it left.
+        /// Time of leaving.
         since: Time,
     },
-    /// That there is no doubt for a while.
+    /// There is no doubt for a while.
     Doubt,
-    /// That all have answered, after a doubt.
+    /// All peers have answered after a doubt.
     Asked {
-        /// When they were asked.
+        /// Time of the question.
         at: Time,
     },
 }
 
-/// What follows.
+/// Next step of a replica that has left its view.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Next {
-    /// Nothing yet: a timer or the guard's news come back here.
+pub(super) enum LeavingStep {
+    /// Nothing yet: a timer or a report of the guard leads to the next call.
     Stay,
-    /// The next view begins.
+    /// Enter the next view.
     Enter,
-    /// There was doubt. To be looked at again after so many Δ.
-    Look(u64),
-    /// All are asked now, and waited for 2 Δ.
+    /// Check again after so many Δ, because there was doubt.
+    CheckAfter(u64),
+    /// Ask all peers now, and check again after 2 Δ.
     Ask,
 }
 
 impl Leaving {
-    /// Goes on, after `wait` Δ and as far as the guard lets it: `sound(since, fresh)` is `Cx::sound`.
-    pub(super) fn go_on(
+    /// Returns the next step, after a wait of `wait` Δ and as far as the guard permits: `sound(since, fresh)` is
+    /// `Cx::sound`.
+    pub(super) fn step(
         &mut self,
         now: Time,
         delta: Delta,
         wait: u64,
         mut sound: impl FnMut(Time, Time) -> bool,
-    ) -> Next {
+    ) -> LeavingStep {
         if let Self::Wait { since } = *self {
             let over = since.plus(delta.times(wait));
             if now < over {
-                return Next::Stay;
+                return LeavingStep::Stay;
             }
             if sound(since, over) {
-                return Next::Enter;
+                return LeavingStep::Enter;
             }
             if sound(since, Time::ZERO) {
-                return Next::Stay; // It is a fresh answer that is missing.
+                return LeavingStep::Stay; // Only a fresh answer is missing.
             }
             *self = Self::Doubt;
         }
         match *self {
             Self::Doubt if sound(now.minus(delta.times(DOUBTLESS)), Time::ZERO) => {
                 *self = Self::Asked { at: now };
-                Next::Ask
+                LeavingStep::Ask
             }
-            Self::Asked { at } if now < at.plus(delta.times(2)) => Next::Stay,
-            Self::Asked { at } if sound(at, Time::ZERO) => Next::Enter,
+            Self::Asked { at } if now < at.plus(delta.times(2)) => LeavingStep::Stay,
+            Self::Asked { at } if sound(at, Time::ZERO) => LeavingStep::Enter,
             Self::Wait { .. } | Self::Doubt | Self::Asked { .. } => {
                 *self = Self::Doubt;
-                Next::Look(1)
+                LeavingStep::CheckAfter(1)
             }
         }
     }

@@ -1,67 +1,70 @@
-//! Own votes and the 2 Δ after which they commit (§4, §8): those that run, and those that are over and that the guard holds
-//! back (§19). `T` is what was voted for: a height of the view, or a view.
+//! Waits of 2 Δ after which own votes commit (§4, §8): running waits, and waits that are over and that the guard holds back
+//! (§19). `T` names the voted block: by its height in the view, or by its view.
 
 use quorate_consensus::parts::synchrony::Delta;
 use quorate_consensus::{Cx, Protocol};
 use quorate_types::Time;
 use std::collections::VecDeque;
 
-/// A timer commits nothing within so many Δ of a doubt: a replica in doubt counts among the f, and when a slowdown ends
-/// the slowest has to have entered, voted and waited before anybody relies on silence again (§19).
+/// Δ after a doubt in which no timer commits: a replica in doubt counts among the f. After a slowdown the slowest replica must
+/// have entered, voted and waited before any replica relies on silence again (§19).
 const CLEAN: u64 = 16;
-/// Waits whose commit the guard holds back at most; a later one takes their place.
+/// Maximum number of waits that the guard holds back; a later one replaces the oldest.
 const HELD_MAX: usize = 64;
 
-/// An own vote that is with all, and for what.
+/// Wait after an own vote.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wait<T> {
-    /// Since when it was durable and on its way to all.
+    /// Time since which the vote is durable and on its way to all.
     out: Time,
-    /// Since when silence counts.
+    /// Time since which silence counts.
     since: Time,
-    /// Since when a certificate of it is: shown by this replica, or made of the votes of all.
+    /// Time since which a certificate is on its way to all: shown by this replica, or formed by the votes of all.
     with_all: Option<Time>,
+    /// Block that was voted for.
     pub(super) of: T,
 }
 
 impl<T> Wait<T> {
-    /// Whether there is a certificate of it, and all have it or will.
+    /// Whether all replicas have a certificate of the block, or will have it.
     pub(super) fn is_with_all(&self) -> bool {
         self.with_all.is_some()
     }
 
-    /// S7, R12. §8: 2 Δ after the vote, and Δ after its certificate was on its way to all. Whoever leaves the view too late
-    /// for its evidence to end this wait has the certificate before it enters the next view, whether it has voted or not.
+    /// Returns the end of the wait. S7, R12. §8: it is 2 Δ after the vote, and Δ after its certificate was on its way to all. A
+    /// replica may leave the view too late for its evidence to end this wait. Voter or not, it has the certificate before it
+    /// enters the next view.
     fn end(&self, delta: Delta) -> Time {
         let silence = self.since.plus(delta.times(2));
         self.with_all.map_or_else(|| self.latest(delta), |at| silence.max(at.plus(delta.times(1))))
     }
 
-    /// Until then a certificate counts. Whoever has missed what was voted for may vote beside it from 6 Δ after the vote on, and has
-    /// known for 3 Δ by then what the certificate is for.
+    /// Returns until when a certificate counts. A replica that has missed the header may cast a conflicting vote from 6 Δ after
+    /// the vote on. By then it has known for 3 Δ which block the certificate is for.
     fn latest(&self, delta: Delta) -> Time {
         self.out.plus(delta.times(2))
     }
 }
 
-/// See the module.
-#[derive(Debug)]
+/// Waits of a replica.
+#[derive(Debug, Default)]
 pub(super) struct Waits<T> {
     delta: Delta,
-    /// Oldest first, as below.
+    /// Running waits, oldest first.
     running: VecDeque<Wait<T>>,
+    /// Waits that are over, oldest first.
     held: VecDeque<Wait<T>>,
-    /// What the timer was set to last.
-    look: Time,
+    /// Last setting of the timer.
+    check: Time,
 }
 
 impl<T: Copy> Waits<T> {
     pub(super) fn new(delta: Delta) -> Self {
-        Self { delta, running: VecDeque::new(), held: VecDeque::new(), look: Time::default() }
+        Self { delta, running: VecDeque::new(), held: VecDeque::new(), check: Time::ZERO }
     }
 
-    /// From now on, but not before `from`, everything that contradicts a vote is here within 2 Δ. `is_with_all`: its certificate
-    /// is with all.
+    /// Begins a wait, but not before `from`: within 2 Δ all conflicting statements arrive. `is_with_all`: all have its
+    /// certificate.
     pub(super) fn begin(&mut self, now: Time, from: Time, of: T, is_with_all: bool) {
         self.running.push_back(Wait {
             out: now,
@@ -71,15 +74,15 @@ impl<T: Copy> Waits<T> {
         });
     }
 
-    /// A certificate is on its way to all; for which of the votes it is one.
-    pub(super) fn note_with_all(&mut self, now: Time, proves: impl Fn(T) -> bool) {
+    /// Notes that a certificate is on its way to all. `covers` selects the votes that it covers.
+    pub(super) fn note_with_all(&mut self, now: Time, covers: impl Fn(T) -> bool) {
         let delta = self.delta;
         let open =
             self.running.iter_mut().filter(|wait| wait.with_all.is_none() && now <= wait.latest(delta));
-        open.filter(|wait| proves(wait.of)).for_each(|wait| wait.with_all = Some(now));
+        open.filter(|wait| covers(wait.of)).for_each(|wait| wait.with_all = Some(now));
     }
 
-    /// Votes for which no certificate counts any more.
+    /// Returns votes for which no certificate counts any more.
     pub(super) fn past(&self, now: Time) -> impl Iterator<Item = T> {
         let delta = self.delta;
         let past =
@@ -87,7 +90,7 @@ impl<T: Copy> Waits<T> {
         past.map(|wait| wait.of)
     }
 
-    /// Votes whose certificate should be with all by now, and is not: half of Δ later it still comes in time.
+    /// Returns votes whose certificate must be shown now, half of Δ after the vote: it still arrives in time.
     pub(super) fn to_show(&self, now: Time) -> Vec<T> {
         let due = self.running.iter().take_while(|wait| self.show_at(wait) <= now);
         due.filter(|wait| wait.with_all.is_none()).map(|wait| wait.of).collect()
@@ -97,54 +100,53 @@ impl<T: Copy> Waits<T> {
         wait.out.plus(self.delta.quarter().saturating_mul(2))
     }
 
-    /// When one that runs is to be looked at next: it is over, or its certificate should be with all. The timer has to be
-    /// set to that.
-    pub(super) fn next_look(&mut self, now: Time) -> Option<Time> {
+    /// Returns the next time at which a running wait is over or must be shown. The caller sets the timer to it.
+    pub(super) fn next_check(&mut self, now: Time) -> Option<Time> {
         let over = self.running.iter().map(|wait| wait.end(self.delta)).min()?;
-        // One that should be with all by now is shown as soon as it can be.
+        // A certificate that is due already is shown as soon as it is known.
         let open = self.running.iter().filter(|wait| wait.with_all.is_none());
         let shows = open.map(|wait| self.show_at(wait)).filter(|at| *at > now).min();
-        self.look = shows.map_or(over, |at| over.min(at));
-        Some(self.look)
+        self.check = shows.map_or(over, |at| over.min(at));
+        Some(self.check)
     }
 
-    /// Sets the timer to that.
+    /// Sets the timer to the next check.
     pub(super) fn arm<P: Protocol>(&mut self, cx: &mut Cx<'_, P>, timer: P::Timer) {
-        match self.next_look(cx.now()) {
+        match self.next_check(cx.now()) {
             Some(at) => cx.timers().set(timer, at),
             None => cx.timers().cancel(timer),
         }
     }
 
-    /// Takes the oldest one that was over when the timer was due. The clock may be further, and what has come since may lie
-    /// unread: the tie rule is for that as well (§4).
+    /// Takes the oldest wait that was over when the timer was due. The clock may have moved on, and messages that have arrived
+    /// since may be unread: the tie rule covers that as well (§4).
     pub(super) fn next_over(&mut self) -> Option<Wait<T>> {
-        let (delta, look) = (self.delta, self.look);
-        // One that begins late does not hold up those behind it.
-        let over = self.running.iter().position(|wait| wait.end(delta) <= look)?;
+        let (delta, check) = (self.delta, self.check);
+        // A wait that begins late does not delay those behind it.
+        let over = self.running.iter().position(|wait| wait.end(delta) <= check)?;
         self.running.remove(over)
     }
 
-    /// Keeps one that is over until it is committed; returns what there is no room for any more.
+    /// Keeps a wait that is over until it is committed. Returns the oldest one if there is no more room for it.
     pub(super) fn hold(&mut self, wait: Wait<T>) -> Option<T> {
         self.held.push_back(wait);
         if self.held.len() > HELD_MAX { self.held.pop_front().map(|wait| wait.of) } else { None }
     }
 
-    /// Those that are over, newest first.
+    /// Returns waits that are over, newest first.
     pub(super) fn held(&self) -> Vec<Wait<T>> {
         self.held.iter().rev().copied().collect()
     }
 
-    /// S9, R12. §19: at most f peers were late since long before the own vote was out, and since all had the certificate, or
-    /// Δ after the vote, enough have answered.
+    /// Whether the guard is sound for a wait. S9, R12. §19: at most f peers were late since long before the own vote left.
+    /// Enough peers have answered since all had the certificate, or since Δ after the vote.
     pub(super) fn is_sound<P: Protocol>(&self, cx: &mut Cx<'_, P>, wait: &Wait<T>) -> bool {
         let fresh = wait.since.plus(self.delta.times(1)).max(wait.with_all.unwrap_or_default());
         cx.sound(wait.since.minus(self.delta.times(CLEAN)), fresh)
     }
 
-    /// Whether nothing that was voted for may still be committed by its timer, and what is voted for now may. After a long
-    /// doubt no wait of before commits any more, however many there are.
+    /// Whether no earlier vote may still be committed by its timer, and a vote of now may. After a long doubt no earlier wait
+    /// commits, however many there are.
     pub(super) fn are_in_vain<P: Protocol>(&self, cx: &mut Cx<'_, P>) -> bool {
         let clean = self.delta.times(CLEAN);
         let now = cx.now();
@@ -157,7 +159,7 @@ impl<T: Copy> Waits<T> {
         self.held.retain(|wait| keep(wait.of));
     }
 
-    /// Ends them all; nothing of what is returned commits.
+    /// Ends all waits and returns their votes: no timer commits them.
     pub(super) fn clear(&mut self) -> Vec<T> {
         self.running.drain(..).chain(self.held.drain(..)).map(|wait| wait.of).collect()
     }
@@ -168,55 +170,55 @@ mod tests {
     use super::*;
     use quorate_consensus::parts::synchrony::SynchronyParams;
 
-    /// A turn may be late, and what has come meanwhile lies unread: its timers commit what they were set for.
+    /// A turn may be late, and messages may be unread: a timer commits only the waits for which it was set.
     #[test]
-    fn a_timer_ends_what_was_over_when_it_was_due() {
+    fn timer_ends_waits_that_were_over_when_it_was_due() {
         let delta = SynchronyParams::default().delta();
         let mut waits = Waits::new(delta);
         let two = delta.times(2);
         waits.begin(Time(0), Time(0), 1, true);
         waits.begin(Time(5), Time(0), 2, true);
-        assert_eq!(waits.next_look(Time(5)), Some(Time(two)));
+        assert_eq!(waits.next_check(Time(5)), Some(Time(two)));
         let over: Vec<i32> = std::iter::from_fn(|| waits.next_over()).map(|wait| wait.of).collect();
-        assert_eq!(over, [1], "whatever the clock says");
-        assert_eq!(waits.next_look(Time(two + 9)), Some(Time(two + 5)));
+        assert_eq!(over, [1], "the clock does not count");
+        assert_eq!(waits.next_check(Time(two + 9)), Some(Time(two + 5)));
         assert_eq!(waits.next_over().map(|wait| wait.of), Some(2));
     }
 
-    /// Whatever begins after it: else it is looked at when it is too late.
+    /// A later wait does not move the check: a certificate shown too late does not count.
     #[test]
-    fn each_wait_is_looked_at_while_its_certificate_may_be_shown() {
+    fn wait_is_checked_while_its_certificate_may_be_shown() {
         let delta = SynchronyParams::default().delta();
         let half = 2 * delta.quarter();
         let mut waits = Waits::new(delta);
         waits.begin(Time(0), Time(0), 1, false);
         waits.begin(Time(5), Time(0), 2, true);
-        assert_eq!(waits.next_look(Time(5)), Some(Time(half)));
+        assert_eq!(waits.next_check(Time(5)), Some(Time(half)));
         assert_eq!(waits.to_show(Time(half)), [1]);
     }
 
-    /// Silence may count from later on; the certificate is shown, and has to be there, as early as ever.
+    /// Silence may count from a later time, but the certificate is due as early as ever.
     #[test]
-    fn a_wait_that_begins_late_wants_its_certificate_no_later() {
+    fn late_wait_needs_its_certificate_no_later() {
         let delta = SynchronyParams::default().delta();
         let (late, two) = (Time(delta.times(3)), delta.times(2));
         let begun = |with_all: Option<u64>| {
             let mut waits = Waits::new(delta);
             waits.begin(Time(0), late, 1, false);
-            assert_eq!(waits.next_look(Time(0)), Some(Time(2 * delta.quarter())));
+            assert_eq!(waits.next_check(Time(0)), Some(Time(2 * delta.quarter())));
             assert_eq!(waits.to_show(Time(2 * delta.quarter())), [1]);
             with_all.into_iter().for_each(|at| waits.note_with_all(Time(at), |_| true));
-            let end = waits.next_look(Time(two));
+            let end = waits.next_check(Time(two));
             (end, waits.next_over().map(|wait| wait.is_with_all()))
         };
         assert_eq!(begun(Some(two)), (Some(late.plus(two)), Some(true)));
         assert_eq!(begun(Some(two + 1)), (Some(Time(two)), Some(false)));
         assert_eq!(begun(None), (Some(Time(two)), Some(false)));
-        // Nor does it hold up those behind it.
+        // It does not delay those behind it either.
         let mut waits = Waits::new(delta);
         waits.begin(Time(0), late, 1, true);
         waits.begin(Time(1), Time(0), 2, false);
-        assert_eq!(waits.next_look(Time(two)), Some(Time(two + 1)));
+        assert_eq!(waits.next_check(Time(two)), Some(Time(two + 1)));
         assert_eq!(waits.next_over().map(|wait| (wait.of, wait.is_with_all())), Some((2, false)));
         assert!(waits.next_over().is_none() && waits.to_show(Time(two + 1)).is_empty());
     }

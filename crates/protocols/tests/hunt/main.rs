@@ -1,12 +1,12 @@
-//! Liars hunt for forks: a few replicas, f of whom say whatever anybody could say who has their keys and hears everything,
-//! while each message between the others takes as long as it may. Often the power goes. A replica is its protocol alone,
-//! without host and cryptography, so that a run takes a millisecond and there can be millions of them.
+//! Liars hunt for forks among a few replicas. f of them send any message that an owner of their keys could send who knows all
+//! messages. Each message between the others takes up to Δ, and power cuts are frequent. A replica is its protocol alone,
+//! without host and cryptography, so a run takes a millisecond and there can be millions of them.
 //!
-//! What is looked for is more than a fork: where somebody honest has committed a block, nobody honest may vote beside it
-//! (Lemma 1 of `docs/specification/sync-hotstuff.md`). A fork needs more steps, and chance rarely takes them all.
+//! The oracle looks for more than a fork: after an honest commit no honest vote may conflict with the block (Lemma 1 of
+//! `docs/specification/sync-hotstuff.md`). A fork needs more steps, and chance rarely takes them all.
 //!
-//! Each form is hunted for some thousand seeds. More of them: `HUNT_SEEDS=1000000 cargo test --release -p quorate-protocols
-//! --test hunt`, from `HUNT_FROM` on; `HUNT_N` other numbers of replicas. A run that fails is told with all that was said in it.
+//! Each form is hunted with some thousand seeds. More of them: `HUNT_SEEDS=1000000 cargo test --release -p quorate-protocols
+//! --test hunt`, from `HUNT_FROM` on; `HUNT_N` sets other numbers of replicas. A failing run is reported with all its messages.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,8 +25,8 @@ mod sync_waits;
 
 use net::{Form, Hunt};
 use quorate_protocols::sync_hotstuff::{Optimistic, Plain};
-use rotating::Rotating;
-use stable::Stable;
+use rotating::RotatingHunt;
+use stable::StableHunt;
 use sync_waits::{NoWait, OneDelta};
 
 #[allow(clippy::disallowed_methods, reason = "how far a hunt goes is its user's choice")]
@@ -34,7 +34,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// The first seed of those that finds something, and what.
+/// Returns the first of these seeds that finds a violation, with the violation.
 fn find<F: Form>(n: u16, from: u64, seeds: u64) -> Option<(u64, String)> {
     let (mut commits, mut lies) = (0, 0);
     for seed in from..from.saturating_add(seeds) {
@@ -48,7 +48,7 @@ fn find<F: Form>(n: u16, from: u64, seeds: u64) -> Option<(u64, String)> {
     None
 }
 
-/// Nothing is found.
+/// Checks that no seed finds a violation.
 fn hunt<F: Form>(default_n: u16, seeds: u64) {
     let n = number("HUNT_N").and_then(|n| u16::try_from(n).ok()).unwrap_or(default_n);
     let (from, seeds) = (number("HUNT_FROM").unwrap_or(0), number("HUNT_SEEDS").unwrap_or(seeds));
@@ -61,40 +61,40 @@ fn hunt<F: Form>(default_n: u16, seeds: u64) {
 
 #[test]
 fn sync_hotstuff_of_three() {
-    hunt::<Stable<Plain>>(3, 2_000);
+    hunt::<StableHunt<Plain>>(3, 2_000);
 }
 
 #[test]
 fn sync_hotstuff_of_five() {
-    hunt::<Stable<Plain>>(5, 3_000);
+    hunt::<StableHunt<Plain>>(5, 3_000);
 }
 
 #[test]
 fn optsync_of_three() {
-    hunt::<Stable<Optimistic>>(3, 2_000);
+    hunt::<StableHunt<Optimistic>>(3, 2_000);
 }
 
 #[test]
 fn optsync_of_five() {
-    hunt::<Stable<Optimistic>>(5, 3_000);
+    hunt::<StableHunt<Optimistic>>(5, 3_000);
 }
 
 #[test]
 fn rotating_of_three() {
-    hunt::<Rotating>(3, 2_000);
+    hunt::<RotatingHunt>(3, 2_000);
 }
 
 #[test]
 fn rotating_of_five() {
-    hunt::<Rotating>(5, 3_000);
+    hunt::<RotatingHunt>(5, 3_000);
 }
 
-/// Without the wait between two views, or with one that is too short for what q_R votes decide, something is found, although the
-/// certificate that all are shown is in the way (museum, Y and Z): one seed in some ten thousand. Where a change moves these,
-/// `find` from 0 on says where to.
+/// Without the wait between two views, or with one too short for decisions of q_R votes, one seed in some ten thousand finds
+/// a violation, although the certificate that all are shown prevents most (museum, Y and Z). If a change moves these seeds,
+/// `find` from 0 on returns the new ones.
 #[test]
-fn what_is_wrong_is_found() {
-    let no_wait = find::<Stable<NoWait>>(5, 7_000, 1_000);
-    let one_delta = find::<Stable<OneDelta>>(5, 4_000, 1_000);
+fn flaws_are_found() {
+    let no_wait = find::<StableHunt<NoWait>>(5, 7_000, 1_000);
+    let one_delta = find::<StableHunt<OneDelta>>(5, 4_000, 1_000);
     assert!(no_wait.is_some() && one_delta.is_some(), "{no_wait:?} {one_delta:?}");
 }

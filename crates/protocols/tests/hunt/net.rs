@@ -1,4 +1,4 @@
-//! Replicas, what they say to each other and when that is heard, their disks, and the clock.
+//! Replicas, their messages and delays, their disks, and the clock.
 
 use crate::oracle::{Oracle, Voted};
 use quorate_consensus::harness::{Harness, Setup, brief, payload};
@@ -13,37 +13,37 @@ use std::ops::RangeFrom;
 use std::rc::Rc;
 
 const DELTA_NS: u64 = 10_000_000;
-/// Things that happen in a run at most.
+/// Maximum number of events in a run.
 const STEPS_MAX: usize = 20_000;
 
-/// A form of the protocol, and what liars make of it.
+/// A form of the protocol, and the messages of liars for it.
 pub(crate) trait Form: Sized {
-    /// With something wrong, perhaps.
+    /// The protocol, which may have a flaw.
     type Protocol: Protocol<Params = SynchronyParams>;
-    /// What its replicas say, as it is on the wire.
+    /// Messages of its replicas, as they are on the wire.
     type Message: Message;
-    /// What all liars know together.
+    /// Common knowledge of all liars.
     type Lore;
     const NAME: &'static str;
-    /// Fastest messages, of so many parts of Δ: where leaders follow each other there is a view in each two of them.
+    /// Fastest delay as a fraction of Δ: the rotating form has a view in each two delays.
     const FASTEST: u64;
-    /// Whether a replica commits only by votes of the view that it is in, perhaps for what an earlier view has brought. Else it
-    /// is by those of the block's view.
+    /// Whether a replica commits only by votes of its current view, perhaps for a block of an earlier one. Otherwise votes of
+    /// the block's view commit it.
     const COMMITS_IN_ITS_VIEW: bool;
     fn lore(n: u16, liars: &[ReplicaId]) -> Self::Lore;
-    /// That everybody stands so.
+    /// Returns a report of this recovery stage.
     fn stands(is_running: bool) -> Self::Message;
-    /// What liars hear.
+    /// Adds a message to the knowledge of liars.
     fn learn(lore: &mut Self::Lore, from: ReplicaId, message: &Self::Message);
-    /// What they say to who asks on opening; `None` where nobody asks.
+    /// Returns the answer of liars to an opening replica; `None` if the message is no question.
     fn answer(lore: &Self::Lore, rng: &mut Rng, asked: &Self::Message) -> Option<Self::Message>;
-    /// What they say next, if the honest ones are in these views.
+    /// Returns the next lies, given the views of the honest replicas.
     fn lie(lore: &mut Self::Lore, rng: &mut Rng, views: (u64, u64)) -> Vec<(ReplicaId, Self::Message)>;
-    /// Blocks of which it hands on the headers.
+    /// Returns the blocks whose headers a message hands on.
     fn blocks(message: &Self::Message) -> Vec<&Block>;
-    /// For what it votes: view and block.
+    /// Returns view and block of a vote.
     fn vote(message: &Self::Message) -> Option<(View, quorate_types::Height, BlockId)>;
-    /// What it proposes: bodies are sent beside it.
+    /// Returns the proposed block: its bodies travel with it.
     fn proposes(message: &Self::Message) -> Option<BlockId>;
 }
 
@@ -56,7 +56,7 @@ enum Event<F: Form> {
         message: Rc<F::Message>,
     },
     Sync(usize),
-    /// A question for a block has reached a peer.
+    /// A request for a block has reached a peer.
     Asked {
         by: usize,
         peer: usize,
@@ -66,14 +66,14 @@ enum Event<F: Form> {
         to: usize,
         block: BlockId,
     },
-    /// A probe that was sent then is answered.
+    /// A probe that was sent at this time is answered.
     Sound {
         at: usize,
         sent: Time,
     },
     Offer(usize),
     Lie,
-    /// Power fails at all, and comes back.
+    /// All replicas lose power, and restart.
     Cut,
     Open(usize),
 }
@@ -89,14 +89,14 @@ pub(crate) struct Hunt<F: Form> {
     is_guarded: bool,
     replicas: BTreeMap<usize, Replica<F>>,
     liars: Vec<usize>,
-    /// Without power.
+    /// Replicas without power.
     down: BTreeSet<usize>,
     lore: F::Lore,
     oracle: Oracle,
     queue: BinaryHeap<Reverse<(u64, u64)>>,
     events: BTreeMap<u64, Event<F>>,
     next: u64,
-    /// How long a link takes: 0 is as fast as can be, 1 anything, 2 as slow as may be, 3 any of them.
+    /// Delay of a link: 0 is the minimum, 1 is random, 2 is the maximum, 3 is any of these.
     links: BTreeMap<(usize, usize), u8>,
     last: BTreeMap<(usize, usize), u64>,
     disks: BTreeMap<usize, u64>,
@@ -104,14 +104,14 @@ pub(crate) struct Hunt<F: Form> {
     /// Whether disks stall now and then.
     stalls: bool,
     bodies: BTreeMap<usize, BTreeSet<BlockId>>,
-    /// What was asked of liars, and by whom.
+    /// Questions to liars, with their askers.
     asked: Vec<(usize, BlockId)>,
-    /// Liars tell one side this and the other one that.
+    /// Whether liars send different messages to the two sides.
     sides: [Vec<usize>; 2],
     told: BTreeSet<(usize, u16, Vec<u8>)>,
     lies_left: u64,
     lies: u64,
-    /// What clients want: there is always something, because what carries nothing may be committed late.
+    /// Payloads of clients. There is always one, because empty blocks may be committed late.
     payloads: RangeFrom<u64>,
     trace: Option<Vec<String>>,
 }
@@ -122,7 +122,7 @@ impl<F: Form> Hunt<F> {
         let size = usize::from(n);
         let f = (size - 1) / 2;
         let mut ids: Vec<usize> = (0..size).collect();
-        // Those who lead the first views can do most.
+        // Leaders of the first views can do most.
         if rng.chance(400_000) {
             rng.shuffle(&mut ids);
         }
@@ -133,7 +133,7 @@ impl<F: Form> Hunt<F> {
         let exam = SynchronyParams::exam(DELTA_NS, is_guarded);
         let heartbeat_ms = exam.delta_ms * (1 + rng.below(3));
         let params = SynchronyParams { drift_ppm: 0, heartbeat_ms, ..exam };
-        // Δ is kept, and all but used up. What is due at the same moment another test is about.
+        // Δ holds, and is almost used up. Another test covers timers at the same moment.
         let bound = if is_guarded { DELTA_NS / 2 - 2 } else { DELTA_NS - 2 };
         let setup = Setup::of::<F::Protocol>(size);
         let open = |id: &usize| {
@@ -214,7 +214,7 @@ impl<F: Form> Hunt<F> {
         self.replicas.keys().copied().collect()
     }
 
-    /// What was found, if anything.
+    /// Returns the violation, if any.
     pub(crate) fn run(&mut self) -> Option<String> {
         let (liars, guarded, sides) = (self.liars.clone(), self.is_guarded, self.sides.clone());
         self.say(|| format!("liars {liars:?}, guarded {guarded}, sides {sides:?}"));
@@ -249,7 +249,7 @@ impl<F: Form> Hunt<F> {
         None
     }
 
-    /// All are opened, and run within one delay of each other.
+    /// Opens all replicas. They run within one delay of each other.
     fn begin(&mut self) {
         for id in self.honest() {
             let at = if self.rng.chance(500_000) { 0 } else { self.rng.below(self.bound) };
@@ -267,14 +267,14 @@ impl<F: Form> Hunt<F> {
             if self.is_guarded {
                 replica.answer_sound(None, Time::ZERO);
             }
-            // What was asked before is nobody's business.
+            // Earlier questions are forgotten.
             replica.sent();
             self.push(at + 1, Event::Sync(id));
         }
         self.lie_later();
     }
 
-    /// Lies come at any time, and often just before or after something is due.
+    /// Schedules lies at any time, and often just before or after a timer.
     fn lie_later(&mut self) {
         if self.lies_left == 0 {
             return;
@@ -320,7 +320,7 @@ impl<F: Form> Hunt<F> {
         }
     }
 
-    /// Does something with a replica at the present time, and takes up what it wants done.
+    /// Calls a replica at the present time, and performs its effects.
     fn with(&mut self, id: usize, does: impl FnOnce(&mut Replica<F>)) {
         let Some(replica) = self.replicas.get_mut(&id).filter(|_| !self.down.contains(&id)) else { return };
         let ns = self.now.saturating_sub(replica.now().0);
@@ -329,7 +329,7 @@ impl<F: Form> Hunt<F> {
         self.absorb(id, false);
         let mut disk = self.disks.get(&id).copied().unwrap_or_default();
         if self.stalls && self.rng.chance(50_000) {
-            // A disk may stall for as long as it likes: only own votes are late (§4).
+            // A disk may stall for any time: only own votes are late (§4).
             disk = self.rng.below(6 * DELTA_NS);
         }
         if disk == 0 && !self.syncing.contains(&id) {
@@ -339,11 +339,11 @@ impl<F: Form> Hunt<F> {
         }
     }
 
-    /// Something waits for the disk: a message, or the reply for what was committed.
+    /// Schedules a sync for a message, or for the reply of a commit.
     fn sync(&mut self, id: usize) {
         self.syncing.remove(&id);
         let Some(replica) = self.replicas.get_mut(&id).filter(|_| !self.down.contains(&id)) else { return };
-        // What the disk has held leaves now, and its own copies come now.
+        // Held messages leave now, and own copies arrive now.
         replica.stand_still(self.now.saturating_sub(replica.now().0));
         replica.settle();
         self.absorb(id, true);
@@ -370,11 +370,11 @@ impl<F: Form> Hunt<F> {
         self.say(|| format!("{id} is opened"));
         let (now, is_guarded) = (self.now, self.is_guarded);
         let Some(replica) = self.replicas.get_mut(&id) else { return };
-        // No timer of before is set any more.
+        // No earlier timer is set any more.
         let kept = self.rng.index(replica.unsynced() + 1);
         replica.crash_after(kept).unwrap();
         replica.advance(now.saturating_sub(replica.now().0));
-        // Bodies of blocks that were not written down are gone.
+        // Bodies of blocks that were not durable are lost.
         let bodies = self.bodies.entry(id).or_default();
         let lost: Vec<BlockId> =
             bodies.iter().filter(|block| replica.block(**block).is_none()).copied().collect();
@@ -393,7 +393,7 @@ impl<F: Form> Hunt<F> {
         self.payloads.by_ref().take(count).map(payload).collect()
     }
 
-    /// A body and some of those below it.
+    /// Delivers a body and some of those below it.
     fn give(&mut self, to: usize, block: BlockId) {
         let Some(here) = self.bodies.get(&to) else { return };
         let (mut path, mut at) = (Vec::new(), block);
@@ -467,14 +467,14 @@ impl<F: Form> Hunt<F> {
             self.push(sent.0 + back, Event::Sound { at: id, sent });
         }
         if has_committed && let Some(replica) = self.replicas.get_mut(&id) {
-            // Clients hear of it when it is on the disk.
+            // Clients receive the reply when the commit is durable.
             replica.sync();
             self.oracle.acknowledged(id);
             self.absorb(id, true);
         }
     }
 
-    /// What the host writes down of a commit.
+    /// Records a commit, as the host does.
     fn log(&mut self, id: usize, block: BlockId) {
         let Some(replica) = self.replicas.get_mut(&id) else { return };
         let mut at = block;
@@ -509,7 +509,7 @@ impl<F: Form> Hunt<F> {
         }
     }
 
-    /// What the intake says of what a message claims.
+    /// Returns the verdict of the intake on the claims of a message.
     fn claims_hold(&self, message: &F::Message) -> Result<(), &'static str> {
         let mut claims = Claims::new(&self.committee, self.committee.weak());
         message.claims(&mut claims);
@@ -575,7 +575,7 @@ impl<F: Form> Hunt<F> {
         };
         let has_body = self.rng.chance(600_000);
         for (from, message) in said {
-            // Nobody hears what the intake would refuse.
+            // A message that the intake refuses reaches nobody.
             if self.claims_hold(&message).is_err() {
                 continue;
             }
@@ -596,7 +596,7 @@ fn replica_id(id: usize) -> ReplicaId {
     ReplicaId(u16::try_from(id).unwrap())
 }
 
-/// The same message, of a protocol that has nothing wrong or of one that has.
+/// Converts a message between the right protocol and a flawed one.
 fn recode<A: Message, B: Message>(message: &A) -> B {
     let mut bytes = Vec::new();
     message.encode(&mut bytes);

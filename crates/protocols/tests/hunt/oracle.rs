@@ -1,4 +1,4 @@
-//! What no run may show: two commits that contradict each other, and an honest vote beside what somebody honest has committed.
+//! Violations: two conflicting commits, and an honest vote that conflicts with an honest commit.
 
 use quorate_types::{Block, BlockId, Height, View};
 use std::collections::BTreeMap;
@@ -15,12 +15,12 @@ pub(crate) struct Voted {
 #[derive(Clone, Copy, Debug)]
 struct Committed {
     by: usize,
-    /// In which its votes were cast.
+    /// View of its votes.
     view: View,
     block: BlockId,
-    /// By silence, and not by votes that decide at once.
+    /// Whether a timer has committed it, and not votes that decide at once.
     is_by_timer: bool,
-    /// A client may have heard of it: it has to hold after a power cut as well.
+    /// Whether a client may have its reply: then it must hold after a power cut as well.
     is_acknowledged: bool,
 }
 
@@ -55,7 +55,7 @@ impl Oracle {
     }
 
     pub(crate) fn voted(&mut self, voted: Voted) {
-        if let Some(commit) = self.commits.iter().find(|commit| self.is_beside(commit, &voted)) {
+        if let Some(commit) = self.commits.iter().find(|commit| self.conflicts(commit, &voted)) {
             let Voted { by, view, height, block } = voted;
             let found = format!("{by} votes for {block:?}, {height} in {view}, beside {commit:?}");
             self.find(found);
@@ -71,13 +71,13 @@ impl Oracle {
         if let Some(other) = self.commits.iter().find(beside) {
             self.find(format!("{commit:?} and {other:?}"));
         }
-        if let Some(voted) = self.votes.iter().find(|voted| self.is_beside(&commit, voted)) {
+        if let Some(voted) = self.votes.iter().find(|voted| self.conflicts(&commit, voted)) {
             self.find(format!("{commit:?} beside {voted:?}"));
         }
         self.commits.push(commit);
     }
 
-    /// All that a replica has committed is on its disk.
+    /// Notes that all commits of a replica are durable.
     pub(crate) fn acknowledged(&mut self, by: usize) {
         self.commits
             .iter_mut()
@@ -85,13 +85,14 @@ impl Oracle {
             .for_each(|commit| commit.is_acknowledged = true);
     }
 
-    /// The power goes: what nobody was told may be forgotten.
+    /// Notes a power cut: commits without a reply may be forgotten.
     pub(crate) fn forget(&mut self) {
         self.commits.retain(|commit| commit.is_acknowledged);
     }
 
-    /// Of q_R votes f may be liars', who vote for another block of that view as well; in later views nobody votes beside it.
-    fn is_beside(&self, commit: &Committed, voted: &Voted) -> bool {
+    /// Whether an honest vote conflicts with a commit. Of q_R votes f may be liars', so honest votes for another block of the
+    /// same view are permitted. In later views every vote must extend the committed block.
+    fn conflicts(&self, commit: &Committed, voted: &Voted) -> bool {
         let Some(block) = self.blocks.get(&commit.block) else { return false };
         let is_same = voted.view == commit.view && commit.is_by_timer && voted.height >= block.height;
         (voted.view > commit.view || is_same) && !self.extends(voted.block, commit.block)

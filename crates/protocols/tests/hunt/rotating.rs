@@ -1,14 +1,14 @@
-//! What liars may say where leaders follow each other.
+//! Messages of liars in the rotating form.
 
 use crate::net::Form;
 use quorate_consensus::harness::payload;
 use quorate_consensus::parts::chain::bind_certificate;
-use quorate_consensus::parts::returning::Standing;
+use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Certificate, Signed};
 use quorate_protocols::sync_hotstuff::rotating::{
-    Answer, Evidence, Header, RotatingMessage, RotatingSyncHotStuff, vote,
+    Answer, Header, Rotating, RotatingMessage, ViewEvidence, vote,
 };
-use quorate_protocols::sync_hotstuff::{VOTE, blame};
+use quorate_protocols::sync_hotstuff::{SyncHotStuff, VOTE, blame};
 use quorate_types::rng::Rng;
 use quorate_types::{Block, BlockId, Height, Incarnation, ReplicaId, Signature, View};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,12 +16,12 @@ use std::collections::{BTreeMap, BTreeSet};
 const SIGNATURE: Signature = Signature([0; 64]);
 
 /// See the module.
-pub(crate) struct Rotating;
+pub(crate) struct RotatingHunt;
 
-/// What is voted for: view and block.
+/// Place of a vote: view and block.
 type Place = (View, BlockId);
 
-/// What liars have heard or made.
+/// Messages that liars have received or made.
 pub(crate) struct Lore {
     n: u16,
     liars: Vec<ReplicaId>,
@@ -51,7 +51,7 @@ impl Lore {
         all.into_iter().take(self.weak()).collect()
     }
 
-    /// Blocks that somebody honest has voted for.
+    /// Blocks with an honest vote.
     fn certifiable(&self, before: u64) -> Vec<Place> {
         let voted = self.votes.iter().filter(|((view, _), who)| *view < View(before) && !who.is_empty());
         voted.map(|(place, _)| *place).collect()
@@ -83,7 +83,7 @@ impl Lore {
         rng.pick(&of_view).copied().cloned()
     }
 
-    /// A proposal of a liar, new or said before.
+    /// Returns a proposal of a liar, new or repeated.
     fn propose(&mut self, rng: &mut Rng, view: u64) -> RotatingMessage {
         let parent_of = |header: &Header| {
             let place = (header.parent_view, header.block.parent);
@@ -112,17 +112,17 @@ impl Lore {
         RotatingMessage::Propose { header, parent }
     }
 
-    fn conflict(&self, rng: &mut Rng, view: u64) -> Option<Evidence> {
+    fn conflict(&self, rng: &mut Rng, view: u64) -> Option<ViewEvidence> {
         let (one, other) = (self.of_view(rng, view)?, self.of_view(rng, view)?);
-        (one != other).then(|| Evidence::Conflict(Box::new((signed(&one), signed(&other)))))
+        (one != other).then(|| ViewEvidence::Conflict(Box::new((signed(&one), signed(&other)))))
     }
 
-    fn certificates(&self, rng: &mut Rng, view: u64) -> Option<Evidence> {
+    fn certificates(&self, rng: &mut Rng, view: u64) -> Option<ViewEvidence> {
         let of_view: Vec<Place> =
             self.certifiable(view + 1).into_iter().filter(|place| place.0 == View(view)).collect();
         let (one, other) = (rng.pick(&of_view)?, rng.pick(&of_view)?);
         let both = Box::new((self.certificate(one), self.certificate(other)));
-        (one != other).then_some(Evidence::Certificates(both))
+        (one != other).then_some(ViewEvidence::Certificates(both))
     }
 
     fn blamed(&self, rng: &mut Rng) -> Option<Certificate> {
@@ -134,8 +134,8 @@ impl Lore {
     }
 
     fn answer(&self, rng: &mut Rng, view: u64, incarnation: Incarnation) -> RotatingMessage {
-        let standing = if rng.chance(700_000) { Standing::Running } else { Standing::Silent };
-        let mut answer = Answer::bare(incarnation, standing);
+        let stage = if rng.chance(700_000) { RecoveryStage::Running } else { RecoveryStage::Silent };
+        let mut answer = Answer::bare(incarnation, stage);
         answer.blames = self.blamed(rng).filter(|_| rng.chance(400_000));
         answer.header = self.of_view(rng, view).filter(|_| rng.chance(300_000)).as_ref().map(signed);
         answer.certificates =
@@ -143,11 +143,11 @@ impl Lore {
         RotatingMessage::Answer(Box::new(answer))
     }
 
-    /// What one of them says, whoever it is.
-    fn word(&self, rng: &mut Rng, view: u64) -> Option<RotatingMessage> {
+    /// Returns a message of one liar.
+    fn message(&self, rng: &mut Rng, view: u64) -> Option<RotatingMessage> {
         Some(match rng.below(12) {
             0..=4 => RotatingMessage::Certified(self.certified(rng, view + 1)?),
-            5 => RotatingMessage::Evidence(Evidence::Blames(self.blamed(rng)?)),
+            5 => RotatingMessage::Evidence(ViewEvidence::Blames(self.blamed(rng)?)),
             6 | 7 => RotatingMessage::Evidence(self.conflict(rng, view)?),
             8 => RotatingMessage::Evidence(self.certificates(rng, view)?),
             9 => RotatingMessage::Show(signed(&self.of_view(rng, view)?)),
@@ -161,8 +161,8 @@ fn signed(header: &Header) -> Signed<Header> {
     Signed { body: header.clone(), by: header.block.proposer, signature: SIGNATURE }
 }
 
-impl Form for Rotating {
-    type Protocol = RotatingSyncHotStuff;
+impl Form for RotatingHunt {
+    type Protocol = SyncHotStuff<Rotating>;
     type Message = RotatingMessage;
     type Lore = Lore;
     const NAME: &'static str = "sync-hotstuff-rr";
@@ -175,8 +175,8 @@ impl Form for Rotating {
     }
 
     fn stands(is_running: bool) -> RotatingMessage {
-        let standing = if is_running { Standing::Running } else { Standing::Silent };
-        RotatingMessage::Answer(Box::new(Answer::bare(Incarnation::ZERO, standing)))
+        let stage = if is_running { RecoveryStage::Running } else { RecoveryStage::Silent };
+        RotatingMessage::Answer(Box::new(Answer::bare(Incarnation::ZERO, stage)))
     }
 
     fn learn(lore: &mut Lore, from: ReplicaId, message: &RotatingMessage) {
@@ -224,7 +224,7 @@ impl Form for Rotating {
                 each(RotatingMessage::Vote(signed(&header)), &who)
             }
             9 => each(RotatingMessage::Blame(View(view)), &all),
-            _ => lore.word(rng, view).map(|said| (one, said)).into_iter().collect(),
+            _ => lore.message(rng, view).map(|said| (one, said)).into_iter().collect(),
         }
     }
 
@@ -242,7 +242,7 @@ impl Form for Rotating {
 
     fn vote(message: &RotatingMessage) -> Option<(View, Height, BlockId)> {
         let RotatingMessage::Vote(header) = message else { return None };
-        // Certificates of one view rank alike, whatever their height.
+        // Certificates of one view have equal rank, whatever their height.
         Some((header.body.block.view, Height::MAX, header.body.block.id()))
     }
 

@@ -1,14 +1,14 @@
-//! What liars may say where a leader stays: Sync HotStuff and Opt Sync.
+//! Messages of liars in the stable form: Sync HotStuff and Opt Sync.
 
 use crate::net::Form;
 use quorate_consensus::harness::payload;
 use quorate_consensus::parts::chain::empty_payload;
-use quorate_consensus::parts::returning::Standing;
+use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::parts::synchrony::SynchronyParams;
 use quorate_consensus::{Certificate, Protocol, Signed};
 use quorate_protocols::sync_hotstuff::{
-    Answer, Evidence, Header, Lock, NewViewWord, SyncHotStuff, SyncMessage, VOTE, Variant, Word, bind_base,
-    blame, vote,
+    Answer, Header, LeaderStatement, Lock, QuitEvidence, SyncHotStuff, SyncMessage, SyncNewView, VOTE,
+    Variant, bind_base, blame, vote,
 };
 use quorate_types::rng::Rng;
 use quorate_types::{Block, BlockId, Height, Incarnation, ReplicaId, Signature, View};
@@ -18,23 +18,23 @@ use std::marker::PhantomData;
 const SIGNATURE: Signature = Signature([0; 64]);
 
 /// See the module.
-pub(crate) struct Stable<V>(PhantomData<V>);
+pub(crate) struct StableHunt<V>(PhantomData<V>);
 
-/// What is voted for: view, height and block.
+/// Place of a vote: view, height and block.
 type Place = (View, Height, BlockId);
 
-/// What liars have heard or made.
+/// Messages that liars have received or made.
 pub(crate) struct Lore {
     n: u16,
     liars: Vec<ReplicaId>,
-    /// How many votes decide at once.
+    /// Number of votes that decide at once.
     responsive: Option<usize>,
     headers: Vec<Header>,
-    /// Honest voters of each place; that liars vote for it goes without saying.
+    /// Honest voters of each place; all liars vote for it as well.
     votes: BTreeMap<Place, BTreeSet<ReplicaId>>,
     blames: BTreeMap<View, BTreeSet<ReplicaId>>,
-    new_views: Vec<Signed<NewViewWord>>,
-    /// Tells blocks apart.
+    new_views: Vec<Signed<SyncNewView>>,
+    /// Distinguishes blocks.
     number: u64,
 }
 
@@ -62,7 +62,7 @@ impl Lore {
         who.into_iter().flatten().chain(&self.liars).copied().collect()
     }
 
-    /// Places for which liars can show so many votes.
+    /// Returns places for which liars can show so many votes.
     fn certifiable(&self, quorum: usize) -> Vec<Place> {
         let all = self.votes.iter().filter(|(_, who)| self.signers(Some(*who)).len() >= quorum);
         all.map(|(place, _)| *place).collect()
@@ -88,7 +88,7 @@ impl Lore {
         lock
     }
 
-    /// A view near those where the honest ones are.
+    /// Returns a view near those of the honest replicas.
     fn near(&self, rng: &mut Rng, (low, high): (u64, u64)) -> u64 {
         match rng.below(10) {
             0 => high + 1,
@@ -98,19 +98,19 @@ impl Lore {
         }
     }
 
-    /// A header of a view, rather a late one.
+    /// Returns a header of a view, preferably a late one.
     fn of_view(&self, rng: &mut Rng, view: u64) -> Option<Header> {
         let of_view: Vec<&Header> = self.headers.iter().filter(|it| it.block.view == View(view)).collect();
         let late = if rng.chance(700_000) { of_view.len().saturating_sub(4) } else { 0 };
         rng.pick(&of_view[late..]).copied().cloned()
     }
 
-    fn new_view_of(&self, rng: &mut Rng, view: u64) -> Option<Signed<NewViewWord>> {
+    fn new_view_of(&self, rng: &mut Rng, view: u64) -> Option<Signed<SyncNewView>> {
         let of_view: Vec<_> = self.new_views.iter().filter(|it| it.body.view == View(view)).collect();
         rng.pick(&of_view).copied().cloned()
     }
 
-    /// A proposal of a liar: on something of its view, new or said before, or what its view goes on from.
+    /// Returns a proposal of a liar on a block of its view, new or repeated, or on the base of the view.
     fn propose(&mut self, rng: &mut Rng, view: u64) -> SyncMessage {
         let base_of = |place: &Place| {
             let known =
@@ -153,12 +153,15 @@ impl Lore {
         SyncMessage::Propose { header, parent }
     }
 
-    /// A header of a view where none can be voted for: too high, or far above, below or beside what its leader has said.
+    /// Returns a header of a view that nobody can vote for: too high, far above or below the leader's headers, or in conflict
+    /// with them.
     fn stray(&mut self, rng: &mut Rng, view: u64, by: ReplicaId) -> Header {
         self.number += 1;
         let base = match self.of_view(rng, view) {
             Some(header) => header.base,
-            None => self.new_view_of(rng, view).map_or(BlockId::ZERO, |word| word.body.lock.tip.block()),
+            None => {
+                self.new_view_of(rng, view).map_or(BlockId::ZERO, |new_view| new_view.body.lock.tip.block())
+            }
         };
         let near = rng.pick(&self.headers).map_or(Height(1), |header| header.block.height);
         let height = match rng.below(4) {
@@ -187,33 +190,36 @@ impl Lore {
 
     fn new_view(&mut self, rng: &mut Rng, view: u64) -> SyncMessage {
         let lock = self.lock(rng, view);
-        let body = NewViewWord { view: View(view), lock: lock.clone() };
+        let body = SyncNewView { view: View(view), lock: lock.clone() };
         self.new_views.push(Signed { body, by: self.leader(view), signature: SIGNATURE });
         self.votes.entry((View(view), lock.tip.statement.height, lock.tip.block())).or_default();
         SyncMessage::NewView { view: View(view), lock }
     }
 
-    /// Two words of a leader that contradict each other.
-    fn conflict(&self, rng: &mut Rng, view: u64) -> Option<Evidence> {
+    /// Returns two conflicting statements of a leader.
+    fn conflict(&self, rng: &mut Rng, view: u64) -> Option<QuitEvidence> {
         let of_view: Vec<&Header> = self.headers.iter().filter(|it| it.block.view == View(view)).collect();
-        let word = |header: &Header| Word::Header(header.clone());
+        let statement = |header: &Header| LeaderStatement::Header(header.clone());
         let pairs = of_view.iter().flat_map(|a| of_view.iter().map(move |b| (*a, *b)));
-        let pairs: Vec<_> = pairs.filter(|(a, b)| word(a).contradicts(&word(b))).collect();
-        let signed =
-            |header: &Header| Signed { body: word(header), by: header.block.proposer, signature: SIGNATURE };
-        rng.pick(&pairs).map(|(a, b)| Evidence::Conflict(Box::new((signed(a), signed(b)))))
+        let pairs: Vec<_> = pairs.filter(|(a, b)| statement(a).conflicts_with(&statement(b))).collect();
+        let signed = |header: &Header| Signed {
+            body: statement(header),
+            by: header.block.proposer,
+            signature: SIGNATURE,
+        };
+        rng.pick(&pairs).map(|(a, b)| QuitEvidence::Conflict(Box::new((signed(a), signed(b)))))
     }
 
-    /// f + 1 blames of one of the last views that somebody honest has blamed.
-    fn blamed(&self, rng: &mut Rng) -> Option<Evidence> {
+    /// Returns f + 1 blames of one of the last views that an honest replica has blamed.
+    fn blamed(&self, rng: &mut Rng) -> Option<QuitEvidence> {
         let views: Vec<&View> = self.blames.keys().collect();
         let view = **rng.pick(&views[views.len().saturating_sub(2)..])?;
         let signers = self.signers(self.blames.get(&view));
         let votes: Vec<_> = signers.into_iter().take(self.weak()).map(|id| (id, SIGNATURE)).collect();
-        Some(Evidence::Blames(Certificate::of(blame(view), &votes)))
+        Some(QuitEvidence::Blames(Certificate::of(blame(view), &votes)))
     }
 
-    /// A certificate of so many votes, of no old view.
+    /// Returns a certificate of so many votes, of no old view.
     fn certified(&self, rng: &mut Rng, view: u64, quorum: usize) -> Option<Certificate> {
         let fits = |place: &Place| place.0.0 + 1 >= view;
         let fitting: Vec<Place> = self.certifiable(quorum).into_iter().filter(fits).collect();
@@ -221,8 +227,8 @@ impl Lore {
     }
 
     fn answer(&self, rng: &mut Rng, view: u64, incarnation: Incarnation) -> SyncMessage {
-        let standing = if rng.chance(700_000) { Standing::Running } else { Standing::Silent };
-        let mut answer = Answer::bare(incarnation, standing);
+        let stage = if rng.chance(700_000) { RecoveryStage::Running } else { RecoveryStage::Silent };
+        let mut answer = Answer::bare(incarnation, stage);
         if rng.chance(300_000) {
             answer.headers = self.of_view(rng, view).iter().map(signed).collect();
         }
@@ -238,12 +244,12 @@ impl Lore {
         SyncMessage::Answer(Box::new(answer))
     }
 
-    /// What one of them says, whoever it is.
-    fn word(&self, rng: &mut Rng, view: u64) -> Option<SyncMessage> {
+    /// Returns a message of one liar.
+    fn message(&self, rng: &mut Rng, view: u64) -> Option<SyncMessage> {
         Some(match rng.below(12) {
             0 | 1 => SyncMessage::Certified(self.certified(rng, view, self.weak())?),
             2 => SyncMessage::Notify(self.certified(rng, view, self.responsive?)?),
-            3 => SyncMessage::Forward { word: self.new_view_of(rng, view)? },
+            3 => SyncMessage::Forward { new_view: self.new_view_of(rng, view)? },
             4 => SyncMessage::Evidence(self.blamed(rng)?),
             5 | 6 => SyncMessage::Evidence(self.conflict(rng, view)?),
             7 | 8 => SyncMessage::Vote(signed(&self.of_view(rng, view)?)),
@@ -256,7 +262,7 @@ impl Lore {
         })
     }
 
-    /// What all of them say, each for itself.
+    /// Returns messages of all liars, each for itself.
     fn promise(&self, rng: &mut Rng, view: u64) -> Option<SyncMessage> {
         Some(match rng.below(8) {
             0 => SyncMessage::Blame(View(view)),
@@ -274,7 +280,7 @@ fn signed(header: &Header) -> Signed<Header> {
     Signed { body: header.clone(), by: header.block.proposer, signature: SIGNATURE }
 }
 
-impl<V: Variant> Form for Stable<V>
+impl<V: Variant> Form for StableHunt<V>
 where
     SyncHotStuff<V>: Protocol<Params = SynchronyParams>,
 {
@@ -299,8 +305,8 @@ where
     }
 
     fn stands(is_running: bool) -> SyncMessage {
-        let standing = if is_running { Standing::Running } else { Standing::Silent };
-        SyncMessage::Answer(Box::new(Answer::bare(Incarnation::ZERO, standing)))
+        let stage = if is_running { RecoveryStage::Running } else { RecoveryStage::Silent };
+        SyncMessage::Answer(Box::new(Answer::bare(Incarnation::ZERO, stage)))
     }
 
     fn learn(lore: &mut Lore, from: ReplicaId, message: &SyncMessage) {
@@ -315,7 +321,7 @@ where
                 lore.votes.entry((*view, *height, *base)).or_default().insert(from);
             }
             SyncMessage::NewView { view, lock } => {
-                let body = NewViewWord { view: *view, lock: lock.clone() };
+                let body = SyncNewView { view: *view, lock: lock.clone() };
                 lore.new_views.push(Signed { body, by: from, signature: SIGNATURE });
             }
             SyncMessage::Blame(view) => {
@@ -336,7 +342,7 @@ where
         let all = lore.liars.clone();
         let Some(one) = rng.pick(&all).copied() else { return Vec::new() };
         if rng.chance(40_000) {
-            // Anybody can sign a proposal, of any view.
+            // Any replica can sign a proposal of any view.
             let by = if rng.chance(500_000) { one } else { lore.leader(view) };
             let header = lore.stray(rng, view, by);
             return vec![(one, SyncMessage::Propose { header, parent: Certificate::genesis(VOTE) })];
@@ -363,7 +369,7 @@ where
                 let who = if rng.chance(600_000) { all } else { vec![one] };
                 who.into_iter().map(|liar| (liar, said.clone())).collect()
             }
-            _ => lore.word(rng, view).map(|said| (one, said)).into_iter().collect(),
+            _ => lore.message(rng, view).map(|said| (one, said)).into_iter().collect(),
         }
     }
 

@@ -1,5 +1,5 @@
-//! More scenarios of `optsync` §11, by their numbers. Replicas 0 to f - 1 lie, and lead the first views, where nothing else
-//! is said.
+//! More scenarios of `optsync` §11, by their numbers. Replicas 0 to f - 1 lie, and lead the first views, unless a test says
+//! otherwise.
 
 use crate::opt_schedules::{
     cut_just_after_a_decision, decide_in_secret, decided_just_before_the_end, hidden_ancestor_of_five,
@@ -26,15 +26,15 @@ fn has(plot: &Plot, id: u16, header: &Header) -> bool {
     plot.world.decided(ReplicaId(id)) >= header.block.height
 }
 
-/// O5: of seven 3, 4 and 5 are shown B and 6 is shown B'. The liars' votes make q_R for B at 3. Whoever was shown B' never
-/// commits it, and the next views go on from B: the oracle of agreement compares them.
+/// O5: of seven, 3, 4 and 5 are shown B, and 6 is shown B'. The liars' votes complete q_R for B at 3. 6 never commits B', and
+/// the next views extend B: the agreement oracle compares them.
 #[test]
-fn o05_a_leader_that_tells_two_things() {
+fn o05_equivocating_leader_forks_nobody() {
     for (seen_by_3, commits) in [(true, true), (false, false)] {
         let mut plot = Plot::new(optsync(), 7, &[0, 1, 2], |_| {});
         let tip = plot.tip();
         let (one, two) = (plot.first(tip, 1), plot.first(tip, 2));
-        // Nobody has heard of the other block before the votes are counted.
+        // Nobody knows the other block before the votes are counted.
         plot.takes(&[6], &[3, 4, 5], None, DELTA_NS / 2);
         plot.takes(&[3, 4, 5], &[6], None, DELTA_NS / 2);
         plot.propose(&[3, 4, 5], &one);
@@ -57,10 +57,10 @@ fn o05_a_leader_that_tells_two_things() {
     }
 }
 
-/// O6: 2 of five decides, and hears just after it that the view is over for all others. They all hold the certificate that
-/// it was decided by when they enter the next view.
+/// O6: 2 of five decides just before evidence of the end of the view arrives. All others hold the deciding certificate when
+/// they enter the next view.
 #[test]
-fn o06_what_one_has_decided_all_hold_when_they_go_on() {
+fn o06_all_hold_a_deciding_certificate_when_they_enter() {
     let mut plot = Plot::new(optsync(), 5, &[0, 1], |_| {});
     let one = plot.first(plot.tip(), 1);
     decide_in_secret(&mut plot, DELTA_NS, false, false).unwrap();
@@ -87,15 +87,15 @@ fn is_caught(id: &str) -> bool {
     ROWS.iter().find(|row| row.id == id).unwrap().catch().is_some()
 }
 
-/// O7: without NOTIFY, or with Δ in the place of 2 Δ, the schedule of O6 forks.
+/// O7: without NOTIFY, or with Δ instead of 2 Δ, the schedule of O6 forks.
 #[test]
-fn o07_the_mutations_fork() {
+fn o07_mutations_fork() {
     assert!(is_caught("Z1") && is_caught("Z2"));
 }
 
-/// O8: a hidden responsive certificate of an ancestor is refused by whoever has the higher tip; by the plain rank it is not.
+/// O8: a replica with the higher tip refuses a hidden responsive certificate of an ancestor; the plain rank would accept it.
 #[test]
-fn o08_a_hidden_certificate_of_an_ancestor() {
+fn o08_hidden_certificate_of_an_ancestor_is_refused() {
     let flawed = Entry::of::<Flawed<SyncHotStuff<Optimistic>, LexicographicLock>>();
     for schedule in [hidden_ancestor_of_three, hidden_ancestor_of_five, hidden_ancestor_of_seven] {
         schedule(optsync()).unwrap();
@@ -103,10 +103,10 @@ fn o08_a_hidden_certificate_of_an_ancestor() {
     }
 }
 
-/// O9: of five 0 and 4 lie, and 1 leads the second view. It is locked on a tip beside the responsive certificate that 2
-/// learns of after it has left the first view. All go on from what 1 makes of that.
+/// O9: of five, 0 and 4 lie, and 1 leads the second view. The lock of 1 conflicts with the responsive certificate that 2
+/// receives after it has left the first view. All extend the lock that 1 picks.
 #[test]
-fn o09_locks_on_branches_that_conflict() {
+fn o09_leader_resolves_locks_on_conflicting_branches() {
     let mut plot = Plot::new(optsync(), 5, &[0, 4], |_| {});
     let tip = plot.tip();
     let (one, other) = (plot.first(tip, 1), plot.first(tip, 2));
@@ -121,7 +121,7 @@ fn o09_locks_on_branches_that_conflict() {
     plot.run(NEAR_NS + ms(5)).unwrap();
     plot.liars_vote(&[1], &other);
     plot.liars_vote(&[1], &above);
-    // All have heard of both, and left the view.
+    // All know both blocks, and have left the view.
     plot.run(DELTA_NS).unwrap();
     let responsive = plot.certificate_of(View(1), end_of(&one), 4).unwrap();
     plot.say(0, &[2], &SyncMessage::Notify(responsive.clone()));
@@ -150,10 +150,10 @@ fn o09_locks_on_branches_that_conflict() {
     plot.close().unwrap();
 }
 
-/// O10: the vote that makes q_R comes a millisecond before the 2 Δ are over. It decides, and the timer has nothing to do any
-/// more: one commit of each block.
+/// O10: the vote that completes q_R arrives a millisecond before the 2 Δ are over. It decides, and the timer commits nothing:
+/// each block is committed once.
 #[test]
-fn o10_the_last_vote_comes_just_before_the_timer() {
+fn o10_last_vote_just_before_the_timer_commits_once() {
     let mut plot = Plot::honest(optsync(), 3, |_| {});
     plot.corrupt(&[2]);
     let mut done = 0;
@@ -166,7 +166,7 @@ fn o10_the_last_vote_comes_just_before_the_timer() {
         last = plot.tip();
         let header = plot.ear.borrow().headers[&(View(1), last.0)].clone();
         let at = plot.ear.borrow().proposed((View(1), last.0)).unwrap();
-        // It reaches 0, and δ later 1: a millisecond before their 2 Δ are over.
+        // The vote reaches 0, and δ later 1: a millisecond before their 2 Δ are over.
         let decides = at.plus(2 * DELTA_NS - ms(1));
         plot.world.run_until(decides.minus(NEAR_NS)).unwrap();
         plot.votes(2, &[0], &header);
@@ -176,7 +176,7 @@ fn o10_the_last_vote_comes_just_before_the_timer() {
         plot.votes(2, &[1], &header);
         plot.run(10).unwrap();
         assert!(has(&plot, 0, &header), "decided by the vote");
-        // What 0 has made of it reaches 1 at the same moment.
+        // The NOTIFY of 0 reaches 1 at the same moment.
         plot.world.run_until(decides.plus(NEAR_NS).minus(1)).unwrap();
         assert!(!has(&plot, 1, &header));
         plot.run(12).unwrap();
@@ -191,9 +191,9 @@ fn o10_the_last_vote_comes_just_before_the_timer() {
     plot.close().unwrap();
 }
 
-/// O11: the leader crashes as soon as one replica has decided; what the next leader goes on from extends that.
+/// O11: the leader crashes as soon as one replica has decided; the base of the next leader extends the decided block.
 #[test]
-fn o11_the_leader_crashes_right_after_one_has_decided() {
+fn o11_decision_survives_a_crash_of_the_leader() {
     for survives in [Survives::Nothing, Survives::Everything] {
         let mut world = exact(optsync(), 5, 11, |_| {});
         let apart = Rc::new(Cell::new(false));
@@ -235,9 +235,9 @@ fn o11_the_leader_crashes_right_after_one_has_decided() {
     }
 }
 
-/// O12: with 3n/4 votes, and not one more, two blocks are decided: of three, and of seven where two and two are shown B and B'.
+/// O12: if exactly 3n/4 votes decide, two blocks are decided: among three, and among seven with two replicas each for B and B'.
 #[test]
-fn o12_a_quorum_that_is_too_small_by_one_forks() {
+fn o12_quorum_that_is_too_small_by_one_forks() {
     assert!(is_caught("Z4"));
     let flawed = Entry::of::<Flawed<SyncHotStuff<ThreeQuarters>, Believed>>();
     for (entry, forks) in [(optsync(), false), (&flawed, true)] {
@@ -258,8 +258,8 @@ fn o12_a_quorum_that_is_too_small_by_one_forks() {
     }
 }
 
-/// §15: what was decided is there after a cold start, although the votes that are said again do not show it.
+/// §15: a decided block survives a cold start, although the repeated votes do not prove it.
 #[test]
-fn o15_cut_just_after_a_decision() {
+fn o15_decision_survives_a_power_cut_of_all() {
     cut_just_after_a_decision(optsync()).unwrap();
 }

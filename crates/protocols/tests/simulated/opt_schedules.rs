@@ -1,11 +1,11 @@
-//! The golden schedules of `optsync` §20. Of five replicas 0 and 1 lie, who lead the views 1 and 2; `R` decides by q_R
-//! votes what the others, `Q` and `P`, know of by its NOTIFY alone.
+//! The golden schedules of `optsync` §20. Of five replicas 0 and 1 lie, and lead views 1 and 2. `R` decides by q_R votes, and
+//! the others, `Q` and `P`, learn of the decision only by its NOTIFY.
 
 use crate::support::{incr, spread_bundle};
 use crate::sync_plot::{End, Plot};
 use crate::sync_stage::{DELTA_NS, NEAR_NS, view};
 use quorate_consensus::Entry;
-use quorate_consensus::parts::returning::Standing;
+use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_protocols::sync_hotstuff::{Header, Lock, SyncMessage};
 use quorate_sim::{DiskTrouble, Failure, Plan, Survives, World, ms};
 use quorate_types::{ReplicaId, View};
@@ -18,9 +18,9 @@ fn end_of(header: &Header) -> End {
     (header.block.height, header.block.id())
 }
 
-/// `R` and `Q` vote for B; `P` is shown B', and leaves the view on hearing the vote of `Q`. The liars' votes reach `R` when
-/// they make q_R just before it hears that the view is over, or just after. Everything else between `R` and the others
-/// takes Δ.
+/// `R` and `Q` vote for B; `P` is shown B', and leaves the view when the vote of `Q` arrives. The liars' votes complete q_R
+/// at `R` just before or just after evidence of the end of the view arrives there. All other messages between `R` and the
+/// others take Δ.
 fn hidden_decision(entry: &Entry, is_after: bool, stalls: bool) -> Result<(), Failure> {
     let sync_ns = if stalls { DELTA_NS / 100 } else { 0 };
     let mut plot = Plot::new(entry, 5, &[0, 1], |settings| settings.costs.sync_ns = sync_ns);
@@ -30,7 +30,7 @@ fn hidden_decision(entry: &Entry, is_after: bool, stalls: bool) -> Result<(), Fa
     plot.close()
 }
 
-/// Until the liars have led the second view.
+/// Runs until the liars have led the second view.
 pub(crate) fn decide_in_secret(
     plot: &mut Plot,
     notify_ns: u64,
@@ -42,7 +42,7 @@ pub(crate) fn decide_in_secret(
     let (one, two) = (plot.first(tip, 1), plot.first(tip, 2));
     plot.takes(&[R], &[Q, P], None, DELTA_NS);
     plot.takes(&[Q, P], &[R], None, DELTA_NS);
-    // What else shows a certificate of B.
+    // Other messages that contain a certificate of B.
     plot.takes(&[R], &[Q, P], Some("notify"), notify_ns);
     plot.takes(&[R], &[Q, P], Some("certified"), notify_ns);
     plot.propose(&[R, Q], &one);
@@ -52,7 +52,7 @@ pub(crate) fn decide_in_secret(
     if stalls {
         plot.world.plan(plot.world.now(), Plan::Disk(ReplicaId(R), DiskTrouble::Slow));
     }
-    // It hears the vote of `Q` Δ + δ after the proposal left, and of the end of the view δ later, of `P`.
+    // The vote of `Q` arrives Δ + δ after the proposal left, and the evidence of `P` δ later.
     plot.run(if is_after { ms(75) } else { ms(40) })?;
     plot.liars_vote(&[R], &one);
     plot.run(2 * DELTA_NS)?;
@@ -64,18 +64,18 @@ pub(crate) fn decided_just_before_the_end(entry: &Entry) -> Result<(), Failure> 
     hidden_decision(entry, false, false)
 }
 
-/// notify-held: the disk of `R` stands still for Δ as it decides.
+/// notify-held: the disk of `R` stalls for Δ when it decides.
 pub(crate) fn decided_and_a_disk_that_stalls(entry: &Entry) -> Result<(), Failure> {
     hidden_decision(entry, false, true)
 }
 
-/// commit-after-quit: `R` has just left the view when the votes are there.
+/// commit-after-quit: `R` has just left the view when the votes arrive.
 pub(crate) fn votes_just_after_the_end(entry: &Entry) -> Result<(), Failure> {
     hidden_decision(entry, true, false)
 }
 
-/// §10, 4: `R` and `Q` have voted for B, `P` is shown B', and all leave the view before anybody has heard of q_R votes. When
-/// the next one has begun, below B, the liars show `R` what their votes make of those two.
+/// §10, 4: `R` and `Q` have voted for B, `P` is shown B', and all leave the view before q_R votes reach anybody. After the
+/// next view has begun below B, the liars show `R` the certificate of these votes and their own.
 pub(crate) fn votes_of_a_view_that_is_over(entry: &Entry) -> Result<(), Failure> {
     let mut plot = Plot::new(entry, 5, &[0, 1], |_| {});
     let tip = plot.tip();
@@ -94,7 +94,7 @@ pub(crate) fn votes_of_a_view_that_is_over(entry: &Entry) -> Result<(), Failure>
     plot.close()
 }
 
-/// Scenario 13: NOTIFY takes 3 Δ, which is more than it may, and `Q` and `P` go on without it.
+/// Scenario 13: NOTIFY takes 3 Δ, which breaks the bound, and `Q` and `P` continue without it.
 pub(crate) fn notify_that_is_late(plot: &mut Plot) -> Result<(), Failure> {
     decide_in_secret(plot, 3 * DELTA_NS, false, false)?;
     plot.run(2 * DELTA_NS)
@@ -113,8 +113,8 @@ pub(crate) fn two_blocks_and_two_votes(entry: &Entry) -> Result<(), Failure> {
     plot.close()
 }
 
-/// lexicographic-lock, scenario 8: all vote for A', and then for B above it, which the first honest one commits by its
-/// timer. The liars show q_R votes for A' with their own, in the next view.
+/// lexicographic-lock, scenario 8: all vote for A', and then for B above it, which the timer of the first honest replica
+/// commits. In the next view the liars show q_R votes for A', their own among them.
 fn hidden_ancestor(entry: &Entry, n: usize) -> Result<(), Failure> {
     let f = u16::try_from((n - 1) / 2).unwrap();
     let liars: Vec<u16> = (0..f).collect();
@@ -129,7 +129,7 @@ fn hidden_ancestor(entry: &Entry, n: usize) -> Result<(), Failure> {
     plot.propose(&[f], &one);
     plot.run(2 * DELTA_NS + NEAR_NS)?;
     plot.propose(&others, &two);
-    // It has committed, and the others leave the view before they do.
+    // The replica has committed, and the others leave the view before they do.
     plot.run(3 * DELTA_NS)?;
     let responsive = plot.certificate_of(View(1), end_of(&below), n * 3 / 4 + 1).unwrap();
     let lock = Lock { responsive: Some(responsive.clone()), tip: responsive };
@@ -148,9 +148,9 @@ pub(crate) fn hidden_ancestor_of_seven(entry: &Entry) -> Result<(), Failure> {
     hidden_ancestor(entry, 7)
 }
 
-/// The same of three, where one liar leads no two views in a row: the honest leader of the first view makes A' and B, and
-/// loses power before it commits B, which `R` of three does. The liar withholds its vote for A' until the next view, which it
-/// leads and in which the first leader is back.
+/// The same among three, where the liar leads no two consecutive views. The honest leader of the first view proposes A' and
+/// B, and loses power before it commits B, while `R` commits it. The liar withholds its vote for A' until the next view,
+/// which it leads after the first leader has recovered.
 pub(crate) fn hidden_ancestor_of_three(entry: &Entry) -> Result<(), Failure> {
     const LIAR: u16 = 1;
     let (crashed, committed) = (ReplicaId(0), ReplicaId(2));
@@ -171,7 +171,7 @@ pub(crate) fn hidden_ancestor_of_three(entry: &Entry) -> Result<(), Failure> {
     plot.world.start(crashed).unwrap();
     for _ in 0..3 {
         plot.run(DELTA_NS / 2)?;
-        plot.answers(&[crashed.0], Standing::Running);
+        plot.answers(&[crashed.0], RecoveryStage::Running);
     }
     let has_entered = |world: &World| world.honest().all(|id| view(world, id) == View(2));
     plot.world.run_while("both are in the next view", 8 * DELTA_NS, |world| !has_entered(world))?;
@@ -183,7 +183,7 @@ pub(crate) fn hidden_ancestor_of_three(entry: &Entry) -> Result<(), Failure> {
     plot.close()
 }
 
-/// The next one that an honest leader of the first view proposes.
+/// Returns the next proposal of an honest leader of the first view.
 fn next_block(plot: &mut Plot) -> Result<End, Failure> {
     let last = plot.tip();
     while plot.tip() == last {
@@ -192,13 +192,13 @@ fn next_block(plot: &mut Plot) -> Result<End, Failure> {
     Ok(plot.tip())
 }
 
-/// cold-no-R: of seven 0, 1 and 2 lie. 3, 4 and 5 have voted for B, and 3 alone hears of the liars' votes and decides. All
-/// honest ones lose power: three votes that are said again are no certificate.
+/// cold-no-R: of seven, 0, 1 and 2 lie. 3, 4 and 5 have voted for B, and only 3 receives the liars' votes and decides. All
+/// honest replicas lose power: three repeated votes form no certificate.
 pub(crate) fn cut_just_after_a_decision(entry: &Entry) -> Result<(), Failure> {
     let mut plot = Plot::new(entry, 7, &[0, 1, 2], |_| {});
     let tip = plot.tip();
     let lock = plot.lock(View(1), tip);
-    // Of an empty block 3 would not know on which disks it is when the power goes: it executes it later.
+    // An empty block would be executed later, so the test could not know on which disks it is at the power cut.
     plot.world.submit(0, &[incr("n")]);
     let payload = spread_bundle(&mut plot.world, ReplicaId(0));
     plot.run(2 * NEAR_NS)?;
@@ -218,10 +218,10 @@ pub(crate) fn cut_just_after_a_decision(entry: &Entry) -> Result<(), Failure> {
     }
     for _ in 0..3 {
         plot.run(DELTA_NS)?;
-        plot.answers(&[3, 4, 5, 6], Standing::Voting);
+        plot.answers(&[3, 4, 5, 6], RecoveryStage::Voting);
     }
-    // Nobody leads the first view, and the honest blame it. Before they have left it, 6 would vote for B if it were shown a
-    // certificate of what is below.
+    // Nobody leads the first view, and the honest replicas blame it. Before they have left it, 6 would vote for B after a
+    // certificate of its parent.
     while plot.ear.borrow().count(|sent| matches!(sent.message, SyncMessage::Evidence(_))) == 0 {
         plot.run(ms(5))?;
     }

@@ -1,5 +1,5 @@
-//! Sync HotStuff with rotating leaders (`sync-hotstuff` §11): standard seeds, what it costs while nobody wants anything, and
-//! the schedule of §23 on which the rule about views that follow none rests.
+//! Sync HotStuff with rotating leaders (`sync-hotstuff` §11): standard seeds, the cost of an idle cluster, and the schedule
+//! of §23 that justifies the rule about views after an uncertified one.
 
 use crate::side_by_side::run_all;
 use crate::support::{begin, go, level, put, r, settle, wait_for, world_of};
@@ -9,9 +9,8 @@ use crate::sync_stage::{DELTA_NS, HEARTBEAT_NS, NEAR_NS, exact};
 use quorate_consensus::flawed::{Flaw, Flawed};
 use quorate_consensus::parts::chain::{bind_certificate, empty_payload};
 use quorate_consensus::{Certificate, Commit, Effect, Entry, Past, Seal, Timers, To};
-use quorate_protocols::sync_hotstuff::rotating::{
-    Header, RotatingMessage, RotatingRecord, RotatingSyncHotStuff, Timer, vote,
-};
+use quorate_protocols::sync_hotstuff::rotating::{Header, Rotating, RotatingMessage, RotatingRecord, vote};
+use quorate_protocols::sync_hotstuff::{SyncHotStuff, Timer};
 use quorate_sim::{
     Change, Failure, Fault, Frame, NetworkFault, Oracle, Places, Settings, Survives, Verdict, World, ms,
     secs, seed,
@@ -22,7 +21,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-const SOUND: Entry = Entry::of::<RotatingSyncHotStuff>();
+const SOUND: Entry = Entry::of::<SyncHotStuff<Rotating>>();
 
 pub(crate) fn registered() -> &'static Entry {
     quorate_protocols::find("sync-hotstuff-rr").unwrap()
@@ -30,7 +29,7 @@ pub(crate) fn registered() -> &'static Entry {
 
 /// Standard seeds within the bound: half of them with the guard on.
 #[test]
-fn seeds_within_the_bound() {
+fn seeds_within_the_bound_pass() {
     for (n, seeds) in [(3, 12), (5, 4), (7, 2)] {
         let reports =
             run_all(&(0..seeds).collect::<Vec<_>>(), |seed| seed::run(registered(), Some(n), seed).unwrap());
@@ -43,7 +42,7 @@ fn seeds_within_the_bound() {
 
 /// §20: with τ of a second, no more than two syncs in a second at each of three replicas, and few messages.
 #[test]
-fn an_idle_cluster_hardly_syncs() {
+fn idle_cluster_hardly_syncs() {
     let mut world = world_of(registered(), 20, |settings| settings.parameters.exam = false);
     begin(&mut world);
     go(world.run_for(secs(5)), &world);
@@ -63,9 +62,9 @@ fn an_idle_cluster_hardly_syncs() {
     assert!((180 * each..=200 * each).contains(&messages), "{messages} messages: a view in a second");
 }
 
-/// §9, §11: a crashed leader costs its view 5Δ + τ, blames and a wait of Δ; the block that follows commits with the next.
+/// §9, §11: a crashed leader costs its view 5Δ + τ, blames and a wait of Δ; the next block commits with its successor.
 #[test]
-fn a_leader_that_crashes() {
+fn crashed_leader_is_passed_over_in_time() {
     for n in [3, 5, 7] {
         let mut world = exact(registered(), n, 2, |settings| {
             settings.client.audience = quorate_sim::Audience::All;
@@ -78,7 +77,7 @@ fn a_leader_that_crashes() {
         let id = world.submit(1, &[put("k", 0)])[0];
         wait_for(&mut world, &[id], secs(5));
         let took = world.now().since(crashed);
-        // Its view, Status and proposal, the next proposal without a heartbeat, and 2Δ of the vote for that.
+        // The view, Status and proposal, the next proposal without a heartbeat, and the 2Δ of the vote for it.
         let bound = 5 * DELTA_NS + HEARTBEAT_NS + DELTA_NS + 2 * DELTA_NS + 2 * DELTA_NS + 8 * NEAR_NS;
         assert!(took <= bound, "n = {n}: {took}");
         let _ = world.start(leader);
@@ -86,25 +85,25 @@ fn a_leader_that_crashes() {
     }
 }
 
-/// A replica that waits 2Δ for a block whose view has followed none, as if all could vote for it (§11, 4 left out).
+/// A replica that waits 2Δ for a block after an uncertified view, as if all could vote for it (§11, 4 left out).
 ///
-/// It counts the time itself, and commits at the first moment at which it is called after it.
+/// This wrapper measures the time itself, and commits at the first call after it.
 #[derive(Default)]
 pub(crate) struct GapCommits {
     me: Option<ReplicaId>,
-    /// Own votes of which the protocol waits for nothing: since when, once that is known.
+    /// Own votes without a wait of the protocol, with their times once known.
     waits: BTreeMap<View, (BlockId, Option<Time>)>,
     certified: Vec<BlockId>,
 }
 
-impl Flaw<RotatingSyncHotStuff> for GapCommits {
+impl Flaw<SyncHotStuff<Rotating>> for GapCommits {
     fn opens(&mut self, me: ReplicaId, _: &mut Past<RotatingRecord>) {
         self.me = Some(me);
     }
 
     fn hears(
         &mut self,
-        _: &RotatingSyncHotStuff,
+        _: &SyncHotStuff<Rotating>,
         message: RotatingMessage,
         seal: &Seal,
     ) -> Vec<RotatingMessage> {
@@ -124,7 +123,7 @@ impl Flaw<RotatingSyncHotStuff> for GapCommits {
         vec![message]
     }
 
-    fn acts(&mut self, _: &RotatingSyncHotStuff, now: Time, effects: &mut Vec<Effect>) {
+    fn acts(&mut self, _: &SyncHotStuff<Rotating>, now: Time, effects: &mut Vec<Effect>) {
         let certified = &self.certified;
         self.waits.retain(|_, (id, since)| {
             let since = *since.get_or_insert(now);
@@ -137,38 +136,38 @@ impl Flaw<RotatingSyncHotStuff> for GapCommits {
     }
 }
 
-/// A replica whose commit timers take Δ and not 2 Δ (§15).
+/// A replica whose commit timers take Δ instead of 2 Δ (§15).
 #[derive(Default)]
 pub(crate) struct OneDeltaTimer(Moved);
 
-impl Flaw<RotatingSyncHotStuff> for OneDeltaTimer {
-    fn clock(&mut self, _: &RotatingSyncHotStuff, timer: Timer, now: Time) -> Time {
+impl Flaw<SyncHotStuff<Rotating>> for OneDeltaTimer {
+    fn clock(&mut self, _: &SyncHotStuff<Rotating>, timer: Timer, now: Time) -> Time {
         self.0.clock(timer == Timer::Commit, now)
     }
 
-    fn sets_timers(&mut self, _: &RotatingSyncHotStuff, _: Time, timers: &mut Timers<Timer>) {
+    fn sets_timers(&mut self, _: &SyncHotStuff<Rotating>, _: Time, timers: &mut Timers<Timer>) {
         self.0.follow(timers, Timer::Commit, |at| at.minus(DELTA_NS));
     }
 }
 
-/// Seven replicas, of whom those that lead three views in a row lie from some moment on.
+/// Seven replicas. The leaders of three consecutive views lie from some moment on.
 struct Schedule {
     world: World,
-    /// What was proposed in each view.
+    /// Proposals by view.
     headers: Rc<RefCell<BTreeMap<View, Header>>>,
-    /// Whose words of which kinds take Δ from now on, to all.
+    /// Senders and kinds of messages that take Δ to all from now on.
     late: Rc<RefCell<Vec<(ReplicaId, Kind)>>>,
-    /// The first view of the liars, and who they are.
+    /// First view of the liars, and the liars.
     view: View,
     liars: Vec<ReplicaId>,
-    /// Since when all are in that view.
+    /// Time since which all are in that view.
     began: Time,
     /// Whether liars answer probes of the guard.
     answers_probes: bool,
 }
 
 impl Schedule {
-    /// Runs until the block at the next height is one that is committed though it is empty.
+    /// Runs until the next height is one at which empty blocks are committed.
     fn new(entry: &Entry, change: impl FnOnce(&mut Settings)) -> Self {
         let mut world = exact(entry, 7, 23, change);
         let headers: Rc<RefCell<BTreeMap<View, Header>>> = Rc::default();
@@ -198,18 +197,18 @@ impl Schedule {
         Self { world, headers, late, view, liars, began, answers_probes: false }
     }
 
-    /// The replicas that do not lie, the next leader first.
+    /// Returns the honest replicas, the next leader first.
     fn honest(&self) -> Vec<ReplicaId> {
         let all = (0..7).map(|ahead| r(u16::try_from((self.view.0 - 1 + ahead) % 7).unwrap()));
         all.skip(3).collect()
     }
 
-    /// Until so many milliseconds after all began that view.
+    /// Runs until so many milliseconds after all have begun that view.
     fn run_until(&mut self, at_ms: u64) -> bool {
         self.world.run_until(self.began.plus(ms(at_ms))).is_ok()
     }
 
-    /// What a liar proposes: empty, in its view, on top of what was certified in another one.
+    /// Returns a liar's empty proposal in its view, on top of a block that another view has certified.
     fn header(&self, ahead: u64, on: &Header) -> Header {
         let view = self.view.plus(ahead);
         let parent_view = on.block.view;
@@ -225,7 +224,7 @@ impl Schedule {
         Header { block, parent_view }
     }
 
-    /// Votes of the liars and of one more, who has voted so.
+    /// Returns a certificate of the liars' votes and of one more vote that was cast.
     fn certificate(&self, header: &Header, with: ReplicaId) -> Certificate {
         let statement = vote(header.block.view, header.block.id());
         let voters = self.liars.iter().copied().chain([with]);
@@ -233,7 +232,7 @@ impl Schedule {
         Certificate::of(statement, &votes)
     }
 
-    /// The leader of a view proposes to one replica, with the certificate below.
+    /// Sends a proposal of a view's leader to one replica, with the certificate of its parent.
     fn proposes(&mut self, to: ReplicaId, header: &Header, parent: Certificate) {
         let message = RotatingMessage::Propose { header: header.clone(), parent };
         self.world.send_as(header.block.proposer, To::One(to), &message);
@@ -244,7 +243,7 @@ impl Schedule {
         self.world.send_as(liar, To::One(to), &RotatingMessage::Certified(certificate));
     }
 
-    /// All liars blame a view.
+    /// Sends blames of all liars for a view.
     fn blame(&mut self, to: &[ReplicaId], ahead: u64) {
         for liar in self.liars.clone() {
             let to = To::Some(to.iter().copied().collect());
@@ -252,7 +251,7 @@ impl Schedule {
         }
     }
 
-    /// The same, for who wants to know why it has ended.
+    /// Sends evidence that the view has ended.
     fn ran(&mut self, at_ms: u64) -> Result<(), Failure> {
         let end = self.began.plus(ms(at_ms));
         while self.answers_probes && self.world.now() < end {
@@ -262,7 +261,7 @@ impl Schedule {
         self.world.run_until(end)
     }
 
-    /// What an oracle has found or finds when nothing more is said for a while.
+    /// Returns the verdict of the oracles after a while without messages of liars.
     fn end(mut self) -> Result<(), Failure> {
         match self.world.failure() {
             Some(failure) => Err(failure.clone()),
@@ -283,10 +282,10 @@ pub(crate) fn decoded(frame: &Frame) -> Option<RotatingMessage> {
     whole.or_else(|| RotatingMessage::from_bytes(frame.body.split_last_chunk::<64>()?.0).ok())
 }
 
-/// §23, gap-commits: three liars lead in a row. The first one shows its block X to q, in time for q to vote and too late for
-/// the others, who have left the view, and the certificate of X to q alone before its next view. The second one proposes B
-/// beside X, on the block below, to r; q is locked on X and refuses; 2Δ after its vote, and long before q's word that it
-/// leaves the view has to be there, r knows of a certificate of B. The third one goes on from X with q alone.
+/// §23, gap-commits: three liars lead consecutive views. The first one shows its block X to q, in time for a vote of q and
+/// too late for the others, which have left the view. It shows the certificate of X to q alone before the next view. The
+/// second one proposes B, which conflicts with X, on the parent of X to r. q is locked on X and refuses. 2Δ after its vote r
+/// has a certificate of B, long before the evidence of q must arrive. The third one extends X with q alone.
 fn gap_commits(entry: &Entry) -> (Schedule, Header, Header) {
     let mut s = Schedule::new(entry, |_| {});
     let [q, r, p, o] = s.honest()[..] else { panic!("four of seven") };
@@ -328,16 +327,15 @@ fn gap_commits(entry: &Entry) -> (Schedule, Header, Header) {
     (s, x, b)
 }
 
-/// What becomes of it, for the museum.
+/// Returns the verdict, for the museum.
 pub(crate) fn gap_commits_forks(entry: &Entry) -> Result<(), Failure> {
     let (s, ..) = gap_commits(entry);
     s.end()
 }
 
-/// A leader shows X to q and X' to r just before Δ after the vote of q, each certified with its own vote and the liars'. The
-/// next one goes on from X' with all but q. What q and r say to each other of that takes Δ, or all that
-/// the honest say, or only what q says and hears, `late_ns` more. In that
-/// case liars answer probes at once.
+/// A leader shows X to q and X' to r just before Δ after the vote of q. The votes of q or r and of the liars certify each.
+/// The next leader extends X' with all but q. Messages between q and r about these blocks take Δ. In other cases all honest
+/// messages, or only those of and to q, take `late_ns` more, and liars answer probes at once.
 fn two_blocks(
     entry: &Entry,
     change: impl FnOnce(&mut Settings),
@@ -393,14 +391,14 @@ pub(crate) fn two_blocks_in_a_view(entry: &Entry) -> Result<(), Failure> {
 }
 
 #[test]
-fn s16_however_long_it_is_slow_it_goes_on_afterwards() {
-    crate::sync_beyond::s16_however_long_it_is_slow_it_goes_on_afterwards(registered());
+fn s16_commits_resume_after_a_slowdown_of_any_length() {
+    crate::sync_beyond::s16_commits_resume_after_a_slowdown_of_any_length(registered());
 }
 
-/// §14, scenario 16: everything that the honest say is slower than Δ. Without the guard the agreement oracle is seen to
-/// fire; with it nobody forks.
+/// §14, scenario 16: all honest messages are slower than Δ. Without the guard the agreement oracle fires; with it there is no
+/// fork.
 #[test]
-fn s16_beyond_the_bound_the_unguarded_fork_and_the_guarded_do_not() {
+fn s16_only_unguarded_replicas_fork_beyond_the_bound() {
     let failure = two_blocks(&SOUND, |_| {}, 7 * DELTA_NS, false).unwrap_err();
     assert_eq!(failure.oracle, Oracle::Agreement, "{failure}");
     assert_eq!(two_blocks(&SOUND, guarded, 7 * DELTA_NS, false), Ok(()));
@@ -410,24 +408,24 @@ fn guarded(settings: &mut Settings) {
     settings.set("guarded", true);
 }
 
-/// S13 with the guard on: the links of one honest replica alone are slow. Its peers are no more than f, and it is one of f to
-/// each of them: nobody is in doubt (§19, "not promised").
+/// S13 with the guard on: only the links of one honest replica are slow. It is late for each of its peers, and at most f
+/// peers are late for it: nobody is in doubt (§19, "not promised").
 #[test]
-fn s13_where_only_some_links_are_slow_the_guarded_fork_too() {
+fn s13_slow_links_of_some_replicas_fork_guarded_ones_too() {
     let failure = two_blocks(&SOUND, guarded, 7 * DELTA_NS, true).unwrap_err();
     assert_eq!(failure.oracle, Oracle::Agreement, "{failure}");
 }
 
-/// The schedule forks those who do not ask whether a view has followed one, and nobody else.
+/// The schedule forks only replicas that do not check whether a view follows a certified one.
 #[test]
-fn gap_commits_without_the_rule_about_views_left_out() {
-    let flawed = Entry::of::<Flawed<RotatingSyncHotStuff, GapCommits>>();
+fn gap_commits_forks_without_the_rule_about_skipped_views() {
+    let flawed = Entry::of::<Flawed<SyncHotStuff<Rotating>, GapCommits>>();
     let failure = gap_commits_forks(&flawed).unwrap_err();
     assert_eq!(failure.oracle, Oracle::Agreement, "{failure}");
     let (mut s, x, b) = gap_commits(&SOUND);
     let ran = s.world.run_for(secs(3));
     go(ran, &s.world);
-    // It was played as it is written: X was committed by all, and B was certified, voted for by r, and not committed.
+    // The schedule took place: all have committed X, and B was certified, voted for by r, and not committed.
     assert_eq!((x.block.height, x.block.parent), (b.block.height, b.block.parent));
     for id in s.honest() {
         assert!(s.world.decided(id) >= x.block.height, "{id}");

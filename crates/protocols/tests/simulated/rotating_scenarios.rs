@@ -1,11 +1,11 @@
-//! The scenarios of `sync-hotstuff` §14 with leaders that follow each other (§11), by their numbers, as far as they are about
-//! more than one stable leader. More of them are in `rotating.rs`.
+//! Scenarios of `sync-hotstuff` §14 for the rotating form (§11), by their numbers, unless they need a stable leader. More of
+//! them are in `rotating.rs`.
 
 use crate::rotating::{decoded, registered};
 use crate::support::{begin, go, incr, level, put, r, settle, settle_honest, wait_for};
 use crate::sync_stage::{DELTA_NS, NEAR_NS, exact};
 use quorate_consensus::parts::chain::empty_payload;
-use quorate_consensus::parts::returning::Standing;
+use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_protocols::sync_hotstuff::rotating::RotatingMessage;
 use quorate_sim::{
     Audience, Byzantine, DiskTrouble, Frame, LinkConditions, Plan, Survives, Verdict, World, ms, secs,
@@ -15,7 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What was said, by whom and when.
+/// Messages with their senders and times.
 type Said = Rc<RefCell<Vec<(Time, ReplicaId, RotatingMessage)>>>;
 
 fn listen(world: &mut World, mut judge: impl FnMut(&Frame) -> Verdict + 'static) -> Said {
@@ -30,7 +30,7 @@ fn listen(world: &mut World, mut judge: impl FnMut(&Frame) -> Verdict + 'static)
     said
 }
 
-/// When the first block after that was proposed that carries something, and in which view.
+/// Returns time and view of the first later proposal with a payload.
 fn proposed(said: &Said, since: Time) -> Option<(Time, View, Height)> {
     said.borrow().iter().find_map(|(at, _, message)| match message {
         RotatingMessage::Propose { header, .. }
@@ -42,7 +42,7 @@ fn proposed(said: &Said, since: Time) -> Option<(Time, View, Height)> {
     })
 }
 
-/// When a replica has voted, in which view, and at which height; a vote goes to each of the others.
+/// Returns time, view and height of each vote of a replica; a vote goes to each of the others.
 fn votes_of(said: &Said, by: ReplicaId) -> Vec<(Time, View, Height)> {
     let said = said.borrow();
     let votes = said.iter().filter(|(_, from, _)| *from == by).filter_map(|(at, _, message)| match message {
@@ -61,9 +61,9 @@ fn count(world: &World, kind: &'static str) -> u64 {
     world.sent().get(&Kind::new(kind)).copied().unwrap_or_default()
 }
 
-/// S3: one replica alone hears what the leader of a view proposes; its vote hands the header on, and all agree.
+/// S3: one replica alone receives the proposal of a view; its vote hands the header on, and all agree.
 #[test]
-fn s03_a_leader_that_crashes_after_telling_one() {
+fn s03_leader_that_crashes_after_one_proposal_leaves_agreement() {
     for n in [3, 5] {
         let mut world = exact(registered(), n, 3, |settings| settings.client.audience = Audience::All);
         let hidden: Rc<Cell<Option<View>>> = Rc::default();
@@ -111,9 +111,9 @@ fn s03_a_leader_that_crashes_after_telling_one() {
     }
 }
 
-/// S6: of seven three never vote, and blocks are committed as soon as when all do.
+/// S6: three of seven never vote, and blocks are committed as early as with all votes.
 #[test]
-fn s06_replicas_that_never_vote() {
+fn s06_f_replicas_without_votes_delay_no_commit() {
     let mut world = exact(registered(), 7, 6, |settings| settings.client.audience = Audience::All);
     let said = listen(&mut world, |frame| {
         let is_silent = frame.from >= r(4) && frame.content.kind.as_str() == "vote";
@@ -126,15 +126,15 @@ fn s06_replicas_that_never_vote() {
         let id = world.submit(0, &[put("k", number)])[0];
         wait_for(&mut world, &[id], secs(3));
         let took = world.now().since(proposed(&said, since).unwrap().0);
-        // The reply comes δ after the commit.
+        // The reply arrives δ after the commit.
         assert!(took <= 2 * DELTA_NS + 2 * NEAR_NS + ms(1), "{took}");
     }
     assert_eq!(count(&world, "blame"), 0);
 }
 
-/// S8: everything takes exactly Δ: blocks are committed, and nobody is blamed.
+/// S8: all messages take exactly Δ: blocks are committed, and nobody is blamed.
 #[test]
-fn s08_everything_takes_exactly_delta() {
+fn s08_delays_of_exactly_delta_are_tolerated() {
     for n in [3, 5] {
         let mut world = exact(registered(), n, 8, |settings| {
             settings.conditions = LinkConditions::constant(DELTA_NS);
@@ -151,10 +151,10 @@ fn s08_everything_takes_exactly_delta() {
     }
 }
 
-/// S12: a restart within 2Δ of the own vote. The wait from before commits nothing after it, nothing else is voted for in that
-/// view, and it catches up.
+/// S12: a restart within 2Δ of the own vote. The earlier wait commits nothing afterwards, no other block is voted for in that
+/// view, and the replica catches up.
 #[test]
-fn s12_a_restart_within_the_wait() {
+fn s12_restart_within_the_wait_ends_it() {
     let mut world = exact(registered(), 3, 12, |settings| settings.client.audience = Audience::All);
     let said = listen(&mut world, |_| Verdict::Pass);
     begin(&mut world);
@@ -184,10 +184,10 @@ fn s12_a_restart_within_the_wait() {
     settle(&mut world);
 }
 
-/// S15: all lose power right after a client has its answer and come back in any order. No timer commits before its replica
-/// runs again. From then on one lies: what was acknowledged stays.
+/// S15: all lose power right after a client has its answer, and recover in any order. No timer commits before its replica
+/// runs again. One replica lies from then on: acknowledged requests survive.
 #[test]
-fn s15_all_are_cut_after_an_acknowledgement() {
+fn s15_acknowledged_request_survives_a_power_cut_of_all() {
     let orders: [[u16; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     for (seed, order) in (0..).zip(orders) {
         let mut world = exact(registered(), 3, 150 + seed, |_| {});
@@ -208,7 +208,7 @@ fn s15_all_are_cut_after_an_acknowledgement() {
             let runs = |id: ReplicaId| {
                 said.borrow()[before..].iter().any(|(_, by, message)| {
                     *by == id
-                        && matches!(message, RotatingMessage::Answer(answer) if answer.standing == Standing::Running)
+                        && matches!(message, RotatingMessage::Answer(answer) if answer.stage == RecoveryStage::Running)
                 })
             };
             while !world.replicas().all(runs) {
@@ -230,10 +230,10 @@ fn s15_all_are_cut_after_an_acknowledgement() {
     }
 }
 
-/// S17: with the guard on and messages that take up to Δ/2 nobody is ever in doubt or blamed, and a commit takes δ + 2Δ, up to
-/// a probe period and one round trip.
+/// S17: with the guard on and message delays up to Δ/2 nobody is ever in doubt or blamed. A commit takes δ + 2Δ, up to a
+/// probe period and one round trip.
 #[test]
-fn s17_within_half_of_delta_there_is_no_doubt() {
+fn s17_delays_within_half_of_delta_cause_no_doubt() {
     for (n, delay_ns) in [(3, NEAR_NS), (3, DELTA_NS / 2 - 1_000), (5, DELTA_NS / 4)] {
         let mut world = exact(registered(), n, 17, |settings| {
             settings.conditions = LinkConditions::constant(delay_ns);
@@ -264,23 +264,23 @@ fn s17_within_half_of_delta_there_is_no_doubt() {
     }
 }
 
-/// S18: a disk stalls for 5 Δ: the votes of its replica are late by that, the others wait for nobody, and it commits by time 2Δ
-/// after its vote has left at the earliest.
+/// S18: a disk stalls for 5 Δ. The votes of its replica are late by that, and the others do not wait. The replica commits by
+/// a timer no earlier than 2Δ after its vote has left.
 #[test]
-fn s18_a_disk_that_stalls() {
+fn s18_stalled_disk_delays_only_votes() {
     let (sync_ns, slow) = (5 * DELTA_NS / 100, r(2));
     let mut world = exact(registered(), 3, 18, |settings| {
         settings.costs.sync_ns = sync_ns;
         settings.client.audience = Audience::All;
     });
     let said = listen(&mut world, move |frame| {
-        // It is not told what others have decided.
+        // It does not receive decisions of others.
         let tells = ["host.decided", "host.heights"].contains(&frame.content.kind.as_str());
         if frame.to == slow && tells { Verdict::Drop } else { Verdict::Pass }
     });
     begin(&mut world);
     level(&mut world);
-    // The next but one leader is the slow one: two views go on without it.
+    // The leader after the next one is slow: two views continue without it.
     let is_before = |world: &World| leader(world, world.status(r(0)).unwrap().view) != r(0);
     go(world.run_while("the first one leads", secs(5), is_before), &world);
     world.plan(world.now(), Plan::Disk(slow, DiskTrouble::Slow));

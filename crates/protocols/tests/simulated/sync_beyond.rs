@@ -1,5 +1,5 @@
-//! Beyond the bound (`sync-hotstuff` §14, scenarios 13, 16, 17; §19; `optsync` §11, scenario 13): what the guard promises
-//! holds, and what it does not promise is seen to happen.
+//! Runs beyond the bound (`sync-hotstuff` §14, scenarios 13, 16, 17; §19; `optsync` §11, scenario 13). The promises of the
+//! guard hold, and its known limits are seen to fork.
 
 use crate::opt_schedules::notify_that_is_late;
 use crate::support::{begin, go, level, put, recovery, settle, wait_for};
@@ -16,17 +16,17 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 both_synchronous! {
-    s13_where_only_some_links_are_slow_the_guarded_fork_too
-    s16_where_everything_is_slow_the_guarded_do_not_fork
-    s16_where_everything_is_slow_the_unguarded_fork
-    s16_a_slowdown_of_an_idle_cluster_makes_nobody_fork
-    s16_however_long_it_is_slow_it_goes_on_afterwards
-    s17_within_half_of_delta_there_is_no_doubt
-    s19_a_direction_that_is_slow_is_seen_at_one_end
-    s19_a_slowdown_between_two_probes
+    s13_slow_links_of_some_replicas_fork_guarded_ones_too
+    s16_slowdown_of_all_messages_forks_no_guarded_replica
+    s16_slowdown_of_all_messages_forks_unguarded_replicas
+    s16_slowdown_of_an_idle_cluster_forks_nobody
+    s16_commits_resume_after_a_slowdown_of_any_length
+    s17_delays_within_half_of_delta_cause_no_doubt
+    s19_slow_direction_is_noticed_at_one_end
+    s19_slowdown_between_two_probes_is_noticed_or_forks
 }
 
-/// Everything that these say to each other is said so much later, from now on.
+/// Delays all messages between these replicas by so much from now on.
 fn late(world: &mut World, among: &[u16], by_ns: u64) -> u64 {
     let places = Places::of(ids(among).into_iter().map(ReplicaId::index));
     let change = Change::Late { by_ns, until: Time::ZERO };
@@ -39,15 +39,15 @@ fn late(world: &mut World, among: &[u16], by_ns: u64) -> u64 {
     })
 }
 
-/// What one says to the other is.
+/// Delays messages from one replica to the other.
 fn late_one_way(world: &mut World, (from, to): (u16, u16), by_ns: u64) {
     let (from, to) = (Places::one(usize::from(from)), Places::one(usize::from(to)));
     let change = Change::Late { by_ns, until: Time::ZERO };
     world.begin_fault(NetworkFault { from, to, both_ways: false, change, fault: Some(Fault::BeyondDelta) });
 }
 
-/// A world that has had no doubt for longer than anybody waits after one; then the first f replicas lie. The guard is on,
-/// or off, or as the entry's own parameters say.
+/// Returns a world without doubt for longer than any wait after a doubt; then the first f replicas lie. The guard is on, off,
+/// or as the entry's own parameters say.
 fn calm(entry: &Entry, n: usize, guarded: Option<bool>) -> Plot {
     let mut plot = Plot::honest(entry, n, |settings| match guarded {
         Some(guarded) => settings.set("guarded", guarded),
@@ -59,7 +59,7 @@ fn calm(entry: &Entry, n: usize, guarded: Option<bool>) -> Plot {
     plot
 }
 
-/// B for the first honest replica and B' for the last one, each with the votes of all liars.
+/// Sends B to the first honest replica and B' to the last one, each with the votes of all liars.
 fn equivocate(plot: &mut Plot) {
     let f = u16::try_from(plot.liars.len()).unwrap();
     let tip = plot.tip();
@@ -74,9 +74,9 @@ fn doubted(world: &World, id: u16) -> u64 {
     world.status(ReplicaId(id)).unwrap().alarms.doubts
 }
 
-/// S13 with the guard on: replica 0 of three lies, and answers its probes at once; replicas 1 and 2 hear each other 5 Δ
-/// late. One late peer of two is no doubt (§19, "not promised"): they fork, and raise the alarm when they hear of it.
-fn s13_where_only_some_links_are_slow_the_guarded_fork_too(entry: &Entry) {
+/// S13 with the guard on: replica 0 of three lies, and answers probes at once. Messages between replicas 1 and 2 are 5 Δ
+/// late. One late peer of two is no doubt (§19, "not promised"): they fork, and raise the alarm when they notice.
+fn s13_slow_links_of_some_replicas_fork_guarded_ones_too(entry: &Entry) {
     let fork = |plot: &mut Plot| {
         plot.answers_probes = true;
         plot.run(NEAR_NS).unwrap();
@@ -102,7 +102,7 @@ fn s13_where_only_some_links_are_slow_the_guarded_fork_too(entry: &Entry) {
             "the operator sees who is late: {guard}"
         );
     }
-    // §19 (2): both say so as soon as they hear what they should have heard in time, the vote of the other one.
+    // §19 (2): both raise the alarm when the late vote of the other one arrives.
     let voted = plot
         .ear
         .borrow()
@@ -119,9 +119,9 @@ fn s13_where_only_some_links_are_slow_the_guarded_fork_too(entry: &Entry) {
     }
 }
 
-/// §19 (1): one direction between two honest replicas is slower than Δ from some moment on. Within 1.25 Δ one of the two at
-/// least says that the other is late, and nobody else says anything; where nobody has anything to do within 3 Δ (§24).
-fn s19_a_direction_that_is_slow_is_seen_at_one_end(entry: &Entry) {
+/// §19 (1): one direction between two honest replicas becomes slower than Δ. Within 1.25 Δ at least one of the two reports
+/// that the other is late, and no other replica reports anything. In an idle cluster it takes up to 3 Δ (§24).
+fn s19_slow_direction_is_noticed_at_one_end(entry: &Entry) {
     for (is_busy, link, after_ms) in
         [(true, (1, 2), 0), (true, (2, 1), 7), (true, (0, 2), 13), (false, (1, 2), 20), (false, (2, 0), 60)]
     {
@@ -149,9 +149,9 @@ fn s19_a_direction_that_is_slow_is_seen_at_one_end(entry: &Entry) {
     }
 }
 
-/// §19 does not promise that a slowdown is seen which is shorter than two probe periods. Here it is: what is late keeps what is
-/// said after it late, answers to probes too (ADR 0011). Unguarded the same forks.
-fn s19_a_slowdown_between_two_probes(entry: &Entry) {
+/// §19 does not promise to notice a slowdown shorter than two probe periods. This one is noticed: a late message delays all
+/// later messages of its link, answers to probes too (ADR 0011). Without the guard the same run forks.
+fn s19_slowdown_between_two_probes_is_noticed_or_forks(entry: &Entry) {
     for span_ms in [3, 8, 14, 20, 30, 50] {
         assert_eq!(short_slowdown(entry, ms(span_ms), true), Ok(()), "for {span_ms} ms");
         let failure = short_slowdown(entry, ms(span_ms), false).unwrap_err();
@@ -159,11 +159,11 @@ fn s19_a_slowdown_between_two_probes(entry: &Entry) {
     }
 }
 
-/// How much later than it should everything is said in a slowdown.
+/// Delay of all messages in a slowdown.
 const LATE_NS: u64 = 7 * DELTA_NS;
 
-/// A slowdown of everything that the honest say, so long after they are shown two blocks, and for so long. What an oracle
-/// says, until they agree on something new after the heal.
+/// Slows down all messages of honest replicas, so long after they are shown two blocks, and for so long. Returns the oracle's
+/// verdict up to the first new agreement after the heal.
 fn slows_down(
     entry: &Entry,
     n: usize,
@@ -178,7 +178,7 @@ fn slows_down(
     plot.run(after_ns)?;
     let doubts: Vec<u64> = honest.iter().map(|id| before(&plot.world, *id)).collect();
     let network_fault = late(&mut plot.world, &honest, LATE_NS);
-    // §19 (1): within 1.25 Δ; where nothing waits for the guard, within 3 Δ. A nanosecond for what is due at that very moment.
+    // §19 (1): within 1.25 Δ, or within 3 Δ in an idle cluster. One nanosecond more for events at that very moment.
     let is_guarded = plot.world.status(ReplicaId(honest[0])).unwrap().guard.unwrap().bound.guarded;
     let alarm_ns = DELTA_NS + if is_guarded { DELTA_NS / 4 } else { 2 * DELTA_NS } + 1;
     plot.run(alarm_ns.min(span_ns))?;
@@ -189,7 +189,7 @@ fn slows_down(
     }
     plot.run(span_ns.saturating_sub(alarm_ns))?;
     plot.world.end_fault(network_fault);
-    // What is on its way arrives, and nobody has gone on before.
+    // Messages on their way arrive, and no replica has moved on before.
     let height = plot.world.highest();
     let (bound, healed) = (recovery(&plot.world, 0), plot.world.now().plus(LATE_NS));
     plot.world.submit(0, &[put("k", 1)]);
@@ -198,9 +198,9 @@ fn slows_down(
     plot.close()
 }
 
-/// S16, §19 (3): from a moment on everything is slower than Δ, for at least two probe periods, and then it is not: no two
-/// blocks are committed, everybody is in doubt within 1.25 Δ, and the next commit comes within the bound of §21.
-fn s16_where_everything_is_slow_the_guarded_do_not_fork(entry: &Entry) {
+/// S16, §19 (3): all messages are slower than Δ for at least two probe periods, and then in time again. No two conflicting
+/// blocks are committed, all replicas are in doubt within 1.25 Δ, and the next commit comes within the bound of §21.
+fn s16_slowdown_of_all_messages_forks_no_guarded_replica(entry: &Entry) {
     for (number, after) in [0, 1, 4, 9, 11, 14, 19, 21].into_iter().enumerate() {
         let (n, after_ns) = ([3, 5][number % 2], after * DELTA_NS / 10);
         for span_ns in [DELTA_NS / 2, 2 * DELTA_NS, 7 * DELTA_NS] {
@@ -210,17 +210,17 @@ fn s16_where_everything_is_slow_the_guarded_do_not_fork(entry: &Entry) {
     }
 }
 
-/// Seen to fire: without the guard the same forks (M30).
-fn s16_where_everything_is_slow_the_unguarded_fork(entry: &Entry) {
+/// The oracle fires without the guard: the same run forks (M30).
+fn s16_slowdown_of_all_messages_forks_unguarded_replicas(entry: &Entry) {
     for n in [3, 5] {
         let failure = slows_down(entry, n, Some(false), NEAR_NS / 2, 7 * DELTA_NS).unwrap_err();
         assert_eq!(failure.oracle, Oracle::Agreement, "n = {n}: {failure}");
     }
 }
 
-/// Nothing is said for long, and then everything that is said for a while is late: replicas that have heard of a block are in
-/// doubt, and one that has not probes seldom and may notice nothing. Before or after the heal the leader shows two blocks.
-fn s16_a_slowdown_of_an_idle_cluster_makes_nobody_fork(entry: &Entry) {
+/// After a long idle time all messages are late for a while. Replicas that know of a block are in doubt. A replica without it
+/// probes seldom and may notice nothing. The leader shows two blocks before or after the heal.
+fn s16_slowdown_of_an_idle_cluster_forks_nobody(entry: &Entry) {
     for (number, span) in [1, 2, 4, 8, 12].into_iter().enumerate() {
         for (turn, at) in [0, 1, 3, 7, 13, 20].into_iter().enumerate() {
             let n = [3, 5][(number + turn) % 2];
@@ -231,7 +231,7 @@ fn s16_a_slowdown_of_an_idle_cluster_makes_nobody_fork(entry: &Entry) {
             plot.run(30 * DELTA_NS).unwrap();
             let (size, f) = (u16::try_from(n).unwrap(), u16::try_from((n - 1) / 2).unwrap());
             plot.corrupt(&(0..f).collect::<Vec<u16>>());
-            // Between two blocks that nobody wants: the pace is the slow one.
+            // Between two empty blocks the guard probes at its slow rate.
             plot.run(7 * DELTA_NS).unwrap();
             let honest: Vec<u16> = (f..size).collect();
             let (before, span_ns) = (at * DELTA_NS / 4, span * DELTA_NS / 4);
@@ -257,9 +257,9 @@ fn s16_a_slowdown_of_an_idle_cluster_makes_nobody_fork(entry: &Entry) {
     }
 }
 
-/// S16, "for any time": messages take so long that views go on and nothing is committed by time, until all heights are voted
-/// for that honest replicas vote at. When it is over, something new is committed.
-pub(crate) fn s16_however_long_it_is_slow_it_goes_on_afterwards(entry: &Entry) {
+/// S16, "for any time": messages are so slow that views continue and no timer commits, until honest replicas have voted at all
+/// permitted heights. After the slowdown a new block is committed.
+pub(crate) fn s16_commits_resume_after_a_slowdown_of_any_length(entry: &Entry) {
     for (n, span) in [(3, 600), (5, 400)] {
         let mut world = exact(entry, n, 160, |settings| {
             settings.set("guarded", true);
@@ -270,7 +270,7 @@ pub(crate) fn s16_however_long_it_is_slow_it_goes_on_afterwards(entry: &Entry) {
         let (shared, seen) = (Rc::clone(&is_slow), Rc::clone(&highest));
         world.hook(move |_, frame| {
             seen.set(seen.get().max(frame.content.height));
-            // Each hears votes of f others, so that time alone commits.
+            // Each replica receives votes of f others, so only timers commit.
             let rank = frame.from.0 - u16::from(frame.from > frame.to);
             match (frame.content.kind.as_str(), shared.get()) {
                 ("vote", _) if rank >= f => Verdict::Drop,
@@ -293,15 +293,15 @@ pub(crate) fn s16_however_long_it_is_slow_it_goes_on_afterwards(entry: &Entry) {
     }
 }
 
-/// `optsync` §16: with the guard on q_R votes decide at once, whatever it thinks, and it is the guard on *entering* that
-/// protects that. 2 and 3 of five vote for B; everything that the honest say is late from just before 2 decides, its NOTIFY
-/// too; 3 and 4 are shown another block, leave the view, and have waited long before NOTIFY is there.
+/// `optsync` §16: q_R votes decide at once even in doubt, and the guard on *entering* a view protects that decision. 2 and 3
+/// of five vote for B. All honest messages are late from just before the decision of 2, also its NOTIFY. 3 and 4 are shown
+/// another block, leave the view, and have waited long before NOTIFY arrives.
 pub(crate) fn decided_in_a_slowdown(entry: &Entry) -> Result<(), Failure> {
     let mut plot = calm(entry, 5, None);
     let tip = plot.tip();
     let lock = plot.lock(View(1), tip);
     let (one, two) = (plot.first(tip, 1), plot.first(tip, 2));
-    // 4 hears of it too late to vote.
+    // B reaches 4 too late for a vote.
     plot.takes(&[2, 3], &[4], None, DELTA_NS / 2);
     plot.propose(&[2, 3], &one);
     plot.run(2 * NEAR_NS + 1)?;
@@ -318,14 +318,14 @@ pub(crate) fn decided_in_a_slowdown(entry: &Entry) -> Result<(), Failure> {
     plot.close()
 }
 
-/// M30, for the museum: whether the guard is on is in the entry.
+/// M30, for the museum: the entry switches the guard.
 pub(crate) fn slower_than_delta(entry: &Entry) -> Result<(), Failure> {
     slows_down(entry, 3, None, NEAR_NS / 2, 7 * DELTA_NS)
 }
 
-/// S17: with the guard on and messages that take up to Δ/2 nobody is ever in doubt, and a commit takes what §9 says, up to a
+/// S17: with the guard on and message delays up to Δ/2 no replica is ever in doubt. A commit takes the time of §9, up to a
 /// probe period and one round trip.
-fn s17_within_half_of_delta_there_is_no_doubt(entry: &Entry) {
+fn s17_delays_within_half_of_delta_cause_no_doubt(entry: &Entry) {
     for (n, delay_ns) in [
         (3, NEAR_NS),
         (3, DELTA_NS / 4),
@@ -368,9 +368,9 @@ fn s17_within_half_of_delta_there_is_no_doubt(entry: &Entry) {
     }
 }
 
-/// Opt Sync S13: NOTIFY takes 3 Δ while the others change views. They fork, and say so when it comes.
+/// Opt Sync S13: NOTIFY takes 3 Δ while the others change views. They fork, and raise the alarm when it arrives.
 #[test]
-fn o13_a_notify_that_is_late_forks_and_is_noticed() {
+fn o13_late_notify_forks_and_is_noticed() {
     let five = || Plot::new(optsync(), 5, &[0, 1], |_| {});
     let failure = notify_that_is_late(&mut five()).unwrap_err();
     assert_eq!(failure.oracle, Oracle::Agreement, "{failure}");
@@ -379,7 +379,7 @@ fn o13_a_notify_that_is_late_forks_and_is_noticed() {
     notify_that_is_late(&mut plot).unwrap();
     assert!(doubted(&plot.world, 2) > 0, "the other side has heard what they have decided");
     for id in [3, 4] {
-        // Both of those who had left the view. `last_doubted` is the last of what they say about it.
+        // Both replicas that had left the view raise it. `last_doubted` is the last reason.
         let status = plot.world.status(ReplicaId(id)).unwrap();
         let said = status.alarms.last_doubt.unwrap_or_default();
         assert!(status.alarms.doubts > 0 && said.contains("what is committed"), "{id}: {said}");

@@ -1,9 +1,9 @@
-//! Golden schedules of `sync-hotstuff` §23 in which the power goes, or the network slows down.
+//! Golden schedules of `sync-hotstuff` §23 with a power cut or a slowdown.
 
 use crate::sync_plot::{End, Plot};
 use crate::sync_stage::{DELTA_NS, NEAR_NS};
 use quorate_consensus::Entry;
-use quorate_consensus::parts::returning::Standing;
+use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_protocols::sync_hotstuff::{Header, Lock, SyncMessage};
 use quorate_sim::{Change, Failure, LinkConditions, NetworkFault, OpId, Places, Plan, Survives, World, ms};
 use quorate_types::{ReplicaId, Time, View};
@@ -20,12 +20,12 @@ fn is_open(world: &World, id: OpId) -> bool {
     world.history().get(id).unwrap().answered.is_none()
 }
 
-/// 0 and 1 acknowledge an operation; what is said to 2 and by it takes Δ. All are cut as soon as the client has its answer,
-/// when 2 has voted and its disk knows of no certificate. What was below the block.
+/// 0 and 1 acknowledge an operation; messages to and from 2 take Δ. All lose power as soon as the client has its answer, when
+/// 2 has voted and its disk has no certificate. Returns the parent of the block.
 fn cut_after_an_answer(plot: &mut Plot, more: bool) -> Result<End, Failure> {
     plot.takes(&[0, 1], &[LATE], None, DELTA_NS);
     plot.takes(&[LATE], &[0, 1], None, DELTA_NS);
-    // All of the last empty block is over, and the next one is not due: no disk has anything else to write down.
+    // The last empty block is finished, and the next one is not due: no disk has anything else to write.
     let last = plot.tip();
     while plot.tip() == last {
         plot.run(ms(5))?;
@@ -34,7 +34,7 @@ fn cut_after_an_answer(plot: &mut Plot, more: bool) -> Result<End, Failure> {
     let below = plot.tip();
     let id = plot.world.submit(0, &[crate::support::incr("n")])[0];
     if more {
-        // A block above it for 0 and 1, under way to 2 at the cut: their last votes name different blocks.
+        // A block above it reaches 0 and 1, and is on its way to 2 at the cut: their last votes name different blocks.
         plot.run(DELTA_NS + 3 * NEAR_NS)?;
         plot.world.submit(1, &[crate::support::incr("m")]);
     }
@@ -48,7 +48,7 @@ fn cut_after_an_answer(plot: &mut Plot, more: bool) -> Result<End, Failure> {
     Ok(below)
 }
 
-/// cold-early-riser: 2 is opened first, and the liar helps it through a view change, onto what is below the acknowledged
+/// cold-early-riser: 2 is opened first, and the liar helps it through a view change onto the parent of the acknowledged
 /// block. 0 is opened 18 Δ later, within `boot_wait`.
 pub(crate) fn early_riser(entry: &Entry) -> Result<(), Failure> {
     let mut plot = three(entry);
@@ -58,7 +58,7 @@ pub(crate) fn early_riser(entry: &Entry) -> Result<(), Failure> {
     plot.world.plan(plot.world.now().plus(18 * DELTA_NS), Plan::Start(ReplicaId(0)));
     for _ in 0..3 {
         plot.run(DELTA_NS)?;
-        plot.answers(&[LATE], Standing::Voting);
+        plot.answers(&[LATE], RecoveryStage::Voting);
         plot.say(LIAR, &[LATE], &SyncMessage::Blame(View(1)));
     }
     plot.run(6 * DELTA_NS)?;
@@ -67,8 +67,8 @@ pub(crate) fn early_riser(entry: &Entry) -> Result<(), Failure> {
     plot.close()
 }
 
-/// cold-no-record: all are opened at once. The last votes of 0 and 2 name different blocks, so nothing comes of saying them
-/// again; the liar leads the next view onto what is below the acknowledged block.
+/// cold-no-record: all are opened at once. The last votes of 0 and 2 name different blocks, so repeating them certifies
+/// nothing. The liar leads the next view onto the parent of the acknowledged block.
 pub(crate) fn votes_said_again(entry: &Entry) -> Result<(), Failure> {
     let mut plot = three(entry);
     let below = cut_after_an_answer(&mut plot, true)?;
@@ -79,7 +79,7 @@ pub(crate) fn votes_said_again(entry: &Entry) -> Result<(), Failure> {
     }
     for _ in 0..3 {
         plot.run(DELTA_NS)?;
-        plot.answers(&[0, LATE], Standing::Voting);
+        plot.answers(&[0, LATE], RecoveryStage::Voting);
         plot.say(LIAR, &[0, LATE], &SyncMessage::Blame(View(1)));
     }
     plot.run(5 * DELTA_NS)?;
@@ -92,8 +92,9 @@ fn end_of(header: &Header) -> End {
     (header.block.height, header.block.id())
 }
 
-/// 0 and 1 of five lie. 2 votes for B, and 3 and 4 have the proof against it just after that Δ is over, when
-/// all that the honest say is late by 5 Δ, for so long. 2 knows of a certificate of B, and shows it, long before that, or when it has begun.
+/// 0 and 1 of five lie. 2 votes for B, and 3 and 4 have the proof against it just after that Δ is over. From then on all
+/// honest messages are 5 Δ late for a while. 2 has a certificate of B, and shows it, long before the slowdown or when it has
+/// begun.
 fn slow_after_delta(
     entry: &Entry,
     guarded: bool,
@@ -124,7 +125,7 @@ fn slow_after_delta(
     }
     let vote = plot.world.now().plus(near_ns);
     if !is_shown {
-        // They arrive when it is slow already.
+        // They arrive during the slowdown.
         plot.world.run_until(vote.plus(DELTA_NS - 2 * near_ns + near_ns / 4))?;
         plot.liars_vote(&[2], &one);
     }
@@ -152,8 +153,8 @@ fn slow_after_delta(
 /// late-slowdown: 2 is not in doubt yet when its 2 Δ are over, because its probes were answered until then.
 pub(crate) fn late_slowdown(entry: &Entry) -> Result<(), Failure> {
     let (mut plot, two) = slow_after_delta(entry, true, true, 3 * DELTA_NS)?;
-    // Blocks come one after another for longer than anybody waits after a doubt.
-    // Whoever was shown in time that B is certified has not voted for B'.
+    // Blocks follow each other for longer than any wait after a doubt.
+    // A replica that received the certificate of B in time has not voted for B'.
     if let Some(tip) = plot.certificate(View(1), end_of(&two)) {
         plot.lead(View(2), Lock { responsive: None, tip }, &[3, 4], 40)?;
     }
@@ -161,8 +162,8 @@ pub(crate) fn late_slowdown(entry: &Entry) -> Result<(), Failure> {
     plot.close()
 }
 
-/// §19, "not promised": the same for less than a probe period, so that 2 sends no probe meanwhile. The liars' votes come so
-/// late that nobody is shown a certificate in time.
+/// §19, "not promised": the same for less than a probe period, so 2 sends no probe meanwhile. The liars' votes are so late
+/// that nobody receives a certificate in time.
 pub(crate) fn short_slowdown(entry: &Entry, span_ns: u64, guarded: bool) -> Result<(), Failure> {
     let (mut plot, two) = slow_after_delta(entry, guarded, false, span_ns)?;
     let tip = plot.certificate(View(1), end_of(&two)).unwrap();

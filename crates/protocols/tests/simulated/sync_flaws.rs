@@ -1,4 +1,4 @@
-//! What can be wrong with Sync HotStuff and Opt Sync (`sync-hotstuff` §23, `optsync` §20): for the museum.
+//! Flaws of Sync HotStuff and Opt Sync (`sync-hotstuff` §23, `optsync` §20) for the museum.
 
 use crate::sync_stage::DELTA_NS;
 use crate::sync_waits::NoWait;
@@ -42,7 +42,7 @@ impl Variant for ThreeQuarters {
     }
 }
 
-/// And what others tell of such votes is believed.
+/// Certificates of that many votes are accepted from others as well.
 #[derive(Default)]
 pub(crate) struct Believed;
 
@@ -58,7 +58,7 @@ impl Flaw<SyncHotStuff<ThreeQuarters>> for Believed {
     }
 }
 
-/// What leaves at once waits for the disk.
+/// Messages that leave at once wait for the disk.
 fn hold_back(effects: &mut [Effect], kind: Kind) {
     for effect in effects {
         if let Effect::Send { hold, message, .. } = effect
@@ -69,7 +69,7 @@ fn hold_back(effects: &mut [Effect], kind: Kind) {
     }
 }
 
-/// evidence-held: why a view is left is sent when that it is left is on disk.
+/// evidence-held: evidence is sent when the record of leaving the view is durable.
 #[derive(Default)]
 pub(crate) struct HeldEvidence;
 
@@ -79,7 +79,7 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for HeldEvidence {
     }
 }
 
-/// notify-held: the same with what decides at once.
+/// notify-held: the same for NOTIFY.
 #[derive(Default)]
 pub(crate) struct HeldNotify;
 
@@ -89,7 +89,7 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for HeldNotify {
     }
 }
 
-/// late-vote: what was voted for leaves, whatever has come while the disk stalled.
+/// late-vote: a vote leaves, whatever has arrived while the disk stalled.
 #[derive(Default)]
 pub(crate) struct LateVote;
 
@@ -99,7 +99,7 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for LateVote {
     }
 }
 
-/// no-notify: nobody is told of q_R votes.
+/// no-notify: q_R votes are sent to nobody.
 #[derive(Default)]
 pub(crate) struct NoNotify;
 
@@ -109,7 +109,7 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for NoNotify {
     }
 }
 
-/// The commit timer goes off at another time than it was set for, and the protocol takes it for that one.
+/// The commit timer is due at another time than it was set for, and the protocol takes that for its time.
 #[derive(Default)]
 pub(crate) struct Moved {
     meant: Option<Time>,
@@ -134,14 +134,14 @@ impl Moved {
         }
     }
 
-    /// What time it is when the commit timer goes off.
+    /// Returns the time that the protocol sees when the commit timer is due.
     pub(crate) fn clock(&self, is_commit: bool, now: Time) -> Time {
         let meant = self.meant.filter(|_| is_commit);
         meant.map_or(now, |meant| now.max(meant))
     }
 }
 
-/// §14, scenario 14: 1.2 Δ and not 2 Δ after the own vote.
+/// §14, scenario 14: 1.2 Δ after the own vote instead of 2 Δ.
 #[derive(Default)]
 pub(crate) struct ShortTimer(Moved);
 
@@ -155,7 +155,7 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for ShortTimer {
     }
 }
 
-/// tick-first: what is due comes before what arrives at the same moment. A nanosecond earlier nothing else arrives.
+/// tick-first: timers come before messages that arrive at the same moment. One nanosecond earlier nothing else arrives.
 #[derive(Default)]
 pub(crate) struct TickFirst(Moved);
 
@@ -169,14 +169,14 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for TickFirst {
     }
 }
 
-/// timer-at-handler: the 2 Δ begin when the vote is decided, and not when it has left.
+/// timer-at-handler: the 2 Δ begin when the vote is decided instead of when it has left.
 #[derive(Default)]
 pub(crate) struct TimerAtHandler {
     me: ReplicaId,
-    /// What was said, and what has come back, since the clock was looked at.
+    /// Votes sent, and own copies received, since the last check of the clock.
     fresh: (Vec<Height>, Vec<Height>),
     decided: BTreeMap<Height, Time>,
-    /// Where the 2 Δ end, and where they should.
+    /// Wrong and right end of the 2 Δ.
     ends: BTreeMap<Time, Time>,
     moved: Moved,
 }
@@ -211,7 +211,7 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for TimerAtHandler {
         for decided in back.iter().filter_map(|height| self.decided.get(height)) {
             self.ends.insert(now.plus(2 * DELTA_NS), decided.plus(2 * DELTA_NS));
         }
-        // What is looked at before an end is looked at as much earlier.
+        // A check before an end is earlier by as much.
         let earlier = |at: Time| self.ends.range(at..).next().map_or(0, |(end, meant)| end.since(*meant));
         self.moved.follow(timers, Timer::Commit, |at| at.minus(earlier(at)));
     }
@@ -222,7 +222,7 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for TimerAtHandler {
 pub(crate) struct FirstVoteTimer {
     me: ReplicaId,
     voters: BTreeMap<(View, BlockId), BTreeSet<ReplicaId>>,
-    /// What was voted for, and when that will have been 2 Δ ago.
+    /// Base of the first vote, and the end of 2 Δ after it.
     fresh: Option<(View, BlockId)>,
     wait: Option<(Time, View, BlockId)>,
     commits: Vec<BlockId>,
@@ -271,8 +271,8 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for FirstVoteTimer {
     }
 }
 
-/// lock-rises, M4: a certificate of an earlier view that is shown in the middle of a view is a lock at once, and nobody
-/// votes beside its lock.
+/// lock-rises, M4: a certificate of an earlier view that arrives during a view is a lock at once. No vote conflicts with the
+/// lock.
 #[derive(Default)]
 pub(crate) struct LockRises {
     blocks: BTreeMap<BlockId, Block>,
@@ -296,7 +296,7 @@ impl LockRises {
         }
     }
 
-    /// Whether a block lies on the locked one, as far as that is known.
+    /// Whether a block is known to extend the locked one.
     fn extends(&self, block: &Block) -> bool {
         let Some((_, height, locked)) = self.locked else { return true };
         let mut at = Some(block);
@@ -321,12 +321,12 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for LockRises {
     }
 }
 
-/// Kinds of the records of certificates.
+/// Kinds of certificate records.
 const CERTIFIED: u8 = 3;
 const RESPONSIVE: u8 = 4;
 const SETTLED: u8 = 5;
 
-/// cold-no-record, cold-no-R: certificates are not written down.
+/// cold-no-record, cold-no-R: certificates are not recorded.
 #[derive(Default)]
 pub(crate) struct NoRecord;
 
@@ -337,7 +337,7 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for NoRecord {
     }
 }
 
-/// late-slowdown: that a probe was answered at any time is fresh enough.
+/// late-slowdown: an answer to a probe at any time counts as fresh.
 #[derive(Default)]
 pub(crate) struct NeverStale;
 
@@ -347,7 +347,7 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for NeverStale {
     }
 }
 
-/// asked-once: nobody is asked again for a body that it did not have when it was asked.
+/// asked-once: a peer without a body is not asked for it again.
 #[derive(Default)]
 pub(crate) struct AskedOnce(BTreeSet<(BlockId, ReplicaId)>);
 
@@ -395,12 +395,12 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for CommitAfterQuit {
     }
 }
 
-/// §16: an own vote is committed 2 Δ after it left, whatever has been heard of its leader since.
+/// §16: the block of an own vote is committed 2 Δ after the vote left, whatever arrives meanwhile.
 #[derive(Default)]
 pub(crate) struct StillArmed {
     me: ReplicaId,
     voters: BTreeMap<BlockId, BTreeSet<ReplicaId>>,
-    /// Own votes that are back, and since when that is known.
+    /// Own votes whose copies have arrived, with their times.
     waits: BTreeMap<BlockId, Option<Time>>,
 }
 
@@ -435,7 +435,7 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for StillArmed {
     }
 }
 
-/// `optsync` §10, 4: q_R votes decide whatever view they are of.
+/// `optsync` §10, 4: q_R votes of any view decide.
 #[derive(Default)]
 pub(crate) struct AnyView(Vec<BlockId>);
 
@@ -470,7 +470,7 @@ impl<V: Variant> Flaw<SyncHotStuff<V>> for LexicographicLock {
     fn hears(&mut self, protocol: &SyncHotStuff<V>, message: SyncMessage, _: &Seal) -> Vec<SyncMessage> {
         let shown = match &message {
             SyncMessage::NewView { view, lock } => Some((*view, lock)),
-            SyncMessage::Forward { word } => Some((word.body.view, &word.body.lock)),
+            SyncMessage::Forward { new_view } => Some((new_view.body.view, &new_view.body.lock)),
             _ => None,
         };
         let is_here = |view| protocol.status().view == view && protocol.status().normal;

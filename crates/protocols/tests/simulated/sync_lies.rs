@@ -1,5 +1,5 @@
-//! More scenarios of `sync-hotstuff` §14: what liars say when, what everything costs, and a disk that stalls. Of five
-//! replicas 0 and 1 lie where nothing else is said.
+//! More scenarios of `sync-hotstuff` §14: schedules of liars, costs, and a stalled disk. Of five replicas, 0 and 1 lie unless
+//! a test says otherwise.
 
 use crate::support::{begin, go, level, put, r, settle, wait_for};
 use crate::sync_museum::ROWS;
@@ -9,7 +9,7 @@ use crate::sync_schedules::{
 };
 use crate::sync_stage::{DELTA_NS, NEAR_NS, both_synchronous, exact, listen, optsync, sync_hotstuff, view};
 use quorate_consensus::{Entry, Signed, To};
-use quorate_protocols::sync_hotstuff::{Evidence, Header, SyncMessage};
+use quorate_protocols::sync_hotstuff::{Header, QuitEvidence, SyncMessage};
 use quorate_sim::{Bytes, DiskTrouble, Plan, Verdict, World, ms, secs};
 use quorate_types::wire::frame;
 use quorate_types::{Height, ReplicaId, View};
@@ -18,11 +18,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 both_synchronous! {
-    s05_two_bases_of_different_height
-    s09_votes_for_one_replica_only
-    s10_a_withheld_certificate_stops_nobody
-    s11_nonsense_makes_no_certificate
-    s18_a_disk_that_stalls
+    s05_two_bases_of_different_height_end_the_view
+    s09_votes_to_one_replica_alone_fork_nobody
+    s10_withheld_certificate_stops_nobody
+    s11_repeated_votes_and_garbage_form_no_certificate
+    s18_stalled_disk_delays_only_votes
 }
 
 const R: u16 = 2;
@@ -33,10 +33,10 @@ fn end_of(header: &Header) -> End {
     (header.block.height, header.block.id())
 }
 
-/// S1: each block is committed 2 Δ after its replica's vote has left: that of the leader a sync after the proposal, those of
-/// the others δ and a sync. Eight messages.
+/// S1: each replica commits a block 2 Δ after its vote has left. The vote of the leader leaves a sync after the proposal,
+/// those of the others δ and a sync after it. There are eight messages.
 #[test]
-fn s01_what_a_block_costs() {
+fn s01_block_has_its_documented_cost() {
     for sync_ns in [0, ms(5)] {
         let mut world = exact(sync_hotstuff(), 3, 1, |settings| {
             settings.costs.sync_ns = sync_ns;
@@ -46,7 +46,7 @@ fn s01_what_a_block_costs() {
         begin(&mut world);
         level(&mut world);
         for _ in 0..5 {
-            // Empty blocks, one at a time: each by itself.
+            // Empty blocks follow each other alone.
             let height = world.decided(r(0));
             let mut took = BTreeMap::new();
             let mut look = |world: &World| {
@@ -74,9 +74,9 @@ fn s01_what_a_block_costs() {
     }
 }
 
-/// S5: two NEW-VIEWs with bases of different height, for `R` and for the others, each of whom goes on from its own: the
-/// bases contradict each other, all leave, and no timer commits on either branch.
-fn s05_two_bases_of_different_height(entry: &Entry) {
+/// S5: two NEW-VIEWs with bases of different height, one for `R` and one for the others. Each replica extends its own base.
+/// The bases conflict, all leave, and no timer commits on either branch.
+fn s05_two_bases_of_different_height_end_the_view(entry: &Entry) {
     let mut plot = Plot::new(entry, 5, &[0, 1], |_| {});
     let tip = plot.tip();
     let (high, other) = (plot.first(tip, 1), plot.first(tip, 2));
@@ -96,7 +96,7 @@ fn s05_two_bases_of_different_height(entry: &Entry) {
     for (to, base) in [(&[R][..], end_of(&high)), (&[Q, P][..], tip)] {
         let lock = plot.lock(View(1), base);
         plot.say(1, to, &SyncMessage::NewView { view: View(2), lock });
-        // As many votes as make a certificate, and not as many as would decide at once.
+        // Enough votes for a certificate, but fewer than decide at once.
         let first = SyncMessage::FirstVote { view: View(2), height: base.0, base: base.1 };
         (0..2).take(3 - to.len()).for_each(|liar| plot.say(liar, to, &first));
     }
@@ -114,7 +114,7 @@ fn s05_two_bases_of_different_height(entry: &Entry) {
     plot.run(2 * DELTA_NS).unwrap();
     let left = |id: u16| {
         plot.ear.borrow().count(|sent| {
-            let is_it = matches!(&sent.message, SyncMessage::Evidence(Evidence::Conflict(both)) if both.0.body.view() == View(2));
+            let is_it = matches!(&sent.message, SyncMessage::Evidence(QuitEvidence::Conflict(both)) if both.0.body.view() == View(2));
             is_it && sent.from == ReplicaId(id)
         })
     };
@@ -125,9 +125,10 @@ fn s05_two_bases_of_different_height(entry: &Entry) {
     plot.close().unwrap();
 }
 
-/// S9: f liars vote for `R` alone, so that it alone has a certificate early; the others are late and leave the view as soon
-/// as they may. When they enter the next one they all hold the certificate of what `R` has committed (Lemma 1).
-fn s09_votes_for_one_replica_only(entry: &Entry) {
+/// S9: f liars send their votes to `R` alone, so only `R` has a certificate early. The others are late and leave the view as
+/// soon as they may. They all hold the certificate of the block that `R` has committed when they enter the next view (Lemma
+/// 1).
+fn s09_votes_to_one_replica_alone_fork_nobody(entry: &Entry) {
     let mut plot = Plot::new(entry, 5, &[0, 1], |_| {});
     let tip = plot.tip();
     let (one, two) = (plot.first(tip, 1), plot.first(tip, 2));
@@ -158,9 +159,9 @@ fn s09_votes_for_one_replica_only(entry: &Entry) {
     plot.close().unwrap();
 }
 
-/// S10: force-locking. Who is shown a withheld certificate in the middle of a view votes for what its leader proposes all
-/// the same, and blocks are committed in that view.
-fn s10_a_withheld_certificate_stops_nobody(entry: &Entry) {
+/// S10: force-locking. A replica that receives a withheld certificate during a view still votes for the leader's proposals,
+/// and blocks are committed in that view.
+fn s10_withheld_certificate_stops_nobody(entry: &Entry) {
     let mut plot = Plot::new(entry, 5, &[0, 2], |_| {});
     let proposed = show_what_was_withheld(&mut plot).unwrap();
     plot.run(2 * DELTA_NS + 3 * NEAR_NS).unwrap();
@@ -172,15 +173,15 @@ fn s10_a_withheld_certificate_stops_nobody(entry: &Entry) {
     assert!([1, 3, 4].iter().all(|id| view(&plot.world, ReplicaId(*id)) == View(2)));
 }
 
-/// S11: replica 4 of five says its vote again and again, in other names, for other views, and garbage. Replica 2 hears
-/// nobody else's votes: what it hears makes no certificate, and nothing stops.
-fn s11_nonsense_makes_no_certificate(entry: &Entry) {
+/// S11: replica 4 of five repeats its vote, in other names, for other views, and sends garbage. Replica 2 receives no other
+/// votes: no certificate forms, and nothing stops.
+fn s11_repeated_votes_and_garbage_form_no_certificate(entry: &Entry) {
     let mut world = exact(entry, 5, 11, |_| {});
     let deaf: Rc<Cell<Option<Height>>> = Rc::default();
     let hears = Rc::clone(&deaf);
     let ear = listen(&mut world, move |_, frame| {
         let kind = frame.content.kind.as_str();
-        // Neither votes nor what has certificates in it, nor what others have decided; of proposals one.
+        // It receives no votes, no certificates and no decisions of others, and one proposal.
         let tells =
             ["vote", "notify", "certified", "propose", "host.decided", "host.heights"].contains(&kind);
         let is_it = kind == "propose" && hears.get() == Some(frame.content.height);
@@ -213,7 +214,7 @@ fn s11_nonsense_makes_no_certificate(entry: &Entry) {
     }
     wait_for(&mut world, &[id], secs(2));
     go(world.run_for(DELTA_NS), &world);
-    // Its own vote and the liar's are two of three.
+    // The own vote and the liar's are two of three.
     assert_eq!(world.decided(r(2)), height, "no certificate");
     let doubted = world.status(r(2)).unwrap().alarms.last_doubt.unwrap_or_default();
     assert!(doubted.contains("without a certificate"), "its timer ended: {doubted}");
@@ -227,25 +228,25 @@ fn s11_nonsense_makes_no_certificate(entry: &Entry) {
     crate::support::settle_honest(&mut world);
 }
 
-/// S14: a commit timer of 1.2 Δ, and no wait after leaving a view: their schedules fork.
+/// S14: the schedules of a commit timer of 1.2 Δ, and of no wait after leaving a view, fork.
 #[test]
-fn s14_the_mutations_fork() {
+fn s14_mutations_fork() {
     for id in ["Y1", "Y9"] {
         let row = ROWS.iter().find(|row| row.id == id).unwrap();
         assert!(row.catch().is_some(), "{}", row.variant);
     }
 }
 
-/// S18: a disk stalls for 5 Δ: the votes of its replica are late by that, and nothing else is. Nor does anybody commit early:
-/// not in the schedules that fork where something else waits for the disk, or does not.
-fn s18_a_disk_that_stalls(entry: &Entry) {
+/// S18: a disk stalls for 5 Δ. Only the votes of its replica are late by that, and nobody commits early. This holds also in
+/// the schedules that fork if other messages wait for the disk, or votes do not.
+fn s18_stalled_disk_delays_only_votes(entry: &Entry) {
     evidence_and_a_disk_that_stalls(entry).unwrap();
     vote_and_a_disk_that_stalls(entry).unwrap();
     let sync_ns = 5 * DELTA_NS / 100;
     let slow = r(2);
     let mut world = exact(entry, 3, 18, |settings| settings.costs.sync_ns = sync_ns);
     let ear = listen(&mut world, move |_, frame| {
-        // It is not told what others have decided.
+        // It does not receive decisions of others.
         let tells = ["notify", "host.decided", "host.heights"].contains(&frame.content.kind.as_str());
         if frame.to == slow && tells { Verdict::Drop } else { Verdict::Pass }
     });

@@ -1,4 +1,4 @@
-//! The museum's rows about synchronous protocols: mutations that break safety, caught by their golden schedules.
+//! The museum's rows for synchronous protocols: mutations that break safety, caught by their golden schedules.
 
 use crate::chained_museum::Row;
 use crate::opt_schedules::{
@@ -23,19 +23,19 @@ use crate::sync_unshown::{NothingElse, Unshown};
 use crate::sync_waits::{NoWait, OneDelta};
 use quorate_consensus::Entry;
 use quorate_consensus::flawed::Flawed;
-use quorate_protocols::sync_hotstuff::rotating::RotatingSyncHotStuff;
+use quorate_protocols::sync_hotstuff::rotating::Rotating;
 use quorate_protocols::sync_hotstuff::{Optimistic, Plain, SyncHotStuff, Variant};
 use quorate_sim::{Failure, Oracle};
 
 const SYNC: Entry = Entry::of::<SyncHotStuff<Plain>>();
 const OPT: Entry = Entry::of::<SyncHotStuff<Optimistic>>();
-const ROTATING: Entry = Entry::of::<RotatingSyncHotStuff>();
+const ROTATING: Entry = Entry::of::<SyncHotStuff<Rotating>>();
 
-const fn rotating<F: quorate_consensus::flawed::Flaw<RotatingSyncHotStuff>>() -> Entry {
-    Entry::of::<Flawed<RotatingSyncHotStuff, F>>()
+const fn rotating<F: quorate_consensus::flawed::Flaw<SyncHotStuff<Rotating>>>() -> Entry {
+    Entry::of::<Flawed<SyncHotStuff<Rotating>, F>>()
 }
 
-/// Of those that show no certificates.
+/// Entry of a variant that shows no certificates.
 const fn sync<F: quorate_consensus::flawed::Flaw<SyncHotStuff<Plain>>>() -> Entry {
     variant::<Plain, F>()
 }
@@ -48,7 +48,7 @@ const fn variant<V: Variant, F: quorate_consensus::flawed::Flaw<SyncHotStuff<V>>
     Entry::of::<Flawed<SyncHotStuff<V>, Unshown<F>>>()
 }
 
-/// Replicas that lose power together are waited for a millisecond.
+/// The boot wait is one millisecond.
 const IMPATIENT: Entry = Entry {
     exam_params: |delta_ns, guarded| {
         let mut params = (SYNC.exam_params)(delta_ns, guarded)?;
@@ -58,7 +58,7 @@ const IMPATIENT: Entry = Entry {
     ..SYNC
 };
 
-/// With the guard, whatever the world says, and without it.
+/// Entry with the guard, whatever the world sets, and without it.
 const GUARDED: Entry = Entry { exam_params: |delta_ns, _| (SYNC.exam_params)(delta_ns, true), ..SYNC };
 const UNGUARDED: Entry = Entry { exam_params: |delta_ns, _| (SYNC.exam_params)(delta_ns, false), ..SYNC };
 const OPT_GUARDED: Entry = Entry { exam_params: |delta_ns, _| (OPT.exam_params)(delta_ns, true), ..OPT };

@@ -1,10 +1,9 @@
-//! Up to f liars who keep to a plan, in a world in which every message takes as long as the plan says: for schedules that
-//! no random search finds.
+//! Up to f liars that follow a plan, in a world with planned message delays: for schedules that no random search finds.
 
 use crate::support::{begin, incr, level};
 use crate::sync_stage::{Ear, exact, listen};
 use quorate_consensus::parts::chain::empty_payload;
-use quorate_consensus::parts::returning::Standing;
+use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Certificate, Entry, Signed, To};
 use quorate_protocols::sync_hotstuff::{Answer, Header, Lock, SyncMessage, bind_base, vote};
 use quorate_sim::{ControlledInput, Failure, Frame, Settings, Verdict, World, ms};
@@ -14,10 +13,10 @@ use quorate_types::{Block, BlockId, Height, Incarnation, Kind, ReplicaId, Replic
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Where a chain ends.
+/// End of a chain.
 pub(crate) type End = (Height, BlockId);
 
-/// What honest replicas say to each other: from whom, to whom, of which kind, and what it takes.
+/// Delays of messages between honest replicas by sender, receiver and kind.
 type Path = (ReplicaId, ReplicaId, Option<Kind>, u64);
 
 /// See the module.
@@ -30,7 +29,7 @@ pub(crate) struct Plot {
     paths: Rc<RefCell<Vec<Path>>>,
 }
 
-/// First byte of an answer to a probe, and of a question for a block.
+/// First byte of an answer to a probe, and of a request for a block.
 const PROBE_ANSWER: u8 = 10;
 const ASK_BLOCK: u8 = 6;
 
@@ -38,13 +37,13 @@ pub(crate) fn ids(all: &[u16]) -> Vec<ReplicaId> {
     all.iter().copied().map(ReplicaId).collect()
 }
 
-/// These answer what probes they have heard, as if nothing were wrong.
+/// Lets these replicas answer all probes at once.
 pub(crate) fn answer_probes(world: &mut World, liars: &[ReplicaId]) {
     for liar in liars {
         for heard in world.received(*liar) {
             let ControlledInput::Frame { from, frame_type, body, content } = heard else { continue };
             if content.kind.as_str() == "host.probe" {
-                // The number of the probe comes back, and nothing waits for the disk.
+                // The answer has the number of the probe, and nothing waits for the disk.
                 let mut answer = vec![PROBE_ANSWER];
                 answer.extend_from_slice(body.get(1..).unwrap());
                 0u64.encode(&mut answer);
@@ -56,14 +55,15 @@ pub(crate) fn answer_probes(world: &mut World, liars: &[ReplicaId]) {
 }
 
 impl Plot {
-    /// All are at one height in the first view, and nothing is under way. From now on these lie.
+    /// Returns a world with all replicas at one height in the first view and no message on its way. These replicas lie from
+    /// now on.
     pub(crate) fn new(entry: &Entry, n: usize, liars: &[u16], change: impl FnOnce(&mut Settings)) -> Self {
         let mut plot = Self::honest(entry, n, change);
         plot.corrupt(liars);
         plot
     }
 
-    /// The same, and nobody lies yet.
+    /// Returns the same without liars.
     pub(crate) fn honest(entry: &Entry, n: usize, change: impl FnOnce(&mut Settings)) -> Self {
         let mut world = exact(entry, n, 23, change);
         let paths: Rc<RefCell<Vec<Path>>> = Rc::default();
@@ -74,7 +74,7 @@ impl Plot {
         Self { world, ear, liars: Vec::new(), answers_probes: false, paths }
     }
 
-    /// These are controlled replicas from now on. What they have said as honest ones arrives, and is committed.
+    /// Makes these replicas controlled replicas. Their earlier honest messages arrive, and are committed.
     pub(crate) fn corrupt(&mut self, liars: &[u16]) {
         self.liars = ids(liars);
         self.liars.iter().for_each(|liar| self.world.take_control(*liar));
@@ -84,7 +84,7 @@ impl Plot {
         self.world.run_for(2 * self.world.settings().conditions.delay_ns).unwrap();
     }
 
-    /// What these say to those takes so long from now on, whatever the kind if none is named.
+    /// Sets the delay of messages from these to those replicas, for one kind or for all.
     pub(crate) fn takes(&mut self, from: &[u16], to: &[u16], kind: Option<&'static str>, span_ns: u64) {
         for from in ids(from) {
             for to in ids(to) {
@@ -95,7 +95,7 @@ impl Plot {
 
     pub(crate) fn run(&mut self, span_ns: u64) -> Result<(), Failure> {
         let end = self.world.now().plus(span_ns);
-        // Liars answer probes as if nothing were wrong.
+        // Liars answer probes at once.
         while self.answers_probes && self.world.now() < end {
             self.world.run_until(end.min(self.world.now().plus(ms(5))))?;
             answer_probes(&mut self.world, &self.liars);
@@ -103,7 +103,7 @@ impl Plot {
         self.world.run_until(end)
     }
 
-    /// One asks another for a block, as if it lacked it.
+    /// Makes one replica ask another for a block.
     pub(crate) fn ask_for(&mut self, by: u16, of: u16, (height, id): End) {
         let mut question = vec![ASK_BLOCK];
         id.encode(&mut question);
@@ -122,14 +122,14 @@ impl Plot {
         ReplicaId(u16::try_from((view.0 - 1) % n).unwrap())
     }
 
-    /// The last block that was proposed in the first view.
+    /// Returns the last block that was proposed in the first view.
     pub(crate) fn tip(&self) -> End {
         let ear = self.ear.borrow();
         let last = ear.headers.iter().rfind(|((view, _), _)| *view == View(1));
         last.map(|((_, height), header)| (*height, header.block.id())).unwrap()
     }
 
-    /// A header of a view's leader; blocks of different times are different ones.
+    /// Returns a header of a view's leader; different times make different blocks.
     pub(crate) fn header(&self, view: View, (height, parent): End, base: BlockId, time_ns: u64) -> Header {
         let block = Block {
             parent,
@@ -143,12 +143,12 @@ impl Plot {
         Header { block, base }
     }
 
-    /// A header of the first view, which goes on from genesis.
+    /// Returns a header of the first view, whose base is genesis.
     pub(crate) fn first(&self, on: End, time_ns: u64) -> Header {
         self.header(View(1), on, BlockId::ZERO, time_ns)
     }
 
-    /// Who of the honest has voted for a block in a view.
+    /// Returns the honest voters for a block in a view.
     pub(crate) fn voters(&self, view: View, (height, id): End) -> Vec<ReplicaId> {
         let ear = self.ear.borrow();
         let is_for = |message: &SyncMessage| match message {
@@ -163,8 +163,8 @@ impl Plot {
         voters
     }
 
-    /// The certificate that votes of the honest make with those of the liars, if they are enough. What an honest replica
-    /// has not said nobody can sign.
+    /// Returns the certificate of the honest votes and those of the liars, if they are enough. Nobody can sign for an honest
+    /// replica.
     pub(crate) fn certificate(&self, view: View, end: End) -> Option<Certificate> {
         self.certificate_of(view, end, self.world.settings().f + 1)
     }
@@ -178,12 +178,12 @@ impl Plot {
         (votes.len() >= enough).then(|| Certificate::of(statement, &votes))
     }
 
-    /// The lock of that certificate, which there has to be.
+    /// Returns the lock of that certificate, which must exist.
     pub(crate) fn lock(&self, view: View, end: End) -> Lock {
         Lock { responsive: None, tip: self.certificate(view, end).unwrap() }
     }
 
-    /// A leader shows these replicas a block.
+    /// Sends a leader's proposal to these replicas.
     pub(crate) fn propose(&mut self, to: &[u16], header: &Header) {
         let block = &header.block;
         let parent = self.certificate(block.view, (block.height.minus(1), block.parent)).unwrap();
@@ -191,35 +191,35 @@ impl Plot {
         self.say(leader, to, &SyncMessage::Propose { header: header.clone(), parent });
     }
 
-    /// All liars vote for it, as far as these replicas hear.
+    /// Sends votes of all liars for it to these replicas.
     pub(crate) fn liars_vote(&mut self, to: &[u16], header: &Header) {
         for liar in self.liars.clone() {
             self.votes(liar.0, to, header);
         }
     }
 
-    /// One of them does.
+    /// Sends the vote of one of them.
     pub(crate) fn votes(&mut self, liar: u16, to: &[u16], header: &Header) {
         let by = self.leader(header.block.view);
         let signature = self.world.sign(by, &header.statement());
         self.say(liar, to, &SyncMessage::Vote(Signed { body: header.clone(), by, signature }));
     }
 
-    /// All liars say this.
+    /// Sends this message of all liars.
     pub(crate) fn liars_say(&mut self, to: &[u16], message: &SyncMessage) {
         for liar in self.liars.clone() {
             self.say(liar.0, to, message);
         }
     }
 
-    /// A liar claims to stand there, and to know nothing.
-    pub(crate) fn answers(&mut self, to: &[u16], standing: Standing) {
-        let answer = Answer::bare(Incarnation::ZERO, standing);
+    /// Sends an empty answer of a liar with this stage.
+    pub(crate) fn answers(&mut self, to: &[u16], stage: RecoveryStage) {
+        let answer = Answer::bare(Incarnation::ZERO, stage);
         self.liars_say(to, &SyncMessage::Answer(Box::new(answer)));
     }
 
-    /// A liar leads a view for these replicas: it goes on from the tip of a lock, and proposes so many blocks, each when
-    /// the last one is certified, with the votes of all liars. It stops where the honest do not follow.
+    /// Lets a liar lead a view for these replicas. It extends the tip of a lock and proposes so many blocks, each when the
+    /// last one is certified, with the votes of all liars. It stops when the honest replicas do not follow.
     pub(crate) fn lead(&mut self, view: View, lock: Lock, to: &[u16], blocks: u64) -> Result<(), Failure> {
         let (leader, base) = (self.leader(view), (lock.tip.statement.height, lock.tip.block()));
         self.say(leader.0, to, &SyncMessage::NewView { view, lock });
@@ -244,7 +244,7 @@ impl Plot {
         Ok(())
     }
 
-    /// Waits for somebody honest to vote.
+    /// Waits for an honest vote.
     fn certified(&mut self, view: View, end: End) -> Result<bool, Failure> {
         for _ in 0..500 {
             if !self.voters(view, end).is_empty() && self.certificate(view, end).is_some() {
@@ -255,7 +255,7 @@ impl Plot {
         Ok(false)
     }
 
-    /// The plan is over, and liars say nothing any more: the others go on, and agree.
+    /// Ends the plan: liars send nothing any more, and the others continue and agree.
     pub(crate) fn close(&mut self) -> Result<(), Failure> {
         self.paths.borrow_mut().clear();
         self.world.submit(0, &[incr("n")]);

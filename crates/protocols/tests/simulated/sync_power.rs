@@ -1,5 +1,5 @@
-//! `sync-hotstuff` §18, its promise: all replicas lose their power at any moment, f of them lie afterwards, the others are
-//! back within `boot_wait` of each other, and nothing that was acknowledged is lost or contradicted.
+//! The promise of `sync-hotstuff` §18: all replicas lose power at any moment, f of them lie afterwards, and the others
+//! restart within `boot_wait` of each other. No acknowledged request is lost, and no conflicting block is committed.
 
 use crate::support::{SURVIVES, begin, go, settle, world_of};
 use crate::sync_flaws::NoRecord;
@@ -13,20 +13,20 @@ use quorate_sim::{
 use quorate_types::ReplicaId;
 use quorate_types::rng::Rng;
 
-/// Clients, and requests of each: 300 in all.
+/// Clients, and requests of each: 300 in total.
 const CLIENTS: usize = 4;
 const OPERATIONS: u32 = 75;
-/// Who has lost its power is back within so many Δ of the others; the exam's `boot_wait` are 20.
+/// Replicas restart within so many Δ of each other; the exam's `boot_wait` is 20 Δ.
 const BACK_WITHIN_DELTAS: u64 = 17;
 
-/// How many replicas, and how long a client pauses.
+/// Number of replicas, and pause of a client.
 type Run = (usize, u64);
-/// Requests wait for each other, and blocks are full.
+/// Many requests wait, and blocks are full.
 const BUSY: Run = (3, ms(1));
-/// Hardly any waits.
+/// Hardly any request waits.
 const CALM: Run = (3, ms(12));
 
-/// What f of them are when they are back.
+/// Behaviour of f replicas after the restart.
 const AFTERWARDS: [Byzantine; 5] =
     [Byzantine::Rollback, Byzantine::Own, Byzantine::Mute, Byzantine::Favourites, Byzantine::Mutate];
 
@@ -34,8 +34,8 @@ macro_rules! synchronous {
     ($($name:ident => $protocol:literal,)*) => {
         $(mod $name {
             #[test]
-            fn s18_power_cut_of_all_at_every_log_write() {
-                super::s18_power_cut_of_all_at_every_log_write(quorate_protocols::find($protocol).unwrap());
+            fn s18_power_cut_of_all_at_every_log_write_loses_nothing() {
+                super::s18_power_cut_of_all_at_every_log_write_loses_nothing(quorate_protocols::find($protocol).unwrap());
             }
         })*
     };
@@ -53,7 +53,7 @@ fn loaded(entry: &Entry, (n, pause_ns): Run, seed: u64) -> World {
         settings.transport = Transport::Links;
         settings.clients = CLIENTS;
         settings.parameters.guarded = seed.is_multiple_of(2);
-        // One replica is as far from all others as the bound allows: it knows last what was decided.
+        // One replica has the longest delay that the bound permits: it learns of decisions last.
         settings.parameters.delta_ns = ms(60);
         let (delta_ns, link_ns) =
             (settings.parameters.delta_ns, Delays::link_ns(settings.parameters.delta_ns));
@@ -80,8 +80,8 @@ fn loaded(entry: &Entry, (n, pause_ns): Run, seed: u64) -> World {
     world
 }
 
-/// What a replica's disk and network do in a run without faults, from the first request to the last answer: writes, syncs
-/// and flushes.
+/// Returns the steps of a replica's disk and network in a run without faults, from the first request to the last answer:
+/// writes, syncs and flushes.
 fn steps(entry: &Entry, run: Run, seed: u64, id: ReplicaId) -> u64 {
     let mut world = loaded(entry, run, seed);
     let before = world.steps(id);
@@ -91,12 +91,12 @@ fn steps(entry: &Entry, run: Run, seed: u64, id: ReplicaId) -> u64 {
     steps
 }
 
-/// For each replica's steps another run: another one is far from all others, and the guard is on in every second.
+/// Each replica's steps have their own run: another replica has the long delay, and the guard is on in every second run.
 fn seed(id: ReplicaId) -> u64 {
     u64::from(id.0) + 1
 }
 
-/// The power goes at one step of one replica, for all at once.
+/// Cuts the power of all replicas at one step of one replica.
 fn cut_at(entry: &Entry, run: Run, seed: u64, (first, step): (ReplicaId, u64)) -> Result<(), Failure> {
     let mut rng = Rng::new(step.wrapping_mul(100) + u64::from(first.0));
     let survives = |rng: &mut Rng| *rng.pick(&SURVIVES).unwrap_or(&Survives::Nothing);
@@ -124,9 +124,9 @@ fn cut_at(entry: &Entry, run: Run, seed: u64, (first, step): (ReplicaId, u64)) -
     world.check_settled()
 }
 
-/// At each step of each replica where there are three, whether they have enough to do or not; at every tenth where there are
-/// five, and two lie.
-fn s18_power_cut_of_all_at_every_log_write(entry: &Entry) {
+/// Among three replicas the power is cut at each step of each, with much work and with little. Among five, two of which lie,
+/// it is cut at every tenth step.
+fn s18_power_cut_of_all_at_every_log_write_loses_nothing(entry: &Entry) {
     for (run, each) in [(BUSY, 1), (CALM, 1), ((5, CALM.1), 10)] {
         let ids = || (0..u16::try_from(run.0).unwrap()).map(ReplicaId);
         let all: Vec<u64> = ids().map(|id| steps(entry, run, seed(id), id)).collect();
@@ -140,9 +140,9 @@ fn s18_power_cut_of_all_at_every_log_write(entry: &Entry) {
     }
 }
 
-/// Seen to fire: where certificates are not written down there is a step after which something else is decided.
+/// The oracle fires: without recorded certificates there is a step after which a conflicting block is decided.
 #[test]
-fn s18_what_is_not_written_down_is_lost() {
+fn s18_unrecorded_certificates_lose_acknowledged_requests() {
     let sound = Entry::of::<SyncHotStuff<Plain>>();
     let broken = Entry { attacks: sound.attacks, ..Entry::of::<Flawed<SyncHotStuff<Plain>, NoRecord>>() };
     let forks = |(seed, id, step)| {

@@ -1,12 +1,12 @@
-//! The scenarios of `sync-hotstuff` §14 and `optsync` §11, by their numbers, for both protocols where they concern both.
+//! Scenarios of `sync-hotstuff` §14 and `optsync` §11, by their numbers, for both protocols if they concern both.
 
 use crate::support::{begin, go, incr, level, put, r, settle, settle_honest, wait_for};
 use crate::sync_stage::{
     DELTA_NS, HEARTBEAT_NS, NEAR_NS, Sent, Stage, both_synchronous, exact, listen, optsync, view,
 };
 use quorate_consensus::Entry;
-use quorate_consensus::parts::returning::Standing;
-use quorate_protocols::sync_hotstuff::{Evidence, SyncMessage};
+use quorate_consensus::parts::recovery::RecoveryStage;
+use quorate_protocols::sync_hotstuff::{QuitEvidence, SyncMessage};
 use quorate_sim::{Byzantine, Survives, Verdict, World, ms, secs};
 use quorate_types::{BlockId, Height, ReplicaId, Time, View};
 use std::cell::Cell;
@@ -14,28 +14,28 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 both_synchronous! {
-    s01_the_block_period
-    s02_a_leader_that_crashes_before_it_proposes
-    s02_a_leader_that_crashes
-    s03_a_leader_that_crashes_after_telling_one
-    s04_a_leader_that_tells_two_things
-    s06_replicas_that_never_vote
-    s07_false_blames
-    s08_everything_takes_exactly_delta
-    s12_a_restart_within_the_wait
-    s15_all_are_cut_after_an_acknowledgement
+    s01_block_period_does_not_depend_on_delta
+    s02_leader_that_crashes_before_it_proposes_is_replaced
+    s02_leader_that_crashes_is_replaced_in_time
+    s03_leader_that_crashes_after_one_proposal_leaves_agreement
+    s04_equivocating_leader_is_left_without_a_commit
+    s06_f_replicas_without_votes_delay_no_commit
+    s07_f_false_blames_do_nothing
+    s08_delays_of_exactly_delta_are_tolerated
+    s12_restart_within_the_wait_ends_it
+    s15_acknowledged_request_survives_a_power_cut_of_all
 }
 
-/// Words that make a decision at once.
+/// Kinds of messages that decide at once.
 const DECIDING: [&str; 2] = ["vote", "notify"];
 
-/// 4Δ + τ after a start nobody waits for a leader any more, and 3Δ + τ after the last vote.
+/// Returns 3Δ + τ, the wait for a leader after the last vote; after a start it is Δ longer.
 fn patience_ns() -> u64 {
     3 * DELTA_NS + HEARTBEAT_NS
 }
 
-/// §9, and `optsync` §8: from a crash of the leader to the next commit, and Δ for who entered late. One of three that is
-/// missing leaves too few for the fast path.
+/// §9, and `optsync` §8: returns the time from a crash of the leader to the next commit, with Δ for a late entry. Two of
+/// three replicas are too few for the fast path.
 fn after_a_crash(entry: &Entry, n: usize) -> u64 {
     let most = match (entry.spec.name == optsync().spec.name, n > 3) {
         (false, _) => 8 * DELTA_NS + 4 * NEAR_NS,
@@ -45,9 +45,9 @@ fn after_a_crash(entry: &Entry, n: usize) -> u64 {
     most + HEARTBEAT_NS + DELTA_NS
 }
 
-/// S2: the first leader is never there. All enter the second view 4Δ + τ, blames and a wait after they have begun to vote;
-/// nothing is committed in the first one, and something soon in the second.
-fn s02_a_leader_that_crashes_before_it_proposes(entry: &Entry) {
+/// S2: the first leader never starts. All enter the second view 4Δ + τ, blames and a wait after they have begun to vote.
+/// Nothing is committed in the first view, and a block soon in the second.
+fn s02_leader_that_crashes_before_it_proposes_is_replaced(entry: &Entry) {
     for n in [3, 5, 7] {
         let mut world = exact(entry, n, 2, |settings| settings.client.audience = quorate_sim::Audience::All);
         let ear = listen(&mut world, |_, _| Verdict::Pass);
@@ -59,14 +59,14 @@ fn s02_a_leader_that_crashes_before_it_proposes(entry: &Entry) {
         let is_next = |world: &World| world.replicas().skip(1).all(|id| view(world, id) == View(2));
         go(world.run_while("all are in the next view", secs(5), |world| !is_next(world)), &world);
         let took = world.now().since(began);
-        // Blames go to all; whoever leaves waits Δ, with Opt Sync 2 Δ.
+        // Blames go to all; a replica that leaves the view waits Δ, with Opt Sync 2 Δ.
         let least = 4 * DELTA_NS + HEARTBEAT_NS + NEAR_NS + DELTA_NS;
         assert!((least - NEAR_NS..=least + DELTA_NS + 2 * NEAR_NS).contains(&took), "n = {n}: {took}");
         assert_eq!(world.highest().0, 0, "n = {n}: nothing was committed");
         let is_old = |world: &World| world.highest().0 == 0;
         go(world.run_while("something is committed", secs(5), is_old), &world);
-        // The first view has Δ more to wait for its leader than one that has voted. And timers commit when all have come, or
-        // after the second `boot_wait`, that of these worlds being 20 Δ (§18).
+        // The wait for a leader is Δ longer in the first view. Timers commit when all replicas run, or after the second
+        // `boot_wait`, which is 20 Δ in these worlds (§18).
         let needs_timers = entry.spec.name != optsync().spec.name || n == 3;
         let runs = if needs_timers { 20 * DELTA_NS + HEARTBEAT_NS + 2 * DELTA_NS + 2 * NEAR_NS } else { 0 };
         let (took, bound) = (world.now().since(began), runs.max(after_a_crash(entry, n) + DELTA_NS));
@@ -77,15 +77,15 @@ fn s02_a_leader_that_crashes_before_it_proposes(entry: &Entry) {
     }
 }
 
-/// S2, and §9: what a crash of the leader costs ([`after_a_crash`]).
-fn s02_a_leader_that_crashes(entry: &Entry) {
+/// S2, and §9: cost of a crash of the leader ([`after_a_crash`]).
+fn s02_leader_that_crashes_is_replaced_in_time(entry: &Entry) {
     for n in [3, 5, 7] {
         let mut world = exact(entry, n, 2, |settings| settings.client.audience = quorate_sim::Audience::All);
         begin(&mut world);
         level(&mut world);
         world.crash(r(0), Survives::Everything);
         let crashed = world.now();
-        // Somebody waits, or the next leader lets a heartbeat pass.
+        // A request waits, or the next leader lets a heartbeat pass.
         world.submit(1, &[put("k", 0)]);
         let is_next = |world: &World| world.replicas().skip(1).all(|id| view(world, id) == View(2));
         go(world.run_while("all are in the next view", secs(5), |world| !is_next(world)), &world);
@@ -103,9 +103,9 @@ fn s02_a_leader_that_crashes(entry: &Entry) {
     }
 }
 
-/// S3: one replica alone hears the last proposal; its vote hands the header on, the body is fetched, and whatever becomes
-/// of the block, all agree.
-fn s03_a_leader_that_crashes_after_telling_one(entry: &Entry) {
+/// S3: one replica alone receives the last proposal. Its vote hands the header on, the body is fetched, and all agree on the
+/// fate of the block.
+fn s03_leader_that_crashes_after_one_proposal_leaves_agreement(entry: &Entry) {
     for n in [3, 5] {
         let mut world =
             exact(entry, n, 3, |settings| settings.client.audience = quorate_sim::Audience::One(r(0)));
@@ -125,12 +125,12 @@ fn s03_a_leader_that_crashes_after_telling_one(entry: &Entry) {
         let place = (View(1), last.get().unwrap());
         let is_quiet = |_: &World| ear.borrow().proposed(place).is_none();
         go(world.run_while("it proposes", secs(2), is_quiet), &world);
-        // What is under way is lost with who sent it.
+        // Messages on their way are lost with their sender.
         go(world.run_for(NEAR_NS + 1), &world);
         world.crash(r(0), Survives::Everything);
         wait_for(&mut world, &ids, secs(20));
         assert!(world.highest() > height);
-        // It was told to replica 1 alone, and its vote has handed the header on.
+        // Only replica 1 has received the proposal, and its vote has handed the header on.
         let voters: Vec<ReplicaId> = {
             let ear = ear.borrow();
             let is_for = |sent: &&Sent| matches!(&sent.message, SyncMessage::Vote(header) if (header.body.block.view, header.body.block.height) == place);
@@ -144,9 +144,9 @@ fn s03_a_leader_that_crashes_after_telling_one(entry: &Entry) {
     }
 }
 
-/// S4: B for some, B' for the others at any moment within Δ: every honest replica leaves the view, no timer commits that
-/// height in it, and one branch goes on.
-fn s04_a_leader_that_tells_two_things(entry: &Entry) {
+/// S4: some receive B, the others B' at any moment within Δ. Every honest replica leaves the view, no timer commits that
+/// height in it, and one branch continues.
+fn s04_equivocating_leader_is_left_without_a_commit(entry: &Entry) {
     for (n, later) in [(3, 0), (3, DELTA_NS / 2), (5, 0), (5, DELTA_NS - 1), (7, DELTA_NS / 3)] {
         let mut stage = Stage::new(entry, n, 4, |_, _| Verdict::Pass);
         let ids = stage.world.submit(0, &[incr("n")]);
@@ -164,19 +164,19 @@ fn s04_a_leader_that_tells_two_things(entry: &Entry) {
             others.iter().all(|id| !world.status(*id).unwrap().normal || view(world, *id) > View(1))
         };
         go(stage.world.run_while("all have left the view", 3 * DELTA_NS, |world| !left(world)), &stage.world);
-        // With Opt Sync B may have all honest votes by the time B' is shown: then it was decided at once.
+        // With Opt Sync B may have all honest votes when B' is shown: then it was decided at once.
         let decided = entry.spec.name == optsync().spec.name && later >= 2 * NEAR_NS;
         assert!(
             others.iter().all(|id| decided || !stage.has(*id, height)),
             "{n} {later}: nothing was committed at {height}"
         );
         let shown = stage.ear.borrow().count(|sent| {
-            matches!(&sent.message, SyncMessage::Evidence(Evidence::Conflict(_)))
+            matches!(&sent.message, SyncMessage::Evidence(QuitEvidence::Conflict(_)))
                 && sent.from != stage.controlled
         });
         assert_eq!(shown, others.len() * (n - 1), "each shows it to all, once");
         wait_for(&mut stage.world, &ids, secs(20));
-        // One branch is certified in the next view, and gone on from.
+        // One branch is certified in the next view, and extended.
         let ear = stage.ear.borrow();
         let next = ear.headers.keys().find(|(view, _)| *view > View(1)).unwrap().0;
         let bases: Vec<(ReplicaId, BlockId)> = ear
@@ -194,8 +194,8 @@ fn s04_a_leader_that_tells_two_things(entry: &Entry) {
     }
 }
 
-/// S6: certificates still form from f + 1 votes, and take no longer.
-fn s06_replicas_that_never_vote(entry: &Entry) {
+/// S6: certificates still form from f + 1 votes, as quickly as before.
+fn s06_f_replicas_without_votes_delay_no_commit(entry: &Entry) {
     let n = 7;
     let mut world = exact(entry, n, 6, |_| {});
     let ear = listen(&mut world, |_, frame| {
@@ -216,7 +216,7 @@ fn s06_replicas_that_never_vote(entry: &Entry) {
 }
 
 /// S7: f replicas blame an honest leader in every view.
-fn s07_false_blames(entry: &Entry) {
+fn s07_f_false_blames_do_nothing(entry: &Entry) {
     for n in [3, 7] {
         let f = (n - 1) / 2;
         let mut world = exact(entry, n, 7, |_| {});
@@ -239,11 +239,11 @@ fn s07_false_blames(entry: &Entry) {
     }
 }
 
-/// S8: votes and forwarded headers take exactly Δ, and so does everything else: blocks are committed, and nobody is blamed.
-fn s08_everything_takes_exactly_delta(entry: &Entry) {
+/// S8: votes, forwarded headers and all other messages take exactly Δ: blocks are committed, and nobody is blamed.
+fn s08_delays_of_exactly_delta_are_tolerated(entry: &Entry) {
     for n in [3, 5] {
         let mut world = exact(entry, n, 8, |settings| {
-            // Bodies come with their headers, so that Δ is there for each message alone: what is due comes after it.
+            // Bodies arrive with their headers, so each message alone may take Δ: timers come after it.
             settings.conditions = quorate_sim::LinkConditions::constant(DELTA_NS);
             settings.client.audience = quorate_sim::Audience::All;
             settings.client.retry_ns = secs(2);
@@ -261,11 +261,11 @@ fn s08_everything_takes_exactly_delta(entry: &Entry) {
     }
 }
 
-/// S12: a restart within 2Δ of the own vote. The wait from before commits nothing after it, no other block is voted for at
-/// that height, and it catches up.
-fn s12_a_restart_within_the_wait(entry: &Entry) {
+/// S12: a restart within 2Δ of the own vote. The earlier wait commits nothing afterwards, no other block is voted for at that
+/// height, and the replica catches up.
+fn s12_restart_within_the_wait_ends_it(entry: &Entry) {
     let mut world = exact(entry, 3, 12, |_| {});
-    // Two of three are heard, which no path at network speed is content with.
+    // Two of three vote, which is not enough for the fast path.
     let ear = listen(&mut world, |_, frame| {
         let hushed = frame.from == r(1) && DECIDING.contains(&frame.content.kind.as_str());
         if hushed { Verdict::Drop } else { Verdict::Pass }
@@ -278,19 +278,19 @@ fn s12_a_restart_within_the_wait(entry: &Entry) {
         let vote = || votes_of(&ear.borrow().sent[before..], r(2)).next();
         go(world.run_while("it has voted", secs(1), |_| vote().is_none()), &world);
         let (voted, _, height, _) = vote().unwrap();
-        // Everybody has heard of it.
+        // All replicas know the block.
         go(world.run_for(NEAR_NS + 1 + step * DELTA_NS * 9 / 40), &world);
         assert!(!has(&world, r(2), height), "{step}");
         world.crash(r(2), Survives::Nothing);
         go(world.run_for(ms(5)), &world);
         world.start(r(2)).unwrap();
-        // The others commit δ later than this at the earliest, or now, and say so.
+        // The others commit δ later than this at the earliest, or now, and report it.
         go(world.run_until(voted.plus(2 * DELTA_NS + 1)), &world);
         assert!(!has(&world, r(2), height), "{step}: its wait from before is over, and forgotten");
         wait_for(&mut world, &[id], secs(10));
         level(&mut world);
         assert!(has(&world, r(2), height), "{step}: it has caught up");
-        // It runs again, and votes as soon as the others.
+        // The replica runs again, and votes as early as the others.
         go(world.run_for(6 * DELTA_NS), &world);
         level(&mut world);
     }
@@ -301,7 +301,7 @@ fn s12_a_restart_within_the_wait(entry: &Entry) {
     settle(&mut world);
 }
 
-/// When a replica has voted, in which view, and for what.
+/// Returns time, view and block of each vote of a replica.
 fn votes_of(sent: &[Sent], by: ReplicaId) -> impl Iterator<Item = (Time, View, Height, BlockId)> {
     sent.iter().filter(move |sent| sent.from == by).filter_map(|sent| match &sent.message {
         SyncMessage::Vote(header) => {
@@ -317,9 +317,9 @@ fn has(world: &World, id: ReplicaId, height: Height) -> bool {
     world.decided(id) >= height
 }
 
-/// S15: all lose power right after a client has its answer and come back in any order. No timer commits before its replica
-/// runs again. From then on one lies, by silence or by what it says: what was acknowledged stays.
-fn s15_all_are_cut_after_an_acknowledgement(entry: &Entry) {
+/// S15: all lose power right after a client has its answer, and recover in any order. No timer commits before its replica
+/// runs again. One replica lies from then on, by silence or by messages: acknowledged requests survive.
+fn s15_acknowledged_request_survives_a_power_cut_of_all(entry: &Entry) {
     let orders: [[u16; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     for (seed, order) in (0..).zip(orders) {
         let mut world = exact(entry, 3, 150 + seed, |_| {});
@@ -338,7 +338,7 @@ fn s15_all_are_cut_after_an_acknowledgement(entry: &Entry) {
                 world.start(r(replica)).unwrap();
             }
             let runs = |id: ReplicaId| {
-                let is = |sent: &Sent| matches!(&sent.message, SyncMessage::Answer(answer) if answer.standing == Standing::Running);
+                let is = |sent: &Sent| matches!(&sent.message, SyncMessage::Answer(answer) if answer.stage == RecoveryStage::Running);
                 ear.borrow().sent[said..].iter().any(|sent| sent.from == id && is(sent))
             };
             while !world.replicas().all(runs) {
@@ -360,10 +360,10 @@ fn s15_all_are_cut_after_an_acknowledgement(entry: &Entry) {
     }
 }
 
-/// Opt Sync S1, S2, S3: each block at every replica 2δ after it was proposed with q_R prompt voters, whatever Δ is; with
-/// fewer δ + 2Δ, and the leader without the δ.
+/// Opt Sync S1, S2, S3: with q_R prompt voters every replica commits each block 2δ after its proposal, for every Δ. With
+/// fewer it takes δ + 2Δ, and 2Δ at the leader.
 #[test]
-fn o1_o2_o3_the_path_follows_how_many_vote() {
+fn o1_o2_o3_number_of_votes_decides_the_path() {
     for (n, silent, is_fast, delta_ns) in [
         (3, 0, true, DELTA_NS),
         (3, 1, false, DELTA_NS),
@@ -407,14 +407,14 @@ fn o1_o2_o3_the_path_follows_how_many_vote() {
             });
             assert_eq!(notified > 0, is_fast);
         }
-        // What a timer had left to do would be a second commit, which the oracles would have seen.
+        // A remaining timer would cause a second commit, which the oracles would have noticed.
         assert!(world.replicas().all(|id| view(&world, id) == View(1)));
     }
 }
 
-/// §9, and `optsync` §8: under load there is a block in each 2δ + 2s, whatever Δ is. Opt Sync S2: also where one of three
-/// says nothing that decides.
-fn s01_the_block_period(entry: &Entry) {
+/// §9, and `optsync` §8: under load there is a block in each 2δ + 2s, for every Δ. Opt Sync S2: also if one of three sends no
+/// deciding messages.
+fn s01_block_period_does_not_depend_on_delta(entry: &Entry) {
     for sync_ns in [0, ms(5)] {
         let expected = secs(1) / (2 * NEAR_NS + 2 * sync_ns);
         for (is_mute, delta_ns) in [(false, DELTA_NS), (true, DELTA_NS), (false, 3 * DELTA_NS)] {
@@ -451,9 +451,9 @@ fn blocks_in_a_second(entry: &Entry, is_mute: bool, delta_ns: u64, sync_ns: u64)
     u64::try_from(ear.borrow().headers.len() - before).unwrap()
 }
 
-/// Opt Sync S4: one of three is silent for a second and comes back: paths change block by block, and no view.
+/// Opt Sync S4: one of three is silent for a second and returns: paths change block by block, and the view does not.
 #[test]
-fn o4_a_path_changes_without_a_word() {
+fn o4_path_changes_without_messages() {
     let mut world = exact(optsync(), 3, 4, |_| {});
     let mute = Rc::new(Cell::new(false));
     let is_mute = Rc::clone(&mute);

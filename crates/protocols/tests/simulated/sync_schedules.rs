@@ -1,13 +1,13 @@
-//! The golden schedules of `sync-hotstuff` §23 and `optsync` §20: in each a flawed variant forks, or loses what was
-//! acknowledged, and the right protocol does not. Each liar says at each moment only what it could say.
+//! The golden schedules of `sync-hotstuff` §23 and `optsync` §20. In each a flawed variant forks, or loses an acknowledged
+//! request, and the right protocol does not. Liars send only messages that they can sign at that moment.
 //!
-//! Of five replicas 0 and 1 lie, who lead the views 1 and 2; `R` commits what the others, `Q` and `P`, do not.
+//! Of five replicas 0 and 1 lie, and lead views 1 and 2. `R` commits a block that the others, `Q` and `P`, do not.
 
 use crate::support::incr;
 use crate::sync_plot::{End, Plot};
 use crate::sync_stage::{DELTA_NS, NEAR_NS};
 use quorate_consensus::{Entry, Signed, To};
-use quorate_protocols::sync_hotstuff::{Evidence, Header, Lock, SyncMessage, Word};
+use quorate_protocols::sync_hotstuff::{Header, LeaderStatement, Lock, QuitEvidence, SyncMessage};
 use quorate_sim::{Audience, ControlledInput, DiskTrouble, Failure, Plan, ms};
 use quorate_types::bundle::bundle_digest;
 use quorate_types::codec::Wire as _;
@@ -22,8 +22,8 @@ fn end_of(header: &Header) -> End {
     (header.block.height, header.block.id())
 }
 
-/// B for `R` and liars' votes; its header reaches the others Δ after the vote. B' they are shown just after that, or before:
-/// without its body, so that they cannot vote for it and have a proof of nothing yet. What they say takes so long to `R`.
+/// Sends B and liars' votes to `R`; the header of B reaches the others Δ after the vote. They receive B' just after that, or
+/// before it without its body: then they cannot vote for it and have no proof yet. Their messages take so long to `R`.
 fn late_proof(entry: &Entry, is_after: bool, back_ns: u64, stalls: bool) -> Result<(), Failure> {
     // A slow disk takes a hundred times as long.
     let sync_ns = if stalls { 3 * DELTA_NS / 100 } else { 0 };
@@ -40,11 +40,11 @@ fn late_proof(entry: &Entry, is_after: bool, back_ns: u64, stalls: bool) -> Resu
     }
     plot.propose(&[R], &one);
     plot.liars_vote(&[R], &one);
-    // The vote leaves when it is on disk, and what is said takes `NEAR_NS`.
+    // The vote leaves when it is durable, and messages take `NEAR_NS`.
     let vote = plot.world.now().plus(sync_ns + NEAR_NS);
     let shown = match () {
         () if is_after => vote.plus(DELTA_NS + 1),
-        // In one turn with the header, so that what leaves waits for the same sync as the vote.
+        // In one turn with the header, so all messages wait for the same sync as the vote.
         () if stalls => vote.plus(DELTA_NS),
         () => vote.plus(DELTA_NS / 2),
     };
@@ -57,7 +57,7 @@ fn late_proof(entry: &Entry, is_after: bool, back_ns: u64, stalls: bool) -> Resu
     plot.close()
 }
 
-/// A client's bundle is with all; a payload of it.
+/// Sends a client's bundle to all, and returns a payload of it.
 fn spread_bundle(plot: &mut Plot) -> Result<Payload, Failure> {
     let liar = ReplicaId(0);
     plot.world.submit(0, &[incr("n")]);
@@ -74,9 +74,9 @@ fn spread_bundle(plot: &mut Plot) -> Result<Payload, Failure> {
     panic!("no client has asked the leader");
 }
 
-/// asked-once: `R` hears of B from a liar, without its body, and shows its header when it is asked where it stands, which a
-/// proof that the next leader lies makes the others ask. So they ask it for the body, in vain. Then it is given the body,
-/// and votes; the others leave the view for another block when its 2 Δ are almost over.
+/// asked-once: `R` receives B from a liar without its body, and shows the header in an answer. A proof that the next leader
+/// equivocates makes the others ask `R`. So they ask it for the body, in vain. Then `R` receives the body and votes. The
+/// others leave the view for another block when the 2 Δ of `R` are almost over.
 pub(crate) fn asked_before_it_has_voted(entry: &Entry) -> Result<(), Failure> {
     let mut plot = Plot::new(entry, 5, &[0, 1], |settings| settings.client.audience = Audience::All);
     let payload = spread_bundle(&mut plot)?;
@@ -89,15 +89,15 @@ pub(crate) fn asked_before_it_has_voted(entry: &Entry) -> Result<(), Failure> {
     let lie = |time_ns| {
         let header = plot.header(View(2), tip, tip.1, time_ns);
         let (by, signature) = (ReplicaId(1), plot.world.sign(ReplicaId(1), &header.statement()));
-        Signed { body: Word::Header(header), by, signature }
+        Signed { body: LeaderStatement::Header(header), by, signature }
     };
-    let evidence = Evidence::Conflict(Box::new((lie(1), lie(2))));
+    let evidence = QuitEvidence::Conflict(Box::new((lie(1), lie(2))));
     plot.say(1, &[Q, P], &SyncMessage::Evidence(evidence));
-    // Question and answer, a quarter of Δ, question and answer.
+    // A question and its answer, a quarter of Δ, a request and its answer.
     plot.run(5 * NEAR_NS + DELTA_NS / 4 + ms(5))?;
     plot.world.send_frame_as(ReplicaId(0), To::One(ReplicaId(R)), frame::PAYLOAD, payload.to_bytes().into());
     plot.liars_vote(&[R], &one);
-    // It votes when that is there.
+    // `R` votes when the body arrives.
     let commits = plot.world.now().plus(NEAR_NS + 2 * DELTA_NS);
     plot.world.run_until(commits.minus(NEAR_NS + ms(5)))?;
     plot.propose(&[Q, P], &two);
@@ -107,9 +107,9 @@ pub(crate) fn asked_before_it_has_voted(entry: &Entry) -> Result<(), Failure> {
     plot.close()
 }
 
-/// voted-past: `R` votes for B, whose header takes Δ to the others. `Q` is shown the block on top of it with the certificate of
-/// B, asks `R` for the block, which comes at once, and votes. Just after the header is there, for which it votes no more, `P`
-/// hears of another block, and leaves the view with two votes for B.
+/// voted-past: `R` votes for B, whose header takes Δ to the others. `Q` receives the block above with the certificate of B,
+/// asks `R` for B, receives it at once, and votes. Just after the header of B has arrived, for which it votes no more, `P`
+/// learns of another block and leaves the view with two votes for B.
 pub(crate) fn voted_past_what_was_not_heard(entry: &Entry) -> Result<(), Failure> {
     let mut plot = Plot::new(entry, 5, &[0, 1], |_| {});
     let tip = plot.tip();
@@ -134,7 +134,7 @@ pub(crate) fn voted_past_what_was_not_heard(entry: &Entry) -> Result<(), Failure
     plot.close()
 }
 
-/// no-wait: `Q` and `P` have voted for B and leave the view before they hear each other's vote.
+/// no-wait: `Q` and `P` have voted for B and leave the view before their votes reach each other.
 pub(crate) fn no_wait(entry: &Entry) -> Result<(), Failure> {
     late_proof(entry, true, DELTA_NS, false)
 }
@@ -144,14 +144,14 @@ pub(crate) fn proof_at_the_last_moment(entry: &Entry) -> Result<(), Failure> {
     late_proof(entry, false, DELTA_NS, false)
 }
 
-/// evidence-held: the disks of `Q` and `P` stand still for 3 Δ as they leave the view.
+/// evidence-held: the disks of `Q` and `P` stall for 3 Δ when they leave the view.
 pub(crate) fn evidence_and_a_disk_that_stalls(entry: &Entry) -> Result<(), Failure> {
     late_proof(entry, false, NEAR_NS, true)
 }
 
-/// late-vote: the disk of `Q` stalls for 3 Δ under its vote for B'. The liars hear no vote, and show B to the others, who commit
-/// it meanwhile. With that vote B' would be certified, and `Q` go on from there with the next leader. It is asked for a block
-/// that its log alone has, so that its turn goes on when the disk does.
+/// late-vote: the disk of `Q` stalls for 3 Δ during its vote for B'. The liars receive no vote, and show B to the others,
+/// which commit it meanwhile. That vote would certify B', and `Q` would extend it with the next leader. `Q` is asked for a
+/// block that only its log has, so its turn continues when the disk does.
 pub(crate) fn vote_that_leaves_after_what_contradicts_it(entry: &Entry) -> Result<(), Failure> {
     let mut plot = Plot::new(entry, 5, &[0, 1], |settings| settings.costs.sync_ns = 3 * DELTA_NS / 100);
     let tip = plot.tip();
@@ -192,8 +192,8 @@ pub(crate) fn vote_and_a_disk_that_stalls(entry: &Entry) -> Result<(), Failure> 
     plot.close()
 }
 
-/// first-vote-timer: of seven 0, 1 and 2 lie. X is certified for 3 alone, and Y above another block, higher, for 4 alone.
-/// The next leader shows X, and all but 4 go on from there; the one after it shows Y, and all but 3 do.
+/// first-vote-timer: of seven, 0, 1 and 2 lie. X is certified at 3 alone, and a higher Y above another block at 4 alone. The
+/// next leader shows X, and all but 4 extend it; the one after it shows Y, and all but 3 extend it.
 pub(crate) fn bases_of_two_heights(entry: &Entry) -> Result<(), Failure> {
     let mut plot = Plot::new(entry, 7, &[0, 1, 2], |_| {});
     let tip = plot.tip();
@@ -209,7 +209,7 @@ pub(crate) fn bases_of_two_heights(entry: &Entry) -> Result<(), Failure> {
     let (low, high) = (plot.lock(View(1), end_of(&low)), plot.lock(View(1), end_of(&high)));
     plot.say(0, &[3], &SyncMessage::Certified(low.tip.clone()));
     plot.say(0, &[4], &SyncMessage::Certified(high.tip.clone()));
-    // Until all have left the first view, and waited.
+    // Runs until all have left the first view, and waited.
     plot.run(3 * DELTA_NS)?;
     plot.takes(&[3, 4], &[3, 4, 5, 6], None, NEAR_NS);
     let base = (low.tip.statement.height, low.tip.block());
@@ -222,8 +222,8 @@ pub(crate) fn bases_of_two_heights(entry: &Entry) -> Result<(), Failure> {
     plot.close()
 }
 
-/// lock-rises, scenario 10: of five 0 and 2 lie, and 1 leads the second view. What 3 alone has voted for in the first one
-/// is certified, and that is shown to 3 in the middle of the second. What 1 proposes then.
+/// lock-rises, scenario 10: of five, 0 and 2 lie, and 1 leads the second view. A block for which only 3 has voted in the
+/// first view is certified, and the certificate is shown to 3 during the second. Returns the next proposal of 1.
 pub(crate) fn show_what_was_withheld(plot: &mut Plot) -> Result<Header, Failure> {
     let tip = plot.tip();
     let (hidden, other) = (plot.first(tip, 1), plot.first(tip, 2));
@@ -247,8 +247,8 @@ pub(crate) fn show_what_was_withheld(plot: &mut Plot) -> Result<Header, Failure>
     Ok(proposed)
 }
 
-/// 4 commits what is proposed after that, and nobody else hears of enough votes where 3 does not vote: the view ends, and
-/// the next leader, who lies, begins below.
+/// 4 commits the next proposal, and without a vote of 3 nobody else receives enough votes. The view ends, and the next
+/// leader, which lies, begins below.
 pub(crate) fn force_locking(entry: &Entry) -> Result<(), Failure> {
     let mut plot = Plot::new(entry, 5, &[0, 2], |_| {});
     let tip = plot.tip();

@@ -1,5 +1,4 @@
-//! Worlds of Sync HotStuff and Opt Sync in which messages take exactly as long as a test says, and one leader says what a
-//! test writes for it.
+//! Worlds of Sync HotStuff and Opt Sync with exact message delays, and with one leader that sends the messages of the test.
 
 use crate::support::{begin, go, level, world_of};
 use quorate_consensus::parts::chain::empty_payload;
@@ -13,7 +12,7 @@ use std::rc::Rc;
 
 /// Δ of these worlds.
 pub(crate) const DELTA_NS: u64 = ms(100);
-/// What a message takes.
+/// Delay of a message.
 pub(crate) const NEAR_NS: u64 = ms(10);
 /// τ of these worlds.
 pub(crate) const HEARTBEAT_NS: u64 = 2 * DELTA_NS;
@@ -26,7 +25,7 @@ pub(crate) fn optsync() -> &'static Entry {
     quorate_protocols::find("optsync").unwrap()
 }
 
-/// Makes tests of scenarios: each for both.
+/// Makes tests of scenarios, each for both protocols.
 macro_rules! both_synchronous {
     ($($scenario:ident)*) => {
         mod sync_hotstuff {
@@ -39,7 +38,7 @@ macro_rules! both_synchronous {
 }
 pub(crate) use both_synchronous;
 
-/// A message of the protocol that left, and when.
+/// A message of the protocol with its time.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) at: Time,
@@ -47,11 +46,11 @@ pub(crate) struct Sent {
     pub(crate) message: SyncMessage,
 }
 
-/// All that replicas have said to each other.
+/// All messages between replicas.
 #[derive(Default)]
 pub(crate) struct Ear {
     pub(crate) sent: Vec<Sent>,
-    /// What was proposed, in each view the first at each height.
+    /// Proposals: in each view the first one at each height.
     pub(crate) headers: BTreeMap<(View, Height), Header>,
 }
 
@@ -68,19 +67,19 @@ impl Ear {
         self.sent.push(Sent { at, from: frame.from, message });
     }
 
-    /// When the first message that `is` it has left.
+    /// Returns when the first message that `is` accepts has left.
     pub(crate) fn first(&self, is: impl Fn(&Sent) -> bool) -> Option<Time> {
         self.sent.iter().find(|sent| is(sent)).map(|sent| sent.at)
     }
 
-    /// When a block was proposed at a place.
+    /// Returns when a block was proposed at a place.
     pub(crate) fn proposed(&self, place: (View, Height)) -> Option<Time> {
         self.first(|sent| {
             matches!(&sent.message, SyncMessage::Propose { header, .. } if (header.block.view, header.block.height) == place)
         })
     }
 
-    /// How many such messages have left.
+    /// Returns how many such messages have left.
     pub(crate) fn count(&self, is: impl Fn(&Sent) -> bool) -> usize {
         self.sent.iter().filter(|sent| is(sent)).count()
     }
@@ -91,7 +90,7 @@ fn entry_decodes(body: &[u8]) -> Option<SyncMessage> {
     SyncMessage::from_bytes(body).ok()
 }
 
-/// Hears all that leaves; `judge` says what becomes of it.
+/// Observes all messages; `judge` decides the fate of each.
 pub(crate) fn listen(
     world: &mut World,
     mut judge: impl FnMut(Time, &Frame) -> Verdict + 'static,
@@ -107,7 +106,7 @@ pub(crate) fn listen(
     ear
 }
 
-/// A world in which every message takes exactly [`NEAR_NS`] and nothing else any time; clocks are right, and no guard
+/// Returns a world in which every message takes exactly [`NEAR_NS`] and all else no time; clocks are right, and no guard
 /// holds anything back.
 pub(crate) fn exact(entry: &Entry, n: usize, seed: u64, change: impl FnOnce(&mut Settings)) -> World {
     let mut world = world_of(entry, seed, |settings| {
@@ -132,7 +131,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Its words and what is said to it take as long as `judge` says.
+    /// `judge` sets the delays of its messages and of messages to it.
     pub(crate) fn new(
         entry: &Entry,
         n: usize,
@@ -146,7 +145,7 @@ impl Stage {
         let controlled = ReplicaId(0);
         assert_eq!(world.status(ReplicaId(1)).unwrap().leader, controlled);
         world.take_control(controlled);
-        // What it has said as an honest one arrives.
+        // Its earlier honest messages arrive.
         go(world.run_for(3 * NEAR_NS), &world);
         Self { world, ear, controlled }
     }
@@ -160,14 +159,14 @@ impl Stage {
         self.world.send_as(self.controlled, to, message);
     }
 
-    /// The last header of the first view that was proposed, and its height and id.
+    /// Returns the last header that was proposed in the first view, with its height and id.
     pub(crate) fn tip(&self) -> (Height, BlockId) {
         let ear = self.ear.borrow();
         let last = ear.headers.iter().rfind(|((view, _), _)| *view == View(1));
         last.map(|((_, height), header)| (*height, header.block.id())).unwrap()
     }
 
-    /// A header of the controlled replica in the first view on top of a block; empty, but for its time.
+    /// Returns an empty header of the controlled replica in the first view on top of a block; its time distinguishes it.
     pub(crate) fn header(&self, (height, parent): (Height, BlockId), time_ns: u64) -> Header {
         let block = Block {
             parent,
@@ -181,7 +180,7 @@ impl Stage {
         Header { block, base: BlockId::ZERO }
     }
 
-    /// A certificate that f + 1 replicas have signed, the controlled replica among them.
+    /// Returns a certificate of f + 1 replicas, the controlled replica among them.
     pub(crate) fn certificate(&self, view: View, (height, block): (Height, BlockId)) -> Certificate {
         let statement = vote(view, height, block);
         let signers = self.world.replicas().take(self.world.settings().f + 1);
@@ -189,7 +188,7 @@ impl Stage {
         Certificate::of(statement, &votes)
     }
 
-    /// The proposal of a header on top of a certified block.
+    /// Returns the proposal of a header on top of a certified block.
     pub(crate) fn proposal(&self, on: (Height, BlockId), header: &Header) -> SyncMessage {
         SyncMessage::Propose { header: header.clone(), parent: self.certificate(View(1), on) }
     }
@@ -200,7 +199,7 @@ impl Stage {
     }
 }
 
-/// The view of a replica.
+/// Returns the view of a replica.
 pub(crate) fn view(world: &World, id: ReplicaId) -> View {
     world.status(id).unwrap().view
 }

@@ -1,18 +1,18 @@
-//! Sync HotStuff and Opt Sync without the second thing that keeps a timer's commit safe: that its certificate was shown to all
-//! (S7). With it most of what is wrong in the museum alone forks nothing any more; without it each rule has to hold.
+//! Sync HotStuff and Opt Sync without the second protection of a timer's commit: that its certificate was shown to all (S7).
+//! With it most single flaws of the museum fork nothing; without it each rule has to hold.
 
 use quorate_consensus::flawed::Flaw;
 use quorate_consensus::{AttackEntry, Auth, Claims, Effect, Past, Seal, Timers, To, Window};
 use quorate_protocols::sync_hotstuff::{SyncHotStuff, SyncMessage, SyncRecord, Timer, Variant};
 use quorate_types::{ReplicaId, Time};
 
-/// Nothing else is wrong.
+/// No other flaw.
 #[derive(Default)]
 pub(crate) struct NothingElse;
 
 impl<V: Variant> Flaw<SyncHotStuff<V>> for NothingElse {}
 
-/// Certificates are shown to nobody who has not asked, and something else is wrong.
+/// A flaw, in replicas that show certificates only to peers that have asked.
 #[derive(Default)]
 pub(crate) struct Unshown<F>(F);
 

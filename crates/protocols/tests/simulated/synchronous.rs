@@ -1,9 +1,9 @@
-//! Synchronous protocols: standard seeds within the bound, and that the oracle of agreement is seen to fire beyond it.
+//! Synchronous protocols: standard seeds within the bound, and forks beyond it that the agreement oracle notices.
 
 use crate::side_by_side::run_all;
 use crate::support::{go, r, world_of};
 use quorate_consensus::parts::chain::empty_payload;
-use quorate_consensus::parts::returning::Standing;
+use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Certificate, Entry, Signed, To};
 use quorate_protocols::sync_hotstuff::{Answer, Header, SyncMessage, VOTE};
 use quorate_sim::{
@@ -32,13 +32,13 @@ fn with_a_leader_that_lies(entry: &Entry, guarded: bool) -> World {
     });
     world.take_control(r(0));
     go(world.run_for(3 * DELTA_NS), &world);
-    let answer = Answer::bare(Incarnation::ZERO, Standing::Running);
+    let answer = Answer::bare(Incarnation::ZERO, RecoveryStage::Running);
     world.send_as(r(0), To::All, &SyncMessage::Answer(Box::new(answer)));
     go(world.run_for(ms(20)), &world);
     world
 }
 
-/// A first block of the first view; blocks of different times are different ones.
+/// Returns a first block of the first view; different times make different blocks.
 fn first_block(time_ns: u64) -> Header {
     let mut base = b"sync-hotstuff: base of the view".to_vec();
     base.extend_from_slice(&BlockId::ZERO.0.0);
@@ -54,7 +54,7 @@ fn first_block(time_ns: u64) -> Header {
     Header { block, base: BlockId::ZERO }
 }
 
-/// The leader shows one replica a block, and its own vote for it.
+/// Sends the leader's proposal and vote for a block to one replica.
 fn shows(world: &mut World, to: ReplicaId, header: Header) {
     let parent = Certificate::genesis(VOTE);
     let signature = world.sign(r(0), &header.statement());
@@ -62,7 +62,7 @@ fn shows(world: &mut World, to: ReplicaId, header: Header) {
     world.send_as(r(0), To::One(to), &SyncMessage::Vote(Signed { body: header, by: r(0), signature }));
 }
 
-/// Shows B to replica 1 and B' to replica 2 while the two hear each other five Δ late.
+/// Shows B to replica 1 and B' to replica 2 while messages between the two are 5 Δ late.
 fn equivocates(world: &mut World) {
     let change = Change::Late { by_ns: 5 * DELTA_NS, until: quorate_types::Time::ZERO };
     let (from, to) = (Places::one(1), Places::one(2));
@@ -71,10 +71,10 @@ fn equivocates(world: &mut World) {
     shows(world, r(2), first_block(2));
 }
 
-/// Scenario 13: beyond Δ and without the guard the fork happens 2 Δ after the votes, and the oracle sees it. Both notice
-/// as soon as they hear of each other.
+/// Scenario 13: beyond Δ and without the guard the fork happens 2 Δ after the votes, and the oracle notices it. Both replicas
+/// notice as soon as their messages reach each other.
 #[test]
-fn s13_beyond_delta_the_unguarded_fork_and_are_caught() {
+fn s13_unguarded_replicas_fork_beyond_delta_and_are_caught() {
     for entry in entries() {
         let mut world = with_a_leader_that_lies(entry, false);
         equivocates(&mut world);
@@ -96,9 +96,9 @@ fn s13_beyond_delta_the_unguarded_fork_and_are_caught() {
     }
 }
 
-/// The same with the guard on: replicas 1 and 2 hear from nobody in time, and commit nothing.
+/// The same with the guard on: replicas 1 and 2 receive no answers in time, and commit nothing.
 #[test]
-fn s16_beyond_delta_the_guarded_commit_nothing() {
+fn s16_guarded_replicas_commit_nothing_beyond_delta() {
     for entry in entries() {
         let mut world = with_a_leader_that_lies(entry, true);
         equivocates(&mut world);
@@ -117,7 +117,7 @@ fn must_pass(entry: &Entry, n: usize, seeds: u64) -> Vec<Report> {
 
 /// Standard seeds within the bound: faults of four classes, a replica or two of them Byzantine.
 #[test]
-fn seeds_within_the_bound() {
+fn seeds_within_the_bound_pass() {
     for entry in entries() {
         let mut felt: BTreeMap<Fault, u64> = BTreeMap::new();
         for (n, seeds) in [(3, 12), (5, 4)] {

@@ -1,5 +1,5 @@
-//! The synchrony guard in whole replicas: whatever the protocol, because the host watches. Here it is PBFT that claims to
-//! assume a bound on delays, and that its votes are not durable.
+//! The synchrony guard in whole replicas, for any protocol, because the host has the guard. In these tests PBFT claims to
+//! assume a bound on delays, and to have votes that are not durable.
 
 use crate::support::{ask, begin, cut, go, incr, pbft, r, settle, world_of};
 use quorate_consensus::{Entry, Spec, Synchrony};
@@ -16,7 +16,7 @@ fn bounded() -> Entry {
     }
 }
 
-/// Four replicas that have found each other.
+/// Returns four connected replicas.
 fn calm(seed: u64) -> World {
     let mut world = world_of(&bounded(), seed, |_| {});
     begin(&mut world);
@@ -24,7 +24,7 @@ fn calm(seed: u64) -> World {
     world
 }
 
-/// What the guard of a replica says. A macro, because these tests do not know the type.
+/// Returns the state of a replica's guard. A macro, because these tests do not know its type.
 macro_rules! guard {
     ($world:expr, $id:expr) => {
         $world.status(r($id)).unwrap().guard.unwrap()
@@ -40,7 +40,7 @@ fn late(world: &World, id: u16) -> Vec<u16> {
 }
 
 #[test]
-fn in_calm_weather_nobody_is_late() {
+fn no_peer_is_late_on_a_fast_network() {
     for seed in 0..5 {
         let mut world = calm(20_000 + seed);
         let before = doubts(&world);
@@ -53,7 +53,7 @@ fn in_calm_weather_nobody_is_late() {
         for id in 0..4 {
             let guard = guard!(world, id);
             assert!(late(&world, id).is_empty());
-            // There and back, a little work, and what is held for the disk.
+            // A round trip, a little work, and messages that are held for the disk.
             assert!((ms(1)..ms(25)).contains(&guard.p999_ns), "{guard}");
         }
         let count = |kind| world.sent().get(&Kind::new(kind)).copied().unwrap_or(0);
@@ -61,9 +61,9 @@ fn in_calm_weather_nobody_is_late() {
     }
 }
 
-/// Each quarter of Δ while there is something to do, each 2 Δ while not; or a little sooner, and often all together.
+/// Each quarter of Δ with work and each 2 Δ without; or a little earlier, and often all together.
 #[test]
-fn who_has_nothing_to_do_probes_less() {
+fn idle_replica_probes_less() {
     let mut world = calm(20_050);
     let probes = |world: &World| -> Vec<u64> { (0..4).map(|id| guard!(world, id).probes).collect() };
     let sent = |before: Vec<u64>, world: &World| -> Vec<u64> {
@@ -73,7 +73,7 @@ fn who_has_nothing_to_do_probes_less() {
     let before = probes(&world);
     go(world.run_for(secs(2)), &world);
     let idle = sent(before, &world);
-    // PBFT tells its status each second: 3 Δ of work.
+    // PBFT sends its status each second: 3 Δ of work.
     assert!(idle.iter().all(|sent| (often / 8..often / 4).contains(sent)), "{idle:?} of {often}");
     let (start, before) = (world.now(), probes(&world));
     while world.now().since(start) < secs(2) {
@@ -84,8 +84,8 @@ fn who_has_nothing_to_do_probes_less() {
 }
 
 #[test]
-fn where_everything_is_slow_all_doubt_until_it_is_not() {
-    // Within Δ and a probe period, which is another one where nothing is to be done.
+fn slow_network_causes_doubt_until_it_recovers() {
+    // Within Δ and a probe period, which is longer without work.
     for (works, period_ns) in [(true, DELTA_NS / 4), (false, DELTA_NS * 2)] {
         slow_and_doubted(works, period_ns);
     }
@@ -107,14 +107,14 @@ fn slow_and_doubted(works: bool, period_ns: u64) {
     go(world.run_for(secs(1)), &world);
     assert_eq!(doubts(&world), during);
     world.end_fault(number);
-    // What is on its way arrives, and then the next probe is answered.
+    // Messages on their way arrive, and then the next probe is answered.
     go(world.run_for(ms(300)), &world);
     assert!(doubts(&world).iter().all(|(doubt, _)| !doubt));
     settle(&mut world);
 }
 
 #[test]
-fn one_that_is_cut_off_is_late_and_no_doubt_to_the_others() {
+fn isolated_peer_is_late_and_causes_no_doubt() {
     let mut world = calm(20_200);
     let before = doubts(&world);
     let number = cut(&mut world, 3);
@@ -129,7 +129,7 @@ fn one_that_is_cut_off_is_late_and_no_doubt_to_the_others() {
 }
 
 #[test]
-fn one_that_was_started_again_is_late_until_it_answers() {
+fn restarted_peer_is_late_until_it_answers() {
     let mut world = calm(20_300);
     world.crash(r(2), Survives::Nothing);
     go(world.run_for(secs(1)), &world);
@@ -141,13 +141,13 @@ fn one_that_was_started_again_is_late_until_it_answers() {
 }
 
 #[test]
-fn clocks_that_drift_are_seen() {
+fn clock_drift_is_measured() {
     let mut world = calm(20_400);
     world.plan(world.now(), Plan::Drift(r(1), 400));
     go(world.run_for(secs(120)), &world);
     for id in 0..4 {
         let drift = guard!(world, id).drift_ppm.unwrap();
-        // It went right for two seconds, and messages do not take equally long there and back.
+        // The clock was right for two seconds, and the two directions have different delays.
         let expected = if id == 1 { -400 } else { 400 };
         assert!((drift - expected).abs() < 40, "replica {id} says {drift} ppm");
     }

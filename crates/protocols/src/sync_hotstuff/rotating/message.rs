@@ -1,76 +1,98 @@
-//! What replicas say to each other where leaders follow each other (§11, §17).
+//! Messages of the rotating form (§11, §17).
 
-use super::super::message::{ANSWER, ASK, BLAME, CERTIFIED, EVIDENCE, PROPOSE, SHOW, STATUS, VOTE};
-use super::super::words::{blame, claim_blames};
-use super::words::{Evidence, Header, claim_votes, status, vote};
-use quorate_consensus::parts::returning::Standing;
+use super::super::encoding::{fields, variants};
+use super::super::statements::{
+    ANSWER, ASK, BLAME, CERTIFICATE_BYTES, CERTIFIED, EVIDENCE, PROPOSE, SHOW, STATUS, VOTE, blame,
+    claim_blames,
+};
+use super::evidence::ViewEvidence;
+use super::header::{Header, claim_votes, status, vote};
+use quorate_consensus::parts::recovery::RecoveryStage;
 use quorate_consensus::{Auth, Certificate, Claims, Message, Place, Signed};
-use quorate_types::codec::{DecodeError, Reader, Wire, put_list};
 use quorate_types::{Height, Incarnation, Kind, PayloadId, View};
 
-/// Certificates that one ANSWER shows at most: the highest one, and that of the parent of the header that it shows.
+/// Maximum number of certificates in an ANSWER: the highest one, and that of the parent of its header.
 pub(super) const CERTIFICATES_MAX: usize = 2;
-/// Bytes of a certificate at least: its statement.
-const CERTIFICATE_BYTES: usize = 16 + 8 + 8 + 32 + 32;
 
-/// A message of this protocol.
+/// A message of the rotating form.
 #[derive(Clone, PartialEq, Debug)]
 pub enum RotatingMessage {
-    /// The leader of a view: vote for this block.
+    /// The leader of a view proposes a block.
     Propose {
-        /// The block, and where its parent was certified.
+        /// The block, and the view of its parent's certificate.
         header: Header,
         /// That certificate.
         parent: Certificate,
     },
-    /// I vote for this block, and hand its header on: one message, held.
+    /// A vote for this block, which hands its header on: one message, held.
     Vote(Signed<Header>),
-    /// I leave the view of this certificate, or vote for what rests on it.
+    /// The sender leaves the view of this certificate, or votes for a block that extends the certified one.
     Certified(Certificate),
-    /// I have left the view of this header by its certificate before I could vote for it: this is what I would have voted for.
+    /// The sender has left the view of this header by its certificate before it could vote for it.
     Show(Signed<Header>),
-    /// To the leader of a view: I enter it with this lock, and without a certificate of the view before.
+    /// Report to the leader of a view: the sender enters it with this lock, and without a certificate of the view before.
     Status {
         /// The view.
         view: View,
         /// The lock.
         lock: Certificate,
     },
-    /// The leader of this view does nothing.
+    /// The leader of this view makes no progress.
     Blame(View),
-    /// Nobody may rely on silence in this view, and why.
-    Evidence(Evidence),
-    /// I have just been opened, or have missed something: what has become of the view?
+    /// Silence in this view proves nothing.
+    Evidence(ViewEvidence),
+    /// Question of a replica that has just been opened or has missed messages.
     Ask {
-        /// Which opening of the asker.
+        /// Incarnation of the sender.
         incarnation: Incarnation,
     },
-    /// For who asks; and for all when the sender's standing has changed.
+    /// Answer to a recovering replica, and report to all when the sender's recovery stage has changed.
     Answer(Box<Answer>),
 }
 
-/// What a replica tells one that comes back (§18).
+variants!(RotatingMessage, "sync-hotstuff-rr message":
+    0 = Propose { header, parent },
+    1 = Vote(header),
+    2 = Certified(certificate),
+    3 = Status { view, lock },
+    4 = Blame(view),
+    5 = Evidence(evidence),
+    6 = Ask { incarnation },
+    7 = Answer(answer),
+    8 = Show(header),
+);
+
+/// State of a replica for a recovering peer (§18).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Answer {
-    /// Which opening asked; zero where nobody did.
+    /// Incarnation of the asker; zero for a report without a question.
     pub incarnation: Incarnation,
-    /// What the sender may do.
-    pub standing: Standing,
-    /// Blames by which the last view was left that was left so.
+    /// Recovery stage of the sender.
+    pub stage: RecoveryStage,
+    /// Blames by which the sender has left a view last.
     pub blames: Option<Certificate>,
-    /// Its highest certificate, and the one that the header rests on.
+    /// Its highest certificate, and that of the parent of the header.
     pub certificates: Vec<Certificate>,
-    /// What the leader of its view has proposed.
+    /// The proposal of its view's leader.
     pub header: Option<Signed<Header>>,
     /// Its last own vote.
     pub voted: Option<Signed<Signed<Header>>>,
 }
 
+fields!(Answer {
+    incarnation,
+    stage,
+    blames,
+    certificates[CERTIFICATES_MAX, CERTIFICATE_BYTES],
+    header,
+    voted
+});
+
 impl Answer {
-    /// One that shows nothing but where its sender stands.
+    /// Returns an answer that reports nothing but the sender's recovery stage.
     #[must_use]
-    pub fn bare(incarnation: Incarnation, standing: Standing) -> Self {
-        Self { incarnation, standing, blames: None, certificates: Vec::new(), header: None, voted: None }
+    pub fn bare(incarnation: Incarnation, stage: RecoveryStage) -> Self {
+        Self { incarnation, stage, blames: None, certificates: Vec::new(), header: None, voted: None }
     }
 
     fn claim(&self, claims: &mut Claims<'_>) {
@@ -88,32 +110,6 @@ impl Answer {
             let block = &header.body.block;
             claims.signature(*by, vote(block.view, block.id()), signature);
         }
-    }
-}
-
-impl Wire for Answer {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.incarnation.encode(out);
-        self.standing.encode(out);
-        self.blames.encode(out);
-        put_list(out, &self.certificates);
-        self.header.encode(out);
-        self.voted.encode(out);
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            incarnation: Incarnation::decode(reader)?,
-            standing: Standing::decode(reader)?,
-            blames: Option::decode(reader)?,
-            certificates: reader.list(
-                "certificates",
-                CERTIFICATES_MAX,
-                CERTIFICATE_BYTES,
-                Certificate::decode,
-            )?,
-            header: Option::decode(reader)?,
-            voted: Option::decode(reader)?,
-        })
     }
 }
 
@@ -146,7 +142,7 @@ impl Message for RotatingMessage {
             Self::Status { view, .. } => about(*view, true),
             Self::Blame(view) => about(*view, false),
             Self::Evidence(evidence) => about(evidence.view(), true),
-            // Whoever is behind, or ahead, must be heard.
+            // A replica that is behind or ahead must be heard.
             Self::Ask { .. } | Self::Answer(_) => Place::ANYWHERE,
         }
     }
@@ -165,7 +161,7 @@ impl Message for RotatingMessage {
         }
     }
 
-    /// A blame promises nothing.
+    /// A blame promises nothing: it may be sent again.
     fn once(&self) -> bool {
         !matches!(self, Self::Blame(_))
     }
@@ -190,59 +186,6 @@ impl Message for RotatingMessage {
     fn bodies(&self, out: &mut Vec<PayloadId>) {
         if let Self::Propose { header, .. } = self {
             out.push(header.block.payload);
-        }
-    }
-}
-
-impl Wire for RotatingMessage {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.push(self.tag());
-        match self {
-            Self::Propose { header, parent } => {
-                header.encode(out);
-                parent.encode(out);
-            }
-            Self::Vote(header) | Self::Show(header) => header.encode(out),
-            Self::Certified(certificate) => certificate.encode(out),
-            Self::Status { view, lock } => {
-                view.encode(out);
-                lock.encode(out);
-            }
-            Self::Blame(view) => view.encode(out),
-            Self::Evidence(evidence) => evidence.encode(out),
-            Self::Ask { incarnation } => incarnation.encode(out),
-            Self::Answer(answer) => answer.encode(out),
-        }
-    }
-
-    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(match r.u8()? {
-            0 => Self::Propose { header: Header::decode(r)?, parent: Certificate::decode(r)? },
-            1 => Self::Vote(Signed::decode(r)?),
-            2 => Self::Certified(Certificate::decode(r)?),
-            3 => Self::Status { view: View::decode(r)?, lock: Certificate::decode(r)? },
-            4 => Self::Blame(View::decode(r)?),
-            5 => Self::Evidence(Evidence::decode(r)?),
-            6 => Self::Ask { incarnation: Incarnation::decode(r)? },
-            7 => Self::Answer(Box::new(Answer::decode(r)?)),
-            8 => Self::Show(Signed::decode(r)?),
-            _ => return Err(DecodeError::Tag("sync-hotstuff-rr message")),
-        })
-    }
-}
-
-impl RotatingMessage {
-    fn tag(&self) -> u8 {
-        match self {
-            Self::Propose { .. } => 0,
-            Self::Vote(_) => 1,
-            Self::Certified(_) => 2,
-            Self::Status { .. } => 3,
-            Self::Blame(_) => 4,
-            Self::Evidence(_) => 5,
-            Self::Ask { .. } => 6,
-            Self::Answer(_) => 7,
-            Self::Show(_) => 8,
         }
     }
 }

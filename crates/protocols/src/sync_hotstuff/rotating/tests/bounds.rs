@@ -1,29 +1,25 @@
-//! What a peer may make this replica keep, and send.
+//! Limits on the memory and the messages that a peer may cause.
 
-use super::super::{VIEWS_WORTH_CHECKING, WINDOWS_AHEAD};
+use super::super::form::VIEWS_WORTH_CHECKING;
 use super::*;
+use crate::sync_hotstuff::replica::WINDOWS_AHEAD;
 
-/// Heights above the committed one that are looked at: the window of the bench is 16.
+/// Heights above the committed one that are handled: the window of the bench is 16.
 const HEIGHTS_AHEAD: u64 = WINDOWS_AHEAD * 16;
 
-/// How much the protocol remembers, by and large.
-fn size(bench: &Bench) -> usize {
-    format!("{:?}", bench.replica.protocol()).len()
-}
-
-/// A leader signs headers of any view that it leads, and an ANSWER is measured against no window.
+/// A leader signs headers of any view that it leads, and no window applies to an ANSWER.
 #[test]
-fn headers_and_votes_are_kept_of_the_views_nearby() {
+fn headers_and_votes_of_near_views_are_kept() {
     let mut bench = Bench::new();
     let ahead = u64::from(N);
     let shown = |view: u64, number: u64| {
         let header = header(view, GENESIS, number);
-        let mut answer = stands(Standing::Running);
+        let mut answer = stands(RecoveryStage::Running);
         answer.header = Some(signed(&header));
         answer.voted = Some(Signed { body: signed(&header), by: r(3), signature: SIGNATURE });
         RotatingMessage::Answer(Box::new(answer))
     };
-    let before = size(&bench);
+    let before = bench.size();
     for number in 0..200 {
         bench.take(3, shown(2 + ahead + number, number));
         let _ = bench.deliver(
@@ -34,28 +30,28 @@ fn headers_and_votes_are_kept_of_the_views_nearby() {
             )),
         );
     }
-    assert_eq!((bench.replica.block_count(), size(&bench)), (0, before));
-    // Of each view one header and one vote of each replica.
+    assert_eq!((bench.replica.block_count(), bench.size()), (0, before));
+    // One header of each view and one vote of each replica are kept.
     for number in 0..50 {
         bench.take(3, shown(1 + ahead, number));
     }
     assert_eq!(bench.replica.block_count(), 1);
-    let full = size(&bench);
+    let full = bench.size();
     for number in 50..100 {
         bench.take(3, shown(1 + ahead, number));
     }
-    assert_eq!(size(&bench), full);
+    assert_eq!(bench.size(), full);
 }
 
 #[test]
-fn headers_of_heights_that_no_chain_reaches_are_refused() {
+fn headers_that_are_too_high_are_refused() {
     let mut bench = Bench::new();
     let at = |height: u64| header(1, Tip { view: View(0), height: Height(height - 1), id: GENESIS.id }, 1);
     let too_high = at(HEIGHTS_AHEAD + 1);
     assert!(bench.replica.window().admits(&voted(&too_high).place()));
     assert_eq!(bench.deliver(0, proposal(&too_high)), Err(Reject::Early));
     assert_eq!(bench.replica.block_count(), 0);
-    // Others may have voted for it: nothing beside it is voted for, and all hear that there are two.
+    // Others may have voted for it: no conflicting header is voted for, and all learn of the conflict.
     let first = header(1, GENESIS, 1);
     assert_eq!(bench.deliver(0, proposal(&first)), Err(Reject::Equivocation));
     assert_eq!(bench.votes(), []);
@@ -67,41 +63,9 @@ fn headers_of_heights_that_no_chain_reaches_are_refused() {
     assert_eq!(bench.deliver(2, voted(&low)), Err(Reject::Stale), "it is settled at that height");
 }
 
+/// Views follow each other, with commits, checkpoints and votes of all.
 #[test]
-fn each_replica_has_room_for_one_blame() {
-    let mut bench = Bench::new();
-    bench.take(0, RotatingMessage::Blame(View(1)));
-    let before = size(&bench);
-    for view in 1..=3 {
-        bench.take(0, RotatingMessage::Blame(View(view)));
-    }
-    assert_eq!(size(&bench), before);
-    assert_eq!(bench.deliver(0, RotatingMessage::Blame(View(2))), Err(Reject::Stale));
-    // The newest one counts.
-    bench.take(1, RotatingMessage::Blame(View(3)));
-    bench.take(2, RotatingMessage::Blame(View(3)));
-    assert_eq!((bench.view(), bench.is_quiet()), (3, true));
-}
-
-#[test]
-fn who_asks_without_end_is_answered_now_and_then() {
-    let mut bench = Bench::new();
-    let answers = |bench: &mut Bench, from, count: u64| {
-        for number in 0..count {
-            let _ = bench.deliver(from, RotatingMessage::Ask { incarnation: Incarnation(number) });
-        }
-        bench.sent().iter().filter(|it| matches!(it, RotatingMessage::Answer(_))).count()
-    };
-    bench.clear();
-    assert_eq!(answers(&mut bench, 3, 50), 4);
-    assert_eq!(answers(&mut bench, 2, 1), 1, "others do not suffer for it");
-    bench.pass(delta(1));
-    assert_eq!(answers(&mut bench, 3, 50), 4);
-}
-
-/// Views one after the other, with commits, checkpoints and votes of all.
-#[test]
-fn what_is_settled_is_forgotten() {
+fn settled_state_is_forgotten() {
     let mut bench = Bench::new();
     let (mut on, mut sizes) = (GENESIS, Vec::new());
     for part in 0..6 {
@@ -117,21 +81,21 @@ fn what_is_settled_is_forgotten() {
         }
         bench.pass(delta(2));
         let head = bench.replica.protocol().chain.committed();
-        // The view before this replica's is one of those that commit with a descendant.
+        // The view before this replica's commits with a descendant.
         assert!(on.height.since(head.height) <= 1, "{on:?}");
         bench.replica.log_decided(head.height, head.id);
         bench.replica.checkpoint(head.height);
-        sizes.push((size(&bench), bench.replica.records().len()));
+        sizes.push((bench.size(), bench.replica.records().len()));
     }
     let (second, last) = (sizes[1], sizes[sizes.len() - 1]);
-    // What timers have committed is remembered for 256 views.
+    // Commits by timers are remembered for 256 views.
     let remembered = 250 * format!("{:?}", (View(100), GENESIS.id)).len();
     assert!(last.0 < second.0 + remembered && last.1 == second.1, "{sizes:?}");
-    assert!(bench.replica.protocol().views.len() <= usize::from(N) + 3);
+    assert!(bench.replica.protocol().state.views.len() <= usize::from(N) + 3);
 }
 
 #[test]
-fn views_that_lead_to_nothing_are_forgotten() {
+fn views_without_a_certificate_are_forgotten() {
     let mut bench = Bench::new();
     let mut sizes = Vec::new();
     for _ in 0..60 {
@@ -140,19 +104,19 @@ fn views_that_lead_to_nothing_are_forgotten() {
             let _ = bench.deliver(voter, voted(&header(view, GENESIS, number)));
         }
         bench.next_view();
-        sizes.push(size(&bench));
+        sizes.push(bench.size());
     }
     let (early, late) = (sizes[9], sizes[59]);
     assert!(late < early + early / 5, "{sizes:?}");
 }
 
 #[test]
-fn the_window_is_that_of_the_view_and_of_the_committed_block() {
+fn window_is_that_of_the_view_and_the_committed_block() {
     let mut bench = Bench::new();
     let window = bench.replica.window();
     assert_eq!(window.views, View(1)..View(VIEWS_WORTH_CHECKING + 2));
-    assert_eq!(window.heights, Height(0)..Height::MAX, "what is too high to be kept has to be known of");
-    // Views whose waits run have to be heard of, however far this replica is.
+    assert_eq!(window.heights, Height(0)..Height::MAX, "headers that are too high must be noticed");
+    // Messages of views whose waits run must be verified, in whatever view this replica is.
     let blocks = chain(1, GENESIS, 4);
     bench.grow(&blocks);
     assert_eq!(bench.replica.window().views.start, View(1));
@@ -162,7 +126,7 @@ fn the_window_is_that_of_the_view_and_of_the_committed_block() {
     }
     let floors = bench.replica.floors();
     assert!(floors.views.len() == 3 && floors.views.iter().all(|(_, view)| *view == View(64)), "{floors:?}");
-    // And those of which the certificate may have come before the header.
+    // The same holds for views whose certificate may have arrived before the header.
     let mut bench = Bench::new();
     for _ in 0..70 {
         bench.next_view();

@@ -1,7 +1,7 @@
-//! What a message claims is refused where it cannot be true, before anybody looks at a signature.
+//! Impossible claims of messages are refused before any signature is verified.
 
-use super::super::{PROPOSE, VOTE};
 use super::*;
+use crate::sync_hotstuff::PROPOSE;
 use quorate_types::{Digest, Kind};
 
 type Change<T> = fn(&mut T);
@@ -10,7 +10,7 @@ fn refused(message: &RotatingMessage) -> bool {
     claims_hold(message).is_err()
 }
 
-/// Ways in which a certificate is wrong.
+/// Returns invalid variants of a certificate.
 fn wrong_certificates(header: &Header) -> Vec<(&'static str, Certificate)> {
     let good = certified(header);
     let with = |change: Change<Certificate>| {
@@ -45,14 +45,17 @@ fn r1_certificates_are_of_enough_members_for_one_vote() {
         Box::new(|lock| status(2, lock)),
         Box::new(RotatingMessage::Certified),
         Box::new(|it| {
-            RotatingMessage::Answer(Box::new(Answer { certificates: vec![it], ..stands(Standing::Running) }))
+            RotatingMessage::Answer(Box::new(Answer {
+                certificates: vec![it],
+                ..stands(RecoveryStage::Running)
+            }))
         }),
         Box::new({
             let other = other.clone();
-            move |it| RotatingMessage::Evidence(Evidence::Certificates(Box::new((it, certified(&other)))))
+            move |it| RotatingMessage::Evidence(ViewEvidence::Certificates(Box::new((it, certified(&other)))))
         }),
         Box::new(move |it| {
-            RotatingMessage::Evidence(Evidence::Certificates(Box::new((certified(&other), it))))
+            RotatingMessage::Evidence(ViewEvidence::Certificates(Box::new((certified(&other), it))))
         }),
     ];
     for carrier in carriers {
@@ -68,7 +71,7 @@ fn r1_certificates_are_of_enough_members_for_one_vote() {
 }
 
 #[test]
-fn headers_are_their_leaders_and_bind_their_parent() {
+fn headers_are_signed_by_their_leader_and_bind_their_parent() {
     let first = header(1, GENESIS, 1);
     let good = header(2, tip(&first), 2);
     let wrong: [(&str, Change<Signed<Header>>); 9] = [
@@ -93,12 +96,12 @@ fn headers_are_their_leaders_and_bind_their_parent() {
     ];
     let other = header(2, GENESIS, 7);
     let carriers = |header: Signed<Header>| {
-        let mut shows = stands(Standing::Running);
+        let mut shows = stands(RecoveryStage::Running);
         shows.header = Some(header.clone());
-        let mut votes = stands(Standing::Running);
+        let mut votes = stands(RecoveryStage::Running);
         votes.voted = Some(Signed { body: header.clone(), by: r(4), signature: SIGNATURE });
         let pair = |one: &Signed<Header>, two: &Signed<Header>| {
-            RotatingMessage::Evidence(Evidence::Conflict(Box::new((one.clone(), two.clone()))))
+            RotatingMessage::Evidence(ViewEvidence::Conflict(Box::new((one.clone(), two.clone()))))
         };
         [
             RotatingMessage::Vote(header.clone()),
@@ -123,26 +126,29 @@ fn headers_are_their_leaders_and_bind_their_parent() {
         }
     }
     let beside = RotatingMessage::Propose { header: good.clone(), parent: certified(&header(1, GENESIS, 9)) };
-    assert_eq!(claims_hold(&beside), Err("proposal beside its certificate"));
-    let mut answer = stands(Standing::Running);
+    assert_eq!(claims_hold(&beside), Err("proposal does not extend its certificate"));
+    let mut answer = stands(RecoveryStage::Running);
     answer.voted = Some(Signed { body: signed(&good), by: r(9), signature: SIGNATURE });
     assert!(refused(&RotatingMessage::Answer(Box::new(answer))), "a stranger's vote");
-    // Two words that are none.
+    // Two statements without a conflict.
     for (one, two) in [(&good, &good), (&first, &good)] {
         let evidence = RotatingMessage::Evidence(conflict(one, two));
-        assert_eq!(claims_hold(&evidence), Err("no contradiction"));
+        assert_eq!(claims_hold(&evidence), Err("no conflict"));
         let both = Box::new((certified(one), certified(two)));
-        let evidence = RotatingMessage::Evidence(Evidence::Certificates(both));
-        assert_eq!(claims_hold(&evidence), Err("no contradiction"));
+        let evidence = RotatingMessage::Evidence(ViewEvidence::Certificates(both));
+        assert_eq!(claims_hold(&evidence), Err("no conflict"));
     }
 }
 
 #[test]
 fn r13_blames_are_f_plus_1_for_one_view() {
     let carriers = |certificate: Certificate| {
-        let mut answer = stands(Standing::Running);
+        let mut answer = stands(RecoveryStage::Running);
         answer.blames = Some(certificate.clone());
-        [RotatingMessage::Evidence(Evidence::Blames(certificate)), RotatingMessage::Answer(Box::new(answer))]
+        [
+            RotatingMessage::Evidence(ViewEvidence::Blames(certificate)),
+            RotatingMessage::Answer(Box::new(answer)),
+        ]
     };
     for message in carriers(blames(1)) {
         assert_eq!(claims_hold(&message), Ok(()));
@@ -157,7 +163,7 @@ fn r13_blames_are_f_plus_1_for_one_view() {
     }
 }
 
-/// §17: one slot for each kind and view, whatever the height; a blame may be said again.
+/// §17: one slot for each kind and view, whatever the height; a blame may be repeated.
 #[test]
 fn statements_have_no_height() {
     let first = header(1, GENESIS, 1);

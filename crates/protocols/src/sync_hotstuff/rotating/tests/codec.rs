@@ -1,10 +1,10 @@
-//! Encodings: what is read is what was written, and nothing that is read stops a replica.
+//! Encodings: decoding inverts encoding, and no bytes stop a replica.
 
+use super::super::RotatingRecord;
 use super::super::message::CERTIFICATES_MAX;
-use super::super::{RotatingRecord, VOTE};
 use super::*;
 use proptest::prelude::*;
-use quorate_types::{Digest, PayloadId, Wire};
+use quorate_types::{Digest, PayloadId, Signature, Wire};
 
 fn ids() -> impl Strategy<Value = BlockId> {
     any::<[u8; 32]>().prop_map(|bytes| BlockId(Digest(bytes)))
@@ -51,25 +51,26 @@ fn certificates() -> impl Strategy<Value = Certificate> {
     (views(), ids(), 0u16..4).prop_map(|(view, block, votes)| certificate(view.0, block, votes))
 }
 
-fn evidence() -> impl Strategy<Value = Evidence> {
+fn evidence() -> impl Strategy<Value = ViewEvidence> {
     prop_oneof![
-        (said(headers()), said(headers())).prop_map(|both| Evidence::Conflict(Box::new(both))),
-        (certificates(), certificates()).prop_map(|both| Evidence::Certificates(Box::new(both))),
-        certificates().prop_map(Evidence::Blames),
+        (said(headers()), said(headers())).prop_map(|both| ViewEvidence::Conflict(Box::new(both))),
+        (certificates(), certificates()).prop_map(|both| ViewEvidence::Certificates(Box::new(both))),
+        certificates().prop_map(ViewEvidence::Blames),
     ]
 }
 
 fn answers() -> impl Strategy<Value = Answer> {
-    let standing = prop_oneof![Just(Standing::Silent), Just(Standing::Voting), Just(Standing::Running)];
+    let stage =
+        prop_oneof![Just(RecoveryStage::Silent), Just(RecoveryStage::Voting), Just(RecoveryStage::Running)];
     (
-        (any::<u64>(), standing, prop::option::of(certificates())),
+        (any::<u64>(), stage, prop::option::of(certificates())),
         prop::collection::vec(certificates(), 0..=CERTIFICATES_MAX),
         prop::option::of(said(headers())),
         prop::option::of(said(said(headers()))),
     )
-        .prop_map(|((incarnation, standing, blames), certificates, header, voted)| Answer {
+        .prop_map(|((incarnation, stage, blames), certificates, header, voted)| Answer {
             incarnation: Incarnation(incarnation),
-            standing,
+            stage,
             blames,
             certificates,
             header,
@@ -102,18 +103,12 @@ fn records() -> impl Strategy<Value = RotatingRecord> {
     ]
 }
 
-fn encode(message: &RotatingMessage) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    message.encode(&mut bytes);
-    bytes
-}
-
-/// Whatever a peer sends is refused or taken, before and after the claims are looked at.
+/// Every input is refused or accepted, before and after the claims are checked.
 fn hear(bytes: &[u8]) {
     let mut bench = Bench::new();
     bench.grow(&chain(1, GENESIS, 2));
     bench.next_view();
-    let mut silent = Bench::opened(ME);
+    let mut silent = Bench::opened(ME, N);
     for from in [1, 3] {
         let _ = bench.deliver(from, RotatingMessage::from_bytes(bytes).unwrap());
         let _ = silent.deliver(from, RotatingMessage::from_bytes(bytes).unwrap());
@@ -122,7 +117,7 @@ fn hear(bytes: &[u8]) {
     let (_, _, _) = (claims_hold(&message), message.place(), message.kind());
     message.bodies(&mut Vec::new());
     bench.pass(delta(8) + heartbeat());
-    silent.answers(&stands(Standing::Running));
+    silent.answers(&stands(RecoveryStage::Running));
     bench.replica.crash().unwrap();
 }
 
@@ -131,7 +126,7 @@ proptest! {
 
     #[test]
     fn messages_round_trip(message in messages()) {
-        let bytes = encode(&message);
+        let bytes = message.to_bytes();
         prop_assert_eq!(RotatingMessage::from_bytes(&bytes), Ok(message));
         for end in 0..bytes.len() {
             prop_assert!(RotatingMessage::from_bytes(&bytes[..end]).is_err());
@@ -142,19 +137,18 @@ proptest! {
 
     #[test]
     fn damaged_messages_stop_nobody(message in messages(), at in any::<prop::sample::Index>(), flip in 0u8..) {
-        let mut bytes = encode(&message);
+        let mut bytes = message.to_bytes();
         let at = at.index(bytes.len());
         bytes[at] ^= flip;
         if let Ok(other) = RotatingMessage::from_bytes(&bytes) {
-            prop_assert_eq!(encode(&other), bytes.clone());
+            prop_assert_eq!(other.to_bytes(), bytes.clone());
             hear(&bytes);
         }
     }
 
     #[test]
     fn records_round_trip(record in records()) {
-        let mut bytes = Vec::new();
-        record.encode(&mut bytes);
+        let mut bytes = record.to_bytes();
         prop_assert_eq!(RotatingRecord::from_bytes(&bytes), Ok(record));
         for end in 0..bytes.len() {
             prop_assert!(RotatingRecord::from_bytes(&bytes[..end]).is_err());
@@ -171,10 +165,11 @@ proptest! {
 }
 
 #[test]
-fn answers_are_no_longer_than_they_may_be() {
+fn answers_have_a_maximum_length() {
     let with = |count: usize| {
         let certificates = vec![Certificate::genesis(VOTE); count];
-        encode(&RotatingMessage::Answer(Box::new(Answer { certificates, ..stands(Standing::Running) })))
+        RotatingMessage::Answer(Box::new(Answer { certificates, ..stands(RecoveryStage::Running) }))
+            .to_bytes()
     };
     assert!(RotatingMessage::from_bytes(&with(CERTIFICATES_MAX)).is_ok());
     assert!(RotatingMessage::from_bytes(&with(CERTIFICATES_MAX + 1)).is_err());

@@ -1,26 +1,26 @@
-//! R5 and R15: what leaders propose, and when.
+//! R5 and R15: proposals of leaders.
 
 use super::*;
 use quorate_consensus::Ready;
 
-/// Leads view 2.
+/// Leader of view 2.
 const NEXT: u16 = 1;
 
 #[test]
-fn r5_a_leader_proposes_at_once_on_a_certificate_of_the_view_before() {
+fn r5_leader_proposes_at_once_on_a_certificate_of_the_view_before() {
     let first = header(1, GENESIS, 1);
-    let mut bench = Bench::running(NEXT);
+    let mut bench = Bench::running(NEXT, N);
     bench.replica.offer([payload(7), payload(8)]);
     bench.grow(std::slice::from_ref(&first));
     let lines = bench.replica.lines();
     assert!(line(&lines, "record 2") < line(&lines, "hold All: propose v2"), "{lines:#?}");
-    assert_eq!(bench.replica.block_count(), 2, "what it proposes is known before its own copy is here");
+    assert_eq!(bench.replica.block_count(), 2, "the block is known before its own copy arrives");
     assert_eq!(proposed_in(&bench.said()), [(View(2), id(&first))]);
     // Once in a view.
     bench.replica.offer([payload(9)]);
     bench.pass(delta(3));
     assert_eq!(proposed_in(&bench.said()), []);
-    // And in no other view than its own.
+    // And in no view of another leader.
     let mut bench = Bench::new();
     bench.replica.offer([payload(7)]);
     bench.grow(std::slice::from_ref(&first));
@@ -29,18 +29,18 @@ fn r5_a_leader_proposes_at_once_on_a_certificate_of_the_view_before() {
 }
 
 #[test]
-fn r5_the_first_leader_goes_on_from_genesis() {
-    let mut bench = Bench::opened(0);
+fn r5_first_leader_extends_genesis() {
+    let mut bench = Bench::opened(0, N);
     bench.replica.offer([payload(7)]);
     bench.run();
     assert_eq!(proposed_in(&bench.said()), [(View(1), GENESIS.id)]);
 }
 
 #[test]
-fn r5_without_one_it_hears_what_others_are_locked_on_for_2_delta() {
-    // View 2 was certified; view 3 was not, and of view 2 this leader of view 4 knows nothing.
+fn r5_leader_without_a_certificate_waits_2_delta_for_locks() {
+    // View 2 was certified and view 3 was not; this leader of view 4 does not know view 2.
     let blocks = chain(1, GENESIS, 2);
-    let mut bench = Bench::running(3);
+    let mut bench = Bench::running(3, N);
     bench.grow(&blocks[..1]);
     bench.next_view();
     bench.next_view();
@@ -51,15 +51,15 @@ fn r5_without_one_it_hears_what_others_are_locked_on_for_2_delta() {
     bench.take(0, status(4, certified(&blocks[0])));
     bench.take(2, status(4, certified(&blocks[1])));
     bench.pass(delta(1) - 1);
-    assert_eq!(proposed_in(&bench.said()), [], "others may be locked higher");
+    assert_eq!(proposed_in(&bench.said()), [], "others may have a higher lock");
     bench.pass(1);
     assert_eq!(proposed_in(&bench.said()), [(View(4), id(&blocks[1]))]);
 }
 
 #[test]
-fn r5_a_certificate_of_the_view_before_ends_that_wait() {
+fn r5_certificate_of_the_view_before_ends_that_wait() {
     let blocks = chain(1, GENESIS, 2);
-    let mut bench = Bench::running(2);
+    let mut bench = Bench::running(2, N);
     bench.grow(&blocks[..1]);
     bench.next_view();
     bench.replica.offer([payload(7)]);
@@ -70,23 +70,23 @@ fn r5_a_certificate_of_the_view_before_ends_that_wait() {
 }
 
 #[test]
-fn r5_a_leader_waits_for_what_is_certified_highest() {
+fn r5_leader_waits_for_the_highest_certified_block() {
     let blocks = chain(1, GENESIS, 2);
-    let mut bench = Bench::running(2);
+    let mut bench = Bench::running(2, N);
     bench.grow(&blocks[..1]);
     bench.replica.offer([payload(7)]);
     bench.replica.answer_otherwise(None);
     bench.replica.ready(id(&blocks[0]), Ready::Valid);
     bench.clear();
     bench.take(0, shows(&blocks[1]));
-    assert_eq!((bench.view(), proposed_in(&bench.said())), (3, vec![]), "its body is not here");
+    assert_eq!((bench.view(), proposed_in(&bench.said())), (3, vec![]), "its body is missing");
     bench.replica.fetched(blocks[1].block.clone());
     bench.replica.ready(id(&blocks[1]), Ready::Valid);
     assert_eq!(proposed_in(&bench.said()), [(View(3), id(&blocks[1]))]);
-    // Of two that one view has, on the one that is here.
+    // Of two certified blocks of one view, it extends the available one.
     let other = header(2, tip(&blocks[0]), 9);
     for (first, second) in [(&blocks[1], &other), (&other, &blocks[1])] {
-        let mut bench = Bench::running(2);
+        let mut bench = Bench::running(2, N);
         bench.grow(&blocks[..1]);
         bench.replica.offer([payload(7)]);
         bench.replica.answer_otherwise(None);
@@ -100,7 +100,7 @@ fn r5_a_leader_waits_for_what_is_certified_highest() {
 }
 
 #[test]
-fn r5_who_enters_without_a_certificate_tells_the_leader_its_lock() {
+fn r5_replica_without_a_certificate_reports_its_lock() {
     let first = header(1, GENESIS, 1);
     let mut bench = Bench::new();
     bench.grow(std::slice::from_ref(&first));
@@ -120,7 +120,7 @@ fn r5_who_enters_without_a_certificate_tells_the_leader_its_lock() {
 #[test]
 fn r15_an_idle_leader_proposes_after_a_heartbeat() {
     let first = header(1, GENESIS, 1);
-    let mut bench = Bench::running(NEXT);
+    let mut bench = Bench::running(NEXT, N);
     bench.grow(std::slice::from_ref(&first));
     bench.pass(heartbeat() - 1);
     assert_eq!(proposed_in(&bench.said()), []);
@@ -128,26 +128,26 @@ fn r15_an_idle_leader_proposes_after_a_heartbeat() {
     let said = bench.said();
     let is_empty = |it: &RotatingMessage| matches!(it, RotatingMessage::Propose { header, .. } if header.block.payload == empty_payload());
     assert!(said.iter().any(is_empty), "{said:?}");
-    // Whoever wants something is not kept waiting.
-    let mut bench = Bench::running(NEXT);
+    // A request does not wait.
+    let mut bench = Bench::running(NEXT, N);
     bench.grow(std::slice::from_ref(&first));
     bench.clear();
     bench.replica.offer([payload(7)]);
     assert_eq!(proposed_in(&bench.said()).len(), 1);
 }
 
-/// What a view that follows none has proposed is committed with the next block (R9): that one does not wait for requests.
+/// A block of a view after an uncertified one is committed with the next block (R9), which does not wait for requests.
 #[test]
-fn r15_nobody_waits_a_heartbeat_for_what_no_timer_commits() {
+fn r15_block_without_a_timer_is_followed_at_once() {
     for (carries, hurries) in [(true, true), (false, false)] {
-        let mut bench = Bench::running(2);
+        let mut bench = Bench::running(2, N);
         bench.next_view();
         let block = if carries { header(2, GENESIS, 1) } else { empty(2, GENESIS, 1) };
         bench.grow(std::slice::from_ref(&block));
         assert_eq!(!proposed_in(&bench.said()).is_empty(), hurries);
     }
-    // Where the view has followed one its own timer commits it.
-    let mut bench = Bench::running(2);
+    // After a certified view its own timer commits it.
+    let mut bench = Bench::running(2, N);
     bench.grow(&chain(1, GENESIS, 2));
     assert_eq!(proposed_in(&bench.said()), []);
 }
@@ -166,23 +166,23 @@ fn r15_empty_blocks_are_committed_together() {
         bench.grow(std::slice::from_ref(&block));
         on = tip(&block);
         bench.pass(delta(2));
-        committed.extend(bench.committed().into_iter().map(|_| bench.replica.status().committed.0));
+        committed.extend(bench.timer_commits().into_iter().map(|_| bench.replica.status().committed.0));
     }
     assert_eq!(committed, [8]);
-    // What carries something is not kept waiting, and takes them along, no further.
+    // A block with a payload does not wait, and commits the empty ones below it only.
     let mut bench = Bench::new();
     let first = empty(1, GENESIS, 1);
     let second = header(2, tip(&first), 2);
     let third = empty(3, tip(&second), 3);
     bench.grow(&[first, second.clone(), third]);
     bench.pass(delta(2));
-    assert_eq!(bench.committed(), [id(&second)]);
+    assert_eq!(bench.timer_commits(), [id(&second)]);
 }
 
-/// L blocks may be undecided; then empty ones go on, now and then.
+/// L blocks may be undecided; then only empty ones follow, now and then.
 #[test]
-fn r15_a_full_window_holds_payloads_back() {
-    let mut bench = Bench::running(0);
+fn r15_full_window_holds_payloads_back() {
+    let mut bench = Bench::running(0, N);
     let window = bench.replica.protocol().window;
     let parent = Tip { view: View(500), height: Height(window), id: BlockId::null(Height(window)) };
     let block = header(500, Tip { height: Height(window - 1), view: View(499), ..parent }, 1);

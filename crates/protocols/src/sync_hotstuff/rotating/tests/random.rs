@@ -1,6 +1,6 @@
-//! One replica among peers that say anything, with a disk and a power supply to match. Whatever comes: no slot is filled
-//! twice (the harness stops there), votes go up from view to view and rest on nothing below the lock, who is silent signs
-//! nothing, and no timer commits what followed on no view, or was voted for before a silence.
+//! One replica among peers that send arbitrary messages, with a stalling disk and power cuts. No slot is ever filled twice
+//! (the harness stops there). Votes go up from view to view, and no parent is below the lock. A silent replica signs nothing.
+//! No timer commits a block after an uncertified view, or a vote of before a silence.
 
 use super::*;
 use quorate_consensus::{LinkEvent, Ready};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Views whose leaders lie; this replica leads the one after.
 const LYING: u64 = 4;
 
-/// What leaders that lie have proposed.
+/// Proposals of lying leaders.
 struct World {
     headers: Vec<Header>,
 }
@@ -39,23 +39,24 @@ impl World {
         &self.headers[rng.index(self.headers.len())]
     }
 
-    /// Something of this view, if possible.
+    /// Returns a header of this view, if possible.
     fn of_view(&self, rng: &mut Rng, view: u64) -> &Header {
         let fitting: Vec<&Header> = self.headers.iter().filter(|it| it.block.view == View(view)).collect();
         rng.pick(&fitting).copied().unwrap_or(&self.headers[0])
     }
 
-    fn evidence(&self, rng: &mut Rng, view: u64) -> Evidence {
+    fn evidence(&self, rng: &mut Rng, view: u64) -> ViewEvidence {
         let (one, two) = (self.of_view(rng, view), self.of_view(rng, view));
         match rng.below(3) {
             0 if one != two => conflict(one, two),
-            1 if one != two => Evidence::Certificates(Box::new((certified(one), certified(two)))),
-            _ => Evidence::Blames(blames(view)),
+            1 if one != two => ViewEvidence::Certificates(Box::new((certified(one), certified(two)))),
+            _ => ViewEvidence::Blames(blames(view)),
         }
     }
 
     fn answer(&self, rng: &mut Rng, view: u64) -> Answer {
-        let mut answer = stands([Standing::Silent, Standing::Voting, Standing::Running][rng.index(3)]);
+        let mut answer =
+            stands([RecoveryStage::Silent, RecoveryStage::Voting, RecoveryStage::Running][rng.index(3)]);
         answer.blames = rng.chance(30_000).then(|| blames(view));
         if rng.chance(50_000) {
             answer.certificates = vec![certified(self.any(rng))];
@@ -64,7 +65,7 @@ impl World {
         answer
     }
 
-    /// What some peer says, and who.
+    /// Returns a message of some peer, with the peer.
     fn message(&self, rng: &mut Rng, near: u64) -> (u16, RotatingMessage) {
         let view = if rng.chance(900_000) { near.min(LYING) } else { 1 + rng.below(LYING) };
         let header = self.of_view(rng, view);
@@ -82,10 +83,10 @@ impl World {
     }
 }
 
-/// What the replica has said and done so far.
+/// Statements and commits of the replica so far.
 struct Seen {
     headers: BTreeMap<BlockId, Header>,
-    /// The view of its last vote, of all its lives.
+    /// View of its last vote, of all incarnations.
     last: View,
     /// Views of votes since it was opened or fell silent.
     fresh: BTreeSet<u64>,
@@ -101,7 +102,7 @@ impl Seen {
 
     fn take(&mut self, bench: &mut Bench, was_silent: bool) {
         let lines = bench.replica.lines();
-        let is_silent = bench.standing() == Standing::Silent;
+        let is_silent = bench.stage() == RecoveryStage::Silent;
         for line in &lines {
             assert!(!(was_silent && is_silent && line.starts_with("hold")), "{lines:#?}");
             if let Some(place) = line.strip_prefix("note voted v") {
@@ -112,10 +113,14 @@ impl Seen {
             }
         }
         let protocol = bench.replica.protocol();
-        if let Some(voted) = &protocol.voted
+        if let Some(voted) = &protocol.state.voted
             && voted.body.block.view == protocol.view
         {
-            assert!(voted.body.parent_view >= protocol.lock.view(), "{voted:?} {:?}", protocol.lock);
+            assert!(
+                voted.body.parent_view >= protocol.state.lock.view(),
+                "{voted:?} {:?}",
+                protocol.state.lock
+            );
         }
         for message in bench.sent() {
             if let RotatingMessage::Show(header) = &message {
@@ -129,7 +134,7 @@ impl Seen {
                 self.headers.insert(id(&header.body), header.body.clone());
             }
         }
-        for block in bench.committed() {
+        for block in bench.timer_commits() {
             let header = &self.headers[&block];
             assert_eq!(header.parent_view.next(), header.block.view, "{lines:#?}");
             assert!(self.fresh.contains(&header.block.view.0), "{header:?} {lines:#?}");
@@ -138,7 +143,7 @@ impl Seen {
     }
 }
 
-/// One thing that happens. True where the power fails.
+/// Causes one event. True after a power cut.
 fn step(world: &World, bench: &mut Bench, rng: &mut Rng) -> bool {
     match rng.below(100) {
         0..=54 => {
@@ -166,7 +171,7 @@ fn step(world: &World, bench: &mut Bench, rng: &mut Rng) -> bool {
             let peers = bench.peers();
             bench.replica.link(r(peers[rng.index(peers.len())]), LinkEvent::Gap);
         }
-        92..=96 => bench.answers(&stands(Standing::Running)),
+        92..=96 => bench.answers(&stands(RecoveryStage::Running)),
         97 => {
             let kept = rng.index(bench.replica.unsynced() + 1);
             bench.replica.crash_after(kept).unwrap();
@@ -182,7 +187,7 @@ fn step(world: &World, bench: &mut Bench, rng: &mut Rng) -> bool {
 }
 
 #[test]
-fn whatever_comes_nobody_contradicts_itself() {
+fn no_input_makes_a_replica_equivocate() {
     let (mut votes, mut commits) = (0, 0);
     for seed in 0..1_500 {
         let mut rng = Rng::new(seed);
@@ -190,8 +195,8 @@ fn whatever_comes_nobody_contradicts_itself() {
         let mut bench = Bench::new();
         let mut seen = Seen::new(&world);
         for _ in 0..200 {
-            let was_silent = bench.standing() == Standing::Silent;
-            // What left before the power failed counts.
+            let was_silent = bench.stage() == RecoveryStage::Silent;
+            // Messages that left before the power cut count.
             seen.take(&mut bench, was_silent);
             if step(&world, &mut bench, &mut rng) {
                 seen.fresh.clear();

@@ -1,12 +1,12 @@
-//! What survives a crash.
+//! State after a crash.
 
 use super::super::RotatingRecord;
 use super::*;
-use quorate_consensus::{OpenError, Protocol, Record};
+use quorate_consensus::Record;
 
-/// §18: no sync of its own; what was acknowledged can be shown after a cold start.
+/// §18: they need no sync of their own; acknowledged blocks can be proved after a cold start.
 #[test]
-fn certificates_ride_on_the_next_sync() {
+fn certificates_are_durable_with_the_next_sync() {
     let first = header(1, GENESIS, 1);
     let mut bench = Bench::new();
     bench.propose(&first);
@@ -16,23 +16,23 @@ fn certificates_ride_on_the_next_sync() {
     let lines = bench.replica.lines();
     let holds = lines.iter().any(|line| line.starts_with("hold"));
     assert!(!holds && bench.replica.unsynced() == 1, "{lines:#?}");
-    let highest = |bench: &Bench| bench.replica.protocol().certificates.highest().block();
+    let highest = |bench: &Bench| bench.replica.protocol().state.certificates.highest().block();
     bench.replica.sync();
     bench.replica.crash().unwrap();
     assert_eq!((highest(&bench), bench.view()), (id(&first), 2));
-    // Also one that was only heard of, and that is no lock.
+    // Also a certificate that was only received, and that is no lock.
     let mut bench = Bench::new();
     bench.next_view();
     bench.take(3, shows(&first));
     bench.replica.sync();
     bench.replica.crash().unwrap();
     assert_eq!(highest(&bench), id(&first));
-    assert_eq!(bench.replica.protocol().lock.block(), GENESIS.id, "it is no lock after a crash either");
+    assert_eq!(bench.replica.protocol().state.lock.block(), GENESIS.id, "it is no lock after a crash either");
 }
 
-/// At whatever place the power fails, it contradicts nothing that it has said: the harness sees to the slots.
+/// A power cut at any place makes no replica equivocate: the harness checks the slots.
 #[test]
-fn whenever_the_power_fails_nothing_is_contradicted() {
+fn no_end_of_the_log_makes_a_replica_equivocate() {
     type Step = fn(&mut Bench);
     let first = || header(1, GENESIS, 1);
     let steps: [Step; 5] = [
@@ -48,7 +48,7 @@ fn whenever_the_power_fails_nothing_is_contradicted() {
             for synced in [false, true] {
                 let mut kept = 0;
                 loop {
-                    let mut bench = Bench::running(me);
+                    let mut bench = Bench::running(me, N);
                     for step in &steps[..last] {
                         step(&mut bench);
                         bench.replica.settle();
@@ -81,7 +81,7 @@ fn whenever_the_power_fails_nothing_is_contradicted() {
 }
 
 #[test]
-fn a_view_that_was_left_is_not_voted_in_again() {
+fn left_view_has_no_votes_after_a_crash() {
     let first = header(1, GENESIS, 1);
     let mut bench = Bench::new();
     bench.take(0, blamed(1));
@@ -94,29 +94,9 @@ fn a_view_that_was_left_is_not_voted_in_again() {
     assert_eq!(bench.view(), 2);
 }
 
+/// A cluster that has been idle since its last checkpoint finds the end of its chain.
 #[test]
-fn what_was_decided_is_where_it_goes_on() {
-    let blocks = chain(1, GENESIS, 2);
-    let mut bench = Bench::new();
-    bench.grow(&blocks);
-    bench.pass(delta(2));
-    bench.replica.log_decided(Height(1), id(&blocks[0]));
-    bench.replica.log_decided(Height(2), id(&blocks[1]));
-    bench.replica.sync();
-    bench.replica.crash().unwrap();
-    assert_eq!(bench.replica.status().committed, Height(2));
-    // What f + 1 say counts, once its header is here.
-    let mut bench = Bench::new();
-    bench.replica.decide(Height(2), id(&blocks[1]));
-    assert_eq!(bench.replica.status().committed, Height(0));
-    bench.replica.fetched(blocks[0].block.clone());
-    bench.replica.fetched(blocks[1].block.clone());
-    assert_eq!((bench.replica.status().committed, bench.committed()), (Height(2), vec![]));
-}
-
-/// A cluster that has been idle since its last checkpoint finds its end again.
-#[test]
-fn the_end_of_the_chain_survives_a_checkpoint() {
+fn end_of_the_chain_survives_a_checkpoint() {
     let blocks = chain(1, GENESIS, 4);
     let mut bench = Bench::new();
     bench.grow(&blocks);
@@ -149,20 +129,4 @@ fn records_replace_each_other() {
         assert_eq!(one.key(), other.key());
         assert_eq!(one.key().height, Height(0), "no checkpoint drops it");
     }
-}
-
-#[test]
-fn parameters_and_committees_are_checked() {
-    let open = |n: usize, f: usize, params: &SynchronyParams| {
-        let setup = Setup { f, ..Setup::of::<RotatingSyncHotStuff>(n) };
-        Harness::<RotatingSyncHotStuff>::open(r(0), setup, params).err()
-    };
-    let params = SynchronyParams::default();
-    assert!([(3, 1), (4, 1), (5, 2), (7, 3), (7, 2)].iter().all(|(n, f)| open(*n, *f, &params).is_none()));
-    let bad = [(2, 1), (4, 2), (6, 3)];
-    assert!(bad.iter().all(|(n, f)| matches!(open(*n, *f, &params), Some(OpenError::Committee(_)))));
-    let wrong = SynchronyParams { delta_ms: 0, ..SynchronyParams::default() };
-    assert!(matches!(open(3, 1, &wrong), Some(OpenError::Params { .. })));
-    let synchrony = RotatingSyncHotStuff::synchrony(&params).unwrap();
-    assert_eq!((synchrony.delta_ns, synchrony.guarded), (50_000_000, true));
 }

@@ -1,4 +1,4 @@
-//! R10 where a certificate comes before its header: nobody votes in a view that it has left, and shows the header instead.
+//! R10 with a certificate before its header: a replica does not vote in a view that it has left, and shows the header instead.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn shown(said: &[RotatingMessage]) -> Vec<BlockId> {
     said.iter().filter_map(header).collect()
 }
 
-/// A replica that has left the first view by the certificate of its block.
+/// Returns a replica that has left the first view by the certificate of its block.
 fn overtaken(first: &Header) -> Bench {
     let mut bench = Bench::new();
     bench.take(1, shows(first));
@@ -21,9 +21,9 @@ fn hears(bench: &mut Bench, header: &Header) {
     let _ = bench.deliver(header.block.proposer.0, proposal(header));
 }
 
-/// With fast links one liar of three could let all certificates come before their headers.
+/// With fast links one liar of three could let all certificates arrive before their headers.
 #[test]
-fn r10_a_certificate_before_its_header_holds_up_no_commit() {
+fn r10_certificate_before_its_header_delays_no_commit() {
     let blocks = chain(1, GENESIS, 2);
     let mut bench = overtaken(&blocks[0]);
     hears(&mut bench, &blocks[0]);
@@ -31,10 +31,10 @@ fn r10_a_certificate_before_its_header_holds_up_no_commit() {
     hears(&mut bench, &blocks[0]);
     assert_eq!(shown(&bench.sent()), [], "once");
     bench.pass(delta(2) - 1);
-    assert_eq!(bench.committed(), []);
+    assert_eq!(bench.timer_commits(), []);
     bench.pass(1);
-    assert_eq!(bench.committed(), [id(&blocks[0])]);
-    // The header came first, and its body after the certificate.
+    assert_eq!(bench.timer_commits(), [id(&blocks[0])]);
+    // The header arrived first, and its body after the certificate.
     let mut bench = Bench::new();
     bench.replica.answer(id(&blocks[0]), None);
     hears(&mut bench, &blocks[0]);
@@ -42,19 +42,19 @@ fn r10_a_certificate_before_its_header_holds_up_no_commit() {
     assert_eq!(shown(&bench.said()), []);
     bench.replica.fetched(blocks[0].block.clone());
     assert_eq!(shown(&bench.sent()), [id(&blocks[0])]);
-    // It came several views later.
+    // The header arrived several views later.
     let mut bench = Bench::new();
     blocks.iter().for_each(|block| bench.take(1, shows(block)));
     bench.said();
     blocks.iter().for_each(|block| hears(&mut bench, block));
     assert_eq!(shown(&bench.sent()), [id(&blocks[0]), id(&blocks[1])]);
     bench.pass(delta(2));
-    assert_eq!(bench.committed(), [id(&blocks[1])]);
+    assert_eq!(bench.timer_commits(), [id(&blocks[1])]);
 }
 
-/// Whatever ends the wait of a vote ends that one, also where it was here before the header.
+/// Every event that ends the wait of a vote ends this wait as well, also if it came before the header.
 #[test]
-fn r11_nothing_is_shown_where_silence_says_nothing() {
+fn r11_header_of_a_broken_view_is_not_shown() {
     let blocks = chain(1, GENESIS, 2);
     let other = header(1, GENESIS, 9);
     let conflict = RotatingMessage::Evidence(conflict(&blocks[0], &other));
@@ -69,27 +69,27 @@ fn r11_nothing_is_shown_where_silence_says_nothing() {
         bench.pass(delta(2) - 1);
         let _ = bench.deliver(3, what.clone());
         bench.pass(delta(20));
-        assert_eq!(bench.committed(), [], "{what:?}");
+        assert_eq!(bench.timer_commits(), [], "{what:?}");
     }
 }
 
 #[test]
-fn r9_nothing_is_shown_of_a_view_that_follows_none() {
+fn r9_header_of_a_view_after_an_uncertified_one_is_not_shown() {
     let first = header(1, GENESIS, 1);
     let third = header(3, tip(&first), 3);
     let mut bench = Bench::new();
     bench.grow(std::slice::from_ref(&first));
     bench.pass(delta(2));
-    bench.committed();
+    bench.timer_commits();
     bench.take(1, shows(&third));
     bench.said();
     hears(&mut bench, &third);
     assert_eq!(shown(&bench.said()), []);
 }
 
-/// The wait for an own vote above commits both; where that ends too early, there is another one.
+/// The wait for an own vote above commits both. If that wait ends too early, there is another one.
 #[test]
-fn r10_a_later_wait_is_enough() {
+fn r10_later_wait_is_enough() {
     let blocks = chain(1, GENESIS, 2);
     let mut bench = overtaken(&blocks[0]);
     bench.replica.fetched(blocks[0].block.clone());
@@ -99,12 +99,12 @@ fn r10_a_later_wait_is_enough() {
     assert_eq!(shown(&bench.said()), []);
     let other = header(2, tip(&blocks[0]), 9);
     let _ = bench.deliver(3, voted(&other));
-    assert_eq!(shown(&bench.said()), [id(&blocks[0])], "its leader has contradicted itself");
+    assert_eq!(shown(&bench.said()), [id(&blocks[0])], "its leader has equivocated");
 }
 
-/// §18: of what was said in a view before this replica listened, only the answers tell, and they are about their own view.
+/// §18: statements of before the end of silence are known only from answers, and those are about their own view.
 #[test]
-fn r14_nothing_is_shown_of_views_before_silence_was_over() {
+fn r14_headers_of_views_before_the_end_of_silence_are_not_shown() {
     let blocks = chain(1, GENESIS, 2);
     let mut bench = overtaken(&blocks[0]);
     bench.replica.sync();
@@ -120,22 +120,25 @@ fn r14_nothing_is_shown_of_views_before_silence_was_over() {
     assert_eq!(shown(&bench.said()), [id(&blocks[1])], "of later ones");
 }
 
-/// What one replica shows the others note like any header: two of them are a contradiction.
+/// A shown header counts as any header: two of one view are a conflict.
 #[test]
-fn r11_what_is_shown_may_contradict() {
+fn r11_shown_header_may_prove_a_conflict() {
     let (first, other) = (header(1, GENESIS, 1), header(1, GENESIS, 9));
     let mut bench = Bench::new();
     bench.propose(&first);
     bench.said();
-    assert_eq!(bench.deliver(3, RotatingMessage::Show(signed(&other))), Err(CONTRADICTED));
+    assert_eq!(bench.deliver(3, RotatingMessage::Show(signed(&other))), Err(CONFLICT));
     let said = bench.sent();
-    assert!(said.iter().any(|it| matches!(it, RotatingMessage::Evidence(Evidence::Conflict(_)))), "{said:?}");
+    assert!(
+        said.iter().any(|it| matches!(it, RotatingMessage::Evidence(ViewEvidence::Conflict(_)))),
+        "{said:?}"
+    );
 }
 
-/// A certificate leads past the views below it, and theirs come later: all hear of them as well, or a liar that lets others
-/// jump over each view could hold up every commit.
+/// A certificate skips the views below it, and their certificates arrive later. All replicas receive them as well. Otherwise
+/// a liar that lets others skip each view could delay every commit.
 #[test]
-fn r10_a_certificate_that_was_jumped_over_holds_up_no_commit() {
+fn r10_skipped_certificate_delays_no_commit() {
     let blocks = chain(1, GENESIS, 3);
     let mut bench = Bench::new();
     bench.take(1, shows(&blocks[2]));
@@ -147,10 +150,10 @@ fn r10_a_certificate_that_was_jumped_over_holds_up_no_commit() {
     hears(&mut bench, &blocks[0]);
     assert_eq!(shown(&bench.sent()), [id(&blocks[0])]);
     bench.pass(delta(2) - 1);
-    assert_eq!(bench.committed(), []);
+    assert_eq!(bench.timer_commits(), []);
     bench.pass(1);
-    assert_eq!(bench.committed(), [id(&blocks[0])]);
-    // What is not remembered is not shown either.
+    assert_eq!(bench.timer_commits(), [id(&blocks[0])]);
+    // A certificate that is not kept is not shown either.
     let blocks = chain(1, GENESIS, u64::from(N) + 2);
     let mut bench = Bench::new();
     bench.take(1, shows(&blocks[usize::from(N) + 1]));

@@ -1,0 +1,69 @@
+//! Message kinds, properties, leaders and blames of all forms.
+
+use quorate_consensus::parts::synchrony::SynchronyParams;
+use quorate_consensus::{Certificate, Claims, Model, Spec};
+use quorate_types::{Committee, Digest, Height, Kind, ProtocolId, ReplicaId, Statement, View, quorum};
+
+/// Statement of a PROPOSE.
+pub const PROPOSE: Kind = Kind::new("propose");
+/// Statement of a VOTE and of a FIRST-VOTE; certificates are made of these.
+pub const VOTE: Kind = Kind::new("vote");
+/// Statement of a NEW-VIEW.
+pub const NEW_VIEW: Kind = Kind::new("new-view");
+/// Statement of a STATUS.
+pub const STATUS: Kind = Kind::new("status");
+/// Statement of a BLAME.
+pub const BLAME: Kind = Kind::new("blame");
+/// Kind of a NOTIFY, which states nothing of its own.
+pub const NOTIFY: Kind = Kind::new("notify");
+pub(super) const FIRST_VOTE: Kind = Kind::new("first-vote");
+pub(super) const EVIDENCE: Kind = Kind::new("evidence");
+pub(super) const FORWARD: Kind = Kind::new("forward");
+pub(super) const SHOW: Kind = Kind::new("show");
+pub(super) const LACK: Kind = Kind::new("lack");
+pub(super) const CERTIFIED: Kind = Kind::new("certified");
+pub(super) const ASK: Kind = Kind::new("ask");
+pub(super) const ANSWER: Kind = Kind::new("answer");
+
+/// The first view.
+pub const FIRST_VIEW: View = View(1);
+/// Minimum bytes of a certificate: its statement.
+pub(super) const CERTIFICATE_BYTES: usize = 16 + 8 + 8 + 32 + 32;
+
+/// Properties of Sync HotStuff; the other forms change name and summary.
+pub(super) const SPEC: Spec = Spec {
+    name: ProtocolId::new("sync-hotstuff"),
+    summary: "Sync HotStuff: n = 2f + 1, commit 2 delta after the own vote, as long as messages keep the bound delta",
+    model: Model::Synchrony,
+    faults: quorum::synchronous_faults,
+    checkpoint_quorum: |_, f| quorum::weak(f),
+    replies: |_, f| quorum::weak(f),
+    votes_are_durable: false,
+    votes_are_signed: true,
+    local_validity: false,
+    replaces_leader: true,
+    rotates_leaders: false,
+    first_view: FIRST_VIEW,
+    shared_params: SynchronyParams::SHARED,
+};
+
+/// Returns the leader of a view.
+pub(super) fn leader(committee: &Committee, view: View) -> ReplicaId {
+    committee.rotate(view.0.saturating_sub(1))
+}
+
+/// Returns the statement of a blame.
+#[must_use]
+pub fn blame(view: View) -> Statement {
+    Statement::new(BLAME, view, Height::ZERO, Digest::ZERO)
+}
+
+/// Claims that f + 1 replicas blame a view.
+pub(super) fn claim_blames(certificate: &Certificate, claims: &mut Claims<'_>) {
+    let view = certificate.view();
+    if certificate.statement != blame(view) || view == View::ZERO {
+        return claims.refuse("blames for nothing");
+    }
+    let weak = claims.committee().weak();
+    claims.certificate(certificate, weak);
+}
